@@ -156,10 +156,4 @@ std::shared_ptr<Mixer> make(const AveragePoolingOptions& options, const MixerSha
   return std::make_shared<AveragePooling>(options);
 }
 
-// No products of matrices; the reference has a weight for every pair.
-template <>
-MixerCost cost(const AveragePoolingOptions& options, const MixerShape& shape, const MixerLoad&) {
-  return {.activations = shape.width, .keeps_pairs = options.backend == Backend::reference};
-}
-
 }  // namespace metaformer

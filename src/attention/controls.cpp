@@ -53,14 +53,4 @@ std::shared_ptr<Mixer> make(const NoneOptions&, const MixerShape& shape) {
   return std::make_shared<Control>(0.0F, shape.width);
 }
 
-template <>
-MixerCost cost(const IdentityOptions&, const MixerShape& shape, const MixerLoad&) {
-  return {.activations = shape.width};
-}
-
-template <>
-MixerCost cost(const NoneOptions&, const MixerShape& shape, const MixerLoad&) {
-  return {.activations = shape.width};
-}
-
 }  // namespace metaformer

@@ -444,23 +444,4 @@ std::shared_ptr<Mixer> make(const LshOptions& options, const MixerShape& shape) 
   return std::make_shared<Lsh>(options, shape);
 }
 
-template <>
-MixerCost cost(const LshOptions& options, const MixerShape& shape, const MixerLoad& load) {
-  const auto d = shape.width, n = shape.heads,
-             seen = load.context <= options.chunk ? load.context : options.rounds * 2 * options.chunk;
-  const bool hashes = load.context > options.chunk;
-  const auto width = static_cast<double>(d),
-             rotated = static_cast<double>(options.rounds * options.bucket_count(shape.context)) / 2;
-  // The kernel keeps a token's buckets and a number for each head. Operators keep for every round a query, two keys
-  // and two values (of the window), and the result; weights, and a byte of mask for each.
-  const bool has_kernel =
-      hashes && options.chunk % hashed_chunk_step == 0 && !options.correct_duplicates && shape.dropout == 0;
-  const auto copies = hashes ? 6 * options.rounds : 0, pairs = n * seen;
-  const auto of_operators = copies * d + pairs + pairs / 4 + (shape.dropout > 0 ? pairs : 0);
-  return {.parameters = 3 * (d * d + (shape.bias ? d : 0)),
-          .operations = 6 * load.tokens * width * width + (hashes ? 2 * load.tokens * width * rotated : 0) +
-                        4 * load.tokens * static_cast<double>(seen) * width,
-          .activations = 5 * d + (has_kernel ? (2 * options.rounds + 1) * n : of_operators)};
-}
-
 }  // namespace metaformer

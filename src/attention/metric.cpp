@@ -337,28 +337,4 @@ std::shared_ptr<Mixer> make(const MetricOptions& options, const MixerShape& shap
   return std::make_shared<Metric>(options, shape);
 }
 
-template <>
-MixerCost cost(const MetricOptions& options, const MixerShape& shape, const MixerLoad& load) {
-  const auto k = shape.head_width();
-  const auto width = static_cast<double>(shape.width);
-  AttentionCost cost{.projections = shared_projections(shape, options.values),
-                     .score_width = k,
-                     .qk_norms = options.qk_norm ? 1 : 0,
-                     .learned_temperature = options.learned_temperature};
-  switch (options.constraint) {
-    case MetricConstraint::symmetric:
-    case MetricConstraint::psd:
-      cost.form_parameters = k * (k + 1) / 2;
-      cost.form_operations = 2 * load.tokens * width * static_cast<double>(k);
-      break;
-    case MetricConstraint::diagonal:
-      cost.form_parameters = k;
-      cost.form_operations = load.tokens * width;
-      break;
-    case MetricConstraint::identity:
-      break;
-  }
-  return cost.of(shape, load, options.backend);
-}
-
 }  // namespace metaformer

@@ -99,18 +99,4 @@ std::shared_ptr<Mixer> make(const QuadraticOptions& options, const MixerShape& s
   return std::make_shared<Quadratic>(options, shape);
 }
 
-// A form of width x width, or of head width x head width, per head.
-template <>
-MixerCost cost(const QuadraticOptions& options, const MixerShape& shape, const MixerLoad& load) {
-  const auto side = options.key_width(shape);
-  const auto square = static_cast<double>(side) * static_cast<double>(side);
-  return AttentionCost{.projections = shared_projections(shape, options.values),
-                       .form_parameters = side * side,
-                       .form_operations = 2 * load.tokens * static_cast<double>(shape.heads) * square,
-                       .score_width = side,
-                       .qk_norms = options.qk_norm ? 1 : 0,
-                       .learned_temperature = options.learned_temperature}
-      .of(shape, load, options.backend);
-}
-
 }  // namespace metaformer

@@ -141,14 +141,4 @@ std::shared_ptr<Mixer> make(const ScaledDotProductOptions& options, const MixerS
   return std::make_shared<ScaledDotProduct>(options, shape);
 }
 
-// Projections to queries, keys, values and the output.
-template <>
-MixerCost cost(const ScaledDotProductOptions& options, const MixerShape& shape, const MixerLoad& load) {
-  return AttentionCost{.projections = 4,
-                       .score_width = shape.head_width(),
-                       .qk_norms = options.qk_norm ? 2 : 0,
-                       .learned_temperature = options.learned_temperature}
-      .of(shape, load, options.backend);
-}
-
 }  // namespace metaformer

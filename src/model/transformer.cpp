@@ -181,9 +181,10 @@ TransformerImpl::TransformerImpl(const TransformerConfig& config, std::int64_t v
     token_embedding_ = register_module("token_embedding", Embedding(vocabulary, config.width, config.embedding.std));
   if (is<LearnedPositionsConfig>(config.positions))
     position_embedding_ = register_module("position_embedding", Embedding(config.context, config.width));
-  if (const auto* sinusoidal = std::get_if<SinusoidalPositionsConfig>(&config.positions);
-      sinusoidal != nullptr && !module_device().is_meta())
-    sinusoids_cd_ = sinusoid_table_cd(*sinusoidal, config.context, config.width).to(torch::kFloat);
+  if (const auto* sinusoidal = std::get_if<SinusoidalPositionsConfig>(&config.positions))
+    sinusoids_cd_.emplace([options = *sinusoidal, width = config.width](std::int64_t tokens) {
+      return sinusoid_table_cd(options, tokens, width);
+    });
   if (config.embedding.ngrams.order > 1)
     ngram_embedding_ = register_module("ngram_embedding",
                                        Embedding(config.embedding.ngrams.buckets, config.width, config.embedding.std));
@@ -208,20 +209,15 @@ const torch::Tensor& TransformerImpl::embedding_weight() const {
   return region_embedding_.is_empty() ? token_embedding_->weight() : region_embedding_->weight();
 }
 
-const torch::Tensor& TransformerImpl::position_table_cd(std::int64_t tokens) const {
+torch::Tensor TransformerImpl::position_table_cd(std::int64_t tokens) const {
   if (!position_embedding_.is_empty()) return position_embedding_->weight();
-  const auto* sinusoidal = std::get_if<SinusoidalPositionsConfig>(&config_.positions);
   const auto& like = embedding_weight();
-  const bool current = sinusoids_cd_.defined() && sinusoids_cd_.size(0) >= tokens &&
-                       sinusoids_cd_.device() == like.device() && sinusoids_cd_.scalar_type() == like.scalar_type();
-  if (sinusoidal != nullptr && !current)
-    sinusoids_cd_ = sinusoid_table_cd(*sinusoidal, tokens, config_.width).to(like.device(), like.scalar_type());
-  return sinusoids_cd_;
+  return sinusoids_cd_ ? sinusoids_cd_->of(std::max(tokens, config_.context), like.device(), like.scalar_type()) : torch::Tensor();
 }
 
 torch::Tensor TransformerImpl::positions_of(const Batch& batch, std::int64_t first_position) {
   const auto length = batch.ids_bc.size(1);
-  const auto& table_cd = position_table_cd(first_position + length);
+  const auto table_cd = position_table_cd(first_position + length);
   if (!table_cd.defined()) return {};
   if (batch.has_own_positions()) return torch::embedding(table_cd, positions_in_segments(batch.segments_bc));
   return table_cd.narrow(0, first_position, length);

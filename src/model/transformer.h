@@ -115,7 +115,7 @@ class TransformerImpl : public torch::nn::Module {
   const Embedding& token_embedding() const { return token_embedding_; }               // the same
   RegionEmbedding& region_embedding() { return region_embedding_; }                   // empty: tokens have vectors
   // The vectors that are added to the embeddings at positions 0 ... tokens - 1, or more; undefined: none are.
-  const torch::Tensor& position_table_cd(std::int64_t tokens) const;
+  torch::Tensor position_table_cd(std::int64_t tokens) const;
   double embedding_factor() const { return embedding_factor_; }
   const std::vector<Block>& blocks() const { return blocks_; }
   const Norm& final_norm() const { return final_norm_; }  // may be empty
@@ -143,7 +143,7 @@ class TransformerImpl : public torch::nn::Module {
   RegionEmbedding region_embedding_{nullptr};        // or this one
   double embedding_factor_;                          // of tokens and n-grams
   Embedding position_embedding_{nullptr};            // learned positions only
-  mutable torch::Tensor sinusoids_cd_;               // sinusoidal positions only; grows for longer contexts
+  mutable std::optional<PositionTable> sinusoids_cd_;  // sinusoidal positions only
   std::optional<SharedPositions> shared_positions_;  // made in the order of registration
   Embedding ngram_embedding_{nullptr};               // n-grams only
   torch::Tensor token_scale_v1_, ngram_scale_g1_;    // embedding.scale log_count_ratio only
