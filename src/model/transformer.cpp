@@ -212,7 +212,8 @@ const torch::Tensor& TransformerImpl::embedding_weight() const {
 torch::Tensor TransformerImpl::position_table_cd(std::int64_t tokens) const {
   if (!position_embedding_.is_empty()) return position_embedding_->weight();
   const auto& like = embedding_weight();
-  return sinusoids_cd_ ? sinusoids_cd_->of(std::max(tokens, config_.context), like.device(), like.scalar_type()) : torch::Tensor();
+  return sinusoids_cd_ ? sinusoids_cd_->of(std::max(tokens, config_.context), like.device(), like.scalar_type())
+                       : torch::Tensor();
 }
 
 torch::Tensor TransformerImpl::positions_of(const Batch& batch, std::int64_t first_position) {

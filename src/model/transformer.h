@@ -25,7 +25,6 @@ class TransformerMemory : public ModelState {
   void reset() override;
   NamedTensors tensors() const override;
   void load(const NamedTensors& saved, const std::string& source) override;
-  std::int64_t bytes() const override { return bytes_of(tensors()); }
 
   // A block's memory, [b, m, d]; undefined: it is empty.
   const torch::Tensor& of_block(std::size_t block) const { return blocks_bmd_.at(block); }
