@@ -1,9 +1,9 @@
 #include <cmath>
 #include <optional>
 
+#include "attention/form_mixer.h"
 #include "attention/mixers.h"
 #include "attention/score_attention.h"
-#include "attention/shared_projection.h"
 #include "ops/attention.h"
 
 namespace metaformer {
@@ -163,11 +163,11 @@ class Metric : public FormMixer {
   Metric(const MetricOptions& options, const MixerShape& shape)
       : FormMixer(options, shape, shape.head_width()),
         options_(options),
-        metric_(*this, options, shape, projection_.temperature_n()) {}
+        metric_(*this, options, shape, temperature_n_) {}
 
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                         MixerState* state, Pass& pass) override {
-    const auto [newest, seen] = projection_.project(x_bcd, context_bed, state);
+    const auto [newest, seen] = project(x_bcd, context_bed, state);
     if (pass.wants_scores())
       pass.probe->scored({.left_bnci = newest.p_bnck,
                           .right_bnej = seen.p_bnck,
@@ -197,17 +197,17 @@ class Metric : public FormMixer {
   std::optional<ScoreForm> score_form() const override {
     // The published scores mirror a form at the diagonal of the tokens: they are of no single one.
     if (options_.score == MetricScore::as_published || options_.qk_norm) return std::nullopt;
-    const auto projection_nkd = projection_.rows_nkd();
+    const auto projection_nkd = rows_nkd(projection_);
     const auto image_nkd = torch::matmul(metric_.dense_nkk().to(projection_nkd.options()), projection_nkd);
     const double twice = options_.score == MetricScore::distance ? 2 : 1;
-    return ScoreForm{.left_nrd = projection_.query_rows_nkd(), .right_nrd = twice * image_nkd};
+    return ScoreForm{.left_nrd = rows_nkd(query_projection()), .right_nrd = twice * image_nkd};
   }
 
   void scale_initial_scores(double projection_variance) override {
-    const double wanted = options_.score_std / score_std_per_norm(projection_.variance(projection_variance));
+    const double wanted = options_.score_std / score_std_per_norm(variance(projection_variance));
     if (metric_.has_fixed_norm()) {
       metric_.scale_to_norm(metric_.identity_norm());  // the parameter starts as what is made of it
-      projection_.scale_scores(wanted / metric_.identity_norm(), output_);
+      scale_scores(wanted / metric_.identity_norm());
     } else {
       metric_.scale_to_norm(wanted);
     }
@@ -232,7 +232,7 @@ class Metric : public FormMixer {
   // Var(p' M p') where v and the Frobenius norm of M are 1: 2 for normal p'. On the sphere, where qk_norm puts p', what
   // M has of the identity gives no variance.
   double key_term_variance() const {
-    if (!projection_.is_normalised()) return 2;
+    if (norm_.is_empty()) return 2;
     if (options_.constraint != MetricConstraint::psd) return 0;  // starts as a multiple of the identity
     const auto k = static_cast<double>(shape_.head_width());
     const auto metric_nkk = metric_.dense_nkk();
@@ -246,7 +246,7 @@ class Metric : public FormMixer {
   // has u.
   std::optional<DistanceTerms> distance_terms(const torch::Tensor& p_bnck, const Visibility& visibility,
                                               const Pass& pass) {
-    auto terms = positions_.distance_terms(visibility);
+    auto terms = positions_->distance_terms(visibility);
     if (!terms) return terms;
     if (options_.score == MetricScore::distance && pass.wants_scores()) {
       const auto from_bnck = p_bnck + terms->bias_n1k;
@@ -260,23 +260,23 @@ class Metric : public FormMixer {
     return terms;
   }
 
-  torch::Tensor attend_seen(const torch::Tensor& given_bnck, const SharedProjection::Vectors& seen,
-                            const Visibility& visibility, Pass& pass) {
+  torch::Tensor attend_seen(const torch::Tensor& given_bnck, const Vectors& seen, const Visibility& visibility,
+                            Pass& pass) {
     const auto& p_bnek = seen.p_bnck;
-    const auto p_bnck = positions_.with_content_bias(given_bnck, visibility);
+    const auto p_bnck = positions_->with_content_bias(given_bnck, visibility);
     const ScoreMixing mixing{.scale = scale(),
                              .dropout = shape_.dropout,
-                             .shaw = positions_.shaw(),
+                             .shaw = positions_->shaw(),
                              .distances = distance_terms(p_bnck, visibility, pass)};
     const bool by_formula = options_.backend == Backend::reference || options_.score == MetricScore::as_published;
-    if (by_formula && !positions_.rotates()) {
+    if (by_formula && !positions_->rotates()) {
       const bool has_vectors = mixing.shaw != nullptr || mixing.distances;
       const auto q_bnck = has_vectors ? query_factor() * metric_.apply(p_bnck) : p_bnck;
       return mix_by_scores(scores(p_bnck, p_bnek), q_bnck, seen.value_bnck, visibility, mixing, pass);
     }
     if (options_.score == MetricScore::distance) return composed_distance(p_bnck, seen, visibility, mixing, pass);
     const auto tokens = p_bnek.size(2);
-    return attend(positions_.rotated(metric_.apply(p_bnck), tokens), positions_.rotated(p_bnek, tokens),
+    return attend(positions_->rotated(metric_.apply(p_bnck), tokens), positions_->rotated(p_bnek, tokens),
                   seen.value_bnck, visibility, mixing, options_.backend, pass);
   }
 
@@ -299,27 +299,27 @@ class Metric : public FormMixer {
   // The softmax cancels what is constant along a row, -p_c M p_c; 2 p_c M p_e - p_e M p_e is left. Below float32 the
   // gradient of M would drown in that cancellation, so such inputs are widened first. Rotary positions turn 2 p_c M and
   // p_e.
-  torch::Tensor composed_distance(const torch::Tensor& p_bnck, const SharedProjection::Vectors& seen,
-                                  const Visibility& visibility, const ScoreMixing& mixing, Pass& pass) {
+  torch::Tensor composed_distance(const torch::Tensor& p_bnck, const Vectors& seen, const Visibility& visibility,
+                                  const ScoreMixing& mixing, Pass& pass) {
     const auto given = seen.p_bnck.scalar_type();
     const bool narrow = given == torch::kBFloat16 || given == torch::kHalf;
     std::optional<c10::impl::ExcludeDispatchKeyGuard> without_autocast;
     if (narrow) without_autocast.emplace(c10::autocast_dispatch_keyset);
     const auto wide = narrow ? torch::kFloat : given;
     const auto p_e = seen.p_bnck.to(wide);
-    const auto v_e = projection_.shares_values() ? p_e : seen.value_bnck.to(wide);
+    const auto v_e = shares_values() ? p_e : seen.value_bnck.to(wide);
     const auto image_e = metric_.apply(p_e);  // p_e M
     const bool same = p_bnck.is_same(seen.p_bnck);
     const auto p_c = same ? p_e : p_bnck.to(wide);
     const auto image_c = same ? image_e : metric_.apply(p_c);
     const auto length_bne1 = (image_e * p_e).sum(-1, true);
-    const auto q = positions_.rotated(2 * image_c, p_e.size(2)), k = positions_.rotated(p_e, p_e.size(2));
+    const auto q = positions_->rotated(2 * image_c, p_e.size(2)), k = positions_->rotated(p_e, p_e.size(2));
     if (options_.backend == Backend::reference || needs_scores(visibility, mixing, pass)) {
       auto score_bnce = torch::matmul(q, k.transpose(2, 3)) - length_bne1.transpose(2, 3);
       if (pass.wants_scores()) {  // a probe sees the whole score
         score_bnce = score_bnce - (image_c * p_c).sum(-1, true);
         // Rounding may leave a little above 0. A temperature may be negative.
-        if (!positions_.rotates() && !options_.learned_temperature) score_bnce = score_bnce.clamp_max(0);
+        if (!positions_->rotates() && !options_.learned_temperature) score_bnce = score_bnce.clamp_max(0);
       }
       return mix_by_scores(score_bnce, q, v_e, visibility, mixing, pass).to(given);
     }

@@ -1,8 +1,8 @@
 #include <cmath>
 
+#include "attention/form_mixer.h"
 #include "attention/mixers.h"
 #include "attention/score_attention.h"
-#include "attention/shared_projection.h"
 #include "ops/attention.h"
 
 namespace metaformer {
@@ -26,7 +26,7 @@ class Quadratic : public FormMixer {
 
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                         MixerState* state, Pass& pass) override {
-    const auto [newest, seen] = projection_.project(x_bcd, context_bed, state);
+    const auto [newest, seen] = project(x_bcd, context_bed, state);
     if (takes_kernels(kernels_, newest.p_bnck, seen.p_bnck, visibility, pass))
       return output_(
           merge_heads(attend_fused(newest.p_bnck, seen.p_bnck, form(), /*distance=*/false, visibility, pass)));
@@ -39,13 +39,13 @@ class Quadratic : public FormMixer {
     const auto form_nij = form();
     if (pass.wants_scores()) pass.probe->scored({.left_bnci = left, .right_bnej = right, .form_nij = form_nij});
     const auto tokens = right.size(2);
-    left = positions_.with_content_bias(left, visibility);
-    const auto q_bnck = positions_.rotated(per_head_product(left, form_nij), tokens);
-    const auto k_bnek = positions_.rotated(right.to(q_bnck.scalar_type()), tokens);
+    left = positions_->with_content_bias(left, visibility);
+    const auto q_bnck = positions_->rotated(per_head_product(left, form_nij), tokens);
+    const auto k_bnek = positions_->rotated(right.to(q_bnck.scalar_type()), tokens);
     ScoreMixing mixing{.scale = scale(),
                        .dropout = shape_.dropout,
-                       .shaw = positions_.shaw(),
-                       .distances = positions_.distance_terms(visibility)};
+                       .shaw = positions_->shaw(),
+                       .distances = positions_->distance_terms(visibility)};
     if (mixing.distances) mixing.distances->bias_n1k = torch::matmul(mixing.distances->bias_n1k, form_nij);
     return output_(merge_heads(attend(q_bnck, k_bnek, seen.value_bnck, visibility, mixing, options_.backend, pass)));
   }
@@ -62,19 +62,19 @@ class Quadratic : public FormMixer {
     if (options_.qk_norm) return std::nullopt;
     if (full())
       return ScoreForm{.left_nrd = torch::eye(shape_.width, form_.options()).expand_as(form_), .right_nrd = form_};
-    return ScoreForm{.left_nrd = projection_.query_rows_nkd(),
-                     .right_nrd = torch::matmul(form(), projection_.rows_nkd())};
+    return ScoreForm{.left_nrd = rows_nkd(query_projection()),
+                     .right_nrd = torch::matmul(form(), rows_nkd(projection_))};
   }
 
   // Var(p W p') = k^2 v^2 s^2 for the projected form and Var(x U x') = d^2 s^2 for the full one, before the 1/sqrt(k).
   void scale_initial_scores(double projection_variance) override {
     const double root_k = std::sqrt(static_cast<double>(shape_.head_width()));
-    const double variance = projection_.variance(projection_variance);
+    const double v = variance(projection_variance);
     if (options_.fixed_norm) {
       form_.div_(root_k);  // the parameter starts as what is made of it
-      projection_.scale_scores(options_.score_std / variance, output_);
+      scale_scores(options_.score_std / v);
     } else {
-      const double unit = full() ? root_k / static_cast<double>(shape_.width) : 1 / (variance * root_k);
+      const double unit = full() ? root_k / static_cast<double>(shape_.width) : 1 / (v * root_k);
       form_.mul_(unit * options_.score_std);
     }
   }
@@ -85,7 +85,7 @@ class Quadratic : public FormMixer {
   // U, or W with its fixed norm and its temperature.
   torch::Tensor form() const {
     const auto form = options_.fixed_norm ? with_identity_norm(form_) : form_;
-    return options_.learned_temperature ? scaled_forms(form, projection_.temperature_n()) : form;
+    return options_.learned_temperature ? scaled_forms(form, temperature_n_) : form;
   }
 
   QuadraticOptions options_;
