@@ -58,7 +58,7 @@ Tensor reference_metric(const Tensor& p_bnck, const Tensor& form, bool distance,
   return mix_by_scores(score_bnce, p_bnck, p_bnck, visibility, mixing_of(p_bnck), pass);
 }
 
-// As attention/metric.cpp composes a distance, without positions: 2 p_c M p_e - p_e M p_e, in float32 at least.
+// As attention/form_attention.cpp composes a distance, without positions: 2 p_c M p_e - p_e M p_e, in float32 at least.
 Tensor composed_distance(const Tensor& given_bnck, const Tensor& form, const Visibility& visibility) {
   const auto given = given_bnck.scalar_type();
   const bool narrow = given == torch::kBFloat16 || given == torch::kHalf;

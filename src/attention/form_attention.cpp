@@ -1,18 +1,239 @@
+// Attention whose scores are p_c F p_e, with a form F of each head: metric attention (F = M, a metric tensor) and
+// quadratic attention (F free). Formulas: docs/architecture.md, "The mixers".
+
 #include <cmath>
 #include <optional>
+#include <utility>
 
-#include "attention/form_mixer.h"
+#include "attention/kernel_choice.h"
+#include "attention/mixer_decoder.h"
 #include "attention/mixers.h"
 #include "attention/score_attention.h"
 #include "ops/attention.h"
+#include "ops/fused_metric.h"
 
 namespace metaformer {
 
-// Metric attention: r = p M p' with M symmetric, or minus the squared distance that M induces. Keys and values are the
-// same projection p, so a cache holds only p, unless values have a projection of their own. Formulas:
-// docs/architecture.md, "The mixers".
-
 namespace {
+
+// The projection p is mixed, unless values have a projection of their own. Where the context is another sequence, each
+// side has its own projection, and scores compare the two: p_c of the queries, p_e of the context, which is mixed.
+class FormMixer : public Mixer {
+ protected:
+  // `key_width`: features of the vectors that F compares.
+  template <class Options>
+  FormMixer(const Options& options, const MixerShape& shape, std::int64_t key_width)
+      : shape_(shape),
+        kernels_(kernel_use(options, shape)),
+        values_(options.values),
+        projection_(register_module(
+            "projection", Linear(shape.width, projections() * shape.width, shape.bias, Init::normal(), projections()))),
+        temperature_n_(add_temperature(*this, shape.heads, options.learned_temperature)) {
+    if (shape.crosses)
+      query_projection_ = register_module(
+          "query_projection", Linear(shape.width, shape.width, shape.bias, Init::normal(), /*hidden_matrices=*/1));
+    if (options.qk_norm) norm_ = register_module("norm", HeadNorm(shape.head_width(), !options.learned_temperature));
+    output_ = register_module("output", Linear(shape.width, shape.width, shape.bias, Init::normal(shape.output_std)));
+    positions_.emplace(*this, shape, key_width);
+  }
+
+  // The same tensor twice where values are shared.
+  struct Vectors {
+    torch::Tensor p_bnck, value_bnck;
+  };
+  // Of x, and of all that it sees, with what comes from the state: p in slot 0, other values in slot 1. The vectors of
+  // another sequence are computed once for a state, and then held.
+  struct Sides {
+    Vectors newest, seen;
+  };
+  Sides project(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, MixerState* state) {
+    if (shape_.crosses) {
+      const auto p_bnck = normalised(split_heads(query_projection_(x_bcd), shape_.heads));
+      const auto seen = state == nullptr  ? vectors_of(context_bed)
+                        : state->holds(0) ? Vectors{state->held(0), state->held(value_slot())}
+                                          : extended(vectors_of(context_bed), *state);
+      return {{p_bnck, p_bnck}, seen};
+    }
+    const auto seen = vectors_of(context_bed);
+    const auto tokens = x_bcd.size(1), before = context_bed.size(1) - tokens;
+    auto newest = seen;  // the very tensors where these are all
+    if (!is_end_of(x_bcd, context_bed))
+      newest = vectors_of(x_bcd);
+    else if (before > 0)
+      newest = {seen.p_bnck.narrow(2, before, tokens), seen.value_bnck.narrow(2, before, tokens)};
+    return {newest, state == nullptr ? seen : extended(seen, *state)};
+  }
+
+  // The rows of p, [n, k, d], of the projection of the context, or of the queries.
+  torch::Tensor rows_nkd(const Linear& projection) const {
+    return projection->weight().narrow(0, 0, shape_.width).view({shape_.heads, shape_.head_width(), shape_.width});
+  }
+  const Linear& query_projection() const { return query_projection_.is_empty() ? projection_ : query_projection_; }
+
+  // Makes initial scores `factor` times what they were, where no form can be scaled: by the temperature, else by the
+  // length of p. The output projection undoes what that does to values that are p, too.
+  void scale_scores(double factor) {
+    if (temperature_n_.defined()) {
+      temperature_n_.mul_(factor);
+      return;
+    }
+    const double of_p = std::sqrt(factor);  // scores grow with the square of p
+    if (norm_.is_empty()) {
+      projection_->weight().narrow(0, 0, shape_.width).mul_(of_p);
+      if (shape_.crosses) query_projection_->weight().mul_(of_p);
+    } else {
+      norm_->gain().mul_(of_p);
+    }
+    if (shares_values()) output_->weight().div_(of_p);
+  }
+
+  // The variance of an entry of p for scale_initial_scores; a gain counts as 1.
+  double variance(double of_projection) const { return norm_.is_empty() ? of_projection : 1; }
+
+  bool shares_values() const { return values_ == MixerValues::shared; }
+  double scale() const { return 1 / std::sqrt(static_cast<double>(shape_.head_width())); }  // of scores
+
+  // Attention by the kernels of cuda/ (kernel_choice.h).
+  torch::Tensor attend_fused(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek, const torch::Tensor& form,
+                             bool distance, const Visibility& visibility, Pass& pass) {
+    if (!std::exchange(checked_, true)) require_finite_form(form);
+    return fused_metric_attention(p_bnck, p_bnek, form,
+                                  {.distance = distance,
+                                   .causal = visibility.causal,
+                                   .query_segment_bc = visibility.query_segment_bc,
+                                   .key_segment_be = visibility.key_segment_be,
+                                   .scale = scale(),
+                                   .dropout = shape_.dropout},
+                                  pass);
+  }
+
+  // The parts of a decoder that the projections determine.
+  ScoreDecoderParts decoder_parts() const {
+    return {.shape = shape_,
+            .projection = LinearDecoder(projection_),
+            .output = LinearDecoder(output_),
+            .value_begin = values_ == MixerValues::own ? shape_.width : 0,
+            .value_slot = value_slot(),
+            .key_gain_nk = gain_of(norm_, shape_.heads)};
+  }
+
+  MixerShape shape_;
+  KernelUse kernels_;
+  MixerValues values_;
+  Linear projection_;                 // rows: p, then own values
+  torch::Tensor temperature_n_;       // undefined: not learned
+  Linear query_projection_{nullptr};  // of p_c, where the context is another sequence
+  HeadNorm norm_{nullptr};            // qk_norm only: p is normalised per head; with a temperature it has no gain
+  Linear output_{nullptr};
+  std::optional<ScorePositions> positions_;  // made in the order of registration
+
+ private:
+  // p, and the values where they are not p.
+  std::int64_t projections() const { return values_ == MixerValues::own ? 2 : 1; }
+
+  Vectors vectors_of(const torch::Tensor& context_bed) {
+    const auto projected = projection_(context_bed);
+    const auto part = [&](std::int64_t first) {
+      return split_heads(projected.narrow(2, first, shape_.width), shape_.heads);
+    };
+    const auto projected_bnek = part(0);
+    const auto p_bnek = normalised(projected_bnek);
+    if (values_ == MixerValues::own) return {p_bnek, part(shape_.width)};
+    return {p_bnek, shares_values() ? p_bnek : projected_bnek};
+  }
+
+  Vectors extended(const Vectors& newest, MixerState& state) const {
+    const auto p_bnek = state.extend(0, newest.p_bnck);
+    return {p_bnek, shares_values() ? p_bnek : state.extend(value_slot(), newest.value_bnck)};
+  }
+
+  torch::Tensor normalised(const torch::Tensor& p_bnck) { return norm_.is_empty() ? p_bnck : norm_(p_bnck); }
+  std::size_t value_slot() const { return shares_values() ? 0 : 1; }
+
+  bool checked_ = false;  // the form is finite, as far as fused kernels must know
+};
+
+// r = p W p', or for the full form r = x U x'. Values are p, or a projection of their own. Rotary positions turn p W
+// (or x U) and the other side of the score, never the values.
+class Quadratic : public FormMixer {
+ public:
+  Quadratic(const QuadraticOptions& options, const MixerShape& shape)
+      : FormMixer(options, shape, options.key_width(shape)), options_(options) {
+    const auto n = shape.heads, k = options.key_width(shape);
+    auto spec = score_form_spec;
+    spec.hidden_matrices = n;  // each maps p (or x) to what the other side of the score is compared with
+    form_ = add_parameter(full() ? "full_form" : "form", {n, k, k}, spec);
+    const torch::NoGradGuard no_grad;
+    if (!full()) form_.diagonal(0, 1, 2).fill_(1);
+  }
+
+  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
+                        MixerState* state, Pass& pass) override {
+    const auto [newest, seen] = project(x_bcd, context_bed, state);
+    if (takes_kernels(kernels_, newest.p_bnck, seen.p_bnck, visibility, pass))
+      return output_(
+          merge_heads(attend_fused(newest.p_bnck, seen.p_bnck, form(), /*distance=*/false, visibility, pass)));
+    auto left = newest.p_bnck, right = seen.p_bnck;
+    if (full()) {
+      const auto seen_bed = state != nullptr ? state->extend(1, context_bed) : context_bed;
+      left = x_bcd.unsqueeze(1).expand({-1, shape_.heads, -1, -1});
+      right = seen_bed.unsqueeze(1).expand({-1, shape_.heads, -1, -1});
+    }
+    const auto form_nij = form();
+    if (pass.wants_scores()) pass.probe->scored({.left_bnci = left, .right_bnej = right, .form_nij = form_nij});
+    const auto tokens = right.size(2);
+    left = positions_->with_content_bias(left, visibility);
+    const auto q_bnck = positions_->rotated(per_head_product(left, form_nij), tokens);
+    const auto k_bnek = positions_->rotated(right.to(q_bnck.scalar_type()), tokens);
+    ScoreMixing mixing{.scale = scale(),
+                       .dropout = shape_.dropout,
+                       .shaw = positions_->shaw(),
+                       .distances = positions_->distance_terms(visibility)};
+    if (mixing.distances) mixing.distances->bias_n1k = torch::matmul(mixing.distances->bias_n1k, form_nij);
+    return output_(merge_heads(attend(q_bnck, k_bnek, seen.value_bnck, visibility, mixing, options_.backend, pass)));
+  }
+
+  std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
+    auto parts = decoder_parts();
+    parts.key_slot = full() ? 1 : 0;
+    parts.from_inputs = full();
+    parts.form_nkj = form().detach();
+    return make_score_decoder(std::move(parts), batch, capacity);
+  }
+
+  std::optional<ScoreForm> score_form() const override {
+    if (options_.qk_norm) return std::nullopt;
+    if (full())
+      return ScoreForm{.left_nrd = torch::eye(shape_.width, form_.options()).expand_as(form_), .right_nrd = form_};
+    return ScoreForm{.left_nrd = rows_nkd(query_projection()),
+                     .right_nrd = torch::matmul(form(), rows_nkd(projection_))};
+  }
+
+  // Var(p W p') = k^2 v^2 s^2 for the projected form and Var(x U x') = d^2 s^2 for the full one, before the 1/sqrt(k).
+  void scale_initial_scores(double projection_variance) override {
+    const double root_k = std::sqrt(static_cast<double>(shape_.head_width()));
+    const double v = variance(projection_variance);
+    if (options_.fixed_norm) {
+      form_.div_(root_k);  // the parameter starts as what is made of it
+      scale_scores(options_.score_std / v);
+    } else {
+      const double unit = full() ? root_k / static_cast<double>(shape_.width) : 1 / (v * root_k);
+      form_.mul_(unit * options_.score_std);
+    }
+  }
+
+ private:
+  bool full() const { return options_.form == QuadraticForm::full; }
+
+  // U, or W with its fixed norm and its temperature.
+  torch::Tensor form() const {
+    const auto form = options_.fixed_norm ? with_identity_norm(form_) : form_;
+    return options_.learned_temperature ? scaled_forms(form, temperature_n_) : form;
+  }
+
+  QuadraticOptions options_;
+  torch::Tensor form_;  // the parameter of W_nkk or U_ndd
+};
 
 // Which packed entry each entry of a dense symmetric k x k matrix is, [k * k]: entry (i, j), i >= j, of the row-major
 // lower triangle is at i (i + 1) / 2 + j.
@@ -158,6 +379,8 @@ torch::Tensor published_scores(const torch::Tensor& p_bnck, const torch::Tensor&
   return torch::where(offset == 0, later_bnce, 2 * torch::where(offset < 0, later_bnce, earlier_bnce));
 }
 
+// r = p M p' with M symmetric, or minus the squared distance that M induces. Keys and values are the same projection p,
+// so a cache holds only p, unless values have a projection of their own.
 class Metric : public FormMixer {
  public:
   Metric(const MetricOptions& options, const MixerShape& shape)
@@ -331,6 +554,11 @@ class Metric : public FormMixer {
 };
 
 }  // namespace
+
+template <>
+std::shared_ptr<Mixer> make(const QuadraticOptions& options, const MixerShape& shape) {
+  return std::make_shared<Quadratic>(options, shape);
+}
 
 template <>
 std::shared_ptr<Mixer> make(const MetricOptions& options, const MixerShape& shape) {
