@@ -48,46 +48,8 @@ T* pointer(const Tensor& tensor) {
   return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
 }
 
-// What forward and backward must agree on.
-struct Setting {
-  bool distance = false, causal = false;
-  double scale = 1;
-  cuda::MetricElement element = cuda::MetricElement::fp32;  // backward uses forward's, whatever is allowed by then
-  double dropout = 0;
-  std::uint64_t draw = 0;      // the number of the draw
-  std::int64_t first_row = 0;  // of the pass, in the step
-  torch::ScalarType metric_type = torch::kFloat;
-};
-
-// What is in memory; undefined: absent.
-struct Arguments {
-  Tensor p_bnck;
-  Tensor y_bnek;  // absent: tokens look at themselves
-  Tensor metric, query_segment_bc, key_segment_be;
-  Tensor draw_key;  // where it lies: work that was recorded may be replayed with another; absent: nothing is dropped
-
-  const Tensor& keys_bnek() const { return y_bnek.defined() ? y_bnek : p_bnck; }
-};
-
 cuda::MetricSide side_of(const Tensor& p_bnck, const Tensor& segment_bc) {
   return {p_bnck.size(2), p_bnck.data_ptr(), strides_of(p_bnck), pointer<const std::int32_t>(segment_bc)};
-}
-
-cuda::MetricInputs inputs_of(const Arguments& given, const Setting& setting) {
-  const auto& p_bnck = given.p_bnck;
-  return {.element = setting.element,
-          .form = form_of(given.metric),
-          .distance = setting.distance,
-          .causal = setting.causal,
-          .batch = p_bnck.size(0),
-          .heads = p_bnck.size(1),
-          .width = static_cast<int>(p_bnck.size(3)),
-          .scale = static_cast<float>(setting.scale),
-          .metric = pointer<const void>(given.metric),
-          .queries = side_of(p_bnck, given.query_segment_bc),
-          .keys = side_of(given.keys_bnek(), given.key_segment_be),
-          .to_themselves = !given.y_bnek.defined(),
-          .dropout = {setting.dropout, pointer<const std::int64_t>(given.draw_key), setting.draw, setting.first_row}};
 }
 
 // The gradient of one side's tokens; q undefined: of the identity, or not needed.
@@ -101,16 +63,16 @@ struct Gradient {
   }
 };
 
-Tensor fused_forward(const Arguments& given, const Setting& setting, Tensors& saved) {
-  const auto &p_bnck = given.p_bnck, &keys_bnek = given.keys_bnek();
+// `y`: undefined where tokens look at themselves.
+Tensor fused_forward(const cuda::MetricInputs& in, const Tensor& p_bnck, const Tensor& y_bnek, Tensors& saved) {
   const c10::OptionalDeviceGuard guard(p_bnck.device());
   const auto image_of = [&](const Tensor& x) { return torch::empty(x.sizes(), x.options()); };
-  const bool has_form = given.metric.defined();
+  const bool has_form = in.form != cuda::MetricForm::identity;
   const auto t = empty_by_token(p_bnck), log2_sum = empty_per_row(p_bnck);
   const auto q = has_form ? image_of(p_bnck) : Tensor();
-  const auto key_q = has_form && setting.distance && given.y_bnek.defined() ? image_of(keys_bnek) : Tensor();
-  const auto half_bias = setting.distance ? empty_per_row(keys_bnek) : Tensor();
-  cuda::metric_forward({.in = inputs_of(given, setting),
+  const auto key_q = has_form && in.distance && y_bnek.defined() ? image_of(y_bnek) : Tensor();
+  const auto half_bias = in.distance ? empty_per_row(y_bnek.defined() ? y_bnek : p_bnck) : Tensor();
+  cuda::metric_forward({.in = in,
                         .t = t.data_ptr(),
                         .t_strides = strides_of(t),
                         .log2_sum = pointer<float>(log2_sum),
@@ -118,21 +80,18 @@ Tensor fused_forward(const Arguments& given, const Setting& setting, Tensors& sa
                         .half_bias = pointer<float>(half_bias),
                         .key_q = pointer<void>(key_q)},
                        stream_of(p_bnck));
-  saved = {
-      p_bnck, given.y_bnek, given.metric, given.query_segment_bc, given.key_segment_be, given.draw_key, t, log2_sum,
-      q,      key_q,        half_bias};
+  saved = {p_bnck, y_bnek, t, log2_sum, q, key_q, half_bias};
   return t;
 }
 
-// The gradients of the queries' p, of the keys, where they are others, and of the metric, where there is one.
-Tensors fused_backward(const Backward& backward, const Setting& setting) {
+// The gradients of the queries' p, of the keys, where they are others, and of the metric, where there is one, in its
+// type. Uses forward's element, whatever is allowed by now.
+Tensors fused_backward(const Backward& backward, const cuda::MetricInputs& in, torch::ScalarType metric_type) {
   const auto& saved = backward.saved;
-  const Arguments given{saved[0], saved[1], saved[2], saved[3], saved[4], saved[5]};
-  const auto &t = saved[6], &log2_sum = saved[7], &q = saved[8], &key_q = saved[9], &half_bias = saved[10];
-  const auto &p = given.p_bnck, &y = given.keys_bnek();
+  const auto &p = saved[0], &y = saved[1].defined() ? saved[1] : p;
+  const auto &t = saved[2], &log2_sum = saved[3], &q = saved[4], &key_q = saved[5], &half_bias = saved[6];
   const c10::OptionalDeviceGuard guard(p.device());
   const auto dt = with_features_together(backward.dy[0]);
-  const auto in = inputs_of(given, setting);
   const auto floats = p.options().dtype(torch::kFloat);
   const Gradient of_queries(p, q);
   std::optional<Gradient> of_keys;
@@ -140,10 +99,10 @@ Tensors fused_backward(const Backward& backward, const Setting& setting) {
   const auto delta = empty_per_row(p), dq_sum = torch::empty({cuda::metric_dq_sums(in)}, floats),
              dkey = torch::empty(y.sizes(), floats),
              turns = torch::empty({cuda::metric_turns(in)}, p.options().dtype(torch::kInt));
-  const auto row_sum = setting.distance ? empty_per_row(p) : Tensor();
-  const auto column_sum = setting.distance ? empty_per_row(y) : Tensor();
+  const auto row_sum = in.distance ? empty_per_row(p) : Tensor();
+  const auto column_sum = in.distance ? empty_per_row(y) : Tensor();
   Tensor dmetric, partial;
-  if (given.metric.defined()) {
+  if (in.form != cuda::MetricForm::identity) {
     dmetric = torch::zeros({in.heads, in.width, in.width}, floats);
     partial = torch::empty({cuda::metric_gradient_parts(in), in.heads, in.width, in.width}, floats);
   }
@@ -168,7 +127,7 @@ Tensors fused_backward(const Backward& backward, const Setting& setting) {
   Tensors gradients = {of_queries.dp};
   if (of_keys) gradients.push_back(of_keys->dp);
   if (in.form == cuda::MetricForm::diagonal) dmetric = dmetric.diagonal(0, 1, 2);
-  if (dmetric.defined()) gradients.push_back(dmetric.to(setting.metric_type));
+  if (dmetric.defined()) gradients.push_back(dmetric.to(metric_type));
   return gradients;
 }
 
@@ -218,33 +177,41 @@ Tensor fused_metric_attention(const Tensor& p_bnck, const Tensor& keys_bnek, con
   const auto query_segment_bc = as_int(options.query_segment_bc);
   const bool same_segments = options.key_segment_be.is_same(options.query_segment_bc);
   const auto key_segment_be = same_segments ? query_segment_bc : as_int(options.key_segment_be);
-  Setting setting{.distance = options.distance,
-                  .causal = options.causal,
-                  .scale = options.scale,
-                  .element = element_of(p_bnck.scalar_type())};
-  Arguments given{.p_bnck = p_bnck,
-                  .y_bnek = keys_bnek.is_same(p_bnck) ? Tensor() : keys_bnek,
-                  .metric = {},
-                  .query_segment_bc = query_segment_bc,
-                  .key_segment_be = key_segment_be,
-                  .draw_key = {}};
+  const bool to_themselves = keys_bnek.is_same(p_bnck);
+  cuda::MetricInputs in{.element = element_of(p_bnck.scalar_type()),
+                        .form = form_of(metric),
+                        .distance = options.distance,
+                        .causal = options.causal,
+                        .batch = p_bnck.size(0),
+                        .heads = p_bnck.size(1),
+                        .width = static_cast<int>(p_bnck.size(3)),
+                        .scale = static_cast<float>(options.scale),
+                        .queries = side_of(p_bnck, query_segment_bc),
+                        .keys = side_of(keys_bnek, key_segment_be),
+                        .to_themselves = to_themselves};
+  // What `in` points to besides p and the keys.
+  Tensors pointed_to = {query_segment_bc, key_segment_be};
   if (pass.training && options.dropout > 0) {
     const auto draw = pass.random.next();
-    given.draw_key = draw.key;
-    setting.dropout = options.dropout;
-    setting.draw = draw.number;
-    setting.first_row = draw.first_row;
+    in.dropout = {options.dropout, draw.key.const_data_ptr<std::int64_t>(), draw.number, draw.first_row};
+    pointed_to.push_back(draw.key);  // where it lies: work that was recorded may be replayed with another
   }
   Tensors inputs = {p_bnck};
-  if (given.y_bnek.defined()) inputs.push_back(keys_bnek);
-  if (metric.defined()) inputs.push_back(metric);  // in its own type: its gradient must not be rounded to p's
-  if (metric.defined()) setting.metric_type = metric.scalar_type();
+  if (!to_themselves) inputs.push_back(keys_bnek);
+  auto metric_type = torch::kFloat;
+  if (metric.defined()) {
+    inputs.push_back(metric);  // in its own type: its gradient must not be rounded to p's
+    metric_type = metric.scalar_type();
+    pointed_to.push_back(metric.detach().to(p_bnck.scalar_type()).contiguous());
+    in.metric = pointed_to.back().data_ptr();
+  }
   const auto forward = [&](Tensors& saved) {
-    if (metric.defined()) given.metric = metric.to(p_bnck.scalar_type()).contiguous();
-    return fused_forward(given, setting, saved);
+    auto t = fused_forward(in, p_bnck, to_themselves ? Tensor() : keys_bnek, saved);
+    saved.insert(saved.end(), pointed_to.begin(), pointed_to.end());
+    return t;
   };
   return own_node("fused metric attention", inputs, forward,
-                  [setting](const Backward& in) { return fused_backward(in, setting); });
+                  [in, metric_type](const Backward& backward) { return fused_backward(backward, in, metric_type); });
 }
 
 }  // namespace metaformer
