@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
+
 #include "base/error.h"
 #include "base/text.h"
 
@@ -129,6 +131,11 @@ std::int64_t MixerState::bytes() const {
   for (const auto& buffer : buffers_)
     if (buffer.storage.defined()) total += static_cast<std::int64_t>(buffer.storage.nbytes());
   return total;
+}
+
+std::int64_t bytes_of(const std::vector<MixerState>& states) {
+  return std::accumulate(states.begin(), states.end(), std::int64_t{0},
+                         [](std::int64_t total, const MixerState& state) { return total + state.bytes(); });
 }
 
 }  // namespace metaformer

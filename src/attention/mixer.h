@@ -103,6 +103,8 @@ class MixerState {
   std::vector<Buffer> buffers_;
 };
 
+std::int64_t bytes_of(const std::vector<MixerState>& states);
+
 // A mixer while text is generated on the CPU: one token after each of several sequences.
 class MixerDecoder {
  public:

@@ -191,29 +191,11 @@ torch::Tensor MaskedLanguageModel::hidden(const Batch& batch, ModelState* state,
   return wanted_rows(transformer().forward(batch, nullptr, pass), batch);
 }
 
-void EncoderDecoderState::reset() {
-  decoder_.reset();
-  source_bsd_ = segments_bs_ = torch::Tensor();
-  of_source_.clear();
-}
-
-std::int64_t EncoderDecoderState::bytes() const {
-  auto total = decoder_.bytes();
-  for (const auto& mixer : of_source_) total += mixer.bytes();
-  return total;
-}
-
-void EncoderDecoderState::set_source(const torch::Tensor& source_bsd, const torch::Tensor& segments_bs) {
-  source_bsd_ = source_bsd;
-  segments_bs_ = segments_bs;
-  of_source_.assign(static_cast<std::size_t>(layers_), MixerState(source_bsd.size(1), source_bsd.device()));
-}
-
 void EncoderDecoderState::select(const torch::Tensor& rows_b) {
   decoder_.select(rows_b);
-  source_bsd_ = source_bsd_.index_select(0, rows_b);
-  if (segments_bs_.defined()) segments_bs_ = segments_bs_.index_select(0, rows_b);
-  for (auto& mixer : of_source_) mixer.select(rows_b);
+  source_bsd = source_bsd.index_select(0, rows_b);
+  if (segments_bs.defined()) segments_bs = segments_bs.index_select(0, rows_b);
+  for (auto& mixer : of_source) mixer.select(rows_b);
 }
 
 // The table of tokens that the encoder reads is the decoder's, or its own.
@@ -249,10 +231,10 @@ torch::Tensor EncoderDecoder::hidden(const Batch& batch, ModelState* given, Pass
     return transformer().forward(batch, nullptr, pass, &view);
   }
   auto& state = state_as<EncoderDecoderState>(*given);
-  if (!state.has_source()) state.set_source(encode(batch, pass), batch.source_segments_bs);
+  if (!state.source_bsd.defined()) state.set_source(encode(batch, pass), batch.source_segments_bs);
   const TransformerImpl::SourceView view{
-      .source = {.context_bsd = state.source_bsd(), .visibility = visibility_of(batch.ids_bc, state.segments_bs())},
-      .states = &state.of_source()};
+      .source = {.context_bsd = state.source_bsd, .visibility = visibility_of(batch.ids_bc, state.segments_bs)},
+      .states = &state.of_source};
   return transformer().forward(batch, &state.decoder(), pass, &view);
 }
 
