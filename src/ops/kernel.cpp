@@ -14,6 +14,10 @@ struct Work : torch::CustomClassHolder {
   BackwardFunction backward;
 };
 
+c10::intrusive_ptr<Work> work_of(const AutogradContext& context) {
+  return c10::static_intrusive_pointer_cast<Work>(context.saved_data.at("work").toCapsule());
+}
+
 class OwnNode : public torch::autograd::Function<OwnNode> {
  public:
   static Tensors forward(AutogradContext* context, at::TensorList, const c10::intrusive_ptr<Work>& work,
@@ -26,7 +30,7 @@ class OwnNode : public torch::autograd::Function<OwnNode> {
   }
 
   static Tensors backward(AutogradContext* context, Tensors dy) {
-    const auto work = c10::static_intrusive_pointer_cast<Work>(context->saved_data["work"].toCapsule());
+    const auto work = work_of(*context);
     TORCH_CHECK(!torch::GradMode::is_enabled(), work->operation,
                 " has no second derivatives: call backward without create_graph");
     auto gradients = work->backward(
@@ -48,6 +52,11 @@ torch::Tensor own_node(const char* operation, const Tensors& inputs,
                        c10::function_ref<torch::Tensor(Tensors& saved)> forward, BackwardFunction backward) {
   const auto as_list = [&](Tensors& saved) -> Tensors { return {forward(saved)}; };
   return own_nodes(operation, inputs, as_list, std::move(backward)).front();
+}
+
+const char* operation_of(const torch::autograd::Node& node) {
+  const auto* own = dynamic_cast<const torch::autograd::CppNode<OwnNode>*>(&node);
+  return own == nullptr ? nullptr : work_of(own->ctx_)->operation;
 }
 
 }  // namespace metaformer

@@ -39,6 +39,9 @@ Tensors own_nodes(const char* operation, const Tensors& inputs, c10::function_re
 torch::Tensor own_node(const char* operation, const Tensors& inputs,
                        c10::function_ref<torch::Tensor(Tensors& saved)> forward, BackwardFunction backward);
 
+// The operation of such a node; nullptr for any other node.
+const char* operation_of(const torch::autograd::Node& node);
+
 // Whether the kernels of cpu/ know the type, float32 or bfloat16, and there is something to compute.
 inline bool fits_cpu_kernels(const torch::Tensor& x) {
   return x.is_cpu() && (x.scalar_type() == torch::kFloat || x.scalar_type() == torch::kBFloat16) && x.numel() > 0;
