@@ -69,13 +69,18 @@ class MixerState {
 
   // For buffers that are not extended: whether one holds tokens, and all of them.
   bool holds(std::size_t slot) const { return slot < buffers_.size() && buffers_[slot].length > 0; }
-  torch::Tensor held(std::size_t slot) const;
+  torch::Tensor held(std::size_t slot) const { return buffers_.at(slot).storage.narrow(-2, 0, buffers_[slot].length); }
 
   // Sequence i becomes what sequence rows_b[i] was; there may be another number of them.
-  void select(const torch::Tensor& rows_b);
+  void select(const torch::Tensor& rows_b) {
+    for (auto& buffer : buffers_)
+      if (buffer.storage.defined()) buffer.storage = buffer.storage.index_select(0, rows_b);
+  }
 
   // Forgets the tokens, keeps the buffers.
-  void reset();
+  void reset() {
+    for (auto& buffer : buffers_) buffer.length = 0;
+  }
 
   // Forgets all but the newest tokens, which move to the front of the buffers.
   void keep_newest(std::int64_t tokens);
@@ -87,8 +92,12 @@ class MixerState {
   // `capacity`.
   void load(const NamedTensors& saved, const std::string& source);
 
-  // Bytes of the buffers.
-  std::int64_t bytes() const;
+  std::int64_t bytes() const {  // of the buffers
+    std::int64_t total = 0;
+    for (const auto& buffer : buffers_)
+      if (buffer.storage.defined()) total += static_cast<std::int64_t>(buffer.storage.nbytes());
+    return total;
+  }
 
  private:
   struct Buffer {
