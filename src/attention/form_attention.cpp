@@ -26,6 +26,7 @@ class FormMixer : public Mixer {
       : shape_(shape),
         kernels_(kernel_use(options, shape)),
         values_(options.values),
+        fixed_norm_(options.fixed_norm),
         projection_(register_module(
             "projection", Linear(shape.width, projections() * shape.width, shape.bias, Init::normal(), projections()))),
         temperature_n_(add_temperature(*this, shape.heads, options.learned_temperature)) {
@@ -90,6 +91,14 @@ class FormMixer : public Mixer {
   // The variance of an entry of p for scale_initial_scores; a gain counts as 1.
   double variance(double of_projection) const { return norm_.is_empty() ? of_projection : 1; }
 
+  // A form, [n, k, k], a diagonal [n, k], or undefined for the identity, with its fixed norm and its temperature.
+  torch::Tensor finished(torch::Tensor form) const {
+    if (fixed_norm_) form = with_identity_norm(form);
+    if (!temperature_n_.defined()) return form;
+    if (form.defined()) return scaled_forms(form, temperature_n_);
+    return temperature_n_.unsqueeze(1).expand({shape_.heads, shape_.head_width()});
+  }
+
   bool shares_values() const { return values_ == MixerValues::shared; }
   double scale() const { return 1 / std::sqrt(static_cast<double>(shape_.head_width())); }  // of scores
 
@@ -120,6 +129,7 @@ class FormMixer : public Mixer {
   MixerShape shape_;
   KernelUse kernels_;
   MixerValues values_;
+  bool fixed_norm_;
   Linear projection_;                 // rows: p, then own values
   torch::Tensor temperature_n_;       // undefined: not learned
   Linear query_projection_{nullptr};  // of p_c, where the context is another sequence
@@ -225,11 +235,7 @@ class Quadratic : public FormMixer {
  private:
   bool full() const { return options_.form == QuadraticForm::full; }
 
-  // U, or W with its fixed norm and its temperature.
-  torch::Tensor form() const {
-    const auto form = options_.fixed_norm ? with_identity_norm(form_) : form_;
-    return options_.learned_temperature ? scaled_forms(form, temperature_n_) : form;
-  }
+  torch::Tensor form() const { return finished(form_); }
 
   QuadraticOptions options_;
   torch::Tensor form_;  // the parameter of W_nkk or U_ndd
@@ -238,123 +244,11 @@ class Quadratic : public FormMixer {
 // Which packed entry each entry of a dense symmetric k x k matrix is, [k * k]: entry (i, j), i >= j, of the row-major
 // lower triangle is at i (i + 1) / 2 + j.
 torch::Tensor symmetric_index(std::int64_t k) {
-  auto index = torch::empty({k, k}, torch::kLong);
-  auto at = index.accessor<std::int64_t, 2>();
-  for (std::int64_t i = 0; i < k; ++i)
-    for (std::int64_t j = 0; j <= i; ++j) at[i][j] = at[j][i] = i * (i + 1) / 2 + j;
-  return index.flatten();
+  const auto j = torch::arange(k), i = j.unsqueeze(1), row = torch::maximum(i, j);
+  return ((row * (row + 1)).div(2, "floor") + torch::minimum(i, j)).flatten();
 }
 
 double softplus_inverse(double y) { return y + std::log(-std::expm1(-y)); }
-
-// The metric M under its parameterisations.
-class MetricTensor {
- public:
-  // Registers the parameter in `owner`. Of a distance the diagonal is softplus of its parameter: never negative.
-  // `temperature_n`: a factor of each head's M, or undefined.
-  MetricTensor(Layer& owner, const MetricOptions& options, const MixerShape& shape, torch::Tensor temperature_n)
-      : constraint_(options.constraint),
-        non_negative_(options.score == MetricScore::distance),
-        fixed_norm_(options.fixed_norm),
-        heads_(shape.heads),
-        k_(shape.head_width()),
-        temperature_n_(std::move(temperature_n)) {
-    const torch::NoGradGuard no_grad;
-    if (constraint_ == MetricConstraint::diagonal) {
-      parameter_ = owner.add_parameter("diagonal_metric", {heads_, k_}, score_form_spec);
-      parameter_.fill_(non_negative_ ? softplus_inverse(1) : 1.0);
-    } else if (constraint_ != MetricConstraint::identity) {
-      const bool is_metric = constraint_ == MetricConstraint::symmetric;
-      parameter_ = owner.add_parameter(is_metric ? "packed_metric" : "packed_factor", {heads_, k_ * (k_ + 1) / 2},
-                                       score_form_spec);
-      if (parameter_.is_meta()) return;
-      index_ = symmetric_index(k_);
-      parameter_.index_fill_(1, index_.view({k_, k_}).diagonal().contiguous(), 1);
-    }
-  }
-
-  // q_bnck = p_bnck M.
-  torch::Tensor apply(const torch::Tensor& p_bnck) const {
-    const auto form = this->form();
-    if (!form.defined()) return p_bnck;
-    return form.dim() == 3 ? per_head_product(p_bnck, form) : p_bnck * form.unsqueeze(1).to(p_bnck.scalar_type());
-  }
-
-  // M, with its fixed norm and its temperature, as the kernels take it: [n, k, k], a diagonal [n, k], or undefined for
-  // the identity.
-  torch::Tensor form() const {
-    auto form = learned_form();
-    if (fixed_norm_) form = with_identity_norm(form);
-    if (!temperature_n_.defined()) return form;
-    return form.defined() ? scaled_forms(form, temperature_n_) : temperature_n_.unsqueeze(1).expand({heads_, k_});
-  }
-
-  // The same as [n, k, k], where its parameters lie; the identity has none, and is made on `device`.
-  torch::Tensor dense_nkk(torch::Device device = torch::kCPU) const {
-    const auto form = this->form();
-    if (!form.defined()) return torch::eye(k_, device).repeat({heads_, 1, 1});
-    return form.dim() == 3 ? form : torch::diag_embed(form);
-  }
-
-  // Scales a parameter drawn from N(0, 1) so that the Frobenius norm of each head's M has the root mean square `norm`.
-  // A diagonal that must be positive becomes a multiple of the identity of that norm. Not for the identity.
-  void scale_to_norm(double norm) {
-    const auto k = static_cast<double>(k_);
-    switch (constraint_) {
-      case MetricConstraint::symmetric:
-        parameter_.mul_(norm / k);
-        break;
-      case MetricConstraint::psd:  // E |L L^T|^2 for standard normal entries of the triangle L
-        parameter_.mul_(std::sqrt(norm / std::sqrt(k * (k + 1) * (4 * k + 5) / 6)));
-        break;
-      case MetricConstraint::diagonal:
-        if (non_negative_)
-          parameter_.fill_(softplus_inverse(norm / std::sqrt(k)));
-        else
-          parameter_.mul_(norm / std::sqrt(k));
-        break;
-      case MetricConstraint::identity:
-        break;
-    }
-  }
-
-  // Whether the Frobenius norm of M, before its temperature, is that of the identity whatever the parameter.
-  bool has_fixed_norm() const { return fixed_norm_ || constraint_ == MetricConstraint::identity; }
-
-  // The Frobenius norm of the identity.
-  double identity_norm() const { return std::sqrt(static_cast<double>(k_)); }
-
- private:
-  // M before its norm is fixed, without the temperature.
-  torch::Tensor learned_form() const {
-    switch (constraint_) {
-      case MetricConstraint::symmetric:
-        return unpacked_nkk();
-      case MetricConstraint::psd: {
-        const auto factor = unpacked_nkk().tril();
-        return torch::bmm(factor, factor.transpose(1, 2));
-      }
-      case MetricConstraint::diagonal:
-        return non_negative_ ? torch::softplus(parameter_) : parameter_;
-      case MetricConstraint::identity:
-        break;
-    }
-    return {};
-  }
-
-  // Of a packed parameter, symmetric: an off-diagonal entry's gradient is the sum of its two.
-  torch::Tensor unpacked_nkk() const {
-    if (index_.device() != parameter_.device()) index_ = index_.to(parameter_.device());
-    return parameter_.index_select(1, index_).unflatten(1, {k_, k_});
-  }
-
-  MetricConstraint constraint_;
-  bool non_negative_, fixed_norm_;
-  std::int64_t heads_, k_;
-  torch::Tensor temperature_n_;
-  torch::Tensor parameter_;      // undefined for identity
-  mutable torch::Tensor index_;  // of a packed parameter: symmetric_index, on the parameter's device
-};
 
 // -(p_c - p_e) M (p_c - p_e) for every pair, written out: [b, n, c, e].
 torch::Tensor distance_scores(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek,
@@ -384,9 +278,20 @@ torch::Tensor published_scores(const torch::Tensor& p_bnck, const torch::Tensor&
 class Metric : public FormMixer {
  public:
   Metric(const MetricOptions& options, const MixerShape& shape)
-      : FormMixer(options, shape, shape.head_width()),
-        options_(options),
-        metric_(*this, options, shape, temperature_n_) {}
+      : FormMixer(options, shape, shape.head_width()), options_(options), k_(shape.head_width()) {
+    const torch::NoGradGuard no_grad;
+    if (options.constraint == MetricConstraint::diagonal) {
+      parameter_ = add_parameter("diagonal_metric", {shape.heads, k_}, score_form_spec);
+      parameter_.fill_(is_distance() ? softplus_inverse(1) : 1.0);
+    } else if (options.constraint != MetricConstraint::identity) {
+      const bool is_metric = options.constraint == MetricConstraint::symmetric;
+      parameter_ = add_parameter(is_metric ? "packed_metric" : "packed_factor", {shape.heads, k_ * (k_ + 1) / 2},
+                                 score_form_spec);
+      if (parameter_.is_meta()) return;
+      index_ = symmetric_index(k_);
+      parameter_.index_fill_(1, index_.view({k_, k_}).diagonal().contiguous(), 1);
+    }
+  }
 
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                         MixerState* state, Pass& pass) override {
@@ -394,25 +299,23 @@ class Metric : public FormMixer {
     if (pass.wants_scores())
       pass.probe->scored({.left_bnci = newest.p_bnck,
                           .right_bnej = seen.p_bnck,
-                          .form_nij = metric_.dense_nkk(newest.p_bnck.device()).to(newest.p_bnck)});
+                          .form_nij = dense_nkk(newest.p_bnck.device()).to(newest.p_bnck)});
     if (takes_kernels(kernels_, newest.p_bnck, seen.p_bnck, visibility, pass))
-      return output_(merge_heads(attend_fused(newest.p_bnck, seen.p_bnck, metric_.form(),
-                                              options_.score == MetricScore::distance, visibility, pass)));
+      return output_(merge_heads(attend_fused(newest.p_bnck, seen.p_bnck, form(), is_distance(), visibility, pass)));
     return output_(merge_heads(attend_seen(newest.p_bnck, seen, visibility, pass)));
   }
 
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
     const torch::NoGradGuard no_grad;
-    const bool distance = options_.score == MetricScore::distance;
     const bool published = options_.score == MetricScore::as_published;
     auto parts = decoder_parts();
-    if (distance)
-      parts.form_nkj = 2 * metric_.dense_nkk();
+    if (is_distance())
+      parts.form_nkj = 2 * dense_nkk();
     else if (published)
-      parts.form_nkj = 2 * published_form(metric_.dense_nkk());
-    else if (metric_.form().defined())
-      parts.form_nkj = metric_.dense_nkk();
-    parts.distance = distance;
+      parts.form_nkj = 2 * published_form(dense_nkk());
+    else if (form().defined())
+      parts.form_nkj = dense_nkk();
+    parts.distance = is_distance();
     parts.newest_share = published ? 0.5F : 1.0F;
     return make_score_decoder(std::move(parts), batch, capacity);
   }
@@ -421,26 +324,74 @@ class Metric : public FormMixer {
     // The published scores mirror a form at the diagonal of the tokens: they are of no single one.
     if (options_.score == MetricScore::as_published || options_.qk_norm) return std::nullopt;
     const auto projection_nkd = rows_nkd(projection_);
-    const auto image_nkd = torch::matmul(metric_.dense_nkk().to(projection_nkd.options()), projection_nkd);
-    const double twice = options_.score == MetricScore::distance ? 2 : 1;
+    const auto image_nkd = torch::matmul(dense_nkk().to(projection_nkd.options()), projection_nkd);
+    const double twice = is_distance() ? 2 : 1;
     return ScoreForm{.left_nrd = rows_nkd(query_projection()), .right_nrd = twice * image_nkd};
   }
 
   void scale_initial_scores(double projection_variance) override {
     const double wanted = options_.score_std / score_std_per_norm(variance(projection_variance));
-    if (metric_.has_fixed_norm()) {
-      metric_.scale_to_norm(metric_.identity_norm());  // the parameter starts as what is made of it
-      scale_scores(wanted / metric_.identity_norm());
+    // Whether the Frobenius norm of M, before its temperature, is that of the identity whatever the parameter.
+    if (const double root_k = std::sqrt(static_cast<double>(k_));
+        fixed_norm_ || options_.constraint == MetricConstraint::identity) {
+      scale_to_norm(root_k);  // the parameter starts as what is made of it
+      scale_scores(wanted / root_k);
     } else {
-      metric_.scale_to_norm(wanted);
+      scale_to_norm(wanted);
     }
   }
 
  private:
+  bool is_distance() const { return options_.score == MetricScore::distance; }
+
+  // q_bnck = p_bnck M.
+  torch::Tensor times_metric(const torch::Tensor& p_bnck) const {
+    const auto form = this->form();
+    if (!form.defined()) return p_bnck;
+    return form.dim() == 3 ? per_head_product(p_bnck, form) : p_bnck * form.unsqueeze(1).to(p_bnck.scalar_type());
+  }
+
+  // M as the kernels take it.
+  torch::Tensor form() const { return finished(learned_form()); }
+
+  // The same as [n, k, k], where its parameters lie; the identity has none, and is made on `device`.
+  torch::Tensor dense_nkk(torch::Device device = torch::kCPU) const {
+    const auto form = this->form();
+    if (!form.defined()) return torch::eye(k_, device).repeat({shape_.heads, 1, 1});
+    return form.dim() == 3 ? form : torch::diag_embed(form);
+  }
+
+  // M before its norm is fixed, without the temperature. Of a distance the diagonal is never negative.
+  torch::Tensor learned_form() const {
+    if (options_.constraint == MetricConstraint::identity) return {};
+    if (options_.constraint == MetricConstraint::diagonal)
+      return is_distance() ? torch::softplus(parameter_) : parameter_;
+    // Of a packed parameter, symmetric: an off-diagonal entry's gradient is the sum of its two.
+    if (index_.device() != parameter_.device()) index_ = index_.to(parameter_.device());
+    const auto unpacked_nkk = parameter_.index_select(1, index_).unflatten(1, {k_, k_});
+    if (options_.constraint == MetricConstraint::symmetric) return unpacked_nkk;
+    const auto factor_nkk = unpacked_nkk.tril();
+    return torch::bmm(factor_nkk, factor_nkk.transpose(1, 2));
+  }
+
+  // Scales a parameter drawn from N(0, 1) so that the Frobenius norm of each head's M has the root mean square `norm`.
+  // A diagonal that must be positive becomes a multiple of the identity of that norm. Not for the identity.
+  void scale_to_norm(double norm) {
+    const auto k = static_cast<double>(k_);
+    if (options_.constraint == MetricConstraint::symmetric)
+      parameter_.mul_(norm / k);
+    else if (options_.constraint == MetricConstraint::psd)  // E |L L^T|^2 for standard normal entries of the triangle L
+      parameter_.mul_(std::sqrt(norm / std::sqrt(k * (k + 1) * (4 * k + 5) / 6)));
+    else if (options_.constraint == MetricConstraint::diagonal && is_distance())
+      parameter_.fill_(softplus_inverse(norm / std::sqrt(k)));
+    else if (options_.constraint == MetricConstraint::diagonal)
+      parameter_.mul_(norm / std::sqrt(k));
+  }
+
   // Standard deviation of the scores (after 1 / sqrt(k)) where the Frobenius norm of M is 1 and the entries of p are
   // independent, of variance v. Var(p M p') = v^2 |M|^2; Var(p' M p') = 2 v^2 |M|^2 for normal p'.
   double score_std_per_norm(double v) const {
-    const auto k = static_cast<double>(shape_.head_width());
+    const auto k = static_cast<double>(k_);
     switch (options_.score) {
       case MetricScore::bilinear:
         return v / std::sqrt(k);
@@ -457,8 +408,8 @@ class Metric : public FormMixer {
   double key_term_variance() const {
     if (norm_.is_empty()) return 2;
     if (options_.constraint != MetricConstraint::psd) return 0;  // starts as a multiple of the identity
-    const auto k = static_cast<double>(shape_.head_width());
-    const auto metric_nkk = metric_.dense_nkk();
+    const auto k = static_cast<double>(k_);
+    const auto metric_nkk = dense_nkk();
     const auto trace_n = metric_nkk.diagonal(0, 1, 2).sum(1);
     const auto isotropic_n = trace_n.square() / (k * metric_nkk.square().sum({1, 2}));
     return 2 * k / (k + 2) * (1 - isotropic_n.mean().item<double>());
@@ -471,13 +422,13 @@ class Metric : public FormMixer {
                                               const Pass& pass) {
     auto terms = positions_->distance_terms(visibility);
     if (!terms) return terms;
-    if (options_.score == MetricScore::distance && pass.wants_scores()) {
+    if (is_distance() && pass.wants_scores()) {
       const auto from_bnck = p_bnck + terms->bias_n1k;
-      terms->row_bnc1 = -(metric_.apply(from_bnck) * from_bnck).sum(-1, true);
+      terms->row_bnc1 = -(times_metric(from_bnck) * from_bnck).sum(-1, true);
     }
-    terms->bias_n1k = query_factor() * metric_.apply(terms->bias_n1k.unsqueeze(0)).squeeze(0);
-    if (options_.score == MetricScore::distance) {
-      const auto image_nlk = metric_.apply(terms->key_nlk.unsqueeze(0)).squeeze(0);
+    terms->bias_n1k = query_factor() * times_metric(terms->bias_n1k.unsqueeze(0)).squeeze(0);
+    if (is_distance()) {
+      const auto image_nlk = times_metric(terms->key_nlk.unsqueeze(0)).squeeze(0);
       terms->term_n1l = -(image_nlk * terms->key_nlk).sum(-1).unsqueeze(1);
     }
     return terms;
@@ -494,20 +445,20 @@ class Metric : public FormMixer {
     const bool by_formula = options_.backend == Backend::reference || options_.score == MetricScore::as_published;
     if (by_formula && !positions_->rotates()) {
       const bool has_vectors = mixing.shaw != nullptr || mixing.distances;
-      const auto q_bnck = has_vectors ? query_factor() * metric_.apply(p_bnck) : p_bnck;
+      const auto q_bnck = has_vectors ? query_factor() * times_metric(p_bnck) : p_bnck;
       return mix_by_scores(scores(p_bnck, p_bnek), q_bnck, seen.value_bnck, visibility, mixing, pass);
     }
-    if (options_.score == MetricScore::distance) return composed_distance(p_bnck, seen, visibility, mixing, pass);
+    if (is_distance()) return composed_distance(p_bnck, seen, visibility, mixing, pass);
     const auto tokens = p_bnek.size(2);
-    return attend(positions_->rotated(metric_.apply(p_bnck), tokens), positions_->rotated(p_bnek, tokens),
+    return attend(positions_->rotated(times_metric(p_bnck), tokens), positions_->rotated(p_bnek, tokens),
                   seen.value_bnck, visibility, mixing, options_.backend, pass);
   }
 
   // Scores depend on both tokens by query_factor() p_c M p_e.
-  double query_factor() const { return options_.score == MetricScore::distance ? 2 : 1; }
+  double query_factor() const { return is_distance() ? 2 : 1; }
 
   torch::Tensor scores(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek) const {
-    const auto metric_nkk = metric_.dense_nkk(p_bnck.device()).to(p_bnck.options());
+    const auto metric_nkk = dense_nkk(p_bnck.device()).to(p_bnck.options());
     switch (options_.score) {
       case MetricScore::distance:
         return distance_scores(p_bnck, p_bnek, metric_nkk);
@@ -531,10 +482,10 @@ class Metric : public FormMixer {
     const auto wide = narrow ? torch::kFloat : given;
     const auto p_e = seen.p_bnck.to(wide);
     const auto v_e = shares_values() ? p_e : seen.value_bnck.to(wide);
-    const auto image_e = metric_.apply(p_e);  // p_e M
+    const auto image_e = times_metric(p_e);  // p_e M
     const bool same = p_bnck.is_same(seen.p_bnck);
     const auto p_c = same ? p_e : p_bnck.to(wide);
-    const auto image_c = same ? image_e : metric_.apply(p_c);
+    const auto image_c = same ? image_e : times_metric(p_c);
     const auto length_bne1 = (image_e * p_e).sum(-1, true);
     const auto q = positions_->rotated(2 * image_c, p_e.size(2)), k = positions_->rotated(p_e, p_e.size(2));
     if (options_.backend == Backend::reference || needs_scores(visibility, mixing, pass)) {
@@ -550,7 +501,9 @@ class Metric : public FormMixer {
   }
 
   MetricOptions options_;
-  MetricTensor metric_;
+  std::int64_t k_;
+  torch::Tensor parameter_;      // undefined for the identity
+  mutable torch::Tensor index_;  // of a packed parameter: symmetric_index, on the parameter's device
 };
 
 }  // namespace
