@@ -63,8 +63,8 @@ class AveragePooling : public Mixer {
  public:
   explicit AveragePooling(const AveragePoolingOptions& options) : options_(options) {}
 
-  torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
-                    MixerState* state, Pass&) override {
+  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
+                        MixerState* state, Pass&) override {
     TORCH_CHECK(is_end_of(x_bcd, context_bed), "average pooling mixes a sequence with itself");
     const auto seen_bed = state != nullptr ? state->extend(0, x_bcd) : context_bed;
     const bool narrow_window = !options_.window.all() && options_.window.tokens <= most_shifts;
@@ -154,12 +154,6 @@ class AveragePooling : public Mixer {
 template <>
 std::shared_ptr<Mixer> make(const AveragePoolingOptions& options, const MixerShape&) {
   return std::make_shared<AveragePooling>(options);
-}
-
-// No products of matrices; the reference has a weight for every pair.
-template <>
-MixerCost cost(const AveragePoolingOptions& options, const MixerShape& shape, const MixerLoad&) {
-  return {.activations = shape.width, .keeps_pairs = options.backend == Backend::reference};
 }
 
 }  // namespace metaformer

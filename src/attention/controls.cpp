@@ -26,8 +26,8 @@ class ControlDecoder : public MixerDecoder {
 class Control : public Mixer {
  public:
   Control(float share, std::int64_t width) : share_(share), width_(width) {}
-  torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor&, const Visibility& visibility, MixerState*,
-                    Pass&) override {
+  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor&, const Visibility& visibility, MixerState*,
+                        Pass&) override {
     if (share_ == 0) return torch::zeros_like(x_bcd);
     // Padding gives zeros here as in every mixer.
     return visibility.has_segments() ? x_bcd * (visibility.query_segment_bc >= 0).unsqueeze(2) : x_bcd;
@@ -51,16 +51,6 @@ std::shared_ptr<Mixer> make(const IdentityOptions&, const MixerShape& shape) {
 template <>
 std::shared_ptr<Mixer> make(const NoneOptions&, const MixerShape& shape) {
   return std::make_shared<Control>(0.0F, shape.width);
-}
-
-template <>
-MixerCost cost(const IdentityOptions&, const MixerShape& shape, const MixerLoad&) {
-  return {.activations = shape.width};
-}
-
-template <>
-MixerCost cost(const NoneOptions&, const MixerShape& shape, const MixerLoad&) {
-  return {.activations = shape.width};
 }
 
 }  // namespace metaformer

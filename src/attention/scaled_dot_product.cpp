@@ -28,8 +28,8 @@ class ScaledDotProduct : public Mixer {
     key_norm_ = register_module("key_norm", HeadNorm(shape.head_width(), learned_gain));
   }
 
-  torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
-                    MixerState* state, Pass& pass) override {
+  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
+                        MixerState* state, Pass& pass) override {
     ScoreMixing mixing{.scale = 1 / std::sqrt(static_cast<double>(shape_.head_width())),
                        .dropout = shape_.dropout,
                        .shaw = positions_.shaw(),
@@ -37,7 +37,8 @@ class ScaledDotProduct : public Mixer {
     const bool uses_projection_as_it_is =
         !options_.qk_norm && !positions_.rotates() && !mixing.distances && !pass.wants_scores();
     if (context_bed.is_same(x_bcd) && state == nullptr && uses_projection_as_it_is)
-      return attend_projection(query_key_value_(x_bcd), shape_.heads, visibility, mixing, options_.backend, pass);
+      return output_(
+          attend_projection(query_key_value_(x_bcd), shape_.heads, visibility, mixing, options_.backend, pass));
     auto [q_bnck, k_bnek, v_bnek] = project(x_bcd, context_bed, state);
     if (pass.wants_scores()) pass.probe->scored({.left_bnci = tempered(q_bnck), .right_bnej = k_bnek});
     const auto tokens = k_bnek.size(2);
@@ -45,10 +46,8 @@ class ScaledDotProduct : public Mixer {
     if (mixing.distances) mixing.distances->bias_n1k = tempered(mixing.distances->bias_n1k);
     const auto t_bnck = attend(positions_.rotated(q_bnck, tokens), positions_.rotated(k_bnek, tokens), v_bnek,
                                visibility, mixing, options_.backend, pass);
-    return merge_heads(t_bnck);
+    return output_(merge_heads(t_bnck));
   }
-
-  Linear* output() override { return &output_; }
 
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
     return make_score_decoder({.shape = shape_,
@@ -140,16 +139,6 @@ class ScaledDotProduct : public Mixer {
 template <>
 std::shared_ptr<Mixer> make(const ScaledDotProductOptions& options, const MixerShape& shape) {
   return std::make_shared<ScaledDotProduct>(options, shape);
-}
-
-// Projections to queries, keys, values and the output.
-template <>
-MixerCost cost(const ScaledDotProductOptions& options, const MixerShape& shape, const MixerLoad& load) {
-  return AttentionCost{.projections = 4,
-                       .score_width = shape.head_width(),
-                       .qk_norms = options.qk_norm ? 2 : 0,
-                       .learned_temperature = options.learned_temperature}
-      .of(shape, load, options.backend);
 }
 
 }  // namespace metaformer

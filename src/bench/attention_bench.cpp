@@ -58,7 +58,7 @@ Tensor reference_metric(const Tensor& p_bnck, const Tensor& form, bool distance,
   return mix_by_scores(score_bnce, p_bnck, p_bnck, visibility, mixing_of(p_bnck), pass);
 }
 
-// As attention/metric.cpp composes a distance, without positions: 2 p_c M p_e - p_e M p_e, in float32 at least.
+// As attention/form_attention.cpp composes a distance, without positions: 2 p_c M p_e - p_e M p_e, in float32 at least.
 Tensor composed_distance(const Tensor& given_bnck, const Tensor& form, const Visibility& visibility) {
   const auto given = given_bnck.scalar_type();
   const bool narrow = given == torch::kBFloat16 || given == torch::kHalf;
@@ -172,7 +172,7 @@ std::optional<CoreInputs> draw_core_inputs(const MixerConfig& mixer, const Atten
     return CoreInputs{of_shape.inputs(), of_shape.vectors(), of_shape.form(shape.width())};
   }
   if (std::get_if<LshOptions>(&mixer) != nullptr) return CoreInputs{of_shape.vectors(), of_shape.vectors()};
-  if (make_mixer(mixer, shape.mixer_shape())->output() != nullptr) return std::nullopt;
+  if (!make_mixer(mixer, shape.mixer_shape())->parameters().empty()) return std::nullopt;
   return CoreInputs{of_shape.inputs()};
 }
 
@@ -197,7 +197,7 @@ CoreMix make_core_mix(const MixerConfig& mixer, const AttentionShape& shape) {
     };
   return [whole = make_mixer(mixer, shape.mixer_shape())](const CoreInputs& in, const Visibility& visibility) {
     Pass pass;
-    return whole->mix(in[0], in[0], visibility, nullptr, pass);
+    return whole->forward(in[0], in[0], visibility, nullptr, pass);
   };
 }
 

@@ -8,14 +8,11 @@
 #include "attention/score_positions.h"
 #include "base/signals.h"
 #include "bench/timing.h"
-#include "ops/activation.h"
 #include "ops/attention.h"
 #include "ops/autocast.h"
-#include "ops/cross_entropy.h"
 #include "ops/dropout.h"
+#include "ops/functional.h"
 #include "ops/linear.h"
-#include "ops/norms.h"
-#include "ops/rotary.h"
 
 namespace metaformer {
 

@@ -27,7 +27,7 @@ std::string attention_obstacle(const TransformerConfig& config) {
                        longest_host_attention);
   const MixerLoad load{.context = keys};
   if (!cost_of(mixer, config.mixer_shape(), load).keeps_pairs) return "";
-  if (AttentionCost::need_pairs(config.positions, keys))
+  if (need_pairs(config.positions, keys))
     return fmt::format("model.positions is {}", kind_of(config.positions));
   return "model.mixer has only the reference backend";
 }

@@ -6,7 +6,6 @@
 #include "model/batch.h"
 #include "model/embedding.h"
 #include "ops/dropout.h"
-#include "ops/sparse_rows.h"
 
 namespace metaformer {
 
@@ -16,9 +15,7 @@ NgramBagImpl::NgramBagImpl(const NaiveBayesBagConfig& config)
       weight_gu_(add_parameter("weight", {config.buckets, config.units},
                                {.init = Init::normal(), .decay = Decay::embeddings, .gradient_rows = &gradient_rows_})),
       bias_u_(add_parameter("bias", config.units, {.init = Init::zeros()})),
-      scale_g_(register_buffer("scale", torch::ones(config.buckets, module_device()))) {
-  list_gradient_rows(weight_gu_, gradient_rows_);
-}
+      scale_g_(register_buffer("scale", torch::ones(config.buckets, module_device()))) {}
 
 void NgramBagImpl::set_scale(const torch::Tensor& scale_g) {
   const torch::NoGradGuard no_grad;

@@ -4,7 +4,6 @@
 
 #include "model/batch.h"
 #include "ops/region_vectors.h"
-#include "ops/sparse_rows.h"
 
 namespace metaformer {
 
@@ -50,9 +49,7 @@ RegionTableImpl::RegionTableImpl(std::int64_t size, std::int64_t vocabulary, std
       weight_rd_(
           add_parameter("weight", {size * vocabulary, width},
                         {.init = Init::normal(std), .decay = Decay::embeddings, .gradient_rows = &gradient_rows_})),
-      bias_d_(add_parameter("bias", width, {.init = Init::zeros()})) {
-  list_gradient_rows(weight_rd_, gradient_rows_);
-}
+      bias_d_(add_parameter("bias", width, {.init = Init::zeros()})) {}
 
 torch::Tensor RegionTableImpl::rows_bcp(const Batch& batch) const {
   std::vector<torch::Tensor> rows;

@@ -8,7 +8,7 @@
 
 #include "attention/mixer.h"
 #include "base/random.h"
-#include "ops/parallel.h"
+#include "ops/kernel.h"
 
 namespace metaformer {
 

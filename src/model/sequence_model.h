@@ -34,6 +34,9 @@ class Decoder {
 // Whether a decoder can read the model: all weights are float32, contiguous and on the CPU.
 bool can_decode(const torch::nn::Module& model);
 
+// Bytes of the tensors; those without dimensions, which are lengths, do not count.
+std::int64_t bytes_of(const NamedTensors& tensors);
+
 // A model's memory of sequences while they are read or generated.
 class ModelState {
  public:
@@ -54,7 +57,7 @@ class ModelState {
   // when they are of another model or batch, or more tokens than it holds; `source` names where they are from.
   virtual void load(const NamedTensors& saved, const std::string& source) = 0;
 
-  virtual std::int64_t bytes() const = 0;
+  virtual std::int64_t bytes() const { return bytes_of(tensors()); }
 };
 
 // The state as one of this kind of model; throws Error (exit code 1) when it is of another kind.
@@ -63,9 +66,6 @@ State& state_as(ModelState& state) {
   if (auto* own = dynamic_cast<State*>(&state)) return *own;
   throw Error(ExitCode::failure, "a model was given the state of another kind of model");
 }
-
-// Bytes of the tensors; those without dimensions, which are lengths, do not count.
-std::int64_t bytes_of(const NamedTensors& tensors);
 
 // Checks of the tensors that load() is given. All throw Error (exit code 2) and name `source` and the tensor.
 [[noreturn]] void fail_to_continue(const std::string& source, const std::string& what);

@@ -67,27 +67,32 @@ class EncoderDecoderState : public ModelState {
       : decoder_(layers, batch, capacity, /*memory=*/0, device), layers_(layers) {}
 
   std::int64_t length() const override { return decoder_.length(); }
-  void reset() override;
+  void reset() override {
+    decoder_.reset();
+    source_bsd = segments_bs = torch::Tensor();
+    of_source.clear();
+  }
   NamedTensors tensors() const override { return decoder_.tensors(); }
   void load(const NamedTensors& saved, const std::string& source) override { decoder_.load(saved, source); }
-  std::int64_t bytes() const override;
+  std::int64_t bytes() const override { return decoder_.bytes() + bytes_of(of_source); }
 
   // Sequence i becomes what sequence rows_b[i] was; there may be another number of them.
   void select(const torch::Tensor& rows_b);
 
-  bool has_source() const { return source_bsd_.defined(); }
-  void set_source(const torch::Tensor& source_bsd, const torch::Tensor& segments_bs);
-  const torch::Tensor& source_bsd() const { return source_bsd_; }
-  const torch::Tensor& segments_bs() const { return segments_bs_; }
+  void set_source(const torch::Tensor& given_bsd, const torch::Tensor& given_segments_bs) {
+    source_bsd = given_bsd;
+    segments_bs = given_segments_bs;
+    of_source.assign(static_cast<std::size_t>(layers_), MixerState(source_bsd.size(1), source_bsd.device()));
+  }
 
   TransformerState& decoder() { return decoder_; }
-  std::vector<MixerState>& of_source() { return of_source_; }  // by block
+
+  torch::Tensor source_bsd, segments_bs;  // as Batch has them; undefined source: not read yet
+  std::vector<MixerState> of_source;      // by block
 
  private:
   TransformerState decoder_;
   std::int64_t layers_;
-  torch::Tensor source_bsd_, segments_bs_;  // as Batch has them
-  std::vector<MixerState> of_source_;
 };
 
 // A model that writes one sequence while it sees another (Vaswani et al. 2017, section 3.1).

@@ -6,6 +6,21 @@
 
 namespace metaformer {
 
+void list_gradient_rows(const torch::Tensor& table, GradientRows& rows) {
+  table.register_hook([&rows](const torch::Tensor& gradient) {
+    if (!gradient.is_sparse()) {
+      rows.add_all();
+      return gradient;
+    }
+    const torch::NoGradGuard no_grad;
+    auto coalesced = gradient.coalesce();
+    const auto indices_s = coalesced._indices().select(0, 0).contiguous();
+    const auto* index = indices_s.const_data_ptr<std::int64_t>();
+    for (std::int64_t i = 0; i < indices_s.numel(); ++i) rows.add(index[i]);
+    return coalesced;
+  });
+}
+
 namespace {
 
 using Specs = std::map<std::string, ParameterSpec>;
@@ -32,7 +47,9 @@ torch::Tensor Layer::add_parameter(const std::string& name, at::IntArrayRef size
 
 torch::Tensor Layer::add_parameter(const std::string& name, torch::Tensor value, const ParameterSpec& spec) {
   specs_[name] = spec;
-  return register_parameter(name, std::move(value));
+  const auto parameter = register_parameter(name, std::move(value));
+  if (spec.gradient_rows != nullptr) list_gradient_rows(parameter, *spec.gradient_rows);
+  return parameter;
 }
 
 std::vector<SpecifiedParameter> specified_parameters(const torch::nn::Module& root) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ops/cross_entropy.h"
+#include "ops/functional.h"
 
 namespace metaformer {
 

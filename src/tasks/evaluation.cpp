@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "distributed/process_group.h"
 #include "ops/autocast.h"
-#include "ops/parallel.h"
+#include "ops/kernel.h"
 #include "tasks/batches.h"
 #include "tasks/measures.h"
 #include "tasks/task.h"

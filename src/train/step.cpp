@@ -11,7 +11,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "model/make_model.h"
-#include "ops/parallel.h"
+#include "ops/kernel.h"
 #include "ops/recompute.h"
 #include "train/optim/layer_rates.h"
 #include "train/optim/optimizers.h"

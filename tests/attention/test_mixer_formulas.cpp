@@ -5,7 +5,7 @@
 
 #include "attention/mixer_support.h"
 #include "attention/score_positions.h"
-#include "ops/rotary.h"
+#include "ops/functional.h"
 #include "support/any_mixer.h"
 
 namespace metaformer {

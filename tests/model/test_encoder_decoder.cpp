@@ -142,7 +142,7 @@ TEST_CASE("metric and quadratic mixers compare two sequences by one form", "[enc
   const auto x_cd = torch::randn({5, 16}, torch::kDouble), y_ed = torch::randn({8, 16}, torch::kDouble);
   const Visibility all;
   Pass pass;
-  const auto t_cd = mixer->mix(x_cd.unsqueeze(0), y_ed.unsqueeze(0), all, nullptr, pass)[0];
+  const auto t_cd = mixer->forward(x_cd.unsqueeze(0), y_ed.unsqueeze(0), all, nullptr, pass)[0];
   const auto weights = mixer->named_parameters();
   const auto heads = [](const torch::Tensor& p_cd) { return p_cd.view({-1, 2, 8}).transpose(0, 1); };
   const auto p_nck = heads(torch::matmul(x_cd, weights["query_projection.weight"].t())),
@@ -158,7 +158,8 @@ TEST_CASE("metric and quadratic mixers compare two sequences by one form", "[enc
     score_nce = score_nce - (image_nek * p_nek).sum(-1).unsqueeze(1);
   }
   const auto weight_nce = torch::softmax(score_nce / std::sqrt(8.0), -1);
-  const auto expected_cd = torch::matmul(weight_nce, p_nek).transpose(0, 1).reshape({5, 16});
+  const auto mixed_cd = torch::matmul(weight_nce, p_nek).transpose(0, 1).reshape({5, 16});
+  const auto expected_cd = torch::matmul(mixed_cd, weights["output.weight"].t());
   CHECK(torch::allclose(t_cd, expected_cd, 1e-9, 1e-9));
   CHECK(torch::allclose(torch::matmul(form->left_nrd, x_cd.t()).transpose(1, 2), p_nck, 1e-9, 1e-9));
 }

@@ -7,7 +7,7 @@
 
 #include "cpu/attention.h"
 #include "ops/attention.h"
-#include "ops/parallel.h"
+#include "ops/kernel.h"
 #include "support/threads.h"
 #include "support/torch_catch.h"
 

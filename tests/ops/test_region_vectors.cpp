@@ -1,7 +1,7 @@
 // Region vectors against a convolution over one-hot vectors in float64.
 
+#include "ops/layer.h"
 #include "ops/region_vectors.h"
-#include "ops/sparse_rows.h"
 #include "support/threads.h"
 #include "support/torch_catch.h"
 

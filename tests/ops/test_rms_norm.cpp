@@ -1,6 +1,6 @@
 // RMS normalisation against its formula in float64.
 
-#include "ops/norms.h"
+#include "ops/functional.h"
 #include "support/threads.h"
 #include "support/torch_catch.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "cpu/table_rows.h"
-#include "ops/parallel.h"
+#include "ops/kernel.h"
 
 namespace metaformer {
 
