@@ -60,6 +60,20 @@ std::pair<std::vector<std::int32_t>, std::vector<std::int32_t>> encode_documents
   return {std::move(tokens), std::move(documents)};
 }
 
+// How many of the `characters` of a text its known tokens `ids` do not represent. For tokenizers that
+// restore known text (with white space kept, and characters and bytes).
+std::int64_t count_unknown_characters(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids,
+                                      std::int64_t characters) {
+  const auto unknown = tokenizer.unknown_id();
+  if (!unknown || std::ranges::find(ids, *unknown) == ids.end()) return 0;
+  std::vector<std::int64_t> lengths;  // by id
+  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id)
+    lengths.push_back(count_characters(tokenizer.decode(std::vector{id})));
+  for (const auto id : ids)
+    if (id != *unknown) characters -= lengths[static_cast<std::size_t>(id)];
+  return characters;
+}
+
 }  // namespace
 
 std::array<std::string_view, 2> split_corpus(const Corpus& corpus, const TextDataConfig& config) {

@@ -78,10 +78,6 @@ std::map<std::string, std::string> read_names(const fs::path& folder) {
   return names;
 }
 
-std::optional<std::int32_t> first_of(const std::vector<std::int32_t>& ids) {
-  return ids.empty() ? std::nullopt : std::optional(ids.front());
-}
-
 }  // namespace
 
 nlohmann::ordered_json SubwordTokenizer::with_special_tokens(nlohmann::ordered_json json) const {
@@ -116,15 +112,18 @@ SpecialTokens read_special_tokens(const fs::path& folder, const SubwordTokenizer
     const auto name = tokens.names.find(token);
     return name == tokens.names.end() ? std::vector<std::int32_t>() : std::vector{ids.at(name->second)};
   };
-  tokens.bos = first_of(ids_of("bos_token"));
-  tokens.eos = ids_of("eos_token");
-  tokens.pad = first_of(ids_of("pad_token"));
-  const auto add_name = [&](const char* key, std::optional<std::int32_t> id) {
-    if (id && !tokens.names.contains(key)) tokens.names[key] = tokenizer.token_name(*id);
+  std::map<std::string, std::vector<std::int32_t>> ids_by_key;
+  for (const auto* key : {"bos_token", "eos_token", "pad_token"}) {
+    const auto& own = ids_by_key[key] = ids_of(key);
+    if (!own.empty()) tokens.names.emplace(key, tokenizer.token_name(own.front()));
+  }
+  const auto first_of = [&](const char* key) {
+    const auto& own = ids_by_key[key];
+    return own.empty() ? std::nullopt : std::optional(own.front());
   };
-  add_name("bos_token", tokens.bos);
-  add_name("eos_token", first_of(tokens.eos));
-  add_name("pad_token", tokens.pad);
+  tokens.bos = first_of("bos_token");
+  tokens.eos = ids_by_key["eos_token"];
+  tokens.pad = first_of("pad_token");
   return tokens;
 }
 
