@@ -84,11 +84,9 @@ class SentencePieceTokenizer : public SubwordTokenizer {
 
  private:
   using Ids = std::vector<std::int32_t>;
-  using LengthOfWord = std::size_t (*)(std::string_view);
 
   void read_pieces();
   void require_piece_of_word(int id, std::string_view piece);
-  LengthOfWord length_of_word() const;
   Ids cut(std::string_view word) const;
   Ids first_best(const Ids& best) const;
   SubwordLattice all_cuts(std::string_view word) const;
