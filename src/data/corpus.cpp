@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdlib>
 #include <utility>
 
@@ -144,14 +143,6 @@ class TextReader {
   std::string first_defect_;
 };
 
-}  // namespace
-
-TextFiles read_text_files(const fs::path& path, const TextDataConfig& config) {
-  return TextReader(path, config).read();
-}
-
-namespace {
-
 void check_digest(const PublicCorpus& corpus, const CorpusFile& file, const std::string& where,
                   std::string_view content) {
   const bool by_md5 = file.sha256.empty();
@@ -235,6 +226,10 @@ std::vector<CorpusFile> multi30k_files() {
 }
 
 }  // namespace
+
+TextFiles read_text_files(const fs::path& path, const TextDataConfig& config) {
+  return TextReader(path, config).read();
+}
 
 std::uint64_t PublicCorpus::bytes() const {
   std::uint64_t sum = 0;

@@ -110,57 +110,6 @@ std::uint64_t size_of(const EncodedSplits& splits, const std::string& descriptio
   return size;
 }
 
-}  // namespace
-
-std::string write_encoded(const EncodedSplits& splits, std::string_view key, std::uint64_t largest) {
-  const auto description = json_text(splits.description);  // paths may be invalid UTF-8
-  const auto tokenizer = splits.codec.tokenizer->to_json().dump();
-  const auto size = size_of(splits, description, tokenizer);
-  if (size > largest)
-    throw Error(ExitCode::failure,
-                fmt::format("they have {}, and at most {} are kept", human_bytes(size), human_bytes(largest)));
-  Writer writer;
-  writer.bytes.reserve(size);
-  writer.bytes += signature;
-  writer.bytes += key;
-  writer.add_string(description);
-  writer.add_string(tokenizer);
-  writer.add_number(splits.codec.labels.size());
-  for (const auto& label : splits.codec.labels) writer.add_string(label);
-  for (const auto& digest : splits.text_digests) writer.add_string(digest);
-  for (const auto& texts : splits.texts) {
-    writer.add_number(texts.size());
-    for (const auto& text : texts) {
-      writer.add_number(static_cast<std::uint64_t>(text.label));
-      writer.add_ids(text.ids);
-      writer.add_string(text.text);
-    }
-  }
-  writer.bytes += sha256(writer.bytes);
-  return std::move(writer.bytes);
-}
-
-EncodedSplits read_encoded(std::string_view bytes, std::string_view key, const std::string& source) {
-  auto reader = open(bytes, key, source);
-  EncodedSplits splits;
-  splits.description = parse_json<nlohmann::ordered_json>(reader.string());
-  if (!splits.description.is_object()) reader.fail("its description is no JSON");
-  splits.codec.tokenizer = load_tokenizer(reader.string(), source);
-  for (auto left = reader.count(sizeof(std::uint64_t)); left > 0; --left)
-    splits.codec.labels.push_back(reader.string());
-  for (auto& digest : splits.text_digests) digest = reader.string();
-  for (auto& texts : splits.texts) {
-    const auto count = reader.count(numbers_of_text);
-    texts.reserve(count);
-    while (texts.size() < count)
-      texts.push_back(read_text(reader, splits.codec.labels.size(), splits.codec.tokenizer->vocabulary_size()));
-  }
-  if (!reader.at_end()) reader.fail("has more than its texts");
-  return splits;
-}
-
-namespace {
-
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
@@ -284,6 +233,53 @@ std::optional<EncodedSplits> find(const fs::path& cache, const LabelledSources& 
 }
 
 }  // namespace
+
+std::string write_encoded(const EncodedSplits& splits, std::string_view key, std::uint64_t largest) {
+  const auto description = json_text(splits.description);  // paths may be invalid UTF-8
+  const auto tokenizer = splits.codec.tokenizer->to_json().dump();
+  const auto size = size_of(splits, description, tokenizer);
+  if (size > largest)
+    throw Error(ExitCode::failure,
+                fmt::format("they have {}, and at most {} are kept", human_bytes(size), human_bytes(largest)));
+  Writer writer;
+  writer.bytes.reserve(size);
+  writer.bytes += signature;
+  writer.bytes += key;
+  writer.add_string(description);
+  writer.add_string(tokenizer);
+  writer.add_number(splits.codec.labels.size());
+  for (const auto& label : splits.codec.labels) writer.add_string(label);
+  for (const auto& digest : splits.text_digests) writer.add_string(digest);
+  for (const auto& texts : splits.texts) {
+    writer.add_number(texts.size());
+    for (const auto& text : texts) {
+      writer.add_number(static_cast<std::uint64_t>(text.label));
+      writer.add_ids(text.ids);
+      writer.add_string(text.text);
+    }
+  }
+  writer.bytes += sha256(writer.bytes);
+  return std::move(writer.bytes);
+}
+
+EncodedSplits read_encoded(std::string_view bytes, std::string_view key, const std::string& source) {
+  auto reader = open(bytes, key, source);
+  EncodedSplits splits;
+  splits.description = parse_json<nlohmann::ordered_json>(reader.string());
+  if (!splits.description.is_object()) reader.fail("its description is no JSON");
+  splits.codec.tokenizer = load_tokenizer(reader.string(), source);
+  for (auto left = reader.count(sizeof(std::uint64_t)); left > 0; --left)
+    splits.codec.labels.push_back(reader.string());
+  for (auto& digest : splits.text_digests) digest = reader.string();
+  for (auto& texts : splits.texts) {
+    const auto count = reader.count(numbers_of_text);
+    texts.reserve(count);
+    while (texts.size() < count)
+      texts.push_back(read_text(reader, splits.codec.labels.size(), splits.codec.tokenizer->vocabulary_size()));
+  }
+  if (!reader.at_end()) reader.fail("has more than its texts");
+  return splits;
+}
 
 EncodedSplits load_encoded_splits(const LabelledDataConfig& config, bool offline, Codec codec) {
   const auto cache = config.cache ? cache_folder() : std::nullopt;

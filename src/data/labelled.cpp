@@ -69,48 +69,6 @@ void refuse_header_as_row(const Table& table, const LabelledDataConfig& config) 
                           table.place(first), in_quotes(first.fields[1])));
 }
 
-}  // namespace
-
-void classify_ratings(Table& table, const RatingConfig& rating) {
-  if (!rating.positive_from) return;
-  for (auto& row : std::exchange(table.rows, {})) {
-    auto& label = row.fields[1];
-    if (auto why = defect_of_rating(label, rating); !why.empty()) {
-      table.malformed.push_back({row.line, std::move(why)});
-      continue;
-    }
-    const auto value = *as_number<double>(label);
-    const bool is_positive = value >= *rating.positive_from;
-    if (!is_positive && rating.negative_to && value > *rating.negative_to) {
-      ++table.left_out;
-      continue;
-    }
-    label = is_positive ? "positive" : "negative";
-    table.rows.push_back(std::move(row));
-  }
-  std::ranges::sort(table.malformed, {}, &MalformedRow::line);
-}
-
-Table read_labelled_table(const std::filesystem::path& path, const LabelledDataConfig& config, bool follows_header) {
-  auto columns = columns_of(config);
-  columns.follows_header = follows_header;
-  auto table = read_table(path, config.format, columns);
-  classify_ratings(table, config.rating);
-  require_rows(table, config.malformed_limit,
-               table.left_out == 0
-                   ? "the table has no rows"
-                   : fmt::format("all {} ratings lie between data.rating.negative_to and data.rating.positive_from",
-                                 table.left_out));
-  refuse_header_as_row(table, config);
-  report(table, columns);
-  if (table.left_out > 0)
-    log::info("{}: {} of {} ratings lie between data.rating.negative_to and data.rating.positive_from and are left out",
-              path.string(), table.left_out, table.all_rows());
-  return table;
-}
-
-namespace {
-
 std::vector<LabelledText> read_texts(const std::string& path, const LabelledDataConfig& config, const std::string& name,
                                      nlohmann::ordered_json& descriptions) {
   auto table = read_labelled_table(path, config, has_training_header(descriptions));
@@ -164,7 +122,75 @@ void add_extra_texts(const LabelledDataConfig& config, LabelledSplits& splits) {
                  copies);
 }
 
+// Labels in order: by value if all are integers, else by bytes.
+std::vector<std::string> sorted_labels(const std::vector<LabelledText>& texts) {
+  std::set<std::string> distinct;
+  for (const auto& text : texts) distinct.insert(text.label);
+  std::vector<std::string> labels(distinct.begin(), distinct.end());
+  const auto value = [](const std::string& label) { return as_number<std::int64_t>(label); };
+  if (std::ranges::all_of(labels, [&](const auto& label) { return value(label).has_value(); }))
+    std::ranges::stable_sort(labels, {}, value);
+  return labels;
+}
+
+EncodedText encode(LabelledText&& text, const Codec& codec, bool keep_text) {
+  const auto label = std::ranges::find(codec.labels, text.label);
+  if (label == codec.labels.end())
+    throw Error(ExitCode::data,
+                fmt::format("{}: the label {} is not among the {} of the training texts{}", text.place,
+                            in_quotes(text.label), codec.labels.size(), did_you_mean(text.label, codec.labels)));
+  EncodedText encoded{.ids = codec.tokenizer->encode(text.text), .label = label - codec.labels.begin(), .text = {}};
+  if (encoded.ids.empty()) throw Error(ExitCode::data, fmt::format("{}: the text has no token", text.place));
+  encoded.ids.shrink_to_fit();
+  if (keep_text) encoded.text = std::move(text.text);
+  return encoded;
+}
+
+// data.tokenizer.sampling: the power of probabilities in the segmentations of training texts; 0: no resampling.
+double sampling_of(const TokenizerOptions& options) {
+  const auto* unigram = std::get_if<UnigramTokenizerOptions>(&options);
+  return unigram == nullptr ? 0 : unigram->sampling;
+}
+
 }  // namespace
+
+void classify_ratings(Table& table, const RatingConfig& rating) {
+  if (!rating.positive_from) return;
+  for (auto& row : std::exchange(table.rows, {})) {
+    auto& label = row.fields[1];
+    if (auto why = defect_of_rating(label, rating); !why.empty()) {
+      table.malformed.push_back({row.line, std::move(why)});
+      continue;
+    }
+    const auto value = *as_number<double>(label);
+    const bool is_positive = value >= *rating.positive_from;
+    if (!is_positive && rating.negative_to && value > *rating.negative_to) {
+      ++table.left_out;
+      continue;
+    }
+    label = is_positive ? "positive" : "negative";
+    table.rows.push_back(std::move(row));
+  }
+  std::ranges::sort(table.malformed, {}, &MalformedRow::line);
+}
+
+Table read_labelled_table(const std::filesystem::path& path, const LabelledDataConfig& config, bool follows_header) {
+  auto columns = columns_of(config);
+  columns.follows_header = follows_header;
+  auto table = read_table(path, config.format, columns);
+  classify_ratings(table, config.rating);
+  require_rows(table, config.malformed_limit,
+               table.left_out == 0
+                   ? "the table has no rows"
+                   : fmt::format("all {} ratings lie between data.rating.negative_to and data.rating.positive_from",
+                                 table.left_out));
+  refuse_header_as_row(table, config);
+  report(table, columns);
+  if (table.left_out > 0)
+    log::info("{}: {} of {} ratings lie between data.rating.negative_to and data.rating.positive_from and are left out",
+              path.string(), table.left_out, table.all_rows());
+  return table;
+}
 
 LabelledSources labelled_sources(const LabelledDataConfig& config, bool offline) {
   LabelledSources sources;
@@ -214,40 +240,6 @@ std::string joined_texts(const std::vector<LabelledText>& texts) {
   }
   return all;
 }
-
-namespace {
-
-// Labels in order: by value if all are integers, else by bytes.
-std::vector<std::string> sorted_labels(const std::vector<LabelledText>& texts) {
-  std::set<std::string> distinct;
-  for (const auto& text : texts) distinct.insert(text.label);
-  std::vector<std::string> labels(distinct.begin(), distinct.end());
-  const auto value = [](const std::string& label) { return as_number<std::int64_t>(label); };
-  if (std::ranges::all_of(labels, [&](const auto& label) { return value(label).has_value(); }))
-    std::ranges::stable_sort(labels, {}, value);
-  return labels;
-}
-
-EncodedText encode(LabelledText&& text, const Codec& codec, bool keep_text) {
-  const auto label = std::ranges::find(codec.labels, text.label);
-  if (label == codec.labels.end())
-    throw Error(ExitCode::data,
-                fmt::format("{}: the label {} is not among the {} of the training texts{}", text.place,
-                            in_quotes(text.label), codec.labels.size(), did_you_mean(text.label, codec.labels)));
-  EncodedText encoded{.ids = codec.tokenizer->encode(text.text), .label = label - codec.labels.begin(), .text = {}};
-  if (encoded.ids.empty()) throw Error(ExitCode::data, fmt::format("{}: the text has no token", text.place));
-  encoded.ids.shrink_to_fit();
-  if (keep_text) encoded.text = std::move(text.text);
-  return encoded;
-}
-
-// data.tokenizer.sampling: the power of probabilities in the segmentations of training texts; 0: no resampling.
-double sampling_of(const TokenizerOptions& options) {
-  const auto* unigram = std::get_if<UnigramTokenizerOptions>(&options);
-  return unigram == nullptr ? 0 : unigram->sampling;
-}
-
-}  // namespace
 
 EncodedSplits encode_splits(LabelledSplits splits, const LabelledDataConfig& config, Codec codec) {
   EncodedSplits encoded;

@@ -150,37 +150,6 @@ void settle(PassiveSet& passive, const Vector& b, double nothing, Vector& x) {
   }
 }
 
-}  // namespace
-
-std::vector<double> nonnegative_least_squares(const std::vector<SparseColumn>& columns, const std::vector<double>& b) {
-  Vector x(columns.size());
-  PassiveSet passive(columns, b.size());
-  std::vector<bool> is_out(columns.size());  // no step along them makes the residual smaller
-  double largest = 0;
-  for (const auto value : b) largest = std::max(largest, std::abs(value));
-  const double nothing = 1e-10 * largest;
-  while (true) {
-    const auto residual = residual_of(columns, b, x, passive.members());
-    std::size_t best = columns.size();
-    double steepest = nothing;
-    for (std::size_t j = 0; j < columns.size(); ++j) {
-      if (is_out[j] || x[j] > 0) continue;
-      if (const double s = slope(columns[j], residual); s > steepest) steepest = s, best = j;
-    }
-    if (best == columns.size()) return x;
-    is_out[best] = true;
-    if (!passive.add(best)) continue;
-    if (passive.solve(b).back() <= 0) {  // by rounding: its slope is 0
-      passive.keep_if([&](std::size_t i) { return i + 1 < passive.members().size(); });
-      continue;
-    }
-    std::fill(is_out.begin(), is_out.end(), false);
-    settle(passive, b, nothing, x);
-  }
-}
-
-namespace {
-
 // Every way to fill `room` with at most `depth` lengths that do not fall, the first at least `shortest`.
 void add_fillings(std::int64_t room, std::int64_t shortest, std::int64_t depth, PackKind& begun,
                   std::vector<PackKind>& all) {
@@ -247,6 +216,33 @@ void drop_empty_packs(PackPlan& plan, LengthHistogram left) {
 }
 
 }  // namespace
+
+std::vector<double> nonnegative_least_squares(const std::vector<SparseColumn>& columns, const std::vector<double>& b) {
+  Vector x(columns.size());
+  PassiveSet passive(columns, b.size());
+  std::vector<bool> is_out(columns.size());  // no step along them makes the residual smaller
+  double largest = 0;
+  for (const auto value : b) largest = std::max(largest, std::abs(value));
+  const double nothing = 1e-10 * largest;
+  while (true) {
+    const auto residual = residual_of(columns, b, x, passive.members());
+    std::size_t best = columns.size();
+    double steepest = nothing;
+    for (std::size_t j = 0; j < columns.size(); ++j) {
+      if (is_out[j] || x[j] > 0) continue;
+      if (const double s = slope(columns[j], residual); s > steepest) steepest = s, best = j;
+    }
+    if (best == columns.size()) return x;
+    is_out[best] = true;
+    if (!passive.add(best)) continue;
+    if (passive.solve(b).back() <= 0) {  // by rounding: its slope is 0
+      passive.keep_if([&](std::size_t i) { return i + 1 < passive.members().size(); });
+      continue;
+    }
+    std::fill(is_out.begin(), is_out.end(), false);
+    settle(passive, b, nothing, x);
+  }
+}
 
 PackPlan pack_by_least_squares(const LengthHistogram& histogram, std::int64_t depth) {
   const auto context = std::ssize(histogram) - 1;

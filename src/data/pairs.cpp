@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -87,23 +86,6 @@ void refuse_blank(const Lines& read, std::size_t index, const Lines& partner) {
     throw Error(ExitCode::data, fmt::format("{}: the line is empty; its partner {} needs a text here, or must go too",
                                             read.place(index), partner.place(index)));
 }
-
-}  // namespace
-
-LinePairs read_line_pairs(const std::filesystem::path& source_path, const std::filesystem::path& target_path) {
-  auto source = read_lines(source_path), target = read_lines(target_path);
-  check_counts(source, target);
-  LinePairs read{.pairs = {}, .source_sha256 = source.sha256, .target_sha256 = target.sha256};
-  for (std::size_t index = 0; index < source.lines.size(); ++index) {
-    refuse_blank(source, index, target);
-    refuse_blank(target, index, source);
-    read.pairs.push_back(
-        {std::move(source.lines[index]), std::move(target.lines[index]), source.place(index), target.place(index)});
-  }
-  return read;
-}
-
-namespace {
 
 struct SplitPaths {
   Split split;
@@ -251,26 +233,6 @@ PairSplits load_multi30k(const ParallelDataConfig& config, bool offline) {
     add_lines(file(name, config.source_language), file(name, config.target_language), split, splits);
   return splits;
 }
-
-}  // namespace
-
-PairSplits load_pair_splits(const ParallelDataConfig& config, bool offline) {
-  refuse_lone_targets(config);
-  return config.path ? load_files(config) : load_multi30k(config, offline);
-}
-
-std::string joined_texts(const std::vector<TextPair>& pairs) {
-  std::string all;
-  for (const auto& pair : pairs) all += pair.source + '\n' + pair.target + '\n';
-  return all;
-}
-
-PairDataset::Texts PairDataset::texts(Split split, std::int64_t index) const {
-  const auto ids = pair(split, index);
-  return {codec_.tokenizer->decode(ids.source), codec_.tokenizer->decode(ids.target)};
-}
-
-namespace {
 
 // Lists of random symbols, copied or reversed.
 class SyntheticPairDataset : public PairDataset {
@@ -479,6 +441,35 @@ class TextPairDataset : public PairDataset {
 };
 
 }  // namespace
+
+LinePairs read_line_pairs(const std::filesystem::path& source_path, const std::filesystem::path& target_path) {
+  auto source = read_lines(source_path), target = read_lines(target_path);
+  check_counts(source, target);
+  LinePairs read{.pairs = {}, .source_sha256 = source.sha256, .target_sha256 = target.sha256};
+  for (std::size_t index = 0; index < source.lines.size(); ++index) {
+    refuse_blank(source, index, target);
+    refuse_blank(target, index, source);
+    read.pairs.push_back(
+        {std::move(source.lines[index]), std::move(target.lines[index]), source.place(index), target.place(index)});
+  }
+  return read;
+}
+
+PairSplits load_pair_splits(const ParallelDataConfig& config, bool offline) {
+  refuse_lone_targets(config);
+  return config.path ? load_files(config) : load_multi30k(config, offline);
+}
+
+std::string joined_texts(const std::vector<TextPair>& pairs) {
+  std::string all;
+  for (const auto& pair : pairs) all += pair.source + '\n' + pair.target + '\n';
+  return all;
+}
+
+PairDataset::Texts PairDataset::texts(Split split, std::int64_t index) const {
+  const auto ids = pair(split, index);
+  return {codec_.tokenizer->decode(ids.source), codec_.tokenizer->decode(ids.target)};
+}
 
 std::shared_ptr<const PairDataset> load_pairs(const ExperimentConfig& config, bool offline, Codec codec) {
   const auto& task = std::get<SequenceToSequenceConfig>(config.task);

@@ -9,9 +9,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "config/experiment_config.h"
 #include "data/labelled.h"
-#include "data/packing.h"
 #include "data/text_dataset.h"
 #include "text/make_tokenizer.h"
 
@@ -115,6 +113,98 @@ double padding_fraction(const PairDataset& pairs, const ExperimentConfig& config
   return 1 - static_cast<double>(tokens) / static_cast<double>(places);
 }
 
+Json known_or_null(bool is_known, std::int64_t count) { return is_known ? Json(count) : Json(nullptr); }
+
+Json to_json(const TokenStats& stats, bool has_unknown) {
+  const auto& lengths = stats.tokens;
+  return {{"tokens", stats.all_tokens},
+          {"tokens_per_text",
+           {{"mean", lengths.mean},
+            {"median", lengths.median},
+            {"p90", lengths.percentile_90},
+            {"p95", lengths.percentile_95},
+            {"p99", lengths.percentile_99},
+            {"longest", lengths.longest}}},
+          {"cut_at_context", stats.cut},
+          {"unknown_tokens", known_or_null(has_unknown, stats.unknown_tokens)}};
+}
+
+Json to_json(const PackStats& stats) {
+  return {{"sequences", stats.sequences},   {"packs", stats.packs},   {"tokens", stats.tokens},
+          {"efficiency", stats.efficiency}, {"factor", stats.factor}, {"speed_up_limit", stats.speed_up_limit}};
+}
+
+Json to_json(const SharedTexts& shared) {
+  return {{"validation_in_train", shared.validation_in_train},
+          {"test_in_train", shared.test_in_train},
+          {"test_in_validation", shared.test_in_validation}};
+}
+
+// The texts of a split, in memory that somebody else owns.
+using Texts = std::vector<std::string_view>;
+
+// Encodes all, and returns the seconds it took.
+double encode_all(const Tokenizer& tokenizer, const Texts& texts, TokenizedSplit& split) {
+  split = {};
+  double seconds = 0;
+  for (const auto text : texts) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto ids = tokenizer.encode(text);
+    seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    ++split.texts;
+    split.characters += count_characters(text);
+    split.tokens += std::ssize(ids);
+    split.unknown_tokens += count_unknown(tokenizer, ids);
+  }
+  return seconds;
+}
+
+std::vector<std::string> longest_tokens(const Tokenizer& tokenizer) {
+  constexpr std::size_t most = 10;
+  std::vector<std::pair<std::int64_t, std::string>> tokens;  // the length negated: the longest come first
+  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
+    auto text = tokenizer.decode(std::vector{id});
+    tokens.emplace_back(-count_characters(text), std::move(text));
+  }
+  std::sort(tokens.begin(), tokens.end());
+  tokens.resize(std::min(tokens.size(), most));
+  std::vector<std::string> longest;
+  for (auto& [length, text] : tokens) longest.push_back(std::move(text));
+  return longest;
+}
+
+TokenizerReport measure(std::unique_ptr<Tokenizer> tokenizer, const DataConfig& config, const BySplit<Texts>& texts) {
+  TokenizerReport report;
+  report.kind = kind_of(config.tokenizer);
+  report.longest_tokens = longest_tokens(*tokenizer);
+  double bytes = 0;
+  for (const auto text : texts[Split::train]) bytes += static_cast<double>(text.size());
+  for (auto& speed : report.megabytes_per_second)
+    speed = bytes / 1e6 / std::max(encode_all(*tokenizer, texts[Split::train], report.splits[Split::train]), 1e-9);
+  encode_all(*tokenizer, texts[Split::validation], report.splits[Split::validation]);
+  report.tokenizer = std::move(tokenizer);
+  return report;
+}
+
+// Of labelled texts or pairs, which have their texts in these members.
+template <class Text>
+TokenizerReport measure(const Splits<Text>& splits, const DataConfig& data,
+                        const std::vector<std::string Text::*>& members) {
+  BySplit<Texts> texts;
+  for (const auto split : {Split::train, Split::validation})
+    for (const auto& text : splits[split])
+      for (const auto member : members) texts[split].push_back(text.*member);
+  return measure(obtain_tokenizer(data, joined_texts(splits[Split::train]), Unknown::map), data, texts);
+}
+
+// Whether the tokenizer is soon made.
+bool is_made_soon(const DataConfig& data, std::string_view training_text) {
+  constexpr std::size_t most_to_learn_from = 1 << 20;
+  const auto cached = cached_tokenizer_path(data.tokenizer, training_text);  // of those that take long to learn
+  std::error_code ignored;
+  return cached.empty() || training_text.size() <= most_to_learn_from || std::filesystem::exists(cached, ignored);
+}
+
 }  // namespace
 
 LabelledStats measure_labelled_texts(LabelledSplits splits, const ExperimentConfig& config) {
@@ -210,37 +300,6 @@ TextStats measure_text(const Corpus& corpus, const ExperimentConfig& experiment)
   return stats;
 }
 
-namespace {
-
-Json known_or_null(bool is_known, std::int64_t count) { return is_known ? Json(count) : Json(nullptr); }
-
-Json to_json(const TokenStats& stats, bool has_unknown) {
-  const auto& lengths = stats.tokens;
-  return {{"tokens", stats.all_tokens},
-          {"tokens_per_text",
-           {{"mean", lengths.mean},
-            {"median", lengths.median},
-            {"p90", lengths.percentile_90},
-            {"p95", lengths.percentile_95},
-            {"p99", lengths.percentile_99},
-            {"longest", lengths.longest}}},
-          {"cut_at_context", stats.cut},
-          {"unknown_tokens", known_or_null(has_unknown, stats.unknown_tokens)}};
-}
-
-Json to_json(const PackStats& stats) {
-  return {{"sequences", stats.sequences},   {"packs", stats.packs},   {"tokens", stats.tokens},
-          {"efficiency", stats.efficiency}, {"factor", stats.factor}, {"speed_up_limit", stats.speed_up_limit}};
-}
-
-Json to_json(const SharedTexts& shared) {
-  return {{"validation_in_train", shared.validation_in_train},
-          {"test_in_train", shared.test_in_train},
-          {"test_in_validation", shared.test_in_validation}};
-}
-
-}  // namespace
-
 Json to_json(const LabelledStats& stats) {
   Json json = {{"task", "classification"}, {"vocabulary", stats.vocabulary}};
   for (const auto split : every_split) {
@@ -292,67 +351,6 @@ Json to_json(const TextStats& stats) {
   return json;
 }
 
-namespace {
-
-// The texts of a split, in memory that somebody else owns.
-using Texts = std::vector<std::string_view>;
-
-// Encodes all, and returns the seconds it took.
-double encode_all(const Tokenizer& tokenizer, const Texts& texts, TokenizedSplit& split) {
-  split = {};
-  double seconds = 0;
-  for (const auto text : texts) {
-    const auto start = std::chrono::steady_clock::now();
-    const auto ids = tokenizer.encode(text);
-    seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    ++split.texts;
-    split.characters += count_characters(text);
-    split.tokens += std::ssize(ids);
-    split.unknown_tokens += count_unknown(tokenizer, ids);
-  }
-  return seconds;
-}
-
-std::vector<std::string> longest_tokens(const Tokenizer& tokenizer) {
-  constexpr std::size_t most = 10;
-  std::vector<std::pair<std::int64_t, std::string>> tokens;  // the length negated: the longest come first
-  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
-    auto text = tokenizer.decode(std::vector{id});
-    tokens.emplace_back(-count_characters(text), std::move(text));
-  }
-  std::sort(tokens.begin(), tokens.end());
-  tokens.resize(std::min(tokens.size(), most));
-  std::vector<std::string> longest;
-  for (auto& [length, text] : tokens) longest.push_back(std::move(text));
-  return longest;
-}
-
-TokenizerReport measure(std::unique_ptr<Tokenizer> tokenizer, const DataConfig& config, const BySplit<Texts>& texts) {
-  TokenizerReport report;
-  report.kind = kind_of(config.tokenizer);
-  report.longest_tokens = longest_tokens(*tokenizer);
-  double bytes = 0;
-  for (const auto text : texts[Split::train]) bytes += static_cast<double>(text.size());
-  for (auto& speed : report.megabytes_per_second)
-    speed = bytes / 1e6 / std::max(encode_all(*tokenizer, texts[Split::train], report.splits[Split::train]), 1e-9);
-  encode_all(*tokenizer, texts[Split::validation], report.splits[Split::validation]);
-  report.tokenizer = std::move(tokenizer);
-  return report;
-}
-
-// Of labelled texts or pairs, which have their texts in these members.
-template <class Text>
-TokenizerReport measure(const Splits<Text>& splits, const DataConfig& data,
-                        const std::vector<std::string Text::*>& members) {
-  BySplit<Texts> texts;
-  for (const auto split : {Split::train, Split::validation})
-    for (const auto& text : splits[split])
-      for (const auto member : members) texts[split].push_back(text.*member);
-  return measure(obtain_tokenizer(data, joined_texts(splits[Split::train]), Unknown::map), data, texts);
-}
-
-}  // namespace
-
 TokenizerReport report_tokenizer(const ExperimentConfig& config, bool offline) {
   if (list_task(config.task))
     throw Error(ExitCode::usage,
@@ -388,18 +386,6 @@ Json to_json(const TokenizerReport& report) {
   json["longest_tokens"] = report.longest_tokens;
   return json;
 }
-
-namespace {
-
-// Whether the tokenizer is soon made.
-bool is_made_soon(const DataConfig& data, std::string_view training_text) {
-  constexpr std::size_t most_to_learn_from = 1 << 20;
-  const auto cached = cached_tokenizer_path(data.tokenizer, training_text);  // of those that take long to learn
-  std::error_code ignored;
-  return cached.empty() || training_text.size() <= most_to_learn_from || std::filesystem::exists(cached, ignored);
-}
-
-}  // namespace
 
 DataCounts count_data(const ExperimentConfig& config) {
   constexpr bool offline = true;

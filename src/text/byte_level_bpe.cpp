@@ -4,14 +4,10 @@
 #include <utf8.h>
 
 #include <algorithm>
-#include <array>
 #include <compare>
-#include <cstdint>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <queue>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "base/json.h"

@@ -5,14 +5,10 @@
 #include <utf8.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdint>
 #include <iterator>
 #include <span>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 namespace metaformer {
 
