@@ -67,7 +67,7 @@ class TextReader {
   TextFiles read() {
     const bool is_whole_folder = is_folder(path_);
     for (const auto& file : is_whole_folder ? list_folder(path_, config_) : std::vector{path_}) add_file(file);
-    report_malformed();
+    report_left_out();
     if (files_.text.empty()) throw Error(ExitCode::data, path_.string() + ": the corpus is empty");
     files_.is_one_text = !is_whole_folder && !files_.has_json_lines;
     describe(is_whole_folder);
@@ -99,25 +99,17 @@ class TextReader {
   }
 
   void add_document(std::string&& text) {
-    if (text.empty()) {
-      ++empty_;
-      return;
-    }
+    if (text.empty()) return void(++empty_);
     if (documents_++ > 0) files_.text += '\n';
     files_.document_starts.push_back(files_.text.size());
     documents_ == 1 ? void(files_.text = std::move(text)) : void(files_.text += text);
   }
 
-  void report_malformed() const {
+  void report_left_out() const {
     if (empty_ > 0 && documents_ > 0)
       log::info("{}: {} of {} documents are empty and left out", path_.string(), empty_, empty_ + documents_);
-    if (malformed_ == 0) return;
-    const auto all = malformed_ + empty_ + documents_;
-    if (static_cast<double>(malformed_) / static_cast<double>(all) > config_.malformed_limit)
-      throw Error(ExitCode::data, fmt::format("{} ({} of {} documents are malformed; data.malformed_limit allows {})",
-                                              first_defect_, malformed_, all, config_.malformed_limit));
-    log::warning("{}: {} of {} documents are malformed and left out; the first is {}", path_.string(), malformed_, all,
-                 first_defect_);
+    report_malformed(path_.string(), malformed_, malformed_ + empty_ + documents_, first_defect_, "documents",
+                     config_.malformed_limit);
   }
 
   void describe(bool is_whole_folder) {
@@ -154,20 +146,15 @@ void check_digest(const PublicCorpus& corpus, const CorpusFile& file, const std:
                                             by_md5 ? "MD5" : "SHA-256", digest, expected));
 }
 
-bool has_all_files(const fs::path& folder, const PublicCorpus& corpus) {
-  std::error_code ignored;
-  return std::all_of(corpus.files.begin(), corpus.files.end(),
-                     [&](const auto& file) { return fs::exists(folder / file.name, ignored); });
-}
-
 // The corpus in a folder, under its name or another accepted one.
 std::optional<fs::path> find_in(const fs::path& folder, const PublicCorpus& corpus) {
+  std::error_code ignored;
   if (corpus.is_folder()) {
     for (const auto& place : {folder, folder / corpus.name})
-      if (has_all_files(place, corpus)) return place;
+      if (std::ranges::all_of(corpus.files, [&](const auto& file) { return fs::exists(place / file.name, ignored); }))
+        return place;
     return std::nullopt;
   }
-  std::error_code ignored;
   if (auto path = folder / corpus.files.front().name; fs::exists(path, ignored)) return path;
   if (corpus.stem.empty()) return std::nullopt;
   std::optional<fs::path> first;  // the first by name, whatever the order in the folder
@@ -185,15 +172,14 @@ void refuse_void_keys(const TextDataConfig& config, const fs::path& path, bool h
   const auto refuse_if = [&](bool is_void, const char* key, const char* why) {
     if (is_void) throw Error(ExitCode::usage, fmt::format("{}: means nothing for {}, {}", key, path.string(), why));
   };
+  constexpr auto one_document = "which is one document; JSON lines and folders have several";
   constexpr auto no_lines =
       "which is plain text; files named .jsonl, .json or .ndjson, and with data.format jsonl all, are "
       "JSON lines";
   refuse_if(!has_json_lines && config.text_field != usual.text_field, "data.text_field", no_lines);
   refuse_if(!has_json_lines && config.malformed_limit != usual.malformed_limit, "data.malformed_limit", no_lines);
-  refuse_if(is_one_text && config.separate_documents, "data.separate_documents",
-            "which is one document; JSON lines and folders have several");
-  refuse_if(is_one_text && packing_options(config.packing) != nullptr, "data.packing",
-            "which is one document; JSON lines and folders have several");
+  refuse_if(is_one_text && config.separate_documents, "data.separate_documents", one_document);
+  refuse_if(is_one_text && packing_options(config.packing) != nullptr, "data.packing", one_document);
 }
 
 // How to do without the cache.
@@ -216,15 +202,6 @@ std::string download_file(const PublicCorpus& corpus, const CorpusFile& file) {
   return content;
 }
 
-std::vector<CorpusFile> multi30k_files() {
-  return {{"train.de.gz", "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6", "", 637'044},
-          {"train.en.gz", "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f", "", 568'929},
-          {"val.de.gz", "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a", "", 24'681},
-          {"val.en.gz", "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28", "", 21'650},
-          {"test_2016_flickr.de.gz", "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8", "", 22'890},
-          {"test_2016_flickr.en.gz", "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9", "", 21'077}};
-}
-
 }  // namespace
 
 TextFiles read_text_files(const fs::path& path, const TextDataConfig& config) {
@@ -242,23 +219,25 @@ const std::vector<PublicCorpus>& public_corpora() {
       {.name = "tinyshakespeare",
        .task = LanguageModelConfig::kind,
        .url = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
-       .files = {{.name = "tinyshakespeare.txt",
-                  .sha256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
-                  .md5 = "",
-                  .bytes = 1'115'394}},
+       .files = {{"tinyshakespeare.txt", "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed", "",
+                  1'115'394}},
        .stem = ""},
       {.name = "imdb",
        .task = ClassificationConfig::kind,
        .url = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
-       .files = {{.name = "aclImdb_v1.tar.gz",
-                  .sha256 = "",
-                  .md5 = "7c2ac02c03563afcf9b574c7e56c153a",
-                  .bytes = 84'125'825}},
+       .files = {{"aclImdb_v1.tar.gz", "", "7c2ac02c03563afcf9b574c7e56c153a", 84'125'825}},
        .stem = "aclImdb_v1"},
       {.name = "multi30k",
        .task = SequenceToSequenceConfig::kind,
        .url = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/",
-       .files = multi30k_files(),
+       .files = {{"train.de.gz", "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6", "", 637'044},
+                 {"train.en.gz", "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f", "", 568'929},
+                 {"val.de.gz", "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a", "", 24'681},
+                 {"val.en.gz", "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28", "", 21'650},
+                 {"test_2016_flickr.de.gz", "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8", "",
+                  22'890},
+                 {"test_2016_flickr.en.gz", "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9", "",
+                  21'077}},
        .stem = ""},
   };
   return corpora;
@@ -316,10 +295,9 @@ fs::path fetch_corpus(const PublicCorpus& corpus, const fs::path& folder) {
 }
 
 void check_corpus_files(const PublicCorpus& corpus, const fs::path& folder) {
-  for (const auto& file : corpus.files) {
-    const auto path = folder / file.name;
-    check_digest(corpus, file, path.string(), read_file(path, largest_text_file, ExitCode::data));
-  }
+  for (const auto& file : corpus.files)
+    check_digest(corpus, file, (folder / file.name).string(),
+                 read_file(folder / file.name, largest_text_file, ExitCode::data));
 }
 
 Corpus load_corpus(const TextDataConfig& config, bool offline) {

@@ -22,6 +22,7 @@
 #include "base/random.h"
 #include "base/signals.h"
 #include "base/utf8.h"
+#include "data/tables.h"
 
 namespace metaformer {
 
@@ -209,17 +210,6 @@ void add_file(Imdb& imdb, std::string_view path, std::string&& text, std::string
     imdb.first_defect = fmt::format("{}: {}", path, defect);
 }
 
-void report_malformed(const Imdb& imdb, const fs::path& path, double limit) {
-  if (imdb.malformed == 0) return;
-  const auto all = imdb.malformed + imdb.reviews.size();
-  const auto what =
-      fmt::format("{} of {} reviews cannot be used; the first is {}", imdb.malformed, all, imdb.first_defect);
-  if (static_cast<double>(imdb.malformed) > limit * static_cast<double>(all))
-    throw Error(ExitCode::data,
-                fmt::format("{}: {}; data.malformed_limit tolerates a fraction of {}", path.string(), what, limit));
-  log::warning("{}: {}", path.string(), what);
-}
-
 Imdb read_imdb(const fs::path& path, double malformed_limit) {
   Imdb imdb;
   if (is_folder(path))
@@ -230,7 +220,8 @@ Imdb read_imdb(const fs::path& path, double malformed_limit) {
     for_each_archive_entry(path, largest_imdb_file, is_imdb_file, [&](std::string_view name, std::string&& text) {
       add_file(imdb, name, std::move(text), "");
     });
-  report_malformed(imdb, path, malformed_limit);
+  report_malformed(path.string(), imdb.malformed, imdb.malformed + imdb.reviews.size(), imdb.first_defect, "reviews",
+                   malformed_limit);
   if (imdb.reviews.empty())
     throw Error(ExitCode::data, fmt::format("{}: holds no reviews; files train/pos/ID_RATING.txt are expected, as in "
                                             "aclImdb_v1.tar.gz",

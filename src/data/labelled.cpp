@@ -179,13 +179,12 @@ Table read_labelled_table(const std::filesystem::path& path, const LabelledDataC
   columns.follows_header = follows_header;
   auto table = read_table(path, config.format, columns);
   classify_ratings(table, config.rating);
-  require_rows(table, config.malformed_limit,
-               table.left_out == 0
-                   ? "the table has no rows"
-                   : fmt::format("all {} ratings lie between data.rating.negative_to and data.rating.positive_from",
-                                 table.left_out));
+  check_rows(table, columns, config.malformed_limit,
+             table.left_out == 0
+                 ? "the table has no rows"
+                 : fmt::format("all {} ratings lie between data.rating.negative_to and data.rating.positive_from",
+                               table.left_out));
   refuse_header_as_row(table, config);
-  report(table, columns);
   if (table.left_out > 0)
     log::info("{}: {} of {} ratings lie between data.rating.negative_to and data.rating.positive_from and are left out",
               path.string(), table.left_out, table.all_rows());

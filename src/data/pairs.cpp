@@ -33,8 +33,7 @@ Table read_pair_table(const std::filesystem::path& path, const ParallelDataConfi
   columns.follows_header = follows_header;
   columns.advice = fmt::format("; if the targets are the lines of another file, set {}", target_key);
   auto table = read_table(path, config.format, columns);
-  require_rows(table, config.malformed_limit);
-  report(table, columns);
+  check_rows(table, columns, config.malformed_limit);
   return table;
 }
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cmath>
+#include <ranges>
 #include <utility>
 
 #include "base/archive.h"
@@ -21,13 +21,14 @@
 namespace metaformer {
 
 std::optional<TableFormat> format_by_name(const std::filesystem::path& path) {
-  static constexpr std::array<std::pair<std::string_view, TableFormat>, 7> endings = {{{".csv", TableFormat::csv},
-                                                                                       {".tsv", TableFormat::tsv},
-                                                                                       {".jsonl", TableFormat::jsonl},
-                                                                                       {".json", TableFormat::jsonl},
-                                                                                       {".ndjson", TableFormat::jsonl},
-                                                                                       {".txt", TableFormat::text},
-                                                                                       {".text", TableFormat::text}}};
+  using enum TableFormat;
+  static constexpr auto endings = std::to_array<std::pair<std::string_view, TableFormat>>({{".csv", csv},
+                                                                                           {".tsv", tsv},
+                                                                                           {".jsonl", jsonl},
+                                                                                           {".json", jsonl},
+                                                                                           {".ndjson", jsonl},
+                                                                                           {".txt", text},
+                                                                                           {".text", text}});
   auto name = path.filename().string();
   std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
   if (constexpr std::string_view gzipped = ".gz"; name.ends_with(gzipped)) name.resize(name.size() - gzipped.size());
@@ -89,12 +90,9 @@ constexpr std::array<std::pair<char, std::string_view>, 4> delimiters = {
 bool has_name(std::string_view row, const std::string& name) {
   return std::ranges::any_of(delimiters, [&](const auto& delimiter) {
     if (row.find(delimiter.first) == std::string_view::npos) return false;
-    for (auto rest = row;;) {
-      const auto end = rest.find(delimiter.first);
-      if (trim(rest.substr(0, end)) == name) return true;
-      if (end == std::string_view::npos) return false;
-      rest.remove_prefix(end + 1);
-    }
+    return std::ranges::any_of(row | std::views::split(delimiter.first), [&](const auto& field) {
+      return trim(std::string_view(field.begin(), field.end())) == name;
+    });
   });
 }
 
@@ -141,7 +139,12 @@ class FirstRow {
     }
     table.has_header = must_be_header || is_named;
     table.has_guessed_columns = !table.has_header && columns_.are_usual;
-    if (missing == nullptr) return refuse_one_place(std::move(places));
+    if (missing == nullptr) {
+      if (places.size() > 1 && places[0] == places[1])
+        throw Error(ExitCode::usage, fmt::format("{} and {} both mean column {} of {}", columns_.columns[0].key,
+                                                 columns_.columns[1].key, places[0] + 1, path_));
+      return places;
+    }
     if (is_any_found || table.has_header || !columns_.are_usual) refuse_absence(*missing);
     for (std::size_t i = places.size(); i < needed.size(); ++i) places.push_back(i);
     return places;
@@ -175,13 +178,6 @@ class FirstRow {
                      columns_.absence_advice, did_you_mean(column.field, names_)));
   }
 
-  std::vector<std::size_t> refuse_one_place(std::vector<std::size_t> places) const {
-    if (places.size() > 1 && places[0] == places[1])
-      throw Error(ExitCode::usage, fmt::format("{} and {} both mean column {} of {}", columns_.columns[0].key,
-                                               columns_.columns[1].key, places[0] + 1, path_));
-    return places;
-  }
-
   const TableColumns& columns_;
   std::string path_;
   std::int64_t line_;
@@ -191,7 +187,7 @@ class FirstRow {
 // Why the columns of a row cannot be used, or "". `width`: columns of the first row.
 std::string defect_of_row(const DelimitedRow& row, const std::vector<std::size_t>& places, std::size_t width) {
   if (!row.defect.empty()) return row.defect;
-  const auto needed = 1 + *std::ranges::max_element(places);
+  const auto needed = 1 + std::ranges::max(places);
   if (row.fields.size() < needed) return fmt::format("the row ends before column {}", needed);
   if (row.fields.size() > width) return fmt::format("{} columns, but the first row has {}", row.fields.size(), width);
   return "";
@@ -219,33 +215,18 @@ void read_delimited(std::string_view content, const TableColumns& columns, Table
                                             table.path.string(), in_quotes(columns.columns[0].field)));
 }
 
-// Whole numbers without a fraction, others as short as they can be read back from.
-std::string label_of(double value) {
-  constexpr double exact = 0x1p53;
-  if (value == std::trunc(value) && std::abs(value) < exact) return std::to_string(static_cast<std::int64_t>(value));
-  return fmt::format("{}", value);
-}
-
-std::optional<std::string> label_of(const nlohmann::json& value) {
-  if (value.is_string()) return value.get_ref<const std::string&>();
-  if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
-  if (value.is_number_float()) return label_of(value.get<double>());
-  if (value.is_number()) return value.dump();
-  return {};
-}
-
 // Moves the field out of the member of an object. Why it cannot, or "".
 std::string take_field(nlohmann::json& member, const TableColumn& column, std::string& field) {
-  if (!column.is_label) {
+  if (!column.is_label || member.is_string()) {
     auto why = defect_of_text_member(member, column.field);
     if (why.empty()) field = std::move(member.get_ref<std::string&>());
     return why;
   }
-  auto label = label_of(member);
-  if (!label)
+  if (!member.is_boolean() && !member.is_number())
     return fmt::format("{} is {}; a label is a string, a number, true or false", in_quotes(column.field),
                        member.type_name());
-  field = std::move(*label);
+  // As short as it can be read back from: 5.0 is "5", and -0.0 is "0".
+  field = member.is_number_float() ? fmt::format("{}", member.get<double>() + 0.0) : member.dump();
   return "";
 }
 
@@ -290,29 +271,30 @@ Table read_table(const std::filesystem::path& path, TableFormat format, const Ta
   return read_table(read_file(path, largest_text_file, ExitCode::data), path, format, columns);
 }
 
-void require_rows(const Table& table, double limit, const std::string& why_empty) {
-  const auto malformed = table.malformed.size();
+void report_malformed(const std::string& source, std::size_t malformed, std::size_t all, const std::string& first,
+                      std::string_view units, double limit) {
+  if (malformed == 0) return;
   // A quotient of whole numbers rounds as the decimal in the config does, so a fraction equal to the limit is allowed.
-  if (malformed > 0 && static_cast<double>(malformed) / static_cast<double>(table.all_rows()) > limit) {
-    const auto& first = table.malformed.front();
-    throw Error(ExitCode::data,
-                fmt::format("{}:{}: {} ({} of {} rows are malformed; data.malformed_limit allows {})",
-                            table.path.string(), first.line, first.why, malformed, table.all_rows(), limit));
-  }
-  if (table.rows.empty()) throw Error(ExitCode::data, table.path.string() + ": " + why_empty);
+  const auto fraction = static_cast<double>(malformed) / static_cast<double>(all);
+  if (fraction > limit)
+    throw Error(ExitCode::data, fmt::format("{} ({} of {} {} are malformed; data.malformed_limit allows {})", first,
+                                            malformed, all, units, limit));
+  log::warning("{}: {} of {} {} ({:.2g}%) are malformed and left out; the first is {}", source, malformed, all, units,
+               100 * fraction, first);
 }
 
-void report(const Table& table, const TableColumns& columns) {
+void check_rows(const Table& table, const TableColumns& columns, double limit, const std::string& why_empty) {
+  const auto path = table.path.string();
+  if (!table.malformed.empty()) {
+    const auto& [line, why] = table.malformed.front();
+    report_malformed(path, table.malformed.size(), table.all_rows(), fmt::format("{}:{}: {}", path, line, why), "rows",
+                     limit);
+  }
+  if (table.rows.empty()) throw Error(ExitCode::data, path + ": " + why_empty);
   const auto &first = columns.columns[0], &second = columns.columns[1];
   if (table.has_guessed_columns)
-    log::warning("{}: no header with '{}' and '{}'; taking column 1 as the {} and column 2 as the {}",
-                 table.path.string(), first.field, second.field, first.role, second.role);
-  if (table.malformed.empty()) return;
-  const auto malformed = table.malformed.size();
-  log::warning("{}: {} of {} rows ({:.2g}%) are malformed and left out; the first is line {}: {}", table.path.string(),
-               malformed, table.all_rows(),
-               100 * static_cast<double>(malformed) / static_cast<double>(table.all_rows()),
-               table.malformed.front().line, table.malformed.front().why);
+    log::warning("{}: no header with '{}' and '{}'; taking column 1 as the {} and column 2 as the {}", path,
+                 first.field, second.field, first.role, second.role);
 }
 
 void describe_header(nlohmann::ordered_json& description, const Table& table) {

@@ -100,12 +100,15 @@ Table read_table(const std::filesystem::path& path, TableFormat format, const Ta
 Table read_table(std::string content, const std::filesystem::path& path, TableFormat format,
                  const TableColumns& columns);
 
-// Errors (exit code 3): the malformed rows are a larger fraction of all than data.malformed_limit, `limit`; there are
-// no rows, for which `why_empty` is the message.
-void require_rows(const Table& table, double limit, const std::string& why_empty = "the table has no rows");
+// Warns of malformed rows, documents or files (`units`); `first`: the place of the first, and why. Errors (exit code
+// 3): they are a larger fraction of all than data.malformed_limit, `limit`.
+void report_malformed(const std::string& source, std::size_t malformed, std::size_t all, const std::string& first,
+                      std::string_view units, double limit);
 
-// Warns of columns that were guessed and of malformed rows.
-void report(const Table& table, const TableColumns& columns);
+// The same for a table; warns of columns that were guessed, too. Errors (exit code 3): there are no rows, for which
+// `why_empty` is the message.
+void check_rows(const Table& table, const TableColumns& columns, double limit,
+                const std::string& why_empty = "the table has no rows");
 
 // Notes in the description of a table whether it has a header, unless it is JSON lines. Predictions read that.
 void describe_header(nlohmann::ordered_json& description, const Table& table);
