@@ -79,17 +79,17 @@ class PairDataset {
   virtual ~PairDataset() = default;
 
   const Codec& codec() const { return codec_; }
-  virtual nlohmann::ordered_json description() const = 0;
-  virtual std::string summary() const = 0;
+  const nlohmann::ordered_json& description() const { return description_; }
+  const std::string& summary() const { return summary_; }
 
   // Of both sequences of a training pair with their marks, on average.
-  virtual double mean_tokens() const = 0;
+  double mean_tokens() const { return mean_tokens_; }
 
   // Pairs of an epoch; nothing where every pair is a new one.
-  virtual std::optional<std::int64_t> pairs_of_epoch() const = 0;
+  std::optional<std::int64_t> pairs_of_epoch() const { return pairs_of_epoch_; }
 
   // Of a training batch, on average.
-  virtual double mean_pairs() const = 0;
+  double mean_pairs() const { return mean_pairs_; }
 
   // The batch `micro` (0 ... train.accumulate - 1) of a step: a function of (train.seed, step, micro).
   virtual std::vector<EncodedPair> training_pairs(std::int64_t step, std::int64_t micro) const = 0;
@@ -108,6 +108,10 @@ class PairDataset {
   explicit PairDataset(Codec codec) : codec_(std::move(codec)) {}
 
   Codec codec_;
+  nlohmann::ordered_json description_;
+  std::string summary_;
+  double mean_tokens_ = 0, mean_pairs_ = 0;
+  std::optional<std::int64_t> pairs_of_epoch_;
 };
 
 // Texts as the config names them, or pairs that are made up. Makes what the codec lacks, a tokenizer, from both sides
