@@ -41,8 +41,7 @@ std::optional<Number> as_number(std::string_view text) {
 }
 
 // Why the label is no rating, or "".
-std::string defect_of_rating(const std::string& label, const RatingConfig& config) {
-  const auto rating = as_number<double>(label);
+std::string defect_of_rating(const std::string& label, std::optional<double> rating, const RatingConfig& config) {
   if (!rating || !std::isfinite(*rating))
     return fmt::format("the label {} is not a number, as data.rating asks", in_quotes(label));
   if (config.lowest && *rating < *config.lowest)
@@ -152,24 +151,36 @@ double sampling_of(const TokenizerOptions& options) {
   return unigram == nullptr ? 0 : unigram->sampling;
 }
 
+// `text_of(row)`: the tokens and the label of each row from `first` to before `last`.
+template <class TextOf>
+LabelledRows batch_of(std::int64_t first, std::int64_t last, TextOf text_of) {
+  std::vector<std::vector<std::int32_t>> ids;
+  std::vector<std::int64_t> labels;
+  for (auto row = first; row < last; ++row) {
+    auto [of_row, label] = text_of(row);
+    ids.push_back(std::move(of_row));
+    labels.push_back(label);
+  }
+  auto batch = pad_rows({ids.begin(), ids.end()});
+  batch.labels = std::move(labels);
+  return batch;
+}
+
 }  // namespace
 
 void classify_ratings(Table& table, const RatingConfig& rating) {
   if (!rating.positive_from) return;
   for (auto& row : std::exchange(table.rows, {})) {
     auto& label = row.fields[1];
-    if (auto why = defect_of_rating(label, rating); !why.empty()) {
+    const auto value = as_number<double>(label);
+    if (auto why = defect_of_rating(label, value, rating); !why.empty()) {
       table.malformed.push_back({row.line, std::move(why)});
-      continue;
-    }
-    const auto value = *as_number<double>(label);
-    const bool is_positive = value >= *rating.positive_from;
-    if (!is_positive && rating.negative_to && value > *rating.negative_to) {
+    } else if (value < rating.positive_from && rating.negative_to && value > rating.negative_to) {
       ++table.left_out;
-      continue;
+    } else {
+      label = value >= rating.positive_from ? "positive" : "negative";
+      table.rows.push_back(std::move(row));
     }
-    label = is_positive ? "positive" : "negative";
-    table.rows.push_back(std::move(row));
   }
   std::ranges::sort(table.malformed, {}, &MalformedRow::line);
 }
@@ -233,10 +244,7 @@ LabelledSplits load_labelled_splits(const LabelledDataConfig& config, bool offli
 
 std::string joined_texts(const std::vector<LabelledText>& texts) {
   std::string all;
-  for (const auto& text : texts) {
-    all += text.text;
-    all += '\n';
-  }
+  for (const auto& text : texts) (all += text.text) += '\n';
   return all;
 }
 
@@ -310,8 +318,8 @@ double LabelledDataset::expected_length(const EncodedText& text) const {
 
 double LabelledDataset::mean_length() const {
   const auto& training = texts(Split::train);
-  const auto tokens = std::accumulate(training.begin(), training.end(), 0.0,
-                                      [&](double sum, const auto& text) { return sum + expected_length(text); });
+  double tokens = 0;
+  for (const auto& text : training) tokens += expected_length(text);
   return tokens / static_cast<double>(training.size());
 }
 
@@ -344,17 +352,11 @@ std::vector<std::int32_t> LabelledDataset::noisy_ids(const EncodedText& text, st
 
 LabelledRows LabelledDataset::training_rows(std::uint64_t seed, std::int64_t step, std::int64_t rows_per_step,
                                             std::int64_t first, std::int64_t rows) const {
-  std::vector<std::vector<std::int32_t>> ids;
-  std::vector<std::int64_t> labels;
-  for (auto row = first; row < first + rows; ++row) {
+  return batch_of(first, first + rows, [&](std::int64_t row) {
     const auto place = order_->place(seed, step, rows_per_step, row);
     const auto& text = texts(Split::train)[order_->item_at(seed, place)];
-    ids.push_back(noisy_ids(text, seed, place));
-    labels.push_back(text.label);
-  }
-  auto batch = pad_rows({ids.begin(), ids.end()});
-  batch.labels = std::move(labels);
-  return batch;
+    return std::pair(noisy_ids(text, seed, place), text.label);
+  });
 }
 
 LabelledRows LabelledDataset::training_packs(std::uint64_t seed, std::int64_t first, std::int64_t rows) const {
@@ -375,35 +377,30 @@ LabelledRows LabelledDataset::training_packs(std::uint64_t seed, std::int64_t fi
 }
 
 template <class IndexOf>
-LabelledRows LabelledDataset::batch_of(Split split, std::int64_t first, std::int64_t last, IndexOf index_of) const {
-  std::vector<std::vector<std::int32_t>> ids;
-  std::vector<std::int64_t> labels;
-  for (auto row = first; row < last; ++row) {
+LabelledRows LabelledDataset::rows_of(Split split, std::int64_t first, std::int64_t last, IndexOf index_of) const {
+  return batch_of(first, last, [&](std::int64_t row) {
     const auto& text = texts(split)[static_cast<std::size_t>(index_of(row))];
-    ids.push_back(text.ids);
-    truncate(ids.back(), options_.context, options_.truncation);
-    labels.push_back(text.label);
-  }
-  auto batch = pad_rows({ids.begin(), ids.end()});
-  batch.labels = std::move(labels);
-  return batch;
+    auto ids = text.ids;
+    truncate(ids, options_.context, options_.truncation);
+    return std::pair(std::move(ids), text.label);
+  });
 }
 
 LabelledRows LabelledDataset::rows(Split split, std::int64_t first, std::int64_t rows) const {
-  return batch_of(split, first, std::min(first + rows, count(split)), [](std::int64_t row) { return row; });
+  return rows_of(split, first, std::min(first + rows, count(split)), [](std::int64_t row) { return row; });
 }
 
 // The order of the first epoch.
 LabelledRows LabelledDataset::distinct_training_rows(std::uint64_t seed, std::int64_t first, std::int64_t rows) const {
-  return batch_of(Split::train, first, std::min(first + rows, count(Split::train)),
-                  [&](std::int64_t place) { return order_->item_at(seed, place); });
+  return rows_of(Split::train, first, std::min(first + rows, count(Split::train)),
+                 [&](std::int64_t place) { return order_->item_at(seed, place); });
 }
 
 LabelledRows LabelledDataset::random_rows(Split split, std::uint64_t seed, std::int64_t index,
                                           std::int64_t rows) const {
   const Rng rng(seed, RandomPurpose::evaluation, static_cast<std::uint64_t>(index));
-  return batch_of(split, 0, rows,
-                  [&](std::int64_t row) { return rng.below(static_cast<std::uint64_t>(row), texts(split).size()); });
+  return rows_of(split, 0, rows,
+                 [&](std::int64_t row) { return rng.below(static_cast<std::uint64_t>(row), texts(split).size()); });
 }
 
 }  // namespace metaformer

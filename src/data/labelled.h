@@ -116,7 +116,7 @@ class LabelledDataset {
 
   // Rows of the texts with these indices, without noise.
   template <class IndexOf>
-  LabelledRows batch_of(Split split, std::int64_t first, std::int64_t last, IndexOf index_of) const;
+  LabelledRows rows_of(Split split, std::int64_t first, std::int64_t last, IndexOf index_of) const;
 
   EncodedSplits splits_;  // validation and test by falling length
   BySplit<std::vector<std::size_t>> source_order_;

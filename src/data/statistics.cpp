@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <numeric>
 #include <set>
 
@@ -41,13 +42,13 @@ std::int64_t count_unknown(const Tokenizer& tokenizer, const Ids& ids) {
   return unknown ? std::count(ids.begin(), ids.end(), *unknown) : 0;
 }
 
-// `ids_of(i)`: the tokens of the text i < count. Longer texts than `longest` are cut.
-template <class IdsOf>
-TokenStats count_tokens(const Tokenizer& tokenizer, std::int64_t longest, std::int64_t count, IdsOf ids_of) {
+// `ids_of`: the tokens of one of the texts. Longer texts than `longest` are cut.
+template <class Texts, class IdsOf>
+TokenStats count_tokens(const Tokenizer& tokenizer, std::int64_t longest, const Texts& texts, IdsOf ids_of) {
   TokenStats stats;
   std::vector<std::int64_t> lengths;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const Ids& ids = ids_of(i);
+  for (const auto& text : texts) {
+    const Ids& ids = std::invoke(ids_of, text);
     lengths.push_back(std::ssize(ids));
     stats.all_tokens += lengths.back();
     stats.unknown_tokens += count_unknown(tokenizer, ids);
@@ -225,9 +226,8 @@ LabelledStats measure_labelled_texts(LabelledSplits splits, const ExperimentConf
   stats.has_unknown = tokenizer.unknown_id().has_value();
   for (const auto split : every_split) {
     auto& of_split = stats.splits[split];
-    const auto ids_of = [&](std::int64_t i) -> const Ids& { return encoded[split][static_cast<std::size_t>(i)].ids; };
     of_split.texts = std::ssize(encoded[split]);
-    static_cast<TokenStats&>(of_split) = count_tokens(tokenizer, context, of_split.texts, ids_of);
+    static_cast<TokenStats&>(of_split) = count_tokens(tokenizer, context, encoded[split], &EncodedText::ids);
     of_split.class_counts.resize(stats.labels.size());
     for (const auto& text : encoded[split]) ++of_split.class_counts[static_cast<std::size_t>(text.label)];
   }
@@ -247,22 +247,17 @@ PairStats measure_pairs(const PairDataset& pairs, const ExperimentConfig& config
   stats.vocabulary = tokenizer.vocabulary_size();
   stats.has_unknown = tokenizer.unknown_id().has_value();
   stats.sources = pairs.description();
-  BySplit<std::vector<Ids>> sources, targets;
+  BySplit<std::vector<Ids>> sources;
   for (const auto split : every_split) {
     std::vector<std::pair<Ids, Ids>> whole;
     for (std::int64_t i = 0; i < pairs.count(split); ++i) {
       const auto pair = pairs.pair(split, i);
       sources[split].push_back(pair.source);
-      targets[split].push_back(pair.target);
       whole.emplace_back(pair.source, pair.target);
     }
-    const auto measure = [&](const std::vector<Ids>& side) {
-      return count_tokens(tokenizer, longest, std::ssize(side),
-                          [&](std::int64_t i) -> const Ids& { return side[static_cast<std::size_t>(i)]; });
-    };
     stats.splits[split] = {.pairs = pairs.count(split),
-                           .source = measure(sources[split]),
-                           .target = measure(targets[split]),
+                           .source = count_tokens(tokenizer, longest, whole, &std::pair<Ids, Ids>::first),
+                           .target = count_tokens(tokenizer, longest, whole, &std::pair<Ids, Ids>::second),
                            .copies = count_copies(whole)};
   }
   stats.shared = count_shared(sources);
