@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <ranges>
 #include <utility>
 
 #include "base/digest.h"
@@ -27,9 +28,8 @@ namespace {
 
 constexpr auto text_endings = ".txt, .text, .jsonl, .json or .ndjson, gzipped or not";
 
-TableFormat format_of(const fs::path& file, const TextDataConfig& config) {
-  if (config.format != TableFormat::automatic) return config.format;
-  return format_by_name(file).value_or(TableFormat::automatic);
+std::optional<TableFormat> format_of(const fs::path& file, const TextDataConfig& config) {
+  return config.format == TableFormat::automatic ? format_by_name(file) : config.format;
 }
 
 // The files below a folder whose format is one of texts, in the order of their paths.
@@ -42,8 +42,7 @@ std::vector<fs::path> list_folder(const fs::path& folder, const TextDataConfig& 
     std::error_code ignored;
     if (!is_hidden && fs::is_directory(entry->symlink_status(ignored))) continue;
     const auto format = format_of(entry->path(), config);
-    const bool is_text =
-        config.format != TableFormat::automatic || format == TableFormat::text || format == TableFormat::jsonl;
+    const bool is_text = format == TableFormat::text || format == TableFormat::jsonl;
     (!is_hidden && is_text && entry->is_regular_file() ? files : passed_over).push_back(entry->path());
   }
   if (error) throw Error(ExitCode::data, fmt::format("{}: cannot be read: {}", folder.string(), error.message()));
@@ -184,8 +183,7 @@ void refuse_void_keys(const TextDataConfig& config, const fs::path& path, bool h
 
 // How to do without the cache.
 std::string help(const PublicCorpus& corpus) {
-  std::vector<std::string_view> names;
-  for (const auto& file : corpus.files) names.push_back(file.name);
+  const auto names = corpus.files | std::views::transform(&CorpusFile::name);
   return fmt::format("put {} into a folder and name that folder in METAFORMER_DATA", fmt::join(names, ", "));
 }
 

@@ -48,10 +48,12 @@ class Reader {
  public:
   Reader(std::string_view bytes, const std::string& source) : bytes_(bytes), source_(source) {}
 
-  [[noreturn]] void fail(const std::string& why) const { throw Error(ExitCode::data, source_ + ": " + why); }
+  void require(bool valid, const char* why) const {
+    if (!valid) throw Error(ExitCode::data, source_ + ": " + why);
+  }
 
   std::string_view take(std::uint64_t size) {
-    if (size > bytes_.size()) fail("cut off");
+    require(size <= bytes_.size(), "cut off");
     const auto taken = bytes_.substr(0, size);
     bytes_.remove_prefix(size);
     return taken;
@@ -64,7 +66,7 @@ class Reader {
   // A count of items that take at least `least` bytes each.
   std::uint64_t count(std::size_t least) {
     const auto count = number();
-    if (count > bytes_.size() / least) fail("cut off");
+    require(count <= bytes_.size() / least, "cut off");
     return count;
   }
   std::string string() { return std::string(take(number())); }
@@ -84,19 +86,19 @@ class Reader {
 // The bytes between the signature and the digest, after both were checked.
 Reader open(std::string_view bytes, std::string_view key, const std::string& source) {
   const Reader whole(bytes, source);
-  if (!bytes.starts_with(signature) || bytes.size() < signature.size() + key.size() + digest_size)
-    whole.fail("cut off or no file of tokens");
+  whole.require(bytes.starts_with(signature) && bytes.size() >= signature.size() + key.size() + digest_size,
+                "cut off or no file of tokens");
   const auto content = bytes.substr(0, bytes.size() - digest_size);
-  if (sha256(content) != bytes.substr(content.size())) whole.fail("damaged");
-  if (content.substr(signature.size(), key.size()) != key) whole.fail("holds tokens of other texts");
+  whole.require(sha256(content) == bytes.substr(content.size()), "damaged");
+  whole.require(content.substr(signature.size(), key.size()) == key, "holds tokens of other texts");
   return {content.substr(signature.size() + key.size()), source};
 }
 
 EncodedText read_text(Reader& reader, std::size_t labels, std::int64_t vocabulary) {
   const auto label = reader.number();
   EncodedText text{.ids = reader.ids(), .label = static_cast<std::int64_t>(label), .text = reader.string()};
-  const bool known = std::all_of(text.ids.begin(), text.ids.end(), [&](auto id) { return id >= 0 && id < vocabulary; });
-  if (label >= labels || text.ids.empty() || !known) reader.fail("holds ids that its tokenizer does not have");
+  const bool known = std::ranges::all_of(text.ids, [&](auto id) { return id >= 0 && id < vocabulary; });
+  reader.require(label < labels && !text.ids.empty() && known, "holds ids that its tokenizer does not have");
   return text;
 }
 
@@ -266,7 +268,7 @@ EncodedSplits read_encoded(std::string_view bytes, std::string_view key, const s
   auto reader = open(bytes, key, source);
   EncodedSplits splits;
   splits.description = parse_json<nlohmann::ordered_json>(reader.string());
-  if (!splits.description.is_object()) reader.fail("its description is no JSON");
+  reader.require(splits.description.is_object(), "its description is no JSON");
   splits.codec.tokenizer = load_tokenizer(reader.string(), source);
   for (auto left = reader.count(sizeof(std::uint64_t)); left > 0; --left)
     splits.codec.labels.push_back(reader.string());
@@ -277,7 +279,7 @@ EncodedSplits read_encoded(std::string_view bytes, std::string_view key, const s
     while (texts.size() < count)
       texts.push_back(read_text(reader, splits.codec.labels.size(), splits.codec.tokenizer->vocabulary_size()));
   }
-  if (!reader.at_end()) reader.fail("has more than its texts");
+  reader.require(reader.at_end(), "has more than its texts");
   return splits;
 }
 

@@ -107,82 +107,56 @@ std::string delimiter_hint(std::string_view row) {
   return "";
 }
 
-// The first row of a CSV or TSV file, in which the columns are found.
-class FirstRow {
- public:
-  FirstRow(const DelimitedRow& row, const TableColumns& columns, const std::filesystem::path& path)
-      : columns_(columns), path_(path.string()), line_(row.line) {
-    if (!row.defect.empty()) fail(row.defect + "; the first row must name the columns");
-    for (const auto& field : row.fields) {
-      if (field.find('\0') != std::string::npos) fail("NUL bytes; a table is UTF-8 text");
-      names_.emplace_back(trim(field));
-    }
-    if (names_.size() == 1) check_single_column(row.fields[0]);
+// The places of the columns needed, in their order, by the first row of a CSV or TSV file. Notes in the table whether
+// that is a header.
+std::vector<std::size_t> find_columns(const DelimitedRow& row, const TableColumns& columns, Table& table) {
+  const auto fail = [&](const std::string& why) {
+    throw Error(ExitCode::data, fmt::format("{}:{}: {}", table.path.string(), row.line, why));
+  };
+  const auto needed = columns.needed();
+  std::vector<std::string> names;
+  if (!row.defect.empty()) fail(row.defect + "; the first row must name the columns");
+  for (const auto& field : row.fields) {
+    if (field.find('\0') != std::string::npos) fail("NUL bytes; a table is UTF-8 text");
+    names.emplace_back(trim(field));
   }
-
-  // Those needed, in their order; notes in the table whether this is a header.
-  std::vector<std::size_t> find_places(Table& table) const {
-    const auto needed = columns_.needed();
-    const bool must_be_header = columns_.header == TableHeader::present;
-    std::vector<std::size_t> places;
-    bool is_named = false, is_any_found = false;
-    const TableColumn* missing = nullptr;
-    for (std::size_t i = 0; i < columns_.columns.size(); ++i) {
-      const auto& column = columns_.columns[i];
-      const auto number = numbered_place(column), place = number ? number : place_of_name(column.field);
-      is_named = is_named || (place && !number);
-      if (i >= needed.size()) continue;
-      if (number && column.must_exist && *number >= names_.size()) refuse_absence(column);
-      is_any_found = is_any_found || place;
-      if (place) places.push_back(*place);
-      if (!place && missing == nullptr) missing = &column;
-    }
-    table.has_header = must_be_header || is_named;
-    table.has_guessed_columns = !table.has_header && columns_.are_usual;
-    if (missing == nullptr) {
-      if (places.size() > 1 && places[0] == places[1])
-        throw Error(ExitCode::usage, fmt::format("{} and {} both mean column {} of {}", columns_.columns[0].key,
-                                                 columns_.columns[1].key, places[0] + 1, path_));
-      return places;
-    }
-    if (is_any_found || table.has_header || !columns_.are_usual) refuse_absence(*missing);
-    for (std::size_t i = places.size(); i < needed.size(); ++i) places.push_back(i);
-    return places;
-  }
-
- private:
-  [[noreturn]] void fail(const std::string& why) const {
-    throw Error(ExitCode::data, fmt::format("{}:{}: {}", path_, line_, why));
-  }
-
-  void check_single_column(std::string_view row) const {
-    const auto needed = columns_.needed();
-    if (needed.size() > 1)
-      fail(fmt::format("one column only, where {} and {} need two{}{}", needed[0].role, needed[1].role, columns_.advice,
-                       delimiter_hint(row)));
-    if (has_name(row, needed[0].field)) fail("one column only" + delimiter_hint(row));
-  }
-
-  std::optional<std::size_t> place_of_name(const std::string& name) const {
-    if (columns_.header == TableHeader::absent) return {};
-    const auto found = std::ranges::find(names_, name);
-    if (found == names_.end()) return {};
-    if (const auto again = std::find(found + 1, names_.end(), name); again != names_.end())
+  if (names.size() == 1 && needed.size() > 1)
+    fail(fmt::format("one column only, where {} and {} need two{}{}", needed[0].role, needed[1].role, columns.advice,
+                     delimiter_hint(row.fields[0])));
+  if (names.size() == 1 && has_name(row.fields[0], needed[0].field))
+    fail("one column only" + delimiter_hint(row.fields[0]));
+  const auto place_of_name = [&](const std::string& name) -> std::optional<std::size_t> {
+    const auto found = std::ranges::find(names, name);
+    if (found == names.end() || columns.header == TableHeader::absent) return {};
+    if (const auto again = std::find(found + 1, names.end(), name); again != names.end())
       fail(fmt::format("columns {} and {} are both called {}; name the one that is meant by its number",
-                       found - names_.begin() + 1, again - names_.begin() + 1, in_quotes(name)));
-    return static_cast<std::size_t>(found - names_.begin());
+                       found - names.begin() + 1, again - names.begin() + 1, in_quotes(name)));
+    return static_cast<std::size_t>(found - names.begin());
+  };
+  const auto refuse_absence = [&](const TableColumn& column) {
+    fail(fmt::format("no column {} in the first row, which has {}{}{}", in_quotes(column.field), quoted_list(names),
+                     columns.absence_advice, did_you_mean(column.field, names)));
+  };
+  std::vector<std::size_t> places;
+  const TableColumn* missing = nullptr;
+  table.has_header = columns.header == TableHeader::present;
+  for (std::size_t i = 0; i < columns.columns.size(); ++i) {
+    const auto& column = columns.columns[i];
+    const auto number = numbered_place(column), place = number ? number : place_of_name(column.field);
+    table.has_header = table.has_header || (place && !number);
+    if (i >= needed.size()) continue;
+    if (number && column.must_exist && *number >= names.size()) refuse_absence(column);
+    if (place) places.push_back(*place);
+    if (!place && missing == nullptr) missing = &column;
   }
-
-  [[noreturn]] void refuse_absence(const TableColumn& column) const {
-    fail(fmt::format("no column {} in the first row, which has {}{}{}", in_quotes(column.field), quoted_list(names_),
-                     columns_.absence_advice, did_you_mean(column.field, names_)));
-  }
-
-  const TableColumns& columns_;
-  std::string path_;
-  std::int64_t line_;
-  std::vector<std::string> names_;
-};
+  table.has_guessed_columns = !table.has_header && columns.are_usual;
+  if (missing != nullptr && (!places.empty() || !table.has_guessed_columns)) refuse_absence(*missing);
+  for (auto i = places.size(); i < needed.size(); ++i) places.push_back(i);
+  if (places.size() > 1 && places[0] == places[1])
+    throw Error(ExitCode::usage, fmt::format("{} and {} both mean column {} of {}", needed[0].key, needed[1].key,
+                                             places[0] + 1, table.path.string()));
+  return places;
+}
 
 // Why the columns of a row cannot be used, or "". `width`: columns of the first row.
 std::string defect_of_row(const DelimitedRow& row, const std::vector<std::size_t>& places, std::size_t width) {
@@ -199,7 +173,7 @@ void read_delimited(std::string_view content, const TableColumns& columns, Table
   const auto use = [&](DelimitedRow&& row) {
     if (row.fields.size() == 1 && trim(row.fields[0]).empty()) return;  // a blank line
     if (width == 0) {
-      places = FirstRow(row, columns, table.path).find_places(table);
+      places = find_columns(row, columns, table);
       width = row.fields.size();
       if (table.has_header) return;
     }
