@@ -71,6 +71,172 @@ void for_each_word(std::string_view text, Whitespace whitespace, bool joins_spac
   }
 }
 
+constexpr std::size_t most_words = 1 << 19;       // of a memo: about 80 MB
+constexpr std::size_t most_lattices = 1 << 18;    // about 300 MB
+constexpr std::size_t longest_sampled_word = 64;  // bytes
+constexpr char unspelt = '\xFF';                  // occurs in no piece, because it is not valid UTF-8
+
+// Appended to the bytes of a model, it changes one field (protobuf): no space in front of a text
+// (normalizer_spec.add_dummy_prefix).
+constexpr std::string_view without_space_in_front("\x1a\x02\x18\x00", 4);
+
+// "<0x0A>", the library's name for a byte.
+std::string byte_piece(char byte) { return fmt::format("<0x{:02X}>", static_cast<unsigned char>(byte)); }
+
+// The text of a piece: marks of spaces become spaces, names of bytes become bytes; "" where no text has it.
+std::string text_of_piece(PieceKind kind, const std::string& piece) {
+  if (kind == PieceKind::unknown) return "\uFFFD";
+  if (kind == PieceKind::byte) return {static_cast<char>(std::stoi(piece.substr(3, 2), nullptr, 16))};
+  return kind == PieceKind::text ? with_spaces(piece) : "";
+}
+
+// The double with the shortest decimal form of a float: another program that reads it there has the same number.
+double decimal(float value) {
+  const auto text = fmt::format("{}", value);
+  double number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+// With texts that the usual normalisers change: spaces in a row, forms of characters, case.
+void require_restored_text(const Tokenizer& tokenizer, const std::string& source) {
+  for (const std::string text : {"a", " a  b ", "\n\t a", "\uFF21", "e\u0301", "\u2460", "A"}) {
+    const auto restored = tokenizer.decode(tokenizer.encode(text));
+    if (restored != text)
+      throw Error(ExitCode::data,
+                  fmt::format("{}: its normaliser makes {} of {}; only a model that restores every text "
+                              "is supported: of rule identity, that keeps spaces in a row",
+                              source, in_quotes(restored), in_quotes(text)));
+  }
+}
+
+// Calls `use(number, value, bytes)` for the fields of a message in the wire format of protocol buffers, up to the first
+// that is damaged.
+template <class Use>
+void for_each_field(std::string_view message, Use use) {
+  const auto varint = [&] {
+    std::uint64_t result = 0;
+    for (int shift = 0; shift < 64 && !message.empty(); shift += 7) {
+      const auto byte = static_cast<unsigned char>(message.front());
+      message.remove_prefix(1);
+      result |= std::uint64_t{byte & 0x7FU} << shift;
+      if (byte < 0x80) break;
+    }
+    return result;
+  };
+  while (!message.empty()) {
+    enum WireType { number, eight_bytes, counted_bytes, four_bytes = 5 };
+    const auto tag = varint();
+    const auto type = tag & 7;
+    if (type > counted_bytes && type != four_bytes) return;
+    const auto value = type == number || type == counted_bytes ? varint() : 0;
+    const auto size = type == number ? 0 : type == eight_bytes ? 8 : type == four_bytes ? 4 : value;
+    if (size > message.size()) return;
+    use(tag >> 3, value, type == counted_bytes ? message.substr(0, size) : std::string_view());
+    message.remove_prefix(size);
+  }
+}
+
+bool is_symbol(std::string_view piece_message) {
+  constexpr std::uint64_t user_defined = 4;
+  std::string_view piece;
+  std::uint64_t type = 1;
+  for_each_field(piece_message, [&](std::uint64_t number, std::uint64_t value, std::string_view bytes) {
+    if (number == 1) piece = bytes;
+    if (number == 3) type = value;
+  });
+  return type == user_defined && count_characters(piece) > 1;
+}
+
+using WordCounts = std::vector<std::pair<std::string, std::int64_t>>;
+
+// Distinct words in byte order. In languages without spaces words are very long, and are cut.
+WordCounts count_words(std::string_view text, Whitespace whitespace) {
+  constexpr std::size_t longest = 1024;
+  require_utf8(text);
+  std::unordered_map<std::string_view, std::int64_t> counts;
+  for_each_word(text, whitespace, /*joins_spaces=*/false, [&](std::string_view word) {
+    if (is_break(word[0]) || word == space_mark) return;
+    while (word.size() > longest) {
+      auto cut = longest;
+      while (utf8::internal::is_trail(word[cut])) --cut;
+      ++counts[word.substr(0, cut)];
+      word.remove_prefix(cut);
+    }
+    ++counts[word];
+  });
+  WordCounts words(counts.begin(), counts.end());
+  std::sort(words.begin(), words.end());
+  return words;
+}
+
+// Gives the trainer "word\tcount". The unigram trainer's candidates are substrings that occur at least twice, whatever
+// the counts, so a frequent word is given several times, with its count divided among them.
+class WordIterator : public sentencepiece::SentenceIterator {
+ public:
+  explicit WordIterator(const WordCounts& words) : words_(words) { write(); }
+
+  bool done() const override { return word_ == words_.size() || stop_signal() != 0; }
+  const std::string& value() const override { return value_; }
+  sentencepiece::util::Status status() const override { return {}; }
+  void Next() override {
+    if (++copy_ == copies()) copy_ = 0, ++word_;
+    write();
+  }
+
+ private:
+  std::int64_t copies() const { return std::min<std::int64_t>(words_[word_].second, 16); }
+  void write() {
+    if (word_ == words_.size()) return;
+    const auto& [word, count] = words_[word_];
+    value_ = fmt::format("{}\t{}", word, count * (copy_ + 1) / copies() - count * copy_ / copies());
+  }
+
+  const WordCounts& words_;
+  std::size_t word_ = 0;
+  std::int64_t copy_ = 0;
+  std::string value_;
+};
+
+template <class Options>
+std::unordered_map<std::string, std::string> trainer_arguments(const Options& options) {
+  const bool keeps = options.whitespace == Whitespace::kept;
+  const std::string rule = keeps               ? options.lowercase ? "nfkc_cf" : "identity"
+                           : options.lowercase ? "nmt_nfkc_cf"
+                                               : "nmt_nfkc";
+  std::unordered_map<std::string, std::string> arguments = {
+      {"model_type", std::string(Options::kind)},
+      {"normalization_rule_name", rule},
+      {"vocab_size", std::to_string(options.vocabulary)},
+      {"hard_vocab_limit", "false"},
+      {"character_coverage", fmt::format("{}", options.character_coverage)},
+      {"required_chars", std::string(space_mark)},
+      {"input_format", "tsv"},
+      {"seed_sentencepiece_size", "200000"},  // a fifth of the default: equally good here, and faster
+      {"num_threads", "4"},                   // the order of sums, and so the model, depends on it
+      {"unk_id", "0"},
+      {"bos_id", "-1"},
+      {"eos_id", "-1"},
+      {"minloglevel", "3"},
+  };
+  if (keeps)
+    arguments.insert({{"add_dummy_prefix", "false"},
+                      {"remove_extra_whitespaces", "false"},
+                      {"byte_fallback", "true"},
+                      {"user_defined_symbols", "\n,\t,\r"}});
+  return arguments;
+}
+
+[[noreturn]] void refuse(const std::string& library_message, std::int64_t vocabulary) {
+  static const std::regex too_small(R"(required_chars\. \d+ vs (\d+)\.)");
+  if (std::smatch match; std::regex_search(library_message, match, too_small))
+    throw Error(ExitCode::data,
+                fmt::format("data.tokenizer.vocabulary {} is too small: the characters of the training text take "
+                            "{}; set it to more than that, or lower data.tokenizer.character_coverage",
+                            vocabulary, match[1].str()));
+  throw Error(ExitCode::data, fmt::format("sentencepiece cannot learn from the training text: {}", library_message));
+}
+
 }  // namespace
 
 // All segmentations of a word into pieces, and a random one: forward filtering, backward sampling (Kudo 2018, 3.2).
@@ -131,37 +297,6 @@ class SubwordLattice {
   std::vector<std::int32_t> first_ = {0, 0};  // of edges_, by node; the start has none
   double alpha_ = -1;                         // for which the probabilities were computed
 };
-
-namespace {
-
-constexpr std::size_t most_words = 1 << 19;       // of a memo: about 80 MB
-constexpr std::size_t most_lattices = 1 << 18;    // about 300 MB
-constexpr std::size_t longest_sampled_word = 64;  // bytes
-constexpr char unspelt = '\xFF';                  // occurs in no piece, because it is not valid UTF-8
-
-// Appended to the bytes of a model, it changes one field (protobuf): no space in front of a text
-// (normalizer_spec.add_dummy_prefix).
-constexpr std::string_view without_space_in_front("\x1a\x02\x18\x00", 4);
-
-// "<0x0A>", the library's name for a byte.
-std::string byte_piece(char byte) { return fmt::format("<0x{:02X}>", static_cast<unsigned char>(byte)); }
-
-// The text of a piece: marks of spaces become spaces, names of bytes become bytes; "" where no text has it.
-std::string text_of_piece(PieceKind kind, const std::string& piece) {
-  if (kind == PieceKind::unknown) return "\uFFFD";
-  if (kind == PieceKind::byte) return {static_cast<char>(std::stoi(piece.substr(3, 2), nullptr, 16))};
-  return kind == PieceKind::text ? with_spaces(piece) : "";
-}
-
-// The double with the shortest decimal form of a float: another program that reads it there has the same number.
-double decimal(float value) {
-  const auto text = fmt::format("{}", value);
-  double number = 0;
-  std::from_chars(text.data(), text.data() + text.size(), number);
-  return number;
-}
-
-}  // namespace
 
 SentencePieceTokenizer::SentencePieceTokenizer(std::string kind, Whitespace whitespace, std::string model,
                                                const std::string& source)
@@ -314,11 +449,10 @@ SubwordLattice SentencePieceTokenizer::all_cuts(std::string_view word) const {
       nodes.push_back(text.size());
       continue;
     }
-    const auto& piece = processor_->IdToPiece(id);
-    for (auto at = piece.begin(); at != piece.end();) {
-      const auto start = at;
-      utf8::unchecked::next(at);
-      text.append(start, at);
+    for (std::string_view rest = processor_->IdToPiece(id); !rest.empty();) {
+      const auto size = character_size(rest);
+      text += rest.substr(0, size);
+      rest.remove_prefix(size);
       edges.clear();
       for (auto begin = nodes.size(); begin-- > 0 && text.size() - nodes[begin] <= longest_piece_;)
         if (const auto known = ids_.find(std::string_view(text).substr(nodes[begin])); known != ids_.end())
@@ -370,160 +504,9 @@ nlohmann::ordered_json SentencePieceTokenizer::to_json() const {
                               {"model", to_base64(model_)}});
 }
 
-namespace {
-
-// Only the unigram model knows the n likeliest segmentations.
-bool is_unigram(const std::string& model) {
-  sentencepiece::SentencePieceProcessor processor;
-  std::vector<std::vector<int>> likeliest;
-  return processor.LoadFromSerializedProto(model).ok() && processor.NBestEncode("a", 1, &likeliest).ok();
-}
-
-// With texts that the usual normalisers change: spaces in a row, forms of characters, case.
-void require_restored_text(const Tokenizer& tokenizer, const std::string& source) {
-  for (const std::string text : {"a", " a  b ", "\n\t a", "\uFF21", "e\u0301", "\u2460", "A"}) {
-    const auto restored = tokenizer.decode(tokenizer.encode(text));
-    if (restored != text)
-      throw Error(ExitCode::data,
-                  fmt::format("{}: its normaliser makes {} of {}; only a model that restores every text "
-                              "is supported: of rule identity, that keeps spaces in a row",
-                              source, in_quotes(restored), in_quotes(text)));
-  }
-}
-
-// Calls `use(number, value, bytes)` for the fields of a message in the wire format of protocol buffers, up to the first
-// that is damaged.
-template <class Use>
-void for_each_field(std::string_view message, Use use) {
-  const auto varint = [&] {
-    std::uint64_t result = 0;
-    for (int shift = 0; shift < 64 && !message.empty(); shift += 7) {
-      const auto byte = static_cast<unsigned char>(message.front());
-      message.remove_prefix(1);
-      result |= std::uint64_t{byte & 0x7FU} << shift;
-      if (byte < 0x80) break;
-    }
-    return result;
-  };
-  while (!message.empty()) {
-    enum WireType { number, eight_bytes, counted_bytes, four_bytes = 5 };
-    const auto tag = varint();
-    const auto type = tag & 7;
-    if (type > counted_bytes && type != four_bytes) return;
-    const auto value = type == number || type == counted_bytes ? varint() : 0;
-    const auto size = type == number ? 0 : type == eight_bytes ? 8 : type == four_bytes ? 4 : value;
-    if (size > message.size()) return;
-    use(tag >> 3, value, type == counted_bytes ? message.substr(0, size) : std::string_view());
-    message.remove_prefix(size);
-  }
-}
-
-bool is_symbol(std::string_view piece_message) {
-  constexpr std::uint64_t user_defined = 4;
-  std::string_view piece;
-  std::uint64_t type = 1;
-  for_each_field(piece_message, [&](std::uint64_t number, std::uint64_t value, std::string_view bytes) {
-    if (number == 1) piece = bytes;
-    if (number == 3) type = value;
-  });
-  return type == user_defined && count_characters(piece) > 1;
-}
-
-using WordCounts = std::vector<std::pair<std::string, std::int64_t>>;
-
-// Distinct words in byte order. In languages without spaces words are very long, and are cut.
-WordCounts count_words(std::string_view text, Whitespace whitespace) {
-  constexpr std::size_t longest = 1024;
-  require_utf8(text);
-  std::unordered_map<std::string_view, std::int64_t> counts;
-  for_each_word(text, whitespace, /*joins_spaces=*/false, [&](std::string_view word) {
-    if (is_break(word[0]) || word == space_mark) return;
-    while (word.size() > longest) {
-      auto cut = longest;
-      while (utf8::internal::is_trail(word[cut])) --cut;
-      ++counts[word.substr(0, cut)];
-      word.remove_prefix(cut);
-    }
-    ++counts[word];
-  });
-  WordCounts words(counts.begin(), counts.end());
-  std::sort(words.begin(), words.end());
-  return words;
-}
-
-// Gives the trainer "word\tcount". The unigram trainer's candidates are substrings that occur at least twice, whatever
-// the counts, so a frequent word is given several times, with its count divided among them.
-class WordIterator : public sentencepiece::SentenceIterator {
- public:
-  explicit WordIterator(const WordCounts& words) : words_(words) { write(); }
-
-  bool done() const override { return word_ == words_.size() || stop_signal() != 0; }
-  const std::string& value() const override { return value_; }
-  sentencepiece::util::Status status() const override { return {}; }
-  void Next() override {
-    if (++copy_ == copies()) {
-      copy_ = 0;
-      ++word_;
-    }
-    write();
-  }
-
- private:
-  std::int64_t copies() const { return std::min<std::int64_t>(words_[word_].second, 16); }
-  void write() {
-    if (word_ == words_.size()) return;
-    const auto& [word, count] = words_[word_];
-    value_ = fmt::format("{}\t{}", word, count * (copy_ + 1) / copies() - count * copy_ / copies());
-  }
-
-  const WordCounts& words_;
-  std::size_t word_ = 0;
-  std::int64_t copy_ = 0;
-  std::string value_;
-};
-
-template <class Options>
-std::unordered_map<std::string, std::string> trainer_arguments(const Options& options) {
-  std::unordered_map<std::string, std::string> arguments = {
-      {"model_type", std::string(Options::kind)},
-      {"vocab_size", std::to_string(options.vocabulary)},
-      {"hard_vocab_limit", "false"},
-      {"character_coverage", fmt::format("{}", options.character_coverage)},
-      {"required_chars", std::string(space_mark)},
-      {"input_format", "tsv"},
-      {"seed_sentencepiece_size", "200000"},  // a fifth of the default: equally good here, and faster
-      {"num_threads", "4"},                   // the order of sums, and so the model, depends on it
-      {"unk_id", "0"},
-      {"bos_id", "-1"},
-      {"eos_id", "-1"},
-      {"minloglevel", "3"},
-  };
-  if (options.whitespace == Whitespace::dropped) {
-    arguments["normalization_rule_name"] = options.lowercase ? "nmt_nfkc_cf" : "nmt_nfkc";
-  } else {
-    arguments["normalization_rule_name"] = options.lowercase ? "nfkc_cf" : "identity";
-    arguments["add_dummy_prefix"] = "false";
-    arguments["remove_extra_whitespaces"] = "false";
-    arguments["byte_fallback"] = "true";
-    arguments["user_defined_symbols"] = "\n,\t,\r";
-  }
-  return arguments;
-}
-
-[[noreturn]] void refuse(const std::string& library_message, std::int64_t vocabulary) {
-  static const std::regex too_small(R"(required_chars\. \d+ vs (\d+)\.)");
-  if (std::smatch match; std::regex_search(library_message, match, too_small))
-    throw Error(ExitCode::data,
-                fmt::format("data.tokenizer.vocabulary {} is too small: the characters of the training text take "
-                            "{}; set it to more than that, or lower data.tokenizer.character_coverage",
-                            vocabulary, match[1].str()));
-  throw Error(ExitCode::data, fmt::format("sentencepiece cannot learn from the training text: {}", library_message));
-}
-
-}  // namespace
-
 std::unique_ptr<SubwordTokenizer> read_sentencepiece(std::string model, const std::string& source) {
-  const std::string kind(is_unigram(model) ? UnigramTokenizerOptions::kind : BpeTokenizerOptions::kind);
+  const bool is_unigram = traits_of_sentencepiece(model).is_unigram;
+  const std::string kind(is_unigram ? UnigramTokenizerOptions::kind : BpeTokenizerOptions::kind);
   auto tokenizer = std::make_unique<SentencePieceTokenizer>(kind, Whitespace::kept, std::move(model), source);
   require_restored_text(*tokenizer, source);
   return tokenizer;
@@ -536,6 +519,7 @@ SentencePieceTraits traits_of_sentencepiece(std::string_view model) {
     if (part == 1) traits.has_symbols = traits.has_symbols || is_symbol(message);
     if (part != 2 && part != 3) return;
     for_each_field(message, [&](std::uint64_t number, std::uint64_t value, std::string_view bytes) {
+      if (part == 2 && number == 3) traits.is_unigram = value == 1;
       if (part == 2 && number == 24) traits.marks_ends = value != 0;
       if (part == 3 && number == 2) traits.normalises = !bytes.empty();
     });

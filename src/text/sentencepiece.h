@@ -111,6 +111,7 @@ class SentencePieceTokenizer : public SubwordTokenizer {
 std::unique_ptr<SubwordTokenizer> read_sentencepiece(std::string model, const std::string& source);
 
 struct SentencePieceTraits {
+  bool is_unigram = true;    // otherwise byte-pair encoding
   bool normalises = false;   // characters, by a table
   bool marks_ends = false;   // the mark of a space stands behind a word
   bool has_symbols = false;  // symbols of several characters that are found before all else

@@ -87,16 +87,13 @@ std::size_t token_length(std::string_view text, const Character& first, const Wo
   return leads_token ? 1 + bare_length(text.substr(1), rules) : first.bytes;
 }
 
-void make_ascii_lowercase(std::string& token) {
-  for (char& c : token)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-}
-
 // Unicode's lower case of a whole token, whatever the language: a sigma at the end of a word is a final one.
 void make_lowercase(std::string& token) {
-  const bool is_ascii =
-      std::none_of(token.begin(), token.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
-  if (is_ascii) return make_ascii_lowercase(token);
+  if (std::ranges::none_of(token, [](char c) { return static_cast<unsigned char>(c) >= 0x80; })) {
+    for (char& c : token)
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    return;
+  }
   auto error = U_ZERO_ERROR;
   static const UCaseMap* const map = ucasemap_open(/*locale=*/"", /*options=*/0, &error);
   constexpr std::size_t most_growth = 3;  // bytes of a character in lower case for each of its bytes
