@@ -82,27 +82,21 @@ std::vector<std::size_t> TokenBatches::order_of(std::int64_t epoch) const {
   return order;
 }
 
-TokenBatches::Epoch TokenBatches::batches_of(std::int64_t epoch) const {
-  Epoch batches;
+const TokenBatches::Epoch& TokenBatches::epoch(std::int64_t number) const {
+  if (epoch_number_ == number) return epoch_;
+  epoch_number_ = number;
+  epoch_.clear();
   std::int64_t longest = 0;
-  for (const auto item : order_of(epoch)) {
+  for (const auto item : order_of(number)) {
     longest = std::max(longest, lengths_[item].longer);
-    if (batches.empty() || (std::ssize(batches.back()) + 1) * longest > most_) {
-      batches.emplace_back();
+    if (epoch_.empty() || (std::ssize(epoch_.back()) + 1) * longest > most_) {
+      epoch_.emplace_back();
       longest = lengths_[item].longer;
     }
-    batches.back().push_back(item);
+    epoch_.back().push_back(item);
   }
   if (bucketing_ > 1)
-    shuffle(batches, Rng(seed_, RandomPurpose::batches, beyond_epochs + static_cast<std::uint64_t>(epoch)));
-  return batches;
-}
-
-const TokenBatches::Epoch& TokenBatches::epoch(std::int64_t number) const {
-  if (epoch_number_ != number) {
-    epoch_ = batches_of(number);
-    epoch_number_ = number;
-  }
+    shuffle(epoch_, Rng(seed_, RandomPurpose::batches, beyond_epochs + static_cast<std::uint64_t>(number)));
   return epoch_;
 }
 

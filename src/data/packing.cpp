@@ -158,28 +158,11 @@ double weight_of(std::int64_t length) {
 
 SparseColumn column_of(const PackKind& kind) {
   SparseColumn column;
-  for (const auto length : kind.lengths) {
-    const double weight = weight_of(length);
-    if (!column.empty() && column.back().row == length)  // equal lengths are neighbours
-      column.back().value += weight;
-    else
-      column.push_back({length, weight});
+  for (const auto length : kind.lengths) {  // equal lengths are neighbours
+    if (column.empty() || column.back().row != length) column.push_back({length, 0});
+    column.back().value += weight_of(length);
   }
   return column;
-}
-
-std::vector<double> weighted(const LengthHistogram& histogram) {
-  std::vector<double> b;
-  for (std::int64_t length = 0; length < std::ssize(histogram); ++length)
-    b.push_back(weight_of(length) * static_cast<double>(histogram[static_cast<std::size_t>(length)]));
-  return b;
-}
-
-// Sequences without a place.
-LengthHistogram left_over(LengthHistogram histogram, const PackPlan& plan) {
-  for (const auto& kind : plan.kinds)
-    for (const auto length : kind.lengths) histogram[static_cast<std::size_t>(length)] -= kind.count;
-  return histogram;
 }
 
 // Lengths can have more places than sequences. Where sequences take the places in the order of the plan, packs would
@@ -236,10 +219,15 @@ PackPlan pack_by_least_squares(const LengthHistogram& histogram, std::int64_t de
   add_fillings(context, 1, depth, begun, plan.kinds);
   std::vector<SparseColumn> columns;
   for (const auto& kind : plan.kinds) columns.push_back(column_of(kind));
-  const auto counts = nonnegative_least_squares(columns, weighted(histogram));
+  std::vector<double> weighted;
+  for (std::int64_t length = 0; length <= context; ++length)
+    weighted.push_back(weight_of(length) * static_cast<double>(histogram[static_cast<std::size_t>(length)]));
+  const auto counts = nonnegative_least_squares(columns, weighted);
   for (std::size_t i = 0; i < counts.size(); ++i) plan.kinds[i].count = std::llround(counts[i]);
   std::erase_if(plan.kinds, [](const PackKind& kind) { return kind.count == 0; });
-  auto left = left_over(histogram, plan);
+  auto left = histogram;  // sequences without a place
+  for (const auto& kind : plan.kinds)
+    for (const auto length : kind.lengths) left[static_cast<std::size_t>(length)] -= kind.count;
   for (auto& count : left) count = std::max<std::int64_t>(count, 0);
   for (auto& kind : pack_shortest_first(left, depth).kinds) plan.kinds.push_back(std::move(kind));
   drop_empty_packs(plan, histogram);
