@@ -23,9 +23,9 @@ TableColumns columns_of(const LabelledDataConfig& config);
 // lies between data.rating.negative_to and positive_from. Malformed: no finite number, outside of lowest ... highest.
 void classify_ratings(Table& table, const RatingConfig& rating);
 
-// A table as the config describes it, with classes from ratings. Errors: those of read_table; exit code 3 too for no
-// rows, a fraction of malformed rows above data.malformed_limit, and a first row that looks like an unnamed header,
-// unless data.header is set. `follows_header`: see TableColumns.
+// A table as the config describes it, with classes from ratings. Errors: those of read_table and check_rows; exit code
+// 3 too for a first row that looks like an unnamed header, unless data.header is set. `follows_header`: see
+// TableColumns.
 Table read_labelled_table(const std::filesystem::path& path, const LabelledDataConfig& config,
                           bool follows_header = false);
 

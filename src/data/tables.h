@@ -84,12 +84,12 @@ struct Table {
 //
 // Unless columns.header says otherwise, fields that all are numbers mean that there is no header; a name must occur in
 // the first row, which then is the header. If all names are the default ones and missing, there is no header, and the
-// columns are the first ones. In JSON lines (base/json.h) fields name members. A text there is a string; a label also
-// true, false, or a number: whole numbers are written without a fraction, so 5.0 and 5 are one label.
+// columns are the first ones. In JSON lines (base/json.h) fields name members: a text is a string; a label also true,
+// false, or a number, where 5.0 and 5 are one label.
 //
-// A row is malformed when it has fewer columns than needed or more than the first row, a field that is empty, too
-// long, not UTF-8 or has NUL bytes, a stray quote, or is no such line of JSON as base/json.h wants. Blank lines are
-// skipped. A table may have no rows.
+// A row is malformed when it has fewer columns than needed or more than the first row, a stray quote, a field that is
+// empty, too long, not UTF-8 or has NUL bytes, or is no such line of JSON as base/json.h wants. Blank lines are
+// skipped.
 //
 // Errors (exit code 3): those of read_text_file; no such column or member, two columns of that name, a first row that
 // is no row of this format or has one column where two are needed. Errors (exit code 2): column 0, two fields in one

@@ -141,19 +141,13 @@ double TextDataset::unigram_entropy(Split split) const {
   return entropy;
 }
 
-TokenRows TextDataset::random_windows(Split split, std::uint64_t seed, RandomPurpose purpose, std::int64_t step,
-                                      std::int64_t first, std::int64_t rows) const {
-  return windows(split, random_starts(split, seed, purpose, step, first, rows));
-}
-
 std::vector<std::int64_t> TextDataset::random_starts(Split split, std::uint64_t seed, RandomPurpose purpose,
                                                      std::int64_t step, std::int64_t first, std::int64_t rows) const {
   const Rng rng(seed, purpose, static_cast<std::uint64_t>(step));
   const auto places = tokens(split).size() - static_cast<std::size_t>(context_);
-  std::vector<std::int64_t> starts(static_cast<std::size_t>(rows));
-  for (std::int64_t row = 0; row < rows; ++row)
-    starts[static_cast<std::size_t>(row)] =
-        static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(first + row), places));
+  std::vector<std::int64_t> starts;
+  for (auto row = first; row < first + rows; ++row)
+    starts.push_back(static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(row), places)));
   return starts;
 }
 
@@ -169,8 +163,7 @@ TokenRows TextDataset::consecutive_windows(Split split, std::int64_t first, std:
   return windows(split, starts);
 }
 
-// Without the last `left_out` tokens of every document.
-std::vector<TextPiece> TextDataset::cut_documents(Split split, std::int64_t context, std::int64_t left_out) const {
+std::vector<TextPiece> TextDataset::pieces(Split split, std::int64_t context, std::int64_t left_out) const {
   const auto& document = documents(split);
   const auto size = std::ssize(document);
   std::vector<TextPiece> pieces;
