@@ -59,81 +59,6 @@ std::vector<fs::path> list_folder(const fs::path& folder, const TextDataConfig& 
   return files;
 }
 
-class TextReader {
- public:
-  TextReader(const fs::path& path, const TextDataConfig& config) : path_(path), config_(config) {}
-
-  TextFiles read() {
-    const bool is_whole_folder = is_folder(path_);
-    for (const auto& file : is_whole_folder ? list_folder(path_, config_) : std::vector{path_}) add_file(file);
-    report_left_out();
-    if (files_.text.empty()) throw Error(ExitCode::data, path_.string() + ": the corpus is empty");
-    files_.is_one_text = !is_whole_folder && !files_.has_json_lines;
-    describe(is_whole_folder);
-    return std::move(files_);
-  }
-
- private:
-  void add_file(const fs::path& file) {
-    throw_if_stopped();
-    auto [text, digest] = read_text_file(file, largest_text_file - bytes_);
-    digests_.emplace_back(file.lexically_relative(path_).generic_string(), std::move(digest));
-    bytes_ += std::min<std::uintmax_t>(text.size(), largest_text_file - bytes_);
-    if (format_of(file, config_) == TableFormat::jsonl) return add_json_lines(text, file);
-    if (!std::holds_alternative<ByteTokenizerOptions>(config_.tokenizer)) require_utf8(text, file.string());
-    add_document(std::move(text));
-  }
-
-  void add_json_lines(std::string_view content, const fs::path& file) {
-    files_.has_json_lines = true;
-    const auto refuse = [&](std::int64_t line, const std::string& why) {
-      if (malformed_++ == 0) first_defect_ = fmt::format("{}:{}: {}", file.string(), line, why);
-    };
-    const auto use = [&](const std::vector<nlohmann::json*>& members, std::int64_t line) {
-      auto& text = *members.front();
-      if (const auto why = defect_of_text_member(text, config_.text_field); !why.empty()) return refuse(line, why);
-      add_document(std::move(text.get_ref<std::string&>()));
-    };
-    for_each_json_object(content, {config_.text_field}, file.string(), use, refuse);
-  }
-
-  void add_document(std::string&& text) {
-    if (text.empty()) return void(++empty_);
-    if (documents_++ > 0) files_.text += '\n';
-    files_.document_starts.push_back(files_.text.size());
-    documents_ == 1 ? void(files_.text = std::move(text)) : void(files_.text += text);
-  }
-
-  void report_left_out() const {
-    if (empty_ > 0 && documents_ > 0)
-      log::info("{}: {} of {} documents are empty and left out", path_.string(), empty_, empty_ + documents_);
-    report_malformed(path_.string(), malformed_, malformed_ + empty_ + documents_, first_defect_, "documents",
-                     config_.malformed_limit);
-  }
-
-  void describe(bool is_whole_folder) {
-    auto digest = digests_.front().second;
-    if (is_whole_folder) {
-      std::string all;
-      for (const auto& [name, sum] : digests_) all += sha256(name) + sum;
-      digest = sha256(all);
-    }
-    auto& description = files_.description;
-    description = {{"path", path_.string()}, {"sha256", digest}};
-    if (is_whole_folder) description["files"] = digests_.size();
-    if (!files_.is_one_text) description["documents"] = documents_;
-    if (files_.has_json_lines) description["malformed"] = malformed_;
-  }
-
-  const fs::path& path_;
-  const TextDataConfig& config_;
-  TextFiles files_;
-  std::vector<std::pair<std::string, std::string>> digests_;  // name below path_, SHA-256 of the file as it lies there
-  std::uintmax_t bytes_ = 0;
-  std::size_t documents_ = 0, empty_ = 0, malformed_ = 0;
-  std::string first_defect_;
-};
-
 void check_digest(const PublicCorpus& corpus, const CorpusFile& file, const std::string& where,
                   std::string_view content) {
   const bool by_md5 = file.sha256.empty();
@@ -203,7 +128,54 @@ std::string download_file(const PublicCorpus& corpus, const CorpusFile& file) {
 }  // namespace
 
 TextFiles read_text_files(const fs::path& path, const TextDataConfig& config) {
-  return TextReader(path, config).read();
+  const bool is_whole_folder = is_folder(path);
+  TextFiles read;
+  std::uintmax_t bytes = 0;
+  std::size_t empty = 0, malformed = 0;
+  std::string first_defect, digests;  // SHA-256 of the file as it lies there; in folders of its name before it
+  const auto add_document = [&](std::string&& text) {
+    if (text.empty()) return void(++empty);
+    if (!read.text.empty()) read.text += '\n';
+    read.document_starts.push_back(read.text.size());
+    read.text.empty() ? void(read.text = std::move(text)) : void(read.text += text);
+  };
+  const auto add_json_lines = [&](std::string_view content, const std::string& file) {
+    read.has_json_lines = true;
+    const auto refuse = [&](std::int64_t line, const std::string& why) {
+      if (malformed++ == 0) first_defect = fmt::format("{}:{}: {}", file, line, why);
+    };
+    const auto use = [&](const std::vector<nlohmann::json*>& members, std::int64_t line) {
+      auto& text = *members.front();
+      if (const auto why = defect_of_text_member(text, config.text_field); !why.empty()) return refuse(line, why);
+      add_document(std::move(text.get_ref<std::string&>()));
+    };
+    for_each_json_object(content, {config.text_field}, file, use, refuse);
+  };
+  const auto files = is_whole_folder ? list_folder(path, config) : std::vector{path};
+  for (const auto& file : files) {
+    throw_if_stopped();
+    auto [text, digest] = read_text_file(file, largest_text_file - bytes);
+    digests += (is_whole_folder ? sha256(file.lexically_relative(path).generic_string()) : "") + digest;
+    bytes += std::min<std::uintmax_t>(text.size(), largest_text_file - bytes);
+    if (format_of(file, config) == TableFormat::jsonl) {
+      add_json_lines(text, file.string());
+      continue;
+    }
+    if (!std::holds_alternative<ByteTokenizerOptions>(config.tokenizer)) require_utf8(text, file.string());
+    add_document(std::move(text));
+  }
+  const auto documents = read.document_starts.size();
+  if (empty > 0 && documents > 0)
+    log::info("{}: {} of {} documents are empty and left out", path.string(), empty, empty + documents);
+  report_malformed(path.string(), malformed, malformed + empty + documents, first_defect, "documents",
+                   config.malformed_limit);
+  if (documents == 0) throw Error(ExitCode::data, path.string() + ": the corpus is empty");
+  read.is_one_text = !is_whole_folder && !read.has_json_lines;
+  read.description = {{"path", path.string()}, {"sha256", is_whole_folder ? sha256(digests) : digests}};
+  if (is_whole_folder) read.description["files"] = files.size();
+  if (!read.is_one_text) read.description["documents"] = documents;
+  if (read.has_json_lines) read.description["malformed"] = malformed;
+  return read;
 }
 
 std::uint64_t PublicCorpus::bytes() const {
