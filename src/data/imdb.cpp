@@ -291,21 +291,18 @@ nlohmann::ordered_json describe(const fs::path& path, const Imdb& imdb) {
 void report(const LabelledSplits& splits, const std::vector<std::string>& groups) {
   const auto& facts = splits.description.at("train");
   const auto train = splits[Split::train].size(), validation = splits[Split::validation].size();
-  log::info(
-      "IMDb: {} reviews to train on, {} for validation, {} to test on; {} and {} copies within the halves, {} test "
-      "reviews stand in the training half too",
-      train, validation, splits[Split::test].size(), facts.at("copies_in_train").get<std::int64_t>(),
-      facts.at("copies_in_test").get<std::int64_t>(), facts.at("test_texts_in_train").get<std::int64_t>());
   const std::unordered_set<std::string_view> distinct(groups.begin(), groups.end());
-  const auto percent = 100 * static_cast<double>(validation) / static_cast<double>(train + validation);
-  if (facts.at("validation_split") == "films")
-    log::info("IMDb: {:.2f}% of the training half is for validation, by whole films of {} in all", percent,
-              distinct.size());
-  else
-    log::info(
-        "IMDb: {:.2f}% of the training half is for validation, by blocks of {} neighbouring ids: without the lists "
-        "train/urls_pos.txt and train/urls_neg.txt a film can have reviews on both sides",
-        percent, block_of_ids);
+  const auto count = [&](const char* name) { return facts.at(name).get<std::int64_t>(); };
+  log::info(
+      "IMDb: {} reviews to train on, {} for validation ({:.2f}% of the training half, by {}), {} to test on; {} and {} "
+      "copies within the halves, {} test reviews stand in the training half too",
+      train, validation, 100 * static_cast<double>(validation) / static_cast<double>(train + validation),
+      facts.at("validation_split") == "films"
+          ? fmt::format("whole films of {} in all", distinct.size())
+          : fmt::format("blocks of {} neighbouring ids: without the lists train/urls_pos.txt and train/urls_neg.txt a "
+                        "film can have reviews on both sides",
+                        block_of_ids),
+      splits[Split::test].size(), count("copies_in_train"), count("copies_in_test"), count("test_texts_in_train"));
 }
 
 }  // namespace

@@ -58,6 +58,16 @@ TokenStats count_tokens(const Tokenizer& tokenizer, std::int64_t longest, const 
   return stats;
 }
 
+// With data.packing.
+template <class Texts, class LengthOf>
+std::optional<PackStats> measure_packs(const Texts& texts, std::int64_t context, const PackingConfig& packing,
+                                       LengthOf length_of) {
+  if (packing_options(packing) == nullptr) return std::nullopt;
+  std::vector<std::int64_t> lengths;
+  for (const auto& text : texts) lengths.push_back(std::invoke(length_of, text));
+  return measure_packing(lengths, context, packing);
+}
+
 template <class Key>
 std::int64_t count_copies(const std::vector<Key>& keys) {
   return std::ssize(keys) - std::ssize(std::set<Key>(keys.begin(), keys.end()));
@@ -162,16 +172,12 @@ double encode_all(const Tokenizer& tokenizer, const Texts& texts, TokenizedSplit
 
 std::vector<std::string> longest_tokens(const Tokenizer& tokenizer) {
   constexpr std::size_t most = 10;
-  std::vector<std::pair<std::int64_t, std::string>> tokens;  // the length negated: the longest come first
-  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
-    auto text = tokenizer.decode(std::vector{id});
-    tokens.emplace_back(-count_characters(text), std::move(text));
-  }
-  std::sort(tokens.begin(), tokens.end());
+  std::vector<std::string> tokens;
+  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) tokens.push_back(tokenizer.decode(std::vector{id}));
+  std::ranges::sort(tokens, {},
+                    [](const auto& text) { return std::pair(-count_characters(text), std::string_view(text)); });
   tokens.resize(std::min(tokens.size(), most));
-  std::vector<std::string> longest;
-  for (auto& [length, text] : tokens) longest.push_back(std::move(text));
-  return longest;
+  return tokens;
 }
 
 TokenizerReport measure(std::unique_ptr<Tokenizer> tokenizer, const DataConfig& config, const BySplit<Texts>& texts) {
@@ -233,10 +239,8 @@ LabelledStats measure_labelled_texts(LabelledSplits splits, const ExperimentConf
   }
   stats.padding_unsorted = padding_fraction(encoded, config, 1);
   stats.padding_bucketed = padding_fraction(encoded, config, task.bucketing);
-  if (packing_options(task.data.packing) == nullptr) return stats;
-  std::vector<std::int64_t> lengths;
-  for (const auto& text : encoded[Split::train]) lengths.push_back(std::min(std::ssize(text.ids), context));
-  stats.packs = measure_packing(lengths, context, task.data.packing);
+  stats.packs = measure_packs(encoded[Split::train], context, task.data.packing,
+                              [&](const EncodedText& text) { return std::min(std::ssize(text.ids), context); });
   return stats;
 }
 
@@ -284,14 +288,11 @@ TextStats measure_text(const Corpus& corpus, const ExperimentConfig& experiment)
                            .unknown_characters = dataset.unknown_characters(split),
                            .unigram_entropy = dataset.unigram_entropy(split)};
   }
-  if (packing_options(config.packing) == nullptr) return stats;
   const auto context = context_of(experiment.model);
-  std::vector<std::int64_t> lengths;
-  for (const auto& piece : is<MaskedLanguageModelConfig>(experiment.task)
-                               ? dataset.pieces(Split::train, context)
-                               : dataset.pieces_with_targets(Split::train, context))
-    lengths.push_back(piece.length);
-  stats.packs = measure_packing(lengths, context, config.packing);
+  const auto pieces = is<MaskedLanguageModelConfig>(experiment.task)
+                          ? dataset.pieces(Split::train, context)
+                          : dataset.pieces_with_targets(Split::train, context);
+  stats.packs = measure_packs(pieces, context, config.packing, &TextPiece::length);
   return stats;
 }
 

@@ -108,32 +108,25 @@ class Reader {
 
   void add_pre_tokenizer(const Json& part, const std::string& place, bool is_last) {
     const auto& type = json_member(part, "type");
-    if (is_last && type == "ByteLevel")
-      add_byte_level(part, place);
-    else if (!is_last && type == "Split")
-      add_split(part, place);
-    else if (!is_last && type == "Digits")
+    const auto& pattern = json_member(json_member(part, "pattern"), "Regex");
+    if (is_last && type == "ByteLevel") {
+      if (json_member(part, "add_prefix_space") != false)
+        refuse(place + ".add_prefix_space", json_member(part, "add_prefix_space"),
+               "only false is supported: decoding must restore every text");
+      if (json_member(part, "use_regex") != false) bpe_.patterns.emplace_back(gpt2_pattern, source_);
+    } else if (!is_last && type == "Split") {
+      if (json_member(part, "behavior") != "Isolated")
+        refuse(place + ".behavior", json_member(part, "behavior"), "only Isolated is supported");
+      require(part, place, "invert", false);
+      if (!pattern.is_string()) refuse(place + ".pattern", json_member(part, "pattern"), "expected a Regex");
+      bpe_.patterns.emplace_back(pattern.get<std::string>(), source_ + ": " + place + ".pattern.Regex");
+    } else if (!is_last && type == "Digits") {
       bpe_.patterns.emplace_back(json_member(part, "individual_digits") == true ? R"(\p{N})" : R"(\p{N}+)", source_);
-    else
+    } else {
       refuse(
           place + ".type", type,
           is_last ? "only ByteLevel is supported at the end" : "only Split and Digits are supported before ByteLevel");
-  }
-
-  void add_split(const Json& part, const std::string& place) {
-    if (json_member(part, "behavior") != "Isolated")
-      refuse(place + ".behavior", json_member(part, "behavior"), "only Isolated is supported");
-    require(part, place, "invert", false);
-    const auto& pattern = json_member(json_member(part, "pattern"), "Regex");
-    if (!pattern.is_string()) refuse(place + ".pattern", json_member(part, "pattern"), "expected a Regex");
-    bpe_.patterns.emplace_back(pattern.get<std::string>(), source_ + ": " + place + ".pattern.Regex");
-  }
-
-  void add_byte_level(const Json& part, const std::string& place) {
-    if (json_member(part, "add_prefix_space") != false)
-      refuse(place + ".add_prefix_space", json_member(part, "add_prefix_space"),
-             "only false is supported: decoding must restore every text");
-    if (json_member(part, "use_regex") != false) bpe_.patterns.emplace_back(gpt2_pattern, source_);
+    }
   }
 
   // Bounded by the number of tokens, so that a file cannot ask for more memory than it has.
@@ -369,7 +362,7 @@ std::vector<std::int32_t> ByteLevelBpeTokenizer::ids_of_word(std::string_view wo
 
 std::string_view ByteLevelBpeTokenizer::bytes_of(std::int32_t id) const {
   const auto place = static_cast<std::size_t>(id);
-  return place < bpe_.tokens.size() ? std::string_view(bpe_.tokens[place]) : std::string_view();
+  return place < bpe_.tokens.size() ? std::string_view(bpe_.tokens[place]) : "";
 }
 
 bool ByteLevelBpeTokenizer::begins_word(std::int32_t id, std::int32_t before) const {
