@@ -87,14 +87,14 @@ bool names_public_corpus(const LabelledDataConfig& config) { return config.corpu
 
 std::filesystem::path locate_public_corpus(const LabelledDataConfig& config, bool offline) {
   const auto& corpus = find_public_corpus(config.corpus);
-  const auto fail = [&](std::string_view key, const std::string& why) {
-    throw Error(ExitCode::usage, fmt::format("data.{}: {} {}", key, corpus.name, why));
+  const auto refuse_if = [&](bool is_set, std::string_view key, const std::string& why) {
+    if (is_set) throw Error(ExitCode::usage, fmt::format("data.{}: {} {}", key, corpus.name, why));
   };
-  if (corpus.task != ClassificationConfig::kind)
-    fail("corpus", "has no labels; task classification takes imdb, or a table that data.path names");
-  if (config.validation_path) fail("validation_path", "brings its own splits");
-  if (config.test_path) fail("test_path", "brings its own splits");
-  if (config.rating.positive_from) fail("rating.positive_from", "brings its own classes");
+  refuse_if(corpus.task != ClassificationConfig::kind, "corpus",
+            "has no labels; task classification takes imdb, or a table that data.path names");
+  refuse_if(config.validation_path.has_value(), "validation_path", "brings its own splits");
+  refuse_if(config.test_path.has_value(), "test_path", "brings its own splits");
+  refuse_if(config.rating.positive_from.has_value(), "rating.positive_from", "brings its own classes");
   return config.path ? std::filesystem::path(*config.path) : obtain_corpus(corpus, offline);
 }
 

@@ -102,44 +102,9 @@ std::array<SplitPaths, 3> paths_of(const ParallelDataConfig& config) {
            {Split::test, "data.test_path", "data.test_target_path", config.test_path, config.test_target_path}}};
 }
 
-const PublicCorpus& find_pair_corpus(const ParallelDataConfig& config) {
-  if (config.corpus == ParallelDataConfig().corpus)
-    throw Error(
-        ExitCode::usage,
-        fmt::format("data.path is not set; task {} needs pairs of texts: the lines of two files, such as --set "
-                    "data.path=train.de --set data.target_path=train.en, a table of sources and targets (without "
-                    "data.target_path), or a corpus: --set data.corpus=multi30k",
-                    SequenceToSequenceConfig::kind));
-  const auto& corpus = find_public_corpus(config.corpus);
-  if (corpus.task != SequenceToSequenceConfig::kind)
-    throw Error(ExitCode::usage, fmt::format("data.corpus: {} has no pairs of texts; task {} takes multi30k, or texts "
-                                             "that data.path names",
-                                             corpus.name, SequenceToSequenceConfig::kind));
-  return corpus;
-}
-
-void refuse_lone_targets(const ParallelDataConfig& config) {
-  for (const auto& paths : paths_of(config))
-    if (paths.target_path && !paths.path)
-      throw Error(ExitCode::usage,
-                  fmt::format("{}: {} has the targets of no sources; set {} to the file of the sources",
-                              paths.target_key, in_quotes(*paths.target_path), paths.key));
-}
-
-void refuse_other_splits(const ParallelDataConfig& config) {
-  for (const auto& paths : paths_of(config))
-    if (paths.path)
-      throw Error(
-          ExitCode::usage,
-          fmt::format("{}: {} means nothing beside data.corpus {}, which brings its own splits; leave it out, or "
-                      "set data.path in the place of data.corpus",
-                      paths.key, in_quotes(*paths.path), config.corpus));
-}
-
 // Keys of tables, if no split is one.
 void refuse_table_keys(const ParallelDataConfig& config) {
-  const auto all = paths_of(config);
-  if (std::any_of(all.begin(), all.end(), [](const auto& paths) { return paths.is_table(); })) return;
+  if (std::ranges::any_of(paths_of(config), &SplitPaths::is_table)) return;
   const auto data = config.path ? std::string("lines of two files") : config.corpus;
   const auto refuse_if = [&](bool is_set, std::string_view key, const std::string& value) {
     if (is_set)
@@ -166,37 +131,31 @@ void add_lines(const std::string& source, const std::string& target, Split split
   splits[split] = std::move(read.pairs);
 }
 
-void add_table(const SplitPaths& paths, const ParallelDataConfig& config, PairSplits& splits) {
-  auto table = read_pair_table(*paths.path, config, paths.target_key, has_training_header(splits.description));
-  auto& description = splits.description[to_string(paths.split)];
-  description = {{"path", *paths.path},
-                 {"sha256", table.sha256},
-                 {"pairs", table.rows.size()},
-                 {"malformed", table.malformed.size()}};
-  describe_header(description, table);
-  for (auto& row : table.rows)
-    splits[paths.split].push_back(
-        {std::move(row.fields[0]), std::move(row.fields[1]), table.place(row), table.place(row)});
-}
-
-// Moves a part of the training pairs to the validation split.
-void hold_out_pairs(const ParallelDataConfig& config, PairSplits& splits) {
-  hold_out(splits, &TextPair::source, config, "sources");
-  auto& train = splits.description["train"];
-  train["pairs"] = splits[Split::train].size();
-  auto validation = train;
-  validation["pairs"] = splits[Split::validation].size();
-  validation.erase("malformed");
-  splits.description["validation"] = std::move(validation);
-}
-
 PairSplits load_files(const ParallelDataConfig& config) {
   refuse_table_keys(config);
   PairSplits splits;
-  for (const auto& paths : paths_of(config)) {
-    if (paths.is_table()) add_table(paths, config, splits);
-    if (paths.target_path) add_lines(*paths.path, *paths.target_path, paths.split, splits);
-    if (paths.split == Split::train && !config.validation_path) hold_out_pairs(config, splits);
+  auto& descriptions = splits.description;
+  for (const auto& [split, key, target_key, path, target_path] : paths_of(config)) {
+    if (path && target_path) add_lines(*path, *target_path, split, splits);
+    if (path && !target_path) {
+      auto table = read_pair_table(*path, config, target_key, has_training_header(descriptions));
+      auto& description = descriptions[to_string(split)];
+      description = {{"path", *path},
+                     {"sha256", table.sha256},
+                     {"pairs", table.rows.size()},
+                     {"malformed", table.malformed.size()}};
+      describe_header(description, table);
+      for (auto& row : table.rows)
+        splits[split].push_back(
+            {std::move(row.fields[0]), std::move(row.fields[1]), table.place(row), table.place(row)});
+    }
+    if (split != Split::train || config.validation_path) continue;
+    hold_out(splits, &TextPair::source, config, "sources");
+    descriptions["train"]["pairs"] = splits[Split::train].size();
+    auto held_out = descriptions["train"];
+    held_out["pairs"] = splits[Split::validation].size();
+    held_out.erase("malformed");
+    descriptions["validation"] = std::move(held_out);
   }
   return splits;
 }
@@ -204,18 +163,31 @@ PairSplits load_files(const ParallelDataConfig& config) {
 void check_languages(const ParallelDataConfig& config) {
   const auto &source = config.source_language, &target = config.target_language;
   const auto is_known = [](const std::string& language) { return language == "de" || language == "en"; };
-  const auto fail = [&](std::string_view key, const std::string& value) {
-    throw Error(ExitCode::usage, fmt::format("{}: {}, but the languages of {} are 'de' and 'en', one for "
-                                             "data.source_language and the other for data.target_language",
-                                             key, in_quotes(value), config.corpus));
-  };
-  if (!is_known(source)) fail("data.source_language", source);
-  if (!is_known(target) || source == target) fail("data.target_language", target);
+  if (is_known(source) && is_known(target) && source != target) return;
+  throw Error(ExitCode::usage,
+              fmt::format("{}: {}, but the languages of {} are 'de' and 'en', one for data.source_language and the "
+                          "other for data.target_language",
+                          is_known(source) ? "data.target_language" : "data.source_language",
+                          in_quotes(is_known(source) ? target : source), config.corpus));
 }
 
 PairSplits load_multi30k(const ParallelDataConfig& config, bool offline) {
-  const auto& corpus = find_pair_corpus(config);
-  refuse_other_splits(config);
+  if (config.corpus == ParallelDataConfig().corpus)
+    throw Error(ExitCode::usage,
+                fmt::format("data.path is not set; task {} needs pairs of texts: the lines of two files, such as --set "
+                            "data.path=train.de --set data.target_path=train.en, a table of sources and targets, or a "
+                            "corpus: --set data.corpus=multi30k",
+                            SequenceToSequenceConfig::kind));
+  const auto& corpus = find_public_corpus(config.corpus);
+  if (corpus.task != SequenceToSequenceConfig::kind)
+    throw Error(ExitCode::usage, fmt::format("data.corpus: {} has no pairs of texts; task {} takes multi30k, or texts "
+                                             "that data.path names",
+                                             corpus.name, SequenceToSequenceConfig::kind));
+  for (const auto& paths : paths_of(config))
+    if (paths.path)
+      throw Error(ExitCode::usage, fmt::format("{}: {} means nothing beside data.corpus {}, which brings its own "
+                                               "splits; leave it out, or set data.path in the place of data.corpus",
+                                               paths.key, in_quotes(*paths.path), config.corpus));
   refuse_table_keys(config);
   check_languages(config);
   const auto folder = obtain_corpus(corpus, offline);
@@ -426,7 +398,11 @@ LinePairs read_line_pairs(const std::filesystem::path& source_path, const std::f
 }
 
 PairSplits load_pair_splits(const ParallelDataConfig& config, bool offline) {
-  refuse_lone_targets(config);
+  for (const auto& paths : paths_of(config))
+    if (paths.target_path && !paths.path)
+      throw Error(ExitCode::usage,
+                  fmt::format("{}: {} has the targets of no sources; set {} to the file of the sources",
+                              paths.target_key, in_quotes(*paths.target_path), paths.key));
   return config.path ? load_files(config) : load_multi30k(config, offline);
 }
 
