@@ -31,7 +31,6 @@ struct TextFiles {
 // UTF-8, no text, lines of JSON that are malformed (base/json.h) beyond data.malformed_limit.
 TextFiles read_text_files(const std::filesystem::path& path, const TextDataConfig& config);
 
-// Text corpora: public ones by name, others by path.
 struct CorpusFile {
   std::string name;    // in METAFORMER_DATA and in the cache
   std::string sha256;  // "" if its publisher uses another digest

@@ -83,22 +83,8 @@ std::string key_with_codec(const std::string& key, const Codec& codec) {
 
 // A given codec without labels takes those of the texts.
 bool is_given(const Codec& found, const Codec& given) {
-  return (given.labels.empty() || given.labels == found.labels) &&
-         given.tokenizer->to_json() == found.tokenizer->to_json();
-}
-
-// Returns nothing, after a warning, if the file exists but cannot be used.
-std::optional<EncodedSplits> read(const fs::path& path, const std::string& key) {
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) return std::nullopt;
-  try {
-    auto splits = read_encoded(read_file(path, most_bytes, ExitCode::data), key, path.string());
-    fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);  // used last
-    return splits;
-  } catch (const Error& error) {
-    log::warning("{}; tokenizing the texts again", error.what());
-    return std::nullopt;
-  }
+  return !given.tokenizer || ((given.labels.empty() || given.labels == found.labels) &&
+                              given.tokenizer->to_json() == found.tokenizer->to_json());
 }
 
 // Files that other processes add or remove in the meantime are no errors.
@@ -147,16 +133,25 @@ void report(const std::string& path, const Json& source) {
   source.value("malformed", 0) > 0 ? log::write_warning(line) : log::write_info(line);
 }
 
+// Files that cannot be used are a warning.
 std::optional<EncodedSplits> find(const fs::path& cache, const LabelledSources& sources,
                                   const std::vector<std::string>& keys, const Codec& codec) {
   for (const auto& key : keys) {
-    auto splits = read(path_of(cache, key), key);
-    if (!splits || (codec.tokenizer && !is_given(splits->codec, codec))) continue;
-    for (const auto& [name, path] : sources) {
-      splits->description[name]["path"] = path.string();
-      report(path.string(), splits->description[name]);
+    const auto path = path_of(cache, key);
+    std::error_code ignored;
+    if (!fs::exists(path, ignored)) continue;
+    try {
+      auto splits = read_encoded(read_file(path, most_bytes, ExitCode::data), key, path.string());
+      fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);  // used last
+      if (!is_given(splits.codec, codec)) continue;
+      for (const auto& [name, source] : sources) {
+        splits.description[name]["path"] = source.string();
+        report(source.string(), splits.description[name]);
+      }
+      return splits;
+    } catch (const Error& error) {
+      log::warning("{}; tokenizing the texts again", error.what());
     }
-    return splits;
   }
   return std::nullopt;
 }

@@ -142,8 +142,6 @@ std::string any_word(std::span<const std::string> words, std::size_t depth = 0) 
   return fmt::format("{}(?:{}){}", common, fmt::join(branches, "|"), may_end ? "?" : "");
 }
 
-// Characters.
-
 LibraryTokenizer library_characters(const Tokenizer& tokenizer) {
   const auto own = tokenizer.to_json();
   auto vocabulary = Json::object();
@@ -152,8 +150,7 @@ LibraryTokenizer library_characters(const Tokenizer& tokenizer) {
   return tokenizer_of(whole_parts(std::move(vocabulary)), Json::array(), split("(?m:.)"), {{"type", "Fuse"}});
 }
 
-// Bytes: byte-level BPE without merges.
-
+// Byte-level BPE without merges.
 LibraryTokenizer library_bytes() {
   auto vocabulary = Json::object();
   for (int byte = 0; byte < 256; ++byte) vocabulary[to_byte_level(std::string(1, static_cast<char>(byte)))] = byte;
@@ -162,7 +159,6 @@ LibraryTokenizer library_bytes() {
 }
 
 // Numbers without leading zeros.
-
 LibraryTokenizer library_numbers(const Tokenizer& tokenizer) {
   auto vocabulary = Json::object();
   for (std::int64_t number = 0; number < tokenizer.vocabulary_size(); ++number)
@@ -171,8 +167,6 @@ LibraryTokenizer library_numbers(const Tokenizer& tokenizer) {
   return tokenizer_of(whole_parts(std::move(vocabulary)), Json::array({without_zeros}),
                       split(R"([, \t\r\n]+)", "Removed"), nullptr);
 }
-
-// Words.
 
 bool has(char32_t point, UProperty property) { return u_hasBinaryProperty(static_cast<UChar32>(point), property) != 0; }
 
@@ -267,7 +261,6 @@ LibraryTokenizer library_words(const Tokenizer& tokenizer) {
 }
 
 // Sentencepiece, where white space is kept.
-
 class LibraryPieces {
  public:
   explicit LibraryPieces(const SentencePieceTokenizer& tokenizer)
@@ -357,23 +350,6 @@ class LibraryPieces {
   std::vector<std::string> names_;  // by id; of pieces that texts have, the text
 };
 
-// Pairs of tokens, the first to be merged first.
-Json read_merges(std::string_view rest, const std::string& source) {
-  auto merges = Json::array();
-  rest = without_byte_order_mark(rest);
-  for (std::int64_t number = 1; !rest.empty(); ++number) {
-    auto line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.starts_with("#version")) continue;
-    if (std::count(line.begin(), line.end(), ' ') != 1)
-      throw Error(ExitCode::data, fmt::format("{}:{}: {} is not two tokens with a space between them", source, number,
-                                              in_quotes(line)));
-    merges.push_back(line);
-  }
-  return merges;
-}
-
 }  // namespace
 
 LibraryTokenizer to_library_tokenizer(const Tokenizer& tokenizer) {
@@ -402,9 +378,20 @@ std::string gpt2_tokenizer_json(const std::string& vocab_json, const std::string
                      {"rstrip", false},
                      {"normalized", false},
                      {"special", true}});
+  auto merges = Json::array();  // pairs of tokens, the first to be merged first
+  auto rest = without_byte_order_mark(merges_txt);
+  for (std::int64_t number = 1; !rest.empty(); ++number) {
+    auto line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.starts_with("#version")) continue;
+    if (std::ranges::count(line, ' ') != 1)
+      throw Error(ExitCode::data, fmt::format("{}:{}: {} is not two tokens with a space between them", merges_source,
+                                              number, in_quotes(line)));
+    merges.push_back(line);
+  }
   const auto coder = byte_level(true);
-  const auto model =
-      bpe_model(std::move(vocabulary), read_merges(merges_txt, merges_source), /*byte_fallback=*/false, "");
+  const auto model = bpe_model(std::move(vocabulary), std::move(merges), /*byte_fallback=*/false, "");
   return file_of(model, nullptr, coder, coder, coder, added);
 }
 

@@ -32,9 +32,7 @@ constexpr std::uintmax_t largest_file = 1 << 28;
 
 std::string content_of(const fs::path& file) { return read_file(file, largest_file, ExitCode::data); }
 
-// Tokenizers that this program has saved.
-
-// tokenizer.json, field by field.
+// The tokenizer.json that this program has saved, field by field.
 struct TokenizerFile {
   nlohmann::json json;
   std::string source;
@@ -124,8 +122,6 @@ constexpr std::array loaders = {
     Loader{PretrainedTokenizerOptions::kind, load_pretrained},
 };
 
-// Tokenizers that other programs have trained.
-
 constexpr const char* json_file = "tokenizer.json";
 constexpr const char* vocabulary_file = "vocab.json";
 constexpr const char* merges_file = "merges.txt";
@@ -176,8 +172,6 @@ struct Maker {
     return read_pretrained_tokenizer(options.path);
   }
 };
-
-// The cache.
 
 constexpr int format_version = 2;  // raise it when the same options and text give another tokenizer
 

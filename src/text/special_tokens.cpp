@@ -112,29 +112,22 @@ SpecialTokens read_special_tokens(const fs::path& folder, const SubwordTokenizer
     const auto name = tokens.names.find(token);
     return name == tokens.names.end() ? std::vector<std::int32_t>() : std::vector{ids.at(name->second)};
   };
-  std::map<std::string, std::vector<std::int32_t>> ids_by_key;
-  for (const auto* key : {"bos_token", "eos_token", "pad_token"}) {
-    const auto& own = ids_by_key[key] = ids_of(key);
-    if (!own.empty()) tokens.names.emplace(key, tokenizer.token_name(own.front()));
-  }
-  const auto first_of = [&](const char* key) {
-    const auto& own = ids_by_key[key];
-    return own.empty() ? std::nullopt : std::optional(own.front());
-  };
-  tokens.bos = first_of("bos_token");
-  tokens.eos = ids_by_key["eos_token"];
-  tokens.pad = first_of("pad_token");
+  const auto bos = ids_of("bos_token"), eos = ids_of("eos_token"), pad = ids_of("pad_token");
+  tokens.eos = eos;
+  if (!bos.empty()) tokens.bos = bos.front();
+  if (!pad.empty()) tokens.pad = pad.front();
+  for (const auto& [key, own] :
+       {std::pair("bos_token", &bos), std::pair("eos_token", &eos), std::pair("pad_token", &pad)})
+    if (!own->empty()) tokens.names.emplace(key, tokenizer.token_name(own->front()));
   return tokens;
 }
 
 nlohmann::ordered_json to_json(const SpecialTokens& tokens) {
-  const auto value = [](std::optional<std::int32_t> id) {
-    return id ? nlohmann::ordered_json(*id) : nlohmann::ordered_json(nullptr);
-  };
-  return {{"bos_token_id", value(tokens.bos)},
-          {"eos_token_id", tokens.eos},
-          {"pad_token_id", value(tokens.pad)},
-          {"names", tokens.names}};
+  nlohmann::ordered_json json = {
+      {"bos_token_id", nullptr}, {"eos_token_id", tokens.eos}, {"pad_token_id", nullptr}, {"names", tokens.names}};
+  if (tokens.bos) json["bos_token_id"] = *tokens.bos;
+  if (tokens.pad) json["pad_token_id"] = *tokens.pad;
+  return json;
 }
 
 std::optional<SpecialTokens> special_tokens_from_json(const Json& json, std::int64_t vocabulary) {
