@@ -288,9 +288,14 @@ LabelledDataset::LabelledDataset(EncodedSplits splits, const BatchOptions& optio
   for (const auto split : every_split) {
     cut_count_ +=
         std::ranges::count_if(texts(split), [&](const auto& text) { return std::ssize(text.ids) > options.context; });
-    source_order_[split].resize(texts(split).size());
-    std::iota(source_order_[split].begin(), source_order_[split].end(), std::size_t{0});
-    if (split != Split::train) sort_by_falling_length(split);
+    auto& order = source_order_[split];
+    order.resize(texts(split).size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    if (split == Split::train) continue;
+    std::ranges::stable_sort(order, std::greater(), [&](std::size_t place) { return texts(split)[place].ids.size(); });
+    std::vector<EncodedText> sorted;
+    for (const auto place : order) sorted.push_back(std::move(splits_[split][place]));
+    splits_[split] = std::move(sorted);
   }
   std::vector<double> expected;
   std::vector<std::int64_t> longest;  // noise makes a text shorter at most
@@ -300,15 +305,6 @@ LabelledDataset::LabelledDataset(EncodedSplits splits, const BatchOptions& optio
   }
   order_.emplace(std::move(expected), options.bucketing);
   if (packing_options(options.packing) != nullptr) packs_.emplace(longest, options.context, options.packing);
-}
-
-void LabelledDataset::sort_by_falling_length(Split split) {
-  auto& texts = splits_[split];
-  auto& order = source_order_[split];
-  std::ranges::stable_sort(order, std::greater(), [&](std::size_t place) { return texts[place].ids.size(); });
-  std::vector<EncodedText> sorted;
-  for (const auto place : order) sorted.push_back(std::move(texts[place]));
-  texts = std::move(sorted);
 }
 
 double LabelledDataset::expected_length(const EncodedText& text) const {

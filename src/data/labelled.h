@@ -110,7 +110,6 @@ class LabelledDataset {
   LabelledRows random_rows(Split split, std::uint64_t seed, std::int64_t index, std::int64_t rows) const;
 
  private:
-  void sort_by_falling_length(Split split);
   std::vector<std::int32_t> noisy_ids(const EncodedText& text, std::uint64_t seed, std::int64_t place) const;
   double expected_length(const EncodedText& text) const;
 

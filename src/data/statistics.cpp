@@ -109,19 +109,13 @@ double padding_fraction(const EncodedSplits& splits, const ExperimentConfig& con
 double padding_fraction(const PairDataset& pairs, const ExperimentConfig& config) {
   const auto context = context_of(config.model), accumulate = config.train.accumulate;
   const auto batches = std::max(1.0, std::round(static_cast<double>(pairs.count(Split::train)) / pairs.mean_pairs()));
-  std::int64_t places = 0, tokens = 0;
+  std::int64_t places = 0, padding = 0;
   for (std::int64_t i = 0; static_cast<double>(i) < batches; ++i) {
-    const auto batch = pairs.training_pairs(i / accumulate, i % accumulate);
-    std::int64_t longest_source = 0, longest_target = 0;
-    for (const auto& pair : batch) {
-      const auto source = row_length(pair.source, context), target = row_length(pair.target, context);
-      longest_source = std::max(longest_source, source);
-      longest_target = std::max(longest_target, target);
-      tokens += source + target;
-    }
-    places += std::ssize(batch) * (longest_source + longest_target);
+    const auto [source, target] = to_rows(pairs.training_pairs(i / accumulate, i % accumulate), /*mark=*/0, context);
+    places += source.rows * (source.length + target.length);
+    padding += std::ranges::count(source.segments, -1) + std::ranges::count(target.segments, -1);
   }
-  return 1 - static_cast<double>(tokens) / static_cast<double>(places);
+  return 1 - static_cast<double>(places - padding) / static_cast<double>(places);
 }
 
 Json known_or_null(bool is_known, std::int64_t count) { return is_known ? Json(count) : Json(nullptr); }

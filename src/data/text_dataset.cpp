@@ -46,20 +46,6 @@ void require_text(const Corpus& corpus, const TextDataConfig& config) {
   if (corpus.held_out) require_utf8(*corpus.held_out, *config.validation_path);
 }
 
-// Document by document, each with the line break behind it, so that no token is of two documents. Tokens, and the
-// number of every token's document.
-std::pair<std::vector<std::int32_t>, std::vector<std::int32_t>> encode_documents(
-    std::string_view text, const std::vector<std::size_t>& document_starts, const Tokenizer& tokenizer) {
-  std::vector<std::int32_t> tokens, documents;
-  for (std::size_t i = 0; i < document_starts.size(); ++i) {
-    const auto end = i + 1 < document_starts.size() ? document_starts[i + 1] : text.size();
-    const auto ids = tokenizer.encode(text.substr(document_starts[i], end - document_starts[i]));
-    tokens.insert(tokens.end(), ids.begin(), ids.end());
-    documents.insert(documents.end(), ids.size(), static_cast<std::int32_t>(i));
-  }
-  return {std::move(tokens), std::move(documents)};
-}
-
 // How many of the `characters` of a text its known tokens `ids` do not represent. For tokenizers that
 // restore known text (with white space kept, and characters and bytes).
 std::int64_t count_unknown_characters(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids,
@@ -103,10 +89,14 @@ TextDataset::TextDataset(const Corpus& corpus, const TextDataConfig& config, std
     const auto at = static_cast<std::size_t>(split);
     auto& part = parts_[at];
     try {
-      if (by_document)
-        std::tie(part.tokens, part.documents) = encode_documents(texts[at], starts[at], *tokenizer);
-      else
-        part.tokens = tokenizer->encode(texts[at]);
+      if (!by_document) part.tokens = tokenizer->encode(texts[at]);
+      // Document by document, each with the line break behind it, so that no token is of two documents.
+      for (std::size_t i = 0; by_document && i < starts[at].size(); ++i) {
+        const auto end = i + 1 < starts[at].size() ? starts[at][i + 1] : texts[at].size();
+        const auto ids = tokenizer->encode(texts[at].substr(starts[at][i], end - starts[at][i]));
+        part.tokens.insert(part.tokens.end(), ids.begin(), ids.end());
+        part.documents.insert(part.documents.end(), ids.size(), static_cast<std::int32_t>(i));
+      }
     } catch (const Error& error) {
       throw Error(error.code(), fmt::format("{}: {}; it is not the text this tokenizer was made from",
                                             corpus.path.string(), error.what()));
