@@ -10,6 +10,8 @@
 #include <span>
 #include <utility>
 
+#include "text/word_tokenizer.h"
+
 namespace metaformer {
 
 namespace {
@@ -91,45 +93,25 @@ constexpr std::array<LowerCaseRange, 6> newer_capitals = {{{0x1C89, 0x1C89, 1, 1
                                                            {0x10D50, 0x10D65, 32, 1},
                                                            {0x16EA0, 0x16EB8, 27, 1}}};
 
-char32_t lower(char32_t point) {
-  const auto number = static_cast<UChar32>(point);
-  for (const auto& range : newer_capitals)
-    if (number >= range.first && number <= range.last && (number - range.first) % range.step == 0)
-      return static_cast<char32_t>(number + range.offset);
-  return static_cast<char32_t>(u_tolower(number));
-}
-
-// Whether the capital sigma at `place` ends a word (Unicode's Final_Sigma, section 3.13).
-bool is_final_sigma(const std::u32string& points, std::size_t place) {
-  const auto has = [&](std::size_t at, UProperty property) {
-    return u_hasBinaryProperty(static_cast<UChar32>(points[at]), property) != 0;
-  };
-  auto before = place;
-  while (before > 0 && has(before - 1, UCHAR_CASE_IGNORABLE)) --before;
-  if (before == 0 || !has(before - 1, UCHAR_CASED)) return false;
-  auto after = place + 1;
-  while (after < points.size() && has(after, UCHAR_CASE_IGNORABLE)) ++after;
-  return after == points.size() || !has(after, UCHAR_CASED);
-}
-
 // As str.lower, with the letters of Unicode 17. Bytes that are not valid stay.
 std::string lower_case(std::string_view text) {
-  constexpr char32_t capital_sigma = 0x3A3, final_sigma = 0x3C2, capital_dotted_i = 0x130;
-  const auto points = code_points(text);
   std::string lowered;
-  lowered.reserve(text.size());
-  for (std::size_t place = 0; place < points.size(); ++place) {
-    const auto point = points[place];
-    if (point >= escaped_byte + 0x80 && point <= escaped_byte + 0xFF) {
-      lowered += static_cast<char>(point - escaped_byte);
-    } else if (point == capital_dotted_i) {
-      lowered += "i\u0307";
-    } else {
-      const bool is_final = point == capital_sigma && is_final_sigma(points, place);
-      utf8::unchecked::append(is_final ? final_sigma : lower(point), std::back_inserter(lowered));
+  for (auto at = text.begin();; ++at) {
+    const auto bad = utf8::find_invalid(at, text.end());
+    std::string valid(at, bad);
+    make_lowercase(valid);
+    for (const auto point : code_points(valid)) {
+      const auto number = static_cast<std::int32_t>(point);
+      const auto range = std::ranges::find_if(newer_capitals, [&](const LowerCaseRange& capitals) {
+        return number >= capitals.first && number <= capitals.last && (number - capitals.first) % capitals.step == 0;
+      });
+      const auto offset = range == newer_capitals.end() ? 0 : range->offset;
+      utf8::unchecked::append(static_cast<char32_t>(number + offset), std::back_inserter(lowered));
     }
+    if (bad == text.end()) return lowered;
+    lowered += *bad;
+    at = bad;
   }
-  return lowered;
 }
 
 // Counts of n-grams that BLEU, chrF and ROUGE are made of. A sequence is a vector or string of tokens.
