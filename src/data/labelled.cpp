@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <deque>
 #include <map>
 #include <numeric>
 #include <set>
@@ -356,14 +357,15 @@ LabelledRows LabelledDataset::training_rows(std::uint64_t seed, std::int64_t ste
 }
 
 LabelledRows LabelledDataset::training_packs(std::uint64_t seed, std::int64_t first, std::int64_t rows) const {
-  std::vector<std::vector<std::vector<std::int32_t>>> packs;
+  std::deque<std::vector<std::int32_t>> texts_of_packs;  // which stay where they are
+  std::vector<std::vector<std::span<const std::int32_t>>> packs;
   std::vector<std::int64_t> labels;
   for (auto place = first; place < first + rows; ++place) {
     auto& pack = packs.emplace_back();
     for (const auto index : packs_->at(seed, place)) {
       const auto& text = texts(Split::train)[index];
       const auto of_epochs = place / packs_->packs() * count(Split::train) + static_cast<std::int64_t>(index);
-      pack.push_back(noisy_ids(text, seed, of_epochs));
+      pack.push_back(texts_of_packs.emplace_back(noisy_ids(text, seed, of_epochs)));
       labels.push_back(text.label);
     }
   }

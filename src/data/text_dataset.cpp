@@ -168,27 +168,21 @@ std::vector<TextPiece> TextDataset::pieces(Split split, std::int64_t context, st
 }
 
 TokenRows TextDataset::rows_of(Split split, const std::vector<TextPack>& packs, bool separate) const {
-  const auto& source = tokens(split);
-  TokenRows batch{.rows = std::ssize(packs), .restarts = separate};
+  std::vector<std::vector<std::span<const std::int32_t>>> texts;
   for (const auto& pack : packs) {
-    std::int64_t length = 0;
-    for (const auto& piece : pack) length += piece.length;
-    batch.length = std::max(batch.length, length);
-    batch.sequences += std::ssize(pack);
+    auto& own = texts.emplace_back();
+    for (const auto& [start, length] : pack) own.emplace_back(tokens(split).begin() + start, length);
   }
   constexpr std::int64_t step = 8;  // libraries that compile a kernel for a shape find it again
-  batch.length = std::min((batch.length + step - 1) / step * step, context_);
-  for (std::size_t row = 0; row < packs.size(); ++row) {
-    for (std::size_t i = 0; i < packs[row].size(); ++i) {
-      const auto [start, length] = packs[row][i];
-      batch.ids.insert(batch.ids.end(), source.begin() + start, source.begin() + start + length);
-      batch.segments.insert(batch.segments.end(), static_cast<std::size_t>(length),
-                            separate ? static_cast<std::int64_t>(i) : 0);
-    }
-    const auto row_end = (row + 1) * static_cast<std::size_t>(batch.length);
-    batch.ids.resize(row_end, 0);
-    batch.segments.resize(row_end, -1);
-  }
+  auto packed = pack_rows(texts, step, context_);
+  TokenRows batch{.rows = packed.rows,
+                  .length = packed.length,
+                  .ids = std::move(packed.ids),
+                  .segments = std::move(packed.segments),
+                  .restarts = separate,
+                  .sequences = std::ssize(packed.label_rows) / 2};
+  if (!separate)
+    for (auto& segment : batch.segments) segment = std::min<std::int64_t>(segment, 0);
   return batch;
 }
 
