@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <deque>
 #include <map>
@@ -32,14 +31,6 @@ TableColumns columns_of(const LabelledDataConfig& config) {
 }
 
 namespace {
-
-template <class Number>
-std::optional<Number> as_number(std::string_view text) {
-  Number value = 0;
-  const auto* end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc{} && at == end ? std::optional(value) : std::nullopt;
-}
 
 // Why the label is no rating, or "".
 std::string defect_of_rating(const std::string& label, std::optional<double> rating, const RatingConfig& config) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <ranges>
 #include <utility>
 
@@ -75,12 +74,9 @@ void add_row(Table& table, const TableColumns& columns, std::int64_t line, std::
 
 // The index of a column number; nothing if the field is a name.
 std::optional<std::size_t> numbered_place(const TableColumn& column) {
-  std::size_t number = 0;
-  const auto* start = column.field.data();
-  const auto* end = start + column.field.size();
-  if (const auto [at, error] = std::from_chars(start, end, number); error != std::errc{} || at != end) return {};
-  if (number == 0) throw Error(ExitCode::usage, fmt::format("{} counts columns from 1, not 0", column.key));
-  return number - 1;
+  const auto number = as_number<std::size_t>(column.field);
+  if (number == 0U) throw Error(ExitCode::usage, fmt::format("{} counts columns from 1, not 0", column.key));
+  return number ? std::optional(*number - 1) : std::nullopt;
 }
 
 constexpr std::array<std::pair<char, std::string_view>, 4> delimiters = {

@@ -98,29 +98,24 @@ std::unique_ptr<Tokenizer> load_pretrained(const TokenizerFile& file) {
       std::make_unique<ByteLevelBpeTokenizer>(file.text("file"), vocabulary, file.source + ": file"));
 }
 
-struct Loader {
-  std::string_view kind;
-  std::unique_ptr<Tokenizer> (*load)(const TokenizerFile&);
-};
-
-constexpr std::array loaders = {
-    Loader{CharacterTokenizerOptions::kind,
-           [](const TokenizerFile& file) -> std::unique_ptr<Tokenizer> {
-             const bool maps_unknown = file.json.contains("unknown") && file.flag("unknown");
-             return std::make_unique<CharacterTokenizer>(file.strings("characters"), file.source,
-                                                         maps_unknown ? Unknown::map : Unknown::refuse);
-           }},
-    Loader{ByteTokenizerOptions::kind,
-           [](const TokenizerFile&) -> std::unique_ptr<Tokenizer> { return std::make_unique<ByteTokenizer>(); }},
-    Loader{WordTokenizerOptions::kind, load_words},
-    Loader{UnigramTokenizerOptions::kind, load_sentencepiece},
-    Loader{BpeTokenizerOptions::kind, load_sentencepiece},
-    Loader{NumberTokenizer::kind,
-           [](const TokenizerFile& file) -> std::unique_ptr<Tokenizer> {
-             return std::make_unique<NumberTokenizer>(file.number("count", 1, NumberTokenizer::largest_count));
-           }},
-    Loader{PretrainedTokenizerOptions::kind, load_pretrained},
-};
+using Load = std::unique_ptr<Tokenizer> (*)(const TokenizerFile&);
+constexpr std::array<std::pair<std::string_view, Load>, 7> loaders = {
+    {{CharacterTokenizerOptions::kind,
+      [](const TokenizerFile& file) -> std::unique_ptr<Tokenizer> {
+        const bool maps_unknown = file.json.contains("unknown") && file.flag("unknown");
+        return std::make_unique<CharacterTokenizer>(file.strings("characters"), file.source,
+                                                    maps_unknown ? Unknown::map : Unknown::refuse);
+      }},
+     {ByteTokenizerOptions::kind,
+      [](const TokenizerFile&) -> std::unique_ptr<Tokenizer> { return std::make_unique<ByteTokenizer>(); }},
+     {WordTokenizerOptions::kind, load_words},
+     {UnigramTokenizerOptions::kind, load_sentencepiece},
+     {BpeTokenizerOptions::kind, load_sentencepiece},
+     {NumberTokenizer::kind,
+      [](const TokenizerFile& file) -> std::unique_ptr<Tokenizer> {
+        return std::make_unique<NumberTokenizer>(file.number("count", 1, NumberTokenizer::largest_count));
+      }},
+     {PretrainedTokenizerOptions::kind, load_pretrained}}};
 
 constexpr const char* json_file = "tokenizer.json";
 constexpr const char* vocabulary_file = "vocab.json";
@@ -151,27 +146,6 @@ std::unique_ptr<Tokenizer> read_file_of(const fs::path& file, std::int64_t vocab
   auto json = gpt2_tokenizer_json(content_of(vocab), vocab.string(), content_of(merges), merges.string());
   return std::make_unique<ByteLevelBpeTokenizer>(std::move(json), vocabulary, vocab.string());
 }
-
-// Tokenizers that are learned from a text.
-struct Maker {
-  std::string_view text;
-  Unknown unknown;
-  std::unique_ptr<Tokenizer> operator()(const CharacterTokenizerOptions&) const {
-    return std::make_unique<CharacterTokenizer>(CharacterTokenizer::from_text(text, unknown));
-  }
-  std::unique_ptr<Tokenizer> operator()(const ByteTokenizerOptions&) const { return std::make_unique<ByteTokenizer>(); }
-  template <class Subword>
-  std::unique_ptr<Tokenizer> operator()(const Subword& options) const {
-    return std::make_unique<SentencePieceTokenizer>(std::string(Subword::kind), options.whitespace,
-                                                    train_sentencepiece(options, text), "the trained model");
-  }
-  std::unique_ptr<Tokenizer> operator()(const WordTokenizerOptions& options) const {
-    return std::make_unique<WordTokenizer>(WordTokenizer::from_text(options, text));
-  }
-  std::unique_ptr<Tokenizer> operator()(const PretrainedTokenizerOptions& options) const {
-    return read_pretrained_tokenizer(options.path);
-  }
-};
 
 constexpr int format_version = 2;  // raise it when the same options and text give another tokenizer
 
@@ -222,9 +196,9 @@ void write_cached(const fs::path& path, const Tokenizer& tokenizer) {
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& json_text, const std::string& source) {
   const TokenizerFile file{parse_json(json_text), source};
   std::vector<std::string> kinds;
-  for (const auto& loader : loaders) {
-    if (file.field("kind") == loader.kind) return loader.load(file);
-    kinds.emplace_back(loader.kind);
+  for (const auto& [kind, load] : loaders) {
+    if (file.field("kind") == kind) return load(file);
+    kinds.emplace_back(kind);
   }
   throw Error(ExitCode::data, fmt::format("{}: not a tokenizer file: expected an object with kind {}", source,
                                           join_alternatives(kinds)));
@@ -254,7 +228,20 @@ std::unique_ptr<Tokenizer> read_pretrained_tokenizer(const fs::path& path) {
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerOptions& options, std::string_view text, Unknown unknown) {
-  return std::visit(Maker{text, unknown}, options);
+  const auto make = [&]<class Options>(const Options& own) -> std::unique_ptr<Tokenizer> {
+    if constexpr (std::is_same_v<Options, CharacterTokenizerOptions>)
+      return std::make_unique<CharacterTokenizer>(CharacterTokenizer::from_text(text, unknown));
+    else if constexpr (std::is_same_v<Options, ByteTokenizerOptions>)
+      return std::make_unique<ByteTokenizer>();
+    else if constexpr (std::is_same_v<Options, WordTokenizerOptions>)
+      return std::make_unique<WordTokenizer>(WordTokenizer::from_text(own, text));
+    else if constexpr (std::is_same_v<Options, PretrainedTokenizerOptions>)
+      return read_pretrained_tokenizer(own.path);
+    else
+      return std::make_unique<SentencePieceTokenizer>(std::string(Options::kind), own.whitespace,
+                                                      train_sentencepiece(own, text), "the trained model");
+  };
+  return std::visit(make, options);
 }
 
 fs::path cached_tokenizer_path(const TokenizerOptions& options, std::string_view training_text) {
