@@ -112,17 +112,12 @@ std::string help(const PublicCorpus& corpus) {
   return fmt::format("put {} into a folder and name that folder in METAFORMER_DATA", fmt::join(names, ", "));
 }
 
-std::string download_file(const PublicCorpus& corpus, const CorpusFile& file) {
-  const auto url = corpus.is_folder() ? corpus.url + file.name : corpus.url;
-  log::info("fetching {} ({}) from {}", corpus.is_folder() ? file.name : corpus.name, human_bytes(file.bytes), url);
-  std::string content;
+std::string download_file(const PublicCorpus& corpus, const CorpusFile& file, const std::string& url) {
   try {
-    content = download(url, file.bytes + (1 << 20));
+    return download(url, file.bytes + (1 << 20));
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("{}; without a network, {}", error.what(), help(corpus)));
   }
-  check_digest(corpus, file, url, content);
-  return content;
 }
 
 }  // namespace
@@ -252,7 +247,10 @@ fs::path obtain_corpus(const PublicCorpus& corpus, bool offline) {
 fs::path fetch_corpus(const PublicCorpus& corpus, const fs::path& folder) {
   const auto target = folder / (corpus.is_folder() ? corpus.name : corpus.files.front().name);
   for (const auto& file : corpus.files) {
-    const auto content = download_file(corpus, file);
+    const auto url = corpus.is_folder() ? corpus.url + file.name : corpus.url;
+    log::info("fetching {} ({}) from {}", corpus.is_folder() ? file.name : corpus.name, human_bytes(file.bytes), url);
+    const auto content = download_file(corpus, file, url);
+    check_digest(corpus, file, url, content);
     const auto path = corpus.is_folder() ? target / file.name : target;
     std::error_code error;
     fs::create_directories(path.parent_path(), error);

@@ -243,14 +243,6 @@ std::vector<std::string> groups_of(const Imdb& imdb) {
   return groups;
 }
 
-// Films that have reviews in both halves; nothing if a half has no lists.
-std::optional<std::size_t> count_films_in_both(const Imdb& imdb) {
-  if (!has_films(imdb.films, "train") || !has_films(imdb.films, "test")) return std::nullopt;
-  std::array<std::unordered_set<std::string_view>, 2> films;  // by half
-  for (const auto& [name, text] : imdb.reviews) films[name.is_test].insert(film_of(imdb.films, name));
-  return std::ranges::count_if(films[1], [&](const auto& film) { return films[0].contains(film); });
-}
-
 // Texts that occur more than once, and texts of the test half that the training half has.
 nlohmann::ordered_json count_copies(const std::vector<Review>& reviews) {
   std::array<std::unordered_set<std::string_view>, 2> seen;  // by half
@@ -284,7 +276,11 @@ nlohmann::ordered_json describe(const fs::path& path, const Imdb& imdb) {
                                         {"malformed", imdb.malformed}};
   description.update(count_copies(imdb.reviews));
   description["validation_split"] = has_films(imdb.films, "train") ? "films" : "blocks of ids";
-  if (const auto both = count_films_in_both(imdb)) description["test_films_in_train"] = *both;
+  if (!has_films(imdb.films, "train") || !has_films(imdb.films, "test")) return description;
+  std::array<std::unordered_set<std::string_view>, 2> films;  // by half
+  for (const auto& [name, text] : imdb.reviews) films[name.is_test].insert(film_of(imdb.films, name));
+  description["test_films_in_train"] =
+      std::ranges::count_if(films[1], [&](const auto& film) { return films[0].contains(film); });
   return description;
 }
 

@@ -20,19 +20,14 @@
 namespace metaformer {
 
 std::optional<TableFormat> format_by_name(const std::filesystem::path& path) {
-  using enum TableFormat;
-  static constexpr auto endings = std::to_array<std::pair<std::string_view, TableFormat>>({{".csv", csv},
-                                                                                           {".tsv", tsv},
-                                                                                           {".jsonl", jsonl},
-                                                                                           {".json", jsonl},
-                                                                                           {".ndjson", jsonl},
-                                                                                           {".txt", text},
-                                                                                           {".text", text}});
   auto name = path.filename().string();
   std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
   if (constexpr std::string_view gzipped = ".gz"; name.ends_with(gzipped)) name.resize(name.size() - gzipped.size());
-  for (const auto& [ending, format] : endings)
-    if (name.ends_with(ending)) return format;
+  const auto ending = name.substr(std::min(name.rfind('.'), name.size()));
+  if (ending == ".csv") return TableFormat::csv;
+  if (ending == ".tsv") return TableFormat::tsv;
+  if (ending == ".jsonl" || ending == ".json" || ending == ".ndjson") return TableFormat::jsonl;
+  if (ending == ".txt" || ending == ".text") return TableFormat::text;
   return std::nullopt;
 }
 

@@ -39,13 +39,6 @@ std::array<std::vector<std::size_t>, 2> split_document_starts(const Corpus& corp
   return starts;
 }
 
-// Every tokenizer except that of bytes needs valid UTF-8.
-void require_text(const Corpus& corpus, const TextDataConfig& config) {
-  if (std::holds_alternative<ByteTokenizerOptions>(config.tokenizer)) return;
-  require_utf8(corpus.text, corpus.path.string());
-  if (corpus.held_out) require_utf8(*corpus.held_out, *config.validation_path);
-}
-
 // How many of the `characters` of a text its known tokens `ids` do not represent. For tokenizers that
 // restore known text (with white space kept, and characters and bytes).
 std::int64_t count_unknown_characters(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids,
@@ -71,7 +64,6 @@ std::array<std::string_view, 2> split_corpus(const Corpus& corpus, const TextDat
 }
 
 std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const TextDataConfig& config) {
-  require_text(corpus, config);
   if (std::holds_alternative<CharacterTokenizerOptions>(config.tokenizer))
     return make_tokenizer(config.tokenizer, corpus.held_out ? corpus.text + *corpus.held_out : corpus.text);
   return obtain_tokenizer(config, split_corpus(corpus, config)[0], Unknown::refuse);
@@ -80,7 +72,6 @@ std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const TextD
 TextDataset::TextDataset(const Corpus& corpus, const TextDataConfig& config, std::int64_t context,
                          std::shared_ptr<const Tokenizer>& tokenizer)
     : context_(context) {
-  require_text(corpus, config);
   if (!tokenizer) tokenizer = make_text_tokenizer(corpus, config);
   const auto texts = split_corpus(corpus, config);
   const bool by_document = config.separate_documents || packing_options(config.packing) != nullptr;
