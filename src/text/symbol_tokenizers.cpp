@@ -27,8 +27,6 @@ std::string ByteTokenizer::decode(std::span<const std::int32_t> ids) const {
 
 nlohmann::ordered_json ByteTokenizer::to_json() const { return {{"kind", ByteTokenizerOptions::kind}}; }
 
-static constexpr std::string_view replacement_character = "\uFFFD";
-
 CharacterTokenizer CharacterTokenizer::from_text(std::string_view text, Unknown unknown) {
   std::set<std::uint32_t> points;
   for_each_code_point(text, [&](std::uint32_t point) { points.insert(point); });
@@ -70,9 +68,7 @@ std::optional<std::int32_t> CharacterTokenizer::unknown_id() const {
 std::string CharacterTokenizer::decode(std::span<const std::int32_t> ids) const {
   std::string text;
   text.reserve(ids.size());
-  for (const auto id : ids) {
-    text += id == unknown_id() ? replacement_character : characters_.at(static_cast<std::size_t>(id));
-  }
+  for (const auto id : ids) text += id == unknown_id() ? "\uFFFD" : characters_.at(static_cast<std::size_t>(id));
   return text;
 }
 
@@ -89,20 +85,14 @@ std::vector<std::int32_t> NumberTokenizer::encode(std::string_view text) const {
     text.remove_prefix(std::min(text.find_first_not_of(separators), text.size()));
     if (text.empty()) return ids;
     const auto number = text.substr(0, text.find_first_of(separators));
-    ids.push_back(id(number));
     text.remove_prefix(number.size());
+    const auto* end = number.data() + number.size();
+    const auto [at, error] = std::from_chars(number.data(), end, ids.emplace_back());
+    if (at != end || error == std::errc::invalid_argument)
+      throw Error(ExitCode::data, fmt::format("{} is not a number", in_quotes(number)));
+    if (error == std::errc::result_out_of_range || ids.back() < 0 || ids.back() >= count_)
+      throw Error(ExitCode::data, fmt::format("the number {} is not among 0 ... {}", in_quotes(number), count_ - 1));
   }
-}
-
-std::int32_t NumberTokenizer::id(std::string_view number) const {
-  std::int32_t value = 0;
-  const auto* end = number.data() + number.size();
-  const auto [at, error] = std::from_chars(number.data(), end, value);
-  if (at != end || error == std::errc::invalid_argument)
-    throw Error(ExitCode::data, fmt::format("{} is not a number", in_quotes(number)));
-  if (error == std::errc::result_out_of_range || value < 0 || value >= count_)
-    throw Error(ExitCode::data, fmt::format("the number {} is not among 0 ... {}", in_quotes(number), count_ - 1));
-  return value;
 }
 
 std::string NumberTokenizer::decode(std::span<const std::int32_t> ids) const {
