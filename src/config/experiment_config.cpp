@@ -73,7 +73,7 @@ struct FieldList {
 template <class T>
 std::vector<Field> list_fields(T& section) {
   FieldList list;
-  if constexpr (!std::is_empty_v<T>) visit(list, section);
+  if constexpr (requires { section.visit(list); }) section.visit(list);
   return std::move(list.fields);
 }
 

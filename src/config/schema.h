@@ -16,11 +16,9 @@
 
 namespace metaformer {
 
-// A config struct is plain data plus one `visit(field, struct)` that lists its fields; an empty one needs none:
+// A config struct is plain data plus one `visit` that lists its fields; an empty one needs none:
 //
-//   template <class Visitor> void visit(Visitor& field, OptimizerConfig& c) {
-//     field("learning_rate", c.learning_rate, positive, "peak learning rate");
-//   }
+//   void visit(auto& field) { field("learning_rate", learning_rate, positive, "peak learning rate"); }
 //
 // fields_of (config/experiment_config.h) makes a list of Field from it, which is what decoding, range checks, dumping
 // and help read.
@@ -63,6 +61,7 @@ struct Range {
 constexpr Range at_least(double low) { return {.low = low}; }
 constexpr Range between(double low, double high) { return {.low = low, .high = high}; }
 constexpr Range from_to_below(double low, double high) { return {.low = low, .high = high, .high_open = true}; }
+constexpr Range above(double low, double high) { return {.low = low, .high = high, .low_open = true}; }
 constexpr Range positive = {.low = 0, .low_open = true};
 
 // Each enumeration of a config has a function enum_names(E) beside it: its names in the order of its enumerators.
@@ -104,6 +103,17 @@ bool is(const V& variant) {
   return std::holds_alternative<Options>(variant);
 }
 
+// The options of the chosen kind where they are Options or derive from it, else nullptr.
+template <class Options, class V>
+const Options* options_as(const V& variant) {
+  return std::visit(
+      [](const auto& alternative) -> const Options* {
+        if constexpr (std::is_base_of_v<Options, std::decay_t<decltype(alternative)>>) return &alternative;
+        return nullptr;
+      },
+      variant);
+}
+
 // use(defaults) with the default options of every alternative in turn.
 template <class Use, class... Options>
 void visit_every_kind(const std::variant<Options...>&, Use use) {
@@ -111,8 +121,7 @@ void visit_every_kind(const std::variant<Options...>&, Use use) {
 }
 
 // Fields that several kinds of models have.
-template <class Visitor>
-void visit_context(Visitor& field, std::int64_t& context) {
+void visit_context(auto& field, std::int64_t& context) {
   field("context", context, between(1, 1 << 20), "tokens a model sees at once");
 }
 
