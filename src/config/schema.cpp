@@ -25,13 +25,4 @@ std::vector<std::string> Kinds::names() const {
   return names;
 }
 
-void Kinds::for_each(const std::function<void(const std::string&)>& use) const {
-  const auto chosen = current();
-  for (const auto& kind : kinds) {
-    select(kind.name);
-    use(kind.name);
-  }
-  select(chosen);
-}
-
 }  // namespace metaformer

@@ -158,8 +158,6 @@ struct Kinds {
   std::function<std::vector<Field>()> fields;      // of the current kind
 
   std::vector<std::string> names() const;
-  // use(name) after each kind in turn is selected; at the end the current kind has its default options.
-  void for_each(const std::function<void(const std::string&)>& use) const;
 };
 
 // A row of the table of keys. `value` refers to the struct that the list was made from.
