@@ -94,7 +94,7 @@ Problem MetricOptions::problem(const MixerShape& shape) const {
     return MixerProblem{{"model.mixer.backend", score_key},
                         "score 'as_published' has only the reference backend: set backend to auto or reference"};
   if (published && act_on_scores(shape.positions))
-    return MixerProblem{{"model.positions", "model.positions.kind", score_key},
+    return MixerProblem{{"model.positions", score_key},
                         fmt::format("score 'as_published' has no {} positions: set it to none, learned or sinusoidal",
                                     kind_of(shape.positions))};
   if (auto problem = values_problem(*this)) return problem;
