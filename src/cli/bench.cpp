@@ -22,15 +22,53 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-void add_count(CLI::App& command, const std::string& name, std::int64_t& value, const std::string& help,
-               std::int64_t least = 1) {
-  command.add_option(name, value, help)->capture_default_str()->transform(whole_number(least, std::int64_t{1} << 20));
+constexpr std::int64_t most = 1 << 20;
+
+void add_count(CLI::App& command, const std::string& name, std::int64_t& value, const std::string& help) {
+  add_whole_number(command, name, value, 1, most, help);
 }
 
-void add_choice(CLI::App& command, const std::string& name, std::string& value, const std::string& choices,
-                const std::string& help) {
-  command.add_option(name, value, help)->type_name(choices)->capture_default_str();
+// A name and its value.
+template <class Value>
+using Choices = std::vector<std::pair<std::string, Value>>;
+
+template <class Value>
+std::vector<std::string> names_in(const Choices<Value>& choices) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : choices) names.push_back(name);
+  return names;
 }
+
+template <class Value>
+const Value& value_of(const std::string& option, const std::string& name, const Choices<Value>& choices) {
+  for (const auto& [known, value] : choices)
+    if (known == name) return value;
+  fail_usage("{} {}: expected {}", option, name, join_alternatives(names_in(choices)));
+}
+
+template <class Value>
+void add_named(CLI::App& command, const std::string& name, std::string& value, const Choices<Value>& choices,
+               const std::string& help) {
+  add_text(command, name, value, fmt::format("{}", fmt::join(names_in(choices), "|")), help)->capture_default_str();
+}
+
+const Choices<torch::ScalarType> precisions = {
+    {"fp32", torch::kFloat}, {"tf32", torch::kFloat}, {"bf16", torch::kBFloat16}, {"fp16", torch::kHalf}};
+const Choices<torch::ScalarType> kernel_precisions = {{"fp32", torch::kFloat}, {"bf16", torch::kBFloat16}};
+const Choices<bool> directions = {{"both", true}, {"forward", false}};
+
+// That change a layer's scores, each layer with its own parameters.
+const Choices<PositionsConfig> layer_positions = {
+    {"none", NoPositionsConfig{}},     {"rotary", RotaryPositionsConfig{}},
+    {"alibi", AlibiPositionsConfig{}}, {"t5", T5PositionsConfig{}},
+    {"shaw", ShawPositionsConfig{}},   {"transformer_xl", TransformerXlPositionsConfig{.shared_biases = false}}};
+
+constexpr const char* library = "library";
+const Choices<std::optional<Backend>> known_backends = {  // nothing: the library's
+    {"composed", Backend::composed},
+    {"reference", Backend::reference},
+    {"fused", Backend::fused},
+    {library, {}}};
 
 void add_shape(CLI::App& command, AttentionShape& shape) {
   add_count(command, "--batch", shape.batch, "sequences");
@@ -53,44 +91,18 @@ struct AttentionArguments {
   bool core = false, all_pairs = false, pair_table = false, json = false;
 };
 
-torch::ScalarType parse_precision(const std::string& name) {
-  return choose<torch::ScalarType>(
-      "--precision", name,
-      {{"fp32", torch::kFloat}, {"tf32", torch::kFloat}, {"bf16", torch::kBFloat16}, {"fp16", torch::kHalf}});
-}
-
 MixerConfig parse_mixer(const std::string& name) {
   if (auto made = make_kind<MixerConfig>(name)) return *made;
   const auto kinds = kinds_of<MixerConfig>();
-  throw Error(ExitCode::usage,
-              fmt::format("--mixer {}: expected {}{}", name, join_alternatives(kinds), did_you_mean(name, kinds)));
+  fail_usage("--mixer {}: expected {}{}", name, join_alternatives(kinds), did_you_mean(name, kinds));
 }
 
-// Positions that change a layer's scores, each layer with its own parameters.
-PositionsConfig parse_positions(const AttentionArguments& arguments) {
-  const auto positions =
-      choose<PositionsConfig>("--positions", arguments.positions,
-                              {{"none", NoPositionsConfig{}},
-                               {"rotary", RotaryPositionsConfig{}},
-                               {"alibi", AlibiPositionsConfig{}},
-                               {"t5", T5PositionsConfig{}},
-                               {"shaw", ShawPositionsConfig{}},
-                               {"transformer_xl", TransformerXlPositionsConfig{.shared_biases = false}}});
+PositionsConfig positions_of(const AttentionArguments& arguments) {
+  const auto& positions = value_of("--positions", arguments.positions, layer_positions);
   if (act_on_scores(positions) && (arguments.core || arguments.pair_table))
-    throw Error(ExitCode::usage, fmt::format("--positions {} is measured in layers: leave out {}", arguments.positions,
-                                             arguments.core ? "--core" : "--pair-table"));
+    fail_usage("--positions {} is measured in layers: leave out {}", arguments.positions,
+               arguments.core ? "--core" : "--pair-table");
   return positions;
-}
-
-constexpr const char* library = "library";
-
-// Nothing: the library's.
-std::optional<Backend> parse_backend(const std::string& name) {
-  return choose<std::optional<Backend>>("--backend", name,
-                                        {{"composed", Backend::composed},
-                                         {"reference", Backend::reference},
-                                         {"fused", Backend::fused},
-                                         {library, std::nullopt}});
 }
 
 bool has_backend(const MixerConfig& mixer, Backend backend) {
@@ -120,9 +132,8 @@ void add_mixers(AttentionRequest& request, const std::vector<std::string>& mixer
   for (const auto& name : mixers) {
     for (const auto& backend : backends) {
       const auto mixer = parse_mixer(name);
-      const auto chosen = parse_backend(backend);
-      if (!chosen && !request.core)
-        throw Error(ExitCode::usage, "--backend library has no projections: it needs --core");
+      const auto chosen = value_of("--backend", backend, known_backends);
+      if (!chosen && !request.core) fail_usage("--backend library has no projections: it needs --core");
       if (!chosen) request.library = request.library || name == ScaledDotProductOptions::kind;
       if (chosen && has_backend(mixer, *chosen)) request.mixers.push_back(with_backend(mixer, *chosen));
     }
@@ -137,9 +148,9 @@ void add_mixers(AttentionRequest& request, const std::vector<std::string>& mixer
 AttentionRequest request_of(const AttentionArguments& arguments) {
   AttentionRequest request;
   request.device = select_device(arguments.device);
-  request.type = parse_precision(arguments.precision);
+  request.type = value_of("--precision", arguments.precision, precisions);
   request.tf32 = arguments.precision == "tf32";
-  request.backward = choose<bool>("--direction", arguments.direction, {{"both", true}, {"forward", false}});
+  request.backward = value_of("--direction", arguments.direction, directions);
   request.causal = !arguments.all_pairs;
   request.core = arguments.core;
   request.rounds = arguments.rounds;
@@ -147,7 +158,7 @@ AttentionRequest request_of(const AttentionArguments& arguments) {
   for (const auto context : arguments.contexts) {
     auto shape = arguments.shape;
     shape.context = context;
-    shape.positions = parse_positions(arguments);
+    shape.positions = positions_of(arguments);
     request.shapes.push_back(shape);
   }
   add_mixers(request, arguments.mixers.empty() ? kinds_of<MixerConfig>() : arguments.mixers,
@@ -174,20 +185,20 @@ Json to_json(const AttentionResult& result) {
 }
 
 void print_table(const std::vector<AttentionResult>& results) {
-  print(fmt::format("{:<20} {:<24} {:>5} {:>5} {:>7} {:>5} {:>10} {:>9} {:>10} {:>10} {:>9}  {}\n", "mixer", "backend",
-                    "batch", "heads", "context", "k", "ms", "TFLOP/s", "peak", "kept", "error", "timed by"));
+  print("{:<20} {:<24} {:>5} {:>5} {:>7} {:>5} {:>10} {:>9} {:>10} {:>10} {:>9}  {}\n", "mixer", "backend", "batch",
+        "heads", "context", "k", "ms", "TFLOP/s", "peak", "kept", "error", "timed by");
   for (const auto& result : results) {
     const auto& shape = result.shape;
-    print(fmt::format("{:<20} {:<24} {:>5} {:>5} {:>7} {:>5} ", result.mixer, result.backend, shape.batch, shape.heads,
-                      shape.context, shape.head_width));
+    print("{:<20} {:<24} {:>5} {:>5} {:>7} {:>5} ", result.mixer, result.backend, shape.batch, shape.heads,
+          shape.context, shape.head_width);
     if (!result.skipped.empty()) {
-      print(fmt::format("left out: {}{}\n", result.skipped, result.predicted_bytes > 0 ? " do not fit" : ""));
+      print("left out: {}{}\n", result.skipped, result.predicted_bytes > 0 ? " do not fit" : "");
       continue;
     }
-    print(fmt::format("{:>10.3f} {:>9} {:>10} {:>10} {:>9}  {}\n", result.ms,
-                      result.teraflops > 0 ? fmt::format("{:.3f}", result.teraflops) : "-",
-                      bytes_text(result.peak_bytes), bytes_text(result.kept_bytes),
-                      result.error ? fmt::format("{:.1e}", *result.error) : "-", to_string(result.timed_by)));
+    print("{:>10.3f} {:>9} {:>10} {:>10} {:>9}  {}\n", result.ms,
+          result.teraflops > 0 ? fmt::format("{:.3f}", result.teraflops) : "-", bytes_text(result.peak_bytes),
+          bytes_text(result.kept_bytes), result.error ? fmt::format("{:.1e}", *result.error) : "-",
+          to_string(result.timed_by));
   }
 }
 
@@ -215,36 +226,30 @@ void run_attention(const AttentionArguments& arguments) {
 void add_request_options(CLI::App& command, AttentionArguments& arguments) {
   add_repeatable(command, "--mixer", arguments.mixers, fmt::format("{}", fmt::join(kinds_of<MixerConfig>(), "|")),
                  "mixer to measure; default: all");
-  add_repeatable(command, "--backend", arguments.backends, "composed|reference|fused|library",
+  add_repeatable(command, "--backend", arguments.backends, fmt::format("{}", fmt::join(names_in(known_backends), "|")),
                  "backend to measure; library, with --core: each backend of LibTorch's attention; default: all that "
                  "the device has");
   command.add_flag("--core", arguments.core,
                    "leave out projections: attention from queries, keys and values, or from p and its form");
   add_shape(command, arguments.shape);
-  command
-      .add_option("--context", arguments.contexts,
-                  "tokens in a sequence; several values are measured one after another")
-      ->capture_default_str()
-      ->transform(whole_number(1, std::int64_t{1} << 20));
-  add_choice(command, "--positions", arguments.positions, "none|rotary|alibi|t5|shaw|transformer_xl",
-             "positions that act on scores, in layers with projections");
-  add_choice(command, "--precision", arguments.precision, "fp32|tf32|bf16|fp16",
-             "precision of the inputs; tf32: fp32 whose products may be tf32 on a GPU");
-  add_choice(command, "--direction", arguments.direction, "both|forward",
-             "measure both passes, or only the forward pass");
+  add_whole_number(command, "--context", arguments.contexts, 1, most,
+                   "tokens in a sequence; several values are measured one after another");
+  add_named(command, "--positions", arguments.positions, layer_positions,
+            "positions that act on scores, in layers with projections");
+  add_named(command, "--precision", arguments.precision, precisions,
+            "precision of the inputs; tf32: fp32 whose products may be tf32 on a GPU");
+  add_named(command, "--direction", arguments.direction, directions, "measure both passes, or only the forward pass");
   command.add_flag("--all-pairs", arguments.all_pairs, "let every token see every token: no causal mask");
   command.add_flag("--pair-table", arguments.pair_table, "measure the published metric algorithm too");
 }
-
-}  // namespace
 
 void add_bench_attention_command(CLI::App& bench) {
   auto& command = *bench.add_subcommand("attention", "measure time, memory and accuracy of mixers and backends");
   auto arguments = std::make_shared<AttentionArguments>();
   add_request_options(command, *arguments);
   add_count(command, "--rounds", arguments->rounds, "timed measurements of each combination");
-  command.add_option("--device", arguments->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
-  command.add_flag("--json", arguments->json, "one line of JSON on stdout");
+  add_device(command, arguments->device);
+  add_json(command, arguments->json);
   command.footer(
       "peak: memory beyond inputs and parameters. kept: memory that the forward pass keeps for the backward pass.\n"
       "error: of the output relative to float64, for contexts up to 1024.\n"
@@ -258,8 +263,6 @@ void add_bench_attention_command(CLI::App& bench) {
   command.callback([arguments] { run_attention(*arguments); });
 }
 
-namespace {
-
 struct KernelArguments {
   KernelRequest request;
   std::string precision = "fp32";
@@ -268,8 +271,7 @@ struct KernelArguments {
 
 void run_kernels(KernelArguments& arguments) {
   auto& request = arguments.request;
-  request.type = choose<torch::ScalarType>("--precision", arguments.precision,
-                                           {{"fp32", torch::kFloat}, {"bf16", torch::kBFloat16}});
+  request.type = value_of("--precision", arguments.precision, kernel_precisions);
   log::info("{}, {}, {}; forward and backward, medians of {} rounds in turn", device_description(torch::kCPU),
             threads_of_process(), arguments.precision, request.rounds);
   const auto results = bench_kernels(request);
@@ -286,13 +288,10 @@ void run_kernels(KernelArguments& arguments) {
                        {"rounds", request.rounds},
                        {"results", list}});
   }
-  print(fmt::format("{:<20} {:>10} {:>14} {:>8}\n", "kernel", "ms", "library's ms", "share"));
+  print("{:<20} {:>10} {:>14} {:>8}\n", "kernel", "ms", "library's ms", "share");
   for (const auto& result : results)
-    print(fmt::format("{:<20} {:>10.4f} {:>14.4f} {:>8.2f}\n", result.kernel, result.ms, result.library_ms,
-                      result.ratio));
+    print("{:<20} {:>10.4f} {:>14.4f} {:>8.2f}\n", result.kernel, result.ms, result.library_ms, result.ratio);
 }
-
-}  // namespace
 
 void add_bench_kernels_command(CLI::App& bench) {
   auto& command = *bench.add_subcommand("kernels", "measure the program's CPU kernels beside LibTorch's operators");
@@ -302,8 +301,8 @@ void add_bench_kernels_command(CLI::App& bench) {
   add_shape(command, shape);
   add_count(command, "--context", shape.context, "tokens in a sequence");
   add_count(command, "--rounds", arguments->request.rounds, "timed rounds; results are their medians");
-  add_choice(command, "--precision", arguments->precision, "fp32|bf16", "precision of inputs and products");
-  command.add_flag("--json", arguments->json, "one line of JSON on stdout");
+  add_named(command, "--precision", arguments->precision, kernel_precisions, "precision of inputs and products");
+  add_json(command, arguments->json);
   command.footer(
       "share: of the library's time, the median of the rounds' ratios; below 1 the program's kernel is faster.\n"
       "Examples:\n"
@@ -311,8 +310,6 @@ void add_bench_kernels_command(CLI::App& bench) {
       "  metaformer bench kernels --batch 8 --heads 6 --head-width 64 --context 256 --precision bf16");
   command.callback([arguments] { run_kernels(*arguments); });
 }
-
-namespace {
 
 struct StepArguments {
   ConfigChoice choice;
@@ -342,19 +339,18 @@ Json to_json(const StepBenchResult& result) {
 }
 
 void print_table(const StepBenchResult& result) {
-  print(fmt::format("{:.2f} ms a step, {} tokens/s, loss {:.4f} after the last\n", result.ms_per_step,
-                    human_count(result.tokens_per_second), result.loss));
+  print("{:.2f} ms a step, {} tokens/s, loss {:.4f} after the last\n", result.ms_per_step,
+        human_count(result.tokens_per_second), result.loss);
   for (const auto& [phase, ms] : result.phases)
-    print(fmt::format("  {:<9} {:>8.2f} ms  {:>3.0f}%\n", phase, ms, 100 * ms / result.ms_per_step));
-  print(fmt::format("{:.0f} GFLOP/s of matrix products, {:.0f}% of the {:.0f} GFLOP/s of one large product\n",
-                    result.gflops, 100 * result.gflops / result.peak_gflops, result.peak_gflops));
+    print("  {:<9} {:>8.2f} ms  {:>3.0f}%\n", phase, ms, 100 * ms / result.ms_per_step);
+  print("{:.0f} GFLOP/s of matrix products, {:.0f}% of the {:.0f} GFLOP/s of one large product\n", result.gflops,
+        100 * result.gflops / result.peak_gflops, result.peak_gflops);
   if (result.all_reduce_ms > 0)
-    print(fmt::format("sum of {} of gradients over all processes, by itself: {:.2f} ms\n",
-                      bytes_text(result.gradient_bytes), result.all_reduce_ms));
+    print("sum of {} of gradients over all processes, by itself: {:.2f} ms\n", bytes_text(result.gradient_bytes),
+          result.all_reduce_ms);
   for (const auto& [part, why_not] : result.fast_paths)
-    print(fmt::format("fast path of {}: {}\n", part,
-                      why_not.empty() ? "taken" : fmt::format("not taken, since {}", why_not)));
-  print(fmt::format("peak memory of the process {}\n", bytes_text(result.peak_memory_bytes)));
+    print("fast path of {}: {}\n", part, why_not.empty() ? "taken" : fmt::format("not taken, since {}", why_not));
+  print("peak memory of the process {}\n", bytes_text(result.peak_memory_bytes));
 }
 
 void run_step(const StepArguments& arguments, const Experiment& experiment, ProcessGroup& group) {
@@ -380,8 +376,6 @@ void run_step(const StepArguments& arguments, const Experiment& experiment, Proc
   print_json(json);
 }
 
-}  // namespace
-
 void add_bench_step_command(CLI::App& bench) {
   auto& command = *bench.add_subcommand("step", "measure the time of a config's training step by phase");
   auto arguments = std::make_shared<StepArguments>();
@@ -389,11 +383,11 @@ void add_bench_step_command(CLI::App& bench) {
   arguments->choice.add_to(command);
   add_count(command, "--steps", request.steps, "steps in a round");
   add_count(command, "--rounds", request.rounds, "timed rounds; the result is their median");
-  add_count(command, "--warmup", request.warmup, "steps before the first round", 0);
-  command.add_option("--device", arguments->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  add_whole_number(command, "--warmup", request.warmup, 0, most, "steps before the first round");
+  add_device(command, arguments->device);
   arguments->processes.add_to(command);
-  command.add_flag("--offline", arguments->offline, "never download a corpus");
-  command.add_flag("--json", arguments->json, "one line of JSON on stdout");
+  add_offline(command, arguments->offline);
+  add_json(command, arguments->json);
   command.footer(
       "Trains while it measures, and saves nothing. scripts/bench_against_pytorch.sh compares with PyTorch.\n"
       "Examples:\n"
@@ -401,10 +395,12 @@ void add_bench_step_command(CLI::App& bench) {
       "  metaformer bench step --config shakespeare_metric.yaml --set train.precision=bf16 --json\n"
       "  metaformer bench step --config shakespeare_metric.yaml --processes 2");
   command.callback([arguments] {
-    const auto experiment = load_experiment(arguments->choice.config, arguments->choice.overrides);
+    const auto experiment = arguments->choice.load();
     arguments->processes.run([&](ProcessGroup& group) { run_step(*arguments, experiment, group); });
   });
 }
+
+}  // namespace
 
 void add_bench_command(CLI::App& app) {
   auto& bench = *app.add_subcommand("bench", "measure speed, memory and accuracy");

@@ -116,10 +116,10 @@ std::string suggest_option(const CLI::App& app, const std::string& argument) {
 std::string describe_extras(const Level& level, const std::vector<std::string>& extras) {
   const auto& first = extras.front();
   if (!first.starts_with('-') && !commands_of(*level.app).empty()) return describe_unknown_command(level, first);
-  std::string list;
-  for (const auto& extra : extras) list += (list.empty() ? "" : ", ") + in_quotes(extra);
-  return fmt::format("unexpected argument{} {}{} (see {} --help)", extras.size() == 1 ? "" : "s", list,
-                     suggest_option(*level.app, first), level.words);
+  std::vector<std::string> quoted;
+  std::ranges::transform(extras, std::back_inserter(quoted), in_quotes);
+  return fmt::format("unexpected argument{} {}{} (see {} --help)", extras.size() == 1 ? "" : "s",
+                     fmt::join(quoted, ", "), suggest_option(*level.app, first), level.words);
 }
 
 std::string help_of(const CLI::App& program, const std::vector<std::string>& words) {
@@ -127,9 +127,8 @@ std::string help_of(const CLI::App& program, const std::vector<std::string>& wor
   for (const auto& word : words) {
     const auto* next = find_command(*level.app, word);
     if (next == nullptr && commands_of(*level.app).empty())
-      throw Error(ExitCode::usage, fmt::format("help: {} has no commands, so {} is none (see {} --help)", level.words,
-                                               in_quotes(word), level.words));
-    if (next == nullptr) throw Error(ExitCode::usage, describe_unknown_command(level, word));
+      fail_usage("help: {} has no commands, so {} is none (see {} --help)", level.words, in_quotes(word), level.words);
+    if (next == nullptr) fail_usage("{}", describe_unknown_command(level, word));
     level = level.below(next);
   }
   return program.get_formatter()->make_help(level.app, level.words, CLI::AppFormatMode::Normal);
@@ -170,12 +169,10 @@ int report_other(const std::exception& error) {
 
 constexpr const char* free_text = "free text";  // the validator of options that may be empty
 
-bool is_free_text(CLI::Option& option) {
-  try {
-    return option.get_validator(free_text) != nullptr;
-  } catch (const CLI::OptionNotFound&) {
-    return false;
-  }
+bool is_free_text(CLI::Option& option) try {
+  return option.get_validator(free_text) != nullptr;
+} catch (const CLI::OptionNotFound&) {
+  return false;
 }
 
 void refuse_empty_values(CLI::App& app) {
@@ -206,19 +203,11 @@ void set_up(CLI::App& app) {
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("metaformer ") + std::string(build_info().version));
   app.set_help_all_flag("--help-all", "help for every command");
-  add_train_command(app);
-  add_evaluate_command(app);
-  add_sample_command(app);
-  add_predict_command(app);
-  add_inspect_command(app);
-  add_export_command(app);
-  add_compare_command(app);
-  add_report_command(app);
-  add_config_command(app);
-  add_data_command(app);
-  add_bench_command(app);
-  add_info_command(app);
-  add_completion_command(app);
+  for (const auto add :
+       {add_train_command, add_evaluate_command, add_sample_command, add_predict_command, add_inspect_command,
+        add_export_command, add_compare_command, add_report_command, add_config_command, add_data_command,
+        add_bench_command, add_info_command, add_completion_command})
+    add(app);
   add_help_command(app);
   refuse_empty_values(app);
   app.footer(  // set last, because subcommands inherit it
@@ -245,7 +234,7 @@ void parse_and_run(CLI::App& app, int argc, char** argv) {
   } catch (const CLI::CallForVersion& version) {
     print(std::string(version.what()) + "\n");
   } catch (const CLI::ParseError& error) {
-    throw Error(ExitCode::usage, describe_usage_error(app, error));
+    fail_usage("{}", describe_usage_error(app, error));
   }
 }
 
@@ -261,7 +250,7 @@ int run_command_line(int argc, char** argv) {
   CLI::App app("Train, evaluate and sample transformers that differ in their token mixer.");
   set_up(app);
   try {
-    if (working_folder_is_gone) throw Error(ExitCode::usage, "the working folder was deleted; change to another one");
+    if (working_folder_is_gone) fail_usage("the working folder was deleted; change to another one");
     parse_and_run(app, argc, argv);
     return static_cast<int>(ExitCode::ok);
   } catch (const Error& error) {
@@ -287,11 +276,52 @@ void add_repeatable(CLI::App& command, const std::string& name, std::vector<std:
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
-void ConfigChoice::add_to(CLI::App& command) {
-  command.add_option("--config,config", config, "config file, or the name of one in configs/")
-      ->type_name("CONFIG")
-      ->required();
-  add_repeatable(command, "--set", overrides, "KEY=VALUE", "sets a key of the config: section.key=value");
+void add_device(CLI::App& command, std::string& device) { add_device(command, device); }
+
+void add_json(CLI::App& command, bool& json, const std::string& help) { command.add_flag("--json", json, help); }
+
+void add_offline(CLI::App& command, bool& offline) {
+  command.add_flag("--offline", offline, "never download a corpus");
+}
+
+void add_beam(CLI::App& command, BeamOptions& beam) {
+  constexpr std::int64_t most = 1 << 20;
+  add_whole_number(command, "--beam", beam.beam, 1, most, "sequence_to_sequence: hypotheses that are kept; 1: greedy");
+  command.add_option("--alpha", beam.alpha, "of the length penalty ((5 + tokens) / 6)^alpha; 0: plain probabilities")
+      ->transform(number_in(between(0, 10)))
+      ->capture_default_str();
+  add_whole_number(command, "--further-tokens", beam.further_tokens, 0, most,
+                   "tokens that a target may have more than its source");
+}
+
+std::vector<std::string> given_flags(const CLI::App& command, const std::vector<std::string>& names) {
+  std::vector<std::string> given;
+  for (const auto& name : names)
+    if (command.count(name) > 0) given.push_back(name);
+  return given;
+}
+
+void require_no_flags(const std::vector<std::string>& given, const LoadedRun& run) {
+  if (!given.empty())
+    fail_usage("{}: has no meaning for --run {}, whose task is {}: leave it out", given.front(),
+               run.directory.path().string(), kind_of(run.experiment.config.task));
+}
+
+static CLI::Option* add_config(CLI::App& command, ConfigChoice& choice, const std::string& without = "") {
+  auto* config = add_text(command, "--config,config", choice.config, "CONFIG",
+                          "config file, or the name of one in configs/" + without);
+  add_repeatable(command, "--set", choice.overrides, "KEY=VALUE", "sets a key of the config: section.key=value");
+  return config;
+}
+
+void ConfigChoice::add_to(CLI::App& command) { add_config(command, *this)->required(); }
+
+void ConfigChoice::add_optional_to(CLI::App& command) {
+  add_config(command, *this, "; default: the built-in defaults");
+}
+
+Experiment ConfigChoice::load() const {
+  return config.empty() ? default_experiment(overrides) : load_experiment(config, overrides);
 }
 
 CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
@@ -327,7 +357,7 @@ void RunChoice::add_checkpoint_to(CLI::App& command) {
 
 void RunChoice::add_to(CLI::App& command) {
   add_checkpoint_to(command);
-  command.add_option("--device", device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  add_device(command, device);
 }
 
 void RunChoice::add_context_to(CLI::App& command) {
@@ -338,11 +368,10 @@ void RunChoice::add_context_to(CLI::App& command) {
 }
 
 void RunChoice::add_options_to(CLI::App& command) {
-  add_repeatable(
-      command, "--set", changes.options, "KEY=VALUE",
-      "sets what no weight depends on: options of the mixer, such as model.mixer.rounds=8, model.memory, "
-      "model.same_length, model.positions.clamp_length, model.carry_state; and data.path and other paths, where the "
-      "run's data have moved");
+  add_repeatable(command, "--set", changes.options, "KEY=VALUE",
+                 "sets what no weight depends on: options of the mixer, such as model.mixer.rounds=8, model.memory, "
+                 "model.same_length, model.positions.clamp_length, model.carry_state; and data.path and other paths, "
+                 "where the run's data have moved");
 }
 
 }  // namespace metaformer

@@ -41,7 +41,7 @@ Experiment load(const ConfigArguments& arguments) {
 void dump_changes(const ExperimentConfig& config, bool json) {
   const auto changes = flattened(config_changes(config));
   if (json) return print_json(changes);
-  for (const auto& [key, value] : changes) print_lines(fmt::format("{}: {}\n", key, value));
+  for (const auto& [key, value] : changes) print_lines("{}: {}\n", key, value);
 }
 
 void run_dump(const ConfigArguments& arguments) {
@@ -66,22 +66,19 @@ void run_check(const ConfigArguments& arguments) {
                        {counted ? "vocabulary" : "assumed_vocabulary", memory.vocabulary},
                        {"memory_bytes", memory.total()},
                        {"machine_memory_bytes", machine}});
+  print_lines("{}: valid\n", arguments.config.empty() ? "the defaults" : find_config(arguments.config).string());
+  print_lines("  parameters  about {} (with {} of {} tokens)\n", human_count(static_cast<double>(memory.parameters)),
+              counted ? "the data's vocabulary" : "an assumed vocabulary", memory.vocabulary);
   print_lines(
-      fmt::format("{}: valid\n", arguments.config.empty() ? "the defaults" : find_config(arguments.config).string()));
-  print_lines(fmt::format("  parameters  about {} (with {} of {} tokens)\n",
-                          human_count(static_cast<double>(memory.parameters)),
-                          counted ? "the data's vocabulary" : "an assumed vocabulary", memory.vocabulary));
-  print_lines(fmt::format(
-      "  memory      about {}: weights {}, gradients {}, optimiser {}, activations {}, the program {}; this "
-      "machine has {}\n",
+      "  memory      about {}: weights {}, gradients {}, optimiser {}, activations {}, the program {}; this machine "
+      "has {}\n",
       human_bytes(memory.total()), human_bytes(memory.weights), human_bytes(memory.gradients),
       human_bytes(memory.optimizer), human_bytes(memory.activations), human_bytes(memory.program),
-      human_bytes(machine)));
+      human_bytes(machine));
   if (memory.total() > machine)
     log::warning(
         "this will not fit into the memory of this machine on the CPU; lower train.batch_size (and raise "
-        "train.accumulate), "
-        "model.context or model.width");
+        "train.accumulate), model.context or model.width");
 }
 
 // The keys at or below `key`. It need not start at the top: "mixer" means "model.mixer".
@@ -104,8 +101,7 @@ std::vector<FieldHelp> fields_below(const std::string& key) {
     names.push_back(field.path.substr(0, field.path.rfind('.')));
   }
   const auto near = did_you_mean(key, names);
-  throw Error(ExitCode::usage,
-              fmt::format("config explain: no key {}{}", in_quotes(key), near.empty() ? suggest_key(key, {}) : near));
+  fail_usage("config explain: no key {}{}", in_quotes(key), near.empty() ? suggest_key(key, {}) : near);
 }
 
 nlohmann::ordered_json to_json(const FieldHelp& field) {
@@ -144,7 +140,7 @@ void run_draw(const DrawArguments& arguments) {
   for (const auto& [key, value] : values) {
     const auto plain = parse_json<nlohmann::ordered_json>(value);  // a number, true, false or null
     json[key] = plain.is_discarded() ? nlohmann::ordered_json(value) : plain;
-    if (!arguments.json) print_lines(fmt::format("--set {}={}\n", key, value));
+    if (!arguments.json) print_lines("--set {}={}\n", key, value);
   }
   if (arguments.json) print_json(json);
 }
@@ -152,19 +148,16 @@ void run_draw(const DrawArguments& arguments) {
 void add_draw_command(CLI::App& config) {
   auto arguments = std::make_shared<DrawArguments>();
   auto& draw = *config.add_subcommand("draw", "print a draw from a space of configs, as --set arguments");
-  draw.add_option("--space", arguments->space,
-                  "YAML file of keys with one of {uniform: [a, b]}, {log_uniform: [a, b]}, {uniform_integer: [a, b]}, "
-                  "{log_uniform_integer: [a, b]}, {choice: [x, y, ...]}")
-      ->type_name("FILE")
+  add_text(draw, "--space", arguments->space, "FILE",
+           "YAML file of keys with one of {uniform: [a, b]}, {log_uniform: [a, b]}, {uniform_integer: [a, b]}, "
+           "{log_uniform_integer: [a, b]}, {choice: [x, y, ...]}")
       ->required();
   draw.add_option("--index", arguments->index, "which draw, from 0; each is a function of the seed, the key and this")
       ->transform(whole_number(0, std::int64_t{1} << 53))
       ->type_name("I")
       ->required();
-  draw.add_option("--seed", arguments->seed, "another seed gives other draws")
-      ->capture_default_str()
-      ->transform(whole_number(0, std::int64_t{1} << 53));
-  draw.add_flag("--json", arguments->json, "JSON on stdout");
+  add_whole_number(draw, "--seed", arguments->seed, 0, std::int64_t{1} << 53, "another seed gives other draws");
+  add_json(draw, arguments->json, "JSON on stdout");
   draw.footer(
       "Examples:\n"
       "  metaformer config draw --space space.yaml --index 3\n"
@@ -173,12 +166,10 @@ void add_draw_command(CLI::App& config) {
 }
 
 void add_config_options(CLI::App& command, ConfigArguments& arguments) {
-  command
-      .add_option("--config,config", arguments.config,
-                  "config file, or the name of one in configs/; default: the built-in defaults")
-      ->type_name("CONFIG");
+  add_text(command, "--config,config", arguments.config, "CONFIG",
+           "config file, or the name of one in configs/; default: the built-in defaults");
   add_repeatable(command, "--set", arguments.overrides, "KEY=VALUE", "sets a key of the config: section.key=value");
-  command.add_flag("--json", arguments.json, "JSON on stdout");
+  add_json(command, arguments.json, "JSON on stdout");
 }
 
 }  // namespace
@@ -204,8 +195,8 @@ void add_config_command(CLI::App& app) {
   check.callback([arguments] { run_check(*arguments); });
 
   auto& explain = *config.add_subcommand("explain", "explain all keys, or those below one: range, default and meaning");
-  explain.add_option("key", arguments->key, "for example train, mixer, or model.mixer.constraint")->type_name("KEY");
-  explain.add_flag("--json", arguments->json, "JSON on stdout");
+  add_text(explain, "key", arguments->key, "KEY", "for example train, mixer, or model.mixer.constraint");
+  add_json(explain, arguments->json, "JSON on stdout");
   explain.footer(
       "Examples:\n"
       "  metaformer config explain train\n"
@@ -238,10 +229,10 @@ void require_folder(const std::string& folder) {
   if (std::filesystem::is_directory(folder, ignored)) return;
   throw Error(
       ExitCode::data,
-      fmt::format("{}: {}; expected the folder of a model, with config.json, model.safetensors and a tokenizer. "
-                  "Nothing is downloaded: fetch it first, for instance with `hf download openai-community/gpt2 "
-                  "--local-dir gpt2`",
-                  folder, std::filesystem::exists(folder, ignored) ? "not a folder" : "no such folder"));
+      fmt::format(
+          "{}: {}; expected the folder of a model, with config.json, model.safetensors and a tokenizer. Nothing is "
+          "downloaded: fetch it first, for instance with `hf download openai-community/gpt2 --local-dir gpt2`",
+          folder, std::filesystem::exists(folder, ignored) ? "not a folder" : "no such folder"));
 }
 
 void run_import(const ImportArguments& arguments) {
@@ -272,10 +263,9 @@ void add_config_import_command(CLI::App& config) {
       "import",
       "print a config that describes the GPT-2 or LLaMA of a Hugging Face folder, and begins with its weights");
   auto arguments = std::make_shared<ImportArguments>();
-  command.add_option("folder", arguments->folder, "folder with config.json, model.safetensors and a tokenizer")
-      ->type_name("FOLDER")
+  add_text(command, "folder", arguments->folder, "FOLDER", "folder with config.json, model.safetensors and a tokenizer")
       ->required();
-  command.add_flag("--json", arguments->json, "JSON on stdout");
+  add_json(command, arguments->json, "JSON on stdout");
   command.add_option("--out", arguments->out,
                      "file to write in place of stdout, which stays as it is where the folder cannot be read");
   command.footer("Examples:\n  metaformer config import gpt2 --out my_gpt2.yaml");

@@ -169,8 +169,7 @@ void run_stats(const StatsArguments& arguments) {
   const auto config = load_experiment(arguments.choice.config, arguments.choice.overrides).config;
   const auto* pairs = std::get_if<SequenceToSequenceConfig>(&config.task);
   if (list_task(config.task) || (pairs != nullptr && synthetic_options(pairs->data.synthetic) != nullptr))
-    throw Error(ExitCode::usage, fmt::format("data stats: task {} generates its lists; there are no data to count",
-                                             kind_of(config.task)));
+    fail_usage("data stats: task {} generates its lists; there are no data to count", kind_of(config.task));
   if (const auto* data = text_data_of(config.task)) {
     const auto stats = measure_text(load_corpus(*data, arguments.offline), config);
     return arguments.json ? print_json(to_json(stats)) : print_lines(describe(stats));
@@ -190,8 +189,8 @@ void add_data_stats_command(CLI::App& data) {
       "stats", "count classes, lengths, unknown tokens, copies, padding and malformed rows in a config's data");
   auto arguments = std::make_shared<StatsArguments>();
   arguments->choice.add_to(command);
-  command.add_flag("--offline", arguments->offline, "never download a corpus");
-  command.add_flag("--json", arguments->json, "JSON on stdout");
+  add_offline(command, arguments->offline);
+  add_json(command, arguments->json, "JSON on stdout");
   command.footer(
       "Examples:\n"
       "  metaformer data stats --config imdb_metric.yaml\n"
@@ -246,7 +245,7 @@ void run_tokenizer(const TokenizerArguments& arguments) {
   print_lines(describe(report));
   if (!arguments.text) return;
   for (const auto& token : json["encoded"])
-    print(fmt::format("{:>7} {}\n", token["id"].get<std::int32_t>(), in_quotes(token["text"].get<std::string>())));
+    print("{:>7} {}\n", token["id"].get<std::int32_t>(), in_quotes(token["text"].get<std::string>()));
 }
 
 }  // namespace
@@ -258,8 +257,8 @@ void add_data_tokenizer_command(CLI::App& data) {
   arguments->choice.add_to(command);
   command.add_option("--out", arguments->out, "file to write, in the format of a checkpoint's tokenizer.json");
   may_be_empty(command.add_option("--encode", arguments->text, "show the tokens of this text"));
-  command.add_flag("--offline", arguments->offline, "never download a corpus");
-  command.add_flag("--json", arguments->json, "one line of JSON on stdout");
+  add_offline(command, arguments->offline);
+  add_json(command, arguments->json);
   command.footer(
       "Examples:\n"
       "  metaformer data tokenizer --config shakespeare_subword_metric.yaml --encode \"To be, or not to be\"\n"
@@ -281,7 +280,7 @@ void run_fetch(const DataArguments& arguments) {
     return print(found->string() + "\n");
   }
   const auto folder = arguments.folder.empty() ? cache_folder() : std::filesystem::path(arguments.folder);
-  if (!folder) throw Error(ExitCode::usage, "there is no cache to download into; name a folder with --to");
+  if (!folder) fail_usage("there is no cache to download into; name a folder with --to");
   const auto path = fetch_corpus(corpus, *folder);
   print(path.string() + "\n");
 }
@@ -289,8 +288,8 @@ void run_fetch(const DataArguments& arguments) {
 void run_list() {
   for (const auto& corpus : public_corpora()) {
     const auto found = locate_corpus(corpus);
-    print_lines(fmt::format("{:<20} {:<12} {}\n", corpus.name, human_bytes(corpus.bytes()),
-                            found ? found->string() : "not fetched: " + corpus.url));
+    print_lines("{:<20} {:<12} {}\n", corpus.name, human_bytes(corpus.bytes()),
+                found ? found->string() : "not fetched: " + corpus.url);
   }
 }
 
@@ -301,8 +300,7 @@ void add_data_command(CLI::App& app) {
   data.require_subcommand(1);
   auto arguments = std::make_shared<DataArguments>();
   auto& fetch = *data.add_subcommand("fetch", "download a corpus, check its digest, print its path");
-  fetch.add_option("name", arguments->name, "name of the corpus")
-      ->type_name(fmt::format("{}", fmt::join(corpus_names, "|")))
+  add_text(fetch, "name", arguments->name, fmt::format("{}", fmt::join(corpus_names, "|")), "name of the corpus")
       ->required();
   fetch.add_option("--to", arguments->folder,
                    "folder; default: the cache ($XDG_CACHE_HOME/metaformer or ~/.cache/metaformer)");

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "cli/beam_flags.h"
 #include "cli/command_line.h"
 #include "cli/process_choice.h"
 #include "infer/answers.h"
@@ -18,7 +17,7 @@ namespace {
 struct EvaluateArguments {
   RunChoice choice;
   ProcessChoice processes;
-  std::string split = "validation";
+  Split split = Split::validation;
   std::vector<std::string> others;
   std::int64_t random_batches = 0, tokens = 0;  // 0: the whole split
   BeamOptions beam;
@@ -27,20 +26,15 @@ struct EvaluateArguments {
   bool offline = false;
 };
 
-Split parse_split(const std::string& name) {
-  return choose<Split>("--split", name,
-                       {{"train", Split::train}, {"validation", Split::validation}, {"test", Split::test}});
-}
-
 void print_metrics(const nlohmann::ordered_json& metrics, const std::string& indent) {
   for (const auto& [name, value] : metrics.items()) {
     if (value.is_object() && value.size() > most_reported_classes) {
-      print_lines(fmt::format("{}{:<20} {} classes: see --json\n", indent, name, value.size()));
+      print_lines("{}{:<20} {} classes: see --json\n", indent, name, value.size());
     } else if (value.is_object()) {
-      print_lines(fmt::format("{}{}\n", indent, name));
+      print_lines("{}{}\n", indent, name);
       print_metrics(value, indent + "  ");
     } else if (value.is_string()) {
-      print_lines(fmt::format("{}{:<20} {}\n", indent, name, value.get<std::string>()));
+      print_lines("{}{:<20} {}\n", indent, name, value.get<std::string>());
     } else {
       print_lines(value.is_number_integer() ? fmt::format("{}{:<20} {}\n", indent, name, value.get<std::int64_t>())
                                             : fmt::format("{}{:<20} {:.5f}\n", indent, name, value.get<double>()));
@@ -63,8 +57,8 @@ void require_split(const Task& task, Split split, const ExperimentConfig& config
   const bool has_lists = list_task(config.task).has_value();  // for validation those of the test
   if (has_lists || task.batches->has(split)) return;
   const bool is_table = task.classes != nullptr || task.pairs != nullptr;
-  throw Error(ExitCode::usage, fmt::format("--split {}: this run has no such split{}; expected train or validation",
-                                           to_string(split), is_table ? ": its data.test_path is not set" : ""));
+  fail_usage("--split {}: this run has no such split{}; expected train or validation", to_string(split),
+             is_table ? ": its data.test_path is not set" : "");
 }
 
 struct EnsembleEvaluation {
@@ -110,11 +104,11 @@ void evaluate_together(const EvaluateArguments& arguments, Split split, ProcessG
     if (!comparison.accuracies.is_null()) result["baselines"] = comparison.accuracies;
     return print_json(result);
   }
-  print_lines(fmt::format("mean of {} classifiers, {} split\n", members.size(), arguments.split));
+  print_lines("mean of {} classifiers, {} split\n", members.size(), arguments.split);
   print_metrics(metrics, "  ");
   for (const auto& member : members)
-    print_lines(fmt::format("  {:<20} {:.5f}  {}\n", "accuracy of", member["accuracy"].get<double>(),
-                            member["checkpoint"].get<std::string>()));
+    print_lines("  {:<20} {:.5f}  {}\n", "accuracy of", member["accuracy"].get<double>(),
+                member["checkpoint"].get<std::string>());
   print_table(comparison);
 }
 
@@ -128,9 +122,8 @@ void check_beam_flags(const EvaluateArguments& arguments, const LoadedRun& run) 
   if (!is<SequenceToSequenceConfig>(config.task)) return require_no_flags(arguments.beam_flags, run);
   if (arguments.beam_flags.empty()) return;
   if (!sees_whole_split(arguments))
-    throw Error(ExitCode::usage,
-                fmt::format("{}: has no effect with {}, of which no targets are written", arguments.beam_flags.front(),
-                            arguments.random_batches > 0 ? "--random-batches" : "--tokens"));
+    fail_usage("{}: has no effect with {}, of which no targets are written", arguments.beam_flags.front(),
+               arguments.random_batches > 0 ? "--random-batches" : "--tokens");
   if (config.train.overfit_batch)
     throw Error(ExitCode::usage,
                 arguments.beam_flags.front() +
@@ -177,7 +170,7 @@ void run_evaluate(const EvaluateArguments& arguments, Split split, ProcessGroup&
     if (!comparison.accuracies.is_null()) result["baselines"] = comparison.accuracies;
     return print_json(result);
   }
-  print_lines(fmt::format("{} (step {}), {} split\n", run.checkpoint.string(), run.progress.step, arguments.split));
+  print_lines("{} (step {}), {} split\n", run.checkpoint.string(), run.progress.step, arguments.split);
   print_metrics(metrics, "  ");
   print_table(comparison);
 }
@@ -190,13 +183,9 @@ void add_evaluate_command(CLI::App& app) {
   arguments->choice.add_to(command);
   arguments->choice.add_context_to(command);
   arguments->choice.add_options_to(command);
-  command.add_option("--split", arguments->split, "split to evaluate")
-      ->type_name("train|validation|test")
-      ->capture_default_str();
-  auto* with = command
-                   .add_option("--with", arguments->others,
-                               "more classifiers of the same data; averages the probabilities of all runs")
-                   ->type_name("RUN...");
+  add_choice(command, "--split", arguments->split, "split to evaluate");
+  auto* with = add_text(command, "--with", arguments->others, "RUN...",
+                        "more classifiers of the same data; averages the probabilities of all runs");
   auto* random = command
                      .add_option("--random-batches", arguments->random_batches,
                                  "estimate on this many random batches, as nanoGPT does, instead of the whole split")
@@ -209,10 +198,10 @@ void add_evaluate_command(CLI::App& app) {
       ->transform(whole_number(1, std::int64_t{1} << 40))
       ->excludes(with)
       ->excludes(random);
-  add_beam_to(command, arguments->beam);
+  add_beam(command, arguments->beam);
   arguments->processes.add_to(command);
-  command.add_flag("--offline", arguments->offline, "never download a corpus");
-  command.add_flag("--json", arguments->json, "one line of JSON on stdout");
+  add_offline(command, arguments->offline);
+  add_json(command, arguments->json);
   command.footer(
       "Of a sequence_to_sequence run also scores the targets that it writes: BLEU, chrF, ROUGE, exact match.\n"
       "Examples:\n  metaformer evaluate\n  metaformer evaluate --run runs/x --checkpoint last --split train --json\n"

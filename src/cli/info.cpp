@@ -97,12 +97,11 @@ Json collect() {
 void print_table(const Json& info) {
   for (const auto& [name, value] : info.items()) {
     if (value.is_object()) {
-      print_lines(fmt::format("{}:\n", name));
+      print_lines("{}:\n", name);
       for (const auto& [inner, detail] : value.items())
-        print_lines(
-            fmt::format("  {:<20} {}\n", inner, detail.is_string() ? detail.get<std::string>() : detail.dump()));
+        print_lines("  {:<20} {}\n", inner, detail.is_string() ? detail.get<std::string>() : detail.dump());
     } else {
-      print_lines(fmt::format("{:<22} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump()));
+      print_lines("{:<22} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
     }
   }
 }
@@ -119,7 +118,7 @@ void run_info(bool json) {
 void add_info_command(CLI::App& app) {
   auto& command = *app.add_subcommand("info", "show versions and devices, and check the linked libraries");
   auto json = std::make_shared<bool>(false);
-  command.add_flag("--json", *json, "one line of JSON on stdout");
+  add_json(command, *json);
   command.footer("Examples:\n  metaformer info\n  metaformer info --json");
   command.callback([json] { run_info(*json); });
 }

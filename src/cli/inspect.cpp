@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/utf8.h"
-#include "cli/beam_flags.h"
 #include "cli/command_line.h"
 #include "cli/input_file.h"
 #include "data/pairs.h"
@@ -49,8 +48,8 @@ void print_ranks(const TextInspection& inspection) {
   for (std::size_t i = 0; i < inspection.layers.size(); ++i) {
     const auto& ranks = inspection.layers[i].distance_rank_correlation;
     if (ranks.empty()) continue;
-    print_lines(fmt::format("layer {}: rank correlation of distances between digits with |i - j|, by head:", i));
-    for (const double value : ranks) print_lines(fmt::format(" {:.2f}", value));
+    print_lines("layer {}: rank correlation of distances between digits with |i - j|, by head:", i);
+    for (const double value : ranks) print_lines(" {:.2f}", value);
     print_lines("\n");
   }
 }
@@ -58,36 +57,34 @@ void print_ranks(const TextInspection& inspection) {
 void print_layers(const TextInspection& inspection) {
   if (inspection.layers.empty()) return print_lines("the model has no blocks\n");
   if (!inspection.layers.front().has_scores()) {
-    print_lines(fmt::format("mixer {}: it has no scores\n", inspection.mixer));
+    print_lines("mixer {}: it has no scores\n", inspection.mixer);
     return;
   }
-  print_lines(fmt::format("mixer {}; means over the heads, in percent where they are fractions\n", inspection.mixer));
+  print_lines("mixer {}; means over the heads, in percent where they are fractions\n", inspection.mixer);
   if (inspection.part == InspectedPart::cross) {
-    print_lines(fmt::format("{:<7}{:>14}\n", "layer", "scores < 0"));
+    print_lines("{:<7}{:>14}\n", "layer", "scores < 0");
     for (std::size_t i = 0; i < inspection.layers.size(); ++i)
-      print_lines(fmt::format("{:<7}{:>14.1f}\n", i, 100 * mean_of(inspection.layers[i].negative_scores)));
+      print_lines("{:<7}{:>14.1f}\n", i, 100 * mean_of(inspection.layers[i].negative_scores));
     return;
   }
-  print_lines(fmt::format("{:<7}{:>16}{:>14}{:>14}{:>18}{:>20}  {}\n", "layer", "mean distance", "scores < 0",
-                          "eigenvalues<0", "pairs, square < 0", "triangles violated", "form"));
+  print_lines("{:<7}{:>16}{:>14}{:>14}{:>18}{:>20}  {}\n", "layer", "mean distance", "scores < 0", "eigenvalues<0",
+              "pairs, square < 0", "triangles violated", "form");
   for (std::size_t i = 0; i < inspection.layers.size(); ++i) {
     const auto& layer = inspection.layers[i];
-    print_lines(fmt::format("{:<7}{:>16.2f}{:>14.1f}{:>14.1f}{:>18.1f}{:>20.1f}  {}\n", i,
-                            mean_of(layer.mean_attention_distance), 100 * mean_of(layer.negative_scores),
-                            100 * mean_of(layer, &MetricAxioms::negative_eigenvalues),
-                            100 * mean_of(layer, &MetricAxioms::negative_pairs),
-                            100 * mean_of(layer, &MetricAxioms::violated_triples), verdicts_of(layer)));
+    print_lines("{:<7}{:>16.2f}{:>14.1f}{:>14.1f}{:>18.1f}{:>20.1f}  {}\n", i, mean_of(layer.mean_attention_distance),
+                100 * mean_of(layer.negative_scores), 100 * mean_of(layer, &MetricAxioms::negative_eigenvalues),
+                100 * mean_of(layer, &MetricAxioms::negative_pairs),
+                100 * mean_of(layer, &MetricAxioms::violated_triples), verdicts_of(layer));
   }
   print_ranks(inspection);
 }
 
 void print_norms(const DepthNorms& norms, const char* title) {
-  print_lines(
-      fmt::format("{}\n{:<7}{:>12}{:>12}{:>14}{:>12}\n", title, "layer", "mixer", "stream", "feed-forward", "stream"));
-  print_lines(fmt::format("{:<7}{:>12}{:>12.4g}\n", "", "", norms.embedding));
+  print_lines("{}\n{:<7}{:>12}{:>12}{:>14}{:>12}\n", title, "layer", "mixer", "stream", "feed-forward", "stream");
+  print_lines("{:<7}{:>12}{:>12.4g}\n", "", "", norms.embedding);
   for (std::size_t i = 0; i < norms.after_mixer.size(); ++i)
-    print_lines(fmt::format("{:<7}{:>12.4g}{:>12.4g}{:>14.4g}{:>12.4g}\n", i, norms.mixer_branch[i],
-                            norms.after_mixer[i], norms.feed_forward_branch[i], norms.after_feed_forward[i]));
+    print_lines("{:<7}{:>12.4g}{:>12.4g}{:>14.4g}{:>12.4g}\n", i, norms.mixer_branch[i], norms.after_mixer[i],
+                norms.feed_forward_branch[i], norms.after_feed_forward[i]);
 }
 
 void print_text(const TextInspection& inspection, const std::filesystem::path& checkpoint) {
@@ -96,7 +93,7 @@ void print_text(const TextInspection& inspection, const std::filesystem::path& c
                      : inspection.part == InspectedPart::whole
                          ? fmt::format("{} tokens", inspection.tokens.size())
                          : fmt::format("{}: {} tokens", to_string(inspection.part), inspection.tokens.size());
-  print_lines(fmt::format("{} of {}\n", title, checkpoint.string()));
+  print_lines("{} of {}\n", title, checkpoint.string());
   print_layers(inspection);
   if (inspection.part != InspectedPart::cross)
     print_norms(inspection.norms, "norm of a token's vector, mean over the text");
@@ -105,11 +102,11 @@ void print_text(const TextInspection& inspection, const std::filesystem::path& c
 void print_split(const SplitInspection& inspection) {
   print_norms(inspection.gradients.stream, "norm of the gradient with respect to the stream");
   if (const auto& losses = inspection.loss_by_position; !losses.empty())
-    print_lines(fmt::format("loss by position: {:.4f} at {}, {:.4f} at {}\n", losses.front().loss,
-                            losses.front().position, losses.back().loss, losses.back().position));
+    print_lines("loss by position: {:.4f} at {}, {:.4f} at {}\n", losses.front().loss, losses.front().position,
+                losses.back().loss, losses.back().position);
   if (inspection.effective_context)
-    print_lines(fmt::format("effective context: {} of {} tokens (loss within 1%)\n", *inspection.effective_context,
-                            inspection.loss_by_context.back().tokens));
+    print_lines("effective context: {} of {} tokens (loss within 1%)\n", *inspection.effective_context,
+                inspection.loss_by_context.back().tokens);
 }
 
 struct InspectArguments {
@@ -157,7 +154,7 @@ std::string text_of_file(const std::string& file) {
 std::vector<std::int32_t> chosen_ids(const InspectArguments& arguments, const LoadedRun& run, const Task* task) {
   if (!arguments.file.empty()) return given_ids(arguments, run, text_of_file(arguments.file));
   if (arguments.text) return given_ids(arguments, run, std::string(without_byte_order_mark(*arguments.text)));
-  if (task == nullptr) throw Error(ExitCode::usage, "--no-data needs --text or --file");
+  if (task == nullptr) fail_usage("--no-data needs --text or --file");
   return validation_text(*task, arguments.limits.tokens, list_task(run.experiment.config.task).has_value());
 }
 
@@ -169,7 +166,7 @@ EncodedPair chosen_pair(const InspectArguments& arguments, const LoadedRun& run)
   };
   if (!arguments.file.empty()) return written(without_last_break(text_of_file(arguments.file)));
   if (arguments.text) return written(std::string(without_byte_order_mark(*arguments.text)));
-  if (arguments.without_data) throw Error(ExitCode::usage, "--no-data needs --text or --file");
+  if (arguments.without_data) fail_usage("--no-data needs --text or --file");
   const auto task = task_of(run, arguments.offline);
   return task.pairs->pair(Split::validation, 0);
 }
@@ -226,13 +223,11 @@ std::filesystem::path folder_of(const InspectArguments& arguments, const LoadedR
 }
 
 LoadedRun load_other(const InspectArguments& arguments, const LoadedRun& run) {
-  if (!std::filesystem::exists(arguments.beside))
-    throw Error(ExitCode::usage, fmt::format("--beside {}: no such run", arguments.beside));
+  if (!std::filesystem::exists(arguments.beside)) fail_usage("--beside {}: no such run", arguments.beside);
   auto other = load_run(arguments.beside, arguments.choice.checkpoint, arguments.choice.device);
   if (run.experiment.config.task.index() != other.experiment.config.task.index())
-    throw Error(ExitCode::usage,
-                fmt::format("--beside {}: its task is {}, and that of the run is {}", arguments.beside,
-                            kind_of(other.experiment.config.task), kind_of(run.experiment.config.task)));
+    fail_usage("--beside {}: its task is {}, and that of the run is {}", arguments.beside,
+               kind_of(other.experiment.config.task), kind_of(run.experiment.config.task));
   return other;
 }
 
@@ -324,26 +319,20 @@ void add_inspect_command(CLI::App& app) {
   arguments->choice.add_to(command);
   arguments->choice.add_context_to(command);
   arguments->choice.add_options_to(command);
-  auto* text = may_be_empty(command.add_option(
-      "--text", arguments->text,
-      "text, a sorter's list, or a source, whose target the run then writes; default: the start of the validation "
-      "split, or its longest pair"));
+  auto* text = may_be_empty(command.add_option("--text", arguments->text,
+                                               "text, a sorter's list, or a source, whose target the run then writes; "
+                                               "default: the start of the validation split, or its longest pair"));
   command.add_option("--file", arguments->file, "file with the text; -: standard input")->excludes(text);
-  command.add_option("--tokens", arguments->limits.tokens, "tokens of the text, at most; not of a sorter's list")
-      ->capture_default_str()
-      ->transform(whole_number(1, most_inspected_tokens));
-  command
-      .add_option("--batches", arguments->split_limits.batches,
-                  "evaluation batches for the loss by position; 0: the whole validation split")
-      ->capture_default_str()
-      ->transform(whole_number(0, std::int64_t{1} << 40));
-  command.add_option("--beside", arguments->beside, "another run, whose forms are drawn below those of the run")
-      ->type_name("RUN");
+  add_whole_number(command, "--tokens", arguments->limits.tokens, 1, most_inspected_tokens,
+                   "tokens of the text, at most; not of a sorter's list");
+  add_whole_number(command, "--batches", arguments->split_limits.batches, 0, std::int64_t{1} << 40,
+                   "evaluation batches for the loss by position; 0: the whole validation split");
+  add_text(command, "--beside", arguments->beside, "RUN", "another run, whose forms are drawn below those of the run");
   command.add_option("--out", arguments->out, "folder for the files; default: inspect/ in the run folder");
   command.add_flag("--no-data", arguments->without_data,
                    "only what the text shows: no gradients, no loss by position, no effective context");
   command.add_flag("--no-pictures", arguments->without_pictures, "write no SVG files");
-  command.add_flag("--offline", arguments->offline, "never download a corpus");
+  add_offline(command, arguments->offline);
   command.add_flag("--json", arguments->json, "the content of inspection.json on stdout, on one line");
   command.footer(
       "Writes inspection.safetensors (arrays), inspection.json (numbers) and pictures (SVG); docs/inspect.md\n"

@@ -13,7 +13,6 @@
 #include "base/log.h"
 #include "base/rows.h"
 #include "base/text.h"
-#include "cli/beam_flags.h"
 #include "cli/command_line.h"
 #include "cli/input_file.h"
 #include "cli/process_choice.h"
@@ -31,28 +30,13 @@ struct PredictArguments {
   RunChoice choice;
   ProcessChoice processes;
   std::string file = "-";
-  std::string format = "auto";
+  TableFormat format = TableFormat::automatic;
   std::optional<std::string> column;
-  std::string header = "auto";
+  TableHeader header = TableHeader::automatic;
   std::int64_t batch_size = 32;
   BeamOptions beam;
   bool json = false;
 };
-
-TableFormat parse_format(const std::string& name) {
-  return choose<TableFormat>("--format", name,
-                             {{"auto", TableFormat::automatic},
-                              {"text", TableFormat::text},
-                              {"csv", TableFormat::csv},
-                              {"tsv", TableFormat::tsv},
-                              {"jsonl", TableFormat::jsonl}});
-}
-
-TableHeader parse_header(const std::string& name) {
-  return choose<TableHeader>(
-      "--header", name,
-      {{"auto", TableHeader::automatic}, {"present", TableHeader::present}, {"absent", TableHeader::absent}});
-}
 
 constexpr std::size_t longest_line = 1 << 20;
 
@@ -243,7 +227,7 @@ TableHeader expected_header(const LoadedRun& run, const TableColumns& columns, b
 
 // The column that --column names, if it is given.
 void choose_column(const PredictArguments& arguments, const LoadedRun& run, TableColumns& columns) {
-  const auto header = parse_header(arguments.header);
+  const auto header = arguments.header;
   auto& column = columns.columns[0];
   bool is_numbered = is_number(column.field) && is_number(columns.columns[1].field), is_named = false;
   if (arguments.column) {
@@ -255,8 +239,7 @@ void choose_column(const PredictArguments& arguments, const LoadedRun& run, Tabl
     is_named = !is_numbered;
   }
   if (header == TableHeader::absent && is_named)
-    throw Error(ExitCode::usage, fmt::format("--column {}: without a header columns have no names, but numbers from 1",
-                                             in_quotes(column.field)));
+    fail_usage("--column {}: without a header columns have no names, but numbers from 1", in_quotes(column.field));
   if (header == TableHeader::absent && !is_number(column.field)) column.field = "1";
   columns.header = header != TableHeader::automatic ? header
                    : is_named                       ? TableHeader::present
@@ -271,21 +254,19 @@ TableColumns columns_of(const PredictArguments& arguments, const LoadedRun& run,
   columns.absence_advice = "; --column names another one, and --header absent reads a table without a header";
   choose_column(arguments, run, columns);
   if (format != TableFormat::jsonl) return columns;
-  if (parse_header(arguments.header) != TableHeader::automatic)
-    throw Error(ExitCode::usage,
-                fmt::format("--header {}: {} holds JSON lines, which have no header", arguments.header, file));
+  if (arguments.header != TableHeader::automatic)
+    fail_usage("--header {}: {} holds JSON lines, which have no header", arguments.header, file);
   columns.header = TableHeader::automatic;  // the training table may have been another format's
   return columns;
 }
 
 void refuse_table_flags(const PredictArguments& arguments, const std::string& file) {
-  const auto flag = arguments.column                                           ? "--column " + *arguments.column
-                    : parse_header(arguments.header) != TableHeader::automatic ? "--header " + arguments.header
-                                                                               : "";
+  const auto flag = arguments.column                             ? "--column " + *arguments.column
+                    : arguments.header != TableHeader::automatic ? "--header " + arguments.header
+                                                                 : "";
   if (!flag.empty())
-    throw Error(ExitCode::usage, fmt::format("{}: {} is read as plain lines, which have no columns; --format csv, tsv "
-                                             "or jsonl reads a table",
-                                             flag, file));
+    fail_usage("{}: {} is read as plain lines, which have no columns; --format csv, tsv or jsonl reads a table", flag,
+               file);
 }
 
 void predict_file(const PredictArguments& arguments, TableFormat format, const InputFile& input, const LoadedRun& run,
@@ -305,9 +286,8 @@ std::unique_ptr<TextAnswers> answers_of(const PredictArguments& arguments, const
   const auto& task = run.experiment.config.task;
   if (is<SequenceToSequenceConfig>(task)) return target_answers(run, arguments.beam);
   if (!is<ClassificationConfig>(task))
-    throw Error(ExitCode::usage,
-                fmt::format("--run {}: its task is {}; predict needs a classifier or a run of sequence_to_sequence",
-                            run.directory.path().string(), kind_of(task)));
+    fail_usage("--run {}: its task is {}; predict needs a classifier or a run of sequence_to_sequence",
+               run.directory.path().string(), kind_of(task));
   require_no_flags(given, run);
   return class_answers(run);
 }
@@ -327,10 +307,8 @@ void run_predict(const PredictArguments& arguments, TableFormat format, const st
 void require_possible(const PredictArguments& arguments) {
   const auto& beam = arguments.beam;
   if (beam.n_best > beam.beam)
-    throw Error(ExitCode::usage,
-                fmt::format("--n-best {}: a beam of {} has no more hypotheses; raise --beam", beam.n_best, beam.beam));
-  if (beam.n_best > 1 && !arguments.json)
-    throw Error(ExitCode::usage, fmt::format("--n-best {}: a line has one text; add --json", beam.n_best));
+    fail_usage("--n-best {}: a beam of {} has no more hypotheses; raise --beam", beam.n_best, beam.beam);
+  if (beam.n_best > 1 && !arguments.json) fail_usage("--n-best {}: a line has one text; add --json", beam.n_best);
 }
 
 }  // namespace
@@ -342,30 +320,20 @@ void add_predict_command(CLI::App& app) {
   arguments->choice.add_to(command);
   command.add_option("file", arguments->file, "lines of text, or a table (csv, tsv, jsonl); default: standard input")
       ->capture_default_str();
-  command
-      .add_option("--format", arguments->format,
-                  "format of the file; text: plain lines; auto: by the file's name, else text")
-      ->type_name("auto|text|csv|tsv|jsonl")
-      ->capture_default_str();
-  command
-      .add_option(
-          "--column", arguments->column,
-          "column of the texts: its name in the header, or its number counted from 1; or a member of JSON lines; "
-          "default: that of the run's training table")
-      ->type_name("NAME|NUMBER");
-  command
-      .add_option("--header", arguments->header,
-                  "whether the first row of a table names its columns; absent: the texts are column 1, or that of "
-                  "--column; auto: as the run's training table had")
-      ->type_name("auto|present|absent")
-      ->capture_default_str();
+  add_choice(command, "--format", arguments->format,
+             "format of the file; text: plain lines; auto: by the file's name, else text");
+  add_text(command, "--column", arguments->column, "NAME|NUMBER",
+           "column of the texts: its name in the header, or its number counted from 1; or a member of JSON lines; "
+           "default: that of the run's training table");
+  add_choice(command, "--header", arguments->header,
+             "whether the first row of a table names its columns; absent: the texts are column 1, or that of --column; "
+             "auto: as the run's training table had");
   command.add_option("--batch-size", arguments->batch_size, "texts per forward pass")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}));
-  add_beam_to(command, arguments->beam);
-  command.add_option("--n-best", arguments->beam.n_best, "hypotheses in the answer, with --json")
-      ->transform(whole_number(1, std::int64_t{1} << 20))
-      ->capture_default_str();
+  add_beam(command, arguments->beam);
+  add_whole_number(command, "--n-best", arguments->beam.n_best, 1, std::int64_t{1} << 20,
+                   "hypotheses in the answer, with --json");
   arguments->processes.add_to(command);
   command.add_flag("--json", arguments->json,
                    "one line of JSON per text, with the probability of every class, or of every hypothesis");
@@ -383,10 +351,8 @@ void add_predict_command(CLI::App& app) {
       "  metaformer predict --run runs/multi30k --beam 4 german.txt > english.txt\n"
       "  tail -f comments.txt | metaformer predict --run runs/reviews --json");
   command.callback([arguments, &command] {
-    const auto format = parse_format(arguments->format);
-    parse_header(arguments->header);
     if (arguments->column && arguments->column->empty())
-      throw Error(ExitCode::usage, "--column: is empty; it takes the name or the number of a column");
+      fail_usage("--column: is empty; it takes the name or the number of a column");
     require_possible(*arguments);
     const auto given = given_flags(command, {"--beam", "--alpha", "--further-tokens", "--n-best"});
     arguments->processes.run([&](ProcessGroup& group) { run_predict(*arguments, format, given, group); });

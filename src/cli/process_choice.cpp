@@ -59,25 +59,20 @@ std::vector<std::string> process_arguments() {
 
 void ProcessChoice::add_to(CLI::App& command) {
   command
-      .add_option("--processes", processes,
-                  "number of processes on this machine that share the work; not with torchrun, srun or mpirun, which "
-                  "set it")
+      .add_option(
+          "--processes", processes,
+          "number of processes on this machine that share the work; not with torchrun, srun or mpirun, which set it")
       ->transform(whole_number(1, 1024));
-  command
-      .add_option("--process-timeout", timeout_seconds,
-                  "seconds without an answer after which a process counts as lost")
-      ->transform(whole_number(1, 1 << 20))
-      ->capture_default_str();
+  add_whole_number(command, "--process-timeout", timeout_seconds, 1, 1 << 20,
+                   "seconds without an answer after which a process counts as lost");
 }
 
 std::string device_for(const ProcessGroup& group, const std::string& name) {
   if (group.size() == 1 || (name != "auto" && name != "cuda") || !torch::cuda::is_available()) return name;
   const auto devices = static_cast<int>(torch::cuda::device_count());
   if (group.local_rank() >= devices)
-    throw Error(ExitCode::usage,
-                fmt::format("--device {}: this machine has {} CUDA device{} for more processes; start as many, or give "
-                            "--device cpu",
-                            name, devices, devices == 1 ? "" : "s"));
+    fail_usage("--device {}: this machine has {} CUDA device{} for more processes; start as many, or give --device cpu",
+               name, devices, devices == 1 ? "" : "s");
   return fmt::format("cuda:{}", group.local_rank());
 }
 
@@ -94,8 +89,7 @@ void ProcessChoice::run(const std::function<void(ProcessGroup&)>& work) const {
   if (launch->launcher == "--processes")
     end_with_parent(launch->parent);
   else if (processes > 1)
-    throw Error(ExitCode::usage, fmt::format("--processes {}: {} has already started {} processes", processes,
-                                             launch->launcher, launch->size));
+    fail_usage("--processes {}: {} has already started {} processes", processes, launch->launcher, launch->size);
   set_threads(*launch);
   if (launch->rank > 0) mute();
   do_with(*make_c10d_group(*launch, timeout), work);

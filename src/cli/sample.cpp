@@ -15,7 +15,6 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "base/utf8.h"
-#include "cli/beam_flags.h"
 #include "cli/command_line.h"
 #include "data/list_dataset.h"
 #include "infer/answers.h"
@@ -69,7 +68,7 @@ std::vector<std::int32_t> read_source(const LoadedRun& run, const std::string& s
       log::warning("the source is longer than the model's context and is cut to its first {} tokens", ids.size());
     return ids;
   } catch (const Error& error) {
-    throw Error(ExitCode::usage, fmt::format("prompt {}: {}", in_quotes(source), error.what()));
+    fail_usage("prompt {}: {}", in_quotes(source), error.what());
   }
 }
 
@@ -120,7 +119,7 @@ struct SampleArguments {
   std::optional<double> temperature;
   SamplingOptions options;
   std::vector<std::string> stops;
-  std::string window = "half";
+  WindowKind window = WindowKind::half;
   bool uncached = false;
   bool without_graphs = false;
   bool without_eos = false;
@@ -151,8 +150,7 @@ class Sampler {
     options_.graphs = !arguments.without_graphs;
     options_.never = ids_without_token(*run.codec.tokenizer);
     if (!arguments.without_eos) eos_ = special_tokens_of(*run.codec.tokenizer).eos;
-    options_.window =
-        choose<WindowKind>("--window", arguments.window, {{"half", WindowKind::half}, {"slide", WindowKind::slide}});
+    options_.window = arguments.window;
   }
 
   void answer(const std::string& prompt) {
@@ -183,9 +181,9 @@ class Sampler {
       ids = run_.codec.tokenizer->encode(prompt);
       if (lists_) ids = list_prompt(*lists_, ids);
     } catch (const Error& error) {
-      throw Error(ExitCode::usage, fmt::format("prompt {}: {}", in_quotes(prompt), error.what()));
+      fail_usage("prompt {}: {}", in_quotes(prompt), error.what());
     }
-    if (ids.empty()) throw Error(ExitCode::usage, fmt::format("prompt {}: it holds no token", in_quotes(prompt)));
+    if (ids.empty()) fail_usage("prompt {}: it holds no token", in_quotes(prompt));
     return ids;
   }
 
@@ -253,7 +251,7 @@ using AnswerPrompt = std::function<void(const std::string&)>;
 // A mistake in one prompt ends neither the conversation nor the list.
 void try_answer(const AnswerPrompt& answer, const Line& line) {
   try {
-    if (line.too_long) throw Error(ExitCode::usage, "the prompt is too long");
+    if (line.too_long) fail_usage("the prompt is too long");
     answer(line.text);
   } catch (const Error& error) {
     if (error.code() != ExitCode::usage) throw;
@@ -278,12 +276,10 @@ bool is_asked(const SampleArguments& arguments) {
 void check(const SampleArguments& arguments, const LoadedRun& run) {
   const auto& task = run.experiment.config.task;
   if (is<ClassificationConfig>(task))
-    throw Error(ExitCode::usage, fmt::format("--run {}: its task is classification; use metaformer predict",
-                                             run.directory.path().string()));
+    fail_usage("--run {}: its task is classification; use metaformer predict", run.directory.path().string());
   if (!is_causal(task))
-    throw Error(ExitCode::usage,
-                fmt::format("--run {}: its task is {}, which predicts no next token and cannot continue a text",
-                            run.directory.path().string(), kind_of(task)));
+    fail_usage("--run {}: its task is {}, which predicts no next token and cannot continue a text",
+               run.directory.path().string(), kind_of(task));
   require_no_flags(arguments.beam_flags, run);
   const auto& model = run.experiment.config.model;
   if (run.model->has_endless_state() && arguments.window != SampleArguments().window)
@@ -294,17 +290,15 @@ void check(const SampleArguments& arguments, const LoadedRun& run) {
                     is<TransformerConfig>(model) ? "model.memory" : fmt::format("model.kind {}", kind_of(model))));
   const auto lists = list_task(task);
   if (lists && arguments.tokens)
-    throw Error(ExitCode::usage, "--tokens: a model of lists answers with as many numbers as the prompt has");
+    fail_usage("--tokens: a model of lists answers with as many numbers as the prompt has");
   if (lists && !is_asked(arguments))
-    throw Error(ExitCode::usage, fmt::format("--prompt is missing: {} numbers to {}, such as --prompt \"2 3 1 ...\"",
-                                             lists->length, kind_of(task)));
+    fail_usage("--prompt is missing: {} numbers to {}, such as --prompt \"2 3 1 ...\"", lists->length, kind_of(task));
 }
 
 // Flags and prompts of a model that writes a target.
 void check_source(const SampleArguments& arguments, const LoadedRun& run) {
   require_no_flags(arguments.next_token_flags, run);
-  if (!is_asked(arguments))
-    throw Error(ExitCode::usage, "--prompt is missing: the source, a text to write a target for");
+  if (!is_asked(arguments)) fail_usage("--prompt is missing: the source, a text to write a target for");
 }
 
 void answer_file(const std::string& file, const AnswerPrompt& answer) {
@@ -327,7 +321,7 @@ void answer_prompts(const SampleArguments& arguments, const LoadedRun& run, cons
 
 void run_sample(const SampleArguments& arguments) {
   for (const auto& stop : arguments.stops)
-    if (stop.empty()) throw Error(ExitCode::usage, "--stop: must not be empty");
+    if (stop.empty()) fail_usage("--stop: must not be empty");
   const auto run =
       load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device, arguments.choice.changes);
   if (is<SequenceToSequenceConfig>(run.experiment.config.task)) {
@@ -346,9 +340,7 @@ void add_sampling_options(CLI::App& command, SampleArguments& arguments) {
       .add_option("--temperature", arguments.temperature,
                   "below 1: safer; above 1: more varied; 0: always the likeliest token; default: 0.8, for a sorter 0")
       ->transform(number_in(between(0, 1e6)));
-  command.add_option("--top-k", options.top_k, "choose among the k likeliest tokens; 0: all")
-      ->capture_default_str()
-      ->transform(whole_number(0, most_tokens));
+  add_whole_number(command, "--top-k", options.top_k, 0, most_tokens, "choose among the k likeliest tokens; 0: all");
   command
       .add_option("--top-p", options.top_p,
                   "choose among the fewest likeliest tokens whose probabilities reach this sum; 1: all")
@@ -358,9 +350,7 @@ void add_sampling_options(CLI::App& command, SampleArguments& arguments) {
       ->type_name("INT")
       ->capture_default_str()
       ->transform(whole_number(0, (std::int64_t{1} << 53) - 1));
-  command.add_option("--window", arguments.window, "what to forget when the model's context is full")
-      ->type_name("half|slide")
-      ->capture_default_str();
+  add_choice(command, "--window", arguments.window, "what to forget when the model's context is full");
   add_repeatable(command, "--stop", arguments.stops, "TEXT", "stop before this text");
   command.add_flag("--no-eos", arguments.without_eos, "go on behind a token that ends texts (eos), which is shown");
   command.add_flag("--no-cache", arguments.uncached,
@@ -380,24 +370,20 @@ void add_sample_command(CLI::App& app) {
   arguments->choice.add_context_to(command);
   auto* prompt = may_be_empty(command.add_option("--prompt", arguments->prompt,
                                                  "text to continue (default: a line break), or to write a target for"));
-  auto* file =
-      command
-          .add_option(
-              "--prompt-file", arguments->prompt_file,
-              "file with the prompt, which is used unchanged but for a byte order mark; of a source, the line break at "
-              "its end is left out")
-          ->excludes(prompt);
+  auto* file = command
+                   .add_option("--prompt-file", arguments->prompt_file,
+                               "file with the prompt, which is used unchanged but for a byte order mark; of a source, "
+                               "the line break at its end is left out")
+                   ->excludes(prompt);
   command.add_flag("--interactive", arguments->interactive, "answer every line of standard input, until Ctrl-D")
       ->excludes(prompt)
       ->excludes(file);
   command.add_option("--tokens", arguments->tokens, "tokens to generate; default: 500")
       ->transform(whole_number(0, most_tokens));
-  command
-      .add_option("--num-samples", arguments->samples, "texts to generate at once, each with its own random numbers")
-      ->capture_default_str()
-      ->transform(whole_number(1, std::int64_t{1} << 16));
+  add_whole_number(command, "--num-samples", arguments->samples, 1, std::int64_t{1} << 16,
+                   "texts to generate at once, each with its own random numbers");
   add_sampling_options(command, *arguments);
-  add_beam_to(command, arguments->beam);
+  add_beam(command, arguments->beam);
   command.add_flag("--json", arguments->json, "one line of JSON per prompt when done, instead of streaming");
   command.footer(
       "Of a prompt that is longer than the model's context the model sees the last tokens, as many as the context "

@@ -43,7 +43,7 @@ void add_train_command(CLI::App& app) {
   arguments->choice.add_to(command);
   command.add_option("--out", arguments->request.out, "run folder to create; default: runs/<config>-<time>");
   command.add_flag("--resume", arguments->request.resume, "continue the run in --out from its newest checkpoint");
-  command.add_option("--device", arguments->request.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  add_device(command, arguments->request.device);
   command.add_flag("--overfit-batch", arguments->overfit_batch,
                    "train and evaluate on the first batch only: the loss must fall to nearly 0");
   command.add_flag(
@@ -51,7 +51,7 @@ void add_train_command(CLI::App& app) {
       "measure the time of each operator over steps 11 to 30: a table in the log, profile.json for chrome://tracing");
   command.add_flag("--force", arguments->request.force, "start even if the memory is clearly too small");
   arguments->processes.add_to(command);
-  command.add_flag("--offline", arguments->request.offline, "never download a corpus");
+  add_offline(command, arguments->request.offline);
   command.add_flag("--json", arguments->json, "end with the summary as one line of JSON on stdout");
   command.add_flag("--quiet", arguments->quiet, "only warnings and errors on stderr");
   command.footer(
