@@ -117,7 +117,7 @@ void add_offline(CLI::App& command, bool& offline);
 
 // --beam, --alpha, --further-tokens.
 void add_beam(CLI::App& command, BeamOptions& beam);
-constexpr std::array beam_flags = {"--beam", "--alpha", "--further-tokens"};
+const std::vector<std::string> beam_flags = {"--beam", "--alpha", "--further-tokens"};
 
 // Those of the options that are on the command line.
 std::vector<std::string> given_flags(const CLI::App& command, const std::vector<std::string>& names);
