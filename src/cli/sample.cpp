@@ -26,13 +26,6 @@
 
 namespace metaformer {
 
-// One target that an encoder and decoder writes, with what it attends to.
-
-// Prints the best target for a source, and for every token of it the source's tokens with the largest weights; with
-// `json` one line with all weights, which are means over layers and heads of the cross-attention. Errors: exit code 2
-// for a source that cannot be read, 4 for numbers that are not finite.
-void show_target(const LoadedRun& run, const std::string& source, const BeamOptions& options, bool json);
-
 namespace {
 
 using Row = std::vector<double>;
@@ -60,26 +53,31 @@ std::string largest_of(const Row& weights, const std::vector<std::string>& token
   return text;
 }
 
-std::vector<std::int32_t> read_source(const LoadedRun& run, const std::string& source, const BeamOptions& options,
-                                      bool& cut) {
+// read(), whose errors are the prompt's.
+std::vector<std::int32_t> read_prompt(const std::string& prompt,
+                                      const std::function<std::vector<std::int32_t>()>& read) {
   try {
-    auto ids = target_answers(run, options)->encode(without_last_break(source), cut);
-    if (cut)
-      log::warning("the source is longer than the model's context and is cut to its first {} tokens", ids.size());
-    return ids;
+    return read();
   } catch (const Error& error) {
-    fail_usage("prompt {}: {}", in_quotes(source), error.what());
+    fail_usage("prompt {}: {}", in_quotes(prompt), error.what());
   }
 }
 
-}  // namespace
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
 
+// Prints the best target for a source, and for every token of it the source's tokens with the largest weights; with
+// `json` one line with all weights, which are means over layers and heads of the cross-attention. Errors: exit code 2
+// for a source that cannot be read, 4 for numbers that are not finite.
 void show_target(const LoadedRun& run, const std::string& source, const BeamOptions& options, bool json) {
   bool cut = false;
-  const auto ids = read_source(run, source, options, cut);
+  const auto ids =
+      read_prompt(source, [&] { return target_answers(run, options)->encode(without_last_break(source), cut); });
+  if (cut) log::warning("the source is longer than the model's context and is cut to its first {} tokens", ids.size());
   const auto start = std::chrono::steady_clock::now();
   const auto best = write_target(run, ids, options);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = seconds_since(start);
   const auto cross = inspect_pair(run, {.source = ids, .target = best.ids}, {.tokens = most_inspected_tokens}).back();
   const auto attention = mean_attention(cross);
   const auto text = run.codec.tokenizer->decode(best.ids);
@@ -104,8 +102,6 @@ void show_target(const LoadedRun& run, const std::string& source, const BeamOpti
             human_count(static_cast<double>(best.ids.size()) / seconds));
 }
 
-namespace {
-
 constexpr std::uintmax_t longest_prompt = 1 << 26;
 constexpr std::int64_t most_tokens = std::int64_t{1} << 40;
 
@@ -120,10 +116,7 @@ struct SampleArguments {
   SamplingOptions options;
   std::vector<std::string> stops;
   WindowKind window = WindowKind::half;
-  bool uncached = false;
-  bool without_graphs = false;
-  bool without_eos = false;
-  bool json = false;
+  bool uncached = false, without_graphs = false, without_eos = false, json = false;
   BeamOptions beam;
   std::vector<std::string> beam_flags, next_token_flags;  // that were given
 };
@@ -162,7 +155,7 @@ class Sampler {
     const auto start = std::chrono::steady_clock::now();
     TextGenerator generator(*run_.model, ids, options_, run_.device, arguments_.samples);
     const auto samples = generate(generator, streams);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds = seconds_since(start);
     if (arguments_.json) {
       print_as_json(prompt, !cut.empty(), samples, seconds, generator.cache_bytes());
     } else if (streams) {
@@ -176,13 +169,10 @@ class Sampler {
 
  private:
   std::vector<std::int32_t> encode(const std::string& prompt) const {
-    std::vector<std::int32_t> ids;
-    try {
-      ids = run_.codec.tokenizer->encode(prompt);
-      if (lists_) ids = list_prompt(*lists_, ids);
-    } catch (const Error& error) {
-      fail_usage("prompt {}: {}", in_quotes(prompt), error.what());
-    }
+    const auto ids = read_prompt(prompt, [&] {
+      const auto encoded = run_.codec.tokenizer->encode(prompt);
+      return lists_ ? list_prompt(*lists_, encoded) : encoded;
+    });
     if (ids.empty()) fail_usage("prompt {}: it holds no token", in_quotes(prompt));
     return ids;
   }
@@ -217,19 +207,20 @@ class Sampler {
 
   void print_as_json(const std::string& prompt, bool cut, const std::vector<Sample>& samples, double seconds,
                      std::int64_t cache_bytes) const {
-    auto list = nlohmann::ordered_json::array();
+    std::vector<nlohmann::ordered_json> list;
     std::int64_t tokens = 0;
     for (const auto& sample : samples) {
       list.push_back(
           {{"text", sample.text}, {"tokens", sample.tokens}, {"stopped", sample.stopped}, {"ended", sample.ended}});
       tokens += sample.tokens;
     }
+    const auto& first = samples.front();
     print_json({{"prompt", prompt},
                 {"cut", cut},
-                {"text", samples.front().text},
+                {"text", first.text},
                 {"tokens", tokens},
-                {"stopped", samples.front().stopped},
-                {"ended", samples.front().ended},
+                {"stopped", first.stopped},
+                {"ended", first.ended},
                 {"interrupted", stop_signal() != 0},
                 {"samples", list},
                 {"seconds", seconds},
@@ -282,23 +273,17 @@ void check(const SampleArguments& arguments, const LoadedRun& run) {
                run.directory.path().string(), kind_of(task));
   require_no_flags(arguments.beam_flags, run);
   const auto& model = run.experiment.config.model;
-  if (run.model->has_endless_state() && arguments.window != SampleArguments().window)
+  if (run.model->has_endless_state() && arguments.window != WindowKind::half)
     throw Error(
         ExitCode::usage,
         fmt::format("--window {}: has no effect on a model with {}, which goes on past its context without a cut",
-                    arguments.window,
+                    to_string(arguments.window),
                     is<TransformerConfig>(model) ? "model.memory" : fmt::format("model.kind {}", kind_of(model))));
   const auto lists = list_task(task);
   if (lists && arguments.tokens)
     fail_usage("--tokens: a model of lists answers with as many numbers as the prompt has");
   if (lists && !is_asked(arguments))
     fail_usage("--prompt is missing: {} numbers to {}, such as --prompt \"2 3 1 ...\"", lists->length, kind_of(task));
-}
-
-// Flags and prompts of a model that writes a target.
-void check_source(const SampleArguments& arguments, const LoadedRun& run) {
-  require_no_flags(arguments.next_token_flags, run);
-  if (!is_asked(arguments)) fail_usage("--prompt is missing: the source, a text to write a target for");
 }
 
 void answer_file(const std::string& file, const AnswerPrompt& answer) {
@@ -322,10 +307,10 @@ void answer_prompts(const SampleArguments& arguments, const LoadedRun& run, cons
 void run_sample(const SampleArguments& arguments) {
   for (const auto& stop : arguments.stops)
     if (stop.empty()) fail_usage("--stop: must not be empty");
-  const auto run =
-      load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device, arguments.choice.changes);
+  const auto run = arguments.choice.load();
   if (is<SequenceToSequenceConfig>(run.experiment.config.task)) {
-    check_source(arguments, run);
+    require_no_flags(arguments.next_token_flags, run);
+    if (!is_asked(arguments)) fail_usage("--prompt is missing: the source, a text to write a target for");
     return answer_prompts(arguments, run,
                           [&](const std::string& source) { show_target(run, source, arguments.beam, arguments.json); });
   }
@@ -405,7 +390,7 @@ void add_sample_command(CLI::App& app) {
       "  metaformer sample --run runs/sorter --prompt \"2 0 1 1 0 2\"\n"
       "  metaformer sample --run runs/multi30k --prompt \"Ein Hund läuft durch das Gras.\" --beam 4");
   command.callback([arguments, &command] {
-    arguments->beam_flags = given_beam_flags(command);
+    arguments->beam_flags = given_flags(command, beam_flags);
     arguments->next_token_flags =
         given_flags(command, {"--tokens", "--num-samples", "--temperature", "--top-k", "--top-p", "--seed", "--window",
                               "--stop", "--no-eos", "--no-cache", "--no-graph"});
