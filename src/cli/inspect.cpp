@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <optional>
 
 #include "base/error.h"
@@ -24,9 +25,7 @@ namespace metaformer {
 namespace {
 
 double mean_of(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return sum / static_cast<double>(values.size());
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 double mean_of(const LayerInspection& layer, double MetricAxioms::*value) {
@@ -44,39 +43,32 @@ std::string verdicts_of(const LayerInspection& layer) {
   return text;
 }
 
-void print_ranks(const TextInspection& inspection) {
-  for (std::size_t i = 0; i < inspection.layers.size(); ++i) {
-    const auto& ranks = inspection.layers[i].distance_rank_correlation;
-    if (ranks.empty()) continue;
-    print_lines("layer {}: rank correlation of distances between digits with |i - j|, by head:", i);
-    for (const double value : ranks) print_lines(" {:.2f}", value);
-    print_lines("\n");
-  }
-}
-
 void print_layers(const TextInspection& inspection) {
-  if (inspection.layers.empty()) return print_lines("the model has no blocks\n");
-  if (!inspection.layers.front().has_scores()) {
-    print_lines("mixer {}: it has no scores\n", inspection.mixer);
-    return;
-  }
+  const auto& layers = inspection.layers;
+  if (layers.empty()) return print_lines("the model has no blocks\n");
+  if (!layers.front().has_scores()) return print_lines("mixer {}: it has no scores\n", inspection.mixer);
   print_lines("mixer {}; means over the heads, in percent where they are fractions\n", inspection.mixer);
-  if (inspection.part == InspectedPart::cross) {
+  const bool crosses = inspection.part == InspectedPart::cross;
+  if (crosses)
     print_lines("{:<7}{:>14}\n", "layer", "scores < 0");
-    for (std::size_t i = 0; i < inspection.layers.size(); ++i)
-      print_lines("{:<7}{:>14.1f}\n", i, 100 * mean_of(inspection.layers[i].negative_scores));
-    return;
+  else
+    print_lines("{:<7}{:>16}{:>14}{:>14}{:>18}{:>20}  {}\n", "layer", "mean distance", "scores < 0", "eigenvalues<0",
+                "pairs, square < 0", "triangles violated", "form");
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const auto& layer = layers[i];
+    const auto negative = 100 * mean_of(layer.negative_scores);
+    if (crosses)
+      print_lines("{:<7}{:>14.1f}\n", i, negative);
+    else
+      print_lines("{:<7}{:>16.2f}{:>14.1f}{:>14.1f}{:>18.1f}{:>20.1f}  {}\n", i, mean_of(layer.mean_attention_distance),
+                  negative, 100 * mean_of(layer, &MetricAxioms::negative_eigenvalues),
+                  100 * mean_of(layer, &MetricAxioms::negative_pairs),
+                  100 * mean_of(layer, &MetricAxioms::violated_triples), verdicts_of(layer));
   }
-  print_lines("{:<7}{:>16}{:>14}{:>14}{:>18}{:>20}  {}\n", "layer", "mean distance", "scores < 0", "eigenvalues<0",
-              "pairs, square < 0", "triangles violated", "form");
-  for (std::size_t i = 0; i < inspection.layers.size(); ++i) {
-    const auto& layer = inspection.layers[i];
-    print_lines("{:<7}{:>16.2f}{:>14.1f}{:>14.1f}{:>18.1f}{:>20.1f}  {}\n", i, mean_of(layer.mean_attention_distance),
-                100 * mean_of(layer.negative_scores), 100 * mean_of(layer, &MetricAxioms::negative_eigenvalues),
-                100 * mean_of(layer, &MetricAxioms::negative_pairs),
-                100 * mean_of(layer, &MetricAxioms::violated_triples), verdicts_of(layer));
-  }
-  print_ranks(inspection);
+  for (std::size_t i = 0; i < layers.size() && !crosses; ++i)
+    if (const auto& ranks = layers[i].distance_rank_correlation; !ranks.empty())
+      print_lines("layer {}: rank correlation of distances between digits with |i - j|, by head: {:.2f}\n", i,
+                  fmt::join(ranks, " "));
 }
 
 void print_norms(const DepthNorms& norms, const char* title) {
@@ -88,12 +80,11 @@ void print_norms(const DepthNorms& norms, const char* title) {
 }
 
 void print_text(const TextInspection& inspection, const std::filesystem::path& checkpoint) {
-  const auto title = inspection.part == InspectedPart::cross
-                         ? fmt::format("cross: {} tokens that see {}", inspection.tokens.size(), inspection.keys.size())
-                     : inspection.part == InspectedPart::whole
-                         ? fmt::format("{} tokens", inspection.tokens.size())
-                         : fmt::format("{}: {} tokens", to_string(inspection.part), inspection.tokens.size());
-  print_lines("{} of {}\n", title, checkpoint.string());
+  const auto part = inspection.part;
+  print_lines("{}{} tokens{} of {}\n", part == InspectedPart::whole ? "" : fmt::format("{}: ", to_string(part)),
+              inspection.tokens.size(),
+              part == InspectedPart::cross ? fmt::format(" that see {}", inspection.keys.size()) : "",
+              checkpoint.string());
   print_layers(inspection);
   if (inspection.part != InspectedPart::cross)
     print_norms(inspection.norms, "norm of a token's vector, mean over the text");
@@ -132,7 +123,15 @@ std::vector<std::int32_t> validation_text(const Task& task, std::int64_t tokens,
   return {narrow_c.const_data_ptr<std::int32_t>(), narrow_c.const_data_ptr<std::int32_t>() + narrow_c.numel()};
 }
 
-std::vector<std::int32_t> given_ids(const InspectArguments& arguments, const LoadedRun& run, const std::string& text) {
+// Of --file or --text; nothing if neither is given.
+std::optional<std::string> given_text(const InspectArguments& arguments) {
+  if (arguments.file.empty() && !arguments.text) return std::nullopt;
+  auto text = arguments.file.empty() ? *arguments.text : InputFile(arguments.file).read_to_end();
+  drop_byte_order_mark(text);
+  return text;
+}
+
+std::vector<std::int32_t> ids_of(const InspectArguments& arguments, const LoadedRun& run, const std::string& text) {
   std::vector<std::int32_t> ids;
   try {
     ids = ids_of_text(run, text, arguments.limits.tokens);
@@ -145,30 +144,20 @@ std::vector<std::int32_t> given_ids(const InspectArguments& arguments, const Loa
   return ids;
 }
 
-std::string text_of_file(const std::string& file) {
-  auto text = InputFile(file).read_to_end();
-  drop_byte_order_mark(text);
-  return text;
-}
-
 std::vector<std::int32_t> chosen_ids(const InspectArguments& arguments, const LoadedRun& run, const Task* task) {
-  if (!arguments.file.empty()) return given_ids(arguments, run, text_of_file(arguments.file));
-  if (arguments.text) return given_ids(arguments, run, std::string(without_byte_order_mark(*arguments.text)));
+  if (const auto text = given_text(arguments)) return ids_of(arguments, run, *text);
   if (task == nullptr) fail_usage("--no-data needs --text or --file");
   return validation_text(*task, arguments.limits.tokens, list_task(run.experiment.config.task).has_value());
 }
 
 // The longest pair of the validation split, with its own target; or a text with the target that the run writes for it.
 EncodedPair chosen_pair(const InspectArguments& arguments, const LoadedRun& run) {
-  const auto written = [&](const std::string& text) {
-    const auto source = given_ids(arguments, run, text);
-    return EncodedPair{.source = source, .target = write_target(run, source).ids};
-  };
-  if (!arguments.file.empty()) return written(without_last_break(text_of_file(arguments.file)));
-  if (arguments.text) return written(std::string(without_byte_order_mark(*arguments.text)));
+  if (const auto text = given_text(arguments)) {
+    const auto source = ids_of(arguments, run, arguments.file.empty() ? *text : without_last_break(*text));
+    return {.source = source, .target = write_target(run, source).ids};
+  }
   if (arguments.without_data) fail_usage("--no-data needs --text or --file");
-  const auto task = task_of(run, arguments.offline);
-  return task.pairs->pair(Split::validation, 0);
+  return task_of(run, arguments.offline).pairs->pair(Split::validation, 0);
 }
 
 // What one inspection gathers: of a text one entry, of a pair one for each part.
@@ -190,13 +179,6 @@ nlohmann::ordered_json to_json(const Findings& findings, const LoadedRun& run) {
   return json;
 }
 
-// Those of an earlier inspection, of another run perhaps, by the names that they have here.
-void remove_pictures(const std::filesystem::path& folder) {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
-    if (is_picture(entry.path().filename().string())) std::filesystem::remove(entry.path(), error);
-}
-
 void write_files(const std::filesystem::path& folder, const Findings& findings, const nlohmann::ordered_json& json,
                  const std::string& name, bool with_pictures) {
   std::error_code error;
@@ -207,7 +189,8 @@ void write_files(const std::filesystem::path& folder, const Findings& findings, 
     for (auto& tensor : to_tensors(text)) tensors.push_back(std::move(tensor));
   write_file_atomically(folder / "inspection.safetensors", to_safetensors(tensors));
   write_file_atomically(folder / "inspection.json", json_text(json, 2) + "\n");
-  remove_pictures(folder);
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))  // an earlier inspection's
+    if (is_picture(entry.path().filename().string())) std::filesystem::remove(entry.path(), error);
   if (!with_pictures) return;
   std::vector<NamedFigure> pictures;
   for (std::size_t i = 0; i < findings.texts.size(); ++i)
@@ -216,10 +199,6 @@ void write_files(const std::filesystem::path& folder, const Findings& findings, 
   if (findings.split)
     for (auto& picture : figures_of(*findings.split, name)) pictures.push_back(std::move(picture));
   for (const auto& [file, figure] : pictures) write_file_atomically(folder / (file + ".svg"), figures::to_svg(figure));
-}
-
-std::filesystem::path folder_of(const InspectArguments& arguments, const LoadedRun& run) {
-  return arguments.out.empty() ? run.directory.path() / "inspect" : std::filesystem::path(arguments.out);
 }
 
 LoadedRun load_other(const InspectArguments& arguments, const LoadedRun& run) {
@@ -264,10 +243,6 @@ std::vector<std::int32_t> text_in_other(const InspectArguments& arguments, const
   return found;
 }
 
-std::string name_of(const LoadedRun& run) {
-  return std::filesystem::weakly_canonical(run.directory.path()).filename().string();
-}
-
 Findings inspect_whole(const InspectArguments& arguments, const LoadedRun& run) {
   std::optional<Task> task;
   if (!arguments.without_data) task = task_of(run, arguments.offline);
@@ -296,14 +271,14 @@ Findings inspect_translation(const InspectArguments& arguments, const LoadedRun&
 }
 
 void run_inspect(const InspectArguments& arguments) {
-  const auto run =
-      load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device, arguments.choice.changes);
+  const auto run = arguments.choice.load();
   require_transformer(run);
   const auto findings = is<SequenceToSequenceConfig>(run.experiment.config.task) ? inspect_translation(arguments, run)
                                                                                  : inspect_whole(arguments, run);
   const auto json = to_json(findings, run);
-  const auto folder = folder_of(arguments, run);
-  write_files(folder, findings, json, name_of(run), !arguments.without_pictures);
+  const auto folder = arguments.out.empty() ? run.directory.path() / "inspect" : std::filesystem::path(arguments.out);
+  write_files(folder, findings, json, std::filesystem::weakly_canonical(run.directory.path()).filename().string(),
+              !arguments.without_pictures);
   if (arguments.json) return print_json(json);
   for (const auto& text : findings.texts) print_text(text, run.checkpoint);
   if (findings.split) print_split(*findings.split);
