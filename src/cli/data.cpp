@@ -21,8 +21,7 @@ namespace {
 
 struct StatsArguments {
   ConfigChoice choice;
-  bool offline = false;
-  bool json = false;
+  bool offline = false, json = false;
 };
 
 std::string percentage(std::int64_t part, std::int64_t all) {
@@ -69,18 +68,6 @@ std::string describe(const std::optional<PackStats>& packs) {
       packs->sequences, packs->packs, packs->factor, 100 * packs->efficiency, packs->factor, packs->speed_up_limit);
 }
 
-std::string describe_sources(const nlohmann::ordered_json& sources) {
-  std::string text;
-  for (const auto& source : sources) {
-    text += fmt::format("{}: {} texts, {} malformed rows", source.value("path", ""), source.value("rows", 0),
-                        source.value("malformed", 0));
-    if (const auto left_out = source.value("left_out", 0); left_out > 0)
-      text += fmt::format(", {} ratings left out", left_out);
-    text += "\n";
-  }
-  return text;
-}
-
 std::string describe(const LabelledStats& stats, const ExperimentConfig& config) {
   SplitTable table([&](Split split) { return stats[split].texts > 0; });
   table.add("texts", [&](Split split) { return stats[split].texts; });
@@ -105,13 +92,20 @@ std::string describe(const LabelledStats& stats, const ExperimentConfig& config)
     return unknown_fraction(stats.has_unknown, stats[split].unknown_tokens, stats[split].all_tokens);
   });
   table.add("copies in the split", [&](Split split) { return stats[split].copies; });
+  std::string sources;
+  for (const auto& source : stats.sources) {
+    const auto left_out = source.value("left_out", 0);
+    sources +=
+        fmt::format("{}: {} texts, {} malformed rows{}\n", source.value("path", ""), source.value("rows", 0),
+                    source.value("malformed", 0), left_out > 0 ? fmt::format(", {} ratings left out", left_out) : "");
+  }
   return table.text() + describe(stats.shared, "texts") +
          fmt::format(
              "padding in training batches: {:.1f}% without sorting by length, {:.1f}% with task.bucketing {}\n"
              "vocabulary: {}\n",
              100 * stats.padding_unsorted, 100 * stats.padding_bucketed, classification(config).bucketing,
              stats.vocabulary) +
-         describe(stats.packs) + describe_sources(stats.sources);
+         describe(stats.packs) + sources;
 }
 
 std::string describe(const TextStats& stats) {
@@ -166,25 +160,26 @@ std::string describe(const PairStats& stats, const ExperimentConfig& config) {
 }
 
 void run_stats(const StatsArguments& arguments) {
-  const auto config = load_experiment(arguments.choice.config, arguments.choice.overrides).config;
+  const auto config = arguments.choice.load().config;
   const auto* pairs = std::get_if<SequenceToSequenceConfig>(&config.task);
   if (list_task(config.task) || (pairs != nullptr && synthetic_options(pairs->data.synthetic) != nullptr))
     fail_usage("data stats: task {} generates its lists; there are no data to count", kind_of(config.task));
+  const auto show = [&](const auto& stats, const std::string& text) {
+    arguments.json ? print_json(to_json(stats)) : print_lines(text);
+  };
   if (const auto* data = text_data_of(config.task)) {
     const auto stats = measure_text(load_corpus(*data, arguments.offline), config);
-    return arguments.json ? print_json(to_json(stats)) : print_lines(describe(stats));
+    return show(stats, describe(stats));
   }
   if (pairs != nullptr) {
     const auto stats = measure_pairs(*load_pairs(config, arguments.offline, {}), config);
-    return arguments.json ? print_json(to_json(stats)) : print_lines(describe(stats, config));
+    return show(stats, describe(stats, config));
   }
   const auto stats = measure_labelled_texts(load_labelled_splits(labelled_data(config), arguments.offline), config);
-  arguments.json ? print_json(to_json(stats)) : print_lines(describe(stats, config));
+  show(stats, describe(stats, config));
 }
 
-}  // namespace
-
-void add_data_stats_command(CLI::App& data) {
+void add_stats_command(CLI::App& data) {
   auto& command = *data.add_subcommand(
       "stats", "count classes, lengths, unknown tokens, copies, padding and malformed rows in a config's data");
   auto arguments = std::make_shared<StatsArguments>();
@@ -198,14 +193,11 @@ void add_data_stats_command(CLI::App& data) {
   command.callback([arguments] { run_stats(*arguments); });
 }
 
-namespace {
-
 struct TokenizerArguments {
   ConfigChoice choice;
   std::string out;
   std::optional<std::string> text;
-  bool offline = false;
-  bool json = false;
+  bool offline = false, json = false;
 };
 
 std::string describe(const TokenizerReport& report) {
@@ -233,7 +225,7 @@ nlohmann::ordered_json encode(const Tokenizer& tokenizer, std::string_view text)
 }
 
 void run_tokenizer(const TokenizerArguments& arguments) {
-  const auto config = load_experiment(arguments.choice.config, arguments.choice.overrides).config;
+  const auto config = arguments.choice.load().config;
   const auto report = report_tokenizer(config, arguments.offline);
   auto json = to_json(report);
   if (arguments.text) json["encoded"] = encode(*report.tokenizer, without_byte_order_mark(*arguments.text));
@@ -248,9 +240,7 @@ void run_tokenizer(const TokenizerArguments& arguments) {
     print("{:>7} {}\n", token["id"].get<std::int32_t>(), in_quotes(token["text"].get<std::string>()));
 }
 
-}  // namespace
-
-void add_data_tokenizer_command(CLI::App& data) {
+void add_tokenizer_command(CLI::App& data) {
   auto& command = *data.add_subcommand(
       "tokenizer", "learn a config's tokenizer from its training texts, or load it from the cache, and describe it");
   auto arguments = std::make_shared<TokenizerArguments>();
@@ -266,11 +256,8 @@ void add_data_tokenizer_command(CLI::App& data) {
   command.callback([arguments] { run_tokenizer(*arguments); });
 }
 
-namespace {
-
 struct DataArguments {
-  std::string name;
-  std::string folder;
+  std::string name, folder;
 };
 
 void run_fetch(const DataArguments& arguments) {
@@ -306,8 +293,8 @@ void add_data_command(CLI::App& app) {
                    "folder; default: the cache ($XDG_CACHE_HOME/metaformer or ~/.cache/metaformer)");
   fetch.callback([arguments] { run_fetch(*arguments); });
   data.add_subcommand("list", "list the corpora known by name, and where they are")->callback([] { run_list(); });
-  add_data_stats_command(data);
-  add_data_tokenizer_command(data);
+  add_stats_command(data);
+  add_tokenizer_command(data);
   data.footer(
       "METAFORMER_DATA names a folder that already holds corpora; it is searched first.\n"
       "Examples:\n  metaformer data fetch tinyshakespeare\n  metaformer data fetch tinyshakespeare --to /mnt/corpora");

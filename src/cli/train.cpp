@@ -13,9 +13,7 @@ struct TrainArguments {
   ConfigChoice choice;
   TrainRequest request;
   ProcessChoice processes;
-  bool overfit_batch = false;
-  bool json = false;
-  bool quiet = false;
+  bool overfit_batch = false, json = false, quiet = false;
 };
 
 void run_train(TrainArguments& arguments, const std::vector<std::string>& command_line) {
@@ -23,7 +21,7 @@ void run_train(TrainArguments& arguments, const std::vector<std::string>& comman
   ignore_broken_pipes();  // `train 2>&1 | head` must not end a training
   log::set_quiet(arguments.quiet);
   if (arguments.overfit_batch) arguments.choice.overrides.emplace_back("train.overfit_batch=true");
-  arguments.request.experiment = load_experiment(arguments.choice.config, arguments.choice.overrides);
+  arguments.request.experiment = arguments.choice.load();
   const auto& experiment = arguments.request.experiment;
   arguments.request.command_line = command_line;
   arguments.processes.run([&](ProcessGroup& group) {
