@@ -27,16 +27,10 @@ constexpr bool is_joiner(char c) {
   return c > ' ' && c < '\x7f' && !(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z');
 }
 
-struct CharacterTokenizerOptions {
-  static constexpr std::string_view kind = "character", summary = "one token per character (code point) of the corpus";
-};
+struct CharacterTokenizerOptions : Named<"character", "one token per character (code point) of the corpus"> {};
+struct ByteTokenizerOptions : Named<"byte", "one token per byte, 256 in all"> {};
 
-struct ByteTokenizerOptions {
-  static constexpr std::string_view kind = "byte", summary = "one token per byte, 256 in all";
-};
-
-struct WordTokenizerOptions {
-  static constexpr std::string_view kind = "word", summary = "one token per word or punctuation mark";
+struct WordTokenizerOptions : Named<"word", "one token per word or punctuation mark"> {
   std::int64_t vocabulary = 30000, min_count = 2;
   bool lowercase = true;
   FreeText joiners = "'";
@@ -61,8 +55,7 @@ void visit_sentencepiece(auto& field, auto& o) {
   field("whitespace", o.whitespace, whitespace_help);
 }
 
-struct UnigramTokenizerOptions {
-  static constexpr std::string_view kind = "unigram", summary = "sentencepiece's unigram model of subwords (Kudo 2018)";
+struct UnigramTokenizerOptions : Named<"unigram", "sentencepiece's unigram model of subwords (Kudo 2018)"> {
   std::int64_t vocabulary = 8000;
   double character_coverage = 0.9995;
   bool lowercase = false;
@@ -77,8 +70,7 @@ struct UnigramTokenizerOptions {
   }
 };
 
-struct BpeTokenizerOptions {
-  static constexpr std::string_view kind = "bpe", summary = "sentencepiece's byte-pair encoding (Sennrich et al. 2016)";
+struct BpeTokenizerOptions : Named<"bpe", "sentencepiece's byte-pair encoding (Sennrich et al. 2016)"> {
   std::int64_t vocabulary = 8000;
   double character_coverage = 0.9995;
   bool lowercase = false;
@@ -87,10 +79,8 @@ struct BpeTokenizerOptions {
   void visit(auto& field) { visit_sentencepiece(field, *this); }
 };
 
-struct PretrainedTokenizerOptions {
-  static constexpr std::string_view kind = "pretrained";
-  static constexpr std::string_view summary =
-      "a tokenizer from elsewhere: byte-level BPE or sentencepiece's, from files";
+struct PretrainedTokenizerOptions
+    : Named<"pretrained", "a tokenizer from elsewhere: byte-level BPE or sentencepiece's, from files"> {
   PathText path;
 
   void visit(auto& field) {
@@ -121,11 +111,8 @@ inline bool cuts_words(const TokenizerOptions& options) {
 }
 
 // The packing section of a config's data: several sequences in one row of a batch.
-struct NoPackingConfig {
-  static constexpr std::string_view kind = "none";
-  static constexpr std::string_view summary =
-      "a classifier's row is a text and padding; a language model's row is a window of the text";
-};
+struct NoPackingConfig
+    : Named<"none", "a classifier's row is a text and padding; a language model's row is a window of the text"> {};
 
 constexpr const char* separate_help =
     "a token sees nothing of other texts in its row, and positions start again in each; false: only for language "
@@ -137,22 +124,21 @@ struct PackingOptions {
   bool separate = true;
 };
 
-struct ShortestFirstPackingConfig : PackingOptions {
-  static constexpr std::string_view kind = "spfhp";
-  static constexpr std::string_view summary =
-      "shortest-pack-first: the longest text goes into the pack with the most room (Krell et al. 2021)";
-
+struct ShortestFirstPackingConfig
+    : PackingOptions,
+      Named<"spfhp",
+            "shortest-pack-first: the longest text goes into the pack with the most room (Krell et al. 2021)"> {
   void visit(auto& field) {
     field("depth", depth, between(0, 1 << 20), "most texts in a row; 1: rows with a text and padding; 0: any number");
     field("separate", separate, separate_help);
   }
 };
 
-struct LeastSquaresPackingConfig : PackingOptions {
-  static constexpr std::string_view kind = "nnlshp";
-  static constexpr std::string_view summary =
-      "non-negative least squares over all ways to fill a row: less padding at a small depth (Krell et al. 2021)";
-
+struct LeastSquaresPackingConfig
+    : PackingOptions,
+      Named<
+          "nnlshp",
+          "non-negative least squares over all ways to fill a row: less padding at a small depth (Krell et al. 2021)"> {
   void visit(auto& field) {
     field("depth", depth, between(1, 3), "most texts in a row: 1, 2 or 3");
     field("separate", separate, separate_help);
@@ -290,27 +276,14 @@ struct HeadOptions {
   }
 };
 
-struct MeanPooledHeadConfig : HeadOptions {
-  static constexpr std::string_view kind = "mean_pooled", summary = "a norm and the logits of the mean over the tokens";
-};
+struct MeanPooledHeadConfig : HeadOptions, Named<"mean_pooled", "a norm and the logits of the mean over the tokens"> {};
+struct PerTokenMeanHeadConfig : HeadOptions, Named<"per_token_mean", "the mean of the tokens' logits"> {};
+struct FirstTokenHeadConfig : HeadOptions, Named<"first_token", "the logits of a class token in front of the text"> {};
+struct NoBagConfig : Named<"none", "only the features of the last block"> {};
 
-struct PerTokenMeanHeadConfig : HeadOptions {
-  static constexpr std::string_view kind = "per_token_mean", summary = "the mean of the tokens' logits";
-};
-
-struct FirstTokenHeadConfig : HeadOptions {
-  static constexpr std::string_view kind = "first_token", summary = "the logits of a class token in front of the text";
-};
-
-struct NoBagConfig {
-  static constexpr std::string_view kind = "none", summary = "only the features of the last block";
-};
-
-struct NaiveBayesBagConfig {
-  static constexpr std::string_view kind = "naive_bayes";
-  static constexpr std::string_view summary =
-      "a hidden layer over the n-grams that the text has, in any order, scaled by naive Bayes' log-count ratios "
-      "(Johnson and Zhang 2015)";
+struct NaiveBayesBagConfig : Named<"naive_bayes",
+                                   "a hidden layer over the n-grams that the text has, in any order, scaled by naive "
+                                   "Bayes' log-count ratios (Johnson and Zhang 2015)"> {
   std::int64_t ngrams = 3, buckets = std::int64_t{1} << 21, units = 20;
 
   void visit(auto& field) {
@@ -322,9 +295,8 @@ struct NaiveBayesBagConfig {
 
 using BagConfig = std::variant<NoBagConfig, NaiveBayesBagConfig>;
 
-struct MaxPooledHeadConfig : HeadOptions {
-  static constexpr std::string_view kind = "max_pooled";
-  static constexpr std::string_view summary = "the logits of each feature's largest value among the tokens";
+struct MaxPooledHeadConfig : HeadOptions,
+                             Named<"max_pooled", "the logits of each feature's largest value among the tokens"> {
   double dropout = 0;
   bool response_norm = false;
   BagConfig bag;
@@ -345,8 +317,7 @@ inline bool recalibrates(const HeadConfig& head) {
   return std::visit([](const auto& options) { return options.recalibrate; }, head);
 }
 
-struct ClassificationConfig {
-  static constexpr std::string_view kind = "classification", summary = "the class of a text";
+struct ClassificationConfig : Named<"classification", "the class of a text"> {
   double label_smoothing = 0;
   ClassWeights class_weights = ClassWeights::none;
   double token_removal = 0, token_unknown = 0;
@@ -383,9 +354,7 @@ inline const NaiveBayesBagConfig* bag_options(const HeadConfig& head) {
 }
 
 // The data section of a task that makes one text from another.
-struct NoSyntheticPairs {
-  static constexpr std::string_view kind = "none", summary = "texts, of data.path or the corpus";
-};
+struct NoSyntheticPairs : Named<"none", "texts, of data.path or the corpus"> {};
 
 struct SyntheticPairOptions {
   std::int64_t symbols = 10, length = 10;
@@ -397,14 +366,10 @@ struct SyntheticPairOptions {
 };
 
 // The Annotated Transformer's first example (Rush 2018).
-struct CopiedPairs : SyntheticPairOptions {
-  static constexpr std::string_view kind = "copy", summary = "the target is the source, random symbols";
-};
+struct CopiedPairs : SyntheticPairOptions, Named<"copy", "the target is the source, random symbols"> {};
 
-struct ReversedPairs : SyntheticPairOptions {
-  static constexpr std::string_view kind = "reversal";
-  static constexpr std::string_view summary = "the target is the source from its end, random symbols";
-};
+struct ReversedPairs : SyntheticPairOptions,
+                       Named<"reversal", "the target is the source from its end, random symbols"> {};
 
 using SyntheticPairs = std::variant<NoSyntheticPairs, CopiedPairs, ReversedPairs>;
 

@@ -24,8 +24,7 @@ namespace metaformer {
 enum class LossUnit { token, sequence };
 constexpr std::array<std::string_view, 2> enum_names(LossUnit) { return {"token", "sequence"}; }
 
-struct LanguageModelConfig {
-  static constexpr std::string_view kind = "language_model", summary = "the next token of a text";
+struct LanguageModelConfig : Named<"language_model", "the next token of a text"> {
   LossUnit loss = LossUnit::token;
   std::int64_t sample_interval = 0;
   TextDataConfig data;  // the top-level section `data`
@@ -38,9 +37,8 @@ struct LanguageModelConfig {
 };
 
 // Masked language modelling (BERT, Devlin et al. 2019, section 3.1).
-struct MaskedLanguageModelConfig {
-  static constexpr std::string_view kind = "masked_language_model";
-  static constexpr std::string_view summary = "hidden tokens of a text, from those on both sides of them (BERT)";
+struct MaskedLanguageModelConfig
+    : Named<"masked_language_model", "hidden tokens of a text, from those on both sides of them (BERT)"> {
   double fraction = 0.15;
   double masked = 0.8;
   double random = 0.1;
@@ -62,8 +60,7 @@ struct MaskedLanguageModelConfig {
 };
 
 // The array sorter (minGPT): lists of `length` numbers in 0 ... digits - 1.
-struct SortConfig {
-  static constexpr std::string_view kind = "sort", summary = "the sorted copy of a list of numbers (minGPT)";
+struct SortConfig : Named<"sort", "the sorted copy of a list of numbers (minGPT)"> {
   std::int64_t length = 6, digits = 3;
 
   void visit(auto& field) {
@@ -74,8 +71,7 @@ struct SortConfig {
 
 // Reformer's synthetic task (Kitaev, Kaiser and Levskaya 2020, section 5): 0 w 0 w, where w are `length` numbers in 1
 // ... digits.
-struct CopyConfig {
-  static constexpr std::string_view kind = "copy", summary = "the second half of 0w0w, w a list of numbers (Reformer)";
+struct CopyConfig : Named<"copy", "the second half of 0w0w, w a list of numbers (Reformer)"> {
   std::int64_t length = 127, digits = 127;
 
   void visit(auto& field) {
@@ -89,9 +85,7 @@ enum class BatchUnit { sequence, token };
 constexpr std::array<std::string_view, 2> enum_names(BatchUnit) { return {"sequence", "token"}; }
 
 // The task of the first transformer (Vaswani et al. 2017).
-struct SequenceToSequenceConfig {
-  static constexpr std::string_view kind = "sequence_to_sequence";
-  static constexpr std::string_view summary = "a text from another one: a translation, a summary";
+struct SequenceToSequenceConfig : Named<"sequence_to_sequence", "a text from another one: a translation, a summary"> {
   double label_smoothing = 0;
   std::int64_t bucketing = 1;
   BatchUnit batch_unit = BatchUnit::sequence;

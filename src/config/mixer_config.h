@@ -14,19 +14,13 @@
 namespace metaformer {
 
 // How a model knows where a token stands.
-struct LearnedPositionsConfig {
-  static constexpr std::string_view kind = "learned";
-  static constexpr std::string_view summary = "a learned vector for every position, added to the token's embedding";
-};
+struct LearnedPositionsConfig
+    : Named<"learned", "a learned vector for every position, added to the token's embedding"> {};
 
-struct NoPositionsConfig {
-  static constexpr std::string_view kind = "none";
-  static constexpr std::string_view summary = "nothing: only the mixer's mask and window depend on positions";
-};
+struct NoPositionsConfig : Named<"none", "nothing: only the mixer's mask and window depend on positions"> {};
 
-struct SinusoidalPositionsConfig {
-  static constexpr std::string_view kind = "sinusoidal";
-  static constexpr std::string_view summary = "sines and cosines, added to the token's embedding (Vaswani et al. 2017)";
+struct SinusoidalPositionsConfig
+    : Named<"sinusoidal", "sines and cosines, added to the token's embedding (Vaswani et al. 2017)"> {
   double base = 10000;
 
   void visit(auto& field) {
@@ -34,10 +28,8 @@ struct SinusoidalPositionsConfig {
   }
 };
 
-struct RotaryPositionsConfig {
-  static constexpr std::string_view kind = "rotary";
-  static constexpr std::string_view summary =
-      "queries and keys rotated by angles in proportion to the position (RoPE, Su et al. 2021)";
+struct RotaryPositionsConfig
+    : Named<"rotary", "queries and keys rotated by angles in proportion to the position (RoPE, Su et al. 2021)"> {
   double base = 10000, fraction = 1;
 
   // Of `key_width` features of a head, those that are rotated: an even number.
@@ -51,16 +43,11 @@ struct RotaryPositionsConfig {
   }
 };
 
-struct AlibiPositionsConfig {
-  static constexpr std::string_view kind = "alibi";
-  static constexpr std::string_view summary =
-      "scores fall with the distance, by a slope of each head (ALiBi, Press et al. 2022)";
-};
+struct AlibiPositionsConfig
+    : Named<"alibi", "scores fall with the distance, by a slope of each head (ALiBi, Press et al. 2022)"> {};
 
-struct T5PositionsConfig {
-  static constexpr std::string_view kind = "t5";
-  static constexpr std::string_view summary =
-      "a learned number per head and bucket of distances, added to the scores (Raffel et al. 2020)";
+struct T5PositionsConfig
+    : Named<"t5", "a learned number per head and bucket of distances, added to the scores (Raffel et al. 2020)"> {
   std::int64_t buckets = 32, max_distance = 128;
 
   void visit(auto& field) {
@@ -70,10 +57,8 @@ struct T5PositionsConfig {
   }
 };
 
-struct ShawPositionsConfig {
-  static constexpr std::string_view kind = "shaw";
-  static constexpr std::string_view summary =
-      "learned vectors of clipped distances, added to keys and values (Shaw et al. 2018)";
+struct ShawPositionsConfig
+    : Named<"shaw", "learned vectors of clipped distances, added to keys and values (Shaw et al. 2018)"> {
   std::int64_t max_distance = 16;
 
   void visit(auto& field) {
@@ -81,11 +66,9 @@ struct ShawPositionsConfig {
   }
 };
 
-struct TransformerXlPositionsConfig {
-  static constexpr std::string_view kind = "transformer_xl";
-  static constexpr std::string_view summary =
-      "scores with projected sinusoids of the distance, and two learned vectors in place of the query's position "
-      "(Transformer-XL, Dai et al. 2019)";
+struct TransformerXlPositionsConfig : Named<"transformer_xl",
+                                            "scores with projected sinusoids of the distance, and two learned vectors "
+                                            "in place of the query's position (Transformer-XL, Dai et al. 2019)"> {
   bool shared_biases = true;
   std::int64_t clamp_length = 0;
 
@@ -170,9 +153,8 @@ constexpr const char* values_help =
 // Why the kernels of cuda/ cannot compute heads of this shape.
 std::optional<MixerProblem> fused_problem(const MixerShape& shape, MixerValues values);
 
-struct ScaledDotProductOptions : MixerOptions {
-  static constexpr std::string_view kind = "scaled_dot_product";
-  static constexpr std::string_view summary = "softmax(q k^T / sqrt(k)) v, three projections (2017)";
+struct ScaledDotProductOptions : MixerOptions,
+                                 Named<"scaled_dot_product", "softmax(q k^T / sqrt(k)) v, three projections (2017)"> {
   static constexpr bool has_scores = true;
   std::optional<double> score_std = 1;
   bool qk_norm = false, learned_temperature = false;
@@ -205,9 +187,9 @@ void visit_form(auto& field, auto& o) {
 enum class QuadraticForm { projected, full };
 constexpr std::array<std::string_view, 2> enum_names(QuadraticForm) { return {"projected", "full"}; }
 
-struct QuadraticOptions : MixerOptions {
-  static constexpr std::string_view kind = "quadratic";
-  static constexpr std::string_view summary = "scores from a free bilinear form over one shared projection (or over x)";
+struct QuadraticOptions
+    : MixerOptions,
+      Named<"quadratic", "scores from a free bilinear form over one shared projection (or over x)"> {
   static constexpr bool has_scores = true;
   QuadraticForm form = QuadraticForm::projected;
   MixerValues values = MixerValues::shared;
@@ -243,9 +225,7 @@ constexpr std::array<std::string_view, 4> enum_names(MetricConstraint) {
 enum class MetricScore { bilinear, distance, as_published };
 constexpr std::array<std::string_view, 3> enum_names(MetricScore) { return {"bilinear", "distance", "as_published"}; }
 
-struct MetricOptions : MixerOptions {
-  static constexpr std::string_view kind = "metric";
-  static constexpr std::string_view summary = "scores from a learned metric tensor over one shared projection";
+struct MetricOptions : MixerOptions, Named<"metric", "scores from a learned metric tensor over one shared projection"> {
   static constexpr bool has_scores = true;
   MetricConstraint constraint = MetricConstraint::symmetric;
   MetricScore score = MetricScore::bilinear;
@@ -287,10 +267,10 @@ struct LshBuckets {
 enum class LshVisible { chunk, bucket };
 constexpr std::array<std::string_view, 2> enum_names(LshVisible) { return {"chunk", "bucket"}; }
 
-struct LshOptions : MixerOptions {
-  static constexpr std::string_view kind = "lsh";
-  static constexpr std::string_view summary =
-      "softmax over tokens that hashing puts near each other, one projection for queries and keys (Reformer)";
+struct LshOptions
+    : MixerOptions,
+      Named<"lsh",
+            "softmax over tokens that hashing puts near each other, one projection for queries and keys (Reformer)"> {
   static constexpr bool chooses_by_whole_sequence = true;
   std::int64_t rounds = 4, chunk = 64;
   LshBuckets buckets;
@@ -324,9 +304,9 @@ struct PoolingWindow {
   bool read(const std::string& text);
 };
 
-struct AveragePoolingOptions : MixerOptions {
-  static constexpr std::string_view kind = "average_pooling";
-  static constexpr std::string_view summary = "mean over a window of visible tokens, minus the token (PoolFormer)";
+struct AveragePoolingOptions
+    : MixerOptions,
+      Named<"average_pooling", "mean over a window of visible tokens, minus the token (PoolFormer)"> {
   PoolingWindow window;
   Backend backend = Backend::automatic;
 
@@ -339,13 +319,8 @@ struct AveragePoolingOptions : MixerOptions {
 };
 
 // The two controls of the ablation.
-struct IdentityOptions : MixerOptions {
-  static constexpr std::string_view kind = "identity", summary = "the branch returns its input: no mixing";
-};
-
-struct NoneOptions : MixerOptions {
-  static constexpr std::string_view kind = "none", summary = "no mixer branch at all";
-};
+struct IdentityOptions : MixerOptions, Named<"identity", "the branch returns its input: no mixing"> {};
+struct NoneOptions : MixerOptions, Named<"none", "no mixer branch at all"> {};
 
 // The mixers, in the order in which they are listed everywhere. The first is the default.
 using MixerConfig = std::variant<ScaledDotProductOptions, QuadraticOptions, MetricOptions, LshOptions,

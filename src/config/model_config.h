@@ -32,16 +32,12 @@ struct NgramEmbeddingConfig {
   }
 };
 
-struct NoRegionConfig {
-  static constexpr std::string_view kind = "none", summary = "a vector for each token";
-};
+struct NoRegionConfig : Named<"none", "a vector for each token"> {};
 
 // Johnson and Zhang 2015, "Effective use of word order for text categorization with convolutional neural networks".
-struct SequenceRegionConfig {
-  static constexpr std::string_view kind = "sequence";
-  static constexpr std::string_view summary =
-      "a vector for each region of tokens, the ReLU of a sum with a vector for the token at each place (one-hot "
-      "convolution, Johnson and Zhang 2015)";
+struct SequenceRegionConfig : Named<"sequence",
+                                    "a vector for each region of tokens, the ReLU of a sum with a vector for the token "
+                                    "at each place (one-hot convolution, Johnson and Zhang 2015)"> {
   std::int64_t shortest = 2, longest = 3;
 
   std::int64_t sizes() const { return longest - shortest + 1; }
@@ -98,9 +94,7 @@ void visit_norm(auto& field, auto& c) {
   field("epsilon", c.epsilon, above(0, 1), "added to the variance or mean square");
 }
 
-struct LayerNormConfig {
-  static constexpr std::string_view kind = "layer_norm";
-  static constexpr std::string_view summary = "mean 0 and variance 1 over the features of a token (Ba et al. 2016)";
+struct LayerNormConfig : Named<"layer_norm", "mean 0 and variance 1 over the features of a token (Ba et al. 2016)"> {
   static constexpr bool has_bias = true;  // with model.bias
   NormPosition position = NormPosition::pre;
   bool final = true;
@@ -109,10 +103,8 @@ struct LayerNormConfig {
   void visit(auto& field) { visit_norm(field, *this); }
 };
 
-struct RmsNormConfig {
-  static constexpr std::string_view kind = "rms_norm";
-  static constexpr std::string_view summary =
-      "mean square 1 over the features of a token, without bias (Zhang and Sennrich 2019)";
+struct RmsNormConfig
+    : Named<"rms_norm", "mean square 1 over the features of a token, without bias (Zhang and Sennrich 2019)"> {
   static constexpr bool has_bias = false;
   NormPosition position = NormPosition::pre;
   bool final = true;
@@ -140,31 +132,17 @@ inline bool has_final_norm(const NormConfig& norm) {
   return std::visit([](const auto& options) { return options.position != NormPosition::post && options.final; }, norm);
 }
 
-struct GeluConfig {
-  static constexpr std::string_view kind = "gelu";
-  static constexpr std::string_view summary = "x F(x), F: the normal distribution function (Hendrycks and Gimpel 2016)";
-};
+struct GeluConfig : Named<"gelu", "x F(x), F: the normal distribution function (Hendrycks and Gimpel 2016)"> {};
+struct GeluTanhConfig : Named<"gelu_tanh", "gelu approximated with a hyperbolic tangent, as in GPT-2"> {};
+struct ReluConfig : Named<"relu", "max(x, 0)"> {};
 
-struct GeluTanhConfig {
-  static constexpr std::string_view kind = "gelu_tanh";
-  static constexpr std::string_view summary = "gelu approximated with a hyperbolic tangent, as in GPT-2";
-};
-
-struct ReluConfig {
-  static constexpr std::string_view kind = "relu", summary = "max(x, 0)";
-};
-
-struct SiluConfig {
-  static constexpr std::string_view kind = "silu";
-  static constexpr std::string_view summary = "x / (1 + exp(-beta x)), also called swish (Ramachandran et al. 2017)";
+struct SiluConfig : Named<"silu", "x / (1 + exp(-beta x)), also called swish (Ramachandran et al. 2017)"> {
   double beta = 1;
 
   void visit(auto& field) { field("beta", beta, positive, "steepness of the gate"); }
 };
 
-struct ReluSquaredConfig {
-  static constexpr std::string_view kind = "relu_squared", summary = "max(x, 0)^2 (So et al. 2021)";
-};
+struct ReluSquaredConfig : Named<"relu_squared", "max(x, 0)^2 (So et al. 2021)"> {};
 
 using ActivationConfig = std::variant<GeluConfig, GeluTanhConfig, ReluConfig, SiluConfig, ReluSquaredConfig>;
 
@@ -173,8 +151,7 @@ void visit_chunks(auto& field, std::int64_t& chunks) {
         "parts of the tokens that are computed one after the other, and again in backward, to save memory");
 }
 
-struct MlpConfig {
-  static constexpr std::string_view kind = "mlp", summary = "two linear layers with an activation between them";
+struct MlpConfig : Named<"mlp", "two linear layers with an activation between them"> {
   ActivationConfig activation;
   double ratio = 4;
   bool output_activation = false;
@@ -191,10 +168,8 @@ struct MlpConfig {
   }
 };
 
-struct GatedConfig {
-  static constexpr std::string_view kind = "gated";
-  static constexpr std::string_view summary =
-      "down(activation(gate x) * up x): SwiGLU with silu, GEGLU with gelu (Shazeer 2020)";
+struct GatedConfig
+    : Named<"gated", "down(activation(gate x) * up x): SwiGLU with silu, GEGLU with gelu (Shazeer 2020)"> {
   ActivationConfig activation = SiluConfig{};
   double ratio = 8.0 / 3;
   std::int64_t chunks = 1;
@@ -246,20 +221,16 @@ struct RecurrentConfig {
   }
 };
 
-struct LstmConfig : RecurrentConfig {
-  static constexpr std::string_view kind = "lstm", summary = "long short-term memory (Hochreiter and Schmidhuber 1997)";
+struct LstmConfig : RecurrentConfig, Named<"lstm", "long short-term memory (Hochreiter and Schmidhuber 1997)"> {
   LstmConfig() : RecurrentConfig{.cell = RecurrentCell::lstm} {}
 };
 
-struct GruConfig : RecurrentConfig {
-  static constexpr std::string_view kind = "gru", summary = "gated recurrent units (Cho et al. 2014)";
+struct GruConfig : RecurrentConfig, Named<"gru", "gated recurrent units (Cho et al. 2014)"> {
   GruConfig() : RecurrentConfig{.cell = RecurrentCell::gru} {}
 };
 
 // The feed-forward language model: y = b + U tanh(d + H x), x the embeddings of the last `window` tokens, side by side.
-struct FeedForwardModelConfig {
-  static constexpr std::string_view kind = "feed_forward";
-  static constexpr std::string_view summary = "one hidden layer over the last tokens (Bengio et al. 2003)";
+struct FeedForwardModelConfig : Named<"feed_forward", "one hidden layer over the last tokens (Bengio et al. 2003)"> {
   std::int64_t window = 8, width = 64, hidden = 256, context = 64;
   double dropout = 0.0;
   EmbeddingConfig embedding = {.std = 0.1, .tie = false};
@@ -280,9 +251,7 @@ struct FeedForwardModelConfig {
 enum class BlockKind { plain, reversible };
 constexpr std::array<std::string_view, 2> enum_names(BlockKind) { return {"plain", "reversible"}; }
 
-struct TransformerConfig {
-  static constexpr std::string_view kind = "transformer";
-  static constexpr std::string_view summary = "blocks of a token mixer and a feed-forward branch (MetaFormer)";
+struct TransformerConfig : Named<"transformer", "blocks of a token mixer and a feed-forward branch (MetaFormer)"> {
   std::int64_t layers = 4, heads = 4, width = 128, context = 64, memory = 0;
   bool same_length = false;
   double dropout = 0.0;
@@ -391,9 +360,7 @@ struct EncoderDecoderConfig : TransformerConfig {
 
 // Logistic regression over the n-grams that a text has, scaled by naive Bayes' log-count ratios (Wang and Manning
 // 2012).
-struct LinearConfig {
-  static constexpr std::string_view kind = "linear";
-  static constexpr std::string_view summary = "classification: logistic regression over n-grams, fitted at once";
+struct LinearConfig : Named<"linear", "classification: logistic regression over n-grams, fitted at once"> {
   std::int64_t ngrams = 2;
   std::int64_t buckets = std::int64_t{1} << 22;
   bool naive_bayes = true;

@@ -1,6 +1,7 @@
 #pragma once
 // The vocabulary of config structs.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -24,7 +25,20 @@ namespace metaformer {
 // and help read.
 //
 // Whatever selects an implementation is a std::variant of such structs. It is written `{kind: NAME, ...options of
-// NAME}`, or only NAME; each alternative has a `kind` (its name) and a `summary`.
+// NAME}`, or only NAME; each alternative is Named.
+
+template <std::size_t size>
+struct Literal {
+  char text[size];
+  constexpr Literal(const char (&literal)[size]) { std::copy_n(literal, size, text); }
+  constexpr operator std::string_view() const { return {text, size - 1}; }
+};
+
+// The name of a kind, and one line about it.
+template <Literal name, Literal about>
+struct Named {
+  static constexpr std::string_view kind = name, summary = about;
+};
 
 // Larger numbers are refused everywhere: they come near what single precision can hold.
 constexpr double largest_number = 1e30;

@@ -33,47 +33,40 @@ struct FallingScheduleConfig {
   }
 };
 
-struct CosineScheduleConfig : FallingScheduleConfig {
-  static constexpr std::string_view kind = "cosine";
-  static constexpr std::string_view summary =
-      "half a cosine from train.learning_rate to floor, which the step behind the last would have";
+struct CosineScheduleConfig
+    : FallingScheduleConfig,
+      Named<"cosine", "half a cosine from train.learning_rate to floor, which the step behind the last would have"> {};
+
+struct LinearScheduleConfig
+    : FallingScheduleConfig,
+      Named<"linear", "a straight line from train.learning_rate to floor, which the step behind the last would have"> {
 };
 
-struct LinearScheduleConfig : FallingScheduleConfig {
-  static constexpr std::string_view kind = "linear";
-  static constexpr std::string_view summary =
-      "a straight line from train.learning_rate to floor, which the step behind the last would have";
-};
-
-struct ConstantScheduleConfig {
-  static constexpr std::string_view kind = "constant", summary = "train.learning_rate throughout";
+struct ConstantScheduleConfig : Named<"constant", "train.learning_rate throughout"> {
   std::int64_t warmup_steps = 100;
 
   void visit(auto& field) { visit_warmup(field, warmup_steps); }
 };
 
-struct InverseSqrtScheduleConfig {
-  static constexpr std::string_view kind = "inverse_sqrt";
-  static constexpr std::string_view summary = "train.learning_rate x sqrt(warmup_steps / step), steps from 0";
+struct InverseSqrtScheduleConfig
+    : Named<"inverse_sqrt", "train.learning_rate x sqrt(warmup_steps / step), steps from 0"> {
   std::int64_t warmup_steps = 100;
 
   void visit(auto& field) { visit_warmup(field, warmup_steps, 1); }
 };
 
-struct NoamScheduleConfig {
-  static constexpr std::string_view kind = "noam";
-  static constexpr std::string_view summary =
-      "train.learning_rate / sqrt(model.width) x min(1 / sqrt(step), step / warmup_steps^1.5), steps from 1 (Vaswani "
-      "et al. 2017)";
+struct NoamScheduleConfig : Named<"noam",
+                                  "train.learning_rate / sqrt(model.width) x min(1 / sqrt(step), step / "
+                                  "warmup_steps^1.5), steps from 1 (Vaswani et al. 2017)"> {
   std::int64_t warmup_steps = 100;
 
   void visit(auto& field) { visit_warmup(field, warmup_steps, 1); }
 };
 
-struct TrapezoidScheduleConfig : FallingScheduleConfig {
-  static constexpr std::string_view kind = "trapezoid";
-  static constexpr std::string_view summary =
-      "train.learning_rate, then a straight line over the last decay_steps, of which the last has floor";
+struct TrapezoidScheduleConfig
+    : FallingScheduleConfig,
+      Named<"trapezoid",
+            "train.learning_rate, then a straight line over the last decay_steps, of which the last has floor"> {
   std::int64_t decay_steps = 400;
 
   void visit(auto& field) {
@@ -122,22 +115,15 @@ struct AdamOptions : MomentsConfig, WeightDecayConfig {
   }
 };
 
-struct AdamWConfig : AdamOptions {
-  static constexpr std::string_view kind = "adamw";
-  static constexpr std::string_view summary = "Adam with decoupled weight decay (Loshchilov and Hutter 2019)";
+struct AdamWConfig : AdamOptions, Named<"adamw", "Adam with decoupled weight decay (Loshchilov and Hutter 2019)"> {
   AdamWConfig() { weight_decay = 0.1; }
 };
 
-struct AdamConfig : AdamOptions {
-  static constexpr std::string_view kind = "adam";
-  static constexpr std::string_view summary =
-      "Adam (Kingma and Ba 2015); weight_decay times a weight is added to its gradient";
-};
+struct AdamConfig : AdamOptions,
+                    Named<"adam", "Adam (Kingma and Ba 2015); weight_decay times a weight is added to its gradient"> {};
 
-struct SgdConfig : WeightDecayConfig {
-  static constexpr std::string_view kind = "sgd";
-  static constexpr std::string_view summary =
-      "stochastic gradient descent; weight_decay times a weight is added to its gradient";
+struct SgdConfig : WeightDecayConfig,
+                   Named<"sgd", "stochastic gradient descent; weight_decay times a weight is added to its gradient"> {
   double momentum = 0;
 
   void visit(auto& field) {
@@ -146,10 +132,9 @@ struct SgdConfig : WeightDecayConfig {
   }
 };
 
-struct MuonConfig : AdamOptions {
-  static constexpr std::string_view kind = "muon";
-  static constexpr std::string_view summary =
-      "orthogonalised momentum for the matrices of the blocks (Jordan et al. 2024), AdamW for the rest";
+struct MuonConfig
+    : AdamOptions,
+      Named<"muon", "orthogonalised momentum for the matrices of the blocks (Jordan et al. 2024), AdamW for the rest"> {
   double momentum = 0.95;
   std::int64_t iterations = 5;
   MuonConfig() { weight_decay = 0.1; }
@@ -161,11 +146,10 @@ struct MuonConfig : AdamOptions {
   }
 };
 
-struct AdagradConfig : WeightDecayConfig {
-  static constexpr std::string_view kind = "adagrad";
-  static constexpr std::string_view summary =
-      "a rate for each weight that falls with the sum of its squared gradients (Duchi et al. 2011); weight_decay times "
-      "a weight is added to its gradient";
+struct AdagradConfig : WeightDecayConfig,
+                       Named<"adagrad",
+                             "a rate for each weight that falls with the sum of its squared gradients (Duchi et al. "
+                             "2011); weight_decay times a weight is added to its gradient"> {
   double epsilon = 1e-10;
 
   void visit(auto& field) {
@@ -177,13 +161,9 @@ struct AdagradConfig : WeightDecayConfig {
 using OptimizerConfig = std::variant<AdamWConfig, AdamConfig, SgdConfig, MuonConfig, AdagradConfig>;
 
 // What a training does when its numbers are not finite, or when a gradient is far larger than those before.
-struct StopConfig {
-  static constexpr std::string_view kind = "stop", summary = "end with exit code 4";
-};
+struct StopConfig : Named<"stop", "end with exit code 4"> {};
 
-struct RollbackConfig {
-  static constexpr std::string_view kind = "rollback";
-  static constexpr std::string_view summary = "go back to the last good checkpoint with a lower learning rate";
+struct RollbackConfig : Named<"rollback", "go back to the last good checkpoint with a lower learning rate"> {
   double factor = 0.5;
   std::int64_t limit = 3;
 
@@ -245,9 +225,7 @@ inline std::optional<RateFactor> parse_rate_factor(const std::string& entry) {
 enum class Precision { fp32, bf16, tf32, fp16 };
 constexpr std::array<std::string_view, 4> enum_names(Precision) { return {"fp32", "bf16", "tf32", "fp16"}; }
 
-struct LimitedEvaluationConfig {
-  static constexpr std::string_view kind = "limited";
-  static constexpr std::string_view summary = "the validation split, or the part of it that has `tokens` tokens";
+struct LimitedEvaluationConfig : Named<"limited", "the validation split, or the part of it that has `tokens` tokens"> {
   std::int64_t tokens = 1 << 17;
 
   void visit(auto& field) {
@@ -255,13 +233,9 @@ struct LimitedEvaluationConfig {
   }
 };
 
-struct WholeEvaluationConfig {
-  static constexpr std::string_view kind = "whole", summary = "the whole validation split";
-};
+struct WholeEvaluationConfig : Named<"whole", "the whole validation split"> {};
 
-struct RandomEvaluationConfig {
-  static constexpr std::string_view kind = "random";
-  static constexpr std::string_view summary = "random batches of both splits (nanoGPT); at the end as `limited`";
+struct RandomEvaluationConfig : Named<"random", "random batches of both splits (nanoGPT); at the end as `limited`"> {
   std::int64_t batches = 20, tokens = 1 << 17;
 
   void visit(auto& field) {
