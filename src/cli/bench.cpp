@@ -1,7 +1,4 @@
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <optional>
 
 #include "base/log.h"
 #include "bench/attention_bench.h"
@@ -9,8 +6,6 @@
 #include "bench/step_bench.h"
 #include "cli/command_line.h"
 #include "cli/process_choice.h"
-#include "config/loader.h"
-#include "config/mixer_config.h"
 #include "ops/device.h"
 #include "ops/fused_metric.h"
 #include "tasks/make_task.h"
@@ -83,12 +78,12 @@ std::string threads_of_process() {
 std::string bytes_text(std::int64_t bytes) { return human_bytes(static_cast<std::uint64_t>(bytes)); }
 
 struct AttentionArguments {
+  AttentionRequest request;
   AttentionShape shape;
   std::vector<std::int64_t> contexts = {256};
   std::vector<std::string> mixers, backends;
   std::string precision = "fp32", direction = "both", device = "auto", positions = "none";
-  std::int64_t rounds = 5;
-  bool core = false, all_pairs = false, pair_table = false, json = false;
+  bool all_pairs = false, json = false;
 };
 
 MixerConfig parse_mixer(const std::string& name) {
@@ -99,9 +94,9 @@ MixerConfig parse_mixer(const std::string& name) {
 
 PositionsConfig positions_of(const AttentionArguments& arguments) {
   const auto& positions = value_of("--positions", arguments.positions, layer_positions);
-  if (act_on_scores(positions) && (arguments.core || arguments.pair_table))
+  if (act_on_scores(positions) && (arguments.request.core || arguments.request.pair_table))
     fail_usage("--positions {} is measured in layers: leave out {}", arguments.positions,
-               arguments.core ? "--core" : "--pair-table");
+               arguments.request.core ? "--core" : "--pair-table");
   return positions;
 }
 
@@ -139,22 +134,17 @@ void add_mixers(AttentionRequest& request, const std::vector<std::string>& mixer
     }
   }
   if (request.mixers.empty() && !request.library && !request.pair_table)
-    throw Error(
-        ExitCode::usage,
-        fmt::format("none of these mixers has one of these backends; only {} have fused, and only {} has library",
-                    fmt::join(kinds_with(Backend::fused), " and "), ScaledDotProductOptions::kind));
+    fail_usage("none of these mixers has one of these backends; only {} have fused, and only {} has library",
+               fmt::join(kinds_with(Backend::fused), " and "), ScaledDotProductOptions::kind);
 }
 
 AttentionRequest request_of(const AttentionArguments& arguments) {
-  AttentionRequest request;
+  auto request = arguments.request;
   request.device = select_device(arguments.device);
   request.type = value_of("--precision", arguments.precision, precisions);
   request.tf32 = arguments.precision == "tf32";
   request.backward = value_of("--direction", arguments.direction, directions);
   request.causal = !arguments.all_pairs;
-  request.core = arguments.core;
-  request.rounds = arguments.rounds;
-  request.pair_table = arguments.pair_table;
   for (const auto context : arguments.contexts) {
     auto shape = arguments.shape;
     shape.context = context;
@@ -229,7 +219,7 @@ void add_request_options(CLI::App& command, AttentionArguments& arguments) {
   add_repeatable(command, "--backend", arguments.backends, fmt::format("{}", fmt::join(names_in(known_backends), "|")),
                  "backend to measure; library, with --core: each backend of LibTorch's attention; default: all that "
                  "the device has");
-  command.add_flag("--core", arguments.core,
+  command.add_flag("--core", arguments.request.core,
                    "leave out projections: attention from queries, keys and values, or from p and its form");
   add_shape(command, arguments.shape);
   add_whole_number(command, "--context", arguments.contexts, 1, most,
@@ -240,14 +230,14 @@ void add_request_options(CLI::App& command, AttentionArguments& arguments) {
             "precision of the inputs; tf32: fp32 whose products may be tf32 on a GPU");
   add_named(command, "--direction", arguments.direction, directions, "measure both passes, or only the forward pass");
   command.add_flag("--all-pairs", arguments.all_pairs, "let every token see every token: no causal mask");
-  command.add_flag("--pair-table", arguments.pair_table, "measure the published metric algorithm too");
+  command.add_flag("--pair-table", arguments.request.pair_table, "measure the published metric algorithm too");
 }
 
 void add_bench_attention_command(CLI::App& bench) {
   auto& command = *bench.add_subcommand("attention", "measure time, memory and accuracy of mixers and backends");
   auto arguments = std::make_shared<AttentionArguments>();
   add_request_options(command, *arguments);
-  add_count(command, "--rounds", arguments->rounds, "timed measurements of each combination");
+  add_count(command, "--rounds", arguments->request.rounds, "timed measurements of each combination");
   add_device(command, arguments->device);
   add_json(command, arguments->json);
   command.footer(

@@ -65,18 +65,10 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-// A command with the words that lead to it: "metaformer config".
-struct Level {
-  const CLI::App* app;
-  std::string words;
-
-  Level below(const CLI::App* next) const { return {next, words + " " + next->get_name()}; }
-};
-
-const CLI::App* find_command(const CLI::App& app, const std::string& name) {
-  for (const auto* command : subcommands_of(app))
-    if (command->get_name() == name) return command;
-  return nullptr;
+// The words that lead to a command: "metaformer config".
+std::string words_of(const CLI::App& app) {
+  const auto* parent = app.get_parent();
+  return parent == nullptr ? app.get_name() : words_of(*parent) + " " + app.get_name();
 }
 
 std::vector<std::string> commands_of(const CLI::App& app) {
@@ -85,18 +77,10 @@ std::vector<std::string> commands_of(const CLI::App& app) {
   return names;
 }
 
-std::string describe_unknown_command(const Level& level, const std::string& word) {
-  const auto commands = commands_of(*level.app);
+std::string describe_unknown_command(const CLI::App& app, const std::string& word) {
+  const auto commands = commands_of(app);
   return fmt::format("unknown command {}{}; the commands are {} (see {} --help)", in_quotes(word),
-                     did_you_mean(word, commands), fmt::join(commands, ", "), level.words);
-}
-
-// From the program to the innermost command that was recognised.
-std::vector<Level> parsed_levels(const CLI::App& program) {
-  std::vector<Level> levels = {{&program, program.get_name()}};
-  for (auto parsed = program.get_subcommands(); !parsed.empty(); parsed = levels.back().app->get_subcommands())
-    levels.push_back(levels.back().below(parsed.front()));
-  return levels;
+                     did_you_mean(word, commands), fmt::join(commands, ", "), words_of(app));
 }
 
 std::string suggest_option(const CLI::App& app, const std::string& argument) {
@@ -113,25 +97,27 @@ std::string suggest_option(const CLI::App& app, const std::string& argument) {
   return did_you_mean(word, names);
 }
 
-std::string describe_extras(const Level& level, const std::vector<std::string>& extras) {
+std::string describe_extras(const CLI::App& app, const std::vector<std::string>& extras) {
   const auto& first = extras.front();
-  if (!first.starts_with('-') && !commands_of(*level.app).empty()) return describe_unknown_command(level, first);
+  if (!first.starts_with('-') && !commands_of(app).empty()) return describe_unknown_command(app, first);
   std::vector<std::string> quoted;
   std::ranges::transform(extras, std::back_inserter(quoted), in_quotes);
   return fmt::format("unexpected argument{} {}{} (see {} --help)", extras.size() == 1 ? "" : "s",
-                     fmt::join(quoted, ", "), suggest_option(*level.app, first), level.words);
+                     fmt::join(quoted, ", "), suggest_option(app, first), words_of(app));
 }
 
 std::string help_of(const CLI::App& program, const std::vector<std::string>& words) {
-  Level level{&program, program.get_name()};
+  const auto* app = &program;
   for (const auto& word : words) {
-    const auto* next = find_command(*level.app, word);
-    if (next == nullptr && commands_of(*level.app).empty())
-      fail_usage("help: {} has no commands, so {} is none (see {} --help)", level.words, in_quotes(word), level.words);
-    if (next == nullptr) fail_usage("{}", describe_unknown_command(level, word));
-    level = level.below(next);
+    const auto commands = subcommands_of(*app);
+    if (commands.empty())
+      fail_usage("help: {} has no commands, so {} is none (see {} --help)", words_of(*app), in_quotes(word),
+                 words_of(*app));
+    const auto next = std::ranges::find_if(commands, [&](const auto* each) { return each->get_name() == word; });
+    if (next == commands.end()) fail_usage("{}", describe_unknown_command(*app, word));
+    app = *next;
   }
-  return program.get_formatter()->make_help(level.app, level.words, CLI::AppFormatMode::Normal);
+  return program.get_formatter()->make_help(app, words_of(*app), CLI::AppFormatMode::Normal);
 }
 
 // `metaformer help [COMMAND...]`. Keeps a reference to the program.
@@ -144,14 +130,16 @@ void add_help_command(CLI::App& program) {
 
 // One line with the wrong argument, a suggestion, and the help to read. `program` has tried to parse the arguments.
 std::string describe_usage_error(const CLI::App& program, const CLI::ParseError& error) {
-  const auto levels = parsed_levels(program);
-  for (const auto& level : levels)
-    if (const auto extras = level.app->remaining(); !extras.empty()) return describe_extras(level, extras);
-  const auto& last = levels.back();
-  const auto commands = commands_of(*last.app);
+  const auto* app = &program;  // then each command that was recognised
+  for (;; app = app->get_subcommands().front()) {
+    if (const auto extras = app->remaining(); !extras.empty()) return describe_extras(*app, extras);
+    if (app->get_subcommands().empty()) break;
+  }
+  const auto commands = commands_of(*app);
   if (!commands.empty())
-    return fmt::format("a command is missing; expected {} (see {} --help)", join_alternatives(commands), last.words);
-  return fmt::format("{} (see {} --help)", error.what(), last.words);
+    return fmt::format("a command is missing; expected {} (see {} --help)", join_alternatives(commands),
+                       words_of(*app));
+  return fmt::format("{} (see {} --help)", error.what(), words_of(*app));
 }
 
 int report(ExitCode code, const std::string& message) {
@@ -185,7 +173,7 @@ void refuse_empty_values(CLI::App& app) {
 }
 
 // "--out=" as "--out" with an empty value: CLI11 would take the next word as the value.
-std::vector<std::string> words_of(int argc, char** argv) {
+std::vector<std::string> split_words(int argc, char** argv) {
   std::vector<std::string> words;
   for (int i = 1; i < argc; ++i) {
     std::string word = argv[i];
@@ -224,7 +212,7 @@ void set_up(CLI::App& app) {
 
 void parse_and_run(CLI::App& app, int argc, char** argv) {
   try {
-    auto words = words_of(argc, argv);
+    auto words = split_words(argc, argv);
     std::reverse(words.begin(), words.end());  // as CLI11 takes them
     app.parse(std::move(words));
   } catch (const CLI::CallForHelp&) {

@@ -1,14 +1,9 @@
-#include <fmt/format.h>
-
-#include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "cli/command_line.h"
 #include "config/check.h"
 #include "config/explain.h"
-#include "config/loader.h"
 #include "config/search_space.h"
 #include "config/writer.h"
 #include "data/statistics.h"

@@ -1,16 +1,10 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "base/download.h"
-#include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "base/utf8.h"
 #include "cli/command_line.h"
-#include "config/experiment_config.h"
-#include "config/loader.h"
 #include "data/corpus.h"
 #include "data/labelled.h"
 #include "data/statistics.h"

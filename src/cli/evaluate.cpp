@@ -1,12 +1,8 @@
-#include <fmt/format.h>
-
-#include "base/error.h"
 #include "base/log.h"
 #include "cli/command_line.h"
 #include "cli/process_choice.h"
 #include "infer/answers.h"
 #include "infer/target_scores.h"
-#include "run/load_run.h"
 #include "tasks/evaluation.h"
 #include "train/linear_baseline.h"
 

@@ -1,7 +1,4 @@
-#include <fmt/format.h>
-
 #include "cli/command_line.h"
-#include "config/loader.h"
 #include "run/checkpoint.h"
 #include "run/huggingface/export_model.h"
 

@@ -1,15 +1,10 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
-#include <optional>
 
-#include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "base/utf8.h"
 #include "cli/command_line.h"
 #include "cli/input_file.h"

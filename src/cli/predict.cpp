@@ -1,18 +1,12 @@
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <limits>
-#include <optional>
-#include <string_view>
-#include <utility>
 
 #include "base/archive.h"
-#include "base/error.h"
 #include "base/log.h"
 #include "base/rows.h"
-#include "base/text.h"
 #include "cli/command_line.h"
 #include "cli/input_file.h"
 #include "cli/process_choice.h"
@@ -20,7 +14,6 @@
 #include "data/pairs.h"
 #include "data/tables.h"
 #include "infer/answers.h"
-#include "run/run_directory.h"
 
 namespace metaformer {
 

@@ -1,12 +1,9 @@
 #include "cli/process_choice.h"
 
-#include <fmt/format.h>
-
 #include <fstream>
 #include <thread>
 
 #include "base/child_process.h"
-#include "base/error.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "cli/command_line.h"

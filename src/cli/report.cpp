@@ -1,12 +1,9 @@
 #include "report/report.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "base/files.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "base/utf8.h"
 #include "cli/command_line.h"
 

@@ -1,27 +1,20 @@
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <functional>
 #include <numeric>
-#include <optional>
 
-#include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/rows.h"
 #include "base/signals.h"
-#include "base/text.h"
 #include "base/utf8.h"
 #include "cli/command_line.h"
 #include "data/list_dataset.h"
 #include "infer/answers.h"
-#include "infer/beam_search.h"
 #include "infer/sampling.h"
 #include "report/inspection.h"
-#include "run/load_run.h"
 #include "text/special_tokens.h"
 
 namespace metaformer {

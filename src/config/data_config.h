@@ -1,13 +1,6 @@
 #pragma once
 // The data section of a config: corpora, tokenizers, packing.
 
-#include <array>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <variant>
-
 #include "config/schema.h"
 
 namespace metaformer {

@@ -1,15 +1,6 @@
 #pragma once
 // A whole experiment as plain data: the task, the model, the training.
 
-#include <array>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <variant>
-#include <vector>
-
 #include "config/data_config.h"
 #include "config/model_config.h"
 #include "config/schema.h"

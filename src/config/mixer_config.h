@@ -2,13 +2,6 @@
 // The mixer of a model: which kinds there are, their options and rules, and the positions that act on scores. How each
 // is computed and what it costs is in attention/.
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <variant>
-#include <vector>
-
 #include "config/schema.h"
 
 namespace metaformer {

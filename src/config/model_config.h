@@ -2,12 +2,7 @@
 // The model section of a config.
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdint>
-#include <optional>
-#include <string_view>
-#include <variant>
 
 #include "config/mixer_config.h"
 #include "config/schema.h"

@@ -1,14 +1,7 @@
 #pragma once
 // The train section of a config.
 
-#include <array>
 #include <charconv>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <variant>
-#include <vector>
 
 #include "config/schema.h"
 
