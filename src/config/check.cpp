@@ -19,6 +19,9 @@ namespace {
 struct Checked {
   const ExperimentConfig& config;
   const Provenance& provenance;
+  const TaskConfig& task = config.task;
+  const ModelConfig& model = config.model;
+  const TrainConfig& train = config.train;
 
   // Where a source has set the key, or its kind; nullptr: nowhere.
   const Location* place_of(const std::string& key) const {
@@ -54,7 +57,7 @@ struct Rule {
 
   bool concerns(std::string_view key) const {
     return !is_in(key, except) &&
-           std::any_of(sections.begin(), sections.end(), [&](const auto& section) { return is_in(key, section); });
+           std::ranges::any_of(sections, [&](const auto& section) { return is_in(key, section); });
   }
 };
 
@@ -121,30 +124,24 @@ std::vector<Rule> rules_of_model(const ModelConfig& model) {
            "other"}};
 }
 
-std::vector<Rule> rules_for(const ExperimentConfig& config) {
-  const auto* model = std::get_if<TransformerConfig>(&config.model);
-  const auto* task = std::get_if<ClassificationConfig>(&config.task);
+// A resolved config names every key, so only a key that differs from its kind's default counts.
+void check_unused_keys(const Checked& checked) {
+  const auto* model = std::get_if<TransformerConfig>(&checked.model);
+  const auto* task = std::get_if<ClassificationConfig>(&checked.task);
   // The only norm is that of a head, and it has the only bias terms that can be left out.
   const bool has_no_norm =
       model != nullptr && model->layers == 0 && task != nullptr && !is<MeanPooledHeadConfig>(task->head);
-  std::vector<Rule> rules = {{config.train.divergence.spikes.threshold == 0,
-                              {"train.divergence.spikes.action"},
-                              "has no effect with train.divergence.spikes.threshold 0: nothing is a spike"},
-                             {has_no_norm,
-                              {"model.norm", "model.bias"},
-                              "has no effect with model.layers 0: there is no block, and task.head has no norm"}};
-  for (const auto& more : {rules_of_task(config.task), rules_of_model(config.model)})
-    rules.insert(rules.end(), more.begin(), more.end());
-  return rules;
-}
-
-// A resolved config names every key, so only a key that differs from its kind's default counts.
-void check_unused_keys(const Checked& checked) {
+  const std::vector<Rule> rules = {{checked.train.divergence.spikes.threshold == 0,
+                                    {"train.divergence.spikes.action"},
+                                    "has no effect with train.divergence.spikes.threshold 0: nothing is a spike"},
+                                   {has_no_norm,
+                                    {"model.norm", "model.bias"},
+                                    "has no effect with model.layers 0: there is no block, and task.head has no norm"}};
   const auto changed = flattened(config_changes(checked.config));
-  for (const auto& rule : rules_for(checked.config))
-    if (rule.holds)
+  for (const auto& group : {rules, rules_of_task(checked.task), rules_of_model(checked.model)})
+    for (const auto& rule : group)
       for (const auto& [key, value] : changed)
-        if (rule.concerns(key)) checked.fail({key}, "{}", rule.why);
+        if (rule.holds && rule.concerns(key)) checked.fail({key}, "{}", rule.why);
 }
 
 void check_positions(const TransformerConfig& model, const Checked& checked,
@@ -169,23 +166,23 @@ void check_positions(const TransformerConfig& model, const Checked& checked,
 
 // Of models that go on from batch to batch.
 void check_order(const Checked& checked) {
-  if (tokens_before_segment(checked.config.model) == 0) return;
-  const std::string key(order_key(checked.config.model));
-  const auto* transformer = std::get_if<TransformerConfig>(&checked.config.model);
+  if (tokens_before_segment(checked.model) == 0) return;
+  const std::string key(order_key(checked.model));
+  const auto* transformer = std::get_if<TransformerConfig>(&checked.model);
   const auto off = fmt::format("{} to {}", key, transformer == nullptr ? "false" : "0");
-  const auto* task = std::get_if<LanguageModelConfig>(&checked.config.task);
+  const auto* task = std::get_if<LanguageModelConfig>(&checked.task);
   if (task == nullptr)
     checked.fail({key, "task.kind"},
                  "{} has no meaning for task {}: it is for texts that are read in order, as language_model does",
-                 transformer == nullptr ? "true" : std::to_string(transformer->memory), kind_of(checked.config.task));
+                 transformer == nullptr ? "true" : std::to_string(transformer->memory), kind_of(checked.task));
   if (packing_options(task->data.packing) != nullptr)
     checked.fail({"data.packing", key},
                  "'{}' puts texts in any order, and {} needs what was before them: set data.packing to none, or {}",
                  kind_of(task->data.packing), key, off);
-  if (is<RandomEvaluationConfig>(checked.config.train.evaluation))
+  if (is<RandomEvaluationConfig>(checked.train.evaluation))
     checked.fail({"train.evaluation", key},
                  "'random' batches have nothing before them to remember: set it to limited or whole");
-  if (checked.config.train.overfit_batch)
+  if (checked.train.overfit_batch)
     checked.fail({"train.overfit_batch", key},
                  "true shows one batch again and again, and with {} a batch goes on from the one before it: set {}",
                  key, off);
@@ -243,10 +240,10 @@ void check(const TransformerConfig& model, const Checked& checked) {
   check_regions(model, checked);
   if (model.layers > 0) return check_blocks(model, checked);
   // Without blocks the head reads the embeddings.
-  const auto* task = std::get_if<ClassificationConfig>(&checked.config.task);
+  const auto* task = std::get_if<ClassificationConfig>(&checked.task);
   if (task == nullptr)
     checked.fail({"model.layers", "task.kind"}, "0 is for classification: a model of task {} needs blocks",
-                 kind_of(checked.config.task));
+                 kind_of(checked.task));
   if (is<FirstTokenHeadConfig>(task->head))
     checked.fail(
         {"model.layers", "task.head"},
@@ -258,10 +255,9 @@ void check(const TransformerConfig& model, const Checked& checked) {
 }
 
 void check(const EncoderDecoderConfig& model, const Checked& checked) {
-  if (!is<SequenceToSequenceConfig>(checked.config.task))
+  if (!is<SequenceToSequenceConfig>(checked.task))
     checked.fail({"model.kind", "task.kind"},
-                 "encoder_decoder has no meaning for task {}: it is for sequence_to_sequence",
-                 kind_of(checked.config.task));
+                 "encoder_decoder has no meaning for task {}: it is for sequence_to_sequence", kind_of(checked.task));
   check_blocks(model, checked);
   const auto encoder = model.encoder_blocks();
   check_positions(encoder, checked, "model.encoder.mixer");
@@ -277,10 +273,10 @@ void check(const EncoderDecoderConfig& model, const Checked& checked) {
 // Of models that predict a token from those before it, and nothing else.
 template <class Model>
 void check(const Model& model, const Checked& checked) {
-  if (!is_causal(checked.config.task))
+  if (!is_causal(checked.task))
     checked.fail({"model.kind", "task.kind"},
                  "{} predicts tokens from those before them, and task {} needs a model that sees a whole text",
-                 Model::kind, kind_of(checked.config.task));
+                 Model::kind, kind_of(checked.task));
   if constexpr (std::is_same_v<Model, FeedForwardModelConfig>)
     if (model.embedding.tie && model.hidden != model.width)
       checked.fail({"model.embedding.tie", "model.hidden", "model.width"},
@@ -289,17 +285,17 @@ void check(const Model& model, const Checked& checked) {
 }
 
 void check(const LinearConfig&, const Checked& checked) {
-  if (!is<ClassificationConfig>(checked.config.task))
+  if (!is<ClassificationConfig>(checked.task))
     checked.fail({"model.kind", "task.kind"}, "linear has no meaning for task {}: it is for classification",
-                 kind_of(checked.config.task));
+                 kind_of(checked.task));
 }
 
 void check_model(const Checked& checked) {
-  const auto& task = checked.config.task;
-  if (is<SequenceToSequenceConfig>(task) && !is<EncoderDecoderConfig>(checked.config.model))
+  const auto& task = checked.task;
+  if (is<SequenceToSequenceConfig>(task) && !is<EncoderDecoderConfig>(checked.model))
     checked.fail({"model.kind", "task.kind"},
                  "{} sees one sequence, and task sequence_to_sequence has two: set it to encoder_decoder",
-                 kind_of(checked.config.model));
+                 kind_of(checked.model));
   std::visit(
       [&](const auto& model) {
         check(model, checked);
@@ -308,7 +304,7 @@ void check_model(const Checked& checked) {
             checked.fail({"model.embedding.scale", "task.kind"},
                          "'log_count_ratio' has no meaning for task {}: set it to none or sqrt_width", kind_of(task));
       },
-      checked.config.model);
+      checked.model);
   check_order(checked);
 }
 
@@ -423,7 +419,7 @@ void check_task(const MaskedLanguageModelConfig& task, const Checked& checked) {
 
 void check_task(const SequenceToSequenceConfig& task, const Checked& checked) {
   const auto& data = task.data;
-  const auto context = context_of(checked.config.model), batch_size = checked.config.train.batch_size;
+  const auto context = context_of(checked.model), batch_size = checked.train.batch_size;
   if (task.batch_unit == BatchUnit::token && batch_size < context)
     checked.fail({"train.batch_size", "task.batch_unit"},
                  "{} tokens are fewer than a text can have: set it to model.context {} or more", batch_size, context);
@@ -456,8 +452,8 @@ void check_packing(const ClassificationConfig& task, const Checked& checked) {
 
 // A slice would need gradients of whole tables, of which a batch reads few rows.
 void check_slices(const ClassificationConfig& task, const Checked& checked) {
-  const auto* model = std::get_if<TransformerConfig>(&checked.config.model);
-  const auto slices = checked.config.train.cpu_slices;
+  const auto* model = std::get_if<TransformerConfig>(&checked.model);
+  const auto slices = checked.train.cpu_slices;
   if (slices == 1 || model == nullptr) return;
   const auto refuse = [&](const std::string& section, const char* tables) {
     checked.fail({"train.cpu_slices", section},
@@ -485,7 +481,7 @@ void check_task(const ClassificationConfig& task, const Checked& checked) {
 template <class Lists>
 void check_task(const Lists& task, const Checked& checked) {
   const auto lists = *list_task(task);
-  const auto context = context_of(checked.config.model), needed = lists.row_length();
+  const auto context = context_of(checked.model), needed = lists.row_length();
   if (context < needed)
     checked.fail({"model.context", "task.length"},
                  "{} is too short: a list of {} and its {}copy take {}, so set it to that or more", context,
@@ -493,16 +489,12 @@ void check_task(const Lists& task, const Checked& checked) {
 }
 
 void check_train(const Checked& checked) {
-  const auto& train = checked.config.train;
-  std::visit(
-      [&](const auto& schedule) {
-        if constexpr (requires { schedule.floor; })
-          if (schedule.floor > train.learning_rate)
-            checked.fail({"train.schedule.floor", "train.learning_rate"}, "{} is above train.learning_rate {}",
-                         schedule.floor, train.learning_rate);
-      },
-      train.schedule);
-  for (const auto& entry : train.rate_factors)
+  const auto rate = checked.train.learning_rate;
+  if (const auto* falling = options_as<FallingScheduleConfig>(checked.train.schedule);
+      falling != nullptr && falling->floor > rate)
+    checked.fail({"train.schedule.floor", "train.learning_rate"}, "{} is above train.learning_rate {}", falling->floor,
+                 rate);
+  for (const auto& entry : checked.train.rate_factors)
     if (!parse_rate_factor(entry))
       checked.fail({"train.rate_factors"},
                    "{} is not PARAMETER=FACTOR with a finite factor above 0, as mixer.projection=0.3",

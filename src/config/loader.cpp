@@ -302,36 +302,25 @@ std::vector<std::string> config_names(const std::vector<fs::path>& folders) {
   throw error("no such config; looked " + looked + did_you_mean(name, config_names(folders)));
 }
 
-// Whether a file is YAML with a section of a config.
-bool has_section(const fs::path& path) {
-  constexpr std::array<std::string_view, 5> sections = {"base", "task", "data", "model", "train"};
+// Whether a file is named as a text or a table, and is not YAML with a section of a config.
+bool is_named_as_data(const fs::path& path) {
+  constexpr std::array endings = {".txt", ".text", ".csv", ".tsv", ".jsonl", ".ndjson", ".gz"};
+  if (std::ranges::find(endings, path.extension()) == endings.end()) return false;
   try {
     const auto root = read_yaml_file(path);
-    return std::any_of(sections.begin(), sections.end(), [&](auto name) { return root.find(name) != nullptr; });
+    return std::ranges::none_of(std::array{"base", "task", "data", "model", "train"},
+                                [&](const char* section) { return root.find(section) != nullptr; });
   } catch (const Error&) {
-    return false;
+    return true;
   }
 }
 
-bool is_named_as_data(const fs::path& path) {
-  constexpr std::array endings = {".txt", ".text", ".csv", ".tsv", ".jsonl", ".ndjson", ".gz"};
-  return std::find(endings.begin(), endings.end(), path.extension()) != endings.end() && !has_section(path);
-}
-
-// Whether a file is rather a text or a table to train on.
-bool looks_like_data(const fs::path& path) {
-  constexpr std::uintmax_t largest_config = 1 << 20;
-  std::error_code ignored;
-  return is_named_as_data(path) || fs::file_size(path, ignored) > largest_config;
-}
-
-// What to type for a text, a table or a folder of texts in the place of a config.
+// What to type for a text or a table in the place of a config.
 std::string data_advice(const fs::path& path) {
   const auto inner = path.extension() == ".gz" ? path.stem() : path;
   const bool is_table = inner.extension() == ".csv" || inner.extension() == ".tsv";
   return fmt::format(
-      "this is {}, and a config is a YAML file; to train on it: metaformer train --config {} --set "
-      "data.path={}",
+      "this is {}, and a config is a YAML file; to train on it: metaformer train --config {} --set data.path={}",
       is_table ? "a table" : "a text", is_table ? "text_classifier.yaml" : "shakespeare_metric.yaml", path.string());
 }
 
@@ -436,21 +425,20 @@ fs::path find_config(const std::string& name) {
   return found;
 }
 
-static Experiment load_config(const fs::path& path, const std::vector<std::string>& overrides) {
-  SourceCollector collector;
-  collector.collect(path, {});
-  collector.sources.push_back(read_overrides(overrides));
-  return resolve(path.stem().string(), collector.sources);
-}
-
 Experiment load_experiment(const std::string& name, const std::vector<std::string>& overrides) {
+  constexpr std::uintmax_t largest_config = 1 << 20;
   const auto path = find_config(name);
   try {
-    return load_config(path, overrides);
+    SourceCollector collector;
+    collector.collect(path, {});
+    collector.sources.push_back(read_overrides(overrides));
+    return resolve(path.stem().string(), collector.sources);
   } catch (const Error& error) {
-    if (!looks_like_data(path)) throw;
-    const auto complaint = is_named_as_data(path) ? path.string() + ":" : std::string(error.what()) + ";";
-    throw Error(error.code(), fmt::format("{} {}", complaint, data_advice(path)));
+    const bool is_data = is_named_as_data(path);
+    std::error_code ignored;
+    if (!is_data && fs::file_size(path, ignored) <= largest_config) throw;
+    throw Error(error.code(), fmt::format("{} {}", is_data ? path.string() + ":" : std::string(error.what()) + ";",
+                                          data_advice(path)));
   }
 }
 

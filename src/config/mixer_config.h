@@ -89,10 +89,6 @@ inline bool act_on_scores(const PositionsConfig& positions) {
 enum class Backend { automatic, reference, composed, fused };
 constexpr std::array<std::string_view, 4> enum_names(Backend) { return {"auto", "reference", "composed", "fused"}; }
 
-constexpr const char* backend_help =
-    "reference: the formula as written; composed: batched products around the library's attention; fused: CUDA "
-    "kernels, where the mixer has them; auto chooses";
-
 // What a mixer needs to know of the model around it.
 struct MixerShape {
   std::int64_t width = 0, heads = 0;
@@ -122,26 +118,24 @@ struct MixerOptions {
   std::optional<MixerProblem> problem(const MixerShape&) const { return std::nullopt; }
 };
 
-constexpr const char* score_std_help =
-    "standard deviation of the initial scores between different tokens; the smaller, the nearer each head starts to a "
-    "plain mean";
+// Options of mixers with queries and keys.
+void visit_qk_norm(auto& field, auto& o) {
+  field("qk_norm", o.qk_norm,
+        "queries and keys are normalised per head (RMS, with a learned gain), so that scores cannot grow with the "
+        "weights");
+  field("learned_temperature", o.learned_temperature,
+        "with qk_norm: each head learns a number that multiplies its scores, in place of the gain (cosine attention)");
+}
 
-constexpr const char* qk_norm_help =
-    "queries and keys are normalised per head (RMS, with a learned gain), so that scores cannot grow with the weights";
-
-constexpr const char* learned_temperature_help =
-    "with qk_norm: each head learns a number that multiplies its scores, in place of the gain (cosine attention)";
-
-constexpr const char* fixed_norm_help =
-    "the form of each head (M, or W) is divided by its Frobenius norm and multiplied by that of the identity: only its "
-    "direction is learned";
+void visit_backend(auto& field, Backend& backend) {
+  field("backend", backend,
+        "reference: the formula as written; composed: batched products around the library's attention; fused: CUDA "
+        "kernels, where the mixer has them; auto chooses");
+}
 
 // The vectors that are mixed: the projection that scores are made of, that projection before qk_norm, or another one.
 enum class MixerValues { shared, unnormalised, own };
 constexpr std::array<std::string_view, 3> enum_names(MixerValues) { return {"shared", "unnormalised", "own"}; }
-
-constexpr const char* values_help =
-    "shared: the projection that scores are made of; unnormalised: the same before qk_norm; own: another projection";
 
 // Why the kernels of cuda/ cannot compute heads of this shape.
 std::optional<MixerProblem> fused_problem(const MixerShape& shape, MixerValues values);
@@ -161,20 +155,24 @@ struct ScaledDotProductOptions : MixerOptions,
     field("score_std", score_std, positive,
           "standard deviation of the initial scores between different tokens; null: queries and keys are drawn from "
           "N(0, 0.02), as in GPT-2");
-    field("qk_norm", qk_norm, qk_norm_help);
-    field("learned_temperature", learned_temperature, learned_temperature_help);
-    field("backend", backend, backend_help);
+    visit_qk_norm(field, *this);
+    visit_backend(field, backend);
   }
 };
 
 // What a form over shared projections has, of metric and quadratic attention.
 void visit_form(auto& field, auto& o) {
-  field("values", o.values, values_help);
-  field("score_std", o.score_std, positive, score_std_help);
-  field("qk_norm", o.qk_norm, qk_norm_help);
-  field("learned_temperature", o.learned_temperature, learned_temperature_help);
-  field("fixed_norm", o.fixed_norm, fixed_norm_help);
-  field("backend", o.backend, backend_help);
+  field("values", o.values,
+        "shared: the projection that scores are made of; unnormalised: the same before qk_norm; own: another "
+        "projection");
+  field("score_std", o.score_std, positive,
+        "standard deviation of the initial scores between different tokens; the smaller, the nearer each head starts "
+        "to a plain mean");
+  visit_qk_norm(field, o);
+  field("fixed_norm", o.fixed_norm,
+        "the form of each head (M, or W) is divided by its Frobenius norm and multiplied by that of the identity: only "
+        "its direction is learned");
+  visit_backend(field, o.backend);
 }
 
 enum class QuadraticForm { projected, full };
@@ -307,7 +305,7 @@ struct AveragePoolingOptions
 
   void visit(auto& field) {
     field("window", window, "tokens in the window, counting the token itself; or all");
-    field("backend", backend, backend_help);
+    visit_backend(field, backend);
   }
 };
 
