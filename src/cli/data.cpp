@@ -22,31 +22,32 @@ std::string percentage(std::int64_t part, std::int64_t all) {
   return all == 0 ? "-" : fmt::format("{:.2f}%", 100 * static_cast<double>(part) / static_cast<double>(all));
 }
 
-std::string unknown_fraction(bool has_unknown, std::int64_t unknown, std::int64_t all) {
-  return has_unknown ? percentage(unknown, all) : "-";
-}
+// A table with a column for each split that has texts.
+template <class Stats>
+struct SplitTable {
+  const Stats& stats;
+  std::vector<Split> splits;
+  std::string text;
 
-// A table with a column for each split of the statistics that has texts.
-class SplitTable {
- public:
   template <class HasTexts>
-  explicit SplitTable(HasTexts has_texts) {
+  SplitTable(const Stats& all, HasTexts has_texts) : stats(all), text(fmt::format("{:<24}", "")) {
     for (const auto split : every_split)
-      if (has_texts(split)) splits_.push_back(split);
-    add("", [](Split split) { return to_string(split); });
+      if (has_texts(split)) splits.push_back(split);
+    for (const auto split : splits) text += fmt::format(" {:>18}", to_string(split));
+    text += "\n";
   }
 
+  // `value` of each split's statistics.
   template <class Value>
   void add(const std::string& what, Value value) {
-    text_ += fmt::format("{:<24}", what);
-    for (const auto split : splits_) text_ += fmt::format(" {:>18}", fmt::format("{}", value(split)));
-    text_ += "\n";
+    text += fmt::format("{:<24}", what);
+    for (const auto split : splits) text += fmt::format(" {:>18}", fmt::format("{}", value(stats[split])));
+    text += "\n";
   }
-  const std::string& text() const { return text_; }
 
- private:
-  std::vector<Split> splits_;
-  std::string text_;
+  std::string unknown(std::int64_t tokens, std::int64_t all) const {
+    return stats.has_unknown ? percentage(tokens, all) : "-";
+  }
 };
 
 std::string describe(const SharedTexts& shared, const char* what) {
@@ -63,29 +64,26 @@ std::string describe(const std::optional<PackStats>& packs) {
 }
 
 std::string describe(const LabelledStats& stats, const ExperimentConfig& config) {
-  SplitTable table([&](Split split) { return stats[split].texts > 0; });
-  table.add("texts", [&](Split split) { return stats[split].texts; });
+  SplitTable table(stats, [&](Split split) { return stats[split].texts > 0; });
+  table.add("texts", [](const auto& of) { return of.texts; });
   constexpr std::size_t most_classes = 20;
   for (std::size_t i = 0; i < std::min(stats.labels.size(), most_classes); ++i)
-    table.add("  " + printable(stats.labels[i]), [&](Split split) {
-      const auto count = stats[split].class_counts[i];
-      return fmt::format("{} {:>7}", count, percentage(count, stats[split].texts));
+    table.add("  " + printable(stats.labels[i]), [&](const auto& of) {
+      return fmt::format("{} {:>7}", of.class_counts[i], percentage(of.class_counts[i], of.texts));
     });
   if (const auto all = stats.labels.size(); all > most_classes)
-    table.add(fmt::format("  ... ({} classes in all)", all), [](Split) { return ""; });
-  table.add("tokens", [&](Split split) { return stats[split].all_tokens; });
-  table.add("tokens a text, mean", [&](Split split) { return fmt::format("{:.1f}", stats[split].tokens.mean); });
+    table.add(fmt::format("  ... ({} classes in all)", all), [](const auto&) { return ""; });
+  table.add("tokens", [](const auto& of) { return of.all_tokens; });
+  table.add("tokens a text, mean", [](const auto& of) { return fmt::format("{:.1f}", of.tokens.mean); });
   for (const auto& [name, length] :
        {std::pair("  median", &LengthStats::median), std::pair("  90th percentile", &LengthStats::percentile_90),
         std::pair("  95th percentile", &LengthStats::percentile_95),
         std::pair("  99th percentile", &LengthStats::percentile_99), std::pair("  longest", &LengthStats::longest)})
-    table.add(name, [&](Split split) { return stats[split].tokens.*length; });
+    table.add(name, [length = length](const auto& of) { return of.tokens.*length; });
   table.add(fmt::format("cut at {} tokens", context_of(config.model)),
-            [&](Split split) { return percentage(stats[split].cut, stats[split].texts); });
-  table.add("unknown tokens", [&](Split split) {
-    return unknown_fraction(stats.has_unknown, stats[split].unknown_tokens, stats[split].all_tokens);
-  });
-  table.add("copies in the split", [&](Split split) { return stats[split].copies; });
+            [](const auto& of) { return percentage(of.cut, of.texts); });
+  table.add("unknown tokens", [&](const auto& of) { return table.unknown(of.unknown_tokens, of.all_tokens); });
+  table.add("copies in the split", [](const auto& of) { return of.copies; });
   std::string sources;
   for (const auto& source : stats.sources) {
     const auto left_out = source.value("left_out", 0);
@@ -93,7 +91,7 @@ std::string describe(const LabelledStats& stats, const ExperimentConfig& config)
         fmt::format("{}: {} texts, {} malformed rows{}\n", source.value("path", ""), source.value("rows", 0),
                     source.value("malformed", 0), left_out > 0 ? fmt::format(", {} ratings left out", left_out) : "");
   }
-  return table.text() + describe(stats.shared, "texts") +
+  return table.text + describe(stats.shared, "texts") +
          fmt::format(
              "padding in training batches: {:.1f}% without sorting by length, {:.1f}% with task.bucketing {}\n"
              "vocabulary: {}\n",
@@ -103,18 +101,15 @@ std::string describe(const LabelledStats& stats, const ExperimentConfig& config)
 }
 
 std::string describe(const TextStats& stats) {
-  SplitTable table([](Split split) { return split != Split::test; });
-  table.add("characters", [&](Split split) { return stats[split].characters; });
-  table.add("tokens", [&](Split split) { return stats[split].tokens; });
-  table.add("unknown tokens", [&](Split split) {
-    return unknown_fraction(stats.has_unknown, stats[split].unknown_tokens, stats[split].tokens);
+  SplitTable table(stats, [](Split split) { return split != Split::test; });
+  table.add("characters", [](const auto& of) { return of.characters; });
+  table.add("tokens", [](const auto& of) { return of.tokens; });
+  table.add("unknown tokens", [&](const auto& of) { return table.unknown(of.unknown_tokens, of.tokens); });
+  table.add("unknown characters", [&](const auto& of) {
+    return of.unknown_characters ? table.unknown(*of.unknown_characters, of.characters) : "-";
   });
-  table.add("unknown characters", [&](Split split) {
-    const auto& unknown = stats[split].unknown_characters;
-    return unknown_fraction(stats.has_unknown && unknown, unknown.value_or(0), stats[split].characters);
-  });
-  table.add("unigram entropy, nats", [&](Split split) { return fmt::format("{:.4f}", stats[split].unigram_entropy); });
-  return table.text() + describe(stats.packs) + fmt::format("vocabulary: {}\ntext: {}\n", stats.vocabulary, stats.path);
+  table.add("unigram entropy, nats", [](const auto& of) { return fmt::format("{:.4f}", of.unigram_entropy); });
+  return table.text + describe(stats.packs) + fmt::format("vocabulary: {}\ntext: {}\n", stats.vocabulary, stats.path);
 }
 
 std::string describe_files(const nlohmann::ordered_json& sources) {
@@ -131,23 +126,22 @@ std::string describe_files(const nlohmann::ordered_json& sources) {
 }
 
 std::string describe(const PairStats& stats, const ExperimentConfig& config) {
-  SplitTable table([&](Split split) { return stats[split].pairs > 0; });
-  table.add("pairs", [&](Split split) { return stats[split].pairs; });
+  SplitTable table(stats, [&](Split split) { return stats[split].pairs > 0; });
+  table.add("pairs", [](const auto& of) { return of.pairs; });
   for (const auto& [name, of_side] :
        {std::pair("source", &PairSplitStats::source), std::pair("target", &PairSplitStats::target)}) {
-    const auto side = [&](Split split) -> const TokenStats& { return stats[split].*of_side; };
-    table.add(fmt::format("tokens, {}", name), [&](Split split) { return side(split).all_tokens; });
-    table.add("  of a text, mean", [&](Split split) { return fmt::format("{:.1f}", side(split).tokens.mean); });
-    table.add("  95th percentile", [&](Split split) { return side(split).tokens.percentile_95; });
-    table.add("  longest", [&](Split split) { return side(split).tokens.longest; });
+    const auto side = of_side;
+    table.add(fmt::format("tokens, {}", name), [&](const auto& of) { return (of.*side).all_tokens; });
+    table.add("  of a text, mean", [&](const auto& of) { return fmt::format("{:.1f}", (of.*side).tokens.mean); });
+    table.add("  95th percentile", [&](const auto& of) { return (of.*side).tokens.percentile_95; });
+    table.add("  longest", [&](const auto& of) { return (of.*side).tokens.longest; });
     table.add(fmt::format("  cut at {} with a mark", context_of(config.model)),
-              [&](Split split) { return percentage(side(split).cut, stats[split].pairs); });
-    table.add("  unknown tokens", [&](Split split) {
-      return unknown_fraction(stats.has_unknown, side(split).unknown_tokens, side(split).all_tokens);
-    });
+              [&](const auto& of) { return percentage((of.*side).cut, of.pairs); });
+    table.add("  unknown tokens",
+              [&](const auto& of) { return table.unknown((of.*side).unknown_tokens, (of.*side).all_tokens); });
   }
-  table.add("copies in the split", [&](Split split) { return stats[split].copies; });
-  return table.text() + describe(stats.shared, "sources") +
+  table.add("copies in the split", [](const auto& of) { return of.copies; });
+  return table.text + describe(stats.shared, "sources") +
          fmt::format("padding in training batches: {:.1f}%, with task.bucketing {}\nvocabulary: {}\n",
                      100 * stats.padding, std::get<SequenceToSequenceConfig>(config.task).bucketing, stats.vocabulary) +
          describe_files(stats.sources);

@@ -232,24 +232,22 @@ class Sampler {
 
 using AnswerPrompt = std::function<void(const std::string&)>;
 
-// A mistake in one prompt ends neither the conversation nor the list.
-void try_answer(const AnswerPrompt& answer, const Line& line) {
-  try {
-    if (line.too_long) fail_usage("the prompt is too long");
-    answer(line.text);
-  } catch (const Error& error) {
-    if (error.code() != ExitCode::usage) throw;
-    log::warning("line {}: {}", line.number, error.what());
-  }
-}
-
 void converse(const AnswerPrompt& answer) {
+  const bool invites = isatty(STDIN_FILENO) != 0;
   LineReader reader(STDIN_FILENO, "standard input", longest_prompt);
-  const auto invite = [] {
-    if (isatty(STDIN_FILENO)) std::fputs("> ", stderr);
-  };
-  for (invite(); const auto line = reader.next(); invite()) try_answer(answer, *line);
-  if (isatty(STDIN_FILENO)) std::fputs("\n", stderr);
+  for (;;) {
+    if (invites) std::fputs("> ", stderr);
+    const auto line = reader.next();
+    if (!line) break;
+    try {  // a mistake in one prompt ends neither the conversation nor the list
+      if (line->too_long) fail_usage("the prompt is too long");
+      answer(line->text);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::usage) throw;
+      log::warning("line {}: {}", line->number, error.what());
+    }
+  }
+  if (invites) std::fputs("\n", stderr);
 }
 
 bool is_asked(const SampleArguments& arguments) {
@@ -267,11 +265,9 @@ void check(const SampleArguments& arguments, const LoadedRun& run) {
   require_no_flags(arguments.beam_flags, run);
   const auto& model = run.experiment.config.model;
   if (run.model->has_endless_state() && arguments.window != WindowKind::half)
-    throw Error(
-        ExitCode::usage,
-        fmt::format("--window {}: has no effect on a model with {}, which goes on past its context without a cut",
-                    to_string(arguments.window),
-                    is<TransformerConfig>(model) ? "model.memory" : fmt::format("model.kind {}", kind_of(model))));
+    fail_usage("--window {}: has no effect on a model with {}, which goes on past its context without a cut",
+               to_string(arguments.window),
+               is<TransformerConfig>(model) ? "model.memory" : fmt::format("model.kind {}", kind_of(model)));
   const auto lists = list_task(task);
   if (lists && arguments.tokens)
     fail_usage("--tokens: a model of lists answers with as many numbers as the prompt has");
@@ -279,22 +275,20 @@ void check(const SampleArguments& arguments, const LoadedRun& run) {
     fail_usage("--prompt is missing: {} numbers to {}, such as --prompt \"2 3 1 ...\"", lists->length, kind_of(task));
 }
 
-void answer_file(const std::string& file, const AnswerPrompt& answer) {
+void answer_prompts(const SampleArguments& arguments, const LoadedRun& run, const AnswerPrompt& answer) {
+  const auto& file = arguments.prompt_file;
+  if (arguments.interactive) return converse(answer);
+  if (file.empty())
+    return answer(arguments.prompt ? std::string(without_byte_order_mark(*arguments.prompt))
+                                   : default_prompt(*run.codec.tokenizer));
   auto prompt = read_file(file, longest_prompt, ExitCode::usage);
   drop_byte_order_mark(prompt);
   try {
     answer(prompt);
   } catch (const Error& error) {
     if (error.code() != ExitCode::usage) throw;
-    throw Error(error.code(), fmt::format("{}: {}", file, error.what()));
+    fail_usage("{}: {}", file, error.what());
   }
-}
-
-void answer_prompts(const SampleArguments& arguments, const LoadedRun& run, const AnswerPrompt& answer) {
-  if (arguments.interactive) return converse(answer);
-  if (!arguments.prompt_file.empty()) return answer_file(arguments.prompt_file, answer);
-  answer(arguments.prompt ? std::string(without_byte_order_mark(*arguments.prompt))
-                          : default_prompt(*run.codec.tokenizer));
 }
 
 void run_sample(const SampleArguments& arguments) {
