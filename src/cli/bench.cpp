@@ -5,13 +5,29 @@
 #include "bench/kernel_bench.h"
 #include "bench/step_bench.h"
 #include "cli/command_line.h"
-#include "cli/process_choice.h"
 #include "ops/device.h"
 #include "ops/fused_metric.h"
 #include "tasks/make_task.h"
 #include "train/run.h"
 
 namespace metaformer {
+
+enum class BenchBackend { composed, reference, fused, library };
+constexpr std::array<std::string_view, 4> enum_names(BenchBackend) {
+  return {"composed", "reference", "fused", "library"};
+}
+
+// Kinds of positions that change a layer's scores.
+enum class LayerPositions { none, rotary, alibi, t5, shaw, transformer_xl };
+constexpr std::array<std::string_view, 6> enum_names(LayerPositions) {
+  return {"none", "rotary", "alibi", "t5", "shaw", "transformer_xl"};
+}
+
+enum class Direction { both, forward };
+constexpr std::array<std::string_view, 2> enum_names(Direction) { return {"both", "forward"}; }
+
+enum class KernelPrecision { fp32, bf16 };
+constexpr std::array<std::string_view, 2> enum_names(KernelPrecision) { return {"fp32", "bf16"}; }
 
 namespace {
 
@@ -22,48 +38,6 @@ constexpr std::int64_t most = 1 << 20;
 void add_count(CLI::App& command, const std::string& name, std::int64_t& value, const std::string& help) {
   add_whole_number(command, name, value, 1, most, help);
 }
-
-// A name and its value.
-template <class Value>
-using Choices = std::vector<std::pair<std::string, Value>>;
-
-template <class Value>
-std::vector<std::string> names_in(const Choices<Value>& choices) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : choices) names.push_back(name);
-  return names;
-}
-
-template <class Value>
-const Value& value_of(const std::string& option, const std::string& name, const Choices<Value>& choices) {
-  for (const auto& [known, value] : choices)
-    if (known == name) return value;
-  fail_usage("{} {}: expected {}", option, name, join_alternatives(names_in(choices)));
-}
-
-template <class Value>
-void add_named(CLI::App& command, const std::string& name, std::string& value, const Choices<Value>& choices,
-               const std::string& help) {
-  add_text(command, name, value, fmt::format("{}", fmt::join(names_in(choices), "|")), help)->capture_default_str();
-}
-
-const Choices<torch::ScalarType> precisions = {
-    {"fp32", torch::kFloat}, {"tf32", torch::kFloat}, {"bf16", torch::kBFloat16}, {"fp16", torch::kHalf}};
-const Choices<torch::ScalarType> kernel_precisions = {{"fp32", torch::kFloat}, {"bf16", torch::kBFloat16}};
-const Choices<bool> directions = {{"both", true}, {"forward", false}};
-
-// That change a layer's scores, each layer with its own parameters.
-const Choices<PositionsConfig> layer_positions = {
-    {"none", NoPositionsConfig{}},     {"rotary", RotaryPositionsConfig{}},
-    {"alibi", AlibiPositionsConfig{}}, {"t5", T5PositionsConfig{}},
-    {"shaw", ShawPositionsConfig{}},   {"transformer_xl", TransformerXlPositionsConfig{.shared_biases = false}}};
-
-constexpr const char* library = "library";
-const Choices<std::optional<Backend>> known_backends = {  // nothing: the library's
-    {"composed", Backend::composed},
-    {"reference", Backend::reference},
-    {"fused", Backend::fused},
-    {library, {}}};
 
 void add_shape(CLI::App& command, AttentionShape& shape) {
   add_count(command, "--batch", shape.batch, "sequences");
@@ -82,7 +56,10 @@ struct AttentionArguments {
   AttentionShape shape;
   std::vector<std::int64_t> contexts = {256};
   std::vector<std::string> mixers, backends;
-  std::string precision = "fp32", direction = "both", device = "auto", positions = "none";
+  Precision precision = Precision::fp32;
+  Direction direction = Direction::both;
+  LayerPositions positions = LayerPositions::none;
+  std::string device = "auto";
   bool all_pairs = false, json = false;
 };
 
@@ -92,11 +69,14 @@ MixerConfig parse_mixer(const std::string& name) {
   fail_usage("--mixer {}: expected {}{}", name, join_alternatives(kinds), did_you_mean(name, kinds));
 }
 
+// Each layer has its own parameters.
 PositionsConfig positions_of(const AttentionArguments& arguments) {
-  const auto& positions = value_of("--positions", arguments.positions, layer_positions);
-  if (act_on_scores(positions) && (arguments.request.core || arguments.request.pair_table))
-    fail_usage("--positions {} is measured in layers: leave out {}", arguments.positions,
-               arguments.request.core ? "--core" : "--pair-table");
+  const auto name = to_string(arguments.positions);
+  const auto& request = arguments.request;
+  if (arguments.positions != LayerPositions::none && (request.core || request.pair_table))
+    fail_usage("--positions {} is measured in layers: leave out {}", name, request.core ? "--core" : "--pair-table");
+  auto positions = *make_kind<PositionsConfig>(name);
+  if (auto* relative = std::get_if<TransformerXlPositionsConfig>(&positions)) relative->shared_biases = false;
   return positions;
 }
 
@@ -118,7 +98,7 @@ std::vector<std::string> default_backends(const AttentionRequest& request) {
   const auto options = torch::TensorOptions().dtype(request.type).device(request.device);
   const auto probe_bnck = torch::empty({1, 1, 1, request.shapes.front().head_width}, options);
   if (fused_metric_obstacle(probe_bnck, probe_bnck, {}).empty()) backends.emplace_back("fused");
-  if (request.core) backends.emplace_back(library);
+  if (request.core) backends.emplace_back("library");
   return backends;
 }
 
@@ -127,10 +107,12 @@ void add_mixers(AttentionRequest& request, const std::vector<std::string>& mixer
   for (const auto& name : mixers) {
     for (const auto& backend : backends) {
       const auto mixer = parse_mixer(name);
-      const auto chosen = value_of("--backend", backend, known_backends);
-      if (!chosen && !request.core) fail_usage("--backend library has no projections: it needs --core");
-      if (!chosen) request.library = request.library || name == ScaledDotProductOptions::kind;
-      if (chosen && has_backend(mixer, *chosen)) request.mixers.push_back(with_backend(mixer, *chosen));
+      const bool library = choose<BenchBackend>("--backend", backend) == BenchBackend::library;
+      if (library && !request.core) fail_usage("--backend library has no projections: it needs --core");
+      if (library) request.library = request.library || name == ScaledDotProductOptions::kind;
+      if (library) continue;
+      const auto chosen = choose<Backend>("--backend", backend);
+      if (has_backend(mixer, chosen)) request.mixers.push_back(with_backend(mixer, chosen));
     }
   }
   if (request.mixers.empty() && !request.library && !request.pair_table)
@@ -141,9 +123,12 @@ void add_mixers(AttentionRequest& request, const std::vector<std::string>& mixer
 AttentionRequest request_of(const AttentionArguments& arguments) {
   auto request = arguments.request;
   request.device = select_device(arguments.device);
-  request.type = value_of("--precision", arguments.precision, precisions);
-  request.tf32 = arguments.precision == "tf32";
-  request.backward = value_of("--direction", arguments.direction, directions);
+  const auto precision = arguments.precision;
+  request.type = precision == Precision::bf16   ? torch::kBFloat16
+                 : precision == Precision::fp16 ? torch::kHalf
+                                                : torch::kFloat;
+  request.tf32 = precision == Precision::tf32;
+  request.backward = arguments.direction == Direction::both;
   request.causal = !arguments.all_pairs;
   for (const auto context : arguments.contexts) {
     auto shape = arguments.shape;
@@ -195,7 +180,7 @@ void print_table(const std::vector<AttentionResult>& results) {
 void run_attention(const AttentionArguments& arguments) {
   const auto request = request_of(arguments);
   log::info("{}, {}, {}, {}; {}, medians of {} interleaved rounds", device_description(request.device),
-            threads_of_process(), arguments.precision, request.backward ? "forward and backward" : "forward",
+            threads_of_process(), to_string(arguments.precision), request.backward ? "forward and backward" : "forward",
             request.core ? "without projections" : "a layer with its projections", request.rounds);
   const auto results = bench_attention(request, [](const std::string& done) { log::info("{}", done); });
   if (!arguments.json) return print_table(results);
@@ -203,10 +188,10 @@ void run_attention(const AttentionArguments& arguments) {
   for (const auto& result : results) list.push_back(to_json(result));
   print_json({{"device", device_description(request.device)},
               {"threads", at::get_num_threads()},
-              {"precision", arguments.precision},
-              {"direction", arguments.direction},
+              {"precision", to_string(arguments.precision)},
+              {"direction", to_string(arguments.direction)},
               {"core", request.core},
-              {"positions", arguments.positions},
+              {"positions", to_string(arguments.positions)},
               {"causal", request.causal},
               {"rounds", request.rounds},
               {"results", list}});
@@ -216,7 +201,7 @@ void run_attention(const AttentionArguments& arguments) {
 void add_request_options(CLI::App& command, AttentionArguments& arguments) {
   add_repeatable(command, "--mixer", arguments.mixers, fmt::format("{}", fmt::join(kinds_of<MixerConfig>(), "|")),
                  "mixer to measure; default: all");
-  add_repeatable(command, "--backend", arguments.backends, fmt::format("{}", fmt::join(names_in(known_backends), "|")),
+  add_repeatable(command, "--backend", arguments.backends, fmt::format("{}", fmt::join(names_of<BenchBackend>(), "|")),
                  "backend to measure; library, with --core: each backend of LibTorch's attention; default: all that "
                  "the device has");
   command.add_flag("--core", arguments.request.core,
@@ -224,11 +209,10 @@ void add_request_options(CLI::App& command, AttentionArguments& arguments) {
   add_shape(command, arguments.shape);
   add_whole_number(command, "--context", arguments.contexts, 1, most,
                    "tokens in a sequence; several values are measured one after another");
-  add_named(command, "--positions", arguments.positions, layer_positions,
-            "positions that act on scores, in layers with projections");
-  add_named(command, "--precision", arguments.precision, precisions,
-            "precision of the inputs; tf32: fp32 whose products may be tf32 on a GPU");
-  add_named(command, "--direction", arguments.direction, directions, "measure both passes, or only the forward pass");
+  add_choice(command, "--positions", arguments.positions, "positions that act on scores, in layers with projections");
+  add_choice(command, "--precision", arguments.precision,
+             "precision of the inputs; tf32: fp32 whose products may be tf32 on a GPU");
+  add_choice(command, "--direction", arguments.direction, "measure both passes, or only the forward pass");
   command.add_flag("--all-pairs", arguments.all_pairs, "let every token see every token: no causal mask");
   command.add_flag("--pair-table", arguments.request.pair_table, "measure the published metric algorithm too");
 }
@@ -255,15 +239,15 @@ void add_bench_attention_command(CLI::App& bench) {
 
 struct KernelArguments {
   KernelRequest request;
-  std::string precision = "fp32";
+  KernelPrecision precision = KernelPrecision::fp32;
   bool json = false;
 };
 
 void run_kernels(KernelArguments& arguments) {
   auto& request = arguments.request;
-  request.type = value_of("--precision", arguments.precision, kernel_precisions);
+  request.type = arguments.precision == KernelPrecision::bf16 ? torch::kBFloat16 : torch::kFloat;
   log::info("{}, {}, {}; forward and backward, medians of {} rounds in turn", device_description(torch::kCPU),
-            threads_of_process(), arguments.precision, request.rounds);
+            threads_of_process(), to_string(arguments.precision), request.rounds);
   const auto results = bench_kernels(request);
   if (arguments.json) {
     auto list = Json::array();
@@ -274,7 +258,7 @@ void run_kernels(KernelArguments& arguments) {
                       {"share_of_library_time", result.ratio}});
     return print_json({{"device", device_description(torch::kCPU)},
                        {"threads", at::get_num_threads()},
-                       {"precision", arguments.precision},
+                       {"precision", to_string(arguments.precision)},
                        {"rounds", request.rounds},
                        {"results", list}});
   }
@@ -291,7 +275,7 @@ void add_bench_kernels_command(CLI::App& bench) {
   add_shape(command, shape);
   add_count(command, "--context", shape.context, "tokens in a sequence");
   add_count(command, "--rounds", arguments->request.rounds, "timed rounds; results are their medians");
-  add_named(command, "--precision", arguments->precision, kernel_precisions, "precision of inputs and products");
+  add_choice(command, "--precision", arguments->precision, "precision of inputs and products");
   add_json(command, arguments->json);
   command.footer(
       "share: of the library's time, the median of the rounds' ratios; below 1 the program's kernel is faster.\n"

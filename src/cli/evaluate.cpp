@@ -1,6 +1,5 @@
 #include "base/log.h"
 #include "cli/command_line.h"
-#include "cli/process_choice.h"
 #include "infer/answers.h"
 #include "infer/target_scores.h"
 #include "tasks/evaluation.h"

@@ -9,7 +9,6 @@
 #include "base/rows.h"
 #include "cli/command_line.h"
 #include "cli/input_file.h"
-#include "cli/process_choice.h"
 #include "data/labelled.h"
 #include "data/pairs.h"
 #include "data/tables.h"

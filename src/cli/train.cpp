@@ -1,7 +1,6 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "cli/command_line.h"
-#include "cli/process_choice.h"
 #include "config/check.h"
 #include "train/run.h"
 

@@ -73,7 +73,9 @@ std::string unescape(const std::string& escaped_text, const Location& where) {
 // and do not expand aliases before we can count.
 class TreeBuilder : public YAML::EventHandler {
  public:
-  TreeBuilder(std::string source, const std::string& text) : source_(std::move(source)), text_(text) {
+  // `has_lines`: else the text is an argument, whose values all have its place.
+  TreeBuilder(std::string source, const std::string& text, bool has_lines)
+      : source_(std::move(source)), text_(text), has_lines_(has_lines) {
     constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
     if (text_.starts_with(byte_order_mark)) text_.remove_prefix(byte_order_mark.size());  // marks do not count it
   }
@@ -130,7 +132,9 @@ class TreeBuilder : public YAML::EventHandler {
     return is_null_word(rest.substr(0, rest.find_first_of(" \t\r\n,]}#:")));
   }
 
-  Location at(const YAML::Mark& mark) const { return {source_, mark.line + 1, mark.column + 1}; }
+  Location at(const YAML::Mark& mark) const {
+    return has_lines_ ? Location{source_, mark.line + 1, mark.column + 1} : Location{source_};
+  }
 
   void open(ConfigNode::Kind kind, const YAML::Mark& mark, YAML::anchor_t anchor) {
     if (std::ssize(open_) >= deepest) fail_at(at(mark), "nested deeper than {} levels", deepest);
@@ -195,20 +199,12 @@ class TreeBuilder : public YAML::EventHandler {
 
   std::string source_;
   std::string_view text_;
+  bool has_lines_;
   ConfigNode root_;
   std::vector<Open> open_;
   std::map<YAML::anchor_t, ConfigNode> anchored_;
   std::size_t values_ = 0;
 };
-
-void set_location(ConfigNode& node, const Location& where) {
-  node.location = where;
-  for (auto& item : node.items) set_location(item, where);
-  for (auto& [key, value] : node.entries) {
-    key.location = where;
-    set_location(value, where);
-  }
-}
 
 // The plain value NAME as {kind: NAME}.
 void name_kind(ConfigNode& node) {
@@ -242,20 +238,22 @@ std::string ConfigNode::describe() const {
   return "";
 }
 
-ConfigNode parse_yaml(const std::string& text, const std::string& source) {
+static ConfigNode parse(const std::string& text, const std::string& source, bool has_lines) {
+  const Location start{source, has_lines, has_lines};
   try {
     std::istringstream stream(text);
     YAML::Parser parser(stream);
-    TreeBuilder builder(source, text);
-    if (!parser.HandleNextDocument(builder))
-      return ConfigNode{.kind = ConfigNode::Kind::map, .location = {source, 1, 1}};
-    TreeBuilder second(source, text);
-    if (parser.HandleNextDocument(second)) fail_at({source, 1, 1}, "more than one YAML document in one file");
+    TreeBuilder builder(source, text, has_lines);
+    if (!parser.HandleNextDocument(builder)) return {.kind = ConfigNode::Kind::map, .location = start};
+    TreeBuilder second(source, text, has_lines);
+    if (parser.HandleNextDocument(second)) fail_at(start, "more than one YAML document in one file");
     return builder.take_root();
   } catch (const YAML::Exception& error) {
     fail_syntax(error, text, source);
   }
 }
+
+ConfigNode parse_yaml(const std::string& text, const std::string& source) { return parse(text, source, true); }
 
 ConfigNode read_yaml_file(const std::filesystem::path& path) {
   constexpr std::uintmax_t largest = 1 << 20;
@@ -302,9 +300,9 @@ void merge_into(ConfigNode& target, ConfigNode&& layer) {
 }
 
 ConfigNode parse_value(const std::string& text, const Location& where) {
-  if (trim(text).empty()) return {.is_missing = true};
+  if (trim(text).empty()) return {.is_missing = true, .location = where};
   try {
-    return parse_yaml(text, where.source);
+    return parse(text, where.source, false);
   } catch (const Error&) {  // a line and column of the argument would help nobody
     fail_at(where, "{} is not a valid YAML value", in_quotes(text));
   }
@@ -321,7 +319,6 @@ ConfigNode tree_from_overrides(const std::vector<std::string>& overrides) {
     if (std::count(argument.begin(), argument.begin() + static_cast<std::ptrdiff_t>(equals), '.') >= deepest)
       fail_at({"--set", 0, 0}, "nested deeper than {} levels", deepest);
     auto value = parse_value(argument.substr(equals + 1), where);
-    set_location(value, where);
     merge_into(root, nest(argument.substr(0, equals), std::move(value), where));
   }
   return root;
