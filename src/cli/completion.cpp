@@ -1,11 +1,6 @@
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "cli/command_line.h"
 #include "config/explain.h"
@@ -138,11 +133,8 @@ else
 fi
 )";
 
-// Scripts that let a shell complete command lines of the program.
 enum class Shell { bash, zsh };
-
-// The script for a shell: commands, options and their values come from `program`, keys of --set from explain_config.
-std::string completion_script(const CLI::App& program, Shell shell);
+constexpr std::array<std::string_view, 2> enum_names(Shell) { return {"bash", "zsh"}; }
 
 namespace {
 
@@ -212,8 +204,7 @@ std::string config_keys() {
                      array("_metaformer_keys", keys));
 }
 
-}  // namespace
-
+// The script for a shell: commands, options and their values come from `program`, keys of --set from explain_config.
 std::string completion_script(const CLI::App& program, Shell shell) {
   Tables tables;
   tables.add(program, "");
@@ -227,18 +218,18 @@ std::string completion_script(const CLI::App& program, Shell shell) {
       config_keys(), shared_completion, is_bash ? bash_completion : zsh_completion);
 }
 
+}  // namespace
+
 void add_completion_command(CLI::App& program) {
   auto& command = *program.add_subcommand("completion", "print a script that lets a shell complete command lines");
   auto name = std::make_shared<std::string>();
-  command.add_option("shell", *name, "which shell the script is for")->type_name("bash|zsh")->required();
+  add_text(command, "shell", *name, "bash|zsh", "which shell the script is for")->required();
   command.footer(
       "cmake --install puts the scripts where bash-completion and zsh look for them.\n"
       "Examples:\n"
       "  source <(metaformer completion bash)                      in ~/.bashrc\n"
       "  metaformer completion zsh > ~/.zfunc/_metaformer          into a folder of zsh's fpath");
-  command.callback([&program, name] {
-    print(completion_script(program, choose<Shell>("completion", *name, {{"bash", Shell::bash}, {"zsh", Shell::zsh}})));
-  });
+  command.callback([&program, name] { print(completion_script(program, choose<Shell>("completion", *name))); });
 }
 
 }  // namespace metaformer

@@ -26,6 +26,7 @@ namespace metaformer {
 // context, when it is full (one token in context / 2 encodes that much again), or all but the oldest token (every token
 // encodes the whole context again, as in nanoGPT).
 enum class WindowKind { half, slide };
+constexpr std::array<std::string_view, 2> enum_names(WindowKind) { return {"half", "slide"}; }
 
 // The newest tokens that are kept of context + 1.
 inline std::int64_t tokens_kept(std::int64_t context, WindowKind kind) {
