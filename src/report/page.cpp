@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "report/svg.h"
+#include "report/figure.h"
 
 namespace metaformer {
 

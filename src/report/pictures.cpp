@@ -7,6 +7,11 @@
 #include <limits>
 #include <regex>
 
+#include "base/child_process.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+
 namespace metaformer {
 
 namespace {
@@ -246,6 +251,39 @@ std::vector<NamedFigure> figures_of(const Comparison& comparison) {
         "Paired by seed, with 95% intervals.", differences);
   }
   return figures;
+}
+
+namespace {
+
+std::string file_name(std::string name) {
+  constexpr std::string_view kept = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
+  std::replace_if(
+      name.begin(), name.end(), [&](char letter) { return kept.find(letter) == kept.npos; }, '_');
+  constexpr std::size_t most = 120, end = 50;  // a file system takes 255 bytes
+  return name.size() > most ? name.substr(0, most - end) + ".." + name.substr(name.size() - end) : name;
+}
+
+}  // namespace
+
+FigureFolder::FigureFolder(std::filesystem::path folder) : folder_(std::move(folder)) {
+  std::error_code error;
+  std::filesystem::create_directories(folder_, error);
+  if (error) throw Error(ExitCode::failure, fmt::format("{}: {}", folder_.string(), error.message()));
+}
+
+void FigureFolder::write(const std::string& name, const Figure& figure) {
+  auto stem = file_name(name);
+  for (int copy = 2; !names_.insert(stem).second; ++copy) stem = fmt::format("{}-{}", file_name(name), copy);
+  const auto svg = folder_ / (stem + ".svg"), pdf = folder_ / (stem + ".pdf");
+  write_file_atomically(svg, figures::to_svg(figure));
+  if (!with_pdf_) return;
+  with_pdf_ =
+      run_program({"rsvg-convert", "--format=pdf", "--output=" + pdf.string(), std::filesystem::absolute(svg).string()},
+                  fmt::format("{}: cannot be converted to PDF", svg.string()))
+          .has_value();
+  if (!with_pdf_)
+    log::warning("{}: figures are written as SVG only, since rsvg-convert is not installed (Debian: librsvg2-bin)",
+                 folder_.string());
 }
 
 }  // namespace metaformer

@@ -516,7 +516,7 @@ class ReportMaker {
 
   const ReportOptions& options_;
   ReportedRuns reported_;
-  std::optional<figures::FigureFolder> figures_;
+  std::optional<FigureFolder> figures_;
   CurveTable curves_;
   std::vector<std::vector<BlockPanel>> blocks_;  // by run
   std::size_t averaged_ = 1;                     // lines of a log in one point, at most

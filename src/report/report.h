@@ -25,7 +25,7 @@ struct ReportOptions {
 struct Report {
   std::string html;
   std::size_t runs = 0, groups = 0;
-  int figures = 0;
+  std::size_t figures = 0;
   std::vector<std::string> problems;  // a line for each run with something missing
 };
 
