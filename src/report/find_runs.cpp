@@ -214,39 +214,26 @@ std::string describe_unfinished(const RunDirectory& run) {
   return fmt::format("unfinished: it has no summary.json; the last line of its log is \"{}\"", last);
 }
 
-RunRecord read_finished(const RunDirectory& run, const RunSummary& summary) {
+// Throws Error for a run that has nothing to compare: it is unfinished, it diverged, or its files cannot be read.
+RunRecord read_run(const fs::path& folder) {
+  const auto run = RunDirectory::open(folder, "");
+  const auto summary = read_summary(run);
+  if (!summary) throw Error(ExitCode::data, describe_unfinished(run));
+  if (!std::isfinite(summary->val_loss)) throw Error(ExitCode::data, "diverged: its validation loss is not finite");
   const auto config = load_run_experiment(run.config_file()).config;
   RunRecord record{.key = config_digest(config),
                    .seed = config.train.seed,
                    .settings = changed_settings(config),
-                   .source = run.path().string(),
-                   .folder = run.path()};
-  add_summary(record, summary);
-  if (is<ClassificationConfig>(config.task)) add(record, "best_val_error", summary.best_val_error);
-  if (record.measures.contains("exact_match")) add_exact_matches(record, run, summary.best_step);
-  add_longer_contexts(record, run.path());
+                   .source = folder.string(),
+                   .folder = folder};
+  add_summary(record, *summary);
+  if (is<ClassificationConfig>(config.task)) add(record, "best_val_error", summary->best_val_error);
+  if (record.measures.contains("exact_match")) add_exact_matches(record, run, summary->best_step);
+  add_longer_contexts(record, folder);
   add_derived_measures(record);
-  auto environment = read_environment(run);
-  add_environment(record, environment.is_object() ? environment : Json::object(), run.path());
+  const auto environment = read_environment(run);
+  add_environment(record, environment.is_object() ? environment : Json::object(), folder);
   return record;
-}
-
-// A run, or why there is nothing to compare: it is unfinished, it diverged, or its files cannot be read.
-struct RunReading {
-  std::optional<RunRecord> record;
-  std::string problem;  // "" with a record; else one line, without the folder's name
-};
-
-RunReading read_run(const fs::path& folder) {
-  try {
-    const auto run = RunDirectory::open(folder, "");
-    const auto summary = read_summary(run);
-    if (!summary) return {.problem = describe_unfinished(run)};
-    if (!std::isfinite(summary->val_loss)) return {.problem = "diverged: its validation loss is not finite"};
-    return {.record = read_finished(run, *summary)};
-  } catch (const Error& error) {
-    return {.problem = error.what()};
-  }
 }
 
 }  // namespace
@@ -261,11 +248,12 @@ FoundRuns find_runs(const std::vector<std::string>& arguments) {
       continue;
     }
     found.folders.push_back(path);
-    auto reading = read_run(path);
-    if (reading.record)
-      found.runs.push_back(std::move(*reading.record));
-    else
-      found.problems.push_back(fmt::format("{}: left out: {}", path.string(), reading.problem));
+    try {
+      found.runs.push_back(read_run(path));
+    } catch (const Error& error) {
+      found.unfinished[path] = error.what();
+      found.problems.push_back(fmt::format("{}: left out: {}", path.string(), error.what()));
+    }
   }
   return found;
 }

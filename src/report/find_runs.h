@@ -2,6 +2,7 @@
 // The runs that the arguments of a command name.
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ struct FoundRuns {
   std::vector<RunRecord> runs;        // in the order of the arguments, of a pattern by name
   std::vector<std::string> problems;  // a line for each run that has nothing to compare: unfinished, diverged, damaged
   std::vector<std::filesystem::path> folders;  // of all runs that are no rows of results files, with a result or not
+  std::map<std::filesystem::path, std::string> unfinished;  // by folder: why a run has no result
 };
 
 // An argument is the folder of a run, a folder of such folders, a CSV file of results, or a pattern of those
