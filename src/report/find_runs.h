@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "report/run_record.h"
+#include "report/comparison.h"
 
 namespace metaformer {
 
