@@ -29,9 +29,7 @@ struct RunRecord {
   // By id (tasks/measures.h): "val_loss", "test_accuracy", ... One that the run does not have is absent; none is NaN.
   std::map<std::string, double> measures;
 
-  // Of a folder, where attention has collapsed: how, at the step that the measure collapse_step has.
-  CollapseKind collapse = CollapseKind::none;
-  double collapse_entropy = 0;
+  std::optional<AttentionCollapse> collapse;  // of a folder
 
   std::string data;  // digest of the data and of how they are split; "": unknown
   std::string commit, cpu, threads;
