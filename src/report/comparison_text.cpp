@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 
 #include "base/error.h"
 #include "base/rows.h"
@@ -13,6 +14,13 @@ namespace metaformer {
 namespace {
 
 constexpr int name_width = 30;
+
+template <class Range, class Text>
+std::string joined(const Range& range, const char* separator, Text text) {
+  std::vector<std::string> texts;
+  for (const auto& item : range) texts.push_back(text(item));
+  return fmt::format("{}", fmt::join(texts, separator));
+}
 
 // "1.8478 ± 0.0125", "804,096"; "–" without values.
 std::string mean_cell(const Measure& measure, const GroupMeasure& group) {
@@ -35,12 +43,11 @@ std::string difference_cell(const Measure& measure, const GroupMeasure& group) {
 // Columns of a terminal: "±" and "…" are two and three bytes.
 std::size_t columns_of(const std::string& text) {
   return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
-std::string padded(std::string text, int width) {
-  const auto columns = columns_of(text);
-  return columns >= static_cast<std::size_t>(width) ? text : text + std::string(width - columns, ' ');
+std::string padded(const std::string& text, std::size_t width) {
+  return text + std::string(width - std::min(width, columns_of(text)), ' ');
 }
 
 std::string cut(const std::string& name, std::size_t width) {
@@ -58,13 +65,10 @@ std::string list_groups(const Comparison& comparison) {
   std::string text;
   for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
     const auto& group = comparison.groups[i];
-    std::vector<std::int64_t> seeds;
-    for (const auto& run : group.runs) seeds.push_back(run.seed);
     text += fmt::format("{}{:>2} {}  (seed{} {})\n", group.reference == i ? "*" : " ", i + 1, group.name,
-                        seeds.size() == 1 ? "" : "s", fmt::join(seeds, ", "));
-    std::vector<std::string> settings;
-    for (const auto& [key, value] : group.settings) settings.push_back(fmt::format("{}: {}", key, value));
-    if (!settings.empty()) text += fmt::format("      {}\n", fmt::join(settings, "\n      "));
+                        group.runs.size() == 1 ? "" : "s",
+                        joined(group.runs, ", ", [](const auto& run) { return std::to_string(run.seed); }));
+    for (const auto& [key, value] : group.settings) text += fmt::format("      {}: {}\n", key, value);
   }
   return text;
 }
@@ -140,19 +144,15 @@ struct Column {
   std::string measure, part;  // "val_loss:difference"
 };
 
-const std::vector<std::string>& parts() {
-  static const std::vector<std::string> names = {"", "difference", "equivalent", "worst", "values"};
-  return names;
-}
-
 bool is_of_groups(const std::string& name) { return name == "mcnemar" || name == "settings"; }
 
 Column parse_column(const std::string& text) {
+  static const std::vector<std::string> parts = {"difference", "equivalent", "worst", "values"};
   const auto colon = text.find(':');
   Column column{text.substr(0, colon), colon == std::string::npos ? "" : text.substr(colon + 1)};
-  if (std::find(parts().begin(), parts().end(), column.part) == parts().end())
-    throw Error(ExitCode::usage, fmt::format("--columns {}: no such part; expected {}", in_quotes(text),
-                                             join_alternatives({parts().begin() + 1, parts().end()})));
+  if (!column.part.empty() && std::ranges::find(parts, column.part) == parts.end())
+    throw Error(ExitCode::usage,
+                fmt::format("--columns {}: no such part; expected {}", in_quotes(text), join_alternatives(parts)));
   return column;
 }
 
@@ -163,8 +163,8 @@ std::vector<Column> default_columns(const Comparison& comparison) {
     columns.push_back({measure.id, "difference"});
     if (comparison.margin) columns.push_back({measure.id, "equivalent"});
   }
-  const auto has_tests = [](const auto& group) { return !group.mcnemar.empty(); };
-  if (std::any_of(comparison.groups.begin(), comparison.groups.end(), has_tests)) columns.push_back({"mcnemar", ""});
+  if (std::ranges::any_of(comparison.groups, [](const auto& group) { return !group.mcnemar.empty(); }))
+    columns.push_back({"mcnemar", ""});
   for (const char* cost : {"train_seconds", "parameters", "mixer_parameters"}) columns.push_back({cost, ""});
   return columns;
 }
@@ -189,21 +189,17 @@ std::string title_of(const Column& column, const Comparison& comparison) {
 
 std::string worst_cell(const Measure& measure, const GroupMeasure& group) {
   if (group.values.empty()) return "–";
-  const auto by_value = [](const auto& a, const auto& b) { return a.second < b.second; };
-  const auto [low, high] = std::minmax_element(group.values.begin(), group.values.end(), by_value);
-  return shown(measure, measure.better == Measure::Better::lower ? high->second : low->second);
+  const auto [low, high] = std::ranges::minmax(group.values | std::views::values);
+  return shown(measure, measure.better == Measure::Better::lower ? high : low);
 }
 
 // In the order of the runs; "never" for what may be absent.
 std::string values_cell(const Measure& measure, const ComparedGroup& group) {
-  std::vector<std::string> values;
-  for (const auto& run : group.runs) {
+  return joined(group.runs, ", ", [&](const RunRecord& run) -> std::string {
     const auto found = run.measures.find(measure.id);
-    values.push_back(found != run.measures.end() ? fmt::format("{:.{}f}", found->second * measure.scale, measure.digits)
-                     : measure.may_be_absent     ? "never"
-                                                 : "–");
-  }
-  return fmt::format("{}", fmt::join(values, ", "));
+    if (found == run.measures.end()) return measure.may_be_absent ? "never" : "–";
+    return fmt::format("{:.{}f}", found->second * measure.scale, measure.digits);
+  });
 }
 
 std::string equivalent_cell(const GroupMeasure& group) {
@@ -211,21 +207,12 @@ std::string equivalent_cell(const GroupMeasure& group) {
   return *group.difference->equivalent ? "yes" : "no";
 }
 
-std::string mcnemar_cell(const ComparedGroup& group) {
-  std::vector<std::string> values;
-  for (const auto& test : group.mcnemar) values.push_back(fmt::format("{:.2g}", test.p_exact));
-  return fmt::format("{}", fmt::join(values, ", "));
-}
-
-std::string settings_cell(const ComparedGroup& group) {
-  std::vector<std::string> values;
-  for (const auto& [key, value] : group.settings) values.push_back(fmt::format("`{}: {}`", key, value));
-  return fmt::format("{}", fmt::join(values, ", "));
-}
-
 std::string cell_of(const Column& column, const ComparedGroup& group) {
-  if (column.measure == "mcnemar") return mcnemar_cell(group);
-  if (column.measure == "settings") return settings_cell(group);
+  if (column.measure == "mcnemar")
+    return joined(group.mcnemar, ", ", [](const auto& test) { return fmt::format("{:.2g}", test.p_exact); });
+  if (column.measure == "settings")
+    return joined(group.settings, ", ",
+                  [](const auto& setting) { return fmt::format("`{}: {}`", setting.first, setting.second); });
   const auto measure = measure_of(column.measure);
   const auto found = group.measures.find(column.measure);
   const auto values = found == group.measures.end() ? GroupMeasure{} : found->second;
@@ -237,10 +224,11 @@ std::string cell_of(const Column& column, const ComparedGroup& group) {
 }
 
 std::string markdown_row(const std::vector<std::string>& cells) {
+  static const std::map<char, std::string> written = {{'|', "\\|"}, {'\n', " "}, {'\r', " "}};
   std::string row = "|";
   for (const auto& cell : cells) {
     row += " ";
-    for (const char c : cell) row += c == '|' ? "\\|" : std::string(1, c == '\n' || c == '\r' ? ' ' : c);
+    for (const char c : cell) row += written.contains(c) ? written.at(c) : std::string(1, c);
     row += " |";
   }
   return row + "\n";
@@ -252,7 +240,7 @@ std::vector<std::string> measures_of_columns(const std::vector<std::string>& col
   std::vector<std::string> ids;
   for (const auto& text : columns) {
     const auto name = parse_column(text).measure;
-    if (!is_of_groups(name) && std::find(ids.begin(), ids.end(), name) == ids.end()) ids.push_back(name);
+    if (!is_of_groups(name) && std::ranges::find(ids, name) == ids.end()) ids.push_back(name);
   }
   return ids;
 }
@@ -261,14 +249,11 @@ std::string to_markdown(const Comparison& comparison, const std::vector<std::str
   std::vector<Column> columns;
   for (const auto& name : names) columns.push_back(parse_column(name));
   if (names.empty()) columns = default_columns(comparison);
-  const auto asks = [](const Column& column) { return column.part == "equivalent"; };
-  if (!comparison.margin && std::any_of(columns.begin(), columns.end(), asks))
+  if (!comparison.margin && std::ranges::find(columns, "equivalent", &Column::part) != columns.end())
     throw Error(ExitCode::usage, "a column MEASURE:equivalent needs --margin");
   std::vector<std::string> titles = {"config", "seeds"};
   for (const auto& column : columns) titles.push_back(title_of(column, comparison));
-  auto text = markdown_row(titles) + "|";
-  for (std::size_t i = 0; i < titles.size(); ++i) text += "---|";
-  text += "\n";
+  auto text = markdown_row(titles) + "|" + joined(titles, "", [](const auto&) { return "---|"; }) + "\n";
   for (const auto& group : comparison.groups) {
     std::vector<std::string> cells = {group.name, fmt::format("{}", group.runs.size())};
     for (const auto& column : columns) cells.push_back(cell_of(column, group));
@@ -284,13 +269,13 @@ std::string to_csv(const Comparison& comparison) {
     for (const auto& measure : comparison.measures) {
       const auto& values = group.measures.at(measure.id);
       if (values.values.empty()) continue;
-      const auto difference = values.difference.value_or(PairedDifference{});
-      const bool is_paired = values.difference.has_value();
-      text += fmt::format("{},{},{},{},{},{},{},{},{},{},{}\n", csv_field(group.name), csv_field(measure.id),
-                          values.summary.count, values.summary.mean, number(values.summary.deviation),
-                          is_paired ? fmt::format("{}", difference.pairs) : "",
-                          is_paired ? fmt::format("{}", difference.mean) : "", number(difference.low),
-                          number(difference.high), number(difference.p), equivalent_cell(values));
+      text += fmt::format("{},{},{},{},{},", csv_field(group.name), csv_field(measure.id), values.summary.count,
+                          values.summary.mean, number(values.summary.deviation));
+      if (const auto& paired = values.difference)
+        text += fmt::format("{},{},{},{},{},{}\n", paired->pairs, paired->mean, number(paired->low),
+                            number(paired->high), number(paired->p), equivalent_cell(values));
+      else
+        text += ",,,,,\n";
     }
   return text;
 }

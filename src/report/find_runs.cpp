@@ -28,9 +28,9 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-bool is_pattern(const std::string& argument) {
+bool is_there(const fs::path& path) {
   std::error_code ignored;
-  return !fs::exists(argument, ignored);
+  return fs::exists(path, ignored);
 }
 
 bool is_folder(const fs::path& path) {
@@ -38,19 +38,20 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, ignored);
 }
 
+bool is_run(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::is_regular_file(folder / "config.yaml", ignored);
+}
+
+// The path itself, or what a pattern matches.
 std::vector<fs::path> expand(const std::string& argument) {
-  if (!is_pattern(argument)) return {argument};
+  if (is_there(argument)) return {argument};
   glob_t matches{};
   const int status = ::glob(argument.c_str(), 0, nullptr, &matches);
   std::vector<fs::path> paths(matches.gl_pathv, matches.gl_pathv + (status == 0 ? matches.gl_pathc : 0));
   ::globfree(&matches);
   if (paths.empty()) throw Error(ExitCode::usage, fmt::format("{}: no such run, results file or pattern", argument));
   return paths;
-}
-
-bool is_run(const fs::path& folder) {
-  std::error_code ignored;
-  return fs::is_regular_file(folder / "config.yaml", ignored);
 }
 
 // A results file or run itself; of another folder the runs in it, by name. A link there (runs/latest) names a run that
@@ -61,7 +62,7 @@ std::vector<fs::path> named_by(const fs::path& path) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(path, error))
     if (!entry.is_symlink() && is_run(entry.path())) runs.push_back(entry.path());
-  std::sort(runs.begin(), runs.end());
+  std::ranges::sort(runs);
   return runs;
 }
 
@@ -69,21 +70,18 @@ std::vector<fs::path> named_by(const fs::path& path) {
 std::vector<fs::path> all_paths(const std::vector<std::string>& arguments) {
   std::vector<fs::path> paths;
   std::set<fs::path> seen;
-  const auto add = [&](const fs::path& path) {
-    std::error_code ignored;
-    if (seen.insert(fs::weakly_canonical(path, ignored)).second) paths.push_back(path);
-  };
   for (const auto& argument : arguments) {
     bool names_any = false;
-    for (const auto& path : expand(argument)) {
-      const auto named = named_by(path);
-      names_any = names_any || !named.empty();
-      std::for_each(named.begin(), named.end(), add);
-    }
+    for (const auto& path : expand(argument))
+      for (const auto& named : named_by(path)) {
+        names_any = true;
+        std::error_code ignored;
+        if (seen.insert(fs::weakly_canonical(named, ignored)).second) paths.push_back(named);
+      }
     if (!names_any)
       throw Error(ExitCode::usage, fmt::format("{}: {}", argument,
-                                               is_pattern(argument) ? "no run matches it, nor is one in what matches"
-                                                                    : "not a run, and no run is in it"));
+                                               is_there(argument) ? "not a run, and no run is in it"
+                                                                  : "no run matches it, nor is one in what matches"));
   }
   return paths;
 }
@@ -106,10 +104,8 @@ void add_summary(RunRecord& record, const RunSummary& summary) {
     const auto value = report->second.value(measure.key(), Json());
     if (value.is_number()) add(record, measure.id, value);
   }
-  if (!summary.attention_collapse) return;
-  add(record, "collapse_step", static_cast<double>(summary.attention_collapse->step));
-  record.collapse = summary.attention_collapse->kind;
-  record.collapse_entropy = summary.attention_collapse->entropy;
+  record.collapse = summary.attention_collapse;
+  if (record.collapse) add(record, "collapse_step", static_cast<double>(record.collapse->step));
 }
 
 // Of a sorter: the exact match at the best step, and the first evaluated step from which on all lists were sorted.
@@ -144,17 +140,16 @@ void add_longer_contexts(RunRecord& record, const fs::path& folder) {
 void add_names(RunRecord& record, const Json& environment, const fs::path& folder) {
   record.config = fs::absolute(folder).lexically_normal().filename().string();
   const auto command = environment.value("command", Json::array());
-  if (!command.is_array() || !std::all_of(command.begin(), command.end(), [](auto& word) { return word.is_string(); }))
-    return;
-  std::vector<std::string> words(command.begin(), command.end());
-  const bool is_positional = words.size() > 2 && words[1] == "train" && !words[2].starts_with("-");
-  if (is_positional) record.config = fs::path(words[2]).filename().string();
-  for (auto word = words.begin(); word != words.end(); ++word) {
+  if (!command.is_array() || !std::ranges::all_of(command, &Json::is_string)) return;
+  const std::vector<std::string> words(command.begin(), command.end());
+  const auto name_config = [&](const std::string& path) { record.config = fs::path(path).filename().string(); };
+  if (words.size() > 2 && words[1] == "train" && !words[2].starts_with("-")) name_config(words[2]);
+  for (std::size_t i = 0; i < words.size(); ++i) {
     const auto value_of = [&](const std::string& option) -> std::string {
-      if (word->starts_with(option + "=")) return word->substr(option.size() + 1);
-      return *word == option && std::next(word) != words.end() ? *std::next(word) : "";
+      if (words[i].starts_with(option + "=")) return words[i].substr(option.size() + 1);
+      return words[i] == option && i + 1 < words.size() ? words[i + 1] : "";
     };
-    if (const auto config = value_of("--config"); !config.empty()) record.config = fs::path(config).filename().string();
+    if (const auto config = value_of("--config"); !config.empty()) name_config(config);
     if (const auto set = value_of("--set"); !set.empty() && !set.starts_with("train.seed="))
       record.overrides += (record.overrides.empty() ? "" : " ") + set;
   }
@@ -180,12 +175,10 @@ Json identity_of(const Json& description) {
 std::string data_digest(const Json& environment, const RunRecord& record) {
   const auto description = environment.value("data", Json());
   if (!description.is_object()) return "";
-  const auto data = identity_of(description);
-  auto text = json_text(data);
-  for (const auto& [key, value] : record.settings) {
-    const bool is_split = key == "data.validation_fraction" || key == "task.length" || key == "task.digits";
-    if (is_split) text += fmt::format(" {}={}", key, value);
-  }
+  auto text = json_text(identity_of(description));
+  for (const char* key : {"data.validation_fraction", "task.digits", "task.length"})  // how the data are split
+    if (const auto found = record.settings.find(key); found != record.settings.end())
+      text += fmt::format(" {}={}", key, found->second);
   constexpr std::size_t digits = 12;
   return sha256(text).substr(0, digits);
 }
@@ -204,9 +197,8 @@ void add_environment(RunRecord& record, const Json& environment, const fs::path&
 
 // Why a run has no summary: the last error in its log, or how far it came.
 std::string describe_unfinished(const RunDirectory& run) {
-  std::error_code none;
-  if (fs::exists(run.summary_file(), none)) return "damaged: its summary.json is not a JSON object";
-  if (!fs::exists(run.log_file(), none)) return "unfinished: it has no summary.json";
+  if (is_there(run.summary_file())) return "damaged: its summary.json is not a JSON object";
+  if (!is_there(run.log_file())) return "unfinished: it has no summary.json";
   std::istringstream lines(read_file(run.log_file(), largest_file, ExitCode::data));
   std::string last;
   for (std::string line; std::getline(lines, line);) last = line;
@@ -214,39 +206,26 @@ std::string describe_unfinished(const RunDirectory& run) {
   return fmt::format("unfinished: it has no summary.json; the last line of its log is \"{}\"", last);
 }
 
-RunRecord read_finished(const RunDirectory& run, const RunSummary& summary) {
+// Throws Error for a run that has nothing to compare: it is unfinished, it diverged, or its files cannot be read.
+RunRecord read_run(const fs::path& folder) {
+  const auto run = RunDirectory::open(folder, "");
+  const auto summary = read_summary(run);
+  if (!summary) throw Error(ExitCode::data, describe_unfinished(run));
+  if (!std::isfinite(summary->val_loss)) throw Error(ExitCode::data, "diverged: its validation loss is not finite");
   const auto config = load_run_experiment(run.config_file()).config;
   RunRecord record{.key = config_digest(config),
                    .seed = config.train.seed,
                    .settings = changed_settings(config),
-                   .source = run.path().string(),
-                   .folder = run.path()};
-  add_summary(record, summary);
-  if (is<ClassificationConfig>(config.task)) add(record, "best_val_error", summary.best_val_error);
-  if (record.measures.contains("exact_match")) add_exact_matches(record, run, summary.best_step);
-  add_longer_contexts(record, run.path());
+                   .source = folder.string(),
+                   .folder = folder};
+  add_summary(record, *summary);
+  if (is<ClassificationConfig>(config.task)) add(record, "best_val_error", summary->best_val_error);
+  if (record.measures.contains("exact_match")) add_exact_matches(record, run, summary->best_step);
+  add_longer_contexts(record, folder);
   add_derived_measures(record);
-  auto environment = read_environment(run);
-  add_environment(record, environment.is_object() ? environment : Json::object(), run.path());
+  const auto environment = read_environment(run);
+  add_environment(record, environment.is_object() ? environment : Json::object(), folder);
   return record;
-}
-
-// A run, or why there is nothing to compare: it is unfinished, it diverged, or its files cannot be read.
-struct RunReading {
-  std::optional<RunRecord> record;
-  std::string problem;  // "" with a record; else one line, without the folder's name
-};
-
-RunReading read_run(const fs::path& folder) {
-  try {
-    const auto run = RunDirectory::open(folder, "");
-    const auto summary = read_summary(run);
-    if (!summary) return {.problem = describe_unfinished(run)};
-    if (!std::isfinite(summary->val_loss)) return {.problem = "diverged: its validation loss is not finite"};
-    return {.record = read_finished(run, *summary)};
-  } catch (const Error& error) {
-    return {.problem = error.what()};
-  }
 }
 
 }  // namespace
@@ -256,16 +235,17 @@ FoundRuns find_runs(const std::vector<std::string>& arguments) {
   for (const auto& path : all_paths(arguments)) {
     if (!is_folder(path)) {
       auto [runs, problems] = records_of(read_results(path), path);
-      std::move(runs.begin(), runs.end(), std::back_inserter(found.runs));
-      std::move(problems.begin(), problems.end(), std::back_inserter(found.problems));
+      std::ranges::move(runs, std::back_inserter(found.runs));
+      std::ranges::move(problems, std::back_inserter(found.problems));
       continue;
     }
     found.folders.push_back(path);
-    auto reading = read_run(path);
-    if (reading.record)
-      found.runs.push_back(std::move(*reading.record));
-    else
-      found.problems.push_back(fmt::format("{}: left out: {}", path.string(), reading.problem));
+    try {
+      found.runs.push_back(read_run(path));
+    } catch (const Error& error) {
+      found.unfinished[path] = error.what();
+      found.problems.push_back(fmt::format("{}: left out: {}", path.string(), error.what()));
+    }
   }
   return found;
 }

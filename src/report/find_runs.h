@@ -2,10 +2,11 @@
 // The runs that the arguments of a command name.
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
-#include "report/run_record.h"
+#include "report/comparison.h"
 
 namespace metaformer {
 
@@ -13,6 +14,7 @@ struct FoundRuns {
   std::vector<RunRecord> runs;        // in the order of the arguments, of a pattern by name
   std::vector<std::string> problems;  // a line for each run that has nothing to compare: unfinished, diverged, damaged
   std::vector<std::filesystem::path> folders;  // of all runs that are no rows of results files, with a result or not
+  std::map<std::filesystem::path, std::string> unfinished;  // by folder: why a run has no result
 };
 
 // An argument is the folder of a run, a folder of such folders, a CSV file of results, or a pattern of those

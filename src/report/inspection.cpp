@@ -1,5 +1,6 @@
 #include "report/inspection.h"
 
+#include <c10/util/ScopeExit.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,17 +21,11 @@ namespace metaformer {
 
 namespace {
 
-// In float64 for as long as it lives.
-class WideModel {
- public:
-  explicit WideModel(SequenceModel& model) : model_(model) { model_.to(torch::kDouble); }
-  WideModel(const WideModel&) = delete;
-  WideModel& operator=(const WideModel&) = delete;
-  ~WideModel() { model_.to(torch::kFloat); }
-
- private:
-  SequenceModel& model_;
-};
+// In float64 until the result is destroyed.
+auto as_double(SequenceModel& model) {
+  model.to(torch::kDouble);
+  return c10::make_scope_exit([&model] { model.to(torch::kFloat); });
+}
 
 TransformerImpl& transformer_of(SequenceModel& model) {
   for (const auto& module : model.modules(/*include_self=*/false))
@@ -191,7 +186,7 @@ TextInspection inspect_text(const LoadedRun& run, const std::vector<std::int32_t
     throw Error(ExitCode::usage, fmt::format("a text of {} tokens is too long to inspect: at most {}", ids.size(),
                                              most_inspected_tokens));
   const torch::NoGradGuard no_grad;
-  const WideModel wide(*run.model);
+  const auto wide = as_double(*run.model);
   const auto& config = transformer(run.experiment.config);
   const bool is_classifier = is<ClassificationConfig>(run.experiment.config.task);
   StreamProbe probe;
@@ -213,7 +208,7 @@ TextInspection inspect_text(const LoadedRun& run, const std::vector<std::int32_t
 std::vector<TextInspection> inspect_pair(const LoadedRun& run, const EncodedPair& pair,
                                          const InspectionLimits& limits) {
   const torch::NoGradGuard no_grad;
-  const WideModel wide(*run.model);
+  const auto wide = as_double(*run.model);
   auto& model = dynamic_cast<EncoderDecoder&>(*run.model);
   const auto& config = std::get<EncoderDecoderConfig>(run.experiment.config.model);
   const auto& tokenizer = *run.codec.tokenizer;
@@ -252,22 +247,22 @@ std::vector<TextInspection> inspect_pair(const LoadedRun& run, const EncodedPair
   return {std::move(source), std::move(target), std::move(cross)};
 }
 
+NamedTensors LayerInspection::arrays() const {
+  return {{"attention", attention_nce},
+          {"scores", score_nce},
+          {"form", forms.form_nij},
+          {"input_form", forms.input_form_ndd},
+          {"eigenvalues", forms.eigenvalue_nr},
+          {"distances", distance_nvv}};
+}
+
 NamedTensors to_tensors(const TextInspection& inspection) {
   NamedTensors tensors;
   const auto part = inspection.part == InspectedPart::whole ? "" : std::string(to_string(inspection.part)) + ".";
-  for (std::size_t i = 0; i < inspection.layers.size(); ++i) {
-    const auto& layer = inspection.layers[i];
-    const auto add = [&](const char* name, const torch::Tensor& values) {
+  for (std::size_t i = 0; i < inspection.layers.size(); ++i)
+    for (const auto& [name, values] : inspection.layers[i].arrays())
       if (values.defined())
-        tensors.emplace_back(part + "layer." + std::to_string(i) + "." + name, values.to(torch::kFloat).contiguous());
-    };
-    add("attention", layer.attention_nce);
-    add("scores", layer.score_nce);
-    add("form", layer.forms.form_nij);
-    add("input_form", layer.forms.input_form_ndd);
-    add("eigenvalues", layer.forms.eigenvalue_nr);
-    add("distances", layer.distance_nvv);
-  }
+        tensors.emplace_back(fmt::format("{}layer.{}.{}", part, i, name), values.to(torch::kFloat).contiguous());
   return tensors;
 }
 

@@ -30,6 +30,8 @@ struct LayerInspection {
   std::vector<double> mean_attention_distance;    // |c - e| weighted by attention, in tokens
   std::vector<double> distance_rank_correlation;  // sorters only: Spearman, of distance_nvv with |i - j|
 
+  // By their names in files (docs/inspect.md), [n, ...]; undefined where the mixer has none.
+  NamedTensors arrays() const;
   bool has_scores() const { return attention_nce.defined(); }
   std::size_t heads() const { return has_scores() ? static_cast<std::size_t>(attention_nce.size(0)) : 0; }
 };

@@ -14,7 +14,12 @@
 #include "base/signals.h"
 #include "config/loader.h"
 #include "config/writer.h"
+#include "data/labelled.h"
+#include "data/list_dataset.h"
+#include "data/pairs.h"
+#include "data/text_dataset.h"
 #include "infer/answers.h"
+#include "infer/sampling.h"
 #include "report/curves.h"
 #include "report/figure.h"
 #include "report/find_runs.h"
@@ -22,8 +27,10 @@
 #include "report/json.h"
 #include "report/page.h"
 #include "report/pictures.h"
+#include "run/load_run.h"
 #include "run/run_directory.h"
 #include "run/run_summary.h"
+#include "text/special_tokens.h"
 
 namespace metaformer {
 
@@ -31,6 +38,120 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 namespace {
+
+// Prompts and answers.
+
+std::string generate(const LoadedRun& run, const std::vector<std::int32_t>& prompt, std::int64_t count,
+                     SamplingOptions options) {
+  if (const auto cut = prompt_cut(*run.model, prompt.size()); !cut.empty())
+    log::warning("{}: {}", run.directory.path().string(), cut);
+  const auto eos = special_tokens_of(*run.codec.tokenizer).eos;
+  options.never = ids_without_token(*run.codec.tokenizer);
+  TextGenerator generator(*run.model, prompt, options, run.device);
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t i = 0; i < count; ++i) {
+    throw_if_stopped();
+    const auto token = generator.next().front();
+    if (std::find(eos.begin(), eos.end(), token) != eos.end()) break;
+    tokens.push_back(token);
+  }
+  return run.codec.tokenizer->decode(tokens);
+}
+
+// As predict reads a text.
+std::vector<std::int32_t> encode(const LoadedRun& run, const TextAnswers& answers, const std::string& prompt) {
+  bool cut = false;
+  auto ids = answers.encode(prompt, cut);
+  if (cut)
+    log::warning("{}: the prompt is longer than the model's context and is cut to {} tokens",
+                 run.directory.path().string(), ids.size());
+  return ids;
+}
+
+std::string classify(const LoadedRun& run, const std::string& prompt) {
+  const auto prediction = predict(run, {encode(run, *class_answers(run), prompt)}).front();
+  std::string text;
+  for (std::size_t i = 0; i < prediction.probabilities.size(); ++i)
+    text += fmt::format("\n{}{}: {:.1f}%", i == prediction.label ? "→ " : "   ", run.codec.labels[i],
+                        100 * prediction.probabilities[i]);
+  return text;
+}
+
+// From the largest number down.
+std::string default_list(const ListTask& task) {
+  std::vector<std::int64_t> numbers;
+  for (std::int64_t i = task.length - 1; i >= 0; --i) numbers.push_back(i % task.digits + task.first_number());
+  return fmt::format("{}", fmt::join(numbers, " "));
+}
+
+// Random symbols have no words.
+std::string default_source(const SequenceToSequenceConfig& task) {
+  if (const auto* symbols = synthetic_options(task.data.synthetic))
+    return default_list({.length = symbols->length, .digits = symbols->symbols});
+  if (task.data.path || task.data.source_language != "de") return "A man with a hat is standing next to a small dog.";
+  return "Ein Mann mit einem Hut steht neben einem kleinen Hund.";
+}
+
+constexpr std::size_t short_text = 300;  // bytes: it fits into a page
+
+// The first short one, else the shortest.
+std::string first_short(const std::vector<LabelledText>& texts) {
+  const auto size = [](const LabelledText& text) { return std::max(text.text.size(), short_text); };
+  return std::min_element(texts.begin(), texts.end(), [&](auto& a, auto& b) { return size(a) < size(b); })->text;
+}
+
+// A short text of the validation split of a classifier, a translator or a masked language model, as it was read: what
+// its tokens and classes are about. Nothing for other runs. Nothing is downloaded. Errors: the data cannot be read.
+std::optional<std::string> validation_text(const LoadedRun& run) {
+  constexpr bool offline = true;
+  const auto& config = run.experiment.config;
+  if (is<ClassificationConfig>(config.task))
+    return first_short(load_labelled_splits(labelled_data(config), offline)[Split::validation]);
+  if (const auto* task = std::get_if<SequenceToSequenceConfig>(&config.task)) {
+    if (synthetic_options(task->data.synthetic) != nullptr) return std::nullopt;
+    const auto pairs = load_pairs(config, offline, run.codec);
+    return pairs->texts(Split::validation, pairs->count(Split::validation) / 2).source;  // of middling length
+  }
+  if (!is<MaskedLanguageModelConfig>(config.task)) return std::nullopt;
+  const auto& data = *text_data_of(config.task);
+  const auto corpus = load_corpus(data, offline);
+  const std::string_view text = split_corpus(corpus, data)[1];
+  auto size = std::min(text.size(), short_text);
+  while (size > 0 && size < text.size() && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80)
+    --size;  // ends behind a whole character
+  return std::string(text.substr(0, size));
+}
+
+std::string prompt_for(const LoadedRun& run, const PromptOptions& options) {
+  if (options.prompt) return *options.prompt;
+  const auto& task = run.experiment.config.task;
+  if (const auto lists = list_task(task)) return default_list(*lists);
+  if (const auto* pairs = std::get_if<SequenceToSequenceConfig>(&task)) return default_source(*pairs);
+  if (is<ClassificationConfig>(task)) return "This film was not as good as I had hoped, but the actors were great.";
+  return default_prompt(*run.codec.tokenizer);
+}
+
+// The answer to prompt_for(run, options). Errors: exit code 2 or 3 for a prompt that the run cannot read.
+std::string answer(const LoadedRun& run, const PromptOptions& options) {
+  const auto& task = run.experiment.config.task;
+  const auto prompt = prompt_for(run, options);
+  if (is<ClassificationConfig>(task)) return classify(run, prompt);
+  if (is<SequenceToSequenceConfig>(task)) {
+    const auto target = write_target(run, encode(run, *target_answers(run, {}), prompt)).ids;
+    return "\n→ " + run.codec.tokenizer->decode(target);
+  }
+  if (!is_causal(task))
+    throw Error(ExitCode::usage, fmt::format("a model of task {} cannot continue a text", kind_of(task)));
+  const auto ids = run.codec.tokenizer->encode(prompt);
+  if (ids.empty()) throw Error(ExitCode::usage, "the prompt holds no token");
+  SamplingOptions sampling{.temperature = options.temperature, .seed = options.seed};
+  const auto lists = list_task(task);
+  if (!lists) return generate(run, ids, options.tokens, sampling);
+  sampling.temperature = 0;
+  return "\n→ " + generate(run, list_prompt(*lists, ids), lists->length, sampling);
+}
+
+// The runs of a report.
 
 struct ReportedRun {
   fs::path folder;
@@ -83,26 +204,10 @@ Json describe_environment(const Json& given) {
   return result;
 }
 
-// Whether the comparison has another run of the config and seed.
-bool is_duplicate(const ReportedRuns& reported, const Settings& changed, std::int64_t seed) {
-  if (!reported.comparison) return false;
-  const auto& groups = reported.comparison->groups;
-  return std::any_of(groups.begin(), groups.end(), [&](const auto& group) {
-    return std::any_of(group.runs.begin(), group.runs.end(),
-                       [&](const auto& run) { return run.seed == seed && run.settings == changed; });
-  });
-}
-
-// Why a run has no result, from the problems of find_runs.
-std::string state_of_unfinished(const ReportedRuns& reported, const fs::path& folder) {
-  const auto start = folder.string() + ": left out: ";
-  for (const auto& problem : reported.problems)
-    if (problem.starts_with(start)) return problem.substr(start.size());
-  return "unfinished";
-}
-
-// `compared`: groups of the comparison by folder.
-void add_run(ReportedRuns& reported, const fs::path& folder, const std::map<fs::path, std::size_t>& compared) {
+// `compared`: groups of the comparison by folder; `unfinished`: why there is no result. A run that equals a compared
+// one in config and seed is passed over.
+void add_run(ReportedRuns& reported, const fs::path& folder, const std::map<fs::path, std::size_t>& compared,
+             const std::string& unfinished) {
   const auto run = RunDirectory::open(folder, "");
   const auto config = load_run_experiment(run.config_file()).config;
   const auto changed = changed_settings(config);
@@ -111,13 +216,15 @@ void add_run(ReportedRuns& reported, const fs::path& folder, const std::map<fs::
   ReportedRun added{.folder = folder,
                     .name = fs::weakly_canonical(folder).filename().string(),
                     .seed = config.train.seed,
-                    .compared = known != compared.end()};
-  if (!added.compared && is_duplicate(reported, changed, added.seed)) return;
+                    .compared = known != compared.end(),
+                    .summary = read_summary(run)};
+  const auto is_same = [&](const RunRecord& other) { return other.seed == added.seed && other.settings == changed; };
+  for (std::size_t i = 0; !added.compared && reported.comparison && i < reported.comparison->groups.size(); ++i)
+    if (std::ranges::any_of(reported.comparison->groups[i].runs, is_same)) return;
   if (added.compared) {
     added.group = known->second;
   } else {
-    const auto equal =
-        std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.changed == changed; });
+    const auto equal = std::ranges::find(groups, std::optional(changed), &ReportedGroup::changed);
     added.group = static_cast<std::size_t>(equal - groups.begin());
     if (equal == groups.end()) groups.push_back({.name = added.name});
   }
@@ -129,8 +236,7 @@ void add_run(ReportedRuns& reported, const fs::path& folder, const std::map<fs::
     group.config = config_to_yaml(config);
   }
   group.runs.push_back(reported.runs.size());
-  added.summary = read_summary(run);
-  added.state = added.summary ? "finished" : state_of_unfinished(reported, folder);
+  added.state = added.summary ? "finished" : unfinished;
   added.environment = describe_environment(read_environment(run));
   reported.runs.push_back(std::move(added));
 }
@@ -159,12 +265,11 @@ ReportedRuns read_reported_runs(const std::vector<std::string>& arguments, const
       for (const auto& run : groups[i].runs) compared[run.folder] = i;
   }
   for (const auto& folder : found.folders) {
+    const bool has_problem = found.unfinished.contains(folder);
     try {
-      add_run(reported, folder, compared);
+      add_run(reported, folder, compared, found.unfinished[folder]);
     } catch (const Error& error) {
-      const auto line = fmt::format("{}: left out: {}", folder.string(), error.what());
-      if (std::find(reported.problems.begin(), reported.problems.end(), line) == reported.problems.end())
-        reported.problems.push_back(line);
+      if (!has_problem) reported.problems.push_back(fmt::format("{}: left out: {}", folder.string(), error.what()));
     }
   }
   drop_empty_groups(reported);
@@ -174,17 +279,14 @@ ReportedRuns read_reported_runs(const std::vector<std::string>& arguments, const
   return reported;
 }
 
+// The keys that are not equal in all groups, or not in all.
 std::vector<std::string> differing_keys(const std::vector<ReportedGroup>& groups) {
-  std::map<std::string, std::set<std::string>> values;
-  std::map<std::string, std::size_t> counts;
+  std::map<std::string, std::map<std::string, std::size_t>> counts;  // of each value, by key
   for (const auto& group : groups)
-    for (const auto& [key, value] : group.settings) {
-      values[key].insert(value);
-      ++counts[key];
-    }
+    for (const auto& [key, value] : group.settings) ++counts[key][value];
   std::vector<std::string> keys;
-  for (const auto& [key, all] : values)
-    if (all.size() > 1 || counts[key] < groups.size()) keys.push_back(key);
+  for (const auto& [key, values] : counts)
+    if (values.begin()->second < groups.size()) keys.push_back(key);
   return keys;
 }
 
@@ -194,8 +296,7 @@ Json describe(const Comparison& comparison, const ReportedRuns& reported) {
   for (const auto& id : cost_measures()) json["costs"].push_back(to_json(measure_of(id)));
   for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
     const auto& folder = comparison.groups[i].runs.front().folder;
-    const auto run = std::find_if(reported.runs.begin(), reported.runs.end(),
-                                  [&](const auto& candidate) { return candidate.folder == folder; });
+    const auto run = std::ranges::find(reported.runs, folder, &ReportedRun::folder);
     json["groups"][i]["color"] = run == reported.runs.end() ? Json() : Json(run->group);
   }
   return json;
@@ -305,12 +406,11 @@ class ReportMaker {
 
   // The runs that the comparison counts; of a group without such runs, all.
   std::vector<const StepCurve*> curves_of(const ReportedGroup& group, const CurveSeries& series) const {
-    const bool compared =
-        std::any_of(group.runs.begin(), group.runs.end(), [&](auto run) { return reported_.runs[run].compared; });
+    const auto is_compared = [&](std::size_t run) { return reported_.runs[run].compared; };
+    const bool all = std::ranges::none_of(group.runs, is_compared);
     std::vector<const StepCurve*> curves;
     for (const auto run : group.runs)
-      if ((reported_.runs[run].compared || !compared) && !series.runs[run].step.empty())
-        curves.push_back(&series.runs[run]);
+      if ((all || is_compared(run)) && !series.runs[run].step.empty()) curves.push_back(&series.runs[run]);
     return curves;
   }
 
@@ -340,8 +440,8 @@ class ReportMaker {
   }
 
   std::string describe_texts() const {
-    const bool writes = std::any_of(reported_.groups.begin(), reported_.groups.end(),
-                                    [](const ReportedGroup& group) { return group.task == "language_model"; });
+    const bool writes =
+        std::ranges::find(reported_.groups, "language_model", &ReportedGroup::task) != reported_.groups.end();
     std::string text = "The answers of all runs to the same prompt (bold).";
     if (writes)
       text += fmt::format(" Language models: {} tokens, temperature {}, seed {}.", options_.prompt.tokens,
@@ -374,17 +474,17 @@ class ReportMaker {
       for (const auto& group : reported_.comparison->groups)
         references.insert(reported_.comparison->groups[group.reference].runs.front().folder);
     std::set<std::string> mixers;
-    std::vector<std::pair<int, std::size_t>> order;
-    for (std::size_t i = 0; i < reported_.runs.size(); ++i) {
-      const auto& settings = reported_.groups[reported_.runs[i].group].settings;
+    std::vector<int> rank;
+    std::vector<std::size_t> order;
+    for (const auto& run : reported_.runs) {
+      const auto& settings = reported_.groups[run.group].settings;
       const auto mixer = settings.find("model.mixer.kind");
       const bool is_new = mixer != settings.end() && mixers.insert(mixer->second).second;
-      order.emplace_back(references.contains(reported_.runs[i].folder) ? 0 : is_new ? 1 : 2, i);
+      order.push_back(rank.size());
+      rank.push_back(references.contains(run.folder) ? 0 : is_new ? 1 : 2);
     }
-    std::sort(order.begin(), order.end());
-    std::vector<std::size_t> runs;
-    for (const auto& [rank, run] : order) runs.push_back(run);
-    return runs;
+    std::ranges::stable_sort(order, {}, [&](auto run) { return rank[run]; });
+    return order;
   }
 
   void visit_checkpoints() {
@@ -404,9 +504,8 @@ class ReportMaker {
             fmt::format("{}: no text and no heads: {}", reported_.runs[i].folder.string(), error.what()));
       }
     }
-    const auto by_run = [](const Json& a, const Json& b) { return a["run"] < b["run"]; };
-    std::sort(data_["texts"]["samples"].begin(), data_["texts"]["samples"].end(), by_run);
-    std::stable_sort(data_["inspected"].begin(), data_["inspected"].end(), by_run);
+    for (auto* list : {&data_["texts"]["samples"], &data_["inspected"]})
+      std::stable_sort(list->begin(), list->end(), [](const Json& a, const Json& b) { return a["run"] < b["run"]; });
   }
 
   Json text_of(const LoadedRun& run, std::size_t i) {
@@ -470,19 +569,23 @@ class ReportMaker {
       return;
     }
     const auto& name = reported_.groups[reported_.runs[i].group].name;
+    static const std::map<InspectedPart, const char*> names = {{InspectedPart::whole, ""},
+                                                               {InspectedPart::encoder, "source to source, "},
+                                                               {InspectedPart::decoder, "target to target, "},
+                                                               {InspectedPart::cross, "target to source, "}};
     const auto inspections = inspections_of(run);
     auto parts = Json::array();
     for (const auto& inspection : inspections) {
       auto& json = parts.emplace_back(to_json(inspection, Matrices::packed));
       json["run"] = i;
-      json["name"] = fmt::format("{}{}, seed {}", name_of(inspection.part), name, reported_.runs[i].seed);
+      json["name"] = fmt::format("{}{}, seed {}", names.at(inspection.part), name, reported_.runs[i].seed);
     }
     const auto size = json_text(parts).size();
     if (matrix_bytes_ + size > most_matrix_bytes && !data_["inspected"].empty()) {
       ++not_inspected_;
     } else {
       matrix_bytes_ += size;
-      for (auto& json : parts) data_["inspected"].push_back(std::move(json));
+      data_["inspected"].insert(data_["inspected"].end(), parts.begin(), parts.end());
     }
     if (!figures_) return;
     for (const auto& inspection : inspections)
@@ -493,20 +596,11 @@ class ReportMaker {
 
   // Of an encoder and decoder three, the attention to the source first.
   std::vector<TextInspection> inspections_of(const LoadedRun& run) {
-    const auto text = inspected_text(run);
-    if (!is<SequenceToSequenceConfig>(run.experiment.config.task))
-      return {inspect_text(run, ids_of_text(run, text, inspection_limits.tokens), inspection_limits)};
-    const auto source = ids_of_text(run, text, inspection_limits.tokens);
-    auto parts = inspect_pair(run, {.source = source, .target = write_target(run, source).ids}, inspection_limits);
+    const auto ids = ids_of_text(run, inspected_text(run), inspection_limits.tokens);
+    if (!is<SequenceToSequenceConfig>(run.experiment.config.task)) return {inspect_text(run, ids, inspection_limits)};
+    auto parts = inspect_pair(run, {.source = ids, .target = write_target(run, ids).ids}, inspection_limits);
     std::rotate(parts.begin(), parts.end() - 1, parts.end());
     return parts;
-  }
-
-  static const char* name_of(InspectedPart part) {
-    return part == InspectedPart::encoder   ? "source to source, "
-           : part == InspectedPart::decoder ? "target to target, "
-           : part == InspectedPart::cross   ? "target to source, "
-                                            : "";
   }
 
   void show_progress(const char* what, std::size_t i, std::size_t place) const {
@@ -516,7 +610,7 @@ class ReportMaker {
 
   const ReportOptions& options_;
   ReportedRuns reported_;
-  std::optional<figures::FigureFolder> figures_;
+  std::optional<FigureFolder> figures_;
   CurveTable curves_;
   std::vector<std::vector<BlockPanel>> blocks_;  // by run
   std::size_t averaged_ = 1;                     // lines of a log in one point, at most

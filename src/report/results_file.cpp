@@ -1,5 +1,6 @@
 #include "report/results_file.h"
 
+#include <c10/util/ScopeExit.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
@@ -10,9 +11,8 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <ranges>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -30,27 +30,34 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Columns that are no measures.
-constexpr std::array name_columns = {"key", "config", "overrides", "seed"};
-constexpr std::array machine_columns = {"commit", "cpu", "threads"};
-constexpr std::array recipe_columns = {"data", "settings"};
+// Columns that are no measures: these, seed and settings.
+constexpr std::array<std::pair<const char*, std::string RunRecord::*>, 7> text_columns = {
+    {{"key", &RunRecord::key},
+     {"config", &RunRecord::config},
+     {"overrides", &RunRecord::overrides},
+     {"commit", &RunRecord::commit},
+     {"cpu", &RunRecord::cpu},
+     {"threads", &RunRecord::threads},
+     {"data", &RunRecord::data}}};
+
+bool is_description(const std::string& column) {
+  return column == "seed" || column == "settings" ||
+         std::ranges::any_of(text_columns, [&](const auto& known) { return known.first == column; });
+}
+
+bool is_own(const std::string& column) { return is_own_measure(column) || is_description(column); }
 
 // Columns have this order in every file, others come last.
 std::vector<std::string> column_order() {
-  std::vector<std::string> order(name_columns.begin(), name_columns.end());
-  const auto append = [&](Measure::Column column, const auto& then) {
+  std::vector<std::string> order = {"key", "config", "overrides", "seed"};
+  const auto append = [&](Measure::Column column, const std::vector<std::string>& then) {
     for (const auto& measure : all_measures())
       if (measure.column == column) order.push_back(measure.id);
     order.insert(order.end(), then.begin(), then.end());
   };
-  append(Measure::Column::early, machine_columns);
-  append(Measure::Column::late, recipe_columns);
+  append(Measure::Column::early, {"commit", "cpu", "threads"});
+  append(Measure::Column::late, {"data", "settings"});
   return order;
-}
-
-bool is_description(const std::string& column) {
-  const auto in = [&](const auto& list) { return std::find(list.begin(), list.end(), column) != list.end(); };
-  return in(name_columns) || in(machine_columns) || in(recipe_columns);
 }
 
 std::string cell(const ResultsRow& row, const std::string& column) {
@@ -71,34 +78,6 @@ void require_distinct(const std::vector<std::string>& columns, const fs::path& p
                        in_quotes(columns[i])));
 }
 
-ResultsFile parse_results(std::string_view text, const fs::path& path) {
-  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
-  if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
-  ResultsFile file;
-  for_each_csv_row(text, [&](DelimitedRow&& row) {
-    if (!row.defect.empty())
-      fail(path, row.line, (file.columns.empty() ? "not a CSV file of results: " : "") + row.defect);
-    if (file.columns.empty()) {
-      file.columns = std::move(row.fields);
-      require_distinct(file.columns, path, row.line);
-      return;
-    }
-    if (row.fields.size() != file.columns.size())
-      fail(path, row.line, fmt::format("{} cells for {} columns", row.fields.size(), file.columns.size()));
-    auto& cells = file.rows.emplace_back();
-    for (std::size_t i = 0; i < row.fields.size(); ++i)
-      if (!row.fields[i].empty()) cells[file.columns[i]] = std::move(row.fields[i]);
-    file.lines.push_back(row.line);
-  });
-  for (const char* needed : {"config", "seed", "settings"})
-    if (std::find(file.columns.begin(), file.columns.end(), needed) == file.columns.end())
-      fail(path, 1,
-           fmt::format("not a CSV file of results: no column '{}'; they have the columns key, config, overrides, seed, "
-                       "..., settings",
-                       needed));
-  return file;
-}
-
 std::map<std::string, std::string> parse_settings(const std::string& text, const fs::path& path, std::int64_t line) {
   const auto json = parse_json(text);
   std::map<std::string, std::string> settings;
@@ -117,35 +96,22 @@ std::optional<double> parse_number(const std::string& text) {
   return value;
 }
 
-// Columns of other programs may hold anything.
-void read_measures(RunRecord& record, const ResultsRow& row, const fs::path& path, std::int64_t line) {
-  for (const auto& [column, text] : row) {
-    if (is_description(column)) continue;
-    const auto value = parse_number(text);
-    if (value)
-      record.measures[column] = *value;
-    else if (is_own_measure(column))
-      fail(path, line, fmt::format("{}: expected a number, got {}", column, in_quotes(text)));
-  }
-}
-
 RunRecord record_of(const ResultsRow& row, const fs::path& path, std::int64_t line) {
-  RunRecord record{.key = cell(row, "key"),
-                   .config = cell(row, "config"),
-                   .overrides = cell(row, "overrides"),
-                   .data = cell(row, "data"),
-                   .commit = cell(row, "commit"),
-                   .cpu = cell(row, "cpu"),
-                   .threads = cell(row, "threads"),
-                   .cells = row,
-                   .source = fmt::format("{}:{}", path.string(), line)};
+  RunRecord record{.cells = row, .source = fmt::format("{}:{}", path.string(), line)};
+  for (const auto& [column, member] : text_columns) record.*member = cell(row, column);
   const auto seed = parse_number(cell(row, "seed"));
   constexpr double largest_seed = 0x1p53;
   if (!seed || *seed != std::floor(*seed) || std::abs(*seed) > largest_seed)
     fail(path, line, fmt::format("seed: expected a whole number, got {}", in_quotes(cell(row, "seed"))));
   record.seed = static_cast<std::int64_t>(*seed);
   record.settings = parse_settings(cell(row, "settings"), path, line);
-  read_measures(record, row, path, line);
+  for (const auto& [column, text] : row) {
+    if (is_description(column)) continue;
+    if (const auto value = parse_number(text))
+      record.measures[column] = *value;
+    else if (is_own_measure(column))  // those of other programs may hold anything
+      fail(path, line, fmt::format("{}: expected a number, got {}", column, in_quotes(text)));
+  }
   add_derived_measures(record);
   return record;
 }
@@ -153,21 +119,12 @@ RunRecord record_of(const ResultsRow& row, const fs::path& path, std::int64_t li
 ResultsRow row_of(RunRecord record) {
   if (!record.cells.empty()) return record.cells;
   remove_derived_measures(record);
-  ResultsRow row = {{"key", record.key},
-                    {"config", record.config},
-                    {"overrides", record.overrides},
-                    {"seed", fmt::format("{}", record.seed)},
-                    {"commit", record.commit},
-                    {"cpu", record.cpu},
-                    {"threads", record.threads},
-                    {"data", record.data},
-                    {"settings", json_text(nlohmann::json(record.settings))}};
+  ResultsRow row = {{"seed", fmt::format("{}", record.seed)}, {"settings", json_text(nlohmann::json(record.settings))}};
+  for (const auto& [column, member] : text_columns) row[column] = record.*member;
   for (const auto& [name, value] : record.measures) row[name] = fmt::format("{}", value);
   std::erase_if(row, [](const auto& entry) { return entry.second.empty(); });
   return row;
 }
-
-bool is_own(const std::string& column) { return is_own_measure(column) || is_description(column); }
 
 bool is_same_run(const ResultsRow& a, const ResultsRow& b) {
   const auto equal = [&](const char* column) { return cell(a, column) == cell(b, column); };
@@ -181,7 +138,7 @@ std::vector<ResultsRow> distinct_rows(const std::vector<RunRecord>& runs) {
   for (const auto& run : runs) {
     auto row = row_of(run);
     const auto same = [&](const auto& other) { return is_same_run(other, row); };
-    if (std::any_of(rows.begin(), rows.end(), same))
+    if (std::ranges::any_of(rows, same))
       log::warning("{}: not exported: it is the same config with the same seed as an earlier run", run.source);
     else
       rows.push_back(std::move(row));
@@ -190,8 +147,7 @@ std::vector<ResultsRow> distinct_rows(const std::vector<RunRecord>& runs) {
 }
 
 void put(ResultsFile& file, ResultsRow row) {
-  const auto same =
-      std::find_if(file.rows.begin(), file.rows.end(), [&](const auto& other) { return is_same_run(other, row); });
+  const auto same = std::ranges::find_if(file.rows, [&](const auto& other) { return is_same_run(other, row); });
   if (same == file.rows.end()) return file.rows.push_back(std::move(row));
   for (const auto& [column, text] : *same)
     if (!is_own(column)) row.try_emplace(column, text);
@@ -202,14 +158,13 @@ void put(ResultsFile& file, ResultsRow row) {
 std::vector<std::string> columns_of(const ResultsFile& file) {
   auto columns = column_order();
   const auto add = [&](const std::string& name) {
-    if (std::find(columns.begin(), columns.end(), name) == columns.end()) columns.push_back(name);
+    if (std::ranges::find(columns, name) == columns.end()) columns.push_back(name);
   };
-  std::for_each(file.columns.begin(), file.columns.end(), add);
-  for (const auto& row : file.rows)
-    for (const auto& [name, text] : row) add(name);
+  std::ranges::for_each(file.columns, add);
+  for (const auto& row : file.rows) std::ranges::for_each(row | std::views::keys, add);
   std::erase_if(columns, [&](const auto& column) {
-    return column != "overrides" && is_own(column) &&
-           std::none_of(file.rows.begin(), file.rows.end(), [&](const auto& row) { return row.contains(column); });
+    const auto has_cell = [&](const ResultsRow& row) { return row.contains(column); };
+    return column != "overrides" && is_own(column) && std::ranges::none_of(file.rows, has_cell);
   });
   return columns;
 }
@@ -217,49 +172,60 @@ std::vector<std::string> columns_of(const ResultsFile& file) {
 std::string to_csv(const ResultsFile& file) {
   const auto columns = columns_of(file);
   std::string text;
-  const auto add = [&](const std::vector<std::string>& cells) {
-    for (std::size_t i = 0; i < cells.size(); ++i) text += (i == 0 ? "" : ",") + csv_field(cells[i]);
+  const auto add = [&](const auto& cell_of) {
+    for (std::size_t i = 0; i < columns.size(); ++i) text += (i == 0 ? "" : ",") + csv_field(cell_of(columns[i]));
     text += "\n";
   };
-  add(columns);
-  for (const auto& row : file.rows) {
-    std::vector<std::string> cells;
-    for (const auto& column : columns) cells.push_back(cell(row, column));
-    add(cells);
-  }
+  add([](const std::string& column) { return column; });
+  for (const auto& row : file.rows) add([&](const std::string& column) { return cell(row, column); });
   return text;
 }
 
-// Held on the folder: the file itself is replaced.
-class FolderLock {
- public:
-  explicit FolderLock(const fs::path& folder) : descriptor_(::open(folder.c_str(), O_RDONLY | O_CLOEXEC)) {
-    while (descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) throw_if_stopped();
-  }
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-  ~FolderLock() { ::close(descriptor_); }
-
- private:
-  int descriptor_;
-};
-
-constexpr std::uintmax_t largest_results = std::uintmax_t{1} << 30;
+// Until the result is destroyed; on the folder, since the file itself is replaced.
+auto lock_folder(const fs::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_CLOEXEC);
+  auto lock = c10::make_scope_exit([descriptor] { ::close(descriptor); });
+  while (descriptor >= 0 && ::flock(descriptor, LOCK_EX) != 0 && errno == EINTR) throw_if_stopped();
+  return lock;
+}
 
 }  // namespace
 
 ResultsFile read_results(const fs::path& path) {
-  auto text = read_file(path, largest_results, ExitCode::data);
+  constexpr std::uintmax_t largest = std::uintmax_t{1} << 30;
+  auto text = read_file(path, largest, ExitCode::data);
   drop_byte_order_mark(text);  // of spreadsheets
-  return parse_results(text, path);
+  ResultsFile file;
+  for_each_csv_row(text, [&](DelimitedRow&& row) {
+    if (!row.defect.empty())
+      fail(path, row.line, (file.columns.empty() ? "not a CSV file of results: " : "") + row.defect);
+    if (file.columns.empty()) {
+      file.columns = std::move(row.fields);
+      require_distinct(file.columns, path, row.line);
+      return;
+    }
+    if (row.fields.size() != file.columns.size())
+      fail(path, row.line, fmt::format("{} cells for {} columns", row.fields.size(), file.columns.size()));
+    auto& cells = file.rows.emplace_back();
+    for (std::size_t i = 0; i < row.fields.size(); ++i)
+      if (!row.fields[i].empty()) cells[file.columns[i]] = std::move(row.fields[i]);
+    file.lines.push_back(row.line);
+  });
+  for (const char* needed : {"config", "seed", "settings"})
+    if (std::ranges::find(file.columns, needed) == file.columns.end())
+      fail(path, 1,
+           fmt::format("not a CSV file of results: no column '{}'; they have the columns key, config, overrides, seed, "
+                       "..., settings",
+                       needed));
+  return file;
 }
 
 ResultsRecords records_of(const ResultsFile& file, const fs::path& path) {
   ResultsRecords records;
   for (std::size_t i = 0; i < file.rows.size(); ++i) {
     auto record = record_of(file.rows[i], path, file.lines[i]);
-    const auto bad = std::find_if(record.measures.begin(), record.measures.end(),
-                                  [](const auto& measure) { return !std::isfinite(measure.second); });
+    const auto bad =
+        std::ranges::find_if(record.measures, [](const auto& entry) { return !std::isfinite(entry.second); });
     if (bad == record.measures.end())
       records.runs.push_back(std::move(record));
     else
@@ -275,13 +241,11 @@ void export_results(const fs::path& given, const std::vector<RunRecord>& runs, c
   const auto folder = fs::absolute(path).parent_path();
   std::error_code error;
   fs::create_directories(folder, error);
-  const FolderLock lock(folder);
+  const auto lock = lock_folder(folder);
   auto file = fs::exists(path, error) ? read_results(path) : ResultsFile{};
   for (const auto& problem : records_of(file, path).problems) log::warning("{}; the row stays", problem);
   for (auto& row : distinct_rows(runs)) put(file, std::move(row));
-  const auto place = [&](const ResultsRow& row) { return std::find(order.begin(), order.end(), cell(row, "key")); };
-  std::stable_sort(file.rows.begin(), file.rows.end(),
-                   [&](const auto& a, const auto& b) { return place(a) < place(b); });
+  std::ranges::stable_sort(file.rows, {}, [&](const auto& row) { return std::ranges::find(order, cell(row, "key")); });
   const auto text = to_csv(file);
   if (!holds(path, text)) write_file_atomically(path, text);
 }

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "report/run_record.h"
+#include "report/comparison.h"
 
 namespace metaformer {
 

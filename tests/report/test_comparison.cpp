@@ -210,9 +210,7 @@ TEST_CASE("tables", "[compare]") {
 
 TEST_CASE("the JSON of a comparison names runs whose attention collapsed", "[compare]") {
   auto runs = two_groups();
-  runs[1].measures["collapse_step"] = 40;
-  runs[1].collapse = CollapseKind::one_token;
-  runs[1].collapse_entropy = 0.01;
+  runs[1].collapse = AttentionCollapse{.step = 40, .kind = CollapseKind::one_token, .entropy = 0.01};
   const auto json = to_json(compare_runs(runs, {}));
   CHECK(json["groups"][1]["runs"][0]["attention_collapse"]["kind"] == "one_token");
   CHECK(json["groups"][1]["runs"][0]["attention_collapse"]["step"] == 40);

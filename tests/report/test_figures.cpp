@@ -6,7 +6,7 @@
 
 #include "base/files.h"
 #include "report/figure.h"
-#include "report/svg.h"
+#include "report/pictures.h"
 #include "support/catch.h"
 #include "support/failure.h"
 #include "support/temporary_folder.h"
