@@ -9,10 +9,10 @@ namespace metaformer {
 TEST_CASE("an evaluation is the mean over single predictions, whatever the batches and threads",
           "[training][masking]") {
   const Workplace place;
-  const auto overrides =
-      GENERATE_COPY(Overrides{}, Overrides{"task=masked_language_model", "model.context=64"},
-                    Overrides{"task=masked_language_model", "model.context=64", "data.path=" + documents(place),
-                              "data.packing=spfhp", "data.tokenizer=byte"});
+  const auto path = "data.path=" + documents(place);
+  const Overrides masked = {"task=masked_language_model", "model.context=64"};
+  const auto packed = joined(masked, {path, "data.packing=spfhp", "data.tokenizer=byte"});
+  const auto overrides = GENERATE_COPY(Overrides{}, masked, packed);
   Parts parts(place.experiment(overrides));
   const auto report = [&](Parts& of) { return evaluate_split({of.predictor(), of.task}, Split::validation); };
   const auto metrics = report(parts);
