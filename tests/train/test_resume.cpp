@@ -67,6 +67,9 @@ regions_block  -          adagrad    fp32       plain        1           none   
 regions_block  -          adagrad    fp32       plain        1           none       -       0        5
 regions_block  -          adagrad    fp32       plain        2           none       -       0.9      1
 regions_block  -          adagrad    fp32       plain        2           none       -       0.9      11
+pairs          metric     adamw      fp32       plain        2           model      -       0        5
+pairs          sdp        muon       bf16       plain        1           none       -       0.9      8
+pairs_tokens   quadratic  adam       fp16       plain        2           model      -       0        3
 lstm           -          adamw      fp16       loss_chunks  2           model      layers  0        11
 lstm           -          momentum   fp32       plain        1           none       -       0.9      1
 lstm           -          momentum   bf16       slices       2           embedding  layers  0        8
@@ -134,6 +137,8 @@ Overrides model_of(const Row& row, const Workplace& place) {
   if (model == "classifier") return adapted_classifier(place);
   if (model == "regions") return regions(place, "0");
   if (model == "regions_block") return regions(place, "1");
+  if (model == "pairs") return pairs(place, {"model.layers=1"});
+  if (model == "pairs_tokens") return pairs(place, {"model.layers=1", "task.batch_unit=token", "train.batch_size=24"});
   if (model == "lstm") return {"model={kind: lstm, width: 16}"};
   if (model == "lstm_carry") return {"model={kind: lstm, width: 16, carry_state: true}"};
   if (model == "gru_carry") return {"model={kind: gru, width: 16, carry_state: true, embedding: {tie: false}}"};
