@@ -2,7 +2,7 @@
 dump_training writes.
 
   mixers       fifty steps of AdamW with every mixer, pre- and post-norm; ours in float32, the reference in float64
-  optimizers   the same with every optimiser and schedule
+  optimizers   the same with every optimiser
   overlay      two hundred steps in fp32 and bf16 beside plain PyTorch: the losses must lie over one another, in fp32 within
                5e-5 of PyTorch's eager float32, in bf16 within 2e-3 of it, or, where rounding to bfloat16 itself leads further
                away, at most twice as far as PyTorch's autocast
@@ -45,13 +45,6 @@ OPTIMIZERS = {
 }
 # At larger rates training with momentum is unstable, and rounding alone changes its course.
 SGD_RATE = ["train.learning_rate=0.1", "train.schedule.floor=0.03"]
-SCHEDULES = {
-    "constant": ("{kind: constant, warmup_steps: 10}", 1e-3),
-    "inverse_sqrt": ("{kind: inverse_sqrt, warmup_steps: 10}", 1e-3),
-    "noam": ("{kind: noam, warmup_steps: 10}", 0.02),
-    "trapezoid": ("{kind: trapezoid, warmup_steps: 10, decay_steps: 20, floor: 1e-4}", 1e-3),
-    "linear": ("{kind: linear, warmup_steps: 10, floor: 1e-4}", 1e-3),
-}
 # The matrices that Muon orthogonalises, with how many are stacked in each: the ends of their names.
 HIDDEN = {"mixer.query_key_value.weight": 3, "mixer.projection.weight": 1, "mixer.output.weight": 1, "mixer.form": 2,
           "feed_forward.up.weight": 1, "feed_forward.down.weight": 1}
@@ -59,21 +52,13 @@ EMBEDDINGS = ("token_embedding.weight", "position_embedding.weight")
 
 
 def learning_rate(config, step):
+    """The cosine; tests/train/test_schedule.cpp compares the other schedules with their formulas."""
     train, schedule = config["train"], config["train"]["schedule"]
-    peak, warmup, kind = train["learning_rate"], schedule["warmup_steps"], schedule["kind"]
-    if kind == "noam":
-        return peak * config["model"]["width"] ** -0.5 * min((step + 1) ** -0.5, (step + 1) * warmup ** -1.5)
+    peak, warmup = train["learning_rate"], schedule["warmup_steps"]
     if step < warmup:
         return peak * (step + 1) / (warmup + 1)
-    if kind == "constant":
-        return peak
-    if kind == "inverse_sqrt":
-        return peak * math.sqrt(warmup / step)
-    last = train["steps"] - 1 if kind == "trapezoid" else train["steps"]
-    first = last - schedule["decay_steps"] if kind == "trapezoid" else warmup
-    progress = max(0, (step - first) / (last - first))
-    height = (1 + math.cos(math.pi * progress)) / 2 if kind == "cosine" else 1 - progress
-    return schedule["floor"] + (peak - schedule["floor"]) * height
+    progress = (step - warmup) / (train["steps"] - warmup)
+    return schedule["floor"] + (peak - schedule["floor"]) * (1 + math.cos(math.pi * progress)) / 2
 
 
 def split(weights, is_split):
@@ -201,8 +186,6 @@ def cases_of(what):
         for mixer in ("scaled_dot_product", "quadratic") if name.startswith("muon") else ("scaled_dot_product",):
             cases[f"{name}, {mixer}"] = [f"train.optimizer={optimizer}", f"model.mixer={mixer}",
                                          *(SGD_RATE if name.startswith("sgd") else [])]
-    for name, (schedule, rate) in SCHEDULES.items():
-        cases[name] = [f"train.schedule={schedule}", f"train.learning_rate={rate}"]
     return cases
 
 

@@ -6,12 +6,10 @@
 
 namespace metaformer {
 
-inline std::vector<std::string> sorter(std::vector<std::string> more = {}) {
-  const std::vector<std::string> small = {
-      "task=sort",      "task.length=4", "task.digits=4",         "train.batch_size=32",
-      "model.width=32", "model.heads=4", "train.eval_interval=50"};
-  more.insert(more.begin(), small.begin(), small.end());
-  return more;
+inline Overrides sorter(const Overrides& more = {}) {
+  return joined({"task=sort", "task.length=4", "task.digits=4", "train.batch_size=32", "model.width=32",
+                 "model.heads=4", "train.eval_interval=50"},
+                more);
 }
 
 // A text is "good" when the word marker stands anywhere in it. Lengths differ, so batches are padded.
@@ -29,14 +27,22 @@ inline std::string marked_table(int rows) {
   return table;
 }
 
-inline std::vector<std::string> classifier(const Workplace& place, std::vector<std::string> more = {}) {
+inline Overrides classifier(const Workplace& place, const Overrides& more = {}) {
   place.folder().write("table.tsv", marked_table(1500));
-  const std::vector<std::string> small = {
-      "task=classification",          "data.path='" + (place / "table.tsv").string() + "'",
-      "data.validation_fraction=0.3", "model.layers=1",
-      "train.batch_size=16",          "train.eval_interval=50"};
-  more.insert(more.begin(), small.begin(), small.end());
-  return more;
+  return joined({"task=classification", "data.path='" + (place / "table.tsv").string() + "'",
+                 "data.validation_fraction=0.3", "model.layers=1", "train.batch_size=16", "train.eval_interval=50"},
+                more);
+}
+
+// Three translation pairs, also for validation.
+inline Overrides pairs(const Workplace& place, const Overrides& more = {}) {
+  place.folder().write("pairs.tsv",
+                       "source\ttarget\nthe quick brown fox\tthe fox\nthe lazy dog\ta dog\na fox\tone fox\n");
+  const auto path = "'" + (place / "pairs.tsv").string() + "'";
+  return joined({"task=sequence_to_sequence", "data.path=" + path, "data.validation_path=" + path,
+                 "data.tokenizer={kind: word, min_count: 1}",
+                 "model={kind: encoder_decoder, layers: 2, heads: 2, width: 16, context: 16}"},
+                more);
 }
 
 // The path of a file of documents as JSON lines, of 1 to 30 words.

@@ -200,15 +200,4 @@ TEST_CASE("AUC cannot choose by validation texts of one class, which is said bef
   place.train("by_auc", overrides);
 }
 
-TEST_CASE("accumulated ragged batches give the gradient of the big batch", "[classification]") {
-  const Workplace place;
-  Parts big(place.experiment(classifier(place, {"train.batch_size=12", "train.clip=0"})));
-  Parts small(place.experiment(classifier(place, {"train.batch_size=3", "train.accumulate=4", "train.clip=0"})));
-  for (std::int64_t step = 0; step < 3; ++step) {
-    const auto one = big.run(step, 1e-3), four = small.run(step, 1e-3);
-    CHECK(four.loss.item<double>() == Approx(one.loss.item<double>()).epsilon(1e-5));
-    CHECK(torch::allclose(small.parameters->gradients(), big.parameters->gradients(), 1e-4, 1e-7));
-  }
-}
-
 }  // namespace metaformer

@@ -1,34 +1,50 @@
 #include <cmath>
 
+#include "support/threads.h"
 #include "tasks/evaluation.h"
 #include "tasks/task_examples.h"
 
 namespace metaformer {
 
-TEST_CASE("whole-split evaluation is the mean over single predictions", "[training]") {
+TEST_CASE("an evaluation is the mean over single predictions, whatever the batches and threads",
+          "[training][masking]") {
   const Workplace place;
-  Parts parts(place.experiment({}));
-  const auto metrics = evaluate_split({parts.predictor(), parts.task}, Split::validation);
+  const auto path = "data.path=" + documents(place);
+  const Overrides masked = {"task=masked_language_model", "model.context=64"};
+  const auto packed = joined(masked, {path, "data.packing=spfhp", "data.tokenizer=byte"});
+  const auto overrides = GENERATE_COPY(Overrides{}, masked, packed);
+  Parts parts(place.experiment(overrides));
+  const auto report = [&](Parts& of) { return evaluate_split({of.predictor(), of.task}, Split::validation); };
+  const auto metrics = report(parts);
   double sum = 0, correct = 0, count = 0;
   for (std::int64_t i = 0; i < parts.task.batches->evaluation_batches(Split::validation); ++i) {
     const auto batch = parts.task.batches->evaluation_batch(Split::validation, i, torch::kCPU);
     for (std::int64_t row = 0; row < batch.ids_bc.size(0); ++row) {
-      const auto logits = parts.model->evaluate(Batch{.ids_bc = batch.ids_bc.narrow(0, row, 1)})[0].to(torch::kDouble);
-      for (std::int64_t c = 0; c < logits.size(0); ++c) {
-        const auto target = batch.targets_bc[row][c].item<std::int64_t>();
+      auto one = rows_of(batch, row, 1);
+      one.places_t = torch::Tensor();
+      const auto logits_cv = parts.model->evaluate(one)[0].to(torch::kDouble);
+      for (std::int64_t c = 0; c < logits_cv.size(0); ++c) {
+        const auto target = one.targets_bc[0][c].item<std::int64_t>();
         if (target < 0) continue;
-        sum -= torch::log_softmax(logits[c], 0)[target].item<double>();
-        correct += logits[c].argmax().item<std::int64_t>() == target;
+        sum -= torch::log_softmax(logits_cv[c], 0)[target].item<double>();
+        correct += logits_cv[c].argmax().item<std::int64_t>() == target;
         ++count;
       }
     }
   }
-  CHECK(metrics["tokens"].get<double>() == count);
+  CHECK(metrics[overrides.empty() ? "tokens" : "targets"].get<double>() == count);
   CHECK(metrics["loss"].get<double>() == Approx(sum / count).epsilon(1e-6));
   CHECK(metrics["accuracy"].get<double>() == Approx(correct / count));
   CHECK(metrics["perplexity"].get<double>() == Approx(std::exp(sum / count)).epsilon(1e-6));
-  CHECK(metrics["bits_per_character"].get<double>() == Approx(sum / count / std::log(2.0)).epsilon(1e-6));
-  CHECK(metrics == evaluate_split({parts.predictor(), parts.task}, Split::validation));
+  if (overrides.empty())
+    CHECK(metrics["bits_per_character"].get<double>() == Approx(sum / count / std::log(2.0)).epsilon(1e-6));
+  Parts other(place.experiment(joined(overrides, {"train.batch_size=5", "train.seed=99"})));
+  other.parameters->values().copy_(parts.parameters->values());
+  CHECK(report(other) == metrics);
+  for (const int threads : {1, 2, 3}) {
+    const Threads scope(threads);
+    CHECK(report(parts) == metrics);
+  }
 }
 
 TEST_CASE("random estimates of every task are repeatable and near the whole split", "[sort][classification]") {
@@ -48,7 +64,7 @@ TEST_CASE("random estimates of every task are repeatable and near the whole spli
 namespace {
 
 // A language model over a validation split of several evaluation batches.
-std::vector<std::string> with_long_validation(const Workplace& place, std::vector<std::string> more = {}) {
+Overrides with_long_validation(const Workplace& place, Overrides more = {}) {
   std::string text;
   while (text.size() < 60000) text += learnable_text();
   place.folder().write("validation.txt", text);
@@ -56,7 +72,7 @@ std::vector<std::string> with_long_validation(const Workplace& place, std::vecto
   return more;
 }
 
-std::vector<std::string> packed_documents(const Workplace& place) {
+Overrides packed_documents(const Workplace& place) {
   std::string lines;
   for (int i = 0; i < 1500; ++i)
     lines += R"({"text": ")" + learnable_text().substr(0, static_cast<std::size_t>(5 + i % 37)) + "\"}\n";
@@ -65,7 +81,7 @@ std::vector<std::string> packed_documents(const Workplace& place) {
           "data.validation_fraction=0.6"};
 }
 
-std::vector<std::string> pairs(const Workplace& place) {
+Overrides many_pairs(const Workplace& place) {
   std::string table = "source\ttarget\n";
   for (int i = 0; i < 3000; ++i)
     table += "w" + std::to_string(i * 7 % 31) + (i % 3 ? " and\tv" : "\tv") + std::to_string(i * 11 % 23) + "\n";
@@ -80,7 +96,7 @@ std::vector<std::string> pairs(const Workplace& place) {
 TEST_CASE("the tokens of evaluation batches are those that their rows hold", "[training]") {
   const Workplace place;
   const int kind = GENERATE(range(0, 8));
-  const std::vector<std::vector<std::string>> examples = {
+  const std::vector<Overrides> examples = {
       with_long_validation(place),
       with_long_validation(place, {"model.memory=8", "model.positions=transformer_xl"}),
       with_long_validation(place, {"model=gru", "model.carry_state=true"}),
@@ -88,7 +104,7 @@ TEST_CASE("the tokens of evaluation batches are those that their rows hold", "[t
       packed_documents(place),
       sorter({"task.length=6"}),
       classifier(place),
-      pairs(place)};
+      many_pairs(place)};
   const auto overrides = examples.at(static_cast<std::size_t>(kind));
   const auto experiment = place.experiment(overrides);
   const auto task = make_task(experiment.config, true);
@@ -134,9 +150,9 @@ TEST_CASE("a part of a split has at most as many tokens as asked for, evenly spr
 TEST_CASE("metrics of a part are those of its rows, for every task", "[training]") {
   const Workplace place;
   const int kind = GENERATE(range(0, 5));
-  const std::vector<std::vector<std::string>> examples = {
+  const std::vector<Overrides> examples = {
       with_long_validation(place), with_long_validation(place, {"model.memory=8", "model.positions=transformer_xl"}),
-      with_long_validation(place, {"task=masked_language_model"}), classifier(place), pairs(place)};
+      with_long_validation(place, {"task=masked_language_model"}), classifier(place), many_pairs(place)};
   Parts parts(place.experiment(examples.at(static_cast<std::size_t>(kind))));
   INFO(kind);
   const auto predictor = parts.predictor();

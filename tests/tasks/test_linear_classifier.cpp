@@ -168,16 +168,6 @@ TEST_CASE("log-count ratios by hand", "[linear]") {
   CHECK(ratios[3] == 0);
 }
 
-TEST_CASE("the same texts give the same weights, bit for bit", "[linear]") {
-  const auto texts = noisy_texts(50, 3);
-  const LinearConfig config{.buckets = feature_count};
-  const auto first = fit_linear_classifier(texts, 3, config);
-  static_cast<void>(std::rand());
-  const auto second = fit_linear_classifier(texts, 3, config);
-  CHECK(first.weights == second.weights);
-  CHECK(first.bias == second.bias);
-}
-
 TEST_CASE("classes without texts, texts without features", "[linear]") {
   const LinearConfig config{.buckets = 4};
   SECTION("one text: its class has all, the other none") {

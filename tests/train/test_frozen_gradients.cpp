@@ -9,8 +9,6 @@ namespace metaformer {
 
 namespace {
 
-using Overrides = std::vector<std::string>;
-
 // What has gradients of our own, or computes again: by name of the case.
 const std::vector<std::pair<std::string, Overrides>> language_models = {
     {"plain", {}},
@@ -54,17 +52,6 @@ const std::vector<std::pair<std::string, Overrides>> classifiers = {
      {"model.embedding.region=sequence", "model.layers=0", "model.heads=4", "model.positions=none",
       "task.head={kind: max_pooled, bag: {kind: naive_bayes, buckets: 500}}"}},
 };
-
-Overrides pairs(const Workplace& place, const Overrides& more) {
-  place.folder().write("pairs.tsv",
-                       "source\ttarget\nthe quick brown fox\tthe fox\nthe lazy dog\ta dog\na fox\tone fox\n");
-  const auto path = "'" + (place / "pairs.tsv").string() + "'";
-  Overrides all = {"task=sequence_to_sequence", "data.path=" + path, "data.validation_path=" + path,
-                   "data.tokenizer={kind: word, min_count: 1}",
-                   "model={kind: encoder_decoder, layers: 2, heads: 2, width: 16, context: 16}"};
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
-}
 
 // The gradients of a step of one model, for any parameters that are frozen.
 struct Gradients {
@@ -127,40 +114,26 @@ void check_every_freeze(const Experiment& experiment) {
 TEST_CASE("what is frozen has no gradient and changes none of the others, in every kind of model", "[frozen]") {
   const Workplace place;
   const std::string slices = GENERATE("1", "2");
-  const auto with_slices = [&](Overrides overrides) {
-    overrides.push_back("train.cpu_slices=" + slices);
-    return overrides;
-  };
-  const auto takes_slices = [&](const Overrides& overrides) {  // tables of regions are too large for that
-    return slices == "1" || std::none_of(overrides.begin(), overrides.end(),
-                                         [](const auto& text) { return text.find("region") != std::string::npos; });
-  };
-  for (const auto& [name, overrides] : language_models) {
-    if (!takes_slices(overrides)) continue;
+  std::vector<std::pair<std::string, Overrides>> models = language_models;
+  for (const auto& [name, overrides] : classifiers)
+    if (slices == "1" || name.find("region") == std::string::npos)  // slices do not take tables of regions
+      models.emplace_back(name, classifier(place, joined({"data.cache=false"}, overrides)));
+  models.emplace_back("pairs", pairs(place));
+  models.emplace_back("pairs in chunks", pairs(place, {"model.feed_forward.chunks=2", "train.loss_chunks=2"}));
+  for (const auto& [name, overrides] : models) {
     INFO(name << ", slices " << slices);
-    check_every_freeze(place.experiment(with_slices(overrides)));
+    check_every_freeze(place.experiment(joined(overrides, {"train.cpu_slices=" + slices})));
   }
-  for (const auto& [name, overrides] : classifiers) {
-    if (!takes_slices(overrides)) continue;
-    INFO(name << ", slices " << slices);
-    auto all = classifier(place, {"data.cache=false"});
-    all.insert(all.end(), overrides.begin(), overrides.end());
-    check_every_freeze(place.experiment(with_slices(all)));
-  }
-  for (const Overrides& overrides : {Overrides{}, Overrides{"model.feed_forward.chunks=2", "train.loss_chunks=2"}})
-    check_every_freeze(place.experiment(with_slices(pairs(place, overrides))));
 }
 
 TEST_CASE("a training of parameters that the loss does not depend on is an error", "[frozen]") {
   const Workplace place;
-  const auto [code, message] = failure([&] {
-    place.train("run", {"model.mixer=none",
-                        "train.freeze=[transformer.token_embedding, transformer.position_embedding, "
-                        "transformer.blocks.0.feed_forward, transformer.blocks.1, "
-                        "transformer.blocks.0.feed_forward_norm, transformer.final_norm]"});
-  });
+  const std::string frozen =
+      "train.freeze=[transformer.token_embedding, transformer.position_embedding, transformer.blocks.0.feed_forward, "
+      "transformer.blocks.1, transformer.blocks.0.feed_forward_norm, transformer.final_norm]";
+  const auto [code, message] = failure([&] { place.train("run", {"model.mixer=none", frozen}); });
   CHECK(code == ExitCode::usage);
-  CHECK(message.find("train.freeze: the loss depends on no parameter that is left") != std::string::npos);
+  CHECK_THAT(message, ContainsSubstring("train.freeze: "));
 }
 
 }  // namespace metaformer

@@ -12,7 +12,7 @@ struct Computed {
   torch::Tensor loss, gradients;
 };
 
-Computed gradients_of(const Workplace& place, std::vector<std::string> overrides, const std::string& slices) {
+Computed gradients_of(const Workplace& place, Overrides overrides, const std::string& slices) {
   overrides.push_back("train.cpu_slices=" + slices);
   Parts parts(place.experiment(overrides));
   for (const auto& view : parts.parameters->views()) view.parameter.mutable_grad().fill_(5);  // of the step before
@@ -23,16 +23,19 @@ Computed gradients_of(const Workplace& place, std::vector<std::string> overrides
 }  // namespace
 
 TEST_CASE("slices of a batch have the batch's gradients", "[slices]") {
-  const auto overrides =
-      GENERATE(values<std::vector<std::string>>({{"model.mixer=metric"},
-                                                 {"model.mixer=scaled_dot_product"},
-                                                 {"model.mixer=quadratic", "train.accumulate=3"},
-                                                 {"model.mixer=average_pooling"},
-                                                 {"model.mixer=identity", "model.embedding.tie=false"},
-                                                 {"model.mixer=none"},  // its norms have no part in the loss
-                                                 {"model.positions=t5"},
-                                                 {"model.positions=sinusoidal"},
-                                                 {"model.positions=rotary", "model.norm=rms_norm"}}));
+  const auto overrides = GENERATE(values<Overrides>({{"model.mixer=metric"},
+                                                     {"model.mixer=scaled_dot_product"},
+                                                     {"model.mixer=quadratic", "train.accumulate=3"},
+                                                     {"model.mixer=average_pooling"},
+                                                     {"model.mixer=identity", "model.embedding.tie=false"},
+                                                     {"model.mixer=none"},  // its norms have no part in the loss
+                                                     {"model.positions=t5"},
+                                                     {"model.positions=sinusoidal"},
+                                                     {"model.positions=rotary", "model.norm=rms_norm"},
+                                                     {"model={kind: lstm, width: 16}", "train.accumulate=2"},
+                                                     {"model={kind: lstm, width: 16, carry_state: true}"},
+                                                     {"model={kind: gru, width: 16, carry_state: true}"},
+                                                     {"model={kind: feed_forward, window: 4, width: 8, hidden: 16}"}}));
   const Workplace place;
   const auto whole = gradients_of(place, overrides, "1");
   for (const std::string slices : {"2", "4", "6", "100"}) {  // a batch has six rows
@@ -43,19 +46,23 @@ TEST_CASE("slices of a batch have the batch's gradients", "[slices]") {
 }
 
 TEST_CASE("slices have the same bytes with any number of threads", "[slices]") {
-  const auto precision = GENERATE(as<std::string>(), "fp32", "bf16", "fp16");
+  const std::string change = GENERATE("train.precision=fp32", "train.precision=bf16", "train.precision=fp16",
+                                      "model={kind: lstm, width: 16, carry_state: true}",
+                                      "model={kind: gru, width: 16, embedding: {tie: false}}",
+                                      "model={kind: feed_forward, window: 4, width: 8, hidden: 16}");
   const Workplace place;
   const auto train = [&](int threads) {
     const Threads scope(threads);
-    const auto run = std::to_string(threads) + precision;
-    place.train(run, {"train.cpu_slices=3", "model.dropout=0.2", "train.accumulate=2", "train.precision=" + precision});
+    const auto run = std::to_string(threads);
+    place.train(run, {change, "train.cpu_slices=3", "model.dropout=0.2", "train.accumulate=2"});
     return model_bytes(place / run);
   };
   const auto bytes = train(1);
   for (const int threads : {2, 3, 4}) CHECK((train(threads) == bytes));
 }
 
-// The table of an encoder and decoder with shared_embedding gets three gradients: of the source, the target and the head.
+// The table of an encoder and decoder with shared_embedding gets three gradients: of the source, the target and the
+// head.
 TEST_CASE("slices have the same bytes whichever thread casts the head first", "[slices]") {
   const auto gradients_with = [](int threads) {
     const Threads scope(threads);
@@ -72,15 +79,13 @@ TEST_CASE("slices have the same bytes whichever thread casts the head first", "[
 TEST_CASE("dropout takes the same entries of a step, however its rows are divided", "[slices]") {
   const auto mixer = GENERATE(as<std::string>(), "metric", "scaled_dot_product", "quadratic", "average_pooling");
   const Workplace place;
-  const std::vector<std::string> overrides = {"model.dropout=0.5", "model.mixer=" + mixer};
+  const Overrides overrides = {"model.dropout=0.5", "model.mixer=" + mixer};
   const auto whole = gradients_of(place, overrides, "1");
   for (const std::string slices : {"2", "3"}) {
     const auto cut = gradients_of(place, overrides, slices);
     CHECK(torch::allclose(cut.gradients, whole.gradients, 1e-4, 1e-6));
   }
-  auto in_two_batches = overrides;
-  in_two_batches.insert(in_two_batches.end(), {"train.batch_size=3", "train.accumulate=2"});
-  const auto halves = gradients_of(place, in_two_batches, "1");
+  const auto halves = gradients_of(place, joined(overrides, {"train.batch_size=3", "train.accumulate=2"}), "1");
   CHECK(torch::allclose(halves.gradients, whole.gradients, 1e-4, 1e-6));
 }
 
