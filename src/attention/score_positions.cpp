@@ -136,7 +136,9 @@ TransformerXlImpl::TransformerXlImpl(const TransformerXlPositionsConfig& config,
   if (!config.shared_biases) biases = register_module("biases", DistanceBiases(shape.heads, key_width));
 }
 
-torch::Tensor shifted_by_distance(const torch::Tensor& x_bncl, std::int64_t keys) {
+// y_ij = x_(i, c - 1 - i + j) for j < keys, x having c rows and at least `keys` columns; what lies behind a row's end
+// is a number of the next row, with a gradient of 0.
+static torch::Tensor shifted_by_distance(const torch::Tensor& x_bncl, std::int64_t keys) {
   const auto queries = x_bncl.size(2), columns = x_bncl.size(3);
   const auto forward = [&](Tensors&) {
     const auto x = x_bncl.stride(2) == columns && x_bncl.stride(3) == 1 ? x_bncl : x_bncl.contiguous();

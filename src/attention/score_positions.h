@@ -149,10 +149,6 @@ torch::Tensor queries_of_distances(const torch::Tensor& q_bnck, const DistanceTe
 // distance, the number means nothing: it must be masked.
 torch::Tensor distance_scores(const torch::Tensor& q_bnck, const DistanceTerms& terms, std::int64_t keys);
 
-// y_ij = x_(i, c - 1 - i + j) for j < keys, x having c rows and at least `keys` columns; what lies behind a row's end
-// is a number of the next row, with a gradient of 0.
-torch::Tensor shifted_by_distance(const torch::Tensor& x_bncl, std::int64_t keys);
-
 // Positions inside a mixer with scores: rotary ones turn queries and keys, Shaw's add vectors to keys and values,
 // Transformer-XL's to queries, and compare those with distances. Those that are only added to the scores come with the
 // Visibility (SharedPositions).
