@@ -73,7 +73,7 @@ class Classifier : public SequenceModel {
   Transformer transformer_{nullptr};
   Norm pooled_norm_{nullptr};  // mean_pooled only
   NgramBag bag_{nullptr};      // max_pooled only
-  Linear head_;
+  Linear head_{nullptr};
   torch::Tensor logit_shift_v_;  // recalibrate only
 };
 

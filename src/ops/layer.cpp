@@ -21,18 +21,6 @@ void list_gradient_rows(const torch::Tensor& table, GradientRows& rows) {
   });
 }
 
-namespace {
-
-using Specs = std::map<std::string, ParameterSpec>;
-
-void add_specs(const torch::nn::Module& module, const std::string& prefix, Specs& all) {
-  const auto* layer = dynamic_cast<const Layer*>(&module);
-  if (layer == nullptr) return;
-  for (const auto& [name, spec] : layer->specs()) all[prefix + name] = spec;
-}
-
-}  // namespace
-
 static thread_local bool makes_meta_modules = false;
 
 MetaModules::MetaModules() { makes_meta_modules = true; }
@@ -50,18 +38,19 @@ torch::Tensor Layer::add_parameter(const std::string& name, at::IntArrayRef size
 }
 
 std::vector<SpecifiedParameter> specified_parameters(const torch::nn::Module& root) {
-  Specs specs;
-  add_specs(root, "", specs);
-  for (const auto& module : root.named_modules("", /*include_self=*/false))
-    add_specs(*module.value(), module.key() + ".", specs);
-  std::vector<SpecifiedParameter> parameters;
-  for (const auto& parameter : root.named_parameters()) {
-    const auto found = specs.find(parameter.key());
-    if (found == specs.end())
-      throw Error(ExitCode::failure, fmt::format("the parameter {} has no ParameterSpec", parameter.key()));
-    parameters.push_back({parameter.key(), parameter.value(), found->second});
-  }
-  return parameters;
+  std::vector<SpecifiedParameter> all;
+  const auto add = [&](const torch::nn::Module& module, const std::string& prefix) {
+    const auto* layer = dynamic_cast<const Layer*>(&module);
+    for (const auto& parameter : module.named_parameters(/*recurse=*/false)) {
+      const auto name = prefix + parameter.key();
+      if (layer == nullptr || !layer->specs().contains(parameter.key()))
+        throw Error(ExitCode::failure, fmt::format("the parameter {} has no ParameterSpec", name));
+      all.push_back({name, parameter.value(), layer->specs().at(parameter.key())});
+    }
+  };
+  add(root, "");
+  for (const auto& module : root.named_modules("", /*include_self=*/false)) add(*module.value(), module.key() + ".");
+  return all;
 }
 
 }  // namespace metaformer
