@@ -416,8 +416,7 @@ class Metric : public FormMixer {
   }
 
   // Transformer-XL's distances, seen through M: (p + v) M r_l for the projected encoding r_l of a distance, or
-  // -(p + v - r_l) M (p + v - r_l), without what is constant along a row unless a probe sees scores. `p_bnck`
-  // has u.
+  // -(p + v - r_l) M (p + v - r_l), without what is constant along a row unless a probe sees scores; p_bnck has u.
   std::optional<DistanceTerms> distance_terms(const torch::Tensor& p_bnck, const Visibility& visibility,
                                               const Pass& pass) {
     auto terms = positions_->distance_terms(visibility);
@@ -471,7 +470,7 @@ class Metric : public FormMixer {
   }
 
   // The softmax cancels what is constant along a row, -p_c M p_c; 2 p_c M p_e - p_e M p_e is left. Below float32 the
-  // gradient of M would drown in that cancellation, so such inputs are widened first. Rotary positions turn 2 p_c M and
+  // gradient of M would drown in that cancellation, so such inputs are widened first. Rotary positions turn 2 p_c M,
   // p_e.
   torch::Tensor composed_distance(const torch::Tensor& p_bnck, const Vectors& seen, const Visibility& visibility,
                                   const ScoreMixing& mixing, Pass& pass) {

@@ -224,18 +224,15 @@ static Visibility visibility_of(const torch::Tensor& ids_bc, const torch::Tensor
 }
 
 torch::Tensor EncoderDecoder::hidden(const Batch& batch, ModelState* given, Pass& pass) {
-  if (given == nullptr) {
-    const TransformerImpl::SourceView view{
-        .source = {.context_bsd = encode(batch, pass),
-                   .visibility = visibility_of(batch.ids_bc, batch.source_segments_bs)}};
-    return transformer().forward(batch, nullptr, pass, &view);
-  }
-  auto& state = state_as<EncoderDecoderState>(*given);
-  if (!state.source_bsd.defined()) state.set_source(encode(batch, pass), batch.source_segments_bs);
+  auto* state = given == nullptr ? nullptr : &state_as<EncoderDecoderState>(*given);
+  const bool is_read = state != nullptr && state->source_bsd.defined();
+  const auto source_bsd = is_read ? state->source_bsd : encode(batch, pass);
+  const auto segments_bs = is_read ? state->segments_bs : batch.source_segments_bs;
+  if (state != nullptr && !is_read) state->set_source(source_bsd, segments_bs);
   const TransformerImpl::SourceView view{
-      .source = {.context_bsd = state.source_bsd, .visibility = visibility_of(batch.ids_bc, state.segments_bs)},
-      .states = &state.of_source};
-  return transformer().forward(batch, &state.decoder(), pass, &view);
+      .source = {.context_bsd = source_bsd, .visibility = visibility_of(batch.ids_bc, segments_bs)},
+      .states = state == nullptr ? nullptr : &state->of_source};
+  return transformer().forward(batch, state == nullptr ? nullptr : &state->decoder(), pass, &view);
 }
 
 // Of a view, because autocast then casts the table for each slice of a batch. Slices would share the cast of the table

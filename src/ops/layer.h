@@ -15,8 +15,7 @@ namespace metaformer {
 constexpr double usual_std = 0.02;
 
 // Which rows of a table have a gradient, where a batch reads few of them. Whoever writes the gradient of a row lists it
-// here, so that clearing, norms and updates can pass over all other rows, whose gradients are zero. For one thread at a
-// time.
+// here, so that clearing, norms and updates can pass over all other rows, whose gradients are zero. Of one thread.
 class GradientRows {
  public:
   explicit GradientRows(std::int64_t rows) : is_listed_(static_cast<std::size_t>(rows)) {}

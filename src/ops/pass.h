@@ -30,8 +30,7 @@ struct ScoredVectors {
 };
 
 // Observes a forward pass: what each block adds to the residual stream, and what mixers with scores attend to. Every
-// function is called in the order of the blocks. A probe does not change the tensors: a pass without one computes the
-// same.
+// function is called in the order of the blocks. A probe changes nothing: a pass without one computes the same.
 class Probe {
  public:
   virtual ~Probe() = default;
@@ -128,8 +127,7 @@ class StepPasses {
 };
 
 // N(0, 1) in float32, a function of the draw and of their places only, on any device: entry i is made of
-// Rng::with_key(seed of the draw).uniform(2 i) and uniform(2 i + 1) (Box and Muller 1958). The host never waits for the
-// key.
+// Rng::with_key(seed of the draw).uniform(2 i), uniform(2 i + 1) (Box, Muller 1958). The host never waits for the key.
 torch::Tensor random_normal(const RandomDraw& draw, torch::IntArrayRef sizes);
 
 }  // namespace metaformer
