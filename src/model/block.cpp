@@ -15,7 +15,6 @@ NormImpl::NormImpl(const NormConfig& config, std::int64_t width, bool bias) : co
   if (bias && has_bias(config)) bias_ = add_parameter("bias", width, {.init = Init::zeros()});
 }
 
-// A kind without a branch does not compile here and below.
 torch::Tensor NormImpl::forward(const torch::Tensor& x_bcd) {
   const auto normalise = [&]<class Config>(const Config& config) {
     if constexpr (std::is_same_v<Config, LayerNormConfig>)
@@ -28,13 +27,16 @@ torch::Tensor NormImpl::forward(const torch::Tensor& x_bcd) {
 
 void NormImpl::normalise_rows(const float* x_rd, float* y_rd, std::int64_t rows) const {
   const auto* weight_d = weight_.const_data_ptr<float>();
-  const auto* bias_d = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
+  const auto width = weight_.size(0);
   const auto normalise = [&]<class Config>(const Config& config) {
     const auto epsilon = static_cast<float>(config.epsilon);
-    if constexpr (std::is_same_v<Config, LayerNormConfig>)
-      return metaformer::normalise_rows(x_rd, weight_d, bias_d, y_rd, rows, weight_.size(0), epsilon), true;
-    else if constexpr (std::is_same_v<Config, RmsNormConfig>)
-      return normalise_by_rms(x_rd, weight_d, y_rd, /*factors=*/nullptr, rows, weight_.size(0), epsilon), true;
+    if constexpr (std::is_same_v<Config, LayerNormConfig>) {
+      const auto* bias_d = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
+      metaformer::normalise_rows(x_rd, weight_d, bias_d, y_rd, rows, width, epsilon);
+    } else {
+      static_assert(std::is_same_v<Config, RmsNormConfig>);
+      normalise_by_rms(x_rd, weight_d, y_rd, /*factors=*/nullptr, rows, width, epsilon);
+    }
   };
   std::visit(normalise, config_);
 }
