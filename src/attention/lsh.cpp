@@ -19,7 +19,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// 0, c, 2 c ... for the orders, [r, 1].
+// 0, c, 2 c ... for the rounds, [r, 1].
 Tensor first_places_r1(const Tensor& of_bnrc) {
   return torch::arange(of_bnrc.size(2), of_bnrc.options()).unsqueeze(1) * of_bnrc.size(3);
 }
