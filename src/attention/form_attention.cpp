@@ -93,9 +93,13 @@ class FormMixer : public Mixer {
 
   // A form, [n, k, k], a diagonal [n, k], or undefined for the identity, with its fixed norm and its temperature.
   torch::Tensor finished(torch::Tensor form) const {
-    if (fixed_norm_) form = with_identity_norm(form);
+    const auto k = static_cast<double>(form.defined() ? form.size(-1) : 0);
+    const auto scaled = [&](const torch::Tensor& factor_n) {
+      return form * (form.dim() == 3 ? factor_n.view({-1, 1, 1}) : factor_n.unsqueeze(1));
+    };
+    if (fixed_norm_) form = scaled(std::sqrt(k) / form.flatten(1).norm(2, 1));  // the norm of the identity
     if (!temperature_n_.defined()) return form;
-    if (form.defined()) return scaled_forms(form, temperature_n_);
+    if (form.defined()) return scaled(temperature_n_);
     return temperature_n_.unsqueeze(1).expand({shape_.heads, shape_.head_width()});
   }
 

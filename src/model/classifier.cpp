@@ -17,11 +17,6 @@ NgramBagImpl::NgramBagImpl(const NaiveBayesBagConfig& config)
       bias_u_(add_parameter("bias", config.units, {.init = Init::zeros()})),
       scale_g_(register_buffer("scale", torch::ones(config.buckets, module_device()))) {}
 
-void NgramBagImpl::set_scale(const torch::Tensor& scale_g) {
-  const torch::NoGradGuard no_grad;
-  scale_g_.copy_(scale_g);
-}
-
 torch::Tensor NgramBagImpl::buckets_lf(const Batch& batch) const {
   const auto segments_bc = batch.has_own_positions() ? batch.segments_bc : torch::Tensor();
   std::vector<torch::Tensor> of_order;
@@ -85,11 +80,6 @@ Classifier::Classifier(const TransformerConfig& config, const HeadConfig& head, 
     pooled_norm_ = register_module("pooled_norm", Norm(config.norm, config.width, config.bias));
   if (bag != nullptr) bag_ = register_module("bag", NgramBag(*bag));
   if (recalibrates(head)) logit_shift_v_ = register_buffer("logit_shift", torch::zeros(classes, module_device()));
-}
-
-void Classifier::set_logit_shift(const torch::Tensor& shift_v) {
-  const torch::NoGradGuard no_grad;
-  logit_shift_v_.copy_(shift_v);
 }
 
 torch::Tensor Classifier::forward(const Batch& batch, ModelState* state, Pass& pass) {
