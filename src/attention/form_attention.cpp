@@ -93,9 +93,13 @@ class FormMixer : public Mixer {
 
   // A form, [n, k, k], a diagonal [n, k], or undefined for the identity, with its fixed norm and its temperature.
   torch::Tensor finished(torch::Tensor form) const {
-    if (fixed_norm_) form = with_identity_norm(form);
+    const auto k = static_cast<double>(form.defined() ? form.size(-1) : 0);
+    const auto scaled = [&](const torch::Tensor& factor_n) {
+      return form * (form.dim() == 3 ? factor_n.view({-1, 1, 1}) : factor_n.unsqueeze(1));
+    };
+    if (fixed_norm_) form = scaled(std::sqrt(k) / form.flatten(1).norm(2, 1));  // the norm of the identity
     if (!temperature_n_.defined()) return form;
-    if (form.defined()) return scaled_forms(form, temperature_n_);
+    if (form.defined()) return scaled(temperature_n_);
     return temperature_n_.unsqueeze(1).expand({shape_.heads, shape_.head_width()});
   }
 
@@ -416,8 +420,7 @@ class Metric : public FormMixer {
   }
 
   // Transformer-XL's distances, seen through M: (p + v) M r_l for the projected encoding r_l of a distance, or
-  // -(p + v - r_l) M (p + v - r_l), without what is constant along a row unless a probe sees scores. `p_bnck`
-  // has u.
+  // -(p + v - r_l) M (p + v - r_l), without what is constant along a row unless a probe sees scores; p_bnck has u.
   std::optional<DistanceTerms> distance_terms(const torch::Tensor& p_bnck, const Visibility& visibility,
                                               const Pass& pass) {
     auto terms = positions_->distance_terms(visibility);
@@ -471,7 +474,7 @@ class Metric : public FormMixer {
   }
 
   // The softmax cancels what is constant along a row, -p_c M p_c; 2 p_c M p_e - p_e M p_e is left. Below float32 the
-  // gradient of M would drown in that cancellation, so such inputs are widened first. Rotary positions turn 2 p_c M and
+  // gradient of M would drown in that cancellation, so such inputs are widened first. Rotary positions turn 2 p_c M,
   // p_e.
   torch::Tensor composed_distance(const torch::Tensor& p_bnck, const Vectors& seen, const Visibility& visibility,
                                   const ScoreMixing& mixing, Pass& pass) {

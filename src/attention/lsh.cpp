@@ -19,15 +19,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// Vectors put into other orders and back, forward and backward by copying rows.
-
-// r orders of c tokens, one behind the other.
-struct Orders {
-  Tensor token_bnrc;  // which token stands at each place of an order
-  Tensor place_bnrc;  // where each token stands in each order, 0 ... r c - 1
-};
-
-// 0, c, 2 c ... for the orders, [r, 1].
+// 0, c, 2 c ... for the rounds, [r, 1].
 Tensor first_places_r1(const Tensor& of_bnrc) {
   return torch::arange(of_bnrc.size(2), of_bnrc.options()).unsqueeze(1) * of_bnrc.size(3);
 }
@@ -44,33 +36,6 @@ Tensor rows_at(const Tensor& x_bnfk, const Tensor& index_bnrc) {
 
 Tensor by_order(const Tensor& x_bnsk, const Tensor& like_bnrc) {
   return x_bnsk.unflatten(2, {like_bnrc.size(2), like_bnrc.size(3)});
-}
-
-// From the smallest key on; no two keys of an order may be equal.
-Orders sort_orders(const Tensor& key_bnrc) {
-  const auto token_bnrc = key_bnrc.argsort(-1, /*descending=*/false);
-  const auto place_c = torch::arange(key_bnrc.size(3), key_bnrc.options());
-  const auto place_bnrc = torch::empty_like(token_bnrc).scatter_(3, token_bnrc, place_c.expand_as(token_bnrc));
-  return {token_bnrc, place_bnrc + first_places_r1(key_bnrc)};
-}
-
-// x_bnck -> [b, n, r c, k], all orders one behind the other.
-Tensor in_orders(const Tensor& x_bnck, const Orders& orders) {
-  return own_node(
-      "a sort of vectors", {x_bnck}, [&](Tensors&) { return rows_at(x_bnck, orders.token_bnrc); },
-      [place_bnrc = orders.place_bnrc](const Backward& in) -> Tensors {
-        return {by_order(rows_at(in.dy[0], place_bnrc), place_bnrc).sum(2)};
-      });
-}
-
-// The reverse for what differs from order to order: [b, n, r c, k] -> [b, n, r, c, k].
-Tensor out_of_orders(const Tensor& x_bnsk, const Orders& orders) {
-  return own_node(
-      "a sort of vectors", {x_bnsk},
-      [&](Tensors&) { return by_order(rows_at(x_bnsk, orders.place_bnrc), orders.place_bnrc); },
-      [token_bnrc = orders.token_bnrc](const Backward& in) -> Tensors {
-        return {rows_at(in.dy[0].flatten(2, 3), token_bnrc + first_places_r1(token_bnrc))};
-      });
 }
 
 // The kernel of cpu/hashed_attention.h as a node of the graph.
@@ -239,36 +204,54 @@ class SortedRounds {
  public:
   SortedRounds(const Tensor& bucket_bnrc, const LshRule& rule)
       : rule_(rule), bucket_bnrc_(bucket_bnrc), rounds_(bucket_bnrc.size(2)), tokens_(bucket_bnrc.size(3)) {
-    orders_ = sort_orders(bucket_bnrc * tokens_ + torch::arange(tokens_, bucket_bnrc.options()));
+    const auto place_c = torch::arange(tokens_, bucket_bnrc.options());
+    token_bnrc_ = (bucket_bnrc * tokens_ + place_c).argsort(-1, /*descending=*/false);
+    const auto place_bnrc = torch::empty_like(token_bnrc_).scatter_(3, token_bnrc_, place_c.expand_as(token_bnrc_));
+    place_bnrc_ = place_bnrc + first_places_r1(bucket_bnrc);
   }
 
   Windows windows(const Tensor& q_bnck, const Tensor& k_bnck, const Tensor& value_bnck,
                   const Tensor& segment_bc) const {
-    const auto position_bnhm = chunked(orders_.token_bnrc.flatten(2));
+    const auto position_bnhm = chunked(token_bnrc_.flatten(2));
     Tensor segment_bnhm, key_segment_bnhw;
     if (segment_bc.defined()) {
-      segment_bnhm = chunked(segment_bc.unsqueeze(1)
-                                 .expand({-1, orders_.token_bnrc.size(1), -1})
-                                 .gather(2, orders_.token_bnrc.flatten(2)));
+      segment_bnhm =
+          chunked(segment_bc.unsqueeze(1).expand({-1, token_bnrc_.size(1), -1}).gather(2, token_bnrc_.flatten(2)));
       key_segment_bnhw = looked_at(segment_bnhm);
     }
     const auto position_bnhw = looked_at(position_bnhm);
     auto visible = visible_mw(position_bnhm, position_bnhw, segment_bnhm, key_segment_bnhw, rule_.causal);
     if (rule_.same_bucket) {
-      const auto bucket_bnhm = chunked(bucket_of_round().gather(3, orders_.token_bnrc).flatten(2));
+      const auto bucket_bnhm = chunked(bucket_of_round().gather(3, token_bnrc_).flatten(2));
       visible = visible.logical_and(bucket_bnhm.unsqueeze(4) == looked_at(bucket_bnhm).unsqueeze(3));
     }
-    return {.q_bnhmk = chunked(in_orders(q_bnck, orders_)),
-            .k_bnhwk = looked_at(chunked(in_orders(k_bnck, orders_))),
-            .value_bnhwk = looked_at(chunked(in_orders(value_bnck, orders_))),
+    return {.q_bnhmk = sorted(q_bnck),
+            .k_bnhwk = looked_at(sorted(k_bnck)),
+            .value_bnhwk = looked_at(sorted(value_bnck)),
             .visible_bnhmw = visible,
             .count_bnhmw = rule_.correct_duplicates ? count(position_bnhm, position_bnhw) : Tensor()};
   }
 
   // [b, n, h, m, k] back to the order of tokens, [b, n, r, c, k].
-  Tensor by_token(const Tensor& x_bnhmk) const { return out_of_orders(x_bnhmk.flatten(2, 3), orders_); }
+  Tensor by_token(const Tensor& x_bnhmk) const {
+    const auto x_bnsk = x_bnhmk.flatten(2, 3);
+    return own_node(
+        "a sort of vectors", {x_bnsk}, [&](Tensors&) { return by_order(rows_at(x_bnsk, place_bnrc_), place_bnrc_); },
+        [token_bnrc = token_bnrc_](const Backward& in) -> Tensors {
+          return {rows_at(in.dy[0].flatten(2, 3), token_bnrc + first_places_r1(token_bnrc))};
+        });
+  }
 
  private:
+  // x_bnck -> [b, n, h, m, k]. Forward and backward copy rows.
+  Tensor sorted(const Tensor& x_bnck) const {
+    return chunked(own_node(
+        "a sort of vectors", {x_bnck}, [&](Tensors&) { return rows_at(x_bnck, token_bnrc_); },
+        [place_bnrc = place_bnrc_](const Backward& in) -> Tensors {
+          return {by_order(rows_at(in.dy[0], place_bnrc), place_bnrc).sum(2)};
+        }));
+  }
+
   Tensor chunked(const Tensor& x_bns) const { return x_bns.unflatten(2, {-1, rule_.chunk}); }
 
   std::int64_t chunks() const { return rounds_ * tokens_ / rule_.chunk; }
@@ -291,7 +274,7 @@ class SortedRounds {
 
   // Every copy of a key, one for each round, that stands where a copy of the query looks.
   Tensor count(const Tensor& position_bnhm, const Tensor& position_bnhw) const {
-    const auto chunk_bnrc = orders_.place_bnrc.floor_divide(rule_.chunk);
+    const auto chunk_bnrc = place_bnrc_.floor_divide(rule_.chunk);
     const auto at = [](const Tensor& of_tokens_bnc, const Tensor& position_bnhm) {
       return of_tokens_bnc.gather(2, position_bnhm.flatten(2)).view(position_bnhm.sizes());
     };
@@ -320,7 +303,8 @@ class SortedRounds {
   const LshRule& rule_;
   Tensor bucket_bnrc_;
   std::int64_t rounds_, tokens_;
-  Orders orders_;
+  Tensor token_bnrc_;  // which token stands at each place of a round
+  Tensor place_bnrc_;  // where each token stands in each round, 0 ... r c - 1
 };
 
 // With padding at the end, so that chunks are full.

@@ -151,8 +151,8 @@ class Mixer : public Layer {
 
   // The same for one token at a time of `batch` sequences of up to `capacity` tokens, faster: for weights, as they are
   // now, in float32 on the CPU. Nothing where there is no such thing: then `forward` with a state does it.
-  virtual std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const {
-    return (void)batch, (void)capacity, nullptr;
+  virtual std::unique_ptr<MixerDecoder> decoder(std::int64_t /*batch*/, std::int64_t /*capacity*/) const {
+    return nullptr;
   }
 
   // Nothing for mixers without scores, or whose scores are of no single form. Of a distance: the part that depends on
@@ -162,7 +162,7 @@ class Mixer : public Layer {
   // Scales the freshly drawn parameters so that the scores of different tokens start with the standard deviation
   // `score_std` of the options; of a distance, what varies along the context. Expects the mixer's own parameters
   // (forms) drawn from N(0, 1), and normalised inputs whose projections have the variance `projection_variance`.
-  virtual void scale_initial_scores(double projection_variance) { (void)projection_variance; }
+  virtual void scale_initial_scores(double /*projection_variance*/) {}
 };
 
 }  // namespace metaformer

@@ -50,6 +50,8 @@ class ScaledDotProduct : public Mixer {
   }
 
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
+    auto query_gain_nk = gain_of(query_norm_, shape_.heads);
+    if (temperature_n_.defined()) query_gain_nk = query_gain_nk * temperature_n_.detach().unsqueeze(1);
     return make_score_decoder({.shape = shape_,
                                .projection = LinearDecoder(query_key_value_),
                                .output = LinearDecoder(output_),
@@ -57,7 +59,7 @@ class ScaledDotProduct : public Mixer {
                                .value_begin = 2 * shape_.width,
                                .key_slot = 0,
                                .value_slot = 1,
-                               .query_gain_nk = tempered_gain(),
+                               .query_gain_nk = query_gain_nk,
                                .key_gain_nk = gain_of(key_norm_, shape_.heads)},
                               batch, capacity);
   }
@@ -73,14 +75,12 @@ class ScaledDotProduct : public Mixer {
     if (!options_.score_std) return;
     if (options_.learned_temperature) {
       temperature_n_.mul_(*options_.score_std);
-      return;
-    }
-    if (options_.qk_norm) {
+    } else if (options_.qk_norm) {
       for (const auto& norm : {query_norm_, key_norm_}) norm->gain().mul_(std::sqrt(*options_.score_std));
-      return;
+    } else {
+      const auto queries_and_keys = query_key_value_->weight().narrow(0, 0, 2 * shape_.width);
+      queries_and_keys.mul_(std::sqrt(*options_.score_std / projection_variance));
     }
-    const auto queries_and_keys = query_key_value_->weight().narrow(0, 0, 2 * shape_.width);
-    queries_and_keys.mul_(std::sqrt(*options_.score_std / projection_variance));
   }
 
  private:
@@ -88,10 +88,6 @@ class ScaledDotProduct : public Mixer {
   torch::Tensor tempered(const torch::Tensor& q_nck) const {
     if (!temperature_n_.defined()) return q_nck;
     return q_nck * temperature_n_.view({-1, 1, 1}).to(q_nck.scalar_type());
-  }
-  torch::Tensor tempered_gain() const {
-    const auto gain_nk = gain_of(query_norm_, shape_.heads);
-    return temperature_n_.defined() ? gain_nk * temperature_n_.detach().unsqueeze(1) : gain_nk;
   }
 
   // Queries of x; keys and values of all that it sees, with what comes from the state. Those of another sequence are
@@ -117,7 +113,6 @@ class ScaledDotProduct : public Mixer {
   torch::Tensor queries(const torch::Tensor& x_bcd) const {
     return split_heads(part(x_bcd, 0, shape_.width), shape_.heads);
   }
-
   // Rows first ... first + rows - 1 of the projection.
   torch::Tensor part(const torch::Tensor& x_bcd, std::int64_t first, std::int64_t rows) const {
     const auto& bias = query_key_value_->bias();

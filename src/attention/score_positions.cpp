@@ -136,7 +136,9 @@ TransformerXlImpl::TransformerXlImpl(const TransformerXlPositionsConfig& config,
   if (!config.shared_biases) biases = register_module("biases", DistanceBiases(shape.heads, key_width));
 }
 
-torch::Tensor shifted_by_distance(const torch::Tensor& x_bncl, std::int64_t keys) {
+// y_ij = x_(i, c - 1 - i + j) for j < keys, x having c rows and at least `keys` columns; what lies behind a row's end
+// is a number of the next row, with a gradient of 0.
+static torch::Tensor shifted_by_distance(const torch::Tensor& x_bncl, std::int64_t keys) {
   const auto queries = x_bncl.size(2), columns = x_bncl.size(3);
   const auto forward = [&](Tensors&) {
     const auto x = x_bncl.stride(2) == columns && x_bncl.stride(3) == 1 ? x_bncl : x_bncl.contiguous();
@@ -153,10 +155,6 @@ torch::Tensor shifted_by_distance(const torch::Tensor& x_bncl, std::int64_t keys
   });
 }
 
-torch::Tensor queries_of_distances(const torch::Tensor& q_bnck, const DistanceTerms& terms) {
-  return q_bnck + terms.bias_n1k.to(q_bnck.scalar_type());
-}
-
 torch::Tensor distance_scores(const torch::Tensor& q_bnck, const DistanceTerms& terms, std::int64_t keys) {
   auto of_distance_bncl = per_head_product(queries_of_distances(q_bnck, terms), terms.key_nlk.transpose(1, 2));
   if (terms.term_n1l.defined()) of_distance_bncl = of_distance_bncl + terms.term_n1l;
@@ -170,10 +168,6 @@ ScorePositions::ScorePositions(torch::nn::Module& owner, const MixerShape& shape
     shaw_ = owner.register_module("positions", Shaw(shaw->max_distance, key_width, shape.head_width()));
   if (const auto* xl = std::get_if<TransformerXlPositionsConfig>(&shape.positions))
     transformer_xl_ = owner.register_module("positions", TransformerXl(*xl, shape, key_width));
-}
-
-torch::Tensor ScorePositions::rotated(const torch::Tensor& x_bnck, std::int64_t tokens) {
-  return rotary_ ? rotary_->rotate(x_bnck, tokens) : x_bnck;
 }
 
 std::pair<torch::Tensor, torch::Tensor> ScorePositions::biases_nk(const Visibility& visibility) const {

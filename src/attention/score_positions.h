@@ -15,8 +15,6 @@
 
 namespace metaformer {
 
-// Rotary positions of a mixer: its queries and keys, rotated by where their tokens stand.
-
 // Cosines and sines of positions 0, 1, ... and the pairs of features.
 struct RotaryTables {
   torch::Tensor cos_cr, sin_cr;
@@ -38,6 +36,7 @@ class PositionTable {
   torch::Tensor kept_;
 };
 
+// Queries and keys of a mixer, rotated by where their tokens stand.
 class RotaryPositions {
  public:
   RotaryPositions(const RotaryPositionsConfig& config, std::int64_t key_width);
@@ -143,15 +142,13 @@ struct TransformerXlImpl : torch::nn::Module {
 TORCH_MODULE(TransformerXl);
 
 // q + b, of the type of q.
-torch::Tensor queries_of_distances(const torch::Tensor& q_bnck, const DistanceTerms& terms);
+inline torch::Tensor queries_of_distances(const torch::Tensor& q_bnck, const DistanceTerms& terms) {
+  return q_bnck + terms.bias_n1k.to(q_bnck.scalar_type());
+}
 
 // [b, n, c, e], the queries being the last of `keys` tokens. For a key behind its query, where the terms have no such
 // distance, the number means nothing: it must be masked.
 torch::Tensor distance_scores(const torch::Tensor& q_bnck, const DistanceTerms& terms, std::int64_t keys);
-
-// y_ij = x_(i, c - 1 - i + j) for j < keys, x having c rows and at least `keys` columns; what lies behind a row's end
-// is a number of the next row, with a gradient of 0.
-torch::Tensor shifted_by_distance(const torch::Tensor& x_bncl, std::int64_t keys);
 
 // Positions inside a mixer with scores: rotary ones turn queries and keys, Shaw's add vectors to keys and values,
 // Transformer-XL's to queries, and compare those with distances. Those that are only added to the scores come with the
@@ -164,7 +161,9 @@ class ScorePositions {
   bool rotates() const { return rotary_.has_value(); }
 
   // x_bnck as scores see them, the last of `tokens` tokens in order; x itself where nothing is rotated.
-  torch::Tensor rotated(const torch::Tensor& x_bnck, std::int64_t tokens);
+  torch::Tensor rotated(const torch::Tensor& x_bnck, std::int64_t tokens) {
+    return rotary_ ? rotary_->rotate(x_bnck, tokens) : x_bnck;
+  }
 
   const Shaw* shaw() const { return shaw_.is_empty() ? nullptr : &shaw_; }
 

@@ -16,18 +16,29 @@ NormImpl::NormImpl(const NormConfig& config, std::int64_t width, bool bias) : co
 }
 
 torch::Tensor NormImpl::forward(const torch::Tensor& x_bcd) {
-  if (const auto* rms = std::get_if<RmsNormConfig>(&config_)) return rms_norm(x_bcd, weight_, rms->epsilon);
-  return torch::layer_norm(x_bcd, weight_.sizes(), weight_, bias_, std::get<LayerNormConfig>(config_).epsilon);
+  const auto normalise = [&]<class Config>(const Config& config) {
+    if constexpr (std::is_same_v<Config, LayerNormConfig>)
+      return torch::layer_norm(x_bcd, weight_.sizes(), weight_, bias_, config.epsilon);
+    else if constexpr (std::is_same_v<Config, RmsNormConfig>)
+      return rms_norm(x_bcd, weight_, config.epsilon);
+  };
+  return std::visit(normalise, config_);
 }
 
 void NormImpl::normalise_rows(const float* x_rd, float* y_rd, std::int64_t rows) const {
   const auto* weight_d = weight_.const_data_ptr<float>();
-  const auto* bias_d = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
-  const auto epsilon = std::visit([](const auto& options) { return static_cast<float>(options.epsilon); }, config_);
-  if (is<RmsNormConfig>(config_))
-    normalise_by_rms(x_rd, weight_d, y_rd, /*factors=*/nullptr, rows, weight_.size(0), epsilon);
-  else
-    metaformer::normalise_rows(x_rd, weight_d, bias_d, y_rd, rows, weight_.size(0), epsilon);
+  const auto width = weight_.size(0);
+  const auto normalise = [&]<class Config>(const Config& config) {
+    const auto epsilon = static_cast<float>(config.epsilon);
+    if constexpr (std::is_same_v<Config, LayerNormConfig>) {
+      const auto* bias_d = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
+      metaformer::normalise_rows(x_rd, weight_d, bias_d, y_rd, rows, width, epsilon);
+    } else {
+      static_assert(std::is_same_v<Config, RmsNormConfig>);
+      normalise_by_rms(x_rd, weight_d, y_rd, /*factors=*/nullptr, rows, width, epsilon);
+    }
+  };
+  std::visit(normalise, config_);
 }
 
 FeedForwardImpl::FeedForwardImpl(const TransformerConfig& config)
@@ -39,10 +50,15 @@ FeedForwardImpl::FeedForwardImpl(const TransformerConfig& config)
 
 torch::Tensor FeedForwardImpl::forward(const torch::Tensor& x_bcd) {
   const auto feed_rows = [this](const torch::Tensor& x) {
-    if (const auto* gated = std::get_if<GatedConfig>(&config_)) return down_(gate(gated->activation, up_(x)));
-    const auto& mlp = std::get<MlpConfig>(config_);
-    const auto y = down_(activate(mlp.activation, up_(x)));
-    return mlp.output_activation ? activate(mlp.activation, y) : y;
+    const auto feed = [&]<class Config>(const Config& config) {
+      if constexpr (std::is_same_v<Config, GatedConfig>) {
+        return down_(gate(config.activation, up_(x)));
+      } else if constexpr (std::is_same_v<Config, MlpConfig>) {
+        const auto y = down_(activate(config.activation, up_(x)));
+        return config.output_activation ? activate(config.activation, y) : y;
+      }
+    };
+    return std::visit(feed, config_);
   };
   if (chunks_of(config_) == 1) return feed_rows(x_bcd);
   const auto y_rd = recomputed_in_chunks(feed_rows, x_bcd.flatten(0, 1), parameters(), chunks_of(config_));

@@ -50,8 +50,6 @@ class FeedForwardImpl : public torch::nn::Module {
 };
 TORCH_MODULE(FeedForward);
 
-// A block: two branches, mixer and feed-forward, each with its norms and, unless switched off, a residual connection.
-
 // The norms of a branch.
 struct BranchNorms {
   Norm norm{nullptr};
@@ -64,6 +62,7 @@ struct Source {
   Visibility visibility;
 };
 
+// Two branches, mixer and feed-forward, each with its norms and, unless switched off, a residual connection.
 class BlockImpl : public torch::nn::Module {
  public:
   explicit BlockImpl(const TransformerConfig& config);

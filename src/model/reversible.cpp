@@ -42,12 +42,6 @@ struct Run {
   Choices choices = {};
 };
 
-// What all blocks of a pass share.
-struct SharedParts {
-  std::shared_ptr<const Visibility> visibility;
-  std::shared_ptr<Streams> behind = std::make_shared<Streams>();
-};
-
 // The inputs of the node behind the streams: what is shared, then weights.
 Tensors inputs_of(const Block& block, const Visibility& visibility) {
   Tensors all;
@@ -136,18 +130,19 @@ Tensors backward(Run& run, const Tensor& dy_behind_one_bcd, const Tensor& dy_two
 }
 
 Streams run_to_invert(const Block& block, const Streams& x, const BlockImpl::Surroundings& surroundings,
-                      SharedParts& parts, Pass& pass) {
-  if (parts.visibility == nullptr) parts.visibility = std::make_shared<const Visibility>(surroundings.visibility);
+                      std::shared_ptr<const Visibility>& visibility, const std::shared_ptr<Streams>& behind,
+                      Pass& pass) {
+  if (visibility == nullptr) visibility = std::make_shared<const Visibility>(surroundings.visibility);
   const auto run =
       std::make_shared<Run>(Run{.block = block,
-                                .visibility = parts.visibility,
+                                .visibility = visibility,
                                 .memory_bmd = surroundings.memory_bmd,
                                 .pass = pass,
                                 .settings = OperatorSettings(x.one_bcd.device()),
-                                .behind = parts.behind,
+                                .behind = behind,
                                 .streams_have_gradients = x.one_bcd.requires_grad() || x.two_bcd.requires_grad()});
   Tensors inputs = {x.one_bcd, x.two_bcd};
-  for (auto& input : inputs_of(block, *parts.visibility)) inputs.push_back(std::move(input));
+  for (auto& input : inputs_of(block, *visibility)) inputs.push_back(std::move(input));
   const auto y = own_nodes(
       "a reversible block", inputs, [&](Tensors&) { return forward(*run, x); },
       [run](const Backward& in) { return backward(*run, in.dy[0], in.dy[1]); });
@@ -161,11 +156,13 @@ Streams run_to_invert(const Block& block, const Streams& x, const BlockImpl::Sur
 torch::Tensor through_reversible(std::vector<Block>& blocks, const Tensor& x_bcd, const SurroundingsOf& surroundings_of,
                                  BlockGradients gradients, Pass& pass) {
   const bool inverts = gradients == BlockGradients::by_inversion && torch::GradMode::is_enabled();
-  SharedParts parts;
+  std::shared_ptr<const Visibility> visibility;  // of all blocks, as is this:
+  const auto behind = std::make_shared<Streams>();
   Streams x{x_bcd, x_bcd};
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const auto surroundings = surroundings_of(i, x.two_bcd);
-    x = inverts ? run_to_invert(blocks[i], x, surroundings, parts, pass) : run(blocks[i], x, surroundings, pass);
+    x = inverts ? run_to_invert(blocks[i], x, surroundings, visibility, behind, pass)
+                : run(blocks[i], x, surroundings, pass);
   }
   return (x.one_bcd + x.two_bcd) / 2;
 }

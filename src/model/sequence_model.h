@@ -114,8 +114,8 @@ class SequenceModel : public torch::nn::Module {
 
   // The two parts of a language model: hidden vectors [b, c, d], and logits of any [..., d]. Throw Error (exit
   // code 1) for another model.
-  virtual torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass);
-  virtual torch::Tensor logits_of(const torch::Tensor& hidden) const;
+  virtual torch::Tensor hidden(const Batch&, ModelState*, Pass&) { fail_without("hidden vectors of tokens"); }
+  virtual torch::Tensor logits_of(const torch::Tensor&) const { fail_without("logits of single tokens"); }
   // The weights that logits_of reads.
   virtual std::vector<torch::Tensor> head_weights() const { return {}; }
 
@@ -139,14 +139,19 @@ class SequenceModel : public torch::nn::Module {
 
   // An empty state for `batch` sequences of up to `capacity` tokens, where the weights are now. Throws Error (exit code
   // 1) for a model that needs its whole input at once.
-  virtual std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const;
+  virtual std::unique_ptr<ModelState> new_state(std::int64_t, std::int64_t) const { fail_without("state"); }
 
   // The memory that training carries from one segment of a text to the next; nullptr for a model that has none.
   virtual std::unique_ptr<ModelState> new_memory() const { return nullptr; }
 
   // For what `forward` returns token by token of `batch` sequences, faster (model/sequence_model.h). Nothing where
   // there is no such thing for this model or for where its weights are.
-  virtual std::unique_ptr<Decoder> decoder(std::int64_t batch) const { return (void)batch, nullptr; }
+  virtual std::unique_ptr<Decoder> decoder(std::int64_t /*batch*/) const { return nullptr; }
+
+ private:
+  [[noreturn]] static void fail_without(const char* what) {
+    throw Error(ExitCode::failure, std::string("this model has no ") + what);
+  }
 };
 
 struct ParameterCounts {

@@ -8,9 +8,6 @@
 
 namespace metaformer {
 
-TokenModel::TokenModel(const TransformerConfig& config, std::int64_t vocabulary, std::int64_t marks, bool causal)
-    : TokenModel(config, vocabulary, Transformer(config, vocabulary + marks, causal)) {}
-
 TokenModel::TokenModel(const TransformerConfig& config, std::int64_t vocabulary, Transformer transformer)
     : config_(config), vocabulary_(vocabulary), transformer_(register_module("transformer", std::move(transformer))) {
   if (!config.embedding.tie)
@@ -18,29 +15,14 @@ TokenModel::TokenModel(const TransformerConfig& config, std::int64_t vocabulary,
                             Linear(config.width, vocabulary, /*bias=*/false, Init::normal(), /*hidden_matrices=*/0));
 }
 
-torch::Tensor TokenModel::logits_of(const torch::Tensor& hidden) const { return torch::linear(hidden, head_vd()); }
-
 torch::Tensor TokenModel::head_vd() const {
   const auto& table = head_table();
   return table.size(0) == vocabulary_ ? table : table.narrow(0, 0, vocabulary_);
 }
 
-Gpt::Gpt(const TransformerConfig& config, std::int64_t vocabulary)
-    : TokenModel(config, vocabulary, /*marks=*/0, /*causal=*/true) {}
-
-torch::Tensor Gpt::hidden(const Batch& batch, ModelState* state, Pass& pass) {
-  return transformer().forward(batch, state, pass);
-}
-
 std::int64_t Gpt::recordable_layers() const {
   return chooses_by_whole_sequence(config().mixer) || remembers() ? 0 : config().layers;
 }
-
-std::unique_ptr<ModelState> Gpt::new_state(std::int64_t batch, std::int64_t capacity) const {
-  return transformer().new_state(batch, capacity);
-}
-
-std::unique_ptr<ModelState> Gpt::new_memory() const { return transformer().new_memory(); }
 
 namespace {
 
@@ -183,9 +165,6 @@ std::unique_ptr<Decoder> Gpt::decoder(std::int64_t batch) const {
   return std::make_unique<TransformerDecoder>(transformer(), std::move(blocks), head_vd(), batch);
 }
 
-MaskedLanguageModel::MaskedLanguageModel(const TransformerConfig& config, std::int64_t vocabulary)
-    : TokenModel(config, vocabulary, /*marks=*/1, /*causal=*/false) {}
-
 torch::Tensor MaskedLanguageModel::hidden(const Batch& batch, ModelState* state, Pass& pass) {
   if (state != nullptr) throw Error(ExitCode::failure, "a masked language model has no state to continue from");
   return wanted_rows(transformer().forward(batch, nullptr, pass), batch);
@@ -224,18 +203,15 @@ static Visibility visibility_of(const torch::Tensor& ids_bc, const torch::Tensor
 }
 
 torch::Tensor EncoderDecoder::hidden(const Batch& batch, ModelState* given, Pass& pass) {
-  if (given == nullptr) {
-    const TransformerImpl::SourceView view{
-        .source = {.context_bsd = encode(batch, pass),
-                   .visibility = visibility_of(batch.ids_bc, batch.source_segments_bs)}};
-    return transformer().forward(batch, nullptr, pass, &view);
-  }
-  auto& state = state_as<EncoderDecoderState>(*given);
-  if (!state.source_bsd.defined()) state.set_source(encode(batch, pass), batch.source_segments_bs);
+  auto* state = given == nullptr ? nullptr : &state_as<EncoderDecoderState>(*given);
+  const bool is_read = state != nullptr && state->source_bsd.defined();
+  const auto source_bsd = is_read ? state->source_bsd : encode(batch, pass);
+  const auto segments_bs = is_read ? state->segments_bs : batch.source_segments_bs;
+  if (state != nullptr && !is_read) state->set_source(source_bsd, segments_bs);
   const TransformerImpl::SourceView view{
-      .source = {.context_bsd = state.source_bsd, .visibility = visibility_of(batch.ids_bc, state.segments_bs)},
-      .states = &state.of_source};
-  return transformer().forward(batch, &state.decoder(), pass, &view);
+      .source = {.context_bsd = source_bsd, .visibility = visibility_of(batch.ids_bc, segments_bs)},
+      .states = state == nullptr ? nullptr : &state->of_source};
+  return transformer().forward(batch, state == nullptr ? nullptr : &state->decoder(), pass, &view);
 }
 
 // Of a view, because autocast then casts the table for each slice of a batch. Slices would share the cast of the table

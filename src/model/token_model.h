@@ -9,7 +9,7 @@ namespace metaformer {
 // A trunk and a linear head over the vocabulary: what the models that predict tokens have in common.
 class TokenModel : public SequenceModel {
  public:
-  torch::Tensor logits_of(const torch::Tensor& hidden) const override;
+  torch::Tensor logits_of(const torch::Tensor& hidden) const override { return torch::linear(hidden, head_vd()); }
   std::vector<torch::Tensor> head_weights() const override { return {head_table()}; }
   const TransformerConfig& config() const { return config_; }
   std::int64_t context() const override { return config_.context; }
@@ -17,7 +17,8 @@ class TokenModel : public SequenceModel {
 
  protected:
   // `vocabulary` tokens may be predicted; `marks` more, whose ids follow theirs, are only read.
-  TokenModel(const TransformerConfig& config, std::int64_t vocabulary, std::int64_t marks, bool causal);
+  TokenModel(const TransformerConfig& config, std::int64_t vocabulary, std::int64_t marks, bool causal)
+      : TokenModel(config, vocabulary, Transformer(config, vocabulary + marks, causal)) {}
 
   // The same over another trunk with these options.
   TokenModel(const TransformerConfig& config, std::int64_t vocabulary, Transformer transformer);
@@ -39,13 +40,18 @@ class TokenModel : public SequenceModel {
 // A causal language model (GPT-2, Radford et al. 2019; nanoGPT).
 class Gpt : public TokenModel {
  public:
-  Gpt(const TransformerConfig& config, std::int64_t vocabulary);
+  Gpt(const TransformerConfig& config, std::int64_t vocabulary)
+      : TokenModel(config, vocabulary, /*marks=*/0, /*causal=*/true) {}
 
-  torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override;
+  torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override {
+    return transformer().forward(batch, state, pass);
+  }
   bool remembers() const override { return config().memory > 0; }
   std::int64_t recordable_layers() const override;
-  std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const override;
-  std::unique_ptr<ModelState> new_memory() const override;
+  std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const override {
+    return transformer().new_state(batch, capacity);
+  }
+  std::unique_ptr<ModelState> new_memory() const override { return transformer().new_memory(); }
   std::unique_ptr<Decoder> decoder(std::int64_t batch) const override;
 };
 
@@ -55,7 +61,8 @@ class Gpt : public TokenModel {
 // names the places of its targets, hidden vectors are [t, d] and logits [t, v], of these alone. Has no state.
 class MaskedLanguageModel : public TokenModel {
  public:
-  MaskedLanguageModel(const TransformerConfig& config, std::int64_t vocabulary);
+  MaskedLanguageModel(const TransformerConfig& config, std::int64_t vocabulary)
+      : TokenModel(config, vocabulary, /*marks=*/1, /*causal=*/false) {}
 
   torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override;
 };

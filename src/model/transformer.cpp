@@ -25,8 +25,7 @@ std::string prefix_of(std::size_t block) { return name_of(block) + "."; }
 }  // namespace
 
 // The memory of a transformer in training (Transformer-XL, Dai et al. 2019, section 3.2): the vectors that entered each
-// block for the tokens before a segment. No gradient flows into them; what blocks make of them is made with the weights
-// of each step.
+// block for the tokens before a segment. No gradient flows into them; every step makes of them what its weights make.
 class TransformerMemory : public ModelState {
  public:
   // For up to `capacity` tokens.

@@ -8,8 +8,6 @@
 
 namespace metaformer {
 
-// bf16 or fp16 products with fp32 weights, for one scope.
-
 // What happens to the casts of weights, which all threads share, at the end of a scope. `keep`: an outer scope, of any
 // thread, drops them.
 enum class AutocastCasts { drop, keep };

@@ -24,13 +24,11 @@ torch::Tensor rms_norm(const torch::Tensor& x, const torch::Tensor& gain_d, doub
 
 // The rotation of queries and keys by their position (rotary position embedding, Su et al. 2021), in the layout of
 // halves: features l and l + r of a head are a pair, as in GPT-NeoX and LLaMA. x_bnck of tokens in order, the angles of
-// token c given by cos_cr and sin_cr (float32, or float64 for such x). The first 2 r features are rotated, the others
-// stay.
+// token c given by cos_cr and sin_cr (float32, or float64 for such x). Rotates the first 2 r features only.
 torch::Tensor rotate_pairs(const torch::Tensor& x_bnck, const torch::Tensor& cos_cr, const torch::Tensor& sin_cr);
 
 // The loss of predicted tokens, summed over the rows whose target is not -1: -sum_v q_v log softmax(x)_v, where q
-// spreads `smoothing` evenly over all v and gives the rest to the target (torch's label_smoothing). A kernel has
-// float32.
+// spreads `smoothing` evenly over all v, the rest goes to the target (torch's label_smoothing). A kernel has float32.
 torch::Tensor cross_entropy_sum(const torch::Tensor& logits_tv, const torch::Tensor& targets_t, double smoothing = 0);
 
 }  // namespace metaformer

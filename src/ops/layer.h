@@ -15,8 +15,7 @@ namespace metaformer {
 constexpr double usual_std = 0.02;
 
 // Which rows of a table have a gradient, where a batch reads few of them. Whoever writes the gradient of a row lists it
-// here, so that clearing, norms and updates can pass over all other rows, whose gradients are zero. For one thread at a
-// time.
+// here, so that clearing, norms and updates can pass over all other rows, whose gradients are zero. Of one thread.
 class GradientRows {
  public:
   explicit GradientRows(std::int64_t rows) : is_listed_(static_cast<std::size_t>(rows)) {}
@@ -102,9 +101,6 @@ class Layer : public torch::nn::Module {
   // Registers a parameter on module_device(), which holds ones or zeros until it is initialised: ones where that is its
   // initial value.
   torch::Tensor add_parameter(const std::string& name, at::IntArrayRef sizes, const ParameterSpec& spec);
-
-  // Registers a parameter, which holds `value` until it is initialised.
-  torch::Tensor add_parameter(const std::string& name, torch::Tensor value, const ParameterSpec& spec);
 
   const std::map<std::string, ParameterSpec>& specs() const { return specs_; }
 
