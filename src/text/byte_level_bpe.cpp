@@ -63,7 +63,10 @@ class Reader {
   ByteLevelBpe read() {
     if (file_.is_discarded()) fail("not valid JSON");
     if (!file_.is_object()) fail("not a JSON object");
-    require_no_normalizer();
+    const auto& normalizer = json_member(file_, "normalizer");
+    if (!normalizer.is_null() && json_member(normalizer, "normalizers") != Json::array())
+      refuse("normalizer.type", json_member(normalizer, "type"),
+             "only null is supported: decoding must restore every text");
     read_pre_tokenizer();
     read_vocabulary();
     find_bytes();
@@ -86,13 +89,6 @@ class Reader {
     const bool absent = value.is_null() || (usual.is_null() && (value == "" || value == 0));
     if (!absent && value != usual)
       refuse(place + "." + name, value, fmt::format("only {} is supported", json_text(usual)));
-  }
-
-  void require_no_normalizer() const {
-    const auto& normalizer = json_member(file_, "normalizer");
-    if (!normalizer.is_null() && json_member(normalizer, "normalizers") != Json::array())
-      refuse("normalizer.type", json_member(normalizer, "type"),
-             "only null is supported: decoding must restore every text");
   }
 
   void read_pre_tokenizer() {
