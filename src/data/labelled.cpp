@@ -124,19 +124,6 @@ std::vector<std::string> sorted_labels(const std::vector<LabelledText>& texts) {
   return labels;
 }
 
-EncodedText encode(LabelledText&& text, const Codec& codec, bool keep_text) {
-  const auto label = std::ranges::find(codec.labels, text.label);
-  if (label == codec.labels.end())
-    throw Error(ExitCode::data,
-                fmt::format("{}: the label {} is not among the {} of the training texts{}", text.place,
-                            in_quotes(text.label), codec.labels.size(), did_you_mean(text.label, codec.labels)));
-  EncodedText encoded{.ids = codec.tokenizer->encode(text.text), .label = label - codec.labels.begin(), .text = {}};
-  if (encoded.ids.empty()) throw Error(ExitCode::data, fmt::format("{}: the text has no token", text.place));
-  encoded.ids.shrink_to_fit();
-  if (keep_text) encoded.text = std::move(text.text);
-  return encoded;
-}
-
 // data.tokenizer.sampling: the power of probabilities in the segmentations of training texts; 0: no resampling.
 double sampling_of(const TokenizerOptions& options) {
   const auto* unigram = std::get_if<UnigramTokenizerOptions>(&options);
@@ -252,10 +239,20 @@ EncodedSplits encode_splits(LabelledSplits splits, const LabelledDataConfig& con
   for (const auto split : every_split) {
     const bool keep_texts = split == Split::train && sampling_of(config.tokenizer) > 0;
     auto& digest = encoded.text_digests[split];
-    for (auto& text : splits[split]) {
+    for (auto& [text, label, place] : splits[split]) {
       throw_if_stopped();
-      digest = sha256(digest + sha256(text.text));
-      encoded[split].push_back(encode(std::move(text), codec, keep_texts));
+      digest = sha256(digest + sha256(text));
+      const auto known = std::ranges::find(codec.labels, label);
+      if (known == codec.labels.end())
+        throw Error(ExitCode::data,
+                    fmt::format("{}: the label {} is not among the {} of the training texts{}", place, in_quotes(label),
+                                codec.labels.size(), did_you_mean(label, codec.labels)));
+      auto& [ids, class_id, kept_text] = encoded[split].emplace_back();
+      ids = codec.tokenizer->encode(text);
+      if (ids.empty()) throw Error(ExitCode::data, fmt::format("{}: the text has no token", place));
+      ids.shrink_to_fit();
+      class_id = known - codec.labels.begin();
+      if (keep_texts) kept_text = std::move(text);
     }
   }
   encoded.codec = std::move(codec);

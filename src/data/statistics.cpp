@@ -58,6 +58,13 @@ TokenStats count_tokens(const Tokenizer& tokenizer, std::int64_t longest, const 
   return stats;
 }
 
+template <class SplitStats>
+void describe(DataStats<SplitStats>& stats, const Tokenizer& tokenizer, const Json& sources) {
+  stats.vocabulary = tokenizer.vocabulary_size();
+  stats.has_unknown = tokenizer.unknown_id().has_value();
+  stats.sources = sources;
+}
+
 // With data.packing.
 template <class Texts, class LengthOf>
 std::optional<PackStats> measure_packs(const Texts& texts, std::int64_t context, const PackingConfig& packing,
@@ -212,7 +219,6 @@ LabelledStats measure_labelled_texts(LabelledSplits splits, const ExperimentConf
   const auto& task = classification(config);
   const auto context = context_of(config.model);
   LabelledStats stats;
-  stats.sources = splits.description;
   BySplit<std::vector<std::string_view>> texts;
   for (const auto split : every_split) {
     for (const auto& text : splits[split]) texts[split].push_back(text.text);
@@ -222,8 +228,7 @@ LabelledStats measure_labelled_texts(LabelledSplits splits, const ExperimentConf
   const auto encoded = encode_splits(std::move(splits), task.data, Codec{});
   const auto& tokenizer = *encoded.codec.tokenizer;
   stats.labels = encoded.codec.labels;
-  stats.vocabulary = tokenizer.vocabulary_size();
-  stats.has_unknown = tokenizer.unknown_id().has_value();
+  describe(stats, tokenizer, encoded.description);
   for (const auto split : every_split) {
     auto& of_split = stats.splits[split];
     of_split.texts = std::ssize(encoded[split]);
@@ -242,9 +247,7 @@ PairStats measure_pairs(const PairDataset& pairs, const ExperimentConfig& config
   const auto& tokenizer = *pairs.codec().tokenizer;
   const auto longest = context_of(config.model) - 1;  // a mark follows
   PairStats stats;
-  stats.vocabulary = tokenizer.vocabulary_size();
-  stats.has_unknown = tokenizer.unknown_id().has_value();
-  stats.sources = pairs.description();
+  describe(stats, tokenizer, pairs.description());
   BySplit<std::vector<Ids>> sources;
   for (const auto split : every_split) {
     std::vector<std::pair<Ids, Ids>> whole;
@@ -271,9 +274,7 @@ TextStats measure_text(const Corpus& corpus, const ExperimentConfig& experiment)
   TextStats stats;
   stats.task = kind_of(experiment.task);
   stats.path = corpus.path.string();
-  stats.sources = corpus.description;
-  stats.vocabulary = tokenizer->vocabulary_size();
-  stats.has_unknown = tokenizer->unknown_id().has_value();
+  describe(stats, *tokenizer, corpus.description);
   for (const auto split : {Split::train, Split::validation}) {
     const auto& tokens = dataset.tokens(split);
     stats.splits[split] = {.characters = dataset.characters(split),

@@ -63,10 +63,12 @@ class Reader {
   ByteLevelBpe read() {
     if (file_.is_discarded()) fail("not valid JSON");
     if (!file_.is_object()) fail("not a JSON object");
-    require_no_normalizer();
+    const auto& normalizer = json_member(file_, "normalizer");
+    if (!normalizer.is_null() && json_member(normalizer, "normalizers") != Json::array())
+      refuse("normalizer.type", json_member(normalizer, "type"),
+             "only null is supported: decoding must restore every text");
     read_pre_tokenizer();
     read_vocabulary();
-    find_bytes();
     read_merges();
     read_added_tokens();
     return std::move(bpe_);
@@ -86,13 +88,6 @@ class Reader {
     const bool absent = value.is_null() || (usual.is_null() && (value == "" || value == 0));
     if (!absent && value != usual)
       refuse(place + "." + name, value, fmt::format("only {} is supported", json_text(usual)));
-  }
-
-  void require_no_normalizer() const {
-    const auto& normalizer = json_member(file_, "normalizer");
-    if (!normalizer.is_null() && json_member(normalizer, "normalizers") != Json::array())
-      refuse("normalizer.type", json_member(normalizer, "type"),
-             "only null is supported: decoding must restore every text");
   }
 
   void read_pre_tokenizer() {
@@ -169,6 +164,14 @@ class Reader {
       ids_.emplace(token, id);
     }
     next_added_id_ = static_cast<std::int32_t>(ids_.size());
+    for (std::size_t byte = 0; byte < bpe_.byte_ids.size(); ++byte) {
+      const auto token = to_byte_level(std::string(1, static_cast<char>(byte)));
+      const auto found = ids_.find(token);
+      if (found == ids_.end())
+        fail(fmt::format("model.vocab has no token {} for the byte {}: not every text can be encoded", in_quotes(token),
+                         byte));
+      bpe_.byte_ids[byte] = found->second;
+    }
   }
 
   // "a b" or ["a", "b"].
@@ -224,17 +227,6 @@ class Reader {
     auto& alike = bpe_.added[is_late ? 1 : 0][static_cast<unsigned char>(content.front())];
     const auto is_shorter = [&](const AddedToken& token) { return token.content.size() < content.size(); };
     alike.insert(std::ranges::find_if(alike, is_shorter), {content, id});
-  }
-
-  void find_bytes() {
-    for (std::size_t byte = 0; byte < bpe_.byte_ids.size(); ++byte) {
-      const auto token = to_byte_level(std::string(1, static_cast<char>(byte)));
-      const auto found = ids_.find(token);
-      if (found == ids_.end())
-        fail(fmt::format("model.vocab has no token {} for the byte {}: not every text can be encoded", in_quotes(token),
-                         byte));
-      bpe_.byte_ids[byte] = found->second;
-    }
   }
 
   const Json file_;

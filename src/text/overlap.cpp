@@ -159,12 +159,6 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
     text.replace(at, from.size(), to);
 }
 
-std::string separate_marks(std::string_view text) {
-  std::string separated;
-  for (const char c : text) separated += is_mark(c) ? std::string{' ', c, ' '} : std::string(1, c);
-  return separated;
-}
-
 // Writes `before`, a space between both, and `after` around each two bytes for which `is_pair` holds. As with a
 // regular expression, a byte belongs to one pair at most. Bytes will do, because all that is looked for is ASCII.
 template <class IsPair>
@@ -235,7 +229,9 @@ Words tokenize_13a(std::string_view line) {
                                  {"&lt;", "<"},
                                  {"&gt;", ">"}})
     replace_all(text, from, to);
-  text = separate_marks(" " + text + " ");
+  std::string separated = " ";
+  for (const char c : text) separated += is_mark(c) ? std::string{' ', c, ' '} : std::string(1, c);
+  text = separated + " ";
   text = separate_pairs(
       text, [](char c, char next) { return !is_digit(c) && is_stop(next); }, "", " ");
   text = separate_pairs(

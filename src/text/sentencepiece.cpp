@@ -336,7 +336,11 @@ void SentencePieceTokenizer::read_pieces() {
     if (kind != PieceKind::text) continue;
     const auto& piece = processor_->IdToPiece(id);
     require(utf8_defect(piece).empty(), fmt::format("piece {} is not UTF-8", id));
-    require_piece_of_word(id, pieces_.back());
+    const auto& text = pieces_.back();
+    const auto spaces = std::min(text.find_first_not_of(' '), text.size());
+    require(text.find(' ', spaces) == std::string::npos && (text.size() == 1 || std::ranges::none_of(text, is_break)),
+            fmt::format("piece {} reaches beyond a word, which is not supported: {}", id, in_quotes(text)));
+    has_pieces_of_spaces_ = has_pieces_of_spaces_ || (spaces > 1 && whitespace_ == Whitespace::kept);
     ids_[piece] = id;
     longest_piece_ = std::max(longest_piece_, piece.size());
   }
@@ -350,16 +354,6 @@ void SentencePieceTokenizer::read_pieces() {
   const bool has_bytes = any_byte == byte_piece('\0');
   require(has_bytes == (whitespace_ == Whitespace::kept),
           fmt::format("it is not one that has white space {}", to_string(whitespace_)));
-}
-
-void SentencePieceTokenizer::require_piece_of_word(int id, std::string_view piece) {
-  const auto spaces = std::min(piece.find_first_not_of(' '), piece.size());
-  const bool reaches_beyond = piece.find(' ', spaces) != std::string_view::npos ||
-                              (piece.size() > 1 && std::any_of(piece.begin(), piece.end(), is_break));
-  if (reaches_beyond)
-    throw Error(ExitCode::data,
-                fmt::format("piece {} reaches beyond a word, which is not supported: {}", id, in_quotes(piece)));
-  has_pieces_of_spaces_ = has_pieces_of_spaces_ || (spaces > 1 && whitespace_ == Whitespace::kept);
 }
 
 std::vector<std::int32_t> SentencePieceTokenizer::cut(std::string_view word) const {

@@ -85,7 +85,6 @@ class SentencePieceTokenizer : public SubwordTokenizer {
   using Ids = std::vector<std::int32_t>;
 
   void read_pieces();
-  void require_piece_of_word(int id, std::string_view piece);
   Ids cut(std::string_view word) const;
   Ids first_best(const Ids& best) const;
   SubwordLattice all_cuts(std::string_view word) const;

@@ -14,16 +14,11 @@
 namespace metaformer {
 
 std::vector<std::int32_t> ByteTokenizer::encode(std::string_view text) const {
-  std::vector<std::int32_t> ids(text.size());
-  for (std::size_t i = 0; i < text.size(); ++i) ids[i] = static_cast<unsigned char>(text[i]);
-  return ids;
+  const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
+  return {bytes, bytes + text.size()};
 }
 
-std::string ByteTokenizer::decode(std::span<const std::int32_t> ids) const {
-  std::string text(ids.size(), '\0');
-  for (std::size_t i = 0; i < ids.size(); ++i) text[i] = static_cast<char>(ids[i]);
-  return text;
-}
+std::string ByteTokenizer::decode(std::span<const std::int32_t> ids) const { return {ids.begin(), ids.end()}; }
 
 nlohmann::ordered_json ByteTokenizer::to_json() const { return {{"kind", ByteTokenizerOptions::kind}}; }
 

@@ -48,15 +48,11 @@ std::size_t bare_length(std::string_view text, const WordRules& rules) {
   auto length = first.bytes;
   while (true) {
     const auto next = at(length);
-    if (next.kind == CharacterKind::attached || (is_word && next.kind == CharacterKind::word)) {
-      length += next.bytes;
-    } else if (is_word && next.kind == CharacterKind::mark &&
-               is_joiner_of(rules.joiners, text.substr(length, next.bytes)) &&
-               at(length + next.bytes).kind == CharacterKind::word) {
-      length += next.bytes;
-    } else {
-      return length;
-    }
+    const bool joins = is_word && next.kind == CharacterKind::mark &&
+                       is_joiner_of(rules.joiners, text.substr(length, next.bytes)) &&
+                       at(length + next.bytes).kind == CharacterKind::word;
+    if (!joins && next.kind != CharacterKind::attached && !(is_word && next.kind == CharacterKind::word)) return length;
+    length += next.bytes;
   }
 }
 
