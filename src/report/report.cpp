@@ -92,21 +92,17 @@ std::string default_source(const SequenceToSequenceConfig& task) {
   return "Ein Mann mit einem Hut steht neben einem kleinen Hund.";
 }
 
-constexpr std::size_t short_text = 300;  // bytes: it fits into a page
-
-// The first short one, else the shortest.
-std::string first_short(const std::vector<LabelledText>& texts) {
-  const auto size = [](const LabelledText& text) { return std::max(text.text.size(), short_text); };
-  return std::min_element(texts.begin(), texts.end(), [&](auto& a, auto& b) { return size(a) < size(b); })->text;
-}
-
 // A short text of the validation split of a classifier, a translator or a masked language model, as it was read: what
 // its tokens and classes are about. Nothing for other runs. Nothing is downloaded. Errors: the data cannot be read.
 std::optional<std::string> validation_text(const LoadedRun& run) {
   constexpr bool offline = true;
+  static constexpr std::size_t short_text = 300;  // bytes: it fits into a page
   const auto& config = run.experiment.config;
-  if (is<ClassificationConfig>(config.task))
-    return first_short(load_labelled_splits(labelled_data(config), offline)[Split::validation]);
+  if (is<ClassificationConfig>(config.task)) {  // the first short one, else the shortest
+    const auto texts = load_labelled_splits(labelled_data(config), offline)[Split::validation];
+    const auto size = [](const LabelledText& text) { return std::max(text.text.size(), short_text); };
+    return std::ranges::min_element(texts, {}, size)->text;
+  }
   if (const auto* task = std::get_if<SequenceToSequenceConfig>(&config.task)) {
     if (synthetic_options(task->data.synthetic) != nullptr) return std::nullopt;
     const auto pairs = load_pairs(config, offline, run.codec);
