@@ -32,28 +32,19 @@ std::string attention_obstacle(const TransformerConfig& config) {
   return "model.mixer has only the reference backend";
 }
 
-std::string obstacle_of_run(const ExperimentConfig& config, torch::Device device) {
-  if (!device.is_cpu()) return "the device is not a CPU";
-  return config.train.precision == Precision::fp16 ? "train.precision is fp16" : "";
-}
-
-// In float32 whatever the precision is.
-FastPath recurrence(const RecurrentConfig& config, torch::Device device) {
-  FastPath path{.part = "recurrence", .why_not = ""};
-  if (config.cell == RecurrentCell::gru) path.why_not = "LibTorch has oneDNN compute LSTMs only";
-  if (!device.is_cpu()) path.why_not = "the device is not a CPU";
-  return path;
-}
-
 }  // namespace
 
 std::vector<FastPath> fast_paths(const ExperimentConfig& config, torch::Device device) {
-  if (const auto* options = recurrent(config.model)) return {recurrence(*options, device)};
+  std::string why_not = device.is_cpu() ? "" : "the device is not a CPU";
+  if (const auto* options = recurrent(config.model)) {  // in float32 whatever the precision is
+    if (why_not.empty() && options->cell == RecurrentCell::gru) why_not = "LibTorch has oneDNN compute LSTMs only";
+    return {{.part = "recurrence", .why_not = why_not}};
+  }
   const auto* transformer = blocks_of(config.model);
   if (transformer == nullptr) return {};
-  auto why_not = obstacle_of_run(config, device);
+  if (why_not.empty() && config.train.precision == Precision::fp16) why_not = "train.precision is fp16";
   if (why_not.empty()) why_not = attention_obstacle(*transformer);
-  return {{.part = "attention", .why_not = std::move(why_not)}};
+  return {{.part = "attention", .why_not = why_not}};
 }
 
 namespace {

@@ -2,11 +2,9 @@
 #include "base/log.h"
 #include "cli/command_line.h"
 #include "report/comparison.h"
-#include "report/comparison_text.h"
-#include "report/find_runs.h"
 #include "report/json.h"
 #include "report/pictures.h"
-#include "report/results_file.h"
+#include "report/run_records.h"
 
 namespace metaformer {
 
@@ -53,7 +51,7 @@ void run_compare(CompareArguments& arguments) {
   if (!arguments.export_file.empty()) export_runs();
   for (const auto& note : comparison.notes) log::warning("{}", note);
   if (!arguments.figures.empty()) {
-    figures::FigureFolder files(arguments.figures);
+    FigureFolder files(arguments.figures);
     for (const auto& [name, figure] : figures_of(comparison)) files.write(name, figure);
   }
   if (format == CompareFormat::json) return print_json(to_json(comparison));

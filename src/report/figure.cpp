@@ -8,6 +8,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <set>
 #include <sstream>
 #include <tuple>
@@ -654,63 +655,55 @@ void draw_color_bar(Svg& svg, const ColorScale& colors, double x, double y, doub
 
 constexpr double border = 14, panel_gap = 14, panel_title_height = 20;
 
-struct Layout {
-  std::vector<Rectangle> areas;  // of the charts, from the upper left corner of the first panel; titles are above
-  double width = 0, height = 0;
-};
-
-Layout lay_out(const Figure& figure) {
-  const auto count = figure.panels.size();
-  const auto columns =
-      std::min(static_cast<std::size_t>(std::max<std::int64_t>(1, figure.columns)), std::max<std::size_t>(1, count));
-  const double panel_width = columns == 1 ? 560 : columns == 2 ? 330 : columns == 3 ? 230 : 150;
-  std::vector<Room> rooms;
-  std::vector<double> widths(columns), heights((count + columns - 1) / columns);
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto& panel = figure.panels[i];
-    auto& room =
-        rooms.emplace_back(std::visit([&](const auto& chart) { return room_of(chart, panel_width); }, panel.chart));
-    if (!panel.title.empty()) room.top += panel_title_height;
-    if (std::holds_alternative<HeatMap>(panel.chart) && !figure.same_colors) room.right += color_bar_room + panel_gap;
-    widths[i % columns] = std::max(widths[i % columns], room.left + room.width + room.right);
-    heights[i / columns] = std::max(heights[i / columns], room.top + room.height + room.bottom);
-  }
-  const auto before = [](const std::vector<double>& sizes, std::size_t end) {
-    double sum = 0;
-    for (std::size_t i = 0; i < end; ++i) sum += sizes[i] + panel_gap;
-    return sum;
-  };
-  Layout layout{.width = std::max(0.0, before(widths, columns) - panel_gap),
-                .height = std::max(0.0, before(heights, heights.size()) - panel_gap)};
-  for (std::size_t i = 0; i < count; ++i)
-    layout.areas.push_back({before(widths, i % columns) + rooms[i].left, before(heights, i / columns) + rooms[i].top,
-                            rooms[i].width, rooms[i].height});
-  return layout;
+// The sum of the first sizes, with a gap behind each.
+double before(const std::vector<double>& sizes, std::size_t end) {
+  return std::accumulate(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(end),
+                         panel_gap * static_cast<double>(end));
 }
 
 class FigureWriter {
  public:
-  explicit FigureWriter(const Figure& figure) : figure_(figure), layout_(lay_out(figure)) {
-    for (const auto& panel : figure.panels)
-      if (const auto* map = std::get_if<HeatMap>(&panel.chart)) maps_.push_back(map);
+  explicit FigureWriter(const Figure& figure) : figure_(figure) {
+    const auto count = figure.panels.size();
+    const auto columns = static_cast<std::size_t>(
+        std::clamp<std::int64_t>(figure.columns, 1, std::max<std::int64_t>(1, std::ssize(figure.panels))));
+    const double panel_width = columns == 1 ? 560 : columns == 2 ? 330 : columns == 3 ? 230 : 150;
+    std::vector<Room> rooms;
+    std::vector<double> widths(columns), heights((count + columns - 1) / columns);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto& [title, chart] = figure.panels[i];
+      auto& room = rooms.emplace_back(std::visit([&](const auto& any) { return room_of(any, panel_width); }, chart));
+      if (!title.empty()) room.top += panel_title_height;
+      if (const auto* map = std::get_if<HeatMap>(&chart)) {
+        maps_.push_back(map);
+        if (!figure.same_colors) room.right += color_bar_room + panel_gap;
+      }
+      widths[i % columns] = std::max(widths[i % columns], room.left + room.width + room.right);
+      heights[i / columns] = std::max(heights[i / columns], room.top + room.height + room.bottom);
+    }
+    for (std::size_t i = 0; i < count; ++i)
+      areas_.push_back({before(widths, i % columns) + rooms[i].left, before(heights, i / columns) + rooms[i].top,
+                        rooms[i].width, rooms[i].height});
     constexpr double least_width = 280;
-    width_ = std::max(least_width, layout_.width) + 2 * border + (shares_bar() ? color_bar_room + panel_gap : 0);
+    width_ = std::max(least_width, before(widths, columns) - panel_gap) + 2 * border +
+             (shares_bar() ? color_bar_room + panel_gap : 0);
+    height_ = std::max(0.0, before(heights, heights.size()) - panel_gap);
   }
 
   std::string write() {
     draw_heading();
     draw_legend();
-    for (std::size_t i = 0; i < figure_.panels.size(); ++i) draw_panel(figure_.panels[i], layout_.areas[i]);
+    for (std::size_t i = 0; i < figure_.panels.size(); ++i) draw_panel(figure_.panels[i], areas_[i]);
     if (shares_bar())
       draw_color_bar(svg_, ColorScale(maps_), width_ - border - color_bar_room, y_ + panel_title_height,
-                     layout_.height - 2 * panel_title_height);
+                     height_ - 2 * panel_title_height);
     std::set<Palette> palettes;
     for (const auto* map : maps_) palettes.insert(map->palette);
     return fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" role=\"img\" "
         "aria-labelledby=\"title description\">\n<title id=\"title\">{2}</title>\n<desc id=\"description\">{3}</desc>\n"
         "<style>\n{4}</style>\n<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n{5}</svg>\n",
-        number(std::ceil(width_)), number(std::ceil(y_ + layout_.height + border)), escape(figure_.title),
+        number(std::ceil(width_)), number(std::ceil(y_ + height_ + border)), escape(figure_.title),
         escape(figure_.description), style_sheet(palettes), svg_.content());
   }
 
@@ -754,29 +747,29 @@ class FigureWriter {
     if (names.size() > 1) y_ += line_height + 8;
   }
 
+  void draw_chart(const auto& chart, const Rectangle& area) { draw(svg_, chart, area); }
+  void draw_chart(const HeatMap& map, const Rectangle& area) {
+    const ColorScale colors(figure_.same_colors ? maps_ : std::vector{&map});
+    draw(svg_, map, colors, area);
+    if (!figure_.same_colors) draw_color_bar(svg_, colors, area.right() + panel_gap, area.y, area.height);
+  }
+
   void draw_panel(const Panel& panel, Rectangle area) {
     area.x += border;
     area.y += y_;
     svg_.open_group("panel", panel.title);
     if (!panel.title.empty())
       svg_.text(area.x, area.y - panel_title_height / 2 - 2, panel.title, {.css_class = "name"});
-    if (const auto* map = std::get_if<HeatMap>(&panel.chart)) {
-      const ColorScale colors(figure_.same_colors ? maps_ : std::vector{map});
-      draw(svg_, *map, colors, area);
-      if (!figure_.same_colors) draw_color_bar(svg_, colors, area.right() + panel_gap, area.y, area.height);
-    } else if (const auto* intervals = std::get_if<IntervalChart>(&panel.chart)) {
-      draw(svg_, *intervals, area);
-    } else {
-      draw(svg_, std::get<LineChart>(panel.chart), area);
-    }
+    std::visit([&](const auto& chart) { draw_chart(chart, area); }, panel.chart);
     svg_.close_group();
   }
 
   const Figure& figure_;
-  Layout layout_;
+  std::vector<Rectangle> areas_;  // of the charts, from the upper left corner of the first panel; titles are above
   std::vector<const HeatMap*> maps_;
   Svg svg_;
-  double width_ = 0, y_ = border;
+  double width_ = 0, height_ = 0;  // of the figure, and of its panels
+  double y_ = border;
 };
 
 }  // namespace

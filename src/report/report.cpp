@@ -22,11 +22,11 @@
 #include "infer/sampling.h"
 #include "report/curves.h"
 #include "report/figure.h"
-#include "report/find_runs.h"
 #include "report/inspection.h"
 #include "report/json.h"
 #include "report/page.h"
 #include "report/pictures.h"
+#include "report/run_records.h"
 #include "run/load_run.h"
 #include "run/run_directory.h"
 #include "run/run_summary.h"
@@ -92,21 +92,17 @@ std::string default_source(const SequenceToSequenceConfig& task) {
   return "Ein Mann mit einem Hut steht neben einem kleinen Hund.";
 }
 
-constexpr std::size_t short_text = 300;  // bytes: it fits into a page
-
-// The first short one, else the shortest.
-std::string first_short(const std::vector<LabelledText>& texts) {
-  const auto size = [](const LabelledText& text) { return std::max(text.text.size(), short_text); };
-  return std::min_element(texts.begin(), texts.end(), [&](auto& a, auto& b) { return size(a) < size(b); })->text;
-}
-
 // A short text of the validation split of a classifier, a translator or a masked language model, as it was read: what
 // its tokens and classes are about. Nothing for other runs. Nothing is downloaded. Errors: the data cannot be read.
 std::optional<std::string> validation_text(const LoadedRun& run) {
   constexpr bool offline = true;
+  static constexpr std::size_t short_text = 300;  // bytes: it fits into a page
   const auto& config = run.experiment.config;
-  if (is<ClassificationConfig>(config.task))
-    return first_short(load_labelled_splits(labelled_data(config), offline)[Split::validation]);
+  if (is<ClassificationConfig>(config.task)) {  // the first short one, else the shortest
+    const auto texts = load_labelled_splits(labelled_data(config), offline)[Split::validation];
+    const auto size = [](const LabelledText& text) { return std::max(text.text.size(), short_text); };
+    return std::ranges::min_element(texts, {}, size)->text;
+  }
   if (const auto* task = std::get_if<SequenceToSequenceConfig>(&config.task)) {
     if (synthetic_options(task->data.synthetic) != nullptr) return std::nullopt;
     const auto pairs = load_pairs(config, offline, run.codec);
@@ -158,10 +154,8 @@ struct ReportedRun {
   std::string name;  // of the folder
   std::int64_t seed = 0;
   std::size_t group = 0;
-  bool compared = false;   // the comparison counts it
-  std::string state = {};  // "finished", or why it has no result
-  std::optional<RunSummary> summary = std::nullopt;
-  Json environment = {};  // as the page has it
+  bool compared = false;  // the comparison counts it
+  Json shown = {};        // as the page has it
 };
 
 struct ReportedGroup {
@@ -216,8 +210,7 @@ void add_run(ReportedRuns& reported, const fs::path& folder, const std::map<fs::
   ReportedRun added{.folder = folder,
                     .name = fs::weakly_canonical(folder).filename().string(),
                     .seed = config.train.seed,
-                    .compared = known != compared.end(),
-                    .summary = read_summary(run)};
+                    .compared = known != compared.end()};
   const auto is_same = [&](const RunRecord& other) { return other.seed == added.seed && other.settings == changed; };
   for (std::size_t i = 0; !added.compared && reported.comparison && i < reported.comparison->groups.size(); ++i)
     if (std::ranges::any_of(reported.comparison->groups[i].runs, is_same)) return;
@@ -236,8 +229,15 @@ void add_run(ReportedRuns& reported, const fs::path& folder, const std::map<fs::
     group.config = config_to_yaml(config);
   }
   group.runs.push_back(reported.runs.size());
-  added.state = added.summary ? "finished" : unfinished;
-  added.environment = describe_environment(read_environment(run));
+  const auto summary = read_summary(run);
+  const auto collapse = summary ? summary->attention_collapse : std::nullopt;
+  added.shown = {{"name", added.name},
+                 {"seed", added.seed},
+                 {"group", 0},
+                 {"state", summary ? "finished" : unfinished},
+                 {"attention_collapse", collapse ? to_json(*collapse) : Json()},
+                 {"time", summary ? rounded(summary->train_seconds) : Json()},
+                 {"environment", describe_environment(read_environment(run))}};
   reported.runs.push_back(std::move(added));
 }
 
@@ -308,14 +308,8 @@ Json describe(const ReportedRuns& reported) {
   const auto keys = differing_keys(reported.groups);
   Json json = {{"runs", Json::array()}, {"groups", Json::array()}, {"differing_keys", keys}};
   for (const auto& run : reported.runs) {
-    const auto collapse = run.summary ? run.summary->attention_collapse : std::nullopt;
-    json["runs"].push_back({{"name", run.name},
-                            {"seed", run.seed},
-                            {"group", run.group},
-                            {"state", run.state},
-                            {"attention_collapse", collapse ? to_json(*collapse) : Json()},
-                            {"time", run.summary ? rounded(run.summary->train_seconds) : Json()},
-                            {"environment", run.environment}});
+    json["runs"].push_back(run.shown);
+    json["runs"].back()["group"] = run.group;
   }
   for (const auto& group : reported.groups) {
     Json settings = Json::object();
@@ -328,8 +322,12 @@ Json describe(const ReportedRuns& reported) {
                               {"runs", group.runs}});
   }
   json["comparison"] = reported.comparison ? describe(*reported.comparison, reported) : Json();
-  json["problems"] = reported.problems;
   return json;
+}
+
+// How many points each of `count` curves may have where all together have `all`.
+std::size_t points_of_each(std::size_t all, std::size_t count, std::size_t fewest, std::size_t most) {
+  return std::clamp(all / std::max<std::size_t>(1, count), fewest, most);
 }
 
 // A page stays below 10 MB: limits of the bytes of matrices, and of points of curves (about 20 bytes each).
@@ -363,24 +361,31 @@ class ReportMaker {
     if (options_.with_texts || options_.with_insides) visit_checkpoints();
     data_["inspection_text"] = describe_inspection();
     log::clear_progress();
+    data_["problems"] = reported_.problems;
     Report report{.runs = reported_.runs.size(), .groups = reported_.groups.size(), .problems = reported_.problems};
-    report.problems.insert(report.problems.end(), problems_.begin(), problems_.end());
-    data_["problems"] = report.problems;
     report.figures = figures_ ? figures_->written() : 0;
     report.html = make_page(options_.title, json_text(data_));
     return report;
   }
 
  private:
+  void note(std::size_t run, const char* what, const Error& error) {
+    reported_.problems.push_back(fmt::format("{}: {}: {}", reported_.runs[run].folder.string(), what, error.what()));
+  }
+
   void read_all_curves() {
-    std::vector<LoggedCurves> by_run;
+    std::vector<LoggedCurves> by_run(reported_.runs.size());
     std::size_t count = 0;
-    for (std::size_t i = 0; i < reported_.runs.size(); ++i) {
+    for (std::size_t i = 0; i < by_run.size(); ++i) {
       show_progress("reading", i, i + 1);
-      count += 2 * by_run.emplace_back(read_curves_of(i)).curves.size();
+      try {
+        by_run[i] = read_curves(RunDirectory::open(reported_.runs[i].folder, "").metrics_file());
+      } catch (const Error& error) {
+        note(i, "no curves", error);
+      }
+      count += 2 * by_run[i].curves.size();
     }
-    const auto most =
-        std::clamp(most_points / std::max<std::size_t>(1, count), fewest_points_of_curve, most_points_of_curve);
+    const auto most = points_of_each(most_points, count, fewest_points_of_curve, most_points_of_curve);
     for (std::size_t i = 0; i < by_run.size(); ++i) {
       blocks_.push_back(std::move(by_run[i].blocks));
       for (const auto& [name, curve] : by_run[i].curves) {
@@ -392,16 +397,6 @@ class ReportMaker {
     }
     for (auto& [name, series] : curves_)
       for (const auto& group : reported_.groups) series.groups.push_back(mean_curve(curves_of(group, series)));
-  }
-
-  LoggedCurves read_curves_of(std::size_t run) {
-    const auto& folder = reported_.runs[run].folder;
-    try {
-      return read_curves(RunDirectory::open(folder, "").metrics_file());
-    } catch (const Error& error) {
-      problems_.push_back(fmt::format("{}: no curves: {}", folder.string(), error.what()));
-      return {};
-    }
   }
 
   // The runs that the comparison counts; of a group without such runs, all.
@@ -419,8 +414,7 @@ class ReportMaker {
     std::size_t count = 0;
     for (const auto& panels : blocks_)
       for (const auto& panel : panels) count += 3 * panel.lines.size();
-    const auto most =
-        std::clamp(most_block_points / std::max<std::size_t>(1, count), fewest_points_of_block, most_points_of_block);
+    const auto most = points_of_each(most_block_points, count, fewest_points_of_block, most_points_of_block);
     auto runs = Json::array();
     for (std::size_t i = 0; i < blocks_.size(); ++i)
       if (!blocks_[i].empty()) runs.push_back({{"run", i}, {"panels", to_json(blocks_[i], most)}});
@@ -500,8 +494,7 @@ class ReportMaker {
         if (options_.with_texts) data_["texts"]["samples"].push_back(text_of(run, i));
         if (options_.with_insides && first && blocks_of(run.experiment.config.model) != nullptr) inspect(run, i);
       } catch (const Error& error) {
-        problems_.push_back(
-            fmt::format("{}: no text and no heads: {}", reported_.runs[i].folder.string(), error.what()));
+        note(i, "no text and no heads", error);
       }
     }
     for (auto* list : {&data_["texts"]["samples"], &data_["inspected"]})
@@ -534,8 +527,8 @@ class ReportMaker {
     try {
       if (is_new) found->second = validation_text(run);
     } catch (const Error& error) {
-      problems_.push_back(fmt::format("{}: a fixed prompt in place of a text of its data: {}",
-                                      run.directory.path().string(), error.what()));
+      reported_.problems.push_back(fmt::format("{}: a fixed prompt in place of a text of its data: {}",
+                                               run.directory.path().string(), error.what()));
     }
     return found->second;
   }
@@ -545,22 +538,17 @@ class ReportMaker {
   std::string inspected_text(const LoadedRun& run) {
     if (options_.text) return *options_.text;
     auto prompt = prompt_of(run);
-    if (prompt.prompt && !can_read(run, *prompt.prompt)) prompt.prompt = text_of_data(run);
+    try {
+      if (prompt.prompt) ids_of_text(run, *prompt.prompt, inspection_limits.tokens);
+    } catch (const Error&) {
+      prompt.prompt = text_of_data(run);
+    }
     if (!is<LanguageModelConfig>(run.experiment.config.task)) return prompt_for(run, prompt);
     if (written_.empty()) {
       prompt.tokens = inspection_limits.tokens;
       written_ = prompt_for(run, prompt) + answer(run, prompt);
     }
     return written_;
-  }
-
-  static bool can_read(const LoadedRun& run, const std::string& text) {
-    try {
-      ids_of_text(run, text, inspection_limits.tokens);
-      return true;
-    } catch (const Error&) {
-      return false;
-    }
   }
 
   void inspect(const LoadedRun& run, std::size_t i) try {
@@ -591,7 +579,7 @@ class ReportMaker {
     for (const auto& inspection : inspections)
       for (const auto& [file, figure] : figures_of(inspection, name)) figures_->write(name + "_" + file, figure);
   } catch (const Error& error) {
-    problems_.push_back(fmt::format("{}: no heads: {}", reported_.runs[i].folder.string(), error.what()));
+    note(i, "no heads", error);
   }
 
   // Of an encoder and decoder three, the attention to the source first.
@@ -618,7 +606,6 @@ class ReportMaker {
   std::string written_;
   std::map<std::string, std::optional<std::string>> data_texts_;  // by task and data
   std::size_t matrix_bytes_ = 0, not_inspected_ = 0;
-  std::vector<std::string> problems_;
 };
 
 }  // namespace

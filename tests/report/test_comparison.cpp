@@ -1,7 +1,6 @@
 // Groups of runs, what is left out of them, and tables.
 
 #include "report/comparison.h"
-#include "report/comparison_text.h"
 #include "report/json.h"
 #include "support/failure.h"
 #include "support/torch_catch.h"

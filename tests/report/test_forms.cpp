@@ -4,7 +4,7 @@
 
 #include "attention/mixer_support.h"
 #include "config/mixer_config.h"
-#include "report/forms.h"
+#include "report/inspection.h"
 #include "report/statistics.h"
 
 namespace metaformer {

@@ -6,8 +6,7 @@
 #include <unistd.h>
 
 #include "base/rows.h"
-#include "report/find_runs.h"
-#include "report/results_file.h"
+#include "report/run_records.h"
 #include "support/failure.h"
 #include "support/temporary_folder.h"
 #include "support/torch_catch.h"

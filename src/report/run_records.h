@@ -1,6 +1,7 @@
 #pragma once
-// CSV files of results: a row for each finished run. The columns are key, config, overrides and seed, the measures, and
-// where the run was trained; `settings` holds RunRecord::settings as a JSON object.
+// Records of finished runs, from their folders and from CSV files of results. In a file: a row for each finished run.
+// The columns are key, config, overrides and seed, the measures, and where the run was trained; `settings` holds
+// RunRecord::settings as a JSON object.
 
 #include <cstdint>
 #include <filesystem>
@@ -43,5 +44,17 @@ ResultsRecords records_of(const ResultsFile& file, const std::filesystem::path& 
 // records_of), there is no run (2).
 void export_results(const std::filesystem::path& given, const std::vector<RunRecord>& runs,
                     const std::vector<std::string>& order);
+
+struct FoundRuns {
+  std::vector<RunRecord> runs;        // in the order of the arguments, of a pattern by name
+  std::vector<std::string> problems;  // a line for each run that has nothing to compare: unfinished, diverged, damaged
+  std::vector<std::filesystem::path> folders;  // of all runs that are no rows of results files, with a result or not
+  std::map<std::filesystem::path, std::string> unfinished;  // by folder: why a run has no result
+};
+
+// An argument is the folder of a run, a folder of such folders, a CSV file of results, or a pattern of those
+// ("runs/a-*", as a shell would expand it), which passes over folders without runs. Errors (exit code 2): one that
+// names no run; (exit code 3) those of read_results.
+FoundRuns find_runs(const std::vector<std::string>& arguments);
 
 }  // namespace metaformer
