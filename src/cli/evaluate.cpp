@@ -95,7 +95,7 @@ EnsembleEvaluation evaluate_members(const EvaluateArguments& arguments, Split sp
     evaluation.metrics = metrics.report_of(mean, log_loss(mean));
     evaluation.metrics.update(metrics.tables_of(mean));
     if (!group.is_first()) break;
-    evaluation.comparison = compare_with_baselines(config, task.data->description(),
+    evaluation.comparison = compare_with_baselines(config, task.description,
                                                    {{arguments.split, evaluation.metrics}}, arguments.offline);
   }
   return evaluation;
@@ -169,7 +169,7 @@ void run_evaluate(const EvaluateArguments& arguments, Split split, ProcessGroup&
         score_written_targets(*run.model, config, run.device, *task.pairs, split, arguments.beam, group);
   if (!group.is_first()) return;
   const auto comparison =
-      compare_with_baselines(config, task.data->description(), {{arguments.split, metrics}}, arguments.offline);
+      compare_with_baselines(config, task.description, {{arguments.split, metrics}}, arguments.offline);
   if (arguments.json) {
     nlohmann::ordered_json result = {
         {"checkpoint", run.checkpoint.string()}, {"step", run.progress.step}, {"split", arguments.split}};

@@ -133,10 +133,10 @@ Task task_of(const LoadedRun& run, bool offline) {
   const auto& config = run.experiment.config;
   require_moved_files(run.directory, config, run.moved_data);
   auto task = make_task(config, offline, run.codec);
-  require_moved_data(run.directory, config, run.moved_data, task.data->description());
-  if (!has_same_data(run.directory, task.data->description()))
+  require_moved_data(run.directory, config, run.moved_data, task.description);
+  if (!has_same_data(run.directory, task.description))
     log::warning("{}: the data are not what this run was trained on; its environment.json names those{}",
-                 run.directory.path().string(), in_brackets(differing_digest(run.directory, task.data->description())));
+                 run.directory.path().string(), in_brackets(differing_digest(run.directory, task.description)));
   return task;
 }
 

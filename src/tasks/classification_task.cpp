@@ -54,35 +54,6 @@ void require_two_classes(const LabelledDataset& dataset, Split split) {
                             in_quotes(dataset.codec().labels.at(static_cast<std::size_t>(texts.front().label)))));
 }
 
-// Describes labelled texts.
-class ClassificationData : public TaskData {
- public:
-  ClassificationData(std::shared_ptr<const LabelledDataset> dataset, const ExperimentConfig& config)
-      : dataset_(std::move(dataset)), config_(config) {}
-
-  const Codec& codec() const override { return dataset_->codec(); }
-  nlohmann::ordered_json description() const override { return dataset_->description(); }
-
-  std::string summary() const override {
-    return fmt::format("{} ({} + {} + {} texts, {} classes, vocabulary of {} tokens, {:.0f} tokens a text)",
-                       description().at("train").at("path").get<std::string>(), dataset_->count(Split::train),
-                       dataset_->count(Split::validation), dataset_->count(Split::test), codec().labels.size(),
-                       codec().tokenizer->vocabulary_size(), dataset_->mean_length());
-  }
-
-  // A batch that is overfitted (train.overfit_batch) chooses no checkpoint.
-  void check() const override {
-    if (config_.train.overfit_batch) return;
-    warn_of_rare_classes(*dataset_);
-    if (classification(config_).selection_metric == SelectionMetric::auc)
-      require_two_classes(*dataset_, Split::validation);
-  }
-
- private:
-  std::shared_ptr<const LabelledDataset> dataset_;
-  ExperimentConfig config_;
-};
-
 }  // namespace
 
 torch::Tensor calibrating_shift(const torch::Tensor& logits_bv, const torch::Tensor& targets_bv,
@@ -178,8 +149,8 @@ ClassificationMetrics::ClassificationMetrics(std::shared_ptr<const LabelledDatas
 void ClassificationMetrics::score(const torch::Tensor& given_lv, const Batch& batch, ScoreSums& sums) const {
   const auto logits_lv = widened(given_lv);
   sums.add("loss", at::cross_entropy_loss(logits_lv, batch.labels_l, {}, at::Reduction::Sum));
-  sums.append("probabilities", torch::softmax(logits_lv.to(torch::kDouble), 1));
-  sums.append("labels", batch.labels_l);
+  sums.add("probabilities", torch::softmax(logits_lv.to(torch::kDouble), 1));
+  sums.add("labels", batch.labels_l);
   sums.add("weight", batch.weight);
 }
 
@@ -249,69 +220,53 @@ std::vector<std::string> ClassificationMetrics::headline() const {
 
 namespace {
 
-class LabelledStream : public BatchStream {
+class LabelledStream : public RowStream {
  public:
   LabelledStream(const ExperimentConfig& config, std::shared_ptr<const LabelledDataset> dataset)
-      : train_(config.train), context_(context_of(config.model)), dataset_(std::move(dataset)) {}
+      : RowStream(config.train, context_of(config.model)), dataset_(std::move(dataset)) {}
 
   double tokens_per_step() const override {
-    return dataset_->mean_length() * static_cast<double>(dataset_->count(Split::train)) * epochs_per_step();
+    return dataset_->mean_length() * static_cast<double>(count(Split::train)) * epochs_per_step();
   }
 
   double epochs_per_step() const override {
-    const auto rows_of_epoch = dataset_->is_packed() ? dataset_->packs_of_epoch() : dataset_->count(Split::train);
+    const auto rows_of_epoch = dataset_->is_packed() ? dataset_->packs_of_epoch() : count(Split::train);
     return static_cast<double>(rows_per_step()) / static_cast<double>(rows_of_epoch);
   }
 
   Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
-    const auto rows = train_.batch_size;
-    if (dataset_->is_packed())
-      return to_batch(dataset_->training_packs(seed(), step * rows_per_step() + micro * rows, rows), device, context_);
-    return to_batch(dataset_->training_rows(seed(), step, rows_per_step(), micro * rows, rows), device, context_);
+    const auto first = micro * rows();
+    return to_batch(dataset_->is_packed() ? dataset_->training_packs(seed(), step * rows_per_step() + first, rows())
+                                          : dataset_->training_rows(seed(), step, rows_per_step(), first, rows()),
+                    device, row_length());
   }
 
-  bool has(Split split) const override { return dataset_->count(split) > 0; }
+  bool has(Split split) const override { return count(split) > 0; }
 
-  std::int64_t evaluation_batches(Split split) const override {
-    require(split);
-    const auto rows = evaluation_rows(context_);
-    return (dataset_->count(split) + rows - 1) / rows;
-  }
-
-  Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const override {
-    const auto rows = evaluation_rows(context_);
-    return to_batch(dataset_->rows(split, index * rows, rows), device, context_);
-  }
-
-  std::int64_t evaluation_tokens(Split split, std::int64_t index) const override {
-    const auto rows = evaluation_rows(context_), end = std::min((index + 1) * rows, dataset_->count(split));
-    std::int64_t tokens = 0;
-    for (auto row = index * rows; row < end; ++row)
-      tokens += std::min(std::ssize(dataset_->texts(split)[static_cast<std::size_t>(row)].ids), context_);
-    return tokens;
-  }
-
-  // Without noise, each text once.
+  // Training texts without noise, each once.
   Batch distinct_batch(std::int64_t first, std::int64_t rows, torch::Device device) const {
-    return to_batch(dataset_->distinct_training_rows(seed(), first, rows), device, context_);
+    return to_batch(dataset_->distinct_training_rows(seed(), first, rows), device, row_length());
   }
-  std::int64_t training_texts() const { return dataset_->count(Split::train); }
 
   Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
     require(split);
-    return to_batch(dataset_->random_rows(split, seed(), index, train_.batch_size), device, context_);
+    return to_batch(dataset_->random_rows(split, seed(), index, rows()), device, row_length());
   }
 
  private:
-  std::int64_t rows_per_step() const { return train_.batch_size * train_.accumulate; }
-  std::uint64_t seed() const { return static_cast<std::uint64_t>(train_.seed); }
+  std::int64_t count(Split split) const override { return dataset_->count(split); }
 
-  void require(Split split) const {
-    if (!has(split)) throw Error(ExitCode::usage, "there is no test split: this run's data.test_path is not set");
+  Batch batch_of(Split split, std::int64_t first, std::int64_t rows, torch::Device device) const override {
+    return to_batch(dataset_->rows(split, first, rows), device, row_length());
   }
 
-  TrainConfig train_;
-  std::int64_t context_;
+  std::int64_t tokens_of(Split split, std::int64_t first, std::int64_t rows) const override {
+    std::int64_t tokens = 0;
+    for (auto row = first; row < first + rows; ++row)
+      tokens += std::min(std::ssize(dataset_->texts(split)[static_cast<std::size_t>(row)].ids), row_length());
+    return tokens;
+  }
+
   std::shared_ptr<const LabelledDataset> dataset_;
 };
 
@@ -343,63 +298,55 @@ class ClassObjective : public Objective {
   double label_smoothing_;
 };
 
-// model.embedding.scale, task.head.bag and task.head.recalibrate.
-class ClassifierAdaptation : public ModelAdaptation {
- public:
-  ClassifierAdaptation(const ExperimentConfig& config, std::shared_ptr<const LabelledStream> texts,
-                       const ModelSizes& sizes, torch::Tensor class_weights_v)
-      : config_(config), texts_(std::move(texts)), sizes_(sizes), class_weights_v_(std::move(class_weights_v)) {}
-
-  void before_training(SequenceModel& model) const override {
-    if (transformer(config_).embedding.scale == EmbeddingScale::log_count_ratio)
-      scale_by_log_count_ratios(classifier(model), *texts_, sizes_);
-    if (bag_options(classification(config_).head) != nullptr)
-      scale_bag_by_log_count_ratios(classifier(model).bag(), *texts_, sizes_.classes);
-  }
-
-  // A batch that is overfitted needs no shift for texts.
-  void before_evaluation(SequenceModel& model, torch::Device device) const override {
-    if (!recalibrates(classification(config_).head) || config_.train.overfit_batch) return;
-    const auto texts = [&](auto first, auto rows) { return texts_->distinct_batch(first, rows, device); };
-    recalibrate(classifier(model), texts, texts_->training_texts(), config_, class_weights_v_, device);
-  }
-
- private:
-  // make_model makes a Classifier for this task, and nothing else.
-  static Classifier& classifier(SequenceModel& model) { return dynamic_cast<Classifier&>(model); }
-
-  ExperimentConfig config_;
-  std::shared_ptr<const LabelledStream> texts_;
-  ModelSizes sizes_;
-  torch::Tensor class_weights_v_;
-};
+// make_model makes a Classifier for this task, and nothing else.
+Classifier& classifier(SequenceModel& model) { return dynamic_cast<Classifier&>(model); }
 
 std::string_view shown(Truncation truncation) {
   return truncation == Truncation::head_and_tail ? "head and tail" : to_string(truncation);
 }
 
-void log_truncated_texts(const LabelledDataset& dataset, const ExperimentConfig& config) {
-  if (dataset.cut_count() == 0) return;
-  log::info("{} texts are longer than model.context {} tokens; of these the {} is kept (task.truncation)",
-            dataset.cut_count(), context_of(config.model), shown(classification(config).truncation));
-}
-
 }  // namespace
 
-Task make_classification_task(const ExperimentConfig& config, bool offline, Codec codec) {
+Task make_classification_task(const ExperimentConfig& config, bool offline, Codec given) {
   const auto dataset = std::make_shared<const LabelledDataset>(
-      load_encoded_splits(labelled_data(config), offline, std::move(codec)), BatchOptions::of(config));
-  log_truncated_texts(*dataset, config);
-  const bool balances = classification(config).class_weights == ClassWeights::balanced;
-  const auto weights_v = balances ? balanced_weights(*dataset) : torch::Tensor();
-  const auto texts = std::make_shared<LabelledStream>(config, dataset);
-  const auto metrics = std::make_shared<ClassificationMetrics>(dataset, classification(config).selection_metric);
-  return {.data = std::make_shared<ClassificationData>(dataset, config),
-          .batches = texts,
-          .objective = std::make_shared<ClassObjective>(weights_v, classification(config).label_smoothing),
-          .metrics = metrics,
-          .adaptation = std::make_shared<ClassifierAdaptation>(config, texts, sizes_of(dataset->codec()), weights_v),
-          .classes = metrics};
+      load_encoded_splits(labelled_data(config), offline, std::move(given)), BatchOptions::of(config));
+  const auto& options = classification(config);
+  const auto& codec = dataset->codec();
+  if (dataset->cut_count() > 0)
+    log::info("{} texts are longer than model.context {} tokens; of these the {} is kept (task.truncation)",
+              dataset->cut_count(), context_of(config.model), shown(options.truncation));
+  const auto weights_v = options.class_weights == ClassWeights::balanced ? balanced_weights(*dataset) : torch::Tensor();
+  const auto texts = std::make_shared<const LabelledStream>(config, dataset);
+  const auto metrics = std::make_shared<const ClassificationMetrics>(dataset, options.selection_metric);
+  Task task{.codec = {dataset, &codec},
+            .description = dataset->description(),
+            .summary = fmt::format("{} ({} + {} + {} texts, {} classes, vocabulary of {} tokens, {:.0f} tokens a text)",
+                                   dataset->description().at("train").at("path").get<std::string>(),
+                                   dataset->count(Split::train), dataset->count(Split::validation),
+                                   dataset->count(Split::test), codec.labels.size(), codec.tokenizer->vocabulary_size(),
+                                   dataset->mean_length()),
+            .batches = texts,
+            .objective = std::make_shared<ClassObjective>(weights_v, options.label_smoothing),
+            .metrics = metrics,
+            .classes = metrics};
+  // A batch that is overfitted chooses no checkpoint, and needs no shift for texts.
+  if (!config.train.overfit_batch)
+    task.check = [dataset, by_auc = options.selection_metric == SelectionMetric::auc] {
+      warn_of_rare_classes(*dataset);
+      if (by_auc) require_two_classes(*dataset, Split::validation);
+    };
+  task.before_training = [texts, config, sizes = sizes_of(codec)](SequenceModel& model) {
+    if (transformer(config).embedding.scale == EmbeddingScale::log_count_ratio)
+      scale_by_log_count_ratios(classifier(model), *texts, sizes);
+    if (bag_options(classification(config).head) != nullptr)
+      scale_bag_by_log_count_ratios(classifier(model).bag(), *texts, sizes.classes);
+  };
+  if (recalibrates(options.head) && !config.train.overfit_batch)
+    task.before_evaluation = [dataset, texts, config, weights_v](SequenceModel& model, torch::Device device) {
+      const auto batch_of = [&](auto first, auto rows) { return texts->distinct_batch(first, rows, device); };
+      recalibrate(classifier(model), batch_of, dataset->count(Split::train), config, weights_v, device);
+    };
+  return task;
 }
 
 }  // namespace metaformer

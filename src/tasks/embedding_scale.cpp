@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "base/signals.h"
 #include "model/embedding.h"
@@ -26,52 +27,23 @@ std::vector<LabelledFeatures> training_features(const BatchStream& stream, const
 
 namespace {
 
-// Features are token ids, a class token's too, and behind these the buckets of n-grams: what the model looks up.
-class TextFeatures {
- public:
-  TextFeatures(const Classifier& model, std::int64_t vocabulary)
-      : model_(model),
-        ngrams_(model.config().embedding.ngrams),
-        tokens_(vocabulary + (is<FirstTokenHeadConfig>(model.head()) ? 1 : 0)) {}
-
-  std::int64_t buckets() const { return ngrams_.order > 1 ? ngrams_.buckets : 0; }
-  std::int64_t first_bucket() const { return tokens_; }
-
-  std::vector<std::vector<std::uint32_t>> operator()(const Batch& given) const {
-    const auto batch = model_.embedded(given);
-    std::vector<torch::Tensor> kinds = {batch.ids_bc};
-    for (std::int64_t n = 2; n <= ngrams_.order; ++n)
-      kinds.push_back(ngram_buckets(batch.ids_bc, n, ngrams_.buckets) + first_bucket());
-    std::vector<std::vector<std::uint32_t>> rows(static_cast<std::size_t>(batch.ids_bc.size(0)));
-    for (std::size_t row = 0; row < rows.size(); ++row) {
-      auto& features = rows[row];
-      for (const auto& kind_bc : kinds) append_row(kind_bc, batch, static_cast<std::int64_t>(row), features);
-      std::sort(features.begin(), features.end());
-      features.erase(std::unique(features.begin(), features.end()), features.end());
-    }
-    return rows;
+// The distinct features of every row; -1: none.
+std::vector<std::vector<std::uint32_t>> distinct_in_rows(const torch::Tensor& features_lf) {
+  const auto contiguous_lf = features_lf.to(torch::kLong).contiguous();
+  const auto width = contiguous_lf.size(1);
+  std::vector<std::vector<std::uint32_t>> rows;
+  for (std::int64_t row = 0; row < contiguous_lf.size(0); ++row) {
+    const auto* values = contiguous_lf.const_data_ptr<std::int64_t>() + row * width;
+    auto& features = rows.emplace_back();
+    std::copy_if(values, values + width, std::back_inserter(features), [](auto value) { return value >= 0; });
+    std::sort(features.begin(), features.end());
+    features.erase(std::unique(features.begin(), features.end()), features.end());
   }
-
- private:
-  static void append_row(const torch::Tensor& kind_bc, const Batch& batch, std::int64_t row,
-                         std::vector<std::uint32_t>& features) {
-    const auto kind_c = kind_bc[row];
-    const auto real_c =
-        batch.segments_bc.defined() ? kind_c.masked_select(batch.segments_bc[row] >= 0) : kind_c.contiguous();
-    const auto* values = real_c.data_ptr<std::int64_t>();
-    features.insert(features.end(), values, values + real_c.numel());
-  }
-
-  const Classifier& model_;
-  NgramEmbeddingConfig ngrams_;
-  std::int64_t tokens_;
-};
-
-}  // namespace
+  return rows;
+}
 
 // Of features 0 ... size - 1, how unequally the classes have them: |r|, of more than two classes the largest.
-static torch::Tensor log_count_scale(const std::vector<LabelledFeatures>& texts, std::int64_t classes,
-                                     std::int64_t size) {
+torch::Tensor log_count_scale(const std::vector<LabelledFeatures>& texts, std::int64_t classes, std::int64_t size) {
   std::vector<float> scale(static_cast<std::size_t>(size));
   for (std::int64_t label = 0; label < (classes == 2 ? 1 : classes); ++label) {
     const auto ratios = log_count_ratios(texts, label, scale.size());
@@ -81,28 +53,30 @@ static torch::Tensor log_count_scale(const std::vector<LabelledFeatures>& texts,
   return torch::tensor(scale);
 }
 
+}  // namespace
+
 void scale_by_log_count_ratios(Classifier& model, const BatchStream& stream, const ModelSizes& sizes) {
   const auto [vocabulary, classes] = sizes;
-  const TextFeatures features(model, vocabulary);
-  const auto all =
-      log_count_scale(training_features(stream, features), classes, features.first_bucket() + features.buckets());
+  const auto& ngrams = model.config().embedding.ngrams;
+  const auto buckets = ngrams.order > 1 ? ngrams.buckets : 0;
+  // Features are token ids, a class token's too, and behind these the buckets of n-grams: what the model looks up.
+  const auto first_bucket = vocabulary + (is<FirstTokenHeadConfig>(model.head()) ? 1 : 0);
+  const auto features_of_rows = [&](const Batch& given) {
+    const auto batch = model.embedded(given);
+    std::vector<torch::Tensor> kinds = {batch.ids_bc};
+    for (std::int64_t n = 2; n <= ngrams.order; ++n)
+      kinds.push_back(ngram_buckets(batch.ids_bc, n, ngrams.buckets) + first_bucket);
+    if (batch.segments_bc.defined())
+      for (auto& kind_bc : kinds) kind_bc = kind_bc.masked_fill(batch.segments_bc < 0, -1);
+    return distinct_in_rows(torch::cat(kinds, 1));
+  };
+  const auto all = log_count_scale(training_features(stream, features_of_rows), classes, first_bucket + buckets);
   // A class token stands in every text: it says nothing of a class, and keeps its embedding.
-  model.transformer()->scale_embeddings(all.narrow(0, 0, vocabulary),
-                                        all.narrow(0, features.first_bucket(), features.buckets()));
+  model.transformer()->scale_embeddings(all.narrow(0, 0, vocabulary), all.narrow(0, first_bucket, buckets));
 }
 
 void scale_bag_by_log_count_ratios(NgramBag& bag, const BatchStream& stream, std::int64_t classes) {
-  const auto buckets_of_rows = [&](const Batch& batch) {
-    const auto buckets_lf = bag->buckets_lf(batch).to(torch::kInt).contiguous();
-    std::vector<std::vector<std::uint32_t>> rows;
-    for (std::int64_t row = 0; row < buckets_lf.size(0); ++row) {
-      auto& buckets = rows.emplace_back();
-      const auto* values = buckets_lf.const_data_ptr<std::int32_t>() + row * buckets_lf.size(1);
-      for (std::int64_t i = 0; i < buckets_lf.size(1); ++i)
-        if (values[i] >= 0) buckets.push_back(static_cast<std::uint32_t>(values[i]));
-    }
-    return rows;
-  };
+  const auto buckets_of_rows = [&](const Batch& batch) { return distinct_in_rows(bag->buckets_lf(batch)); };
   bag->set_scale(log_count_scale(training_features(stream, buckets_of_rows), classes, bag->buckets()));
 }
 

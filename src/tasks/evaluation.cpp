@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -73,64 +74,20 @@ torch::Tensor NetworkPredictor::logits(const Batch& batch) const {
 
 namespace {
 
-// Progress bar of an evaluation: "evaluating the validation split: batch 3 of 40", for as long as it lives.
-class EvaluationLine {
- public:
-  EvaluationLine(std::string_view what, std::int64_t batches) : what_(what), batches_(batches) {
-    log::progress(fmt::format("evaluating {}", what_));
-  }
-  EvaluationLine(const EvaluationLine&) = delete;
-  EvaluationLine& operator=(const EvaluationLine&) = delete;
-  ~EvaluationLine() { log::clear_progress(); }
-
-  void show(std::int64_t batch) {  // 1, 2, ...
-    if (!timer_.is_due()) return;
-    timer_.restart();
-    show_progress(fmt::format("evaluating {}: batch {} of {}", what_, batch, batches_));
-  }
-
- private:
-  std::string what_;
-  std::int64_t batches_;
-  LineTimer timer_;
-};
-
-constexpr char sum_sign = '+', rows_sign = '|';  // before the names
-
-// Batch by batch; every one has the same names.
-NamedTensors to_tensors(const std::vector<ScoreSums>& batches) {
-  NamedTensors tensors;
-  for (const auto& batch : batches) {
-    for (const auto& [name, sum] : batch.sums()) tensors.emplace_back(sum_sign + name, sum);
-    for (const auto& [name, rows] : batch.rows()) tensors.emplace_back(rows_sign + name, torch::cat(rows));
-  }
-  return tensors;
-}
-
-std::vector<ScoreSums> to_batches(const NamedTensors& tensors) {
-  std::vector<ScoreSums> batches;
-  for (const auto& [name, tensor] : tensors) {
-    if (name == tensors.front().first) batches.emplace_back();
-    if (name.front() == sum_sign)
-      batches.back().add(name.substr(1), tensor);
-    else
-      batches.back().append(name.substr(1), tensor);
-  }
-  return batches;
-}
-
-// `own`: scores of batches rank, rank + size, ... Their sum over all batches in order, on every process: as if one had
-// scored all of them.
+// `own`: scores of batches rank, rank + size, ..., all with the same names. Their sum over all batches in order, on
+// every process: as if one had scored all of them.
 ScoreSums add_scores_of_all(ProcessGroup& group, const std::vector<ScoreSums>& own) {
-  std::vector<std::vector<ScoreSums>> by_rank;
-  if (group.size() == 1)
-    by_rank.push_back(own);
-  else
-    for (const auto& tensors : gather_tensors(group, to_tensors(own))) by_rank.push_back(to_batches(tensors));
+  NamedTensors of_own;
+  for (const auto& batch : own)
+    for (const auto& [name, tensors] : batch.of_batches()) of_own.emplace_back(name, tensors.front());
+  const auto of_ranks = gather_tensors(group, of_own);
+  std::set<std::string_view> names;
+  for (const auto& [name, tensor] : of_ranks.front()) names.insert(name);
   ScoreSums sums;
-  for (std::size_t turn = 0; turn < by_rank.front().size(); ++turn)
-    for (const auto& batches : by_rank)
-      if (turn < batches.size()) sums.add(batches[turn]);
+  for (std::size_t place = 0; place < of_ranks.front().size(); place += names.size())
+    for (const auto& tensors : of_ranks)
+      for (auto i = place; i < std::min(place + names.size(), tensors.size()); ++i)
+        sums.add(tensors[i].first, tensors[i].second);
   return sums;
 }
 
@@ -189,13 +146,20 @@ ScoreSums score_batches(const Scoring& scoring, std::string_view what, std::int6
   const torch::NoGradGuard no_grad;
   const AutocastScope autocast(scoring.precision, scoring.device);
   std::vector<ScoreSums> own;
-  EvaluationLine line(what, batches);
+  struct ProgressEnd {
+    ~ProgressEnd() { log::clear_progress(); }
+  } at_end;
+  LineTimer timer;
+  log::progress(fmt::format("evaluating {}", what));
   for (std::int64_t turn = 0; turn * group.size() < batches; ++turn) {
     stop_point("evaluate");
     throw_if_any_stopped(group);
     const auto i = turn * group.size() + group.rank();
     if (i >= batches) continue;
-    line.show(i + 1);
+    if (timer.is_due()) {
+      timer.restart();
+      show_progress(fmt::format("evaluating {}: batch {} of {}", what, i + 1, batches));
+    }
     const auto batch = make_batch(i);
     scoring.task.metrics->score(scoring.predictor.logits(batch), batch, own.emplace_back());
   }

@@ -77,7 +77,7 @@ Evaluator::Evaluator(const Task& task, Step& step)
 
 void Evaluator::adapt(std::int64_t step) {
   if (adapted_step_ == step) return;
-  task_.adaptation->before_evaluation(*step_.model, step_.device());
+  task_.before_evaluation(*step_.model, step_.device());
   adapted_step_ = step;
 }
 

@@ -44,7 +44,7 @@ constexpr std::int64_t only_step = 1;
 LinearModel fit(const LinearConfig& config, const Task& task) {
   const auto texts = training_features(*task.batches, [&](const Batch& batch) { return row_features(batch, config); });
   log::info("fitting the linear model to {} texts at once", texts.size());
-  const auto classes = static_cast<std::int64_t>(task.data->codec().labels.size());
+  const auto classes = static_cast<std::int64_t>(task.codec->labels.size());
   return {config, fit_linear_classifier(texts, classes, config)};
 }
 
@@ -83,7 +83,7 @@ RunSummary train_linear(const Experiment& experiment, const RunDirectory& run, c
   const auto training = evaluate(Split::train), validation = evaluate(Split::validation);
   const auto progress = progress_after(task, training, validation, seconds.count());
   metrics.sync();
-  save_checkpoint(run, progress, model.tensors(), {}, task.data->codec(), config.train.keep_checkpoints);
+  save_checkpoint(run, progress, model.tensors(), {}, *task.codec, config.train.keep_checkpoints);
   link_latest(run.path());
   return {.steps = progress.step,
           .train_loss = progress.last_train_loss,

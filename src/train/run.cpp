@@ -198,7 +198,7 @@ std::optional<EarlierRun> find_earlier_run(const ExperimentConfig& config, const
 
 // Errors: the data are not those that the run was trained on (exit code 2; 3 at another path than before).
 void require_same_data(const EarlierRun& earlier, const ExperimentConfig& config, const Task& task) {
-  const auto description = task.data->description();
+  const auto description = task.description;
   require_moved_data(earlier.run, config, moved_data(earlier.config, config), description);
   if (has_same_data(earlier.run, description)) return;
   const auto difference = differing_digest(earlier.run, description);
@@ -333,13 +333,13 @@ Task make_checked_task(const TrainRequest& request, Beginning& beginning, torch:
   const auto& earlier = beginning.earlier;
   if (earlier) require_moved_files(earlier->run, config, moved_data(earlier->config, config));
   auto task = make_task_in_turn(config, request.offline, beginning.take_codec(), group);
-  require_same(group, {{"data", without_paths(task.data->description())}});
-  if (group.is_first()) task.data->check();
+  require_same(group, {{"data", without_paths(task.description)}});
+  if (group.is_first()) task.check();
   task.batches->check_training();
-  check_memory(config, task.data->codec(), device, request.force);
+  check_memory(config, *task.codec, device, request.force);
   // Tried on another model of the same shapes.
   if (beginning.initial) {
-    const auto& codec = task.data->codec();
+    const auto& codec = *task.codec;
     copy_initial_weights(*beginning.initial, config, codec, *make_model(config, sizes_of(codec)));
   }
   if (earlier) require_same_data(*earlier, config, task);
@@ -349,7 +349,7 @@ Task make_checked_task(const TrainRequest& request, Beginning& beginning, torch:
 void describe(const Experiment& experiment, const Task& task, torch::Device device) {
   const auto& train = experiment.config.train;
   log::info("{}: {}", experiment.name, describe_model(experiment.config));
-  log::info("data: {}{}", train.overfit_batch ? "only the first batch of: " : "", task.data->summary());
+  log::info("data: {}{}", train.overfit_batch ? "only the first batch of: " : "", task.summary);
   log::info("device: {}, {} thread{}, {}", device_description(device), at::get_num_threads(),
             at::get_num_threads() == 1 ? "" : "s", to_string(train.precision));
   const auto* model = std::get_if<TransformerConfig>(&experiment.config.model);
@@ -367,7 +367,7 @@ void write_beginning(const RunDirectory& run, const TrainRequest& request, const
   run.remove_left_overs();
   log::add_file(run.log_file());
   write_file_atomically(run.config_file(), config_to_yaml(experiment.config));
-  write_environment(run, {request.command_line, device, step}, task.data->description());
+  write_environment(run, {request.command_line, device, step}, task.description);
   if (step > 0) link_latest(run.path());
   describe(experiment, task, device);
 }
@@ -443,7 +443,7 @@ RunSummary train_network(const TrainRequest& request, const RunDirectory& run, c
   const bool writes = request.group->is_first();
   Step step(config, task, device, *request.group);
   if (beginning.initial) {
-    const auto transfer = copy_initial_weights(*beginning.initial, config, task.data->codec(), *step.model);
+    const auto transfer = copy_initial_weights(*beginning.initial, config, *task.codec, *step.model);
     step.average->reset();
     if (writes) report(*beginning.initial, transfer, run, config);
   }
@@ -454,7 +454,7 @@ RunSummary train_network(const TrainRequest& request, const RunDirectory& run, c
   if (!writes) return summary;
   describe_results(summary, task, trainer.evaluated());
   auto comparison = compare_with_baselines(
-      config, task.data->description(), {{"validation", summary.validation}, {"test", summary.test}}, request.offline);
+      config, task.description, {{"validation", summary.validation}, {"test", summary.test}}, request.offline);
   for (const auto& line : comparison.table) log::info("{}", line);
   summary.baselines = std::move(comparison.accuracies);
   return summary;

@@ -117,7 +117,7 @@ torch::Tensor weight_of(const std::vector<Batch>& batches, ProcessGroup& group) 
 }  // namespace
 
 Step::Step(const ExperimentConfig& config, const Task& task, torch::Device device, ProcessGroup& group)
-    : model(make_model(config, sizes_of(task.data->codec()))),
+    : model(make_model(config, sizes_of(*task.codec))),
       config_(config),
       task_(task),
       device_(device),

@@ -64,7 +64,7 @@ Trainer::Trainer(const RunDirectory& run, const Task& task, Step& step, const Ch
     step.restore(*checkpoint);
     progress_ = checkpoint->progress;
   } else {
-    task.adaptation->before_training(*step.model);
+    task.before_training(*step.model);
   }
   progress_.startup_seconds += seconds_since_program_start();
   clock_.emplace(progress_);
@@ -195,7 +195,7 @@ void Trainer::write_sample() {
   read_losses();  // weights that are not finite have nothing to write
   if (!group_.is_first() || metrics_->last_sampled_step() == step) return;
   const WeightAverage::Use average(*step_.average);
-  const auto sample = metaformer::write_sample(*step_.model, *task_.data->codec().tokenizer, step_.device(),
+  const auto sample = metaformer::write_sample(*step_.model, *task_.codec->tokenizer, step_.device(),
                                                static_cast<std::uint64_t>(config_.train.seed), step);
   if (!sample) return;
   metrics_->write_sample(step, *sample);
@@ -261,7 +261,7 @@ void Trainer::save() {
     const auto state = step_.state();
     if (group_.is_first()) {
       metrics_->sync();
-      save_checkpoint(run_, progress_, named_state(*step_.model), state, task_.data->codec(),
+      save_checkpoint(run_, progress_, named_state(*step_.model), state, *task_.codec,
                       config_.train.keep_checkpoints);
       if (!std::exchange(is_linked_, true)) link_latest(run_.path());
     }
