@@ -11,7 +11,7 @@
 #include "cpu/attention.h"
 #include "distributed/process_group.h"
 #include "ops/device.h"
-#include "train/optim/schedule.h"
+#include "train/optim/learning_rate.h"
 #include "train/step.h"
 
 namespace metaformer {

@@ -28,7 +28,7 @@
 #include "train/divergence.h"
 #include "train/initial_weights.h"
 #include "train/linear_baseline.h"
-#include "train/optim/schedule.h"
+#include "train/optim/learning_rate.h"
 #include "train/trainer.h"
 
 namespace metaformer {

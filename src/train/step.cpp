@@ -13,8 +13,8 @@
 #include "model/make_model.h"
 #include "ops/parallel.h"
 #include "ops/recompute.h"
-#include "train/optim/layer_rates.h"
-#include "train/optim/optimizers.h"
+#include "train/optim/learning_rate.h"
+#include "train/optim/optimizer.h"
 
 namespace metaformer {
 

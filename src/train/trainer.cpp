@@ -13,7 +13,7 @@
 #include "ops/device.h"
 #include "ops/named_tensors.h"
 #include "train/divergence.h"
-#include "train/optim/schedule.h"
+#include "train/optim/learning_rate.h"
 
 namespace metaformer {
 

@@ -4,7 +4,7 @@
 #include "support/threads.h"
 #include "support/workplace.h"
 #include "tasks/evaluation.h"
-#include "train/optim/schedule.h"
+#include "train/optim/learning_rate.h"
 #include "train/step.h"
 
 namespace metaformer {

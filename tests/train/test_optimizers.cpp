@@ -6,7 +6,7 @@
 
 #include "run/safetensors.h"
 #include "support/torch_catch.h"
-#include "train/optim/optimizers.h"
+#include "train/optim/optimizer.h"
 
 namespace metaformer {
 

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "distributed/process_group.h"
-#include "train/optim/optimizers.h"
+#include "train/optim/optimizer.h"
 
 namespace metaformer {
 
@@ -18,10 +18,6 @@ std::int64_t border_of_views(const ParameterBuffer& parameters, std::int64_t pla
   for (const auto& view : parameters.views())
     if (std::abs(view.offset - place) < std::abs(nearest - place)) nearest = view.offset;
   return nearest;
-}
-
-ParameterBuffer part_of(const ParameterBuffer& parameters, const Shard& shard) {
-  return {parameters, shard.first, shard.count};
 }
 
 }  // namespace
@@ -44,20 +40,11 @@ ShardedOptimizer::ShardedOptimizer(ParameterBuffer& parameters, const TrainConfi
     : parameters_(parameters),
       group_(group),
       shards_(shards_of(parameters, config, group.size())),
-      shard_(part_of(parameters, shards_[static_cast<std::size_t>(group.rank())])),
+      shard_(parameters, own_shard().first, own_shard().count),
       own_(make_optimizer(shard_, config, scale)) {}
 
-void ShardedOptimizer::step(double learning_rate) {
+void ShardedOptimizer::step(const LearningRate& learning_rate) {
   own_->step(learning_rate);
-  share_values();
-}
-
-void ShardedOptimizer::step(const torch::Tensor& learning_rate) {
-  own_->step(learning_rate);
-  share_values();
-}
-
-void ShardedOptimizer::share_values() {
   for (std::size_t rank = 0; rank < shards_.size(); ++rank)
     if (shards_[rank].count > 0)
       group_.broadcast(parameters_.values().narrow(0, shards_[rank].first, shards_[rank].count),
@@ -73,22 +60,21 @@ const ParameterBuffer::View* ShardedOptimizer::view_of(const std::string& name) 
 }
 
 NamedTensors ShardedOptimizer::state() const {
-  std::vector<std::string> names;
-  std::map<std::string, std::vector<torch::Tensor>> parts;
+  std::vector<std::pair<std::string, std::vector<torch::Tensor>>> parts;
+  std::map<std::string, std::size_t> places;
   for (const auto& of_rank : gather_tensors(group_, own_->state()))
     for (const auto& [name, tensor] : of_rank) {
-      if (!parts.contains(name)) names.push_back(name);
-      parts[name].push_back(tensor);
+      const auto [place, is_new] = places.try_emplace(name, parts.size());
+      if (is_new) parts.push_back({name, {}});
+      parts[place->second].second.push_back(tensor);
     }
   NamedTensors state;
-  for (const auto& name : names) {
-    const auto& of_name = parts.at(name);
-    const auto* view = of_name.front().dim() == 0 ? nullptr : view_of(name);
-    if (view == nullptr || of_name.front().numel() == view->count) {
-      state.emplace_back(name, of_name.front());  // of a view that is not cut; or of all, such as the number of steps
-      continue;
-    }
-    state.emplace_back(name, torch::cat(of_name).view(view->parameter.sizes()));
+  for (const auto& [name, tensors] : parts) {
+    const auto& first = tensors.front();
+    const auto* view = first.dim() == 0 ? nullptr : view_of(name);
+    // Of a view that is not cut; or of all, such as the number of steps.
+    const bool is_whole = view == nullptr || first.numel() == view->count;
+    state.emplace_back(name, is_whole ? first : torch::cat(tensors).view(view->parameter.sizes()));
   }
   return state;
 }
@@ -101,7 +87,6 @@ std::string ShardedOptimizer::first_not_finite() const {
 
 void ShardedOptimizer::load(const NamedTensors& state) {
   const torch::NoGradGuard no_grad;
-  const auto& shard = shards_[static_cast<std::size_t>(group_.rank())];
   for (auto& [own_name, target] : own_->state())
     for (const auto& [name, whole] : state) {
       if (name != own_name) continue;
@@ -109,7 +94,7 @@ void ShardedOptimizer::load(const NamedTensors& state) {
       if (view == nullptr) {
         target.copy_(whole);
       } else {
-        const auto first = std::max(shard.first, view->offset) - view->offset;
+        const auto first = std::max(own_shard().first, view->offset) - view->offset;
         target.copy_(whole.reshape({-1}).narrow(0, first, target.numel()).view(target.sizes()));
       }
     }

@@ -24,8 +24,7 @@ class ShardedOptimizer : public Optimizer {
   ShardedOptimizer(ParameterBuffer& parameters, const TrainConfig& config, const GradientScale& scale,
                    ProcessGroup& group);
 
-  void step(double learning_rate) override;
-  void step(const torch::Tensor& learning_rate) override;
+  void step(const LearningRate& learning_rate) override;
   void reset() override { own_->reset(); }
 
   // Of all shards, in copies on the CPU, as an optimiser that is not sharded names and shapes it.
@@ -36,7 +35,7 @@ class ShardedOptimizer : public Optimizer {
   const std::vector<Shard>& shards() const { return shards_; }
 
  private:
-  void share_values();
+  const Shard& own_shard() const { return shards_[static_cast<std::size_t>(group_.rank())]; }
   const ParameterBuffer::View* view_of(const std::string& name) const;  // whose state has that name
 
   ParameterBuffer& parameters_;
