@@ -40,7 +40,6 @@ class GradientSum {
   std::vector<Bucket> cut_by_shards(const Bucket& bucket) const;
   void watch_backward();
   void complete(std::size_t view);
-  bool is_complete(const Bucket& bucket) const;
   void start_next();
 
   ProcessGroup& group_;

@@ -27,25 +27,16 @@ class PhaseTimer {
     start_ = std::chrono::steady_clock::now();
   }
 
-  // The phase that has run since the end of the one before.
-  void end(StepPhase phase) {
+  // The time since the end of the phase before goes to `phase`; where threads have run two side by side, this part of
+  // it.
+  void end(StepPhase phase, double part = 1, StepPhase other = StepPhase::backward) {
     if (times_ == nullptr) return;
     wait_for(device_);
     const auto now = std::chrono::steady_clock::now();
-    times_->seconds[static_cast<std::size_t>(phase)] += std::chrono::duration<double>(now - start_).count();
+    const double seconds = std::chrono::duration<double>(now - start_).count();
+    times_->seconds[static_cast<std::size_t>(phase)] += part * seconds;
+    times_->seconds[static_cast<std::size_t>(other)] += (1 - part) * seconds;
     start_ = now;
-  }
-
-  // Two phases that threads have run side by side since the end of the one before, with the first one's part of the
-  // time.
-  void end(StepPhase first, StepPhase second, double part_of_first) {
-    if (times_ == nullptr) return;
-    const auto before = times_->seconds[static_cast<std::size_t>(first)];
-    end(first);
-    auto& seconds = times_->seconds[static_cast<std::size_t>(first)];
-    const auto taken = seconds - before;
-    seconds = before + part_of_first * taken;
-    times_->seconds[static_cast<std::size_t>(second)] += (1 - part_of_first) * taken;
   }
 
  private:
@@ -247,13 +238,12 @@ struct Slice {
   std::int64_t number;  // of the pass among those of the step
   torch::Tensor loss = {};
   torch::autograd::variable_list gradients = {};  // of what is trained; undefined: it has no part in the loss
-  double forward_seconds = 0, backward_seconds = 0;
+  StepTimes times = {};
 };
 
 void Step::compute_slice(const std::vector<torch::Tensor>& trained, const torch::Tensor& weight, bool has_faults,
                          Slice& slice) {
-  StepTimes times;
-  PhaseTimer timer(&times, device_);
+  PhaseTimer timer(&slice.times, device_);
   auto loss = batch_loss(slice.batch, weight, slice.pass, slice.number, AutocastCasts::keep);
   if (has_faults) loss = with_faults(loss);
   timer.end(StepPhase::forward);
@@ -261,31 +251,28 @@ void Step::compute_slice(const std::vector<torch::Tensor>& trained, const torch:
                                           /*create_graph=*/false, /*allow_unused=*/true);
   timer.end(StepPhase::backward);
   slice.loss = loss.detach();
-  slice.forward_seconds = times.of(StepPhase::forward);
-  slice.backward_seconds = times.of(StepPhase::backward);
 }
 
 namespace {
 
-// In the order of the slices, each parameter by one thread. What batches of a step give is added as that of one batch
-// each, so that it makes no difference which process adds it.
+// In the order of the slices, each parameter by one thread. The sum of a batch's slices is added as a whole, so that it
+// makes no difference which process adds it. `first`: in place of the gradients that are there.
 void add_in_order(const std::vector<torch::Tensor>& parameters, std::vector<Slice>& slices, bool first) {
   at::parallel_for(0, std::ssize(parameters), 1, [&](std::int64_t begin, std::int64_t end) {
     const torch::NoGradGuard no_grad;
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
-      torch::Tensor sum = first ? parameters[i].mutable_grad() : torch::Tensor();
-      bool is_empty = true;
-      for (auto& slice : slices) {
+      auto& total = parameters[i].mutable_grad();
+      torch::Tensor sum;
+      for (const auto& slice : slices) {
         const auto& gradient = slice.gradients[i];
         if (!gradient.defined()) continue;
-        if (!sum.defined())
-          sum = gradient.clone();
+        if (sum.defined())
+          sum.add_(gradient);
         else
-          is_empty&& first ? sum.copy_(gradient) : sum.add_(gradient);
-        is_empty = false;
+          sum = first ? total.copy_(gradient) : gradient.clone();
       }
-      if (!first && sum.defined()) parameters[i].mutable_grad().add_(sum);
-      if (first && is_empty) sum.zero_();
+      if (first && !sum.defined()) total.zero_();
+      if (!first && sum.defined()) total.add_(sum);
     }
   });
 }
@@ -316,11 +303,11 @@ torch::Tensor Step::add_gradients_of_slices(const Batch& batch, const torch::Ten
   double forward = 0, backward = 0;
   torch::Tensor loss = torch::zeros_like(slices.front().loss);
   for (const auto& slice : slices) {
-    forward += slice.forward_seconds;
-    backward += slice.backward_seconds;
+    forward += slice.times.of(StepPhase::forward);
+    backward += slice.times.of(StepPhase::backward);
     loss += slice.loss;
   }
-  timer.end(StepPhase::forward, StepPhase::backward, forward / (forward + backward));
+  timer.end(StepPhase::forward, forward / (forward + backward));
   return loss;
 }
 
@@ -429,27 +416,17 @@ namespace {
 bool have_same_shape(const Batch& a, const Batch& b) {
   const auto of_a = tensors_of(a), of_b = tensors_of(b);
   for (std::size_t i = 0; i < of_a.size(); ++i) {
-    if (of_a[i]->defined() != of_b[i]->defined()) return false;
-    if (of_a[i]->defined() && of_a[i]->sizes() != of_b[i]->sizes()) return false;
+    if (of_a[i]->defined() != of_b[i]->defined() || (of_a[i]->defined() && of_a[i]->sizes() != of_b[i]->sizes()))
+      return false;
   }
   return true;
 }
 
 torch::Tensor copy(const torch::Tensor& x) { return x.defined() ? x.clone() : x; }
 
-Batch copy_of(const Batch& batch) {
-  return {.ids_bc = copy(batch.ids_bc),
-          .targets_bc = copy(batch.targets_bc),
-          .segments_bc = copy(batch.segments_bc),
-          .places_t = copy(batch.places_t),
-          .source_ids_bs = copy(batch.source_ids_bs),
-          .source_segments_bs = copy(batch.source_segments_bs),
-          .labels_l = copy(batch.labels_l),
-          .label_rows_l2 = copy(batch.label_rows_l2),
-          .target_weights_bc = copy(batch.target_weights_bc),
-          .restarts = batch.restarts,
-          .first_row = batch.first_row,
-          .weight = copy(batch.weight)};
+Batch copy_of(Batch batch) {
+  for (auto* tensor : tensors_of(batch)) *tensor = copy(*tensor);
+  return batch;
 }
 
 }  // namespace
@@ -470,7 +447,8 @@ StepResult Step::run(std::int64_t step, double learning_rate, const AcceptNorm& 
       std::equal(batches.begin(), batches.end(), recorded_batches_.begin(), recorded_batches_.end(), have_same_shape);
   if (!is_recorded_ || !fits) return run_eagerly(step, accept);
   for (std::size_t i = 0; i < batches.size(); ++i) {
-    const auto from = tensors_of(batches[i]), to = tensors_of(recorded_batches_[i]);
+    const auto from = tensors_of(batches[i]);
+    const auto to = tensors_of(recorded_batches_[i]);
     for (std::size_t j = 0; j < from.size(); ++j)
       if (from[j]->defined()) to[j]->copy_(*from[j], /*non_blocking=*/true);
   }

@@ -21,8 +21,6 @@
 
 namespace metaformer {
 
-// Which rows of a step each process computes.
-
 // One of equal parts of a micro-batch's rows.
 struct Piece {
   std::int64_t micro = 0, part = 0, parts = 1;
@@ -35,9 +33,7 @@ std::vector<Piece> pieces_of(int rank, int size, std::int64_t accumulate);
 // Errors (exit code 2): the step's rows, or its batches of tokens, cannot be divided evenly.
 void require_equal_pieces(const ExperimentConfig& config, int size);
 
-// The time of every phase of a training step.
-
-// reduce: gradients of several processes are added up.
+// Of a training step. reduce: gradients of several processes are added up.
 enum class StepPhase { batch, forward, backward, reduce, clip, update };
 constexpr std::array<std::string_view, 6> enum_names(StepPhase) {
   return {"batch", "forward", "backward", "reduce", "clip", "update"};
