@@ -91,9 +91,9 @@ class TextPredictor {
   // Answers all that it has been given.
   void flush() {
     if (!texts_.empty()) batches_.push_back(std::exchange(texts_, {}));
-    const auto answer = [&](const TextBatch& texts) { return text_answers_.answer(texts); };
     const auto start = std::chrono::steady_clock::now();
-    const auto given = batches_.empty() ? std::vector<Answers>{} : answer_together(group_, answer, batches_);
+    const auto given =
+        batches_.empty() ? std::vector<Answers>{} : answer_together(group_, text_answers_.answer, batches_);
     seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     for (const auto& of_batch : given)
       for (const auto& one : of_batch) {
@@ -152,7 +152,7 @@ class TextPredictor {
   }
 
   std::string describe(const Answer& answer, const nlohmann::ordered_json* given) const {
-    if (!arguments_.json) return given == nullptr ? text_answers_.line_without_answer() : text_answers_.line(*given);
+    if (!arguments_.json) return given == nullptr ? text_answers_.line_without_answer : text_answers_.line(*given);
     nlohmann::ordered_json json = {{"line", answer.line}};
     if (given == nullptr) {
       json["error"] = answer.problem;
@@ -300,8 +300,7 @@ void predict_file(const PredictArguments& arguments, TableFormat format, const I
   predictor.finish(context_of(run.experiment.config.model));
 }
 
-std::unique_ptr<TextAnswers> answers_of(const PredictArguments& arguments, const LoadedRun& run,
-                                        const std::vector<std::string>& given) {
+TextAnswers answers_of(const PredictArguments& arguments, const LoadedRun& run, const std::vector<std::string>& given) {
   const auto& task = run.experiment.config.task;
   if (is<SequenceToSequenceConfig>(task)) return target_answers(run, arguments.beam);
   if (!is<ClassificationConfig>(task))
@@ -318,10 +317,10 @@ void run_predict(const PredictArguments& arguments, TableFormat format, const st
   const auto input = group.is_first() ? std::make_unique<InputFile>(arguments.file) : nullptr;
   const auto run = load_run(choice.run, choice.checkpoint, device_for(group, choice.device));
   const auto answers = answers_of(arguments, run, given);
-  if (!input) return help_answer(group, [&](const TextBatch& texts) { return answers->answer(texts); });
+  if (!input) return help_answer(group, answers.answer);
   if (format == TableFormat::automatic) format = format_by_name(arguments.file).value_or(TableFormat::text);
   if (format == TableFormat::text) refuse_table_flags(arguments, input->name());
-  predict_file(arguments, format, *input, run, *answers, group);
+  predict_file(arguments, format, *input, run, answers, group);
 }
 
 void require_possible(const PredictArguments& arguments) {

@@ -64,7 +64,7 @@ std::string largest_of(const Row& weights, const std::vector<std::string>& token
 std::vector<std::int32_t> read_source(const LoadedRun& run, const std::string& source, const BeamOptions& options,
                                       bool& cut) {
   try {
-    auto ids = target_answers(run, options)->encode(without_last_break(source), cut);
+    auto ids = target_answers(run, options).encode(without_last_break(source), cut);
     if (cut)
       log::warning("the source is longer than the model's context and is cut to its first {} tokens", ids.size());
     return ids;

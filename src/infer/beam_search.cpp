@@ -52,10 +52,11 @@ class Beam {
         next.push_back({.ids = from.ids, .log_probability = log_probability, .row = from.row});
         next.back().ids.push_back(token);
       } else {
-        finished_.push_back({.ids = from.ids,
-                             .log_probability = log_probability,
-                             .score = log_probability / length_penalty(length, options_.alpha),
-                             .is_cut = length == most_tokens_ && likeliest(log_probability_rv[from.row]) != mark_});
+        finished_.push_back(
+            {.ids = from.ids,
+             .log_probability = log_probability,
+             .score = log_probability / length_penalty(length, options_.alpha),
+             .is_cut = length == most_tokens_ && log_probability_rv[from.row].argmax().item<std::int64_t>() != mark_});
       }
     }
     live_ = std::move(next);
@@ -72,10 +73,6 @@ class Beam {
   std::vector<Hypothesis> best() { return std::move(finished_); }
 
  private:
-  static std::int64_t likeliest(const torch::Tensor& log_probability_v) {
-    return log_probability_v.argmax().item<std::int64_t>();
-  }
-
   // The best continuations of all live hypotheses.
   std::tuple<torch::Tensor, torch::Tensor> candidates(const torch::Tensor& log_probability_rv, std::int64_t length) {
     std::vector<torch::Tensor> rows;
@@ -122,11 +119,6 @@ Batch first_batch(const TextBatch& sources, std::int32_t mark, std::int64_t cont
   return batch;
 }
 
-torch::Tensor last_log_probabilities(SequenceModel& model, const Batch& batch, ModelState& state) {
-  const auto logits_bv = widened(model.evaluate(batch, &state)).select(1, 0);
-  return torch::log_softmax(logits_bv, 1).to(torch::kCPU);
-}
-
 }  // namespace
 
 std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model, const TextBatch& sources, std::int32_t mark,
@@ -134,15 +126,12 @@ std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model, const Tex
                                                  torch::Device device) {
   const torch::NoGradGuard no_grad;
   const auto count = std::ssize(sources);
-  const auto most_tokens = [&](std::int64_t i) {
-    const auto tokens = std::ssize(sources[static_cast<std::size_t>(i)]) + 1 + options.further_tokens;
-    return std::min(tokens, model.context());
-  };
   std::vector<Beam> beams;
   std::int64_t capacity = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    beams.emplace_back(options, mark, most_tokens(i), i);
-    capacity = std::max(capacity, most_tokens(i));
+  for (const auto& source : sources) {
+    const auto most_tokens = std::min(std::ssize(source) + 1 + options.further_tokens, model.context());
+    beams.emplace_back(options, mark, most_tokens, std::ssize(beams));
+    capacity = std::max(capacity, most_tokens);
   }
   const auto state = model.new_state(count, capacity);
   auto batch = first_batch(sources, mark, model.context(), device);
@@ -153,7 +142,8 @@ std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model, const Tex
     throw_if_stopped();
     if (!rows.empty()) state_as<EncoderDecoderState>(*state).select(torch::tensor(rows).to(device));
     batch.ids_bc = torch::tensor(next).unsqueeze(1).to(device);
-    const auto log_probability_rv = last_log_probabilities(model, batch, *state).index_fill(1, never_n, impossible);
+    const auto logits_rv = widened(model.evaluate(batch, state.get())).select(1, 0);
+    const auto log_probability_rv = torch::log_softmax(logits_rv, 1).to(torch::kCPU).index_fill(1, never_n, impossible);
     next.clear();
     rows.clear();
     for (auto& beam : beams) {

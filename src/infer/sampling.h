@@ -20,8 +20,6 @@
 
 namespace metaformer {
 
-// How text is generated: what is drawn, and what of a long text the model sees.
-
 // The tokens that are kept of a text that outgrows the model's context while it is generated: the last half of the
 // context, when it is full (one token in context / 2 encodes that much again), or all but the oldest token (every token
 // encodes the whole context again, as in nanoGPT).
@@ -46,8 +44,6 @@ struct SamplingOptions {
 // Rejects NaN and infinity. Errors (exit code 4): the model's numbers for `unanswered` of so many texts are not finite.
 void require_finite_answers(std::int64_t unanswered, std::int64_t texts);
 
-// Picks tokens where the logits are, without the host.
-
 // The token that TokenPicker picks from each row of logits_bv, with one uniform number (float64, in [0, 1)) a row: long
 // [b], on the device of the logits. The sums of weights may be rounded differently on a device, so that a number within
 // about 1e-15 of the edge between two tokens may pick the other. Starts work only; nothing waits for it. `never_n`:
@@ -56,7 +52,6 @@ torch::Tensor pick_tokens_b(const torch::Tensor& logits_bv, const torch::Tensor&
                             const SamplingOptions& options, const torch::Tensor& never_n = {});
 
 // Text on a device that does not wait for its host: recorded work encodes the window, picks a token and appends it.
-
 // As make_cuda_graph.
 using MakeGraph = std::function<std::unique_ptr<DeviceGraph>(torch::Device, std::string& problem)>;
 
@@ -97,9 +92,7 @@ class DeviceGenerator {
 
   void generate_chunk();
   void send_uniform_numbers();
-  void settle_tables();
   void step();
-  void record(Bucket& bucket);
   void compute(std::int64_t bucket);  // all of it on the device
   void cut_window();
 
@@ -145,10 +138,9 @@ std::string prompt_cut(const SequenceModel& model, std::size_t prompt_tokens);
 // again.
 class ContextWindow {
  public:
-  explicit ContextWindow(std::int64_t context, WindowKind kind = WindowKind::half);
-
   // Of a prompt that is longer than the context, its last `context` tokens.
-  ContextWindow(std::int64_t context, WindowKind kind, std::span<const std::int32_t> prompt);
+  explicit ContextWindow(std::int64_t context, WindowKind kind = WindowKind::half,
+                         std::span<const std::int32_t> prompt = {});
 
   // Returns true when the window was cut: everything in it must be encoded again.
   bool push(std::int32_t token);
@@ -185,14 +177,11 @@ class TextGenerator {
   // Sets tokens_b_: from graphs on the device, false without them; or from logits on the host.
   bool take_from_device();
   void pick_tokens();
-  void make_cache();  // the state and the decoder, for the windows as they are
-  // Into logits_bv_, through the model or its decoder.
-  void find_logits();
-  void encode_windows();
+  void make_cache();      // the state and the decoder, for the windows as they are
+  void encode_windows();  // into logits_bv_
   // Logits [b, v] of what follows tokens that the state has not seen; of all tokens where there is none.
   torch::Tensor encode(const torch::Tensor& ids_bc);
   void set_threads(std::size_t tokens);
-  void start_window_again();
 
   SequenceModel& model_;
   SamplingOptions options_;
@@ -226,8 +215,6 @@ class StopFilter {
   std::string held_;
   bool stopped_ = false;
 };
-
-// What a language model writes while it is trained (task.sample_interval).
 
 // The prompt where none is given: a line break, as nanoGPT starts, or the first token of a vocabulary that has none.
 std::string default_prompt(const Tokenizer& tokenizer);

@@ -139,15 +139,11 @@ bool stays(const fs::path& folder, const Progress& now) {
     if (fs::remove(folder, ignored)) log::warning("{} was a link to nowhere; it is removed", folder.string());
     return false;
   }
-  try {
-    return !supersedes(now, Loader(folder).load(WithOptimizer::yes).progress);
-  } catch (const NewerFormat&) {
-    throw;
-  } catch (const Error& error) {
-    log::warning("{}; it is written again, the old one is now {}", error.what(),
-                 set_aside(folder, ".damaged").string());
-    return false;
-  }
+  bool stays = false;
+  const auto damage = damage_of([&] { stays = !supersedes(now, Loader(folder).load(WithOptimizer::yes).progress); });
+  if (!damage.empty())
+    log::warning("{}; it is written again, the old one is now {}", damage, set_aside(folder, ".damaged").string());
+  return stays;
 }
 
 void put_in_place(const fs::path& temporary, const fs::path& folder, const Progress& now) {
@@ -169,14 +165,7 @@ void finish_replacements(const fs::path& checkpoints) {
 }
 
 bool is_whole(const fs::path& folder) {
-  try {
-    Loader(folder).load(WithOptimizer::yes);
-    return true;
-  } catch (const NewerFormat&) {
-    throw;
-  } catch (const Error&) {
-    return false;
-  }
+  return damage_of([&] { Loader(folder).load(WithOptimizer::yes); }).empty();
 }
 
 // `name`, last or best, is a folder where it should be a link.
@@ -203,16 +192,32 @@ void turn_into_link(const fs::path& checkpoints, const std::string& name) {
 
 // The first of them that is whole; damaged ones are skipped with a warning.
 std::optional<Checkpoint> load_first_whole(const fs::path& checkpoints, const std::vector<std::int64_t>& steps) {
+  std::optional<Checkpoint> found;
   for (const auto step : steps) {
-    try {
-      return Loader(checkpoints / step_name(step)).load(WithOptimizer::yes);
-    } catch (const NewerFormat&) {
-      throw;
-    } catch (const Error& error) {
-      log::warning("{}; trying an earlier checkpoint", error.what());
-    }
+    const auto damage = damage_of([&] { found = Loader(checkpoints / step_name(step)).load(WithOptimizer::yes); });
+    if (found) break;
+    log::warning("{}; trying an earlier checkpoint", damage);
   }
-  return std::nullopt;
+  return found;
+}
+
+// What is wrong with it; "" when it is whole.
+std::string problem_of(const RunDirectory& run, std::int64_t step) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(run.checkpoints() / step_name(step), ignored)) return "it is no longer there";
+  return damage_of([&] { load_checkpoint(run, step_name(step), WithOptimizer::no); });
+}
+
+std::optional<BestSoFar> find_best(const RunDirectory& run, const SelectionError& error_of, const Progress& now) {
+  std::optional<BestSoFar> best;
+  for (const auto& [step, saved] : saved_progress(run.checkpoints())) {
+    const bool counts = saved && step > 0 && step <= now.step && is_evaluated(*saved) && !is_abandoned(*saved, now);
+    if (!counts || !problem_of(run, step).empty()) continue;
+    const auto error = error_of(saved->validation);
+    if (best && !(error <= best->error)) continue;  // of equal ones the first that was reached
+    best = BestSoFar{.step = step, .loss = saved->validation.at("loss"), .error = error};
+  }
+  return best;
 }
 
 }  // namespace
@@ -280,54 +285,16 @@ std::optional<Checkpoint> load_rollback_checkpoint(const RunDirectory& run, cons
   return load_first_whole(run.checkpoints(), steps);
 }
 
-namespace {
-
-// What is wrong with it; "" when it is whole.
-std::string problem_of(const RunDirectory& run, std::int64_t step) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(run.checkpoints() / step_name(step), ignored)) return "it is no longer there";
-  try {
-    load_checkpoint(run, step_name(step), WithOptimizer::no);
-    return "";
-  } catch (const NewerFormat&) {
-    throw;
-  } catch (const Error& error) {
-    return error.what();
-  }
-}
-
-BestSoFar result_of(const SelectionError& error_of, const Progress& progress) {
-  return {.step = progress.step,
-          .loss = progress.validation.at("loss").get<double>(),
-          .error = error_of(progress.validation)};
-}
-
-std::optional<BestSoFar> find_best(const RunDirectory& run, const SelectionError& error_of, const Progress& now) {
-  std::optional<BestSoFar> best;
-  for (const auto& [step, saved] : saved_progress(run.checkpoints())) {
-    const bool counts = saved && step > 0 && step <= now.step && is_evaluated(*saved) && !is_abandoned(*saved, now);
-    if (!counts || !problem_of(run, step).empty()) continue;
-    const auto result = result_of(error_of, *saved);
-    if (!best || result.error <= best->error) best = result;  // of equal ones the first that was reached
-  }
-  return best;
-}
-
-}  // namespace
-
 void require_best_checkpoint(const RunDirectory& run, const SelectionError& error_of, Progress& progress) {
   if (!progress.best || progress.best->step == progress.step) return;
   const auto name = step_name(progress.best->step);
   const auto problem = problem_of(run, progress.best->step);
   if (problem.empty()) return;
   progress.best = find_best(run, error_of, progress);
-  if (progress.best) {
-    log::warning("the best checkpoint, {}, cannot be used: {}; the best of those that are left is {}", name, problem,
-                 step_name(progress.best->step));
-    return;
-  }
-  log::warning("the best checkpoint, {}, cannot be used: {}; the next evaluation starts the choice again", name,
-               problem);
+  log::warning("the best checkpoint, {}, cannot be used: {}; {}", name, problem,
+               progress.best ? "the best of those that are left is " + step_name(progress.best->step)
+                             : "the next evaluation starts the choice again");
+  if (progress.best) return;
   progress.evaluated_step = 0;
   progress.evaluations_since_best = 0;
   progress.validation = nullptr;

@@ -11,10 +11,9 @@
 
 #include "base/error.h"
 #include "config/schema.h"
+#include "run/json_fields.h"
 
 namespace metaformer {
-
-// How far a run is: what it needs to go on, besides tensors.
 
 // Running mean and variance of the logarithm of the gradient norm (train/divergence.h). Part of a checkpoint.
 struct SpikeState {
@@ -40,24 +39,12 @@ struct AttentionCollapse {
   double entropy = 0;  // of the attention, mean over all heads, as a fraction of its maximum
 };
 
-// {"step", "kind", "entropy"}.
-inline nlohmann::ordered_json to_json(const AttentionCollapse& collapse) {
-  return {{"step", collapse.step}, {"kind", to_string(collapse.kind)}, {"entropy", collapse.entropy}};
+void fields(AnyOf<AttentionCollapse> auto& collapse, auto field) {
+  field("step", collapse.step);
+  field("kind", collapse.kind);
+  field("entropy", collapse.entropy);
 }
-
-// Nothing where there is no such object.
-inline std::optional<AttentionCollapse> collapse_of(const nlohmann::ordered_json& json) {
-  using Json = nlohmann::ordered_json;
-  if (!json.is_object()) return std::nullopt;
-  const auto step = json.value("step", Json()), kind = json.value("kind", Json()),
-             entropy = json.value("entropy", Json());
-  constexpr std::uint64_t last_step = std::uint64_t{1} << 53;
-  const bool uniform = kind == to_string(CollapseKind::uniform);
-  if (!step.is_number_unsigned() || step.get<std::uint64_t>() > last_step || !entropy.is_number()) return std::nullopt;
-  if (!uniform && kind != to_string(CollapseKind::one_token)) return std::nullopt;
-  return AttentionCollapse{
-      .step = step, .kind = uniform ? CollapseKind::uniform : CollapseKind::one_token, .entropy = entropy};
-}
+inline nlohmann::ordered_json to_json(const AttentionCollapse& collapse) { return json_of(collapse); }
 
 // What a run needs to go on, besides tensors. Batches, dropout and the learning rate are functions of the step.
 struct Progress {
@@ -86,13 +73,24 @@ struct Progress {
 // The evaluation that is due at the progress's step is done.
 inline bool is_evaluated(const Progress& progress) { return progress.evaluated_step == progress.step; }
 
-// meta.json of a checkpoint: how far the run was, and the SHA-256 of every other file.
-
 // A checkpoint that this program is too old to read: nothing is wrong with it.
 class NewerFormat : public Error {
  public:
   using Error::Error;
 };
+
+// The message of the Error that `read` throws, "" when it throws none. Throws NewerFormat.
+template <class Read>
+std::string damage_of(Read read) {
+  try {
+    read();
+    return "";
+  } catch (const NewerFormat&) {
+    throw;
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
 
 // Metrics without what holds more values the more classes there are: objects and lists.
 nlohmann::ordered_json without_tables(const nlohmann::ordered_json& metrics);

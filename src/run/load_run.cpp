@@ -87,6 +87,8 @@ std::shared_ptr<const Predictor> load_linear(const LinearConfig& config, const C
   return model;
 }
 
+std::string in_brackets(const std::string& text) { return text.empty() ? "" : " (" + text + ")"; }
+
 }  // namespace
 
 LoadedRun load_run(const std::filesystem::path& folder, const std::string& checkpoint_name,
@@ -126,8 +128,6 @@ LoadedRun load_run(const std::filesystem::path& folder, const std::string& check
           .codec = std::move(checkpoint.codec),
           .device = device};
 }
-
-static std::string in_brackets(const std::string& text) { return text.empty() ? "" : " (" + text + ")"; }
 
 Task task_of(const LoadedRun& run, bool offline) {
   const auto& config = run.experiment.config;

@@ -20,70 +20,23 @@ namespace metaformer {
 
 namespace fs = std::filesystem;
 
+using Json = nlohmann::ordered_json;
+
+namespace {
+
 // What a process that died before it wrote config.yaml leaves behind counts for nothing.
-static bool is_left_over(const fs::directory_entry& entry) {
+bool is_left_over(const fs::directory_entry& entry) {
   const auto name = entry.path().filename().string();
   std::error_code error;
   return name == "lock" || name == "train.log" || name.ends_with(".tmp") ||
          (name == "checkpoints" && entry.is_directory(error) && fs::is_empty(entry.path(), error));
 }
 
-bool RunDirectory::is_free(const fs::path& folder) {
-  std::error_code error;
-  if (!fs::exists(fs::symlink_status(folder, error))) return true;
-  if (!fs::is_directory(folder, error)) return false;
-  const fs::directory_iterator entries(folder, error);
-  return !error && std::all_of(begin(entries), end(entries), is_left_over);
-}
-
-RunDirectory RunDirectory::create(const fs::path& folder) {
-  if (!is_free(folder))
-    throw Error(ExitCode::usage, fmt::format("--out {}: already exists; give another folder, or --resume to go on with "
-                                             "that run",
-                                             folder.string()));
-  std::error_code error;
-  fs::create_directories(folder / "checkpoints", error);
-  if (fault_strikes("full")) error = std::make_error_code(std::errc::no_space_on_device);
-  if (error)
-    throw Error(code_of_errno(error.value(), ExitCode::usage),
-                fmt::format("--out {}: cannot be made: {}", folder.string(), error.message()));
-  return RunDirectory(folder);
-}
-
-void RunDirectory::remove_left_overs() const {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(path_, ignored))
-    if (!target_of_temporary(entry.path().filename().string()).empty()) fs::remove(entry.path(), ignored);
-}
-
-namespace {
-
 // What may be there, but not for this user.
 void require_readable(const fs::path& path, const std::error_code& error, const char* option) {
   if (error == std::errc::permission_denied)
     throw Error(ExitCode::usage, fmt::format("{} {}: cannot be read: {}", option, path.string(), error.message()));
 }
-
-}  // namespace
-
-RunDirectory RunDirectory::open(const fs::path& folder, const char* option) {
-  RunDirectory run(folder);
-  std::error_code error;
-  if (!fs::exists(folder, error) && fs::is_symlink(fs::symlink_status(folder, error)))
-    throw Error(ExitCode::usage, fmt::format("{} {}: the run that this link points at, {}, is gone; name another run",
-                                             option, folder.string(), fs::read_symlink(folder, error).string()));
-  const bool is_folder = fs::is_directory(folder, error);
-  require_readable(folder, error, option);
-  if (!is_folder)
-    throw Error(ExitCode::usage, fmt::format("{} {}: no such run; name the folder of one", option, folder.string()));
-  const bool has_config = fs::is_regular_file(run.config_file(), error);
-  require_readable(run.config_file(), error, option);
-  if (!has_config)
-    throw Error(ExitCode::usage, fmt::format("{} {}: not a run: it has no config.yaml", option, folder.string()));
-  return run;
-}
-
-namespace {
 
 // When a process last began to train the run.
 fs::file_time_type started(const fs::path& run) {
@@ -120,7 +73,103 @@ std::string shown(const fs::path& run) {
   return (*relative.begin() == ".." ? folder : relative).string();
 }
 
+bool is_real_entry(const fs::path& link) {
+  const auto status = fs::symlink_status(link);
+  return fs::exists(status) && !fs::is_symlink(status);
+}
+
+// Relative as far as link and run lie in one folder, which may then be moved or copied; else absolute.
+fs::path target_from(const fs::path& folder, const fs::path& run) {
+  const auto relative = run.lexically_relative(folder);
+  const auto climbs = std::count(relative.begin(), relative.end(), fs::path(".."));
+  return relative.empty() || climbs > 1 ? run : relative;
+}
+
+void link_latest_in(const fs::path& folder, const fs::path& run) {
+  const auto link = folder / "latest";
+  try {
+    fs::create_directories(folder);
+    const auto target = fs::canonical(run);
+    if (has_checkpoint(link) && started(link) > started(target)) return;
+    if (is_real_entry(link)) {
+      if (fs::canonical(link) != target) log::warning("{} is not a link; it is left alone", link.string());
+      return;
+    }
+    replace_symlink(target_from(fs::canonical(folder), target), link);
+  } catch (const std::exception& error) {
+    log::warning("{} cannot point at this run, so name it with --run: {}", link.string(), error.what());
+  }
+}
+
+Json describe(const Session& session) {
+  utsname system{};
+  uname(&system);
+  return {{"version", build_info().version},
+          {"commit", build_info().commit},
+          {"dirty", build_info().dirty},
+          {"torch", TORCH_VERSION},
+          {"compiler", build_info().compiler},
+          {"device", session.device.str()},
+          {"device_name", device_description(session.device)},
+          {"threads", at::get_num_threads()},
+          {"matrix_products", describe(mkl_path())},
+          {"system", fmt::format("{} {} {}", system.sysname, system.release, system.machine)},
+          {"host", system.nodename},
+          {"command", session.command}};
+}
+
+Json earlier_sessions(const RunDirectory& run) {
+  const auto environment = read_environment(run);
+  const auto sessions = environment.is_object() ? environment.value("sessions", Json()) : Json();
+  return sessions.is_array() ? sessions : Json::array();
+}
+
 }  // namespace
+
+bool RunDirectory::is_free(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(folder, error))) return true;
+  if (!fs::is_directory(folder, error)) return false;
+  const fs::directory_iterator entries(folder, error);
+  return !error && std::all_of(begin(entries), end(entries), is_left_over);
+}
+
+RunDirectory RunDirectory::create(const fs::path& folder) {
+  if (!is_free(folder))
+    throw Error(ExitCode::usage, fmt::format("--out {}: already exists; give another folder, or --resume to go on with "
+                                             "that run",
+                                             folder.string()));
+  std::error_code error;
+  fs::create_directories(folder / "checkpoints", error);
+  if (fault_strikes("full")) error = std::make_error_code(std::errc::no_space_on_device);
+  if (error)
+    throw Error(code_of_errno(error.value(), ExitCode::usage),
+                fmt::format("--out {}: cannot be made: {}", folder.string(), error.message()));
+  return RunDirectory(folder);
+}
+
+void RunDirectory::remove_left_overs() const {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(path_, ignored))
+    if (!target_of_temporary(entry.path().filename().string()).empty()) fs::remove(entry.path(), ignored);
+}
+
+RunDirectory RunDirectory::open(const fs::path& folder, const char* option) {
+  RunDirectory run(folder);
+  std::error_code error;
+  if (!fs::exists(folder, error) && fs::is_symlink(fs::symlink_status(folder, error)))
+    throw Error(ExitCode::usage, fmt::format("{} {}: the run that this link points at, {}, is gone; name another run",
+                                             option, folder.string(), fs::read_symlink(folder, error).string()));
+  const bool is_folder = fs::is_directory(folder, error);
+  require_readable(folder, error, option);
+  if (!is_folder)
+    throw Error(ExitCode::usage, fmt::format("{} {}: no such run; name the folder of one", option, folder.string()));
+  const bool has_config = fs::is_regular_file(run.config_file(), error);
+  require_readable(run.config_file(), error, option);
+  if (!has_config)
+    throw Error(ExitCode::usage, fmt::format("{} {}: not a run: it has no config.yaml", option, folder.string()));
+  return run;
+}
 
 RunDirectory RunDirectory::open_trained(const fs::path& folder) {
   if (folder != latest_run) return open(folder);
@@ -150,38 +199,6 @@ fs::path default_run_folder(const std::string& name) {
   return folder;
 }
 
-namespace {
-
-bool is_real_entry(const fs::path& link) {
-  const auto status = fs::symlink_status(link);
-  return fs::exists(status) && !fs::is_symlink(status);
-}
-
-// Relative as far as link and run lie in one folder, which may then be moved or copied; else absolute.
-fs::path target_from(const fs::path& folder, const fs::path& run) {
-  const auto relative = run.lexically_relative(folder);
-  const auto climbs = std::count(relative.begin(), relative.end(), fs::path(".."));
-  return relative.empty() || climbs > 1 ? run : relative;
-}
-
-void link_latest_in(const fs::path& folder, const fs::path& run) {
-  const auto link = folder / "latest";
-  try {
-    fs::create_directories(folder);
-    const auto target = fs::canonical(run);
-    if (has_checkpoint(link) && started(link) > started(target)) return;
-    if (is_real_entry(link)) {
-      if (fs::canonical(link) != target) log::warning("{} is not a link; it is left alone", link.string());
-      return;
-    }
-    replace_symlink(target_from(fs::canonical(folder), target), link);
-  } catch (const std::exception& error) {
-    log::warning("{} cannot point at this run, so name it with --run: {}", link.string(), error.what());
-  }
-}
-
-}  // namespace
-
 void link_latest(const fs::path& run) {
   const auto here = fs::path(latest_run).parent_path();
   link_latest_in(here, run);
@@ -189,35 +206,6 @@ void link_latest(const fs::path& run) {
   std::error_code ignored;
   if (folder.filename() == "runs" && !fs::equivalent(folder, here, ignored)) link_latest_in(folder, run);
 }
-
-using Json = nlohmann::ordered_json;
-
-namespace {
-
-Json describe(const Session& session) {
-  utsname system{};
-  uname(&system);
-  return {{"version", build_info().version},
-          {"commit", build_info().commit},
-          {"dirty", build_info().dirty},
-          {"torch", TORCH_VERSION},
-          {"compiler", build_info().compiler},
-          {"device", session.device.str()},
-          {"device_name", device_description(session.device)},
-          {"threads", at::get_num_threads()},
-          {"matrix_products", describe(mkl_path())},
-          {"system", fmt::format("{} {} {}", system.sysname, system.release, system.machine)},
-          {"host", system.nodename},
-          {"command", session.command}};
-}
-
-Json earlier_sessions(const RunDirectory& run) {
-  const auto environment = read_environment(run);
-  const auto sessions = environment.is_object() ? environment.value("sessions", Json()) : Json();
-  return sessions.is_array() ? sessions : Json::array();
-}
-
-}  // namespace
 
 Json read_environment(const RunDirectory& run) {
   constexpr std::uintmax_t largest = 1 << 26;

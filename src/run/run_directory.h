@@ -1,5 +1,5 @@
 #pragma once
-// The folder of a run.
+// The folder of a run (docs/run_directory.md).
 
 #include <torch/types.h>
 
@@ -11,8 +11,6 @@
 #include <vector>
 
 namespace metaformer {
-
-// The folder of one run. Format: docs/run_directory.md.
 
 // A link to the newest run of the working folder that has a checkpoint.
 constexpr const char* latest_run = "runs/latest";
@@ -66,9 +64,7 @@ std::filesystem::path default_run_folder(const std::string& name);
 // is a warning.
 void link_latest(const std::filesystem::path& run);
 
-// environment.json of a run: on what, with what and with which command each of its processes trained.
-
-// Of one process that trains the run.
+// Of one process that trains the run, for environment.json.
 struct Session {
   std::vector<std::string> command;
   torch::Device device;

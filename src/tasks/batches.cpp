@@ -7,13 +7,25 @@
 
 namespace metaformer {
 
+namespace {
+
+torch::Tensor to_weight(std::int64_t targets, torch::Device device) {
+  return torch::full({}, static_cast<double>(targets), torch::TensorOptions().dtype(torch::kDouble).device(device));
+}
+
+// Places of the tokens to predict in rows that were `before` tokens long and are cut to `length`.
+torch::Tensor places_within(const torch::Tensor& places_t, std::int64_t before, std::int64_t length) {
+  const auto column_t = places_t.remainder(before);
+  const auto kept_t = (places_t >= 0).logical_and(column_t < length);
+  const auto cut_t = places_t.div(before, "floor") * length + column_t;
+  return padded_places(cut_t.masked_select(kept_t));
+}
+
+}  // namespace
+
 torch::Tensor to_tensor(const std::vector<std::int64_t>& values, std::int64_t rows, torch::Device device) {
   const auto columns = static_cast<std::int64_t>(values.size()) / rows;
   return torch::tensor(at::ArrayRef<std::int64_t>(values), torch::kLong).view({rows, columns}).to(device);
-}
-
-static torch::Tensor to_weight(std::int64_t targets, torch::Device device) {
-  return torch::full({}, static_cast<double>(targets), torch::TensorOptions().dtype(torch::kDouble).device(device));
 }
 
 Batch to_batch(const TokenRows& rows, torch::Device device) {
@@ -71,14 +83,6 @@ Batch cut_windows(const torch::Tensor& tokens_t, const std::vector<std::int64_t>
   if (segments_t.defined()) batch.segments_bc = cut(segments_t).narrow(1, 0, length).contiguous();
   batch.weight = to_weight(rows * length, tokens_t.device());
   return batch;
-}
-
-// Places of the tokens to predict in rows that were `before` tokens long and are cut to `length`.
-static torch::Tensor places_within(const torch::Tensor& places_t, std::int64_t before, std::int64_t length) {
-  const auto column_t = places_t.remainder(before);
-  const auto kept_t = (places_t >= 0).logical_and(column_t < length);
-  const auto cut_t = places_t.div(before, "floor") * length + column_t;
-  return padded_places(cut_t.masked_select(kept_t));
 }
 
 Batch beginning_of(const Batch& batch, std::int64_t rows, std::int64_t tokens) {

@@ -21,6 +21,8 @@
 
 namespace metaformer {
 
+using Json = nlohmann::ordered_json;
+
 namespace {
 
 // Training texts by class.
@@ -53,54 +55,6 @@ void require_two_classes(const LabelledDataset& dataset, Split split) {
                             texts.size(), to_string(split),
                             in_quotes(dataset.codec().labels.at(static_cast<std::size_t>(texts.front().label)))));
 }
-
-}  // namespace
-
-torch::Tensor calibrating_shift(const torch::Tensor& logits_bv, const torch::Tensor& targets_bv,
-                                const torch::Tensor& weights_b) {
-  constexpr int most_rounds = 500;
-  constexpr double close = 1e-7;
-  const auto share_b1 = (weights_b / weights_b.sum()).unsqueeze(1);
-  const auto wanted_v = (targets_bv * share_b1).sum(0);
-  auto shift_v = torch::zeros_like(wanted_v);
-  for (int round = 0; round < most_rounds; ++round) {
-    const auto told_v = (torch::softmax(logits_bv + shift_v, 1) * share_b1).sum(0);
-    const auto step_v = torch::where(wanted_v > 0, (wanted_v / told_v).log(), 0.0);
-    shift_v = shift_v + step_v;
-    if (step_v.abs().max().item<double>() < close) break;
-  }
-  return shift_v;
-}
-
-void recalibrate(Classifier& model, const TrainingTexts& texts, std::int64_t count, const ExperimentConfig& config,
-                 const torch::Tensor& weights_v, torch::Device device) {
-  constexpr std::int64_t most_texts = 4096;
-  const torch::NoGradGuard no_grad;
-  const AutocastScope autocast(config.train.precision, device);
-  model.set_logit_shift(torch::zeros({}));  // what follows is then a function of the weights only
-  const NetworkPredictor predictor(model);
-  std::vector<torch::Tensor> logits, labels;
-  const auto wanted = std::min(most_texts, count), rows = config.train.batch_size;
-  for (std::int64_t first = 0; first < wanted; first += rows) {
-    const auto batch = texts(first, std::min(rows, wanted - first));
-    logits.push_back(widened(predictor.logits(batch)).to(torch::kCPU, torch::kDouble));
-    labels.push_back(batch.labels_l.cpu());
-  }
-  const auto logits_bv = torch::cat(logits), labels_l = torch::cat(labels);
-  if (!logits_bv.isfinite().all().item<bool>()) return;  // the evaluation that follows reports it
-  const auto classes = logits_bv.size(1);
-  const double smoothing = classification(config).label_smoothing;
-  const auto targets_bv =
-      torch::one_hot(labels_l, classes) * (1 - smoothing) + smoothing / static_cast<double>(classes);
-  // As the library does it, a class's weight goes with each target's share of that class.
-  const auto weighted_bv = weights_v.defined() ? targets_bv * weights_v.to(torch::kCPU, torch::kDouble) : targets_bv;
-  const auto weights_b = weighted_bv.sum(1);
-  model.set_logit_shift(calibrating_shift(logits_bv, weighted_bv / weights_b.unsqueeze(1), weights_b));
-}
-
-using Json = nlohmann::ordered_json;
-
-namespace {
 
 ClassProbabilities to_probabilities(const torch::Tensor& given_lv, const torch::Tensor& given_l) {
   const auto probabilities_lv = given_lv.to(torch::kCPU, torch::kDouble).contiguous();
@@ -140,85 +94,6 @@ double accuracy_of(const std::vector<ClassCounts>& counts) {
   }
   return static_cast<double>(correct) / static_cast<double>(texts);
 }
-
-}  // namespace
-
-ClassificationMetrics::ClassificationMetrics(std::shared_ptr<const LabelledDataset> dataset, SelectionMetric selection)
-    : dataset_(std::move(dataset)), selection_(selection) {}
-
-void ClassificationMetrics::score(const torch::Tensor& given_lv, const Batch& batch, ScoreSums& sums) const {
-  const auto logits_lv = widened(given_lv);
-  sums.add("loss", at::cross_entropy_loss(logits_lv, batch.labels_l, {}, at::Reduction::Sum));
-  sums.add("probabilities", torch::softmax(logits_lv.to(torch::kDouble), 1));
-  sums.add("labels", batch.labels_l);
-  sums.add("weight", batch.weight);
-}
-
-Json ClassificationMetrics::report(const ScoreSums& sums, Split) const {
-  return report_of(to_probabilities(sums), sums.item("loss") / sums.item("weight"));
-}
-
-Json ClassificationMetrics::report_of(const ClassProbabilities& probabilities, double loss) const {
-  const auto counts = count_classes(probabilities);
-  Json report = {{"loss", loss}, {"accuracy", accuracy_of(counts)}, {"f1", macro_f1(counts)}};
-  if (std::isfinite(loss)) {  // a network that diverged ranks nothing
-    if (const auto auc = roc_auc(probabilities)) report["auc"] = *auc;
-    report["calibration_error"] = calibration_error(probabilities);
-  }
-  report["texts"] = probabilities.texts();
-  if (labels().size() <= most_reported_classes) report["classes"] = describe_classes(counts, labels());
-  return report;
-}
-
-Json ClassificationMetrics::tables(const ScoreSums& sums) const { return tables_of(to_probabilities(sums)); }
-
-Json ClassificationMetrics::tables_of(const ClassProbabilities& probabilities) const {
-  Json tables = {{"classes", describe_classes(count_classes(probabilities), labels())}};
-  if (labels().size() > most_confused_classes) return tables;
-  auto& confusion = tables["confusion"] = Json::object();
-  const auto table = confusion_table(probabilities);
-  auto count = table.begin();
-  for (const auto& label : labels()) {
-    auto row = Json::object();
-    for (const auto& predicted : labels()) append(row, predicted, *count++);
-    append(confusion, label, std::move(row));
-  }
-  return tables;
-}
-
-std::string ClassificationMetrics::confusion_csv(const ScoreSums& sums) const {
-  const auto table = confusion_table(to_probabilities(sums));
-  std::string text = "true_label";
-  for (const auto& label : labels()) text += "," + csv_field(label);
-  auto count = table.begin();
-  for (const auto& label : labels()) {
-    text += "\n" + csv_field(label);
-    for (std::size_t predicted = 0; predicted < labels().size(); ++predicted)
-      fmt::format_to(std::back_inserter(text), ",{}", *count++);
-  }
-  return text + "\n";
-}
-
-ClassProbabilities ClassificationMetrics::probabilities_of(const ScoreSums& sums, Split split) const {
-  const auto& order = dataset_->source_order(split);
-  const auto places_l = torch::tensor(std::vector<std::int64_t>(order.begin(), order.end()));
-  const auto inverse_l = places_l.argsort();
-  return to_probabilities(sums.joined("probabilities").cpu().index_select(0, inverse_l),
-                          sums.joined("labels").cpu().index_select(0, inverse_l));
-}
-
-double ClassificationMetrics::selection_error(const Json& report) const {
-  if (selection_ == SelectionMetric::loss) return report.at("loss");
-  return 1 - report.value(std::string(to_string(selection_)), 0.0);
-}
-
-std::vector<std::string> ClassificationMetrics::headline() const {
-  std::vector<std::string> names = {"accuracy"};
-  if (selection_ == SelectionMetric::auc) names.push_back("auc");
-  return names;
-}
-
-namespace {
 
 class LabelledStream : public RowStream {
  public:
@@ -306,6 +181,123 @@ std::string_view shown(Truncation truncation) {
 }
 
 }  // namespace
+
+torch::Tensor calibrating_shift(const torch::Tensor& logits_bv, const torch::Tensor& targets_bv,
+                                const torch::Tensor& weights_b) {
+  constexpr int most_rounds = 500;
+  constexpr double close = 1e-7;
+  const auto share_b1 = (weights_b / weights_b.sum()).unsqueeze(1);
+  const auto wanted_v = (targets_bv * share_b1).sum(0);
+  auto shift_v = torch::zeros_like(wanted_v);
+  for (int round = 0; round < most_rounds; ++round) {
+    const auto told_v = (torch::softmax(logits_bv + shift_v, 1) * share_b1).sum(0);
+    const auto step_v = torch::where(wanted_v > 0, (wanted_v / told_v).log(), 0.0);
+    shift_v = shift_v + step_v;
+    if (step_v.abs().max().item<double>() < close) break;
+  }
+  return shift_v;
+}
+
+void recalibrate(Classifier& model, const TrainingTexts& texts, std::int64_t count, const ExperimentConfig& config,
+                 const torch::Tensor& weights_v, torch::Device device) {
+  constexpr std::int64_t most_texts = 4096;
+  const torch::NoGradGuard no_grad;
+  const AutocastScope autocast(config.train.precision, device);
+  model.set_logit_shift(torch::zeros({}));  // what follows is then a function of the weights only
+  const NetworkPredictor predictor(model);
+  std::vector<torch::Tensor> logits, labels;
+  const auto wanted = std::min(most_texts, count), rows = config.train.batch_size;
+  for (std::int64_t first = 0; first < wanted; first += rows) {
+    const auto batch = texts(first, std::min(rows, wanted - first));
+    logits.push_back(widened(predictor.logits(batch)).to(torch::kCPU, torch::kDouble));
+    labels.push_back(batch.labels_l.cpu());
+  }
+  const auto logits_bv = torch::cat(logits), labels_l = torch::cat(labels);
+  if (!logits_bv.isfinite().all().item<bool>()) return;  // the evaluation that follows reports it
+  const auto classes = logits_bv.size(1);
+  const double smoothing = classification(config).label_smoothing;
+  const auto targets_bv =
+      torch::one_hot(labels_l, classes) * (1 - smoothing) + smoothing / static_cast<double>(classes);
+  // As the library does it, a class's weight goes with each target's share of that class.
+  const auto weighted_bv = weights_v.defined() ? targets_bv * weights_v.to(torch::kCPU, torch::kDouble) : targets_bv;
+  const auto weights_b = weighted_bv.sum(1);
+  model.set_logit_shift(calibrating_shift(logits_bv, weighted_bv / weights_b.unsqueeze(1), weights_b));
+}
+
+ClassificationMetrics::ClassificationMetrics(std::shared_ptr<const LabelledDataset> dataset, SelectionMetric selection)
+    : dataset_(std::move(dataset)), selection_(selection) {}
+
+void ClassificationMetrics::score(const torch::Tensor& given_lv, const Batch& batch, ScoreSums& sums) const {
+  const auto logits_lv = widened(given_lv);
+  sums.add("loss", at::cross_entropy_loss(logits_lv, batch.labels_l, {}, at::Reduction::Sum));
+  sums.add("probabilities", torch::softmax(logits_lv.to(torch::kDouble), 1));
+  sums.add("labels", batch.labels_l);
+  sums.add("weight", batch.weight);
+}
+
+Json ClassificationMetrics::report(const ScoreSums& sums, Split) const {
+  return report_of(to_probabilities(sums), sums.item("loss") / sums.item("weight"));
+}
+
+Json ClassificationMetrics::report_of(const ClassProbabilities& probabilities, double loss) const {
+  const auto counts = count_classes(probabilities);
+  Json report = {{"loss", loss}, {"accuracy", accuracy_of(counts)}, {"f1", macro_f1(counts)}};
+  if (std::isfinite(loss)) {  // a network that diverged ranks nothing
+    if (const auto auc = roc_auc(probabilities)) report["auc"] = *auc;
+    report["calibration_error"] = calibration_error(probabilities);
+  }
+  report["texts"] = probabilities.texts();
+  if (labels().size() <= most_reported_classes) report["classes"] = describe_classes(counts, labels());
+  return report;
+}
+
+Json ClassificationMetrics::tables(const ScoreSums& sums) const { return tables_of(to_probabilities(sums)); }
+
+Json ClassificationMetrics::tables_of(const ClassProbabilities& probabilities) const {
+  Json tables = {{"classes", describe_classes(count_classes(probabilities), labels())}};
+  if (labels().size() > most_confused_classes) return tables;
+  auto& confusion = tables["confusion"] = Json::object();
+  const auto table = confusion_table(probabilities);
+  auto count = table.begin();
+  for (const auto& label : labels()) {
+    auto row = Json::object();
+    for (const auto& predicted : labels()) append(row, predicted, *count++);
+    append(confusion, label, std::move(row));
+  }
+  return tables;
+}
+
+std::string ClassificationMetrics::confusion_csv(const ScoreSums& sums) const {
+  const auto table = confusion_table(to_probabilities(sums));
+  std::string text = "true_label";
+  for (const auto& label : labels()) text += "," + csv_field(label);
+  auto count = table.begin();
+  for (const auto& label : labels()) {
+    text += "\n" + csv_field(label);
+    for (std::size_t predicted = 0; predicted < labels().size(); ++predicted)
+      fmt::format_to(std::back_inserter(text), ",{}", *count++);
+  }
+  return text + "\n";
+}
+
+ClassProbabilities ClassificationMetrics::probabilities_of(const ScoreSums& sums, Split split) const {
+  const auto& order = dataset_->source_order(split);
+  const auto places_l = torch::tensor(std::vector<std::int64_t>(order.begin(), order.end()));
+  const auto inverse_l = places_l.argsort();
+  return to_probabilities(sums.joined("probabilities").cpu().index_select(0, inverse_l),
+                          sums.joined("labels").cpu().index_select(0, inverse_l));
+}
+
+double ClassificationMetrics::selection_error(const Json& report) const {
+  if (selection_ == SelectionMetric::loss) return report.at("loss");
+  return 1 - report.value(std::string(to_string(selection_)), 0.0);
+}
+
+std::vector<std::string> ClassificationMetrics::headline() const {
+  std::vector<std::string> names = {"accuracy"};
+  if (selection_ == SelectionMetric::auc) names.push_back("auc");
+  return names;
+}
 
 Task make_classification_task(const ExperimentConfig& config, bool offline, Codec given) {
   const auto dataset = std::make_shared<const LabelledDataset>(

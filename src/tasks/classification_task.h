@@ -33,8 +33,6 @@ using TrainingTexts = std::function<Batch(std::int64_t first, std::int64_t rows)
 void recalibrate(Classifier& model, const TrainingTexts& texts, std::int64_t count, const ExperimentConfig& config,
                  const torch::Tensor& weights_v, torch::Device device);
 
-// What is reported of a classifier.
-
 // More classes are not reported one by one, and more than so many have no confusion table.
 constexpr std::size_t most_reported_classes = 20, most_confused_classes = 5000;
 

@@ -10,8 +10,6 @@
 
 namespace metaformer {
 
-// The training split as sets of features: what naive Bayes counts and a linear model is fitted to.
-
 // The distinct features of each row of a batch.
 using RowFeatures = std::function<std::vector<std::vector<std::uint32_t>>(const Batch& batch)>;
 

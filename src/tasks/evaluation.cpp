@@ -43,37 +43,6 @@ torch::Tensor join(const std::vector<torch::Tensor>& parts, const Batch& batch) 
   return torch::constant_pad_nd(logits, {0, 0, 0, batch.places_t.size(0) - logits.size(0)});
 }
 
-}  // namespace
-
-torch::Tensor NetworkPredictor::logits_of_slice(const Batch& slice, std::size_t number) const {
-  if (states_.empty()) return model_.evaluate(slice);
-  auto& state = states_.at(number);
-  if (state == nullptr || slice.begins) state = model_.new_state(slice.ids_bc.size(0), model_.context());
-  return model_.evaluate(slice, state.get());
-}
-
-torch::Tensor NetworkPredictor::logits(const Batch& batch) const {
-  const auto rows = batch.ids_bc.size(0), slices = slices_of(batch);
-  if (model_.remembers()) states_.resize(static_cast<std::size_t>(slices));
-  if (slices == 1) return logits_of_slice(batch, 0);
-  std::vector<torch::Tensor> parts(static_cast<std::size_t>(slices));
-  const at::ThreadLocalState state;
-  const auto type = at::autocast::get_autocast_dtype(torch::kCPU);
-  at::parallel_for(0, slices, 1, [&](std::int64_t begin, std::int64_t end) {
-    const at::ThreadLocalStateGuard as_outside(state);
-    at::autocast::set_autocast_dtype(torch::kCPU, type);
-    for (auto i = begin; i < end; ++i) {
-      const auto first = rows * i / slices, last = rows * (i + 1) / slices;
-      const auto number = static_cast<std::size_t>(i);
-      const auto slice = rows_of(batch, first, last - first);
-      parts[number] = without_padding_of(slice, logits_of_slice(slice, number), batch.ids_bc.size(1));
-    }
-  });
-  return join(parts, batch);
-}
-
-namespace {
-
 // `own`: scores of batches rank, rank + size, ..., all with the same names. Their sum over all batches in order, on
 // every process: as if one had scored all of them.
 ScoreSums add_scores_of_all(ProcessGroup& group, const std::vector<ScoreSums>& own) {
@@ -107,38 +76,6 @@ void cut_rows(EvaluationPart& part, const Batch& batch, std::int64_t most_tokens
   part.tokens = sums_b[part.rows - 1].item<std::int64_t>();
 }
 
-}  // namespace
-
-EvaluationPart part_of_split(const BatchStream& batches, Split split, std::optional<std::int64_t> most_tokens,
-                             bool in_order) {
-  EvaluationPart part{.batches =
-                          std::vector<std::int64_t>(static_cast<std::size_t>(batches.evaluation_batches(split)))};
-  std::iota(part.batches.begin(), part.batches.end(), std::int64_t{0});
-  std::vector<std::int64_t> tokens;
-  for (const auto i : part.batches) tokens.push_back(batches.evaluation_tokens(split, i));
-  part.tokens = part.split_tokens = std::accumulate(tokens.begin(), tokens.end(), std::int64_t{0});
-  if (!most_tokens) return part;
-  const auto all = std::ssize(part.batches);
-  while (part.tokens > *most_tokens && part.batches.size() > 1) {
-    // By the tokens of a batch on average; less by one where the chosen ones have more.
-    const auto estimate = static_cast<std::int64_t>(static_cast<double>(all) * static_cast<double>(*most_tokens) /
-                                                    static_cast<double>(part.split_tokens));
-    const auto count = std::clamp<std::int64_t>(estimate, 1, std::ssize(part.batches) - 1);
-    part.batches.resize(static_cast<std::size_t>(count));
-    part.tokens = 0;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const auto batch = in_order ? i : i * all / count;
-      part.batches[static_cast<std::size_t>(i)] = batch;
-      part.tokens += tokens[static_cast<std::size_t>(batch)];
-    }
-  }
-  if (part.tokens > *most_tokens)
-    cut_rows(part, batches.evaluation_batch(split, part.batches.front(), torch::kCPU), *most_tokens);
-  return part;
-}
-
-namespace {
-
 // Every process has the same number of turns, so that all of them stop in the same one.
 template <class MakeBatch>
 ScoreSums score_batches(const Scoring& scoring, std::string_view what, std::int64_t batches, MakeBatch make_batch) {
@@ -167,6 +104,61 @@ ScoreSums score_batches(const Scoring& scoring, std::string_view what, std::int6
 }
 
 }  // namespace
+
+torch::Tensor NetworkPredictor::logits_of_slice(const Batch& slice, std::size_t number) const {
+  if (states_.empty()) return model_.evaluate(slice);
+  auto& state = states_.at(number);
+  if (state == nullptr || slice.begins) state = model_.new_state(slice.ids_bc.size(0), model_.context());
+  return model_.evaluate(slice, state.get());
+}
+
+torch::Tensor NetworkPredictor::logits(const Batch& batch) const {
+  const auto rows = batch.ids_bc.size(0), slices = slices_of(batch);
+  if (model_.remembers()) states_.resize(static_cast<std::size_t>(slices));
+  if (slices == 1) return logits_of_slice(batch, 0);
+  std::vector<torch::Tensor> parts(static_cast<std::size_t>(slices));
+  const at::ThreadLocalState state;
+  const auto type = at::autocast::get_autocast_dtype(torch::kCPU);
+  at::parallel_for(0, slices, 1, [&](std::int64_t begin, std::int64_t end) {
+    const at::ThreadLocalStateGuard as_outside(state);
+    at::autocast::set_autocast_dtype(torch::kCPU, type);
+    for (auto i = begin; i < end; ++i) {
+      const auto first = rows * i / slices, last = rows * (i + 1) / slices;
+      const auto number = static_cast<std::size_t>(i);
+      const auto slice = rows_of(batch, first, last - first);
+      parts[number] = without_padding_of(slice, logits_of_slice(slice, number), batch.ids_bc.size(1));
+    }
+  });
+  return join(parts, batch);
+}
+
+EvaluationPart part_of_split(const BatchStream& batches, Split split, std::optional<std::int64_t> most_tokens,
+                             bool in_order) {
+  EvaluationPart part{.batches =
+                          std::vector<std::int64_t>(static_cast<std::size_t>(batches.evaluation_batches(split)))};
+  std::iota(part.batches.begin(), part.batches.end(), std::int64_t{0});
+  std::vector<std::int64_t> tokens;
+  for (const auto i : part.batches) tokens.push_back(batches.evaluation_tokens(split, i));
+  part.tokens = part.split_tokens = std::accumulate(tokens.begin(), tokens.end(), std::int64_t{0});
+  if (!most_tokens) return part;
+  const auto all = std::ssize(part.batches);
+  while (part.tokens > *most_tokens && part.batches.size() > 1) {
+    // By the tokens of a batch on average; less by one where the chosen ones have more.
+    const auto estimate = static_cast<std::int64_t>(static_cast<double>(all) * static_cast<double>(*most_tokens) /
+                                                    static_cast<double>(part.split_tokens));
+    const auto count = std::clamp<std::int64_t>(estimate, 1, std::ssize(part.batches) - 1);
+    part.batches.resize(static_cast<std::size_t>(count));
+    part.tokens = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto batch = in_order ? i : i * all / count;
+      part.batches[static_cast<std::size_t>(i)] = batch;
+      part.tokens += tokens[static_cast<std::size_t>(batch)];
+    }
+  }
+  if (part.tokens > *most_tokens)
+    cut_rows(part, batches.evaluation_batch(split, part.batches.front(), torch::kCPU), *most_tokens);
+  return part;
+}
 
 ScoreSums score_split(const Scoring& scoring, Split split) {
   const auto& batches = *scoring.task.batches;

@@ -13,7 +13,6 @@ namespace metaformer {
 
 // Logistic regression over the n-grams that a text has: the baseline that networks must beat (Wang and Manning 2012,
 // "Baselines and bigrams").
-
 // logit of a class = bias + the sum of its weights of a text's features.
 struct LinearWeights {
   std::int64_t classes = 0;
@@ -30,8 +29,6 @@ struct LinearWeights {
 // when a signal asks to stop.
 LinearWeights fit_linear_classifier(const std::vector<LabelledFeatures>& texts, std::int64_t classes,
                                     const LinearConfig& config);
-
-// model.kind: linear. The weights of a linear classifier over n-grams, as checkpoints keep them.
 
 // The features of each row of a batch: those of its real tokens (segment >= 0).
 std::vector<std::vector<std::uint32_t>> row_features(const Batch& batch, const LinearConfig& config);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -17,6 +18,8 @@
 
 namespace metaformer {
 
+using Json = nlohmann::ordered_json;
+
 namespace {
 
 // "transformer.blocks.3.mixer.output.weight" -> "block_3", "transformer.final_norm.weight" -> "final_norm",
@@ -29,85 +32,7 @@ std::string group_of(std::string_view parameter) {
   return std::string(parameter.substr(0, parameter.find('.')));
 }
 
-struct SquaredNorms {
-  double gradient = 0, update = 0, value = 0;
-};
-
-// In the order of the model's modules.
-std::vector<std::pair<std::string, SquaredNorms>> norms_by_group(const SequenceModel& model,
-                                                                 ParameterBuffer& parameters,
-                                                                 const torch::Tensor& before) {
-  std::vector<std::pair<std::string, SquaredNorms>> groups;
-  for (const auto& parameter : model.named_parameters())
-    if (const auto name = group_of(parameter.key()); groups.empty() || groups.back().first != name)
-      groups.emplace_back(name, SquaredNorms{});
-  const auto square = [](const torch::Tensor& tensor) {
-    return tensor.to(torch::kDouble).square().sum().item<double>();
-  };
-  for (const auto& view : parameters.views()) {
-    const auto group = std::find_if(groups.begin(), groups.end(),
-                                    [&](const auto& entry) { return entry.first == group_of(view.name); });
-    const auto earlier = ParameterBuffer::part(before, view);
-    group->second.gradient += square(ParameterBuffer::part(parameters.gradients(), view));
-    group->second.update += square(view.parameter - earlier);
-    group->second.value += square(earlier);
-  }
-  return groups;
-}
-
 double ratio(double numerator, double denominator) { return denominator > 0 ? numerator / denominator : 0; }
-
-}  // namespace
-
-FormDiagnostics diagnose_form(const ScoreForm& form) {
-  const auto left = form.left_nrd.to(torch::kCPU, torch::kDouble),
-             right = form.right_nrd.to(torch::kCPU, torch::kDouble);
-  // |F|^2 = tr(F^T F) and tr(F F), from products of the factors, which are small.
-  const auto cross_nrr = torch::matmul(right, left.transpose(1, 2));
-  const auto square_n =
-      (torch::matmul(left, left.transpose(1, 2)) * torch::matmul(right, right.transpose(1, 2))).sum({1, 2});
-  const auto trace_n = (cross_nrr * cross_nrr.transpose(1, 2)).sum({1, 2});
-  const auto asymmetry_n = ((square_n - trace_n) / (2 * square_n)).clamp(0, 1).sqrt();
-  // Singular values of left^T right = Q (R_left R_right^T) Q'^T.
-  const auto triangle = [](const torch::Tensor& factor) {
-    return std::get<1>(torch::linalg_qr(factor.transpose(1, 2), "r"));
-  };
-  const auto values_nr = torch::linalg_svdvals(torch::matmul(triangle(left), triangle(right).transpose(1, 2)));
-  const auto share_nr = values_nr / values_nr.sum(1, true);
-  const auto rank_n = (-torch::xlogy(share_nr, share_nr).sum(1)).exp();
-  const auto spectrum_r = values_nr.mean(0).contiguous();
-  const auto* first = spectrum_r.data_ptr<double>();
-  return {.asymmetry = asymmetry_n.mean().item<double>(),
-          .effective_rank = rank_n.mean().item<double>(),
-          .spectrum = {first, first + spectrum_r.numel()}};
-}
-
-nlohmann::ordered_json diagnose_step(const SequenceModel& model, ParameterBuffer& parameters,
-                                     const torch::Tensor& before, double gradient_norm) {
-  const torch::NoGradGuard no_grad;
-  const auto groups = norms_by_group(model, parameters, before);
-  double clipped = 0;
-  for (const auto& [name, norms] : groups) clipped += norms.gradient;
-  const double unclip = ratio(gradient_norm, std::sqrt(clipped));
-  nlohmann::ordered_json result;
-  for (const auto& [name, norms] : groups)
-    result[name] = {{"gradient_norm", unclip * std::sqrt(norms.gradient)},
-                    {"update_ratio", std::sqrt(ratio(norms.update, norms.value))}};
-  for (const auto& module : model.named_modules("", /*include_self=*/false)) {
-    const auto* mixer = dynamic_cast<const Mixer*>(module.value().get());
-    const auto form = mixer == nullptr ? std::nullopt : mixer->score_form();
-    if (!form) continue;
-    const auto diagnosed = diagnose_form(*form);
-    auto& block = result[group_of(module.key() + ".")];
-    const std::string prefix = module.key().ends_with(".cross_mixer") ? "cross_" : "";
-    block[prefix + "score_asymmetry"] = diagnosed.asymmetry;
-    block[prefix + "score_effective_rank"] = diagnosed.effective_rank;
-    block[prefix + "score_spectrum"] = diagnosed.spectrum;
-  }
-  return result;
-}
-
-namespace {
 
 // Score matrices that a sequence has in all layers and heads.
 std::int64_t score_matrices(const ModelConfig& model) {
@@ -151,23 +76,99 @@ std::vector<std::vector<torch::Tensor>> stream_gradients(const StreamProbe& prob
   return by_stack;
 }
 
-void add_attention(const AttentionMeasures& measures, const std::string& prefix, nlohmann::ordered_json& block) {
-  block[prefix + "attention_entropy"] = measures.entropy;
-  block[prefix + "score_std"] = measures.score_std;
-  block[prefix + "score_max"] = measures.score_max;
-}
-
-void add_block(const StackDiagnostics& stack, std::size_t i, nlohmann::ordered_json& block) {
+void add_block(const StackDiagnostics& stack, std::size_t i, Json& block) {
+  const auto add_attention = [&](const std::optional<AttentionMeasures>& measures, const std::string& prefix) {
+    if (!measures) return;
+    block[prefix + "attention_entropy"] = measures->entropy;
+    block[prefix + "score_std"] = measures->score_std;
+    block[prefix + "score_max"] = measures->score_max;
+  };
   block["stream_norm"] = stack.norms.after_feed_forward.at(i);
   block["mixer_norm"] = stack.norms.mixer_branch.at(i);
   if (!stack.norms.cross_branch.empty()) block["cross_norm"] = stack.norms.cross_branch.at(i);
   block["feed_forward_norm"] = stack.norms.feed_forward_branch.at(i);
   if (stack.gradients) block["stream_gradient"] = stack.gradients->after_feed_forward.at(i);
-  if (stack.own.at(i)) add_attention(*stack.own[i], "", block);
-  if (!stack.cross.empty() && stack.cross.at(i)) add_attention(*stack.cross[i], "cross_", block);
+  add_attention(stack.own.at(i), "");
+  if (!stack.cross.empty()) add_attention(stack.cross.at(i), "cross_");
+}
+
+// Options of mixers that help, and that are not set: "model.mixer.qk_norm=true".
+void add_remedies(const Json& section, const std::string& path, std::vector<std::string>& remedies) {
+  if (!section.is_object()) return;
+  if (section.value("qk_norm", Json()) == false) remedies.push_back(path + ".qk_norm=true");
+  if (section.value("values", Json()) == "shared") remedies.push_back(path + ".values=own");
+  for (const auto& [name, part] : section.items()) add_remedies(part, fmt::format("{}.{}", path, name), remedies);
+}
+
+double mean_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 }  // namespace
+
+FormDiagnostics diagnose_form(const ScoreForm& form) {
+  const auto left = form.left_nrd.to(torch::kCPU, torch::kDouble),
+             right = form.right_nrd.to(torch::kCPU, torch::kDouble);
+  // |F|^2 = tr(F^T F) and tr(F F), from products of the factors, which are small.
+  const auto cross_nrr = torch::matmul(right, left.transpose(1, 2));
+  const auto square_n =
+      (torch::matmul(left, left.transpose(1, 2)) * torch::matmul(right, right.transpose(1, 2))).sum({1, 2});
+  const auto trace_n = (cross_nrr * cross_nrr.transpose(1, 2)).sum({1, 2});
+  const auto asymmetry_n = ((square_n - trace_n) / (2 * square_n)).clamp(0, 1).sqrt();
+  // Singular values of left^T right = Q (R_left R_right^T) Q'^T.
+  const auto triangle = [](const torch::Tensor& factor) {
+    return std::get<1>(torch::linalg_qr(factor.transpose(1, 2), "r"));
+  };
+  const auto values_nr = torch::linalg_svdvals(torch::matmul(triangle(left), triangle(right).transpose(1, 2)));
+  const auto share_nr = values_nr / values_nr.sum(1, true);
+  const auto rank_n = (-torch::xlogy(share_nr, share_nr).sum(1)).exp();
+  const auto spectrum_r = values_nr.mean(0).contiguous();
+  const auto* first = spectrum_r.data_ptr<double>();
+  return {.asymmetry = asymmetry_n.mean().item<double>(),
+          .effective_rank = rank_n.mean().item<double>(),
+          .spectrum = {first, first + spectrum_r.numel()}};
+}
+
+Json diagnose_step(const SequenceModel& model, ParameterBuffer& parameters, const torch::Tensor& before,
+                   double gradient_norm) {
+  const torch::NoGradGuard no_grad;
+  struct SquaredNorms {
+    double gradient = 0, update = 0, value = 0;
+  };
+  std::map<std::string, SquaredNorms> groups;
+  double clipped = 0;
+  const auto square = [](const torch::Tensor& tensor) {
+    return tensor.to(torch::kDouble).square().sum().item<double>();
+  };
+  for (const auto& view : parameters.views()) {
+    auto& norms = groups[group_of(view.name)];
+    const auto earlier = ParameterBuffer::part(before, view);
+    norms.gradient += square(ParameterBuffer::part(parameters.gradients(), view));
+    norms.update += square(view.parameter - earlier);
+    norms.value += square(earlier);
+  }
+  for (const auto& [name, norms] : groups) clipped += norms.gradient;
+  const double unclip = ratio(gradient_norm, std::sqrt(clipped));
+  Json result;
+  for (const auto& parameter : model.named_parameters()) {  // in the order of the model's modules
+    const auto name = group_of(parameter.key());
+    const auto& norms = groups[name];
+    result[name] = {{"gradient_norm", unclip * std::sqrt(norms.gradient)},
+                    {"update_ratio", std::sqrt(ratio(norms.update, norms.value))}};
+  }
+  for (const auto& module : model.named_modules("", /*include_self=*/false)) {
+    const auto* mixer = dynamic_cast<const Mixer*>(module.value().get());
+    const auto form = mixer == nullptr ? std::nullopt : mixer->score_form();
+    if (!form) continue;
+    const auto diagnosed = diagnose_form(*form);
+    auto& block = result[group_of(module.key() + ".")];
+    const std::string prefix = module.key().ends_with(".cross_mixer") ? "cross_" : "";
+    block[prefix + "score_asymmetry"] = diagnosed.asymmetry;
+    block[prefix + "score_effective_rank"] = diagnosed.effective_rank;
+    block[prefix + "score_spectrum"] = diagnosed.spectrum;
+  }
+  return result;
+}
 
 std::vector<double> attention_entropies(const std::vector<StackDiagnostics>& stacks) {
   std::vector<double> all;
@@ -193,15 +194,11 @@ StreamDiagnostics::StreamDiagnostics(const ExperimentConfig& config, const Task&
                                      torch::Device device)
     : config_(config), task_(task), model_(model), device_(device) {}
 
-const Batch& StreamDiagnostics::batch() {
-  if (!batch_) batch_ = small_part(task_.batches->evaluation_batch(Split::validation, 0, device_), config_.model);
-  return *batch_;
-}
-
 std::vector<StackDiagnostics> StreamDiagnostics::measure(Gradients gradients) {
   const auto* blocks = blocks_of(config_.model);
   if (blocks == nullptr || blocks->layers == 0) return {};
-  const auto& seen = batch();
+  if (!batch_) batch_ = small_part(task_.batches->evaluation_batch(Split::validation, 0, device_), config_.model);
+  const auto& seen = *batch_;
   const bool has_gradients = gradients == Gradients::of_stream && seen.weight.item<double>() > 0;
   const torch::AutoGradMode grad_mode(has_gradients);
   StreamProbe probe;
@@ -223,37 +220,6 @@ std::vector<StackDiagnostics> StreamDiagnostics::measure(Gradients gradients) {
   }
   return found;
 }
-
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-// Options of mixers that help, and that are not set: "model.mixer.qk_norm=true".
-void add_remedies(const Json& section, const std::string& path, std::vector<std::string>& remedies) {
-  if (!section.is_object()) return;
-  if (section.value("qk_norm", Json()) == false) remedies.push_back(path + ".qk_norm=true");
-  if (section.value("values", Json()) == "shared") remedies.push_back(path + ".values=own");
-  for (const auto& [name, part] : section.items()) add_remedies(part, fmt::format("{}.{}", path, name), remedies);
-}
-
-std::string describe_remedies(const ExperimentConfig& config) {
-  std::vector<std::string> remedies;
-  add_remedies(config_to_json(config).at("model"), "model", remedies);
-  remedies.emplace_back("a lower train.learning_rate");
-  return join_alternatives(remedies);
-}
-
-double mean_of(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
-void warn(const AttentionCollapse& collapse, const ExperimentConfig& config) {
-  log::warning("step {}: attention has collapsed to {} (mean entropy of all heads: {:.2f} of its maximum): try {}",
-               collapse.step, collapse.kind == CollapseKind::one_token ? "one token" : "the mean of all visible tokens",
-               collapse.entropy, describe_remedies(config));
-}
-
-}  // namespace
 
 CollapseKind collapsed(const std::vector<double>& entropies) {
   if (entropies.empty()) return CollapseKind::none;
@@ -281,20 +247,24 @@ void AttentionWatch::look(Progress& progress) {
   }
 }
 
-bool AttentionWatch::stays_uniform(CollapseKind kind, double entropy, Progress& progress) const {
-  if (!is_look_due(progress.step, config_.train.steps)) return false;
-  const bool counts = kind == CollapseKind::uniform && progress.step > warmup_steps(config_.train.schedule);
-  const double before = std::exchange(progress.uniform_entropy, counts ? entropy : 0);
-  return counts && before > 0 && before - entropy < learned_between_looks;
-}
-
 void AttentionWatch::note(const std::vector<double>& entropies, Progress& progress) const {
   if (progress.collapse || entropies.empty()) return;
   const auto kind = collapsed(entropies);
   const double entropy = mean_of(entropies);
-  if (kind != CollapseKind::one_token && !stays_uniform(kind, entropy, progress)) return;
+  bool stays_uniform = false;
+  if (kind != CollapseKind::one_token && is_look_due(progress.step, config_.train.steps)) {
+    const bool counts = kind == CollapseKind::uniform && progress.step > warmup_steps(config_.train.schedule);
+    const double before = std::exchange(progress.uniform_entropy, counts ? entropy : 0);
+    stays_uniform = counts && before > 0 && before - entropy < learned_between_looks;
+  }
+  if (kind != CollapseKind::one_token && !stays_uniform) return;
   progress.collapse = {.step = progress.step, .kind = kind, .entropy = entropy};
-  warn(*progress.collapse, config_);
+  std::vector<std::string> remedies;
+  add_remedies(config_to_json(config_).at("model"), "model", remedies);
+  remedies.emplace_back("a lower train.learning_rate");
+  log::warning("step {}: attention has collapsed to {} (mean entropy of all heads: {:.2f} of its maximum): try {}",
+               progress.step, kind == CollapseKind::one_token ? "one token" : "the mean of all visible tokens", entropy,
+               join_alternatives(remedies));
 }
 
 }  // namespace metaformer

@@ -61,8 +61,6 @@ class StreamDiagnostics {
   std::vector<StackDiagnostics> measure(Gradients gradients);
 
  private:
-  const Batch& batch();
-
   const ExperimentConfig& config_;
   const Task& task_;
   SequenceModel& model_;
@@ -72,7 +70,6 @@ class StreamDiagnostics {
 
 // Warns, once in a training, of attention that has collapsed: in the heads of all mixers with scores each query attends
 // to one token, or to all that it sees alike. Such a mixer no longer chooses by content.
-
 // Entropies of attention, as fractions of their maximum (AttentionMeasures), that count as collapsed. One token: the
 // mean of all heads is below the first number, and every head below the second. Uniform: every head is above the third.
 // In experiments/metric_failure.sh trainings that fail have a mean of 0.15 and no head above 0.45 after a fifth of
@@ -106,8 +103,6 @@ class AttentionWatch {
   void note(const std::vector<double>& entropies, Progress& progress) const;
 
  private:
-  bool stays_uniform(CollapseKind kind, double entropy, Progress& progress) const;
-
   const ExperimentConfig& config_;
   StreamDiagnostics& diagnostics_;
   bool has_scores_ = true;  // as far as is known

@@ -15,6 +15,25 @@
 
 namespace metaformer {
 
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+TestPredictions to_tensors(const ClassProbabilities& probabilities) {
+  return {.probabilities_lv = torch::tensor(probabilities.values, torch::kDouble).view({-1, probabilities.classes}),
+          .labels_l = torch::tensor(probabilities.labels, torch::kLong)};
+}
+
+// The most tokens of an evaluation of the validation split; nothing: all of it.
+std::optional<std::int64_t> evaluated_tokens(const TrainConfig& train) {
+  if (train.overfit_batch) return std::nullopt;
+  if (const auto* limited = std::get_if<LimitedEvaluationConfig>(&train.evaluation)) return limited->tokens;
+  if (const auto* random = std::get_if<RandomEvaluationConfig>(&train.evaluation)) return random->tokens;
+  return std::nullopt;
+}
+
+}  // namespace
+
 bool is_finished(const TrainConfig& config, const Progress& progress) {
   return progress.step >= config.steps || (config.patience > 0 && progress.evaluations_since_best >= config.patience);
 }
@@ -32,17 +51,6 @@ bool is_checkpoint_due(const TrainConfig& config, const Progress& progress) {
   return !lacks_evaluation(config, progress) && (is_best || is_at(config, progress, config.checkpoint_interval));
 }
 
-using Json = nlohmann::ordered_json;
-
-namespace {
-
-TestPredictions to_tensors(const ClassProbabilities& probabilities) {
-  return {.probabilities_lv = torch::tensor(probabilities.values, torch::kDouble).view({-1, probabilities.classes}),
-          .labels_l = torch::tensor(probabilities.labels, torch::kLong)};
-}
-
-}  // namespace
-
 void write_confusion(const RunDirectory& run, const Task& task, Split split, const ScoreSums& sums) {
   if (task.classes == nullptr || task.classes->labels().size() > most_confused_classes) return;
   write_file_atomically(run.confusion_file(to_string(split)), task.classes->confusion_csv(sums));
@@ -57,14 +65,6 @@ Json report_test(const Scoring& scoring, const TrainConfig& train, const RunDire
       write_test_predictions(run, to_tensors(task.classes->probabilities_of(sums, Split::test)));
   }
   return report_of(task, Split::test, sums);
-}
-
-// The most tokens of an evaluation of the validation split; nothing: all of it.
-static std::optional<std::int64_t> evaluated_tokens(const TrainConfig& train) {
-  if (train.overfit_batch) return std::nullopt;
-  if (const auto* limited = std::get_if<LimitedEvaluationConfig>(&train.evaluation)) return limited->tokens;
-  if (const auto* random = std::get_if<RandomEvaluationConfig>(&train.evaluation)) return random->tokens;
-  return std::nullopt;
 }
 
 Evaluator::Evaluator(const Task& task, Step& step)

@@ -12,8 +12,6 @@
 
 namespace metaformer {
 
-// Decides what is due at a step of a run.
-
 // The last step is done, or train.patience ended training early.
 bool is_finished(const TrainConfig& config, const Progress& progress);
 
@@ -25,8 +23,6 @@ bool lacks_evaluation(const TrainConfig& config, const Progress& progress);
 
 // At this step, once its evaluation is done.
 bool is_checkpoint_due(const TrainConfig& config, const Progress& progress);
-
-// Held-out splits at the end of a training, of networks and of linear models.
 
 // Of a classifier, writes confusion_SPLIT.csv of the run from the scores of a whole split; not for more than
 // most_confused_classes.

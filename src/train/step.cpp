@@ -45,34 +45,21 @@ class PhaseTimer {
   std::chrono::steady_clock::time_point start_;
 };
 
-static std::int64_t parts_of_batch(int size, std::int64_t accumulate) {
-  return size / std::gcd(std::int64_t{size}, accumulate);
-}
-
-std::vector<Piece> pieces_of(int rank, int size, std::int64_t accumulate) {
-  const auto parts = parts_of_batch(size, accumulate), of_process = accumulate * parts / size;
-  std::vector<Piece> pieces;
-  for (auto i = rank * of_process; i < (rank + 1) * of_process; ++i)
-    pieces.push_back({.micro = i / parts, .part = i % parts, .parts = parts});
-  return pieces;
-}
-
-void require_equal_pieces(const ExperimentConfig& experiment, int size) {
-  const auto& config = experiment.train;
-  const auto parts = parts_of_batch(size, config.accumulate);
-  if (batches_by_tokens(experiment.task) && parts > 1)
-    throw Error(ExitCode::usage,
-                fmt::format("train.accumulate {} cannot be divided over {} processes: with task.batch_unit token every "
-                            "process takes whole batches, so train.accumulate must be a multiple of {}",
-                            config.accumulate, size, size));
-  if (config.batch_size % parts == 0) return;
-  throw Error(ExitCode::usage,
-              fmt::format("the rows of a step, train.batch_size {} x train.accumulate {}, cannot be divided over {} "
-                          "processes: train.batch_size must be a multiple of {}",
-                          config.batch_size, config.accumulate, size, parts));
-}
+// What one thread computes.
+struct Slice {
+  Batch batch;
+  Pass pass;
+  std::int64_t number;  // of the pass among those of the step
+  torch::Tensor loss = {};
+  torch::autograd::variable_list gradients = {};  // of what is trained; undefined: it has no part in the loss
+  StepTimes times = {};
+};
 
 namespace {
+
+std::int64_t parts_of_batch(int size, std::int64_t accumulate) {
+  return size / std::gcd(std::int64_t{size}, accumulate);
+}
 
 // Whether backward computes parts of a step again, which then add to the gradients by themselves.
 bool computes_again(const ExperimentConfig& config) {
@@ -105,7 +92,92 @@ torch::Tensor weight_of(const std::vector<Batch>& batches, ProcessGroup& group) 
   return weight;
 }
 
+// In the order of the slices, each parameter by one thread. The sum of a batch's slices is added as a whole, so that it
+// makes no difference which process adds it. `first`: in place of the gradients that are there.
+void add_in_order(const std::vector<torch::Tensor>& parameters, std::vector<Slice>& slices, bool first) {
+  at::parallel_for(0, std::ssize(parameters), 1, [&](std::int64_t begin, std::int64_t end) {
+    const torch::NoGradGuard no_grad;
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+      auto& total = parameters[i].mutable_grad();
+      torch::Tensor sum;
+      for (const auto& slice : slices) {
+        const auto& gradient = slice.gradients[i];
+        if (!gradient.defined()) continue;
+        if (sum.defined())
+          sum.add_(gradient);
+        else
+          sum = first ? total.copy_(gradient) : gradient.clone();
+      }
+      if (first && !sum.defined()) total.zero_();
+      if (!first && sum.defined()) total.add_(sum);
+    }
+  });
+}
+
+torch::Tensor norm_of_gradient(const ParameterBuffer::View& view) {
+  const auto& gradient = view.parameter.grad();
+  if (!view.has_listed_rows()) return gradient.norm();
+  const auto rows = torch::tensor(view.gradient_rows->listed(), torch::kLong);
+  return gradient.view({-1, view.row_width()}).index_select(0, rows).norm();
+}
+
+// Tensor by tensor, as torch.nn.utils.clip_grad_norm_: one sum over all of the buffer would lose the last three digits.
+// On the CPU each by one thread, so that the norm does not depend on the number of threads.
+torch::Tensor norm_of_gradients(const ParameterBuffer& parameters) {
+  const auto& views = parameters.views();
+  if (!parameters.values().is_cpu()) {
+    std::vector<torch::Tensor> gradients;
+    for (const auto& view : views) gradients.push_back(view.parameter.grad());
+    return torch::stack(at::_foreach_norm(gradients)).norm();
+  }
+  auto norms_p = torch::empty({std::ssize(views)}, parameters.values().options());
+  at::parallel_for(0, std::ssize(views), 1, [&](std::int64_t begin, std::int64_t end) {
+    const torch::NoGradGuard no_grad;
+    for (auto i = begin; i < end; ++i) norms_p.select(0, i).copy_(norm_of_gradient(views[static_cast<std::size_t>(i)]));
+  });
+  return norms_p.norm();
+}
+
+bool have_same_shape(const Batch& a, const Batch& b) {
+  const auto of_a = tensors_of(a), of_b = tensors_of(b);
+  for (std::size_t i = 0; i < of_a.size(); ++i) {
+    if (of_a[i]->defined() != of_b[i]->defined() || (of_a[i]->defined() && of_a[i]->sizes() != of_b[i]->sizes()))
+      return false;
+  }
+  return true;
+}
+
+torch::Tensor copy(const torch::Tensor& x) { return x.defined() ? x.clone() : x; }
+
+Batch copy_of(Batch batch) {
+  for (auto* tensor : tensors_of(batch)) *tensor = copy(*tensor);
+  return batch;
+}
+
 }  // namespace
+
+std::vector<Piece> pieces_of(int rank, int size, std::int64_t accumulate) {
+  const auto parts = parts_of_batch(size, accumulate), of_process = accumulate * parts / size;
+  std::vector<Piece> pieces;
+  for (auto i = rank * of_process; i < (rank + 1) * of_process; ++i)
+    pieces.push_back({.micro = i / parts, .part = i % parts, .parts = parts});
+  return pieces;
+}
+
+void require_equal_pieces(const ExperimentConfig& experiment, int size) {
+  const auto& config = experiment.train;
+  const auto parts = parts_of_batch(size, config.accumulate);
+  if (batches_by_tokens(experiment.task) && parts > 1)
+    throw Error(ExitCode::usage,
+                fmt::format("train.accumulate {} cannot be divided over {} processes: with task.batch_unit token every "
+                            "process takes whole batches, so train.accumulate must be a multiple of {}",
+                            config.accumulate, size, size));
+  if (config.batch_size % parts == 0) return;
+  throw Error(ExitCode::usage,
+              fmt::format("the rows of a step, train.batch_size {} x train.accumulate {}, cannot be divided over {} "
+                          "processes: train.batch_size must be a multiple of {}",
+                          config.batch_size, config.accumulate, size, parts));
+}
 
 Step::Step(const ExperimentConfig& config, const Task& task, torch::Device device, ProcessGroup& group)
     : model(make_model(config, sizes_of(*task.codec))),
@@ -231,16 +303,6 @@ torch::Tensor Step::add_gradients(const Batch& batch, const torch::Tensor& weigh
   return loss.detach();
 }
 
-// What one thread computes.
-struct Slice {
-  Batch batch;
-  Pass pass;
-  std::int64_t number;  // of the pass among those of the step
-  torch::Tensor loss = {};
-  torch::autograd::variable_list gradients = {};  // of what is trained; undefined: it has no part in the loss
-  StepTimes times = {};
-};
-
 void Step::compute_slice(const std::vector<torch::Tensor>& trained, const torch::Tensor& weight, bool has_faults,
                          Slice& slice) {
   PhaseTimer timer(&slice.times, device_);
@@ -252,32 +314,6 @@ void Step::compute_slice(const std::vector<torch::Tensor>& trained, const torch:
   timer.end(StepPhase::backward);
   slice.loss = loss.detach();
 }
-
-namespace {
-
-// In the order of the slices, each parameter by one thread. The sum of a batch's slices is added as a whole, so that it
-// makes no difference which process adds it. `first`: in place of the gradients that are there.
-void add_in_order(const std::vector<torch::Tensor>& parameters, std::vector<Slice>& slices, bool first) {
-  at::parallel_for(0, std::ssize(parameters), 1, [&](std::int64_t begin, std::int64_t end) {
-    const torch::NoGradGuard no_grad;
-    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
-      auto& total = parameters[i].mutable_grad();
-      torch::Tensor sum;
-      for (const auto& slice : slices) {
-        const auto& gradient = slice.gradients[i];
-        if (!gradient.defined()) continue;
-        if (sum.defined())
-          sum.add_(gradient);
-        else
-          sum = first ? total.copy_(gradient) : gradient.clone();
-      }
-      if (first && !sum.defined()) total.zero_();
-      if (!first && sum.defined()) total.add_(sum);
-    }
-  });
-}
-
-}  // namespace
 
 // The first slices of a step put their gradients there, whatever was there before; later ones are added.
 torch::Tensor Step::add_gradients_of_slices(const Batch& batch, const torch::Tensor& weight, std::int64_t first_number,
@@ -336,34 +372,6 @@ torch::Tensor Step::compute_gradients(std::int64_t step, const std::vector<Batch
   return accumulate_gradients(batches, untimed);
 }
 
-namespace {
-
-torch::Tensor norm_of_gradient(const ParameterBuffer::View& view) {
-  const auto& gradient = view.parameter.grad();
-  if (!view.has_listed_rows()) return gradient.norm();
-  const auto rows = torch::tensor(view.gradient_rows->listed(), torch::kLong);
-  return gradient.view({-1, view.row_width()}).index_select(0, rows).norm();
-}
-
-// Tensor by tensor, as torch.nn.utils.clip_grad_norm_: one sum over all of the buffer would lose the last three digits.
-// On the CPU each by one thread, so that the norm does not depend on the number of threads.
-torch::Tensor norm_of_gradients(const ParameterBuffer& parameters) {
-  const auto& views = parameters.views();
-  if (!parameters.values().is_cpu()) {
-    std::vector<torch::Tensor> gradients;
-    for (const auto& view : views) gradients.push_back(view.parameter.grad());
-    return torch::stack(at::_foreach_norm(gradients)).norm();
-  }
-  auto norms_p = torch::empty({std::ssize(views)}, parameters.values().options());
-  at::parallel_for(0, std::ssize(views), 1, [&](std::int64_t begin, std::int64_t end) {
-    const torch::NoGradGuard no_grad;
-    for (auto i = begin; i < end; ++i) norms_p.select(0, i).copy_(norm_of_gradient(views[static_cast<std::size_t>(i)]));
-  });
-  return norms_p.norm();
-}
-
-}  // namespace
-
 // Of which each process has a part.
 torch::Tensor Step::norm_of_shards() const {
   const auto& own = shards_->at(static_cast<std::size_t>(group_.rank()));
@@ -410,26 +418,6 @@ StepResult Step::run_eagerly(std::int64_t step, const AcceptNorm& accept) {
   timer.end(StepPhase::update);
   return result;
 }
-
-namespace {
-
-bool have_same_shape(const Batch& a, const Batch& b) {
-  const auto of_a = tensors_of(a), of_b = tensors_of(b);
-  for (std::size_t i = 0; i < of_a.size(); ++i) {
-    if (of_a[i]->defined() != of_b[i]->defined() || (of_a[i]->defined() && of_a[i]->sizes() != of_b[i]->sizes()))
-      return false;
-  }
-  return true;
-}
-
-torch::Tensor copy(const torch::Tensor& x) { return x.defined() ? x.clone() : x; }
-
-Batch copy_of(Batch batch) {
-  for (auto* tensor : tensors_of(batch)) *tensor = copy(*tensor);
-  return batch;
-}
-
-}  // namespace
 
 StepResult Step::run(std::int64_t step, double learning_rate, const AcceptNorm& accept) {
   constexpr std::int64_t steps_to_warm_up = 3;

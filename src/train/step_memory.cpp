@@ -4,7 +4,7 @@
 
 namespace metaformer {
 
-static constexpr std::string_view prefix = "memory.";
+constexpr std::string_view prefix = "memory.";
 
 StepMemory::StepMemory(const SequenceModel& model, std::int64_t batches, std::int64_t slices, ProcessGroup& group)
     : batches_(batches), slices_(slices), group_(&group) {

@@ -21,24 +21,6 @@ namespace {
 
 using Clock = TrainingClock::Clock;
 
-// Adds the time of an evaluation, also of one that a signal cuts short.
-class EvaluationTimer {
- public:
-  EvaluationTimer(Progress& progress, ProgressLine& line) : progress_(progress), line_(line) {}
-  EvaluationTimer(const EvaluationTimer&) = delete;
-  EvaluationTimer& operator=(const EvaluationTimer&) = delete;
-  ~EvaluationTimer() {
-    const double seconds = TrainingClock::seconds_since(start_);
-    progress_.evaluation_seconds += seconds;
-    line_.add_evaluation(seconds);
-  }
-
- private:
-  Progress& progress_;
-  ProgressLine& line_;
-  const Clock::time_point start_ = Clock::now();
-};
-
 // The error for too little memory, which says what did not fit.
 Error out_of_memory(const ExperimentConfig& config, std::int64_t step, const std::string& why) {
   return Error(ExitCode::out_of_memory,
@@ -119,11 +101,11 @@ void Trainer::advance() {
 }
 
 void Trainer::train_step() {
-  const auto& train = config_.train;
-  const bool diagnoses = train.diagnostics_interval > 0 && (progress_.step + 1) % train.diagnostics_interval == 0;
+  const auto interval = config_.train.diagnostics_interval;
+  const bool diagnoses = interval > 0 && (progress_.step + 1) % interval == 0;
   const auto before = diagnoses ? step_.parameters->values().clone() : torch::Tensor();
   const auto start = Clock::now();
-  losses_.add(run_step(), train.clip);
+  pending_.push_back(run_step());
   ++progress_.step;
   step_.average->update(progress_.step);
   if (step_.device().is_cpu()) read_losses();  // costs nothing there, and names the very step that diverged
@@ -143,21 +125,21 @@ StepResult Trainer::run_step() {
 }
 
 void Trainer::read_losses() {
-  if (losses_.empty()) return;
+  if (pending_.empty()) return;
   const auto start = Clock::now();
-  const auto sums = losses_.take();
+  const auto sums = sums_of(std::exchange(pending_, {}), config_.train.clip);
   progress_.loss_sum += sums.loss;
-  progress_.loss_count += sums.steps - sums.skipped_steps;
+  progress_.loss_count += sums.steps;
   progress_.skipped_steps += sums.skipped_steps;
   progress_.clipped_count += sums.clipped_steps;
   progress_.clipped_steps += sums.clipped_steps;
-  const double norm = losses_.last_norm();
+  last_norm_ = sums.last_norm;
   if (!step_.device().is_cpu())
     clock_->count(progress_, start);  // the host has waited for steps that it had only started
   if (!std::isfinite(progress_.loss_sum)) throw divergence_error(step_, progress_, "training loss");
   if (sums.exhausted) throw divergence_error(step_, progress_, "gradient norm, even with a loss scale of 1,");
-  if (!std::isfinite(norm) && !losses_.last_was_skipped()) throw divergence_error(step_, progress_, "gradient norm");
-  line_.add_losses(sums.loss, sums.steps - sums.skipped_steps);
+  if (!std::isfinite(last_norm_) && !sums.last_was_skipped) throw divergence_error(step_, progress_, "gradient norm");
+  line_.add_losses(sums.loss, sums.steps);
   line_.set_skipped_steps(progress_.skipped_steps);
 }
 
@@ -166,7 +148,7 @@ void Trainer::write_training_line() {
   if (progress_.loss_count == 0) return;
   progress_.last_train_loss = progress_.loss_sum / static_cast<double>(progress_.loss_count);
   metrics_->write(progress_.step, "train",
-                  training_line(task_, progress_, *clock_, step_.learning_rate(), losses_.last_norm(), step_.device()));
+                  training_line(task_, progress_, *clock_, step_.learning_rate(), last_norm_, step_.device()));
   progress_.loss_sum = 0;
   progress_.loss_count = progress_.clipped_count = 0;
 }
@@ -174,7 +156,7 @@ void Trainer::write_training_line() {
 void Trainer::write_diagnostics(const torch::Tensor& before) {
   read_losses();  // what is not finite has no spectrum
   if (!group_.is_first()) return;
-  auto groups = diagnose_step(*step_.model, *step_.parameters, before, losses_.last_norm());
+  auto groups = diagnose_step(*step_.model, *step_.parameters, before, last_norm_);
   const auto stacks = diagnostics_.measure(StreamDiagnostics::Gradients::of_stream);
   add_to_json(stacks, groups);
   metrics_->write(progress_.step, "diagnostics", groups);
@@ -202,13 +184,23 @@ void Trainer::write_sample() {
   log_sample(step, *sample);
 }
 
-// A stop in between leaves the progress as it was: not evaluated.
+// A stop in between leaves the progress as it was, not evaluated, and counts the time.
 void Trainer::evaluate() {
   read_losses();
   line_.record(progress_.step, step_.learning_rate(), clock_->seconds_per_step(progress_.step));
-  const EvaluationTimer timer(progress_, line_);
-  const WeightAverage::Use average(*step_.average);
-  progress_ = evaluator_.evaluate(run_, progress_, *metrics_);
+  const auto count_time = [&, start = Clock::now()] {
+    const double seconds = TrainingClock::seconds_since(start);
+    progress_.evaluation_seconds += seconds;
+    line_.add_evaluation(seconds);
+  };
+  try {
+    const WeightAverage::Use average(*step_.average);
+    progress_ = evaluator_.evaluate(run_, progress_, *metrics_);
+  } catch (...) {
+    count_time();
+    throw;
+  }
+  count_time();
 }
 
 void Trainer::evaluate_and_save() {
@@ -261,8 +253,7 @@ void Trainer::save() {
     const auto state = step_.state();
     if (group_.is_first()) {
       metrics_->sync();
-      save_checkpoint(run_, progress_, named_state(*step_.model), state, *task_.codec,
-                      config_.train.keep_checkpoints);
+      save_checkpoint(run_, progress_, named_state(*step_.model), state, *task_.codec, config_.train.keep_checkpoints);
       if (!std::exchange(is_linked_, true)) link_latest(run_.path());
     }
   }
@@ -296,7 +287,7 @@ bool Trainer::roll_back(const Error& error) {
   log::warning("{}", error.what());
   log::warning("rollback {} of {}: back to step {}, with other batches and {} times the learning rate",
                progress_.rollbacks, action->limit, progress_.step, rollback_factor(config_.train, progress_));
-  losses_.clear();
+  pending_.clear();
   evaluator_.forget();
   open_metrics(earlier_rollbacks);
   metrics_->write(progress_.step, "rollback", {{"failed_step", failed_step}, {"rollbacks", progress_.rollbacks}});

@@ -68,7 +68,8 @@ class Trainer {
   torch::Tensor initial_values_;  // of the parameters, where a rollback may need them
   Progress progress_;
   Evaluator evaluator_;
-  PendingLosses losses_;
+  std::vector<StepResult> pending_;  // results that nobody has read: reading waits for the device
+  double last_norm_ = 0;             // gradient norm of the last step that was read
   ProgressLine line_;
   StreamDiagnostics diagnostics_;
   AttentionWatch attention_watch_;

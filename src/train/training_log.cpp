@@ -12,7 +12,102 @@ namespace metaformer {
 
 using namespace std::chrono_literals;
 
-static constexpr auto line_interval = 5s;  // of lines of train.log
+constexpr auto line_interval = 5s;  // of lines of train.log
+
+namespace {
+
+std::int64_t tokens_seen(const BatchStream& batches, std::int64_t step) {
+  return std::llround(batches.tokens_per_step() * static_cast<double>(step));
+}
+
+std::optional<double> epochs_seen(const BatchStream& batches, std::int64_t step) {
+  const double per_step = batches.epochs_per_step();
+  return per_step > 0 ? std::optional(per_step * static_cast<double>(step)) : std::nullopt;
+}
+
+StepwiseSummary summarise_steps(const ExperimentConfig& config, const BatchStream& batches, const Progress& progress,
+                                const TrainingClock& clock) {
+  const double ms_per_step = clock.seconds_per_step(progress.step) * 1e3;
+  return {.ms_per_step = ms_per_step,
+          .tokens_per_second = ms_per_step > 0 ? batches.tokens_per_step() / ms_per_step * 1e3 : 0,
+          .rollbacks = progress.rollbacks,
+          .spikes = progress.spikes.count,
+          .skipped_steps = progress.skipped_steps,
+          .seed = config.train.seed,
+          .tokens = tokens_seen(batches, progress.step),
+          .epochs = epochs_seen(batches, progress.step),
+          .clipped_fraction = static_cast<double>(progress.clipped_steps) / static_cast<double>(progress.step),
+          .startup_seconds = progress.startup_seconds,
+          .evaluation_seconds = progress.evaluation_seconds,
+          .checkpoint_seconds = progress.checkpoint_seconds,
+          .wall_seconds = clock.wall_seconds()};
+}
+
+std::string counted(std::int64_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string describe(const LinearConfig& model) {
+  return fmt::format("linear, 1- to {}-grams in {} buckets", model.ngrams, model.buckets);
+}
+
+std::string describe(const RecurrentConfig& model, std::string_view kind) {
+  return fmt::format("{}, {}, width {}, context {}{}", kind, counted(model.layers, "layer"), model.width, model.context,
+                     model.carry_state ? ", the state is carried" : "");
+}
+
+std::string describe(const LstmConfig& model) { return describe(model, model.kind); }
+
+std::string describe(const GruConfig& model) { return describe(model, model.kind); }
+
+std::string describe(const FeedForwardModelConfig& model) {
+  return fmt::format("feed_forward, window {}, width {}, {} hidden units, context {}", model.window, model.width,
+                     model.hidden, model.context);
+}
+
+std::string describe(const TransformerConfig& model) {
+  const auto sizes = fmt::format("width {}, context {}", model.width, model.context);
+  if (model.layers == 0) return "no blocks, " + sizes;
+  return fmt::format("mixer {}, {}, {}, {}", kind_of(model.mixer), counted(model.layers, "layer"),
+                     counted(model.heads, "head"), sizes);
+}
+
+std::string describe(const EncoderDecoderConfig& model) {
+  const auto blocks = model.encoder_blocks();
+  return fmt::format("encoder of mixer {} and {}, decoder of {} and {} that sees it by {}, {}, width {}, context {}",
+                     kind_of(blocks.mixer), counted(blocks.layers, "layer"), kind_of(model.mixer),
+                     counted(model.layers, "layer"), kind_of(model.cross_mixer), counted(model.heads, "head"),
+                     model.width, model.context);
+}
+
+}  // namespace
+
+StepSums sums_of(const std::vector<StepResult>& results, double clip) {
+  const auto on_host = [&](torch::Tensor StepResult::*field, torch::ScalarType type) {
+    std::vector<torch::Tensor> scalars;
+    for (const auto& result : results) scalars.push_back(result.*field);
+    return torch::stack(scalars).to(torch::kCPU, type);
+  };
+  const bool has_scale = results.front().skipped.defined();
+  const auto loss_n = on_host(&StepResult::loss, torch::kDouble);
+  const auto norm_n = on_host(&StepResult::gradient_norm, results.front().gradient_norm.scalar_type());
+  const auto clipped_n = norm_n > clip;
+  const auto skipped_n = has_scale ? on_host(&StepResult::skipped, torch::kBool) : torch::zeros_like(clipped_n);
+  StepSums sums;
+  for (std::int64_t i = 0; i < std::ssize(results); ++i) {
+    sums.last_was_skipped = skipped_n[i].item<bool>();
+    if (sums.last_was_skipped) {
+      ++sums.skipped_steps;
+      continue;
+    }
+    ++sums.steps;
+    sums.loss += loss_n[i].item<double>();
+    if (clip > 0 && clipped_n[i].item<bool>()) ++sums.clipped_steps;
+  }
+  sums.exhausted = has_scale && on_host(&StepResult::exhausted, torch::kBool).any().item<bool>();
+  sums.last_norm = norm_n[-1].item<double>();
+  return sums;
+}
 
 void ProgressLine::add_losses(double sum, std::int64_t count) {
   constexpr double kept_per_step = 0.98;
@@ -63,37 +158,6 @@ void ProgressLine::record(std::int64_t step, double learning_rate, double second
   log::record(text(step, learning_rate, seconds_per_step));
 }
 
-namespace {
-
-std::int64_t tokens_seen(const BatchStream& batches, std::int64_t step) {
-  return std::llround(batches.tokens_per_step() * static_cast<double>(step));
-}
-
-std::optional<double> epochs_seen(const BatchStream& batches, std::int64_t step) {
-  const double per_step = batches.epochs_per_step();
-  return per_step > 0 ? std::optional(per_step * static_cast<double>(step)) : std::nullopt;
-}
-
-StepwiseSummary summarise_steps(const ExperimentConfig& config, const BatchStream& batches, const Progress& progress,
-                                const TrainingClock& clock) {
-  const double ms_per_step = clock.seconds_per_step(progress.step) * 1e3;
-  return {.ms_per_step = ms_per_step,
-          .tokens_per_second = ms_per_step > 0 ? batches.tokens_per_step() / ms_per_step * 1e3 : 0,
-          .rollbacks = progress.rollbacks,
-          .spikes = progress.spikes.count,
-          .skipped_steps = progress.skipped_steps,
-          .seed = config.train.seed,
-          .tokens = tokens_seen(batches, progress.step),
-          .epochs = epochs_seen(batches, progress.step),
-          .clipped_fraction = static_cast<double>(progress.clipped_steps) / static_cast<double>(progress.step),
-          .startup_seconds = progress.startup_seconds,
-          .evaluation_seconds = progress.evaluation_seconds,
-          .checkpoint_seconds = progress.checkpoint_seconds,
-          .wall_seconds = clock.wall_seconds()};
-}
-
-}  // namespace
-
 nlohmann::ordered_json training_line(const Task& task, const Progress& progress, const TrainingClock& clock,
                                      double learning_rate, double gradient_norm, torch::Device device) {
   nlohmann::ordered_json line = {
@@ -134,47 +198,6 @@ RunSummary summarise(const ExperimentConfig& config, const Task& task, const Seq
           .baselines = {},
           .attention_collapse = progress.collapse};
 }
-
-namespace {
-
-std::string counted(std::int64_t count, const char* noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
-std::string describe(const LinearConfig& model) {
-  return fmt::format("linear, 1- to {}-grams in {} buckets", model.ngrams, model.buckets);
-}
-
-std::string describe(const RecurrentConfig& model, std::string_view kind) {
-  return fmt::format("{}, {}, width {}, context {}{}", kind, counted(model.layers, "layer"), model.width, model.context,
-                     model.carry_state ? ", the state is carried" : "");
-}
-
-std::string describe(const LstmConfig& model) { return describe(model, model.kind); }
-
-std::string describe(const GruConfig& model) { return describe(model, model.kind); }
-
-std::string describe(const FeedForwardModelConfig& model) {
-  return fmt::format("feed_forward, window {}, width {}, {} hidden units, context {}", model.window, model.width,
-                     model.hidden, model.context);
-}
-
-std::string describe(const TransformerConfig& model) {
-  const auto sizes = fmt::format("width {}, context {}", model.width, model.context);
-  if (model.layers == 0) return "no blocks, " + sizes;
-  return fmt::format("mixer {}, {}, {}, {}", kind_of(model.mixer), counted(model.layers, "layer"),
-                     counted(model.heads, "head"), sizes);
-}
-
-std::string describe(const EncoderDecoderConfig& model) {
-  const auto blocks = model.encoder_blocks();
-  return fmt::format("encoder of mixer {} and {}, decoder of {} and {} that sees it by {}, {}, width {}, context {}",
-                     kind_of(blocks.mixer), counted(blocks.layers, "layer"), kind_of(model.mixer),
-                     counted(model.layers, "layer"), kind_of(model.cross_mixer), counted(model.heads, "head"),
-                     model.width, model.context);
-}
-
-}  // namespace
 
 std::string describe_model(const ExperimentConfig& config) {
   return std::visit([](const auto& model) { return describe(model); }, config.model);

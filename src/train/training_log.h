@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "config/experiment_config.h"
@@ -53,55 +53,17 @@ class TrainingClock {
   Clock::time_point start_ = Clock::now();
 };
 
-// Losses and gradient norms of steps, on the device until somebody needs them: reading waits for the device.
-class PendingLosses {
- public:
-  // Of all steps since the last reading.
-  struct Sums {
-    double loss = 0;                                               // without the steps that were skipped
-    std::int64_t steps = 0, clipped_steps = 0, skipped_steps = 0;  // `steps`: skipped ones among them
-    bool exhausted = false;                                        // one was skipped with the smallest loss scale
-  };
-
-  // `clip`: the largest gradient norm; 0: none.
-  void add(const StepResult& result, double clip) {
-    auto loss = result.loss.to(torch::kDouble);
-    const auto& norm = result.gradient_norm;
-    auto clipped = (clip > 0 ? norm > clip : torch::zeros_like(norm)).to(torch::kLong);
-    if (result.skipped.defined()) {
-      loss = torch::where(result.skipped, 0, loss);
-      clipped = torch::where(result.skipped, 0, clipped);
-      const auto skipped = torch::stack({result.skipped, result.exhausted}).to(torch::kLong);
-      skipped_2_ = steps_ == 0 ? skipped : skipped_2_ + skipped;
-    }
-    loss_ = steps_ == 0 ? loss : loss_ + loss;
-    clipped_ = steps_ == 0 ? clipped : clipped_ + clipped;
-    last_ = result;
-    ++steps_;
-  }
-
-  bool empty() const { return steps_ == 0; }
-  void clear() { steps_ = 0; }
-  Sums take() {
-    Sums sums{.loss = loss_.item<double>(),
-              .steps = std::exchange(steps_, 0),
-              .clipped_steps = clipped_.item<std::int64_t>()};
-    if (!skipped_2_.defined()) return sums;
-    sums.skipped_steps = skipped_2_[0].item<std::int64_t>();
-    sums.exhausted = skipped_2_[1].item<std::int64_t>() > 0;
-    return sums;
-  }
-
-  // Of the last step.
-  double last_norm() const { return last_.gradient_norm.item<double>(); }
-  bool last_was_skipped() const { return last_.skipped.defined() && last_.skipped.item<bool>(); }
-
- private:
-  torch::Tensor loss_, clipped_;
-  torch::Tensor skipped_2_;  // steps that were skipped, and those of them with the smallest scale
-  StepResult last_;
-  std::int64_t steps_ = 0;
+// Of several steps.
+struct StepSums {
+  double loss = 0;                                               // without the steps that were skipped
+  std::int64_t steps = 0, clipped_steps = 0, skipped_steps = 0;  // `steps`: without skipped ones
+  bool exhausted = false;                                        // one was skipped with the smallest loss scale
+  double last_norm = 0;                                          // gradient norm of the last step
+  bool last_was_skipped = false;
 };
+
+// Waits for the device. At least one result; `clip`: the largest gradient norm; 0: none.
+StepSums sums_of(const std::vector<StepResult>& results, double clip);
 
 // Progress bar.
 class ProgressLine {
@@ -141,8 +103,6 @@ class ProgressLine {
   std::int64_t evaluations_ = 0;
   std::int64_t skipped_steps_ = 0;
 };
-
-// Builds the lines of metrics.jsonl and the summary of a training.
 
 // A line of metrics.jsonl for the steps since the last one, without `loss_sum` and what else counts from line to line.
 nlohmann::ordered_json training_line(const Task& task, const Progress& progress, const TrainingClock& clock,

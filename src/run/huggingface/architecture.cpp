@@ -162,35 +162,6 @@ std::vector<TensorLink> links_of(const Architecture& architecture, const Describ
   return links;
 }
 
-}  // namespace
-
-NamedTensors import_tensors(const Architecture& architecture, const DescribedModel& model, const NamedTensors& theirs,
-                            const std::string& source) {
-  NamedTensors named;
-  for (const auto& [name, tensor] : theirs) {  // a model without its head is saved without prefix
-    const bool is_whole = name.starts_with(architecture.names.prefix) || name == head;
-    named.emplace_back(is_whole ? name : architecture.names.prefix + name, tensor);
-  }
-  TensorTable table(named, source);
-  for (const auto& buffer : architecture.names.buffers) table.drop(buffer);
-  torch::Tensor tied_head_vd;  // may be stored beside the embeddings
-  if (model.config.embedding.tie && table.contains(head))
-    tied_head_vd = table.take(head, {model.vocabulary, model.config.width});
-  auto ours = to_ours(links_of(architecture, model), table);
-  if (tied_head_vd.defined() && !tied_head_vd.equal(ours.front().second))
-    throw Error(ExitCode::data,
-                fmt::format("{}: its {} is not the embeddings, and tie_word_embeddings is true", source, head));
-  return ours;
-}
-
-NamedTensors export_tensors(const Architecture& architecture, const DescribedModel& model, const NamedTensors& ours,
-                            const std::string& source) {
-  TensorTable table(ours, source);
-  return to_theirs(links_of(architecture, model), table);
-}
-
-namespace {
-
 // Of several names for the same function the first is the one that is written.
 const std::array<std::pair<std::string_view, ActivationConfig>, 7> activations = {
     {{"gelu", GeluConfig{}},
@@ -242,7 +213,6 @@ ActivationConfig read_activation(ConfigFile& file, const char* key, const std::s
 }
 
 // GPT-2 (Radford et al. 2019), as GPT2LMHeadModel.
-
 DescribedModel read_gpt2(ConfigFile& file) {
   DescribedModel model{.config = {}, .vocabulary = file.count("vocab_size", 50257)};
   auto& config = model.config;
@@ -296,7 +266,6 @@ TransformerConfig closest_gpt2(const TransformerConfig& given) {
 }
 
 // LLaMA (Touvron et al. 2023), as LlamaForCausalLM: queries and keys are rotated in halves, as here.
-
 // rope_theta, or the same within rope_parameters; a scaling of positions is another function.
 double read_base(ConfigFile& file) {
   double base = file.number("rope_theta", 10000);
@@ -375,6 +344,31 @@ TransformerConfig closest_llama(const TransformerConfig& given) {
 }
 
 }  // namespace
+
+NamedTensors import_tensors(const Architecture& architecture, const DescribedModel& model, const NamedTensors& theirs,
+                            const std::string& source) {
+  NamedTensors named;
+  for (const auto& [name, tensor] : theirs) {  // a model without its head is saved without prefix
+    const bool is_whole = name.starts_with(architecture.names.prefix) || name == head;
+    named.emplace_back(is_whole ? name : architecture.names.prefix + name, tensor);
+  }
+  TensorTable table(named, source);
+  for (const auto& buffer : architecture.names.buffers) table.drop(buffer);
+  torch::Tensor tied_head_vd;  // may be stored beside the embeddings
+  if (model.config.embedding.tie && table.contains(head))
+    tied_head_vd = table.take(head, {model.vocabulary, model.config.width});
+  auto ours = to_ours(links_of(architecture, model), table);
+  if (tied_head_vd.defined() && !tied_head_vd.equal(ours.front().second))
+    throw Error(ExitCode::data,
+                fmt::format("{}: its {} is not the embeddings, and tie_word_embeddings is true", source, head));
+  return ours;
+}
+
+NamedTensors export_tensors(const Architecture& architecture, const DescribedModel& model, const NamedTensors& ours,
+                            const std::string& source) {
+  TensorTable table(ours, source);
+  return to_theirs(links_of(architecture, model), table);
+}
 
 const Architecture& gpt2() {
   static const Architecture architecture{.model_type = "gpt2",

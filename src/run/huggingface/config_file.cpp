@@ -49,6 +49,12 @@ bool may_have_effect(const std::string& key) {
   });
 }
 
+bool is_free(const std::string& key, const TransformerConfig& given, const TransformerConfig& needed) {
+  if (key == "model.context") return !is<LearnedPositionsConfig>(needed.positions);
+  if (key == "model.feed_forward.ratio") return given.hidden_width() == needed.hidden_width();
+  return keeps_function(key);
+}
+
 }  // namespace
 
 ConfigFile::ConfigFile(const std::string& text, std::string source)
@@ -122,16 +128,6 @@ std::vector<std::string> ConfigFile::unknown_keys() const {
   }
   return unknown;
 }
-
-namespace {
-
-bool is_free(const std::string& key, const TransformerConfig& given, const TransformerConfig& needed) {
-  if (key == "model.context") return !is<LearnedPositionsConfig>(needed.positions);
-  if (key == "model.feed_forward.ratio") return given.hidden_width() == needed.hidden_width();
-  return keeps_function(key);
-}
-
-}  // namespace
 
 std::vector<std::string> config_differences(const TransformerConfig& given, const TransformerConfig& needed) {
   const auto values = flattened(config_to_json({.model = given}));
