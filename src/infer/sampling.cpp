@@ -2,14 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <sstream>
-#include <utility>
-#include <vector>
 
 #include "base/error.h"
 #include "base/log.h"

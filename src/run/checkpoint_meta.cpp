@@ -7,7 +7,6 @@
 #include <tuple>
 
 #include "base/digest.h"
-#include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"

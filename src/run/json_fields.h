@@ -6,7 +6,6 @@
 #include <concepts>
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <string_view>
 

@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "base/files.h"
 #include "base/json.h"
 #include "config/writer.h"
 

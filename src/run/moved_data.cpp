@@ -8,8 +8,6 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "config/experiment_config.h"
-#include "run/run_directory.h"
 
 namespace metaformer {
 

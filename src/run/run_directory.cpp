@@ -32,12 +32,6 @@ bool is_left_over(const fs::directory_entry& entry) {
          (name == "checkpoints" && entry.is_directory(error) && fs::is_empty(entry.path(), error));
 }
 
-// What may be there, but not for this user.
-void require_readable(const fs::path& path, const std::error_code& error, const char* option) {
-  if (error == std::errc::permission_denied)
-    throw Error(ExitCode::usage, fmt::format("{} {}: cannot be read: {}", option, path.string(), error.message()));
-}
-
 // When a process last began to train the run.
 fs::file_time_type started(const fs::path& run) {
   std::error_code ignored;
@@ -118,10 +112,10 @@ Json describe(const Session& session) {
           {"command", session.command}};
 }
 
-Json earlier_sessions(const RunDirectory& run) {
+// A member of environment.json; null where there is none.
+Json environment_of(const RunDirectory& run, const char* key) {
   const auto environment = read_environment(run);
-  const auto sessions = environment.is_object() ? environment.value("sessions", Json()) : Json();
-  return sessions.is_array() ? sessions : Json::array();
+  return environment.is_object() ? environment.value(key, Json()) : Json();
 }
 
 }  // namespace
@@ -157,17 +151,18 @@ void RunDirectory::remove_left_overs() const {
 RunDirectory RunDirectory::open(const fs::path& folder, const char* option) {
   RunDirectory run(folder);
   std::error_code error;
+  const auto require = [&](bool holds, const fs::path& path, const std::string& problem) {
+    if (error == std::errc::permission_denied)  // what may be there, but not for this user
+      throw Error(ExitCode::usage, fmt::format("{} {}: cannot be read: {}", option, path.string(), error.message()));
+    if (!holds) throw Error(ExitCode::usage, fmt::format("{} {}: {}", option, folder.string(), problem));
+  };
   if (!fs::exists(folder, error) && fs::is_symlink(fs::symlink_status(folder, error)))
     throw Error(ExitCode::usage, fmt::format("{} {}: the run that this link points at, {}, is gone; name another run",
                                              option, folder.string(), fs::read_symlink(folder, error).string()));
   const bool is_folder = fs::is_directory(folder, error);
-  require_readable(folder, error, option);
-  if (!is_folder)
-    throw Error(ExitCode::usage, fmt::format("{} {}: no such run; name the folder of one", option, folder.string()));
+  require(is_folder, folder, "no such run; name the folder of one");
   const bool has_config = fs::is_regular_file(run.config_file(), error);
-  require_readable(run.config_file(), error, option);
-  if (!has_config)
-    throw Error(ExitCode::usage, fmt::format("{} {}: not a run: it has no config.yaml", option, folder.string()));
+  require(has_config, run.config_file(), "not a run: it has no config.yaml");
   return run;
 }
 
@@ -221,7 +216,8 @@ void write_environment(const RunDirectory& run, const Session& session, const Js
   Json entry = {{"started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
                 {"first_step", session.first_step}};
   entry.update(environment);
-  auto sessions = earlier_sessions(run);
+  auto sessions = environment_of(run, "sessions");
+  if (!sessions.is_array()) sessions = Json::array();
   sessions.push_back(std::move(entry));
   if (sessions.size() > most_sessions) sessions.erase(1);
   environment["data"] = data;
@@ -230,8 +226,7 @@ void write_environment(const RunDirectory& run, const Session& session, const Js
 }
 
 bool has_same_data(const RunDirectory& run, const Json& data) {
-  const auto environment = read_environment(run);
-  const auto before = environment.is_object() ? environment.value("data", Json()) : Json();
+  const auto before = environment_of(run, "data");
   return !before.is_object() || without_paths(before) == without_paths(data);
 }
 

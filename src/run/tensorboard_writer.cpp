@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <boost/crc.hpp>
 #include <charconv>
 #include <chrono>
 #include <utility>
@@ -107,17 +108,9 @@ std::string new_name(const std::filesystem::path& folder) {
 }  // namespace
 
 std::uint32_t crc32c(std::string_view bytes) {
-  static const auto table = [] {
-    std::array<std::uint32_t, 256> entries{};
-    for (std::uint32_t i = 0; i < 256; ++i) {
-      entries[i] = i;
-      for (int bit = 0; bit < 8; ++bit) entries[i] = entries[i] >> 1 ^ (entries[i] & 1 ? 0x82f63b78U : 0);
-    }
-    return entries;
-  }();
-  std::uint32_t crc = ~0U;
-  for (const char byte : bytes) crc = crc >> 8 ^ table[(crc ^ static_cast<unsigned char>(byte)) & 0xff];
-  return ~crc;
+  boost::crc_optimal<32, 0x1edc6f41, 0xffffffff, 0xffffffff, /*ReflectIn=*/true, /*ReflectRem=*/true> crc;
+  crc.process_bytes(bytes.data(), bytes.size());
+  return crc.checksum();
 }
 
 TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder) : file_(folder / new_name(folder)) {

@@ -13,12 +13,10 @@
 
 #include "base/files.h"
 #include "base/log.h"
-#include "distributed/process_group.h"
 #include "ops/autocast.h"
 #include "ops/parallel.h"
 #include "tasks/batches.h"
 #include "tasks/measures.h"
-#include "tasks/task.h"
 
 namespace metaformer {
 

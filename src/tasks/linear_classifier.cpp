@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "base/signals.h"
-#include "text/ngram_features.h"
 
 namespace metaformer {
 

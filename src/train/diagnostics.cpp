@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "config/writer.h"
-#include "model/parameters.h"
 #include "ops/device.h"
 #include "ops/recompute.h"
 #include "tasks/batches.h"

@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <chrono>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/digest.h"
@@ -18,7 +16,6 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "config/data_config.h"
-#include "config/experiment_config.h"
 #include "config/model_config.h"
 #include "config/writer.h"
 #include "data/labelled.h"
@@ -26,12 +23,12 @@
 #include "ops/device.h"
 #include "run/checkpoint.h"
 #include "run/metrics_log.h"
+#include "run/test_predictions.h"
 #include "tasks/embedding_scale.h"
 #include "tasks/evaluation.h"
 #include "tasks/linear_classifier.h"
 #include "text/ngram_features.h"
 #include "text/word_tokenizer.h"
-#include "train/evaluator.h"
 
 namespace metaformer {
 

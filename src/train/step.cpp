@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
-#include <numeric>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -14,7 +13,6 @@
 #include "ops/parallel.h"
 #include "ops/recompute.h"
 #include "train/optim/learning_rate.h"
-#include "train/optim/optimizer.h"
 
 namespace metaformer {
 

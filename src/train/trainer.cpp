@@ -10,8 +10,10 @@
 #include "base/platform.h"
 #include "base/signals.h"
 #include "infer/sampling.h"
+#include "infer/target_scores.h"
 #include "ops/device.h"
 #include "ops/named_tensors.h"
+#include "run/test_predictions.h"
 #include "train/divergence.h"
 #include "train/optim/learning_rate.h"
 
@@ -20,6 +22,7 @@ namespace metaformer {
 namespace {
 
 using Clock = TrainingClock::Clock;
+using Json = nlohmann::ordered_json;
 
 // The error for too little memory, which says what did not fit.
 Error out_of_memory(const ExperimentConfig& config, std::int64_t step, const std::string& why) {
@@ -29,7 +32,32 @@ Error out_of_memory(const ExperimentConfig& config, std::int64_t step, const std
                            step, config.train.batch_size, context_of(config.model), describe_model(config), why));
 }
 
+// The most tokens of an evaluation of the validation split; nothing: all of it.
+std::optional<std::int64_t> evaluated_tokens(const TrainConfig& train) {
+  if (train.overfit_batch) return std::nullopt;
+  if (const auto* limited = std::get_if<LimitedEvaluationConfig>(&train.evaluation)) return limited->tokens;
+  if (const auto* random = std::get_if<RandomEvaluationConfig>(&train.evaluation)) return random->tokens;
+  return std::nullopt;
+}
+
 }  // namespace
+
+bool is_finished(const TrainConfig& config, const Progress& progress) {
+  return progress.step >= config.steps || (config.patience > 0 && progress.evaluations_since_best >= config.patience);
+}
+
+bool Trainer::is_at(std::int64_t interval) const {
+  return progress_.step % interval == 0 || is_finished(config_.train, progress_);
+}
+
+bool Trainer::lacks_evaluation() const {
+  return progress_.step > 0 && is_at(config_.train.eval_interval) && !is_evaluated(progress_);
+}
+
+bool Trainer::is_checkpoint_due() const {
+  const bool is_best = progress_.best && progress_.best->step == progress_.step;
+  return !lacks_evaluation() && (is_best || is_at(config_.train.checkpoint_interval));
+}
 
 Trainer::Trainer(const RunDirectory& run, const Task& task, Step& step, const Checkpoint* checkpoint)
     : run_(run),
@@ -37,7 +65,9 @@ Trainer::Trainer(const RunDirectory& run, const Task& task, Step& step, const Ch
       step_(step),
       config_(step.config()),
       group_(step.group()),
-      evaluator_(task, step),
+      predictor_(*step.model),
+      scoring_{predictor_, task, config_.train.precision, step.device(), group_},
+      part_(part_of_split(*task.batches, Split::validation, evaluated_tokens(config_.train), predictor_.remembers())),
       line_(config_.train, task.batches->tokens_per_step()),
       diagnostics_(config_, task, *step.model, step.device()),
       attention_watch_(config_, diagnostics_) {
@@ -73,9 +103,9 @@ RunSummary Trainer::run() {
   std::optional<StopDeferral> until_all_stop;
   if (group_.size() > 1) until_all_stop.emplace();
   write_sample();  // one that the stop of an earlier process cut short
-  while (lacks_evaluation(train, progress_) || !is_finished(train, progress_)) {
+  while (lacks_evaluation() || !is_finished(train, progress_)) {
     try {
-      lacks_evaluation(train, progress_) ? make_up_evaluation() : advance();
+      lacks_evaluation() ? make_up_evaluation() : advance();
     } catch (const Error& error) {
       if (!roll_back(error)) throw;
     }
@@ -95,7 +125,7 @@ void Trainer::advance() {
     if (group_.size() == 1) read_losses();  // several processes do so at the same steps, to notice a divergence at once
     line_.show(progress_.step, step_.learning_rate(), clock_->seconds_per_step(progress_.step));
   }
-  if (is_at(config_.train, progress_, config_.train.log_interval)) write_training_line();
+  if (is_at(config_.train.log_interval)) write_training_line();
   write_sample();
   evaluate_and_save();
 }
@@ -195,7 +225,7 @@ void Trainer::evaluate() {
   };
   try {
     const WeightAverage::Use average(*step_.average);
-    progress_ = evaluator_.evaluate(run_, progress_, *metrics_);
+    progress_ = evaluated_progress();
   } catch (...) {
     count_time();
     throw;
@@ -203,9 +233,70 @@ void Trainer::evaluate() {
   count_time();
 }
 
+void Trainer::adapt() {
+  if (adapted_step_ == progress_.step) return;
+  task_.before_evaluation(*step_.model, step_.device());
+  adapted_step_ = progress_.step;
+}
+
+// Estimates are compared with estimates; the part of the split that is evaluated where training ends is for the report.
+Progress Trainer::evaluated_progress() {
+  adapt();
+  const auto* random = std::get_if<RandomEvaluationConfig>(&config_.train.evaluation);
+  const auto written = [&](const std::string& name, Split split, const ScoreSums& sums) {
+    auto report = report_of(task_, split, sums);
+    metrics_->write(progress_.step, name, report);
+    return report;
+  };
+  ScoreSums sums;  // of the part
+  const auto evaluate_part = [&] {
+    sums = score_part(scoring_, Split::validation, part_);
+    return written("validation", Split::validation, sums);
+  };
+  const auto estimate = [&](Split split) {
+    return written(fmt::format("{}_estimate", to_string(split)), split,
+                   score_random_batches(scoring_, split, random->batches));
+  };
+  auto after = progress_;
+  if (random != nullptr) estimate(Split::train);
+  after.validation = random != nullptr ? estimate(Split::validation) : evaluate_part();
+  const double loss = after.validation.at("loss").get<double>();
+  if (!std::isfinite(loss)) throw divergence_error(step_, progress_, "validation loss");
+  const double error = task_.metrics->selection_error(after.validation);
+  const bool improved = !after.best || error < after.best->error;
+  after.evaluations_since_best = improved ? 0 : after.evaluations_since_best + 1;
+  if (improved) after.best = BestSoFar{after.step, loss, error};
+  after.evaluated_step = after.step;
+  if (is_finished(config_.train, after)) {
+    if (random != nullptr) after.validation = evaluate_part();
+    if (group_.is_first()) write_confusion(run_, task_, Split::validation, sums);
+  }
+  log::info("step {}: validation {}{}", after.step, headline_of(task_, after.validation), improved ? " (best)" : "");
+  return after;
+}
+
+Json Trainer::test() {
+  const auto step = progress_.best->step;
+  if (step != progress_.step) {
+    const auto best = load_checkpoint(run_, step_name(step), WithOptimizer::no);
+    copy_by_name(best.model, named_state(*step_.model), (best.folder / "model.safetensors").string());
+  }
+  if (const auto usual = evaluated_tokens(config_.train)) {  // the test split is evaluated as a whole, however large
+    const auto tokens = part_of_split(*task_.batches, Split::test, std::nullopt, /*in_order=*/false).tokens;
+    if (tokens > *usual) log::info("evaluating all {} tokens of the test split", tokens);
+  }
+  auto report = report_test(scoring_, config_.train, run_);
+  if (task_.pairs != nullptr && !config_.train.overfit_batch)
+    report["written"] =
+        score_written_targets(*step_.model, config_, step_.device(), *task_.pairs, Split::test, {}, group_);
+  metrics_->write(step, "test", report);
+  log::info("test, step {}: {}", step, headline_of(task_, report));
+  return report;
+}
+
 void Trainer::evaluate_and_save() {
   try {
-    if (lacks_evaluation(config_.train, progress_)) evaluate();
+    if (lacks_evaluation()) evaluate();
     throw_if_any_stopped(group_);
   } catch (const Interrupted&) {
     save();
@@ -213,14 +304,14 @@ void Trainer::evaluate_and_save() {
     throw;
   }
   const bool asked = take_save_request_of_any(group_);
-  if (asked || is_checkpoint_due(config_.train, progress_)) save();
+  if (asked || is_checkpoint_due()) save();
   if (asked) log::info("saved at step {}, as SIGUSR1 asked", progress_.step);
 }
 
 // The checkpoint that was saved without it is replaced.
 void Trainer::make_up_evaluation() {
   evaluate_and_save();
-  if (!is_checkpoint_due(config_.train, progress_)) save();
+  if (!is_checkpoint_due()) save();
 }
 
 void Trainer::require_finite() const {
@@ -243,13 +334,13 @@ void Trainer::require_same_weights() const {
 void Trainer::save() {
   read_losses();
   progress_.wall_seconds = clock_->wall_seconds();
-  progress_.scheduled = is_checkpoint_due(config_.train, progress_);
+  progress_.scheduled = is_checkpoint_due();
   const auto start = Clock::now();
   require_finite();
   require_same_weights();
   {
     const WeightAverage::Use average(*step_.average);
-    evaluator_.adapt(progress_.step);
+    adapt();
     const auto state = step_.state();
     if (group_.is_first()) {
       metrics_->sync();
@@ -288,7 +379,7 @@ bool Trainer::roll_back(const Error& error) {
   log::warning("rollback {} of {}: back to step {}, with other batches and {} times the learning rate",
                progress_.rollbacks, action->limit, progress_.step, rollback_factor(config_.train, progress_));
   pending_.clear();
-  evaluator_.forget();
+  adapted_step_ = -1;  // the weights of steps so far count no longer
   open_metrics(earlier_rollbacks);
   metrics_->write(progress_.step, "rollback", {{"failed_step", failed_step}, {"rollbacks", progress_.rollbacks}});
   return true;
@@ -296,11 +387,11 @@ bool Trainer::roll_back(const Error& error) {
 
 RunSummary Trainer::summary() {
   const WeightAverage::Use average(*step_.average);
-  auto test = task_.batches->has(Split::test) ? evaluator_.test(run_, progress_, *metrics_) : nlohmann::ordered_json();
+  auto of_test = task_.batches->has(Split::test) ? test() : Json();
   auto summary = summarise(config_, task_, *step_.model, progress_, *clock_, step_.device());
-  summary.test = std::move(test);
-  summary.stepwise->evaluated_tokens = evaluator_.part().tokens;
-  summary.stepwise->validation_tokens = evaluator_.part().split_tokens;
+  summary.test = std::move(of_test);
+  summary.stepwise->evaluated_tokens = part_.tokens;
+  summary.stepwise->validation_tokens = part_.split_tokens;
   summary.run = std::filesystem::absolute(run_.path()).lexically_normal().string();
   return summary;
 }

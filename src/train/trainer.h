@@ -7,14 +7,17 @@
 #include "run/checkpoint.h"
 #include "run/metrics_log.h"
 #include "run/run_summary.h"
+#include "tasks/evaluation.h"
 #include "tasks/task.h"
 #include "train/diagnostics.h"
-#include "train/evaluator.h"
 #include "train/step.h"
 #include "train/step_profiler.h"
 #include "train/training_log.h"
 
 namespace metaformer {
+
+// The last step is done, or train.patience ended training early.
+bool is_finished(const TrainConfig& config, const Progress& progress);
 
 class Trainer {
  public:
@@ -23,8 +26,8 @@ class Trainer {
   // writes.
   Trainer(const RunDirectory& run, const Task& task, Step& step, const Checkpoint* checkpoint);
 
-  // The part of the validation split that evaluations see.
-  const EvaluationPart& evaluated() const { return evaluator_.part(); }
+  // The part of the validation split that evaluations see; with random batches only the last one.
+  const EvaluationPart& evaluated() const { return part_; }
 
   // Records a few of the coming steps and reports time by operator.
   void profile();
@@ -43,7 +46,20 @@ class Trainer {
   void write_diagnostics(const torch::Tensor& before);  // of the last step; `before`: the parameters before it
   void watch_attention();                               // where a look is due
   void write_sample();                                  // as far as due
+  bool is_at(std::int64_t interval) const;              // every `interval` steps, and where training ends
+  bool lacks_evaluation() const;                        // one is due at this step and not done
+  bool is_checkpoint_due() const;                       // at this step, once its evaluation is done
+
+  void adapt();  // lets the task adapt the weights of a step, once (tasks/task.h)
   void evaluate();
+  // The progress with the metrics of its step, and with the best so far. Where training ends, a classifier's confusion
+  // table is written into the run. Throws Error (exit code 4) when the validation loss is not finite, Interrupted when
+  // a signal asks to stop.
+  Progress evaluated_progress();
+  // Metrics of the best checkpoint on the test split, which nothing before has looked at; a classifier's predictions
+  // are written into the run, and of pairs the targets that greedy search writes are scored. Leaves the model with the
+  // weights of that checkpoint.
+  nlohmann::ordered_json test();
   void evaluate_and_save();   // as far as due after a step; saves before it lets a stop signal through
   void make_up_evaluation();  // that the stop of an earlier process cut short
 
@@ -67,7 +83,10 @@ class Trainer {
   ProcessGroup& group_;
   torch::Tensor initial_values_;  // of the parameters, where a rollback may need them
   Progress progress_;
-  Evaluator evaluator_;
+  NetworkPredictor predictor_;
+  Scoring scoring_;  // by processes that take turns in the batches
+  EvaluationPart part_;
+  std::int64_t adapted_step_ = -1;
   std::vector<StepResult> pending_;  // results that nobody has read: reading waits for the device
   double last_norm_ = 0;             // gradient norm of the last step that was read
   ProgressLine line_;

@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "base/log.h"
 #include "base/text.h"
 #include "ops/device.h"
 

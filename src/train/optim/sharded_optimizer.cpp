@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "distributed/process_group.h"
-#include "train/optim/optimizer.h"
-
 namespace metaformer {
 
 namespace {
