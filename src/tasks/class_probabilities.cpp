@@ -13,7 +13,7 @@ namespace {
 std::optional<double> auc_of_class(const ClassProbabilities& probabilities, std::int64_t label) {
   std::vector<std::pair<double, bool>> texts;  // score, is a member
   for (std::int64_t text = 0; text < probabilities.texts(); ++text)
-    texts.emplace_back(probabilities.at(text, label), probabilities.labels[static_cast<std::size_t>(text)] == label);
+    texts.emplace_back(probabilities.at(text, label), probabilities.label(text) == label);
   std::sort(texts.begin(), texts.end());
   double rank_sum = 0, members = 0;
   for (std::size_t first = 0; first < texts.size();) {
@@ -41,15 +41,15 @@ std::int64_t ClassProbabilities::predicted(std::int64_t text) const {
 double log_loss(const ClassProbabilities& probabilities) {
   double sum = 0;
   for (std::int64_t text = 0; text < probabilities.texts(); ++text)
-    sum -= std::log(probabilities.at(text, probabilities.labels[static_cast<std::size_t>(text)]));
+    sum -= std::log(probabilities.at(text, probabilities.label(text)));
   return sum / static_cast<double>(probabilities.texts());
 }
 
 std::vector<std::int64_t> confusion_table(const ClassProbabilities& probabilities) {
   std::vector<std::int64_t> table(static_cast<std::size_t>(probabilities.classes * probabilities.classes));
   for (std::int64_t text = 0; text < probabilities.texts(); ++text) {
-    const auto label = probabilities.labels[static_cast<std::size_t>(text)];
-    ++table[static_cast<std::size_t>(label * probabilities.classes + probabilities.predicted(text))];
+    ++table[static_cast<std::size_t>(probabilities.label(text) * probabilities.classes +
+                                     probabilities.predicted(text))];
   }
   return table;
 }
@@ -62,7 +62,7 @@ std::optional<double> ClassCounts::f1() const {
 std::vector<ClassCounts> count_classes(const ClassProbabilities& probabilities) {
   std::vector<ClassCounts> counts(static_cast<std::size_t>(probabilities.classes));
   for (std::int64_t text = 0; text < probabilities.texts(); ++text) {
-    const auto label = static_cast<std::size_t>(probabilities.labels[static_cast<std::size_t>(text)]),
+    const auto label = static_cast<std::size_t>(probabilities.label(text)),
                predicted = static_cast<std::size_t>(probabilities.predicted(text));
     ++counts[label].texts;
     ++counts[predicted].predicted;
@@ -101,7 +101,7 @@ double calibration_error(const ClassProbabilities& probabilities) {
     const auto predicted = probabilities.predicted(text);
     const double confidence = probabilities.at(text, predicted);
     const auto bin = std::min(bins - 1, static_cast<std::size_t>(std::floor(confidence * bins)));
-    surplus[bin] += confidence - (predicted == probabilities.labels[static_cast<std::size_t>(text)] ? 1 : 0);
+    surplus[bin] += confidence - (predicted == probabilities.label(text) ? 1 : 0);
   }
   double error = 0;
   for (const double sum : surplus) error += std::abs(sum);

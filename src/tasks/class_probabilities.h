@@ -17,6 +17,7 @@ struct ClassProbabilities {
   double at(std::int64_t text, std::int64_t label) const {
     return values[static_cast<std::size_t>(text * classes + label)];
   }
+  std::int64_t label(std::int64_t text) const { return labels[static_cast<std::size_t>(text)]; }
   std::int64_t predicted(std::int64_t text) const;  // the likeliest class, of equal ones the first
 };
 

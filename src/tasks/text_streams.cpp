@@ -156,88 +156,8 @@ class OrderedWindows : public Windows {
   std::int64_t steps_of_epoch_;
 };
 
-// Rows become batches of which some tokens are hidden.
-class MaskedBatches {
- public:
-  MaskedBatches(const ExperimentConfig& config, const Tokenizer& tokenizer)
-      : seed_(static_cast<std::uint64_t>(config.train.seed)),
-        masking_(std::get<MaskedLanguageModelConfig>(config.task), tokenizer) {}
-
-  Batch training(TokenRows rows, const std::vector<TextPack>& packs, std::int64_t step, std::int64_t first_row,
-                 torch::Device device) const {
-    masking_.mask_for_training(rows, packs, seed_, step, first_row);
-    if (device.is_cuda()) masking_.pad_places(rows);  // a step of another shape is not replayed as a graph
-    return to_batch(rows, device);
-  }
-
-  Batch evaluation(TokenRows rows, const std::vector<TextPack>& packs, Split split, torch::Device device) const {
-    masking_.mask_for_evaluation(rows, packs, split);
-    return to_batch(rows, device);
-  }
-
- private:
-  std::uint64_t seed_;
-  Masking masking_;
-};
-
-class MaskedWindows : public TextStream {
- public:
-  MaskedWindows(const ExperimentConfig& config, std::shared_ptr<const TextDataset> dataset, const Tokenizer& tokenizer)
-      : TextStream(config, std::move(dataset)), masked_(config, tokenizer) {}
-
-  Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
-    const auto first_row = micro * rows();
-    const auto windows = random_windows(Split::train, RandomPurpose::batches, step, first_row);
-    return masked_.training(rows_of(Split::train, windows), windows, step, first_row, device);
-  }
-
-  Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
-    const auto windows = random_windows(split, RandomPurpose::evaluation, index, 0);
-    return masked_.evaluation(rows_of(split, windows), windows, split, device);
-  }
-
- private:
-  std::int64_t count(Split split) const override { return (size(split) + context() - 1) / context(); }
-
-  Batch batch_of(Split split, std::int64_t first, std::int64_t rows, torch::Device device) const override {
-    std::vector<TextPack> windows;
-    for (auto start = first * context(); std::ssize(windows) < rows; start += context())
-      windows.push_back({{.start = start, .length = std::min(context(), size(split) - start)}});
-    return masked_.evaluation(rows_of(split, windows), windows, split, device);
-  }
-
-  std::int64_t tokens_of(Split split, std::int64_t first, std::int64_t rows) const override {
-    return std::min(rows * context(), size(split) - first * context());
-  }
-
-  std::vector<TextPack> random_windows(Split split, RandomPurpose purpose, std::int64_t step,
-                                       std::int64_t first) const {
-    std::vector<TextPack> windows;
-    for (const auto start : dataset().random_starts(split, seed(), purpose, step, first, rows()))
-      windows.push_back({{.start = start, .length = context()}});
-    return windows;
-  }
-
-  // Segments are documents, if these are separate, and what they leave empty is padding.
-  TokenRows rows_of(Split split, const std::vector<TextPack>& windows) const {
-    auto rows = dataset().rows_of(split, windows, /*separate=*/false);
-    const auto& documents = dataset().documents(split);
-    for (std::size_t row = 0; row < windows.size() && !documents.empty(); ++row) {
-      const auto& window = windows[row].front();
-      const auto first = documents.begin() + window.start;
-      std::copy(first, first + window.length, rows.segments.begin() + static_cast<std::int64_t>(row) * rows.length);
-    }
-    const bool all_one =
-        std::all_of(rows.segments.begin(), rows.segments.end(), [](auto segment) { return segment == 0; });
-    if (documents.empty() && all_one) rows.segments.clear();
-    return rows;
-  }
-
-  MaskedBatches masked_;
-};
-
-// Rows of several documents, or of pieces of long ones (data.packing).
-class DocumentStream : public TextStream {
+// Rows are packs: several documents or pieces of long ones (data.packing), or single windows.
+class PackStream : public TextStream {
  public:
   // Makes batches of packs: the rows first_row, first_row + 1, ... of a step; those of an evaluation, where documents
   // see nothing of each other and tokens weigh the same.
@@ -248,12 +168,71 @@ class DocumentStream : public TextStream {
     std::function<Batch(const std::vector<TextPack>& packs, Split split, torch::Device device)> evaluation;
   };
 
+  Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
+    const auto first_row = micro * rows();
+    return make_.training(training_packs(step, first_row), step, first_row, device);
+  }
+
+  Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
+    return make_.evaluation(random_packs(split, index), split, device);
+  }
+
+  PackStream(const ExperimentConfig& config, std::shared_ptr<const TextDataset> dataset, Make make)
+      : TextStream(config, std::move(dataset)), make_(std::move(make)) {}
+
+ private:
+  virtual std::vector<TextPack> training_packs(std::int64_t step, std::int64_t first_row) const = 0;
+  virtual std::vector<TextPack> random_packs(Split split, std::int64_t index) const = 0;
+  virtual std::vector<TextPack> packs_of(Split split, std::int64_t first, std::int64_t rows) const = 0;
+
+  Batch batch_of(Split split, std::int64_t first, std::int64_t rows, torch::Device device) const override {
+    return make_.evaluation(packs_of(split, first, rows), split, device);
+  }
+
+  std::int64_t tokens_of(Split split, std::int64_t first, std::int64_t rows) const override {
+    std::int64_t tokens = 0;
+    for (const auto& pack : packs_of(split, first, rows))
+      for (const auto& piece : pack) tokens += piece.length;
+    return tokens;
+  }
+
+  Make make_;
+};
+
+class MaskedWindows : public PackStream {
+ public:
+  using PackStream::PackStream;
+
+ private:
+  std::int64_t count(Split split) const override { return (size(split) + context() - 1) / context(); }
+
+  std::vector<TextPack> training_packs(std::int64_t step, std::int64_t first_row) const override {
+    return windows_at(dataset().random_starts(Split::train, seed(), RandomPurpose::batches, step, first_row, rows()));
+  }
+  std::vector<TextPack> random_packs(Split split, std::int64_t index) const override {
+    return windows_at(dataset().random_starts(split, seed(), RandomPurpose::evaluation, index, 0, rows()));
+  }
+  std::vector<TextPack> packs_of(Split split, std::int64_t first, std::int64_t rows) const override {
+    std::vector<TextPack> windows;
+    for (auto start = first * context(); std::ssize(windows) < rows; start += context())
+      windows.push_back({{.start = start, .length = std::min(context(), size(split) - start)}});
+    return windows;
+  }
+
+  std::vector<TextPack> windows_at(const std::vector<std::int64_t>& starts) const {
+    std::vector<TextPack> windows;
+    for (const auto start : starts) windows.push_back({{.start = start, .length = context()}});
+    return windows;
+  }
+};
+
+class Documents : public PackStream {
+ public:
   // `pieces`: of both splits, as PackedDocuments takes them.
-  DocumentStream(const ExperimentConfig& config, std::shared_ptr<const TextDataset> dataset,
-                 std::array<std::vector<TextPiece>, 2> pieces, Make make)
-      : TextStream(config, std::move(dataset)),
-        documents_(std::move(pieces), context(), packing_of(config)),
-        make_(std::move(make)) {}
+  Documents(const ExperimentConfig& config, std::shared_ptr<const TextDataset> dataset,
+            std::array<std::vector<TextPiece>, 2> pieces, Make make)
+      : PackStream(config, std::move(dataset), std::move(make)),
+        documents_(std::move(pieces), context(), packing_of(config)) {}
 
   double tokens_per_step() const override {
     return static_cast<double>(documents_.tokens(Split::train)) * epochs_per_step();
@@ -262,74 +241,94 @@ class DocumentStream : public TextStream {
     return static_cast<double>(rows_per_step()) / static_cast<double>(documents_.packs(Split::train));
   }
 
-  Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
-    const auto first_row = micro * rows();
-    const auto packs = documents_.packs_at(Split::train, seed(), step * rows_per_step() + first_row, rows());
-    return make_.training(packs, step, first_row, device);
-  }
-
-  Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
-    return make_.evaluation(documents_.random_packs(split, seed(), index, rows()), split, device);
-  }
-
  private:
   std::int64_t count(Split split) const override { return documents_.packs(split); }
 
-  Batch batch_of(Split split, std::int64_t first, std::int64_t rows, torch::Device device) const override {
-    return make_.evaluation(documents_.packs_at(split, /*seed=*/0, first, rows), split, device);
+  std::vector<TextPack> training_packs(std::int64_t step, std::int64_t first_row) const override {
+    return documents_.packs_at(Split::train, seed(), step * rows_per_step() + first_row, rows());
   }
-
-  std::int64_t tokens_of(Split split, std::int64_t first, std::int64_t rows) const override {
-    std::int64_t tokens = 0;
-    for (const auto& pack : documents_.packs_at(split, /*seed=*/0, first, rows))
-      for (const auto& piece : pack) tokens += piece.length;
-    return tokens;
+  std::vector<TextPack> random_packs(Split split, std::int64_t index) const override {
+    return documents_.random_packs(split, seed(), index, rows());
+  }
+  std::vector<TextPack> packs_of(Split split, std::int64_t first, std::int64_t rows) const override {
+    return documents_.packs_at(split, /*seed=*/0, first, rows);
   }
 
   PackedDocuments documents_;
-  Make make_;
 };
+
+// Rows of windows. Segments are documents, if these are separate, and what they leave empty is padding.
+TokenRows window_rows(const TextDataset& dataset, Split split, const std::vector<TextPack>& windows) {
+  auto rows = dataset.rows_of(split, windows, /*separate=*/false);
+  const auto& documents = dataset.documents(split);
+  for (std::size_t row = 0; row < windows.size() && !documents.empty(); ++row) {
+    const auto& window = windows[row].front();
+    const auto first = documents.begin() + window.start;
+    std::copy(first, first + window.length, rows.segments.begin() + static_cast<std::int64_t>(row) * rows.length);
+  }
+  const bool all_one =
+      std::all_of(rows.segments.begin(), rows.segments.end(), [](auto segment) { return segment == 0; });
+  if (documents.empty() && all_one) rows.segments.clear();
+  return rows;
+}
+
+// Some tokens of the rows are hidden.
+using RowsOfPacks = std::function<TokenRows(Split split, const std::vector<TextPack>& packs, bool trains)>;
+PackStream::Make masked(const ExperimentConfig& config, const Tokenizer& tokenizer, const RowsOfPacks& rows_of) {
+  const auto masking = std::make_shared<const Masking>(std::get<MaskedLanguageModelConfig>(config.task), tokenizer);
+  const auto training = [masking, rows_of, seed = static_cast<std::uint64_t>(config.train.seed)](
+                            const auto& packs, std::int64_t step, std::int64_t first_row, torch::Device device) {
+    auto rows = rows_of(Split::train, packs, true);
+    masking->mask_for_training(rows, packs, seed, step, first_row);
+    if (device.is_cuda()) masking->pad_places(rows);  // a step of another shape is not replayed as a graph
+    return to_batch(rows, device);
+  };
+  const auto evaluation = [masking, rows_of](const auto& packs, Split split, torch::Device device) {
+    auto rows = rows_of(split, packs, false);
+    masking->mask_for_evaluation(rows, packs, split);
+    return to_batch(rows, device);
+  };
+  return {training, evaluation};
+}
 
 }  // namespace
 
 std::shared_ptr<const BatchStream> make_text_stream(const ExperimentConfig& config,
                                                     std::shared_ptr<const TextDataset> dataset) {
-  if (const auto* options = packing_options(packing_of(config))) {
-    const auto* task = std::get_if<LanguageModelConfig>(&config.task);
-    const bool by_sequence = task != nullptr && task->loss == LossUnit::sequence;
-    const auto training = [dataset, separate = options->separate, by_sequence](const auto& packs, std::int64_t,
-                                                                               std::int64_t, torch::Device device) {
-      return to_batch(dataset->packed_rows(Split::train, packs, separate, by_sequence), device);
-    };
-    const auto evaluation = [dataset](const auto& packs, Split split, torch::Device device) {
-      return to_batch(dataset->packed_rows(split, packs, /*separate=*/true, /*by_sequence=*/false), device);
-    };
-    const auto pieces_of = [&](Split split) { return dataset->pieces_with_targets(split, context_of(config.model)); };
-    return std::make_shared<DocumentStream>(config, dataset,
-                                            std::array{pieces_of(Split::train), pieces_of(Split::validation)},
-                                            DocumentStream::Make{training, evaluation});
-  }
-  if (tokens_before_segment(config.model) > 0) return std::make_shared<OrderedWindows>(config, std::move(dataset));
-  return std::make_shared<Windows>(config, std::move(dataset));
+  const auto* options = packing_options(packing_of(config));
+  if (options == nullptr && tokens_before_segment(config.model) > 0)
+    return std::make_shared<OrderedWindows>(config, std::move(dataset));
+  if (options == nullptr) return std::make_shared<Windows>(config, std::move(dataset));
+  const auto* task = std::get_if<LanguageModelConfig>(&config.task);
+  const bool by_sequence = task != nullptr && task->loss == LossUnit::sequence;
+  const auto training = [dataset, separate = options->separate, by_sequence](const auto& packs, std::int64_t,
+                                                                             std::int64_t, torch::Device device) {
+    return to_batch(dataset->packed_rows(Split::train, packs, separate, by_sequence), device);
+  };
+  const auto evaluation = [dataset](const auto& packs, Split split, torch::Device device) {
+    return to_batch(dataset->packed_rows(split, packs, /*separate=*/true, /*by_sequence=*/false), device);
+  };
+  const auto pieces_of = [&](Split split) { return dataset->pieces_with_targets(split, context_of(config.model)); };
+  return std::make_shared<Documents>(config, dataset, std::array{pieces_of(Split::train), pieces_of(Split::validation)},
+                                     PackStream::Make{training, evaluation});
 }
 
 std::shared_ptr<const BatchStream> make_masked_stream(const ExperimentConfig& config,
                                                       std::shared_ptr<const TextDataset> dataset,
                                                       const Tokenizer& tokenizer) {
   const auto* options = packing_options(packing_of(config));
-  if (options == nullptr) return std::make_shared<MaskedWindows>(config, std::move(dataset), tokenizer);
-  const auto masked = std::make_shared<const MaskedBatches>(config, tokenizer);
-  const auto training = [dataset, masked, separate = options->separate](const auto& packs, std::int64_t step,
-                                                                        std::int64_t first_row, torch::Device device) {
-    return masked->training(dataset->rows_of(Split::train, packs, separate), packs, step, first_row, device);
-  };
-  const auto evaluation = [dataset, masked](const auto& packs, Split split, torch::Device device) {
-    return masked->evaluation(dataset->rows_of(split, packs, /*separate=*/true), packs, split, device);
+  if (options == nullptr) {
+    const auto rows_of = [dataset](Split split, const auto& windows, bool) {
+      return window_rows(*dataset, split, windows);
+    };
+    return std::make_shared<MaskedWindows>(config, dataset, masked(config, tokenizer, rows_of));
+  }
+  const auto rows_of = [dataset, separate = options->separate](Split split, const auto& packs, bool trains) {
+    return dataset->rows_of(split, packs, !trains || separate);
   };
   const auto pieces_of = [&](Split split) { return dataset->pieces(split, context_of(config.model)); };
-  return std::make_shared<DocumentStream>(config, dataset,
-                                          std::array{pieces_of(Split::train), pieces_of(Split::validation)},
-                                          DocumentStream::Make{training, evaluation});
+  return std::make_shared<Documents>(config, dataset, std::array{pieces_of(Split::train), pieces_of(Split::validation)},
+                                     masked(config, tokenizer, rows_of));
 }
 
 }  // namespace metaformer
