@@ -11,8 +11,6 @@
 #include "model/make_model.h"
 #include "ops/device.h"
 #include "ops/named_tensors.h"
-#include "run/moved_data.h"
-#include "run/run_directory.h"
 #include "tasks/evaluation.h"
 #include "tasks/linear_classifier.h"
 #include "tasks/make_task.h"

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "config/experiment_config.h"
+
 namespace metaformer {
 
 // A link to the newest run of the working folder that has a checkpoint.
@@ -82,5 +84,20 @@ bool has_same_data(const RunDirectory& run, const nlohmann::ordered_json& data);
 
 // A data description without where the data lie: what is left is the same for the same data.
 nlohmann::ordered_json without_paths(const nlohmann::ordered_json& description);
+
+// Both check by SHA-256 that the data at the paths of the keys `moved` (moved_data of config/experiment_config.h) are
+// those that the run was trained on. Errors (exit code 3): others, with both digests.
+
+// Of what is a file, before it is read: texts with other labels or characters would be another error.
+void require_moved_files(const RunDirectory& run, const ExperimentConfig& config,
+                         const std::vector<std::string>& moved);
+
+// Of all that was read, and says so in the log. A run that does not know its digests: a warning.
+void require_moved_data(const RunDirectory& run, const ExperimentConfig& config, const std::vector<std::string>& moved,
+                        const nlohmann::ordered_json& description);
+
+// "train.sha256 is 86c4... and was 9d8c..." of the first digest that differs from those in the run's environment.json;
+// "" where none does, or the run has none.
+std::string differing_digest(const RunDirectory& run, const nlohmann::ordered_json& description);
 
 }  // namespace metaformer

@@ -102,12 +102,14 @@ torch::Tensor widened(const torch::Tensor& logits) {
   return narrow ? logits.to(torch::kFloat) : logits;
 }
 
-torch::Tensor TokenObjective::loss(const torch::Tensor& logits, const Batch& batch) const {
-  const auto logits_tv = widened(logits).flatten(0, -2), targets_t = wanted_targets_t(batch),
-             weights_t = wanted_weights_t(batch);
-  if (!weights_t.defined()) return cross_entropy_sum(logits_tv, targets_t, smoothing_);
-  const auto loss_t = at::cross_entropy_loss(logits_tv, targets_t, {}, at::Reduction::None, /*ignore_index=*/-1);
-  return (loss_t * weights_t).sum();
+TokenObjective::TokenObjective(double smoothing) {
+  loss = [smoothing](const torch::Tensor& logits, const Batch& batch) {
+    const auto logits_tv = widened(logits).flatten(0, -2), targets_t = wanted_targets_t(batch),
+               weights_t = wanted_weights_t(batch);
+    if (!weights_t.defined()) return cross_entropy_sum(logits_tv, targets_t, smoothing);
+    const auto loss_t = at::cross_entropy_loss(logits_tv, targets_t, {}, at::Reduction::None, /*ignore_index=*/-1);
+    return (loss_t * weights_t).sum();
+  };
 }
 
 void TokenMetrics::score(const torch::Tensor& logits, const Batch& batch, ScoreSums& sums) const {

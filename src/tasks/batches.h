@@ -40,13 +40,8 @@ std::int64_t evaluation_rows(std::int64_t row_length);
 
 // Cross-entropy of tokens, summed over the targets with their weights. Logits of all tokens, or of those that the batch
 // names. Only targets without weights are smoothed.
-class TokenObjective : public Objective {
- public:
-  explicit TokenObjective(double smoothing = 0) : smoothing_(smoothing) {}
-  torch::Tensor loss(const torch::Tensor& logits, const Batch& batch) const override;
-
- private:
-  double smoothing_;
+struct TokenObjective : Objective {
+  explicit TokenObjective(double smoothing = 0);
 };
 
 struct TokenScores {

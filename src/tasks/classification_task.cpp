@@ -151,25 +151,16 @@ torch::Tensor balanced_weights(const LabelledDataset& dataset) {
       .to(torch::kFloat);
 }
 
-// Cross-entropy of the class, with smoothed targets and weighted classes where the config says so.
-class ClassObjective : public Objective {
- public:
-  ClassObjective(torch::Tensor class_weights_v, double label_smoothing)
-      : class_weights_v_(std::move(class_weights_v)), label_smoothing_(label_smoothing) {}
-
-  torch::Tensor loss(const torch::Tensor& given_lv, const Batch& batch) const override {
+// Cross-entropy of the class, with smoothed targets and weighted classes where the config says so. The weights stay
+// where the last loss was computed: a recorded step cannot copy from the host.
+Objective class_objective(const torch::Tensor& given_weights_v, double smoothing) {
+  return {[weights_v = given_weights_v, smoothing](const torch::Tensor& given_lv, const Batch& batch) mutable {
     const auto logits_lv = widened(given_lv);
-    if (class_weights_v_.defined() && class_weights_v_.device() != logits_lv.device())
-      class_weights_v_ = class_weights_v_.to(logits_lv.device());
-    return at::cross_entropy_loss(logits_lv, batch.labels_l, class_weights_v_, at::Reduction::Sum,
-                                  /*ignore_index=*/-100, label_smoothing_);
-  }
-
- private:
-  // Undefined: none. Where the last loss was computed: a recorded step cannot copy from the host.
-  mutable torch::Tensor class_weights_v_;
-  double label_smoothing_;
-};
+    if (weights_v.defined() && weights_v.device() != logits_lv.device()) weights_v = weights_v.to(logits_lv.device());
+    return at::cross_entropy_loss(logits_lv, batch.labels_l, weights_v, at::Reduction::Sum, /*ignore_index=*/-100,
+                                  smoothing);
+  }};
+}
 
 // make_model makes a Classifier for this task, and nothing else.
 Classifier& classifier(SequenceModel& model) { return dynamic_cast<Classifier&>(model); }
@@ -316,7 +307,7 @@ Task make_classification_task(const ExperimentConfig& config, bool offline, Code
                                    dataset->count(Split::test), codec.labels.size(), codec.tokenizer->vocabulary_size(),
                                    dataset->mean_length()),
             .batches = texts,
-            .objective = std::make_shared<ClassObjective>(weights_v, options.label_smoothing),
+            .objective = std::make_shared<Objective>(class_objective(weights_v, options.label_smoothing)),
             .metrics = metrics,
             .classes = metrics};
   // A batch that is overfitted chooses no checkpoint, and needs no shift for texts.

@@ -83,13 +83,10 @@ class Predictor {
 };
 
 // The loss that a task minimises.
-class Objective {
- public:
-  virtual ~Objective() = default;
-
+struct Objective {
   // The loss of a model's logits for a batch, summed over its targets: a scalar on the device, at least float32. Sums
   // and batch.weight can be added up over batches and processes.
-  virtual torch::Tensor loss(const torch::Tensor& logits, const Batch& batch) const = 0;
+  std::function<torch::Tensor(const torch::Tensor& logits, const Batch& batch)> loss;
 };
 
 // The batches that a task reads.

@@ -22,7 +22,7 @@
 #include "model/memory_estimate.h"
 #include "ops/device.h"
 #include "ops/linear.h"
-#include "run/moved_data.h"
+#include "run/run_directory.h"
 #include "tasks/make_task.h"
 #include "text/make_tokenizer.h"
 #include "train/divergence.h"

@@ -1,7 +1,6 @@
 #include "config/loader.h"
 #include "config/writer.h"
 #include "run/huggingface/architecture.h"
-#include "run/huggingface/config_file.h"
 #include "support/catch.h"
 
 namespace metaformer {

@@ -13,7 +13,6 @@
 #include "config/writer.h"
 #include "ops/device.h"
 #include "run/huggingface/architecture.h"
-#include "run/huggingface/config_file.h"
 #include "run/safetensors.h"
 #include "text/byte_level_bpe.h"
 #include "text/library_tokenizer.h"
