@@ -54,13 +54,6 @@ void require_fits_in_memory(const MemoryEstimate& estimate) {
     throw Error(ExitCode::out_of_memory, describe_memory(estimate) + ", or train with --force");
 }
 
-void require_backend(const ExperimentConfig& config, torch::Device device) {
-  const auto* model = blocks_of(config.model);
-  if (model != nullptr && backend_of(model->mixer) == Backend::fused && device.is_cpu())
-    throw Error(ExitCode::usage,
-                "model.mixer.backend: 'fused' needs a CUDA device, and this runs on the CPU; set auto or composed");
-}
-
 // When the data are known. Warns where memory may not suffice.
 void check_memory(const ExperimentConfig& config, const Codec& codec, torch::Device device, bool force) {
   if (!device.is_cpu()) return;
@@ -213,12 +206,11 @@ struct Beginning {
   }
 };
 
-// The summary of a run that has nothing left to do. Nothing when its process died before it wrote one, or when that is
-// of an earlier end.
+// The summary of a run that has nothing left to do, as a linear model after its only checkpoint. Nothing when its
+// process died before it wrote one, or when that is of an earlier end.
 std::optional<RunSummary> finished_summary(const EarlierRun& earlier, const ExperimentConfig& config) {
   if (!earlier.checkpoint) return std::nullopt;
   const auto& progress = earlier.checkpoint->progress;
-  // A linear model's checkpoint is its last.
   if (!is_linear(config) && !is_finished(config.train, progress)) return std::nullopt;
   auto summary = read_summary(earlier.run);
   if (!summary || summary->steps != progress.step) return std::nullopt;
@@ -246,15 +238,6 @@ std::optional<InitialWeights> find_initial_weights(Experiment& experiment) {
                             initial.source, kind_of(initial.config.task), kind_of(experiment.config.task)));
   if (data != nullptr) take_tokenizer(experiment, data->tokenizer, initial.source);
   return initial;
-}
-
-// All processes run the same program with the same config.
-void require_same_start(const TrainRequest& request) {
-  const auto& build = build_info();
-  require_same(*request.group, {{"version", fmt::format("{} {}", build.version, build.commit)},
-                                {"config", config_to_json(request.experiment.config)},
-                                {"resume", request.resume},
-                                {"out", request.out.string()}});
 }
 
 // The folder that the first process has made or found.
@@ -297,39 +280,30 @@ Task make_checked_task(const TrainRequest& request, Beginning& beginning, torch:
   if (group.is_first()) task.check();
   task.batches->check_training();
   check_memory(config, *task.codec, device, request.force);
-  // Tried on another model of the same shapes.
-  if (beginning.initial) {
-    const auto& codec = *task.codec;
-    copy_initial_weights(*beginning.initial, config, codec, *make_model(config, sizes_of(codec)));
-  }
+  if (beginning.initial)  // tried on another model of the same shapes
+    copy_initial_weights(*beginning.initial, config, *task.codec, *make_model(config, sizes_of(*task.codec)));
   if (earlier) require_same_data(*earlier, config, task);
   return task;
-}
-
-void describe(const Experiment& experiment, const Task& task, torch::Device device) {
-  const auto& train = experiment.config.train;
-  log::info("{}: {}", experiment.name, describe_model(experiment.config));
-  log::info("data: {}{}", train.overfit_batch ? "only the first batch of: " : "", task.summary);
-  log::info("device: {}, {} thread{}, {}", device_description(device), at::get_num_threads(),
-            at::get_num_threads() == 1 ? "" : "s", to_string(train.precision));
-  const auto* model = std::get_if<TransformerConfig>(&experiment.config.model);
-  if (!device.is_cuda() || model == nullptr) return;
-  const bool padded = is<ClassificationConfig>(experiment.config.task);
-  const auto choice =
-      describe_kernel_choice(*model, train.precision, padded, cuda::metric_kernel_device() == cuda::MetricDevice::cuda);
-  if (!choice.empty()) log::info("{}", choice);
 }
 
 // Writes what a run knows before its first step.
 void write_beginning(const RunDirectory& run, const TrainRequest& request, const Task& task, torch::Device device,
                      std::int64_t step) {
-  const auto& experiment = request.experiment;
+  const auto& [name, config, provenance] = request.experiment;
   run.remove_left_overs();
   log::add_file(run.log_file());
-  write_file_atomically(run.config_file(), config_to_yaml(experiment.config));
+  write_file_atomically(run.config_file(), config_to_yaml(config));
   write_environment(run, {request.command_line, device, step}, task.description);
   if (step > 0) link_latest(run.path());
-  describe(experiment, task, device);
+  log::info("{}: {}", name, describe_model(config));
+  log::info("data: {}{}", config.train.overfit_batch ? "only the first batch of: " : "", task.summary);
+  log::info("device: {}, {} thread{}, {}", device_description(device), at::get_num_threads(),
+            at::get_num_threads() == 1 ? "" : "s", to_string(config.train.precision));
+  const auto* model = std::get_if<TransformerConfig>(&config.model);
+  if (!device.is_cuda() || model == nullptr) return;
+  const auto choice = describe_kernel_choice(*model, config.train.precision, is<ClassificationConfig>(config.task),
+                                             cuda::metric_kernel_device() == cuda::MetricDevice::cuda);
+  if (!choice.empty()) log::info("{}", choice);
 }
 
 // The folder of the run, which the first process makes or has found and holds the lock of.
@@ -422,7 +396,10 @@ torch::Device prepare_device(const ExperimentConfig& config, const std::string& 
   const auto device = select_device(name);
   // Before the data are read: with the smallest vocabulary that they can have.
   if (device.is_cpu() && !force) require_fits_in_memory(estimate_memory(config, {.vocabulary = 1, .classes = 2}));
-  require_backend(config, device);
+  const auto* model = blocks_of(config.model);
+  if (model != nullptr && backend_of(model->mixer) == Backend::fused && device.is_cpu())
+    throw Error(ExitCode::usage,
+                "model.mixer.backend: 'fused' needs a CUDA device, and this runs on the CPU; set auto or composed");
   require_right_products();
   if (device.is_cuda())
     at::globalContext().setFloat32MatmulPrecision(config.train.precision == Precision::tf32 ? "high" : "highest");
@@ -431,7 +408,11 @@ torch::Device prepare_device(const ExperimentConfig& config, const std::string& 
 
 RunSummary train(TrainRequest request) {
   auto& group = *request.group;
-  require_same_start(request);
+  const auto& build = build_info();
+  require_same(group, {{"version", fmt::format("{} {}", build.version, build.commit)},
+                       {"config", config_to_json(request.experiment.config)},
+                       {"resume", request.resume},
+                       {"out", request.out.string()}});
   take_tokenizer_of_run(request);
   const auto& config = request.experiment.config;
   if (is_linear(config) && group.size() > 1)

@@ -32,6 +32,15 @@ Error out_of_memory(const ExperimentConfig& config, std::int64_t step, const std
                            step, config.train.batch_size, context_of(config.model), describe_model(config), why));
 }
 
+std::int64_t tokens_seen(const BatchStream& batches, std::int64_t step) {
+  return std::llround(batches.tokens_per_step() * static_cast<double>(step));
+}
+
+std::optional<double> epochs_seen(const BatchStream& batches, std::int64_t step) {
+  const double per_step = batches.epochs_per_step();
+  return per_step > 0 ? std::optional(per_step * static_cast<double>(step)) : std::nullopt;
+}
+
 // The most tokens of an evaluation of the validation split; nothing: all of it.
 std::optional<std::int64_t> evaluated_tokens(const TrainConfig& train) {
   if (train.overfit_batch) return std::nullopt;
@@ -176,9 +185,22 @@ void Trainer::read_losses() {
 void Trainer::write_training_line() {
   read_losses();
   if (progress_.loss_count == 0) return;
-  progress_.last_train_loss = progress_.loss_sum / static_cast<double>(progress_.loss_count);
-  metrics_->write(progress_.step, "train",
-                  training_line(task_, progress_, *clock_, step_.learning_rate(), last_norm_, step_.device()));
+  const auto steps = static_cast<double>(progress_.loss_count);
+  progress_.last_train_loss = progress_.loss_sum / steps;
+  Json line = {{"loss", progress_.last_train_loss},
+               {"learning_rate", step_.learning_rate()},
+               {"gradient_norm", last_norm_},
+               {"clipped_fraction", static_cast<double>(progress_.clipped_count) / steps},
+               {"tokens", tokens_seen(*task_.batches, progress_.step)}};
+  if (const auto epochs = epochs_seen(*task_.batches, progress_.step)) line["epoch"] = *epochs;
+  line.update({{"seconds", progress_.train_seconds},
+               {"wall_seconds", clock_->wall_seconds()},
+               {"evaluation_seconds", progress_.evaluation_seconds},
+               {"peak_memory_bytes", peak_memory_bytes(step_.device())},
+               {"rollbacks", progress_.rollbacks},
+               {"spikes", progress_.spikes.count},
+               {"skipped_steps", progress_.skipped_steps}});
+  metrics_->write(progress_.step, "train", line);
   progress_.loss_sum = 0;
   progress_.loss_count = progress_.clipped_count = 0;
 }
@@ -388,12 +410,41 @@ bool Trainer::roll_back(const Error& error) {
 RunSummary Trainer::summary() {
   const WeightAverage::Use average(*step_.average);
   auto of_test = task_.batches->has(Split::test) ? test() : Json();
-  auto summary = summarise(config_, task_, *step_.model, progress_, *clock_, step_.device());
-  summary.test = std::move(of_test);
-  summary.stepwise->evaluated_tokens = part_.tokens;
-  summary.stepwise->validation_tokens = part_.split_tokens;
-  summary.run = std::filesystem::absolute(run_.path()).lexically_normal().string();
-  return summary;
+  const auto counts = count_parameters(*step_.model);
+  const double ms_per_step = clock_->seconds_per_step(progress_.step) * 1e3;
+  const StepwiseSummary stepwise{
+      .ms_per_step = ms_per_step,
+      .tokens_per_second = ms_per_step > 0 ? task_.batches->tokens_per_step() / ms_per_step * 1e3 : 0,
+      .rollbacks = progress_.rollbacks,
+      .spikes = progress_.spikes.count,
+      .skipped_steps = progress_.skipped_steps,
+      .seed = config_.train.seed,
+      .tokens = tokens_seen(*task_.batches, progress_.step),
+      .epochs = epochs_seen(*task_.batches, progress_.step),
+      .clipped_fraction = static_cast<double>(progress_.clipped_steps) / static_cast<double>(progress_.step),
+      .evaluated_tokens = part_.tokens,
+      .validation_tokens = part_.split_tokens,
+      .startup_seconds = progress_.startup_seconds,
+      .evaluation_seconds = progress_.evaluation_seconds,
+      .checkpoint_seconds = progress_.checkpoint_seconds,
+      .wall_seconds = clock_->wall_seconds()};
+  return {.steps = progress_.step,
+          .train_loss = progress_.last_train_loss,
+          .val_loss = progress_.validation.at("loss"),
+          .best_val_loss = progress_.best->loss,
+          .best_val_error = progress_.best->error,
+          .best_step = progress_.best->step,
+          .validation = progress_.validation,
+          .test = std::move(of_test),
+          .stopped_early = progress_.step < config_.train.steps,
+          .parameters = counts.all,
+          .mixer_parameters = counts.mixers,
+          .stepwise = stepwise,
+          .peak_memory_bytes = peak_memory_bytes(step_.device()),
+          .train_seconds = progress_.train_seconds,
+          .run = std::filesystem::absolute(run_.path()).lexically_normal().string(),
+          .baselines = {},
+          .attention_collapse = progress_.collapse};
 }
 
 }  // namespace metaformer

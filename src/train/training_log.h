@@ -1,5 +1,5 @@
 #pragma once
-// Progress bar, clock, and the lines of metrics.jsonl.
+// Progress bar and clock of a training.
 
 #include <chrono>
 #include <cstdint>
@@ -10,8 +10,6 @@
 #include "config/experiment_config.h"
 #include "config/train_config.h"
 #include "run/checkpoint_meta.h"
-#include "run/run_summary.h"
-#include "tasks/task.h"
 #include "train/step.h"
 
 namespace metaformer {
@@ -103,14 +101,6 @@ class ProgressLine {
   std::int64_t evaluations_ = 0;
   std::int64_t skipped_steps_ = 0;
 };
-
-// A line of metrics.jsonl for the steps since the last one, without `loss_sum` and what else counts from line to line.
-nlohmann::ordered_json training_line(const Task& task, const Progress& progress, const TrainingClock& clock,
-                                     double learning_rate, double gradient_norm, torch::Device device);
-
-// Without what follows the training: the test split, the run's folder, baselines.
-RunSummary summarise(const ExperimentConfig& config, const Task& task, const SequenceModel& model,
-                     const Progress& progress, const TrainingClock& clock, torch::Device device);
 
 // "mixer metric, 4 layers, 4 heads, width 128, context 256"; "lstm, 2 layers, width 128, context 64".
 std::string describe_model(const ExperimentConfig& config);

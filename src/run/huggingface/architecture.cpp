@@ -409,38 +409,29 @@ const nlohmann::json& ConfigFile::value(const char* key) {
 
 std::int64_t ConfigFile::count(const char* key, std::optional<std::int64_t> fallback) {
   constexpr std::uint64_t most = std::uint64_t{1} << 31;
-  const auto& given = value(key);
-  if (given.is_null() && fallback) return *fallback;
-  if (!given.is_number_unsigned() || given == 0 || given >= most) refuse(key, "expected a whole number above 0");
-  return given.get<std::int64_t>();
+  const auto fits = [](const auto& given) { return given.is_number_unsigned() && given != 0 && given < most; };
+  return get(key, fallback, fits, "expected a whole number above 0");
 }
 
 double ConfigFile::number(const char* key, double fallback) {
-  const auto& given = value(key);
-  if (given.is_null()) return fallback;
-  if (!given.is_number()) refuse(key, "expected a number");
-  return given.get<double>();
+  return get(
+      key, std::optional(fallback), [](const auto& given) { return given.is_number(); }, "expected a number");
 }
 
 bool ConfigFile::flag(const char* key, bool fallback) {
-  const auto& given = value(key);
-  if (given.is_null()) return fallback;
-  if (!given.is_boolean()) refuse(key, "expected true or false");
-  return given.get<bool>();
+  return get(
+      key, std::optional(fallback), [](const auto& given) { return given.is_boolean(); }, "expected true or false");
 }
 
 std::string ConfigFile::text(const char* key, std::optional<std::string> fallback) {
-  const auto& given = value(key);
-  if (given.is_null() && fallback) return *fallback;
-  if (!given.is_string()) refuse(key, "expected a text");
-  return given.get<std::string>();
+  return get(
+      key, fallback, [](const auto& given) { return given.is_string(); }, "expected a text");
 }
 
 nlohmann::json ConfigFile::object(const char* key) {
-  const auto& given = value(key);
-  if (given.is_null()) return nlohmann::json::object();
-  if (!given.is_object()) refuse(key, "expected an object");
-  return given;
+  return get(
+      key, std::optional(nlohmann::json::object()), [](const auto& given) { return given.is_object(); },
+      "expected an object");
 }
 
 void ConfigFile::require(const char* key, const nlohmann::json& only) {

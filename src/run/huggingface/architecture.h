@@ -45,6 +45,14 @@ class ConfigFile {
  private:
   const nlohmann::json& value(const char* key);
 
+  template <class T, class Fits>
+  T get(const char* key, const std::optional<T>& fallback, Fits fits, const char* expected) {
+    const auto& given = value(key);
+    if (given.is_null() && fallback) return *fallback;
+    if (!fits(given)) refuse(key, expected);
+    return given.template get<T>();
+  }
+
   nlohmann::json json_;
   std::string source_;
   std::set<std::string> known_;
