@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>
@@ -19,6 +20,11 @@ namespace metaformer {
 constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
 namespace {
+
+// The newest tokens that are kept of context + 1.
+std::int64_t tokens_kept(std::int64_t context, WindowKind kind) {
+  return kind == WindowKind::slide ? context : std::max<std::int64_t>(1, context / 2);
+}
 
 // Once in a process, which may generate many texts.
 void report(const std::string& problem) {
@@ -107,7 +113,14 @@ std::span<const std::int32_t> DeviceGenerator::next() {
 
 void DeviceGenerator::generate_chunk() {
   chunk_ = chunk_ == 0 ? plan_.first_chunk : std::min(2 * chunk_, plan_.longest_chunk);
-  send_uniform_numbers();
+  auto uniform_tb = torch::empty({chunk_, samples_}, torch::kDouble);  // the numbers that the host would draw
+  auto* number = uniform_tb.data_ptr<double>();
+  for (std::int64_t t = 0; t < chunk_; ++t)
+    for (std::int64_t sample = 0; sample < samples_; ++sample)
+      *number++ = Rng(options_.seed, RandomPurpose::sampling, static_cast<std::uint64_t>(sample))
+                      .uniform(drawn_ + static_cast<std::uint64_t>(t));
+  uniform_tb_.narrow(0, 0, chunk_).copy_(uniform_tb);
+  draw_1_.zero_();
   std::int64_t done = 0;
   try {
     // A model makes its tables of positions for the longest sequence that it has seen. A graph reads a table where it
@@ -122,18 +135,6 @@ void DeviceGenerator::generate_chunk() {
   const auto tokens_tb = tokens_tb_.narrow(0, 0, done).to(torch::kCPU, torch::kInt).contiguous();
   ready_.assign(tokens_tb.data_ptr<std::int32_t>(), tokens_tb.data_ptr<std::int32_t>() + tokens_tb.numel());
   read_ = 0;
-}
-
-// The numbers that the host would draw.
-void DeviceGenerator::send_uniform_numbers() {
-  auto uniform_tb = torch::empty({chunk_, samples_}, torch::kDouble);
-  auto* number = uniform_tb.data_ptr<double>();
-  for (std::int64_t t = 0; t < chunk_; ++t)
-    for (std::int64_t sample = 0; sample < samples_; ++sample)
-      *number++ = Rng(options_.seed, RandomPurpose::sampling, static_cast<std::uint64_t>(sample))
-                      .uniform(drawn_ + static_cast<std::uint64_t>(t));
-  uniform_tb_.narrow(0, 0, chunk_).copy_(uniform_tb);
-  draw_1_.zero_();
 }
 
 void DeviceGenerator::step() {
@@ -152,7 +153,12 @@ void DeviceGenerator::step() {
     bucket.graph->replay();
   }
   ++bucket.steps;
-  if (++length_ > context_) cut_window();
+  if (++length_ <= context_) return;
+  // The host counts tokens, so it knows when; this is started between two replays.
+  const auto kept = tokens_kept(context_, options_.window);
+  ids_bc_.narrow(1, 0, kept).copy_(ids_bc_.narrow(1, length_ - kept, kept).clone());
+  newest_1_.fill_(kept - 1);
+  length_ = kept;
 }
 
 void DeviceGenerator::compute(std::int64_t bucket) {
@@ -164,14 +170,6 @@ void DeviceGenerator::compute(std::int64_t bucket) {
   ids_bc_.index_copy_(1, newest_1_, tokens_b.unsqueeze(1));
   tokens_tb_.index_copy_(0, draw_1_, tokens_b.unsqueeze(0));
   draw_1_.add_(1);
-}
-
-// The host counts tokens, so it knows when; this is started between two replays.
-void DeviceGenerator::cut_window() {
-  const auto kept = tokens_kept(context_, options_.window);
-  ids_bc_.narrow(1, 0, kept).copy_(ids_bc_.narrow(1, length_ - kept, kept).clone());
-  newest_1_.fill_(kept - 1);
-  length_ = kept;
 }
 
 std::int32_t TokenPicker::pick(std::span<const double> logits, double uniform) {

@@ -3,7 +3,6 @@
 
 #include <torch/types.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,11 +23,6 @@ namespace metaformer {
 // context, when it is full (one token in context / 2 encodes that much again), or all but the oldest token (every token
 // encodes the whole context again, as in nanoGPT).
 enum class WindowKind { half, slide };
-
-// The newest tokens that are kept of context + 1.
-inline std::int64_t tokens_kept(std::int64_t context, WindowKind kind) {
-  return kind == WindowKind::slide ? context : std::max<std::int64_t>(1, context / 2);
-}
 
 struct SamplingOptions {
   double temperature = 0.8;  // 0: always the most likely token
@@ -91,10 +85,8 @@ class DeviceGenerator {
   };
 
   void generate_chunk();
-  void send_uniform_numbers();
   void step();
   void compute(std::int64_t bucket);  // all of it on the device
-  void cut_window();
 
   SequenceModel& model_;
   SamplingOptions options_;

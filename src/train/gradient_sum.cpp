@@ -111,7 +111,9 @@ std::vector<GradientSum::Bucket> GradientSum::cut_by_shards(const Bucket& bucket
   return pieces;
 }
 
-void GradientSum::watch_backward() {
+void GradientSum::start_with_backward() {
+  is_watching_ = true;
+  if (!watches_.empty()) return;
   const auto& views = parameters_.views();
   for (std::size_t i = 0; i < views.size(); ++i) {
     if (views[i].rate == 0 || views[i].gradient_rows != nullptr) continue;
@@ -124,11 +126,6 @@ void GradientSum::watch_backward() {
         }));
     watches_.push_back({std::move(node), hook});
   }
-}
-
-void GradientSum::start_with_backward() {
-  if (watches_.empty()) watch_backward();
-  is_watching_ = true;
 }
 
 void GradientSum::complete(std::size_t view) {

@@ -370,18 +370,18 @@ torch::Tensor Step::compute_gradients(std::int64_t step, const std::vector<Batch
   return accumulate_gradients(batches, untimed);
 }
 
-// Of which each process has a part.
-torch::Tensor Step::norm_of_shards() const {
-  const auto& own = shards_->at(static_cast<std::size_t>(group_.rank()));
-  const auto square = parameters->gradients().narrow(0, own.first, own.count).to(torch::kDouble).square().sum();
-  group_.sum(square);
-  return square.sqrt().to(torch::kFloat);
-}
-
 torch::Tensor Step::clip_gradients() {
   const torch::NoGradGuard no_grad;
   const double limit = config_.train.clip;
-  auto norm = shards_ == nullptr ? norm_of_gradients(*parameters) : norm_of_shards();
+  torch::Tensor norm;
+  if (shards_ == nullptr) {
+    norm = norm_of_gradients(*parameters);
+  } else {  // of which each process has a part
+    const auto& own = shards_->at(static_cast<std::size_t>(group_.rank()));
+    const auto square = parameters->gradients().narrow(0, own.first, own.count).to(torch::kDouble).square().sum();
+    group_.sum(square);
+    norm = square.sqrt().to(torch::kFloat);
+  }
   if (loss_scale != nullptr) norm = loss_scale->unscaled_norm(norm);
   if (limit > 0) {
     constexpr double epsilon = 1e-6;  // as torch.nn.utils.clip_grad_norm_

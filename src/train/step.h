@@ -146,7 +146,6 @@ class Step {
                                         PhaseTimer& timer);
   void compute_slice(const std::vector<torch::Tensor>& trained, const torch::Tensor& weight, bool has_faults,
                      Slice& slice);
-  torch::Tensor norm_of_shards() const;
   StepResult finish(torch::Tensor loss, torch::Tensor gradient_norm);
   StepResult run_eagerly(std::int64_t step, const AcceptNorm& accept);
   void record();

@@ -114,7 +114,12 @@ RunSummary Trainer::run() {
   write_sample();  // one that the stop of an earlier process cut short
   while (lacks_evaluation() || !is_finished(train, progress_)) {
     try {
-      lacks_evaluation() ? make_up_evaluation() : advance();
+      if (!lacks_evaluation()) {
+        advance();
+        continue;
+      }
+      evaluate_and_save();  // one that the stop of an earlier process cut short; its checkpoint is replaced
+      if (!is_checkpoint_due()) save();
     } catch (const Error& error) {
       if (!roll_back(error)) throw;
     }
@@ -149,7 +154,10 @@ void Trainer::train_step() {
   step_.average->update(progress_.step);
   if (step_.device().is_cpu()) read_losses();  // costs nothing there, and names the very step that diverged
   clock_->count(progress_, start);
-  diagnoses ? write_diagnostics(before) : watch_attention();
+  if (diagnoses) return write_diagnostics(before);
+  if (!is_look_due(progress_.step, config_.train.steps)) return;
+  read_losses();  // of all processes at the same steps; weights that are not finite have no attention
+  if (group_.is_first()) attention_watch_.look(progress_);
 }
 
 StepResult Trainer::run_step() {
@@ -213,12 +221,6 @@ void Trainer::write_diagnostics(const torch::Tensor& before) {
   add_to_json(stacks, groups);
   metrics_->write(progress_.step, "diagnostics", groups);
   attention_watch_.note(attention_entropies(stacks), progress_);
-}
-
-void Trainer::watch_attention() {
-  if (!is_look_due(progress_.step, config_.train.steps)) return;
-  read_losses();  // of all processes at the same steps; weights that are not finite have no attention
-  if (group_.is_first()) attention_watch_.look(progress_);
 }
 
 // A stop signal or the end of an earlier process may have come between a step and its text: it is then still due.
@@ -330,36 +332,26 @@ void Trainer::evaluate_and_save() {
   if (asked) log::info("saved at step {}, as SIGUSR1 asked", progress_.step);
 }
 
-// The checkpoint that was saved without it is replaced.
-void Trainer::make_up_evaluation() {
-  evaluate_and_save();
-  if (!is_checkpoint_due()) save();
-}
-
-void Trainer::require_finite() const {
-  if (step_.parameters->first_not_finite(step_.parameters->values())) throw divergence_error(step_, progress_, "state");
-  if (const auto name = step_.optimizer->first_not_finite(); !name.empty())
-    throw divergence_error(step_, progress_, fmt::format("optimiser's {}", name));
-}
-
-// All processes begin with the same weights and make the same updates. A machine that computes otherwise must be found.
-void Trainer::require_same_weights() const {
-  if (group_.size() == 1) return;
-  const auto values = step_.parameters->values().cpu();
-  const auto digests = group_.gather(sha256({reinterpret_cast<const char*>(values.const_data_ptr()), values.nbytes()}));
-  for (std::size_t rank = 1; rank < digests.size(); ++rank)
-    if (digests[rank] != digests.front())
-      throw Error(ExitCode::process_lost,
-                  fmt::format("the weights of rank {} differ from those of rank 0; nothing is saved", rank));
-}
-
 void Trainer::save() {
   read_losses();
   progress_.wall_seconds = clock_->wall_seconds();
   progress_.scheduled = is_checkpoint_due();
   const auto start = Clock::now();
-  require_finite();
-  require_same_weights();
+  const auto& values = step_.parameters->values();
+  if (step_.parameters->first_not_finite(values)) throw divergence_error(step_, progress_, "state");
+  if (const auto name = step_.optimizer->first_not_finite(); !name.empty())
+    throw divergence_error(step_, progress_, fmt::format("optimiser's {}", name));
+  if (group_.size() > 1) {
+    // All processes begin with the same weights and make the same updates. A machine that computes otherwise must be
+    // found.
+    const auto on_host = values.cpu();
+    const auto digests =
+        group_.gather(sha256({reinterpret_cast<const char*>(on_host.const_data_ptr()), on_host.nbytes()}));
+    for (std::size_t rank = 1; rank < digests.size(); ++rank)
+      if (digests[rank] != digests.front())
+        throw Error(ExitCode::process_lost,
+                    fmt::format("the weights of rank {} differ from those of rank 0; nothing is saved", rank));
+  }
   {
     const WeightAverage::Use average(*step_.average);
     adapt();

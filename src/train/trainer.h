@@ -44,7 +44,6 @@ class Trainer {
   void read_losses();                                   // takes them from the device; throws when they are not finite
   void write_training_line();                           // unless no step has come since the last one
   void write_diagnostics(const torch::Tensor& before);  // of the last step; `before`: the parameters before it
-  void watch_attention();                               // where a look is due
   void write_sample();                                  // as far as due
   bool is_at(std::int64_t interval) const;              // every `interval` steps, and where training ends
   bool lacks_evaluation() const;                        // one is due at this step and not done
@@ -60,15 +59,12 @@ class Trainer {
   // are written into the run, and of pairs the targets that greedy search writes are scored. Leaves the model with the
   // weights of that checkpoint.
   nlohmann::ordered_json test();
-  void evaluate_and_save();   // as far as due after a step; saves before it lets a stop signal through
-  void make_up_evaluation();  // that the stop of an earlier process cut short
+  void evaluate_and_save();  // as far as due after a step; saves before it lets a stop signal through
 
   // Saves the state as a checkpoint, after the lines of metrics.jsonl before it; the first one makes the run
   // runs/latest. Errors: as save_checkpoint; exit code 4, and nothing is saved, when weights or optimiser state are not
   // finite; exit code 6, when the processes' weights differ.
   void save();
-  void require_finite() const;
-  void require_same_weights() const;
 
   // train.divergence.action: rollback. Goes back to an earlier state; false when the error is no divergence, or the
   // config allows no rollback or none any more.

@@ -93,12 +93,6 @@ void ProgressLine::add_evaluation(double seconds) {
   ++evaluations_;
 }
 
-std::int64_t ProgressLine::evaluations_after(std::int64_t step) const {
-  const auto up_to = [&](std::int64_t last) { return last / config_.eval_interval; };
-  const bool ends_with_another = config_.steps % config_.eval_interval != 0;
-  return up_to(config_.steps) - up_to(step) + (step < config_.steps && ends_with_another ? 1 : 0);
-}
-
 std::string ProgressLine::text(std::int64_t step, double learning_rate, double seconds_per_step) const {
   auto line = fmt::format("step {}/{}", step, config_.steps);
   if (loss_weight_ > 0) line += fmt::format("  loss {:.4f}", loss_sum_ / loss_weight_);
@@ -106,8 +100,11 @@ std::string ProgressLine::text(std::int64_t step, double learning_rate, double s
   if (skipped_steps_ > 0) line += fmt::format("  {} skipped", skipped_steps_);
   if (seconds_per_step <= 0) return line;
   const double per_evaluation = evaluations_ > 0 ? evaluation_seconds_ / static_cast<double>(evaluations_) : 0;
+  const bool ends_with_another = step < config_.steps && config_.steps % config_.eval_interval != 0;
+  const auto evaluations_left =
+      config_.steps / config_.eval_interval - step / config_.eval_interval + (ends_with_another ? 1 : 0);
   const double left = seconds_per_step * static_cast<double>(config_.steps - step) +
-                      per_evaluation * static_cast<double>(evaluations_after(step));
+                      per_evaluation * static_cast<double>(evaluations_left);
   return line +
          fmt::format("  {} tokens/s  ETA {}", human_count(tokens_per_step_ / seconds_per_step), human_duration(left));
 }

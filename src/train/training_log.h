@@ -90,8 +90,6 @@ class ProgressLine {
   std::string text(std::int64_t step, double learning_rate, double seconds_per_step) const;
 
  private:
-  std::int64_t evaluations_after(std::int64_t step) const;
-
   const TrainConfig& config_;
   double tokens_per_step_;
   LineTimer timer_, record_timer_;

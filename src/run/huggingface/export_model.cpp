@@ -32,13 +32,6 @@ struct File {
   std::string name, content;
 };
 
-std::vector<std::string> differences_from(const Architecture& architecture, const ExperimentConfig& config) {
-  const auto& model = std::get<TransformerConfig>(config.model);
-  auto differences = config_differences(model, architecture.closest(model));
-  if (model.memory > 0) differences.push_back(fmt::format("model.memory is {} and must be 0", model.memory));
-  return differences;
-}
-
 // Throws Error (exit code 2) with the keys that differ from the architecture that is nearest.
 const Architecture& architecture_of(const ExperimentConfig& config) {
   std::vector<std::string> differences;
@@ -48,8 +41,10 @@ const Architecture& architecture_of(const ExperimentConfig& config) {
   } else if (!is_causal(config.task)) {
     differences.push_back(fmt::format("task.kind is {} and must be language_model", kind_of(config.task)));
   } else {
+    const auto& model = std::get<TransformerConfig>(config.model);
     for (const auto* architecture : architectures()) {
-      auto found = differences_from(*architecture, config);
+      auto found = config_differences(model, architecture->closest(model));
+      if (model.memory > 0) found.push_back(fmt::format("model.memory is {} and must be 0", model.memory));
       if (found.empty()) return *architecture;
       if (nearest != nullptr && found.size() >= differences.size()) continue;
       nearest = architecture;
@@ -115,16 +110,6 @@ std::vector<File> tokenizer_files(const Tokenizer& tokenizer, std::int64_t conte
   return files;
 }
 
-// "bos_token_id" and so on; null says that there is no such token, where the library would put in one of its own.
-void add_special_ids(const SpecialTokens& tokens, Json& config) {
-  const auto value = [](std::optional<std::int32_t> id) { return id ? Json(*id) : Json(nullptr); };
-  config["bos_token_id"] = value(tokens.bos);
-  config["eos_token_id"] = tokens.eos.empty()       ? Json(nullptr)
-                           : tokens.eos.size() == 1 ? Json(tokens.eos[0])
-                                                    : Json(tokens.eos);
-  config["pad_token_id"] = value(tokens.pad);
-}
-
 std::vector<File> huggingface_files(const ExportedModel& model) {
   const auto& architecture = architecture_of(model.config);
   const auto& config = std::get<TransformerConfig>(model.config.model);
@@ -134,9 +119,15 @@ std::vector<File> huggingface_files(const ExportedModel& model) {
   auto files = tokenizer_files(tokenizer, config.context);
   const auto special_tokens = special_tokens_of(tokenizer);
   auto description = architecture.write_config(described);
-  Json generation;
-  add_special_ids(special_tokens, description);
-  add_special_ids(special_tokens, generation);
+  // null says that there is no such token, where the library would put in one of its own.
+  const auto value = [](std::optional<std::int32_t> id) { return id ? Json(*id) : Json(nullptr); };
+  const auto& eos = special_tokens.eos;
+  const Json generation = {{"bos_token_id", value(special_tokens.bos)},
+                           {"eos_token_id", eos.empty()       ? Json(nullptr)
+                                            : eos.size() == 1 ? Json(eos[0])
+                                                              : Json(eos)},
+                           {"pad_token_id", value(special_tokens.pad)}};
+  description.update(generation);
   files.push_back({"config.json", description.dump(2) + "\n"});
   files.push_back({"generation_config.json", generation.dump(2) + "\n"});
   files.push_back(
