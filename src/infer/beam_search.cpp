@@ -60,7 +60,9 @@ class Beam {
       }
     }
     live_ = std::move(next);
-    keep_best_finished();
+    std::stable_sort(finished_.begin(), finished_.end(),
+                     [](const auto& a, const auto& b) { return a.score > b.score; });
+    if (std::ssize(finished_) > options_.n_best) finished_.resize(static_cast<std::size_t>(options_.n_best));
     if (is_decided()) live_.clear();
   }
 
@@ -87,12 +89,6 @@ class Beam {
     }
     const auto all = torch::cat(rows);
     return torch::topk(all, std::min(options_.beam, all.size(0)));
-  }
-
-  void keep_best_finished() {
-    std::stable_sort(finished_.begin(), finished_.end(),
-                     [](const auto& a, const auto& b) { return a.score > b.score; });
-    if (std::ssize(finished_) > options_.n_best) finished_.resize(static_cast<std::size_t>(options_.n_best));
   }
 
   // A live one can at best keep its probability until it is as long as it may be.

@@ -35,12 +35,6 @@ torch::Tensor without_padding_of(const Batch& slice, const torch::Tensor& logits
   return torch::constant_pad_nd(logits, {0, 0, 0, length - logits.size(1)});
 }
 
-torch::Tensor join(const std::vector<torch::Tensor>& parts, const Batch& batch) {
-  const auto logits = torch::cat(parts);
-  if (!batch.places_t.defined()) return logits;
-  return torch::constant_pad_nd(logits, {0, 0, 0, batch.places_t.size(0) - logits.size(0)});
-}
-
 // `own`: scores of batches rank, rank + size, ..., all with the same names. Their sum over all batches in order, on
 // every process: as if one had scored all of them.
 ScoreSums add_scores_of_all(ProcessGroup& group, const std::vector<ScoreSums>& own) {
@@ -65,13 +59,6 @@ torch::Tensor row_tokens_b(const Batch& batch) {
   };
   const auto tokens_b = count_b(batch.ids_bc, batch.segments_bc);
   return batch.source_ids_bs.defined() ? tokens_b + count_b(batch.source_ids_bs, batch.source_segments_bs) : tokens_b;
-}
-
-// Leaves of the only batch of a part the first rows that have at most `most_tokens` tokens, at least one row.
-void cut_rows(EvaluationPart& part, const Batch& batch, std::int64_t most_tokens) {
-  const auto sums_b = row_tokens_b(batch).cumsum(0);
-  part.rows = std::max<std::int64_t>(1, (sums_b <= most_tokens).sum().item<std::int64_t>());
-  part.tokens = sums_b[part.rows - 1].item<std::int64_t>();
 }
 
 // Every process has the same number of turns, so that all of them stop in the same one.
@@ -127,7 +114,9 @@ torch::Tensor NetworkPredictor::logits(const Batch& batch) const {
       parts[number] = without_padding_of(slice, logits_of_slice(slice, number), batch.ids_bc.size(1));
     }
   });
-  return join(parts, batch);
+  const auto logits = torch::cat(parts);
+  if (!batch.places_t.defined()) return logits;
+  return torch::constant_pad_nd(logits, {0, 0, 0, batch.places_t.size(0) - logits.size(0)});
 }
 
 EvaluationPart part_of_split(const BatchStream& batches, Split split, std::optional<std::int64_t> most_tokens,
@@ -153,8 +142,11 @@ EvaluationPart part_of_split(const BatchStream& batches, Split split, std::optio
       part.tokens += tokens[static_cast<std::size_t>(batch)];
     }
   }
-  if (part.tokens > *most_tokens)
-    cut_rows(part, batches.evaluation_batch(split, part.batches.front(), torch::kCPU), *most_tokens);
+  if (part.tokens <= *most_tokens) return part;
+  // The first rows of the only batch that have at most as many tokens, at least one row.
+  const auto sums_b = row_tokens_b(batches.evaluation_batch(split, part.batches.front(), torch::kCPU)).cumsum(0);
+  part.rows = std::max<std::int64_t>(1, (sums_b <= *most_tokens).sum().item<std::int64_t>());
+  part.tokens = sums_b[part.rows - 1].item<std::int64_t>();
   return part;
 }
 

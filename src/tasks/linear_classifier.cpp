@@ -98,12 +98,6 @@ class Problem {
   std::vector<feature_node*> rows_;
 };
 
-// liblinear numbers rows and columns by int.
-void require_room(const std::vector<LabelledFeatures>& texts) {
-  if (texts.size() >= static_cast<std::size_t>(std::numeric_limits<int>::max()))
-    throw Error(ExitCode::data, "the linear classifier can be trained on 2^31 - 2 texts at most");
-}
-
 }  // namespace
 
 std::vector<double> LinearWeights::logits(const std::vector<std::uint32_t>& features) const {
@@ -115,7 +109,8 @@ std::vector<double> LinearWeights::logits(const std::vector<std::uint32_t>& feat
 
 LinearWeights fit_linear_classifier(const std::vector<LabelledFeatures>& texts, std::int64_t classes,
                                     const LinearConfig& config) {
-  require_room(texts);
+  if (texts.size() >= static_cast<std::size_t>(std::numeric_limits<int>::max()))  // liblinear numbers rows by int
+    throw Error(ExitCode::data, "the linear classifier can be trained on 2^31 - 2 texts at most");
   LinearWeights result{.classes = classes,
                        .weights = std::vector<float>(static_cast<std::size_t>(config.buckets * classes)),
                        .bias = std::vector<float>(static_cast<std::size_t>(classes))};

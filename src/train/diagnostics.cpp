@@ -59,22 +59,6 @@ std::vector<std::optional<AttentionMeasures>> measure_mixers(const std::vector<S
   return measures;
 }
 
-// Of the stream's values of every stack; undefined where the loss does not depend on them.
-std::vector<std::vector<torch::Tensor>> stream_gradients(const StreamProbe& probe, const torch::Tensor& loss) {
-  std::vector<torch::Tensor> values;
-  for (const auto& stack : probe.stacks())
-    for (const auto& value : stack.stream) values.push_back(value.x_bcd);
-  const auto found = gradients_of(loss, values, torch::ones_like(loss));
-  std::vector<std::vector<torch::Tensor>> by_stack;
-  auto next = found.begin();
-  for (const auto& stack : probe.stacks()) {
-    const auto end = next + std::ssize(stack.stream);
-    by_stack.emplace_back(next, end);
-    next = end;
-  }
-  return by_stack;
-}
-
 void add_block(const StackDiagnostics& stack, std::size_t i, Json& block) {
   const auto add_attention = [&](const std::optional<AttentionMeasures>& measures, const std::string& prefix) {
     if (!measures) return;
@@ -203,8 +187,14 @@ std::vector<StackDiagnostics> StreamDiagnostics::measure(Gradients gradients) {
   StreamProbe probe;
   Pass pass{.probe = &probe};
   const auto logits = model_.forward(seen, nullptr, pass);
-  std::vector<std::vector<torch::Tensor>> of_stream;
-  if (has_gradients) of_stream = stream_gradients(probe, task_.objective->loss(logits, seen) / seen.weight);
+  std::vector<torch::Tensor> values, of_values;  // the streams of all stacks; undefined where no loss depends on them
+  for (const auto& stack : probe.stacks())
+    for (const auto& value : stack.stream) values.push_back(value.x_bcd);
+  if (has_gradients) {
+    const auto loss = task_.objective->loss(logits, seen) / seen.weight;
+    of_values = gradients_of(loss, values, torch::ones_like(loss));
+  }
+  auto next = of_values.begin();
   const torch::NoGradGuard no_grad;
   std::vector<StackDiagnostics> found;
   for (std::size_t i = 0; i < probe.stacks().size(); ++i) {
@@ -213,7 +203,10 @@ std::vector<StackDiagnostics> StreamDiagnostics::measure(Gradients gradients) {
     auto& diagnostics = found.emplace_back();
     diagnostics.prefix = encodes ? "encoder_" : "";
     diagnostics.norms = token_norms(stack, encodes ? seen.source_segments_bs : seen.segments_bc);
-    if (has_gradients) diagnostics.gradients = gradient_norms(stack, of_stream[i]);
+    if (has_gradients) {
+      diagnostics.gradients = gradient_norms(stack, {next, next + std::ssize(stack.stream)});
+      next += std::ssize(stack.stream);
+    }
     diagnostics.own = measure_mixers(stack.own);
     diagnostics.cross = measure_mixers(stack.cross);
   }

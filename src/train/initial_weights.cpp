@@ -27,21 +27,10 @@ bool has_file(const fs::path& folder, const char* name) {
   return fs::is_regular_file(folder / name, ignored);
 }
 
-std::string without_trailing_slash(std::string path) {
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  return path;
-}
-
 nlohmann::ordered_json tokenizer_json(const TokenizerOptions& tokenizer) {
   LanguageModelConfig task;
   task.data.tokenizer = tokenizer;
   return config_to_json({.task = task}).at("data").at("tokenizer");
-}
-
-// Logits of tokens, or of classes.
-bool have_same_outputs(const InitialWeights& weights, const ExperimentConfig& config, const Codec& codec) {
-  const bool classifies = is<ClassificationConfig>(config.task);
-  return classifies == is<ClassificationConfig>(weights.config.task) && codec.labels == weights.codec.labels;
 }
 
 bool is_of_output(std::string_view name) { return name.starts_with("head.") || name.starts_with("logit_shift"); }
@@ -107,7 +96,8 @@ InitialWeights read_pretrained(const fs::path& folder, const std::string& source
 }  // namespace
 
 InitialWeights read_initial_weights(const fs::path& path) {
-  const auto source = without_trailing_slash(path.string());
+  auto source = path.string();
+  while (source.size() > 1 && source.ends_with('/')) source.pop_back();
   if (is_huggingface_folder(path)) return read_pretrained(path, source);
   const bool is_checkpoint = has_file(path, "model.safetensors") && has_file(path, meta_file);
   if (!is_checkpoint && !has_file(path, "config.yaml"))
@@ -148,7 +138,9 @@ WeightTransfer copy_initial_weights(const InitialWeights& weights, const Experim
                                        "prints its config",
                                        fmt::join(keys, ", "), weights.source));
   const torch::NoGradGuard no_grad;
-  const bool same_outputs = have_same_outputs(weights, config, codec);
+  // Logits of tokens, or of classes.
+  const bool same_outputs = is<ClassificationConfig>(config.task) == is<ClassificationConfig>(weights.config.task) &&
+                            codec.labels == weights.codec.labels;
   const auto targets = named_state(model);
   std::map<std::string, torch::Tensor> rest(weights.tensors.begin(), weights.tensors.end());
   const auto find = [&](const std::string& name) {

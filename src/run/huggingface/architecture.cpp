@@ -82,11 +82,6 @@ class TensorTable {
 
   bool contains(const std::string& name) const { return tensors_.contains(name); }
 
-  // Removes what ends with `suffix`.
-  void drop(const std::string& suffix) {
-    std::erase_if(tensors_, [&](const auto& entry) { return entry.first.ends_with(suffix); });
-  }
-
   void require_empty() const {
     if (!tensors_.empty())
       throw Error(ExitCode::data, fmt::format("{}: its tensor {} is not part of the model that the config describes",
@@ -114,25 +109,20 @@ struct TensorLink {
   bool zero_if_absent = false;      // ours, a bias that only they have
 };
 
-std::vector<std::int64_t> with_rows(std::vector<std::int64_t> shape, std::int64_t rows) {
-  shape.front() = rows;
-  return shape;
-}
-
-std::vector<std::int64_t> transposed(std::vector<std::int64_t> shape) { return {shape.rbegin(), shape.rend()}; }
-
-torch::Tensor take_part(const TensorLink& link, const TheirTensor& part, TensorTable& theirs) {
-  const auto shape = with_rows(link.shape, part.rows);
-  const auto tensor = link.transposed ? theirs.take(part.name, transposed(shape)).t() : theirs.take(part.name, shape);
-  if (part.copies == 1) return tensor;
-  return tensor.unflatten(0, {part.heads, -1}).repeat_interleave(part.copies, 0).flatten(0, 1);
-}
-
 NamedTensors to_ours(const std::vector<TensorLink>& links, TensorTable& theirs) {
   NamedTensors ours;
   for (const auto& link : links) {
     std::vector<torch::Tensor> parts;
-    for (const auto& part : link.theirs) parts.push_back(take_part(link, part, theirs));
+    for (const auto& part : link.theirs) {
+      auto shape = link.shape;
+      shape.front() = part.rows;
+      if (link.transposed) std::reverse(shape.begin(), shape.end());
+      auto tensor = theirs.take(part.name, shape);
+      if (link.transposed) tensor = tensor.t();
+      if (part.copies > 1)
+        tensor = tensor.unflatten(0, {part.heads, -1}).repeat_interleave(part.copies, 0).flatten(0, 1);
+      parts.push_back(tensor);
+    }
     ours.emplace_back(link.ours, parts.size() == 1 ? parts[0].contiguous() : torch::cat(parts, 0));
   }
   theirs.require_empty();
@@ -467,11 +457,13 @@ NamedTensors import_tensors(const Architecture& architecture, const DescribedMod
                             const std::string& source) {
   NamedTensors named;
   for (const auto& [name, tensor] : theirs) {  // a model without its head is saved without prefix
+    const auto is_buffer = [&](const std::string& ending) { return name.ends_with(ending); };
+    const auto& buffers = architecture.names.buffers;
+    if (std::any_of(buffers.begin(), buffers.end(), is_buffer)) continue;
     const bool is_whole = name.starts_with(architecture.names.prefix) || name == head;
     named.emplace_back(is_whole ? name : architecture.names.prefix + name, tensor);
   }
   TensorTable table(named, source);
-  for (const auto& buffer : architecture.names.buffers) table.drop(buffer);
   torch::Tensor tied_head_vd;  // may be stored beside the embeddings
   if (model.config.embedding.tie && table.contains(head))
     tied_head_vd = table.take(head, {model.vocabulary, model.config.width});
