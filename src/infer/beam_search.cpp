@@ -33,7 +33,6 @@ class Beam {
   Beam(const BeamOptions& options, std::int32_t mark, std::int64_t most_tokens, std::int64_t row)
       : options_(options), mark_(mark), most_tokens_(most_tokens), live_{{.row = row}} {}
 
-  bool is_done() const { return live_.empty(); }
   const std::vector<Live>& live() const { return live_; }
 
   // Takes the next token of every live hypothesis: the log-probabilities of their rows, [rows, v] on the CPU.
@@ -143,7 +142,7 @@ std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model, const Tex
     next.clear();
     rows.clear();
     for (auto& beam : beams) {
-      if (beam.is_done()) continue;
+      if (beam.live().empty()) continue;
       beam.advance(log_probability_rv);
       for (const auto& hypothesis : beam.live()) {
         next.push_back(hypothesis.ids.back());

@@ -146,13 +146,6 @@ bool stays(const fs::path& folder, const Progress& now) {
   return stays;
 }
 
-void put_in_place(const fs::path& temporary, const fs::path& folder, const Progress& now) {
-  if (!fs::exists(fs::symlink_status(folder))) return fs::rename(temporary, folder);
-  const auto saved = read_meta_of(folder).progress;
-  exchange(temporary, folder);
-  is_abandoned(saved, now) ? remove_abandoned(temporary, folder, saved) : (void)fs::remove_all(temporary);
-}
-
 // A kill between the renames of exchange leaves the earlier folder under another name.
 void finish_replacements(const fs::path& checkpoints) {
   std::error_code ignored;
@@ -233,7 +226,13 @@ void save_checkpoint(const RunDirectory& run, const Progress& progress, const Na
       write_files(temporary, files, progress);
       Loader(temporary).require_written(files);
       fault_point("checkpoint");
-      put_in_place(temporary, folder, progress);
+      if (fs::exists(fs::symlink_status(folder))) {
+        const auto saved = read_meta_of(folder).progress;
+        exchange(temporary, folder);
+        is_abandoned(saved, progress) ? remove_abandoned(temporary, folder, saved) : (void)fs::remove_all(temporary);
+      } else {
+        fs::rename(temporary, folder);
+      }
     } catch (const std::exception& error) {
       std::error_code ignored;
       fs::remove_all(temporary, ignored);

@@ -125,11 +125,6 @@ std::string shown(const fs::path& run) {
   return (*relative.begin() == ".." ? folder : relative).string();
 }
 
-bool is_real_entry(const fs::path& link) {
-  const auto status = fs::symlink_status(link);
-  return fs::exists(status) && !fs::is_symlink(status);
-}
-
 // Relative as far as link and run lie in one folder, which may then be moved or copied; else absolute.
 fs::path target_from(const fs::path& folder, const fs::path& run) {
   const auto relative = run.lexically_relative(folder);
@@ -143,7 +138,8 @@ void link_latest_in(const fs::path& folder, const fs::path& run) {
     fs::create_directories(folder);
     const auto target = fs::canonical(run);
     if (has_checkpoint(link) && started(link) > started(target)) return;
-    if (is_real_entry(link)) {
+    const auto status = fs::symlink_status(link);
+    if (fs::exists(status) && !fs::is_symlink(status)) {
       if (fs::canonical(link) != target) log::warning("{} is not a link; it is left alone", link.string());
       return;
     }

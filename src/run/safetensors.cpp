@@ -8,7 +8,6 @@
 #include <cstring>
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <string_view>
 #include <tuple>
@@ -39,12 +38,6 @@ const char* type_name(torch::ScalarType type) {
   for (const auto& [name, known] : types)
     if (known == type) return name;
   throw Error(ExitCode::failure, fmt::format("tensors of type {} cannot be saved", c10::toString(type)));
-}
-
-std::optional<torch::ScalarType> find_type(const nlohmann::json& name) {
-  for (const auto& [known, type] : types)
-    if (name == known) return type;
-  return std::nullopt;
 }
 
 // Looks for a name that the header has twice: of these the parser keeps the last.
@@ -104,10 +97,16 @@ Entry read_entry(const std::string& name, const nlohmann::json& json, std::uint6
   require(
       offsets.is_array() && offsets.size() == 2 && offsets[0].is_number_unsigned() && offsets[1].is_number_unsigned(),
       " has no data_offsets");
-  const auto type = find_type(json.value("dtype", nlohmann::json()));
-  require(type.has_value(), " has an unknown type");
+  const auto type = std::find_if(types.begin(), types.end(), [&](const auto& known) {
+    return json.value("dtype", nlohmann::json()) == known.first;
+  });
+  require(type != types.end(), " has an unknown type");
   require(shape.is_array(), " has no shape");
-  Entry entry{.begin = offsets[0], .end = offsets[1], .name = name, .type = *type, .bytes = c10::elementSize(*type)};
+  Entry entry{.begin = offsets[0],
+              .end = offsets[1],
+              .name = name,
+              .type = type->second,
+              .bytes = c10::elementSize(type->second)};
   for (const auto& size : shape) {
     require(size.is_number_unsigned(), " has a shape that is not numbers");
     const auto value = size.get<std::uint64_t>();

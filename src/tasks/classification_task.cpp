@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -84,15 +85,6 @@ Json describe_classes(const std::vector<ClassCounts>& counts, const std::vector<
   return classes;
 }
 
-double accuracy_of(const std::vector<ClassCounts>& counts) {
-  std::int64_t correct = 0, texts = 0;
-  for (const auto& count : counts) {
-    correct += count.correct;
-    texts += count.texts;
-  }
-  return static_cast<double>(correct) / static_cast<double>(texts);
-}
-
 class LabelledStream : public RowStream {
  public:
   LabelledStream(const ExperimentConfig& config, std::shared_ptr<const LabelledDataset> dataset)
@@ -165,10 +157,6 @@ Objective class_objective(const torch::Tensor& given_weights_v, double smoothing
 // make_model makes a Classifier for this task, and nothing else.
 Classifier& classifier(SequenceModel& model) { return dynamic_cast<Classifier&>(model); }
 
-std::string_view shown(Truncation truncation) {
-  return truncation == Truncation::head_and_tail ? "head and tail" : to_string(truncation);
-}
-
 }  // namespace
 
 torch::Tensor calibrating_shift(const torch::Tensor& logits_bv, const torch::Tensor& targets_bv,
@@ -230,7 +218,11 @@ Json ClassificationMetrics::report(const ScoreSums& sums, Split) const {
 
 Json ClassificationMetrics::report_of(const ClassProbabilities& probabilities, double loss) const {
   const auto counts = count_classes(probabilities);
-  Json report = {{"loss", loss}, {"accuracy", accuracy_of(counts)}, {"f1", macro_f1(counts)}};
+  const double correct = std::accumulate(counts.begin(), counts.end(), 0.0, [](double sum, const ClassCounts& count) {
+    return sum + static_cast<double>(count.correct);
+  });
+  Json report = {
+      {"loss", loss}, {"accuracy", correct / static_cast<double>(probabilities.texts())}, {"f1", macro_f1(counts)}};
   if (std::isfinite(loss)) {  // a network that diverged ranks nothing
     if (const auto auc = roc_auc(probabilities)) report["auc"] = *auc;
     report["calibration_error"] = calibration_error(probabilities);
@@ -295,7 +287,8 @@ Task make_classification_task(const ExperimentConfig& config, bool offline, Code
   const auto& codec = dataset->codec();
   if (dataset->cut_count() > 0)
     log::info("{} texts are longer than model.context {} tokens; of these the {} is kept (task.truncation)",
-              dataset->cut_count(), context_of(config.model), shown(options.truncation));
+              dataset->cut_count(), context_of(config.model),
+              options.truncation == Truncation::head_and_tail ? "head and tail" : to_string(options.truncation));
   const auto weights_v = options.class_weights == ClassWeights::balanced ? balanced_weights(*dataset) : torch::Tensor();
   const auto texts = std::make_shared<const LabelledStream>(config, dataset);
   const auto metrics = std::make_shared<const ClassificationMetrics>(dataset, options.selection_metric);

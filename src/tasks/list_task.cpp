@@ -37,13 +37,6 @@ class ListStream : public RowStream {
   std::shared_ptr<const ListDataset> dataset_;
 };
 
-nlohmann::ordered_json list_report(const TokenScores& scores, Split) {
-  return {{"loss", scores.loss},
-          {"accuracy", scores.accuracy},
-          {"exact_match", scores.exact_match},
-          {"lists", scores.rows}};
-}
-
 }  // namespace
 
 Task make_list_task(const ExperimentConfig& config) {
@@ -51,6 +44,12 @@ Task make_list_task(const ExperimentConfig& config) {
   const auto dataset = std::make_shared<const ListDataset>(lists);
   const bool is_exhaustive = dataset->is_exhaustive();
   const auto train_lists = dataset->list_count(Split::train), held_out = dataset->list_count(Split::validation);
+  const auto report = [](const TokenScores& scores, Split) -> nlohmann::ordered_json {
+    return {{"loss", scores.loss},
+            {"accuracy", scores.accuracy},
+            {"exact_match", scores.exact_match},
+            {"lists", scores.rows}};
+  };
   // Of long lists hardly any is right as a whole while a model learns.
   const std::string headline = lists.copies ? "accuracy" : "exact_match";
   return {.codec = std::make_shared<const Codec>(
@@ -66,7 +65,7 @@ Task make_list_task(const ExperimentConfig& config) {
               held_out),
           .batches = std::make_shared<ListStream>(config, dataset),
           .objective = std::make_shared<TokenObjective>(),
-          .metrics = std::make_shared<TokenMetrics>(list_report, std::vector{headline}, /*by_row=*/true)};
+          .metrics = std::make_shared<TokenMetrics>(report, std::vector{headline}, /*by_row=*/true)};
 }
 
 }  // namespace metaformer

@@ -33,17 +33,13 @@ std::string group_of(std::string_view parameter) {
 
 double ratio(double numerator, double denominator) { return denominator > 0 ? numerator / denominator : 0; }
 
-// Score matrices that a sequence has in all layers and heads.
-std::int64_t score_matrices(const ModelConfig& model) {
-  const auto& blocks = *blocks_of(model);
-  const auto* both = std::get_if<EncoderDecoderConfig>(&model);
-  return blocks.heads * (both != nullptr ? 2 * blocks.layers + both->encoder_blocks().layers : blocks.layers);
-}
-
 Batch small_part(const Batch& batch, const ModelConfig& model) {
   constexpr std::int64_t most_rows = 8, most_numbers = std::int64_t{1} << 23;
   if (batch.is_packed()) return batch;
-  const auto of_sequence = most_numbers / score_matrices(model);  // scores of all queries and keys
+  const auto& blocks = *blocks_of(model);
+  const auto* both = std::get_if<EncoderDecoderConfig>(&model);
+  const auto mixers = both != nullptr ? 2 * blocks.layers + both->encoder_blocks().layers : blocks.layers;
+  const auto of_sequence = most_numbers / (blocks.heads * mixers);  // scores of all queries and keys
   const auto most_tokens = std::max<std::int64_t>(2, std::llround(std::floor(std::sqrt(of_sequence))));
   const auto longest =
       std::max(batch.ids_bc.size(1), batch.source_ids_bs.defined() ? batch.source_ids_bs.size(1) : std::int64_t{0});

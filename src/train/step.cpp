@@ -82,14 +82,6 @@ torch::Tensor with_faults(torch::Tensor loss) {
   return loss;
 }
 
-// Of all batches of the step.
-torch::Tensor weight_of(const std::vector<Batch>& batches, ProcessGroup& group) {
-  auto weight = batches.front().weight.clone();
-  for (std::size_t i = 1; i < batches.size(); ++i) weight += batches[i].weight;
-  group.sum(weight);
-  return weight;
-}
-
 // In the order of the slices, each parameter by one thread. The sum of a batch's slices is added as a whole, so that it
 // makes no difference which process adds it. `first`: in place of the gradients that are there.
 void add_in_order(const std::vector<torch::Tensor>& parameters, std::vector<Slice>& slices, bool first) {
@@ -112,13 +104,6 @@ void add_in_order(const std::vector<torch::Tensor>& parameters, std::vector<Slic
   });
 }
 
-torch::Tensor norm_of_gradient(const ParameterBuffer::View& view) {
-  const auto& gradient = view.parameter.grad();
-  if (!view.has_listed_rows()) return gradient.norm();
-  const auto rows = torch::tensor(view.gradient_rows->listed(), torch::kLong);
-  return gradient.view({-1, view.row_width()}).index_select(0, rows).norm();
-}
-
 // Tensor by tensor, as torch.nn.utils.clip_grad_norm_: one sum over all of the buffer would lose the last three digits.
 // On the CPU each by one thread, so that the norm does not depend on the number of threads.
 torch::Tensor norm_of_gradients(const ParameterBuffer& parameters) {
@@ -131,7 +116,15 @@ torch::Tensor norm_of_gradients(const ParameterBuffer& parameters) {
   auto norms_p = torch::empty({std::ssize(views)}, parameters.values().options());
   at::parallel_for(0, std::ssize(views), 1, [&](std::int64_t begin, std::int64_t end) {
     const torch::NoGradGuard no_grad;
-    for (auto i = begin; i < end; ++i) norms_p.select(0, i).copy_(norm_of_gradient(views[static_cast<std::size_t>(i)]));
+    for (auto i = begin; i < end; ++i) {
+      const auto& view = views[static_cast<std::size_t>(i)];
+      auto gradient = view.parameter.grad();
+      if (view.has_listed_rows()) {
+        const auto rows = torch::tensor(view.gradient_rows->listed(), torch::kLong);
+        gradient = gradient.view({-1, view.row_width()}).index_select(0, rows);
+      }
+      norms_p.select(0, i).copy_(gradient.norm());
+    }
   });
   return norms_p.norm();
 }
@@ -346,7 +339,9 @@ torch::Tensor Step::add_gradients_of_slices(const Batch& batch, const torch::Ten
 }
 
 torch::Tensor Step::accumulate_gradients(const std::vector<Batch>& batches, PhaseTimer& timer) {
-  const auto weight = weight_of(batches, group_);
+  auto weight = batches.front().weight.clone();  // of all batches of the step
+  for (std::size_t i = 1; i < batches.size(); ++i) weight += batches[i].weight;
+  group_.sum(weight);
   const auto count = slices();
   if (count == 1) parameters->clear_gradients();
   const bool is_sent_early = gradient_sum_ != nullptr && count == 1 && !computes_again(config_);

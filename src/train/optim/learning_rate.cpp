@@ -53,23 +53,6 @@ struct RateAt {
 
 using View = ParameterBuffer::View;
 
-// What tokens and positions become before the first block.
-bool is_input(std::string_view name) {
-  constexpr std::array<std::string_view, 3> parts = {"embedding", "score_bias", "distance_biases"};
-  return std::any_of(parts.begin(), parts.end(), [&](auto part) { return name.find(part) != std::string_view::npos; });
-}
-
-std::int64_t distance_from_head(std::string_view name, std::int64_t blocks) {
-  if (const auto block = block_number(name)) return blocks - *block;
-  return is_input(name) ? blocks + 1 : 0;
-}
-
-std::int64_t count_blocks(const std::vector<View>& views) {
-  std::int64_t count = 0;
-  for (const auto& view : views) count = std::max(count, block_number(view.name).value_or(-1) + 1);
-  return count;
-}
-
 // What a name in train.freeze can be: "transformer.blocks.0", "head".
 std::string frozen_candidate(const std::string& name) {
   const auto blocks = name.find("blocks.");
@@ -130,12 +113,19 @@ void set_layer_rates(ParameterBuffer& parameters, const TrainConfig& config) {
     factors.push_back(parse_rate_factor(entry).value());  // as the config's check has made sure
     require_known("train.rate_factors", factors.back().name, views, has_part, "part of a name", factor_candidate);
   }
-  const auto blocks = count_blocks(views);
+  std::int64_t blocks = 0;
+  for (const auto& view : views) blocks = std::max(blocks, block_number(view.name).value_or(-1) + 1);
   parameters.set_rates([&](const View& view) {
     const double factor = factor_of(view, factors);
     const auto freezes = [&](const std::string& name) { return is_below(view.name, name); };
     if (std::any_of(config.freeze.begin(), config.freeze.end(), freezes)) return 0.0;
-    return factor * std::pow(config.layer_rate_decay, static_cast<double>(distance_from_head(view.name, blocks)));
+    // What tokens and positions become before the first block.
+    constexpr std::array<std::string_view, 3> inputs = {"embedding", "score_bias", "distance_biases"};
+    const bool is_input = std::any_of(inputs.begin(), inputs.end(),
+                                      [&](auto input) { return view.name.find(input) != std::string::npos; });
+    const auto block = block_number(view.name);
+    const auto distance = block ? blocks - *block : is_input ? blocks + 1 : 0;  // from the head
+    return factor * std::pow(config.layer_rate_decay, static_cast<double>(distance));
   });
   if (!views.empty() && std::all_of(views.begin(), views.end(), [](const View& view) { return view.rate == 0; }))
     throw Error(ExitCode::usage, "train.freeze: all parameters are frozen, so that there is nothing to train");
