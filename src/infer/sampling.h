@@ -19,9 +19,9 @@
 
 namespace metaformer {
 
-// The tokens that are kept of a text that outgrows the model's context while it is generated: the last half of the
-// context, when it is full (one token in context / 2 encodes that much again), or all but the oldest token (every token
-// encodes the whole context again, as in nanoGPT).
+// What is kept of a text that outgrows the model's context: the last half of the context when it is full (one token in
+// context / 2 encodes that much again), or all but the oldest token (every token encodes the whole context again, as in
+// nanoGPT).
 enum class WindowKind { half, slide };
 
 struct SamplingOptions {
@@ -39,9 +39,8 @@ struct SamplingOptions {
 void require_finite_answers(std::int64_t unanswered, std::int64_t texts);
 
 // The token that TokenPicker picks from each row of logits_bv, with one uniform number (float64, in [0, 1)) a row: long
-// [b], on the device of the logits. The sums of weights may be rounded differently on a device, so that a number within
-// about 1e-15 of the edge between two tokens may pick the other. Starts work only; nothing waits for it. `never_n`:
-// options.never on the device of the logits; undefined where there are none.
+// [b], on the device of the logits, without the host. A number within about 1e-15 of the edge between two tokens may
+// pick the other, as sums are rounded differently. `never_n`: options.never on that device; undefined: none.
 torch::Tensor pick_tokens_b(const torch::Tensor& logits_bv, const torch::Tensor& uniform_b,
                             const SamplingOptions& options, const torch::Tensor& never_n = {});
 
@@ -57,8 +56,7 @@ struct DeviceGenerationPlan {
 };
 
 // Whether graphs give the text that a cache gives (SequenceModel::recordable_layers), and a GPU is expected to encode a
-// context of `samples` sequences, logits of all its tokens included, in less time than its host needs to start the
-// operations of one token with a cache. The latter is an estimate.
+// context of `samples` sequences in less time than its host needs to start the operations of one token with a cache.
 bool should_record(const SequenceModel& model, std::int64_t samples);
 
 // For causal models: every token encodes the window again, without a cache, together with what lies behind its newest

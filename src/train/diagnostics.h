@@ -70,11 +70,11 @@ class StreamDiagnostics {
 
 // Warns, once in a training, of attention that has collapsed: in the heads of all mixers with scores each query attends
 // to one token, or to all that it sees alike. Such a mixer no longer chooses by content.
-// Entropies of attention, as fractions of their maximum (AttentionMeasures), that count as collapsed. One token: the
-// mean of all heads is below the first number, and every head below the second. Uniform: every head is above the third.
-// In experiments/metric_failure.sh trainings that fail have a mean of 0.15 and no head above 0.45 after a fifth of
-// their steps, and of 0.03 later; some that succeed have a mean of 0.14, but with heads of 0.9. One that succeeds
-// (quadratic attention as published, Muon) falls below both for a while, and is warned of.
+// Entropies of attention, as fractions of their maximum, that count as collapsed. One token: the mean of all heads is
+// below the first number, and every head below the second. Uniform: every head is above the third. In
+// experiments/metric_failure.sh trainings that fail have a mean of 0.15 and no head above 0.45 after a fifth of their
+// steps; some that succeed have a mean of 0.14, but with heads of 0.9. One that succeeds (quadratic attention as
+// published, Muon) falls below both for a while, and is warned of.
 constexpr double least_mean_entropy = 0.15, least_greatest_entropy = 0.55, least_entropy_of_uniform = 0.995;
 
 // Small scores are nearly uniform at first. Attention counts as uniform when two looks in a row, behind the warm-up of

@@ -64,9 +64,8 @@ struct Slice;
 // benchmarks share it.
 //
 // On a CUDA device a step is replayed as one graph where it can be (train.cuda_graph): the host then starts one piece
-// of work in place of hundreds. The first steps run eagerly, which makes libraries take the memory they need; so do
-// batches of another shape than the recorded ones, steps whose gradient norm must be accepted, and steps whose phases
-// are timed. A recording that fails is reported once, and every step runs eagerly.
+// of work in place of hundreds. The first steps run eagerly, so that libraries take the memory they need; so do batches
+// of another shape, steps whose gradient norm must be accepted, and steps whose phases are timed.
 class Step {
  public:
   // With random weights. `config`, `task` and `group`, whose processes share the steps evenly (require_equal_pieces),
@@ -98,22 +97,20 @@ class Step {
   // Back to the state before the first step, with these values of the parameter buffer.
   void restart(const torch::Tensor& values);
 
-  // The batches of a step that this process computes, one for each of its forward passes. Where a micro-batch is
-  // divided, the weight of all of it stands in its first part, and 0 in the others.
+  // The batches of a step that this process computes, one for each of its forward passes. The weight of a micro-batch
+  // that is divided stands in its first part.
   std::vector<Batch> batches(std::int64_t step) const;
 
-  // The batch's part of the mean loss of a step, whose batches weigh `weight` in all. `number` of the pass among those
-  // of the step.
+  // The batch's part of the mean loss of a step, whose batches weigh `weight` in all; `number` of the pass in the step.
   torch::Tensor batch_loss(const Batch& batch, const torch::Tensor& weight, Pass pass, std::int64_t number,
                            AutocastCasts casts = AutocastCasts::drop);
 
-  // Sets the gradients to those of the mean loss over all targets of the batches of `step`, which it returns: each
-  // batch's loss is a sum, divided by the weight of all batches. With a loss scale the gradients are multiplied by it,
-  // the loss that is returned is not.
+  // Sets the gradients to those of the mean loss over all targets of the batches of `step`, which it returns. With a
+  // loss scale the gradients are multiplied by it, the loss that is returned is not.
   //
-  // With train.cpu_slices each batch is cut into slices of rows. Threads work on slices side by side, each with
-  // operators of one thread: for small operators this is faster than dividing each operator. The result does not depend
-  // on the number of threads: the gradients of the slices are kept, and added in their order.
+  // With train.cpu_slices each batch is cut into slices of rows, on which threads work side by side, each with
+  // operators of one thread: for small operators this is faster than dividing each operator. The gradients of the
+  // slices are kept, and added in their order, so that the result does not depend on the number of threads.
   torch::Tensor compute_gradients(std::int64_t step, const std::vector<Batch>& batches);
   torch::Tensor compute_gradients(std::int64_t step) { return compute_gradients(step, batches(step)); }
 

@@ -22,12 +22,11 @@ namespace metaformer {
 // min(1 / sqrt(s + 1), (s + 1) / w^1.5) (Vaswani et al. 2017). `width`: model.width. The table in docs/configs.md.
 double scheduled_rate(const TrainConfig& config, std::int64_t width, std::int64_t step);
 
-// Learning rates by depth (Howard and Ruder 2018, "discriminative fine-tuning") and by name, and parameters that do not
-// change. Sets the factor of every parameter's learning rate: 0 where train.freeze names it; else
-// train.layer_rate_decay to the power of its distance from the head: 0 for the head and the norms before it, 1 for the
-// last block, one more for each block before it, and one more than the first block's for embeddings and positions;
-// times the factor that train.rate_factors has for it. Errors (exit code 2): a name in train.freeze or
-// train.rate_factors that no parameter has, two factors for one parameter, or all are frozen.
+// Sets the factor of every parameter's learning rate (Howard and Ruder 2018, "discriminative fine-tuning"): 0 where
+// train.freeze names it; else train.layer_rate_decay to the power of its distance from the head (0 for the head and the
+// norms before it, 1 for the last block, one more for each block before it and for embeddings and positions), times the
+// factor that train.rate_factors has for it. Errors (exit code 2): a name that no parameter has, two factors for one
+// parameter, or all are frozen.
 void set_layer_rates(ParameterBuffer& parameters, const TrainConfig& config);
 
 }  // namespace metaformer
