@@ -133,31 +133,6 @@ Json entry_of(const Json& key, const Json& baselines) {
   return entry;
 }
 
-// Nothing when there is no such file, or it is not what was written for this key.
-Json read_cached(const fs::path& file, const Json& key) {
-  constexpr std::uintmax_t largest = 1 << 20;
-  std::error_code ignored;
-  if (!fs::exists(file, ignored)) return {};
-  try {
-    const auto json = parse_json<Json>(read_file(file, largest, ExitCode::failure));
-    const auto baselines = json.is_object() ? json.value("baselines", Json()) : Json();
-    if (json == entry_of(key, baselines)) return baselines;
-    log::warning("{}: damaged; computed anew", file.string());
-  } catch (const Error& error) {
-    log::warning("{}; computed anew", error.what());
-  }
-  return {};
-}
-
-void write_cached(const fs::path& file, const Json& key, const Json& baselines) {
-  try {
-    fs::create_directories(file.parent_path());
-    write_file_atomically(file, json_text(entry_of(key, baselines), 1) + "\n");
-  } catch (const std::exception& error) {
-    log::warning("the baselines could not be kept for later runs: {}", error.what());
-  }
-}
-
 // compute_reference_accuracies, kept in cache_folder()/baselines by what they follow from (`description` of the data,
 // with its digests; data.*), unless data.cache is off. Ignores a damaged entry with a warning and computes it again.
 Json cached_reference_accuracies(const ExperimentConfig& config, const Json& description, bool offline) {
@@ -167,10 +142,25 @@ Json cached_reference_accuracies(const ExperimentConfig& config, const Json& des
   if (!cache) return compute_reference_accuracies(data, offline);
   const auto key = key_of(config, description);
   const auto file = *cache / "baselines" / (sha256(json_text(key)) + ".json");
-  auto accuracies = read_cached(file, key);
-  if (accuracies.is_null()) {
-    accuracies = compute_reference_accuracies(data, offline);
-    write_cached(file, key, accuracies);
+  Json accuracies;
+  std::error_code ignored;
+  if (fs::exists(file, ignored)) {
+    constexpr std::uintmax_t largest = 1 << 20;
+    const auto damage = damage_of([&] {
+      const auto json = parse_json<Json>(read_file(file, largest, ExitCode::failure));
+      const auto baselines = json.is_object() ? json.value("baselines", Json()) : Json();
+      if (json != entry_of(key, baselines)) throw Error(ExitCode::failure, file.string() + ": damaged");
+      accuracies = baselines;
+    });
+    if (!damage.empty()) log::warning("{}; computed anew", damage);
+  }
+  if (!accuracies.is_null()) return accuracies;
+  accuracies = compute_reference_accuracies(data, offline);
+  try {
+    fs::create_directories(file.parent_path());
+    write_file_atomically(file, json_text(entry_of(key, accuracies), 1) + "\n");
+  } catch (const std::exception& error) {
+    log::warning("the baselines could not be kept for later runs: {}", error.what());
   }
   return accuracies;
 }

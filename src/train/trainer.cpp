@@ -24,14 +24,6 @@ namespace {
 using Clock = TrainingClock::Clock;
 using Json = nlohmann::ordered_json;
 
-// The error for too little memory, which says what did not fit.
-Error out_of_memory(const ExperimentConfig& config, std::int64_t step, const std::string& why) {
-  return Error(ExitCode::out_of_memory,
-               fmt::format("step {}: out of memory with {} sequences of up to {} tokens at once ({}): {}; lower "
-                           "train.batch_size (and raise train.accumulate), model.context or model.width",
-                           step, config.train.batch_size, context_of(config.model), describe_model(config), why));
-}
-
 std::int64_t tokens_seen(const BatchStream& batches, std::int64_t step) {
   return std::llround(batches.tokens_per_step() * static_cast<double>(step));
 }
@@ -166,8 +158,12 @@ StepResult Trainer::run_step() {
     return step_.run(batch_step(progress_), rate * rollback_factor(config_.train, progress_),
                      spike_watch(config_.train, progress_));
   } catch (const std::exception& error) {
-    if (is_out_of_memory(error)) throw out_of_memory(config_, progress_.step + 1, describe_out_of_memory(error));
-    throw;
+    if (!is_out_of_memory(error)) throw;
+    throw Error(ExitCode::out_of_memory,
+                fmt::format("step {}: out of memory with {} sequences of up to {} tokens at once ({}): {}; lower "
+                            "train.batch_size (and raise train.accumulate), model.context or model.width",
+                            progress_.step + 1, config_.train.batch_size, context_of(config_.model),
+                            describe_model(config_), describe_out_of_memory(error)));
   }
 }
 

@@ -18,39 +18,6 @@ std::string counted(std::int64_t count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-std::string describe(const LinearConfig& model) {
-  return fmt::format("linear, 1- to {}-grams in {} buckets", model.ngrams, model.buckets);
-}
-
-std::string describe(const RecurrentConfig& model, std::string_view kind) {
-  return fmt::format("{}, {}, width {}, context {}{}", kind, counted(model.layers, "layer"), model.width, model.context,
-                     model.carry_state ? ", the state is carried" : "");
-}
-
-std::string describe(const LstmConfig& model) { return describe(model, model.kind); }
-
-std::string describe(const GruConfig& model) { return describe(model, model.kind); }
-
-std::string describe(const FeedForwardModelConfig& model) {
-  return fmt::format("feed_forward, window {}, width {}, {} hidden units, context {}", model.window, model.width,
-                     model.hidden, model.context);
-}
-
-std::string describe(const TransformerConfig& model) {
-  const auto sizes = fmt::format("width {}, context {}", model.width, model.context);
-  if (model.layers == 0) return "no blocks, " + sizes;
-  return fmt::format("mixer {}, {}, {}, {}", kind_of(model.mixer), counted(model.layers, "layer"),
-                     counted(model.heads, "head"), sizes);
-}
-
-std::string describe(const EncoderDecoderConfig& model) {
-  const auto blocks = model.encoder_blocks();
-  return fmt::format("encoder of mixer {} and {}, decoder of {} and {} that sees it by {}, {}, width {}, context {}",
-                     kind_of(blocks.mixer), counted(blocks.layers, "layer"), kind_of(model.mixer),
-                     counted(model.layers, "layer"), kind_of(model.cross_mixer), counted(model.heads, "head"),
-                     model.width, model.context);
-}
-
 }  // namespace
 
 StepSums sums_of(const std::vector<StepResult>& results, double clip) {
@@ -127,7 +94,32 @@ void ProgressLine::record(std::int64_t step, double learning_rate, double second
 }
 
 std::string describe_model(const ExperimentConfig& config) {
-  return std::visit([](const auto& model) { return describe(model); }, config.model);
+  const auto describe = [&](const auto& model) -> std::string {
+    using Model = std::decay_t<decltype(model)>;
+    if constexpr (std::same_as<Model, LinearConfig>) {
+      return fmt::format("linear, 1- to {}-grams in {} buckets", model.ngrams, model.buckets);
+    } else {
+      const auto sizes = fmt::format("width {}, context {}", model.width, model.context);
+      if constexpr (std::same_as<Model, FeedForwardModelConfig>) {
+        return fmt::format("feed_forward, window {}, width {}, {} hidden units, context {}", model.window, model.width,
+                           model.hidden, model.context);
+      } else if constexpr (std::same_as<Model, TransformerConfig>) {
+        if (model.layers == 0) return "no blocks, " + sizes;
+        return fmt::format("mixer {}, {}, {}, {}", kind_of(model.mixer), counted(model.layers, "layer"),
+                           counted(model.heads, "head"), sizes);
+      } else if constexpr (std::same_as<Model, EncoderDecoderConfig>) {
+        const auto blocks = model.encoder_blocks();
+        return fmt::format("encoder of mixer {} and {}, decoder of {} and {} that sees it by {}, {}, {}",
+                           kind_of(blocks.mixer), counted(blocks.layers, "layer"), kind_of(model.mixer),
+                           counted(model.layers, "layer"), kind_of(model.cross_mixer), counted(model.heads, "head"),
+                           sizes);
+      } else {
+        return fmt::format("{}, {}, {}{}", model.kind, counted(model.layers, "layer"), sizes,
+                           model.carry_state ? ", the state is carried" : "");
+      }
+    }
+  };
+  return std::visit(describe, config.model);
 }
 
 }  // namespace metaformer

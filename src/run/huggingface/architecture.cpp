@@ -315,14 +315,6 @@ double read_base(ConfigFile& file) {
   return base;
 }
 
-GatedConfig read_feed_forward(ConfigFile& file, std::int64_t width) {
-  const auto hidden = file.count("intermediate_size", 11008);
-  GatedConfig gated{.activation = read_activation(file, "hidden_act", "silu"),
-                    .ratio = static_cast<double>(hidden) / static_cast<double>(width)};
-  if (gated.hidden_width(width) != hidden) file.refuse("intermediate_size", "it must be a multiple of 8");
-  return gated;
-}
-
 DescribedModel read_llama(ConfigFile& file) {
   DescribedModel model{.config = {}, .vocabulary = file.count("vocab_size", 32000)};
   auto& config = model.config;
@@ -337,7 +329,11 @@ DescribedModel read_llama(ConfigFile& file) {
   if (file.flag("mlp_bias", false) != config.bias)
     file.refuse("mlp_bias", "here all linear layers have a bias, or none: it must equal attention_bias");
   config.mixer = ScaledDotProductOptions{};
-  config.feed_forward = read_feed_forward(file, config.width);
+  const auto hidden = file.count("intermediate_size", 11008);
+  const GatedConfig gated{.activation = read_activation(file, "hidden_act", "silu"),
+                          .ratio = static_cast<double>(hidden) / static_cast<double>(config.width)};
+  if (gated.hidden_width(config.width) != hidden) file.refuse("intermediate_size", "it must be a multiple of 8");
+  config.feed_forward = gated;
   if (config.width % config.heads != 0) file.refuse("num_attention_heads", "it must divide hidden_size");
   model.key_value_heads = file.count("num_key_value_heads", config.heads);
   if (config.heads % model.key_value_heads != 0)

@@ -73,18 +73,6 @@ Json names_of(const SpecialTokens& tokens, const nlohmann::json& tokenizer_file)
   return names;
 }
 
-// Plain text stays so, whatever special tokens it names, unless the tokenizer itself finds them.
-std::string tokenizer_settings(const Json& names, std::int64_t context, bool finds_special_tokens) {
-  Json settings = {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                   {"model_input_names", {"input_ids", "attention_mask"}},
-                   {"model_max_length", context},
-                   {"clean_up_tokenization_spaces", false},
-                   {"split_special_tokens", !finds_special_tokens}};
-  for (const auto* key : {"bos_token", "eos_token", "pad_token", "unk_token"})
-    settings[key] = names.contains(key) ? names[key] : Json(nullptr);
-  return settings.dump(2) + "\n";
-}
-
 std::vector<File> tokenizer_files(const Tokenizer& tokenizer, std::int64_t context) {
   std::vector<File> files;
   const auto add_own = [&] { files.push_back({own_tokenizer_file, tokenizer.to_json().dump(1) + "\n"}); };
@@ -101,7 +89,15 @@ std::vector<File> tokenizer_files(const Tokenizer& tokenizer, std::int64_t conte
   const bool finds_special_tokens = dynamic_cast<const ByteLevelBpeTokenizer*>(&tokenizer) != nullptr;
   const auto names = names_of(special_tokens_of(tokenizer), parse_json(written.file));
   files.push_back({"tokenizer.json", written.file});
-  files.push_back({"tokenizer_config.json", tokenizer_settings(names, context, finds_special_tokens)});
+  // Plain text stays so, whatever special tokens it names, unless the tokenizer itself finds them.
+  Json settings = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                   {"model_input_names", {"input_ids", "attention_mask"}},
+                   {"model_max_length", context},
+                   {"clean_up_tokenization_spaces", false},
+                   {"split_special_tokens", !finds_special_tokens}};
+  for (const auto* key : {"bos_token", "eos_token", "pad_token", "unk_token"})
+    settings[key] = names.contains(key) ? names[key] : Json(nullptr);
+  files.push_back({"tokenizer_config.json", settings.dump(2) + "\n"});
   files.push_back({"special_tokens_map.json", names.dump(2) + "\n"});
   if (pieces != nullptr)
     files.push_back({"tokenizer.model", pieces->model()});

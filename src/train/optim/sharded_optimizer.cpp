@@ -9,14 +9,6 @@ namespace {
 
 constexpr std::int64_t alignment = 16;  // of views in the buffer
 
-// The border nearest to `place` that cuts no view.
-std::int64_t border_of_views(const ParameterBuffer& parameters, std::int64_t place) {
-  std::int64_t nearest = parameters.values().numel();
-  for (const auto& view : parameters.views())
-    if (std::abs(view.offset - place) < std::abs(nearest - place)) nearest = view.offset;
-  return nearest;
-}
-
 }  // namespace
 
 std::vector<Shard> shards_of(const ParameterBuffer& parameters, const TrainConfig& config, int size) {
@@ -24,7 +16,11 @@ std::vector<Shard> shards_of(const ParameterBuffer& parameters, const TrainConfi
   const auto border = [&](int rank) {
     if (rank == size) return total;
     const auto place = total * rank / size / alignment * alignment;
-    return is<MuonConfig>(config.optimizer) ? border_of_views(parameters, place) : place;
+    if (!is<MuonConfig>(config.optimizer)) return place;
+    auto nearest = total;  // border that cuts no view
+    for (const auto& view : parameters.views())
+      if (std::abs(view.offset - place) < std::abs(nearest - place)) nearest = view.offset;
+    return nearest;
   };
   std::vector<Shard> shards;
   for (int rank = 0; rank < size; ++rank)
