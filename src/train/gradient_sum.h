@@ -3,7 +3,7 @@
 
 #include <torch/csrc/autograd/function.h>
 
-#include "train/optim/sharded_optimizer.h"
+#include "train/optim/optimizer.h"
 
 namespace metaformer {
 
