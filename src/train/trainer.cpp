@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/platform.h"
 #include "base/signals.h"
+#include "base/text.h"
 #include "infer/sampling.h"
 #include "infer/target_scores.h"
 #include "ops/device.h"
@@ -20,6 +21,12 @@
 namespace metaformer {
 
 namespace {
+
+constexpr std::chrono::seconds line_interval(5);  // of lines of train.log
+
+std::string counted(std::int64_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
 
 using Clock = TrainingClock::Clock;
 using Json = nlohmann::ordered_json;
@@ -42,6 +49,81 @@ std::optional<std::int64_t> evaluated_tokens(const TrainConfig& train) {
 }
 
 }  // namespace
+
+void ProgressLine::add_losses(double sum, std::int64_t count) {
+  constexpr double kept_per_step = 0.98;
+  if (count == 0) return;
+  const double kept = std::pow(kept_per_step, count);
+  loss_sum_ = kept * loss_sum_ + (1 - kept) * sum / static_cast<double>(count);
+  loss_weight_ = kept * loss_weight_ + (1 - kept);
+}
+
+void ProgressLine::add_evaluation(double seconds) {
+  evaluation_seconds_ += seconds;
+  ++evaluations_;
+}
+
+std::string ProgressLine::text(std::int64_t step, double learning_rate, double seconds_per_step) const {
+  auto line = fmt::format("step {}/{}", step, config_.steps);
+  if (loss_weight_ > 0) line += fmt::format("  loss {:.4f}", loss_sum_ / loss_weight_);
+  line += fmt::format("  lr {:.2e}", learning_rate);
+  if (skipped_steps_ > 0) line += fmt::format("  {} skipped", skipped_steps_);
+  if (seconds_per_step <= 0) return line;
+  const double per_evaluation = evaluations_ > 0 ? evaluation_seconds_ / static_cast<double>(evaluations_) : 0;
+  const bool ends_with_another = step < config_.steps && config_.steps % config_.eval_interval != 0;
+  const auto evaluations_left =
+      config_.steps / config_.eval_interval - step / config_.eval_interval + (ends_with_another ? 1 : 0);
+  const double left = seconds_per_step * static_cast<double>(config_.steps - step) +
+                      per_evaluation * static_cast<double>(evaluations_left);
+  return line +
+         fmt::format("  {} tokens/s  ETA {}", human_count(tokens_per_step_ / seconds_per_step), human_duration(left));
+}
+
+void ProgressLine::show(std::int64_t step, double learning_rate, double seconds_per_step) {
+  timer_.restart();
+  show_progress(text(step, learning_rate, seconds_per_step));
+  if (!log::stderr_is_terminal()) {
+    recorded_step_ = step;
+  } else if (record_timer_.has_run(line_interval)) {
+    record(step, learning_rate, seconds_per_step);
+  }
+}
+
+void ProgressLine::record(std::int64_t step, double learning_rate, double seconds_per_step) {
+  if (loss_weight_ == 0 || step == recorded_step_) return;
+  recorded_step_ = step;
+  record_timer_.restart();
+  log::record(text(step, learning_rate, seconds_per_step));
+}
+
+std::string describe_model(const ExperimentConfig& config) {
+  const auto describe = [&](const auto& model) -> std::string {
+    using Model = std::decay_t<decltype(model)>;
+    if constexpr (std::same_as<Model, LinearConfig>) {
+      return fmt::format("linear, 1- to {}-grams in {} buckets", model.ngrams, model.buckets);
+    } else {
+      const auto sizes = fmt::format("width {}, context {}", model.width, model.context);
+      if constexpr (std::same_as<Model, FeedForwardModelConfig>) {
+        return fmt::format("feed_forward, window {}, width {}, {} hidden units, context {}", model.window, model.width,
+                           model.hidden, model.context);
+      } else if constexpr (std::same_as<Model, TransformerConfig>) {
+        if (model.layers == 0) return "no blocks, " + sizes;
+        return fmt::format("mixer {}, {}, {}, {}", kind_of(model.mixer), counted(model.layers, "layer"),
+                           counted(model.heads, "head"), sizes);
+      } else if constexpr (std::same_as<Model, EncoderDecoderConfig>) {
+        const auto blocks = model.encoder_blocks();
+        return fmt::format("encoder of mixer {} and {}, decoder of {} and {} that sees it by {}, {}, {}",
+                           kind_of(blocks.mixer), counted(blocks.layers, "layer"), kind_of(model.mixer),
+                           counted(model.layers, "layer"), kind_of(model.cross_mixer), counted(model.heads, "head"),
+                           sizes);
+      } else {
+        return fmt::format("{}, {}, {}{}", model.kind, counted(model.layers, "layer"), sizes,
+                           model.carry_state ? ", the state is carried" : "");
+      }
+    }
+  };
+  return std::visit(describe, config.model);
+}
 
 bool is_finished(const TrainConfig& config, const Progress& progress) {
   return progress.step >= config.steps || (config.patience > 0 && progress.evaluations_since_best >= config.patience);
@@ -170,19 +252,39 @@ StepResult Trainer::run_step() {
 void Trainer::read_losses() {
   if (pending_.empty()) return;
   const auto start = Clock::now();
-  const auto sums = sums_of(std::exchange(pending_, {}), config_.train.clip);
-  progress_.loss_sum += sums.loss;
-  progress_.loss_count += sums.steps;
-  progress_.skipped_steps += sums.skipped_steps;
-  progress_.clipped_count += sums.clipped_steps;
-  progress_.clipped_steps += sums.clipped_steps;
-  last_norm_ = sums.last_norm;
+  const auto results = std::exchange(pending_, {});
+  const auto on_host = [&](torch::Tensor StepResult::*field, torch::ScalarType type) {
+    std::vector<torch::Tensor> scalars;
+    for (const auto& result : results) scalars.push_back(result.*field);
+    return torch::stack(scalars).to(torch::kCPU, type);
+  };
+  const bool has_scale = results.front().skipped.defined();
+  const auto loss_n = on_host(&StepResult::loss, torch::kDouble);
+  const auto norm_n = on_host(&StepResult::gradient_norm, results.front().gradient_norm.scalar_type());
+  const auto clipped_n = norm_n > config_.train.clip;
+  const auto skipped_n = has_scale ? on_host(&StepResult::skipped, torch::kBool) : torch::zeros_like(clipped_n);
+  double loss = 0;
+  std::int64_t steps = 0, clipped = 0;  // without skipped ones
+  for (std::int64_t i = 0; i < std::ssize(results); ++i) {
+    if (skipped_n[i].item<bool>()) continue;
+    ++steps;
+    loss += loss_n[i].item<double>();
+    if (config_.train.clip > 0 && clipped_n[i].item<bool>()) ++clipped;
+  }
+  progress_.loss_sum += loss;
+  progress_.loss_count += steps;
+  progress_.skipped_steps += std::ssize(results) - steps;
+  progress_.clipped_count += clipped;
+  progress_.clipped_steps += clipped;
+  last_norm_ = norm_n[-1].item<double>();
   if (!step_.device().is_cpu())
     clock_->count(progress_, start);  // the host has waited for steps that it had only started
   if (!std::isfinite(progress_.loss_sum)) throw divergence_error(step_, progress_, "training loss");
-  if (sums.exhausted) throw divergence_error(step_, progress_, "gradient norm, even with a loss scale of 1,");
-  if (!std::isfinite(last_norm_) && !sums.last_was_skipped) throw divergence_error(step_, progress_, "gradient norm");
-  line_.add_losses(sums.loss, sums.steps);
+  if (has_scale && on_host(&StepResult::exhausted, torch::kBool).any().item<bool>())
+    throw divergence_error(step_, progress_, "gradient norm, even with a loss scale of 1,");
+  if (!std::isfinite(last_norm_) && !skipped_n[-1].item<bool>())
+    throw divergence_error(step_, progress_, "gradient norm");
+  line_.add_losses(loss, steps);
   line_.set_skipped_steps(progress_.skipped_steps);
 }
 
