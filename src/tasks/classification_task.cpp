@@ -14,10 +14,12 @@
 #include "base/rows.h"
 #include "base/text.h"
 #include "data/encoded_cache.h"
+#include "model/embedding.h"
+#include "model/make_model.h"
 #include "ops/autocast.h"
 #include "tasks/batches.h"
-#include "tasks/embedding_scale.h"
 #include "tasks/evaluation.h"
+#include "tasks/linear_classifier.h"
 #include "tasks/make_task.h"
 
 namespace metaformer {
@@ -176,6 +178,62 @@ Objective class_objective(const torch::Tensor& given_weights_v, double smoothing
     return at::cross_entropy_loss(logits_lv, batch.labels_l, weights_v, at::Reduction::Sum, /*ignore_index=*/-100,
                                   smoothing);
   }};
+}
+
+// The distinct features of every row; -1: none.
+std::vector<std::vector<std::uint32_t>> distinct_in_rows(const torch::Tensor& features_lf) {
+  const auto contiguous_lf = features_lf.to(torch::kLong).contiguous();
+  const auto width = contiguous_lf.size(1);
+  std::vector<std::vector<std::uint32_t>> rows;
+  for (std::int64_t row = 0; row < contiguous_lf.size(0); ++row) {
+    const auto* values = contiguous_lf.const_data_ptr<std::int64_t>() + row * width;
+    auto& features = rows.emplace_back();
+    std::copy_if(values, values + width, std::back_inserter(features), [](auto value) { return value >= 0; });
+    std::sort(features.begin(), features.end());
+    features.erase(std::unique(features.begin(), features.end()), features.end());
+  }
+  return rows;
+}
+
+// Of features 0 ... size - 1, how unequally the classes have them: |r|, of more than two classes the largest.
+torch::Tensor log_count_scale(const std::vector<LabelledFeatures>& texts, std::int64_t classes, std::int64_t size) {
+  std::vector<float> scale(static_cast<std::size_t>(size));
+  for (std::int64_t label = 0; label < (classes == 2 ? 1 : classes); ++label) {
+    const auto ratios = log_count_ratios(texts, label, scale.size());
+    for (std::size_t i = 0; i < scale.size(); ++i)
+      scale[i] = std::max(scale[i], static_cast<float>(std::abs(ratios[i])));
+  }
+  return torch::tensor(scale);
+}
+
+// Naive Bayes weighs features by how unequally the classes have them; a network that takes their embeddings in that
+// proportion learns less from the rest (Wang and Manning 2012, "Baselines and bigrams"). Multiplies the embedding of
+// each token and n-gram bucket by |r|, r its log-count ratio between the training texts of a class and all others, as
+// evaluation sees these texts. Of more than two classes the largest |r|; 0 for what no training text has. Throws
+// Interrupted when a signal asks to stop.
+void scale_by_log_count_ratios(Classifier& model, const BatchStream& stream, const ModelSizes& sizes) {
+  const auto [vocabulary, classes] = sizes;
+  const auto& ngrams = model.config().embedding.ngrams;
+  const auto buckets = ngrams.order > 1 ? ngrams.buckets : 0;
+  // Features are token ids, a class token's too, and behind these the buckets of n-grams: what the model looks up.
+  const auto first_bucket = vocabulary + (is<FirstTokenHeadConfig>(model.head()) ? 1 : 0);
+  const auto features_of_rows = [&](const Batch& given) {
+    const auto batch = model.embedded(given);
+    std::vector<torch::Tensor> kinds = {batch.ids_bc};
+    for (std::int64_t n = 2; n <= ngrams.order; ++n)
+      kinds.push_back(ngram_buckets(batch.ids_bc, n, ngrams.buckets) + first_bucket);
+    if (batch.segments_bc.defined())
+      for (auto& kind_bc : kinds) kind_bc = kind_bc.masked_fill(batch.segments_bc < 0, -1);
+    return distinct_in_rows(torch::cat(kinds, 1));
+  };
+  const auto all = log_count_scale(training_features(stream, features_of_rows), classes, first_bucket + buckets);
+  // A class token stands in every text: it says nothing of a class, and keeps its embedding.
+  model.transformer()->scale_embeddings(all.narrow(0, 0, vocabulary), all.narrow(0, first_bucket, buckets));
+}
+
+void scale_bag_by_log_count_ratios(NgramBag& bag, const BatchStream& stream, std::int64_t classes) {
+  const auto buckets_of_rows = [&](const Batch& batch) { return distinct_in_rows(bag->buckets_lf(batch)); };
+  bag->set_scale(log_count_scale(training_features(stream, buckets_of_rows), classes, bag->buckets()));
 }
 
 // make_model makes a Classifier for this task, and nothing else.

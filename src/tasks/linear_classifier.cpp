@@ -126,6 +126,22 @@ LinearWeights fit_linear_classifier(const std::vector<LabelledFeatures>& texts, 
   return result;
 }
 
+std::vector<LabelledFeatures> training_features(const BatchStream& stream, const RowFeatures& row_features) {
+  std::vector<LabelledFeatures> texts;
+  const auto batches = stream.evaluation_batches(Split::train);
+  for (std::int64_t i = 0; i < batches; ++i) {
+    throw_if_stopped();
+    const auto batch = stream.evaluation_batch(Split::train, i, torch::kCPU);
+    auto rows = row_features(batch);
+    const auto* labels = batch.labels_l.data_ptr<std::int64_t>();
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      rows[row].shrink_to_fit();
+      texts.push_back({.features = std::move(rows[row]), .label = labels[row]});
+    }
+  }
+  return texts;
+}
+
 std::vector<std::vector<std::uint32_t>> row_features(const Batch& batch, const LinearConfig& config) {
   const auto ids_bc = batch.ids_bc.to(torch::kCPU).contiguous();
   const auto segments_bc =

@@ -2,6 +2,7 @@
 // The linear baseline over n-grams.
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "config/model_config.h"
@@ -29,6 +30,13 @@ struct LinearWeights {
 // when a signal asks to stop.
 LinearWeights fit_linear_classifier(const std::vector<LabelledFeatures>& texts, std::int64_t classes,
                                     const LinearConfig& config);
+
+// The distinct features of each row of a batch.
+using RowFeatures = std::function<std::vector<std::vector<std::uint32_t>>(const Batch& batch)>;
+
+// Of the training texts as evaluation sees them: cut to the context, without noise. Throws Interrupted when a signal
+// asks to stop.
+std::vector<LabelledFeatures> training_features(const BatchStream& stream, const RowFeatures& row_features);
 
 // The features of each row of a batch: those of its real tokens (segment >= 0).
 std::vector<std::vector<std::uint32_t>> row_features(const Batch& batch, const LinearConfig& config);

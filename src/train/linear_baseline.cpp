@@ -24,7 +24,6 @@
 #include "run/checkpoint.h"
 #include "run/metrics_log.h"
 #include "run/test_predictions.h"
-#include "tasks/embedding_scale.h"
 #include "tasks/evaluation.h"
 #include "tasks/linear_classifier.h"
 #include "text/ngram_features.h"
