@@ -104,16 +104,6 @@ class Beam {
   std::vector<Hypothesis> finished_;  // the n_best of them, by falling score
 };
 
-Batch first_batch(const TextBatch& sources, std::int32_t mark, std::int64_t context, torch::Device device) {
-  auto marked = sources;
-  for (auto& source : marked) source.push_back(mark);
-  const auto source = to_batch(pad_rows({marked.begin(), marked.end()}), device, context);
-  Batch batch;
-  batch.source_ids_bs = source.ids_bc;
-  batch.source_segments_bs = source.segments_bc;
-  return batch;
-}
-
 }  // namespace
 
 std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model, const TextBatch& sources, std::int32_t mark,
@@ -129,7 +119,12 @@ std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model, const Tex
     capacity = std::max(capacity, most_tokens);
   }
   const auto state = model.new_state(count, capacity);
-  auto batch = first_batch(sources, mark, model.context(), device);
+  auto marked = sources;
+  for (auto& source : marked) source.push_back(mark);
+  const auto source = to_batch(pad_rows({marked.begin(), marked.end()}), device, model.context());
+  Batch batch;
+  batch.source_ids_bs = source.ids_bc;
+  batch.source_segments_bs = source.segments_bc;
   std::vector<std::int64_t> next(static_cast<std::size_t>(count), mark), rows;
   const std::vector<std::int64_t> never_ids(never.begin(), never.end());
   const auto never_n = torch::tensor(at::ArrayRef<std::int64_t>(never_ids), torch::kLong);

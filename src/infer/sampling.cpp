@@ -26,14 +26,6 @@ std::int64_t tokens_kept(std::int64_t context, WindowKind kind) {
   return kind == WindowKind::slide ? context : std::max<std::int64_t>(1, context / 2);
 }
 
-// Once in a process, which may generate many texts.
-void report(const std::string& problem) {
-  static std::atomic<bool> reported = false;
-  if (!reported.exchange(true))
-    log::warning("generation cannot be recorded as CUDA graphs, so the host starts its operations one by one: {}",
-                 problem.substr(0, problem.find('\n')));
-}
-
 }  // namespace
 
 void require_finite_answers(std::int64_t unanswered, std::int64_t texts) {
@@ -128,7 +120,11 @@ void DeviceGenerator::generate_chunk() {
     if (drawn_ == 0) model_.evaluate(Batch{.ids_bc = ids_bc_.narrow(1, 0, context_).contiguous()});
     for (; done < chunk_; ++done) step();
   } catch (const c10::Error& error) {
-    report(error.what_without_backtrace());
+    const std::string problem = error.what_without_backtrace();
+    static std::atomic<bool> reported = false;  // once in a process, which may generate many texts
+    if (!reported.exchange(true))
+      log::warning("generation cannot be recorded as CUDA graphs, so the host starts its operations one by one: {}",
+                   problem.substr(0, problem.find('\n')));
     failed_ = true;
   }
   drawn_ += static_cast<std::uint64_t>(done);

@@ -146,17 +146,6 @@ bool stays(const fs::path& folder, const Progress& now) {
   return stays;
 }
 
-// A kill between the renames of exchange leaves the earlier folder under another name.
-void finish_replacements(const fs::path& checkpoints) {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(checkpoints, ignored)) {
-    const auto& path = entry.path();
-    if (path.extension() != replaced_suffix || !path.filename().string().starts_with("step-")) continue;
-    const auto folder = checkpoints / path.stem();
-    fs::exists(folder) ? (void)fs::remove_all(path) : fs::rename(path, folder);
-  }
-}
-
 bool is_whole(const fs::path& folder) {
   return damage_of([&] { Loader(folder).load(WithOptimizer::yes); }).empty();
 }
@@ -246,8 +235,16 @@ void save_checkpoint(const RunDirectory& run, const Progress& progress, const Na
 }
 
 void repair_checkpoints(const RunDirectory& run) {
-  finish_replacements(run.checkpoints());
-  for (const auto* name : {"last", "best"}) turn_into_link(run.checkpoints(), name);
+  const auto checkpoints = run.checkpoints();
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(checkpoints, ignored)) {
+    // A kill between the renames of exchange leaves the earlier folder under another name.
+    const auto& path = entry.path();
+    if (path.extension() != replaced_suffix || !path.filename().string().starts_with("step-")) continue;
+    const auto folder = checkpoints / path.stem();
+    fs::exists(folder) ? (void)fs::remove_all(path) : fs::rename(path, folder);
+  }
+  for (const auto* name : {"last", "best"}) turn_into_link(checkpoints, name);
 }
 
 Checkpoint load_checkpoint(const RunDirectory& run, const std::string& name, WithOptimizer with_optimizer) {

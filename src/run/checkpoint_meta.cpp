@@ -123,15 +123,6 @@ void remove_old(const fs::path& checkpoints, const Progress& now, std::int64_t k
   }
 }
 
-// Only names that a save or a new link gives, and of a link only itself.
-void remove_left_overs(const fs::path& checkpoints) {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(checkpoints, ignored)) {
-    const auto target = target_of_temporary(entry.path().filename().string());
-    if (step_of(target) || target == "last" || target == "best") fs::remove_all(entry.path(), ignored);
-  }
-}
-
 }  // namespace
 
 Json without_tables(const Json& metrics) {
@@ -234,8 +225,12 @@ void repair_links(const fs::path& checkpoints, const Progress& progress, std::in
   if (progress.best && fs::exists(checkpoints / step_name(progress.best->step)))
     point_link(checkpoints / "best", step_name(progress.best->step));
   remove_old(checkpoints, progress, keep);
-  remove_left_overs(checkpoints);
   std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(checkpoints, ignored)) {
+    // Only names that a save or a new link gives, and of a link only itself.
+    const auto target = target_of_temporary(entry.path().filename().string());
+    if (step_of(target) || target == "last" || target == "best") fs::remove_all(entry.path(), ignored);
+  }
   const auto best = checkpoints / "best";
   if (fs::is_symlink(fs::symlink_status(best, ignored)) && !fs::exists(best, ignored)) fs::remove(best, ignored);
 }

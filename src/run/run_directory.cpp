@@ -125,13 +125,6 @@ std::string shown(const fs::path& run) {
   return (*relative.begin() == ".." ? folder : relative).string();
 }
 
-// Relative as far as link and run lie in one folder, which may then be moved or copied; else absolute.
-fs::path target_from(const fs::path& folder, const fs::path& run) {
-  const auto relative = run.lexically_relative(folder);
-  const auto climbs = std::count(relative.begin(), relative.end(), fs::path(".."));
-  return relative.empty() || climbs > 1 ? run : relative;
-}
-
 void link_latest_in(const fs::path& folder, const fs::path& run) {
   const auto link = folder / "latest";
   try {
@@ -143,7 +136,10 @@ void link_latest_in(const fs::path& folder, const fs::path& run) {
       if (fs::canonical(link) != target) log::warning("{} is not a link; it is left alone", link.string());
       return;
     }
-    replace_symlink(target_from(fs::canonical(folder), target), link);
+    // Relative as far as link and run lie in one folder, which may then be moved or copied; else absolute.
+    const auto relative = target.lexically_relative(fs::canonical(folder));
+    const auto climbs = std::count(relative.begin(), relative.end(), fs::path(".."));
+    replace_symlink(relative.empty() || climbs > 1 ? target : relative, link);
   } catch (const std::exception& error) {
     log::warning("{} cannot point at this run, so name it with --run: {}", link.string(), error.what());
   }

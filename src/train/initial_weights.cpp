@@ -42,15 +42,6 @@ bool is_table(std::string_view name) {
   return std::any_of(tables.begin(), tables.end(), [&](auto table) { return name.ends_with(table); });
 }
 
-// Rows of a table that mean the same in both. Behind the tokens of the tokenizer are those of a task, such as the class
-// token of a classifier.
-std::int64_t common_rows(const std::string& name, const torch::Tensor& from, const torch::Tensor& to,
-                         std::int64_t vocabulary, bool same_outputs) {
-  const auto rows = std::min(from.size(0), to.size(0));
-  const bool of_tokens = name.find("position") == std::string::npos;
-  return of_tokens && !same_outputs ? std::min(rows, vocabulary) : rows;
-}
-
 [[noreturn]] void refuse(const std::string& source, const std::string& problem) {
   throw Error(ExitCode::usage, fmt::format("{}: {}: {}", key, source, problem));
 }
@@ -157,8 +148,10 @@ WeightTransfer copy_initial_weights(const InitialWeights& weights, const Experim
     }
     const auto& from = source->second;
     const auto all = target.dim() == 0 ? 0 : target.size(0);
-    const auto rows =
-        is_table(name) ? common_rows(name, from, target, codec.tokenizer->vocabulary_size(), same_outputs) : all;
+    auto rows = is_table(name) ? std::min(from.size(0), all) : all;
+    // Behind the tokens of the tokenizer are those of a task, such as the class token of a classifier.
+    if (is_table(name) && name.find("position") == std::string::npos && !same_outputs)
+      rows = std::min(rows, codec.tokenizer->vocabulary_size());
     if (target.dim() == 0)
       target.copy_(from);
     else

@@ -60,14 +60,6 @@ Json accuracies(const LabelledSplits& splits, Predict predict) {
   return result;
 }
 
-Json majority_accuracies(const LabelledSplits& splits) {
-  std::map<std::string, std::int64_t> counts;
-  for (const auto& text : splits[Split::train]) ++counts[text.label];
-  const auto most =
-      std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  return accuracies(splits, [&](const LabelledText&) -> const std::string& { return most->first; });
-}
-
 Json linear_accuracies(const LabelledSplits& splits) {
   const auto& training = splits[Split::train];
   std::size_t bytes = 0;
@@ -103,7 +95,12 @@ Json compute_reference_accuracies(const LabelledDataConfig& config, bool offline
   stop_point("baselines");
   log::info("baselines: reading the texts for a linear model over words");
   const auto splits = load_labelled_splits(config, offline);
-  return {{"majority", majority_accuracies(splits)}, {"linear", linear_accuracies(splits)}};
+  std::map<std::string, std::int64_t> counts;
+  for (const auto& text : splits[Split::train]) ++counts[text.label];
+  const auto most =
+      std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto majority = accuracies(splits, [&](const LabelledText&) -> const std::string& { return most->first; });
+  return {{"majority", majority}, {"linear", linear_accuracies(splits)}};
 }
 
 constexpr int format_version = 4;

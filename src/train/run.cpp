@@ -350,13 +350,6 @@ void report(const InitialWeights& initial, const WeightTransfer& transfer, const
   write_file_atomically(run.initial_weights_file(), json_text(json, 2) + "\n");
 }
 
-void describe_evaluation(const ExperimentConfig& config, const EvaluationPart& part) {
-  if (part.is_whole()) return;
-  const bool at_end = is<RandomEvaluationConfig>(config.train.evaluation);
-  log::info("evaluation{}: {} of {} tokens of the validation split (train.evaluation; whole: all of them)",
-            at_end ? " at the end" : "", part.tokens, part.split_tokens);
-}
-
 void describe_results(const RunSummary& summary, const Task& task, const EvaluationPart& part) {
   const auto& times = *summary.stepwise;
   log::info("validation {}{}, best loss {:.4f} at step {}; {:.1f} ms a step, {} tokens/s",
@@ -378,11 +371,14 @@ RunSummary train_network(const TrainRequest& request, const RunDirectory& run, c
     if (writes) report(*beginning.initial, transfer, run, config);
   }
   Trainer trainer(run, task, step, beginning.checkpoint ? &*beginning.checkpoint : nullptr);
-  if (writes) describe_evaluation(config, trainer.evaluated());
+  const auto& part = trainer.evaluated();
+  if (writes && !part.is_whole())
+    log::info("evaluation{}: {} of {} tokens of the validation split (train.evaluation; whole: all of them)",
+              is<RandomEvaluationConfig>(config.train.evaluation) ? " at the end" : "", part.tokens, part.split_tokens);
   if (request.profile && writes) trainer.profile();
   auto summary = trainer.run();
   if (!writes) return summary;
-  describe_results(summary, task, trainer.evaluated());
+  describe_results(summary, task, part);
   auto comparison = compare_with_baselines(
       config, task.description, {{"validation", summary.validation}, {"test", summary.test}}, request.offline);
   for (const auto& line : comparison.table) log::info("{}", line);

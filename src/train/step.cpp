@@ -66,14 +66,6 @@ bool computes_again(const ExperimentConfig& config) {
          (model != nullptr && (model->blocks == BlockKind::reversible || chunks_of(model->feed_forward) > 1));
 }
 
-Batch part_of(const Batch& batch, const Piece& piece) {
-  const auto rows = batch.ids_bc.size(0), first = rows * piece.part / piece.parts,
-             end = rows * (piece.part + 1) / piece.parts;
-  auto part = rows_of(batch, first, end - first);
-  if (piece.part > 0) part.weight = torch::zeros_like(batch.weight);
-  return part;
-}
-
 // For tests: NaN or infinite where the faults "nan" and "overflow" strike.
 torch::Tensor with_faults(torch::Tensor loss) {
   if (fault_strikes("nan")) loss = loss * std::numeric_limits<double>::quiet_NaN();
@@ -325,7 +317,13 @@ std::vector<Batch> Step::batches(std::int64_t step) const {
   for (const auto& piece : pieces()) {
     auto batch = task_.batches->training_batch(step, piece.micro, device_);
     batch.first_row = piece.micro * config_.train.batch_size;
-    batches.push_back(piece.parts == 1 ? std::move(batch) : part_of(batch, piece));
+    if (piece.parts > 1) {
+      const auto rows = batch.ids_bc.size(0), first = rows * piece.part / piece.parts;
+      const auto weight = piece.part > 0 ? torch::zeros_like(batch.weight) : batch.weight;
+      batch = rows_of(batch, first, rows * (piece.part + 1) / piece.parts - first);
+      batch.weight = weight;
+    }
+    batches.push_back(std::move(batch));
   }
   return batches;
 }

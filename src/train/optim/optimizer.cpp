@@ -26,11 +26,6 @@ struct Range {
   std::vector<std::vector<torch::Tensor>> moments;  // of every kind
 };
 
-double weight_decay_of(Decay decay, const WeightDecayConfig& config) {
-  if (decay == Decay::none) return 0;
-  return decay == Decay::embeddings ? config.embedding_weight_decay.value_or(config.weight_decay) : config.weight_decay;
-}
-
 // The ranges of the views that `takes` takes, in their order, without frozen ones; neighbours with the same decay and
 // rate are one range, but what never decays stays apart from what does, and each table with rows of gradients from all
 // others if `tables_apart`.
@@ -43,7 +38,10 @@ std::vector<Range> ranges_of(const ParameterBuffer& parameters, const WeightDeca
     const auto& view = views[i];
     if (view.rate == 0 || !takes(view)) continue;
     const auto end = i + 1 < views.size() ? views[i + 1].offset : parameters.values().numel();
-    const auto weight_decay = weight_decay_of(view.decay, config);
+    const double weight_decay = view.decay == Decay::none ? 0
+                                : view.decay == Decay::embeddings
+                                    ? config.embedding_weight_decay.value_or(config.weight_decay)
+                                    : config.weight_decay;
     const auto is_apart = [&](const View& given) { return tables_apart && given.gradient_rows != nullptr; };
     const bool joins = last != nullptr && ranges.back().first + ranges.back().count == view.offset &&
                        ranges.back().weight_decay == weight_decay && last->rate == view.rate &&
