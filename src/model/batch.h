@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <array>
+#include <type_traits>
 
 namespace metaformer {
 
@@ -29,6 +30,7 @@ struct Batch {
 
 // All of them, for what copies or compares batches.
 template <class AnyBatch>
+requires std::is_same_v<std::remove_const_t<AnyBatch>, Batch>
 auto tensors_of(AnyBatch& batch) {
   return std::array{&batch.ids_bc,   &batch.targets_bc,    &batch.segments_bc,
                     &batch.places_t, &batch.source_ids_bs, &batch.source_segments_bs,

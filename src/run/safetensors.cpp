@@ -70,15 +70,6 @@ class RepeatedName : public nlohmann::json_sax<nlohmann::json> {
 
 using Fail = std::function<void(const std::string& what)>;  // throws
 
-nlohmann::json read_header(std::string_view text, const Fail& fail) {
-  auto header = parse_json(text);
-  if (!header.is_object()) fail("its header is not a JSON object");
-  RepeatedName repeated;
-  nlohmann::json::sax_parse(text.begin(), text.end(), &repeated);
-  if (!repeated.found.empty()) fail(fmt::format("two tensors have the name {}", in_quotes(repeated.found)));
-  return header;
-}
-
 // A tensor as the header describes it: its bytes are [begin, end) of the data.
 struct Entry {
   std::uint64_t begin = 0, end = 0;
@@ -153,8 +144,14 @@ NamedTensors from_safetensors(const std::string& bytes, const std::string& sourc
   if (length > longest_header || length > bytes.size() - length_bytes)
     fail(fmt::format("a header of {} bytes in a file of {}", length, bytes.size()));
   const auto data = std::string_view(bytes).substr(length_bytes + length);
+  const auto text = std::string_view(bytes).substr(length_bytes, length);
+  const auto header = parse_json(text);
+  if (!header.is_object()) fail("its header is not a JSON object");
+  RepeatedName repeated;
+  nlohmann::json::sax_parse(text.begin(), text.end(), &repeated);
+  if (!repeated.found.empty()) fail(fmt::format("two tensors have the name {}", in_quotes(repeated.found)));
   std::vector<Entry> entries;
-  for (const auto& [name, json] : read_header({bytes.data() + length_bytes, length}, fail).items())
+  for (const auto& [name, json] : header.items())
     if (name != "__metadata__") entries.push_back(read_entry(name, json, bytes.size(), fail));
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);

@@ -53,12 +53,6 @@ bool may_have_effect(const std::string& key) {
   });
 }
 
-bool is_free(const std::string& key, const TransformerConfig& given, const TransformerConfig& needed) {
-  if (key == "model.context") return !is<LearnedPositionsConfig>(needed.positions);
-  if (key == "model.feed_forward.ratio") return given.hidden_width() == needed.hidden_width();
-  return keeps_function(key);
-}
-
 // Named tensors from which others are made: each is taken once, and none may be left over.
 class TensorTable {
  public:
@@ -443,7 +437,10 @@ std::vector<std::string> config_differences(const TransformerConfig& given, cons
   std::vector<std::string> differences;
   for (const auto& [key, value] : flattened(config_to_json({.model = needed}))) {
     const auto found = values.find(key);  // an option of another kind may be missing
-    if (key.starts_with("model.") && found != values.end() && found->second != value && !is_free(key, given, needed))
+    const bool is_free = key == "model.context"              ? !is<LearnedPositionsConfig>(needed.positions)
+                         : key == "model.feed_forward.ratio" ? given.hidden_width() == needed.hidden_width()
+                                                             : keeps_function(key);
+    if (key.starts_with("model.") && found != values.end() && found->second != value && !is_free)
       differences.push_back(fmt::format("{} is {} and must be {}", key, found->second, value));
   }
   return differences;

@@ -32,16 +32,6 @@ bool has_file(const fs::path& folder, const char* name) {
   return fs::is_regular_file(folder / name, ignored);
 }
 
-const Architecture& architecture_of(ConfigFile& file) {
-  const auto type = file.text("model_type");
-  std::vector<std::string> types;
-  for (const auto* architecture : architectures()) {
-    if (architecture->model_type == type) return *architecture;
-    types.emplace_back(architecture->model_type);
-  }
-  file.refuse("model_type", fmt::format("only {} is supported", join_alternatives(types)));
-}
-
 // Another program has written them: what is wrong with them are wrong data.
 NamedTensors read_tensors(const fs::path& file) {
   const auto bytes = read_file(file, largest_tensors, ExitCode::data);
@@ -101,22 +91,28 @@ void require_valid(const TransformerConfig& config, const fs::path& folder) {
 PretrainedModel read_model(const fs::path& folder, bool with_tensors) {
   const auto path = (folder / config_file).string();
   ConfigFile file(read_file(path, largest_json, ExitCode::data), path);
-  const auto& architecture = architecture_of(file);
-  const auto described = architecture.read_config(file);
+  const auto type = file.text("model_type");
+  const Architecture* architecture = nullptr;
+  std::vector<std::string> types;
+  for (const auto* known : architectures()) {
+    if (known->model_type == type) architecture = known;
+    types.emplace_back(known->model_type);
+  }
+  if (architecture == nullptr) file.refuse("model_type", fmt::format("only {} is supported", join_alternatives(types)));
+  const auto described = architecture->read_config(file);
   file.require("is_encoder_decoder", false);
   file.require("pruned_heads", nlohmann::json::object());
   auto ignored = file.unknown_keys();
   for (auto& key : ignored) key = printable(key);
   require_valid(described.config, folder);
   if (!ignored.empty())
-    log::info("{}: keys that are no part of a {} are ignored: {}", path, architecture.model_type,
-              fmt::join(ignored, ", "));
+    log::info("{}: keys that are no part of a {} are ignored: {}", path, type, fmt::join(ignored, ", "));
   PretrainedModel model{.config = described.config, .vocabulary = described.vocabulary, .tensors = {}, .tokenizer = {}};
   if (find_pretrained_tokenizer(folder)) model.tokenizer = read_pretrained_tokenizer(folder);
   if (model.tokenizer && model.tokenizer->vocabulary_size() > model.vocabulary)
     throw Error(ExitCode::data, fmt::format("{}: its tokenizer has {} tokens, and vocab_size is {}", path,
                                             model.tokenizer->vocabulary_size(), model.vocabulary));
-  if (with_tensors) model.tensors = import_tensors(architecture, described, read_all_tensors(folder), folder.string());
+  if (with_tensors) model.tensors = import_tensors(*architecture, described, read_all_tensors(folder), folder.string());
   return model;
 }
 

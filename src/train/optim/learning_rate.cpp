@@ -53,12 +53,6 @@ struct RateAt {
 
 using View = ParameterBuffer::View;
 
-// What a name in train.freeze can be: "transformer.blocks.0", "head".
-std::string frozen_candidate(const std::string& name) {
-  const auto blocks = name.find("blocks.");
-  return name.substr(0, blocks == std::string::npos ? name.rfind('.') : name.find('.', blocks + 7));
-}
-
 // What a name in train.rate_factors can be: "transformer.token_embedding", "mixer.projection" of every block.
 std::string factor_candidate(const std::string& name) {
   const auto blocks = name.find("blocks.");
@@ -106,6 +100,10 @@ double scheduled_rate(const TrainConfig& config, std::int64_t width, std::int64_
 
 void set_layer_rates(ParameterBuffer& parameters, const TrainConfig& config) {
   const auto& views = parameters.views();
+  const auto frozen_candidate = [](const std::string& name) {  // "transformer.blocks.0", "head"
+    const auto blocks = name.find("blocks.");
+    return name.substr(0, blocks == std::string::npos ? name.rfind('.') : name.find('.', blocks + 7));
+  };
   for (const auto& name : config.freeze)
     require_known("train.freeze", name, views, is_below, "begins with it", frozen_candidate);
   std::vector<RateFactor> factors;
