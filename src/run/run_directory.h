@@ -85,14 +85,13 @@ bool has_same_data(const RunDirectory& run, const nlohmann::ordered_json& data);
 // A data description without where the data lie: what is left is the same for the same data.
 nlohmann::ordered_json without_paths(const nlohmann::ordered_json& description);
 
-// Both check by SHA-256 that the data at the paths of the keys `moved` (moved_data of config/experiment_config.h) are
-// those that the run was trained on. Errors (exit code 3): others, with both digests.
-
-// Of what is a file, before it is read: texts with other labels or characters would be another error.
+// Check by SHA-256 that the data at the paths of the keys `moved` (moved_data of config/experiment_config.h) are those
+// that the run was trained on. Errors (exit code 3): others, with both digests. First of what is a file, before it is
+// read: texts with other labels or characters would be another error.
 void require_moved_files(const RunDirectory& run, const ExperimentConfig& config,
                          const std::vector<std::string>& moved);
 
-// Of all that was read, and says so in the log. A run that does not know its digests: a warning.
+// Then of all that was read, and says so in the log. A run that does not know its digests: a warning.
 void require_moved_data(const RunDirectory& run, const ExperimentConfig& config, const std::vector<std::string>& moved,
                         const nlohmann::ordered_json& description);
 

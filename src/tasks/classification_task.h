@@ -56,9 +56,9 @@ std::optional<double> roc_auc(const ClassProbabilities& probabilities);
 // equal bins of confidence, by their shares of the texts.
 double calibration_error(const ClassProbabilities& probabilities);
 
-// task.head.recalibrate. A classifier is trained on noisy texts and with dropout, and evaluated without. Its
-// logits then have an offset that differs from run to run, so that one class is predicted more often than it occurs.
-
+// task.head.recalibrate: a classifier is trained on noisy texts and with dropout, and evaluated without. Its logits
+// then have an offset that differs from run to run, so that one class is predicted more often than it occurs.
+//
 // The shift s_v for which the mean of softmax(logits_bv + s_v) is the mean of targets_bv, rows that sum to 1, both
 // weighted by weights_b: cross-entropy's minimum in a bias. By iterative scaling (Darroch and Ratcliff 1972), float64.
 // 0 for classes that the targets never name.

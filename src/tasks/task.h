@@ -163,8 +163,8 @@ struct Task {
   // validation split.
   std::function<void()> check = [] {};
 
-  // Adapt a model to the training data other than by gradients: one with its initial weights, and one whose weights are
-  // about to be evaluated, of which the second is a function.
+  // Adapt a model to the training data other than by gradients: with its initial weights; as a function of weights that
+  // are about to be evaluated.
   std::function<void(SequenceModel& model)> before_training = [](SequenceModel&) {};
   std::function<void(SequenceModel& model, torch::Device device)> before_evaluation = [](SequenceModel&,
                                                                                          torch::Device) {};

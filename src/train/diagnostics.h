@@ -43,13 +43,12 @@ struct StackDiagnostics {
 std::vector<double> attention_entropies(const std::vector<StackDiagnostics>& stacks);
 
 // Adds the measures to the groups. Blocks get stream_norm, mixer_norm, feed_forward_norm, cross_norm, stream_gradient,
-// attention_entropy, score_std and score_max, and the last three with the prefix cross_ for attention to a source. The
-// embeddings get stream_norm and stream_gradient.
+// attention_entropy, score_std and score_max (the last three also with cross_), embeddings the first and the fifth.
 void add_to_json(const std::vector<StackDiagnostics>& stacks, nlohmann::ordered_json& groups);
 
-// Measures a model while it trains: in float32, without dropout, random draws or memory, so that training goes on as if
-// nothing had been measured. The probe batch are the first sequences of the validation split: at most 8, and fewer or
-// shorter ones where the scores of all heads and layers would be more than 2^23 numbers.
+// Measures a model while it trains: in float32, without dropout, random draws or memory, so that training is unchanged.
+// The probe batch are the first sequences of the validation split: at most 8, and fewer or shorter ones where the
+// scores of all heads and layers would be more than 2^23 numbers.
 class StreamDiagnostics {
  public:
   // Keeps references.

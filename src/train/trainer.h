@@ -132,13 +132,11 @@ class Trainer {
 
   void adapt();  // lets the task adapt the weights of a step, once (tasks/task.h)
   void evaluate();
-  // The progress with the metrics of its step, and with the best so far. Where training ends, a classifier's confusion
-  // table is written into the run. Throws Error (exit code 4) when the validation loss is not finite, Interrupted when
-  // a signal asks to stop.
+  // The progress with the metrics of its step and the best so far; at the end also writes a classifier's confusion
+  // table. Throws Error (exit code 4) when the validation loss is not finite, Interrupted.
   Progress evaluated_progress();
-  // Metrics of the best checkpoint on the test split, which nothing before has looked at; a classifier's predictions
-  // are written into the run, and of pairs the targets that greedy search writes are scored. Leaves the model with the
-  // weights of that checkpoint.
+  // Metrics of the best checkpoint on the test split, with scores of the targets that greedy search writes for pairs.
+  // Leaves the model with the weights of that checkpoint.
   nlohmann::ordered_json test();
   void evaluate_and_save();  // as far as due after a step; saves before it lets a stop signal through
 
