@@ -219,13 +219,6 @@ std::optional<RunSummary> finished_summary(const EarlierRun& earlier, const Expe
   return summary;
 }
 
-// A run that goes on has the tokenizer that its initial weights brought.
-void take_tokenizer_of_run(TrainRequest& request) {
-  if (!request.experiment.config.train.init_from || !request.resume || RunDirectory::is_free(request.out)) return;
-  const auto before = load_run_experiment(RunDirectory::open(request.out, "--out").config_file()).config;
-  if (const auto* data = data_of(before)) take_tokenizer(request.experiment, data->tokenizer, request.out.string());
-}
-
 // train.init_from, for a run that does not go on.
 std::optional<InitialWeights> find_initial_weights(Experiment& experiment) {
   const auto& path = experiment.config.train.init_from;
@@ -350,16 +343,6 @@ void report(const InitialWeights& initial, const WeightTransfer& transfer, const
   write_file_atomically(run.initial_weights_file(), json_text(json, 2) + "\n");
 }
 
-void describe_results(const RunSummary& summary, const Task& task, const EvaluationPart& part) {
-  const auto& times = *summary.stepwise;
-  log::info("validation {}{}, best loss {:.4f} at step {}; {:.1f} ms a step, {} tokens/s",
-            headline_of(task, summary.validation),
-            part.is_whole() ? "" : fmt::format(" ({} of {} tokens)", part.tokens, part.split_tokens),
-            summary.best_val_loss, summary.best_step, times.ms_per_step, human_count(times.tokens_per_second));
-  log::info("seconds: start-up {:.1f}, training {:.1f}, evaluation {:.1f}, checkpoints {:.1f}", times.startup_seconds,
-            summary.train_seconds, times.evaluation_seconds, times.checkpoint_seconds);
-}
-
 RunSummary train_network(const TrainRequest& request, const RunDirectory& run, const Task& task, torch::Device device,
                          const Beginning& beginning) {
   const auto& config = request.experiment.config;
@@ -378,7 +361,13 @@ RunSummary train_network(const TrainRequest& request, const RunDirectory& run, c
   if (request.profile && writes) trainer.profile();
   auto summary = trainer.run();
   if (!writes) return summary;
-  describe_results(summary, task, part);
+  const auto& times = *summary.stepwise;
+  log::info("validation {}{}, best loss {:.4f} at step {}; {:.1f} ms a step, {} tokens/s",
+            headline_of(task, summary.validation),
+            part.is_whole() ? "" : fmt::format(" ({} of {} tokens)", part.tokens, part.split_tokens),
+            summary.best_val_loss, summary.best_step, times.ms_per_step, human_count(times.tokens_per_second));
+  log::info("seconds: start-up {:.1f}, training {:.1f}, evaluation {:.1f}, checkpoints {:.1f}", times.startup_seconds,
+            summary.train_seconds, times.evaluation_seconds, times.checkpoint_seconds);
   auto comparison = compare_with_baselines(
       config, task.description, {{"validation", summary.validation}, {"test", summary.test}}, request.offline);
   for (const auto& line : comparison.table) log::info("{}", line);
@@ -409,7 +398,11 @@ RunSummary train(TrainRequest request) {
                        {"config", config_to_json(request.experiment.config)},
                        {"resume", request.resume},
                        {"out", request.out.string()}});
-  take_tokenizer_of_run(request);
+  if (request.experiment.config.train.init_from && request.resume && !RunDirectory::is_free(request.out)) {
+    // A run that goes on has the tokenizer that its initial weights brought.
+    const auto before = load_run_experiment(RunDirectory::open(request.out, "--out").config_file()).config;
+    if (const auto* data = data_of(before)) take_tokenizer(request.experiment, data->tokenizer, request.out.string());
+  }
   const auto& config = request.experiment.config;
   if (is_linear(config) && group.size() > 1)
     throw Error(ExitCode::usage, fmt::format("model.kind linear is fitted by one process, not by {}", group.size()));
