@@ -11,7 +11,7 @@
 #include "cpu/attention.h"
 #include "distributed/process_group.h"
 #include "ops/device.h"
-#include "train/optim/schedule.h"
+#include "train/optim/learning_rate.h"
 #include "train/step.h"
 
 namespace metaformer {
@@ -163,7 +163,7 @@ StepBenchResult bench_step(const ExperimentConfig& config, const Task& task, tor
   const double tokens = task.batches->tokens_per_step();
   result.tokens_per_second = tokens / result.ms_per_step * 1e3;
   result.operations =
-      training_operations(config.model, logits_of_token(config.task, task.data->codec().tokenizer->vocabulary_size()),
+      training_operations(config.model, logits_of_token(config.task, task.codec->tokenizer->vocabulary_size()),
                           tokens, is_causal(config.task));
   result.gflops = result.operations / result.ms_per_step * 1e-6;
   result.peak_gflops = peak_product_gflops(device, config.train.precision);

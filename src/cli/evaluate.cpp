@@ -54,7 +54,7 @@ void print_result(const EvaluateArguments& arguments, Json source, const std::st
 
 BaselineComparison compare(const EvaluateArguments& arguments, const ExperimentConfig& config, const Task& task,
                            const Json& metrics) {
-  return compare_with_baselines(config, task.data->description(), {{std::string(to_string(arguments.split)), metrics}},
+  return compare_with_baselines(config, task.description, {{std::string(to_string(arguments.split)), metrics}},
                                 arguments.offline);
 }
 

@@ -128,7 +128,7 @@ class TextPredictor {
   }
 
   std::string describe(const Answer& answer, const nlohmann::ordered_json* given) const {
-    if (!arguments_.json) return given == nullptr ? text_answers_.line_without_answer() : text_answers_.line(*given);
+    if (!arguments_.json) return given == nullptr ? text_answers_.line_without_answer : text_answers_.line(*given);
     nlohmann::ordered_json json = {{"line", answer.line}};
     if (given == nullptr) {
       json["error"] = answer.problem;
@@ -273,8 +273,8 @@ void run_predict(const PredictArguments& arguments, const std::vector<std::strin
   const auto input = group.is_first() ? std::make_unique<InputFile>(arguments.file) : nullptr;
   const auto run = arguments.choice.load(device_for(group, arguments.choice.device));
   const auto answers = answers_of(arguments, run, given);
-  if (input) return predict_file(arguments, *input, run, *answers, group);
-  help_answer(group, [&](const TextBatch& texts) { return answers->answer(texts); });
+  if (input) return predict_file(arguments, *input, run, answers, group);
+  help_answer(group, answers.answer);
 }
 
 void require_possible(const PredictArguments& arguments) {

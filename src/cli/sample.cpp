@@ -66,7 +66,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 void show_target(const LoadedRun& run, const std::string& source, const BeamOptions& options, bool json) {
   bool cut = false;
   const auto ids =
-      read_prompt(source, [&] { return target_answers(run, options)->encode(without_last_break(source), cut); });
+      read_prompt(source, [&] { return target_answers(run, options).encode(without_last_break(source), cut); });
   if (cut) log::warning("the source is longer than the model's context and is cut to its first {} tokens", ids.size());
   const auto start = std::chrono::steady_clock::now();
   const auto best = write_target(run, ids, options);

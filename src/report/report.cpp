@@ -69,7 +69,7 @@ std::vector<std::int32_t> encode(const LoadedRun& run, const TextAnswers& answer
 }
 
 std::string classify(const LoadedRun& run, const std::string& prompt) {
-  const auto prediction = predict(run, {encode(run, *class_answers(run), prompt)}).front();
+  const auto prediction = predict(run, {encode(run, class_answers(run), prompt)}).front();
   std::string text;
   for (std::size_t i = 0; i < prediction.probabilities.size(); ++i)
     text += fmt::format("\n{}{}: {:.1f}%", i == prediction.label ? "→ " : "   ", run.codec.labels[i],
@@ -133,7 +133,7 @@ std::string answer(const LoadedRun& run, const PromptOptions& options) {
   const auto prompt = prompt_for(run, options);
   if (is<ClassificationConfig>(task)) return classify(run, prompt);
   if (is<SequenceToSequenceConfig>(task)) {
-    const auto target = write_target(run, encode(run, *target_answers(run, {}), prompt)).ids;
+    const auto target = write_target(run, encode(run, target_answers(run, {}), prompt)).ids;
     return "\n→ " + run.codec.tokenizer->decode(target);
   }
   if (!is_causal(task))

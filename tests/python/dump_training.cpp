@@ -15,7 +15,7 @@
 #include "ops/named_tensors.h"
 #include "run/safetensors.h"
 #include "tasks/make_task.h"
-#include "train/optim/schedule.h"
+#include "train/optim/learning_rate.h"
 #include "train/step.h"
 
 int main(int argc, char** argv) {

@@ -1,8 +1,8 @@
 #include <cmath>
 
 #include "base/random.h"
-#include "support/catch.h"
-#include "tasks/class_probabilities.h"
+#include "support/torch_catch.h"
+#include "tasks/classification_task.h"
 
 namespace metaformer {
 

@@ -43,7 +43,7 @@ class BaselinePlace {
 
   Json find(const Overrides& more = {}) const {
     const auto config = place.experiment(options(more)).config;
-    return compare_with_baselines(config, make_task(config, true).data->description(), {}, true).accuracies;
+    return compare_with_baselines(config, make_task(config, true).description, {}, true).accuracies;
   }
 
   std::vector<std::filesystem::path> cached() const {

@@ -7,7 +7,7 @@
 #include "support/torch_catch.h"
 #include "support/workplace.h"
 #include "train/optim/optimizer.h"
-#include "train/optim/optimizers.h"
+#include "train/optim/optimizer.h"
 
 namespace metaformer {
 

@@ -39,11 +39,10 @@ class UnevenStream : public BatchStream {
 class Descent : public Optimizer {
  public:
   explicit Descent(ParameterBuffer& parameters) : parameters_(parameters) {}
-  void step(double rate) override {
+  void step(const LearningRate& rate) override {
     const torch::NoGradGuard no_grad;
-    parameters_.values().sub_(parameters_.gradients(), rate);
+    parameters_.values().sub_(parameters_.gradients(), std::get<double>(rate));
   }
-  void step(const torch::Tensor& rate) override { step(rate.item<double>()); }
   void reset() override {}
   NamedTensors state() const override { return {}; }
 

@@ -3,7 +3,7 @@
 #include "ops/named_tensors.h"
 #include "support/workplace.h"
 #include "tasks/evaluation.h"
-#include "train/optim/schedule.h"
+#include "train/optim/learning_rate.h"
 #include "train/step.h"
 
 namespace metaformer {

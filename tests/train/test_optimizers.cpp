@@ -7,7 +7,7 @@
 #include "config/loader.h"
 #include "run/safetensors.h"
 #include "support/torch_catch.h"
-#include "train/optim/optimizers.h"
+#include "train/optim/optimizer.h"
 
 namespace metaformer {
 

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "support/failure.h"
 #include "support/workplace.h"
-#include "train/training_log.h"
+#include "train/trainer.h"
 
 namespace metaformer {
 

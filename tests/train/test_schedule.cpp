@@ -3,7 +3,7 @@
 #include <numbers>
 
 #include "support/catch.h"
-#include "train/optim/schedule.h"
+#include "train/optim/learning_rate.h"
 
 namespace metaformer {
 

@@ -3,7 +3,7 @@
 #include "support/failure.h"
 #include "support/together.h"
 #include "support/workplace.h"
-#include "train/step_memory.h"
+#include "train/step.h"
 
 namespace metaformer {
 

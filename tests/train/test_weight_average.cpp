@@ -63,7 +63,7 @@ TEST_CASE("a recalibrated classifier shifts the logits of its average", "[averag
   const auto saved = shift.clone();
   CHECK(saved.abs().sum().item<double>() > 0);
   shift.zero_();
-  make_task(run.experiment.config, true).adaptation->before_evaluation(*run.model, torch::kCPU);
+  make_task(run.experiment.config, true).before_evaluation(*run.model, torch::kCPU);
   CHECK(torch::allclose(shift, saved, 1e-5, 1e-7));
 }
 

@@ -1,9 +1,10 @@
 #pragma once
-// The course of the learning rate.
+// The learning rate: its course over the steps, and its factors by parameter.
 
 #include <cstdint>
 
 #include "config/train_config.h"
+#include "model/parameters.h"
 
 namespace metaformer {
 
@@ -20,5 +21,12 @@ namespace metaformer {
 // and noam, whose steps count from 1 and whose warm-up is part of it: train.learning_rate / sqrt(width) x
 // min(1 / sqrt(s + 1), (s + 1) / w^1.5) (Vaswani et al. 2017). `width`: model.width. The table in docs/configs.md.
 double scheduled_rate(const TrainConfig& config, std::int64_t width, std::int64_t step);
+
+// Sets the factor of every parameter's learning rate (Howard and Ruder 2018, "discriminative fine-tuning"): 0 where
+// train.freeze names it; else train.layer_rate_decay to the power of its distance from the head (0 for the head and the
+// norms before it, 1 for the last block, one more for each block before it and for embeddings and positions), times the
+// factor that train.rate_factors has for it. Errors (exit code 2): a name that no parameter has, two factors for one
+// parameter, or all are frozen.
+void set_layer_rates(ParameterBuffer& parameters, const TrainConfig& config);
 
 }  // namespace metaformer
