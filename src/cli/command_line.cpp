@@ -152,14 +152,6 @@ int report(ExitCode code, const std::string& message) {
   return static_cast<int>(code);
 }
 
-// For exceptions of libraries.
-int report_other(const std::exception& error) {
-  if (!is_out_of_memory(error)) return report(ExitCode::failure, first_line(error));
-  return report(ExitCode::out_of_memory,
-                fmt::format("out of memory: {}; ask for less at once: fewer or shorter texts, a smaller model",
-                            describe_out_of_memory(error)));
-}
-
 constexpr const char* free_text = "free text";  // the validator of options that may be empty
 
 bool is_free_text(CLI::Option& option) try {
@@ -253,7 +245,10 @@ int run_command_line(int argc, char** argv) {
   } catch (const ProcessesFailed& failed) {
     return failed.code();
   } catch (const std::exception& error) {
-    return report_other(error);
+    if (!is_out_of_memory(error)) return report(ExitCode::failure, first_line(error));
+    return report(ExitCode::out_of_memory,
+                  fmt::format("out of memory: {}; ask for less at once: fewer or shorter texts, a smaller model",
+                              describe_out_of_memory(error)));
   }
 }
 
