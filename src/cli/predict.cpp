@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/rows.h"
 #include "cli/command_line.h"
-#include "cli/input_file.h"
 #include "data/labelled.h"
 #include "data/pairs.h"
 #include "data/tables.h"
