@@ -2,7 +2,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/command_line.h"
-#include "config/check.h"
 #include "config/explain.h"
 #include "config/search_space.h"
 #include "config/writer.h"

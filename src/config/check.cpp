@@ -1,5 +1,3 @@
-#include "config/check.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/loader.h"
 #include "config/writer.h"
 
 namespace metaformer {

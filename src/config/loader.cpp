@@ -17,7 +17,6 @@
 #include "base/error.h"
 #include "base/platform.h"
 #include "base/text.h"
-#include "config/check.h"
 #include "config/explain.h"
 
 namespace metaformer {

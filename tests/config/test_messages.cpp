@@ -1,7 +1,7 @@
 // Frequent mistakes of someone who writes a first config.
 
-#include "config/check.h"
 #include "config/complaint.h"
+#include "config/loader.h"
 
 namespace metaformer {
 

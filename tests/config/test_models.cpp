@@ -1,7 +1,7 @@
 // Sections of a model and its task: kinds within kinds, and what follows from them.
 
-#include "config/check.h"
 #include "config/complaint.h"
+#include "config/loader.h"
 
 namespace metaformer {
 
