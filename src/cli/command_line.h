@@ -1,7 +1,8 @@
 #pragma once
-// The command line: usage, output, subcommands.
+// The command line: usage, input and output, subcommands.
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -47,6 +48,31 @@ template <class... Values>
 [[noreturn]] void fail_usage(fmt::format_string<Values...> what, Values&&... values) {
   throw Error(ExitCode::usage, fmt::format(what, std::forward<Values>(values)...));
 }
+
+// A descriptor of a file, of standard input, or of a file in memory.
+class InputFile {
+ public:
+  // "-": standard input. Errors: exit code 3.
+  explicit InputFile(const std::string& path);
+
+  // A file in memory. Errors: exit code 5.
+  InputFile(const std::string& name, const std::string& content);
+
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+  ~InputFile();
+
+  int descriptor() const { return descriptor_; }
+  const std::string& name() const { return name_; }  // for messages
+
+  // Reads a file to its end, or a pipe until it is closed. Errors: exit code 3. Throws Interrupted when a signal asks
+  // to stop.
+  std::string read_to_end() const;
+
+ private:
+  std::string name_;
+  int descriptor_ = STDIN_FILENO;
+};
 
 // All subcommands, in the order in which they were added.
 std::vector<const CLI::App*> subcommands_of(const CLI::App& app);

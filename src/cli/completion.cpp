@@ -140,20 +140,15 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// "a|b|c" to "a b c".
-std::string with_spaces(std::string alternatives) {
-  std::replace(alternatives.begin(), alternatives.end(), '|', ' ');
-  return alternatives;
-}
-
 std::string array(const char* name, const Words& words) { return fmt::format("{}=({})", name, fmt::join(words, " ")); }
 
 // What the script offers for a value: names of configs, keys, the words of "a|b", nothing for numbers, else files.
 std::string expected_of(const CLI::Option& option) {
-  const auto type = option.get_type_name();
+  auto type = option.get_type_name();
   if (type.starts_with("INT") || type.starts_with("UINT") || type.starts_with("FLOAT")) return "";
   const bool is_known = type == "CONFIG" || type == "KEY=VALUE" || type == "KEY" || type.find('|') != std::string::npos;
-  return is_known ? with_spaces(type) : "FILE";
+  std::ranges::replace(type, '|', ' ');
+  return is_known ? type : "FILE";
 }
 
 // The lines of two case statements: the words that may follow a command, and what its options and positions take.
@@ -162,24 +157,22 @@ struct Tables {
 
   void add(const CLI::App& command, const std::string& words) {
     Words subcommands, flags, valued;
+    const auto expect = [&](const std::string& after, const CLI::Option& option) {
+      expected += fmt::format("    '{} {}') expected=({}) ;;\n", words, after, expected_of(option));
+    };
     for (const auto* option : command.get_options()) {
-      auto& names = option->get_items_expected_max() == 0 ? flags : valued;
+      const bool takes_value = option->get_items_expected_max() > 0;
       for (const auto& name : option->get_lnames()) {
-        names.push_back("--" + name);
-        if (&names == &valued) add_expected(words + " --" + name, *option);
+        (takes_value ? valued : flags).push_back("--" + name);
+        if (takes_value) expect("--" + name, *option);
       }
-      if (option->get_positional()) add_expected(words + " ", *option);
+      if (option->get_positional()) expect("", *option);
     }
-    for (const auto* next : subcommands_of(command)) subcommands.push_back(next->get_name());
+    const auto below = subcommands_of(command);
+    for (const auto* next : below) subcommands.push_back(next->get_name());
     commands += fmt::format("    '{}') {} {} {} ;;\n", words, array("subcommands", subcommands), array("flags", flags),
                             array("valued", valued));
-    for (const auto* next : subcommands_of(command))
-      add(*next, words.empty() ? next->get_name() : words + " " + next->get_name());
-  }
-
- private:
-  void add_expected(const std::string& words, const CLI::Option& option) {
-    expected += fmt::format("    '{}') expected=({}) ;;\n", words, expected_of(option));
+    for (const auto* next : below) add(*next, words.empty() ? next->get_name() : words + " " + next->get_name());
   }
 };
 

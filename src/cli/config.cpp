@@ -2,7 +2,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/command_line.h"
-#include "config/check.h"
 #include "config/explain.h"
 #include "config/search_space.h"
 #include "config/writer.h"
@@ -96,24 +95,20 @@ nlohmann::ordered_json to_json(const FieldHelp& field) {
   return json;
 }
 
-std::string describe(const FieldHelp& field) {
-  const auto applies = applies_to(field);
-  auto text = fmt::format("{}{}\n    {}\n    {}; default {}\n", field.path,
-                          applies.empty() ? "" : fmt::format("  (with {})", applies), field.meaning, field.expected,
-                          field.fallback);
-  for (const auto& kind : field.kinds) text += fmt::format("      {}: {}\n", kind.name, kind.summary);
-  return text;
-}
-
 void run_explain(const ConfigArguments& arguments) {
   const auto fields = fields_below(arguments.key);
   if (fields.empty()) fail_no_key(arguments.key);
-  if (arguments.json) {
-    auto list = nlohmann::ordered_json::array();
-    for (const auto& field : fields) list.push_back(to_json(field));
-    return print_json(list);
+  auto list = nlohmann::ordered_json::array();
+  for (const auto& field : fields) {
+    list.push_back(to_json(field));
+    if (arguments.json) continue;
+    const auto applies = applies_to(field);
+    print_lines("{}{}\n    {}\n    {}; default {}\n", field.path,
+                applies.empty() ? "" : fmt::format("  (with {})", applies), field.meaning, field.expected,
+                field.fallback);
+    for (const auto& kind : field.kinds) print_lines("      {}: {}\n", kind.name, kind.summary);
   }
-  for (const auto& field : fields) print_lines(describe(field));
+  if (arguments.json) print_json(list);
 }
 
 void run_draw(const DrawArguments& arguments) {
@@ -152,20 +147,15 @@ struct ImportArguments {
   bool json = false;
 };
 
-void require_folder(const std::string& folder) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(folder, ignored)) return;
-  throw Error(
-      ExitCode::data,
-      fmt::format(
-          "{}: {}; expected the folder of a model, with config.json, model.safetensors and a tokenizer. Nothing is "
-          "downloaded: fetch it first, for instance with `hf download openai-community/gpt2 --local-dir gpt2`",
-          folder, std::filesystem::exists(folder, ignored) ? "not a folder" : "no such folder"));
-}
-
 void run_import(const ImportArguments& arguments) {
   const auto& folder = arguments.folder;
-  require_folder(folder);
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored))
+    throw Error(ExitCode::data,
+                fmt::format("{}: {}; expected the folder of a model, with config.json, model.safetensors and a "
+                            "tokenizer. Nothing is downloaded: fetch it first, for instance with `hf download "
+                            "openai-community/gpt2 --local-dir gpt2`",
+                            folder, std::filesystem::exists(folder, ignored) ? "not a folder" : "no such folder"));
   const auto model = describe_huggingface(folder);
   ExperimentConfig config;
   config.model = model.config;

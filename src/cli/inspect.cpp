@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "cli/command_line.h"
-#include "cli/input_file.h"
 #include "data/pairs.h"
 #include "infer/answers.h"
 #include "report/inspection.h"
@@ -139,12 +138,6 @@ std::vector<std::int32_t> ids_of(const InspectArguments& arguments, const Loaded
   return ids;
 }
 
-std::vector<std::int32_t> chosen_ids(const InspectArguments& arguments, const LoadedRun& run, const Task* task) {
-  if (const auto text = given_text(arguments)) return ids_of(arguments, run, *text);
-  if (task == nullptr) fail_usage("--no-data needs --text or --file");
-  return validation_text(*task, arguments.limits.tokens, list_task(run.experiment.config.task).has_value());
-}
-
 // The longest pair of the validation split, with its own target; or a text with the target that the run writes for it.
 EncodedPair chosen_pair(const InspectArguments& arguments, const LoadedRun& run) {
   if (const auto text = given_text(arguments)) {
@@ -241,7 +234,10 @@ std::vector<std::int32_t> text_in_other(const InspectArguments& arguments, const
 Findings inspect_whole(const InspectArguments& arguments, const LoadedRun& run) {
   std::optional<Task> task;
   if (!arguments.without_data) task = task_of(run, arguments.offline);
-  const auto ids = chosen_ids(arguments, run, task ? &*task : nullptr);
+  const auto text = given_text(arguments);
+  if (!text && !task) fail_usage("--no-data needs --text or --file");
+  const bool is_sorter = list_task(run.experiment.config.task).has_value();
+  const auto ids = text ? ids_of(arguments, run, *text) : validation_text(*task, arguments.limits.tokens, is_sorter);
   Findings findings;
   findings.texts.push_back(inspect_text(run, ids, arguments.limits));
   if (!arguments.beside.empty()) {

@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/rows.h"
 #include "cli/command_line.h"
-#include "cli/input_file.h"
 #include "data/labelled.h"
 #include "data/pairs.h"
 #include "data/tables.h"
@@ -38,11 +37,6 @@ class TextPredictor {
   TextPredictor(const PredictArguments& arguments, const TextAnswers& answers, std::string source, ProcessGroup& group)
       : arguments_(arguments), text_answers_(answers), source_(std::move(source)), group_(group) {}
 
-  void add(const Line& line) {
-    if (line.too_long) return refuse(line.number, fmt::format("the line is longer than {} bytes", longest_line));
-    add(line.text, line.number);
-  }
-
   // The text of a line, or of a table's row that starts there.
   void add(const std::string& text, std::int64_t line) {
     bool cut = false;
@@ -54,7 +48,14 @@ class TextPredictor {
     longest_ = std::max(longest_, texts_.back().size());
     answers_.push_back({.line = line, .problem = {}, .batch = batches_.size(), .text = texts_.size() - 1, .cut = cut});
     ++lines_;
-    if (is_full()) end_batch();
+    // Long texts and wide beams must not fill the memory, whatever the batch size.
+    constexpr std::size_t most_padded_tokens = 1 << 17;
+    const auto hypotheses = static_cast<std::size_t>(arguments_.beam.beam);
+    if (std::ssize(texts_) < arguments_.batch_size && texts_.size() * longest_ * hypotheses < most_padded_tokens)
+      return;
+    batches_.push_back(std::exchange(texts_, {}));
+    longest_ = 0;
+    if (std::ssize(batches_) == group_.size()) flush();
   }
 
   void refuse(std::int64_t line, const std::string& problem) {
@@ -113,29 +114,11 @@ class TextPredictor {
     bool cut;
   };
 
-  // Long texts and wide beams must not fill the memory, whatever the batch size.
-  bool is_full() const {
-    constexpr std::size_t most_padded_tokens = 1 << 17;
-    const auto hypotheses = static_cast<std::size_t>(arguments_.beam.beam);
-    return texts_.size() >= static_cast<std::size_t>(arguments_.batch_size) ||
-           texts_.size() * longest_ * hypotheses >= most_padded_tokens;
-  }
-
-  void end_batch() {
-    batches_.push_back(std::exchange(texts_, {}));
-    longest_ = 0;
-    if (std::ssize(batches_) == group_.size()) flush();
-  }
-
   std::string describe(const Answer& answer, const nlohmann::ordered_json* given) const {
     if (!arguments_.json) return given == nullptr ? text_answers_.line_without_answer : text_answers_.line(*given);
     nlohmann::ordered_json json = {{"line", answer.line}};
-    if (given == nullptr) {
-      json["error"] = answer.problem;
-      return to_line(json);
-    }
-    json.update(*given);
-    json["cut"] = answer.cut;
+    json.update(given == nullptr ? nlohmann::ordered_json{{"error", answer.problem}} : *given);
+    if (given != nullptr) json["cut"] = answer.cut;
     return to_line(json);
   }
 
@@ -155,7 +138,10 @@ class TextPredictor {
 void predict_lines(int file, const std::string& name, TextPredictor& predictor) {
   LineReader reader(file, name, longest_line);
   while (const auto line = reader.next()) {
-    predictor.add(*line);
+    if (line->too_long)
+      predictor.refuse(line->number, fmt::format("the line is longer than {} bytes", longest_line));
+    else
+      predictor.add(line->text, line->number);
     // A slow writer gets answers line by line, a fast one in batches.
     if (!reader.is_ready()) predictor.flush();
   }
@@ -258,8 +244,7 @@ void predict_file(const PredictArguments& arguments, const InputFile& input, con
   predictor.finish(context_of(run.experiment.config.model));
 }
 
-std::unique_ptr<TextAnswers> answers_of(const PredictArguments& arguments, const LoadedRun& run,
-                                        const std::vector<std::string>& given) {
+TextAnswers answers_of(const PredictArguments& arguments, const LoadedRun& run, const std::vector<std::string>& given) {
   const auto& task = run.experiment.config.task;
   if (is<SequenceToSequenceConfig>(task)) return target_answers(run, arguments.beam);
   if (!is<ClassificationConfig>(task))

@@ -1,7 +1,6 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "cli/command_line.h"
-#include "config/check.h"
 #include "train/run.h"
 
 namespace metaformer {

@@ -1,5 +1,3 @@
-#include "config/check.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/loader.h"
 #include "config/writer.h"
 
 namespace metaformer {
@@ -39,6 +38,12 @@ struct Checked {
     for (const auto& key : keys)
       if (place == nullptr) place = place_of(key);
     fail_at(place == nullptr ? Location{} : *place, "{}: {}", keys.front(), fmt::format(what, values...));
+  }
+
+  template <class... Values>
+  void refuse(bool holds, const std::vector<std::string>& keys, fmt::format_string<const Values&...> what,
+              const Values&... values) const {
+    if (holds) fail(keys, what, values...);
   }
 };
 
@@ -146,11 +151,10 @@ void check_unused_keys(const Checked& checked) {
 
 void check_positions(const TransformerConfig& model, const Checked& checked,
                      const std::string& mixer_key = "model.mixer") {
-  if (act_on_scores(model.positions) && !has_scores(model.mixer))
-    checked.fail({"model.positions", mixer_key},
-                 "'{}' changes scores, and the mixer {} has none that it could change: set it to learned, "
-                 "sinusoidal or none",
-                 kind_of(model.positions), kind_of(model.mixer));
+  checked.refuse(
+      act_on_scores(model.positions) && !has_scores(model.mixer), {"model.positions", mixer_key},
+      "'{}' changes scores, and the mixer {} has none that it could change: set it to learned, sinusoidal or none",
+      kind_of(model.positions), kind_of(model.mixer));
   const auto* rotary = std::get_if<RotaryPositionsConfig>(&model.positions);
   if (rotary != nullptr && rotary->rotated_width(model.head_width()) == 0)
     checked.fail({"model.positions.fraction", "model.positions", "model.width", "model.heads"},
@@ -159,8 +163,8 @@ void check_positions(const TransformerConfig& model, const Checked& checked,
   if (t5 != nullptr && t5->max_distance <= t5->buckets / 2)
     checked.fail({"model.positions.max_distance", "model.positions.buckets"},
                  "{} must be above half of model.positions.buckets, {}", t5->max_distance, t5->buckets / 2);
-  if (is<TransformerXlPositionsConfig>(model.positions) && model.width % 2 != 0)
-    checked.fail({"model.width", "model.positions"},
+  checked.refuse(is<TransformerXlPositionsConfig>(model.positions) && model.width % 2 != 0,
+                 {"model.width", "model.positions"},
                  "{} is odd, and transformer_xl has a sine and a cosine for each frequency", model.width);
 }
 
@@ -179,11 +183,9 @@ void check_order(const Checked& checked) {
     checked.fail({"data.packing", key},
                  "'{}' puts texts in any order, and {} needs what was before them: set data.packing to none, or {}",
                  kind_of(task->data.packing), key, off);
-  if (is<RandomEvaluationConfig>(checked.train.evaluation))
-    checked.fail({"train.evaluation", key},
+  checked.refuse(is<RandomEvaluationConfig>(checked.train.evaluation), {"train.evaluation", key},
                  "'random' batches have nothing before them to remember: set it to limited or whole");
-  if (checked.train.overfit_batch)
-    checked.fail({"train.overfit_batch", key},
+  checked.refuse(checked.train.overfit_batch, {"train.overfit_batch", key},
                  "true shows one batch again and again, and with {} a batch goes on from the one before it: set {}",
                  key, off);
 }
@@ -199,28 +201,23 @@ void check_mixer(const MixerConfig& mixer, const MixerShape& shape, const std::s
 }
 
 void check_blocks(const TransformerConfig& model, const Checked& checked) {
-  if (model.width % model.heads != 0)
-    checked.fail({"model.heads", "model.width"}, "{} heads do not divide model.width {}", model.heads, model.width);
-  if (model.hidden_width() < 1)
-    checked.fail({"model.feed_forward.ratio", "model.width"}, "{} times model.width {} leaves no hidden unit",
+  checked.refuse(model.width % model.heads != 0, {"model.heads", "model.width"},
+                 "{} heads do not divide model.width {}", model.heads, model.width);
+  checked.refuse(model.hidden_width() < 1, {"model.feed_forward.ratio", "model.width"},
+                 "{} times model.width {} leaves no hidden unit",
                  std::visit([](const auto& options) { return options.ratio; }, model.feed_forward), model.width);
   check_positions(model, checked);
-  if (model.same_length && model.memory == 0)
-    checked.fail({"model.same_length", "model.memory"},
+  checked.refuse(model.same_length && model.memory == 0, {"model.same_length", "model.memory"},
                  "means nothing without model.memory: set it to false, or model.memory to a number of tokens");
-  if (model.same_length && !has_scores(model.mixer))
-    checked.fail({"model.same_length", "model.mixer"}, "has no effect on the mixer {}, which has no scores",
-                 kind_of(model.mixer));
-  if (model.memory > 0 && chooses_by_whole_sequence(model.mixer))
-    checked.fail({"model.memory", "model.mixer"}, "the mixer {} takes no longer context: set it to 0",
-                 kind_of(model.mixer));
+  checked.refuse(model.same_length && !has_scores(model.mixer), {"model.same_length", "model.mixer"},
+                 "has no effect on the mixer {}, which has no scores", kind_of(model.mixer));
+  checked.refuse(model.memory > 0 && chooses_by_whole_sequence(model.mixer), {"model.memory", "model.mixer"},
+                 "the mixer {} takes no longer context: set it to 0", kind_of(model.mixer));
   const bool reversible = model.blocks == BlockKind::reversible;
-  if (reversible && position_of(model.norm) == NormPosition::post)
-    checked.fail({"model.blocks", "model.norm.position"},
+  checked.refuse(reversible && position_of(model.norm) == NormPosition::post, {"model.blocks", "model.norm.position"},
                  "'reversible' takes branches off again, which a norm behind their sum prevents: set "
                  "model.norm.position to pre or both");
-  if (reversible && !model.residual)
-    checked.fail({"model.blocks", "model.residual"},
+  checked.refuse(reversible && !model.residual, {"model.blocks", "model.residual"},
                  "'reversible' is made of residual connections: set model.residual to true");
   check_mixer(model.mixer, model.mixer_shape(), "model.mixer", checked);
 }
@@ -241,29 +238,25 @@ void check(const TransformerConfig& model, const Checked& checked) {
   if (model.layers > 0) return check_blocks(model, checked);
   // Without blocks the head reads the embeddings.
   const auto* task = std::get_if<ClassificationConfig>(&checked.task);
-  if (task == nullptr)
-    checked.fail({"model.layers", "task.kind"}, "0 is for classification: a model of task {} needs blocks",
-                 kind_of(checked.task));
+  checked.refuse(task == nullptr, {"model.layers", "task.kind"},
+                 "0 is for classification: a model of task {} needs blocks", kind_of(checked.task));
   if (is<FirstTokenHeadConfig>(task->head))
     checked.fail(
         {"model.layers", "task.head"},
         "0 lets the class token see nothing of the text: set task.head to another kind, or model.layers to 1 or more");
-  if (!is<NoPositionsConfig>(model.positions))
-    checked.fail({"model.positions", "model.layers"},
+  checked.refuse(!is<NoPositionsConfig>(model.positions), {"model.positions", "model.layers"},
                  "'{}' says nothing with model.layers 0, where no token meets another: set it to none",
                  kind_of(model.positions));
 }
 
 void check(const EncoderDecoderConfig& model, const Checked& checked) {
-  if (!is<SequenceToSequenceConfig>(checked.task))
-    checked.fail({"model.kind", "task.kind"},
+  checked.refuse(!is<SequenceToSequenceConfig>(checked.task), {"model.kind", "task.kind"},
                  "encoder_decoder has no meaning for task {}: it is for sequence_to_sequence", kind_of(checked.task));
   check_blocks(model, checked);
   const auto encoder = model.encoder_blocks();
   check_positions(encoder, checked, "model.encoder.mixer");
   check_mixer(encoder.mixer, encoder.mixer_shape(), "model.encoder.mixer", checked);
-  if (!can_cross(model.cross_mixer))
-    checked.fail({"model.cross_mixer"},
+  checked.refuse(!can_cross(model.cross_mixer), {"model.cross_mixer"},
                  "{} with these options mixes a sequence with itself only: set it to scaled_dot_product, quadratic "
                  "(projected) or metric",
                  kind_of(model.cross_mixer));
@@ -273,8 +266,7 @@ void check(const EncoderDecoderConfig& model, const Checked& checked) {
 // Of models that predict a token from those before it, and nothing else.
 template <class Model>
 void check(const Model& model, const Checked& checked) {
-  if (!is_causal(checked.task))
-    checked.fail({"model.kind", "task.kind"},
+  checked.refuse(!is_causal(checked.task), {"model.kind", "task.kind"},
                  "{} predicts tokens from those before them, and task {} needs a model that sees a whole text",
                  Model::kind, kind_of(checked.task));
   if constexpr (std::is_same_v<Model, FeedForwardModelConfig>)
@@ -285,17 +277,15 @@ void check(const Model& model, const Checked& checked) {
 }
 
 void check(const LinearConfig&, const Checked& checked) {
-  if (!is<ClassificationConfig>(checked.task))
-    checked.fail({"model.kind", "task.kind"}, "linear has no meaning for task {}: it is for classification",
-                 kind_of(checked.task));
+  checked.refuse(!is<ClassificationConfig>(checked.task), {"model.kind", "task.kind"},
+                 "linear has no meaning for task {}: it is for classification", kind_of(checked.task));
 }
 
 void check_model(const Checked& checked) {
   const auto& task = checked.task;
-  if (is<SequenceToSequenceConfig>(task) && !is<EncoderDecoderConfig>(checked.model))
-    checked.fail({"model.kind", "task.kind"},
-                 "{} sees one sequence, and task sequence_to_sequence has two: set it to encoder_decoder",
-                 kind_of(checked.model));
+  checked.refuse(
+      is<SequenceToSequenceConfig>(task) && !is<EncoderDecoderConfig>(checked.model), {"model.kind", "task.kind"},
+      "{} sees one sequence, and task sequence_to_sequence has two: set it to encoder_decoder", kind_of(checked.model));
   std::visit(
       [&](const auto& model) {
         check(model, checked);
@@ -362,7 +352,7 @@ void check_no_sampling(const TokenizerOptions& tokenizer, const char* texts, con
 void check_rating(const RatingConfig& rating, const Checked& checked) {
   const auto& from = rating.positive_from;
   const auto check = [&](const std::string& key, const std::optional<double>& value, bool may_be_equal) {
-    if (value && !from) checked.fail({key}, "means nothing without data.rating.positive_from");
+    checked.refuse(value && !from, {key}, "means nothing without data.rating.positive_from");
     if (value && (may_be_equal ? *value < *from : *value >= *from))
       checked.fail({key, "data.rating.positive_from"}, "{} is {}below data.rating.positive_from {}", *value,
                    may_be_equal ? "" : "not ", *from);
@@ -381,17 +371,15 @@ std::string_view task_of_corpus(std::string_view corpus) {
 // The default corpus is that of language models; to other tasks it means that there is none.
 void check_corpus(const std::string& corpus, std::string_view task, const Checked& checked) {
   const std::vector<std::string> names(corpus_names.begin(), corpus_names.end());
-  if (std::ranges::find(names, corpus) == names.end())
-    checked.fail({"data.corpus"}, "unknown corpus {}; expected {}{}", in_quotes(corpus), join_alternatives(names),
-                 did_you_mean(corpus, names));
-  if (corpus != DataConfig().corpus && task_of_corpus(corpus) != task)
-    checked.fail({"data.corpus", "task.kind"}, "'{}' is for task {}", corpus, task_of_corpus(corpus));
+  checked.refuse(std::ranges::find(names, corpus) == names.end(), {"data.corpus"}, "unknown corpus {}; expected {}{}",
+                 in_quotes(corpus), join_alternatives(names), did_you_mean(corpus, names));
+  checked.refuse(corpus != DataConfig().corpus && task_of_corpus(corpus) != task, {"data.corpus", "task.kind"},
+                 "'{}' is for task {}", corpus, task_of_corpus(corpus));
 }
 
 // Of a language model's text, masked or not.
 void check_text(const TextDataConfig& data, const Checked& checked) {
-  if (data.format == TableFormat::csv || data.format == TableFormat::tsv)
-    checked.fail({"data.format", "task.kind"},
+  checked.refuse(data.format == TableFormat::csv || data.format == TableFormat::tsv, {"data.format", "task.kind"},
                  "a language model reads text or jsonl, not {}, which is for tables with labels",
                  to_string(data.format));
   check_tokenizer(data.tokenizer, checked);
@@ -401,17 +389,14 @@ void check_text(const TextDataConfig& data, const Checked& checked) {
 
 void check_task(const LanguageModelConfig& task, const Checked& checked) {
   check_text(task.data, checked);
-  if (drops_whitespace(task.data.tokenizer))
-    checked.fail({"data.tokenizer.whitespace", "data.tokenizer", "task.kind"},
+  checked.refuse(drops_whitespace(task.data.tokenizer), {"data.tokenizer.whitespace", "data.tokenizer", "task.kind"},
                  "a language model needs the spaces that {} leaves out: set it to kept", kind_of(task.data.tokenizer));
 }
 
 void check_task(const MaskedLanguageModelConfig& task, const Checked& checked) {
-  if (task.masked + task.random > 1)
-    checked.fail({"task.masked", "task.random"}, "{} and task.random {} together are above 1", task.masked,
-                 task.random);
-  if (task.whole_words && !cuts_words(task.data.tokenizer))
-    checked.fail({"task.whole_words", "data.tokenizer"},
+  checked.refuse(task.masked + task.random > 1, {"task.masked", "task.random"},
+                 "{} and task.random {} together are above 1", task.masked, task.random);
+  checked.refuse(task.whole_words && !cuts_words(task.data.tokenizer), {"task.whole_words", "data.tokenizer"},
                  "true needs a subword tokenizer; to data.tokenizer {} each token is a word: set it to false",
                  kind_of(task.data.tokenizer));
   check_text(task.data, checked);
@@ -420,8 +405,7 @@ void check_task(const MaskedLanguageModelConfig& task, const Checked& checked) {
 void check_task(const SequenceToSequenceConfig& task, const Checked& checked) {
   const auto& data = task.data;
   const auto context = context_of(checked.model), batch_size = checked.train.batch_size;
-  if (task.batch_unit == BatchUnit::token && batch_size < context)
-    checked.fail({"train.batch_size", "task.batch_unit"},
+  checked.refuse(task.batch_unit == BatchUnit::token && batch_size < context, {"train.batch_size", "task.batch_unit"},
                  "{} tokens are fewer than a text can have: set it to model.context {} or more", batch_size, context);
   if (const auto* pairs = synthetic_options(data.synthetic)) {
     if (context <= pairs->length)
@@ -441,11 +425,9 @@ void check_packing(const ClassificationConfig& task, const Checked& checked) {
   if (!packing->separate)
     checked.fail({"data.packing.separate", "task.kind"},
                  "false is for language models: the class of a text does not depend on what else is in its row");
-  if (task.bucketing > 1)
-    checked.fail({"data.packing", "task.bucketing"}, "'{}' leaves nothing to sort by length: set task.bucketing to 1",
-                 kind_of(task.data.packing));
-  if (sampling_of(task.data.tokenizer) > 0)
-    checked.fail({"data.packing", "data.tokenizer.sampling"},
+  checked.refuse(task.bucketing > 1, {"data.packing", "task.bucketing"},
+                 "'{}' leaves nothing to sort by length: set task.bucketing to 1", kind_of(task.data.packing));
+  checked.refuse(sampling_of(task.data.tokenizer) > 0, {"data.packing", "data.tokenizer.sampling"},
                  "'{}' needs the lengths of texts, which data.tokenizer.sampling draws anew: set that to 0",
                  kind_of(task.data.packing));
 }
@@ -465,15 +447,14 @@ void check_slices(const ClassificationConfig& task, const Checked& checked) {
 }
 
 void check_task(const ClassificationConfig& task, const Checked& checked) {
-  if (task.data.format == TableFormat::text)
-    checked.fail({"data.format", "task.kind"}, "'text' has no labels: classification reads csv, tsv or jsonl");
+  checked.refuse(task.data.format == TableFormat::text, {"data.format", "task.kind"},
+                 "'text' has no labels: classification reads csv, tsv or jsonl");
   check_tokenizer(task.data.tokenizer, checked);
   check_corpus(task.data.corpus, ClassificationConfig::kind, checked);
   check_rating(task.data.rating, checked);
   check_packing(task, checked);
   check_slices(task, checked);
-  if (task.token_removal + task.token_unknown >= 1)
-    checked.fail({"task.token_removal", "task.token_unknown"},
+  checked.refuse(task.token_removal + task.token_unknown >= 1, {"task.token_removal", "task.token_unknown"},
                  "{} and task.token_unknown {} together must stay below 1", task.token_removal, task.token_unknown);
 }
 
@@ -482,8 +463,7 @@ template <class Lists>
 void check_task(const Lists& task, const Checked& checked) {
   const auto lists = *list_task(task);
   const auto context = context_of(checked.model), needed = lists.row_length();
-  if (context < needed)
-    checked.fail({"model.context", "task.length"},
+  checked.refuse(context < needed, {"model.context", "task.length"},
                  "{} is too short: a list of {} and its {}copy take {}, so set it to that or more", context,
                  task.length, lists.copies ? "" : "sorted ", needed);
 }

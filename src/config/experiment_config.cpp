@@ -118,21 +118,6 @@ std::map<std::string, std::string> data_paths_in(ExperimentConfig& config) {
   return paths;
 }
 
-void lower_floor(ScheduleConfig& schedule, double learning_rate) {
-  const auto lower = [&](auto& options) {
-    if constexpr (requires { options.floor; })
-      if (options.floor > learning_rate) options.floor = learning_rate / 10;
-  };
-  std::visit(lower, schedule);
-}
-
-void keep_whitespace(TokenizerOptions& tokenizer) {
-  const auto keep = [](auto& options) {
-    if constexpr (requires { options.whitespace; }) options.whitespace = Whitespace::kept;
-  };
-  std::visit(keep, tokenizer);
-}
-
 // Tables with a row for each word or n-gram, of which a batch reads few.
 bool has_large_tables(const ExperimentConfig& config) {
   const auto* model = blocks_of(config.model);
@@ -170,15 +155,13 @@ LabelledDataConfig labelled_data(const ExperimentConfig& config) {
   return data;
 }
 
-std::vector<ConfigPath> paths_in(ExperimentConfig& config) {
-  std::vector<ConfigPath> paths;
+std::vector<std::pair<std::string, PathText*>> paths_in(ExperimentConfig& config) {
+  std::vector<std::pair<std::string, PathText*>> paths;
   for (const auto& [key, field] : rows_of(config)) {
     if (const auto* path = std::get_if<PathText*>(&field.value))
-      paths.push_back({key, (*path)->empty() ? nullptr : *path});
-    if (const auto* found = std::get_if<std::optional<PathText>*>(&field.value)) {
-      auto& path = **found;
-      paths.push_back({key, path ? &*path : nullptr});
-    }
+      paths.emplace_back(key, (*path)->empty() ? nullptr : *path);
+    if (const auto* path = std::get_if<std::optional<PathText>*>(&field.value))
+      paths.emplace_back(key, **path ? &***path : nullptr);
   }
   return paths;
 }
@@ -215,10 +198,17 @@ std::int64_t default_slices(const ExperimentConfig& config) {
 }
 
 void derive_defaults(ExperimentConfig& config, const Provenance& provenance) {
-  if (!provenance.contains("train.schedule.floor")) lower_floor(config.train.schedule, config.train.learning_rate);
+  const auto lower_floor = [rate = config.train.learning_rate](auto& options) {
+    if constexpr (requires { options.floor; })
+      if (options.floor > rate) options.floor = rate / 10;
+  };
+  const auto keep_whitespace = [](auto& options) {
+    if constexpr (requires { options.whitespace; }) options.whitespace = Whitespace::kept;
+  };
+  if (!provenance.contains("train.schedule.floor")) std::visit(lower_floor, config.train.schedule);
   auto* next_token = std::get_if<LanguageModelConfig>(&config.task);
   if (next_token != nullptr && !provenance.contains("data.tokenizer.whitespace"))
-    keep_whitespace(next_token->data.tokenizer);
+    std::visit(keep_whitespace, next_token->data.tokenizer);
   if (!provenance.contains("model.embedding.scale"))
     set_embedding_scale(config.model, default_embedding_scale(config.model));
   if (!provenance.contains("train.cpu_slices")) config.train.cpu_slices = default_slices(config);

@@ -216,14 +216,9 @@ std::string with_seed(std::string path, const TrainConfig& train);
 // The data section of a classifier as it is read.
 LabelledDataConfig labelled_data(const ExperimentConfig& config);
 
-// A key that holds a PathText.
-struct ConfigPath {
-  std::string key;            // "data.validation_path"
-  PathText* value = nullptr;  // nullptr: null
-};
-
-// In the order of the keys. They point into `config`.
-std::vector<ConfigPath> paths_in(ExperimentConfig& config);
+// The keys that hold a PathText ("data.validation_path"), in their order. The values point into `config`; nullptr:
+// null.
+std::vector<std::pair<std::string, PathText*>> paths_in(ExperimentConfig& config);
 
 // The files and folders of the section `data` that both configs have as a key, and that differ in where they lie.
 std::vector<std::string> moved_data(ExperimentConfig before, ExperimentConfig now);

@@ -177,8 +177,7 @@ std::vector<std::string> every_path() {
       paths.push_back(field.path.substr(0, end));
       if (end == std::string::npos) break;
     }
-  const auto depth = [](const std::string& path) { return std::count(path.begin(), path.end(), '.'); };
-  std::stable_sort(paths.begin(), paths.end(), [&](const auto& a, const auto& b) { return depth(a) < depth(b); });
+  std::ranges::stable_sort(paths, {}, [](const std::string& path) { return std::ranges::count(path, '.'); });
   return paths;
 }
 

@@ -17,7 +17,6 @@
 #include "base/error.h"
 #include "base/platform.h"
 #include "base/text.h"
-#include "config/check.h"
 #include "config/explain.h"
 
 namespace metaformer {
@@ -208,7 +207,7 @@ struct Decoder {
     for (const auto* field : present)
       if (const auto* value = node.find(field->name)) decode_field(*value, path, *field, fields);
     for (const auto& [key, value] : node.entries)
-      if (std::find(known.begin(), known.end(), key.name) == known.end())
+      if (std::ranges::find(known, key.name) == known.end())
         refuse_unknown_key(key, join(path, key.name), context, known);
   }
 
@@ -281,7 +280,6 @@ std::vector<std::string> config_names(const std::vector<fs::path>& folders) {
   return names;
 }
 
-// `prefix`: where the name is written, or "".
 [[noreturn]] void fail_not_found(const std::string& prefix, const std::string& name) {
   const auto error = [&](const std::string& what) { return Error(ExitCode::usage, prefix + name + ": " + what); };
   std::error_code ignored;
@@ -324,12 +322,13 @@ std::string data_advice(const fs::path& path) {
       is_table ? "a table" : "a text", is_table ? "text_classifier.yaml" : "shakespeare_metric.yaml", path.string());
 }
 
-fs::path look_up(const std::string& name) {
+// `prefix` of an error: where the name is written, or "".
+fs::path look_up(const std::string& name, const std::string& prefix) {
   if (auto found = with_ending(name); !found.empty()) return found;
-  if (!is_bare_name(name)) return {};
-  for (const auto& folder : config_folders())
-    if (auto found = with_ending(folder / name); !found.empty()) return found;
-  return {};
+  if (is_bare_name(name))
+    for (const auto& folder : config_folders())
+      if (auto found = with_ending(folder / name); !found.empty()) return found;
+  fail_not_found(prefix, name);
 }
 
 // Beside the file that names it, then as a name like any other.
@@ -339,9 +338,7 @@ fs::path find_base(const ConfigNode& base, const fs::path& from) {
   const fs::path named = base.scalar;
   if (named.is_relative())
     if (auto found = with_ending(from.parent_path() / named); !found.empty()) return found;
-  auto found = look_up(base.scalar);
-  if (found.empty()) fail_not_found(base.location.str() + ": base: ", base.scalar);
-  return found;
+  return look_up(base.scalar, base.location.str() + ": base: ");
 }
 
 // The sources of a file, first to last: those of its bases in their order, then its own. A file that is a base of
@@ -380,20 +377,16 @@ ConfigNode read_overrides(const std::vector<std::string>& overrides) {
   return source;
 }
 
-void make_paths_absolute(ExperimentConfig& config) {
-  for (const auto& [key, path] : paths_in(config)) {
-    if (path == nullptr) continue;
-    const auto whole = fs::absolute(std::string(*path)).lexically_normal();
-    *path = (whole.has_filename() ? whole : whole.parent_path()).string();  // without the slash behind a folder
-  }
-}
-
 Experiment resolve(const std::string& name, const std::vector<ConfigNode>& sources) {
   Experiment experiment{.name = name, .config = {}, .provenance = {}};
   for (const auto& source : sources) apply_source(source, experiment.config, experiment.provenance);
   derive_defaults(experiment.config, experiment.provenance);
   check_config(experiment.config, experiment.provenance);
-  make_paths_absolute(experiment.config);
+  for (const auto& [key, path] : paths_in(experiment.config)) {
+    if (path == nullptr) continue;
+    const auto whole = fs::absolute(std::string(*path)).lexically_normal();
+    *path = (whole.has_filename() ? whole : whole.parent_path()).string();  // without the slash behind a folder
+  }
   return experiment;
 }
 
@@ -419,11 +412,7 @@ std::vector<fs::path> config_folders() {
   return folders;
 }
 
-fs::path find_config(const std::string& name) {
-  auto found = look_up(name);
-  if (found.empty()) fail_not_found("", name);
-  return found;
-}
+fs::path find_config(const std::string& name) { return look_up(name, ""); }
 
 Experiment load_experiment(const std::string& name, const std::vector<std::string>& overrides) {
   constexpr std::uintmax_t largest_config = 1 << 20;

@@ -114,22 +114,6 @@ std::int64_t LshOptions::bucket_count(std::int64_t context) const {
   return buckets.automatic() ? std::max<std::int64_t>(2, half_chunks + half_chunks % 2) : buckets.count;
 }
 
-bool has_scores(const MixerConfig& mixer) {
-  return std::visit([](const auto& options) { return options.has_scores; }, mixer);
-}
-
-bool chooses_by_whole_sequence(const MixerConfig& mixer) {
-  return std::visit([](const auto& options) { return options.chooses_by_whole_sequence; }, mixer);
-}
-
-bool can_cross(const MixerConfig& mixer) {
-  return std::visit([](const auto& options) { return options.can_cross(); }, mixer);
-}
-
-std::vector<Backend> backends_of(const MixerConfig& mixer) {
-  return std::visit([](const auto& options) { return options.backends(); }, mixer);
-}
-
 Backend backend_of(const MixerConfig& mixer) {
   return std::visit(
       [](const auto& options) {
@@ -145,10 +129,6 @@ MixerConfig with_backend(MixerConfig mixer, Backend backend) {
   };
   std::visit(set, mixer);
   return mixer;
-}
-
-std::int64_t key_width(const MixerConfig& mixer, const MixerShape& shape) {
-  return std::visit([&](const auto& options) { return options.key_width(shape); }, mixer);
 }
 
 Problem problem_of(const MixerConfig& mixer, const MixerShape& shape) {

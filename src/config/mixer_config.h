@@ -108,8 +108,8 @@ struct MixerProblem {
   std::string what;
 };
 
-// The defaults of what the options of a mixer say of it; the functions behind MixerConfig explain them. Options also
-// have `kind`, `summary` and, where there are several backends, `backend`.
+// The defaults of what the options of a mixer say of it; the functions behind MixerConfig explain them. Where there are
+// several backends, options also have `backend`.
 struct MixerOptions {
   static constexpr bool has_scores = false, chooses_by_whole_sequence = false;
   bool can_cross() const { return false; }
@@ -317,24 +317,34 @@ struct NoneOptions : MixerOptions, Named<"none", "no mixer branch at all"> {};
 using MixerConfig = std::variant<ScaledDotProductOptions, QuadraticOptions, MetricOptions, LshOptions,
                                  AveragePoolingOptions, IdentityOptions, NoneOptions>;
 
-// Whether it mixes by scores, so that positions may act on them. By default it does not.
-bool has_scores(const MixerConfig& mixer);
+// Whether it mixes by scores, so that positions may act on them.
+inline bool has_scores(const MixerConfig& mixer) {
+  return std::visit([](const auto& options) { return options.has_scores; }, mixer);
+}
 
 // Whether the tokens that a token sees are chosen by all tokens of a sequence, those behind it included. Then a change
 // of the future may change what is made of the past, though no token sees one behind it, and text that is generated
-// token by token is not what a pass over the whole text gives. By default they are not.
-bool chooses_by_whole_sequence(const MixerConfig& mixer);
+// token by token is not what a pass over the whole text gives.
+inline bool chooses_by_whole_sequence(const MixerConfig& mixer) {
+  return std::visit([](const auto& options) { return options.chooses_by_whole_sequence; }, mixer);
+}
 
-// Whether its context can be another sequence. By default it cannot.
-bool can_cross(const MixerConfig& mixer);
+// Whether its context can be another sequence.
+inline bool can_cross(const MixerConfig& mixer) {
+  return std::visit([](const auto& options) { return options.can_cross(); }, mixer);
+}
 
-// Those that the options have, and the chosen one. By default there is only composed.
-std::vector<Backend> backends_of(const MixerConfig& mixer);
+// Those that the options have, and the chosen one; composed where there is no choice.
+inline std::vector<Backend> backends_of(const MixerConfig& mixer) {
+  return std::visit([](const auto& options) { return options.backends(); }, mixer);
+}
 Backend backend_of(const MixerConfig& mixer);
 MixerConfig with_backend(MixerConfig mixer, Backend backend);  // with only composed: does nothing
 
-// Features of a query and a key, of a mixer with scores. By default a head's width.
-std::int64_t key_width(const MixerConfig& mixer, const MixerShape& shape);
+// Features of a query and a key, of a mixer with scores.
+inline std::int64_t key_width(const MixerConfig& mixer, const MixerShape& shape) {
+  return std::visit([&](const auto& options) { return options.key_width(shape); }, mixer);
+}
 
 // The first of the options' own problems, or a backend that they do not have.
 std::optional<MixerProblem> problem_of(const MixerConfig& mixer, const MixerShape& shape);

@@ -179,8 +179,7 @@ struct Field {
   using Value = std::variant<bool*, std::int64_t*, double*, std::string*, PathText*, FreeText*,
                              std::optional<std::int64_t>*, std::optional<double>*, std::optional<PathText>*,
                              std::array<double, 2>*, std::vector<std::string>*, Enumeration, TextForm, Section, Kinds>;
-  std::string name;
-  std::string help;
+  std::string name, help;
   std::optional<Range> range;  // of numbers
   Value value;
 };

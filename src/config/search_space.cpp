@@ -98,17 +98,15 @@ std::string rounded(double value, const SearchDimension& dimension) {
   return yaml_value(read >= dimension.low && read <= dimension.high ? read : value);
 }
 
-double between(double low, double high, double fraction, bool is_logarithmic) {
-  if (is_logarithmic) return std::exp(between(std::log(low), std::log(high), fraction, false));
-  return low + (high - low) * fraction;
-}
-
 std::string draw_value(const SearchDimension& dimension, const Rng& random, std::uint64_t index) {
   const auto spread = dimension.spread;
   const auto low = dimension.low, high = dimension.high;
   if (spread == Spread::choice) return dimension.choices[random.below(index, dimension.choices.size())];
   const double fraction = random.uniform(index);
-  const auto value = [&](double above) { return between(low, high + above, fraction, is_logarithmic(spread)); };
+  const auto value = [&](double above) {
+    return is_logarithmic(spread) ? std::exp(std::log(low) + (std::log(high + above) - std::log(low)) * fraction)
+                                  : low + (high + above - low) * fraction;
+  };
   // An integer stands for what rounds down to it.
   if (is_integer(spread)) return fmt::format("{:.0f}", std::clamp(std::floor(value(1)), low, high));
   return rounded(std::clamp(value(0), low, high), dimension);

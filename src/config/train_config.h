@@ -211,8 +211,8 @@ inline std::optional<RateFactor> parse_rate_factor(const std::string& entry) {
   RateFactor parsed{.name = entry.substr(0, equals)};
   const char* end = entry.data() + entry.size();
   const auto [stop, error] = std::from_chars(entry.data() + equals + 1, end, parsed.factor);
-  const bool is_number = error == std::errc() && stop == end && equals + 1 < entry.size();
-  return is_number && positive.contains(parsed.factor) ? std::optional(parsed) : std::nullopt;
+  if (error != std::errc() || stop != end || !positive.contains(parsed.factor)) return std::nullopt;
+  return parsed;
 }
 
 enum class Precision { fp32, bf16, tf32, fp16 };

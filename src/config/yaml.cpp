@@ -49,24 +49,18 @@ constexpr std::ptrdiff_t deepest = 32;  // levels
 std::string unescape(const std::string& escaped_text, const Location& where) {
   std::string bytes;
   std::string_view text = escaped_text;
-  while (!text.empty()) {
-    unsigned byte = 0;
-    const auto* end = text.data() + std::min<std::size_t>(text.size(), 4);
-    if (text[0] != '\\') {
-      bytes += text[0];
-      text.remove_prefix(1);
-    } else if (text.starts_with("\\\\")) {
-      bytes += '\\';
-      text.remove_prefix(2);
-    } else if (text.starts_with("\\x") && std::from_chars(text.data() + 2, end, byte, 16).ptr == end &&
-               text.size() >= 4) {
-      bytes += static_cast<char>(byte);
-      text.remove_prefix(4);
-    } else {
+  for (auto plain = text.find('\\'); plain != text.npos; plain = text.find('\\')) {
+    bytes += text.substr(0, plain);
+    text.remove_prefix(plain);
+    unsigned byte = '\\';
+    const bool is_hex = text.starts_with("\\x") && text.size() >= 4 &&
+                        std::from_chars(text.data() + 2, text.data() + 4, byte, 16).ptr == text.data() + 4;
+    if (!is_hex && !text.starts_with("\\\\"))
       fail_at(where, "{}: only \\\\ and \\x with two digits may follow {}", in_quotes(escaped_text), escaped_tag);
-    }
+    bytes += static_cast<char>(byte);
+    text.remove_prefix(is_hex ? 4 : 2);
   }
-  return bytes;
+  return bytes += text;
 }
 
 // Receives yaml-cpp's events. Events rather than its node graph: they carry marks for keys, keep duplicate keys apart
@@ -225,17 +219,9 @@ const ConfigNode* ConfigNode::find(std::string_view name) const {
 }
 
 std::string ConfigNode::describe() const {
-  switch (kind) {
-    case Kind::null:
-      return is_missing ? "nothing" : "null";
-    case Kind::scalar:
-      return in_quotes(scalar);
-    case Kind::sequence:
-      return "a list";
-    case Kind::map:
-      return "a section";
-  }
-  return "";
+  if (kind == Kind::scalar) return in_quotes(scalar);
+  if (kind == Kind::null) return is_missing ? "nothing" : "null";
+  return kind == Kind::sequence ? "a list" : "a section";
 }
 
 static ConfigNode parse(const std::string& text, const std::string& source, bool has_lines) {

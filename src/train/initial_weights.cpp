@@ -8,7 +8,7 @@
 
 #include "base/digest.h"
 #include "base/error.h"
-#include "config/check.h"
+#include "config/loader.h"
 #include "config/writer.h"
 #include "run/checkpoint.h"
 #include "run/huggingface/pretrained_model.h"

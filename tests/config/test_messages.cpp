@@ -2,9 +2,9 @@
 
 #include <sstream>
 
-#include "config/check.h"
 #include "config/complaint.h"
 #include "config/explain.h"
+#include "config/loader.h"
 
 namespace metaformer {
 

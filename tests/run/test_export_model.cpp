@@ -5,7 +5,6 @@
 #include "config/writer.h"
 #include "model/make_model.h"
 #include "run/huggingface/architecture.h"
-#include "run/huggingface/config_file.h"
 #include "run/huggingface/export_model.h"
 #include "run/huggingface/pretrained_model.h"
 #include "support/byte_level_bpe.h"

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "config/check.h"
+#include "config/loader.h"
 #include "config/writer.h"
 #include "run/huggingface/architecture.h"
 #include "run/safetensors.h"
