@@ -39,6 +39,26 @@ double auc_by_pairs(const ClassProbabilities& p, std::int64_t label) {
   return won / pairs;
 }
 
+// Scikit-learn's rule by its definition: precision, recall and their harmonic mean for the labels of
+// unique_labels(y_true, y_pred), 0 where the denominator is 0, and the mean over these labels.
+double macro_f1_by_definition(const ClassProbabilities& p) {
+  double sum = 0, labels = 0;
+  for (std::int64_t label = 0; label < p.classes; ++label) {
+    double hits = 0, members = 0, predicted = 0;
+    for (std::int64_t text = 0; text < p.texts(); ++text) {
+      const bool is = p.labels[static_cast<std::size_t>(text)] == label, seems = p.predicted(text) == label;
+      hits += is && seems;
+      members += is;
+      predicted += seems;
+    }
+    if (members + predicted == 0) continue;
+    const double precision = predicted > 0 ? hits / predicted : 0, recall = members > 0 ? hits / members : 0;
+    sum += precision + recall > 0 ? 2 * precision * recall / (precision + recall) : 0;
+    ++labels;
+  }
+  return sum / labels;
+}
+
 }  // namespace
 
 TEST_CASE("the area under the curve is the share of pairs ranked rightly", "[metrics]") {
@@ -67,30 +87,6 @@ TEST_CASE("confusion and F1 by hand", "[metrics]") {
   CHECK(*counts[2].f1() == 0);                         // a text has it, none is predicted to have it
   CHECK(std::abs(macro_f1(counts) - 4.0 / 9) < 1e-15);
 }
-
-namespace {
-
-// Scikit-learn's rule by its definition: precision, recall and their harmonic mean for the labels of
-// unique_labels(y_true, y_pred), 0 where the denominator is 0, and the mean over these labels.
-double macro_f1_by_definition(const ClassProbabilities& p) {
-  double sum = 0, labels = 0;
-  for (std::int64_t label = 0; label < p.classes; ++label) {
-    double hits = 0, members = 0, predicted = 0;
-    for (std::int64_t text = 0; text < p.texts(); ++text) {
-      const bool is = p.labels[static_cast<std::size_t>(text)] == label, seems = p.predicted(text) == label;
-      hits += is && seems;
-      members += is;
-      predicted += seems;
-    }
-    if (members + predicted == 0) continue;
-    const double precision = predicted > 0 ? hits / predicted : 0, recall = members > 0 ? hits / members : 0;
-    sum += precision + recall > 0 ? 2 * precision * recall / (precision + recall) : 0;
-    ++labels;
-  }
-  return sum / labels;
-}
-
-}  // namespace
 
 TEST_CASE("classes that a split lacks leave the mean of F1", "[metrics]") {
   // All answers are right, and the third class occurs in neither.
