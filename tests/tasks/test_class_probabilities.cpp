@@ -82,9 +82,8 @@ TEST_CASE("confusion and F1 by hand", "[metrics]") {
       .classes = 3, .values = {.6, .3, .1, .5, .5, 0, .2, .7, .1, .1, .8, .1, .9, .1, 0}, .labels = {0, 0, 0, 1, 2}};
   CHECK(confusion_table(p) == std::vector<std::int64_t>{2, 1, 0, 0, 1, 0, 1, 0, 0});
   const auto counts = count_classes(p);
-  CHECK(std::abs(*counts[0].f1() - 2.0 / 3) < 1e-15);  // precision 2/3, recall 2/3
-  CHECK(std::abs(*counts[1].f1() - 2.0 / 3) < 1e-15);  // precision 1/2, recall 1
-  CHECK(*counts[2].f1() == 0);                         // a text has it, none is predicted to have it
+  for (const std::size_t label : {0, 1}) CHECK(std::abs(*counts[label].f1() - 2.0 / 3) < 1e-15);
+  CHECK(*counts[2].f1() == 0);  // a text has it, none is predicted to have it
   CHECK(std::abs(macro_f1(counts) - 4.0 / 9) < 1e-15);
 }
 

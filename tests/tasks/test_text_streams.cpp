@@ -104,6 +104,8 @@ TEST_CASE("a language model's batches are the dataset's windows", "[batches]") {
   CHECK(torch::equal(given.ids_bc, expected.ids_bc));
   CHECK(torch::equal(given.targets_bc, expected.targets_bc));
   CHECK(torch::equal(given.weight, expected.weight));
+  CHECK((given.weight.dim() == 0 && given.weight.scalar_type() == torch::kDouble));
+  CHECK(given.weight.item<double>() == 6 * 16);
 }
 
 TEST_CASE("the beginning of a batch has the first tokens of its first rows, and the weight of their targets",

@@ -135,15 +135,6 @@ TEST_CASE("the norm of gradients is that of all of them where tables list their 
   }
 }
 
-TEST_CASE("the weight of a batch is a scalar of its device in float64", "[gradients]") {
-  const Workplace place;
-  const Parts parts(place.experiment({}));
-  const auto weight = parts.task.batches->training_batch(0, 0, torch::kCPU).weight;
-  CHECK(weight.dim() == 0);
-  CHECK(weight.scalar_type() == torch::kDouble);
-  CHECK(weight.item<double>() == 6 * 16);
-}
-
 TEST_CASE("slices of a batch have the batch's gradients", "[slices]") {
   const auto overrides = GENERATE(values<Overrides>({{"model.mixer=metric"},
                                                      {"model.mixer=scaled_dot_product"},
