@@ -232,4 +232,3 @@ TEST_CASE("the time limit and a stop cover others that say nothing or never come
   }
   CHECK(std::chrono::steady_clock::now() - start < 30s);
 }
-

@@ -267,29 +267,25 @@ TEST_CASE("after a recording that failed the same text goes on, and none is trie
   CHECK((counts.replays > 0) == (failing == 2));
 }
 
-TEST_CASE("without graphs on the device the same text comes from the host", "[sampling]") {
-  const auto model = random_gpt(small_config(16));
+TEST_CASE("without graphs on the device, or where padding would change a text, the same text comes from the host",
+          "[sampling]") {
+  auto config = small_config(16);
+  const bool has_graphs = GENERATE(false, true);
+  if (has_graphs) config.mixer = LshOptions{.rounds = 2, .chunk = 4};
+  const auto model = random_gpt(config);
   const SamplingOptions options{.temperature = 1};
+  GraphCounts counts;
   int asked = 0;
-  const auto none = [&](torch::Device, std::string& problem) {
+  const MakeGraph none = [&](torch::Device, std::string& problem) {
     ++asked;
     problem = "there are none here";
     return std::unique_ptr<DeviceGraph>();
   };
-  TextGenerator generator(*model, {1}, options, torch::kCPU, 2, none);
-  CHECK(generate(generator, 60) == by_host(*model, {1}, options, 2, 60));
-  CHECK(generator.cache_bytes() > 0);
-  CHECK(asked == 1);
-}
-
-TEST_CASE("a text that padding would change is not recorded", "[sampling]") {
-  auto config = small_config(16);
-  config.mixer = LshOptions{.rounds = 2, .chunk = 4};
-  const auto model = random_gpt(config);
-  GraphCounts counts;
-  TextGenerator generator(*model, {1, 2}, {.temperature = 1}, torch::kCPU, 2, graphs_by_hand(counts));
-  CHECK(generate(generator, 40) == by_host(*model, {1, 2}, {.temperature = 1}, 2, 40));
+  TextGenerator generator(*model, {1, 2}, options, torch::kCPU, 2, has_graphs ? graphs_by_hand(counts) : none);
+  CHECK(generate(generator, 60) == by_host(*model, {1, 2}, options, 2, 60));
+  CHECK(asked == !has_graphs);
   CHECK(counts.captures == 0);
+  if (!has_graphs) CHECK(generator.cache_bytes() > 0);
 }
 
 TEST_CASE("graphs replace the cache, where they are wanted and expected to pay", "[sampling]") {

@@ -1,5 +1,5 @@
 """Training steps of our program against torch.optim over reference_model.py, from the initial weights and over the batches that
-dump_training writes.
+dump_model writes.
 
   mixers       fifty steps of AdamW with every mixer, pre- and post-norm; ours in float32, the reference in float64
   optimizers   the same with every optimiser
@@ -7,7 +7,7 @@ dump_training writes.
                5e-5 of PyTorch's eager float32, in bf16 within 2e-3 of it, or, where rounding to bfloat16 itself leads further
                away, at most twice as far as PyTorch's autocast
 
-usage: compare_training.py DUMP_TRAINING mixers|optimizers|overlay [KEY=VALUE ...]
+usage: compare_training.py DUMP_MODEL mixers|optimizers|overlay [KEY=VALUE ...]
 """
 import functools
 import json
@@ -122,17 +122,17 @@ def train_reference(config, weights, ids, targets, autocast=False):
     return torch.tensor(losses, dtype=torch.float64), norms, join()
 
 
-def dump(folder, dump_training, text, overrides):
+def dump(folder, dump_model, text, overrides):
     """The config, the initial weights by name, and what our training made of them."""
     (folder / "text.txt").write_text(text)
-    run(dump_training, folder, f"data.path='{folder / 'text.txt'}'", *overrides)
+    run(dump_model, folder, "training", f"data.path='{folder / 'text.txt'}'", *overrides)
     config = json.loads((folder / "config.json").read_text())
     return config, load_file(folder / "model.safetensors"), load_file(folder / "training.safetensors")
 
 
-def check_fifty(folder, dump_training, overrides, must_clip):
+def check_fifty(folder, dump_model, overrides, must_clip):
     text = " ".join(random.Random(1).choices("to be or not to be that is the question".split(), k=2000))
-    config, initial, ours = dump(folder, dump_training, text, [*FIFTY, *overrides])
+    config, initial, ours = dump(folder, dump_model, text, [*FIFTY, *overrides])
     weights = {name: weight.double() for name, weight in initial.items()}
     losses, norms, final = train_reference(config, weights, ours["ids"], ours["targets"])
     worst = (ours["losses"] - losses).abs().max().item()
@@ -159,8 +159,8 @@ def smooth_text():
     return "".join(written)
 
 
-def check_overlay(folder, dump_training, overrides, mixer, precision):
-    config, initial, ours = dump(folder, dump_training, smooth_text(), [
+def check_overlay(folder, dump_model, overrides, mixer, precision):
+    config, initial, ours = dump(folder, dump_model, smooth_text(), [
         "train.steps=200", f"train.precision={precision}", f"model.mixer={MIXERS[mixer]}", *overrides])
     reference = functools.partial(train_reference, config, initial, ours["ids"], ours["targets"])
     exact = reference()[0]
@@ -190,12 +190,12 @@ def cases_of(what):
 
 
 def main():
-    dump_training, what, *overrides = sys.argv[1:]
+    dump_model, what, *overrides = sys.argv[1:]
     if what == "overlay":
-        run_cases({f"{mixer} {precision}": in_folder(check_overlay, dump_training, overrides, mixer, precision)
+        run_cases({f"{mixer} {precision}": in_folder(check_overlay, dump_model, overrides, mixer, precision)
                    for mixer in ("scaled_dot_product", "metric") for precision in OVERLAY_TOLERANCE})
     else:
-        run_cases({name: in_folder(check_fifty, dump_training, changes, what == "mixers")
+        run_cases({name: in_folder(check_fifty, dump_model, changes, what == "mixers")
                    for name, changes in cases_of(what).items()})
 
 

@@ -151,30 +151,6 @@ TEST_CASE("a tokenizer is written as the library has it, and as our own where th
         files({"metaformer_tokenizer.json"}));
 }
 
-TEST_CASE("special tokens leave with the model and come back", "[export]") {
-  const TemporaryFolder folder;
-  auto file = RandomMerges(1, 10, "ab").file();
-  file["added_tokens"].push_back({{"id", file["model"]["vocab"].size()}, {"content", "<end>"}});
-  auto tokenizer = std::make_unique<ByteLevelBpeTokenizer>(file.dump(), 0, "t");
-  const auto end = tokenizer->encode("<end>").at(0);
-  tokenizer->set_special_tokens({.bos = std::nullopt, .pad = end, .eos = {end, 3}, .names = {{"eos_token", "<end>"}}});
-  const Model model(small_gpt2, std::move(tokenizer));
-  model.write(ExportFormat::huggingface, folder / "out");
-  for (const auto* name : {"config.json", "generation_config.json"}) {
-    const auto json = nlohmann::json::parse(read_text(folder / "out" / name));
-    CHECK(json.at("bos_token_id").is_null());
-    CHECK(json.at("eos_token_id") == nlohmann::json{end, 3});
-    CHECK(json.at("pad_token_id") == end);
-  }
-  const auto settings = nlohmann::json::parse(read_text(folder / "out/tokenizer_config.json"));
-  CHECK(settings.at("model_input_names") == nlohmann::json{"input_ids", "attention_mask"});
-  CHECK(settings.at("eos_token") == "<end>");
-  CHECK(settings.at("bos_token").is_null());
-  const auto again = special_tokens_of(*read_huggingface(folder / "out").tokenizer);
-  CHECK(again.eos == std::vector<std::int32_t>{end, 3});
-  CHECK(again.names == std::map<std::string, std::string>{{"eos_token", "<end>"}, {"pad_token", "<end>"}});
-}
-
 TEST_CASE("what is no GPT-2 or LLaMA is refused with the keys that differ, and can be written otherwise", "[export]") {
   const auto [override, text] =
       GENERATE(table<std::string, std::string>({{"model.mixer=metric", "nearest is gpt2: model.mixer.kind is metric"},

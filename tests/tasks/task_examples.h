@@ -60,4 +60,38 @@ inline std::string documents(const Workplace& place) {
   return "'" + (place / "documents.jsonl").string() + "'";
 }
 
+// Language models with gradients of our own, or whose backward computes again: by name of the case.
+inline const std::vector<std::pair<std::string, Overrides>> language_models = {
+    {"plain", {}},
+    {"bf16", {"train.precision=bf16", "model.bias=true"}},
+    {"dropout", {"model.dropout=0.2"}},
+    {"chunks of the feed-forward branch", {"model.feed_forward.chunks=3"}},
+    {"chunks of a gated branch in bf16",
+     {"model.feed_forward={kind: gated, chunks: 3}", "train.precision=bf16", "model.bias=true"}},
+    {"chunks of the loss", {"train.loss_chunks=3"}},
+    {"chunks of the loss, own head", {"train.loss_chunks=3", "model.embedding.tie=false"}},
+    {"reversible", {"model.blocks=reversible"}},
+    {"reversible, dropout", {"model.blocks=reversible", "model.dropout=0.2", "model.bias=true"}},
+    {"reversible, t5", {"model.blocks=reversible", "model.positions=t5"}},
+    {"reversible, transformer_xl", {"model.blocks=reversible", "model.positions=transformer_xl", "model.mixer=metric"}},
+    {"reversible, lsh", {"model.blocks=reversible", "model.mixer={kind: lsh, chunk: 4}"}},
+    {"reversible, none", {"model.blocks=reversible", "model.mixer=none"}},
+    {"all", {"model.blocks=reversible", "model.feed_forward.chunks=2", "train.loss_chunks=2", "model.mixer=quadratic"}},
+    {"all in bf16",
+     {"model.blocks=reversible", "model.feed_forward.chunks=2", "train.loss_chunks=2", "train.precision=bf16"}},
+    {"metric", {"model.mixer=metric", "model.positions=rotary", "model.norm=rms_norm"}},
+    {"distance", {"model.mixer={kind: metric, constraint: psd, score: distance}", "model.positions=transformer_xl"}},
+    {"quadratic", {"model.mixer={kind: quadratic, form: full}", "model.positions=shaw"}},
+    {"lsh", {"model.mixer={kind: lsh, chunk: 4}"}},
+    {"lsh in chunks of 16", {"model.mixer={kind: lsh, chunk: 16}", "model.context=48"}},
+    {"pooling", {"model.mixer=average_pooling"}},
+    {"post-norm", {"model.norm.position=post", "model.feed_forward.output_activation=true"}},
+    {"memory", {"model.memory=8", "model.positions=transformer_xl", "model.blocks=reversible"}},
+    {"lstm", {"model={kind: lstm, width: 16, layers: 2, context: 16}"}},
+    {"gru", {"model={kind: gru, width: 16, layers: 2, context: 16}", "train.loss_chunks=3"}},
+    {"feed_forward", {"model={kind: feed_forward, window: 3, width: 16, hidden: 12, context: 16}"}},
+    {"masked", {"task=masked_language_model", "model.blocks=reversible"}},
+    {"masked, chunks", {"task=masked_language_model", "train.loss_chunks=3", "model.embedding.tie=true"}},
+};
+
 }  // namespace metaformer
