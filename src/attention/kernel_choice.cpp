@@ -9,34 +9,23 @@
 
 namespace metaformer {
 
-namespace {
+// Of a mixer that has kernels, else nothing.
+static std::optional<KernelUse> use_in(const TransformerConfig& config) {
+  return std::visit(
+      [&]<class Options>(const Options& options) -> std::optional<KernelUse> {
+        if constexpr (requires { options.values; }) return kernel_use(options, config.mixer_shape());
+        return std::nullopt;
+      },
+      config.mixer);
+}
 
-template <class Options>
-KernelUse use_of(const Options& options, const MixerShape& shape, bool distance) {
-  const auto known = options.backends();
+KernelUse kernel_use(Backend backend, const std::vector<Backend>& known, bool distance, MixerValues values,
+                     const MixerShape& shape) {
   const bool has_kernels = std::find(known.begin(), known.end(), Backend::fused) != known.end();
-  return {.backend = options.backend,
-          .fits = has_kernels && !fused_problem(shape, options.values),
+  return {.backend = backend,
+          .fits = has_kernels && !fused_problem(shape, values),
           .distance = distance,
           .drops = shape.dropout > 0};
-}
-
-// Of a mixer that has kernels, else nothing.
-std::optional<KernelUse> use_in(const TransformerConfig& config) {
-  if (const auto* metric = std::get_if<MetricOptions>(&config.mixer)) return kernel_use(*metric, config.mixer_shape());
-  if (const auto* quadratic = std::get_if<QuadraticOptions>(&config.mixer))
-    return kernel_use(*quadratic, config.mixer_shape());
-  return std::nullopt;
-}
-
-}  // namespace
-
-KernelUse kernel_use(const MetricOptions& options, const MixerShape& shape) {
-  return use_of(options, shape, options.score == MetricScore::distance);
-}
-
-KernelUse kernel_use(const QuadraticOptions& options, const MixerShape& shape) {
-  return use_of(options, shape, /*distance=*/false);
 }
 
 bool kernels_expected_to_win(const KernelUse& use, torch::ScalarType type, std::int64_t context, bool segmented) {

@@ -21,8 +21,14 @@ struct KernelUse {
   bool distance = false;
   bool drops = false;  // weights, in training
 };
-KernelUse kernel_use(const MetricOptions& options, const MixerShape& shape);
-KernelUse kernel_use(const QuadraticOptions& options, const MixerShape& shape);
+KernelUse kernel_use(Backend backend, const std::vector<Backend>& known, bool distance, MixerValues values,
+                     const MixerShape& shape);
+template <class Options>
+KernelUse kernel_use(const Options& options, const MixerShape& shape) {
+  bool distance = false;
+  if constexpr (requires { options.score; }) distance = options.score == MetricScore::distance;
+  return kernel_use(options.backend, options.backends(), distance, options.values, shape);
+}
 
 // The rule: where a composed product keeps the matrix of scores, of dropped weights or of masks, in float32, or in
 // short contexts.

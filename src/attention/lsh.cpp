@@ -9,8 +9,7 @@
 #include "cpu/hashed_attention.h"
 #include "ops/attention.h"
 #include "ops/dropout.h"
-#include "ops/hashed_attention.h"
-#include "ops/recompute.h"
+#include "ops/kernel.h"
 
 namespace metaformer {
 
@@ -19,6 +18,108 @@ using torch::Tensor;
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// 0, c, 2 c ... for the rounds, [r, 1].
+Tensor first_places_r1(const Tensor& of_bnrc) {
+  return torch::arange(of_bnrc.size(2), of_bnrc.options()).unsqueeze(1) * of_bnrc.size(3);
+}
+
+// The rows of x_bnfk that index_bnrc names: [b, n, r c, k].
+Tensor rows_at(const Tensor& x_bnfk, const Tensor& index_bnrc) {
+  const auto pairs = x_bnfk.size(0) * x_bnfk.size(1);
+  const auto index_ps = index_bnrc.reshape({pairs, -1});
+  const auto first_p1 = torch::arange(pairs, index_bnrc.options()).unsqueeze(1) * x_bnfk.size(2);
+  return x_bnfk.reshape({-1, x_bnfk.size(3)})
+      .index_select(0, (index_ps + first_p1).flatten())
+      .view({x_bnfk.size(0), x_bnfk.size(1), index_ps.size(1), x_bnfk.size(3)});
+}
+
+Tensor by_order(const Tensor& x_bnsk, const Tensor& like_bnrc) {
+  return x_bnsk.unflatten(2, {like_bnrc.size(2), like_bnrc.size(3)});
+}
+
+// The kernel of cpu/hashed_attention.h as a node of the graph.
+struct HashedOperands {
+  Tensor q, v, t, log_sum_bnc, bucket_bnrc, segment_bc;
+  LshRule rule;
+  std::int64_t buckets = 0;
+  Tensor dt = {}, dq = {}, dv = {};
+
+  HashedHead head(std::int64_t b, std::int64_t n) const {
+    const auto heads = q.size(1), tokens = q.size(2), rounds = bucket_bnrc.size(2);
+    const auto number = b * heads + n;
+    return {.causal = rule.causal,
+            .same_bucket = rule.same_bucket,
+            .tokens = tokens,
+            .rounds = rounds,
+            .chunk = rule.chunk,
+            .bucket = bucket_bnrc.const_data_ptr<std::int64_t>() + number * rounds * tokens,
+            .buckets = buckets,
+            .segment = segment_bc.defined() ? segment_bc.const_data_ptr<std::int64_t>() + b * tokens : nullptr,
+            .q = rows_of(q, b, n),
+            .v = rows_of(v, b, n),
+            .t = rows_of(t, b, n),
+            .log_sum = log_sum_bnc.data_ptr<float>() + number * tokens,
+            .dt = rows_of(dt, b, n),
+            .dq = rows_of(dq, b, n),
+            .dv = rows_of(dv, b, n)};
+  }
+
+  // Forward, or backward where there is dt.
+  void compute() const {
+    const auto heads = q.size(1);
+    at::parallel_for(0, q.size(0) * heads, 1, [&](std::int64_t begin, std::int64_t end) {
+      static thread_local HeadWorkspace workspace;
+      for (auto i = begin; i < end; ++i)
+        (dt.defined() ? attend_hashed_backward : attend_hashed)(head(i / heads, i % heads), workspace,
+                                                                widest_vector_code());
+    });
+  }
+};
+
+// float32 or bfloat16 on the CPU, without dropout and correction of duplicates, and chunks of whole vectors.
+bool can_attend_hashed(const Tensor& q_bnck, const LshRule& rule, const Pass& pass) {
+  const bool drops = pass.training && rule.dropout > 0;
+  return !drops && !rule.correct_duplicates && fits_cpu_kernels(q_bnck) && rule.chunk % hashed_chunk_step == 0;
+}
+
+// t_bnck in the type of the values, computed in float32. Keeps its inputs, the result and a number per token and head,
+// nothing for pairs of tokens. Equal inputs give equal bits, whatever the number of threads.
+Tensor hashed_attention(const Tensor& q_bnck, const Tensor& value_bnck, const Tensor& bucket_bnrc,
+                        const Tensor& segment_bc, const LshRule& rule) {
+  const auto q = q_bnck.to(torch::kFloat), v = value_bnck.to(torch::kFloat);
+  const auto buckets = bucket_bnrc.max().item<std::int64_t>() + 1;
+  const auto forward = [&](Tensors& saved) {
+    HashedOperands operands{.q = with_features_together(q),
+                            .v = with_features_together(v),
+                            .t = empty_by_token(v),
+                            .log_sum_bnc = empty_log_sum(q),
+                            .bucket_bnrc = bucket_bnrc.contiguous(),
+                            .segment_bc = segment_bc,
+                            .rule = rule,
+                            .buckets = buckets};
+    if (segment_bc.defined()) operands.segment_bc = segment_bc.to(torch::kLong).expand({q.size(0), -1}).contiguous();
+    operands.compute();
+    saved = {operands.q, operands.v, operands.t, operands.log_sum_bnc, operands.bucket_bnrc, operands.segment_bc};
+    return operands.t;
+  };
+  const auto backward = [rule, buckets](const Backward& in) -> Tensors {
+    const HashedOperands operands{.q = in.saved[0],
+                                  .v = in.saved[1],
+                                  .t = in.saved[2],
+                                  .log_sum_bnc = in.saved[3],
+                                  .bucket_bnrc = in.saved[4],
+                                  .segment_bc = in.saved[5],
+                                  .rule = rule,
+                                  .buckets = buckets,
+                                  .dt = with_features_together(in.dy[0]),
+                                  .dq = empty_by_token(in.saved[0]),
+                                  .dv = empty_by_token(in.saved[1])};
+    operands.compute();
+    return {operands.dq, operands.dv};
+  };
+  return own_node("LSH attention", {q, v}, forward, backward).to(value_bnck.scalar_type());
+}
 
 // Tokens as queries with what they look at: h windows of m queries and w keys each. In full attention h is 1, and m and
 // w are the whole sequence.
@@ -36,21 +137,18 @@ struct WindowResult {
 
 // The softmax over the last dimension, and the logarithm of what it divides by: of the largest entry, which is 1
 // before, the softmax is the inverse of that. Keeps only the softmax.
-class SoftmaxWithLogSum : public torch::autograd::Function<SoftmaxWithLogSum> {
- public:
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const Tensor& score) {
+Tensors softmax_with_log_sum(const Tensor& score) {
+  const auto forward = [&](Tensors& saved) -> Tensors {
     const auto weight = torch::softmax(score, -1);
-    context->save_for_backward({weight});
+    saved = {weight};
     return {weight, score.amax(-1) - weight.amax(-1).log()};
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list gradients) {
-    require_first_order("LSH attention");
-    const auto weight = context->get_saved_variables()[0];
-    auto dscore = at::_softmax_backward_data(gradients[0], weight, -1, weight.scalar_type());
-    return {dscore.addcmul_(weight, gradients[1].unsqueeze(-1))};
-  }
-};
+  };
+  return own_nodes("LSH attention", {score}, forward, [](const Backward& in) -> Tensors {
+    const auto& weight = in.saved[0];
+    auto dscore = at::_softmax_backward_data(in.dy[0], weight, -1, weight.scalar_type());
+    return {dscore.addcmul_(weight, in.dy[1].unsqueeze(-1))};
+  });
+}
 
 WindowResult attend(const Windows& in, double dropout_probability, Pass& pass) {
   auto score = torch::matmul(in.q_bnhmk, in.k_bnhwk.transpose(3, 4));
@@ -61,7 +159,7 @@ WindowResult attend(const Windows& in, double dropout_probability, Pass& pass) {
   const auto sees_nothing_bnhm1 = hidden_bnhmw.all(4, true);
   // Rows that see nothing stay finite, and count nowhere.
   score = score.masked_fill(hidden_bnhmw != sees_nothing_bnhm1, -infinity);
-  const auto normalised = SoftmaxWithLogSum::apply(score);
+  const auto normalised = softmax_with_log_sum(score);
   const auto weight = dropout(normalised[0], dropout_probability, pass).to(in.value_bnhwk.scalar_type());
   return {torch::matmul(weight, in.value_bnhwk), normalised[1].masked_fill(sees_nothing_bnhm1.squeeze(4), -infinity)};
 }
@@ -106,36 +204,54 @@ class SortedRounds {
  public:
   SortedRounds(const Tensor& bucket_bnrc, const LshRule& rule)
       : rule_(rule), bucket_bnrc_(bucket_bnrc), rounds_(bucket_bnrc.size(2)), tokens_(bucket_bnrc.size(3)) {
-    orders_ = sort_orders(bucket_bnrc * tokens_ + torch::arange(tokens_, bucket_bnrc.options()));
+    const auto place_c = torch::arange(tokens_, bucket_bnrc.options());
+    token_bnrc_ = (bucket_bnrc * tokens_ + place_c).argsort(-1, /*descending=*/false);
+    const auto place_bnrc = torch::empty_like(token_bnrc_).scatter_(3, token_bnrc_, place_c.expand_as(token_bnrc_));
+    place_bnrc_ = place_bnrc + first_places_r1(bucket_bnrc);
   }
 
   Windows windows(const Tensor& q_bnck, const Tensor& k_bnck, const Tensor& value_bnck,
                   const Tensor& segment_bc) const {
-    const auto position_bnhm = chunked(orders_.token_bnrc.flatten(2));
+    const auto position_bnhm = chunked(token_bnrc_.flatten(2));
     Tensor segment_bnhm, key_segment_bnhw;
     if (segment_bc.defined()) {
-      segment_bnhm = chunked(segment_bc.unsqueeze(1)
-                                 .expand({-1, orders_.token_bnrc.size(1), -1})
-                                 .gather(2, orders_.token_bnrc.flatten(2)));
+      segment_bnhm =
+          chunked(segment_bc.unsqueeze(1).expand({-1, token_bnrc_.size(1), -1}).gather(2, token_bnrc_.flatten(2)));
       key_segment_bnhw = looked_at(segment_bnhm);
     }
     const auto position_bnhw = looked_at(position_bnhm);
     auto visible = visible_mw(position_bnhm, position_bnhw, segment_bnhm, key_segment_bnhw, rule_.causal);
     if (rule_.same_bucket) {
-      const auto bucket_bnhm = chunked(bucket_of_round().gather(3, orders_.token_bnrc).flatten(2));
+      const auto bucket_bnhm = chunked(bucket_of_round().gather(3, token_bnrc_).flatten(2));
       visible = visible.logical_and(bucket_bnhm.unsqueeze(4) == looked_at(bucket_bnhm).unsqueeze(3));
     }
-    return {.q_bnhmk = chunked(in_orders(q_bnck, orders_)),
-            .k_bnhwk = looked_at(chunked(in_orders(k_bnck, orders_))),
-            .value_bnhwk = looked_at(chunked(in_orders(value_bnck, orders_))),
+    return {.q_bnhmk = sorted(q_bnck),
+            .k_bnhwk = looked_at(sorted(k_bnck)),
+            .value_bnhwk = looked_at(sorted(value_bnck)),
             .visible_bnhmw = visible,
             .count_bnhmw = rule_.correct_duplicates ? count(position_bnhm, position_bnhw) : Tensor()};
   }
 
   // [b, n, h, m, k] back to the order of tokens, [b, n, r, c, k].
-  Tensor by_token(const Tensor& x_bnhmk) const { return out_of_orders(x_bnhmk.flatten(2, 3), orders_); }
+  Tensor by_token(const Tensor& x_bnhmk) const {
+    const auto x_bnsk = x_bnhmk.flatten(2, 3);
+    return own_node(
+        "a sort of vectors", {x_bnsk}, [&](Tensors&) { return by_order(rows_at(x_bnsk, place_bnrc_), place_bnrc_); },
+        [token_bnrc = token_bnrc_](const Backward& in) -> Tensors {
+          return {rows_at(in.dy[0].flatten(2, 3), token_bnrc + first_places_r1(token_bnrc))};
+        });
+  }
 
  private:
+  // x_bnck -> [b, n, h, m, k]. Forward and backward copy rows.
+  Tensor sorted(const Tensor& x_bnck) const {
+    return chunked(own_node(
+        "a sort of vectors", {x_bnck}, [&](Tensors&) { return rows_at(x_bnck, token_bnrc_); },
+        [place_bnrc = place_bnrc_](const Backward& in) -> Tensors {
+          return {by_order(rows_at(in.dy[0], place_bnrc), place_bnrc).sum(2)};
+        }));
+  }
+
   Tensor chunked(const Tensor& x_bns) const { return x_bns.unflatten(2, {-1, rule_.chunk}); }
 
   std::int64_t chunks() const { return rounds_ * tokens_ / rule_.chunk; }
@@ -158,7 +274,7 @@ class SortedRounds {
 
   // Every copy of a key, one for each round, that stands where a copy of the query looks.
   Tensor count(const Tensor& position_bnhm, const Tensor& position_bnhw) const {
-    const auto chunk_bnrc = orders_.place_bnrc.floor_divide(rule_.chunk);
+    const auto chunk_bnrc = place_bnrc_.floor_divide(rule_.chunk);
     const auto at = [](const Tensor& of_tokens_bnc, const Tensor& position_bnhm) {
       return of_tokens_bnc.gather(2, position_bnhm.flatten(2)).view(position_bnhm.sizes());
     };
@@ -187,7 +303,8 @@ class SortedRounds {
   const LshRule& rule_;
   Tensor bucket_bnrc_;
   std::int64_t rounds_, tokens_;
-  Orders orders_;
+  Tensor token_bnrc_;  // which token stands at each place of a round
+  Tensor place_bnrc_;  // where each token stands in each round, 0 ... r c - 1
 };
 
 // With padding at the end, so that chunks are full.
@@ -221,11 +338,7 @@ Tensor lsh_attention(const Tensor& q_bnck, const Tensor& value_bnck, const Tenso
   const auto tokens = q_bnck.size(2);
   const auto keys = [&] { return q_bnck / q_bnck.norm(2, 3, true).clamp_min(1e-12); };
   if (tokens <= rule.chunk) return attend_in_full(q_bnck, keys(), value_bnck, segment_bc, rule, pass);
-  const HashedAttentionOptions on_host{
-      .causal = rule.causal, .same_bucket = rule.same_bucket, .chunk = rule.chunk, .segment_bc = segment_bc};
-  const bool drops = pass.training && rule.dropout > 0;
-  if (!drops && !rule.correct_duplicates && can_attend_hashed(q_bnck, on_host))
-    return hashed_attention(q_bnck, value_bnck, bucket_bnrc, on_host);
+  if (can_attend_hashed(q_bnck, rule, pass)) return hashed_attention(q_bnck, value_bnck, bucket_bnrc, segment_bc, rule);
   const auto missing = (tokens + rule.chunk - 1) / rule.chunk * rule.chunk - tokens;
   auto segments = segment_bc;
   if (missing > 0 && !segments.defined())
@@ -282,8 +395,8 @@ class Lsh : public Mixer {
         output_(
             register_module("output", Linear(shape.width, shape.width, shape.bias, Init::normal(shape.output_std)))) {}
 
-  torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
-                    MixerState* state, Pass& pass) override {
+  Tensor forward(const Tensor& x_bcd, const Tensor& context_bed, const Visibility& visibility, MixerState* state,
+                 Pass& pass) override {
     TORCH_CHECK(context_bed.is_same(x_bcd), "LSH attention has one projection for queries and keys: it cannot cross");
     const auto halves = projection_(x_bcd).chunk(2, 2);
     auto q_bnek = split_heads(halves[0], shape_.heads), value_bnek = split_heads(halves[1], shape_.heads);
@@ -293,10 +406,8 @@ class Lsh : public Mixer {
     }
     const auto tokens = q_bnek.size(2), newest = x_bcd.size(1);
     const auto t_bnek = hash_and_attend(q_bnek, value_bnek, options_, shape_.context, shape_.dropout, visibility, pass);
-    return merge_heads(t_bnek.narrow(2, tokens - newest, newest));
+    return output_(merge_heads(t_bnek.narrow(2, tokens - newest, newest)));
   }
-
-  Linear* output() override { return &output_; }
 
   // Var(q . k / |k|) is the variance of a projection.
   void scale_initial_scores(double projection_variance) override {
@@ -315,25 +426,6 @@ class Lsh : public Mixer {
 template <>
 std::shared_ptr<Mixer> make(const LshOptions& options, const MixerShape& shape) {
   return std::make_shared<Lsh>(options, shape);
-}
-
-template <>
-MixerCost cost(const LshOptions& options, const MixerShape& shape, const MixerLoad& load) {
-  const auto d = shape.width, n = shape.heads,
-             seen = load.context <= options.chunk ? load.context : options.rounds * 2 * options.chunk;
-  const bool hashes = load.context > options.chunk;
-  const auto width = static_cast<double>(d),
-             rotated = static_cast<double>(options.rounds * options.bucket_count(shape.context)) / 2;
-  // The kernel keeps a token's buckets and a number for each head. Operators keep for every round a query, two keys
-  // and two values (of the window), and the result; weights, and a byte of mask for each.
-  const bool has_kernel =
-      hashes && options.chunk % hashed_chunk_step == 0 && !options.correct_duplicates && shape.dropout == 0;
-  const auto copies = hashes ? 6 * options.rounds : 0, pairs = n * seen;
-  const auto of_operators = copies * d + pairs + pairs / 4 + (shape.dropout > 0 ? pairs : 0);
-  return {.parameters = 3 * (d * d + (shape.bias ? d : 0)),
-          .operations = 6 * load.tokens * width * width + (hashes ? 2 * load.tokens * width * rotated : 0) +
-                        4 * load.tokens * static_cast<double>(seen) * width,
-          .activations = 5 * d + (has_kernel ? (2 * options.rounds + 1) * n : of_operators)};
 }
 
 }  // namespace metaformer

@@ -29,7 +29,7 @@ struct LshRule {
 };
 
 // t_bnck. Segments as in Visibility, or undefined. A sequence not longer than a chunk is attended to in full; then
-// buckets may be undefined. On the CPU by a kernel (ops/hashed_attention.h) where the rule allows it: no dropout in
+// buckets may be undefined. On the CPU by a kernel (cpu/hashed_attention.h) where the rule allows it: no dropout in
 // this pass, no correction of duplicates, a chunk of whole vectors.
 torch::Tensor lsh_attention(const torch::Tensor& q_bnck, const torch::Tensor& value_bnck,
                             const torch::Tensor& bucket_bnrc, const torch::Tensor& segment_bc, const LshRule& rule,

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
+
 #include "base/error.h"
 #include "base/text.h"
 
@@ -79,20 +81,6 @@ std::int64_t MixerState::append(std::size_t slot) {
   return length++;
 }
 
-torch::Tensor MixerState::held(std::size_t slot) const {
-  const auto& [storage, length] = buffers_.at(slot);
-  return storage.narrow(token_dim, 0, length);
-}
-
-void MixerState::select(const torch::Tensor& rows_b) {
-  for (auto& [storage, length] : buffers_)
-    if (storage.defined()) storage = storage.index_select(0, rows_b);
-}
-
-void MixerState::reset() {
-  for (auto& buffer : buffers_) buffer.length = 0;
-}
-
 void MixerState::keep_newest(std::int64_t tokens) {
   for (auto& [storage, length] : buffers_) {
     if (length <= tokens) continue;
@@ -105,8 +93,7 @@ void MixerState::keep_newest(std::int64_t tokens) {
 NamedTensors MixerState::tensors() const {
   NamedTensors all;
   for (std::size_t slot = 0; slot < buffers_.size(); ++slot)
-    if (buffers_[slot].storage.defined())
-      all.emplace_back(slot_name(slot), buffers_[slot].storage.narrow(token_dim, 0, buffers_[slot].length));
+    if (buffers_[slot].storage.defined()) all.emplace_back(slot_name(slot), held(slot));
   return all;
 }
 
@@ -124,11 +111,9 @@ void MixerState::load(const NamedTensors& saved, const std::string& source) {
   }
 }
 
-std::int64_t MixerState::bytes() const {
-  std::int64_t total = 0;
-  for (const auto& buffer : buffers_)
-    if (buffer.storage.defined()) total += static_cast<std::int64_t>(buffer.storage.nbytes());
-  return total;
+std::int64_t bytes_of(const std::vector<MixerState>& states) {
+  return std::accumulate(states.begin(), states.end(), std::int64_t{0},
+                         [](std::int64_t total, const MixerState& state) { return total + state.bytes(); });
 }
 
 }  // namespace metaformer

@@ -69,13 +69,18 @@ class MixerState {
 
   // For buffers that are not extended: whether one holds tokens, and all of them.
   bool holds(std::size_t slot) const { return slot < buffers_.size() && buffers_[slot].length > 0; }
-  torch::Tensor held(std::size_t slot) const;
+  torch::Tensor held(std::size_t slot) const { return buffers_.at(slot).storage.narrow(-2, 0, buffers_[slot].length); }
 
   // Sequence i becomes what sequence rows_b[i] was; there may be another number of them.
-  void select(const torch::Tensor& rows_b);
+  void select(const torch::Tensor& rows_b) {
+    for (auto& buffer : buffers_)
+      if (buffer.storage.defined()) buffer.storage = buffer.storage.index_select(0, rows_b);
+  }
 
   // Forgets the tokens, keeps the buffers.
-  void reset();
+  void reset() {
+    for (auto& buffer : buffers_) buffer.length = 0;
+  }
 
   // Forgets all but the newest tokens, which move to the front of the buffers.
   void keep_newest(std::int64_t tokens);
@@ -87,8 +92,12 @@ class MixerState {
   // `capacity`.
   void load(const NamedTensors& saved, const std::string& source);
 
-  // Bytes of the buffers.
-  std::int64_t bytes() const;
+  std::int64_t bytes() const {  // of the buffers
+    std::int64_t total = 0;
+    for (const auto& buffer : buffers_)
+      if (buffer.storage.defined()) total += static_cast<std::int64_t>(buffer.storage.nbytes());
+    return total;
+  }
 
  private:
   struct Buffer {
@@ -102,6 +111,8 @@ class MixerState {
   torch::Device device_;
   std::vector<Buffer> buffers_;
 };
+
+std::int64_t bytes_of(const std::vector<MixerState>& states);
 
 // A mixer while text is generated on the CPU: one token after each of several sequences.
 class MixerDecoder {
@@ -135,21 +146,13 @@ class Mixer : public Layer {
   // memory followed by x (is_end_of), or another sequence, where the mixer can do that. With a state, x are the newest
   // tokens, context must be x, and earlier tokens come from the state, which is extended. A token that sees nothing
   // gets zeros.
-  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
-                        MixerState* state, Pass& pass) {
-    const auto t_bcd = mix(x_bcd, context_bed, visibility, state, pass);
-    return output() == nullptr ? t_bcd : (*output())(t_bcd);
-  }
-
-  // The two parts of it: what comes before the output projection, and that projection, or nullptr where there is none.
-  virtual torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
-                            MixerState* state, Pass& pass) = 0;
-  virtual Linear* output() { return nullptr; }
+  virtual torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed,
+                                const Visibility& visibility, MixerState* state, Pass& pass) = 0;
 
   // The same for one token at a time of `batch` sequences of up to `capacity` tokens, faster: for weights, as they are
   // now, in float32 on the CPU. Nothing where there is no such thing: then `forward` with a state does it.
-  virtual std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const {
-    return (void)batch, (void)capacity, nullptr;
+  virtual std::unique_ptr<MixerDecoder> decoder(std::int64_t /*batch*/, std::int64_t /*capacity*/) const {
+    return nullptr;
   }
 
   // Nothing for mixers without scores, or whose scores are of no single form. Of a distance: the part that depends on
@@ -159,7 +162,7 @@ class Mixer : public Layer {
   // Scales the freshly drawn parameters so that the scores of different tokens start with the standard deviation
   // `score_std` of the options; of a distance, what varies along the context. Expects the mixer's own parameters
   // (forms) drawn from N(0, 1), and normalised inputs whose projections have the variance `projection_variance`.
-  virtual void scale_initial_scores(double projection_variance) { (void)projection_variance; }
+  virtual void scale_initial_scores(double /*projection_variance*/) {}
 };
 
 }  // namespace metaformer

@@ -6,7 +6,7 @@
 
 #include "attention/score_attention.h"
 #include "cpu/rotary.h"
-#include "ops/parallel.h"
+#include "ops/kernel.h"
 
 namespace metaformer {
 

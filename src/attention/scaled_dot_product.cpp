@@ -28,8 +28,8 @@ class ScaledDotProduct : public Mixer {
     key_norm_ = register_module("key_norm", HeadNorm(shape.head_width(), learned_gain));
   }
 
-  torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
-                    MixerState* state, Pass& pass) override {
+  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
+                        MixerState* state, Pass& pass) override {
     ScoreMixing mixing{.scale = 1 / std::sqrt(static_cast<double>(shape_.head_width())),
                        .dropout = shape_.dropout,
                        .shaw = positions_.shaw(),
@@ -37,7 +37,8 @@ class ScaledDotProduct : public Mixer {
     const bool uses_projection_as_it_is =
         !options_.qk_norm && !positions_.rotates() && !mixing.distances && !pass.wants_scores();
     if (context_bed.is_same(x_bcd) && state == nullptr && uses_projection_as_it_is)
-      return attend_projection(query_key_value_(x_bcd), shape_.heads, visibility, mixing, options_.backend, pass);
+      return output_(
+          attend_projection(query_key_value_(x_bcd), shape_.heads, visibility, mixing, options_.backend, pass));
     auto [q_bnck, k_bnek, v_bnek] = project(x_bcd, context_bed, state);
     if (pass.wants_scores()) pass.probe->scored({.left_bnci = tempered(q_bnck), .right_bnej = k_bnek});
     const auto tokens = k_bnek.size(2);
@@ -45,12 +46,12 @@ class ScaledDotProduct : public Mixer {
     if (mixing.distances) mixing.distances->bias_n1k = tempered(mixing.distances->bias_n1k);
     const auto t_bnck = attend(positions_.rotated(q_bnck, tokens), positions_.rotated(k_bnek, tokens), v_bnek,
                                visibility, mixing, options_.backend, pass);
-    return merge_heads(t_bnck);
+    return output_(merge_heads(t_bnck));
   }
 
-  Linear* output() override { return &output_; }
-
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
+    auto query_gain_nk = gain_of(query_norm_, shape_.heads);
+    if (temperature_n_.defined()) query_gain_nk = query_gain_nk * temperature_n_.detach().unsqueeze(1);
     return make_score_decoder({.shape = shape_,
                                .projection = LinearDecoder(query_key_value_),
                                .output = LinearDecoder(output_),
@@ -58,7 +59,7 @@ class ScaledDotProduct : public Mixer {
                                .value_begin = 2 * shape_.width,
                                .key_slot = 0,
                                .value_slot = 1,
-                               .query_gain_nk = tempered_gain(),
+                               .query_gain_nk = query_gain_nk,
                                .key_gain_nk = gain_of(key_norm_, shape_.heads)},
                               batch, capacity);
   }
@@ -74,14 +75,12 @@ class ScaledDotProduct : public Mixer {
     if (!options_.score_std) return;
     if (options_.learned_temperature) {
       temperature_n_.mul_(*options_.score_std);
-      return;
-    }
-    if (options_.qk_norm) {
+    } else if (options_.qk_norm) {
       for (const auto& norm : {query_norm_, key_norm_}) norm->gain().mul_(std::sqrt(*options_.score_std));
-      return;
+    } else {
+      const auto queries_and_keys = query_key_value_->weight().narrow(0, 0, 2 * shape_.width);
+      queries_and_keys.mul_(std::sqrt(*options_.score_std / projection_variance));
     }
-    const auto queries_and_keys = query_key_value_->weight().narrow(0, 0, 2 * shape_.width);
-    queries_and_keys.mul_(std::sqrt(*options_.score_std / projection_variance));
   }
 
  private:
@@ -89,10 +88,6 @@ class ScaledDotProduct : public Mixer {
   torch::Tensor tempered(const torch::Tensor& q_nck) const {
     if (!temperature_n_.defined()) return q_nck;
     return q_nck * temperature_n_.view({-1, 1, 1}).to(q_nck.scalar_type());
-  }
-  torch::Tensor tempered_gain() const {
-    const auto gain_nk = gain_of(query_norm_, shape_.heads);
-    return temperature_n_.defined() ? gain_nk * temperature_n_.detach().unsqueeze(1) : gain_nk;
   }
 
   // Queries of x; keys and values of all that it sees, with what comes from the state. Those of another sequence are
@@ -118,7 +113,6 @@ class ScaledDotProduct : public Mixer {
   torch::Tensor queries(const torch::Tensor& x_bcd) const {
     return split_heads(part(x_bcd, 0, shape_.width), shape_.heads);
   }
-
   // Rows first ... first + rows - 1 of the projection.
   torch::Tensor part(const torch::Tensor& x_bcd, std::int64_t first, std::int64_t rows) const {
     const auto& bias = query_key_value_->bias();
@@ -140,16 +134,6 @@ class ScaledDotProduct : public Mixer {
 template <>
 std::shared_ptr<Mixer> make(const ScaledDotProductOptions& options, const MixerShape& shape) {
   return std::make_shared<ScaledDotProduct>(options, shape);
-}
-
-// Projections to queries, keys, values and the output.
-template <>
-MixerCost cost(const ScaledDotProductOptions& options, const MixerShape& shape, const MixerLoad& load) {
-  return AttentionCost{.projections = 4,
-                       .score_width = shape.head_width(),
-                       .qk_norms = options.qk_norm ? 2 : 0,
-                       .learned_temperature = options.learned_temperature}
-      .of(shape, load, options.backend);
 }
 
 }  // namespace metaformer

@@ -82,17 +82,13 @@ torch::Tensor attend(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, c
                                           mixing.scale);
 }
 
-// The narrowest head of at least `width` features for which the library has fused attention: on a GPU a multiple of 8.
-static std::int64_t fused_attention_width(std::int64_t width, torch::Device device) {
-  return device.is_cuda() ? (width + 7) / 8 * 8 : width;
-}
-
-// q' = [q, 1], k' = [k, term], v' = [v, 0], with zeros behind them; what is 0 in b of distances is 1 in q + b.
+// q' = [q, 1], k' = [k, term], v' = [v, 0]; what is 0 in b of distances is 1 in q + b. With zeros behind them up to a
+// multiple of 8 on a GPU, for which the library has fused attention.
 torch::Tensor attend_with_key_term(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek,
                                    const torch::Tensor& term_bne1, const torch::Tensor& value_bnek,
                                    const Visibility& visibility, const ScoreMixing& mixing, Backend backend,
                                    Pass& pass) {
-  const auto width = q_bnck.size(3), zeros = fused_attention_width(width + 1, q_bnck.device()) - width - 1;
+  const auto width = q_bnck.size(3) + 1, zeros = q_bnck.is_cuda() ? (width + 7) / 8 * 8 - width : 0;
   const auto with_feature = [&](const torch::Tensor& x, const torch::Tensor& feature) {
     const auto wider = torch::cat({x, feature}, -1);
     return zeros == 0 ? wider : torch::constant_pad_nd(wider, {0, zeros});

@@ -8,8 +8,8 @@
 #include "attention/mixer.h"
 #include "attention/score_positions.h"
 #include "config/mixer_config.h"
+#include "ops/functional.h"
 #include "ops/layer.h"
-#include "ops/norms.h"
 #include "ops/pass.h"
 
 namespace metaformer {

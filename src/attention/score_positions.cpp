@@ -6,8 +6,8 @@
 
 #include "ops/attention.h"
 #include "ops/dropout.h"
-#include "ops/recompute.h"
-#include "ops/rotary.h"
+#include "ops/functional.h"
+#include "ops/kernel.h"
 
 namespace metaformer {
 
@@ -19,70 +19,42 @@ RotaryTables make_rotary_tables(const RotaryPositionsConfig& config, std::int64_
   return {angle_cr.cos(), angle_cr.sin()};
 }
 
-RotaryPositions::RotaryPositions(const RotaryPositionsConfig& config, std::int64_t key_width)
-    : config_(config), key_width_(key_width) {}
-
-static bool serves(const RotaryTables& tables, std::int64_t tokens, torch::Device device, torch::ScalarType type) {
-  const auto& cos_cr = tables.cos_cr;
-  return cos_cr.size(0) >= tokens && cos_cr.device() == device && cos_cr.scalar_type() == type;
-}
-
-std::shared_ptr<const RotaryTables> RotaryPositions::tables_for(std::int64_t tokens, torch::Device device,
-                                                                torch::ScalarType type) {
-  auto tables = tables_.load();
-  if (tables != nullptr && serves(*tables, tokens, device, type)) return tables;
-  const torch::InferenceMode none(false);  // they may be kept for backward later
+torch::Tensor PositionTable::of(std::int64_t tokens, torch::Device device, torch::ScalarType type) {
+  const std::lock_guard lock(mutex_);
+  if (tokens <= tokens_ && kept_.device() == device && kept_.scalar_type() == type) return kept_;
+  const torch::InferenceMode none(false);  // it may be kept for backward later
   const torch::NoGradGuard no_grad;
-  const auto wide = make_rotary_tables(config_, key_width_, tokens);
-  tables =
-      std::make_shared<const RotaryTables>(RotaryTables{wide.cos_cr.to(device, type), wide.sin_cr.to(device, type)});
-  tables_.store(tables);
-  return tables;
+  if (tokens > tokens_) tokens_ = std::max(tokens, 2 * tokens_);
+  return kept_ = make_(tokens_).to(device, type);
 }
+
+RotaryPositions::RotaryPositions(const RotaryPositionsConfig& config, std::int64_t key_width)
+    : tables_2cr_([=](std::int64_t tokens) {
+        const auto tables = make_rotary_tables(config, key_width, tokens);
+        return torch::stack({tables.cos_cr, tables.sin_cr});
+      }) {}
 
 torch::Tensor RotaryPositions::rotate(const torch::Tensor& x_bnck, std::int64_t tokens) {
   const auto type = x_bnck.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
-  const auto tables = tables_for(tokens, x_bnck.device(), type);
-  const auto length = x_bnck.size(2), first = tokens - length;
-  return rotate_pairs(x_bnck, tables->cos_cr.narrow(0, first, length), tables->sin_cr.narrow(0, first, length));
+  const auto length = x_bnck.size(2);
+  const auto placed_2cr = tables_2cr_.of(tokens, x_bnck.device(), type).narrow(1, tokens - length, length);
+  return rotate_pairs(x_bnck, placed_2cr[0], placed_2cr[1]);
 }
 
-namespace {
-
-class Alibi : public ScoreBias {
- public:
-  explicit Alibi(std::int64_t heads)
-      : slope_n11_(register_buffer("slopes", torch::tensor(alibi_slopes(heads), torch::kFloat).view({-1, 1, 1}))) {}
-
-  torch::Tensor forward(std::int64_t queries, std::int64_t keys) override {
-    const auto distance_ce = offset_ce(queries, keys, slope_n11_.device()).abs();
-    return -slope_n11_ * distance_ce.to(slope_n11_.scalar_type());
+ScoreBias::ScoreBias(const PositionsConfig& positions, std::int64_t heads, bool causal) : causal_(causal) {
+  if (const auto* t5 = std::get_if<T5PositionsConfig>(&positions)) {
+    t5_ = *t5;
+    table_rn_ = add_parameter("weight", {t5->buckets, heads}, {.init = Init::normal(), .decay = Decay::embeddings});
+  } else {
+    slope_n11_ = register_buffer("slopes", torch::tensor(alibi_slopes(heads), torch::kFloat).view({-1, 1, 1}));
   }
+}
 
- private:
-  torch::Tensor slope_n11_;
-};
-
-class T5Bias : public ScoreBias {
- public:
-  T5Bias(const T5PositionsConfig& config, std::int64_t heads, bool causal)
-      : config_(config),
-        causal_(causal),
-        table_rn_(
-            add_parameter("weight", {config.buckets, heads}, {.init = Init::normal(), .decay = Decay::embeddings})) {}
-
-  torch::Tensor forward(std::int64_t queries, std::int64_t keys) override {
-    const auto bucket_ce = t5_bucket_ce(offset_ce(queries, keys, table_rn_.device()), config_, causal_);
-    return torch::embedding(table_rn_, bucket_ce).permute({2, 0, 1});
-  }
-
- private:
-  T5PositionsConfig config_;
-  bool causal_;
-  torch::Tensor table_rn_;
-};
-
-}  // namespace
+torch::Tensor ScoreBias::forward(std::int64_t queries, std::int64_t keys) const {
+  if (!t5_) return -slope_n11_ * offset_ce(queries, keys, slope_n11_.device()).abs().to(slope_n11_.scalar_type());
+  const auto bucket_ce = t5_bucket_ce(offset_ce(queries, keys, table_rn_.device()), *t5_, causal_);
+  return torch::embedding(table_rn_, bucket_ce).permute({2, 0, 1});
+}
 
 std::vector<double> alibi_slopes(std::int64_t heads) {
   const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
@@ -108,9 +80,8 @@ torch::Tensor t5_bucket_ce(const torch::Tensor& offset_ce, const T5PositionsConf
 }
 
 std::shared_ptr<ScoreBias> make_score_bias(const PositionsConfig& positions, std::int64_t heads, bool causal) {
-  if (is<AlibiPositionsConfig>(positions)) return std::make_shared<Alibi>(heads);
-  if (const auto* t5 = std::get_if<T5PositionsConfig>(&positions)) return std::make_shared<T5Bias>(*t5, heads, causal);
-  return nullptr;
+  if (!is<AlibiPositionsConfig>(positions) && !is<T5PositionsConfig>(positions)) return nullptr;
+  return std::make_shared<ScoreBias>(positions, heads, causal);
 }
 
 ShawImpl::ShawImpl(std::int64_t max_distance, std::int64_t key_width, std::int64_t value_width)
@@ -141,10 +112,8 @@ torch::Tensor ShawImpl::values(const torch::Tensor& weight_bnce) const {
   return torch::matmul(of_row_bncr, values_rk_.to(weight_bnce.scalar_type()));
 }
 
-namespace {
-
 // From distance `tokens` - 1 down to 1 - tokens.
-torch::Tensor sinusoids_ld(std::int64_t tokens, std::int64_t width, std::int64_t clamp_length) {
+static torch::Tensor sinusoids_ld(std::int64_t tokens, std::int64_t width, std::int64_t clamp_length) {
   auto distance_l = torch::arange(tokens - 1, -tokens, -1, torch::kDouble);
   const auto longest = static_cast<double>(clamp_length);
   if (clamp_length > 0) distance_l = distance_l.clamp(-longest, longest);
@@ -153,74 +122,37 @@ torch::Tensor sinusoids_ld(std::int64_t tokens, std::int64_t width, std::int64_t
   return torch::cat({angle.sin(), angle.cos()}, 1);
 }
 
-class Shift : public torch::autograd::Function<Shift> {
- public:
-  static torch::Tensor forward(torch::autograd::AutogradContext* context, const torch::Tensor& x_bncl,
-                               std::int64_t keys) {
-    const auto queries = x_bncl.size(2), columns = x_bncl.size(3);
-    context->saved_data["columns"] = columns;
+DistanceTable::DistanceTable(std::int64_t width, std::int64_t clamp_length)
+    : table_ld_([=](std::int64_t tokens) { return sinusoids_ld(tokens, width, clamp_length); }) {}
+
+torch::Tensor DistanceTable::rows_ld(std::int64_t queries, std::int64_t keys, bool causal, const torch::Tensor& like) {
+  const auto all_ld = table_ld_.of(keys, like.device(), like.scalar_type());
+  return all_ld.narrow(0, (all_ld.size(0) + 1) / 2 - keys, causal ? keys : keys + queries - 1);
+}
+
+TransformerXlImpl::TransformerXlImpl(const TransformerXlPositionsConfig& config, const MixerShape& shape,
+                                     std::int64_t key_width)
+    : projection(register_module("projection", Linear(shape.width, shape.heads * key_width, /*bias=*/false))) {
+  if (!config.shared_biases) biases = register_module("biases", DistanceBiases(shape.heads, key_width));
+}
+
+// y_ij = x_(i, c - 1 - i + j) for j < keys, x having c rows and at least `keys` columns; what lies behind a row's end
+// is a number of the next row, with a gradient of 0.
+static torch::Tensor shifted_by_distance(const torch::Tensor& x_bncl, std::int64_t keys) {
+  const auto queries = x_bncl.size(2), columns = x_bncl.size(3);
+  const auto forward = [&](Tensors&) {
     const auto x = x_bncl.stride(2) == columns && x_bncl.stride(3) == 1 ? x_bncl : x_bncl.contiguous();
     return x
         .as_strided({x.size(0), x.size(1), queries, keys}, {x.stride(0), x.stride(1), columns - 1, 1},
                     x.storage_offset() + queries - 1)
         .clone(at::MemoryFormat::Contiguous);
-  }
-
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list gradients) {
-    require_first_order("the shift of scores by distance");
-    const auto& dy_bnce = gradients.front();
-    const auto queries = dy_bnce.size(2), columns = context->saved_data["columns"].toInt();
+  };
+  return own_node("the shift of scores by distance", {x_bncl}, forward, [=](const Backward& in) -> Tensors {
     // dx_(i, l) = dy_(i, l + i - (c - 1)), and 0 where there is no such column.
-    const auto padded = torch::constant_pad_nd(dy_bnce, {queries - 1, columns - dy_bnce.size(3)});
-    const auto dx = padded.as_strided({dy_bnce.size(0), dy_bnce.size(1), queries, columns},
-                                      {padded.stride(0), padded.stride(1), padded.size(3) + 1, 1});
-    return {dx, torch::Tensor()};
-  }
-};
-
-}  // namespace
-
-torch::Tensor DistanceTable::rows_ld(std::int64_t queries, std::int64_t keys, bool causal, const torch::Tensor& like) {
-  const std::lock_guard lock(mutex_);
-  const auto holds = [&] { return kept_ld_.defined() ? (kept_ld_.size(0) + 1) / 2 : 0; };
-  if (holds() < keys || kept_ld_.device() != like.device() || kept_ld_.scalar_type() != like.scalar_type()) {
-    const auto tokens = std::max(keys, 2 * holds());
-    kept_ld_ = sinusoids_ld(tokens, width_, clamp_length_).to(like.device(), like.scalar_type());
-  }
-  return kept_ld_.narrow(0, holds() - keys, causal ? keys : keys + queries - 1);
-}
-
-DistanceBiasesImpl::DistanceBiasesImpl(std::int64_t heads, std::int64_t key_width)
-    : content_nk_(add_parameter("content", {heads, key_width}, {.init = Init::normal()})),
-      distance_nk_(add_parameter("distance", {heads, key_width}, {.init = Init::normal()})) {}
-
-TransformerXlImpl::TransformerXlImpl(const TransformerXlPositionsConfig& config, const MixerShape& shape,
-                                     std::int64_t key_width)
-    : heads_(shape.heads),
-      projection_(register_module("projection", Linear(shape.width, shape.heads * key_width, /*bias=*/false))) {
-  if (!config.shared_biases) biases_ = register_module("biases", DistanceBiases(shape.heads, key_width));
-}
-
-torch::Tensor TransformerXlImpl::with_content_bias(const torch::Tensor& q_bnck, const Visibility& visibility) const {
-  const auto& content_nk = biases_.is_empty() ? visibility.content_bias_nk : biases_->content_nk();
-  return q_bnck + content_nk.unsqueeze(1).to(q_bnck.scalar_type());
-}
-
-DistanceTerms TransformerXlImpl::terms(const Visibility& visibility) {
-  const bool own = !biases_.is_empty();
-  const auto& content_nk = own ? biases_->content_nk() : visibility.content_bias_nk;
-  const auto& distance_nk = own ? biases_->distance_nk() : visibility.distance_bias_nk;
-  return {.bias_n1k = (distance_nk - content_nk).unsqueeze(1),
-          .key_nlk = projection_(visibility.distance_ld).unflatten(1, {heads_, -1}).transpose(0, 1),
-          .term_n1l = {},
-          .row_bnc1 = {}};
-}
-
-torch::Tensor shifted_by_distance(const torch::Tensor& x_bncl, std::int64_t keys) { return Shift::apply(x_bncl, keys); }
-
-torch::Tensor queries_of_distances(const torch::Tensor& q_bnck, const DistanceTerms& terms) {
-  return q_bnck + terms.bias_n1k.to(q_bnck.scalar_type());
+    const auto padded = torch::constant_pad_nd(in.dy[0], {queries - 1, columns - keys});
+    return {padded.as_strided({padded.size(0), padded.size(1), queries, columns},
+                              {padded.stride(0), padded.stride(1), padded.size(3) + 1, 1})};
+  });
 }
 
 torch::Tensor distance_scores(const torch::Tensor& q_bnck, const DistanceTerms& terms, std::int64_t keys) {
@@ -238,8 +170,26 @@ ScorePositions::ScorePositions(torch::nn::Module& owner, const MixerShape& shape
     transformer_xl_ = owner.register_module("positions", TransformerXl(*xl, shape, key_width));
 }
 
-torch::Tensor ScorePositions::rotated(const torch::Tensor& x_bnck, std::int64_t tokens) {
-  return rotary_ ? rotary_->rotate(x_bnck, tokens) : x_bnck;
+std::pair<torch::Tensor, torch::Tensor> ScorePositions::biases_nk(const Visibility& visibility) const {
+  const auto& own = transformer_xl_->biases;
+  if (own.is_empty()) return {visibility.content_bias_nk, visibility.distance_bias_nk};
+  return {own->content_nk, own->distance_nk};
+}
+
+torch::Tensor ScorePositions::with_content_bias(const torch::Tensor& q_bnck, const Visibility& visibility) const {
+  if (!knows_distances(visibility)) return q_bnck;
+  return q_bnck + biases_nk(visibility).first.unsqueeze(1).to(q_bnck.scalar_type());
+}
+
+std::optional<DistanceTerms> ScorePositions::distance_terms(const Visibility& visibility) {
+  if (!knows_distances(visibility)) return std::nullopt;
+  const auto [content_nk, distance_nk] = biases_nk(visibility);
+  auto& projection = transformer_xl_->projection;
+  return DistanceTerms{
+      .bias_n1k = (distance_nk - content_nk).unsqueeze(1),
+      .key_nlk = projection(visibility.distance_ld).unflatten(1, {distance_nk.size(0), -1}).transpose(0, 1),
+      .term_n1l = {},
+      .row_bnc1 = {}};
 }
 
 SharedPositions::SharedPositions(torch::nn::Module& owner, const MixerShape& shape, std::int64_t key_width, bool causal)
@@ -259,8 +209,8 @@ void SharedPositions::add_to(Visibility& visibility, std::int64_t queries, std::
   const bool not_later = visibility.causal && !pass.wants_scores();  // a probe sees what the mask hides, too
   visibility.distance_ld = dropout_of_shared(distances_->rows_ld(queries, keys, not_later, like), dropout_, pass);
   if (distance_biases_.is_empty()) return;
-  visibility.content_bias_nk = distance_biases_->content_nk();
-  visibility.distance_bias_nk = distance_biases_->distance_nk();
+  visibility.content_bias_nk = distance_biases_->content_nk;
+  visibility.distance_bias_nk = distance_biases_->distance_nk;
 }
 
 }  // namespace metaformer

@@ -3,7 +3,7 @@
 
 #include <torch/types.h>
 
-#include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,14 +15,28 @@
 
 namespace metaformer {
 
-// Rotary positions of a mixer: its queries and keys, rotated by where their tokens stand.
-
 // Cosines and sines of positions 0, 1, ... and the pairs of features.
 struct RotaryTables {
   torch::Tensor cos_cr, sin_cr;
 };
 RotaryTables make_rotary_tables(const RotaryPositionsConfig& config, std::int64_t key_width, std::int64_t tokens);
 
+// What is computed once from positions, for as many tokens as were asked for.
+class PositionTable {
+ public:
+  explicit PositionTable(std::function<torch::Tensor(std::int64_t tokens)> make) : make_(std::move(make)) {}
+
+  // For `tokens` tokens or more, on that device and of that type. Threads may ask at the same time.
+  torch::Tensor of(std::int64_t tokens, torch::Device device, torch::ScalarType type);
+
+ private:
+  std::function<torch::Tensor(std::int64_t tokens)> make_;
+  std::mutex mutex_;
+  std::int64_t tokens_ = 0;  // that kept_ is for
+  torch::Tensor kept_;
+};
+
+// Queries and keys of a mixer, rotated by where their tokens stand.
 class RotaryPositions {
  public:
   RotaryPositions(const RotaryPositionsConfig& config, std::int64_t key_width);
@@ -31,22 +45,25 @@ class RotaryPositions {
   torch::Tensor rotate(const torch::Tensor& x_bnck, std::int64_t tokens);
 
  private:
-  // For at least that many tokens; made unless they are there.
-  std::shared_ptr<const RotaryTables> tables_for(std::int64_t tokens, torch::Device device, torch::ScalarType type);
-
-  RotaryPositionsConfig config_;
-  std::int64_t key_width_;
-  std::atomic<std::shared_ptr<const RotaryTables>> tables_;
+  PositionTable tables_2cr_;  // cosines, then sines
 };
 
-// Positions as numbers that are added to the scores of every pair of tokens, the same in all layers.
+// Positions as numbers that are added to the scores of every pair of tokens, the same in all layers: ALiBi's or T5's.
 class ScoreBias : public Layer {
  public:
+  // `causal`: no token attends to a later one.
+  ScoreBias(const PositionsConfig& positions, std::int64_t heads, bool causal);
+
   // [n, c, e], to be added to the scaled scores of the last `queries` of `keys` tokens.
-  virtual torch::Tensor forward(std::int64_t queries, std::int64_t keys) = 0;
+  torch::Tensor forward(std::int64_t queries, std::int64_t keys) const;
+
+ private:
+  std::optional<T5PositionsConfig> t5_;
+  bool causal_;
+  torch::Tensor slope_n11_, table_rn_;  // of ALiBi; of T5
 };
 
-// Nothing for positions of another kind. `causal`: no token attends to a later one.
+// Nothing for positions of another kind.
 std::shared_ptr<ScoreBias> make_score_bias(const PositionsConfig& positions, std::int64_t heads, bool causal);
 
 // ALiBi's slope of every head (Press, Smith, Lewis 2022): 2^(-8 / n), and its powers, for n heads where n is a power of
@@ -89,26 +106,21 @@ class DistanceTable {
  public:
   // `width` is even. Unless it is 0, distances above `clamp_length` count as that one, those below -clamp_length as
   // -clamp_length (XLNet, Yang et al. 2019, clamps so, too).
-  DistanceTable(std::int64_t width, std::int64_t clamp_length) : width_(width), clamp_length_(clamp_length) {}
+  DistanceTable(std::int64_t width, std::int64_t clamp_length);
 
   // For Visibility::distance_ld: of the type of `like`, and where that is. Threads may ask at the same time.
   torch::Tensor rows_ld(std::int64_t queries, std::int64_t keys, bool causal, const torch::Tensor& like);
 
  private:
-  std::int64_t width_, clamp_length_;
-  std::mutex mutex_;
-  torch::Tensor kept_ld_;  // of distances that were asked for before, from the largest down to its negative
+  PositionTable table_ld_;  // from the largest distance down to its negative
 };
 
 // u and v, [n, k] each.
-class DistanceBiasesImpl : public Layer {
- public:
-  DistanceBiasesImpl(std::int64_t heads, std::int64_t key_width);
-  const torch::Tensor& content_nk() const { return content_nk_; }
-  const torch::Tensor& distance_nk() const { return distance_nk_; }
-
- private:
-  torch::Tensor content_nk_, distance_nk_;
+struct DistanceBiasesImpl : Layer {
+  DistanceBiasesImpl(std::int64_t heads, std::int64_t key_width)
+      : content_nk(add_parameter("content", {heads, key_width}, {.init = Init::normal()})),
+        distance_nk(add_parameter("distance", {heads, key_width}, {.init = Init::normal()})) {}
+  torch::Tensor content_nk, distance_nk;
 };
 TORCH_MODULE(DistanceBiases);
 
@@ -122,31 +134,21 @@ struct DistanceTerms {
 };
 
 // The part of a layer.
-class TransformerXlImpl : public Layer {
- public:
+struct TransformerXlImpl : torch::nn::Module {
   TransformerXlImpl(const TransformerXlPositionsConfig& config, const MixerShape& shape, std::int64_t key_width);
-
-  // The queries with u.
-  torch::Tensor with_content_bias(const torch::Tensor& q_bnck, const Visibility& visibility) const;
-  DistanceTerms terms(const Visibility& visibility);
-
- private:
-  std::int64_t heads_;
-  Linear projection_;
-  DistanceBiases biases_{nullptr};  // none: those of the visibility
+  Linear projection;               // W_R
+  DistanceBiases biases{nullptr};  // none: those of the visibility
 };
 TORCH_MODULE(TransformerXl);
 
 // q + b, of the type of q.
-torch::Tensor queries_of_distances(const torch::Tensor& q_bnck, const DistanceTerms& terms);
+inline torch::Tensor queries_of_distances(const torch::Tensor& q_bnck, const DistanceTerms& terms) {
+  return q_bnck + terms.bias_n1k.to(q_bnck.scalar_type());
+}
 
 // [b, n, c, e], the queries being the last of `keys` tokens. For a key behind its query, where the terms have no such
 // distance, the number means nothing: it must be masked.
 torch::Tensor distance_scores(const torch::Tensor& q_bnck, const DistanceTerms& terms, std::int64_t keys);
-
-// y_ij = x_(i, c - 1 - i + j) for j < keys, x having c rows and at least `keys` columns; what lies behind a row's end
-// is a number of the next row, with a gradient of 0.
-torch::Tensor shifted_by_distance(const torch::Tensor& x_bncl, std::int64_t keys);
 
 // Positions inside a mixer with scores: rotary ones turn queries and keys, Shaw's add vectors to keys and values,
 // Transformer-XL's to queries, and compare those with distances. Those that are only added to the scores come with the
@@ -159,22 +161,21 @@ class ScorePositions {
   bool rotates() const { return rotary_.has_value(); }
 
   // x_bnck as scores see them, the last of `tokens` tokens in order; x itself where nothing is rotated.
-  torch::Tensor rotated(const torch::Tensor& x_bnck, std::int64_t tokens);
+  torch::Tensor rotated(const torch::Tensor& x_bnck, std::int64_t tokens) {
+    return rotary_ ? rotary_->rotate(x_bnck, tokens) : x_bnck;
+  }
 
   const Shaw* shaw() const { return shaw_.is_empty() ? nullptr : &shaw_; }
 
   // Queries before a form is applied to them, with u; unchanged for positions of other kinds, and where
   // the visibility has no distances.
-  torch::Tensor with_content_bias(const torch::Tensor& q_bnck, const Visibility& visibility) const {
-    return knows_distances(visibility) ? transformer_xl_->with_content_bias(q_bnck, visibility) : q_bnck;
-  }
+  torch::Tensor with_content_bias(const torch::Tensor& q_bnck, const Visibility& visibility) const;
   // Nothing in those cases.
-  std::optional<DistanceTerms> distance_terms(const Visibility& visibility) {
-    if (!knows_distances(visibility)) return std::nullopt;
-    return transformer_xl_->terms(visibility);
-  }
+  std::optional<DistanceTerms> distance_terms(const Visibility& visibility);
 
  private:
+  // Those of the layer, or of the visibility: content, then distance.
+  std::pair<torch::Tensor, torch::Tensor> biases_nk(const Visibility& visibility) const;
   bool knows_distances(const Visibility& visibility) const {
     return !transformer_xl_.is_empty() && visibility.distance_ld.defined();
   }

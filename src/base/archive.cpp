@@ -90,23 +90,6 @@ class GzipStream {
   bool inside_member_ = false, has_ended_member_ = false;
 };
 
-}  // namespace
-
-bool is_gzip(std::string_view bytes) { return bytes.starts_with(magic); }
-
-std::string unpack_gzip(std::string_view bytes, std::uintmax_t largest, const std::string& source) {
-  GzipStream stream([&] { return std::exchange(bytes, {}); }, source);
-  std::string content;
-  for (auto piece = stream.next(); !piece.empty(); piece = stream.next()) {
-    content += piece;
-    if (content.size() > largest)
-      throw Error(ExitCode::data, fmt::format("{}: unpacks to more than the {} allowed", source, human_bytes(largest)));
-  }
-  return content;
-}
-
-namespace {
-
 // The bytes of a tar archive, unpacked if gzipped. libarchive could unpack, but ignores gzip's checksum.
 class TarFile {
  public:
@@ -178,6 +161,19 @@ std::string read_content(const TarFile& file, archive* reader, std::string_view 
 }
 
 }  // namespace
+
+bool is_gzip(std::string_view bytes) { return bytes.starts_with(magic); }
+
+std::string unpack_gzip(std::string_view bytes, std::uintmax_t largest, const std::string& source) {
+  GzipStream stream([&] { return std::exchange(bytes, {}); }, source);
+  std::string content;
+  for (auto piece = stream.next(); !piece.empty(); piece = stream.next()) {
+    content += piece;
+    if (content.size() > largest)
+      throw Error(ExitCode::data, fmt::format("{}: unpacks to more than the {} allowed", source, human_bytes(largest)));
+  }
+  return content;
+}
 
 void for_each_archive_entry(const std::filesystem::path& path, std::size_t largest, const WantsEntry& wants,
                             const UseEntry& use) {

@@ -149,11 +149,8 @@ std::string compute_in_child(const std::function<std::string()>& compute, const 
   return end.output.substr(1);
 }
 
-namespace {
-
-// Starts a program that reads nothing and writes into both pipes; -1 if there is no such program.
-pid_t spawn(const std::vector<std::string>& words, const Pipe& output, const Pipe& messages,
-            const std::string& failure) {
+std::optional<std::string> run_program(const std::vector<std::string>& words, const std::string& failure) {
+  Pipe output, messages;
   std::vector<char*> arguments;
   for (const auto& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
@@ -165,17 +162,8 @@ pid_t spawn(const std::vector<std::string>& words, const Pipe& output, const Pip
   pid_t child = -1;
   const int error = ::posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
-  if (error == ENOENT) return -1;
+  if (error == ENOENT) return std::nullopt;
   if (error != 0) throw Error(ExitCode::failure, fmt::format("{}: {}", failure, std::strerror(error)));
-  return child;
-}
-
-}  // namespace
-
-std::optional<std::string> run_program(const std::vector<std::string>& words, const std::string& failure) {
-  Pipe output, messages;
-  const auto child = spawn(words, output, messages, failure);
-  if (child < 0) return std::nullopt;
   auto end = wait_for(child, output, messages);
   if (!end.succeeded()) throw Error(ExitCode::failure, fmt::format("{}: {}", failure, last_message(end.messages)));
   return std::move(end.output);

@@ -21,6 +21,14 @@ unsigned char* as_bytes(std::string& text, std::size_t at) {
   return reinterpret_cast<unsigned char*>(text.data() + at);
 }
 
+std::string digest_of(std::string_view bytes, const EVP_MD* kind) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
+  unsigned int length = 0;
+  if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), &length, kind, nullptr) != 1)
+    throw Error(ExitCode::failure, fmt::format("the OpenSSL library could not compute {}", EVP_MD_get0_name(kind)));
+  return fmt::format("{:02x}", fmt::join(digest.begin(), digest.begin() + length, ""));
+}
+
 }  // namespace
 
 std::string to_base64(std::string_view bytes) {
@@ -50,18 +58,6 @@ std::optional<std::string> from_base64(std::string_view text) {
   if (to_base64(bytes) != text) return std::nullopt;  // the library accepts white space and padding inside
   return bytes;
 }
-
-namespace {
-
-std::string digest_of(std::string_view bytes, const EVP_MD* kind) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
-  unsigned int length = 0;
-  if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), &length, kind, nullptr) != 1)
-    throw Error(ExitCode::failure, fmt::format("the OpenSSL library could not compute {}", EVP_MD_get0_name(kind)));
-  return fmt::format("{:02x}", fmt::join(digest.begin(), digest.begin() + length, ""));
-}
-
-}  // namespace
 
 std::string sha256(std::string_view bytes) { return digest_of(bytes, EVP_sha256()); }
 std::string md5(std::string_view bytes) { return digest_of(bytes, EVP_md5()); }

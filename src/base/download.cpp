@@ -50,24 +50,6 @@ void warn_once(const std::string& message) {
   if (said.insert(message).second) log::warning("{}", message);
 }
 
-}  // namespace
-
-std::optional<fs::path> cache_folder() {
-  const auto folder = cache_in_home();
-  if (!folder) {
-    warn_once("neither HOME nor XDG_CACHE_HOME names a folder: nothing is kept between runs, and no cache is read");
-    return std::nullopt;
-  }
-  for (const auto& path : {*folder, folder->parent_path()})
-    if (const auto why = distrust(path, path == *folder); !why.empty()) {
-      warn_once(fmt::format("{}: {}: nothing is kept there, and nothing there is used", path.string(), why));
-      return std::nullopt;
-    }
-  return folder;
-}
-
-namespace {
-
 struct Received {
   std::string content;
   std::uint64_t largest;
@@ -83,6 +65,20 @@ std::size_t receive(char* data, std::size_t size, std::size_t count, void* targe
 int stop_when_asked(void*, curl_off_t, curl_off_t, curl_off_t, curl_off_t) { return stop_signal() != 0; }
 
 }  // namespace
+
+std::optional<fs::path> cache_folder() {
+  const auto folder = cache_in_home();
+  if (!folder) {
+    warn_once("neither HOME nor XDG_CACHE_HOME names a folder: nothing is kept between runs, and no cache is read");
+    return std::nullopt;
+  }
+  for (const auto& path : {*folder, folder->parent_path()})
+    if (const auto why = distrust(path, path == *folder); !why.empty()) {
+      warn_once(fmt::format("{}: {}: nothing is kept there, and nothing there is used", path.string(), why));
+      return std::nullopt;
+    }
+  return folder;
+}
 
 std::string download(const std::string& url, std::uint64_t largest) {
   const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl(curl_easy_init(), curl_easy_cleanup);

@@ -8,14 +8,10 @@
 
 namespace metaformer {
 
-// The folder in which the program keeps files between runs.
-
 // The folder for corpora, tokens and tokenizers. Returns nothing, after a warning, without an absolute HOME or
 // XDG_CACHE_HOME, or if others could have written to the folder: it belongs to another user, or everybody may
 // write to it.
 std::optional<std::filesystem::path> cache_folder();
-
-// Downloads a file.
 
 // The content at `url`, at most `largest` bytes, over https only, with up to five redirections. Throws Error (exit
 // code 3) with the cause.

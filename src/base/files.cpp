@@ -77,6 +77,25 @@ void sync(int descriptor, const fs::path& path) {
   if (::fsync(descriptor) != 0) fail_with_errno("sync", path);
 }
 
+void write_synced(const fs::path& path, std::string_view content, int flags) {
+  Descriptor file(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | flags, "create");
+  fault_point("write");
+  if (fault_strikes("full")) {
+    errno = ENOSPC;
+    fail_with_errno("write", path);
+  }
+  std::string damaged;
+  if (fault_strikes("damage") && !content.empty()) {
+    damaged = content;
+    damaged[damaged.size() / 2] ^= 1;
+    content = damaged;
+  }
+  write_bytes(file.number(), content, path);
+  fault_point("sync");
+  sync(file.number(), path);
+  file.close();
+}
+
 constexpr std::string_view temporary_suffix = ".tmp";
 
 }  // namespace
@@ -150,29 +169,6 @@ std::string read_file(const fs::path& path, std::uintmax_t largest, ExitCode cod
     throw Error(code, fmt::format("{}: could not be read to its end", path.string()));
   return content;
 }
-
-namespace {
-
-void write_synced(const fs::path& path, std::string_view content, int flags) {
-  Descriptor file(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | flags, "create");
-  fault_point("write");
-  if (fault_strikes("full")) {
-    errno = ENOSPC;
-    fail_with_errno("write", path);
-  }
-  std::string damaged;
-  if (fault_strikes("damage") && !content.empty()) {
-    damaged = content;
-    damaged[damaged.size() / 2] ^= 1;
-    content = damaged;
-  }
-  write_bytes(file.number(), content, path);
-  fault_point("sync");
-  sync(file.number(), path);
-  file.close();
-}
-
-}  // namespace
 
 fs::path file_to_write(const fs::path& path) {
   std::error_code error;

@@ -16,7 +16,6 @@
 
 namespace metaformer {
 
-// Parses JSON from untrusted files, and writes JSON whose strings may be any bytes, such as paths.
 constexpr std::size_t deepest_json = 64;  // dumping recurses, so depth must be bounded
 
 // ordered_json compares every key with all previous keys of its object: this many comparisons take about a second, as

@@ -10,16 +10,12 @@
 
 namespace metaformer {
 
-// File descriptors 0, 1 and 2.
-
-// Opens /dev/null for each of them that the caller closed, so that no file opened later takes its number and receives
-// the output of the stream. It is opened in the wrong direction: reading standard input and writing standard output
-// still fail, as on a closed descriptor.
+// Opens /dev/null for each of file descriptors 0, 1 and 2 that the caller closed, so that no file opened later takes
+// its number and receives the output of the stream. It is opened in the wrong direction: reading standard input and
+// writing standard output still fail, as on a closed descriptor.
 void reserve_standard_streams();
 
-// Progress lines: redrawn on a terminal, plain lines at longer intervals elsewhere.
-
-// Decides when the next line is due: often on a terminal, where it is redrawn, and rarely elsewhere.
+// Decides when the next progress line is due: often on a terminal, where it is redrawn, and rarely elsewhere.
 class LineTimer {
  public:
   using Clock = std::chrono::steady_clock;
@@ -35,9 +31,6 @@ class LineTimer {
 void show_progress(const std::string& line);
 
 }  // namespace metaformer
-
-// Messages for people, on stderr and during a run also in its train.log. Results are written to stdout
-// (cli/command_line.h).
 
 namespace metaformer::log {
 

@@ -24,8 +24,6 @@ double seconds_since_program_start() {
   return static_cast<double>(now.tv_sec - start.tv_sec) + static_cast<double>(now.tv_nsec - start.tv_nsec) * 1e-9;
 }
 
-}  // namespace metaformer
-
 namespace {
 
 constexpr const char* symbol = "mkl_serv_intel_cpu_true";
@@ -54,8 +52,6 @@ extern "C" __attribute__((visibility("default"))) int mkl_serv_intel_cpu_true() 
   const auto own = own_of_mkl();
   return own != nullptr ? own() : 0;
 }
-
-namespace metaformer {
 
 MklPath mkl_path() {
   if (!mkl_env().empty() && mkl_env() != "own")

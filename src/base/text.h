@@ -18,8 +18,6 @@ enum class WholeNumber {
 // Sets `value` if the text is valid.
 WholeNumber parse_whole_number(std::string_view text, std::int64_t& value);
 
-// Text for messages that people read.
-
 // "a, b or c"
 std::string join_alternatives(const std::vector<std::string>& words);
 

@@ -5,6 +5,7 @@
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/SDPBackend.h>
 #include <c10/util/Exception.h>
+#include <c10/util/ScopeExit.h>
 #include <fmt/format.h>
 
 #include <array>
@@ -58,7 +59,7 @@ Tensor reference_metric(const Tensor& p_bnck, const Tensor& form, bool distance,
   return mix_by_scores(score_bnce, p_bnck, p_bnck, visibility, mixing_of(p_bnck), pass);
 }
 
-// As attention/metric.cpp composes a distance, without positions: 2 p_c M p_e - p_e M p_e, in float32 at least.
+// As attention/form_attention.cpp composes a distance, without positions: 2 p_c M p_e - p_e M p_e, in float32 at least.
 Tensor composed_distance(const Tensor& given_bnck, const Tensor& form, const Visibility& visibility) {
   const auto given = given_bnck.scalar_type();
   const bool narrow = given == torch::kBFloat16 || given == torch::kHalf;
@@ -82,7 +83,13 @@ Tensor fused(const Tensor& p_bnck, const Tensor& form, bool distance, const Visi
                                 pass);
 }
 
-Tensor mix_metric(const MetricOptions& options, const CoreInputs& in, const Visibility& visibility) {
+// What a mixer does between its projections and its output: t_bnck.
+Tensor mix_core(const ScaledDotProductOptions& options, const CoreInputs& in, const Visibility& visibility) {
+  Pass pass;
+  return attend(in[0], in[1], in[2], visibility, mixing_of(in[0]), options.backend, pass);
+}
+
+Tensor mix_core(const MetricOptions& options, const CoreInputs& in, const Visibility& visibility) {
   const auto& p_bnck = in[0];
   const auto form = in.size() > 1 ? in[1] : Tensor();
   const bool distance = options.score == MetricScore::distance;
@@ -93,57 +100,47 @@ Tensor mix_metric(const MetricOptions& options, const CoreInputs& in, const Visi
   return attend(image_of(p_bnck, form), p_bnck, p_bnck, visibility, mixing_of(p_bnck), options.backend, pass);
 }
 
-Tensor mix_quadratic(const QuadraticOptions& options, const CoreInputs& in, const Visibility& visibility) {
+Tensor mix_core(const QuadraticOptions& options, const CoreInputs& in, const Visibility& visibility) {
+  const bool full = options.form == QuadraticForm::full;
+  const auto &p_bnck = full ? in[1] : in[0], &form = full ? in[2] : in[1];
+  if (!full && options.backend == Backend::fused) return fused(p_bnck, form, /*distance=*/false, visibility);
+  const auto key = full ? in[0].unsqueeze(1).expand({-1, p_bnck.size(1), -1, -1}) : p_bnck;
+  const auto query = per_head_product(key, form);
   Pass pass;
-  if (options.form == QuadraticForm::full) {
-    const auto& p_bnck = in[1];
-    const auto x_bncd = in[0].unsqueeze(1).expand({-1, p_bnck.size(1), -1, -1});
-    const auto q_bncd = per_head_product(x_bncd, in[2]);
-    return attend(q_bncd, x_bncd.to(q_bncd.scalar_type()), p_bnck, visibility, mixing_of(p_bnck), options.backend,
-                  pass);
-  }
-  if (options.backend == Backend::fused) return fused(in[0], in[1], /*distance=*/false, visibility);
-  const auto q_bnck = per_head_product(in[0], in[1]);
-  return attend(q_bnck, in[0].to(q_bnck.scalar_type()), in[0], visibility, mixing_of(in[0]), options.backend, pass);
+  return attend(query, key.to(query.scalar_type()), p_bnck, visibility, mixing_of(p_bnck), options.backend, pass);
 }
 
-// The inputs of one shape.
-class InputDraws {
- public:
-  InputDraws(const AttentionShape& shape, NormalDraws& draws) : shape_(shape), draws_(draws) {}
+Tensor mix_core(const LshOptions& options, const CoreInputs& in, const Visibility& visibility) {
+  Pass pass;
+  return hash_and_attend(in[0], in[1], options, in[0].size(2), /*dropout=*/0, visibility, pass);
+}
 
-  Tensor inputs() { return draws_.draw({shape_.batch, shape_.context, shape_.width()}); }
-  Tensor vectors() { return split_heads(inputs(), shape_.heads).detach(); }
+// Every head's form with that norm.
+Tensor to_norm(const Tensor& form, double norm) {
+  const auto flat = form.flatten(1);
+  return (flat * (norm / flat.norm(2, 1, true))).view_as(form);
+}
 
-  // W of scores p W p / sqrt(k) with the standard deviation 1; U of x U x / sqrt(k).
-  Tensor form(std::int64_t side) {
-    return draws_.draw({shape_.heads, side, side}) * (root(shape_.head_width) / static_cast<double>(side));
+// M or m of a metric with scores of the standard deviation 1; nothing for the identity.
+CoreInputs draw_metric_form(const MetricOptions& options, const AttentionShape& shape, NormalDraws& draws) {
+  const auto n = shape.heads, k = shape.head_width;
+  const bool distance = options.score == MetricScore::distance;
+  const double norm = root(k) / (distance ? std::sqrt(6.0) : 1);  // docs/architecture.md, "Randomness"
+  if (options.constraint == MetricConstraint::identity) return {};
+  if (options.constraint == MetricConstraint::diagonal) {
+    const auto diagonal_nk = draws.draw({n, k});
+    return {to_norm(distance ? diagonal_nk.abs() : diagonal_nk, norm)};
   }
+  const auto factor_nkk = draws.draw({n, k, k}), transposed_nkk = factor_nkk.transpose(1, 2);
+  const bool psd = options.constraint == MetricConstraint::psd;
+  return {to_norm(psd ? torch::bmm(factor_nkk, transposed_nkk) : factor_nkk + transposed_nkk, norm)};
+}
 
-  CoreInputs metric(const MetricOptions& options) {
-    const auto n = shape_.heads, k = shape_.head_width;
-    const bool distance = options.score == MetricScore::distance;
-    const double norm = root(k) / (distance ? std::sqrt(6.0) : 1);  // docs/architecture.md, "Randomness"
-    if (options.constraint == MetricConstraint::identity) return {vectors()};
-    if (options.constraint == MetricConstraint::diagonal) {
-      const auto diagonal_nk = draws_.draw({n, k});
-      return {vectors(), to_norm(distance ? diagonal_nk.abs() : diagonal_nk, norm)};
-    }
-    const auto factor_nkk = draws_.draw({n, k, k}), transposed_nkk = factor_nkk.transpose(1, 2);
-    const bool psd = options.constraint == MetricConstraint::psd;
-    return {vectors(), to_norm(psd ? torch::bmm(factor_nkk, transposed_nkk) : factor_nkk + transposed_nkk, norm)};
-  }
-
- private:
-  // Every head's form with that norm.
-  static Tensor to_norm(const Tensor& form, double norm) {
-    const auto flat = form.flatten(1);
-    return (flat * (norm / flat.norm(2, 1, true))).view_as(form);
-  }
-
-  AttentionShape shape_;
-  NormalDraws& draws_;
-};
+MixerCost layer_cost(const MixerConfig& mixer, const AttentionShape& shape, bool causal) {
+  const auto b = static_cast<double>(shape.batch), c = static_cast<double>(shape.context);
+  return cost_of(mixer, shape.mixer_shape(),
+                 {.context = shape.context, .tokens = b * c, .pairs = b * (causal ? c * (c + 1) / 2 : c * c)});
+}
 
 }  // namespace
 
@@ -155,56 +152,49 @@ Tensor NormalDraws::draw(const std::vector<std::int64_t>& sizes) {
 }
 
 std::optional<CoreInputs> draw_core_inputs(const MixerConfig& mixer, const AttentionShape& shape, NormalDraws& draws) {
-  InputDraws of_shape(shape, draws);
+  const auto inputs = [&] { return draws.draw({shape.batch, shape.context, shape.width()}); };
+  const auto vectors = [&] { return split_heads(inputs(), shape.heads).detach(); };
+  // W of scores p W p / sqrt(k) with the standard deviation 1; U of x U x / sqrt(k).
+  const auto form = [&](std::int64_t side) {
+    return draws.draw({shape.heads, side, side}) * (root(shape.head_width) / static_cast<double>(side));
+  };
   if (const auto* dot = std::get_if<ScaledDotProductOptions>(&mixer)) {
     if (dot->qk_norm) return std::nullopt;
-    return CoreInputs{of_shape.vectors(), of_shape.vectors(), of_shape.vectors()};
+    return CoreInputs{vectors(), vectors(), vectors()};
   }
   if (const auto* metric = std::get_if<MetricOptions>(&mixer)) {
-    const bool known = metric->values == MixerValues::shared && !metric->qk_norm && !metric->fixed_norm &&
-                       metric->score != MetricScore::as_published;
-    return known ? std::optional(of_shape.metric(*metric)) : std::nullopt;
+    if (metric->values != MixerValues::shared || metric->qk_norm || metric->fixed_norm ||
+        metric->score == MetricScore::as_published)
+      return std::nullopt;
+    auto drawn = draw_metric_form(*metric, shape, draws);
+    drawn.insert(drawn.begin(), vectors());
+    return drawn;
   }
   if (const auto* quadratic = std::get_if<QuadraticOptions>(&mixer)) {
     if (quadratic->values != MixerValues::shared || quadratic->qk_norm || quadratic->fixed_norm) return std::nullopt;
-    if (quadratic->form == QuadraticForm::projected)
-      return CoreInputs{of_shape.vectors(), of_shape.form(shape.head_width)};
-    return CoreInputs{of_shape.inputs(), of_shape.vectors(), of_shape.form(shape.width())};
+    if (quadratic->form == QuadraticForm::projected) return CoreInputs{vectors(), form(shape.head_width)};
+    return CoreInputs{inputs(), vectors(), form(shape.width())};
   }
-  if (std::get_if<LshOptions>(&mixer) != nullptr) return CoreInputs{of_shape.vectors(), of_shape.vectors()};
-  if (make_mixer(mixer, shape.mixer_shape())->output() != nullptr) return std::nullopt;
-  return CoreInputs{of_shape.inputs()};
+  if (is<LshOptions>(mixer)) return CoreInputs{vectors(), vectors()};
+  if (!make_mixer(mixer, shape.mixer_shape())->parameters().empty()) return std::nullopt;
+  return CoreInputs{inputs()};
 }
 
 CoreMix make_core_mix(const MixerConfig& mixer, const AttentionShape& shape) {
-  if (const auto* dot = std::get_if<ScaledDotProductOptions>(&mixer))
-    return [backend = dot->backend](const CoreInputs& in, const Visibility& visibility) {
-      Pass pass;
-      return merge_heads(attend(in[0], in[1], in[2], visibility, mixing_of(in[0]), backend, pass));
-    };
-  if (const auto* metric = std::get_if<MetricOptions>(&mixer))
-    return [options = *metric](const CoreInputs& in, const Visibility& visibility) {
-      return merge_heads(mix_metric(options, in, visibility));
-    };
-  if (const auto* quadratic = std::get_if<QuadraticOptions>(&mixer))
-    return [options = *quadratic](const CoreInputs& in, const Visibility& visibility) {
-      return merge_heads(mix_quadratic(options, in, visibility));
-    };
-  if (const auto* lsh = std::get_if<LshOptions>(&mixer))
-    return [options = *lsh, context = shape.context](const CoreInputs& in, const Visibility& visibility) {
-      Pass pass;
-      return merge_heads(hash_and_attend(in[0], in[1], options, context, /*dropout=*/0, visibility, pass));
-    };
-  return [whole = make_mixer(mixer, shape.mixer_shape())](const CoreInputs& in, const Visibility& visibility) {
-    Pass pass;
-    return whole->mix(in[0], in[0], visibility, nullptr, pass);
-  };
-}
-
-MixerCost layer_cost(const MixerConfig& mixer, const AttentionShape& shape, bool causal) {
-  const auto b = static_cast<double>(shape.batch), c = static_cast<double>(shape.context);
-  return cost_of(mixer, shape.mixer_shape(),
-                 {.context = shape.context, .tokens = b * c, .pairs = b * (causal ? c * (c + 1) / 2 : c * c)});
+  return std::visit(
+      [&](const auto& options) -> CoreMix {
+        if constexpr (requires { mix_core(options, CoreInputs{}, Visibility{}); })
+          return [options](const CoreInputs& in, const Visibility& visibility) {
+            return merge_heads(mix_core(options, in, visibility));
+          };
+        else
+          return
+              [whole = make_mixer(options, shape.mixer_shape())](const CoreInputs& in, const Visibility& visibility) {
+                Pass pass;
+                return whole->forward(in[0], in[0], visibility, nullptr, pass);
+              };
+      },
+      mixer);
 }
 
 double forward_operations(const MixerConfig& mixer, const AttentionShape& shape, bool causal) {
@@ -258,34 +248,23 @@ constexpr std::array library_backends = {
     LibraryBackend{"library_memory_efficient", at::SDPBackend::efficient_attention, false},
     LibraryBackend{"library_math", at::SDPBackend::math, true}};
 
-// While it lives the library has this backend only.
-class OnlyBackend {
- public:
-  explicit OnlyBackend(at::SDPBackend backend)
-      : cudnn_(context().userEnabledCuDNNSDP()),
-        flash_(context().userEnabledFlashSDP()),
-        efficient_(context().userEnabledMemEfficientSDP()),
-        math_(context().userEnabledMathSDP()),
-        overrideable_(context().userEnabledOverrideableSDP()) {
-    set(backend == at::SDPBackend::cudnn_attention, backend == at::SDPBackend::flash_attention,
-        backend == at::SDPBackend::efficient_attention, backend == at::SDPBackend::math, false);
-  }
-  OnlyBackend(const OnlyBackend&) = delete;
-  OnlyBackend& operator=(const OnlyBackend&) = delete;
-  ~OnlyBackend() { set(cudnn_, flash_, efficient_, math_, overrideable_); }
-
- private:
-  static at::Context& context() { return at::globalContext(); }
-  static void set(bool cudnn, bool flash, bool efficient, bool math, bool overrideable) {
-    context().setSDPUseCuDNN(cudnn);
-    context().setSDPUseFlash(flash);
-    context().setSDPUseMemEfficient(efficient);
-    context().setSDPUseMath(math);
-    context().setSDPUseOverrideable(overrideable);
-  }
-
-  bool cudnn_, flash_, efficient_, math_, overrideable_;
-};
+// Until the result is destroyed the library has this backend only.
+auto only_backend(at::SDPBackend backend) {
+  auto& context = at::globalContext();
+  const auto set = [&context](const std::array<bool, 5>& enabled) {
+    context.setSDPUseCuDNN(enabled[0]);
+    context.setSDPUseFlash(enabled[1]);
+    context.setSDPUseMemEfficient(enabled[2]);
+    context.setSDPUseMath(enabled[3]);
+    context.setSDPUseOverrideable(enabled[4]);
+  };
+  const std::array before = {context.userEnabledCuDNNSDP(), context.userEnabledFlashSDP(),
+                             context.userEnabledMemEfficientSDP(), context.userEnabledMathSDP(),
+                             context.userEnabledOverrideableSDP()};
+  set({backend == at::SDPBackend::cudnn_attention, backend == at::SDPBackend::flash_attention,
+       backend == at::SDPBackend::efficient_attention, backend == at::SDPBackend::math, false});
+  return c10::make_scope_exit([=] { set(before); });
+}
 
 // The library says why a backend is none for these inputs; here that is an answer.
 class NoWarnings : public c10::WarningHandler {
@@ -297,7 +276,7 @@ class NoWarnings : public c10::WarningHandler {
 bool library_can(const LibraryBackend& backend, const CoreInputs& qkv, bool causal) {
   NoWarnings silent;
   const c10::WarningUtils::WarningHandlerGuard without_warnings(&silent);
-  const OnlyBackend only(backend.backend);
+  const auto only = only_backend(backend.backend);
   try {
     const auto chosen = at::_fused_sdp_choice(qkv[0], qkv[1], qkv[2], {}, 0, causal, mixing_of(qkv[0]).scale);
     return chosen == static_cast<std::int64_t>(backend.backend);
@@ -308,7 +287,7 @@ bool library_can(const LibraryBackend& backend, const CoreInputs& qkv, bool caus
 
 // t_bnck. Throws c10::Error where the backend cannot do it.
 Tensor library_attention(const LibraryBackend& backend, const CoreInputs& qkv, bool causal) {
-  const OnlyBackend only(backend.backend);
+  const auto only = only_backend(backend.backend);
   return at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {}, 0, causal, mixing_of(qkv[0]).scale);
 }
 
@@ -354,49 +333,64 @@ std::optional<double> relative_error(const Tensor& given, const Tensor& expected
   return (given.to(torch::kCPU, torch::kDouble) - expected).norm().item<double>() / size;
 }
 
-bool affords_reference(const AttentionShape& shape) { return shape.context <= 1024; }
-
-class Candidates {
+// All candidates of one shape.
+class ShapeBench {
  public:
-  Candidates(const AttentionRequest& request, const AttentionShape& shape, NormalDraws& draws)
-      : request_(request), shape_(shape), draws_(draws) {}
+  ShapeBench(const AttentionRequest& request, const AttentionShape& shape, NormalDraws& draws, const ShowLine& progress)
+      : request_(request), shape_(shape), draws_(draws), progress_(progress) {
+    for (const auto& mixer : request.mixers) request.core ? add_core(mixer) : add_layer(mixer);
+    if (request.core && request.library) add_library();
+    if (request.pair_table) add_pair_table();
+    bytes_left_ = usable_memory();
+  }
 
-  std::vector<AttentionCandidate> all() {
-    for (const auto& mixer : request_.mixers) request_.core ? add_core(mixer) : add_layer(mixer);
-    if (request_.core && request_.library) add_library();
-    if (request_.pair_table) add_pair_table();
-    return std::move(list_);
+  std::vector<AttentionResult> run() {
+    std::vector<AttentionCandidate*> present;
+    for (auto& candidate : candidates_)
+      if (candidate.result.skipped.empty()) present.push_back(&candidate);
+    for (auto* candidate : present) measure_memory(*candidate);
+    std::vector<WorkTimer> timers;
+    for (auto* candidate : present) timers.push_back(make_timer(*candidate));
+    std::vector<std::vector<double>> times(present.size());
+    for (std::int64_t round = 0; round < request_.rounds; ++round)
+      for (std::size_t i = 0; i < present.size(); ++i) times[i].push_back(timers[i].milliseconds());
+    for (std::size_t i = 0; i < present.size(); ++i) {
+      auto& result = present[i]->result;
+      result.ms = median(times[i]);
+      result.timed_by = timers[i].timed_by();
+      const double passes = request_.backward ? 3 : 1;  // backward: twice forward
+      result.teraflops = present[i]->operations * passes / result.ms * 1e-9;
+    }
+    std::vector<AttentionResult> results;
+    for (auto& candidate : candidates_) results.push_back(std::move(candidate.result));
+    return results;
   }
 
  private:
-  AttentionCandidate& start(const std::string& mixer, const std::string& backend) {
-    list_.emplace_back();
-    auto& result = list_.back().result;
-    result.mixer = mixer;
-    result.backend = backend;
-    result.shape = shape_;
-    return list_.back();
+  AttentionCandidate& start(const MixerConfig& options, std::string_view backend) {
+    candidates_.push_back({.result = {.mixer = std::string(kind_of(options)), .backend = std::string(backend)}});
+    candidates_.back().result.shape = shape_;
+    return candidates_.back();
   }
 
   // A fraction of the memory: the machine stays usable and does not swap.
+  double usable_memory() const {
+    return 0.4 * static_cast<double>(request_.device.is_cpu()
+                                         ? machine_memory()
+                                         : at::accelerator::getMemoryInfo(request_.device.index()).first);
+  }
+  double element_bytes() const { return static_cast<double>(c10::elementSize(request_.type)); }
+
   bool fits(AttentionCandidate& candidate, double bytes, const std::string& what) const {
-    const double available = request_.device.is_cpu()
-                                 ? static_cast<double>(machine_memory())
-                                 : static_cast<double>(at::accelerator::getMemoryInfo(request_.device.index()).first);
-    if (bytes < 0.4 * available) return true;
+    if (bytes < usable_memory()) return true;
     candidate.result.predicted_bytes = bytes;
     candidate.result.skipped = fmt::format("{} of {}", what, human_bytes(static_cast<std::uint64_t>(bytes)));
     return false;
   }
   bool pairs_fit(AttentionCandidate& candidate) const {
-    const double matrix = static_cast<double>(shape_.batch * shape_.heads * shape_.context * shape_.context) *
-                          static_cast<double>(c10::elementSize(request_.type));
+    const auto pairs = static_cast<double>(shape_.batch * shape_.heads * shape_.context * shape_.context);
     constexpr double copies = 6;  // scores, mask, weights, and their gradients
-    return fits(candidate, copies * matrix, "score matrices");
-  }
-
-  torch::TensorOptions tensor_options() const {
-    return torch::TensorOptions().dtype(request_.type).device(request_.device);
+    return fits(candidate, copies * pairs * element_bytes(), "score matrices");
   }
 
   Tensor leaf(const Tensor& drawn) const {
@@ -408,7 +402,7 @@ class Candidates {
     return inputs;
   }
   Tensor random(std::int64_t batch) {
-    return draws_.draw({batch, shape_.context, shape_.width()}).to(tensor_options());
+    return draws_.draw({batch, shape_.context, shape_.width()}).to(request_.device, request_.type);
   }
 
   Visibility visibility() const { return self_visibility(request_.causal, {}); }
@@ -435,18 +429,20 @@ class Candidates {
   }
 
   void add_layer(const MixerConfig& options) {
-    auto& candidate = start(std::string(kind_of(options)), std::string(to_string(backend_of(options))));
+    auto& candidate = start(options, to_string(backend_of(options)));
     candidate.result.skipped = positions_problem(options, shape_);
     if (!candidate.result.skipped.empty() || (keeps_pairs(options) && !pairs_fit(candidate))) return;
     const auto mixer = make_mixer(options, shape_.mixer_shape());
     initialise(*mixer, 1, static_cast<double>(shape_.width()) * usual_std * usual_std);
-    if (affords_reference(shape_)) candidate.result.error = error_of_layer(*mixer, options);
+    if (affords_reference()) candidate.result.error = error_of_layer(*mixer, options);
     mixer->to(request_.device, request_.type);
     const auto x = leaf(random(shape_.batch));
     candidate.operations = forward_operations(options, shape_, request_.causal);
     candidate.forward = [mixer, x, seen = layer_visibility(x)] { return forward_layer(*mixer, x, seen); };
     candidate.dy = random(shape_.batch);
   }
+
+  bool affords_reference() const { return shape_.context <= 1024; }
 
   // Of the output for the first sequence, against the reference backend in float64 on the CPU.
   std::optional<double> error_of_layer(Mixer& mixer, const MixerConfig& options) {
@@ -468,21 +464,19 @@ class Candidates {
 
   void add_core(const MixerConfig& options) {
     const auto drawn = draw_core_inputs(options, shape_, draws_);
-    const double operations =
-        forward_operations(options, shape_, request_.causal) - projection_operations(options, shape_);
-    auto& candidate = start(std::string(kind_of(options)), std::string(to_string(backend_of(options))));
-    if (!drawn) {
+    auto& candidate = start(options, to_string(backend_of(options)));
+    if (drawn)
+      fill_core(candidate, options, make_core_mix(options, shape_), leaves(*drawn), keeps_pairs(options));
+    else
       candidate.result.skipped = "the benchmark does not know the core of this mixer";
-      return;
-    }
-    fill_core(candidate, options, make_core_mix(options, shape_), leaves(*drawn), keeps_pairs(options), operations);
   }
 
   void fill_core(AttentionCandidate& candidate, const MixerConfig& options, const CoreMix& mix,
-                 const CoreInputs& inputs, bool keeps_pairs, double operations) {
+                 const CoreInputs& inputs, bool keeps_pairs) {
     if (keeps_pairs && !pairs_fit(candidate)) return;
-    if (affords_reference(shape_)) candidate.result.error = error_of_core(options, mix);
-    candidate.operations = operations;
+    if (affords_reference()) candidate.result.error = error_of_core(options, mix);
+    candidate.operations =
+        forward_operations(options, shape_, request_.causal) - projection_operations(options, shape_);
     candidate.forward = [mix, inputs, seen = visibility()] { return mix(inputs, seen); };
     candidate.differentiated = inputs;
     candidate.dy = random(shape_.batch);
@@ -490,16 +484,13 @@ class Candidates {
 
   void add_library() {
     const MixerConfig options = ScaledDotProductOptions{.backend = Backend::composed};
-    const double operations =
-        forward_operations(options, shape_, request_.causal) - projection_operations(options, shape_);
     const auto inputs = leaves(draw_core_inputs(options, shape_, draws_).value());
     for (const auto& backend : library_backends) {
       if (!library_can(backend, inputs, request_.causal)) continue;
       const auto mix = [&backend](const CoreInputs& qkv, const Visibility& seen) {
         return merge_heads(library_attention(backend, qkv, seen.causal));
       };
-      fill_core(start(std::string(kind_of(options)), backend.name), options, mix, inputs, backend.keeps_pairs,
-                operations);
+      fill_core(start(options, backend.name), options, mix, inputs, backend.keeps_pairs);
     }
   }
 
@@ -509,9 +500,8 @@ class Candidates {
     auto one = shape_;
     one.batch = 1;
     CoreInputs narrow, wide;
-    const auto drawn = draw_core_inputs(options, one, draws_).value();
-    for (const auto& input : drawn) {
-      narrow.push_back(input.to(tensor_options()));
+    for (const auto& input : draw_core_inputs(options, one, draws_).value()) {
+      narrow.push_back(input.to(request_.device, request_.type));
       wide.push_back(narrow.back().to(torch::kCPU, torch::kDouble));
     }
     const auto reference = make_core_mix(with_backend(options, Backend::reference), one);
@@ -520,7 +510,7 @@ class Candidates {
 
   // The published algorithm: table, softmax, mix; of a layer with projection and output.
   void add_pair_table() {
-    auto& candidate = start("metric", "pair_table");
+    auto& candidate = start(MetricOptions{}, "pair_table");
     const double table = pair_table_bytes(shape_.batch, shape_.heads, shape_.context, shape_.head_width,
                                           static_cast<std::int64_t>(c10::elementSize(request_.type)));
     constexpr double copies = 4;  // of the table's size, while it is made
@@ -528,8 +518,7 @@ class Candidates {
     const auto d = shape_.width(), n = shape_.heads, k = shape_.head_width;
     const auto made = [&](const std::vector<std::int64_t>& sizes) { return leaf(draws_.draw(sizes) * (1 / root(d))); };
     const auto x = leaf(random(shape_.batch)), triangle = made({n, k * (k + 1) / 2});
-    const auto seen = visibility();
-    const auto mix = [triangle, seen, n, k](const Tensor& p_bcd) {
+    const auto mix = [triangle, seen = visibility(), n](const Tensor& p_bcd) {
       const auto p_bnck = split_heads(p_bcd, n);
       Pass pass;
       return merge_heads(
@@ -545,60 +534,6 @@ class Candidates {
     candidate.forward = [=] { return torch::matmul(mix(torch::matmul(x, projection)), output); };
   }
 
-  const AttentionRequest& request_;
-  AttentionShape shape_;
-  NormalDraws& draws_;
-  std::vector<AttentionCandidate> list_;
-};
-
-// How the library multiplies float32 on CUDA while it lives, as train/run.cpp sets it for a training.
-class Float32Products {
- public:
-  Float32Products(torch::Device device, bool tf32) : before_(at::globalContext().float32MatmulPrecision()) {
-    if (device.is_cuda()) set(tf32 ? at::Float32MatmulPrecision::HIGH : at::Float32MatmulPrecision::HIGHEST);
-  }
-  Float32Products(const Float32Products&) = delete;
-  Float32Products& operator=(const Float32Products&) = delete;
-  ~Float32Products() { set(before_); }
-
- private:
-  static void set(at::Float32MatmulPrecision precision) {
-    if (at::globalContext().float32MatmulPrecision() == precision) return;
-    at::globalContext().setFloat32MatmulPrecision(precision == at::Float32MatmulPrecision::HIGHEST ? "highest"
-                                                  : precision == at::Float32MatmulPrecision::HIGH  ? "high"
-                                                                                                   : "medium");
-  }
-  at::Float32MatmulPrecision before_;
-};
-
-using Progress = std::function<void(const std::string&)>;
-
-// All candidates of one shape.
-class ShapeBench {
- public:
-  ShapeBench(const AttentionRequest& request, const AttentionShape& shape, NormalDraws& draws, const Progress& progress)
-      : request_(request), progress_(progress), candidates_(Candidates(request, shape, draws).all()) {
-    if (!request_.device.is_cpu())
-      bytes_left_ = 0.4 * static_cast<double>(at::accelerator::getMemoryInfo(request_.device.index()).first);
-  }
-
-  std::vector<AttentionResult> run() {
-    std::vector<AttentionCandidate*> present;
-    for (auto& candidate : candidates_)
-      if (candidate.result.skipped.empty()) present.push_back(&candidate);
-    for (auto* candidate : present) measure_memory(*candidate);
-    std::vector<WorkTimer> timers;
-    for (auto* candidate : present) timers.push_back(make_timer(*candidate));
-    std::vector<std::vector<double>> times(present.size());
-    for (std::int64_t round = 0; round < request_.rounds; ++round)
-      for (std::size_t i = 0; i < present.size(); ++i) times[i].push_back(timers[i].milliseconds());
-    for (std::size_t i = 0; i < present.size(); ++i) finish(*present[i], median(times[i]), timers[i].timed_by());
-    std::vector<AttentionResult> results;
-    for (auto& candidate : candidates_) results.push_back(std::move(candidate.result));
-    return results;
-  }
-
- private:
   // The first run also warms up.
   void measure_memory(AttentionCandidate& candidate) const {
     throw_if_stopped();
@@ -639,24 +574,29 @@ class ShapeBench {
     return timer;
   }
 
-  void finish(AttentionCandidate& candidate, double ms, TimedBy timed_by) const {
-    auto& result = candidate.result;
-    result.ms = ms;
-    result.timed_by = timed_by;
-    result.teraflops = candidate.operations * (request_.backward ? 3 : 1) / ms * 1e-9;  // backward: twice forward
-  }
-
   const AttentionRequest& request_;
-  const Progress& progress_;
+  const AttentionShape& shape_;
+  NormalDraws& draws_;
+  const ShowLine& progress_;
   std::vector<AttentionCandidate> candidates_;
   double bytes_left_ = 0;  // for graphs
 };
 
+// How the library multiplies float32 on CUDA until the result is destroyed, as a training sets it.
+auto float32_products(torch::Device device, bool tf32) {
+  auto& context = at::globalContext();
+  const bool was_exact = context.float32MatmulPrecision() == at::Float32MatmulPrecision::HIGHEST;
+  const auto set = [&context, device](bool exact) {
+    if (device.is_cuda()) context.setFloat32MatmulPrecision(exact ? "highest" : "high");
+  };
+  set(!tf32);
+  return c10::make_scope_exit([=] { set(was_exact); });
+}
+
 }  // namespace
 
-std::vector<AttentionResult> bench_attention(const AttentionRequest& request,
-                                             const std::function<void(const std::string&)>& progress) {
-  const Float32Products products(request.device, request.tf32);
+std::vector<AttentionResult> bench_attention(const AttentionRequest& request, const ShowLine& progress) {
+  const auto products = float32_products(request.device, request.tf32);
   NormalDraws draws(request.device);
   std::vector<AttentionResult> results;
   for (const auto& shape : request.shapes) {

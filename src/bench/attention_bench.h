@@ -52,17 +52,14 @@ class NormalDraws {
 };
 
 // In float32, with scores of the standard deviation 1. Nothing where the benchmark does not know the mixer's core: with
-// values of their own, qk_norm, fixed_norm, score as_published, and for a mixer of another program that has an output
-// projection.
+// values of their own, qk_norm, fixed_norm, and score as_published.
 std::optional<CoreInputs> draw_core_inputs(const MixerConfig& mixer, const AttentionShape& shape, NormalDraws& draws);
 
 // Gives t, [b, c, n k], by the backend of a mixer whose core is known. The backend is not auto.
 CoreMix make_core_mix(const MixerConfig& mixer, const AttentionShape& shape);
 
-// Of a layer with its projections; pairs that a causal mask hides are not counted.
-MixerCost layer_cost(const MixerConfig& mixer, const AttentionShape& shape, bool causal);
-
-// Floating-point operations of a forward call: of a layer, and of its projections.
+// Floating-point operations of a forward call: of a layer with its projections, where pairs that a causal mask hides
+// are not counted, and of the projections.
 double forward_operations(const MixerConfig& mixer, const AttentionShape& shape, bool causal);
 double projection_operations(const MixerConfig& mixer, const AttentionShape& shape);
 
@@ -108,7 +105,7 @@ struct AttentionResult {
 // Every mixer at every shape, a whole layer (projections included) or its core, on random input. The rounds of timing
 // are interleaved, so that a noisy moment hits all alike; each measures as many calls as take a millisecond. `progress`
 // gets a line for every shape that is done, and for every row that is not timed as a graph, with the reason.
-std::vector<AttentionResult> bench_attention(const AttentionRequest& request,
-                                             const std::function<void(const std::string&)>& progress);
+using ShowLine = std::function<void(const std::string& line)>;
+std::vector<AttentionResult> bench_attention(const AttentionRequest& request, const ShowLine& progress);
 
 }  // namespace metaformer

@@ -11,7 +11,7 @@
 #include "cpu/attention.h"
 #include "distributed/process_group.h"
 #include "ops/device.h"
-#include "train/optim/schedule.h"
+#include "train/optim/learning_rate.h"
 #include "train/step.h"
 
 namespace metaformer {
@@ -27,33 +27,24 @@ std::string attention_obstacle(const TransformerConfig& config) {
                        longest_host_attention);
   const MixerLoad load{.context = keys};
   if (!cost_of(mixer, config.mixer_shape(), load).keeps_pairs) return "";
-  if (AttentionCost::need_pairs(config.positions, keys))
+  if (need_pairs(config.positions, keys))
     return fmt::format("model.positions is {}", kind_of(config.positions));
   return "model.mixer has only the reference backend";
-}
-
-std::string obstacle_of_run(const ExperimentConfig& config, torch::Device device) {
-  if (!device.is_cpu()) return "the device is not a CPU";
-  return config.train.precision == Precision::fp16 ? "train.precision is fp16" : "";
-}
-
-// In float32 whatever the precision is.
-FastPath recurrence(const RecurrentConfig& config, torch::Device device) {
-  FastPath path{.part = "recurrence", .why_not = ""};
-  if (config.cell == RecurrentCell::gru) path.why_not = "LibTorch has oneDNN compute LSTMs only";
-  if (!device.is_cpu()) path.why_not = "the device is not a CPU";
-  return path;
 }
 
 }  // namespace
 
 std::vector<FastPath> fast_paths(const ExperimentConfig& config, torch::Device device) {
-  if (const auto* options = recurrent(config.model)) return {recurrence(*options, device)};
+  std::string why_not = device.is_cpu() ? "" : "the device is not a CPU";
+  if (const auto* options = recurrent(config.model)) {  // in float32 whatever the precision is
+    if (why_not.empty() && options->cell == RecurrentCell::gru) why_not = "LibTorch has oneDNN compute LSTMs only";
+    return {{.part = "recurrence", .why_not = why_not}};
+  }
   const auto* transformer = blocks_of(config.model);
   if (transformer == nullptr) return {};
-  auto why_not = obstacle_of_run(config, device);
+  if (why_not.empty() && config.train.precision == Precision::fp16) why_not = "train.precision is fp16";
   if (why_not.empty()) why_not = attention_obstacle(*transformer);
-  return {{.part = "attention", .why_not = std::move(why_not)}};
+  return {{.part = "attention", .why_not = why_not}};
 }
 
 namespace {
@@ -75,42 +66,6 @@ double peak_product_gflops(torch::Device device, Precision precision) {
   return best;
 }
 
-// Training steps without a run directory around them.
-class Rig {
- public:
-  Rig(const ExperimentConfig& config, const Task& task, torch::Device device, ProcessGroup& group)
-      : step_(config, task, device, group) {}
-
-  Step& step() { return step_; }
-  std::int64_t gradient_bytes() const { return static_cast<std::int64_t>(step_.parameters->gradients().nbytes()); }
-  double loss() const { return loss_.item<double>(); }
-
-  void run(std::int64_t steps) {
-    for (std::int64_t i = 0; i < steps; ++i, ++done_) {
-      throw_if_any_stopped(step_.group());
-      const auto& config = step_.config();
-      loss_ = step_.run(done_, scheduled_rate(config.train, width_of(config.model), done_ % config.train.steps)).loss;
-      step_.average->update(done_ + 1);
-    }
-  }
-
-  // Of one step.
-  double timed_ms(std::int64_t steps) {
-    return milliseconds_of(step_.device(), [&] { run(steps); }) / static_cast<double>(steps);
-  }
-
-  double timed_all_reduce_ms() {
-    const auto gradients = torch::zeros_like(step_.parameters->gradients());
-    wait_for_all(step_.group());
-    return milliseconds_of(step_.device(), [&] { step_.group().sum(gradients); });
-  }
-
- private:
-  Step step_;
-  torch::Tensor loss_;
-  std::int64_t done_ = 0;
-};
-
 // On average. A classifier's head is next to nothing.
 std::int64_t logits_of_token(const TaskConfig& task, std::int64_t vocabulary) {
   if (is<ClassificationConfig>(task)) return 0;
@@ -118,25 +73,25 @@ std::int64_t logits_of_token(const TaskConfig& task, std::int64_t vocabulary) {
   return masked == nullptr ? vocabulary : std::llround(masked->fraction * static_cast<double>(vocabulary));
 }
 
+// Of a mixer's forward pass over tokens in rows of the context.
+double mixer_operations(const TransformerConfig& config, const MixerConfig& mixer, double tokens, bool causal) {
+  const AttentionShape row{
+      .batch = 1, .heads = config.heads, .context = config.context, .head_width = config.head_width()};
+  return tokens / static_cast<double>(config.context) * forward_operations(mixer, row, causal);
+}
+
 // Those of a forward pass.
 double operations_of(const TransformerConfig& config, std::int64_t vocabulary, double tokens, bool causal) {
   const auto d = static_cast<double>(config.width);
   const auto feed_forward = static_cast<double>(config.up_width() + config.hidden_width());  // numbers per d
-  const AttentionShape row{
-      .batch = 1, .heads = config.heads, .context = config.context, .head_width = config.head_width()};
-  const double rows = tokens / static_cast<double>(config.context);
-  const double layer = rows * forward_operations(config.mixer, row, causal) + 2 * tokens * d * feed_forward;
+  const double layer = mixer_operations(config, config.mixer, tokens, causal) + 2 * tokens * d * feed_forward;
   const double head = 2 * tokens * d * static_cast<double>(vocabulary);
   return static_cast<double>(config.layers) * layer + head;
 }
 
 // Of as many tokens of sources as of targets. The target has the head.
 double operations_of(const EncoderDecoderConfig& config, std::int64_t vocabulary, double tokens, bool) {
-  const double half = tokens / 2;
-  const AttentionShape row{
-      .batch = 1, .heads = config.heads, .context = config.context, .head_width = config.head_width()};
-  const double cross =
-      half / static_cast<double>(config.context) * forward_operations(config.cross_mixer, row, /*causal=*/false);
+  const double half = tokens / 2, cross = mixer_operations(config, config.cross_mixer, half, /*causal=*/false);
   return operations_of(config.encoder_blocks(), 0, half, /*causal=*/false) +
          operations_of(static_cast<const TransformerConfig&>(config), vocabulary, half, /*causal=*/true) +
          static_cast<double>(config.layers) * cross;
@@ -163,39 +118,52 @@ double training_operations(const ModelConfig& model, std::int64_t vocabulary, do
          std::visit([&](const auto& config) { return operations_of(config, vocabulary, tokens, causal); }, model);
 }
 
-static double all_reduce_ms(Rig& rig, std::int64_t rounds, ProcessGroup& group) {
-  if (group.size() == 1) return 0;
-  rig.timed_all_reduce_ms();  // connects
-  std::vector<double> times;
-  for (std::int64_t round = 0; round < rounds; ++round) times.push_back(rig.timed_all_reduce_ms());
-  return median(times);
-}
-
 StepBenchResult bench_step(const ExperimentConfig& config, const Task& task, torch::Device device,
                            const StepBenchRequest& request, ProcessGroup& group) {
   require_equal_pieces(config, group.size());
-  Rig rig(config, task, device, group);
-  rig.run(request.warmup);
-  std::vector<double> times;
-  for (std::int64_t round = 0; round < request.rounds; ++round) times.push_back(rig.timed_ms(request.steps));
-  StepBenchResult result;
-  result.fast_paths = fast_paths(config, device);
-  result.ms_per_step = median(times);
-  result.loss = rig.loss();
+  Step step(config, task, device, group);
+  torch::Tensor loss;
+  std::int64_t done = 0;
+  const auto run = [&](std::int64_t steps) {
+    for (const auto end = done + steps; done < end; ++done) {
+      throw_if_any_stopped(group);
+      const auto& train = step.config().train;
+      loss = step.run(done, scheduled_rate(train, width_of(config.model), done % train.steps)).loss;
+      step.average->update(done + 1);
+    }
+  };
+  const auto median_of_rounds = [&](const auto& work) {
+    std::vector<double> times;
+    for (std::int64_t round = 0; round < request.rounds; ++round) times.push_back(work());
+    return median(times);
+  };
+  run(request.warmup);
+  const auto steps = static_cast<double>(request.steps);
+  StepBenchResult result{.fast_paths = fast_paths(config, device)};
+  result.ms_per_step = median_of_rounds([&] { return milliseconds_of(device, [&] { run(request.steps); }) / steps; });
+  result.loss = loss.item<double>();
   result.peak_memory_bytes = peak_memory_bytes(device);
-  result.gradient_bytes = rig.gradient_bytes();
-  result.all_reduce_ms = all_reduce_ms(rig, request.rounds, group);
+  const auto& gradients = step.parameters->gradients();
+  result.gradient_bytes = static_cast<std::int64_t>(gradients.nbytes());
+  const auto all_reduce_ms = [&] {
+    const auto zeros = torch::zeros_like(gradients);
+    wait_for_all(group);
+    return milliseconds_of(device, [&] { group.sum(zeros); });
+  };
+  if (group.size() > 1) {
+    all_reduce_ms();  // connects
+    result.all_reduce_ms = median_of_rounds(all_reduce_ms);
+  }
   StepTimes phases;
-  rig.step().time_phases(&phases);
-  rig.run(request.steps);
-  rig.step().time_phases(nullptr);
+  step.time_phases(&phases);
+  run(request.steps);
+  step.time_phases(nullptr);
   for (std::size_t i = 0; phases.total() > 0 && i < phases.seconds.size(); ++i)
-    result.phases.emplace_back(enum_names(StepPhase{})[i],
-                               phases.seconds[i] * 1e3 / static_cast<double>(request.steps));
+    result.phases.emplace_back(enum_names(StepPhase{})[i], phases.seconds[i] * 1e3 / steps);
   const double tokens = task.batches->tokens_per_step();
   result.tokens_per_second = tokens / result.ms_per_step * 1e3;
   result.operations =
-      training_operations(config.model, logits_of_token(config.task, task.data->codec().tokenizer->vocabulary_size()),
+      training_operations(config.model, logits_of_token(config.task, task.codec->tokenizer->vocabulary_size()),
                           tokens, is_causal(config.task));
   result.gflops = result.operations / result.ms_per_step * 1e-6;
   result.peak_gflops = peak_product_gflops(device, config.train.precision);

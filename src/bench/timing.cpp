@@ -15,6 +15,8 @@
 
 namespace metaformer {
 
+namespace {
+
 // Passes on to the usual allocator of the CPU, with the size of a block in front of it: LibTorch frees a block
 // by its address, without its size. Blocks may outlive any meter, so there is one for ever.
 class CountingAllocator final : public c10::Allocator {
@@ -57,36 +59,17 @@ class CountingAllocator final : public c10::Allocator {
   std::atomic<std::int64_t> current_{0}, peak_{0};
 };
 
-MemoryMeter::MemoryMeter(torch::Device device) : device_(device) {
-  if (device.is_cpu()) {
-    usual_ = c10::GetCPUAllocator();
-    CountingAllocator::instance().begin(usual_);
-    c10::SetCPUAllocator(&CountingAllocator::instance());
-    base_bytes_ = CountingAllocator::instance().current();
-  } else {
-    at::accelerator::resetPeakStats(device.index());
-    base_bytes_ = at::accelerator::getDeviceStats(device.index()).allocated_bytes[0].current;
-  }
-}
-
-MemoryMeter::~MemoryMeter() {
-  if (usual_ != nullptr) c10::SetCPUAllocator(usual_);
-}
-
-std::int64_t MemoryMeter::current_bytes() const {
-  const auto now = device_.is_cpu() ? CountingAllocator::instance().current()
-                                    : at::accelerator::getDeviceStats(device_.index()).allocated_bytes[0].current;
-  return now - base_bytes_;
-}
-
-std::int64_t MemoryMeter::peak_bytes() const {
-  const auto peak = device_.is_cpu() ? CountingAllocator::instance().peak()
-                                     : at::accelerator::getDeviceStats(device_.index()).allocated_bytes[0].peak;
-  return peak - base_bytes_;
+struct Bytes {
+  std::int64_t current, peak;
+};
+Bytes bytes_on(torch::Device device) {
+  if (device.is_cpu()) return {CountingAllocator::instance().current(), CountingAllocator::instance().peak()};
+  const auto total = at::accelerator::getDeviceStats(device.index()).allocated_bytes[0];
+  return {total.current, total.peak};
 }
 
 // From the start of `work` on the device to its end there; earlier work is done.
-static double milliseconds_between_events(torch::Device device, const std::function<void()>& work) {
+double milliseconds_between_events(torch::Device device, const std::function<void()>& work) {
   const c10::impl::VirtualGuardImpl guard(device.type());
   c10::Event start(device.type(), c10::EventFlag::BACKEND_DEFAULT), end(device.type(), c10::EventFlag::BACKEND_DEFAULT);
   start.record(guard.getStream(device));
@@ -96,24 +79,38 @@ static double milliseconds_between_events(torch::Device device, const std::funct
   return start.elapsedTime(end);
 }
 
-WorkTimer::WorkTimer(torch::Device device, std::function<void()> work, std::unique_ptr<DeviceGraph> graph)
-    : device_(device), work_(std::move(work)) {
-  if (graph != nullptr) record(std::move(graph));
-  constexpr double measurement_ms = 1, most_calls = 1000;
-  milliseconds_of_calls(1);  // the first call of a graph takes longer
-  const double once = milliseconds_of_calls(1);
-  calls_ = once > 0 ? static_cast<std::int64_t>(std::clamp(std::ceil(measurement_ms / once), 1.0, most_calls))
-                    : static_cast<std::int64_t>(most_calls);
+}  // namespace
+
+MemoryMeter::MemoryMeter(torch::Device device) : device_(device) {
+  if (device.is_cpu()) {
+    usual_ = c10::GetCPUAllocator();
+    CountingAllocator::instance().begin(usual_);
+    c10::SetCPUAllocator(&CountingAllocator::instance());
+  } else {
+    at::accelerator::resetPeakStats(device.index());
+  }
+  base_bytes_ = bytes_on(device).current;
 }
 
-void WorkTimer::record(std::unique_ptr<DeviceGraph> graph) {
+MemoryMeter::~MemoryMeter() {
+  if (usual_ != nullptr) c10::SetCPUAllocator(usual_);
+}
+
+std::int64_t MemoryMeter::current_bytes() const { return bytes_on(device_).current - base_bytes_; }
+std::int64_t MemoryMeter::peak_bytes() const { return bytes_on(device_).peak - base_bytes_; }
+
+WorkTimer::WorkTimer(torch::Device device, std::function<void()> work, std::unique_ptr<DeviceGraph> graph)
+    : device_(device), work_(std::move(work)) {
   try {
-    graph->capture(work_);
+    if (graph != nullptr) graph->capture(work_);
     graph_ = std::move(graph);
   } catch (const c10::Error& error) {
-    const std::string message = error.what_without_backtrace();
-    problem_ = message.substr(0, message.find('\n'));
+    problem_ = first_line(error);
   }
+  constexpr double measurement_ms = 1, most_calls = 1000;
+  milliseconds_of_calls(1);  // the first call of a graph takes longer
+  const double calls = std::ceil(measurement_ms / milliseconds_of_calls(1));
+  calls_ = static_cast<std::int64_t>(std::clamp(calls, 1.0, most_calls));
 }
 
 double WorkTimer::milliseconds() { return milliseconds_of_calls(calls_); }

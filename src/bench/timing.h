@@ -16,10 +16,8 @@
 
 namespace metaformer {
 
-// Bytes that tensors take on a device, counted while the meter lives.
-class CountingAllocator;
-
-// At most one at a time; tensors made under it may outlive it.
+// Bytes that tensors take on a device, counted while the meter lives. At most one at a time; tensors made under it may
+// outlive it.
 class MemoryMeter {
  public:
   explicit MemoryMeter(torch::Device device);
@@ -74,7 +72,6 @@ class WorkTimer {
   const std::string& recording_problem() const { return problem_; }  // "": there is none
 
  private:
-  void record(std::unique_ptr<DeviceGraph> graph);
   double milliseconds_of_calls(std::int64_t calls);
 
   torch::Device device_;

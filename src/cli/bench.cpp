@@ -1,16 +1,10 @@
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <optional>
 
 #include "base/log.h"
 #include "bench/attention_bench.h"
 #include "bench/kernel_bench.h"
 #include "bench/step_bench.h"
 #include "cli/command_line.h"
-#include "cli/process_choice.h"
-#include "config/loader.h"
-#include "config/mixer_config.h"
 #include "ops/device.h"
 #include "ops/fused_metric.h"
 #include "tasks/make_task.h"
@@ -18,18 +12,31 @@
 
 namespace metaformer {
 
+enum class BenchBackend { composed, reference, fused, library };
+constexpr std::array<std::string_view, 4> enum_names(BenchBackend) {
+  return {"composed", "reference", "fused", "library"};
+}
+
+// Kinds of positions that change a layer's scores.
+enum class LayerPositions { none, rotary, alibi, t5, shaw, transformer_xl };
+constexpr std::array<std::string_view, 6> enum_names(LayerPositions) {
+  return {"none", "rotary", "alibi", "t5", "shaw", "transformer_xl"};
+}
+
+enum class Direction { both, forward };
+constexpr std::array<std::string_view, 2> enum_names(Direction) { return {"both", "forward"}; }
+
+enum class KernelPrecision { fp32, bf16 };
+constexpr std::array<std::string_view, 2> enum_names(KernelPrecision) { return {"fp32", "bf16"}; }
+
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-void add_count(CLI::App& command, const std::string& name, std::int64_t& value, const std::string& help,
-               std::int64_t least = 1) {
-  command.add_option(name, value, help)->capture_default_str()->transform(whole_number(least, std::int64_t{1} << 20));
-}
+constexpr std::int64_t most = 1 << 20;
 
-void add_choice(CLI::App& command, const std::string& name, std::string& value, const std::string& choices,
-                const std::string& help) {
-  command.add_option(name, value, help)->type_name(choices)->capture_default_str();
+void add_count(CLI::App& command, const std::string& name, std::int64_t& value, const std::string& help) {
+  add_whole_number(command, name, value, 1, most, help);
 }
 
 void add_shape(CLI::App& command, AttentionShape& shape) {
@@ -45,52 +52,32 @@ std::string threads_of_process() {
 std::string bytes_text(std::int64_t bytes) { return human_bytes(static_cast<std::uint64_t>(bytes)); }
 
 struct AttentionArguments {
+  AttentionRequest request;
   AttentionShape shape;
   std::vector<std::int64_t> contexts = {256};
   std::vector<std::string> mixers, backends;
-  std::string precision = "fp32", direction = "both", device = "auto", positions = "none";
-  std::int64_t rounds = 5;
-  bool core = false, all_pairs = false, pair_table = false, json = false;
+  Precision precision = Precision::fp32;
+  Direction direction = Direction::both;
+  LayerPositions positions = LayerPositions::none;
+  std::string device = "auto";
+  bool all_pairs = false, json = false;
 };
-
-torch::ScalarType parse_precision(const std::string& name) {
-  return choose<torch::ScalarType>(
-      "--precision", name,
-      {{"fp32", torch::kFloat}, {"tf32", torch::kFloat}, {"bf16", torch::kBFloat16}, {"fp16", torch::kHalf}});
-}
 
 MixerConfig parse_mixer(const std::string& name) {
   if (auto made = make_kind<MixerConfig>(name)) return *made;
   const auto kinds = kinds_of<MixerConfig>();
-  throw Error(ExitCode::usage,
-              fmt::format("--mixer {}: expected {}{}", name, join_alternatives(kinds), did_you_mean(name, kinds)));
+  fail_usage("--mixer {}: expected {}{}", name, join_alternatives(kinds), did_you_mean(name, kinds));
 }
 
-// Positions that change a layer's scores, each layer with its own parameters.
-PositionsConfig parse_positions(const AttentionArguments& arguments) {
-  const auto positions =
-      choose<PositionsConfig>("--positions", arguments.positions,
-                              {{"none", NoPositionsConfig{}},
-                               {"rotary", RotaryPositionsConfig{}},
-                               {"alibi", AlibiPositionsConfig{}},
-                               {"t5", T5PositionsConfig{}},
-                               {"shaw", ShawPositionsConfig{}},
-                               {"transformer_xl", TransformerXlPositionsConfig{.shared_biases = false}}});
-  if (act_on_scores(positions) && (arguments.core || arguments.pair_table))
-    throw Error(ExitCode::usage, fmt::format("--positions {} is measured in layers: leave out {}", arguments.positions,
-                                             arguments.core ? "--core" : "--pair-table"));
+// Each layer has its own parameters.
+PositionsConfig positions_of(const AttentionArguments& arguments) {
+  const auto name = to_string(arguments.positions);
+  const auto& request = arguments.request;
+  if (arguments.positions != LayerPositions::none && (request.core || request.pair_table))
+    fail_usage("--positions {} is measured in layers: leave out {}", name, request.core ? "--core" : "--pair-table");
+  auto positions = *make_kind<PositionsConfig>(name);
+  if (auto* relative = std::get_if<TransformerXlPositionsConfig>(&positions)) relative->shared_biases = false;
   return positions;
-}
-
-constexpr const char* library = "library";
-
-// Nothing: the library's.
-std::optional<Backend> parse_backend(const std::string& name) {
-  return choose<std::optional<Backend>>("--backend", name,
-                                        {{"composed", Backend::composed},
-                                         {"reference", Backend::reference},
-                                         {"fused", Backend::fused},
-                                         {library, std::nullopt}});
 }
 
 bool has_backend(const MixerConfig& mixer, Backend backend) {
@@ -111,7 +98,7 @@ std::vector<std::string> default_backends(const AttentionRequest& request) {
   const auto options = torch::TensorOptions().dtype(request.type).device(request.device);
   const auto probe_bnck = torch::empty({1, 1, 1, request.shapes.front().head_width}, options);
   if (fused_metric_obstacle(probe_bnck, probe_bnck, {}).empty()) backends.emplace_back("fused");
-  if (request.core) backends.emplace_back(library);
+  if (request.core) backends.emplace_back("library");
   return backends;
 }
 
@@ -120,34 +107,33 @@ void add_mixers(AttentionRequest& request, const std::vector<std::string>& mixer
   for (const auto& name : mixers) {
     for (const auto& backend : backends) {
       const auto mixer = parse_mixer(name);
-      const auto chosen = parse_backend(backend);
-      if (!chosen && !request.core)
-        throw Error(ExitCode::usage, "--backend library has no projections: it needs --core");
-      if (!chosen) request.library = request.library || name == ScaledDotProductOptions::kind;
-      if (chosen && has_backend(mixer, *chosen)) request.mixers.push_back(with_backend(mixer, *chosen));
+      const bool library = choose<BenchBackend>("--backend", backend) == BenchBackend::library;
+      if (library && !request.core) fail_usage("--backend library has no projections: it needs --core");
+      if (library) request.library = request.library || name == ScaledDotProductOptions::kind;
+      if (library) continue;
+      const auto chosen = choose<Backend>("--backend", backend);
+      if (has_backend(mixer, chosen)) request.mixers.push_back(with_backend(mixer, chosen));
     }
   }
   if (request.mixers.empty() && !request.library && !request.pair_table)
-    throw Error(
-        ExitCode::usage,
-        fmt::format("none of these mixers has one of these backends; only {} have fused, and only {} has library",
-                    fmt::join(kinds_with(Backend::fused), " and "), ScaledDotProductOptions::kind));
+    fail_usage("none of these mixers has one of these backends; only {} have fused, and only {} has library",
+               fmt::join(kinds_with(Backend::fused), " and "), ScaledDotProductOptions::kind);
 }
 
 AttentionRequest request_of(const AttentionArguments& arguments) {
-  AttentionRequest request;
+  auto request = arguments.request;
   request.device = select_device(arguments.device);
-  request.type = parse_precision(arguments.precision);
-  request.tf32 = arguments.precision == "tf32";
-  request.backward = choose<bool>("--direction", arguments.direction, {{"both", true}, {"forward", false}});
+  const auto precision = arguments.precision;
+  request.type = precision == Precision::bf16   ? torch::kBFloat16
+                 : precision == Precision::fp16 ? torch::kHalf
+                                                : torch::kFloat;
+  request.tf32 = precision == Precision::tf32;
+  request.backward = arguments.direction == Direction::both;
   request.causal = !arguments.all_pairs;
-  request.core = arguments.core;
-  request.rounds = arguments.rounds;
-  request.pair_table = arguments.pair_table;
   for (const auto context : arguments.contexts) {
     auto shape = arguments.shape;
     shape.context = context;
-    shape.positions = parse_positions(arguments);
+    shape.positions = positions_of(arguments);
     request.shapes.push_back(shape);
   }
   add_mixers(request, arguments.mixers.empty() ? kinds_of<MixerConfig>() : arguments.mixers,
@@ -174,27 +160,27 @@ Json to_json(const AttentionResult& result) {
 }
 
 void print_table(const std::vector<AttentionResult>& results) {
-  print(fmt::format("{:<20} {:<24} {:>5} {:>5} {:>7} {:>5} {:>10} {:>9} {:>10} {:>10} {:>9}  {}\n", "mixer", "backend",
-                    "batch", "heads", "context", "k", "ms", "TFLOP/s", "peak", "kept", "error", "timed by"));
+  print("{:<20} {:<24} {:>5} {:>5} {:>7} {:>5} {:>10} {:>9} {:>10} {:>10} {:>9}  {}\n", "mixer", "backend", "batch",
+        "heads", "context", "k", "ms", "TFLOP/s", "peak", "kept", "error", "timed by");
   for (const auto& result : results) {
     const auto& shape = result.shape;
-    print(fmt::format("{:<20} {:<24} {:>5} {:>5} {:>7} {:>5} ", result.mixer, result.backend, shape.batch, shape.heads,
-                      shape.context, shape.head_width));
+    print("{:<20} {:<24} {:>5} {:>5} {:>7} {:>5} ", result.mixer, result.backend, shape.batch, shape.heads,
+          shape.context, shape.head_width);
     if (!result.skipped.empty()) {
-      print(fmt::format("left out: {}{}\n", result.skipped, result.predicted_bytes > 0 ? " do not fit" : ""));
+      print("left out: {}{}\n", result.skipped, result.predicted_bytes > 0 ? " do not fit" : "");
       continue;
     }
-    print(fmt::format("{:>10.3f} {:>9} {:>10} {:>10} {:>9}  {}\n", result.ms,
-                      result.teraflops > 0 ? fmt::format("{:.3f}", result.teraflops) : "-",
-                      bytes_text(result.peak_bytes), bytes_text(result.kept_bytes),
-                      result.error ? fmt::format("{:.1e}", *result.error) : "-", to_string(result.timed_by)));
+    print("{:>10.3f} {:>9} {:>10} {:>10} {:>9}  {}\n", result.ms,
+          result.teraflops > 0 ? fmt::format("{:.3f}", result.teraflops) : "-", bytes_text(result.peak_bytes),
+          bytes_text(result.kept_bytes), result.error ? fmt::format("{:.1e}", *result.error) : "-",
+          to_string(result.timed_by));
   }
 }
 
 void run_attention(const AttentionArguments& arguments) {
   const auto request = request_of(arguments);
   log::info("{}, {}, {}, {}; {}, medians of {} interleaved rounds", device_description(request.device),
-            threads_of_process(), arguments.precision, request.backward ? "forward and backward" : "forward",
+            threads_of_process(), to_string(arguments.precision), request.backward ? "forward and backward" : "forward",
             request.core ? "without projections" : "a layer with its projections", request.rounds);
   const auto results = bench_attention(request, [](const std::string& done) { log::info("{}", done); });
   if (!arguments.json) return print_table(results);
@@ -202,10 +188,10 @@ void run_attention(const AttentionArguments& arguments) {
   for (const auto& result : results) list.push_back(to_json(result));
   print_json({{"device", device_description(request.device)},
               {"threads", at::get_num_threads()},
-              {"precision", arguments.precision},
-              {"direction", arguments.direction},
+              {"precision", to_string(arguments.precision)},
+              {"direction", to_string(arguments.direction)},
               {"core", request.core},
-              {"positions", arguments.positions},
+              {"positions", to_string(arguments.positions)},
               {"causal", request.causal},
               {"rounds", request.rounds},
               {"results", list}});
@@ -215,36 +201,29 @@ void run_attention(const AttentionArguments& arguments) {
 void add_request_options(CLI::App& command, AttentionArguments& arguments) {
   add_repeatable(command, "--mixer", arguments.mixers, fmt::format("{}", fmt::join(kinds_of<MixerConfig>(), "|")),
                  "mixer to measure; default: all");
-  add_repeatable(command, "--backend", arguments.backends, "composed|reference|fused|library",
+  add_repeatable(command, "--backend", arguments.backends, fmt::format("{}", fmt::join(names_of<BenchBackend>(), "|")),
                  "backend to measure; library, with --core: each backend of LibTorch's attention; default: all that "
                  "the device has");
-  command.add_flag("--core", arguments.core,
+  command.add_flag("--core", arguments.request.core,
                    "leave out projections: attention from queries, keys and values, or from p and its form");
   add_shape(command, arguments.shape);
-  command
-      .add_option("--context", arguments.contexts,
-                  "tokens in a sequence; several values are measured one after another")
-      ->capture_default_str()
-      ->transform(whole_number(1, std::int64_t{1} << 20));
-  add_choice(command, "--positions", arguments.positions, "none|rotary|alibi|t5|shaw|transformer_xl",
-             "positions that act on scores, in layers with projections");
-  add_choice(command, "--precision", arguments.precision, "fp32|tf32|bf16|fp16",
+  add_whole_number(command, "--context", arguments.contexts, 1, most,
+                   "tokens in a sequence; several values are measured one after another");
+  add_choice(command, "--positions", arguments.positions, "positions that act on scores, in layers with projections");
+  add_choice(command, "--precision", arguments.precision,
              "precision of the inputs; tf32: fp32 whose products may be tf32 on a GPU");
-  add_choice(command, "--direction", arguments.direction, "both|forward",
-             "measure both passes, or only the forward pass");
+  add_choice(command, "--direction", arguments.direction, "measure both passes, or only the forward pass");
   command.add_flag("--all-pairs", arguments.all_pairs, "let every token see every token: no causal mask");
-  command.add_flag("--pair-table", arguments.pair_table, "measure the published metric algorithm too");
+  command.add_flag("--pair-table", arguments.request.pair_table, "measure the published metric algorithm too");
 }
-
-}  // namespace
 
 void add_bench_attention_command(CLI::App& bench) {
   auto& command = *bench.add_subcommand("attention", "measure time, memory and accuracy of mixers and backends");
   auto arguments = std::make_shared<AttentionArguments>();
   add_request_options(command, *arguments);
-  add_count(command, "--rounds", arguments->rounds, "timed measurements of each combination");
-  command.add_option("--device", arguments->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
-  command.add_flag("--json", arguments->json, "one line of JSON on stdout");
+  add_count(command, "--rounds", arguments->request.rounds, "timed measurements of each combination");
+  add_device(command, arguments->device);
+  add_json(command, arguments->json);
   command.footer(
       "peak: memory beyond inputs and parameters. kept: memory that the forward pass keeps for the backward pass.\n"
       "error: of the output relative to float64, for contexts up to 1024.\n"
@@ -258,20 +237,17 @@ void add_bench_attention_command(CLI::App& bench) {
   command.callback([arguments] { run_attention(*arguments); });
 }
 
-namespace {
-
 struct KernelArguments {
   KernelRequest request;
-  std::string precision = "fp32";
+  KernelPrecision precision = KernelPrecision::fp32;
   bool json = false;
 };
 
 void run_kernels(KernelArguments& arguments) {
   auto& request = arguments.request;
-  request.type = choose<torch::ScalarType>("--precision", arguments.precision,
-                                           {{"fp32", torch::kFloat}, {"bf16", torch::kBFloat16}});
+  request.type = arguments.precision == KernelPrecision::bf16 ? torch::kBFloat16 : torch::kFloat;
   log::info("{}, {}, {}; forward and backward, medians of {} rounds in turn", device_description(torch::kCPU),
-            threads_of_process(), arguments.precision, request.rounds);
+            threads_of_process(), to_string(arguments.precision), request.rounds);
   const auto results = bench_kernels(request);
   if (arguments.json) {
     auto list = Json::array();
@@ -282,17 +258,14 @@ void run_kernels(KernelArguments& arguments) {
                       {"share_of_library_time", result.ratio}});
     return print_json({{"device", device_description(torch::kCPU)},
                        {"threads", at::get_num_threads()},
-                       {"precision", arguments.precision},
+                       {"precision", to_string(arguments.precision)},
                        {"rounds", request.rounds},
                        {"results", list}});
   }
-  print(fmt::format("{:<20} {:>10} {:>14} {:>8}\n", "kernel", "ms", "library's ms", "share"));
+  print("{:<20} {:>10} {:>14} {:>8}\n", "kernel", "ms", "library's ms", "share");
   for (const auto& result : results)
-    print(fmt::format("{:<20} {:>10.4f} {:>14.4f} {:>8.2f}\n", result.kernel, result.ms, result.library_ms,
-                      result.ratio));
+    print("{:<20} {:>10.4f} {:>14.4f} {:>8.2f}\n", result.kernel, result.ms, result.library_ms, result.ratio);
 }
-
-}  // namespace
 
 void add_bench_kernels_command(CLI::App& bench) {
   auto& command = *bench.add_subcommand("kernels", "measure the program's CPU kernels beside LibTorch's operators");
@@ -302,8 +275,8 @@ void add_bench_kernels_command(CLI::App& bench) {
   add_shape(command, shape);
   add_count(command, "--context", shape.context, "tokens in a sequence");
   add_count(command, "--rounds", arguments->request.rounds, "timed rounds; results are their medians");
-  add_choice(command, "--precision", arguments->precision, "fp32|bf16", "precision of inputs and products");
-  command.add_flag("--json", arguments->json, "one line of JSON on stdout");
+  add_choice(command, "--precision", arguments->precision, "precision of inputs and products");
+  add_json(command, arguments->json);
   command.footer(
       "share: of the library's time, the median of the rounds' ratios; below 1 the program's kernel is faster.\n"
       "Examples:\n"
@@ -311,8 +284,6 @@ void add_bench_kernels_command(CLI::App& bench) {
       "  metaformer bench kernels --batch 8 --heads 6 --head-width 64 --context 256 --precision bf16");
   command.callback([arguments] { run_kernels(*arguments); });
 }
-
-namespace {
 
 struct StepArguments {
   ConfigChoice choice;
@@ -342,19 +313,18 @@ Json to_json(const StepBenchResult& result) {
 }
 
 void print_table(const StepBenchResult& result) {
-  print(fmt::format("{:.2f} ms a step, {} tokens/s, loss {:.4f} after the last\n", result.ms_per_step,
-                    human_count(result.tokens_per_second), result.loss));
+  print("{:.2f} ms a step, {} tokens/s, loss {:.4f} after the last\n", result.ms_per_step,
+        human_count(result.tokens_per_second), result.loss);
   for (const auto& [phase, ms] : result.phases)
-    print(fmt::format("  {:<9} {:>8.2f} ms  {:>3.0f}%\n", phase, ms, 100 * ms / result.ms_per_step));
-  print(fmt::format("{:.0f} GFLOP/s of matrix products, {:.0f}% of the {:.0f} GFLOP/s of one large product\n",
-                    result.gflops, 100 * result.gflops / result.peak_gflops, result.peak_gflops));
+    print("  {:<9} {:>8.2f} ms  {:>3.0f}%\n", phase, ms, 100 * ms / result.ms_per_step);
+  print("{:.0f} GFLOP/s of matrix products, {:.0f}% of the {:.0f} GFLOP/s of one large product\n", result.gflops,
+        100 * result.gflops / result.peak_gflops, result.peak_gflops);
   if (result.all_reduce_ms > 0)
-    print(fmt::format("sum of {} of gradients over all processes, by itself: {:.2f} ms\n",
-                      bytes_text(result.gradient_bytes), result.all_reduce_ms));
+    print("sum of {} of gradients over all processes, by itself: {:.2f} ms\n", bytes_text(result.gradient_bytes),
+          result.all_reduce_ms);
   for (const auto& [part, why_not] : result.fast_paths)
-    print(fmt::format("fast path of {}: {}\n", part,
-                      why_not.empty() ? "taken" : fmt::format("not taken, since {}", why_not)));
-  print(fmt::format("peak memory of the process {}\n", bytes_text(result.peak_memory_bytes)));
+    print("fast path of {}: {}\n", part, why_not.empty() ? "taken" : fmt::format("not taken, since {}", why_not));
+  print("peak memory of the process {}\n", bytes_text(result.peak_memory_bytes));
 }
 
 void run_step(const StepArguments& arguments, const Experiment& experiment, ProcessGroup& group) {
@@ -380,8 +350,6 @@ void run_step(const StepArguments& arguments, const Experiment& experiment, Proc
   print_json(json);
 }
 
-}  // namespace
-
 void add_bench_step_command(CLI::App& bench) {
   auto& command = *bench.add_subcommand("step", "measure the time of a config's training step by phase");
   auto arguments = std::make_shared<StepArguments>();
@@ -389,11 +357,11 @@ void add_bench_step_command(CLI::App& bench) {
   arguments->choice.add_to(command);
   add_count(command, "--steps", request.steps, "steps in a round");
   add_count(command, "--rounds", request.rounds, "timed rounds; the result is their median");
-  add_count(command, "--warmup", request.warmup, "steps before the first round", 0);
-  command.add_option("--device", arguments->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  add_whole_number(command, "--warmup", request.warmup, 0, most, "steps before the first round");
+  add_device(command, arguments->device);
   arguments->processes.add_to(command);
-  command.add_flag("--offline", arguments->offline, "never download a corpus");
-  command.add_flag("--json", arguments->json, "one line of JSON on stdout");
+  add_offline(command, arguments->offline);
+  add_json(command, arguments->json);
   command.footer(
       "Trains while it measures, and saves nothing. scripts/bench_against_pytorch.sh compares with PyTorch.\n"
       "Examples:\n"
@@ -401,10 +369,12 @@ void add_bench_step_command(CLI::App& bench) {
       "  metaformer bench step --config shakespeare_metric.yaml --set train.precision=bf16 --json\n"
       "  metaformer bench step --config shakespeare_metric.yaml --processes 2");
   command.callback([arguments] {
-    const auto experiment = load_experiment(arguments->choice.config, arguments->choice.overrides);
+    const auto experiment = arguments->choice.load();
     arguments->processes.run([&](ProcessGroup& group) { run_step(*arguments, experiment, group); });
   });
 }
+
+}  // namespace
 
 void add_bench_command(CLI::App& app) {
   auto& bench = *app.add_subcommand("bench", "measure speed, memory and accuracy");

@@ -1,14 +1,22 @@
 #include "cli/command_line.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <thread>
 
+#include "base/child_process.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -16,6 +24,8 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "config/explain.h"
+#include "distributed/c10d_group.h"
+#include "distributed/launch.h"
 #include "ops/device.h"
 
 static bool working_folder_is_gone = false;  // when the program started
@@ -65,18 +75,10 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-// A command with the words that lead to it: "metaformer config".
-struct Level {
-  const CLI::App* app;
-  std::string words;
-
-  Level below(const CLI::App* next) const { return {next, words + " " + next->get_name()}; }
-};
-
-const CLI::App* find_command(const CLI::App& app, const std::string& name) {
-  for (const auto* command : subcommands_of(app))
-    if (command->get_name() == name) return command;
-  return nullptr;
+// The words that lead to a command: "metaformer config".
+std::string words_of(const CLI::App& app) {
+  const auto* parent = app.get_parent();
+  return parent == nullptr ? app.get_name() : words_of(*parent) + " " + app.get_name();
 }
 
 std::vector<std::string> commands_of(const CLI::App& app) {
@@ -85,18 +87,10 @@ std::vector<std::string> commands_of(const CLI::App& app) {
   return names;
 }
 
-std::string describe_unknown_command(const Level& level, const std::string& word) {
-  const auto commands = commands_of(*level.app);
+std::string describe_unknown_command(const CLI::App& app, const std::string& word) {
+  const auto commands = commands_of(app);
   return fmt::format("unknown command {}{}; the commands are {} (see {} --help)", in_quotes(word),
-                     did_you_mean(word, commands), fmt::join(commands, ", "), level.words);
-}
-
-// From the program to the innermost command that was recognised.
-std::vector<Level> parsed_levels(const CLI::App& program) {
-  std::vector<Level> levels = {{&program, program.get_name()}};
-  for (auto parsed = program.get_subcommands(); !parsed.empty(); parsed = levels.back().app->get_subcommands())
-    levels.push_back(levels.back().below(parsed.front()));
-  return levels;
+                     did_you_mean(word, commands), fmt::join(commands, ", "), words_of(app));
 }
 
 std::string suggest_option(const CLI::App& app, const std::string& argument) {
@@ -113,26 +107,27 @@ std::string suggest_option(const CLI::App& app, const std::string& argument) {
   return did_you_mean(word, names);
 }
 
-std::string describe_extras(const Level& level, const std::vector<std::string>& extras) {
+std::string describe_extras(const CLI::App& app, const std::vector<std::string>& extras) {
   const auto& first = extras.front();
-  if (!first.starts_with('-') && !commands_of(*level.app).empty()) return describe_unknown_command(level, first);
-  std::string list;
-  for (const auto& extra : extras) list += (list.empty() ? "" : ", ") + in_quotes(extra);
-  return fmt::format("unexpected argument{} {}{} (see {} --help)", extras.size() == 1 ? "" : "s", list,
-                     suggest_option(*level.app, first), level.words);
+  if (!first.starts_with('-') && !commands_of(app).empty()) return describe_unknown_command(app, first);
+  std::vector<std::string> quoted;
+  std::ranges::transform(extras, std::back_inserter(quoted), in_quotes);
+  return fmt::format("unexpected argument{} {}{} (see {} --help)", extras.size() == 1 ? "" : "s",
+                     fmt::join(quoted, ", "), suggest_option(app, first), words_of(app));
 }
 
 std::string help_of(const CLI::App& program, const std::vector<std::string>& words) {
-  Level level{&program, program.get_name()};
+  const auto* app = &program;
   for (const auto& word : words) {
-    const auto* next = find_command(*level.app, word);
-    if (next == nullptr && commands_of(*level.app).empty())
-      throw Error(ExitCode::usage, fmt::format("help: {} has no commands, so {} is none (see {} --help)", level.words,
-                                               in_quotes(word), level.words));
-    if (next == nullptr) throw Error(ExitCode::usage, describe_unknown_command(level, word));
-    level = level.below(next);
+    const auto commands = subcommands_of(*app);
+    if (commands.empty())
+      fail_usage("help: {} has no commands, so {} is none (see {} --help)", words_of(*app), in_quotes(word),
+                 words_of(*app));
+    const auto next = std::ranges::find_if(commands, [&](const auto* each) { return each->get_name() == word; });
+    if (next == commands.end()) fail_usage("{}", describe_unknown_command(*app, word));
+    app = *next;
   }
-  return program.get_formatter()->make_help(level.app, level.words, CLI::AppFormatMode::Normal);
+  return program.get_formatter()->make_help(app, words_of(*app), CLI::AppFormatMode::Normal);
 }
 
 // `metaformer help [COMMAND...]`. Keeps a reference to the program.
@@ -145,14 +140,16 @@ void add_help_command(CLI::App& program) {
 
 // One line with the wrong argument, a suggestion, and the help to read. `program` has tried to parse the arguments.
 std::string describe_usage_error(const CLI::App& program, const CLI::ParseError& error) {
-  const auto levels = parsed_levels(program);
-  for (const auto& level : levels)
-    if (const auto extras = level.app->remaining(); !extras.empty()) return describe_extras(level, extras);
-  const auto& last = levels.back();
-  const auto commands = commands_of(*last.app);
+  const auto* app = &program;  // then each command that was recognised
+  for (;; app = app->get_subcommands().front()) {
+    if (const auto extras = app->remaining(); !extras.empty()) return describe_extras(*app, extras);
+    if (app->get_subcommands().empty()) break;
+  }
+  const auto commands = commands_of(*app);
   if (!commands.empty())
-    return fmt::format("a command is missing; expected {} (see {} --help)", join_alternatives(commands), last.words);
-  return fmt::format("{} (see {} --help)", error.what(), last.words);
+    return fmt::format("a command is missing; expected {} (see {} --help)", join_alternatives(commands),
+                       words_of(*app));
+  return fmt::format("{} (see {} --help)", error.what(), words_of(*app));
 }
 
 int report(ExitCode code, const std::string& message) {
@@ -160,22 +157,12 @@ int report(ExitCode code, const std::string& message) {
   return static_cast<int>(code);
 }
 
-// For exceptions of libraries.
-int report_other(const std::exception& error) {
-  if (!is_out_of_memory(error)) return report(ExitCode::failure, first_line(error));
-  return report(ExitCode::out_of_memory,
-                fmt::format("out of memory: {}; ask for less at once: fewer or shorter texts, a smaller model",
-                            describe_out_of_memory(error)));
-}
-
 constexpr const char* free_text = "free text";  // the validator of options that may be empty
 
-bool is_free_text(CLI::Option& option) {
-  try {
-    return option.get_validator(free_text) != nullptr;
-  } catch (const CLI::OptionNotFound&) {
-    return false;
-  }
+bool is_free_text(CLI::Option& option) try {
+  return option.get_validator(free_text) != nullptr;
+} catch (const CLI::OptionNotFound&) {
+  return false;
 }
 
 void refuse_empty_values(CLI::App& app) {
@@ -188,7 +175,7 @@ void refuse_empty_values(CLI::App& app) {
 }
 
 // "--out=" as "--out" with an empty value: CLI11 would take the next word as the value.
-std::vector<std::string> words_of(int argc, char** argv) {
+std::vector<std::string> split_words(int argc, char** argv) {
   std::vector<std::string> words;
   for (int i = 1; i < argc; ++i) {
     std::string word = argv[i];
@@ -206,19 +193,11 @@ void set_up(CLI::App& app) {
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("metaformer ") + std::string(build_info().version));
   app.set_help_all_flag("--help-all", "help for every command");
-  add_train_command(app);
-  add_evaluate_command(app);
-  add_sample_command(app);
-  add_predict_command(app);
-  add_inspect_command(app);
-  add_export_command(app);
-  add_compare_command(app);
-  add_report_command(app);
-  add_config_command(app);
-  add_data_command(app);
-  add_bench_command(app);
-  add_info_command(app);
-  add_completion_command(app);
+  for (const auto add :
+       {add_train_command, add_evaluate_command, add_sample_command, add_predict_command, add_inspect_command,
+        add_export_command, add_compare_command, add_report_command, add_config_command, add_data_command,
+        add_bench_command, add_info_command, add_completion_command})
+    add(app);
   add_help_command(app);
   refuse_empty_values(app);
   app.footer(  // set last, because subcommands inherit it
@@ -235,7 +214,7 @@ void set_up(CLI::App& app) {
 
 void parse_and_run(CLI::App& app, int argc, char** argv) {
   try {
-    auto words = words_of(argc, argv);
+    auto words = split_words(argc, argv);
     std::reverse(words.begin(), words.end());  // as CLI11 takes them
     app.parse(std::move(words));
   } catch (const CLI::CallForHelp&) {
@@ -245,7 +224,7 @@ void parse_and_run(CLI::App& app, int argc, char** argv) {
   } catch (const CLI::CallForVersion& version) {
     print(std::string(version.what()) + "\n");
   } catch (const CLI::ParseError& error) {
-    throw Error(ExitCode::usage, describe_usage_error(app, error));
+    fail_usage("{}", describe_usage_error(app, error));
   }
 }
 
@@ -261,7 +240,7 @@ int run_command_line(int argc, char** argv) {
   CLI::App app("Train, evaluate and sample transformers that differ in their token mixer.");
   set_up(app);
   try {
-    if (working_folder_is_gone) throw Error(ExitCode::usage, "the working folder was deleted; change to another one");
+    if (working_folder_is_gone) fail_usage("the working folder was deleted; change to another one");
     parse_and_run(app, argc, argv);
     return static_cast<int>(ExitCode::ok);
   } catch (const Error& error) {
@@ -271,7 +250,10 @@ int run_command_line(int argc, char** argv) {
   } catch (const ProcessesFailed& failed) {
     return failed.code();
   } catch (const std::exception& error) {
-    return report_other(error);
+    if (!is_out_of_memory(error)) return report(ExitCode::failure, first_line(error));
+    return report(ExitCode::out_of_memory,
+                  fmt::format("out of memory: {}; ask for less at once: fewer or shorter texts, a smaller model",
+                              describe_out_of_memory(error)));
   }
 }
 
@@ -287,11 +269,52 @@ void add_repeatable(CLI::App& command, const std::string& name, std::vector<std:
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
-void ConfigChoice::add_to(CLI::App& command) {
-  command.add_option("--config,config", config, "config file, or the name of one in configs/")
-      ->type_name("CONFIG")
-      ->required();
-  add_repeatable(command, "--set", overrides, "KEY=VALUE", "sets a key of the config: section.key=value");
+void add_device(CLI::App& command, std::string& device) { add_device(command, device); }
+
+void add_json(CLI::App& command, bool& json, const std::string& help) { command.add_flag("--json", json, help); }
+
+void add_offline(CLI::App& command, bool& offline) {
+  command.add_flag("--offline", offline, "never download a corpus");
+}
+
+void add_beam(CLI::App& command, BeamOptions& beam) {
+  constexpr std::int64_t most = 1 << 20;
+  add_whole_number(command, "--beam", beam.beam, 1, most, "sequence_to_sequence: hypotheses that are kept; 1: greedy");
+  command.add_option("--alpha", beam.alpha, "of the length penalty ((5 + tokens) / 6)^alpha; 0: plain probabilities")
+      ->transform(number_in(between(0, 10)))
+      ->capture_default_str();
+  add_whole_number(command, "--further-tokens", beam.further_tokens, 0, most,
+                   "tokens that a target may have more than its source");
+}
+
+std::vector<std::string> given_flags(const CLI::App& command, const std::vector<std::string>& names) {
+  std::vector<std::string> given;
+  for (const auto& name : names)
+    if (command.count(name) > 0) given.push_back(name);
+  return given;
+}
+
+void require_no_flags(const std::vector<std::string>& given, const LoadedRun& run) {
+  if (!given.empty())
+    fail_usage("{}: has no meaning for --run {}, whose task is {}: leave it out", given.front(),
+               run.directory.path().string(), kind_of(run.experiment.config.task));
+}
+
+static CLI::Option* add_config(CLI::App& command, ConfigChoice& choice, const std::string& without = "") {
+  auto* config = add_text(command, "--config,config", choice.config, "CONFIG",
+                          "config file, or the name of one in configs/" + without);
+  add_repeatable(command, "--set", choice.overrides, "KEY=VALUE", "sets a key of the config: section.key=value");
+  return config;
+}
+
+void ConfigChoice::add_to(CLI::App& command) { add_config(command, *this)->required(); }
+
+void ConfigChoice::add_optional_to(CLI::App& command) {
+  add_config(command, *this, "; default: the built-in defaults");
+}
+
+Experiment ConfigChoice::load() const {
+  return config.empty() ? default_experiment(overrides) : load_experiment(config, overrides);
 }
 
 CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
@@ -327,7 +350,7 @@ void RunChoice::add_checkpoint_to(CLI::App& command) {
 
 void RunChoice::add_to(CLI::App& command) {
   add_checkpoint_to(command);
-  command.add_option("--device", device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  add_device(command, device);
 }
 
 void RunChoice::add_context_to(CLI::App& command) {
@@ -338,11 +361,127 @@ void RunChoice::add_context_to(CLI::App& command) {
 }
 
 void RunChoice::add_options_to(CLI::App& command) {
-  add_repeatable(
-      command, "--set", changes.options, "KEY=VALUE",
-      "sets what no weight depends on: options of the mixer, such as model.mixer.rounds=8, model.memory, "
-      "model.same_length, model.positions.clamp_length, model.carry_state; and data.path and other paths, where the "
-      "run's data have moved");
+  add_repeatable(command, "--set", changes.options, "KEY=VALUE",
+                 "sets what no weight depends on: options of the mixer, such as model.mixer.rounds=8, model.memory, "
+                 "model.same_length, model.positions.clamp_length, model.carry_state; and data.path and other paths, "
+                 "where the run's data have moved");
+}
+
+namespace {
+
+// Divides the processors of a machine among its processes, unless the user has set the number of threads.
+void set_threads(const Launch& launch) {
+  if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
+  const auto processors = static_cast<int>(std::thread::hardware_concurrency());
+  at::set_num_threads(std::max(1, processors / launch.local_size));
+}
+
+// Only the first process logs what happens; the others log why they fail.
+void mute() {
+  log::set_errors_only();
+  set_stop_notice(nullptr);
+}
+
+void do_with(ProcessGroup& group, const std::function<void(ProcessGroup&)>& work) {
+  try {
+    work(group);
+  } catch (const Interrupted& interrupted) {
+    group.announce_failure(fmt::format("signal {}", interrupted.signal()));
+    throw;
+  } catch (const Error& error) {
+    if (group.announce_failure(error.what())) throw;
+    log::record(error.what());  // in the log of this rank; the first one prints it
+    throw ProcessesFailed(static_cast<int>(error.code()));
+  } catch (const std::exception& error) {
+    group.announce_failure(is_out_of_memory(error) ? "out of memory: " + describe_out_of_memory(error)
+                                                   : first_line(error));
+    throw;
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> process_arguments() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> arguments;
+  for (std::string argument; std::getline(file, argument, '\0');) arguments.push_back(argument);
+  return arguments;
+}
+
+void ProcessChoice::add_to(CLI::App& command) {
+  command
+      .add_option(
+          "--processes", processes,
+          "number of processes on this machine that share the work; not with torchrun, srun or mpirun, which set it")
+      ->transform(whole_number(1, 1024));
+  add_whole_number(command, "--process-timeout", timeout_seconds, 1, 1 << 20,
+                   "seconds without an answer after which a process counts as lost");
+}
+
+std::string device_for(const ProcessGroup& group, const std::string& name) {
+  if (group.size() == 1 || (name != "auto" && name != "cuda") || !torch::cuda::is_available()) return name;
+  const auto devices = static_cast<int>(torch::cuda::device_count());
+  if (group.local_rank() >= devices)
+    fail_usage("--device {}: this machine has {} CUDA device{} for more processes; start as many, or give --device cpu",
+               name, devices, devices == 1 ? "" : "s");
+  return fmt::format("cuda:{}", group.local_rank());
+}
+
+void ProcessChoice::run(const std::function<void(ProcessGroup&)>& work) const {
+  const std::chrono::seconds timeout(timeout_seconds);
+  const auto launch = find_launch();
+  if (!launch && processes == 1) return work(one_process());
+  if (!launch) {
+    set_stop_notice(nullptr);
+    const int code = run_local_processes(processes, process_arguments(), timeout);
+    if (code != 0) throw ProcessesFailed(code);
+    return;
+  }
+  if (launch->launcher == "--processes")
+    end_with_parent(launch->parent);
+  else if (processes > 1)
+    fail_usage("--processes {}: {} has already started {} processes", processes, launch->launcher, launch->size);
+  set_threads(*launch);
+  if (launch->rank > 0) mute();
+  do_with(*make_c10d_group(*launch, timeout), work);
+}
+
+InputFile::InputFile(const std::string& path) : name_(path == "-" ? "standard input" : path) {
+  if (path != "-") descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor_ < 0) throw Error(ExitCode::data, fmt::format("{}: {}", in_quotes(path), std::strerror(errno)));
+}
+
+InputFile::InputFile(const std::string& name, const std::string& content)
+    : name_(name), descriptor_(::memfd_create("texts", MFD_CLOEXEC)) {
+  std::size_t done = 0;
+  for (ssize_t count = 1; descriptor_ >= 0 && done < content.size() && count > 0;
+       done += static_cast<std::size_t>(count))
+    count = std::max<ssize_t>(::write(descriptor_, content.data() + done, content.size() - done), 0);
+  if (descriptor_ >= 0 && done == content.size() && ::lseek(descriptor_, 0, SEEK_SET) == 0) return;
+  if (descriptor_ >= 0) ::close(descriptor_);
+  throw Error(ExitCode::out_of_memory, fmt::format("{}: no memory to hold {}", name, human_bytes(content.size())));
+}
+
+InputFile::~InputFile() {
+  if (descriptor_ != STDIN_FILENO) ::close(descriptor_);
+}
+
+std::string InputFile::read_to_end() const {
+  constexpr int patience = 200;  // a signal that comes just before waiting begins is noticed this much later
+  constexpr std::size_t piece = 1 << 20;
+  std::string content;
+  pollfd request = {.fd = descriptor_, .events = POLLIN, .revents = 0};
+  for (;;) {
+    throw_if_stopped();
+    if (::poll(&request, 1, patience) <= 0) continue;
+    const auto before = content.size();
+    content.resize(before + piece);
+    const auto count = ::read(descriptor_, content.data() + before, piece);
+    content.resize(before + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+    if (count == 0) return content;
+    if (count < 0 && errno != EINTR && errno != EAGAIN)
+      throw Error(ExitCode::data, fmt::format("{}: cannot be read: {}", name_, std::strerror(errno)));
+  }
 }
 
 }  // namespace metaformer

@@ -1,11 +1,6 @@
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "cli/command_line.h"
 #include "config/explain.h"
@@ -138,30 +133,22 @@ else
 fi
 )";
 
-// Scripts that let a shell complete command lines of the program.
 enum class Shell { bash, zsh };
-
-// The script for a shell: commands, options and their values come from `program`, keys of --set from explain_config.
-std::string completion_script(const CLI::App& program, Shell shell);
+constexpr std::array<std::string_view, 2> enum_names(Shell) { return {"bash", "zsh"}; }
 
 namespace {
 
 using Words = std::vector<std::string>;
 
-// "a|b|c" to "a b c".
-std::string with_spaces(std::string alternatives) {
-  std::replace(alternatives.begin(), alternatives.end(), '|', ' ');
-  return alternatives;
-}
-
 std::string array(const char* name, const Words& words) { return fmt::format("{}=({})", name, fmt::join(words, " ")); }
 
 // What the script offers for a value: names of configs, keys, the words of "a|b", nothing for numbers, else files.
 std::string expected_of(const CLI::Option& option) {
-  const auto type = option.get_type_name();
+  auto type = option.get_type_name();
   if (type.starts_with("INT") || type.starts_with("UINT") || type.starts_with("FLOAT")) return "";
   const bool is_known = type == "CONFIG" || type == "KEY=VALUE" || type == "KEY" || type.find('|') != std::string::npos;
-  return is_known ? with_spaces(type) : "FILE";
+  std::ranges::replace(type, '|', ' ');
+  return is_known ? type : "FILE";
 }
 
 // The lines of two case statements: the words that may follow a command, and what its options and positions take.
@@ -170,24 +157,22 @@ struct Tables {
 
   void add(const CLI::App& command, const std::string& words) {
     Words subcommands, flags, valued;
+    const auto expect = [&](const std::string& after, const CLI::Option& option) {
+      expected += fmt::format("    '{} {}') expected=({}) ;;\n", words, after, expected_of(option));
+    };
     for (const auto* option : command.get_options()) {
-      auto& names = option->get_items_expected_max() == 0 ? flags : valued;
+      const bool takes_value = option->get_items_expected_max() > 0;
       for (const auto& name : option->get_lnames()) {
-        names.push_back("--" + name);
-        if (&names == &valued) add_expected(words + " --" + name, *option);
+        (takes_value ? valued : flags).push_back("--" + name);
+        if (takes_value) expect("--" + name, *option);
       }
-      if (option->get_positional()) add_expected(words + " ", *option);
+      if (option->get_positional()) expect("", *option);
     }
-    for (const auto* next : subcommands_of(command)) subcommands.push_back(next->get_name());
+    const auto below = subcommands_of(command);
+    for (const auto* next : below) subcommands.push_back(next->get_name());
     commands += fmt::format("    '{}') {} {} {} ;;\n", words, array("subcommands", subcommands), array("flags", flags),
                             array("valued", valued));
-    for (const auto* next : subcommands_of(command))
-      add(*next, words.empty() ? next->get_name() : words + " " + next->get_name());
-  }
-
- private:
-  void add_expected(const std::string& words, const CLI::Option& option) {
-    expected += fmt::format("    '{}') expected=({}) ;;\n", words, expected_of(option));
+    for (const auto* next : below) add(*next, words.empty() ? next->get_name() : words + " " + next->get_name());
   }
 };
 
@@ -212,8 +197,7 @@ std::string config_keys() {
                      array("_metaformer_keys", keys));
 }
 
-}  // namespace
-
+// The script for a shell: commands, options and their values come from `program`, keys of --set from explain_config.
 std::string completion_script(const CLI::App& program, Shell shell) {
   Tables tables;
   tables.add(program, "");
@@ -227,18 +211,18 @@ std::string completion_script(const CLI::App& program, Shell shell) {
       config_keys(), shared_completion, is_bash ? bash_completion : zsh_completion);
 }
 
+}  // namespace
+
 void add_completion_command(CLI::App& program) {
   auto& command = *program.add_subcommand("completion", "print a script that lets a shell complete command lines");
   auto name = std::make_shared<std::string>();
-  command.add_option("shell", *name, "which shell the script is for")->type_name("bash|zsh")->required();
+  add_text(command, "shell", *name, "bash|zsh", "which shell the script is for")->required();
   command.footer(
       "cmake --install puts the scripts where bash-completion and zsh look for them.\n"
       "Examples:\n"
       "  source <(metaformer completion bash)                      in ~/.bashrc\n"
       "  metaformer completion zsh > ~/.zfunc/_metaformer          into a folder of zsh's fpath");
-  command.callback([&program, name] {
-    print(completion_script(program, choose<Shell>("completion", *name, {{"bash", Shell::bash}, {"zsh", Shell::zsh}})));
-  });
+  command.callback([&program, name] { print(completion_script(program, choose<Shell>("completion", *name))); });
 }
 
 }  // namespace metaformer

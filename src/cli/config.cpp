@@ -1,14 +1,8 @@
-#include <fmt/format.h>
-
-#include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "cli/command_line.h"
-#include "config/check.h"
 #include "config/explain.h"
-#include "config/loader.h"
 #include "config/search_space.h"
 #include "config/writer.h"
 #include "data/statistics.h"
@@ -20,10 +14,8 @@ namespace metaformer {
 namespace {
 
 struct ConfigArguments {
-  std::string config;
-  std::vector<std::string> overrides;
-  bool json = false;
-  bool changes = false, digest = false;
+  ConfigChoice choice;
+  bool json = false, changes = false, digest = false;
   std::string key;
 };
 
@@ -33,27 +25,17 @@ struct DrawArguments {
   bool json = false;
 };
 
-Experiment load(const ConfigArguments& arguments) {
-  return arguments.config.empty() ? default_experiment(arguments.overrides)
-                                  : load_experiment(arguments.config, arguments.overrides);
-}
-
-void dump_changes(const ExperimentConfig& config, bool json) {
-  const auto changes = flattened(config_changes(config));
-  if (json) return print_json(changes);
-  for (const auto& [key, value] : changes) print_lines(fmt::format("{}: {}\n", key, value));
-}
-
 void run_dump(const ConfigArguments& arguments) {
-  const auto experiment = load(arguments);
-  if (arguments.digest) return print(config_digest(experiment.config) + "\n");
-  if (arguments.changes) return dump_changes(experiment.config, arguments.json);
-  if (arguments.json) return print_json(config_to_json(experiment.config));
-  print(config_to_yaml(experiment.config));
+  const auto config = arguments.choice.load().config;
+  if (arguments.digest) return print(config_digest(config) + "\n");
+  if (!arguments.changes) return arguments.json ? print_json(config_to_json(config)) : print(config_to_yaml(config));
+  const auto changes = flattened(config_changes(config));
+  if (arguments.json) return print_json(changes);
+  for (const auto& [key, value] : changes) print_lines("{}: {}\n", key, value);
 }
 
 void run_check(const ConfigArguments& arguments) {
-  const auto experiment = load(arguments);
+  const auto experiment = arguments.choice.load();
   for (const auto& warning : config_warnings(experiment.config, experiment.provenance)) log::warning("{}", warning);
   const auto [counted, classes] = count_data(experiment.config);
   const auto memory =
@@ -66,22 +48,20 @@ void run_check(const ConfigArguments& arguments) {
                        {counted ? "vocabulary" : "assumed_vocabulary", memory.vocabulary},
                        {"memory_bytes", memory.total()},
                        {"machine_memory_bytes", machine}});
+  print_lines("{}: valid\n",
+              arguments.choice.config.empty() ? "the defaults" : find_config(arguments.choice.config).string());
+  print_lines("  parameters  about {} (with {} of {} tokens)\n", human_count(static_cast<double>(memory.parameters)),
+              counted ? "the data's vocabulary" : "an assumed vocabulary", memory.vocabulary);
   print_lines(
-      fmt::format("{}: valid\n", arguments.config.empty() ? "the defaults" : find_config(arguments.config).string()));
-  print_lines(fmt::format("  parameters  about {} (with {} of {} tokens)\n",
-                          human_count(static_cast<double>(memory.parameters)),
-                          counted ? "the data's vocabulary" : "an assumed vocabulary", memory.vocabulary));
-  print_lines(fmt::format(
-      "  memory      about {}: weights {}, gradients {}, optimiser {}, activations {}, the program {}; this "
-      "machine has {}\n",
+      "  memory      about {}: weights {}, gradients {}, optimiser {}, activations {}, the program {}; this machine "
+      "has {}\n",
       human_bytes(memory.total()), human_bytes(memory.weights), human_bytes(memory.gradients),
       human_bytes(memory.optimizer), human_bytes(memory.activations), human_bytes(memory.program),
-      human_bytes(machine)));
+      human_bytes(machine));
   if (memory.total() > machine)
     log::warning(
         "this will not fit into the memory of this machine on the CPU; lower train.batch_size (and raise "
-        "train.accumulate), "
-        "model.context or model.width");
+        "train.accumulate), model.context or model.width");
 }
 
 // The keys at or below `key`. It need not start at the top: "mixer" means "model.mixer".
@@ -99,13 +79,10 @@ std::vector<FieldHelp> fields_below(const std::string& key) {
 
 [[noreturn]] void fail_no_key(const std::string& key) {
   std::vector<std::string> names;
-  for (const auto& field : explain_config()) {
-    names.push_back(field.path);
-    names.push_back(field.path.substr(0, field.path.rfind('.')));
-  }
+  for (const auto& field : explain_config())
+    for (const auto& name : {field.path, field.path.substr(0, field.path.rfind('.'))}) names.push_back(name);
   const auto near = did_you_mean(key, names);
-  throw Error(ExitCode::usage,
-              fmt::format("config explain: no key {}{}", in_quotes(key), near.empty() ? suggest_key(key, {}) : near));
+  fail_usage("config explain: no key {}{}", in_quotes(key), near.empty() ? suggest_key(key, {}) : near);
 }
 
 nlohmann::ordered_json to_json(const FieldHelp& field) {
@@ -118,24 +95,20 @@ nlohmann::ordered_json to_json(const FieldHelp& field) {
   return json;
 }
 
-std::string describe(const FieldHelp& field) {
-  const auto applies = applies_to(field);
-  auto text = fmt::format("{}{}\n    {}\n    {}; default {}\n", field.path,
-                          applies.empty() ? "" : fmt::format("  (with {})", applies), field.meaning, field.expected,
-                          field.fallback);
-  for (const auto& kind : field.kinds) text += fmt::format("      {}: {}\n", kind.name, kind.summary);
-  return text;
-}
-
 void run_explain(const ConfigArguments& arguments) {
   const auto fields = fields_below(arguments.key);
   if (fields.empty()) fail_no_key(arguments.key);
-  if (arguments.json) {
-    auto list = nlohmann::ordered_json::array();
-    for (const auto& field : fields) list.push_back(to_json(field));
-    return print_json(list);
+  auto list = nlohmann::ordered_json::array();
+  for (const auto& field : fields) {
+    list.push_back(to_json(field));
+    if (arguments.json) continue;
+    const auto applies = applies_to(field);
+    print_lines("{}{}\n    {}\n    {}; default {}\n", field.path,
+                applies.empty() ? "" : fmt::format("  (with {})", applies), field.meaning, field.expected,
+                field.fallback);
+    for (const auto& kind : field.kinds) print_lines("      {}: {}\n", kind.name, kind.summary);
   }
-  for (const auto& field : fields) print_lines(describe(field));
+  if (arguments.json) print_json(list);
 }
 
 void run_draw(const DrawArguments& arguments) {
@@ -144,7 +117,7 @@ void run_draw(const DrawArguments& arguments) {
   for (const auto& [key, value] : values) {
     const auto plain = parse_json<nlohmann::ordered_json>(value);  // a number, true, false or null
     json[key] = plain.is_discarded() ? nlohmann::ordered_json(value) : plain;
-    if (!arguments.json) print_lines(fmt::format("--set {}={}\n", key, value));
+    if (!arguments.json) print_lines("--set {}={}\n", key, value);
   }
   if (arguments.json) print_json(json);
 }
@@ -152,19 +125,16 @@ void run_draw(const DrawArguments& arguments) {
 void add_draw_command(CLI::App& config) {
   auto arguments = std::make_shared<DrawArguments>();
   auto& draw = *config.add_subcommand("draw", "print a draw from a space of configs, as --set arguments");
-  draw.add_option("--space", arguments->space,
-                  "YAML file of keys with one of {uniform: [a, b]}, {log_uniform: [a, b]}, {uniform_integer: [a, b]}, "
-                  "{log_uniform_integer: [a, b]}, {choice: [x, y, ...]}")
-      ->type_name("FILE")
+  add_text(draw, "--space", arguments->space, "FILE",
+           "YAML file of keys with one of {uniform: [a, b]}, {log_uniform: [a, b]}, {uniform_integer: [a, b]}, "
+           "{log_uniform_integer: [a, b]}, {choice: [x, y, ...]}")
       ->required();
   draw.add_option("--index", arguments->index, "which draw, from 0; each is a function of the seed, the key and this")
       ->transform(whole_number(0, std::int64_t{1} << 53))
       ->type_name("I")
       ->required();
-  draw.add_option("--seed", arguments->seed, "another seed gives other draws")
-      ->capture_default_str()
-      ->transform(whole_number(0, std::int64_t{1} << 53));
-  draw.add_flag("--json", arguments->json, "JSON on stdout");
+  add_whole_number(draw, "--seed", arguments->seed, 0, std::int64_t{1} << 53, "another seed gives other draws");
+  add_json(draw, arguments->json, "JSON on stdout");
   draw.footer(
       "Examples:\n"
       "  metaformer config draw --space space.yaml --index 3\n"
@@ -172,81 +142,20 @@ void add_draw_command(CLI::App& config) {
   draw.callback([arguments] { run_draw(*arguments); });
 }
 
-void add_config_options(CLI::App& command, ConfigArguments& arguments) {
-  command
-      .add_option("--config,config", arguments.config,
-                  "config file, or the name of one in configs/; default: the built-in defaults")
-      ->type_name("CONFIG");
-  add_repeatable(command, "--set", arguments.overrides, "KEY=VALUE", "sets a key of the config: section.key=value");
-  command.add_flag("--json", arguments.json, "JSON on stdout");
-}
-
-}  // namespace
-
-void add_config_command(CLI::App& app) {
-  auto& config = *app.add_subcommand("config", "show, check, explain, draw and import configs");
-  config.require_subcommand(1);
-  auto arguments = std::make_shared<ConfigArguments>();
-
-  auto& dump = *config.add_subcommand("dump", "print the resolved config: every key with its value");
-  add_config_options(dump, *arguments);
-  auto* changes = dump.add_flag("--changes", arguments->changes, "only the keys that are not default");
-  dump.add_flag("--digest", arguments->digest, "a digest of the keys that are not default: the key of a run in results")
-      ->excludes(changes);
-  dump.footer("Examples:\n  metaformer config dump --config shakespeare_metric.yaml --set train.steps=100 > mine.yaml");
-  dump.callback([arguments] { run_dump(*arguments); });
-
-  auto& check = *config.add_subcommand(
-      "check", "check a config: exit code 0 if it is valid, else 2 and one line that says why not");
-  add_config_options(check, *arguments);
-  check.footer(
-      "Examples:\n  metaformer config check my.yaml\n  metaformer config check my.yaml --set model.width=1024");
-  check.callback([arguments] { run_check(*arguments); });
-
-  auto& explain = *config.add_subcommand("explain", "explain all keys, or those below one: range, default and meaning");
-  explain.add_option("key", arguments->key, "for example train, mixer, or model.mixer.constraint")->type_name("KEY");
-  explain.add_flag("--json", arguments->json, "JSON on stdout");
-  explain.footer(
-      "Examples:\n"
-      "  metaformer config explain train\n"
-      "  metaformer config explain mixer\n"
-      "  metaformer config explain model.mixer.constraint");
-  explain.callback([arguments] { run_explain(*arguments); });
-
-  add_draw_command(config);
-  add_config_import_command(config);
-
-  config.footer(
-      "Examples:\n"
-      "  metaformer config dump --config shakespeare_metric.yaml --set train.steps=100\n"
-      "  metaformer config check my.yaml\n"
-      "  metaformer config explain model.mixer\n"
-      "  metaformer config draw --space space.yaml --index 3\n"
-      "  metaformer config import gpt2 > my_gpt2.yaml");
-}
-
-namespace {
-
 struct ImportArguments {
-  std::string folder;
-  std::string out;
+  std::string folder, out;
   bool json = false;
 };
 
-void require_folder(const std::string& folder) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(folder, ignored)) return;
-  throw Error(
-      ExitCode::data,
-      fmt::format("{}: {}; expected the folder of a model, with config.json, model.safetensors and a tokenizer. "
-                  "Nothing is downloaded: fetch it first, for instance with `hf download openai-community/gpt2 "
-                  "--local-dir gpt2`",
-                  folder, std::filesystem::exists(folder, ignored) ? "not a folder" : "no such folder"));
-}
-
 void run_import(const ImportArguments& arguments) {
   const auto& folder = arguments.folder;
-  require_folder(folder);
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored))
+    throw Error(ExitCode::data,
+                fmt::format("{}: {}; expected the folder of a model, with config.json, model.safetensors and a "
+                            "tokenizer. Nothing is downloaded: fetch it first, for instance with `hf download "
+                            "openai-community/gpt2 --local-dir gpt2`",
+                            folder, std::filesystem::exists(folder, ignored) ? "not a folder" : "no such folder"));
   const auto model = describe_huggingface(folder);
   ExperimentConfig config;
   config.model = model.config;
@@ -265,21 +174,64 @@ void run_import(const ImportArguments& arguments) {
   log::info("saved {}", arguments.out);
 }
 
-}  // namespace
-
-void add_config_import_command(CLI::App& config) {
+void add_import_command(CLI::App& config) {
   auto& command = *config.add_subcommand(
       "import",
       "print a config that describes the GPT-2 or LLaMA of a Hugging Face folder, and begins with its weights");
   auto arguments = std::make_shared<ImportArguments>();
-  command.add_option("folder", arguments->folder, "folder with config.json, model.safetensors and a tokenizer")
-      ->type_name("FOLDER")
+  add_text(command, "folder", arguments->folder, "FOLDER", "folder with config.json, model.safetensors and a tokenizer")
       ->required();
-  command.add_flag("--json", arguments->json, "JSON on stdout");
+  add_json(command, arguments->json, "JSON on stdout");
   command.add_option("--out", arguments->out,
                      "file to write in place of stdout, which stays as it is where the folder cannot be read");
   command.footer("Examples:\n  metaformer config import gpt2 --out my_gpt2.yaml");
   command.callback([arguments] { run_import(*arguments); });
+}
+
+}  // namespace
+
+void add_config_command(CLI::App& app) {
+  auto& config = *app.add_subcommand("config", "show, check, explain, draw and import configs");
+  config.require_subcommand(1);
+  auto arguments = std::make_shared<ConfigArguments>();
+
+  auto& dump = *config.add_subcommand("dump", "print the resolved config: every key with its value");
+  arguments->choice.add_optional_to(dump);
+  add_json(dump, arguments->json, "JSON on stdout");
+  auto* changes = dump.add_flag("--changes", arguments->changes, "only the keys that are not default");
+  dump.add_flag("--digest", arguments->digest, "a digest of the keys that are not default: the key of a run in results")
+      ->excludes(changes);
+  dump.footer("Examples:\n  metaformer config dump --config shakespeare_metric.yaml --set train.steps=100 > mine.yaml");
+  dump.callback([arguments] { run_dump(*arguments); });
+
+  auto& check = *config.add_subcommand(
+      "check", "check a config: exit code 0 if it is valid, else 2 and one line that says why not");
+  arguments->choice.add_optional_to(check);
+  add_json(check, arguments->json, "JSON on stdout");
+  check.footer(
+      "Examples:\n  metaformer config check my.yaml\n  metaformer config check my.yaml --set model.width=1024");
+  check.callback([arguments] { run_check(*arguments); });
+
+  auto& explain = *config.add_subcommand("explain", "explain all keys, or those below one: range, default and meaning");
+  add_text(explain, "key", arguments->key, "KEY", "for example train, mixer, or model.mixer.constraint");
+  add_json(explain, arguments->json, "JSON on stdout");
+  explain.footer(
+      "Examples:\n"
+      "  metaformer config explain train\n"
+      "  metaformer config explain mixer\n"
+      "  metaformer config explain model.mixer.constraint");
+  explain.callback([arguments] { run_explain(*arguments); });
+
+  add_draw_command(config);
+  add_import_command(config);
+
+  config.footer(
+      "Examples:\n"
+      "  metaformer config dump --config shakespeare_metric.yaml --set train.steps=100\n"
+      "  metaformer config check my.yaml\n"
+      "  metaformer config explain model.mixer\n"
+      "  metaformer config draw --space space.yaml --index 3\n"
+      "  metaformer config import gpt2 > my_gpt2.yaml");
 }
 
 }  // namespace metaformer

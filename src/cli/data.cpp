@@ -1,16 +1,10 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "base/download.h"
-#include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "base/utf8.h"
 #include "cli/command_line.h"
-#include "config/experiment_config.h"
-#include "config/loader.h"
 #include "data/corpus.h"
 #include "data/labelled.h"
 #include "data/statistics.h"
@@ -21,39 +15,39 @@ namespace {
 
 struct StatsArguments {
   ConfigChoice choice;
-  bool offline = false;
-  bool json = false;
+  bool offline = false, json = false;
 };
 
 std::string percentage(std::int64_t part, std::int64_t all) {
   return all == 0 ? "-" : fmt::format("{:.2f}%", 100 * static_cast<double>(part) / static_cast<double>(all));
 }
 
-std::string unknown_fraction(bool has_unknown, std::int64_t unknown, std::int64_t all) {
-  return has_unknown ? percentage(unknown, all) : "-";
-}
+// A table with a column for each split that has texts.
+template <class Stats>
+struct SplitTable {
+  const Stats& stats;
+  std::vector<Split> splits;
+  std::string text;
 
-// A table with a column for each split of the statistics that has texts.
-class SplitTable {
- public:
   template <class HasTexts>
-  explicit SplitTable(HasTexts has_texts) {
+  SplitTable(const Stats& all, HasTexts has_texts) : stats(all), text(fmt::format("{:<24}", "")) {
     for (const auto split : every_split)
-      if (has_texts(split)) splits_.push_back(split);
-    add("", [](Split split) { return to_string(split); });
+      if (has_texts(split)) splits.push_back(split);
+    for (const auto split : splits) text += fmt::format(" {:>18}", to_string(split));
+    text += "\n";
   }
 
+  // `value` of each split's statistics.
   template <class Value>
   void add(const std::string& what, Value value) {
-    text_ += fmt::format("{:<24}", what);
-    for (const auto split : splits_) text_ += fmt::format(" {:>18}", fmt::format("{}", value(split)));
-    text_ += "\n";
+    text += fmt::format("{:<24}", what);
+    for (const auto split : splits) text += fmt::format(" {:>18}", fmt::format("{}", value(stats[split])));
+    text += "\n";
   }
-  const std::string& text() const { return text_; }
 
- private:
-  std::vector<Split> splits_;
-  std::string text_;
+  std::string unknown(std::int64_t tokens, std::int64_t all) const {
+    return stats.has_unknown ? percentage(tokens, all) : "-";
+  }
 };
 
 std::string describe(const SharedTexts& shared, const char* what) {
@@ -69,64 +63,53 @@ std::string describe(const std::optional<PackStats>& packs) {
       packs->sequences, packs->packs, packs->factor, 100 * packs->efficiency, packs->factor, packs->speed_up_limit);
 }
 
-std::string describe_sources(const nlohmann::ordered_json& sources) {
-  std::string text;
-  for (const auto& source : sources) {
-    text += fmt::format("{}: {} texts, {} malformed rows", source.value("path", ""), source.value("rows", 0),
-                        source.value("malformed", 0));
-    if (const auto left_out = source.value("left_out", 0); left_out > 0)
-      text += fmt::format(", {} ratings left out", left_out);
-    text += "\n";
-  }
-  return text;
-}
-
 std::string describe(const LabelledStats& stats, const ExperimentConfig& config) {
-  SplitTable table([&](Split split) { return stats[split].texts > 0; });
-  table.add("texts", [&](Split split) { return stats[split].texts; });
+  SplitTable table(stats, [&](Split split) { return stats[split].texts > 0; });
+  table.add("texts", [](const auto& of) { return of.texts; });
   constexpr std::size_t most_classes = 20;
   for (std::size_t i = 0; i < std::min(stats.labels.size(), most_classes); ++i)
-    table.add("  " + printable(stats.labels[i]), [&](Split split) {
-      const auto count = stats[split].class_counts[i];
-      return fmt::format("{} {:>7}", count, percentage(count, stats[split].texts));
+    table.add("  " + printable(stats.labels[i]), [&](const auto& of) {
+      return fmt::format("{} {:>7}", of.class_counts[i], percentage(of.class_counts[i], of.texts));
     });
   if (const auto all = stats.labels.size(); all > most_classes)
-    table.add(fmt::format("  ... ({} classes in all)", all), [](Split) { return ""; });
-  table.add("tokens", [&](Split split) { return stats[split].all_tokens; });
-  table.add("tokens a text, mean", [&](Split split) { return fmt::format("{:.1f}", stats[split].tokens.mean); });
+    table.add(fmt::format("  ... ({} classes in all)", all), [](const auto&) { return ""; });
+  table.add("tokens", [](const auto& of) { return of.all_tokens; });
+  table.add("tokens a text, mean", [](const auto& of) { return fmt::format("{:.1f}", of.tokens.mean); });
   for (const auto& [name, length] :
        {std::pair("  median", &LengthStats::median), std::pair("  90th percentile", &LengthStats::percentile_90),
         std::pair("  95th percentile", &LengthStats::percentile_95),
         std::pair("  99th percentile", &LengthStats::percentile_99), std::pair("  longest", &LengthStats::longest)})
-    table.add(name, [&](Split split) { return stats[split].tokens.*length; });
+    table.add(name, [length = length](const auto& of) { return of.tokens.*length; });
   table.add(fmt::format("cut at {} tokens", context_of(config.model)),
-            [&](Split split) { return percentage(stats[split].cut, stats[split].texts); });
-  table.add("unknown tokens", [&](Split split) {
-    return unknown_fraction(stats.has_unknown, stats[split].unknown_tokens, stats[split].all_tokens);
-  });
-  table.add("copies in the split", [&](Split split) { return stats[split].copies; });
-  return table.text() + describe(stats.shared, "texts") +
+            [](const auto& of) { return percentage(of.cut, of.texts); });
+  table.add("unknown tokens", [&](const auto& of) { return table.unknown(of.unknown_tokens, of.all_tokens); });
+  table.add("copies in the split", [](const auto& of) { return of.copies; });
+  std::string sources;
+  for (const auto& source : stats.sources) {
+    const auto left_out = source.value("left_out", 0);
+    sources +=
+        fmt::format("{}: {} texts, {} malformed rows{}\n", source.value("path", ""), source.value("rows", 0),
+                    source.value("malformed", 0), left_out > 0 ? fmt::format(", {} ratings left out", left_out) : "");
+  }
+  return table.text + describe(stats.shared, "texts") +
          fmt::format(
              "padding in training batches: {:.1f}% without sorting by length, {:.1f}% with task.bucketing {}\n"
              "vocabulary: {}\n",
              100 * stats.padding_unsorted, 100 * stats.padding_bucketed, classification(config).bucketing,
              stats.vocabulary) +
-         describe(stats.packs) + describe_sources(stats.sources);
+         describe(stats.packs) + sources;
 }
 
 std::string describe(const TextStats& stats) {
-  SplitTable table([](Split split) { return split != Split::test; });
-  table.add("characters", [&](Split split) { return stats[split].characters; });
-  table.add("tokens", [&](Split split) { return stats[split].tokens; });
-  table.add("unknown tokens", [&](Split split) {
-    return unknown_fraction(stats.has_unknown, stats[split].unknown_tokens, stats[split].tokens);
+  SplitTable table(stats, [](Split split) { return split != Split::test; });
+  table.add("characters", [](const auto& of) { return of.characters; });
+  table.add("tokens", [](const auto& of) { return of.tokens; });
+  table.add("unknown tokens", [&](const auto& of) { return table.unknown(of.unknown_tokens, of.tokens); });
+  table.add("unknown characters", [&](const auto& of) {
+    return of.unknown_characters ? table.unknown(*of.unknown_characters, of.characters) : "-";
   });
-  table.add("unknown characters", [&](Split split) {
-    const auto& unknown = stats[split].unknown_characters;
-    return unknown_fraction(stats.has_unknown && unknown, unknown.value_or(0), stats[split].characters);
-  });
-  table.add("unigram entropy, nats", [&](Split split) { return fmt::format("{:.4f}", stats[split].unigram_entropy); });
-  return table.text() + describe(stats.packs) + fmt::format("vocabulary: {}\ntext: {}\n", stats.vocabulary, stats.path);
+  table.add("unigram entropy, nats", [](const auto& of) { return fmt::format("{:.4f}", of.unigram_entropy); });
+  return table.text + describe(stats.packs) + fmt::format("vocabulary: {}\ntext: {}\n", stats.vocabulary, stats.path);
 }
 
 std::string describe_files(const nlohmann::ordered_json& sources) {
@@ -143,55 +126,54 @@ std::string describe_files(const nlohmann::ordered_json& sources) {
 }
 
 std::string describe(const PairStats& stats, const ExperimentConfig& config) {
-  SplitTable table([&](Split split) { return stats[split].pairs > 0; });
-  table.add("pairs", [&](Split split) { return stats[split].pairs; });
+  SplitTable table(stats, [&](Split split) { return stats[split].pairs > 0; });
+  table.add("pairs", [](const auto& of) { return of.pairs; });
   for (const auto& [name, of_side] :
        {std::pair("source", &PairSplitStats::source), std::pair("target", &PairSplitStats::target)}) {
-    const auto side = [&](Split split) -> const TokenStats& { return stats[split].*of_side; };
-    table.add(fmt::format("tokens, {}", name), [&](Split split) { return side(split).all_tokens; });
-    table.add("  of a text, mean", [&](Split split) { return fmt::format("{:.1f}", side(split).tokens.mean); });
-    table.add("  95th percentile", [&](Split split) { return side(split).tokens.percentile_95; });
-    table.add("  longest", [&](Split split) { return side(split).tokens.longest; });
+    const auto side = of_side;
+    table.add(fmt::format("tokens, {}", name), [&](const auto& of) { return (of.*side).all_tokens; });
+    table.add("  of a text, mean", [&](const auto& of) { return fmt::format("{:.1f}", (of.*side).tokens.mean); });
+    table.add("  95th percentile", [&](const auto& of) { return (of.*side).tokens.percentile_95; });
+    table.add("  longest", [&](const auto& of) { return (of.*side).tokens.longest; });
     table.add(fmt::format("  cut at {} with a mark", context_of(config.model)),
-              [&](Split split) { return percentage(side(split).cut, stats[split].pairs); });
-    table.add("  unknown tokens", [&](Split split) {
-      return unknown_fraction(stats.has_unknown, side(split).unknown_tokens, side(split).all_tokens);
-    });
+              [&](const auto& of) { return percentage((of.*side).cut, of.pairs); });
+    table.add("  unknown tokens",
+              [&](const auto& of) { return table.unknown((of.*side).unknown_tokens, (of.*side).all_tokens); });
   }
-  table.add("copies in the split", [&](Split split) { return stats[split].copies; });
-  return table.text() + describe(stats.shared, "sources") +
+  table.add("copies in the split", [](const auto& of) { return of.copies; });
+  return table.text + describe(stats.shared, "sources") +
          fmt::format("padding in training batches: {:.1f}%, with task.bucketing {}\nvocabulary: {}\n",
                      100 * stats.padding, std::get<SequenceToSequenceConfig>(config.task).bucketing, stats.vocabulary) +
          describe_files(stats.sources);
 }
 
 void run_stats(const StatsArguments& arguments) {
-  const auto config = load_experiment(arguments.choice.config, arguments.choice.overrides).config;
+  const auto config = arguments.choice.load().config;
   const auto* pairs = std::get_if<SequenceToSequenceConfig>(&config.task);
   if (list_task(config.task) || (pairs != nullptr && synthetic_options(pairs->data.synthetic) != nullptr))
-    throw Error(ExitCode::usage, fmt::format("data stats: task {} generates its lists; there are no data to count",
-                                             kind_of(config.task)));
+    fail_usage("data stats: task {} generates its lists; there are no data to count", kind_of(config.task));
+  const auto show = [&](const auto& stats, const std::string& text) {
+    arguments.json ? print_json(to_json(stats)) : print_lines(text);
+  };
   if (const auto* data = text_data_of(config.task)) {
     const auto stats = measure_text(load_corpus(*data, arguments.offline), config);
-    return arguments.json ? print_json(to_json(stats)) : print_lines(describe(stats));
+    return show(stats, describe(stats));
   }
   if (pairs != nullptr) {
     const auto stats = measure_pairs(*load_pairs(config, arguments.offline, {}), config);
-    return arguments.json ? print_json(to_json(stats)) : print_lines(describe(stats, config));
+    return show(stats, describe(stats, config));
   }
   const auto stats = measure_labelled_texts(load_labelled_splits(labelled_data(config), arguments.offline), config);
-  arguments.json ? print_json(to_json(stats)) : print_lines(describe(stats, config));
+  show(stats, describe(stats, config));
 }
 
-}  // namespace
-
-void add_data_stats_command(CLI::App& data) {
+void add_stats_command(CLI::App& data) {
   auto& command = *data.add_subcommand(
       "stats", "count classes, lengths, unknown tokens, copies, padding and malformed rows in a config's data");
   auto arguments = std::make_shared<StatsArguments>();
   arguments->choice.add_to(command);
-  command.add_flag("--offline", arguments->offline, "never download a corpus");
-  command.add_flag("--json", arguments->json, "JSON on stdout");
+  add_offline(command, arguments->offline);
+  add_json(command, arguments->json, "JSON on stdout");
   command.footer(
       "Examples:\n"
       "  metaformer data stats --config imdb_metric.yaml\n"
@@ -199,14 +181,11 @@ void add_data_stats_command(CLI::App& data) {
   command.callback([arguments] { run_stats(*arguments); });
 }
 
-namespace {
-
 struct TokenizerArguments {
   ConfigChoice choice;
   std::string out;
   std::optional<std::string> text;
-  bool offline = false;
-  bool json = false;
+  bool offline = false, json = false;
 };
 
 std::string describe(const TokenizerReport& report) {
@@ -234,7 +213,7 @@ nlohmann::ordered_json encode(const Tokenizer& tokenizer, std::string_view text)
 }
 
 void run_tokenizer(const TokenizerArguments& arguments) {
-  const auto config = load_experiment(arguments.choice.config, arguments.choice.overrides).config;
+  const auto config = arguments.choice.load().config;
   const auto report = report_tokenizer(config, arguments.offline);
   auto json = to_json(report);
   if (arguments.text) json["encoded"] = encode(*report.tokenizer, without_byte_order_mark(*arguments.text));
@@ -246,20 +225,18 @@ void run_tokenizer(const TokenizerArguments& arguments) {
   print_lines(describe(report));
   if (!arguments.text) return;
   for (const auto& token : json["encoded"])
-    print(fmt::format("{:>7} {}\n", token["id"].get<std::int32_t>(), in_quotes(token["text"].get<std::string>())));
+    print("{:>7} {}\n", token["id"].get<std::int32_t>(), in_quotes(token["text"].get<std::string>()));
 }
 
-}  // namespace
-
-void add_data_tokenizer_command(CLI::App& data) {
+void add_tokenizer_command(CLI::App& data) {
   auto& command = *data.add_subcommand(
       "tokenizer", "learn a config's tokenizer from its training texts, or load it from the cache, and describe it");
   auto arguments = std::make_shared<TokenizerArguments>();
   arguments->choice.add_to(command);
   command.add_option("--out", arguments->out, "file to write, in the format of a checkpoint's tokenizer.json");
   may_be_empty(command.add_option("--encode", arguments->text, "show the tokens of this text"));
-  command.add_flag("--offline", arguments->offline, "never download a corpus");
-  command.add_flag("--json", arguments->json, "one line of JSON on stdout");
+  add_offline(command, arguments->offline);
+  add_json(command, arguments->json);
   command.footer(
       "Examples:\n"
       "  metaformer data tokenizer --config shakespeare_subword_metric.yaml --encode \"To be, or not to be\"\n"
@@ -267,11 +244,8 @@ void add_data_tokenizer_command(CLI::App& data) {
   command.callback([arguments] { run_tokenizer(*arguments); });
 }
 
-namespace {
-
 struct DataArguments {
-  std::string name;
-  std::string folder;
+  std::string name, folder;
 };
 
 void run_fetch(const DataArguments& arguments) {
@@ -281,7 +255,7 @@ void run_fetch(const DataArguments& arguments) {
     return print(found->string() + "\n");
   }
   const auto folder = arguments.folder.empty() ? cache_folder() : std::filesystem::path(arguments.folder);
-  if (!folder) throw Error(ExitCode::usage, "there is no cache to download into; name a folder with --to");
+  if (!folder) fail_usage("there is no cache to download into; name a folder with --to");
   const auto path = fetch_corpus(corpus, *folder);
   print(path.string() + "\n");
 }
@@ -289,8 +263,8 @@ void run_fetch(const DataArguments& arguments) {
 void run_list() {
   for (const auto& corpus : public_corpora()) {
     const auto found = locate_corpus(corpus);
-    print_lines(fmt::format("{:<20} {:<12} {}\n", corpus.name, human_bytes(corpus.bytes()),
-                            found ? found->string() : "not fetched: " + corpus.url));
+    print_lines("{:<20} {:<12} {}\n", corpus.name, human_bytes(corpus.bytes()),
+                found ? found->string() : "not fetched: " + corpus.url);
   }
 }
 
@@ -301,15 +275,14 @@ void add_data_command(CLI::App& app) {
   data.require_subcommand(1);
   auto arguments = std::make_shared<DataArguments>();
   auto& fetch = *data.add_subcommand("fetch", "download a corpus, check its digest, print its path");
-  fetch.add_option("name", arguments->name, "name of the corpus")
-      ->type_name(fmt::format("{}", fmt::join(corpus_names, "|")))
+  add_text(fetch, "name", arguments->name, fmt::format("{}", fmt::join(corpus_names, "|")), "name of the corpus")
       ->required();
   fetch.add_option("--to", arguments->folder,
                    "folder; default: the cache ($XDG_CACHE_HOME/metaformer or ~/.cache/metaformer)");
   fetch.callback([arguments] { run_fetch(*arguments); });
   data.add_subcommand("list", "list the corpora known by name, and where they are")->callback([] { run_list(); });
-  add_data_stats_command(data);
-  add_data_tokenizer_command(data);
+  add_stats_command(data);
+  add_tokenizer_command(data);
   data.footer(
       "METAFORMER_DATA names a folder that already holds corpora; it is searched first.\n"
       "Examples:\n  metaformer data fetch tinyshakespeare\n  metaformer data fetch tinyshakespeare --to /mnt/corpora");

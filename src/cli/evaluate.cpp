@@ -1,13 +1,7 @@
-#include <fmt/format.h>
-
-#include "base/error.h"
 #include "base/log.h"
-#include "cli/beam_flags.h"
 #include "cli/command_line.h"
-#include "cli/process_choice.h"
 #include "infer/answers.h"
 #include "infer/target_scores.h"
-#include "run/load_run.h"
 #include "tasks/evaluation.h"
 #include "train/linear_baseline.h"
 
@@ -15,107 +9,93 @@ namespace metaformer {
 
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 struct EvaluateArguments {
   RunChoice choice;
   ProcessChoice processes;
-  std::string split = "validation";
+  Split split = Split::validation;
   std::vector<std::string> others;
   std::int64_t random_batches = 0, tokens = 0;  // 0: the whole split
   BeamOptions beam;
   std::vector<std::string> beam_flags;  // that are given
-  bool json = false;
-  bool offline = false;
+  bool json = false, offline = false;
 };
 
-Split parse_split(const std::string& name) {
-  return choose<Split>("--split", name,
-                       {{"train", Split::train}, {"validation", Split::validation}, {"test", Split::test}});
-}
-
-void print_metrics(const nlohmann::ordered_json& metrics, const std::string& indent) {
+void print_metrics(const Json& metrics, const std::string& indent) {
   for (const auto& [name, value] : metrics.items()) {
-    if (value.is_object() && value.size() > most_reported_classes) {
-      print_lines(fmt::format("{}{:<20} {} classes: see --json\n", indent, name, value.size()));
-    } else if (value.is_object()) {
-      print_lines(fmt::format("{}{}\n", indent, name));
+    if (value.is_object() && value.size() <= most_reported_classes) {
+      print_lines("{}{}\n", indent, name);
       print_metrics(value, indent + "  ");
-    } else if (value.is_string()) {
-      print_lines(fmt::format("{}{:<20} {}\n", indent, name, value.get<std::string>()));
-    } else {
-      print_lines(value.is_number_integer() ? fmt::format("{}{:<20} {}\n", indent, name, value.get<std::int64_t>())
-                                            : fmt::format("{}{:<20} {:.5f}\n", indent, name, value.get<double>()));
+      continue;
     }
+    const auto shown = value.is_object()           ? fmt::format("{} classes: see --json", value.size())
+                       : value.is_string()         ? value.get<std::string>()
+                       : value.is_number_integer() ? fmt::format("{}", value.get<std::int64_t>())
+                                                   : fmt::format("{:.5f}", value.get<double>());
+    print_lines("{}{:<20} {}\n", indent, name, shown);
   }
 }
 
-void print_table(const BaselineComparison& comparison) {
+// `source`: the members of JSON that say which checkpoints were evaluated. `members`: lines of text about these.
+void print_result(const EvaluateArguments& arguments, Json source, const std::string& title, const Json& metrics,
+                  const std::string& members, const BaselineComparison& comparison) {
+  if (arguments.json) {
+    source["split"] = to_string(arguments.split);
+    source.update(metrics);
+    if (!comparison.accuracies.is_null()) source["baselines"] = comparison.accuracies;
+    return print_json(source);
+  }
+  print_lines("{}, {} split\n", title, to_string(arguments.split));
+  print_metrics(metrics, "  ");
+  print_lines(members);
   for (const auto& line : comparison.table) print_lines("  " + line + "\n");
 }
 
-// Of a run that can be a member of an ensemble.
-const ClassificationMetrics& member_metrics(const std::string& name, const LoadedRun& run, const Task& task) {
-  if (task.classes == nullptr || run.experiment.config.train.overfit_batch)
-    throw Error(ExitCode::usage, name + ": --with takes classifiers that were trained on a whole corpus");
-  return *task.classes;
+BaselineComparison compare(const EvaluateArguments& arguments, const ExperimentConfig& config, const Task& task,
+                           const Json& metrics) {
+  return compare_with_baselines(config, task.description, {{std::string(to_string(arguments.split)), metrics}},
+                                arguments.offline);
 }
 
 void require_split(const Task& task, Split split, const ExperimentConfig& config) {
   const bool has_lists = list_task(config.task).has_value();  // for validation those of the test
   if (has_lists || task.batches->has(split)) return;
   const bool is_table = task.classes != nullptr || task.pairs != nullptr;
-  throw Error(ExitCode::usage, fmt::format("--split {}: this run has no such split{}; expected train or validation",
-                                           to_string(split), is_table ? ": its data.test_path is not set" : ""));
+  fail_usage("--split {}: this run has no such split{}; expected train or validation", to_string(split),
+             is_table ? ": its data.test_path is not set" : "");
 }
 
-struct EnsembleEvaluation {
-  nlohmann::ordered_json members = nlohmann::ordered_json::array();
-  nlohmann::ordered_json metrics;
-  BaselineComparison comparison;
-};
-
-EnsembleEvaluation evaluate_members(const EvaluateArguments& arguments, Split split, ProcessGroup& group) {
+// The mean of the probabilities of several classifiers.
+void evaluate_together(const EvaluateArguments& arguments, ProcessGroup& group) {
   auto names = arguments.others;
   names.insert(names.begin(), arguments.choice.run);
-  EnsembleEvaluation evaluation;
+  const auto split = arguments.split;
+  auto members = Json::array();
+  std::string lines;
   Ensemble ensemble;
   for (const auto& name : names) {
-    const auto run = load_run(name, arguments.choice.checkpoint, device_for(group, arguments.choice.device),
-                              arguments.choice.changes);
-    const auto task = task_of(run, arguments.offline);
-    const auto& metrics = member_metrics(name, run, task);
+    auto choice = arguments.choice;
+    choice.run = name;
+    const auto run = choice.load(device_for(group, choice.device));
     const auto& config = run.experiment.config;
+    const auto task = task_of(run, arguments.offline);
+    if (task.classes == nullptr || config.train.overfit_batch)
+      fail_usage("{}: --with takes classifiers that were trained on a whole corpus", name);
     require_split(task, split, config);
     const auto sums = score_split({*run.predictor, task, config.train.precision, run.device, group}, split);
-    ensemble.add(name, metrics, sums, split);
-    evaluation.members.push_back({{"checkpoint", run.checkpoint.string()},
-                                  {"step", run.progress.step},
-                                  {"accuracy", metrics.report(sums, split).at("accuracy")}});
-    if (evaluation.members.size() < names.size()) continue;
+    ensemble.add(name, *task.classes, sums, split);
+    const auto accuracy = task.classes->report(sums, split).at("accuracy");
+    members.push_back({{"checkpoint", run.checkpoint.string()}, {"step", run.progress.step}, {"accuracy", accuracy}});
+    lines += fmt::format("  {:<20} {:.5f}  {}\n", "accuracy of", accuracy.get<double>(), run.checkpoint.string());
+    if (members.size() < names.size()) continue;
     const auto mean = ensemble.mean();
-    evaluation.metrics = metrics.report_of(mean, log_loss(mean));
-    evaluation.metrics.update(metrics.tables_of(mean));
-    if (!group.is_first()) break;
-    evaluation.comparison = compare_with_baselines(config, task.data->description(),
-                                                   {{arguments.split, evaluation.metrics}}, arguments.offline);
+    Json metrics = task.classes->report_of(mean, log_loss(mean));
+    metrics.update(task.classes->tables_of(mean));
+    if (!group.is_first()) return;
+    print_result(arguments, {{"members", members}}, fmt::format("mean of {} classifiers", members.size()), metrics,
+                 lines, compare(arguments, config, task, metrics));
   }
-  return evaluation;
-}
-
-void evaluate_together(const EvaluateArguments& arguments, Split split, ProcessGroup& group) {
-  const auto [members, metrics, comparison] = evaluate_members(arguments, split, group);
-  if (!group.is_first()) return;
-  if (arguments.json) {
-    nlohmann::ordered_json result = {{"members", members}, {"split", arguments.split}};
-    result.update(metrics);
-    if (!comparison.accuracies.is_null()) result["baselines"] = comparison.accuracies;
-    return print_json(result);
-  }
-  print_lines(fmt::format("mean of {} classifiers, {} split\n", members.size(), arguments.split));
-  print_metrics(metrics, "  ");
-  for (const auto& member : members)
-    print_lines(fmt::format("  {:<20} {:.5f}  {}\n", "accuracy of", member["accuracy"].get<double>(),
-                            member["checkpoint"].get<std::string>()));
-  print_table(comparison);
 }
 
 // Targets are written of whole splits only.
@@ -127,18 +107,17 @@ void check_beam_flags(const EvaluateArguments& arguments, const LoadedRun& run) 
   const auto& config = run.experiment.config;
   if (!is<SequenceToSequenceConfig>(config.task)) return require_no_flags(arguments.beam_flags, run);
   if (arguments.beam_flags.empty()) return;
+  const auto& flag = arguments.beam_flags.front();
   if (!sees_whole_split(arguments))
-    throw Error(ExitCode::usage,
-                fmt::format("{}: has no effect with {}, of which no targets are written", arguments.beam_flags.front(),
-                            arguments.random_batches > 0 ? "--random-batches" : "--tokens"));
+    fail_usage("{}: has no effect with {}, of which no targets are written", flag,
+               arguments.random_batches > 0 ? "--random-batches" : "--tokens");
   if (config.train.overfit_batch)
-    throw Error(ExitCode::usage,
-                arguments.beam_flags.front() +
-                    ": has no effect on a run with train.overfit_batch, of which no targets are written");
+    fail_usage("{}: has no effect on a run with train.overfit_batch, of which no targets are written", flag);
 }
 
-nlohmann::ordered_json evaluate_as_asked(const EvaluateArguments& arguments, const LoadedRun& run, const Task& task,
-                                         Split split, ProcessGroup& group) {
+Json evaluate_as_asked(const EvaluateArguments& arguments, const LoadedRun& run, const Task& task,
+                       ProcessGroup& group) {
+  const auto split = arguments.split;
   const Scoring scoring{*run.predictor, task, run.experiment.config.train.precision, run.device, group};
   const auto with_tables = [&](const ScoreSums& sums) {
     auto metrics = report_of(task, split, sums);
@@ -153,33 +132,24 @@ nlohmann::ordered_json evaluate_as_asked(const EvaluateArguments& arguments, con
   return metrics;
 }
 
-void run_evaluate(const EvaluateArguments& arguments, Split split, ProcessGroup& group) {
-  if (!arguments.others.empty()) return evaluate_together(arguments, split, group);
-  const auto run = load_run(arguments.choice.run, arguments.choice.checkpoint,
-                            device_for(group, arguments.choice.device), arguments.choice.changes);
+void run_evaluate(const EvaluateArguments& arguments, ProcessGroup& group) {
+  if (!arguments.others.empty()) return evaluate_together(arguments, group);
+  const auto run = arguments.choice.load(device_for(group, arguments.choice.device));
   const auto& config = run.experiment.config;
   const auto task = task_of(run, arguments.offline);
-  require_split(task, split, config);
+  require_split(task, arguments.split, config);
   check_beam_flags(arguments, run);
   if (config.train.overfit_batch)
     log::warning("this run trained only on its first batch (train.overfit_batch), and is evaluated on it");
-  auto metrics = evaluate_as_asked(arguments, run, task, split, group);
+  auto metrics = evaluate_as_asked(arguments, run, task, group);
   if (task.pairs != nullptr && sees_whole_split(arguments) && !config.train.overfit_batch)
     metrics["written"] =
-        score_written_targets(*run.model, config, run.device, *task.pairs, split, arguments.beam, group);
+        score_written_targets(*run.model, config, run.device, *task.pairs, arguments.split, arguments.beam, group);
   if (!group.is_first()) return;
-  const auto comparison =
-      compare_with_baselines(config, task.data->description(), {{arguments.split, metrics}}, arguments.offline);
-  if (arguments.json) {
-    nlohmann::ordered_json result = {
-        {"checkpoint", run.checkpoint.string()}, {"step", run.progress.step}, {"split", arguments.split}};
-    result.update(metrics);
-    if (!comparison.accuracies.is_null()) result["baselines"] = comparison.accuracies;
-    return print_json(result);
-  }
-  print_lines(fmt::format("{} (step {}), {} split\n", run.checkpoint.string(), run.progress.step, arguments.split));
-  print_metrics(metrics, "  ");
-  print_table(comparison);
+  const auto checkpoint = run.checkpoint.string();
+  print_result(arguments, {{"checkpoint", checkpoint}, {"step", run.progress.step}},
+               fmt::format("{} (step {})", checkpoint, run.progress.step), metrics, "",
+               compare(arguments, config, task, metrics));
 }
 
 }  // namespace
@@ -190,13 +160,9 @@ void add_evaluate_command(CLI::App& app) {
   arguments->choice.add_to(command);
   arguments->choice.add_context_to(command);
   arguments->choice.add_options_to(command);
-  command.add_option("--split", arguments->split, "split to evaluate")
-      ->type_name("train|validation|test")
-      ->capture_default_str();
-  auto* with = command
-                   .add_option("--with", arguments->others,
-                               "more classifiers of the same data; averages the probabilities of all runs")
-                   ->type_name("RUN...");
+  add_choice(command, "--split", arguments->split, "split to evaluate");
+  auto* with = add_text(command, "--with", arguments->others, "RUN...",
+                        "more classifiers of the same data; averages the probabilities of all runs");
   auto* random = command
                      .add_option("--random-batches", arguments->random_batches,
                                  "estimate on this many random batches, as nanoGPT does, instead of the whole split")
@@ -209,18 +175,17 @@ void add_evaluate_command(CLI::App& app) {
       ->transform(whole_number(1, std::int64_t{1} << 40))
       ->excludes(with)
       ->excludes(random);
-  add_beam_to(command, arguments->beam);
+  add_beam(command, arguments->beam);
   arguments->processes.add_to(command);
-  command.add_flag("--offline", arguments->offline, "never download a corpus");
-  command.add_flag("--json", arguments->json, "one line of JSON on stdout");
+  add_offline(command, arguments->offline);
+  add_json(command, arguments->json);
   command.footer(
       "Of a sequence_to_sequence run also scores the targets that it writes: BLEU, chrF, ROUGE, exact match.\n"
       "Examples:\n  metaformer evaluate\n  metaformer evaluate --run runs/x --checkpoint last --split train --json\n"
       "  metaformer evaluate --run runs/a --with runs/b runs/c --split test");
   command.callback([arguments, &command] {
-    arguments->beam_flags = given_beam_flags(command);
-    const auto split = parse_split(arguments->split);
-    arguments->processes.run([&](ProcessGroup& group) { run_evaluate(*arguments, split, group); });
+    arguments->beam_flags = given_flags(command, beam_flags);
+    arguments->processes.run([&](ProcessGroup& group) { run_evaluate(*arguments, group); });
   });
 }
 

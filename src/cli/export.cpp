@@ -1,7 +1,4 @@
-#include <fmt/format.h>
-
 #include "cli/command_line.h"
-#include "config/loader.h"
 #include "run/checkpoint.h"
 #include "run/huggingface/export_model.h"
 
@@ -11,35 +8,27 @@ namespace {
 
 struct ExportArguments {
   RunChoice choice;
-  std::string format = "huggingface";
+  ExportFormat format = ExportFormat::huggingface;
   std::string out;
   bool json = false;
 };
 
-ExportFormat parse_format(const std::string& name) {
-  std::vector<std::pair<std::string, ExportFormat>> formats;
-  for (const auto format : {ExportFormat::huggingface, ExportFormat::safetensors})
-    formats.emplace_back(to_string(format), format);
-  return choose<ExportFormat>("--format", name, formats);
-}
-
 void run_export(const ExportArguments& arguments) {
-  const auto format = parse_format(arguments.format);
   const auto directory = RunDirectory::open_trained(arguments.choice.run);
   const auto config = load_run_experiment(directory.config_file()).config;
   const auto checkpoint = load_checkpoint(directory, arguments.choice.checkpoint, WithOptimizer::no);
   const auto files = export_model(
       {.config = config, .tensors = checkpoint.model, .codec = checkpoint.codec, .step = checkpoint.progress.step},
-      format, arguments.out);
+      arguments.format, arguments.out);
   if (arguments.json)
     return print_json({{"checkpoint", checkpoint.folder.string()},
                        {"step", checkpoint.progress.step},
-                       {"format", arguments.format},
+                       {"format", to_string(arguments.format)},
                        {"folder", arguments.out},
                        {"files", files}});
-  print_lines(fmt::format("{} (step {}) as {}: {}\n", checkpoint.folder.string(), checkpoint.progress.step,
-                          arguments.format, arguments.out));
-  for (const auto& file : files) print_lines(fmt::format("  {}\n", file));
+  print_lines("{} (step {}) as {}: {}\n", checkpoint.folder.string(), checkpoint.progress.step,
+              to_string(arguments.format), arguments.out);
+  for (const auto& file : files) print_lines("  {}\n", file);
 }
 
 }  // namespace
@@ -48,14 +37,10 @@ void add_export_command(CLI::App& app) {
   auto& command = *app.add_subcommand("export", "write a checkpoint's weights and tokenizer for other programs");
   auto arguments = std::make_shared<ExportArguments>();
   arguments->choice.add_checkpoint_to(command);
-  command
-      .add_option("--format", arguments->format,
-                  "huggingface: a GPT-2 or LLaMA of the library transformers; safetensors: this program's names, any "
-                  "model")
-      ->type_name("huggingface|safetensors")
-      ->capture_default_str();
+  add_choice(command, "--format", arguments->format,
+             "huggingface: a GPT-2 or LLaMA of the library transformers; safetensors: this program's names, any model");
   command.add_option("--out", arguments->out, "folder to write, which must not exist")->required();
-  command.add_flag("--json", arguments->json, "one line of JSON on stdout");
+  add_json(command, arguments->json);
   command.footer(
       "Examples:\n  metaformer export --out gpt2_shakespeare\n"
       "  metaformer export --run runs/x --checkpoint last --format safetensors --out weights");

@@ -1,15 +1,11 @@
 #include <ATen/Version.h>
-#include <fmt/format.h>
 #include <torch/types.h>
 #include <torch/version.h>
 
 #include "base/digest.h"
 #include "base/download.h"
-#include "base/error.h"
 #include "base/platform.h"
 #include "cli/command_line.h"
-#include "config/loader.h"
-#include "config/yaml.h"
 #include "cuda/devices.h"
 #include "cuda/metric_attention.h"
 #include "ops/device.h"
@@ -23,37 +19,25 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Each check makes two of the linked libraries work together.
-struct LinkCheck {
-  const char* name;
-  bool (*works)();
-};
-
-bool autograd_works() {
-  auto x = torch::tensor({3.0}, torch::requires_grad());
-  (x * x).sum().backward();
-  return x.grad().item<double>() == 6.0;
-}
-
-bool bf16_products_work() {
-  const auto a = torch::ones({32, 32}, torch::kBFloat16);
-  return torch::equal(torch::mm(a, a).to(torch::kFloat), torch::full({32, 32}, 32.0));
-}
-
-bool yaml_works() { return parse_yaml("a: [1, 2]", "check").find("a")->items.size() == 2; }
-
-bool sha256_works() { return sha256("abc").starts_with("ba7816bf"); }
-
-bool safetensors_work() {
-  const auto tensor = torch::arange(6, torch::kFloat).view({2, 3});
-  return torch::equal(from_safetensors(to_safetensors({{"a", tensor}}), "check").at(0).second, tensor);
-}
-
-constexpr std::array checks = {LinkCheck{"autograd", autograd_works},
-                               LinkCheck{"matrix products", products_are_right},
-                               LinkCheck{"bf16 products", bf16_products_work},
-                               LinkCheck{"YAML", yaml_works},
-                               LinkCheck{"SHA-256", sha256_works},
-                               LinkCheck{"safetensors", safetensors_work}};
+const std::vector<std::pair<const char*, bool (*)()>> checks = {
+    {"autograd",
+     [] {
+       auto x = torch::tensor({3.0}, torch::requires_grad());
+       (x * x).sum().backward();
+       return x.grad().item<double>() == 6.0;
+     }},
+    {"matrix products", products_are_right},
+    {"bf16 products",
+     [] {
+       const auto a = torch::ones({32, 32}, torch::kBFloat16);
+       return torch::equal(torch::mm(a, a).to(torch::kFloat), torch::full({32, 32}, 32.0));
+     }},
+    {"YAML", [] { return parse_yaml("a: [1, 2]", "check").find("a")->items.size() == 2; }},
+    {"SHA-256", [] { return sha256("abc").starts_with("ba7816bf"); }},
+    {"safetensors", [] {
+       const auto tensor = torch::arange(6, torch::kFloat).view({2, 3});
+       return torch::equal(from_safetensors(to_safetensors({{"a", tensor}}), "check").at(0).second, tensor);
+     }}};
 
 Json cuda_info() {
   const auto devices = cuda::find_devices();
@@ -90,20 +74,17 @@ Json collect() {
   for (const auto& folder : config_folders()) info["config_folders"].push_back(folder.string());
   const auto cache = cache_folder();
   info["corpus_cache"] = cache ? nlohmann::ordered_json(cache->string()) : nullptr;
-  for (const auto& check : checks) info["checks"][check.name] = check.works();
+  for (const auto& [name, works] : checks) info["checks"][name] = works();
   return info;
 }
 
 void print_table(const Json& info) {
+  const auto text = [](const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); };
   for (const auto& [name, value] : info.items()) {
-    if (value.is_object()) {
-      print_lines(fmt::format("{}:\n", name));
-      for (const auto& [inner, detail] : value.items())
-        print_lines(
-            fmt::format("  {:<20} {}\n", inner, detail.is_string() ? detail.get<std::string>() : detail.dump()));
-    } else {
-      print_lines(fmt::format("{:<22} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump()));
-    }
+    if (!value.is_object()) print_lines("{:<22} {}\n", name, text(value));
+    if (!value.is_object()) continue;
+    print_lines("{}:\n", name);
+    for (const auto& [inner, detail] : value.items()) print_lines("  {:<20} {}\n", inner, text(detail));
   }
 }
 
@@ -119,7 +100,7 @@ void run_info(bool json) {
 void add_info_command(CLI::App& app) {
   auto& command = *app.add_subcommand("info", "show versions and devices, and check the linked libraries");
   auto json = std::make_shared<bool>(false);
-  command.add_flag("--json", *json, "one line of JSON on stdout");
+  add_json(command, *json);
   command.footer("Examples:\n  metaformer info\n  metaformer info --json");
   command.callback([json] { run_info(*json); });
 }

@@ -1,18 +1,12 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
-#include <optional>
+#include <numeric>
 
-#include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "base/utf8.h"
-#include "cli/beam_flags.h"
 #include "cli/command_line.h"
-#include "cli/input_file.h"
 #include "data/pairs.h"
 #include "infer/answers.h"
 #include "report/inspection.h"
@@ -25,9 +19,7 @@ namespace metaformer {
 namespace {
 
 double mean_of(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return sum / static_cast<double>(values.size());
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 double mean_of(const LayerInspection& layer, double MetricAxioms::*value) {
@@ -45,58 +37,48 @@ std::string verdicts_of(const LayerInspection& layer) {
   return text;
 }
 
-void print_ranks(const TextInspection& inspection) {
-  for (std::size_t i = 0; i < inspection.layers.size(); ++i) {
-    const auto& ranks = inspection.layers[i].distance_rank_correlation;
-    if (ranks.empty()) continue;
-    print_lines(fmt::format("layer {}: rank correlation of distances between digits with |i - j|, by head:", i));
-    for (const double value : ranks) print_lines(fmt::format(" {:.2f}", value));
-    print_lines("\n");
-  }
-}
-
 void print_layers(const TextInspection& inspection) {
-  if (inspection.layers.empty()) return print_lines("the model has no blocks\n");
-  if (!inspection.layers.front().has_scores()) {
-    print_lines(fmt::format("mixer {}: it has no scores\n", inspection.mixer));
-    return;
+  const auto& layers = inspection.layers;
+  if (layers.empty()) return print_lines("the model has no blocks\n");
+  if (!layers.front().has_scores()) return print_lines("mixer {}: it has no scores\n", inspection.mixer);
+  print_lines("mixer {}; means over the heads, in percent where they are fractions\n", inspection.mixer);
+  const bool crosses = inspection.part == InspectedPart::cross;
+  if (crosses)
+    print_lines("{:<7}{:>14}\n", "layer", "scores < 0");
+  else
+    print_lines("{:<7}{:>16}{:>14}{:>14}{:>18}{:>20}  {}\n", "layer", "mean distance", "scores < 0", "eigenvalues<0",
+                "pairs, square < 0", "triangles violated", "form");
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const auto& layer = layers[i];
+    const auto negative = 100 * mean_of(layer.negative_scores);
+    if (crosses)
+      print_lines("{:<7}{:>14.1f}\n", i, negative);
+    else
+      print_lines("{:<7}{:>16.2f}{:>14.1f}{:>14.1f}{:>18.1f}{:>20.1f}  {}\n", i, mean_of(layer.mean_attention_distance),
+                  negative, 100 * mean_of(layer, &MetricAxioms::negative_eigenvalues),
+                  100 * mean_of(layer, &MetricAxioms::negative_pairs),
+                  100 * mean_of(layer, &MetricAxioms::violated_triples), verdicts_of(layer));
   }
-  print_lines(fmt::format("mixer {}; means over the heads, in percent where they are fractions\n", inspection.mixer));
-  if (inspection.part == InspectedPart::cross) {
-    print_lines(fmt::format("{:<7}{:>14}\n", "layer", "scores < 0"));
-    for (std::size_t i = 0; i < inspection.layers.size(); ++i)
-      print_lines(fmt::format("{:<7}{:>14.1f}\n", i, 100 * mean_of(inspection.layers[i].negative_scores)));
-    return;
-  }
-  print_lines(fmt::format("{:<7}{:>16}{:>14}{:>14}{:>18}{:>20}  {}\n", "layer", "mean distance", "scores < 0",
-                          "eigenvalues<0", "pairs, square < 0", "triangles violated", "form"));
-  for (std::size_t i = 0; i < inspection.layers.size(); ++i) {
-    const auto& layer = inspection.layers[i];
-    print_lines(fmt::format("{:<7}{:>16.2f}{:>14.1f}{:>14.1f}{:>18.1f}{:>20.1f}  {}\n", i,
-                            mean_of(layer.mean_attention_distance), 100 * mean_of(layer.negative_scores),
-                            100 * mean_of(layer, &MetricAxioms::negative_eigenvalues),
-                            100 * mean_of(layer, &MetricAxioms::negative_pairs),
-                            100 * mean_of(layer, &MetricAxioms::violated_triples), verdicts_of(layer)));
-  }
-  print_ranks(inspection);
+  for (std::size_t i = 0; i < layers.size() && !crosses; ++i)
+    if (const auto& ranks = layers[i].distance_rank_correlation; !ranks.empty())
+      print_lines("layer {}: rank correlation of distances between digits with |i - j|, by head: {:.2f}\n", i,
+                  fmt::join(ranks, " "));
 }
 
 void print_norms(const DepthNorms& norms, const char* title) {
-  print_lines(
-      fmt::format("{}\n{:<7}{:>12}{:>12}{:>14}{:>12}\n", title, "layer", "mixer", "stream", "feed-forward", "stream"));
-  print_lines(fmt::format("{:<7}{:>12}{:>12.4g}\n", "", "", norms.embedding));
+  print_lines("{}\n{:<7}{:>12}{:>12}{:>14}{:>12}\n", title, "layer", "mixer", "stream", "feed-forward", "stream");
+  print_lines("{:<7}{:>12}{:>12.4g}\n", "", "", norms.embedding);
   for (std::size_t i = 0; i < norms.after_mixer.size(); ++i)
-    print_lines(fmt::format("{:<7}{:>12.4g}{:>12.4g}{:>14.4g}{:>12.4g}\n", i, norms.mixer_branch[i],
-                            norms.after_mixer[i], norms.feed_forward_branch[i], norms.after_feed_forward[i]));
+    print_lines("{:<7}{:>12.4g}{:>12.4g}{:>14.4g}{:>12.4g}\n", i, norms.mixer_branch[i], norms.after_mixer[i],
+                norms.feed_forward_branch[i], norms.after_feed_forward[i]);
 }
 
 void print_text(const TextInspection& inspection, const std::filesystem::path& checkpoint) {
-  const auto title = inspection.part == InspectedPart::cross
-                         ? fmt::format("cross: {} tokens that see {}", inspection.tokens.size(), inspection.keys.size())
-                     : inspection.part == InspectedPart::whole
-                         ? fmt::format("{} tokens", inspection.tokens.size())
-                         : fmt::format("{}: {} tokens", to_string(inspection.part), inspection.tokens.size());
-  print_lines(fmt::format("{} of {}\n", title, checkpoint.string()));
+  const auto part = inspection.part;
+  print_lines("{}{} tokens{} of {}\n", part == InspectedPart::whole ? "" : fmt::format("{}: ", to_string(part)),
+              inspection.tokens.size(),
+              part == InspectedPart::cross ? fmt::format(" that see {}", inspection.keys.size()) : "",
+              checkpoint.string());
   print_layers(inspection);
   if (inspection.part != InspectedPart::cross)
     print_norms(inspection.norms, "norm of a token's vector, mean over the text");
@@ -105,11 +87,11 @@ void print_text(const TextInspection& inspection, const std::filesystem::path& c
 void print_split(const SplitInspection& inspection) {
   print_norms(inspection.gradients.stream, "norm of the gradient with respect to the stream");
   if (const auto& losses = inspection.loss_by_position; !losses.empty())
-    print_lines(fmt::format("loss by position: {:.4f} at {}, {:.4f} at {}\n", losses.front().loss,
-                            losses.front().position, losses.back().loss, losses.back().position));
+    print_lines("loss by position: {:.4f} at {}, {:.4f} at {}\n", losses.front().loss, losses.front().position,
+                losses.back().loss, losses.back().position);
   if (inspection.effective_context)
-    print_lines(fmt::format("effective context: {} of {} tokens (loss within 1%)\n", *inspection.effective_context,
-                            inspection.loss_by_context.back().tokens));
+    print_lines("effective context: {} of {} tokens (loss within 1%)\n", *inspection.effective_context,
+                inspection.loss_by_context.back().tokens);
 }
 
 struct InspectArguments {
@@ -135,7 +117,15 @@ std::vector<std::int32_t> validation_text(const Task& task, std::int64_t tokens,
   return {narrow_c.const_data_ptr<std::int32_t>(), narrow_c.const_data_ptr<std::int32_t>() + narrow_c.numel()};
 }
 
-std::vector<std::int32_t> given_ids(const InspectArguments& arguments, const LoadedRun& run, const std::string& text) {
+// Of --file or --text; nothing if neither is given.
+std::optional<std::string> given_text(const InspectArguments& arguments) {
+  if (arguments.file.empty() && !arguments.text) return std::nullopt;
+  auto text = arguments.file.empty() ? *arguments.text : InputFile(arguments.file).read_to_end();
+  drop_byte_order_mark(text);
+  return text;
+}
+
+std::vector<std::int32_t> ids_of(const InspectArguments& arguments, const LoadedRun& run, const std::string& text) {
   std::vector<std::int32_t> ids;
   try {
     ids = ids_of_text(run, text, arguments.limits.tokens);
@@ -148,30 +138,14 @@ std::vector<std::int32_t> given_ids(const InspectArguments& arguments, const Loa
   return ids;
 }
 
-std::string text_of_file(const std::string& file) {
-  auto text = InputFile(file).read_to_end();
-  drop_byte_order_mark(text);
-  return text;
-}
-
-std::vector<std::int32_t> chosen_ids(const InspectArguments& arguments, const LoadedRun& run, const Task* task) {
-  if (!arguments.file.empty()) return given_ids(arguments, run, text_of_file(arguments.file));
-  if (arguments.text) return given_ids(arguments, run, std::string(without_byte_order_mark(*arguments.text)));
-  if (task == nullptr) throw Error(ExitCode::usage, "--no-data needs --text or --file");
-  return validation_text(*task, arguments.limits.tokens, list_task(run.experiment.config.task).has_value());
-}
-
 // The longest pair of the validation split, with its own target; or a text with the target that the run writes for it.
 EncodedPair chosen_pair(const InspectArguments& arguments, const LoadedRun& run) {
-  const auto written = [&](const std::string& text) {
-    const auto source = given_ids(arguments, run, text);
-    return EncodedPair{.source = source, .target = write_target(run, source).ids};
-  };
-  if (!arguments.file.empty()) return written(without_last_break(text_of_file(arguments.file)));
-  if (arguments.text) return written(std::string(without_byte_order_mark(*arguments.text)));
-  if (arguments.without_data) throw Error(ExitCode::usage, "--no-data needs --text or --file");
-  const auto task = task_of(run, arguments.offline);
-  return task.pairs->pair(Split::validation, 0);
+  if (const auto text = given_text(arguments)) {
+    const auto source = ids_of(arguments, run, arguments.file.empty() ? *text : without_last_break(*text));
+    return {.source = source, .target = write_target(run, source).ids};
+  }
+  if (arguments.without_data) fail_usage("--no-data needs --text or --file");
+  return task_of(run, arguments.offline).pairs->pair(Split::validation, 0);
 }
 
 // What one inspection gathers: of a text one entry, of a pair one for each part.
@@ -193,13 +167,6 @@ nlohmann::ordered_json to_json(const Findings& findings, const LoadedRun& run) {
   return json;
 }
 
-// Those of an earlier inspection, of another run perhaps, by the names that they have here.
-void remove_pictures(const std::filesystem::path& folder) {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
-    if (is_picture(entry.path().filename().string())) std::filesystem::remove(entry.path(), error);
-}
-
 void write_files(const std::filesystem::path& folder, const Findings& findings, const nlohmann::ordered_json& json,
                  const std::string& name, bool with_pictures) {
   std::error_code error;
@@ -210,7 +177,8 @@ void write_files(const std::filesystem::path& folder, const Findings& findings, 
     for (auto& tensor : to_tensors(text)) tensors.push_back(std::move(tensor));
   write_file_atomically(folder / "inspection.safetensors", to_safetensors(tensors));
   write_file_atomically(folder / "inspection.json", json_text(json, 2) + "\n");
-  remove_pictures(folder);
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))  // an earlier inspection's
+    if (is_picture(entry.path().filename().string())) std::filesystem::remove(entry.path(), error);
   if (!with_pictures) return;
   std::vector<NamedFigure> pictures;
   for (std::size_t i = 0; i < findings.texts.size(); ++i)
@@ -221,18 +189,12 @@ void write_files(const std::filesystem::path& folder, const Findings& findings, 
   for (const auto& [file, figure] : pictures) write_file_atomically(folder / (file + ".svg"), figures::to_svg(figure));
 }
 
-std::filesystem::path folder_of(const InspectArguments& arguments, const LoadedRun& run) {
-  return arguments.out.empty() ? run.directory.path() / "inspect" : std::filesystem::path(arguments.out);
-}
-
 LoadedRun load_other(const InspectArguments& arguments, const LoadedRun& run) {
-  if (!std::filesystem::exists(arguments.beside))
-    throw Error(ExitCode::usage, fmt::format("--beside {}: no such run", arguments.beside));
+  if (!std::filesystem::exists(arguments.beside)) fail_usage("--beside {}: no such run", arguments.beside);
   auto other = load_run(arguments.beside, arguments.choice.checkpoint, arguments.choice.device);
   if (run.experiment.config.task.index() != other.experiment.config.task.index())
-    throw Error(ExitCode::usage,
-                fmt::format("--beside {}: its task is {}, and that of the run is {}", arguments.beside,
-                            kind_of(other.experiment.config.task), kind_of(run.experiment.config.task)));
+    fail_usage("--beside {}: its task is {}, and that of the run is {}", arguments.beside,
+               kind_of(other.experiment.config.task), kind_of(run.experiment.config.task));
   return other;
 }
 
@@ -269,14 +231,13 @@ std::vector<std::int32_t> text_in_other(const InspectArguments& arguments, const
   return found;
 }
 
-std::string name_of(const LoadedRun& run) {
-  return std::filesystem::weakly_canonical(run.directory.path()).filename().string();
-}
-
 Findings inspect_whole(const InspectArguments& arguments, const LoadedRun& run) {
   std::optional<Task> task;
   if (!arguments.without_data) task = task_of(run, arguments.offline);
-  const auto ids = chosen_ids(arguments, run, task ? &*task : nullptr);
+  const auto text = given_text(arguments);
+  if (!text && !task) fail_usage("--no-data needs --text or --file");
+  const bool is_sorter = list_task(run.experiment.config.task).has_value();
+  const auto ids = text ? ids_of(arguments, run, *text) : validation_text(*task, arguments.limits.tokens, is_sorter);
   Findings findings;
   findings.texts.push_back(inspect_text(run, ids, arguments.limits));
   if (!arguments.beside.empty()) {
@@ -301,14 +262,14 @@ Findings inspect_translation(const InspectArguments& arguments, const LoadedRun&
 }
 
 void run_inspect(const InspectArguments& arguments) {
-  const auto run =
-      load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device, arguments.choice.changes);
+  const auto run = arguments.choice.load();
   require_transformer(run);
   const auto findings = is<SequenceToSequenceConfig>(run.experiment.config.task) ? inspect_translation(arguments, run)
                                                                                  : inspect_whole(arguments, run);
   const auto json = to_json(findings, run);
-  const auto folder = folder_of(arguments, run);
-  write_files(folder, findings, json, name_of(run), !arguments.without_pictures);
+  const auto folder = arguments.out.empty() ? run.directory.path() / "inspect" : std::filesystem::path(arguments.out);
+  write_files(folder, findings, json, std::filesystem::weakly_canonical(run.directory.path()).filename().string(),
+              !arguments.without_pictures);
   if (arguments.json) return print_json(json);
   for (const auto& text : findings.texts) print_text(text, run.checkpoint);
   if (findings.split) print_split(*findings.split);
@@ -324,26 +285,20 @@ void add_inspect_command(CLI::App& app) {
   arguments->choice.add_to(command);
   arguments->choice.add_context_to(command);
   arguments->choice.add_options_to(command);
-  auto* text = may_be_empty(command.add_option(
-      "--text", arguments->text,
-      "text, a sorter's list, or a source, whose target the run then writes; default: the start of the validation "
-      "split, or its longest pair"));
+  auto* text = may_be_empty(command.add_option("--text", arguments->text,
+                                               "text, a sorter's list, or a source, whose target the run then writes; "
+                                               "default: the start of the validation split, or its longest pair"));
   command.add_option("--file", arguments->file, "file with the text; -: standard input")->excludes(text);
-  command.add_option("--tokens", arguments->limits.tokens, "tokens of the text, at most; not of a sorter's list")
-      ->capture_default_str()
-      ->transform(whole_number(1, most_inspected_tokens));
-  command
-      .add_option("--batches", arguments->split_limits.batches,
-                  "evaluation batches for the loss by position; 0: the whole validation split")
-      ->capture_default_str()
-      ->transform(whole_number(0, std::int64_t{1} << 40));
-  command.add_option("--beside", arguments->beside, "another run, whose forms are drawn below those of the run")
-      ->type_name("RUN");
+  add_whole_number(command, "--tokens", arguments->limits.tokens, 1, most_inspected_tokens,
+                   "tokens of the text, at most; not of a sorter's list");
+  add_whole_number(command, "--batches", arguments->split_limits.batches, 0, std::int64_t{1} << 40,
+                   "evaluation batches for the loss by position; 0: the whole validation split");
+  add_text(command, "--beside", arguments->beside, "RUN", "another run, whose forms are drawn below those of the run");
   command.add_option("--out", arguments->out, "folder for the files; default: inspect/ in the run folder");
   command.add_flag("--no-data", arguments->without_data,
                    "only what the text shows: no gradients, no loss by position, no effective context");
   command.add_flag("--no-pictures", arguments->without_pictures, "write no SVG files");
-  command.add_flag("--offline", arguments->offline, "never download a corpus");
+  add_offline(command, arguments->offline);
   command.add_flag("--json", arguments->json, "the content of inspection.json on stdout, on one line");
   command.footer(
       "Writes inspection.safetensors (arrays), inspection.json (numbers) and pictures (SVG); docs/inspect.md\n"

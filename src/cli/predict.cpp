@@ -1,27 +1,17 @@
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <limits>
-#include <optional>
-#include <string_view>
-#include <utility>
 
 #include "base/archive.h"
-#include "base/error.h"
 #include "base/log.h"
 #include "base/rows.h"
-#include "base/text.h"
-#include "cli/beam_flags.h"
 #include "cli/command_line.h"
-#include "cli/input_file.h"
-#include "cli/process_choice.h"
 #include "data/labelled.h"
 #include "data/pairs.h"
 #include "data/tables.h"
 #include "infer/answers.h"
-#include "run/run_directory.h"
 
 namespace metaformer {
 
@@ -31,28 +21,13 @@ struct PredictArguments {
   RunChoice choice;
   ProcessChoice processes;
   std::string file = "-";
-  std::string format = "auto";
+  TableFormat format = TableFormat::automatic;
   std::optional<std::string> column;
-  std::string header = "auto";
+  TableHeader header = TableHeader::automatic;
   std::int64_t batch_size = 32;
   BeamOptions beam;
   bool json = false;
 };
-
-TableFormat parse_format(const std::string& name) {
-  return choose<TableFormat>("--format", name,
-                             {{"auto", TableFormat::automatic},
-                              {"text", TableFormat::text},
-                              {"csv", TableFormat::csv},
-                              {"tsv", TableFormat::tsv},
-                              {"jsonl", TableFormat::jsonl}});
-}
-
-TableHeader parse_header(const std::string& name) {
-  return choose<TableHeader>(
-      "--header", name,
-      {{"auto", TableHeader::automatic}, {"present", TableHeader::present}, {"absent", TableHeader::absent}});
-}
 
 constexpr std::size_t longest_line = 1 << 20;
 
@@ -61,11 +36,6 @@ class TextPredictor {
  public:
   TextPredictor(const PredictArguments& arguments, const TextAnswers& answers, std::string source, ProcessGroup& group)
       : arguments_(arguments), text_answers_(answers), source_(std::move(source)), group_(group) {}
-
-  void add(const Line& line) {
-    if (line.too_long) return refuse(line.number, fmt::format("the line is longer than {} bytes", longest_line));
-    add(line.text, line.number);
-  }
 
   // The text of a line, or of a table's row that starts there.
   void add(const std::string& text, std::int64_t line) {
@@ -78,7 +48,14 @@ class TextPredictor {
     longest_ = std::max(longest_, texts_.back().size());
     answers_.push_back({.line = line, .problem = {}, .batch = batches_.size(), .text = texts_.size() - 1, .cut = cut});
     ++lines_;
-    if (is_full()) end_batch();
+    // Long texts and wide beams must not fill the memory, whatever the batch size.
+    constexpr std::size_t most_padded_tokens = 1 << 17;
+    const auto hypotheses = static_cast<std::size_t>(arguments_.beam.beam);
+    if (std::ssize(texts_) < arguments_.batch_size && texts_.size() * longest_ * hypotheses < most_padded_tokens)
+      return;
+    batches_.push_back(std::exchange(texts_, {}));
+    longest_ = 0;
+    if (std::ssize(batches_) == group_.size()) flush();
   }
 
   void refuse(std::int64_t line, const std::string& problem) {
@@ -137,29 +114,11 @@ class TextPredictor {
     bool cut;
   };
 
-  // Long texts and wide beams must not fill the memory, whatever the batch size.
-  bool is_full() const {
-    constexpr std::size_t most_padded_tokens = 1 << 17;
-    const auto hypotheses = static_cast<std::size_t>(arguments_.beam.beam);
-    return texts_.size() >= static_cast<std::size_t>(arguments_.batch_size) ||
-           texts_.size() * longest_ * hypotheses >= most_padded_tokens;
-  }
-
-  void end_batch() {
-    batches_.push_back(std::exchange(texts_, {}));
-    longest_ = 0;
-    if (std::ssize(batches_) == group_.size()) flush();
-  }
-
   std::string describe(const Answer& answer, const nlohmann::ordered_json* given) const {
-    if (!arguments_.json) return given == nullptr ? text_answers_.line_without_answer() : text_answers_.line(*given);
+    if (!arguments_.json) return given == nullptr ? text_answers_.line_without_answer : text_answers_.line(*given);
     nlohmann::ordered_json json = {{"line", answer.line}};
-    if (given == nullptr) {
-      json["error"] = answer.problem;
-      return to_line(json);
-    }
-    json.update(*given);
-    json["cut"] = answer.cut;
+    json.update(given == nullptr ? nlohmann::ordered_json{{"error", answer.problem}} : *given);
+    if (given != nullptr) json["cut"] = answer.cut;
     return to_line(json);
   }
 
@@ -179,7 +138,10 @@ class TextPredictor {
 void predict_lines(int file, const std::string& name, TextPredictor& predictor) {
   LineReader reader(file, name, longest_line);
   while (const auto line = reader.next()) {
-    predictor.add(*line);
+    if (line->too_long)
+      predictor.refuse(line->number, fmt::format("the line is longer than {} bytes", longest_line));
+    else
+      predictor.add(line->text, line->number);
     // A slow writer gets answers line by line, a fast one in batches.
     if (!reader.is_ready()) predictor.flush();
   }
@@ -227,110 +189,86 @@ std::optional<bool> had_header(const LoadedRun& run) {
   return environment.at(place).get<bool>();
 }
 
-TableColumns columns_of(const ExperimentConfig& config) {
-  if (const auto* task = std::get_if<SequenceToSequenceConfig>(&config.task)) return columns_of(task->data);
-  return columns_of(classification(config).data);
-}
-
-// Whether the table has a header, for --header auto: a first row without the names must not become a text, unless the
-// training table had no header either.
-TableHeader expected_header(const LoadedRun& run, const TableColumns& columns, bool is_numbered) {
-  if (columns.header != TableHeader::automatic) return columns.header;
-  const auto before = had_header(run);
-  if (before) return *before ? TableHeader::present : TableHeader::automatic;
-  return is_numbered ? TableHeader::automatic : TableHeader::present;
-}
-
-// The column that --column names, if it is given.
-void choose_column(const PredictArguments& arguments, const LoadedRun& run, TableColumns& columns) {
-  const auto header = parse_header(arguments.header);
+// The columns of the run's training table, unless the flags name others.
+TableColumns columns_of(const PredictArguments& arguments, const LoadedRun& run) {
+  const auto* pairs = std::get_if<SequenceToSequenceConfig>(&run.experiment.config.task);
+  auto columns = pairs != nullptr ? columns_of(pairs->data) : columns_of(classification(run.experiment.config).data);
+  columns.only_first = true;
+  columns.absence_advice = "; --column names another one, and --header absent reads a table without a header";
   auto& column = columns.columns[0];
-  bool is_numbered = is_number(column.field) && is_number(columns.columns[1].field), is_named = false;
+  bool is_numbered = is_number(column.field) && is_number(columns.columns[1].field);
   if (arguments.column) {
     column.field = *arguments.column;
     column.key = "--column";
     column.must_exist = true;
     columns.are_usual = false;
     is_numbered = is_number(column.field);
-    is_named = !is_numbered;
   }
-  if (header == TableHeader::absent && is_named)
-    throw Error(ExitCode::usage, fmt::format("--column {}: without a header columns have no names, but numbers from 1",
-                                             in_quotes(column.field)));
-  if (header == TableHeader::absent && !is_number(column.field)) column.field = "1";
-  columns.header = header != TableHeader::automatic ? header
-                   : is_named                       ? TableHeader::present
-                                                    : expected_header(run, columns, is_numbered);
-}
-
-// The columns of the run's training table, unless the flags name others.
-TableColumns columns_of(const PredictArguments& arguments, const LoadedRun& run, TableFormat format,
-                        const std::string& file) {
-  auto columns = columns_of(run.experiment.config);
-  columns.only_first = true;
-  columns.absence_advice = "; --column names another one, and --header absent reads a table without a header";
-  choose_column(arguments, run, columns);
-  if (format != TableFormat::jsonl) return columns;
-  if (parse_header(arguments.header) != TableHeader::automatic)
-    throw Error(ExitCode::usage,
-                fmt::format("--header {}: {} holds JSON lines, which have no header", arguments.header, file));
-  columns.header = TableHeader::automatic;  // the training table may have been another format's
+  const bool is_named = arguments.column && !is_numbered;
+  if (arguments.header == TableHeader::absent && is_named)
+    fail_usage("--column {}: without a header columns have no names, but numbers from 1", in_quotes(column.field));
+  if (arguments.header == TableHeader::absent && !is_number(column.field)) column.field = "1";
+  if (arguments.header != TableHeader::automatic)
+    columns.header = arguments.header;
+  else if (is_named)
+    columns.header = TableHeader::present;
+  else if (columns.header == TableHeader::automatic)
+    // A first row without the names must not become a text, unless the training table had no header either.
+    columns.header = had_header(run).value_or(!is_numbered) ? TableHeader::present : TableHeader::automatic;
   return columns;
 }
 
-void refuse_table_flags(const PredictArguments& arguments, const std::string& file) {
-  const auto flag = arguments.column                                           ? "--column " + *arguments.column
-                    : parse_header(arguments.header) != TableHeader::automatic ? "--header " + arguments.header
-                                                                               : "";
-  if (!flag.empty())
-    throw Error(ExitCode::usage, fmt::format("{}: {} is read as plain lines, which have no columns; --format csv, tsv "
-                                             "or jsonl reads a table",
-                                             flag, file));
-}
-
-void predict_file(const PredictArguments& arguments, TableFormat format, const InputFile& input, const LoadedRun& run,
+void predict_file(const PredictArguments& arguments, const InputFile& input, const LoadedRun& run,
                   const TextAnswers& answers, ProcessGroup& group) {
   TextPredictor predictor(arguments, answers, input.name(), group);
-  if (format == TableFormat::text)
+  const auto given = arguments.format;
+  const auto format =
+      given == TableFormat::automatic ? format_by_name(arguments.file).value_or(TableFormat::text) : given;
+  const bool has_header = arguments.header != TableHeader::automatic;
+  if (format == TableFormat::text && (arguments.column || has_header))
+    fail_usage(
+        "{}: {} is read as plain lines, which have no columns; --format csv, tsv or jsonl reads a table",
+        arguments.column ? "--column " + *arguments.column : fmt::format("--header {}", to_string(arguments.header)),
+        input.name());
+  if (format == TableFormat::text) {
     predict_lines(input, predictor);
-  else
-    predict_table(input, format, columns_of(arguments, run, format, input.name()), predictor);
+  } else {
+    auto columns = columns_of(arguments, run);
+    if (format == TableFormat::jsonl && has_header)
+      fail_usage("--header {}: {} holds JSON lines, which have no header", to_string(arguments.header), input.name());
+    if (format == TableFormat::jsonl) columns.header = TableHeader::automatic;  // the training table may have had one
+    predict_table(input, format, columns, predictor);
+  }
   predictor.flush();
   end_answers(group);
   predictor.finish(context_of(run.experiment.config.model));
 }
 
-std::unique_ptr<TextAnswers> answers_of(const PredictArguments& arguments, const LoadedRun& run,
-                                        const std::vector<std::string>& given) {
+TextAnswers answers_of(const PredictArguments& arguments, const LoadedRun& run, const std::vector<std::string>& given) {
   const auto& task = run.experiment.config.task;
   if (is<SequenceToSequenceConfig>(task)) return target_answers(run, arguments.beam);
   if (!is<ClassificationConfig>(task))
-    throw Error(ExitCode::usage,
-                fmt::format("--run {}: its task is {}; predict needs a classifier or a run of sequence_to_sequence",
-                            run.directory.path().string(), kind_of(task)));
+    fail_usage("--run {}: its task is {}; predict needs a classifier or a run of sequence_to_sequence",
+               run.directory.path().string(), kind_of(task));
   require_no_flags(given, run);
   return class_answers(run);
 }
 
-void run_predict(const PredictArguments& arguments, TableFormat format, const std::vector<std::string>& given,
-                 ProcessGroup& group) {
-  const auto& choice = arguments.choice;
+void run_predict(const PredictArguments& arguments, const std::vector<std::string>& given, ProcessGroup& group) {
   const auto input = group.is_first() ? std::make_unique<InputFile>(arguments.file) : nullptr;
-  const auto run = load_run(choice.run, choice.checkpoint, device_for(group, choice.device));
+  const auto run = arguments.choice.load(device_for(group, arguments.choice.device));
   const auto answers = answers_of(arguments, run, given);
-  if (!input) return help_answer(group, [&](const TextBatch& texts) { return answers->answer(texts); });
-  if (format == TableFormat::automatic) format = format_by_name(arguments.file).value_or(TableFormat::text);
-  if (format == TableFormat::text) refuse_table_flags(arguments, input->name());
-  predict_file(arguments, format, *input, run, *answers, group);
+  if (input) return predict_file(arguments, *input, run, answers, group);
+  help_answer(group, answers.answer);
 }
 
 void require_possible(const PredictArguments& arguments) {
+  if (arguments.column && arguments.column->empty())
+    fail_usage("--column: is empty; it takes the name or the number of a column");
   const auto& beam = arguments.beam;
   if (beam.n_best > beam.beam)
-    throw Error(ExitCode::usage,
-                fmt::format("--n-best {}: a beam of {} has no more hypotheses; raise --beam", beam.n_best, beam.beam));
-  if (beam.n_best > 1 && !arguments.json)
-    throw Error(ExitCode::usage, fmt::format("--n-best {}: a line has one text; add --json", beam.n_best));
+    fail_usage("--n-best {}: a beam of {} has no more hypotheses; raise --beam", beam.n_best, beam.beam);
+  if (beam.n_best > 1 && !arguments.json) fail_usage("--n-best {}: a line has one text; add --json", beam.n_best);
 }
 
 }  // namespace
@@ -342,30 +280,20 @@ void add_predict_command(CLI::App& app) {
   arguments->choice.add_to(command);
   command.add_option("file", arguments->file, "lines of text, or a table (csv, tsv, jsonl); default: standard input")
       ->capture_default_str();
-  command
-      .add_option("--format", arguments->format,
-                  "format of the file; text: plain lines; auto: by the file's name, else text")
-      ->type_name("auto|text|csv|tsv|jsonl")
-      ->capture_default_str();
-  command
-      .add_option(
-          "--column", arguments->column,
-          "column of the texts: its name in the header, or its number counted from 1; or a member of JSON lines; "
-          "default: that of the run's training table")
-      ->type_name("NAME|NUMBER");
-  command
-      .add_option("--header", arguments->header,
-                  "whether the first row of a table names its columns; absent: the texts are column 1, or that of "
-                  "--column; auto: as the run's training table had")
-      ->type_name("auto|present|absent")
-      ->capture_default_str();
+  add_choice(command, "--format", arguments->format,
+             "format of the file; text: plain lines; auto: by the file's name, else text");
+  add_text(command, "--column", arguments->column, "NAME|NUMBER",
+           "column of the texts: its name in the header, or its number counted from 1; or a member of JSON lines; "
+           "default: that of the run's training table");
+  add_choice(command, "--header", arguments->header,
+             "whether the first row of a table names its columns; absent: the texts are column 1, or that of --column; "
+             "auto: as the run's training table had");
   command.add_option("--batch-size", arguments->batch_size, "texts per forward pass")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}));
-  add_beam_to(command, arguments->beam);
-  command.add_option("--n-best", arguments->beam.n_best, "hypotheses in the answer, with --json")
-      ->transform(whole_number(1, std::int64_t{1} << 20))
-      ->capture_default_str();
+  add_beam(command, arguments->beam);
+  add_whole_number(command, "--n-best", arguments->beam.n_best, 1, std::int64_t{1} << 20,
+                   "hypotheses in the answer, with --json");
   arguments->processes.add_to(command);
   command.add_flag("--json", arguments->json,
                    "one line of JSON per text, with the probability of every class, or of every hypothesis");
@@ -383,13 +311,11 @@ void add_predict_command(CLI::App& app) {
       "  metaformer predict --run runs/multi30k --beam 4 german.txt > english.txt\n"
       "  tail -f comments.txt | metaformer predict --run runs/reviews --json");
   command.callback([arguments, &command] {
-    const auto format = parse_format(arguments->format);
-    parse_header(arguments->header);
-    if (arguments->column && arguments->column->empty())
-      throw Error(ExitCode::usage, "--column: is empty; it takes the name or the number of a column");
     require_possible(*arguments);
-    const auto given = given_flags(command, {"--beam", "--alpha", "--further-tokens", "--n-best"});
-    arguments->processes.run([&](ProcessGroup& group) { run_predict(*arguments, format, given, group); });
+    auto flags = beam_flags;
+    flags.push_back("--n-best");
+    const auto given = given_flags(command, flags);
+    arguments->processes.run([&](ProcessGroup& group) { run_predict(*arguments, given, group); });
   });
 }
 

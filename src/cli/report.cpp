@@ -1,12 +1,9 @@
 #include "report/report.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "base/files.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "base/utf8.h"
 #include "cli/command_line.h"
 
@@ -53,34 +50,30 @@ void run_report(ReportArguments& arguments) {
                        {"groups", report.groups},
                        {"figures", report.figures},
                        {"problems", report.problems}});
-  print_lines(fmt::format("{}: {} runs in {} groups, {}\n", arguments.out, report.runs, report.groups,
-                          human_bytes(report.html.size())));
-  if (report.figures > 0) print_lines(fmt::format("{}: {} figures\n", options.figures.string(), report.figures));
+  print_lines("{}: {} runs in {} groups, {}\n", arguments.out, report.runs, report.groups,
+              human_bytes(report.html.size()));
+  if (report.figures > 0) print_lines("{}: {} figures\n", options.figures.string(), report.figures);
 }
 
 void add_content_options(CLI::App& command, ReportArguments& arguments) {
   auto& options = arguments.options;
   may_be_empty(command.add_option("--title", options.title, "title of the page; default: the runs"));
-  command.add_option(
-      "--reference", options.comparison.reference,
-      "group that the others are compared with: its name or number in the table, one of its runs, or its config; "
-      "default: the first");
+  command.add_option("--reference", options.comparison.reference,
+                     "group that the others are compared with: its name or number in the table, one of its runs, or "
+                     "its config; default: the first");
   command
       .add_option("--margin", options.comparison.margin,
                   "differences inside plus and minus this margin count as equivalent, in the unit that is shown")
       ->transform(number_in(positive));
-  auto* prompt = may_be_empty(
-      command.add_option("--prompt", arguments.prompt,
-                         "what all runs answer, and language models go on with where attention is shown; default: a "
-                         "line break, a list of a sorter, a text of the validation split"));
-  command.add_option("--tokens", options.prompt.tokens, "tokens that language models generate")
-      ->capture_default_str()
-      ->transform(whole_number(1, 1 << 20));
+  auto* prompt =
+      may_be_empty(command.add_option("--prompt", arguments.prompt,
+                                      "what all runs answer, and language models go on with where attention is shown; "
+                                      "default: a line break, a list of a sorter, a text of the validation split"));
+  add_whole_number(command, "--tokens", options.prompt.tokens, 1, 1 << 20, "tokens that language models generate");
   command.add_flag("--no-samples", arguments.without_samples, "no texts: faster")->excludes(prompt);
-  auto* text = may_be_empty(
-      command.add_option("--text", arguments.text,
-                         "text whose attention is shown; default: what the first language model writes from the "
-                         "prompt, or the prompt"));
+  auto* text = may_be_empty(command.add_option(
+      "--text", arguments.text,
+      "text whose attention is shown; default: what the first language model writes from the prompt, or the prompt"));
   command
       .add_flag("--no-heads", arguments.without_insides, "no attention, forms, distances and norms: faster, smaller")
       ->excludes(text);
@@ -91,15 +84,13 @@ void add_content_options(CLI::App& command, ReportArguments& arguments) {
 void add_report_command(CLI::App& app) {
   auto& command = *app.add_subcommand("report", "one HTML page with curves, tables, attention and texts of runs");
   auto arguments = std::make_shared<ReportArguments>();
-  command
-      .add_option("runs", arguments->options.runs,
-                  "runs: folders, folders of runs, patterns; results files (CSV) beside them add rows to the tables")
-      ->type_name("RUN...")
+  add_text(command, "runs", arguments->options.runs, "RUN...",
+           "runs: folders, folders of runs, patterns; results files (CSV) beside them add rows to the tables")
       ->required();
-  command.add_option("--out,-o", arguments->out, "the page")->type_name("FILE")->capture_default_str();
-  command.add_option("--figures", arguments->options.figures, "folder for every plot as SVG and PDF")->type_name("DIR");
+  add_text(command, "--out,-o", arguments->out, "FILE", "the page")->capture_default_str();
+  add_text(command, "--figures", arguments->options.figures, "DIR", "folder for every plot as SVG and PDF");
   add_content_options(command, *arguments);
-  command.add_option("--device", arguments->options.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  add_device(command, arguments->options.device);
   command.add_flag("--json", arguments->json, "one line of JSON about the page on stdout");
   command.footer(
       "The page holds everything that it shows and loads nothing. docs/report.md describes it.\n"

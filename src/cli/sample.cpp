@@ -1,38 +1,23 @@
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <functional>
 #include <numeric>
-#include <optional>
 
-#include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/rows.h"
 #include "base/signals.h"
-#include "base/text.h"
 #include "base/utf8.h"
-#include "cli/beam_flags.h"
 #include "cli/command_line.h"
 #include "data/list_dataset.h"
 #include "infer/answers.h"
-#include "infer/beam_search.h"
 #include "infer/sampling.h"
 #include "report/inspection.h"
-#include "run/load_run.h"
 #include "text/special_tokens.h"
 
 namespace metaformer {
-
-// One target that an encoder and decoder writes, with what it attends to.
-
-// Prints the best target for a source, and for every token of it the source's tokens with the largest weights; with
-// `json` one line with all weights, which are means over layers and heads of the cross-attention. Errors: exit code 2
-// for a source that cannot be read, 4 for numbers that are not finite.
-void show_target(const LoadedRun& run, const std::string& source, const BeamOptions& options, bool json);
 
 namespace {
 
@@ -61,26 +46,31 @@ std::string largest_of(const Row& weights, const std::vector<std::string>& token
   return text;
 }
 
-std::vector<std::int32_t> read_source(const LoadedRun& run, const std::string& source, const BeamOptions& options,
-                                      bool& cut) {
+// read(), whose errors are the prompt's.
+std::vector<std::int32_t> read_prompt(const std::string& prompt,
+                                      const std::function<std::vector<std::int32_t>()>& read) {
   try {
-    auto ids = target_answers(run, options)->encode(without_last_break(source), cut);
-    if (cut)
-      log::warning("the source is longer than the model's context and is cut to its first {} tokens", ids.size());
-    return ids;
+    return read();
   } catch (const Error& error) {
-    throw Error(ExitCode::usage, fmt::format("prompt {}: {}", in_quotes(source), error.what()));
+    fail_usage("prompt {}: {}", in_quotes(prompt), error.what());
   }
 }
 
-}  // namespace
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
 
+// Prints the best target for a source, and for every token of it the source's tokens with the largest weights; with
+// `json` one line with all weights, which are means over layers and heads of the cross-attention. Errors: exit code 2
+// for a source that cannot be read, 4 for numbers that are not finite.
 void show_target(const LoadedRun& run, const std::string& source, const BeamOptions& options, bool json) {
   bool cut = false;
-  const auto ids = read_source(run, source, options, cut);
+  const auto ids =
+      read_prompt(source, [&] { return target_answers(run, options).encode(without_last_break(source), cut); });
+  if (cut) log::warning("the source is longer than the model's context and is cut to its first {} tokens", ids.size());
   const auto start = std::chrono::steady_clock::now();
   const auto best = write_target(run, ids, options);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = seconds_since(start);
   const auto cross = inspect_pair(run, {.source = ids, .target = best.ids}, {.tokens = most_inspected_tokens}).back();
   const auto attention = mean_attention(cross);
   const auto text = run.codec.tokenizer->decode(best.ids);
@@ -105,8 +95,6 @@ void show_target(const LoadedRun& run, const std::string& source, const BeamOpti
             human_count(static_cast<double>(best.ids.size()) / seconds));
 }
 
-namespace {
-
 constexpr std::uintmax_t longest_prompt = 1 << 26;
 constexpr std::int64_t most_tokens = std::int64_t{1} << 40;
 
@@ -120,11 +108,8 @@ struct SampleArguments {
   std::optional<double> temperature;
   SamplingOptions options;
   std::vector<std::string> stops;
-  std::string window = "half";
-  bool uncached = false;
-  bool without_graphs = false;
-  bool without_eos = false;
-  bool json = false;
+  WindowKind window = WindowKind::half;
+  bool uncached = false, without_graphs = false, without_eos = false, json = false;
   BeamOptions beam;
   std::vector<std::string> beam_flags, next_token_flags;  // that were given
 };
@@ -151,8 +136,7 @@ class Sampler {
     options_.graphs = !arguments.without_graphs;
     options_.never = ids_without_token(*run.codec.tokenizer);
     if (!arguments.without_eos) eos_ = special_tokens_of(*run.codec.tokenizer).eos;
-    options_.window =
-        choose<WindowKind>("--window", arguments.window, {{"half", WindowKind::half}, {"slide", WindowKind::slide}});
+    options_.window = arguments.window;
   }
 
   void answer(const std::string& prompt) {
@@ -164,7 +148,7 @@ class Sampler {
     const auto start = std::chrono::steady_clock::now();
     TextGenerator generator(*run_.model, ids, options_, run_.device, arguments_.samples);
     const auto samples = generate(generator, streams);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds = seconds_since(start);
     if (arguments_.json) {
       print_as_json(prompt, !cut.empty(), samples, seconds, generator.cache_bytes());
     } else if (streams) {
@@ -178,14 +162,11 @@ class Sampler {
 
  private:
   std::vector<std::int32_t> encode(const std::string& prompt) const {
-    std::vector<std::int32_t> ids;
-    try {
-      ids = run_.codec.tokenizer->encode(prompt);
-      if (lists_) ids = list_prompt(*lists_, ids);
-    } catch (const Error& error) {
-      throw Error(ExitCode::usage, fmt::format("prompt {}: {}", in_quotes(prompt), error.what()));
-    }
-    if (ids.empty()) throw Error(ExitCode::usage, fmt::format("prompt {}: it holds no token", in_quotes(prompt)));
+    const auto ids = read_prompt(prompt, [&] {
+      const auto encoded = run_.codec.tokenizer->encode(prompt);
+      return lists_ ? list_prompt(*lists_, encoded) : encoded;
+    });
+    if (ids.empty()) fail_usage("prompt {}: it holds no token", in_quotes(prompt));
     return ids;
   }
 
@@ -219,19 +200,20 @@ class Sampler {
 
   void print_as_json(const std::string& prompt, bool cut, const std::vector<Sample>& samples, double seconds,
                      std::int64_t cache_bytes) const {
-    auto list = nlohmann::ordered_json::array();
+    std::vector<nlohmann::ordered_json> list;
     std::int64_t tokens = 0;
     for (const auto& sample : samples) {
       list.push_back(
           {{"text", sample.text}, {"tokens", sample.tokens}, {"stopped", sample.stopped}, {"ended", sample.ended}});
       tokens += sample.tokens;
     }
+    const auto& first = samples.front();
     print_json({{"prompt", prompt},
                 {"cut", cut},
-                {"text", samples.front().text},
+                {"text", first.text},
                 {"tokens", tokens},
-                {"stopped", samples.front().stopped},
-                {"ended", samples.front().ended},
+                {"stopped", first.stopped},
+                {"ended", first.ended},
                 {"interrupted", stop_signal() != 0},
                 {"samples", list},
                 {"seconds", seconds},
@@ -250,24 +232,22 @@ class Sampler {
 
 using AnswerPrompt = std::function<void(const std::string&)>;
 
-// A mistake in one prompt ends neither the conversation nor the list.
-void try_answer(const AnswerPrompt& answer, const Line& line) {
-  try {
-    if (line.too_long) throw Error(ExitCode::usage, "the prompt is too long");
-    answer(line.text);
-  } catch (const Error& error) {
-    if (error.code() != ExitCode::usage) throw;
-    log::warning("line {}: {}", line.number, error.what());
-  }
-}
-
 void converse(const AnswerPrompt& answer) {
+  const bool invites = isatty(STDIN_FILENO) != 0;
   LineReader reader(STDIN_FILENO, "standard input", longest_prompt);
-  const auto invite = [] {
-    if (isatty(STDIN_FILENO)) std::fputs("> ", stderr);
-  };
-  for (invite(); const auto line = reader.next(); invite()) try_answer(answer, *line);
-  if (isatty(STDIN_FILENO)) std::fputs("\n", stderr);
+  for (;;) {
+    if (invites) std::fputs("> ", stderr);
+    const auto line = reader.next();
+    if (!line) break;
+    try {  // a mistake in one prompt ends neither the conversation nor the list
+      if (line->too_long) fail_usage("the prompt is too long");
+      answer(line->text);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::usage) throw;
+      log::warning("line {}: {}", line->number, error.what());
+    }
+  }
+  if (invites) std::fputs("\n", stderr);
 }
 
 bool is_asked(const SampleArguments& arguments) {
@@ -278,60 +258,46 @@ bool is_asked(const SampleArguments& arguments) {
 void check(const SampleArguments& arguments, const LoadedRun& run) {
   const auto& task = run.experiment.config.task;
   if (is<ClassificationConfig>(task))
-    throw Error(ExitCode::usage, fmt::format("--run {}: its task is classification; use metaformer predict",
-                                             run.directory.path().string()));
+    fail_usage("--run {}: its task is classification; use metaformer predict", run.directory.path().string());
   if (!is_causal(task))
-    throw Error(ExitCode::usage,
-                fmt::format("--run {}: its task is {}, which predicts no next token and cannot continue a text",
-                            run.directory.path().string(), kind_of(task)));
+    fail_usage("--run {}: its task is {}, which predicts no next token and cannot continue a text",
+               run.directory.path().string(), kind_of(task));
   require_no_flags(arguments.beam_flags, run);
   const auto& model = run.experiment.config.model;
-  if (run.model->has_endless_state() && arguments.window != SampleArguments().window)
-    throw Error(
-        ExitCode::usage,
-        fmt::format("--window {}: has no effect on a model with {}, which goes on past its context without a cut",
-                    arguments.window,
-                    is<TransformerConfig>(model) ? "model.memory" : fmt::format("model.kind {}", kind_of(model))));
+  if (run.model->has_endless_state() && arguments.window != WindowKind::half)
+    fail_usage("--window {}: has no effect on a model with {}, which goes on past its context without a cut",
+               to_string(arguments.window),
+               is<TransformerConfig>(model) ? "model.memory" : fmt::format("model.kind {}", kind_of(model)));
   const auto lists = list_task(task);
   if (lists && arguments.tokens)
-    throw Error(ExitCode::usage, "--tokens: a model of lists answers with as many numbers as the prompt has");
+    fail_usage("--tokens: a model of lists answers with as many numbers as the prompt has");
   if (lists && !is_asked(arguments))
-    throw Error(ExitCode::usage, fmt::format("--prompt is missing: {} numbers to {}, such as --prompt \"2 3 1 ...\"",
-                                             lists->length, kind_of(task)));
+    fail_usage("--prompt is missing: {} numbers to {}, such as --prompt \"2 3 1 ...\"", lists->length, kind_of(task));
 }
 
-// Flags and prompts of a model that writes a target.
-void check_source(const SampleArguments& arguments, const LoadedRun& run) {
-  require_no_flags(arguments.next_token_flags, run);
-  if (!is_asked(arguments))
-    throw Error(ExitCode::usage, "--prompt is missing: the source, a text to write a target for");
-}
-
-void answer_file(const std::string& file, const AnswerPrompt& answer) {
+void answer_prompts(const SampleArguments& arguments, const LoadedRun& run, const AnswerPrompt& answer) {
+  const auto& file = arguments.prompt_file;
+  if (arguments.interactive) return converse(answer);
+  if (file.empty())
+    return answer(arguments.prompt ? std::string(without_byte_order_mark(*arguments.prompt))
+                                   : default_prompt(*run.codec.tokenizer));
   auto prompt = read_file(file, longest_prompt, ExitCode::usage);
   drop_byte_order_mark(prompt);
   try {
     answer(prompt);
   } catch (const Error& error) {
     if (error.code() != ExitCode::usage) throw;
-    throw Error(error.code(), fmt::format("{}: {}", file, error.what()));
+    fail_usage("{}: {}", file, error.what());
   }
-}
-
-void answer_prompts(const SampleArguments& arguments, const LoadedRun& run, const AnswerPrompt& answer) {
-  if (arguments.interactive) return converse(answer);
-  if (!arguments.prompt_file.empty()) return answer_file(arguments.prompt_file, answer);
-  answer(arguments.prompt ? std::string(without_byte_order_mark(*arguments.prompt))
-                          : default_prompt(*run.codec.tokenizer));
 }
 
 void run_sample(const SampleArguments& arguments) {
   for (const auto& stop : arguments.stops)
-    if (stop.empty()) throw Error(ExitCode::usage, "--stop: must not be empty");
-  const auto run =
-      load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device, arguments.choice.changes);
+    if (stop.empty()) fail_usage("--stop: must not be empty");
+  const auto run = arguments.choice.load();
   if (is<SequenceToSequenceConfig>(run.experiment.config.task)) {
-    check_source(arguments, run);
+    require_no_flags(arguments.next_token_flags, run);
+    if (!is_asked(arguments)) fail_usage("--prompt is missing: the source, a text to write a target for");
     return answer_prompts(arguments, run,
                           [&](const std::string& source) { show_target(run, source, arguments.beam, arguments.json); });
   }
@@ -346,9 +312,7 @@ void add_sampling_options(CLI::App& command, SampleArguments& arguments) {
       .add_option("--temperature", arguments.temperature,
                   "below 1: safer; above 1: more varied; 0: always the likeliest token; default: 0.8, for a sorter 0")
       ->transform(number_in(between(0, 1e6)));
-  command.add_option("--top-k", options.top_k, "choose among the k likeliest tokens; 0: all")
-      ->capture_default_str()
-      ->transform(whole_number(0, most_tokens));
+  add_whole_number(command, "--top-k", options.top_k, 0, most_tokens, "choose among the k likeliest tokens; 0: all");
   command
       .add_option("--top-p", options.top_p,
                   "choose among the fewest likeliest tokens whose probabilities reach this sum; 1: all")
@@ -358,9 +322,7 @@ void add_sampling_options(CLI::App& command, SampleArguments& arguments) {
       ->type_name("INT")
       ->capture_default_str()
       ->transform(whole_number(0, (std::int64_t{1} << 53) - 1));
-  command.add_option("--window", arguments.window, "what to forget when the model's context is full")
-      ->type_name("half|slide")
-      ->capture_default_str();
+  add_choice(command, "--window", arguments.window, "what to forget when the model's context is full");
   add_repeatable(command, "--stop", arguments.stops, "TEXT", "stop before this text");
   command.add_flag("--no-eos", arguments.without_eos, "go on behind a token that ends texts (eos), which is shown");
   command.add_flag("--no-cache", arguments.uncached,
@@ -380,24 +342,20 @@ void add_sample_command(CLI::App& app) {
   arguments->choice.add_context_to(command);
   auto* prompt = may_be_empty(command.add_option("--prompt", arguments->prompt,
                                                  "text to continue (default: a line break), or to write a target for"));
-  auto* file =
-      command
-          .add_option(
-              "--prompt-file", arguments->prompt_file,
-              "file with the prompt, which is used unchanged but for a byte order mark; of a source, the line break at "
-              "its end is left out")
-          ->excludes(prompt);
+  auto* file = command
+                   .add_option("--prompt-file", arguments->prompt_file,
+                               "file with the prompt, which is used unchanged but for a byte order mark; of a source, "
+                               "the line break at its end is left out")
+                   ->excludes(prompt);
   command.add_flag("--interactive", arguments->interactive, "answer every line of standard input, until Ctrl-D")
       ->excludes(prompt)
       ->excludes(file);
   command.add_option("--tokens", arguments->tokens, "tokens to generate; default: 500")
       ->transform(whole_number(0, most_tokens));
-  command
-      .add_option("--num-samples", arguments->samples, "texts to generate at once, each with its own random numbers")
-      ->capture_default_str()
-      ->transform(whole_number(1, std::int64_t{1} << 16));
+  add_whole_number(command, "--num-samples", arguments->samples, 1, std::int64_t{1} << 16,
+                   "texts to generate at once, each with its own random numbers");
   add_sampling_options(command, *arguments);
-  add_beam_to(command, arguments->beam);
+  add_beam(command, arguments->beam);
   command.add_flag("--json", arguments->json, "one line of JSON per prompt when done, instead of streaming");
   command.footer(
       "Of a prompt that is longer than the model's context the model sees the last tokens, as many as the context "
@@ -419,7 +377,7 @@ void add_sample_command(CLI::App& app) {
       "  metaformer sample --run runs/sorter --prompt \"2 0 1 1 0 2\"\n"
       "  metaformer sample --run runs/multi30k --prompt \"Ein Hund läuft durch das Gras.\" --beam 4");
   command.callback([arguments, &command] {
-    arguments->beam_flags = given_beam_flags(command);
+    arguments->beam_flags = given_flags(command, beam_flags);
     arguments->next_token_flags =
         given_flags(command, {"--tokens", "--num-samples", "--temperature", "--top-k", "--top-p", "--seed", "--window",
                               "--stop", "--no-eos", "--no-cache", "--no-graph"});

@@ -1,8 +1,6 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "cli/command_line.h"
-#include "cli/process_choice.h"
-#include "config/check.h"
 #include "train/run.h"
 
 namespace metaformer {
@@ -13,9 +11,7 @@ struct TrainArguments {
   ConfigChoice choice;
   TrainRequest request;
   ProcessChoice processes;
-  bool overfit_batch = false;
-  bool json = false;
-  bool quiet = false;
+  bool overfit_batch = false, json = false, quiet = false;
 };
 
 void run_train(TrainArguments& arguments, const std::vector<std::string>& command_line) {
@@ -23,7 +19,7 @@ void run_train(TrainArguments& arguments, const std::vector<std::string>& comman
   ignore_broken_pipes();  // `train 2>&1 | head` must not end a training
   log::set_quiet(arguments.quiet);
   if (arguments.overfit_batch) arguments.choice.overrides.emplace_back("train.overfit_batch=true");
-  arguments.request.experiment = load_experiment(arguments.choice.config, arguments.choice.overrides);
+  arguments.request.experiment = arguments.choice.load();
   const auto& experiment = arguments.request.experiment;
   arguments.request.command_line = command_line;
   arguments.processes.run([&](ProcessGroup& group) {
@@ -43,7 +39,7 @@ void add_train_command(CLI::App& app) {
   arguments->choice.add_to(command);
   command.add_option("--out", arguments->request.out, "run folder to create; default: runs/<config>-<time>");
   command.add_flag("--resume", arguments->request.resume, "continue the run in --out from its newest checkpoint");
-  command.add_option("--device", arguments->request.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  add_device(command, arguments->request.device);
   command.add_flag("--overfit-batch", arguments->overfit_batch,
                    "train and evaluate on the first batch only: the loss must fall to nearly 0");
   command.add_flag(
@@ -51,7 +47,7 @@ void add_train_command(CLI::App& app) {
       "measure the time of each operator over steps 11 to 30: a table in the log, profile.json for chrome://tracing");
   command.add_flag("--force", arguments->request.force, "start even if the memory is clearly too small");
   arguments->processes.add_to(command);
-  command.add_flag("--offline", arguments->request.offline, "never download a corpus");
+  add_offline(command, arguments->request.offline);
   command.add_flag("--json", arguments->json, "end with the summary as one line of JSON on stdout");
   command.add_flag("--quiet", arguments->quiet, "only warnings and errors on stderr");
   command.footer(

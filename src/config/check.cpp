@@ -1,5 +1,3 @@
-#include "config/check.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,32 +7,43 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/loader.h"
 #include "config/writer.h"
 
 namespace metaformer {
 
 namespace {
 
-// Where a source has set the key, or "default".
-std::string place_of(const Provenance& provenance, const std::string& key) {
-  const auto found = provenance.find(key);
-  return found == provenance.end() ? "default" : found->second.str();
-}
-
 // A config that is checked.
 struct Checked {
   const ExperimentConfig& config;
   const Provenance& provenance;
+  const TaskConfig& task = config.task;
+  const ModelConfig& model = config.model;
+  const TrainConfig& train = config.train;
+
+  // Where a source has set the key, or its kind; nullptr: nowhere.
+  const Location* place_of(const std::string& key) const {
+    for (const auto& name : {key, key + ".kind"})
+      if (const auto found = provenance.find(name); found != provenance.end()) return &found->second;
+    return nullptr;
+  }
 
   // Throws Error (exit code 2): "PLACE: KEY: what", with the first of the keys, and the place of the first that a
   // source has set.
   template <class... Values>
   [[noreturn]] void fail(const std::vector<std::string>& keys, fmt::format_string<const Values&...> what,
                          const Values&... values) const {
-    const auto is_set = [&](const std::string& key) { return provenance.contains(key); };
-    const auto set = std::find_if(keys.begin(), keys.end(), is_set);
-    throw Error(ExitCode::usage, fmt::format("{}: {}: {}", set == keys.end() ? "default" : place_of(provenance, *set),
-                                             keys.front(), fmt::format(what, values...)));
+    const Location* place = nullptr;
+    for (const auto& key : keys)
+      if (place == nullptr) place = place_of(key);
+    fail_at(place == nullptr ? Location{} : *place, "{}: {}", keys.front(), fmt::format(what, values...));
+  }
+
+  template <class... Values>
+  void refuse(bool holds, const std::vector<std::string>& keys, fmt::format_string<const Values&...> what,
+              const Values&... values) const {
+    if (holds) fail(keys, what, values...);
   }
 };
 
@@ -53,50 +62,44 @@ struct Rule {
 
   bool concerns(std::string_view key) const {
     return !is_in(key, except) &&
-           std::any_of(sections.begin(), sections.end(), [&](const auto& section) { return is_in(key, section); });
+           std::ranges::any_of(sections, [&](const auto& section) { return is_in(key, section); });
   }
 };
 
 std::vector<Rule> rules_of_task(const TaskConfig& task) {
-  std::vector<Rule> rules;
-  if (const auto* classifier = std::get_if<ClassificationConfig>(&task)) {
-    const auto& data = classifier->data;
-    const bool is_named = data.corpus != DataConfig().corpus;
-    const auto with_corpus = "has no effect with data.corpus " + data.corpus;
-    rules = {
-        {true, {"model.embedding.tie", "train.loss_chunks"}, "has no meaning for task classification: leave it out"},
-        {is_named, {"data.validation_path", "data.test_path"}, with_corpus + ", which brings its own splits"},
-        {is_named && !data.extra_path,
-         {"data.format", "data.header", "data.text_field", "data.label_field", "data.rating"},
-         with_corpus + ": it is for tables"}};
-  } else {
-    rules = {{true,
-              {"model.embedding.ngrams", "model.embedding.region"},
-              fmt::format("has no meaning for task {}", kind_of(task))}};
-  }
-  if (const auto* text = text_data_of(task)) {
-    const bool packs = packing_options(text->packing) != nullptr;
-    rules.push_back({packs,
-                     {"data.separate_documents"},
-                     "has no effect with data.packing, whose own key `separate` says what texts in a row see"});
-    rules.push_back({is<LanguageModelConfig>(task) && !packs,
-                     {"task.loss"},
-                     "has no effect without data.packing: all windows are equally long"});
-  }
-  if (const auto* pairs = std::get_if<SequenceToSequenceConfig>(&task)) {
-    const auto& data = pairs->data;
-    const bool synthetic = synthetic_options(data.synthetic) != nullptr;
-    rules.push_back(
-        {synthetic, {"data"}, "has no effect with data.synthetic: the program makes the pairs", "data.synthetic"});
-    rules.push_back({synthetic, {"task.bucketing"}, "has no effect with data.synthetic, whose pairs are equally long"});
-    rules.push_back({data.path.has_value(),
-                     {"data.corpus", "data.source_language", "data.target_language"},
-                     "has no effect with data.path: it is of the corpus"});
-    rules.push_back({data.validation_path || !data.path,
-                     {"data.validation_fraction"},
-                     "has no effect on these data, which bring a validation split"});
-  }
-  return rules;
+  const auto* classifier = std::get_if<ClassificationConfig>(&task);
+  const auto* text = text_data_of(task);
+  const auto* pairs = std::get_if<SequenceToSequenceConfig>(&task);
+  const auto corpus = classifier == nullptr ? DataConfig().corpus : classifier->data.corpus;
+  const bool is_named = corpus != DataConfig().corpus;
+  const bool packs = text != nullptr && packing_options(text->packing) != nullptr;
+  const bool synthetic = pairs != nullptr && synthetic_options(pairs->data.synthetic) != nullptr;
+  return {{classifier != nullptr,
+           {"model.embedding.tie", "train.loss_chunks"},
+           "has no meaning for task classification: leave it out"},
+          {is_named,
+           {"data.validation_path", "data.test_path"},
+           "has no effect with data.corpus " + corpus + ", which brings its own splits"},
+          {is_named && !classifier->data.extra_path,
+           {"data.format", "data.header", "data.text_field", "data.label_field", "data.rating"},
+           "has no effect with data.corpus " + corpus + ": it is for tables"},
+          {classifier == nullptr,
+           {"model.embedding.ngrams", "model.embedding.region"},
+           fmt::format("has no meaning for task {}", kind_of(task))},
+          {packs,
+           {"data.separate_documents"},
+           "has no effect with data.packing, whose own key `separate` says what texts in a row see"},
+          {is<LanguageModelConfig>(task) && !packs,
+           {"task.loss"},
+           "has no effect without data.packing: all windows are equally long"},
+          {synthetic, {"data"}, "has no effect with data.synthetic: the program makes the pairs", "data.synthetic"},
+          {synthetic, {"task.bucketing"}, "has no effect with data.synthetic, whose pairs are equally long"},
+          {pairs != nullptr && pairs->data.path,
+           {"data.corpus", "data.source_language", "data.target_language"},
+           "has no effect with data.path: it is of the corpus"},
+          {pairs != nullptr && (pairs->data.validation_path || !pairs->data.path),
+           {"data.validation_fraction"},
+           "has no effect on these data, which bring a validation split"}};
 }
 
 std::vector<Rule> rules_of_model(const ModelConfig& model) {
@@ -126,127 +129,65 @@ std::vector<Rule> rules_of_model(const ModelConfig& model) {
            "other"}};
 }
 
-std::vector<Rule> rules_for(const ExperimentConfig& config) {
-  const auto* model = std::get_if<TransformerConfig>(&config.model);
-  const auto* task = std::get_if<ClassificationConfig>(&config.task);
+// A resolved config names every key, so only a key that differs from its kind's default counts.
+void check_unused_keys(const Checked& checked) {
+  const auto* model = std::get_if<TransformerConfig>(&checked.model);
+  const auto* task = std::get_if<ClassificationConfig>(&checked.task);
   // The only norm is that of a head, and it has the only bias terms that can be left out.
   const bool has_no_norm =
       model != nullptr && model->layers == 0 && task != nullptr && !is<MeanPooledHeadConfig>(task->head);
-  std::vector<Rule> rules = {{config.train.divergence.spikes.threshold == 0,
-                              {"train.divergence.spikes.action"},
-                              "has no effect with train.divergence.spikes.threshold 0: nothing is a spike"},
-                             {has_no_norm,
-                              {"model.norm", "model.bias"},
-                              "has no effect with model.layers 0: there is no block, and task.head has no norm"}};
-  for (const auto& more : {rules_of_task(config.task), rules_of_model(config.model)})
-    rules.insert(rules.end(), more.begin(), more.end());
-  return rules;
-}
-
-// A resolved config names every key, so only a key that differs from its kind's default counts.
-void check_unused_keys(const Checked& checked) {
+  const std::vector<Rule> rules = {{checked.train.divergence.spikes.threshold == 0,
+                                    {"train.divergence.spikes.action"},
+                                    "has no effect with train.divergence.spikes.threshold 0: nothing is a spike"},
+                                   {has_no_norm,
+                                    {"model.norm", "model.bias"},
+                                    "has no effect with model.layers 0: there is no block, and task.head has no norm"}};
   const auto changed = flattened(config_changes(checked.config));
-  for (const auto& rule : rules_for(checked.config))
-    if (rule.holds)
+  for (const auto& group : {rules, rules_of_task(checked.task), rules_of_model(checked.model)})
+    for (const auto& rule : group)
       for (const auto& [key, value] : changed)
-        if (rule.concerns(key)) checked.fail({key}, "{}", rule.why);
+        if (rule.holds && rule.concerns(key)) checked.fail({key}, "{}", rule.why);
 }
 
 void check_positions(const TransformerConfig& model, const Checked& checked,
                      const std::string& mixer_key = "model.mixer") {
-  const auto kind = kind_of(model.positions);
-  if (act_on_scores(model.positions) && !has_scores(model.mixer))
-    checked.fail({"model.positions", "model.positions.kind", mixer_key, mixer_key + ".kind"},
-                 "'{}' changes scores, and the mixer {} has none that it could change: set it to learned, "
-                 "sinusoidal or none",
-                 kind, kind_of(model.mixer));
+  checked.refuse(
+      act_on_scores(model.positions) && !has_scores(model.mixer), {"model.positions", mixer_key},
+      "'{}' changes scores, and the mixer {} has none that it could change: set it to learned, sinusoidal or none",
+      kind_of(model.positions), kind_of(model.mixer));
   const auto* rotary = std::get_if<RotaryPositionsConfig>(&model.positions);
   if (rotary != nullptr && rotary->rotated_width(model.head_width()) == 0)
-    checked.fail({"model.positions.fraction", "model.positions.kind", "model.width", "model.heads"},
+    checked.fail({"model.positions.fraction", "model.positions", "model.width", "model.heads"},
                  "{} of a head's {} features leaves no pair to rotate", rotary->fraction, model.head_width());
   const auto* t5 = std::get_if<T5PositionsConfig>(&model.positions);
   if (t5 != nullptr && t5->max_distance <= t5->buckets / 2)
     checked.fail({"model.positions.max_distance", "model.positions.buckets"},
                  "{} must be above half of model.positions.buckets, {}", t5->max_distance, t5->buckets / 2);
-  if (is<TransformerXlPositionsConfig>(model.positions) && model.width % 2 != 0)
-    checked.fail({"model.width", "model.positions", "model.positions.kind"},
+  checked.refuse(is<TransformerXlPositionsConfig>(model.positions) && model.width % 2 != 0,
+                 {"model.width", "model.positions"},
                  "{} is odd, and transformer_xl has a sine and a cosine for each frequency", model.width);
 }
 
 // Of models that go on from batch to batch.
 void check_order(const Checked& checked) {
-  if (tokens_before_segment(checked.config.model) == 0) return;
-  const std::string key(order_key(checked.config.model));
-  const auto* transformer = std::get_if<TransformerConfig>(&checked.config.model);
-  const auto value = transformer == nullptr ? "true" : std::to_string(transformer->memory);
+  if (tokens_before_segment(checked.model) == 0) return;
+  const std::string key(order_key(checked.model));
+  const auto* transformer = std::get_if<TransformerConfig>(&checked.model);
   const auto off = fmt::format("{} to {}", key, transformer == nullptr ? "false" : "0");
-  const auto* task = std::get_if<LanguageModelConfig>(&checked.config.task);
+  const auto* task = std::get_if<LanguageModelConfig>(&checked.task);
   if (task == nullptr)
     checked.fail({key, "task.kind"},
-                 "{} has no meaning for task {}: it is for texts that are read in order, as language_model does", value,
-                 kind_of(checked.config.task));
+                 "{} has no meaning for task {}: it is for texts that are read in order, as language_model does",
+                 transformer == nullptr ? "true" : std::to_string(transformer->memory), kind_of(checked.task));
   if (packing_options(task->data.packing) != nullptr)
-    checked.fail({"data.packing", "data.packing.kind", key},
+    checked.fail({"data.packing", key},
                  "'{}' puts texts in any order, and {} needs what was before them: set data.packing to none, or {}",
                  kind_of(task->data.packing), key, off);
-  if (is<RandomEvaluationConfig>(checked.config.train.evaluation))
-    checked.fail({"train.evaluation", "train.evaluation.kind", key},
+  checked.refuse(is<RandomEvaluationConfig>(checked.train.evaluation), {"train.evaluation", key},
                  "'random' batches have nothing before them to remember: set it to limited or whole");
-  if (checked.config.train.overfit_batch)
-    checked.fail({"train.overfit_batch", key},
+  checked.refuse(checked.train.overfit_batch, {"train.overfit_batch", key},
                  "true shows one batch again and again, and with {} a batch goes on from the one before it: set {}",
                  key, off);
-}
-
-void check_memory(const TransformerConfig& model, const Checked& checked) {
-  if (model.same_length && model.memory == 0)
-    checked.fail({"model.same_length", "model.memory"},
-                 "means nothing without model.memory: set it to false, or model.memory to a number of tokens");
-  if (model.same_length && !has_scores(model.mixer))
-    checked.fail({"model.same_length", "model.mixer", "model.mixer.kind"},
-                 "has no effect on the mixer {}, which has no scores", kind_of(model.mixer));
-  if (model.memory > 0 && chooses_by_whole_sequence(model.mixer))
-    checked.fail({"model.memory", "model.mixer", "model.mixer.kind"},
-                 "the mixer {} takes no longer context: set it to 0", kind_of(model.mixer));
-}
-
-void check_reversible_blocks(const TransformerConfig& model, const Checked& checked) {
-  if (model.blocks != BlockKind::reversible) return;
-  if (position_of(model.norm) == NormPosition::post)
-    checked.fail(
-        {"model.blocks", "model.norm.position"},
-        "'reversible' takes branches off again, which a norm behind their sum prevents: set model.norm.position to pre "
-        "or both");
-  if (!model.residual)
-    checked.fail({"model.blocks", "model.residual"},
-                 "'reversible' is made of residual connections: set model.residual to true");
-}
-
-void check_regions(const TransformerConfig& model, const Checked& checked) {
-  const auto* regions = sequence_regions(model.embedding);
-  if (regions == nullptr) return;
-  if (regions->shortest > regions->longest)
-    checked.fail({"model.embedding.region.shortest", "model.embedding.region.longest"},
-                 "{} is above model.embedding.region.longest {}", regions->shortest, regions->longest);
-  if (model.width % regions->sizes() != 0)
-    checked.fail({"model.width", "model.embedding.region.shortest", "model.embedding.region.longest"},
-                 "{} cannot be divided equally among {} sizes of regions", model.width, regions->sizes());
-}
-
-// Without blocks the head reads the embeddings.
-void check_without_blocks(const TransformerConfig& model, const Checked& checked) {
-  const auto* task = std::get_if<ClassificationConfig>(&checked.config.task);
-  if (task == nullptr)
-    checked.fail({"model.layers", "task.kind"}, "0 is for classification: a model of task {} needs blocks",
-                 kind_of(checked.config.task));
-  if (is<FirstTokenHeadConfig>(task->head))
-    checked.fail(
-        {"model.layers", "task.head", "task.head.kind"},
-        "0 lets the class token see nothing of the text: set task.head to another kind, or model.layers to 1 or more");
-  if (!is<NoPositionsConfig>(model.positions))
-    checked.fail({"model.positions", "model.positions.kind", "model.layers"},
-                 "'{}' says nothing with model.layers 0, where no token meets another: set it to none",
-                 kind_of(model.positions));
 }
 
 // What is at odds among the options of a mixer, which speak of model.mixer.
@@ -260,36 +201,62 @@ void check_mixer(const MixerConfig& mixer, const MixerShape& shape, const std::s
 }
 
 void check_blocks(const TransformerConfig& model, const Checked& checked) {
-  if (model.width % model.heads != 0)
-    checked.fail({"model.heads", "model.width"}, "{} heads do not divide model.width {}", model.heads, model.width);
-  if (model.hidden_width() < 1)
-    checked.fail({"model.feed_forward.ratio", "model.width"}, "{} times model.width {} leaves no hidden unit",
+  checked.refuse(model.width % model.heads != 0, {"model.heads", "model.width"},
+                 "{} heads do not divide model.width {}", model.heads, model.width);
+  checked.refuse(model.hidden_width() < 1, {"model.feed_forward.ratio", "model.width"},
+                 "{} times model.width {} leaves no hidden unit",
                  std::visit([](const auto& options) { return options.ratio; }, model.feed_forward), model.width);
   check_positions(model, checked);
-  check_memory(model, checked);
-  check_reversible_blocks(model, checked);
+  checked.refuse(model.same_length && model.memory == 0, {"model.same_length", "model.memory"},
+                 "means nothing without model.memory: set it to false, or model.memory to a number of tokens");
+  checked.refuse(model.same_length && !has_scores(model.mixer), {"model.same_length", "model.mixer"},
+                 "has no effect on the mixer {}, which has no scores", kind_of(model.mixer));
+  checked.refuse(model.memory > 0 && chooses_by_whole_sequence(model.mixer), {"model.memory", "model.mixer"},
+                 "the mixer {} takes no longer context: set it to 0", kind_of(model.mixer));
+  const bool reversible = model.blocks == BlockKind::reversible;
+  checked.refuse(reversible && position_of(model.norm) == NormPosition::post, {"model.blocks", "model.norm.position"},
+                 "'reversible' takes branches off again, which a norm behind their sum prevents: set "
+                 "model.norm.position to pre or both");
+  checked.refuse(reversible && !model.residual, {"model.blocks", "model.residual"},
+                 "'reversible' is made of residual connections: set model.residual to true");
   check_mixer(model.mixer, model.mixer_shape(), "model.mixer", checked);
+}
+
+void check_regions(const TransformerConfig& model, const Checked& checked) {
+  const auto* regions = sequence_regions(model.embedding);
+  if (regions == nullptr) return;
+  if (regions->shortest > regions->longest)
+    checked.fail({"model.embedding.region.shortest", "model.embedding.region.longest"},
+                 "{} is above model.embedding.region.longest {}", regions->shortest, regions->longest);
+  if (model.width % regions->sizes() != 0)
+    checked.fail({"model.width", "model.embedding.region.shortest", "model.embedding.region.longest"},
+                 "{} cannot be divided equally among {} sizes of regions", model.width, regions->sizes());
 }
 
 void check(const TransformerConfig& model, const Checked& checked) {
   check_regions(model, checked);
-  if (model.layers == 0)
-    check_without_blocks(model, checked);
-  else
-    check_blocks(model, checked);
+  if (model.layers > 0) return check_blocks(model, checked);
+  // Without blocks the head reads the embeddings.
+  const auto* task = std::get_if<ClassificationConfig>(&checked.task);
+  checked.refuse(task == nullptr, {"model.layers", "task.kind"},
+                 "0 is for classification: a model of task {} needs blocks", kind_of(checked.task));
+  if (is<FirstTokenHeadConfig>(task->head))
+    checked.fail(
+        {"model.layers", "task.head"},
+        "0 lets the class token see nothing of the text: set task.head to another kind, or model.layers to 1 or more");
+  checked.refuse(!is<NoPositionsConfig>(model.positions), {"model.positions", "model.layers"},
+                 "'{}' says nothing with model.layers 0, where no token meets another: set it to none",
+                 kind_of(model.positions));
 }
 
 void check(const EncoderDecoderConfig& model, const Checked& checked) {
-  if (!is<SequenceToSequenceConfig>(checked.config.task))
-    checked.fail({"model.kind", "task.kind"},
-                 "encoder_decoder has no meaning for task {}: it is for sequence_to_sequence",
-                 kind_of(checked.config.task));
+  checked.refuse(!is<SequenceToSequenceConfig>(checked.task), {"model.kind", "task.kind"},
+                 "encoder_decoder has no meaning for task {}: it is for sequence_to_sequence", kind_of(checked.task));
   check_blocks(model, checked);
   const auto encoder = model.encoder_blocks();
   check_positions(encoder, checked, "model.encoder.mixer");
   check_mixer(encoder.mixer, encoder.mixer_shape(), "model.encoder.mixer", checked);
-  if (!can_cross(model.cross_mixer))
-    checked.fail({"model.cross_mixer", "model.cross_mixer.kind"},
+  checked.refuse(!can_cross(model.cross_mixer), {"model.cross_mixer"},
                  "{} with these options mixes a sequence with itself only: set it to scaled_dot_product, quadratic "
                  "(projected) or metric",
                  kind_of(model.cross_mixer));
@@ -297,63 +264,54 @@ void check(const EncoderDecoderConfig& model, const Checked& checked) {
 }
 
 // Of models that predict a token from those before it, and nothing else.
-void require_causal_task(const Checked& checked) {
-  if (!is_causal(checked.config.task))
-    checked.fail({"model.kind", "task.kind"},
+template <class Model>
+void check(const Model& model, const Checked& checked) {
+  checked.refuse(!is_causal(checked.task), {"model.kind", "task.kind"},
                  "{} predicts tokens from those before them, and task {} needs a model that sees a whole text",
-                 kind_of(checked.config.model), kind_of(checked.config.task));
-}
-
-void check(const RecurrentConfig&, const Checked& checked) { require_causal_task(checked); }
-
-void check(const FeedForwardModelConfig& model, const Checked& checked) {
-  require_causal_task(checked);
-  if (!model.embedding.tie) return;
-  if (model.hidden != model.width)
-    checked.fail({"model.embedding.tie", "model.hidden", "model.width"},
-                 "the output layer has the embeddings' matrix only where model.hidden, {}, is model.width, {}",
-                 model.hidden, model.width);
+                 Model::kind, kind_of(checked.task));
+  if constexpr (std::is_same_v<Model, FeedForwardModelConfig>)
+    if (model.embedding.tie && model.hidden != model.width)
+      checked.fail({"model.embedding.tie", "model.hidden", "model.width"},
+                   "the output layer has the embeddings' matrix only where model.hidden, {}, is model.width, {}",
+                   model.hidden, model.width);
 }
 
 void check(const LinearConfig&, const Checked& checked) {
-  if (!is<ClassificationConfig>(checked.config.task))
-    checked.fail({"model.kind", "task.kind"}, "linear has no meaning for task {}: it is for classification",
-                 kind_of(checked.config.task));
-}
-
-// Of networks.
-template <class Model>
-void check_embedding(const Model& model, const Checked& checked) {
-  if constexpr (requires { model.embedding; })
-    if (model.embedding.scale == EmbeddingScale::log_count_ratio && !is<ClassificationConfig>(checked.config.task))
-      checked.fail({"model.embedding.scale", "task.kind"},
-                   "'log_count_ratio' has no meaning for task {}: set it to none or sqrt_width",
-                   kind_of(checked.config.task));
+  checked.refuse(!is<ClassificationConfig>(checked.task), {"model.kind", "task.kind"},
+                 "linear has no meaning for task {}: it is for classification", kind_of(checked.task));
 }
 
 void check_model(const Checked& checked) {
-  if (is<SequenceToSequenceConfig>(checked.config.task) && !is<EncoderDecoderConfig>(checked.config.model))
-    checked.fail({"model.kind", "task.kind"},
-                 "{} sees one sequence, and task sequence_to_sequence has two: set it to encoder_decoder",
-                 kind_of(checked.config.model));
+  const auto& task = checked.task;
+  checked.refuse(
+      is<SequenceToSequenceConfig>(task) && !is<EncoderDecoderConfig>(checked.model), {"model.kind", "task.kind"},
+      "{} sees one sequence, and task sequence_to_sequence has two: set it to encoder_decoder", kind_of(checked.model));
   std::visit(
       [&](const auto& model) {
         check(model, checked);
-        check_embedding(model, checked);
+        if constexpr (requires { model.embedding; })
+          if (model.embedding.scale == EmbeddingScale::log_count_ratio && !is<ClassificationConfig>(task))
+            checked.fail({"model.embedding.scale", "task.kind"},
+                         "'log_count_ratio' has no meaning for task {}: set it to none or sqrt_width", kind_of(task));
       },
-      checked.config.model);
+      checked.model);
   check_order(checked);
 }
 
 std::vector<double> numbers_in(const Field::Value& value) {
-  if (const auto* whole = std::get_if<std::int64_t*>(&value)) return {static_cast<double>(**whole)};
-  if (const auto* number = std::get_if<double*>(&value)) return {**number};
-  if (const auto* pair = std::get_if<std::array<double, 2>*>(&value)) return {(**pair)[0], (**pair)[1]};
-  if (const auto* whole = std::get_if<std::optional<std::int64_t>*>(&value); whole != nullptr && **whole)
-    return {static_cast<double>(***whole)};
-  if (const auto* number = std::get_if<std::optional<double>*>(&value); number != nullptr && **number)
-    return {***number};
-  return {};
+  return std::visit(
+      [](const auto& given) -> std::vector<double> {
+        using T = std::decay_t<decltype(given)>;
+        if constexpr (std::is_same_v<T, std::int64_t*> || std::is_same_v<T, double*>)
+          return {static_cast<double>(*given)};
+        else if constexpr (std::is_same_v<T, std::array<double, 2>*>)
+          return {given->begin(), given->end()};
+        else if constexpr (requires { static_cast<double>(**given); })
+          return *given ? std::vector{static_cast<double>(**given)} : std::vector<double>{};
+        else
+          return {};
+      },
+      value);
 }
 
 void check_ranges(const Checked& checked) {
@@ -370,14 +328,13 @@ void check_ranges(const Checked& checked) {
 }
 
 void check_tokenizer(const TokenizerOptions& tokenizer, const Checked& checked) {
-  if (const auto* words = std::get_if<WordTokenizerOptions>(&tokenizer);
-      words != nullptr && !std::all_of(words->joiners.begin(), words->joiners.end(), is_joiner))
+  const auto* words = std::get_if<WordTokenizerOptions>(&tokenizer);
+  if (words != nullptr && !std::ranges::all_of(words->joiners, is_joiner))
     checked.fail({"data.tokenizer.joiners"}, "{} is not a list of ASCII marks such as \"'\" or \"'/-\"",
                  in_quotes(words->joiners));
   const auto* pretrained = std::get_if<PretrainedTokenizerOptions>(&tokenizer);
   if (pretrained != nullptr && pretrained->path.empty())
-    checked.fail({"data.tokenizer.path", "data.tokenizer.kind", "data.tokenizer"},
-                 "is missing: name the folder or file of the tokenizer");
+    checked.fail({"data.tokenizer.path", "data.tokenizer"}, "is missing: name the folder or file of the tokenizer");
 }
 
 double sampling_of(const TokenizerOptions& tokenizer) {
@@ -385,26 +342,24 @@ double sampling_of(const TokenizerOptions& tokenizer) {
   return unigram != nullptr ? unigram->sampling : 0;
 }
 
-void check_kept_spaces(const TokenizerOptions& tokenizer, const Checked& checked) {
-  if (drops_whitespace(tokenizer))
-    checked.fail({"data.tokenizer.whitespace", "data.tokenizer.kind", "task.kind"},
-                 "a language model needs the spaces that {} leaves out: set it to kept", kind_of(tokenizer));
+// `texts`: of which tokenization happens once.
+void check_no_sampling(const TokenizerOptions& tokenizer, const char* texts, const Checked& checked) {
+  if (const auto sampling = sampling_of(tokenizer); sampling > 0)
+    checked.fail({"data.tokenizer.sampling", "task.kind"}, "{} has no effect on {} tokenized once: set it to 0",
+                 sampling, texts);
 }
 
 void check_rating(const RatingConfig& rating, const Checked& checked) {
-  for (const auto& [key, is_given] : {std::pair("data.rating.negative_to", rating.negative_to.has_value()),
-                                      std::pair("data.rating.lowest", rating.lowest.has_value()),
-                                      std::pair("data.rating.highest", rating.highest.has_value())})
-    if (is_given && !rating.positive_from) checked.fail({key}, "means nothing without data.rating.positive_from");
-  if (rating.lowest && *rating.lowest >= *rating.positive_from)
-    checked.fail({"data.rating.lowest", "data.rating.positive_from"}, "{} is not below data.rating.positive_from {}",
-                 *rating.lowest, *rating.positive_from);
-  if (rating.highest && *rating.highest < *rating.positive_from)
-    checked.fail({"data.rating.highest", "data.rating.positive_from"}, "{} is below data.rating.positive_from {}",
-                 *rating.highest, *rating.positive_from);
-  if (rating.negative_to && *rating.negative_to >= *rating.positive_from)
-    checked.fail({"data.rating.negative_to", "data.rating.positive_from"},
-                 "{} is not below data.rating.positive_from {}", *rating.negative_to, *rating.positive_from);
+  const auto& from = rating.positive_from;
+  const auto check = [&](const std::string& key, const std::optional<double>& value, bool may_be_equal) {
+    checked.refuse(value && !from, {key}, "means nothing without data.rating.positive_from");
+    if (value && (may_be_equal ? *value < *from : *value >= *from))
+      checked.fail({key, "data.rating.positive_from"}, "{} is {}below data.rating.positive_from {}", *value,
+                   may_be_equal ? "" : "not ", *from);
+  };
+  check("data.rating.negative_to", rating.negative_to, false);
+  check("data.rating.lowest", rating.lowest, false);
+  check("data.rating.highest", rating.highest, true);
 }
 
 std::string_view task_of_corpus(std::string_view corpus) {
@@ -416,105 +371,90 @@ std::string_view task_of_corpus(std::string_view corpus) {
 // The default corpus is that of language models; to other tasks it means that there is none.
 void check_corpus(const std::string& corpus, std::string_view task, const Checked& checked) {
   const std::vector<std::string> names(corpus_names.begin(), corpus_names.end());
-  if (std::find(names.begin(), names.end(), corpus) == names.end())
-    checked.fail({"data.corpus"}, "unknown corpus {}; expected {}{}", in_quotes(corpus), join_alternatives(names),
-                 did_you_mean(corpus, names));
-  if (corpus != DataConfig().corpus && task_of_corpus(corpus) != task)
-    checked.fail({"data.corpus", "task.kind"}, "'{}' is for task {}", corpus, task_of_corpus(corpus));
+  checked.refuse(std::ranges::find(names, corpus) == names.end(), {"data.corpus"}, "unknown corpus {}; expected {}{}",
+                 in_quotes(corpus), join_alternatives(names), did_you_mean(corpus, names));
+  checked.refuse(corpus != DataConfig().corpus && task_of_corpus(corpus) != task, {"data.corpus", "task.kind"},
+                 "'{}' is for task {}", corpus, task_of_corpus(corpus));
 }
 
-// Of a classifier's texts.
+// Of a language model's text, masked or not.
+void check_text(const TextDataConfig& data, const Checked& checked) {
+  checked.refuse(data.format == TableFormat::csv || data.format == TableFormat::tsv, {"data.format", "task.kind"},
+                 "a language model reads text or jsonl, not {}, which is for tables with labels",
+                 to_string(data.format));
+  check_tokenizer(data.tokenizer, checked);
+  check_no_sampling(data.tokenizer, "a language model, whose text is", checked);
+  check_corpus(data.corpus, LanguageModelConfig::kind, checked);
+}
+
+void check_task(const LanguageModelConfig& task, const Checked& checked) {
+  check_text(task.data, checked);
+  checked.refuse(drops_whitespace(task.data.tokenizer), {"data.tokenizer.whitespace", "data.tokenizer", "task.kind"},
+                 "a language model needs the spaces that {} leaves out: set it to kept", kind_of(task.data.tokenizer));
+}
+
+void check_task(const MaskedLanguageModelConfig& task, const Checked& checked) {
+  checked.refuse(task.masked + task.random > 1, {"task.masked", "task.random"},
+                 "{} and task.random {} together are above 1", task.masked, task.random);
+  checked.refuse(task.whole_words && !cuts_words(task.data.tokenizer), {"task.whole_words", "data.tokenizer"},
+                 "true needs a subword tokenizer; to data.tokenizer {} each token is a word: set it to false",
+                 kind_of(task.data.tokenizer));
+  check_text(task.data, checked);
+}
+
+void check_task(const SequenceToSequenceConfig& task, const Checked& checked) {
+  const auto& data = task.data;
+  const auto context = context_of(checked.model), batch_size = checked.train.batch_size;
+  checked.refuse(task.batch_unit == BatchUnit::token && batch_size < context, {"train.batch_size", "task.batch_unit"},
+                 "{} tokens are fewer than a text can have: set it to model.context {} or more", batch_size, context);
+  if (const auto* pairs = synthetic_options(data.synthetic)) {
+    if (context <= pairs->length)
+      checked.fail({"model.context", "data.synthetic.length"},
+                   "{} does not hold {} symbols and a mark: set it to {} or more", context, pairs->length,
+                   pairs->length + 1);
+    return;
+  }
+  check_tokenizer(data.tokenizer, checked);
+  check_no_sampling(data.tokenizer, "pairs of texts, which are", checked);
+  check_corpus(data.corpus, SequenceToSequenceConfig::kind, checked);
+}
+
 void check_packing(const ClassificationConfig& task, const Checked& checked) {
   const auto* packing = packing_options(task.data.packing);
   if (packing == nullptr) return;
   if (!packing->separate)
     checked.fail({"data.packing.separate", "task.kind"},
                  "false is for language models: the class of a text does not depend on what else is in its row");
-  if (task.bucketing > 1)
-    checked.fail({"data.packing", "data.packing.kind", "task.bucketing"},
+  checked.refuse(task.bucketing > 1, {"data.packing", "task.bucketing"},
                  "'{}' leaves nothing to sort by length: set task.bucketing to 1", kind_of(task.data.packing));
-  if (sampling_of(task.data.tokenizer) > 0)
-    checked.fail({"data.packing", "data.packing.kind", "data.tokenizer.sampling"},
+  checked.refuse(sampling_of(task.data.tokenizer) > 0, {"data.packing", "data.tokenizer.sampling"},
                  "'{}' needs the lengths of texts, which data.tokenizer.sampling draws anew: set that to 0",
                  kind_of(task.data.packing));
 }
 
-// Of a language model's text, masked or not.
-void check_text(const TextDataConfig& data, const Checked& checked) {
-  if (data.format == TableFormat::csv || data.format == TableFormat::tsv)
-    checked.fail({"data.format", "task.kind"},
-                 "a language model reads text or jsonl, not {}, which is for tables with labels",
-                 to_string(data.format));
-  check_tokenizer(data.tokenizer, checked);
-  if (const auto sampling = sampling_of(data.tokenizer); sampling > 0)
-    checked.fail({"data.tokenizer.sampling", "task.kind"},
-                 "{} has no effect on a language model, whose text is tokenized once: set it to 0", sampling);
-  check_corpus(data.corpus, LanguageModelConfig::kind, checked);
-}
-
-void check_task(const LanguageModelConfig& task, const Checked& checked) {
-  check_text(task.data, checked);
-  check_kept_spaces(task.data.tokenizer, checked);
-}
-
-void check_task(const MaskedLanguageModelConfig& task, const Checked& checked) {
-  if (task.masked + task.random > 1)
-    checked.fail({"task.masked", "task.random"}, "{} and task.random {} together are above 1", task.masked,
-                 task.random);
-  if (task.whole_words && !cuts_words(task.data.tokenizer))
-    checked.fail({"task.whole_words", "data.tokenizer.kind"},
-                 "true needs a subword tokenizer; to data.tokenizer {} each token is a word: set it to false",
-                 kind_of(task.data.tokenizer));
-  check_text(task.data, checked);
-}
-
 // A slice would need gradients of whole tables, of which a batch reads few rows.
 void check_slices(const ClassificationConfig& task, const Checked& checked) {
-  const auto* model = std::get_if<TransformerConfig>(&checked.config.model);
-  if (checked.config.train.cpu_slices == 1 || model == nullptr) return;
-  if (has_regions(model->embedding))
-    checked.fail({"train.cpu_slices", "model.embedding.region", "model.embedding.region.kind"},
-                 "{} cannot be had with model.embedding.region, whose tables are too large to have gradients for "
-                 "each slice: set it to 1",
-                 checked.config.train.cpu_slices);
-  if (bag_options(task.head) != nullptr)
-    checked.fail({"train.cpu_slices", "task.head.bag", "task.head.bag.kind"},
-                 "{} cannot be had with task.head.bag, whose table is too large to have gradients for each slice: "
-                 "set it to 1",
-                 checked.config.train.cpu_slices);
-}
-
-void check_task(const SequenceToSequenceConfig& task, const Checked& checked) {
-  const auto& data = task.data;
-  if (const auto context = context_of(checked.config.model);
-      task.batch_unit == BatchUnit::token && checked.config.train.batch_size < context)
-    checked.fail({"train.batch_size", "task.batch_unit"},
-                 "{} tokens are fewer than a text can have: set it to model.context {} or more",
-                 checked.config.train.batch_size, context);
-  if (const auto* pairs = synthetic_options(data.synthetic)) {
-    if (context_of(checked.config.model) <= pairs->length)
-      checked.fail({"model.context", "data.synthetic.length"},
-                   "{} does not hold {} symbols and a mark: set it to {} or more", context_of(checked.config.model),
-                   pairs->length, pairs->length + 1);
-    return;
-  }
-  check_tokenizer(data.tokenizer, checked);
-  if (const auto sampling = sampling_of(data.tokenizer); sampling > 0)
-    checked.fail({"data.tokenizer.sampling", "task.kind"},
-                 "{} has no effect on pairs of texts, which are tokenized once: set it to 0", sampling);
-  check_corpus(data.corpus, SequenceToSequenceConfig::kind, checked);
+  const auto* model = std::get_if<TransformerConfig>(&checked.model);
+  const auto slices = checked.train.cpu_slices;
+  if (slices == 1 || model == nullptr) return;
+  const auto refuse = [&](const std::string& section, const char* tables) {
+    checked.fail({"train.cpu_slices", section},
+                 "{} cannot be had with {}, whose {} too large to have gradients for each slice: set it to 1", slices,
+                 section, tables);
+  };
+  if (has_regions(model->embedding)) refuse("model.embedding.region", "tables are");
+  if (bag_options(task.head) != nullptr) refuse("task.head.bag", "table is");
 }
 
 void check_task(const ClassificationConfig& task, const Checked& checked) {
-  if (task.data.format == TableFormat::text)
-    checked.fail({"data.format", "task.kind"}, "'text' has no labels: classification reads csv, tsv or jsonl");
+  checked.refuse(task.data.format == TableFormat::text, {"data.format", "task.kind"},
+                 "'text' has no labels: classification reads csv, tsv or jsonl");
   check_tokenizer(task.data.tokenizer, checked);
   check_corpus(task.data.corpus, ClassificationConfig::kind, checked);
   check_rating(task.data.rating, checked);
   check_packing(task, checked);
   check_slices(task, checked);
-  if (task.token_removal + task.token_unknown >= 1)
-    checked.fail({"task.token_removal", "task.token_unknown"},
+  checked.refuse(task.token_removal + task.token_unknown >= 1, {"task.token_removal", "task.token_unknown"},
                  "{} and task.token_unknown {} together must stay below 1", task.token_removal, task.token_unknown);
 }
 
@@ -522,24 +462,19 @@ void check_task(const ClassificationConfig& task, const Checked& checked) {
 template <class Lists>
 void check_task(const Lists& task, const Checked& checked) {
   const auto lists = *list_task(task);
-  const auto context = context_of(checked.config.model), needed = lists.row_length();
-  if (context < needed)
-    checked.fail({"model.context", "task.length"},
+  const auto context = context_of(checked.model), needed = lists.row_length();
+  checked.refuse(context < needed, {"model.context", "task.length"},
                  "{} is too short: a list of {} and its {}copy take {}, so set it to that or more", context,
                  task.length, lists.copies ? "" : "sorted ", needed);
 }
 
 void check_train(const Checked& checked) {
-  const auto& train = checked.config.train;
-  std::visit(
-      [&](const auto& schedule) {
-        if constexpr (requires { schedule.floor; })
-          if (schedule.floor > train.learning_rate)
-            checked.fail({"train.schedule.floor", "train.learning_rate"}, "{} is above train.learning_rate {}",
-                         schedule.floor, train.learning_rate);
-      },
-      train.schedule);
-  for (const auto& entry : train.rate_factors)
+  const auto rate = checked.train.learning_rate;
+  if (const auto* falling = options_as<FallingScheduleConfig>(checked.train.schedule);
+      falling != nullptr && falling->floor > rate)
+    checked.fail({"train.schedule.floor", "train.learning_rate"}, "{} is above train.learning_rate {}", falling->floor,
+                 rate);
+  for (const auto& entry : checked.train.rate_factors)
     if (!parse_rate_factor(entry))
       checked.fail({"train.rate_factors"},
                    "{} is not PARAMETER=FACTOR with a finite factor above 0, as mixer.projection=0.3",
@@ -560,7 +495,8 @@ void check_config(const ExperimentConfig& config, const Provenance& provenance) 
 std::vector<std::string> config_warnings(const ExperimentConfig& config, const Provenance& provenance) {
   std::vector<std::string> warnings;
   const auto warn = [&](const std::string& key, const std::string& what) {
-    warnings.push_back(fmt::format("{}: {}: {}", place_of(provenance, key), key, what));
+    const auto* place = Checked{config, provenance}.place_of(key);
+    warnings.push_back(fmt::format("{}: {}: {}", (place == nullptr ? Location{} : *place).str(), key, what));
   };
   if (is<LinearConfig>(config.model)) return {};
   const auto& train = config.train;

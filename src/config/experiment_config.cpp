@@ -1,11 +1,33 @@
 #include "config/experiment_config.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <type_traits>
 
 namespace metaformer {
+
+bool Range::contains(double value) const {
+  if (!(std::abs(value) <= largest_number)) return false;  // nor is NaN in it
+  return (low_open ? value > low : value >= low) && (high_open ? value < high : value <= high);
+}
+
+std::string Range::str() const {
+  std::string text;
+  if (std::isfinite(low)) text += fmt::format("{} {}", low_open ? "above" : "at least", low);
+  if (std::isfinite(high))
+    text += fmt::format("{}{} {}", text.empty() ? "" : " and ", high_open ? "below" : "at most", high);
+  return text.empty() ? "finite" : text;
+}
+
+std::vector<std::string> Kinds::names() const {
+  std::vector<std::string> names;
+  for (const auto& kind : kinds) names.push_back(kind.name);
+  return names;
+}
 
 namespace {
 
@@ -73,7 +95,7 @@ struct FieldList {
 template <class T>
 std::vector<Field> list_fields(T& section) {
   FieldList list;
-  if constexpr (!std::is_empty_v<T>) visit(list, section);
+  if constexpr (requires { section.visit(list); }) section.visit(list);
   return std::move(list.fields);
 }
 
@@ -94,21 +116,6 @@ std::map<std::string, std::string> data_paths_in(ExperimentConfig& config) {
   for (const auto& [key, path] : paths_in(config))
     if (key.starts_with("data.") && key.rfind('.') == key.find('.')) paths[key] = path == nullptr ? "" : *path;
   return paths;
-}
-
-void lower_floor(ScheduleConfig& schedule, double learning_rate) {
-  const auto lower = [&](auto& options) {
-    if constexpr (requires { options.floor; })
-      if (options.floor > learning_rate) options.floor = learning_rate / 10;
-  };
-  std::visit(lower, schedule);
-}
-
-void keep_whitespace(TokenizerOptions& tokenizer) {
-  const auto keep = [](auto& options) {
-    if constexpr (requires { options.whitespace; }) options.whitespace = Whitespace::kept;
-  };
-  std::visit(keep, tokenizer);
 }
 
 // Tables with a row for each word or n-gram, of which a batch reads few.
@@ -148,15 +155,13 @@ LabelledDataConfig labelled_data(const ExperimentConfig& config) {
   return data;
 }
 
-std::vector<ConfigPath> paths_in(ExperimentConfig& config) {
-  std::vector<ConfigPath> paths;
+std::vector<std::pair<std::string, PathText*>> paths_in(ExperimentConfig& config) {
+  std::vector<std::pair<std::string, PathText*>> paths;
   for (const auto& [key, field] : rows_of(config)) {
     if (const auto* path = std::get_if<PathText*>(&field.value))
-      paths.push_back({key, (*path)->empty() ? nullptr : *path});
-    if (const auto* found = std::get_if<std::optional<PathText>*>(&field.value)) {
-      auto& path = **found;
-      paths.push_back({key, path ? &*path : nullptr});
-    }
+      paths.emplace_back(key, (*path)->empty() ? nullptr : *path);
+    if (const auto* path = std::get_if<std::optional<PathText>*>(&field.value))
+      paths.emplace_back(key, **path ? &***path : nullptr);
   }
   return paths;
 }
@@ -193,10 +198,17 @@ std::int64_t default_slices(const ExperimentConfig& config) {
 }
 
 void derive_defaults(ExperimentConfig& config, const Provenance& provenance) {
-  if (!provenance.contains("train.schedule.floor")) lower_floor(config.train.schedule, config.train.learning_rate);
+  const auto lower_floor = [rate = config.train.learning_rate](auto& options) {
+    if constexpr (requires { options.floor; })
+      if (options.floor > rate) options.floor = rate / 10;
+  };
+  const auto keep_whitespace = [](auto& options) {
+    if constexpr (requires { options.whitespace; }) options.whitespace = Whitespace::kept;
+  };
+  if (!provenance.contains("train.schedule.floor")) std::visit(lower_floor, config.train.schedule);
   auto* next_token = std::get_if<LanguageModelConfig>(&config.task);
   if (next_token != nullptr && !provenance.contains("data.tokenizer.whitespace"))
-    keep_whitespace(next_token->data.tokenizer);
+    std::visit(keep_whitespace, next_token->data.tokenizer);
   if (!provenance.contains("model.embedding.scale"))
     set_embedding_scale(config.model, default_embedding_scale(config.model));
   if (!provenance.contains("train.cpu_slices")) config.train.cpu_slices = default_slices(config);

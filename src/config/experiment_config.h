@@ -1,15 +1,6 @@
 #pragma once
 // A whole experiment as plain data: the task, the model, the training.
 
-#include <array>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <variant>
-#include <vector>
-
 #include "config/data_config.h"
 #include "config/model_config.h"
 #include "config/schema.h"
@@ -24,41 +15,60 @@ namespace metaformer {
 enum class LossUnit { token, sequence };
 constexpr std::array<std::string_view, 2> enum_names(LossUnit) { return {"token", "sequence"}; }
 
-struct LanguageModelConfig {
-  static constexpr std::string_view kind = "language_model";
-  static constexpr std::string_view summary = "the next token of a text";
+struct LanguageModelConfig : Named<"language_model", "the next token of a text"> {
   LossUnit loss = LossUnit::token;
   std::int64_t sample_interval = 0;
   TextDataConfig data;  // the top-level section `data`
+
+  void visit(auto& field) {
+    field("loss", loss, "of training: the mean over all tokens, or over texts of their means (with data.packing)");
+    field("sample_interval", sample_interval, between(0, most_steps),
+          "steps between texts that the model writes into the log and samples.jsonl; 0: never");
+  }
 };
 
 // Masked language modelling (BERT, Devlin et al. 2019, section 3.1).
-struct MaskedLanguageModelConfig {
-  static constexpr std::string_view kind = "masked_language_model";
-  static constexpr std::string_view summary = "hidden tokens of a text, from those on both sides of them (BERT)";
+struct MaskedLanguageModelConfig
+    : Named<"masked_language_model", "hidden tokens of a text, from those on both sides of them (BERT)"> {
   double fraction = 0.15;
   double masked = 0.8;
   double random = 0.1;
   bool whole_words = false;
   LossUnit loss = LossUnit::token;
   TextDataConfig data;  // the top-level section `data`
+
+  void visit(auto& field) {
+    field("fraction", fraction, above(0, 1),
+          "probability that a token is a target, drawn again in every step; every sequence has at least one target");
+    field("masked", masked, between(0, 1), "fraction of the targets that the model sees as the mask token");
+    field("random", random, between(0, 1),
+          "fraction of the targets that it sees as a random token of the vocabulary; it sees the rest as they are");
+    field("whole_words", whole_words, "all pieces of a word are targets, or none is; for tokenizers that cut words");
+    field("loss", loss,
+          "of training: the mean over all targets, or over sequences (windows, or texts with data.packing) of their "
+          "means");
+  }
 };
 
 // The array sorter (minGPT): lists of `length` numbers in 0 ... digits - 1.
-struct SortConfig {
-  static constexpr std::string_view kind = "sort";
-  static constexpr std::string_view summary = "the sorted copy of a list of numbers (minGPT)";
-  std::int64_t length = 6;
-  std::int64_t digits = 3;
+struct SortConfig : Named<"sort", "the sorted copy of a list of numbers (minGPT)"> {
+  std::int64_t length = 6, digits = 3;
+
+  void visit(auto& field) {
+    field("length", length, between(1, 4096), "numbers in a list; model.context must hold 2 length - 1");
+    field("digits", digits, between(2, 65536), "numbers are 0 ... digits - 1");
+  }
 };
 
 // Reformer's synthetic task (Kitaev, Kaiser and Levskaya 2020, section 5): 0 w 0 w, where w are `length` numbers in 1
 // ... digits.
-struct CopyConfig {
-  static constexpr std::string_view kind = "copy";
-  static constexpr std::string_view summary = "the second half of 0w0w, w a list of numbers (Reformer)";
-  std::int64_t length = 127;
-  std::int64_t digits = 127;
+struct CopyConfig : Named<"copy", "the second half of 0w0w, w a list of numbers (Reformer)"> {
+  std::int64_t length = 127, digits = 127;
+
+  void visit(auto& field) {
+    field("length", length, between(1, 32768), "numbers in a list; model.context must hold 2 length + 1");
+    field("digits", digits, between(2, 65535), "numbers are 1 ... digits; 0 stands before either list");
+  }
 };
 
 // What train.batch_size counts.
@@ -66,13 +76,22 @@ enum class BatchUnit { sequence, token };
 constexpr std::array<std::string_view, 2> enum_names(BatchUnit) { return {"sequence", "token"}; }
 
 // The task of the first transformer (Vaswani et al. 2017).
-struct SequenceToSequenceConfig {
-  static constexpr std::string_view kind = "sequence_to_sequence";
-  static constexpr std::string_view summary = "a text from another one: a translation, a summary";
+struct SequenceToSequenceConfig : Named<"sequence_to_sequence", "a text from another one: a translation, a summary"> {
   double label_smoothing = 0;
   std::int64_t bucketing = 1;
   BatchUnit batch_unit = BatchUnit::sequence;
   ParallelDataConfig data;  // the top-level section `data`
+
+  void visit(auto& field) {
+    field("label_smoothing", label_smoothing, from_to_below(0, 1),
+          "of training: probability mass spread evenly over the vocabulary, the target included (torch's convention); "
+          "losses of validation and test have none");
+    field("bucketing", bucketing, between(1, 1 << 20),
+          "steps whose pairs are sorted by length together, so that there is less padding; 1: none are");
+    field("batch_unit", batch_unit,
+          "what train.batch_size counts: pairs; or tokens, of the longer side and with padding, so that batches of "
+          "short texts have more pairs");
+  }
 };
 
 using TaskConfig = std::variant<LanguageModelConfig, MaskedLanguageModelConfig, ClassificationConfig,
@@ -113,72 +132,27 @@ inline std::optional<ListTask> list_task(const TaskConfig& task) {
   return std::nullopt;
 }
 
-template <class Visitor>
-void visit(Visitor& field, LanguageModelConfig& c) {
-  field("loss", c.loss, "of training: the mean over all tokens, or over texts of their means (with data.packing)");
-  field("sample_interval", c.sample_interval, between(0, most_steps),
-        "steps between texts that the model writes into the log and samples.jsonl; 0: never");
-}
-
-template <class Visitor>
-void visit(Visitor& field, MaskedLanguageModelConfig& c) {
-  field("fraction", c.fraction, Range{.low = 0, .high = 1, .low_open = true},
-        "probability that a token is a target, drawn again in every step; every sequence has at least one target");
-  field("masked", c.masked, between(0, 1), "fraction of the targets that the model sees as the mask token");
-  field("random", c.random, between(0, 1),
-        "fraction of the targets that it sees as a random token of the vocabulary; it sees the rest as they are");
-  field("whole_words", c.whole_words, "all pieces of a word are targets, or none is; for tokenizers that cut words");
-  field(
-      "loss", c.loss,
-      "of training: the mean over all targets, or over sequences (windows, or texts with data.packing) of their means");
-}
-
-template <class Visitor>
-void visit(Visitor& field, SequenceToSequenceConfig& c) {
-  field("label_smoothing", c.label_smoothing, from_to_below(0, 1),
-        "of training: probability mass spread evenly over the vocabulary, the target included (torch's convention); "
-        "losses of validation and test have none");
-  field("bucketing", c.bucketing, between(1, 1 << 20),
-        "steps whose pairs are sorted by length together, so that there is less padding; 1: none are");
-  field("batch_unit", c.batch_unit,
-        "what train.batch_size counts: pairs; or tokens, of the longer side and with padding, so that batches of short "
-        "texts have more pairs");
-}
-
-template <class Visitor>
-void visit(Visitor& field, SortConfig& c) {
-  field("length", c.length, between(1, 4096), "numbers in a list; model.context must hold 2 length - 1");
-  field("digits", c.digits, between(2, 65536), "numbers are 0 ... digits - 1");
-}
-
-template <class Visitor>
-void visit(Visitor& field, CopyConfig& c) {
-  field("length", c.length, between(1, 32768), "numbers in a list; model.context must hold 2 length + 1");
-  field("digits", c.digits, between(2, 65535), "numbers are 1 ... digits; 0 stands before either list");
-}
-
 // The whole experiment as plain data. Names, defaults, ranges and help of every config key are here, in the headers of
 // its sections and nowhere else.
 struct ExperimentConfig {
   TaskConfig task;
   ModelConfig model;
   TrainConfig train;
-};
 
-template <class Visitor>
-void visit(Visitor& field, ExperimentConfig& c) {
-  field("task", c.task, "what is learned");
-  // The section `data` belongs to the task, and `train` to the model: a task or a model has it, or a part of it.
-  field.section_of("data", "task", c.task, [](auto& task) -> decltype((task.data)) { return task.data; });
-  field("model", c.model, "what learns it");
-  field.section_of(
-      "train", "model", c.model, [&c](auto& model) -> auto& {
-        if constexpr (std::is_same_v<std::decay_t<decltype(model)>, LinearConfig>)
-          return static_cast<LinearTrainConfig&>(c.train);
-        else
-          return c.train;
-      });
-}
+  void visit(auto& field) {
+    field("task", task, "what is learned");
+    // The section `data` belongs to the task, and `train` to the model: a task or a model has it, or a part of it.
+    field.section_of("data", "task", task, [](auto& task) -> decltype((task.data)) { return task.data; });
+    field("model", model, "what learns it");
+    field.section_of(
+        "train", "model", model, [this](auto& model) -> auto& {
+          if constexpr (std::is_same_v<decltype(model), LinearConfig&>)
+            return static_cast<LinearTrainConfig&>(train);
+          else
+            return (train);
+        });
+  }
+};
 
 // Shorter than std::get, which throws std::bad_variant_access for another kind.
 inline const TransformerConfig& transformer(const ExperimentConfig& config) {
@@ -242,14 +216,9 @@ std::string with_seed(std::string path, const TrainConfig& train);
 // The data section of a classifier as it is read.
 LabelledDataConfig labelled_data(const ExperimentConfig& config);
 
-// A key that holds a PathText.
-struct ConfigPath {
-  std::string key;            // "data.validation_path"
-  PathText* value = nullptr;  // nullptr: null
-};
-
-// In the order of the keys. They point into `config`.
-std::vector<ConfigPath> paths_in(ExperimentConfig& config);
+// The keys that hold a PathText ("data.validation_path"), in their order. The values point into `config`; nullptr:
+// null.
+std::vector<std::pair<std::string, PathText*>> paths_in(ExperimentConfig& config);
 
 // The files and folders of the section `data` that both configs have as a key, and that differ in where they lie.
 std::vector<std::string> moved_data(ExperimentConfig before, ExperimentConfig now);

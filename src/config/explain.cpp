@@ -39,9 +39,9 @@ std::vector<std::string> choices_of(const Field::Value& value) {
   return kinds != nullptr ? kinds->names() : std::vector<std::string>{};
 }
 
-class Explanation {
- public:
+struct Explanation {
   std::vector<FieldHelp> fields;
+  std::vector<KindCondition> conditions;
 
   void add_section(const std::vector<Field>& section, const std::string& prefix) {
     for (const auto& field : section) {
@@ -52,8 +52,7 @@ class Explanation {
       if (kinds != nullptr) {
         add_kinds(*kinds, path, [&] { add_section(kinds->fields(), path + "."); });
       } else if (inner != nullptr && !inner->owner.empty()) {
-        const auto owner =
-            std::find_if(section.begin(), section.end(), [&](auto& f) { return f.name == inner->owner; });
+        const auto owner = std::ranges::find(section, inner->owner, &Field::name);
         add_kinds(std::get<Kinds>(owner->value), owner->name, [&] { add_section(inner->fields(), path + "."); });
       } else if (inner != nullptr) {
         add_section(inner->fields(), path + ".");
@@ -61,7 +60,6 @@ class Explanation {
     }
   }
 
- private:
   void add(const Field& field, const std::string& path, const Kinds* kinds) {
     auto type = std::visit([](const auto& value) { return type_of(value); }, field.value);
     fields.push_back({.path = path,
@@ -70,61 +68,64 @@ class Explanation {
                       .meaning = field.help,
                       .choices = choices_of(field.value),
                       .kinds = kinds != nullptr ? kinds->kinds : std::vector<KindHelp>{},
-                      .conditions = conditions_});
+                      .conditions = conditions});
   }
 
   // add_keys() for every kind in turn.
   void add_kinds(const Kinds& kinds, const std::string& section, const std::function<void()>& add_keys) {
-    kinds.for_each([&](const std::string& kind) {
-      conditions_.push_back({section, {kind}});
+    const auto chosen = kinds.current();
+    for (const auto& kind : kinds.names()) {
+      kinds.select(kind);
+      conditions.push_back({section, {kind}});
       add_keys();
-      conditions_.pop_back();
-    });
+      conditions.pop_back();
+    }
+    kinds.select(chosen);
   }
-
-  std::vector<KindCondition> conditions_;
 };
 
-// Where two differ in the kinds of one condition: joins them and returns true.
+// Where two differ in the kinds of one condition at most: joins them and returns true.
 bool join(FieldHelp& field, const FieldHelp& other) {
-  const auto& theirs = other.conditions;
   if (std::tie(field.path, field.expected, field.fallback, field.meaning) !=
           std::tie(other.path, other.expected, other.fallback, other.meaning) ||
-      field.conditions.size() != theirs.size())
+      !std::ranges::equal(field.conditions, other.conditions, {}, &KindCondition::section, &KindCondition::section))
     return false;
-  KindCondition* differing = nullptr;
-  std::size_t at = 0;
-  for (std::size_t i = 0; i < theirs.size(); ++i) {
-    if (field.conditions[i].section != theirs[i].section) return false;
-    if (field.conditions[i].kinds == theirs[i].kinds) continue;
-    if (differing != nullptr) return false;
-    differing = &field.conditions[i];
-    at = i;
+  std::vector<std::size_t> differing;
+  for (std::size_t i = 0; i < other.conditions.size(); ++i)
+    if (field.conditions[i].kinds != other.conditions[i].kinds) differing.push_back(i);
+  if (differing.size() > 1) return false;
+  for (const auto i : differing) {
+    const auto& more = other.conditions[i].kinds;
+    field.conditions[i].kinds.insert(field.conditions[i].kinds.end(), more.begin(), more.end());
   }
-  if (differing != nullptr)
-    differing->kinds.insert(differing->kinds.end(), theirs[at].kinds.begin(), theirs[at].kinds.end());
   return true;
 }
 
 // Joins one pair, the first there is.
 bool join_one(std::vector<FieldHelp>& fields) {
-  for (std::size_t i = 0; i < fields.size(); ++i)
-    for (std::size_t j = i + 1; j < fields.size(); ++j)
-      if (join(fields[i], fields[j])) {
-        fields.erase(fields.begin() + static_cast<std::ptrdiff_t>(j));
+  for (auto field = fields.begin(); field != fields.end(); ++field)
+    for (auto other = std::next(field); other != fields.end(); ++other)
+      if (join(*field, *other)) {
+        fields.erase(other);
         return true;
       }
   return false;
 }
 
-// A condition that every kind meets is none.
-void drop_empty_conditions(std::vector<FieldHelp>& fields) {
+// A key that several kinds have with the same meaning is one entry.
+std::vector<FieldHelp> join_kinds() {
+  ExperimentConfig defaults;
+  Explanation explanation;
+  explanation.add_section(fields_of(defaults), "");
+  auto& fields = explanation.fields;
+  while (join_one(fields)) {
+  }
   std::map<std::string, std::size_t> kinds;
   for (const auto& field : fields)
     if (!field.kinds.empty()) kinds[field.path] = field.kinds.size();
-  for (auto& field : fields)
-    std::erase_if(field.conditions,
-                  [&](const auto& condition) { return condition.kinds.size() == kinds[condition.section]; });
+  for (auto& field : fields)  // a condition that every kind meets is none
+    std::erase_if(field.conditions, [&](const auto& given) { return given.kinds.size() == kinds[given.section]; });
+  return fields;
 }
 
 struct ForeignName {
@@ -168,21 +169,15 @@ constexpr ForeignName foreign_names[] = {
 
 std::string_view last_part(std::string_view path) { return path.substr(path.rfind('.') + 1); }
 
-const std::vector<FieldHelp>& every_field() {
-  static const auto fields = explain_config();
-  return fields;
-}
-
 // Every key and section; those nested least come first.
 std::vector<std::string> every_path() {
   std::vector<std::string> paths;
-  for (const auto& field : every_field())
+  for (const auto& field : explain_config())
     for (auto end = field.path.find('.');; end = field.path.find('.', end + 1)) {
       paths.push_back(field.path.substr(0, end));
       if (end == std::string::npos) break;
     }
-  const auto depth = [](const std::string& path) { return std::count(path.begin(), path.end(), '.'); };
-  std::stable_sort(paths.begin(), paths.end(), [&](const auto& a, const auto& b) { return depth(a) < depth(b); });
+  std::ranges::stable_sort(paths, {}, [](const std::string& path) { return std::ranges::count(path, '.'); });
   return paths;
 }
 
@@ -196,12 +191,12 @@ std::string nested(std::string_view path) {
 // "; only train.schedule: cosine or linear have it" for a key of other kinds than the chosen one; else "".
 std::string kinds_with(const std::string& path) {
   KindCondition found;
-  for (const auto& field : every_field()) {
+  for (const auto& field : explain_config()) {
     if (field.conditions.empty() || (field.path != path && !field.path.starts_with(path + "."))) continue;
     if (found.section.empty()) found.section = field.conditions.back().section;
     for (const auto& [section, kinds] : field.conditions)
       for (const auto& kind : kinds)
-        if (section == found.section && std::find(found.kinds.begin(), found.kinds.end(), kind) == found.kinds.end())
+        if (section == found.section && std::ranges::find(found.kinds, kind) == found.kinds.end())
           found.kinds.push_back(kind);
   }
   const auto* verb = found.kinds.size() == 1 ? "has" : "have";
@@ -211,14 +206,8 @@ std::string kinds_with(const std::string& path) {
 
 }  // namespace
 
-std::vector<FieldHelp> explain_config() {
-  ExperimentConfig defaults;
-  Explanation explanation;
-  explanation.add_section(fields_of(defaults), "");
-  auto fields = std::move(explanation.fields);
-  while (join_one(fields)) {  // a key that several kinds have with the same meaning is one entry
-  }
-  drop_empty_conditions(fields);
+const std::vector<FieldHelp>& explain_config() {
+  static const auto fields = join_kinds();
   return fields;
 }
 
@@ -258,7 +247,7 @@ void refuse_unknown_key(const ConfigKey& key, const std::string& path, const std
     advice = kinds.empty() ? suggest_key(path, known) : context + kinds;
     if (advice.empty()) advice = fmt::format("{} (keys here: {})", context, fmt::join(known, ", "));
   }
-  throw Error(ExitCode::usage, fmt::format("{}: {}: unknown key{}", key.location.str(), printable(path), advice));
+  fail_at(key.location, "{}: unknown key{}", printable(path), advice);
 }
 
 }  // namespace metaformer

@@ -28,7 +28,7 @@ struct FieldHelp {
 };
 
 // Every key once for each meaning or default that it has.
-std::vector<FieldHelp> explain_config();
+const std::vector<FieldHelp>& explain_config();
 
 // "model: transformer, model.mixer: metric or quadratic"; "" where the key always exists.
 std::string applies_to(const FieldHelp& field);

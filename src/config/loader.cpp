@@ -17,7 +17,6 @@
 #include "base/error.h"
 #include "base/platform.h"
 #include "base/text.h"
-#include "config/check.h"
 #include "config/explain.h"
 
 namespace metaformer {
@@ -35,63 +34,54 @@ std::optional<V> named_kind(const ConfigNode& source, std::string_view section) 
   return make_kind<V>(node->scalar);
 }
 
+// Of the keys for which `is_forgotten(key)`.
+void forget(Provenance& provenance, const auto& is_forgotten) {
+  std::erase_if(provenance, [&](const auto& entry) { return is_forgotten(entry.first); });
+}
+
 void forget_section(Provenance& provenance, const std::string& section) {
-  std::erase_if(provenance, [&](const auto& entry) { return entry.first.starts_with(section + "."); });
+  forget(provenance, [&](const std::string& key) { return key.starts_with(section + "."); });
 }
 
 void forget_absent_keys(ExperimentConfig& config, Provenance& provenance) {
   std::set<std::string> keys;
   for (const auto& [path, field] : rows_of(config))
     keys.insert(std::holds_alternative<Kinds>(field.value) ? path + ".kind" : path);
-  std::erase_if(provenance, [&](const auto& entry) { return !keys.contains(entry.first); });
-}
-
-bool names_tokenizer(const Provenance& provenance) {
-  return std::any_of(provenance.begin(), provenance.end(),
-                     [](const auto& entry) { return entry.first.starts_with("data.tokenizer."); });
-}
-
-// Each task has its own default tokenizer.
-void keep_data(const DataConfig& before, DataConfig& now, const Provenance& provenance) {
-  const auto usual = std::exchange(now, before);
-  if (!names_tokenizer(provenance)) now.tokenizer = usual.tokenizer;
+  forget(provenance, [&](const std::string& key) { return !keys.contains(key); });
 }
 
 void switch_task(TaskConfig task, ExperimentConfig& config, Provenance& provenance) {
-  if (const auto* before = data_of(config))
-    std::visit(
-        [&](auto& now) {
-          if constexpr (requires { now.data; }) keep_data(*before, now.data, provenance);
-        },
-        task);
-  const auto* before = text_data_of(config.task);
-  if (auto* now = text_data_of(task); before != nullptr && now != nullptr) *now = *before;
+  const auto before = config;
   config.task = std::move(task);
+  const auto* data = data_of(before);
+  if (auto* now = data_of(config); data != nullptr && now != nullptr) {
+    const auto usual = std::exchange(*now, *data);  // each task has its own default tokenizer
+    if (std::ranges::none_of(provenance, [](const auto& entry) { return entry.first.starts_with("data.tokenizer."); }))
+      now->tokenizer = usual.tokenizer;
+  }
+  const auto* text = text_data_of(before.task);
+  if (auto* now = text_data_of(config.task); text != nullptr && now != nullptr) *now = *text;
   forget_section(provenance, "task");
-}
-
-// The options of a classifier that a linear model does not have are reset, too.
-void reset_network_options(ClassificationConfig& task, Provenance& provenance) {
-  const auto before = std::exchange(task, ClassificationConfig{});
-  task.truncation = before.truncation;
-  task.selection_metric = before.selection_metric;
-  task.data = before.data;
-  std::erase_if(provenance, [](const auto& entry) {
-    const auto& key = entry.first;
-    return key.starts_with("task.") && key != "task.kind" && key != "task.truncation" && key != "task.selection_metric";
-  });
 }
 
 void switch_model(ModelConfig model, ExperimentConfig& config, Provenance& provenance) {
   std::visit([&](auto& now) { now.context = context_of(config.model); }, model);
   config.model = std::move(model);
-  std::erase_if(provenance,
-                [](const auto& entry) { return entry.first.starts_with("model.") && entry.first != "model.context"; });
+  forget(provenance, [](const std::string& key) { return key.starts_with("model.") && key != "model.context"; });
   if (!is<LinearConfig>(config.model)) return;
   const LinearTrainConfig kept = config.train;
   config.train = TrainConfig{};
   static_cast<LinearTrainConfig&>(config.train) = kept;
-  if (auto* task = std::get_if<ClassificationConfig>(&config.task)) reset_network_options(*task, provenance);
+  auto* task = std::get_if<ClassificationConfig>(&config.task);
+  if (task == nullptr) return;
+  // The options of a classifier that a linear model does not have are reset, too.
+  const auto before = std::exchange(*task, ClassificationConfig{});
+  task->truncation = before.truncation;
+  task->selection_metric = before.selection_metric;
+  task->data = before.data;
+  forget(provenance, [](const std::string& key) {
+    return key.starts_with("task.") && key != "task.kind" && key != "task.truncation" && key != "task.selection_metric";
+  });
 }
 
 // A source that names another task or another model than the sources before it resets that section to the new kind's
@@ -107,65 +97,52 @@ void switch_kinds(const ConfigNode& source, ExperimentConfig& config, Provenance
   if (other_task || other_model) forget_absent_keys(config, provenance);
 }
 
-[[noreturn]] void fail(const ConfigNode& node, const std::string& path, const std::string& what) {
-  throw Error(ExitCode::usage, fmt::format("{}: {}: {}", node.location.str(), path, what));
-}
-
 [[noreturn]] void fail_type(const ConfigNode& node, const std::string& path, const std::string& expected) {
-  fail(node, path, fmt::format("expected {}, got {}", expected, node.describe()));
+  fail_at(node.location, "{}: expected {}, got {}", path, expected, node.describe());
 }
 
-bool parse_number(const std::string& text, double& value) {
-  const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
-  const char* end = text.data() + text.size();
+// How a message names a plain value.
+template <class T>
+constexpr const char* expected_of() {
+  if (std::is_same_v<T, bool>) return "true or false";
+  if (std::is_same_v<T, std::int64_t>) return "an integer";
+  if (std::is_same_v<T, double>) return "a number";
+  return std::is_same_v<T, PathText> ? "a path" : "a text";
+}
+
+bool read(const std::string& text, std::int64_t& value) {
+  return parse_whole_number(text, value) == WholeNumber::valid;
+}
+
+bool read(const std::string& text, double& value) {
+  const char *begin = text.data() + (text.starts_with('+') ? 1 : 0), *end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(begin, end, value);
   return error == std::errc() && stop == end && begin != end;
 }
 
-const std::string& scalar_of(const ConfigNode& node, const std::string& path, const std::string& expected) {
-  if (node.kind != ConfigNode::Kind::scalar) fail_type(node, path, expected);
-  return node.scalar;
-}
-
-// The values of keys. Empty texts are errors nearly everywhere, so that an unset variable of a shell never means a
-// default.
-
-void decode(const ConfigNode& node, const std::string& path, std::int64_t& value) {
-  if (parse_whole_number(scalar_of(node, path, "an integer"), value) != WholeNumber::valid)
-    fail_type(node, path, "an integer");
-}
-
-void decode(const ConfigNode& node, const std::string& path, double& value) {
-  if (!parse_number(scalar_of(node, path, "a number"), value)) fail_type(node, path, "a number");
-}
-
-void decode(const ConfigNode& node, const std::string& path, bool& value) {
-  const auto& text = scalar_of(node, path, "true or false");
-  if (text != "true" && text != "false") fail_type(node, path, "true or false");
+bool read(const std::string& text, bool& value) {
   value = text == "true";
+  return value || text == "false";
 }
 
-void decode(const ConfigNode& node, const std::string& path, std::string& value) {
-  if (node.is_empty()) fail(node, path, "is empty; expected a text");
-  value = scalar_of(node, path, "a text");
+bool read(const std::string& text, std::string& value) {
+  value = text;
+  return true;
 }
 
-void decode(const ConfigNode& node, const std::string& path, PathText& value) {
-  if (node.is_empty()) fail(node, path, "is empty; expected a path");
-  value = scalar_of(node, path, "a path");
-}
-
-void decode(const ConfigNode& node, const std::string& path, FreeText& value) {
-  if (node.is_missing) fail(node, path, "is empty; expected a text, which is written \"\" if it has no characters");
-  value = scalar_of(node, path, "a text");
+// Empty texts are errors nearly everywhere, so that an unset variable of a shell never means a default.
+template <class T>
+void decode(const ConfigNode& node, const std::string& path, T& value) {
+  constexpr bool may_be_empty = std::is_same_v<T, FreeText>;
+  if (std::is_base_of_v<std::string, T> && (may_be_empty ? node.is_missing : node.is_empty()))
+    fail_at(node.location, "{}: is empty; expected {}{}", path, expected_of<T>(),
+            may_be_empty ? ", which is written \"\" if it has no characters" : "");
+  if (node.kind != ConfigNode::Kind::scalar || !read(node.scalar, value)) fail_type(node, path, expected_of<T>());
 }
 
 template <class T>
 void decode(const ConfigNode& node, const std::string& path, std::optional<T>& value) {
-  constexpr auto expected = std::is_same_v<T, PathText>       ? "a path"
-                            : std::is_same_v<T, std::int64_t> ? "an integer"
-                                                              : "a number";
-  if (node.is_empty()) fail(node, path, fmt::format("is empty; expected {}, or null for none", expected));
+  if (node.is_empty()) fail_at(node.location, "{}: is empty; expected {}, or null for none", path, expected_of<T>());
   if (node.kind == ConfigNode::Kind::null) return value.reset();
   decode(node, path, value.emplace());
 }
@@ -183,56 +160,57 @@ void decode(const ConfigNode& node, const std::string& path, std::vector<std::st
 
 // The place of a name among `names`.
 std::size_t decode_name(const ConfigNode& node, const std::string& path, const std::vector<std::string>& names) {
-  const auto& text = scalar_of(node, path, join_alternatives(names));
-  const auto found = std::find(names.begin(), names.end(), text);
+  if (node.kind != ConfigNode::Kind::scalar) fail_type(node, path, join_alternatives(names));
+  const auto found = std::find(names.begin(), names.end(), node.scalar);
   if (found == names.end())
-    fail(node, path,
-         fmt::format("unknown value {}; expected {}{}", in_quotes(text), join_alternatives(names),
-                     did_you_mean(text, names)));
+    fail_at(node.location, "{}: unknown value {}; expected {}{}", path, in_quotes(node.scalar),
+            join_alternatives(names), did_you_mean(node.scalar, names));
   return static_cast<std::size_t>(found - names.begin());
 }
 
-void decode_value(const ConfigNode& node, const std::string& path, const Field::Value& value) {
-  if (const auto* names = std::get_if<Enumeration>(&value)) return names->set(decode_name(node, path, names->names));
-  if (const auto* form = std::get_if<TextForm>(&value)) {
-    if (!form->read(scalar_of(node, path, form->expected))) fail_type(node, path, form->expected);
+void decode_value(const ConfigNode& node, const std::string& path, const Field& field) {
+  const bool is_scalar = node.kind == ConfigNode::Kind::scalar;
+  std::int64_t ignored = 0;
+  // A number outside its type cannot be stored for a later source to correct.
+  if (std::holds_alternative<std::int64_t*>(field.value) && is_scalar &&
+      parse_whole_number(node.scalar, ignored) == WholeNumber::too_large)
+    fail_at(node.location, "{}: {} is out of range; must be {}", path, printable(node.scalar), field.range->str());
+  if (const auto* names = std::get_if<Enumeration>(&field.value))
+    return names->set(decode_name(node, path, names->names));
+  if (const auto* form = std::get_if<TextForm>(&field.value)) {
+    if (!is_scalar || !form->read(node.scalar)) fail_type(node, path, form->expected);
     return;
   }
   const auto decode_plain = [&](const auto& target) {
-    if constexpr (requires { decode(node, path, *target); }) decode(node, path, *target);
+    if constexpr (requires { *target; }) decode(node, path, *target);
   };
-  std::visit(decode_plain, value);
+  std::visit(decode_plain, field.value);
 }
 
-// A number outside its type: it cannot be stored for a later source to correct.
-void refuse_too_large(const ConfigNode& node, const std::string& path, const Field& field) {
-  std::int64_t ignored = 0;
-  if (std::holds_alternative<std::int64_t*>(field.value) && node.kind == ConfigNode::Kind::scalar &&
-      parse_whole_number(node.scalar, ignored) == WholeNumber::too_large)
-    fail(node, path, fmt::format("{} is out of range; must be {}", printable(node.scalar), field.range->str()));
-}
+struct Decoder {
+  Provenance& provenance;
 
-class Decoder {
- public:
-  explicit Decoder(Provenance& provenance) : provenance_(provenance) {}
-
-  // `context` of an unknown key: " for kind 'metric'", or "". `known`: a key that is no field, or "".
+  // `context` of an unknown key: " for kind 'metric'", or "". `known`: keys that are no fields.
   void decode_section(const ConfigNode& node, const std::string& path, const std::vector<Field>& fields,
-                      const std::string& context, const std::string& also_known = "") {
-    std::vector<std::string> known;
-    if (!also_known.empty()) known.push_back(also_known);
-    for (const auto& field : fields)
-      if (!is_absent(field)) known.push_back(field.name);
-    if (node.kind != ConfigNode::Kind::map) refuse_plain_value(node, path, known);
-    for (const auto& field : fields)
-      if (const auto* value = node.find(field.name); value != nullptr && !is_absent(field))
-        decode_field(*value, path, field, fields);
+                      const std::string& context, std::vector<std::string> known = {}) {
+    std::vector<const Field*> present;
+    for (const auto& field : fields) {
+      const auto* section = std::get_if<Section>(&field.value);
+      if (section != nullptr && section->fields().empty()) continue;
+      present.push_back(&field);
+      known.push_back(field.name);
+    }
+    if (node.kind != ConfigNode::Kind::map)
+      fail_at(node.location, "{}: expected a {}, got {} (keys here: {})", path,
+              node.location.line == 0 ? "section" : "section of 'key: value' lines", node.describe(),
+              fmt::join(known, ", "));
+    for (const auto* field : present)
+      if (const auto* value = node.find(field->name)) decode_field(*value, path, *field, fields);
     for (const auto& [key, value] : node.entries)
-      if (std::find(known.begin(), known.end(), key.name) == known.end())
+      if (std::ranges::find(known, key.name) == known.end())
         refuse_unknown_key(key, join(path, key.name), context, known);
   }
 
- private:
   static std::string join(const std::string& path, const std::string& name) {
     return path.empty() ? name : path + "." + name;
   }
@@ -241,33 +219,18 @@ class Decoder {
     return fmt::format(" for {} '{}'", section, kinds.current());
   }
 
-  static bool is_absent(const Field& field) {
-    const auto* section = std::get_if<Section>(&field.value);
-    return section != nullptr && section->fields().empty();
-  }
-
-  [[noreturn]] static void refuse_plain_value(const ConfigNode& node, const std::string& path,
-                                              const std::vector<std::string>& known) {
-    const bool is_override = node.location.line == 0;
-    fail(node, path,
-         fmt::format("expected a {}, got {} (keys here: {})", is_override ? "section" : "section of 'key: value' lines",
-                     node.describe(), fmt::join(known, ", ")));
-  }
-
   void decode_field(const ConfigNode& node, const std::string& section, const Field& field,
                     const std::vector<Field>& siblings) {
     const auto path = join(section, field.name);
     if (const auto* kinds = std::get_if<Kinds>(&field.value)) {
       decode_kind(node, path, *kinds, section.empty() ? path : "kind");
     } else if (const auto* inner = std::get_if<Section>(&field.value)) {
-      const auto owner =
-          std::find_if(siblings.begin(), siblings.end(), [&](const auto& other) { return other.name == inner->owner; });
+      const auto owner = std::ranges::find(siblings, inner->owner, &Field::name);
       decode_section(node, path, inner->fields(),
                      owner == siblings.end() ? "" : for_kind(owner->name, std::get<Kinds>(owner->value)));
     } else {
-      refuse_too_large(node, path, field);
-      decode_value(node, path, field.value);
-      provenance_[path] = node.location;
+      decode_value(node, path, field);
+      provenance[path] = node.location;
     }
   }
 
@@ -278,7 +241,7 @@ class Decoder {
     if (node.kind != ConfigNode::Kind::map)
       fail_type(node, path, fmt::format("{}, or a section like {{kind: {}}}", join_alternatives(names), names.front()));
     if (const auto* kind = node.find("kind")) choose_kind(*kind, path, path + ".kind", kinds);
-    decode_section(node, path, kinds.fields(), for_kind(named, kinds), "kind");
+    decode_section(node, path, kinds.fields(), for_kind(named, kinds), {"kind"});
   }
 
   void choose_kind(const ConfigNode& node, const std::string& section, const std::string& path, const Kinds& kinds) {
@@ -286,15 +249,11 @@ class Decoder {
     const auto& name = names[decode_name(node, path, names)];
     if (name != kinds.current()) {
       kinds.select(name);
-      forget_section(provenance_, section);  // the options of the kind that was replaced are gone
+      forget_section(provenance, section);  // the options of the kind that was replaced are gone
     }
-    provenance_[section + ".kind"] = node.location;
+    provenance[section + ".kind"] = node.location;
   }
-
-  Provenance& provenance_;
 };
-
-constexpr std::size_t longest_base_chain = 32;
 
 bool is_file(const fs::path& path) {
   std::error_code ignored;
@@ -322,140 +281,100 @@ std::vector<std::string> config_names(const std::vector<fs::path>& folders) {
 }
 
 [[noreturn]] void fail_not_found(const std::string& prefix, const std::string& name) {
-  std::error_code error;
-  if (fs::is_directory(name, error))
-    throw Error(
-        ExitCode::usage,
-        fmt::format("{}{}: a folder, and a config is a YAML file; to train on the texts in it: metaformer train "
-                    "--config shakespeare_metric.yaml --set data.path={}",
-                    prefix, name, name));
-  if (!is_bare_name(name)) {
-    const auto folder = fs::path(name).parent_path();
-    std::error_code ignored;
-    if (fs::exists(name, ignored))
-      throw Error(ExitCode::usage, fmt::format("{}{}: not a file; a config is a YAML file", prefix, name));
-    throw Error(ExitCode::usage, fmt::format("{}{}: no such config file{}", prefix, name,
-                                             did_you_mean(fs::path(name).filename().string(), config_names({folder}))));
-  }
+  const auto error = [&](const std::string& what) { return Error(ExitCode::usage, prefix + name + ": " + what); };
+  std::error_code ignored;
+  if (fs::is_directory(name, ignored))
+    throw error(
+        "a folder, and a config is a YAML file; to train on the texts in it: metaformer train --config "
+        "shakespeare_metric.yaml --set data.path=" +
+        name);
+  if (!is_bare_name(name) && fs::exists(name, ignored)) throw error("not a file; a config is a YAML file");
+  if (!is_bare_name(name))
+    throw error("no such config file" +
+                did_you_mean(fs::path(name).filename().string(), config_names({fs::path(name).parent_path()})));
   auto folders = config_folders();
+  std::string looked = "in the working folder";
+  for (const auto& folder : folders)
+    looked += fmt::format("{} in {}", &folder == &folders.back() ? " and" : ",", folder.string());
   folders.insert(folders.begin(), fs::path("."));
-  std::vector<std::string> shown;
-  for (const auto& folder : folders) shown.push_back(folder == "." ? "in the working folder" : "in " + folder.string());
-  const auto last = std::exchange(shown.back(), "");
-  shown.pop_back();
-  throw Error(ExitCode::usage, fmt::format("{}{}: no such config; looked {} and {}{}", prefix, name,
-                                           fmt::join(shown, ", "), last, did_you_mean(name, config_names(folders))));
+  throw error("no such config; looked " + looked + did_you_mean(name, config_names(folders)));
 }
 
-// Whether a file is YAML with a section of a config.
-bool has_section(const fs::path& path) {
-  constexpr std::array<std::string_view, 5> sections = {"base", "task", "data", "model", "train"};
-  try {
-    const auto root = read_yaml_file(path);
-    return std::any_of(sections.begin(), sections.end(), [&](auto name) { return root.find(name) != nullptr; });
-  } catch (const Error&) {
-    return false;
-  }
-}
-
+// Whether a file is named as a text or a table, and is not YAML with a section of a config.
 bool is_named_as_data(const fs::path& path) {
   constexpr std::array endings = {".txt", ".text", ".csv", ".tsv", ".jsonl", ".ndjson", ".gz"};
-  return std::find(endings.begin(), endings.end(), path.extension()) != endings.end() && !has_section(path);
+  if (std::ranges::find(endings, path.extension()) == endings.end()) return false;
+  try {
+    const auto root = read_yaml_file(path);
+    return std::ranges::none_of(std::array{"base", "task", "data", "model", "train"},
+                                [&](const char* section) { return root.find(section) != nullptr; });
+  } catch (const Error&) {
+    return true;
+  }
 }
 
-// Whether a file is rather a text or a table to train on.
-bool looks_like_data(const fs::path& path) {
-  constexpr std::uintmax_t largest_config = 1 << 20;
-  std::error_code ignored;
-  return is_named_as_data(path) || fs::file_size(path, ignored) > largest_config;
-}
-
-// What to type for a text, a table or a folder of texts in the place of a config.
+// What to type for a text or a table in the place of a config.
 std::string data_advice(const fs::path& path) {
   const auto inner = path.extension() == ".gz" ? path.stem() : path;
   const bool is_table = inner.extension() == ".csv" || inner.extension() == ".tsv";
   return fmt::format(
-      "this is {}, and a config is a YAML file; to train on it: metaformer train --config {} --set "
-      "data.path={}",
+      "this is {}, and a config is a YAML file; to train on it: metaformer train --config {} --set data.path={}",
       is_table ? "a table" : "a text", is_table ? "text_classifier.yaml" : "shakespeare_metric.yaml", path.string());
 }
 
-fs::path look_up(const std::string& name) {
+// `prefix` of an error: where the name is written, or "".
+fs::path look_up(const std::string& name, const std::string& prefix) {
   if (auto found = with_ending(name); !found.empty()) return found;
-  if (!is_bare_name(name)) return {};
-  for (const auto& folder : config_folders())
-    if (auto found = with_ending(folder / name); !found.empty()) return found;
-  return {};
+  if (is_bare_name(name))
+    for (const auto& folder : config_folders())
+      if (auto found = with_ending(folder / name); !found.empty()) return found;
+  fail_not_found(prefix, name);
 }
 
 // Beside the file that names it, then as a name like any other.
 fs::path find_base(const ConfigNode& base, const fs::path& from) {
-  if (base.kind != ConfigNode::Kind::scalar)
-    throw Error(ExitCode::usage, fmt::format("{}: base: expected the name of a config, or a list of names, got {}",
-                                             base.location.str(), base.describe()));
-  if (base.scalar.empty())
-    throw Error(ExitCode::usage, fmt::format("{}: base: is empty; expected the name of a config", base.location.str()));
+  if (base.kind != ConfigNode::Kind::scalar) fail_type(base, "base", "the name of a config, or a list of names");
+  if (base.scalar.empty()) fail_at(base.location, "base: is empty; expected the name of a config");
   const fs::path named = base.scalar;
   if (named.is_relative())
     if (auto found = with_ending(from.parent_path() / named); !found.empty()) return found;
-  auto found = look_up(base.scalar);
-  if (found.empty()) fail_not_found(base.location.str() + ": base: ", base.scalar);
-  return found;
+  return look_up(base.scalar, base.location.str() + ": base: ");
 }
 
 // The sources of a file, first to last: those of its bases in their order, then its own. A file that is a base of
 // several is applied once, where it comes first: again it would undo what the files between have changed.
-class SourceCollector {
- public:
+struct SourceCollector {
+  std::vector<fs::path> applied;
+  std::vector<ConfigNode> sources;
+
   void collect(const fs::path& path, std::vector<fs::path> chain) {
+    constexpr std::size_t longest_chain = 32;
     const auto canonical = fs::weakly_canonical(path);
-    if (std::find(applied_.begin(), applied_.end(), canonical) != applied_.end()) return;
+    if (std::ranges::find(applied, canonical) != applied.end()) return;
     auto source = read_yaml_file(path);
     chain.push_back(canonical);
-    const auto base = std::find_if(source.entries.begin(), source.entries.end(),
-                                   [](const auto& entry) { return entry.key.name == "base"; });
-    if (base != source.entries.end()) {
-      const bool is_list = base->value.kind == ConfigNode::Kind::sequence;
-      for (const auto& name : is_list ? base->value.items : std::vector{base->value}) collect_base(name, path, chain);
-      source.entries.erase(base);
+    std::vector<ConfigNode> bases;
+    if (const auto* base = source.find("base"))
+      bases = base->kind == ConfigNode::Kind::sequence ? base->items : std::vector{*base};
+    for (const auto& name : bases) {
+      const auto found = find_base(name, path);
+      if (std::ranges::find(chain, fs::weakly_canonical(found)) != chain.end())
+        fail_at(name.location, "base: {} extends itself (a loop)", found.string());
+      if (chain.size() >= longest_chain)
+        fail_at(name.location, "base: more than {} files extend one another", longest_chain);
+      collect(found, chain);
     }
-    applied_.push_back(canonical);
-    sources_.push_back(std::move(source));
+    std::erase_if(source.entries, [](const auto& entry) { return entry.key.name == "base"; });
+    applied.push_back(canonical);
+    sources.push_back(std::move(source));
   }
-
-  std::vector<ConfigNode> take() { return std::move(sources_); }
-
- private:
-  void collect_base(const ConfigNode& name, const fs::path& from, const std::vector<fs::path>& chain) {
-    const auto where = name.location.str();
-    const auto path = find_base(name, from);
-    if (std::find(chain.begin(), chain.end(), fs::weakly_canonical(path)) != chain.end())
-      throw Error(ExitCode::usage, fmt::format("{}: base: {} extends itself (a loop)", where, path.string()));
-    if (chain.size() >= longest_base_chain)
-      throw Error(ExitCode::usage,
-                  fmt::format("{}: base: more than {} files extend one another", where, longest_base_chain));
-    collect(path, chain);
-  }
-
-  std::vector<fs::path> applied_;
-  std::vector<ConfigNode> sources_;
 };
 
 ConfigNode read_overrides(const std::vector<std::string>& overrides) {
   auto source = tree_from_overrides(overrides);
   if (const auto* base = source.find("base"))
-    throw Error(ExitCode::usage, base->location.str() + ": base: belongs into a config file; give that with --config");
+    fail_at(base->location, "base: belongs into a config file; give that with --config");
   return source;
-}
-
-std::string absolute(const std::string& path) {
-  const auto whole = fs::absolute(path).lexically_normal();
-  return (whole.has_filename() ? whole : whole.parent_path()).string();  // without the slash behind a folder
-}
-
-void make_paths_absolute(ExperimentConfig& config) {
-  for (const auto& [key, path] : paths_in(config))
-    if (path != nullptr) *path = absolute(*path);
 }
 
 Experiment resolve(const std::string& name, const std::vector<ConfigNode>& sources) {
@@ -463,7 +382,11 @@ Experiment resolve(const std::string& name, const std::vector<ConfigNode>& sourc
   for (const auto& source : sources) apply_source(source, experiment.config, experiment.provenance);
   derive_defaults(experiment.config, experiment.provenance);
   check_config(experiment.config, experiment.provenance);
-  make_paths_absolute(experiment.config);
+  for (const auto& [key, path] : paths_in(experiment.config)) {
+    if (path == nullptr) continue;
+    const auto whole = fs::absolute(std::string(*path)).lexically_normal();
+    *path = (whole.has_filename() ? whole : whole.parent_path()).string();  // without the slash behind a folder
+  }
   return experiment;
 }
 
@@ -472,7 +395,7 @@ Experiment resolve(const std::string& name, const std::vector<ConfigNode>& sourc
 void apply_source(const ConfigNode& source, ExperimentConfig& config, Provenance& provenance) {
   switch_kinds(source, config, provenance);
   // The loader has taken `base` out of the source: it is known only so that it is suggested.
-  Decoder(provenance).decode_section(source, "", fields_of(config), "", "base");
+  Decoder{provenance}.decode_section(source, "", fields_of(config), "", {"base"});
 }
 
 std::vector<fs::path> config_folders() {
@@ -489,28 +412,22 @@ std::vector<fs::path> config_folders() {
   return folders;
 }
 
-fs::path find_config(const std::string& name) {
-  auto found = look_up(name);
-  if (found.empty()) fail_not_found("", name);
-  return found;
-}
-
-static Experiment load_config(const fs::path& path, const std::vector<std::string>& overrides) {
-  SourceCollector collector;
-  collector.collect(path, {});
-  auto sources = collector.take();
-  sources.push_back(read_overrides(overrides));
-  return resolve(path.stem().string(), sources);
-}
+fs::path find_config(const std::string& name) { return look_up(name, ""); }
 
 Experiment load_experiment(const std::string& name, const std::vector<std::string>& overrides) {
+  constexpr std::uintmax_t largest_config = 1 << 20;
   const auto path = find_config(name);
   try {
-    return load_config(path, overrides);
+    SourceCollector collector;
+    collector.collect(path, {});
+    collector.sources.push_back(read_overrides(overrides));
+    return resolve(path.stem().string(), collector.sources);
   } catch (const Error& error) {
-    if (!looks_like_data(path)) throw;
-    const auto complaint = is_named_as_data(path) ? path.string() + ":" : std::string(error.what()) + ";";
-    throw Error(error.code(), fmt::format("{} {}", complaint, data_advice(path)));
+    const bool is_data = is_named_as_data(path);
+    std::error_code ignored;
+    if (!is_data && fs::file_size(path, ignored) <= largest_config) throw;
+    throw Error(error.code(), fmt::format("{} {}", is_data ? path.string() + ":" : std::string(error.what()) + ";",
+                                          data_advice(path)));
   }
 }
 

@@ -13,17 +13,17 @@ namespace {
 using Problem = std::optional<MixerProblem>;
 
 // Values before a normalisation need one.
-Problem values_problem(MixerValues values, bool qk_norm) {
-  if (values != MixerValues::unnormalised || qk_norm) return std::nullopt;
-  return MixerProblem{{"model.mixer.values", "model.mixer.qk_norm"},
-                      "without qk_norm nothing is normalised: set values to shared, or qk_norm to true"};
+Problem values_problem(const auto& options) {
+  if (options.values != MixerValues::unnormalised || options.qk_norm) return std::nullopt;
+  return {{{"model.mixer.values", "model.mixer.qk_norm"},
+           "without qk_norm nothing is normalised: set values to shared, or qk_norm to true"}};
 }
 
 // A gain and a temperature would be two factors of one score.
-Problem temperature_problem(bool learned_temperature, bool qk_norm) {
-  if (!learned_temperature || qk_norm) return std::nullopt;
-  return MixerProblem{{"model.mixer.learned_temperature", "model.mixer.qk_norm"},
-                      "true needs normalised queries and keys: set qk_norm to true"};
+Problem temperature_problem(const auto& options) {
+  if (!options.learned_temperature || options.qk_norm) return std::nullopt;
+  return {{{"model.mixer.learned_temperature", "model.mixer.qk_norm"},
+           "true needs normalised queries and keys: set qk_norm to true"}};
 }
 
 // A number from `fewest` on in steps of `step`, or `word`, which is 0.
@@ -60,24 +60,22 @@ Problem fused_problem(const MixerShape& shape, MixerValues values) {
   return std::nullopt;
 }
 
-Problem ScaledDotProductOptions::problem(const MixerShape&) const {
-  return temperature_problem(learned_temperature, qk_norm);
-}
+Problem ScaledDotProductOptions::problem(const MixerShape&) const { return temperature_problem(*this); }
 
 Problem QuadraticOptions::problem(const MixerShape& shape) const {
+  const auto full = [](const char* key, const char* what) {
+    return MixerProblem{{std::string("model.mixer.") + key, "model.mixer.form"}, what};
+  };
   if (form == QuadraticForm::full && values != MixerValues::shared)
-    return MixerProblem{{"model.mixer.values", "model.mixer.form"},
-                        "form 'full' scores the inputs, so its projection is one of values already: set it to shared"};
+    return full("values",
+                "form 'full' scores the inputs, so its projection is one of values already: set it to shared");
   if (form == QuadraticForm::full && qk_norm)
-    return MixerProblem{{"model.mixer.qk_norm", "model.mixer.form"},
-                        "form 'full' scores the inputs, which model.norm normalises already: set it to false"};
+    return full("qk_norm", "form 'full' scores the inputs, which model.norm normalises already: set it to false");
   if (form == QuadraticForm::full && learned_temperature)
-    return MixerProblem{{"model.mixer.learned_temperature", "model.mixer.form"},
-                        "form 'full' scores the inputs, which have no qk_norm: set it to false"};
-  if (form == QuadraticForm::full && fixed_norm)
-    return MixerProblem{{"model.mixer.fixed_norm", "model.mixer.form"}, "is for form 'projected': set it to false"};
-  if (auto problem = temperature_problem(learned_temperature, qk_norm)) return problem;
-  if (auto problem = values_problem(values, qk_norm)) return problem;
+    return full("learned_temperature", "form 'full' scores the inputs, which have no qk_norm: set it to false");
+  if (form == QuadraticForm::full && fixed_norm) return full("fixed_norm", "is for form 'projected': set it to false");
+  if (auto problem = temperature_problem(*this)) return problem;
+  if (auto problem = values_problem(*this)) return problem;
   const bool fused = backend == Backend::fused && form == QuadraticForm::projected;
   return fused ? fused_problem(shape, values) : std::nullopt;
 }
@@ -96,14 +94,14 @@ Problem MetricOptions::problem(const MixerShape& shape) const {
     return MixerProblem{{"model.mixer.backend", score_key},
                         "score 'as_published' has only the reference backend: set backend to auto or reference"};
   if (published && act_on_scores(shape.positions))
-    return MixerProblem{{"model.positions", "model.positions.kind", score_key},
+    return MixerProblem{{"model.positions", score_key},
                         fmt::format("score 'as_published' has no {} positions: set it to none, learned or sinusoidal",
                                     kind_of(shape.positions))};
-  if (auto problem = values_problem(values, qk_norm)) return problem;
+  if (auto problem = values_problem(*this)) return problem;
   if (fixed_norm && constraint == MetricConstraint::identity)
     return MixerProblem{{"model.mixer.fixed_norm", constraint_key},
                         "constraint 'identity' has nothing to learn: set it to false"};
-  if (auto problem = temperature_problem(learned_temperature, qk_norm)) return problem;
+  if (auto problem = temperature_problem(*this)) return problem;
   return backend == Backend::fused ? fused_problem(shape, values) : std::nullopt;
 }
 
@@ -114,42 +112,6 @@ bool PoolingWindow::read(const std::string& text) { return read_number_or("all",
 std::int64_t LshOptions::bucket_count(std::int64_t context) const {
   const auto half_chunks = 2 * context / chunk;
   return buckets.automatic() ? std::max<std::int64_t>(2, half_chunks + half_chunks % 2) : buckets.count;
-}
-
-bool has_scores(const MixerConfig& mixer) {
-  return std::visit(
-      [](const auto& options) {
-        if constexpr (requires { options.has_scores; }) return options.has_scores;
-        return false;
-      },
-      mixer);
-}
-
-bool chooses_by_whole_sequence(const MixerConfig& mixer) {
-  return std::visit(
-      [](const auto& options) {
-        if constexpr (requires { options.chooses_by_whole_sequence; }) return options.chooses_by_whole_sequence;
-        return false;
-      },
-      mixer);
-}
-
-bool can_cross(const MixerConfig& mixer) {
-  return std::visit(
-      [](const auto& options) {
-        if constexpr (requires { options.can_cross(); }) return options.can_cross();
-        return false;
-      },
-      mixer);
-}
-
-std::vector<Backend> backends_of(const MixerConfig& mixer) {
-  return std::visit(
-      [](const auto& options) -> std::vector<Backend> {
-        if constexpr (requires { options.backends(); }) return options.backends();
-        return {Backend::composed};
-      },
-      mixer);
 }
 
 Backend backend_of(const MixerConfig& mixer) {
@@ -169,22 +131,8 @@ MixerConfig with_backend(MixerConfig mixer, Backend backend) {
   return mixer;
 }
 
-std::int64_t key_width(const MixerConfig& mixer, const MixerShape& shape) {
-  return std::visit(
-      [&](const auto& options) {
-        if constexpr (requires { options.key_width(shape); }) return options.key_width(shape);
-        return shape.head_width();
-      },
-      mixer);
-}
-
 Problem problem_of(const MixerConfig& mixer, const MixerShape& shape) {
-  auto problem = std::visit(
-      [&](const auto& options) -> Problem {
-        if constexpr (requires { options.problem(shape); }) return options.problem(shape);
-        return std::nullopt;
-      },
-      mixer);
+  auto problem = std::visit([&](const auto& options) { return options.problem(shape); }, mixer);
   const auto backend = backend_of(mixer);
   const auto known = backends_of(mixer);
   if (problem || backend == Backend::automatic || std::find(known.begin(), known.end(), backend) != known.end())

@@ -2,75 +2,74 @@
 // The mixer of a model: which kinds there are, their options and rules, and the positions that act on scores. How each
 // is computed and what it costs is in attention/.
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <variant>
-#include <vector>
-
 #include "config/schema.h"
 
 namespace metaformer {
 
 // How a model knows where a token stands.
-struct LearnedPositionsConfig {
-  static constexpr std::string_view kind = "learned";
-  static constexpr std::string_view summary = "a learned vector for every position, added to the token's embedding";
-};
+struct LearnedPositionsConfig
+    : Named<"learned", "a learned vector for every position, added to the token's embedding"> {};
 
-struct NoPositionsConfig {
-  static constexpr std::string_view kind = "none";
-  static constexpr std::string_view summary = "nothing: only the mixer's mask and window depend on positions";
-};
+struct NoPositionsConfig : Named<"none", "nothing: only the mixer's mask and window depend on positions"> {};
 
-struct SinusoidalPositionsConfig {
-  static constexpr std::string_view kind = "sinusoidal";
-  static constexpr std::string_view summary = "sines and cosines, added to the token's embedding (Vaswani et al. 2017)";
+struct SinusoidalPositionsConfig
+    : Named<"sinusoidal", "sines and cosines, added to the token's embedding (Vaswani et al. 2017)"> {
   double base = 10000;
+
+  void visit(auto& field) {
+    field("base", base, Range{.low = 1, .low_open = true}, "the longest wavelength is 2 pi base tokens");
+  }
 };
 
-struct RotaryPositionsConfig {
-  static constexpr std::string_view kind = "rotary";
-  static constexpr std::string_view summary =
-      "queries and keys rotated by angles in proportion to the position (RoPE, Su et al. 2021)";
-  double base = 10000;
-  double fraction = 1;
+struct RotaryPositionsConfig
+    : Named<"rotary", "queries and keys rotated by angles in proportion to the position (RoPE, Su et al. 2021)"> {
+  double base = 10000, fraction = 1;
 
   // Of `key_width` features of a head, those that are rotated: an even number.
   std::int64_t rotated_width(std::int64_t key_width) const {
     return static_cast<std::int64_t>(fraction * static_cast<double>(key_width)) / 2 * 2;
   }
+
+  void visit(auto& field) {
+    field("base", base, Range{.low = 1, .low_open = true}, "the longest wavelength is 2 pi base tokens");
+    field("fraction", fraction, above(0, 1), "of the features of a head, the first ones, that are rotated");
+  }
 };
 
-struct AlibiPositionsConfig {
-  static constexpr std::string_view kind = "alibi";
-  static constexpr std::string_view summary =
-      "scores fall with the distance, by a slope of each head (ALiBi, Press et al. 2022)";
+struct AlibiPositionsConfig
+    : Named<"alibi", "scores fall with the distance, by a slope of each head (ALiBi, Press et al. 2022)"> {};
+
+struct T5PositionsConfig
+    : Named<"t5", "a learned number per head and bucket of distances, added to the scores (Raffel et al. 2020)"> {
+  std::int64_t buckets = 32, max_distance = 128;
+
+  void visit(auto& field) {
+    field("buckets", buckets, between(4, 4096),
+          "half of them for exact distances, the others logarithmic; a classifier uses half for each side");
+    field("max_distance", max_distance, between(2, 1 << 20), "from here on all distances share the last bucket");
+  }
 };
 
-struct T5PositionsConfig {
-  static constexpr std::string_view kind = "t5";
-  static constexpr std::string_view summary =
-      "a learned number per head and bucket of distances, added to the scores (Raffel et al. 2020)";
-  std::int64_t buckets = 32;
-  std::int64_t max_distance = 128;
-};
-
-struct ShawPositionsConfig {
-  static constexpr std::string_view kind = "shaw";
-  static constexpr std::string_view summary =
-      "learned vectors of clipped distances, added to keys and values (Shaw et al. 2018)";
+struct ShawPositionsConfig
+    : Named<"shaw", "learned vectors of clipped distances, added to keys and values (Shaw et al. 2018)"> {
   std::int64_t max_distance = 16;
+
+  void visit(auto& field) {
+    field("max_distance", max_distance, between(1, 4096), "larger distances are clipped to this one");
+  }
 };
 
-struct TransformerXlPositionsConfig {
-  static constexpr std::string_view kind = "transformer_xl";
-  static constexpr std::string_view summary =
-      "scores with projected sinusoids of the distance, and two learned vectors in place of the query's position "
-      "(Transformer-XL, Dai et al. 2019)";
+struct TransformerXlPositionsConfig : Named<"transformer_xl",
+                                            "scores with projected sinusoids of the distance, and two learned vectors "
+                                            "in place of the query's position (Transformer-XL, Dai et al. 2019)"> {
   bool shared_biases = true;
   std::int64_t clamp_length = 0;
+
+  void visit(auto& field) {
+    field("shared_biases", shared_biases, "all layers share the two learned vectors u and v; else each has its own");
+    field("clamp_length", clamp_length, between(0, 1 << 20),
+          "larger distances, to tokens behind or ahead, count as this one; 0: none does");
+  }
 };
 
 using PositionsConfig =
@@ -84,52 +83,15 @@ inline bool act_on_scores(const PositionsConfig& positions) {
          is<TransformerXlPositionsConfig>(positions);
 }
 
-template <class Visitor>
-void visit(Visitor& field, SinusoidalPositionsConfig& c) {
-  field("base", c.base, Range{.low = 1, .low_open = true}, "the longest wavelength is 2 pi base tokens");
-}
-
-template <class Visitor>
-void visit(Visitor& field, RotaryPositionsConfig& c) {
-  field("base", c.base, Range{.low = 1, .low_open = true}, "the longest wavelength is 2 pi base tokens");
-  field("fraction", c.fraction, Range{.low = 0, .high = 1, .low_open = true},
-        "of the features of a head, the first ones, that are rotated");
-}
-
-template <class Visitor>
-void visit(Visitor& field, T5PositionsConfig& c) {
-  field("buckets", c.buckets, between(4, 4096),
-        "half of them for exact distances, the others logarithmic; a classifier uses half for each side");
-  field("max_distance", c.max_distance, between(2, 1 << 20), "from here on all distances share the last bucket");
-}
-
-template <class Visitor>
-void visit(Visitor& field, ShawPositionsConfig& c) {
-  field("max_distance", c.max_distance, between(1, 4096), "larger distances are clipped to this one");
-}
-
-template <class Visitor>
-void visit(Visitor& field, TransformerXlPositionsConfig& c) {
-  field("shared_biases", c.shared_biases, "all layers share the two learned vectors u and v; else each has its own");
-  field("clamp_length", c.clamp_length, between(0, 1 << 20),
-        "larger distances, to tokens behind or ahead, count as this one; 0: none does");
-}
-
 // reference: the formula as written, with the whole score matrix. composed: batched products around the library's
 // attention. fused: the CUDA kernels of cuda/. automatic: the one of them that supports the options and is expected to
 // be the fastest (attention/kernel_choice.h); never the reference, unless there is no other.
 enum class Backend { automatic, reference, composed, fused };
 constexpr std::array<std::string_view, 4> enum_names(Backend) { return {"auto", "reference", "composed", "fused"}; }
 
-constexpr const char* backend_help =
-    "reference: the formula as written; composed: batched products around the library's attention; fused: CUDA "
-    "kernels, "
-    "where the mixer has them; auto chooses";
-
 // What a mixer needs to know of the model around it.
 struct MixerShape {
-  std::int64_t width = 0;
-  std::int64_t heads = 0;
+  std::int64_t width = 0, heads = 0;
   std::int64_t context = 0;  // tokens of the sequences that the model is made for
   double dropout = 0;        // of scores, in training
   bool bias = false;         // in projections
@@ -146,61 +108,84 @@ struct MixerProblem {
   std::string what;
 };
 
-// The options of a mixer are a struct with `kind`, `summary` and a `visit`. Where it differs from the default (see the
-// functions behind MixerConfig) it also has `has_scores`, `chooses_by_whole_sequence`, `backend`, `backends()`,
-// `can_cross()`, `key_width(shape)` or `problem(shape)`.
+// The defaults of what the options of a mixer say of it; the functions behind MixerConfig explain them. Where there are
+// several backends, options also have `backend`.
+struct MixerOptions {
+  static constexpr bool has_scores = false, chooses_by_whole_sequence = false;
+  bool can_cross() const { return false; }
+  std::vector<Backend> backends() const { return {Backend::composed}; }
+  std::int64_t key_width(const MixerShape& shape) const { return shape.head_width(); }
+  std::optional<MixerProblem> problem(const MixerShape&) const { return std::nullopt; }
+};
 
-constexpr const char* score_std_help =
-    "standard deviation of the initial scores between different tokens; the smaller, the nearer each head starts to a "
-    "plain mean";
+// Options of mixers with queries and keys.
+void visit_qk_norm(auto& field, auto& o) {
+  field("qk_norm", o.qk_norm,
+        "queries and keys are normalised per head (RMS, with a learned gain), so that scores cannot grow with the "
+        "weights");
+  field("learned_temperature", o.learned_temperature,
+        "with qk_norm: each head learns a number that multiplies its scores, in place of the gain (cosine attention)");
+}
 
-constexpr const char* qk_norm_help =
-    "queries and keys are normalised per head (RMS, with a learned gain), so that scores cannot grow with the weights";
-
-constexpr const char* learned_temperature_help =
-    "with qk_norm: each head learns a number that multiplies its scores, in place of the gain (cosine attention)";
-
-constexpr const char* fixed_norm_help =
-    "the form of each head (M, or W) is divided by its Frobenius norm and multiplied by that of the identity: only its "
-    "direction is learned";
+void visit_backend(auto& field, Backend& backend) {
+  field("backend", backend,
+        "reference: the formula as written; composed: batched products around the library's attention; fused: CUDA "
+        "kernels, where the mixer has them; auto chooses");
+}
 
 // The vectors that are mixed: the projection that scores are made of, that projection before qk_norm, or another one.
 enum class MixerValues { shared, unnormalised, own };
 constexpr std::array<std::string_view, 3> enum_names(MixerValues) { return {"shared", "unnormalised", "own"}; }
 
-constexpr const char* values_help =
-    "shared: the projection that scores are made of; unnormalised: the same before qk_norm; own: another projection";
-
 // Why the kernels of cuda/ cannot compute heads of this shape.
 std::optional<MixerProblem> fused_problem(const MixerShape& shape, MixerValues values);
 
-struct ScaledDotProductOptions {
-  static constexpr std::string_view kind = "scaled_dot_product";
-  static constexpr std::string_view summary = "softmax(q k^T / sqrt(k)) v, three projections (2017)";
+struct ScaledDotProductOptions : MixerOptions,
+                                 Named<"scaled_dot_product", "softmax(q k^T / sqrt(k)) v, three projections (2017)"> {
   static constexpr bool has_scores = true;
   std::optional<double> score_std = 1;
-  bool qk_norm = false;
-  bool learned_temperature = false;
+  bool qk_norm = false, learned_temperature = false;
   Backend backend = Backend::automatic;
 
   std::vector<Backend> backends() const { return {Backend::composed, Backend::reference}; }
   bool can_cross() const { return true; }
   std::optional<MixerProblem> problem(const MixerShape& shape) const;
+
+  void visit(auto& field) {
+    field("score_std", score_std, positive,
+          "standard deviation of the initial scores between different tokens; null: queries and keys are drawn from "
+          "N(0, 0.02), as in GPT-2");
+    visit_qk_norm(field, *this);
+    visit_backend(field, backend);
+  }
 };
+
+// What a form over shared projections has, of metric and quadratic attention.
+void visit_form(auto& field, auto& o) {
+  field("values", o.values,
+        "shared: the projection that scores are made of; unnormalised: the same before qk_norm; own: another "
+        "projection");
+  field("score_std", o.score_std, positive,
+        "standard deviation of the initial scores between different tokens; the smaller, the nearer each head starts "
+        "to a plain mean");
+  visit_qk_norm(field, o);
+  field("fixed_norm", o.fixed_norm,
+        "the form of each head (M, or W) is divided by its Frobenius norm and multiplied by that of the identity: only "
+        "its direction is learned");
+  visit_backend(field, o.backend);
+}
 
 enum class QuadraticForm { projected, full };
 constexpr std::array<std::string_view, 2> enum_names(QuadraticForm) { return {"projected", "full"}; }
 
-struct QuadraticOptions {
-  static constexpr std::string_view kind = "quadratic";
-  static constexpr std::string_view summary = "scores from a free bilinear form over one shared projection (or over x)";
+struct QuadraticOptions
+    : MixerOptions,
+      Named<"quadratic", "scores from a free bilinear form over one shared projection (or over x)"> {
   static constexpr bool has_scores = true;
   QuadraticForm form = QuadraticForm::projected;
   MixerValues values = MixerValues::shared;
   double score_std = 1;
-  bool qk_norm = false;
-  bool learned_temperature = false;
-  bool fixed_norm = false;
+  bool qk_norm = false, learned_temperature = false, fixed_norm = false;
   Backend backend = Backend::automatic;
 
   std::vector<Backend> backends() const {
@@ -215,6 +200,11 @@ struct QuadraticOptions {
   std::int64_t key_width(const MixerShape& shape) const {
     return form == QuadraticForm::full ? shape.width : shape.head_width();
   }
+
+  void visit(auto& field) {
+    field("form", form, "projected: p W p^T per head; full: x U x^T with a width x width form per head");
+    visit_form(field, *this);
+  }
 };
 
 // How the metric M of a head is parameterised.
@@ -226,17 +216,13 @@ constexpr std::array<std::string_view, 4> enum_names(MetricConstraint) {
 enum class MetricScore { bilinear, distance, as_published };
 constexpr std::array<std::string_view, 3> enum_names(MetricScore) { return {"bilinear", "distance", "as_published"}; }
 
-struct MetricOptions {
-  static constexpr std::string_view kind = "metric";
-  static constexpr std::string_view summary = "scores from a learned metric tensor over one shared projection";
+struct MetricOptions : MixerOptions, Named<"metric", "scores from a learned metric tensor over one shared projection"> {
   static constexpr bool has_scores = true;
   MetricConstraint constraint = MetricConstraint::symmetric;
   MetricScore score = MetricScore::bilinear;
   MixerValues values = MixerValues::shared;
   double score_std = 1;
-  bool qk_norm = false;
-  bool learned_temperature = false;
-  bool fixed_norm = false;
+  bool qk_norm = false, learned_temperature = false, fixed_norm = false;
   Backend backend = Backend::automatic;
 
   std::vector<Backend> backends() const {
@@ -248,12 +234,20 @@ struct MetricOptions {
   bool can_cross() const { return score != MetricScore::as_published; }
 
   std::optional<MixerProblem> problem(const MixerShape& shape) const;
+
+  void visit(auto& field) {
+    field("constraint", constraint,
+          "M symmetric; psd (M = L L^T); diagonal; or identity (scores p p^T, no metric parameters)");
+    field("score", score,
+          "bilinear: p M p'; distance: -(p-p') M (p-p'); as_published: the uncorrected formula, for comparison only");
+    visit_form(field, *this);
+  }
 };
 
 // How many buckets a round of hashing has.
 struct LshBuckets {
-  static constexpr const char* expected = "an even number of buckets or 'auto'";
-  static constexpr const char* type = "even integer, at least 2, or auto";
+  static constexpr const char *expected = "an even number of buckets or 'auto'",
+                              *type = "even integer, at least 2, or auto";
   std::int64_t count = 0;  // 0 stands for `auto`
   bool automatic() const { return count == 0; }
   std::string write() const { return automatic() ? "auto" : std::to_string(count); }
@@ -264,13 +258,12 @@ struct LshBuckets {
 enum class LshVisible { chunk, bucket };
 constexpr std::array<std::string_view, 2> enum_names(LshVisible) { return {"chunk", "bucket"}; }
 
-struct LshOptions {
-  static constexpr std::string_view kind = "lsh";
-  static constexpr std::string_view summary =
-      "softmax over tokens that hashing puts near each other, one projection for queries and keys (Reformer)";
+struct LshOptions
+    : MixerOptions,
+      Named<"lsh",
+            "softmax over tokens that hashing puts near each other, one projection for queries and keys (Reformer)"> {
   static constexpr bool chooses_by_whole_sequence = true;
-  std::int64_t rounds = 4;
-  std::int64_t chunk = 64;
+  std::int64_t rounds = 4, chunk = 64;
   LshBuckets buckets;
   LshVisible visible = LshVisible::chunk;
   bool correct_duplicates = false;
@@ -278,117 +271,82 @@ struct LshOptions {
 
   // Buckets of a model of `context` tokens: by default half a chunk falls into each.
   std::int64_t bucket_count(std::int64_t context) const;
+
+  void visit(auto& field) {
+    field("rounds", rounds, between(1, 1024), "how many times tokens are hashed; what a token sees is the union");
+    field("chunk", chunk, between(2, 1 << 20),
+          "tokens of a chunk of the sorted sequence; each looks at its chunk and the one before. Sequences that are "
+          "not longer are attended to in full");
+    field("buckets", buckets, "of a round of hashing; auto: 2 model.context / chunk");
+    field("visible", visible,
+          "chunk: every token of the chunks that are looked at; bucket: those in the token's own bucket");
+    field("correct_duplicates", correct_duplicates, "a token that is seen in several rounds counts once");
+    field("score_std", score_std, positive, "standard deviation of the initial scores between different tokens");
+  }
 };
 
 // Width of a pooling window in tokens, or everything visible.
 struct PoolingWindow {
-  static constexpr const char* expected = "a number of tokens (at least 1) or 'all'";
-  static constexpr const char* type = "integer, at least 1, or all";
+  static constexpr const char *expected = "a number of tokens (at least 1) or 'all'",
+                              *type = "integer, at least 1, or all";
   std::int64_t tokens = 3;  // 0 stands for `all`
   bool all() const { return tokens == 0; }
   std::string write() const { return all() ? "all" : std::to_string(tokens); }
   bool read(const std::string& text);
 };
 
-struct AveragePoolingOptions {
-  static constexpr std::string_view kind = "average_pooling";
-  static constexpr std::string_view summary = "mean over a window of visible tokens, minus the token (PoolFormer)";
+struct AveragePoolingOptions
+    : MixerOptions,
+      Named<"average_pooling", "mean over a window of visible tokens, minus the token (PoolFormer)"> {
   PoolingWindow window;
   Backend backend = Backend::automatic;
 
   std::vector<Backend> backends() const { return {Backend::composed, Backend::reference}; }
+
+  void visit(auto& field) {
+    field("window", window, "tokens in the window, counting the token itself; or all");
+    visit_backend(field, backend);
+  }
 };
 
 // The two controls of the ablation.
-struct IdentityOptions {
-  static constexpr std::string_view kind = "identity";
-  static constexpr std::string_view summary = "the branch returns its input: no mixing";
-};
-
-struct NoneOptions {
-  static constexpr std::string_view kind = "none";
-  static constexpr std::string_view summary = "no mixer branch at all";
-};
+struct IdentityOptions : MixerOptions, Named<"identity", "the branch returns its input: no mixing"> {};
+struct NoneOptions : MixerOptions, Named<"none", "no mixer branch at all"> {};
 
 // The mixers, in the order in which they are listed everywhere. The first is the default.
 using MixerConfig = std::variant<ScaledDotProductOptions, QuadraticOptions, MetricOptions, LshOptions,
                                  AveragePoolingOptions, IdentityOptions, NoneOptions>;
 
-// Whether it mixes by scores, so that positions may act on them. By default it does not.
-bool has_scores(const MixerConfig& mixer);
+// Whether it mixes by scores, so that positions may act on them.
+inline bool has_scores(const MixerConfig& mixer) {
+  return std::visit([](const auto& options) { return options.has_scores; }, mixer);
+}
 
 // Whether the tokens that a token sees are chosen by all tokens of a sequence, those behind it included. Then a change
 // of the future may change what is made of the past, though no token sees one behind it, and text that is generated
-// token by token is not what a pass over the whole text gives. By default they are not.
-bool chooses_by_whole_sequence(const MixerConfig& mixer);
+// token by token is not what a pass over the whole text gives.
+inline bool chooses_by_whole_sequence(const MixerConfig& mixer) {
+  return std::visit([](const auto& options) { return options.chooses_by_whole_sequence; }, mixer);
+}
 
-// Whether its context can be another sequence. By default it cannot.
-bool can_cross(const MixerConfig& mixer);
+// Whether its context can be another sequence.
+inline bool can_cross(const MixerConfig& mixer) {
+  return std::visit([](const auto& options) { return options.can_cross(); }, mixer);
+}
 
-// Those that the options have, and the chosen one. By default there is only composed.
-std::vector<Backend> backends_of(const MixerConfig& mixer);
+// Those that the options have, and the chosen one; composed where there is no choice.
+inline std::vector<Backend> backends_of(const MixerConfig& mixer) {
+  return std::visit([](const auto& options) { return options.backends(); }, mixer);
+}
 Backend backend_of(const MixerConfig& mixer);
 MixerConfig with_backend(MixerConfig mixer, Backend backend);  // with only composed: does nothing
 
-// Features of a query and a key, of a mixer with scores. By default a head's width.
-std::int64_t key_width(const MixerConfig& mixer, const MixerShape& shape);
+// Features of a query and a key, of a mixer with scores.
+inline std::int64_t key_width(const MixerConfig& mixer, const MixerShape& shape) {
+  return std::visit([&](const auto& options) { return options.key_width(shape); }, mixer);
+}
 
 // The first of the options' own problems, or a backend that they do not have.
 std::optional<MixerProblem> problem_of(const MixerConfig& mixer, const MixerShape& shape);
-
-template <class Visitor>
-void visit(Visitor& field, ScaledDotProductOptions& o) {
-  field("score_std", o.score_std, positive,
-        "standard deviation of the initial scores between different tokens; null: queries and keys are drawn from "
-        "N(0, 0.02), as in GPT-2");
-  field("qk_norm", o.qk_norm, qk_norm_help);
-  field("learned_temperature", o.learned_temperature, learned_temperature_help);
-  field("backend", o.backend, backend_help);
-}
-
-// What a form over shared projections has, of metric and quadratic attention.
-template <class Visitor, class Options>
-void visit_form(Visitor& field, Options& o) {
-  field("values", o.values, values_help);
-  field("score_std", o.score_std, positive, score_std_help);
-  field("qk_norm", o.qk_norm, qk_norm_help);
-  field("learned_temperature", o.learned_temperature, learned_temperature_help);
-  field("fixed_norm", o.fixed_norm, fixed_norm_help);
-  field("backend", o.backend, backend_help);
-}
-
-template <class Visitor>
-void visit(Visitor& field, QuadraticOptions& o) {
-  field("form", o.form, "projected: p W p^T per head; full: x U x^T with a width x width form per head");
-  visit_form(field, o);
-}
-
-template <class Visitor>
-void visit(Visitor& field, MetricOptions& o) {
-  field("constraint", o.constraint,
-        "M symmetric; psd (M = L L^T); diagonal; or identity (scores p p^T, no metric parameters)");
-  field("score", o.score,
-        "bilinear: p M p'; distance: -(p-p') M (p-p'); as_published: the uncorrected formula, for comparison only");
-  visit_form(field, o);
-}
-
-template <class Visitor>
-void visit(Visitor& field, LshOptions& o) {
-  field("rounds", o.rounds, between(1, 1024), "how many times tokens are hashed; what a token sees is the union");
-  field("chunk", o.chunk, between(2, 1 << 20),
-        "tokens of a chunk of the sorted sequence; each looks at its chunk and the one before. Sequences that are not "
-        "longer are attended to in full");
-  field("buckets", o.buckets, "of a round of hashing; auto: 2 model.context / chunk");
-  field("visible", o.visible,
-        "chunk: every token of the chunks that are looked at; bucket: those in the token's own bucket");
-  field("correct_duplicates", o.correct_duplicates, "a token that is seen in several rounds counts once");
-  field("score_std", o.score_std, positive, "standard deviation of the initial scores between different tokens");
-}
-
-template <class Visitor>
-void visit(Visitor& field, AveragePoolingOptions& o) {
-  field("window", o.window, "tokens in the window, counting the token itself; or all");
-  field("backend", o.backend, backend_help);
-}
 
 }  // namespace metaformer

@@ -2,12 +2,7 @@
 // The model section of a config.
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdint>
-#include <optional>
-#include <string_view>
-#include <variant>
 
 #include "config/mixer_config.h"
 #include "config/schema.h"
@@ -24,66 +19,56 @@ constexpr std::array<std::string_view, 3> enum_names(EmbeddingScale) {
 struct NgramEmbeddingConfig {
   std::int64_t order = 1;
   std::int64_t buckets = std::int64_t{1} << 18;
+
+  void visit(auto& field) {
+    field("order", order, between(1, 5),
+          "a token's embedding is joined by those of the 2-, ... order-grams ending there");
+    field("buckets", buckets, between(1, 1 << 24), "rows of the table that n-grams are hashed to");
+  }
 };
 
-template <class Visitor>
-void visit(Visitor& field, NgramEmbeddingConfig& c) {
-  field("order", c.order, between(1, 5),
-        "a token's embedding is joined by those of the 2-, ... order-grams ending there");
-  field("buckets", c.buckets, between(1, 1 << 24), "rows of the table that n-grams are hashed to");
-}
-
-struct NoRegionConfig {
-  static constexpr std::string_view kind = "none";
-  static constexpr std::string_view summary = "a vector for each token";
-};
+struct NoRegionConfig : Named<"none", "a vector for each token"> {};
 
 // Johnson and Zhang 2015, "Effective use of word order for text categorization with convolutional neural networks".
-struct SequenceRegionConfig {
-  static constexpr std::string_view kind = "sequence";
-  static constexpr std::string_view summary =
-      "a vector for each region of tokens, the ReLU of a sum with a vector for the token at each place (one-hot "
-      "convolution, Johnson and Zhang 2015)";
-  std::int64_t shortest = 2;
-  std::int64_t longest = 3;
+struct SequenceRegionConfig : Named<"sequence",
+                                    "a vector for each region of tokens, the ReLU of a sum with a vector for the token "
+                                    "at each place (one-hot convolution, Johnson and Zhang 2015)"> {
+  std::int64_t shortest = 2, longest = 3;
 
   std::int64_t sizes() const { return longest - shortest + 1; }
   std::int64_t places() const { return (shortest + longest) * sizes() / 2; }  // of all sizes
+
+  void visit(auto& field) {
+    field("shortest", shortest, between(1, 16), "tokens of the smallest regions");
+    field("longest", longest, between(1, 16),
+          "tokens of the largest; each size has an equal part of the features of model.width");
+  }
 };
 
 using RegionConfig = std::variant<NoRegionConfig, SequenceRegionConfig>;
 
-template <class Visitor>
-void visit(Visitor& field, SequenceRegionConfig& c) {
-  field("shortest", c.shortest, between(1, 16), "tokens of the smallest regions");
-  field("longest", c.longest, between(1, 16),
-        "tokens of the largest; each size has an equal part of the features of model.width");
-}
-
 struct EmbeddingConfig {
-  double std = 0.02;
-  double dropout = 0.0;
+  double std = 0.02, dropout = 0.0;
   EmbeddingScale scale = EmbeddingScale::none;
   NgramEmbeddingConfig ngrams;
   RegionConfig region;
   bool tie = true;
-};
 
-template <class Visitor>
-void visit(Visitor& field, EmbeddingConfig& c) {
-  field("std", c.std, positive,
-        "standard deviation of the embeddings of tokens and n-grams at the start; the larger, the less a rare one "
-        "learns");
-  field("dropout", c.dropout, from_to_below(0, 1),
-        "on features of the embeddings, the same ones at every token of a sequence");
-  field("scale", c.scale,
-        "factor of the embeddings: none; sqrt_width: the root of model.width (2017); log_count_ratio, only for "
-        "classification: how unequally the training texts of the classes have the token or n-gram; default: "
-        "sqrt_width where model.positions are sinusoidal, else none");
-  field("ngrams", c.ngrams, "classification: hashed n-grams beside the tokens");
-  field("region", c.region, "classification: what stands for a token, itself or the region of tokens that ends at it");
-  field("tie", c.tie, "not for classification: the output layer shares the token embedding's matrix");
-}
+  void visit(auto& field) {
+    field("std", std, positive,
+          "standard deviation of the embeddings of tokens and n-grams at the start; the larger, the less a rare one "
+          "learns");
+    field("dropout", dropout, from_to_below(0, 1),
+          "on features of the embeddings, the same ones at every token of a sequence");
+    field("scale", scale,
+          "factor of the embeddings: none; sqrt_width: the root of model.width (2017); log_count_ratio, only for "
+          "classification: how unequally the training texts of the classes have the token or n-gram; default: "
+          "sqrt_width where model.positions are sinusoidal, else none");
+    field("ngrams", ngrams, "classification: hashed n-grams beside the tokens");
+    field("region", region, "classification: what stands for a token, itself or the region of tokens that ends at it");
+    field("tie", tie, "not for classification: the output layer shares the token embedding's matrix");
+  }
+};
 
 // nullptr: tokens have vectors of their own.
 inline const SequenceRegionConfig* sequence_regions(const EmbeddingConfig& embedding) {
@@ -96,23 +81,31 @@ inline bool has_regions(const EmbeddingConfig& embedding) { return sequence_regi
 enum class NormPosition { pre, post, both };
 constexpr std::array<std::string_view, 3> enum_names(NormPosition) { return {"pre", "post", "both"}; }
 
-struct LayerNormConfig {
-  static constexpr std::string_view kind = "layer_norm";
-  static constexpr std::string_view summary = "mean 0 and variance 1 over the features of a token (Ba et al. 2016)";
+void visit_norm(auto& field, auto& c) {
+  field("position", c.position,
+        "pre: x + branch(norm(x)), a final norm; post: norm(x + branch(x)) (2017); both: x + norm(branch(norm(x))), a "
+        "final norm");
+  field("final", c.final, "pre and both: a norm after the last block");
+  field("epsilon", c.epsilon, above(0, 1), "added to the variance or mean square");
+}
+
+struct LayerNormConfig : Named<"layer_norm", "mean 0 and variance 1 over the features of a token (Ba et al. 2016)"> {
   static constexpr bool has_bias = true;  // with model.bias
   NormPosition position = NormPosition::pre;
   bool final = true;
   double epsilon = 1e-5;
+
+  void visit(auto& field) { visit_norm(field, *this); }
 };
 
-struct RmsNormConfig {
-  static constexpr std::string_view kind = "rms_norm";
-  static constexpr std::string_view summary =
-      "mean square 1 over the features of a token, without bias (Zhang and Sennrich 2019)";
+struct RmsNormConfig
+    : Named<"rms_norm", "mean square 1 over the features of a token, without bias (Zhang and Sennrich 2019)"> {
   static constexpr bool has_bias = false;
   NormPosition position = NormPosition::pre;
   bool final = true;
   double epsilon = 1e-5;
+
+  void visit(auto& field) { visit_norm(field, *this); }
 };
 
 using NormConfig = std::variant<LayerNormConfig, RmsNormConfig>;
@@ -134,61 +127,26 @@ inline bool has_final_norm(const NormConfig& norm) {
   return std::visit([](const auto& options) { return options.position != NormPosition::post && options.final; }, norm);
 }
 
-template <class Visitor, class Norm>
-void visit_norm(Visitor& field, Norm& c) {
-  field("position", c.position,
-        "pre: x + branch(norm(x)), a final norm; post: norm(x + branch(x)) (2017); both: x + norm(branch(norm(x))), a "
-        "final norm");
-  field("final", c.final, "pre and both: a norm after the last block");
-  field("epsilon", c.epsilon, Range{.low = 0, .high = 1, .low_open = true}, "added to the variance or mean square");
-}
+struct GeluConfig : Named<"gelu", "x F(x), F: the normal distribution function (Hendrycks and Gimpel 2016)"> {};
+struct GeluTanhConfig : Named<"gelu_tanh", "gelu approximated with a hyperbolic tangent, as in GPT-2"> {};
+struct ReluConfig : Named<"relu", "max(x, 0)"> {};
 
-template <class Visitor>
-void visit(Visitor& field, LayerNormConfig& c) {
-  visit_norm(field, c);
-}
-
-template <class Visitor>
-void visit(Visitor& field, RmsNormConfig& c) {
-  visit_norm(field, c);
-}
-
-struct GeluConfig {
-  static constexpr std::string_view kind = "gelu";
-  static constexpr std::string_view summary = "x F(x), F: the normal distribution function (Hendrycks and Gimpel 2016)";
-};
-
-struct GeluTanhConfig {
-  static constexpr std::string_view kind = "gelu_tanh";
-  static constexpr std::string_view summary = "gelu approximated with a hyperbolic tangent, as in GPT-2";
-};
-
-struct ReluConfig {
-  static constexpr std::string_view kind = "relu";
-  static constexpr std::string_view summary = "max(x, 0)";
-};
-
-struct SiluConfig {
-  static constexpr std::string_view kind = "silu";
-  static constexpr std::string_view summary = "x / (1 + exp(-beta x)), also called swish (Ramachandran et al. 2017)";
+struct SiluConfig : Named<"silu", "x / (1 + exp(-beta x)), also called swish (Ramachandran et al. 2017)"> {
   double beta = 1;
+
+  void visit(auto& field) { field("beta", beta, positive, "steepness of the gate"); }
 };
 
-struct ReluSquaredConfig {
-  static constexpr std::string_view kind = "relu_squared";
-  static constexpr std::string_view summary = "max(x, 0)^2 (So et al. 2021)";
-};
+struct ReluSquaredConfig : Named<"relu_squared", "max(x, 0)^2 (So et al. 2021)"> {};
 
 using ActivationConfig = std::variant<GeluConfig, GeluTanhConfig, ReluConfig, SiluConfig, ReluSquaredConfig>;
 
-template <class Visitor>
-void visit(Visitor& field, SiluConfig& c) {
-  field("beta", c.beta, positive, "steepness of the gate");
+void visit_chunks(auto& field, std::int64_t& chunks) {
+  field("chunks", chunks, between(1, 1 << 16),
+        "parts of the tokens that are computed one after the other, and again in backward, to save memory");
 }
 
-struct MlpConfig {
-  static constexpr std::string_view kind = "mlp";
-  static constexpr std::string_view summary = "two linear layers with an activation between them";
+struct MlpConfig : Named<"mlp", "two linear layers with an activation between them"> {
   ActivationConfig activation;
   double ratio = 4;
   bool output_activation = false;
@@ -196,12 +154,17 @@ struct MlpConfig {
 
   std::int64_t hidden_width(std::int64_t width) const { return std::llround(static_cast<double>(width) * ratio); }
   std::int64_t up_width(std::int64_t width) const { return hidden_width(width); }
+
+  void visit(auto& field) {
+    field("activation", activation, "of the hidden layer");
+    field("ratio", ratio, above(0, 64), "hidden width over model width");
+    field("output_activation", output_activation, "the activation follows the second layer, too");
+    visit_chunks(field, chunks);
+  }
 };
 
-struct GatedConfig {
-  static constexpr std::string_view kind = "gated";
-  static constexpr std::string_view summary =
-      "down(activation(gate x) * up x): SwiGLU with silu, GEGLU with gelu (Shazeer 2020)";
+struct GatedConfig
+    : Named<"gated", "down(activation(gate x) * up x): SwiGLU with silu, GEGLU with gelu (Shazeer 2020)"> {
   ActivationConfig activation = SiluConfig{};
   double ratio = 8.0 / 3;
   std::int64_t chunks = 1;
@@ -212,6 +175,12 @@ struct GatedConfig {
   }
   // Gate and up side by side.
   std::int64_t up_width(std::int64_t width) const { return 2 * hidden_width(width); }
+
+  void visit(auto& field) {
+    field("activation", activation, "of the gate");
+    field("ratio", ratio, above(0, 64), "hidden width over model width; rounded to a multiple of 8");
+    visit_chunks(field, chunks);
+  }
 };
 
 using FeedForwardConfig = std::variant<MlpConfig, GatedConfig>;
@@ -220,108 +189,65 @@ inline std::int64_t chunks_of(const FeedForwardConfig& feed_forward) {
   return std::visit([](const auto& options) { return options.chunks; }, feed_forward);
 }
 
-template <class Visitor>
-void visit_chunks(Visitor& field, std::int64_t& chunks) {
-  field("chunks", chunks, between(1, 1 << 16),
-        "parts of the tokens that are computed one after the other, and again in backward, to save memory");
-}
-
-template <class Visitor>
-void visit(Visitor& field, MlpConfig& c) {
-  field("activation", c.activation, "of the hidden layer");
-  field("ratio", c.ratio, Range{.low = 0, .high = 64, .low_open = true}, "hidden width over model width");
-  field("output_activation", c.output_activation, "the activation follows the second layer, too");
-  visit_chunks(field, c.chunks);
-}
-
-template <class Visitor>
-void visit(Visitor& field, GatedConfig& c) {
-  field("activation", c.activation, "of the gate");
-  field("ratio", c.ratio, Range{.low = 0, .high = 64, .low_open = true},
-        "hidden width over model width; rounded to a multiple of 8");
-  visit_chunks(field, c.chunks);
-}
-
 // Recurrent language models.
 enum class RecurrentCell { lstm, gru };
 
 struct RecurrentConfig {
   RecurrentCell cell = RecurrentCell::lstm;  // of the kind
-  std::int64_t layers = 2;
-  std::int64_t width = 128;
-  std::int64_t context = 64;
+  std::int64_t layers = 2, width = 128, context = 64;
   bool carry_state = false;
   double dropout = 0.0;
   EmbeddingConfig embedding = {.std = 0.5};  // no norm stands before the layers
 
   // Matrices of a layer that read its input, and that read its state.
   std::int64_t gates() const { return cell == RecurrentCell::lstm ? 4 : 3; }
+
+  void visit(auto& field) {
+    field("layers", layers, between(1, 1024), "recurrent layers");
+    field("width", width, between(1, 65536), "width of embeddings and of hidden states");
+    field("context", context, between(1, 1 << 20),
+          "tokens of a segment, through which gradients flow (truncated back-propagation through time)");
+    field("carry_state", carry_state,
+          "batches read the text in order, and a segment starts from the state that the one before it ended with; else "
+          "from zeros");
+    field("dropout", dropout, from_to_below(0, 1),
+          "on embeddings, between layers and before the output layer, not from token to token (Zaremba et al. 2014)");
+    field("embedding", embedding, "embeddings of tokens");
+  }
 };
 
-struct LstmConfig : RecurrentConfig {
-  static constexpr std::string_view kind = "lstm";
-  static constexpr std::string_view summary = "long short-term memory (Hochreiter and Schmidhuber 1997)";
+struct LstmConfig : RecurrentConfig, Named<"lstm", "long short-term memory (Hochreiter and Schmidhuber 1997)"> {
   LstmConfig() : RecurrentConfig{.cell = RecurrentCell::lstm} {}
 };
 
-struct GruConfig : RecurrentConfig {
-  static constexpr std::string_view kind = "gru";
-  static constexpr std::string_view summary = "gated recurrent units (Cho et al. 2014)";
+struct GruConfig : RecurrentConfig, Named<"gru", "gated recurrent units (Cho et al. 2014)"> {
   GruConfig() : RecurrentConfig{.cell = RecurrentCell::gru} {}
 };
 
-template <class Visitor>
-void visit(Visitor& field, RecurrentConfig& c) {
-  field("layers", c.layers, between(1, 1024), "recurrent layers");
-  field("width", c.width, between(1, 65536), "width of embeddings and of hidden states");
-  field("context", c.context, between(1, 1 << 20),
-        "tokens of a segment, through which gradients flow (truncated back-propagation through time)");
-  field("carry_state", c.carry_state,
-        "batches read the text in order, and a segment starts from the state that the one before it ended with; else "
-        "from zeros");
-  field("dropout", c.dropout, from_to_below(0, 1),
-        "on embeddings, between layers and before the output layer, not from token to token (Zaremba et al. 2014)");
-  field("embedding", c.embedding, "embeddings of tokens");
-}
-
-// The feed-forward language model.
-
-// y = b + U tanh(d + H x), x the embeddings of the last `window` tokens, side by side.
-struct FeedForwardModelConfig {
-  static constexpr std::string_view kind = "feed_forward";
-  static constexpr std::string_view summary = "one hidden layer over the last tokens (Bengio et al. 2003)";
-  std::int64_t window = 8;
-  std::int64_t width = 64;
-  std::int64_t hidden = 256;
-  std::int64_t context = 64;
+// The feed-forward language model: y = b + U tanh(d + H x), x the embeddings of the last `window` tokens, side by side.
+struct FeedForwardModelConfig : Named<"feed_forward", "one hidden layer over the last tokens (Bengio et al. 2003)"> {
+  std::int64_t window = 8, width = 64, hidden = 256, context = 64;
   double dropout = 0.0;
   EmbeddingConfig embedding = {.std = 0.1, .tie = false};
 
   std::int64_t inputs() const { return window * width; }
-};
 
-template <class Visitor>
-void visit(Visitor& field, FeedForwardModelConfig& c) {
-  field("window", c.window, between(1, 1 << 16), "tokens that the next one is predicted from");
-  field("width", c.width, between(1, 65536), "width of embeddings");
-  field("hidden", c.hidden, between(1, 1 << 20), "units of the hidden layer");
-  visit_context(field, c.context);
-  field("dropout", c.dropout, from_to_below(0, 1), "on embeddings and on the hidden layer");
-  field("embedding", c.embedding, "embeddings of tokens");
-}
+  void visit(auto& field) {
+    field("window", window, between(1, 1 << 16), "tokens that the next one is predicted from");
+    field("width", width, between(1, 65536), "width of embeddings");
+    field("hidden", hidden, between(1, 1 << 20), "units of the hidden layer");
+    visit_context(field, context);
+    field("dropout", dropout, from_to_below(0, 1), "on embeddings and on the hidden layer");
+    field("embedding", embedding, "embeddings of tokens");
+  }
+};
 
 // How the two branches of a block are composed.
 enum class BlockKind { plain, reversible };
 constexpr std::array<std::string_view, 2> enum_names(BlockKind) { return {"plain", "reversible"}; }
 
-struct TransformerConfig {
-  static constexpr std::string_view kind = "transformer";
-  static constexpr std::string_view summary = "blocks of a token mixer and a feed-forward branch (MetaFormer)";
-  std::int64_t layers = 4;
-  std::int64_t heads = 4;
-  std::int64_t width = 128;
-  std::int64_t context = 64;
-  std::int64_t memory = 0;
+struct TransformerConfig : Named<"transformer", "blocks of a token mixer and a feed-forward branch (MetaFormer)"> {
+  std::int64_t layers = 4, heads = 4, width = 128, context = 64, memory = 0;
   bool same_length = false;
   double dropout = 0.0;
   EmbeddingConfig embedding;
@@ -345,11 +271,49 @@ struct TransformerConfig {
   std::int64_t up_width() const {
     return std::visit([&](const auto& options) { return options.up_width(width); }, feed_forward);
   }
+
+  void visit(auto& field) {
+    field("layers", layers, between(0, 1024), "blocks; 0: classification: the head reads the embeddings");
+    visit_sizes(field);
+    field("memory", memory, between(0, 1 << 20),
+          "tokens before the context of which every block keeps the vectors; batches then read the text in order, as "
+          "in Transformer-XL; 0: none");
+    field("same_length", same_length, "every token sees as many tokens as `memory` says, itself included, and no more");
+    visit_stream(field);
+    field("blocks", blocks,
+          "plain: one residual stream; reversible: two, from whose end backward computes them again, so that depth "
+          "costs no memory (Reformer)");
+    visit_branches(field);
+  }
+
+  // What blocks are made of.
+  void visit_sizes(auto& field) {
+    field("heads", heads, between(1, 1024), "heads of the mixer; divides width");
+    field("width", width, between(1, 65536), "model width d");
+    visit_context(field, context);
+  }
+  void visit_stream(auto& field) {
+    field("dropout", dropout, from_to_below(0, 1), "on embeddings, attention scores and both branches");
+    field("embedding", embedding, "embeddings of tokens");
+    field("positions", positions, "how the model knows where a token stands");
+    field("norm", norm, "normalisation of the branches");
+    field("residual", residual, "the input of a branch is added to its output");
+  }
+  void visit_branches(auto& field) {
+    field("feed_forward", feed_forward, "the second branch of a block");
+    field("bias", bias, "bias terms in linear layers and norms");
+    field("mixer", mixer, "the first branch of a block");
+  }
 };
 
 struct EncoderConfig {
   std::optional<std::int64_t> layers;
   MixerConfig mixer;
+
+  void visit(auto& field) {
+    field("layers", layers, between(1, 1024), "blocks that see the source; null: as many as model.layers");
+    field("mixer", mixer, "the first branch of these blocks");
+  }
 };
 
 // The transformer of 2017 (Vaswani et al., section 3.1). What is the base's is the decoder's or of both.
@@ -375,18 +339,36 @@ struct EncoderDecoderConfig : TransformerConfig {
     shape.crosses = true;
     return shape;
   }
+
+  void visit(auto& field) {
+    field("layers", layers, between(1, 1024), "blocks that write the target");
+    visit_sizes(field);
+    visit_stream(field);
+    visit_branches(field);
+    field("cross_mixer", cross_mixer,
+          "the branch by which these blocks see the source, between the other two: scaled_dot_product, quadratic or "
+          "metric");
+    field("encoder", encoder, "the blocks that see the source");
+    field("shared_embedding", shared_embedding, "both sides have one table of embeddings; else each has its own");
+  }
 };
 
 // Logistic regression over the n-grams that a text has, scaled by naive Bayes' log-count ratios (Wang and Manning
 // 2012).
-struct LinearConfig {
-  static constexpr std::string_view kind = "linear";
-  static constexpr std::string_view summary = "classification: logistic regression over n-grams, fitted at once";
+struct LinearConfig : Named<"linear", "classification: logistic regression over n-grams, fitted at once"> {
   std::int64_t ngrams = 2;
   std::int64_t buckets = std::int64_t{1} << 22;
   bool naive_bayes = true;
   double cost = 1;
   std::int64_t context = 64;
+
+  void visit(auto& field) {
+    visit_context(field, context);
+    field("ngrams", ngrams, between(1, 5), "longest sequence of tokens that is a feature");
+    field("buckets", buckets, between(1, 1 << 26), "features; n-grams are hashed to them");
+    field("naive_bayes", naive_bayes, "features scaled by their log-count ratio between the classes; else all by 1");
+    field("cost", cost, positive, "of training errors, against the size of the weights (liblinear's C)");
+  }
 };
 
 using ModelConfig =
@@ -407,16 +389,10 @@ inline std::int64_t width_of(const ModelConfig& model) {
 }
 
 // The options of a transformer's blocks, or of a decoder's; nullptr for a model without blocks.
-inline const TransformerConfig* blocks_of(const ModelConfig& model) {
-  if (const auto* both = std::get_if<EncoderDecoderConfig>(&model)) return both;
-  return std::get_if<TransformerConfig>(&model);
-}
+inline const TransformerConfig* blocks_of(const ModelConfig& model) { return options_as<TransformerConfig>(model); }
 
 // A recurrent model's options; nullptr for another kind.
-inline const RecurrentConfig* recurrent(const ModelConfig& model) {
-  if (const auto* lstm = std::get_if<LstmConfig>(&model)) return lstm;
-  return std::get_if<GruConfig>(&model);
-}
+inline const RecurrentConfig* recurrent(const ModelConfig& model) { return options_as<RecurrentConfig>(model); }
 
 // Tokens before a segment that a model knows of, so that it reads texts in order; 0: none. A state that is carried
 // knows of all of them, and counts as one segment.
@@ -429,71 +405,6 @@ inline std::int64_t tokens_before_segment(const ModelConfig& model) {
 // The key that makes a model read texts in order.
 inline std::string_view order_key(const ModelConfig& model) {
   return recurrent(model) != nullptr ? "model.carry_state" : "model.memory";
-}
-
-// What blocks are made of.
-template <class Visitor>
-void visit_sizes(Visitor& field, TransformerConfig& c) {
-  field("heads", c.heads, between(1, 1024), "heads of the mixer; divides width");
-  field("width", c.width, between(1, 65536), "model width d");
-  visit_context(field, c.context);
-}
-template <class Visitor>
-void visit_stream(Visitor& field, TransformerConfig& c) {
-  field("dropout", c.dropout, from_to_below(0, 1), "on embeddings, attention scores and both branches");
-  field("embedding", c.embedding, "embeddings of tokens");
-  field("positions", c.positions, "how the model knows where a token stands");
-  field("norm", c.norm, "normalisation of the branches");
-  field("residual", c.residual, "the input of a branch is added to its output");
-}
-template <class Visitor>
-void visit_branches(Visitor& field, TransformerConfig& c) {
-  field("feed_forward", c.feed_forward, "the second branch of a block");
-  field("bias", c.bias, "bias terms in linear layers and norms");
-  field("mixer", c.mixer, "the first branch of a block");
-}
-
-template <class Visitor>
-void visit(Visitor& field, TransformerConfig& c) {
-  field("layers", c.layers, between(0, 1024), "blocks; 0: classification: the head reads the embeddings");
-  visit_sizes(field, c);
-  field("memory", c.memory, between(0, 1 << 20),
-        "tokens before the context of which every block keeps the vectors; batches then read the text in order, as in "
-        "Transformer-XL; 0: none");
-  field("same_length", c.same_length, "every token sees as many tokens as `memory` says, itself included, and no more");
-  visit_stream(field, c);
-  field("blocks", c.blocks,
-        "plain: one residual stream; reversible: two, from whose end backward computes them again, so that depth costs "
-        "no memory (Reformer)");
-  visit_branches(field, c);
-}
-
-template <class Visitor>
-void visit(Visitor& field, EncoderConfig& c) {
-  field("layers", c.layers, between(1, 1024), "blocks that see the source; null: as many as model.layers");
-  field("mixer", c.mixer, "the first branch of these blocks");
-}
-
-template <class Visitor>
-void visit(Visitor& field, EncoderDecoderConfig& c) {
-  field("layers", c.layers, between(1, 1024), "blocks that write the target");
-  visit_sizes(field, c);
-  visit_stream(field, c);
-  visit_branches(field, c);
-  field("cross_mixer", c.cross_mixer,
-        "the branch by which these blocks see the source, between the other two: scaled_dot_product, quadratic or "
-        "metric");
-  field("encoder", c.encoder, "the blocks that see the source");
-  field("shared_embedding", c.shared_embedding, "both sides have one table of embeddings; else each has its own");
-}
-
-template <class Visitor>
-void visit(Visitor& field, LinearConfig& c) {
-  visit_context(field, c.context);
-  field("ngrams", c.ngrams, between(1, 5), "longest sequence of tokens that is a feature");
-  field("buckets", c.buckets, between(1, 1 << 26), "features; n-grams are hashed to them");
-  field("naive_bayes", c.naive_bayes, "features scaled by their log-count ratio between the classes; else all by 1");
-  field("cost", c.cost, positive, "of training errors, against the size of the weights (liblinear's C)");
 }
 
 }  // namespace metaformer

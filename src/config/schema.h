@@ -1,6 +1,7 @@
 #pragma once
 // The vocabulary of config structs.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -16,17 +17,28 @@
 
 namespace metaformer {
 
-// A config struct is plain data plus one `visit(field, struct)` that lists its fields; an empty one needs none:
+// A config struct is plain data plus one `visit` that lists its fields; an empty one needs none:
 //
-//   template <class Visitor> void visit(Visitor& field, OptimizerConfig& c) {
-//     field("learning_rate", c.learning_rate, positive, "peak learning rate");
-//   }
+//   void visit(auto& field) { field("learning_rate", learning_rate, positive, "peak learning rate"); }
 //
 // fields_of (config/experiment_config.h) makes a list of Field from it, which is what decoding, range checks, dumping
 // and help read.
 //
 // Whatever selects an implementation is a std::variant of such structs. It is written `{kind: NAME, ...options of
-// NAME}`, or only NAME; each alternative has a `kind` (its name) and a `summary`.
+// NAME}`, or only NAME; each alternative is Named.
+
+template <std::size_t size>
+struct Literal {
+  char text[size];
+  constexpr Literal(const char (&literal)[size]) { std::copy_n(literal, size, text); }
+  constexpr operator std::string_view() const { return {text, size - 1}; }
+};
+
+// The name of a kind, and one line about it.
+template <Literal name, Literal about>
+struct Named {
+  static constexpr std::string_view kind = name, summary = about;
+};
 
 // Larger numbers are refused everywhere: they come near what single precision can hold.
 constexpr double largest_number = 1e30;
@@ -63,6 +75,7 @@ struct Range {
 constexpr Range at_least(double low) { return {.low = low}; }
 constexpr Range between(double low, double high) { return {.low = low, .high = high}; }
 constexpr Range from_to_below(double low, double high) { return {.low = low, .high = high, .high_open = true}; }
+constexpr Range above(double low, double high) { return {.low = low, .high = high, .low_open = true}; }
 constexpr Range positive = {.low = 0, .low_open = true};
 
 // Each enumeration of a config has a function enum_names(E) beside it: its names in the order of its enumerators.
@@ -104,6 +117,17 @@ bool is(const V& variant) {
   return std::holds_alternative<Options>(variant);
 }
 
+// The options of the chosen kind where they are Options or derive from it, else nullptr.
+template <class Options, class V>
+const Options* options_as(const V& variant) {
+  return std::visit(
+      [](const auto& alternative) -> const Options* {
+        if constexpr (std::is_base_of_v<Options, std::decay_t<decltype(alternative)>>) return &alternative;
+        return nullptr;
+      },
+      variant);
+}
+
 // use(defaults) with the default options of every alternative in turn.
 template <class Use, class... Options>
 void visit_every_kind(const std::variant<Options...>&, Use use) {
@@ -111,8 +135,7 @@ void visit_every_kind(const std::variant<Options...>&, Use use) {
 }
 
 // Fields that several kinds of models have.
-template <class Visitor>
-void visit_context(Visitor& field, std::int64_t& context) {
+void visit_context(auto& field, std::int64_t& context) {
   field("context", context, between(1, 1 << 20), "tokens a model sees at once");
 }
 
@@ -149,8 +172,6 @@ struct Kinds {
   std::function<std::vector<Field>()> fields;      // of the current kind
 
   std::vector<std::string> names() const;
-  // use(name) after each kind in turn is selected; at the end the current kind has its default options.
-  void for_each(const std::function<void(const std::string&)>& use) const;
 };
 
 // A row of the table of keys. `value` refers to the struct that the list was made from.
@@ -158,8 +179,7 @@ struct Field {
   using Value = std::variant<bool*, std::int64_t*, double*, std::string*, PathText*, FreeText*,
                              std::optional<std::int64_t>*, std::optional<double>*, std::optional<PathText>*,
                              std::array<double, 2>*, std::vector<std::string>*, Enumeration, TextForm, Section, Kinds>;
-  std::string name;
-  std::string help;
+  std::string name, help;
   std::optional<Range> range;  // of numbers
   Value value;
 };

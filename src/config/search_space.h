@@ -7,13 +7,7 @@
 //   train.batch_size: {log_uniform_integer: [8, 128]}
 //   model.mixer.kind: {choice: [metric, quadratic]}
 
-#include <array>
-#include <cstdint>
 #include <filesystem>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "config/schema.h"
 

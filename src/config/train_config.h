@@ -1,14 +1,7 @@
 #pragma once
 // The train section of a config.
 
-#include <array>
 #include <charconv>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <variant>
-#include <vector>
 
 #include "config/schema.h"
 
@@ -16,49 +9,64 @@ namespace metaformer {
 
 // The course of the learning rate.
 
+void visit_warmup(auto& field, std::int64_t& steps, double fewest = 0) {
+  field("warmup_steps", steps, between(fewest, most_steps), "steps of linear warm-up");
+}
+
 // From train.learning_rate down to a floor.
 struct FallingScheduleConfig {
   std::int64_t warmup_steps = 100;
   double floor = 1e-4;
+
+  void visit(auto& field) {
+    field("floor", floor, at_least(0),
+          "learning rate at the end: of the last step (trapezoid) or the one behind it; default: 1e-4, or a tenth of a "
+          "train.learning_rate below that");
+    visit_warmup(field, warmup_steps);
+  }
 };
 
-struct CosineScheduleConfig : FallingScheduleConfig {
-  static constexpr std::string_view kind = "cosine";
-  static constexpr std::string_view summary =
-      "half a cosine from train.learning_rate to floor, which the step behind the last would have";
+struct CosineScheduleConfig
+    : FallingScheduleConfig,
+      Named<"cosine", "half a cosine from train.learning_rate to floor, which the step behind the last would have"> {};
+
+struct LinearScheduleConfig
+    : FallingScheduleConfig,
+      Named<"linear", "a straight line from train.learning_rate to floor, which the step behind the last would have"> {
 };
 
-struct LinearScheduleConfig : FallingScheduleConfig {
-  static constexpr std::string_view kind = "linear";
-  static constexpr std::string_view summary =
-      "a straight line from train.learning_rate to floor, which the step behind the last would have";
-};
-
-struct ConstantScheduleConfig {
-  static constexpr std::string_view kind = "constant";
-  static constexpr std::string_view summary = "train.learning_rate throughout";
+struct ConstantScheduleConfig : Named<"constant", "train.learning_rate throughout"> {
   std::int64_t warmup_steps = 100;
+
+  void visit(auto& field) { visit_warmup(field, warmup_steps); }
 };
 
-struct InverseSqrtScheduleConfig {
-  static constexpr std::string_view kind = "inverse_sqrt";
-  static constexpr std::string_view summary = "train.learning_rate x sqrt(warmup_steps / step), steps from 0";
+struct InverseSqrtScheduleConfig
+    : Named<"inverse_sqrt", "train.learning_rate x sqrt(warmup_steps / step), steps from 0"> {
   std::int64_t warmup_steps = 100;
+
+  void visit(auto& field) { visit_warmup(field, warmup_steps, 1); }
 };
 
-struct NoamScheduleConfig {
-  static constexpr std::string_view kind = "noam";
-  static constexpr std::string_view summary =
-      "train.learning_rate / sqrt(model.width) x min(1 / sqrt(step), step / warmup_steps^1.5), steps from 1 (Vaswani "
-      "et al. 2017)";
+struct NoamScheduleConfig : Named<"noam",
+                                  "train.learning_rate / sqrt(model.width) x min(1 / sqrt(step), step / "
+                                  "warmup_steps^1.5), steps from 1 (Vaswani et al. 2017)"> {
   std::int64_t warmup_steps = 100;
+
+  void visit(auto& field) { visit_warmup(field, warmup_steps, 1); }
 };
 
-struct TrapezoidScheduleConfig : FallingScheduleConfig {
-  static constexpr std::string_view kind = "trapezoid";
-  static constexpr std::string_view summary =
-      "train.learning_rate, then a straight line over the last decay_steps, of which the last has floor";
+struct TrapezoidScheduleConfig
+    : FallingScheduleConfig,
+      Named<"trapezoid",
+            "train.learning_rate, then a straight line over the last decay_steps, of which the last has floor"> {
   std::int64_t decay_steps = 400;
+
+  void visit(auto& field) {
+    field("decay_steps", decay_steps, between(1, most_steps),
+          "steps from train.learning_rate to floor; the last step of the training has it");
+    FallingScheduleConfig::visit(field);
+  }
 };
 
 using ScheduleConfig = std::variant<CosineScheduleConfig, LinearScheduleConfig, ConstantScheduleConfig,
@@ -68,149 +76,94 @@ inline std::int64_t warmup_steps(const ScheduleConfig& schedule) {
   return std::visit([](const auto& options) { return options.warmup_steps; }, schedule);
 }
 
-template <class Visitor>
-void visit_warmup(Visitor& field, std::int64_t& steps, std::int64_t fewest = 0) {
-  field("warmup_steps", steps, between(static_cast<double>(fewest), most_steps), "steps of linear warm-up");
-}
-
-template <class Visitor>
-void visit(Visitor& field, FallingScheduleConfig& c) {
-  field("floor", c.floor, at_least(0),
-        "learning rate at the end: of the last step (trapezoid) or the one behind it; default: 1e-4, or a tenth of a "
-        "train.learning_rate below that");
-  visit_warmup(field, c.warmup_steps);
-}
-
-template <class Visitor>
-void visit(Visitor& field, ConstantScheduleConfig& c) {
-  visit_warmup(field, c.warmup_steps);
-}
-
-template <class Visitor>
-void visit(Visitor& field, InverseSqrtScheduleConfig& c) {
-  visit_warmup(field, c.warmup_steps, 1);
-}
-
-template <class Visitor>
-void visit(Visitor& field, NoamScheduleConfig& c) {
-  visit_warmup(field, c.warmup_steps, 1);
-}
-
-template <class Visitor>
-void visit(Visitor& field, TrapezoidScheduleConfig& c) {
-  field("decay_steps", c.decay_steps, between(1, most_steps),
-        "steps from train.learning_rate to floor; the last step of the training has it");
-  visit(field, static_cast<FallingScheduleConfig&>(c));
-}
-
 // The optimiser.
 
 // Which parameters decay, and how fast; what that means depends on the optimiser.
 struct WeightDecayConfig {
   double weight_decay = 0;
   std::optional<double> embedding_weight_decay;
+
+  void visit(auto& field) {
+    field("weight_decay", weight_decay, at_least(0), "decay of the weights; applied to matrices only");
+    field("embedding_weight_decay", embedding_weight_decay, at_least(0),
+          "decay of the embeddings of tokens, positions and n-grams; null: as weight_decay");
+  }
 };
 
 // The two running moments of Adam (Kingma and Ba 2015).
 struct MomentsConfig {
   std::array<double, 2> betas = {0.9, 0.99};
   double epsilon = 1e-8;
+
+  void visit(auto& field) {
+    field("betas", betas, from_to_below(0, 1), "decay rates of the two moments");
+    field("epsilon", epsilon, positive, "added to the root of the second moment");
+  }
 };
 
-struct AdamWConfig : MomentsConfig, WeightDecayConfig {
-  static constexpr std::string_view kind = "adamw";
-  static constexpr std::string_view summary = "Adam with decoupled weight decay (Loshchilov and Hutter 2019)";
+struct AdamOptions : MomentsConfig, WeightDecayConfig {
+  void visit(auto& field) {
+    MomentsConfig::visit(field);
+    WeightDecayConfig::visit(field);
+  }
+};
+
+struct AdamWConfig : AdamOptions, Named<"adamw", "Adam with decoupled weight decay (Loshchilov and Hutter 2019)"> {
   AdamWConfig() { weight_decay = 0.1; }
 };
 
-struct AdamConfig : MomentsConfig, WeightDecayConfig {
-  static constexpr std::string_view kind = "adam";
-  static constexpr std::string_view summary =
-      "Adam (Kingma and Ba 2015); weight_decay times a weight is added to its gradient";
-};
+struct AdamConfig : AdamOptions,
+                    Named<"adam", "Adam (Kingma and Ba 2015); weight_decay times a weight is added to its gradient"> {};
 
-struct SgdConfig : WeightDecayConfig {
-  static constexpr std::string_view kind = "sgd";
-  static constexpr std::string_view summary =
-      "stochastic gradient descent; weight_decay times a weight is added to its gradient";
+struct SgdConfig : WeightDecayConfig,
+                   Named<"sgd", "stochastic gradient descent; weight_decay times a weight is added to its gradient"> {
   double momentum = 0;
+
+  void visit(auto& field) {
+    field("momentum", momentum, from_to_below(0, 1), "fraction of the previous update's direction that is kept");
+    WeightDecayConfig::visit(field);
+  }
 };
 
-struct MuonConfig : MomentsConfig, WeightDecayConfig {
-  static constexpr std::string_view kind = "muon";
-  static constexpr std::string_view summary =
-      "orthogonalised momentum for the matrices of the blocks (Jordan et al. 2024), AdamW for the rest";
+struct MuonConfig
+    : AdamOptions,
+      Named<"muon", "orthogonalised momentum for the matrices of the blocks (Jordan et al. 2024), AdamW for the rest"> {
   double momentum = 0.95;
   std::int64_t iterations = 5;
   MuonConfig() { weight_decay = 0.1; }
+
+  void visit(auto& field) {
+    field("momentum", momentum, from_to_below(0, 1), "decay rate of the matrices' mean gradient (Nesterov's form)");
+    field("iterations", iterations, between(1, 100), "Newton-Schulz iterations that orthogonalise it");
+    AdamOptions::visit(field);
+  }
 };
 
-struct AdagradConfig : WeightDecayConfig {
-  static constexpr std::string_view kind = "adagrad";
-  static constexpr std::string_view summary =
-      "a rate for each weight that falls with the sum of its squared gradients (Duchi et al. 2011); weight_decay times "
-      "a weight is added to its gradient";
+struct AdagradConfig : WeightDecayConfig,
+                       Named<"adagrad",
+                             "a rate for each weight that falls with the sum of its squared gradients (Duchi et al. "
+                             "2011); weight_decay times a weight is added to its gradient"> {
   double epsilon = 1e-10;
+
+  void visit(auto& field) {
+    field("epsilon", epsilon, positive, "added to the root of the sum");
+    WeightDecayConfig::visit(field);
+  }
 };
 
 using OptimizerConfig = std::variant<AdamWConfig, AdamConfig, SgdConfig, MuonConfig, AdagradConfig>;
 
-template <class Visitor>
-void visit_moments(Visitor& field, MomentsConfig& c) {
-  field("betas", c.betas, from_to_below(0, 1), "decay rates of the two moments");
-  field("epsilon", c.epsilon, positive, "added to the root of the second moment");
-}
-
-template <class Visitor>
-void visit_weight_decay(Visitor& field, WeightDecayConfig& c) {
-  field("weight_decay", c.weight_decay, at_least(0), "decay of the weights; applied to matrices only");
-  field("embedding_weight_decay", c.embedding_weight_decay, at_least(0),
-        "decay of the embeddings of tokens, positions and n-grams; null: as weight_decay");
-}
-
-template <class Visitor>
-void visit(Visitor& field, AdamWConfig& c) {
-  visit_moments(field, c);
-  visit_weight_decay(field, c);
-}
-
-template <class Visitor>
-void visit(Visitor& field, AdamConfig& c) {
-  visit_moments(field, c);
-  visit_weight_decay(field, c);
-}
-
-template <class Visitor>
-void visit(Visitor& field, SgdConfig& c) {
-  field("momentum", c.momentum, from_to_below(0, 1), "fraction of the previous update's direction that is kept");
-  visit_weight_decay(field, c);
-}
-
-template <class Visitor>
-void visit(Visitor& field, AdagradConfig& c) {
-  field("epsilon", c.epsilon, positive, "added to the root of the sum");
-  visit_weight_decay(field, c);
-}
-
-template <class Visitor>
-void visit(Visitor& field, MuonConfig& c) {
-  field("momentum", c.momentum, from_to_below(0, 1), "decay rate of the matrices' mean gradient (Nesterov's form)");
-  field("iterations", c.iterations, between(1, 100), "Newton-Schulz iterations that orthogonalise it");
-  visit_moments(field, c);
-  visit_weight_decay(field, c);
-}
-
 // What a training does when its numbers are not finite, or when a gradient is far larger than those before.
-struct StopConfig {
-  static constexpr std::string_view kind = "stop";
-  static constexpr std::string_view summary = "end with exit code 4";
-};
+struct StopConfig : Named<"stop", "end with exit code 4"> {};
 
-struct RollbackConfig {
-  static constexpr std::string_view kind = "rollback";
-  static constexpr std::string_view summary = "go back to the last good checkpoint with a lower learning rate";
+struct RollbackConfig : Named<"rollback", "go back to the last good checkpoint with a lower learning rate"> {
   double factor = 0.5;
   std::int64_t limit = 3;
+
+  void visit(auto& field) {
+    field("factor", factor, above(0, 1), "every rollback multiplies the learning rate by it");
+    field("limit", limit, between(1, 1000), "rollbacks before giving up with exit code 4");
+  }
 };
 
 using DivergenceAction = std::variant<StopConfig, RollbackConfig>;
@@ -221,37 +174,28 @@ constexpr std::array<std::string_view, 2> enum_names(SpikeAction) { return {"war
 struct SpikesConfig {
   double threshold = 0;
   SpikeAction action = SpikeAction::warn;
+
+  void visit(auto& field) {
+    field("threshold", threshold, between(0, 1e6),
+          "standard deviations above its running mean from which a log gradient norm is a spike; 0: never");
+    field("action", action, "warn, or skip the step's update too");
+  }
 };
 
 struct DivergenceConfig {
   DivergenceAction action;
   SpikesConfig spikes;
+
+  void visit(auto& field) {
+    field("action", action, "when loss, gradients or weights are not finite");
+    field("spikes", spikes, "gradients far larger than those before");
+  }
 };
 
 // What every rollback multiplies the learning rate by.
 inline double rollback_factor(const DivergenceConfig& divergence) {
   const auto* rollback = std::get_if<RollbackConfig>(&divergence.action);
   return rollback == nullptr ? 1 : rollback->factor;
-}
-
-template <class Visitor>
-void visit(Visitor& field, RollbackConfig& c) {
-  field("factor", c.factor, Range{.low = 0, .high = 1, .low_open = true},
-        "every rollback multiplies the learning rate by it");
-  field("limit", c.limit, between(1, 1000), "rollbacks before giving up with exit code 4");
-}
-
-template <class Visitor>
-void visit(Visitor& field, SpikesConfig& c) {
-  field("threshold", c.threshold, between(0, 1e6),
-        "standard deviations above its running mean from which a log gradient norm is a spike; 0: never");
-  field("action", c.action, "warn, or skip the step's update too");
-}
-
-template <class Visitor>
-void visit(Visitor& field, DivergenceConfig& c) {
-  field("action", c.action, "when loss, gradients or weights are not finite");
-  field("spikes", c.spikes, "gradients far larger than those before");
 }
 
 // An entry of train.rate_factors: multiplies the learning rate of the parameters that `name` names.
@@ -267,54 +211,43 @@ inline std::optional<RateFactor> parse_rate_factor(const std::string& entry) {
   RateFactor parsed{.name = entry.substr(0, equals)};
   const char* end = entry.data() + entry.size();
   const auto [stop, error] = std::from_chars(entry.data() + equals + 1, end, parsed.factor);
-  const bool is_number = error == std::errc() && stop == end && equals + 1 < entry.size();
-  return is_number && positive.contains(parsed.factor) ? std::optional(parsed) : std::nullopt;
+  if (error != std::errc() || stop != end || !positive.contains(parsed.factor)) return std::nullopt;
+  return parsed;
 }
 
 enum class Precision { fp32, bf16, tf32, fp16 };
 constexpr std::array<std::string_view, 4> enum_names(Precision) { return {"fp32", "bf16", "tf32", "fp16"}; }
 
-struct LimitedEvaluationConfig {
-  static constexpr std::string_view kind = "limited";
-  static constexpr std::string_view summary = "the validation split, or the part of it that has `tokens` tokens";
+struct LimitedEvaluationConfig : Named<"limited", "the validation split, or the part of it that has `tokens` tokens"> {
   std::int64_t tokens = 1 << 17;
+
+  void visit(auto& field) {
+    field("tokens", tokens, between(1, most_steps), "most tokens of the validation split in an evaluation");
+  }
 };
 
-struct WholeEvaluationConfig {
-  static constexpr std::string_view kind = "whole";
-  static constexpr std::string_view summary = "the whole validation split";
-};
+struct WholeEvaluationConfig : Named<"whole", "the whole validation split"> {};
 
-struct RandomEvaluationConfig {
-  static constexpr std::string_view kind = "random";
-  static constexpr std::string_view summary = "random batches of both splits (nanoGPT); at the end as `limited`";
-  std::int64_t batches = 20;
-  std::int64_t tokens = 1 << 17;
+struct RandomEvaluationConfig : Named<"random", "random batches of both splits (nanoGPT); at the end as `limited`"> {
+  std::int64_t batches = 20, tokens = 1 << 17;
+
+  void visit(auto& field) {
+    field("batches", batches, between(1, 1 << 20), "random batches per split");
+    field("tokens", tokens, between(1, most_steps), "most tokens of the validation split in the evaluation at the end");
+  }
 };
 
 using EvaluationConfig = std::variant<LimitedEvaluationConfig, WholeEvaluationConfig, RandomEvaluationConfig>;
 
-template <class Visitor>
-void visit(Visitor& field, LimitedEvaluationConfig& c) {
-  field("tokens", c.tokens, between(1, most_steps), "most tokens of the validation split in an evaluation");
-}
-
-template <class Visitor>
-void visit(Visitor& field, RandomEvaluationConfig& c) {
-  field("batches", c.batches, between(1, 1 << 20), "random batches per split");
-  field("tokens", c.tokens, between(1, most_steps), "most tokens of the validation split in the evaluation at the end");
-}
-
 // An exponential moving average of the weights (Polyak and Juditsky 1992) that is evaluated and used in their place.
 struct WeightAverageConfig {
   double decay = 0;
-};
 
-template <class Visitor>
-void visit(Visitor& field, WeightAverageConfig& c) {
-  field("decay", c.decay, from_to_below(0, 1),
-        "share of the average that a step keeps: 0.999 averages over about 1,000 steps; 0: no average");
-}
+  void visit(auto& field) {
+    field("decay", decay, from_to_below(0, 1),
+          "share of the average that a step keeps: 0.999 averages over about 1,000 steps; 0: no average");
+  }
+};
 
 // All that has an effect on a linear model, which is fitted at once.
 struct LinearTrainConfig {
@@ -323,6 +256,17 @@ struct LinearTrainConfig {
   std::int64_t keep_checkpoints = 2;
   bool overfit_batch = false;
   std::int64_t seed = 1337;
+
+  void visit(auto& field) {
+    field("batch_size", batch_size, between(1, 1 << 20),
+          "sequences per forward pass; with task.batch_unit token: tokens");
+    field("precision", precision,
+          "fp32; bf16 or fp16 products with fp32 weights, fp16 with a loss scale; or tf32 products, on the CPU fp32");
+    field("keep_checkpoints", keep_checkpoints, between(1, 1 << 20), "newest checkpoints kept, besides the best");
+    field("overfit_batch", overfit_batch,
+          "every step and every evaluation sees the first batch: its loss must fall to ~0");
+    field("seed", seed, between(0, 9007199254740991.0), "of initialisation, batches and dropout");
+  }
 };
 
 struct TrainConfig : LinearTrainConfig {
@@ -339,75 +283,57 @@ struct TrainConfig : LinearTrainConfig {
   double clip = 1.0;
   WeightAverageConfig weight_average;
   bool cuda_graph = true;
-  std::int64_t cpu_slices = 1;
-  std::int64_t loss_chunks = 1;
-  std::int64_t log_interval = 10;
-  std::int64_t eval_interval = 250;
+  std::int64_t cpu_slices = 1, loss_chunks = 1;
+  std::int64_t log_interval = 10, eval_interval = 250;
   EvaluationConfig evaluation;
-  std::int64_t patience = 0;
-  std::int64_t checkpoint_interval = 250;
-  std::int64_t diagnostics_interval = 0;
+  std::int64_t patience = 0, checkpoint_interval = 250, diagnostics_interval = 0;
   DivergenceConfig divergence;
+
+  void visit(auto& field) {
+    field("steps", steps, between(1, most_steps), "optimiser steps");
+    LinearTrainConfig::visit(field);
+    field("init_from", init_from,
+          "a run, one of its checkpoints, or a Hugging Face folder of a GPT-2 or LLaMA, whose weights and tokenizer "
+          "training begins with; {seed} in it stands for train.seed; null: random weights");
+    field("freeze", freeze,
+          "parameters that do not change: their names or the beginnings of these up to a dot, as "
+          "[transformer.token_embedding, transformer.blocks.0]");
+    field("layer_rate_decay", layer_rate_decay, above(0, 1),
+          "factor of the learning rate from the head to the last block, and from each block to the one before it; 1: "
+          "the same rate everywhere");
+    field("rate_factors", rate_factors,
+          "factors of the learning rate of parameters, as [mixer.projection=0.3, transformer.token_embedding=2]: a "
+          "name is as in train.freeze, or a part of one between dots, which finds it in every block");
+    field("accumulate", accumulate, between(1, 1 << 20),
+          "forward passes per step; one step sees batch_size x accumulate");
+    field("learning_rate", learning_rate, positive, "peak learning rate");
+    field("schedule", schedule, "course of the learning rate after warm-up");
+    field("optimizer", optimizer, "how gradients become updates");
+    field("shard_optimizer", shard_optimizer,
+          "of several processes each keeps an equal part of the optimiser's state (ZeRO stage 1)");
+    field("clip", clip, at_least(0), "largest gradient norm; 0 switches clipping off");
+    field("weight_average", weight_average, "mean of the weights of the last steps, for evaluation and use");
+    field("cuda_graph", cuda_graph,
+          "on a CUDA device: replay the whole step as one graph, where nothing of it needs the host");
+    field(
+        "cpu_slices", cpu_slices, between(1, 256),
+        "on the CPU: parts of each batch that threads work on side by side, each part on one thread; 1: all threads "
+        "work on each operator; default: one for each 384 tokens of a batch at width 128, fewer for narrower models "
+        "and more for wider ones, 1 to 8, and 1 for models that are wider than 384 or have n-grams, regions or a bag");
+    field("loss_chunks", loss_chunks, between(1, 1 << 16),
+          "parts of the tokens whose logits and losses are computed one after the other, and again in backward, to "
+          "save memory");
+    field("log_interval", log_interval, between(1, most_steps), "steps between lines of metrics.jsonl");
+    field("eval_interval", eval_interval, between(1, most_steps), "steps between evaluations");
+    field("evaluation", evaluation, "what an evaluation during training covers");
+    field("patience", patience, between(0, most_steps),
+          "evaluations without a better validation loss (classification: task.selection_metric) after which training "
+          "ends; 0: never");
+    field("checkpoint_interval", checkpoint_interval, between(1, most_steps), "steps between checkpoints");
+    field("diagnostics_interval", diagnostics_interval, between(0, most_steps),
+          "steps between measurements of gradients, updates, norms, attention and score forms per block; 0: never");
+    field("divergence", divergence, "numbers that are not finite, and spikes");
+  }
 };
-
-template <class Visitor>
-void visit(Visitor& field, LinearTrainConfig& c) {
-  field("batch_size", c.batch_size, between(1, 1 << 20),
-        "sequences per forward pass; with task.batch_unit token: tokens");
-  field("precision", c.precision,
-        "fp32; bf16 or fp16 products with fp32 weights, fp16 with a loss scale; or tf32 products, on the CPU fp32");
-  field("keep_checkpoints", c.keep_checkpoints, between(1, 1 << 20), "newest checkpoints kept, besides the best");
-  field("overfit_batch", c.overfit_batch,
-        "every step and every evaluation sees the first batch: its loss must fall to ~0");
-  field("seed", c.seed, between(0, 9007199254740991.0), "of initialisation, batches and dropout");
-}
-
-template <class Visitor>
-void visit(Visitor& field, TrainConfig& c) {
-  field("steps", c.steps, between(1, most_steps), "optimiser steps");
-  visit(field, static_cast<LinearTrainConfig&>(c));
-  field("init_from", c.init_from,
-        "a run, one of its checkpoints, or a Hugging Face folder of a GPT-2 or LLaMA, whose weights and tokenizer "
-        "training begins with; {seed} in it stands for train.seed; null: random weights");
-  field("freeze", c.freeze,
-        "parameters that do not change: their names or the beginnings of these up to a dot, as "
-        "[transformer.token_embedding, transformer.blocks.0]");
-  field("layer_rate_decay", c.layer_rate_decay, Range{.low = 0, .high = 1, .low_open = true},
-        "factor of the learning rate from the head to the last block, and from each block to the one before it; 1: the "
-        "same rate everywhere");
-  field(
-      "rate_factors", c.rate_factors,
-      "factors of the learning rate of parameters, as [mixer.projection=0.3, transformer.token_embedding=2]: a name is "
-      "as in train.freeze, or a part of one between dots, which finds it in every block");
-  field("accumulate", c.accumulate, between(1, 1 << 20),
-        "forward passes per step; one step sees batch_size x accumulate");
-  field("learning_rate", c.learning_rate, positive, "peak learning rate");
-  field("schedule", c.schedule, "course of the learning rate after warm-up");
-  field("optimizer", c.optimizer, "how gradients become updates");
-  field("shard_optimizer", c.shard_optimizer,
-        "of several processes each keeps an equal part of the optimiser's state (ZeRO stage 1)");
-  field("clip", c.clip, at_least(0), "largest gradient norm; 0 switches clipping off");
-  field("weight_average", c.weight_average, "mean of the weights of the last steps, for evaluation and use");
-  field("cuda_graph", c.cuda_graph,
-        "on a CUDA device: replay the whole step as one graph, where nothing of it needs the host");
-  field(
-      "cpu_slices", c.cpu_slices, between(1, 256),
-      "on the CPU: parts of each batch that threads work on side by side, each part on one thread; 1: all threads work "
-      "on each operator; default: one for each 384 tokens of a batch at width 128, fewer for narrower models and more "
-      "for wider ones, 1 to 8, and 1 for models that are wider than 384 or have n-grams, regions or a bag");
-  field("loss_chunks", c.loss_chunks, between(1, 1 << 16),
-        "parts of the tokens whose logits and losses are computed one after the other, and again in backward, to save "
-        "memory");
-  field("log_interval", c.log_interval, between(1, most_steps), "steps between lines of metrics.jsonl");
-  field("eval_interval", c.eval_interval, between(1, most_steps), "steps between evaluations");
-  field("evaluation", c.evaluation, "what an evaluation during training covers");
-  field("patience", c.patience, between(0, most_steps),
-        "evaluations without a better validation loss (classification: task.selection_metric) after which training "
-        "ends; 0: never");
-  field("checkpoint_interval", c.checkpoint_interval, between(1, most_steps), "steps between checkpoints");
-  field("diagnostics_interval", c.diagnostics_interval, between(0, most_steps),
-        "steps between measurements of gradients, updates, norms, attention and score forms per block; 0: never");
-  field("divergence", c.divergence, "numbers that are not finite, and spikes");
-}
 
 }  // namespace metaformer

@@ -134,14 +134,6 @@ nlohmann::json differences(const std::vector<Field>& before, const std::vector<F
   return json;
 }
 
-// How much of the validation split an evaluation sees changes nothing that is trained.
-void forget_evaluated_tokens(TrainConfig& train) {
-  if (auto* random = std::get_if<RandomEvaluationConfig>(&train.evaluation))
-    random->tokens = RandomEvaluationConfig{}.tokens;
-  else
-    train.evaluation = EvaluationConfig{};
-}
-
 // A whole number as people write it, though the key takes any: 0, not 0.0.
 std::string short_value(const Json& value) {
   constexpr double largest = 1e15;
@@ -201,7 +193,11 @@ nlohmann::json config_changes(const ExperimentConfig& config) {
   set_embedding_scale(defaults.model, default_embedding_scale(config.model));
   defaults.train.cpu_slices = default_slices(config);
   auto copy = config;  // fields refer to what can be changed
-  forget_evaluated_tokens(copy.train);
+  // How much of the validation split an evaluation sees changes nothing that is trained.
+  if (auto* random = std::get_if<RandomEvaluationConfig>(&copy.train.evaluation))
+    random->tokens = RandomEvaluationConfig{}.tokens;
+  else
+    copy.train.evaluation = EvaluationConfig{};
   auto json = differences(fields_of(defaults), fields_of(copy));
   if (kind_of(config.task) != task) json["task"]["kind"] = std::string(kind_of(config.task));
   if (kind_of(config.model) != model) json["model"]["kind"] = std::string(kind_of(config.model));
@@ -209,10 +205,9 @@ nlohmann::json config_changes(const ExperimentConfig& config) {
 }
 
 std::string config_digest(const ExperimentConfig& config) {
-  constexpr std::size_t digits = 16;
   auto without_slices = config;
   without_slices.train.cpu_slices = default_slices(config);
-  return sha256(json_text(config_changes(without_slices))).substr(0, digits);
+  return sha256(json_text(config_changes(without_slices))).substr(0, 16);
 }
 
 std::map<std::string, std::string> flattened(const Json& config) {

@@ -18,21 +18,6 @@ namespace metaformer {
 
 namespace {
 
-struct YamlError {
-  int line = 0;  // from 1
-  int column = 0;
-  std::string what;
-};
-
-// The line with that number, from 0.
-std::string line_of(const std::string& text, int number) {
-  std::istringstream stream(text);
-  std::string line;
-  for (int i = 0; i <= number; ++i)
-    if (!std::getline(stream, line)) return "";
-  return line;
-}
-
 // What is not closed; "" where the error is another one.
 std::string unclosed_bracket(const std::string& message, const std::string& line, int column) {
   if (message == YAML::ErrorMsg::END_OF_SEQ_FLOW) return "[";
@@ -41,21 +26,21 @@ std::string unclosed_bracket(const std::string& message, const std::string& line
   return line[static_cast<std::size_t>(column)] == '}' ? "[" : "{";
 }
 
-// Of yaml-cpp's error in `text`, in the words of someone who writes a config.
-YamlError describe_yaml_error(const YAML::Exception& error, const std::string& text) {
+// yaml-cpp's error in `text`, in the words of someone who writes a config.
+[[noreturn]] void fail_syntax(const YAML::Exception& error, const std::string& text, const std::string& source) {
   const auto& mark = error.mark;
-  const auto line = line_of(text, mark.line);
-  const int number = mark.line + 1, column = mark.column + 1;
+  std::istringstream stream(text);
+  std::string line;
+  for (int i = 0; i <= mark.line; ++i)
+    if (!std::getline(stream, line)) line.clear();
+  const Location where{source, mark.line + 1, mark.column + 1};
   if (const auto bracket = unclosed_bracket(error.msg, line, mark.column); !bracket.empty())
-    return {number, column, "not valid YAML: a '" + bracket + "' is not closed"};
+    fail_at(where, "not valid YAML: a '{}' is not closed", bracket);
   // Of such a line yaml-cpp says that its value is illegal.
   const auto tab = line.substr(0, line.find_first_not_of(" \t")).find('\t');
-  if (tab != std::string::npos) return {number, static_cast<int>(tab) + 1, "indented with a tab; use spaces"};
-  return {number, column, "not valid YAML: " + error.msg};
-}
-
-[[noreturn]] void fail(const Location& where, const std::string& what) {
-  throw Error(ExitCode::usage, where.str() + ": " + what);
+  if (tab != std::string::npos)
+    fail_at({source, where.line, static_cast<int>(tab) + 1}, "indented with a tab; use spaces");
+  fail_at(where, "not valid YAML: {}", error.msg);
 }
 
 constexpr std::ptrdiff_t deepest = 32;  // levels
@@ -64,32 +49,27 @@ constexpr std::ptrdiff_t deepest = 32;  // levels
 std::string unescape(const std::string& escaped_text, const Location& where) {
   std::string bytes;
   std::string_view text = escaped_text;
-  while (!text.empty()) {
-    unsigned byte = 0;
-    const auto* end = text.data() + std::min<std::size_t>(text.size(), 4);
-    if (text[0] != '\\') {
-      bytes += text[0];
-      text.remove_prefix(1);
-    } else if (text.starts_with("\\\\")) {
-      bytes += '\\';
-      text.remove_prefix(2);
-    } else if (text.starts_with("\\x") && std::from_chars(text.data() + 2, end, byte, 16).ptr == end &&
-               text.size() >= 4) {
-      bytes += static_cast<char>(byte);
-      text.remove_prefix(4);
-    } else {
-      fail(where,
-           fmt::format("{}: only \\\\ and \\x with two digits may follow {}", in_quotes(escaped_text), escaped_tag));
-    }
+  for (auto plain = text.find('\\'); plain != text.npos; plain = text.find('\\')) {
+    bytes += text.substr(0, plain);
+    text.remove_prefix(plain);
+    unsigned byte = '\\';
+    const bool is_hex = text.starts_with("\\x") && text.size() >= 4 &&
+                        std::from_chars(text.data() + 2, text.data() + 4, byte, 16).ptr == text.data() + 4;
+    if (!is_hex && !text.starts_with("\\\\"))
+      fail_at(where, "{}: only \\\\ and \\x with two digits may follow {}", in_quotes(escaped_text), escaped_tag);
+    bytes += static_cast<char>(byte);
+    text.remove_prefix(is_hex ? 4 : 2);
   }
-  return bytes;
+  return bytes += text;
 }
 
 // Receives yaml-cpp's events. Events rather than its node graph: they carry marks for keys, keep duplicate keys apart
 // and do not expand aliases before we can count.
 class TreeBuilder : public YAML::EventHandler {
  public:
-  TreeBuilder(std::string source, const std::string& text) : source_(std::move(source)), text_(text) {
+  // `has_lines`: else the text is an argument, whose values all have its place.
+  TreeBuilder(std::string source, const std::string& text, bool has_lines)
+      : source_(std::move(source)), text_(text), has_lines_(has_lines) {
     constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
     if (text_.starts_with(byte_order_mark)) text_.remove_prefix(byte_order_mark.size());  // marks do not count it
   }
@@ -113,7 +93,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto found = anchored_.find(anchor);
-    if (found == anchored_.end()) fail(at(mark), "an alias to a value that is not complete");
+    if (found == anchored_.end()) fail_at(at(mark), "an alias to a value that is not complete");
     count(found->second, at(mark));
     place(found->second);
   }
@@ -146,11 +126,13 @@ class TreeBuilder : public YAML::EventHandler {
     return is_null_word(rest.substr(0, rest.find_first_of(" \t\r\n,]}#:")));
   }
 
-  Location at(const YAML::Mark& mark) const { return {source_, mark.line + 1, mark.column + 1}; }
+  Location at(const YAML::Mark& mark) const {
+    return has_lines_ ? Location{source_, mark.line + 1, mark.column + 1} : Location{source_};
+  }
 
   void open(ConfigNode::Kind kind, const YAML::Mark& mark, YAML::anchor_t anchor) {
-    if (std::ssize(open_) >= deepest) fail(at(mark), fmt::format("nested deeper than {} levels", deepest));
-    if (expects_key()) fail(at(mark), "a key must be a plain word");
+    if (std::ssize(open_) >= deepest) fail_at(at(mark), "nested deeper than {} levels", deepest);
+    if (expects_key()) fail_at(at(mark), "a key must be a plain word");
     count_one(at(mark));
     open_.push_back({.node = ConfigNode{.kind = kind, .location = at(mark)}, .anchor = anchor});
   }
@@ -165,7 +147,7 @@ class TreeBuilder : public YAML::EventHandler {
   void add(ConfigNode node, YAML::anchor_t anchor) {
     constexpr std::size_t longest = 4096;
     if (node.scalar.size() > longest)
-      fail(node.location, fmt::format("a word of {} bytes; the longest has {}", node.scalar.size(), longest));
+      fail_at(node.location, "a word of {} bytes; the longest has {}", node.scalar.size(), longest);
     count_one(node.location);
     if (anchor != 0) anchored_[anchor] = node;
     place(std::move(node));
@@ -191,18 +173,17 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   void start_entry(const ConfigNode& key) {
-    if (key.kind != ConfigNode::Kind::scalar) fail(key.location, "a key must be a plain word");
-    for (const auto& [earlier, value] : open_.back().node.entries) {
+    if (key.kind != ConfigNode::Kind::scalar) fail_at(key.location, "a key must be a plain word");
+    for (const auto& [earlier, value] : open_.back().node.entries)
       if (earlier.name == key.scalar)
-        fail(key.location, fmt::format("{}: key given twice, first in line {}", key.scalar, earlier.location.line));
-    }
+        fail_at(key.location, "{}: key given twice, first in line {}", key.scalar, earlier.location.line);
     open_.back().key = {key.scalar, key.location};
     open_.back().has_key = true;
   }
 
   void count_one(const Location& where) {
     constexpr std::size_t most = 10'000;
-    if (++values_ > most) fail(where, fmt::format("more than {} values", most));
+    if (++values_ > most) fail_at(where, "more than {} values", most);
   }
   void count(const ConfigNode& node, const Location& where) {
     count_one(where);
@@ -212,20 +193,12 @@ class TreeBuilder : public YAML::EventHandler {
 
   std::string source_;
   std::string_view text_;
+  bool has_lines_;
   ConfigNode root_;
   std::vector<Open> open_;
   std::map<YAML::anchor_t, ConfigNode> anchored_;
   std::size_t values_ = 0;
 };
-
-void set_location(ConfigNode& node, const Location& where) {
-  node.location = where;
-  for (auto& item : node.items) set_location(item, where);
-  for (auto& [key, value] : node.entries) {
-    key.location = where;
-    set_location(value, where);
-  }
-}
 
 // The plain value NAME as {kind: NAME}.
 void name_kind(ConfigNode& node) {
@@ -246,34 +219,27 @@ const ConfigNode* ConfigNode::find(std::string_view name) const {
 }
 
 std::string ConfigNode::describe() const {
-  switch (kind) {
-    case Kind::null:
-      return is_missing ? "nothing" : "null";
-    case Kind::scalar:
-      return in_quotes(scalar);
-    case Kind::sequence:
-      return "a list";
-    case Kind::map:
-      return "a section";
-  }
-  return "";
+  if (kind == Kind::scalar) return in_quotes(scalar);
+  if (kind == Kind::null) return is_missing ? "nothing" : "null";
+  return kind == Kind::sequence ? "a list" : "a section";
 }
 
-ConfigNode parse_yaml(const std::string& text, const std::string& source) {
+static ConfigNode parse(const std::string& text, const std::string& source, bool has_lines) {
+  const Location start{source, has_lines, has_lines};
   try {
     std::istringstream stream(text);
     YAML::Parser parser(stream);
-    TreeBuilder builder(source, text);
-    if (!parser.HandleNextDocument(builder))
-      return ConfigNode{.kind = ConfigNode::Kind::map, .location = {source, 1, 1}};
-    TreeBuilder second(source, text);
-    if (parser.HandleNextDocument(second)) fail({source, 1, 1}, "more than one YAML document in one file");
+    TreeBuilder builder(source, text, has_lines);
+    if (!parser.HandleNextDocument(builder)) return {.kind = ConfigNode::Kind::map, .location = start};
+    TreeBuilder second(source, text, has_lines);
+    if (parser.HandleNextDocument(second)) fail_at(start, "more than one YAML document in one file");
     return builder.take_root();
   } catch (const YAML::Exception& error) {
-    const auto [line, column, what] = describe_yaml_error(error, text);
-    fail({source, line, column}, what);
+    fail_syntax(error, text, source);
   }
 }
+
+ConfigNode parse_yaml(const std::string& text, const std::string& source) { return parse(text, source, true); }
 
 ConfigNode read_yaml_file(const std::filesystem::path& path) {
   constexpr std::uintmax_t largest = 1 << 20;
@@ -281,7 +247,7 @@ ConfigNode read_yaml_file(const std::filesystem::path& path) {
   auto root = parse_yaml(read_file(path, largest, ExitCode::usage), source);
   if (root.kind == ConfigNode::Kind::null) root.kind = ConfigNode::Kind::map;
   if (root.kind != ConfigNode::Kind::map)
-    fail(root.location, fmt::format("expected 'key: value' lines, got {}", root.describe()));
+    fail_at(root.location, "expected 'key: value' lines, got {}", root.describe());
   return root;
 }
 
@@ -291,7 +257,7 @@ namespace {
 ConfigNode nest(const std::string& path, ConfigNode value, const Location& where) {
   const auto dot = path.find('.');
   const auto name = path.substr(0, dot);
-  if (name.empty()) fail(where, "expected section.key=value");
+  if (name.empty()) fail_at(where, "expected section.key=value");
   ConfigNode map{.kind = ConfigNode::Kind::map, .location = where};
   map.entries.push_back({ConfigKey{name, where}, dot == std::string::npos
                                                      ? std::move(value)
@@ -320,11 +286,11 @@ void merge_into(ConfigNode& target, ConfigNode&& layer) {
 }
 
 ConfigNode parse_value(const std::string& text, const Location& where) {
-  if (trim(text).empty()) return {.is_missing = true};
+  if (trim(text).empty()) return {.is_missing = true, .location = where};
   try {
-    return parse_yaml(text, where.source);
+    return parse(text, where.source, false);
   } catch (const Error&) {  // a line and column of the argument would help nobody
-    fail(where, fmt::format("{} is not a valid YAML value", in_quotes(text)));
+    fail_at(where, "{} is not a valid YAML value", in_quotes(text));
   }
 }
 
@@ -335,11 +301,10 @@ ConfigNode tree_from_overrides(const std::vector<std::string>& overrides) {
   for (const auto& argument : overrides) {
     const Location where{"--set " + argument, 0, 0};
     const auto equals = argument.find('=');
-    if (equals == std::string::npos || equals == 0) fail(where, "expected section.key=value");
+    if (equals == std::string::npos || equals == 0) fail_at(where, "expected section.key=value");
     if (std::count(argument.begin(), argument.begin() + static_cast<std::ptrdiff_t>(equals), '.') >= deepest)
-      fail({"--set", 0, 0}, fmt::format("nested deeper than {} levels", deepest));
+      fail_at({"--set", 0, 0}, "nested deeper than {} levels", deepest);
     auto value = parse_value(argument.substr(equals + 1), where);
-    set_location(value, where);
     merge_into(root, nest(argument.substr(0, equals), std::move(value), where));
   }
   return root;

@@ -1,12 +1,16 @@
 #pragma once
 // YAML as a tree of plain values that remember where they were written, so that every complaint can say so.
 
+#include <fmt/core.h>
+
 #include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "base/error.h"
 
 namespace metaformer {
 
@@ -17,6 +21,12 @@ struct Location {
   int column = 0;
   std::string str() const;  // "configs/a.yaml:4:3" or "--set train.steps=0"
 };
+
+// Throws an Error (exit code 2): "PLACE: what".
+template <class... Values>
+[[noreturn]] void fail_at(const Location& where, fmt::format_string<Values...> what, Values&&... values) {
+  throw Error(ExitCode::usage, where.str() + ": " + fmt::format(what, std::forward<Values>(values)...));
+}
 
 // "train.steps" -> where its value was written; of a kind "model.mixer.kind". Keys that no layer set are absent.
 using Provenance = std::map<std::string, Location>;

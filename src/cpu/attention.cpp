@@ -57,14 +57,8 @@ METAFORMER_INLINE void zero_rows(const HeadRows& to, std::int64_t first, std::in
 METAFORMER_INLINE void transpose(const float* rows, std::int64_t tokens, std::int64_t width, float* panels) {
   for (std::int64_t token = 0; token < tokens; token += lane_count) {
     float* to = panels + token / panel * panel * width + token % panel;
-    for (std::int64_t c = 0; c < width; c += lane_count) {
-      Lanes block[lane_count];
-#pragma GCC unroll 16
-      for (int i = 0; i < lane_count; ++i) block[i] = load_lanes(rows + (token + i) * width + c);
-      transpose_lanes(block);
-#pragma GCC unroll 16
-      for (int i = 0; i < lane_count; ++i) store_lanes(to + (c + i) * panel, block[i]);
-    }
+    for (std::int64_t c = 0; c < width; c += lane_count)
+      transpose_block(rows + token * width + c, width, to + c * panel, panel);
   }
 }
 

@@ -53,6 +53,16 @@ struct Bf16Pairs {
 };
 #endif
 
+// Writes 16 x 16 units transposed; rows are `from_step` and `to_step` apart.
+METAFORMER_INLINE void transpose_block(const float* from, std::int64_t from_step, float* to, std::int64_t to_step) {
+  Lanes block[lane_count];
+#pragma GCC unroll 16
+  for (int i = 0; i < lane_count; ++i) block[i] = load_lanes(from + i * from_step);
+  transpose_lanes(block);
+#pragma GCC unroll 16
+  for (int i = 0; i < lane_count; ++i) store_lanes(to + i * to_step, block[i]);
+}
+
 // Units (row, column) of the left side of a product lie at row * row_step + column * column_step.
 struct Left {
   const float* data;

@@ -117,14 +117,8 @@ struct Hashed {
 
   METAFORMER_INLINE void turn(const float* rows, float* columns) const {
     for (std::int64_t p = 0; p < m; p += lane_count)
-      for (std::int64_t c = 0; c < width; c += lane_count) {
-        Lanes block[lane_count];
-#pragma GCC unroll 16
-        for (int i = 0; i < lane_count; ++i) block[i] = load_lanes(rows + (p + i) * width + c);
-        transpose_lanes(block);
-#pragma GCC unroll 16
-        for (int i = 0; i < lane_count; ++i) store_lanes(columns + (c + i) * m + p, block[i]);
-      }
+      for (std::int64_t c = 0; c < width; c += lane_count)
+        transpose_block(rows + p * width + c, width, columns + c * m + p, m);
   }
 
   METAFORMER_INLINE Block* block_of(std::int64_t number, std::size_t slot) {

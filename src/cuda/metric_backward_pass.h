@@ -68,11 +68,7 @@ struct ScoreRule {
   }
 };
 
-}  // namespace metaformer::cuda
-
 // What comes before and after the pass over all pairs: delta of every query, and from the sums dp and dq.
-
-namespace metaformer::cuda {
 
 // Of kernels with four lanes a token.
 struct PerTokenShape {
@@ -286,11 +282,7 @@ metric_finish_kernel(const MetricBackward backward) {
   BackwardFinish<Format, Width>(backward, memory).run();
 }
 
-}  // namespace metaformer::cuda
-
 // dM = p^T dq over batch and tokens: every block sums its share of the tokens, then the shares are added in order.
-
-namespace metaformer::cuda {
 
 template <class Format, int Width>
 struct GradientShape {
@@ -366,14 +358,10 @@ metric_sum_kernel(const MetricBackward backward, const std::int64_t parts) {
   backward.dmetric[at] = sum;
 }
 
-}  // namespace metaformer::cuda
-
 // All pairs of queries and keys, once: a block owns a tile of keys and goes over the tiles of queries. What its tokens
 // contribute to dp as keys and values stays in registers. What it contributes to dq of a tile of queries is added in
 // global memory, by the blocks in the order of their keys: each waits for its turn. Weights and their gradients pass
 // through shared memory at most.
-
-namespace metaformer::cuda {
 
 template <class Format, int Width>
 struct PassShape {

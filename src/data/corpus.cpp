@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdlib>
+#include <ranges>
 #include <utility>
 
 #include "base/digest.h"
@@ -28,9 +28,8 @@ namespace {
 
 constexpr auto text_endings = ".txt, .text, .jsonl, .json or .ndjson, gzipped or not";
 
-TableFormat format_of(const fs::path& file, const TextDataConfig& config) {
-  if (config.format != TableFormat::automatic) return config.format;
-  return format_by_name(file).value_or(TableFormat::automatic);
+std::optional<TableFormat> format_of(const fs::path& file, const TextDataConfig& config) {
+  return config.format == TableFormat::automatic ? format_by_name(file) : config.format;
 }
 
 // The files below a folder whose format is one of texts, in the order of their paths.
@@ -43,8 +42,7 @@ std::vector<fs::path> list_folder(const fs::path& folder, const TextDataConfig& 
     std::error_code ignored;
     if (!is_hidden && fs::is_directory(entry->symlink_status(ignored))) continue;
     const auto format = format_of(entry->path(), config);
-    const bool is_text =
-        config.format != TableFormat::automatic || format == TableFormat::text || format == TableFormat::jsonl;
+    const bool is_text = format == TableFormat::text || format == TableFormat::jsonl;
     (!is_hidden && is_text && entry->is_regular_file() ? files : passed_over).push_back(entry->path());
   }
   if (error) throw Error(ExitCode::data, fmt::format("{}: cannot be read: {}", folder.string(), error.message()));
@@ -61,97 +59,6 @@ std::vector<fs::path> list_folder(const fs::path& folder, const TextDataConfig& 
   return files;
 }
 
-class TextReader {
- public:
-  TextReader(const fs::path& path, const TextDataConfig& config) : path_(path), config_(config) {}
-
-  TextFiles read() {
-    const bool is_whole_folder = is_folder(path_);
-    for (const auto& file : is_whole_folder ? list_folder(path_, config_) : std::vector{path_}) add_file(file);
-    report_malformed();
-    if (files_.text.empty()) throw Error(ExitCode::data, path_.string() + ": the corpus is empty");
-    files_.is_one_text = !is_whole_folder && !files_.has_json_lines;
-    describe(is_whole_folder);
-    return std::move(files_);
-  }
-
- private:
-  void add_file(const fs::path& file) {
-    throw_if_stopped();
-    auto [text, digest] = read_text_file(file, largest_text_file - bytes_);
-    digests_.emplace_back(file.lexically_relative(path_).generic_string(), std::move(digest));
-    bytes_ += std::min<std::uintmax_t>(text.size(), largest_text_file - bytes_);
-    if (format_of(file, config_) == TableFormat::jsonl) return add_json_lines(text, file);
-    if (!std::holds_alternative<ByteTokenizerOptions>(config_.tokenizer)) require_utf8(text, file.string());
-    add_document(std::move(text));
-  }
-
-  void add_json_lines(std::string_view content, const fs::path& file) {
-    files_.has_json_lines = true;
-    const auto refuse = [&](std::int64_t line, const std::string& why) {
-      if (malformed_++ == 0) first_defect_ = fmt::format("{}:{}: {}", file.string(), line, why);
-    };
-    const auto use = [&](const std::vector<nlohmann::json*>& members, std::int64_t line) {
-      auto& text = *members.front();
-      if (const auto why = defect_of_text_member(text, config_.text_field); !why.empty()) return refuse(line, why);
-      add_document(std::move(text.get_ref<std::string&>()));
-    };
-    for_each_json_object(content, {config_.text_field}, file.string(), use, refuse);
-  }
-
-  void add_document(std::string&& text) {
-    if (text.empty()) {
-      ++empty_;
-      return;
-    }
-    if (documents_++ > 0) files_.text += '\n';
-    files_.document_starts.push_back(files_.text.size());
-    documents_ == 1 ? void(files_.text = std::move(text)) : void(files_.text += text);
-  }
-
-  void report_malformed() const {
-    if (empty_ > 0 && documents_ > 0)
-      log::info("{}: {} of {} documents are empty and left out", path_.string(), empty_, empty_ + documents_);
-    if (malformed_ == 0) return;
-    const auto all = malformed_ + empty_ + documents_;
-    if (static_cast<double>(malformed_) / static_cast<double>(all) > config_.malformed_limit)
-      throw Error(ExitCode::data, fmt::format("{} ({} of {} documents are malformed; data.malformed_limit allows {})",
-                                              first_defect_, malformed_, all, config_.malformed_limit));
-    log::warning("{}: {} of {} documents are malformed and left out; the first is {}", path_.string(), malformed_, all,
-                 first_defect_);
-  }
-
-  void describe(bool is_whole_folder) {
-    auto digest = digests_.front().second;
-    if (is_whole_folder) {
-      std::string all;
-      for (const auto& [name, sum] : digests_) all += sha256(name) + sum;
-      digest = sha256(all);
-    }
-    auto& description = files_.description;
-    description = {{"path", path_.string()}, {"sha256", digest}};
-    if (is_whole_folder) description["files"] = digests_.size();
-    if (!files_.is_one_text) description["documents"] = documents_;
-    if (files_.has_json_lines) description["malformed"] = malformed_;
-  }
-
-  const fs::path& path_;
-  const TextDataConfig& config_;
-  TextFiles files_;
-  std::vector<std::pair<std::string, std::string>> digests_;  // name below path_, SHA-256 of the file as it lies there
-  std::uintmax_t bytes_ = 0;
-  std::size_t documents_ = 0, empty_ = 0, malformed_ = 0;
-  std::string first_defect_;
-};
-
-}  // namespace
-
-TextFiles read_text_files(const fs::path& path, const TextDataConfig& config) {
-  return TextReader(path, config).read();
-}
-
-namespace {
-
 void check_digest(const PublicCorpus& corpus, const CorpusFile& file, const std::string& where,
                   std::string_view content) {
   const bool by_md5 = file.sha256.empty();
@@ -163,20 +70,15 @@ void check_digest(const PublicCorpus& corpus, const CorpusFile& file, const std:
                                             by_md5 ? "MD5" : "SHA-256", digest, expected));
 }
 
-bool has_all_files(const fs::path& folder, const PublicCorpus& corpus) {
-  std::error_code ignored;
-  return std::all_of(corpus.files.begin(), corpus.files.end(),
-                     [&](const auto& file) { return fs::exists(folder / file.name, ignored); });
-}
-
 // The corpus in a folder, under its name or another accepted one.
 std::optional<fs::path> find_in(const fs::path& folder, const PublicCorpus& corpus) {
+  std::error_code ignored;
   if (corpus.is_folder()) {
     for (const auto& place : {folder, folder / corpus.name})
-      if (has_all_files(place, corpus)) return place;
+      if (std::ranges::all_of(corpus.files, [&](const auto& file) { return fs::exists(place / file.name, ignored); }))
+        return place;
     return std::nullopt;
   }
-  std::error_code ignored;
   if (auto path = folder / corpus.files.front().name; fs::exists(path, ignored)) return path;
   if (corpus.stem.empty()) return std::nullopt;
   std::optional<fs::path> first;  // the first by name, whatever the order in the folder
@@ -194,47 +96,82 @@ void refuse_void_keys(const TextDataConfig& config, const fs::path& path, bool h
   const auto refuse_if = [&](bool is_void, const char* key, const char* why) {
     if (is_void) throw Error(ExitCode::usage, fmt::format("{}: means nothing for {}, {}", key, path.string(), why));
   };
+  constexpr auto one_document = "which is one document; JSON lines and folders have several";
   constexpr auto no_lines =
       "which is plain text; files named .jsonl, .json or .ndjson, and with data.format jsonl all, are "
       "JSON lines";
   refuse_if(!has_json_lines && config.text_field != usual.text_field, "data.text_field", no_lines);
   refuse_if(!has_json_lines && config.malformed_limit != usual.malformed_limit, "data.malformed_limit", no_lines);
-  refuse_if(is_one_text && config.separate_documents, "data.separate_documents",
-            "which is one document; JSON lines and folders have several");
-  refuse_if(is_one_text && packing_options(config.packing) != nullptr, "data.packing",
-            "which is one document; JSON lines and folders have several");
+  refuse_if(is_one_text && config.separate_documents, "data.separate_documents", one_document);
+  refuse_if(is_one_text && packing_options(config.packing) != nullptr, "data.packing", one_document);
 }
 
 // How to do without the cache.
 std::string help(const PublicCorpus& corpus) {
-  std::vector<std::string_view> names;
-  for (const auto& file : corpus.files) names.push_back(file.name);
+  const auto names = corpus.files | std::views::transform(&CorpusFile::name);
   return fmt::format("put {} into a folder and name that folder in METAFORMER_DATA", fmt::join(names, ", "));
 }
 
-std::string download_file(const PublicCorpus& corpus, const CorpusFile& file) {
-  const auto url = corpus.is_folder() ? corpus.url + file.name : corpus.url;
-  log::info("fetching {} ({}) from {}", corpus.is_folder() ? file.name : corpus.name, human_bytes(file.bytes), url);
-  std::string content;
+std::string download_file(const PublicCorpus& corpus, const CorpusFile& file, const std::string& url) {
   try {
-    content = download(url, file.bytes + (1 << 20));
+    return download(url, file.bytes + (1 << 20));
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("{}; without a network, {}", error.what(), help(corpus)));
   }
-  check_digest(corpus, file, url, content);
-  return content;
-}
-
-std::vector<CorpusFile> multi30k_files() {
-  return {{"train.de.gz", "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6", "", 637'044},
-          {"train.en.gz", "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f", "", 568'929},
-          {"val.de.gz", "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a", "", 24'681},
-          {"val.en.gz", "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28", "", 21'650},
-          {"test_2016_flickr.de.gz", "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8", "", 22'890},
-          {"test_2016_flickr.en.gz", "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9", "", 21'077}};
 }
 
 }  // namespace
+
+TextFiles read_text_files(const fs::path& path, const TextDataConfig& config) {
+  const bool is_whole_folder = is_folder(path);
+  TextFiles read;
+  std::uintmax_t bytes = 0;
+  std::size_t empty = 0, malformed = 0;
+  std::string first_defect, digests;  // SHA-256 of the file as it lies there; in folders of its name before it
+  const auto add_document = [&](std::string&& text) {
+    if (text.empty()) return void(++empty);
+    if (!read.text.empty()) read.text += '\n';
+    read.document_starts.push_back(read.text.size());
+    read.text.empty() ? void(read.text = std::move(text)) : void(read.text += text);
+  };
+  const auto add_json_lines = [&](std::string_view content, const std::string& file) {
+    read.has_json_lines = true;
+    const auto refuse = [&](std::int64_t line, const std::string& why) {
+      if (malformed++ == 0) first_defect = fmt::format("{}:{}: {}", file, line, why);
+    };
+    const auto use = [&](const std::vector<nlohmann::json*>& members, std::int64_t line) {
+      auto& text = *members.front();
+      if (const auto why = defect_of_text_member(text, config.text_field); !why.empty()) return refuse(line, why);
+      add_document(std::move(text.get_ref<std::string&>()));
+    };
+    for_each_json_object(content, {config.text_field}, file, use, refuse);
+  };
+  const auto files = is_whole_folder ? list_folder(path, config) : std::vector{path};
+  for (const auto& file : files) {
+    throw_if_stopped();
+    auto [text, digest] = read_text_file(file, largest_text_file - bytes);
+    digests += (is_whole_folder ? sha256(file.lexically_relative(path).generic_string()) : "") + digest;
+    bytes += std::min<std::uintmax_t>(text.size(), largest_text_file - bytes);
+    if (format_of(file, config) == TableFormat::jsonl) {
+      add_json_lines(text, file.string());
+      continue;
+    }
+    if (!std::holds_alternative<ByteTokenizerOptions>(config.tokenizer)) require_utf8(text, file.string());
+    add_document(std::move(text));
+  }
+  const auto documents = read.document_starts.size();
+  if (empty > 0 && documents > 0)
+    log::info("{}: {} of {} documents are empty and left out", path.string(), empty, empty + documents);
+  report_malformed(path.string(), malformed, malformed + empty + documents, first_defect, "documents",
+                   config.malformed_limit);
+  if (documents == 0) throw Error(ExitCode::data, path.string() + ": the corpus is empty");
+  read.is_one_text = !is_whole_folder && !read.has_json_lines;
+  read.description = {{"path", path.string()}, {"sha256", is_whole_folder ? sha256(digests) : digests}};
+  if (is_whole_folder) read.description["files"] = files.size();
+  if (!read.is_one_text) read.description["documents"] = documents;
+  if (read.has_json_lines) read.description["malformed"] = malformed;
+  return read;
+}
 
 std::uint64_t PublicCorpus::bytes() const {
   std::uint64_t sum = 0;
@@ -247,23 +184,25 @@ const std::vector<PublicCorpus>& public_corpora() {
       {.name = "tinyshakespeare",
        .task = LanguageModelConfig::kind,
        .url = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
-       .files = {{.name = "tinyshakespeare.txt",
-                  .sha256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
-                  .md5 = "",
-                  .bytes = 1'115'394}},
+       .files = {{"tinyshakespeare.txt", "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed", "",
+                  1'115'394}},
        .stem = ""},
       {.name = "imdb",
        .task = ClassificationConfig::kind,
        .url = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
-       .files = {{.name = "aclImdb_v1.tar.gz",
-                  .sha256 = "",
-                  .md5 = "7c2ac02c03563afcf9b574c7e56c153a",
-                  .bytes = 84'125'825}},
+       .files = {{"aclImdb_v1.tar.gz", "", "7c2ac02c03563afcf9b574c7e56c153a", 84'125'825}},
        .stem = "aclImdb_v1"},
       {.name = "multi30k",
        .task = SequenceToSequenceConfig::kind,
        .url = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/",
-       .files = multi30k_files(),
+       .files = {{"train.de.gz", "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6", "", 637'044},
+                 {"train.en.gz", "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f", "", 568'929},
+                 {"val.de.gz", "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a", "", 24'681},
+                 {"val.en.gz", "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28", "", 21'650},
+                 {"test_2016_flickr.de.gz", "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8", "",
+                  22'890},
+                 {"test_2016_flickr.en.gz", "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9", "",
+                  21'077}},
        .stem = ""},
   };
   return corpora;
@@ -308,7 +247,10 @@ fs::path obtain_corpus(const PublicCorpus& corpus, bool offline) {
 fs::path fetch_corpus(const PublicCorpus& corpus, const fs::path& folder) {
   const auto target = folder / (corpus.is_folder() ? corpus.name : corpus.files.front().name);
   for (const auto& file : corpus.files) {
-    const auto content = download_file(corpus, file);
+    const auto url = corpus.is_folder() ? corpus.url + file.name : corpus.url;
+    log::info("fetching {} ({}) from {}", corpus.is_folder() ? file.name : corpus.name, human_bytes(file.bytes), url);
+    const auto content = download_file(corpus, file, url);
+    check_digest(corpus, file, url, content);
     const auto path = corpus.is_folder() ? target / file.name : target;
     std::error_code error;
     fs::create_directories(path.parent_path(), error);
@@ -321,10 +263,9 @@ fs::path fetch_corpus(const PublicCorpus& corpus, const fs::path& folder) {
 }
 
 void check_corpus_files(const PublicCorpus& corpus, const fs::path& folder) {
-  for (const auto& file : corpus.files) {
-    const auto path = folder / file.name;
-    check_digest(corpus, file, path.string(), read_file(path, largest_text_file, ExitCode::data));
-  }
+  for (const auto& file : corpus.files)
+    check_digest(corpus, file, (folder / file.name).string(),
+                 read_file(folder / file.name, largest_text_file, ExitCode::data));
 }
 
 Corpus load_corpus(const TextDataConfig& config, bool offline) {

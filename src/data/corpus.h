@@ -21,19 +21,16 @@ struct TextFiles {
   bool is_one_text = false;  // one file of plain text, which is one document
 };
 
-// The format of a file is data.format, else that of its name (data/tables.h); other names are plain text.
-// A file of plain text is a document. In JSON lines each object is one, and data.text_field names its text; empty
-// documents are left out.
-//
-// In a folder all files below it are read, in the order of their paths in bytes. Hidden files, links to folders and, if
-// data.format is auto, names without a known ending are skipped; a warning has their number.
+// The format of a file is data.format, else that of its name (data/tables.h); other names are plain text. A file of
+// plain text is a document. In JSON lines each object is one, and data.text_field names its text; empty documents are
+// left out. In a folder all files below it are read, in the order of their paths in bytes, but hidden files, links to
+// folders and, if data.format is auto, names without a known ending; a warning has their number.
 //
 // A byte order mark at the start of a file is left out. Unless the tokenizer is `byte`, plain text must be UTF-8.
 // Errors (exit code 3) name the file, and the line if there is one: unreadable, damaged, more than 16 GiB in all, not
 // UTF-8, no text, lines of JSON that are malformed (base/json.h) beyond data.malformed_limit.
 TextFiles read_text_files(const std::filesystem::path& path, const TextDataConfig& config);
 
-// Text corpora: public ones by name, others by path.
 struct CorpusFile {
   std::string name;    // in METAFORMER_DATA and in the cache
   std::string sha256;  // "" if its publisher uses another digest
@@ -82,8 +79,8 @@ struct Corpus {
 };
 
 // The text that a config names: data.path, else data.corpus, which is downloaded if it is missing (unless `offline`);
-// and data.validation_path. Errors: those of read_text_files (data/corpus.h); digest of a public corpus
-// differs (exit code 3); a corpus that is not a text, keys that have no effect on these files (exit code 2).
+// and data.validation_path. Errors: those of read_text_files; another digest of a public corpus (exit code 3); a corpus
+// that is not a text, keys that have no effect on these files (exit code 2).
 Corpus load_corpus(const TextDataConfig& config, bool offline);
 
 }  // namespace metaformer

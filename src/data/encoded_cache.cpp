@@ -29,77 +29,6 @@ constexpr std::string_view signature = "metaformer tokens\n";
 constexpr std::size_t digest_size = 64;
 constexpr std::size_t numbers_of_text = 3 * sizeof(std::uint64_t);  // label, count of ids, count of the text's bytes
 
-struct Writer {
-  std::string bytes;
-
-  void add_number(std::uint64_t number) { bytes.append(reinterpret_cast<const char*>(&number), sizeof number); }
-  void add_string(std::string_view text) {
-    add_number(text.size());
-    bytes += text;
-  }
-  void add_ids(const std::vector<std::int32_t>& ids) {
-    add_number(ids.size());
-    bytes.append(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof ids[0]);
-  }
-};
-
-// Compares every count with the remaining bytes before it allocates memory for it.
-class Reader {
- public:
-  Reader(std::string_view bytes, const std::string& source) : bytes_(bytes), source_(source) {}
-
-  [[noreturn]] void fail(const std::string& why) const { throw Error(ExitCode::data, source_ + ": " + why); }
-
-  std::string_view take(std::uint64_t size) {
-    if (size > bytes_.size()) fail("cut off");
-    const auto taken = bytes_.substr(0, size);
-    bytes_.remove_prefix(size);
-    return taken;
-  }
-  std::uint64_t number() {
-    std::uint64_t number = 0;
-    std::memcpy(&number, take(sizeof number).data(), sizeof number);
-    return number;
-  }
-  // A count of items that take at least `least` bytes each.
-  std::uint64_t count(std::size_t least) {
-    const auto count = number();
-    if (count > bytes_.size() / least) fail("cut off");
-    return count;
-  }
-  std::string string() { return std::string(take(number())); }
-  std::vector<std::int32_t> ids() {
-    std::vector<std::int32_t> ids(count(sizeof(std::int32_t)));
-    const auto raw = take(ids.size() * sizeof ids[0]);
-    if (!raw.empty()) std::memcpy(ids.data(), raw.data(), raw.size());
-    return ids;
-  }
-  bool at_end() const { return bytes_.empty(); }
-
- private:
-  std::string_view bytes_;
-  const std::string& source_;
-};
-
-// The bytes between the signature and the digest, after both were checked.
-Reader open(std::string_view bytes, std::string_view key, const std::string& source) {
-  const Reader whole(bytes, source);
-  if (!bytes.starts_with(signature) || bytes.size() < signature.size() + key.size() + digest_size)
-    whole.fail("cut off or no file of tokens");
-  const auto content = bytes.substr(0, bytes.size() - digest_size);
-  if (sha256(content) != bytes.substr(content.size())) whole.fail("damaged");
-  if (content.substr(signature.size(), key.size()) != key) whole.fail("holds tokens of other texts");
-  return {content.substr(signature.size() + key.size()), source};
-}
-
-EncodedText read_text(Reader& reader, std::size_t labels, std::int64_t vocabulary) {
-  const auto label = reader.number();
-  EncodedText text{.ids = reader.ids(), .label = static_cast<std::int64_t>(label), .text = reader.string()};
-  const bool known = std::all_of(text.ids.begin(), text.ids.end(), [&](auto id) { return id >= 0 && id < vocabulary; });
-  if (label >= labels || text.ids.empty() || !known) reader.fail("holds ids that its tokenizer does not have");
-  return text;
-}
-
 // An estimate of the bytes of a file, for the limit and the memory.
 std::uint64_t size_of(const EncodedSplits& splits, const std::string& description, const std::string& tokenizer) {
   constexpr std::uint64_t all_else = 1024;
@@ -109,57 +38,6 @@ std::uint64_t size_of(const EncodedSplits& splits, const std::string& descriptio
     for (const auto& text : texts) size += numbers_of_text + text.ids.size() * sizeof(std::int32_t) + text.text.size();
   return size;
 }
-
-}  // namespace
-
-std::string write_encoded(const EncodedSplits& splits, std::string_view key, std::uint64_t largest) {
-  const auto description = json_text(splits.description);  // paths may be invalid UTF-8
-  const auto tokenizer = splits.codec.tokenizer->to_json().dump();
-  const auto size = size_of(splits, description, tokenizer);
-  if (size > largest)
-    throw Error(ExitCode::failure,
-                fmt::format("they have {}, and at most {} are kept", human_bytes(size), human_bytes(largest)));
-  Writer writer;
-  writer.bytes.reserve(size);
-  writer.bytes += signature;
-  writer.bytes += key;
-  writer.add_string(description);
-  writer.add_string(tokenizer);
-  writer.add_number(splits.codec.labels.size());
-  for (const auto& label : splits.codec.labels) writer.add_string(label);
-  for (const auto& digest : splits.text_digests) writer.add_string(digest);
-  for (const auto& texts : splits.texts) {
-    writer.add_number(texts.size());
-    for (const auto& text : texts) {
-      writer.add_number(static_cast<std::uint64_t>(text.label));
-      writer.add_ids(text.ids);
-      writer.add_string(text.text);
-    }
-  }
-  writer.bytes += sha256(writer.bytes);
-  return std::move(writer.bytes);
-}
-
-EncodedSplits read_encoded(std::string_view bytes, std::string_view key, const std::string& source) {
-  auto reader = open(bytes, key, source);
-  EncodedSplits splits;
-  splits.description = parse_json<nlohmann::ordered_json>(reader.string());
-  if (!splits.description.is_object()) reader.fail("its description is no JSON");
-  splits.codec.tokenizer = load_tokenizer(reader.string(), source);
-  for (auto left = reader.count(sizeof(std::uint64_t)); left > 0; --left)
-    splits.codec.labels.push_back(reader.string());
-  for (auto& digest : splits.text_digests) digest = reader.string();
-  for (auto& texts : splits.texts) {
-    const auto count = reader.count(numbers_of_text);
-    texts.reserve(count);
-    while (texts.size() < count)
-      texts.push_back(read_text(reader, splits.codec.labels.size(), splits.codec.tokenizer->vocabulary_size()));
-  }
-  if (!reader.at_end()) reader.fail("has more than its texts");
-  return splits;
-}
-
-namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
@@ -205,22 +83,8 @@ std::string key_with_codec(const std::string& key, const Codec& codec) {
 
 // A given codec without labels takes those of the texts.
 bool is_given(const Codec& found, const Codec& given) {
-  return (given.labels.empty() || given.labels == found.labels) &&
-         given.tokenizer->to_json() == found.tokenizer->to_json();
-}
-
-// Returns nothing, after a warning, if the file exists but cannot be used.
-std::optional<EncodedSplits> read(const fs::path& path, const std::string& key) {
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) return std::nullopt;
-  try {
-    auto splits = read_encoded(read_file(path, most_bytes, ExitCode::data), key, path.string());
-    fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);  // used last
-    return splits;
-  } catch (const Error& error) {
-    log::warning("{}; tokenizing the texts again", error.what());
-    return std::nullopt;
-  }
+  return !given.tokenizer || ((given.labels.empty() || given.labels == found.labels) &&
+                              given.tokenizer->to_json() == found.tokenizer->to_json());
 }
 
 // Files that other processes add or remove in the meantime are no errors.
@@ -269,21 +133,118 @@ void report(const std::string& path, const Json& source) {
   source.value("malformed", 0) > 0 ? log::write_warning(line) : log::write_info(line);
 }
 
+// Files that cannot be used are a warning.
 std::optional<EncodedSplits> find(const fs::path& cache, const LabelledSources& sources,
                                   const std::vector<std::string>& keys, const Codec& codec) {
   for (const auto& key : keys) {
-    auto splits = read(path_of(cache, key), key);
-    if (!splits || (codec.tokenizer && !is_given(splits->codec, codec))) continue;
-    for (const auto& [name, path] : sources) {
-      splits->description[name]["path"] = path.string();
-      report(path.string(), splits->description[name]);
+    const auto path = path_of(cache, key);
+    std::error_code ignored;
+    if (!fs::exists(path, ignored)) continue;
+    try {
+      auto splits = read_encoded(read_file(path, most_bytes, ExitCode::data), key, path.string());
+      fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);  // used last
+      if (!is_given(splits.codec, codec)) continue;
+      for (const auto& [name, source] : sources) {
+        splits.description[name]["path"] = source.string();
+        report(source.string(), splits.description[name]);
+      }
+      return splits;
+    } catch (const Error& error) {
+      log::warning("{}; tokenizing the texts again", error.what());
     }
-    return splits;
   }
   return std::nullopt;
 }
 
 }  // namespace
+
+std::string write_encoded(const EncodedSplits& splits, std::string_view key, std::uint64_t largest) {
+  const auto description = json_text(splits.description);  // paths may be invalid UTF-8
+  const auto tokenizer = splits.codec.tokenizer->to_json().dump();
+  const auto size = size_of(splits, description, tokenizer);
+  if (size > largest)
+    throw Error(ExitCode::failure,
+                fmt::format("they have {}, and at most {} are kept", human_bytes(size), human_bytes(largest)));
+  std::string bytes;
+  bytes.reserve(size);
+  const auto add_number = [&](std::uint64_t number) {
+    bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
+  };
+  const auto add_string = [&](std::string_view text) {
+    add_number(text.size());
+    bytes += text;
+  };
+  (bytes += signature) += key;
+  add_string(description);
+  add_string(tokenizer);
+  add_number(splits.codec.labels.size());
+  for (const auto& label : splits.codec.labels) add_string(label);
+  for (const auto& digest : splits.text_digests) add_string(digest);
+  for (const auto& texts : splits.texts) {
+    add_number(texts.size());
+    for (const auto& [ids, label, text] : texts) {
+      add_number(static_cast<std::uint64_t>(label));
+      add_number(ids.size());
+      bytes.append(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof ids[0]);
+      add_string(text);
+    }
+  }
+  bytes += sha256(bytes);
+  return bytes;
+}
+
+EncodedSplits read_encoded(std::string_view bytes, std::string_view key, const std::string& source) {
+  const auto require = [&](bool valid, const char* why) {
+    if (!valid) throw Error(ExitCode::data, source + ": " + why);
+  };
+  require(bytes.starts_with(signature) && bytes.size() >= signature.size() + key.size() + digest_size,
+          "cut off or no file of tokens");
+  auto rest = bytes.substr(0, bytes.size() - digest_size);
+  require(sha256(rest) == bytes.substr(rest.size()), "damaged");
+  require(rest.substr(signature.size(), key.size()) == key, "holds tokens of other texts");
+  rest.remove_prefix(signature.size() + key.size());
+  const auto take = [&](std::uint64_t size) {
+    require(size <= rest.size(), "cut off");
+    const auto taken = rest.substr(0, size);
+    rest.remove_prefix(size);
+    return taken;
+  };
+  const auto number = [&] {
+    std::uint64_t number = 0;
+    std::memcpy(&number, take(sizeof number).data(), sizeof number);
+    return number;
+  };
+  // A count of items that take at least `least` bytes each; compared with the bytes left before memory is allocated.
+  const auto count = [&](std::size_t least) {
+    const auto count = number();
+    require(count <= rest.size() / least, "cut off");
+    return count;
+  };
+  const auto string = [&] { return std::string(take(number())); };
+  EncodedSplits splits;
+  splits.description = parse_json<Json>(string());
+  require(splits.description.is_object(), "its description is no JSON");
+  splits.codec.tokenizer = load_tokenizer(string(), source);
+  for (auto left = count(sizeof(std::uint64_t)); left > 0; --left) splits.codec.labels.push_back(string());
+  for (auto& digest : splits.text_digests) digest = string();
+  for (auto& texts : splits.texts) {
+    texts.resize(count(numbers_of_text));
+    for (auto& [ids, label, text] : texts) {
+      const auto class_id = number();
+      label = static_cast<std::int64_t>(class_id);
+      ids.resize(count(sizeof ids[0]));
+      if (const auto raw = take(ids.size() * sizeof ids[0]); !raw.empty())
+        std::memcpy(ids.data(), raw.data(), raw.size());
+      text = string();
+      const auto vocabulary = splits.codec.tokenizer->vocabulary_size();
+      const bool known = std::ranges::all_of(ids, [&](auto id) { return id >= 0 && id < vocabulary; });
+      require(class_id < splits.codec.labels.size() && !ids.empty() && known,
+              "holds ids that its tokenizer does not have");
+    }
+  }
+  require(rest.empty(), "has more than its texts");
+  return splits;
+}
 
 EncodedSplits load_encoded_splits(const LabelledDataConfig& config, bool offline, Codec codec) {
   const auto cache = config.cache ? cache_folder() : std::nullopt;

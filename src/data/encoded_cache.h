@@ -11,9 +11,9 @@
 //   SHA-256 of all bytes before it          64 hexadecimal digits
 //
 // Counts and labels are unsigned integers of 64 bits, ids signed ones of 32, all little-endian. A string is its count
-// of bytes, then the bytes. KEY is the SHA-256 of: a format version; name and content of every source, wherever it
-// lies; the keys of the data section that say how it is read and tokenized; and the codec, if one is given. If all
-// files exceed 2 GiB, the least recently used ones are removed.
+// of bytes, then the bytes. KEY depends on a format version; name and content of every source; the keys of the data
+// section that say how it is read and tokenized; and the codec, if one is given. If all files exceed 2 GiB, the least
+// recently used ones are removed.
 
 #include <cstdint>
 #include <string>

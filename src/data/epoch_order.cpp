@@ -7,8 +7,16 @@
 
 namespace metaformer {
 
-// Random streams of groups, separate from those of epochs.
+// Random streams of groups and batches, separate from those of epochs.
 static constexpr auto beyond_epochs = std::uint64_t{1} << 63;
+
+// The numbers 0 ... size - 1 in the order of an epoch.
+static std::vector<std::size_t> permutation(std::size_t size, std::uint64_t seed, std::uint64_t epoch) {
+  std::vector<std::size_t> order(size);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  shuffle(order, Rng(seed, RandomPurpose::batches, epoch));
+  return order;
+}
 
 std::int64_t EpochOrder::place(std::uint64_t seed, std::int64_t step, std::int64_t rows_per_step,
                                std::int64_t row) const {
@@ -25,9 +33,7 @@ std::size_t EpochOrder::item_at(std::uint64_t seed, std::int64_t place) const {
 const std::vector<std::size_t>& EpochOrder::epoch(std::uint64_t seed, std::int64_t number) const {
   if (const auto key = std::pair(seed, number); epoch_key_ != key) {
     epoch_key_ = key;
-    epoch_.resize(lengths_.size());
-    std::iota(epoch_.begin(), epoch_.end(), std::size_t{0});
-    shuffle(epoch_, Rng(seed, RandomPurpose::batches, static_cast<std::uint64_t>(number)));
+    epoch_ = permutation(lengths_.size(), seed, static_cast<std::uint64_t>(number));
   }
   return epoch_;
 }
@@ -41,21 +47,15 @@ const std::vector<std::int64_t>& EpochOrder::group(std::uint64_t seed, std::int6
     const auto rows = bucketing_ * rows_per_step;
     for (auto place = number * rows; place < (number + 1) * rows; ++place)
       by_length.emplace_back(lengths_[item_at(seed, place)], place);
-    std::stable_sort(by_length.begin(), by_length.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
-    std::vector<std::int64_t> steps(static_cast<std::size_t>(bucketing_));
-    std::iota(steps.begin(), steps.end(), std::int64_t{0});
-    shuffle(steps, Rng(seed, RandomPurpose::batches, beyond_epochs + static_cast<std::uint64_t>(number)));
+    std::ranges::sort(by_length);  // of equal lengths the first place comes first
     group_.clear();
-    for (const auto step : steps)
-      for (auto row = step * rows_per_step; row < (step + 1) * rows_per_step; ++row)
-        group_.push_back(by_length[static_cast<std::size_t>(row)].second);
+    const auto size = static_cast<std::size_t>(rows_per_step);
+    for (const auto step :
+         permutation(static_cast<std::size_t>(bucketing_), seed, beyond_epochs + static_cast<std::uint64_t>(number)))
+      for (auto row = step * size; row < (step + 1) * size; ++row) group_.push_back(by_length[row].second);
   }
   return group_;
 }
-
-// The random stream of an epoch's batches, separate from that of its pairs.
-static constexpr auto of_batches = std::uint64_t{1} << 63;
 
 TokenBatches::TokenBatches(std::vector<PairLength> lengths, std::int64_t most, std::int64_t bucketing,
                            std::uint64_t seed)
@@ -64,13 +64,10 @@ TokenBatches::TokenBatches(std::vector<PairLength> lengths, std::int64_t most, s
 }
 
 std::vector<std::size_t> TokenBatches::order_of(std::int64_t epoch) const {
-  std::vector<std::size_t> order(lengths_.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  shuffle(order, Rng(seed_, RandomPurpose::batches, static_cast<std::uint64_t>(epoch)));
+  auto order = permutation(lengths_.size(), seed_, static_cast<std::uint64_t>(epoch));
   if (bucketing_ == 1) return order;
-  const double tokens = std::accumulate(lengths_.begin(), lengths_.end(), 0.0, [](double sum, const auto& length) {
-    return sum + static_cast<double>(length.longer);
-  });
+  double tokens = 0;
+  for (const auto& length : lengths_) tokens += static_cast<double>(length.longer);
   const auto rows = static_cast<double>(bucketing_ * most_) * static_cast<double>(lengths_.size()) / tokens;
   const auto group = static_cast<std::ptrdiff_t>(std::min(std::max(rows, 1.0), static_cast<double>(order.size())));
   // Every other group by falling length, so that a batch across two groups has pairs of similar length, too.
@@ -85,27 +82,21 @@ std::vector<std::size_t> TokenBatches::order_of(std::int64_t epoch) const {
   return order;
 }
 
-TokenBatches::Epoch TokenBatches::batches_of(std::int64_t epoch) const {
-  Epoch batches;
+const TokenBatches::Epoch& TokenBatches::epoch(std::int64_t number) const {
+  if (epoch_number_ == number) return epoch_;
+  epoch_number_ = number;
+  epoch_.clear();
   std::int64_t longest = 0;
-  for (const auto item : order_of(epoch)) {
+  for (const auto item : order_of(number)) {
     longest = std::max(longest, lengths_[item].longer);
-    if (batches.empty() || (std::ssize(batches.back()) + 1) * longest > most_) {
-      batches.emplace_back();
+    if (epoch_.empty() || (std::ssize(epoch_.back()) + 1) * longest > most_) {
+      epoch_.emplace_back();
       longest = lengths_[item].longer;
     }
-    batches.back().push_back(item);
+    epoch_.back().push_back(item);
   }
   if (bucketing_ > 1)
-    shuffle(batches, Rng(seed_, RandomPurpose::batches, of_batches + static_cast<std::uint64_t>(epoch)));
-  return batches;
-}
-
-const TokenBatches::Epoch& TokenBatches::epoch(std::int64_t number) const {
-  if (epoch_number_ != number) {
-    epoch_ = batches_of(number);
-    epoch_number_ = number;
-  }
+    shuffle(epoch_, Rng(seed_, RandomPurpose::batches, beyond_epochs + static_cast<std::uint64_t>(number)));
   return epoch_;
 }
 

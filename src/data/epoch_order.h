@@ -63,7 +63,6 @@ class TokenBatches {
   using Epoch = std::vector<std::vector<std::size_t>>;
 
   std::vector<std::size_t> order_of(std::int64_t epoch) const;
-  Epoch batches_of(std::int64_t epoch) const;
   const Epoch& epoch(std::int64_t number) const;
 
   std::vector<PairLength> lengths_;

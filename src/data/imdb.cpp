@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <cmath>
-#include <functional>
 #include <map>
 #include <optional>
+#include <regex>
 #include <system_error>
 #include <tuple>
 #include <unordered_set>
@@ -23,6 +22,7 @@
 #include "base/random.h"
 #include "base/signals.h"
 #include "base/utf8.h"
+#include "data/tables.h"
 
 namespace metaformer {
 
@@ -47,21 +47,15 @@ bool take_number(std::string_view& text, std::int64_t& number) {
 }
 
 // For paths that end with train/pos/ID_RATING.txt and the like; nothing for other files of the corpus.
-std::optional<ReviewName> parse_review_name(std::string_view path) {
-  ReviewName name;
-  const auto slash = path.rfind('/');
-  if (slash == std::string_view::npos) return std::nullopt;
-  const auto folder = path.substr(0, slash);
-  auto file = path.substr(slash + 1);
-  const auto is_in = [&](std::string_view end) {
-    return folder.ends_with(end) && (folder.size() == end.size() || folder[folder.size() - end.size() - 1] == '/');
-  };
-  name.is_test = is_in("test/pos") || is_in("test/neg");
-  name.is_positive = is_in("test/pos") || is_in("train/pos");
-  if (!name.is_test && !is_in("train/pos") && !is_in("train/neg")) return std::nullopt;
-  if (!take_number(file, name.id) || !file.starts_with('_')) return std::nullopt;
-  file.remove_prefix(1);
-  if (!take_number(file, name.rating) || file != ".txt") return std::nullopt;
+std::optional<ReviewName> parse_review_name(const fs::path& path) {
+  const auto half = path.parent_path().parent_path().filename(), side = path.parent_path().filename();
+  if ((half != "train" && half != "test") || (side != "pos" && side != "neg")) return std::nullopt;
+  ReviewName name{.is_test = half == "test", .is_positive = side == "pos"};
+  const auto file = path.filename().string();
+  std::string_view rest = file;
+  if (!take_number(rest, name.id) || !rest.starts_with('_')) return std::nullopt;
+  rest.remove_prefix(1);
+  if (!take_number(rest, name.rating) || rest != ".txt") return std::nullopt;
   return name;
 }
 
@@ -70,7 +64,7 @@ std::optional<ReviewName> parse_review_name(std::string_view path) {
 // is about film tt0453418.
 struct FilmList {
   std::string path;
-  std::vector<std::string> films;
+  std::vector<std::string> films;  // by id of the review; "" where the line names none
 };
 using FilmLists = std::map<std::string, FilmList>;  // by name, such as train/urls_pos.txt
 
@@ -79,35 +73,22 @@ std::string name_of_list(const std::string& half, bool is_positive) {
 }
 
 // The list's name at the end of a path, or "".
-std::string list_at_end_of(std::string_view path) {
-  for (const auto* half : {"train", "test"}) {
-    for (const bool is_positive : {false, true}) {
-      const auto name = name_of_list(half, is_positive);
-      if (path == name || path.ends_with("/" + name)) return name;
-    }
-  }
-  return "";
-}
-
-// "tt" and a number, or "".
-std::string film_in(std::string_view line) {
-  const auto is_digit = [&](std::size_t at) {
-    return at < line.size() && std::isdigit(static_cast<unsigned char>(line[at])) != 0;
-  };
-  for (auto at = line.find("tt"); at != std::string_view::npos; at = line.find("tt", at + 1)) {
-    auto end = at + 2;
-    while (is_digit(end)) ++end;
-    if (end > at + 2) return std::string(line.substr(at, end - at));
-  }
+std::string list_at_end_of(const fs::path& path) {
+  const auto name = path.parent_path().filename() / path.filename();
+  for (const auto* list : {"train/urls_pos.txt", "train/urls_neg.txt", "test/urls_pos.txt", "test/urls_neg.txt"})
+    if (name == list) return list;
   return "";
 }
 
 FilmList parse_film_list(std::string_view path, std::string_view text) {
+  static const std::regex film("tt[0-9]+");
   FilmList list{.path = std::string(path), .films = {}};
   while (!text.empty()) {
     const auto line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
-    list.films.push_back(film_in(line));
+    std::match_results<std::string_view::const_iterator> found;
+    std::regex_search(line.begin(), line.end(), found, film);
+    list.films.push_back(found.empty() ? "" : found.str());
   }
   return list;
 }
@@ -136,66 +117,39 @@ bool is_imdb_file(std::string_view path) { return parse_review_name(path) || !li
   throw Error(ExitCode::data, fmt::format("{}: cannot be read: {}", path.string(), error.message()));
 }
 
-// `content` is empty if there is a `defect`: the name is not that of a regular file.
-using UseImdbFile = std::function<void(const fs::path& path, std::string&& content, const std::string& defect)>;
-
-void use_files_in(const fs::path& folder, const UseImdbFile& use) {
-  std::error_code error;
-  for (fs::directory_iterator file(folder, error), end; !error && file != end; file.increment(error)) {
-    if (!is_imdb_file(file->path().string())) continue;
-    std::error_code gone;
-    const bool is_file = fs::is_regular_file(file->symlink_status(gone));
-    use(file->path(), is_file ? read_file(file->path(), largest_imdb_file, ExitCode::data) : "",
-        is_file ? "" : "not a regular file (links are not followed)");
-  }
-  if (error) fail_to_read(folder, error);
-}
-
-// The reviews and lists of films in an unpacked folder, or in one that contains it, in no order.
-void for_each_imdb_file(const fs::path& folder, const UseImdbFile& use) {
+// Calls `use(path, content, defect)` for the reviews and lists of films in an unpacked folder, or in one that contains
+// it, in no order. `content` is empty if there is a `defect`: the name is not that of a regular file.
+template <class Use>
+void for_each_imdb_file(const fs::path& folder, Use use) {
   const auto root = is_folder(folder / "aclImdb") ? folder / "aclImdb" : folder;
-  for (const auto* half : {"train", "test"})
-    for (const auto& part : {root / half, root / half / "neg", root / half / "pos"})
-      if (is_folder(part)) use_files_in(part, use);
+  for (const auto* part : {"train", "train/neg", "train/pos", "test", "test/neg", "test/pos"}) {
+    if (!is_folder(root / part)) continue;
+    std::error_code error;
+    for (fs::directory_iterator file(root / part, error), end; !error && file != end; file.increment(error)) {
+      if (!is_imdb_file(file->path().string())) continue;
+      std::error_code gone;
+      const bool is_file = fs::is_regular_file(file->symlink_status(gone));
+      use(file->path(), is_file ? read_file(file->path(), largest_imdb_file, ExitCode::data) : "",
+          is_file ? "" : "not a regular file (links are not followed)");
+    }
+    if (error) fail_to_read(root / part, error);
+  }
 }
-
-}  // namespace
-
-bool is_folder(const fs::path& path) {
-  std::error_code error;
-  const auto status = fs::status(path, error);
-  if (error && status.type() != fs::file_type::not_found) fail_to_read(path, error);
-  return fs::is_directory(status);
-}
-
-std::string digest_imdb_folder(const fs::path& folder) {
-  std::vector<std::string> files;
-  for_each_imdb_file(folder, [&](const fs::path& file, std::string&& text, const std::string& defect) {
-    throw_if_stopped();
-    files.push_back(file.lexically_relative(folder).string() + '\0' + sha256(text) + defect);
-  });
-  std::sort(files.begin(), files.end());
-  return sha256(fmt::format("{}", fmt::join(files, "\n")));
-}
-
-namespace {
 
 // Which items are held out, given the name of each item's group. The groups are ordered by a stable hash of their names
 // and held out one after the other until they have `fraction` of the items.
 std::vector<bool> hold_out_groups(const std::vector<std::string>& groups, double fraction) {
   std::map<std::string_view, std::int64_t> sizes;
   for (const auto& group : groups) ++sizes[group];
-  std::vector<std::tuple<std::uint64_t, std::string_view, std::int64_t>> order;
-  for (const auto& [name, size] : sizes) order.emplace_back(Rng::mix(hash_name(name)), name, size);
+  std::vector<std::pair<std::uint64_t, std::string_view>> order;
+  for (const auto& [name, size] : sizes) order.emplace_back(Rng::mix(hash_name(name)), name);
   std::sort(order.begin(), order.end());
-
-  const auto wanted = std::llround(fraction * static_cast<double>(groups.size()));
+  auto wanted = std::llround(fraction * static_cast<double>(groups.size()));
   std::unordered_set<std::string_view> chosen;
-  std::int64_t count = 0;
-  for (const auto& [hash, name, size] : order) {
-    if (count >= wanted) break;
+  for (const auto& [hash, name] : order) {
+    if (wanted <= 0) break;
     chosen.insert(name);
-    count += size;
+    wanted -= sizes[name];
   }
   std::vector<bool> held_out;
   for (const auto& group : groups) held_out.push_back(chosen.contains(group));
@@ -220,15 +174,14 @@ std::string defect_of(const ReviewName& name, const std::string& text) {
 }
 
 // The corpus writes line breaks as <br />; as words these would be 6% of its tokens.
-void make_line_breaks(std::string& text) {
+std::string with_line_breaks(std::string_view text) {
   constexpr std::string_view markup = "<br />";
-  std::size_t kept = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const bool breaks = std::string_view(text).substr(at).starts_with(markup);
-    text[kept++] = breaks ? '\n' : text[at];
-    at += breaks ? markup.size() : 1;
+  std::string result;
+  for (auto at = text.find(markup); at != std::string_view::npos; at = text.find(markup)) {
+    (result += text.substr(0, at)) += '\n';
+    text.remove_prefix(at + markup.size());
   }
-  text.resize(kept);
+  return result += text;
 }
 
 struct Imdb {
@@ -249,23 +202,12 @@ void add_file(Imdb& imdb, std::string_view path, std::string&& text, std::string
   }
   const auto name = *parse_review_name(path);
   ++imdb.counts[name.is_test][name.is_positive];
-  make_line_breaks(text);
+  text = with_line_breaks(text);
   if (defect.empty()) defect = defect_of(name, text);
   if (defect.empty())
     imdb.reviews.push_back({name, {std::move(text), name.is_positive ? "pos" : "neg", std::string(path)}});
   else if (imdb.malformed++ == 0)
     imdb.first_defect = fmt::format("{}: {}", path, defect);
-}
-
-void report_malformed(const Imdb& imdb, const fs::path& path, double limit) {
-  if (imdb.malformed == 0) return;
-  const auto all = imdb.malformed + imdb.reviews.size();
-  const auto what =
-      fmt::format("{} of {} reviews cannot be used; the first is {}", imdb.malformed, all, imdb.first_defect);
-  if (static_cast<double>(imdb.malformed) > limit * static_cast<double>(all))
-    throw Error(ExitCode::data,
-                fmt::format("{}: {}; data.malformed_limit tolerates a fraction of {}", path.string(), what, limit));
-  log::warning("{}: {}", path.string(), what);
 }
 
 Imdb read_imdb(const fs::path& path, double malformed_limit) {
@@ -278,7 +220,8 @@ Imdb read_imdb(const fs::path& path, double malformed_limit) {
     for_each_archive_entry(path, largest_imdb_file, is_imdb_file, [&](std::string_view name, std::string&& text) {
       add_file(imdb, name, std::move(text), "");
     });
-  report_malformed(imdb, path, malformed_limit);
+  report_malformed(path.string(), imdb.malformed, imdb.malformed + imdb.reviews.size(), imdb.first_defect, "reviews",
+                   malformed_limit);
   if (imdb.reviews.empty())
     throw Error(ExitCode::data, fmt::format("{}: holds no reviews; files train/pos/ID_RATING.txt are expected, as in "
                                             "aclImdb_v1.tar.gz",
@@ -298,20 +241,6 @@ std::vector<std::string> groups_of(const Imdb& imdb) {
       groups.push_back(has_films(imdb.films, "train") ? film_of(imdb.films, name)
                                                       : fmt::format("imdb block {}", name.id / block_of_ids));
   return groups;
-}
-
-// Films that have reviews in both halves; nothing if a half has no lists.
-std::optional<std::size_t> count_films_in_both(const Imdb& imdb) {
-  if (!has_films(imdb.films, "train") || !has_films(imdb.films, "test")) return std::nullopt;
-  std::unordered_set<std::string_view> train, both;
-  for (const auto& [name, text] : imdb.reviews) {  // the training half comes first
-    const auto& film = film_of(imdb.films, name);
-    if (!name.is_test)
-      train.insert(film);
-    else if (train.contains(film))
-      both.insert(film);
-  }
-  return both.size();
 }
 
 // Texts that occur more than once, and texts of the test half that the training half has.
@@ -347,31 +276,49 @@ nlohmann::ordered_json describe(const fs::path& path, const Imdb& imdb) {
                                         {"malformed", imdb.malformed}};
   description.update(count_copies(imdb.reviews));
   description["validation_split"] = has_films(imdb.films, "train") ? "films" : "blocks of ids";
-  if (const auto both = count_films_in_both(imdb)) description["test_films_in_train"] = *both;
+  if (!has_films(imdb.films, "train") || !has_films(imdb.films, "test")) return description;
+  std::array<std::unordered_set<std::string_view>, 2> films;  // by half
+  for (const auto& [name, text] : imdb.reviews) films[name.is_test].insert(film_of(imdb.films, name));
+  description["test_films_in_train"] =
+      std::ranges::count_if(films[1], [&](const auto& film) { return films[0].contains(film); });
   return description;
 }
 
 void report(const LabelledSplits& splits, const std::vector<std::string>& groups) {
   const auto& facts = splits.description.at("train");
   const auto train = splits[Split::train].size(), validation = splits[Split::validation].size();
-  log::info(
-      "IMDb: {} reviews to train on, {} for validation, {} to test on; {} and {} copies within the halves, {} test "
-      "reviews stand in the training half too",
-      train, validation, splits[Split::test].size(), facts.at("copies_in_train").get<std::int64_t>(),
-      facts.at("copies_in_test").get<std::int64_t>(), facts.at("test_texts_in_train").get<std::int64_t>());
   const std::unordered_set<std::string_view> distinct(groups.begin(), groups.end());
-  const auto percent = 100 * static_cast<double>(validation) / static_cast<double>(train + validation);
-  if (facts.at("validation_split") == "films")
-    log::info("IMDb: {:.2f}% of the training half is for validation, by whole films of {} in all", percent,
-              distinct.size());
-  else
-    log::info(
-        "IMDb: {:.2f}% of the training half is for validation, by blocks of {} neighbouring ids: without the lists "
-        "train/urls_pos.txt and train/urls_neg.txt a film can have reviews on both sides",
-        percent, block_of_ids);
+  const auto count = [&](const char* name) { return facts.at(name).get<std::int64_t>(); };
+  log::info(
+      "IMDb: {} reviews to train on, {} for validation ({:.2f}% of the training half, by {}), {} to test on; {} and {} "
+      "copies within the halves, {} test reviews stand in the training half too",
+      train, validation, 100 * static_cast<double>(validation) / static_cast<double>(train + validation),
+      facts.at("validation_split") == "films"
+          ? fmt::format("whole films of {} in all", distinct.size())
+          : fmt::format("blocks of {} neighbouring ids: without the lists train/urls_pos.txt and train/urls_neg.txt a "
+                        "film can have reviews on both sides",
+                        block_of_ids),
+      splits[Split::test].size(), count("copies_in_train"), count("copies_in_test"), count("test_texts_in_train"));
 }
 
 }  // namespace
+
+bool is_folder(const fs::path& path) {
+  std::error_code error;
+  const auto status = fs::status(path, error);
+  if (error && status.type() != fs::file_type::not_found) fail_to_read(path, error);
+  return fs::is_directory(status);
+}
+
+std::string digest_imdb_folder(const fs::path& folder) {
+  std::vector<std::string> files;
+  for_each_imdb_file(folder, [&](const fs::path& file, std::string&& text, const std::string& defect) {
+    throw_if_stopped();
+    files.push_back(file.lexically_relative(folder).string() + '\0' + sha256(text) + defect);
+  });
+  std::sort(files.begin(), files.end());
+  return sha256(fmt::format("{}", fmt::join(files, "\n")));
+}
 
 LabelledSplits load_imdb(const fs::path& path, const LabelledDataConfig& config) {
   auto imdb = read_imdb(path, config.malformed_limit);

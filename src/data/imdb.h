@@ -20,17 +20,15 @@ std::string digest_imdb_folder(const std::filesystem::path& folder);
 // (which is skipped), or from an unpacked folder or one that contains it. Labels are "neg" and "pos". Line breaks,
 // which the corpus writes as <br />, become newlines. Links are ignored.
 //
-// The validation split is data.validation_fraction of the training half. It has all reviews of some films, which a
-// stable hash selects, exact to one film; a larger fraction holds out the same films and more. A validation split of
-// single reviews would have films of the training half and score some two points too high. Films are those of
-// train/urls_pos.txt and train/urls_neg.txt. Without these two lists blocks of 125 neighbouring ids are held out, exact
-// to one block: ids are ordered by film within a class, so most reviews of a film and a class stay in one split. The
-// log says which of the two was used.
+// The validation split is data.validation_fraction of the training half: all reviews of some films, which a stable hash
+// selects, because single reviews would have films of the training half and score some two points too high. A larger
+// fraction holds out the same films and more. Films are those of train/urls_pos.txt and train/urls_neg.txt; without
+// these lists blocks of 125 neighbouring ids are held out, which are ordered by film. The log says which was used.
 //
 // The description counts texts that occur twice in a half, and texts of the test half that the training half has too. A
 // review that is empty, not UTF-8, not a regular file, has NUL bytes, or a rating that its folder contradicts is
-// malformed: left out and counted up to the data.malformed_limit, an error above. Without data.path the corpus must be
-// whole, 12,500 reviews of each class and half; with it a part is a warning. Errors: exit code 3.
+// malformed (data.malformed_limit). Without data.path the corpus must be whole, 12,500 reviews of each class and half;
+// with it a part is a warning. Errors: exit code 3.
 LabelledSplits load_imdb(const std::filesystem::path& path, const LabelledDataConfig& config);
 
 }  // namespace metaformer

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
+#include <deque>
 #include <map>
 #include <numeric>
 #include <set>
@@ -32,17 +32,8 @@ TableColumns columns_of(const LabelledDataConfig& config) {
 
 namespace {
 
-template <class Number>
-std::optional<Number> as_number(std::string_view text) {
-  Number value = 0;
-  const auto* end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc{} && at == end ? std::optional(value) : std::nullopt;
-}
-
 // Why the label is no rating, or "".
-std::string defect_of_rating(const std::string& label, const RatingConfig& config) {
-  const auto rating = as_number<double>(label);
+std::string defect_of_rating(const std::string& label, std::optional<double> rating, const RatingConfig& config) {
   if (!rating || !std::isfinite(*rating))
     return fmt::format("the label {} is not a number, as data.rating asks", in_quotes(label));
   if (config.lowest && *rating < *config.lowest)
@@ -69,48 +60,6 @@ void refuse_header_as_row(const Table& table, const LabelledDataConfig& config) 
                           table.place(first), in_quotes(first.fields[1])));
 }
 
-}  // namespace
-
-void classify_ratings(Table& table, const RatingConfig& rating) {
-  if (!rating.positive_from) return;
-  for (auto& row : std::exchange(table.rows, {})) {
-    auto& label = row.fields[1];
-    if (auto why = defect_of_rating(label, rating); !why.empty()) {
-      table.malformed.push_back({row.line, std::move(why)});
-      continue;
-    }
-    const auto value = *as_number<double>(label);
-    const bool is_positive = value >= *rating.positive_from;
-    if (!is_positive && rating.negative_to && value > *rating.negative_to) {
-      ++table.left_out;
-      continue;
-    }
-    label = is_positive ? "positive" : "negative";
-    table.rows.push_back(std::move(row));
-  }
-  std::ranges::sort(table.malformed, {}, &MalformedRow::line);
-}
-
-Table read_labelled_table(const std::filesystem::path& path, const LabelledDataConfig& config, bool follows_header) {
-  auto columns = columns_of(config);
-  columns.follows_header = follows_header;
-  auto table = read_table(path, config.format, columns);
-  classify_ratings(table, config.rating);
-  require_rows(table, config.malformed_limit,
-               table.left_out == 0
-                   ? "the table has no rows"
-                   : fmt::format("all {} ratings lie between data.rating.negative_to and data.rating.positive_from",
-                                 table.left_out));
-  refuse_header_as_row(table, config);
-  report(table, columns);
-  if (table.left_out > 0)
-    log::info("{}: {} of {} ratings lie between data.rating.negative_to and data.rating.positive_from and are left out",
-              path.string(), table.left_out, table.all_rows());
-  return table;
-}
-
-namespace {
-
 std::vector<LabelledText> read_texts(const std::string& path, const LabelledDataConfig& config, const std::string& name,
                                      nlohmann::ordered_json& descriptions) {
   auto table = read_labelled_table(path, config, has_training_header(descriptions));
@@ -130,14 +79,14 @@ bool names_public_corpus(const LabelledDataConfig& config) { return config.corpu
 
 std::filesystem::path locate_public_corpus(const LabelledDataConfig& config, bool offline) {
   const auto& corpus = find_public_corpus(config.corpus);
-  const auto fail = [&](std::string_view key, const std::string& why) {
-    throw Error(ExitCode::usage, fmt::format("data.{}: {} {}", key, corpus.name, why));
+  const auto refuse_if = [&](bool is_set, std::string_view key, const std::string& why) {
+    if (is_set) throw Error(ExitCode::usage, fmt::format("data.{}: {} {}", key, corpus.name, why));
   };
-  if (corpus.task != ClassificationConfig::kind)
-    fail("corpus", "has no labels; task classification takes imdb, or a table that data.path names");
-  if (config.validation_path) fail("validation_path", "brings its own splits");
-  if (config.test_path) fail("test_path", "brings its own splits");
-  if (config.rating.positive_from) fail("rating.positive_from", "brings its own classes");
+  refuse_if(corpus.task != ClassificationConfig::kind, "corpus",
+            "has no labels; task classification takes imdb, or a table that data.path names");
+  refuse_if(config.validation_path.has_value(), "validation_path", "brings its own splits");
+  refuse_if(config.test_path.has_value(), "test_path", "brings its own splits");
+  refuse_if(config.rating.positive_from.has_value(), "rating.positive_from", "brings its own classes");
   return config.path ? std::filesystem::path(*config.path) : obtain_corpus(corpus, offline);
 }
 
@@ -164,7 +113,73 @@ void add_extra_texts(const LabelledDataConfig& config, LabelledSplits& splits) {
                  copies);
 }
 
+// Labels in order: by value if all are integers, else by bytes.
+std::vector<std::string> sorted_labels(const std::vector<LabelledText>& texts) {
+  std::set<std::string> distinct;
+  for (const auto& text : texts) distinct.insert(text.label);
+  std::vector<std::string> labels(distinct.begin(), distinct.end());
+  const auto value = [](const std::string& label) { return as_number<std::int64_t>(label); };
+  if (std::ranges::all_of(labels, [&](const auto& label) { return value(label).has_value(); }))
+    std::ranges::stable_sort(labels, {}, value);
+  return labels;
+}
+
+// data.tokenizer.sampling: the power of probabilities in the segmentations of training texts; 0: no resampling.
+double sampling_of(const TokenizerOptions& options) {
+  const auto* unigram = std::get_if<UnigramTokenizerOptions>(&options);
+  return unigram == nullptr ? 0 : unigram->sampling;
+}
+
+// `text_of(row)`: the tokens and the label of each row from `first` to before `last`.
+template <class TextOf>
+LabelledRows batch_of(std::int64_t first, std::int64_t last, TextOf text_of) {
+  std::vector<std::vector<std::int32_t>> ids;
+  std::vector<std::int64_t> labels;
+  for (auto row = first; row < last; ++row) {
+    auto [of_row, label] = text_of(row);
+    ids.push_back(std::move(of_row));
+    labels.push_back(label);
+  }
+  auto batch = pad_rows({ids.begin(), ids.end()});
+  batch.labels = std::move(labels);
+  return batch;
+}
+
 }  // namespace
+
+void classify_ratings(Table& table, const RatingConfig& rating) {
+  if (!rating.positive_from) return;
+  for (auto& row : std::exchange(table.rows, {})) {
+    auto& label = row.fields[1];
+    const auto value = as_number<double>(label);
+    if (auto why = defect_of_rating(label, value, rating); !why.empty()) {
+      table.malformed.push_back({row.line, std::move(why)});
+    } else if (value < rating.positive_from && rating.negative_to && value > rating.negative_to) {
+      ++table.left_out;
+    } else {
+      label = value >= rating.positive_from ? "positive" : "negative";
+      table.rows.push_back(std::move(row));
+    }
+  }
+  std::ranges::sort(table.malformed, {}, &MalformedRow::line);
+}
+
+Table read_labelled_table(const std::filesystem::path& path, const LabelledDataConfig& config, bool follows_header) {
+  auto columns = columns_of(config);
+  columns.follows_header = follows_header;
+  auto table = read_table(path, config.format, columns);
+  classify_ratings(table, config.rating);
+  check_rows(table, columns, config.malformed_limit,
+             table.left_out == 0
+                 ? "the table has no rows"
+                 : fmt::format("all {} ratings lie between data.rating.negative_to and data.rating.positive_from",
+                               table.left_out));
+  refuse_header_as_row(table, config);
+  if (table.left_out > 0)
+    log::info("{}: {} of {} ratings lie between data.rating.negative_to and data.rating.positive_from and are left out",
+              path.string(), table.left_out, table.all_rows());
+  return table;
+}
 
 LabelledSources labelled_sources(const LabelledDataConfig& config, bool offline) {
   LabelledSources sources;
@@ -208,46 +223,9 @@ LabelledSplits load_labelled_splits(const LabelledDataConfig& config, bool offli
 
 std::string joined_texts(const std::vector<LabelledText>& texts) {
   std::string all;
-  for (const auto& text : texts) {
-    all += text.text;
-    all += '\n';
-  }
+  for (const auto& text : texts) (all += text.text) += '\n';
   return all;
 }
-
-namespace {
-
-// Labels in order: by value if all are integers, else by bytes.
-std::vector<std::string> sorted_labels(const std::vector<LabelledText>& texts) {
-  std::set<std::string> distinct;
-  for (const auto& text : texts) distinct.insert(text.label);
-  std::vector<std::string> labels(distinct.begin(), distinct.end());
-  const auto value = [](const std::string& label) { return as_number<std::int64_t>(label); };
-  if (std::ranges::all_of(labels, [&](const auto& label) { return value(label).has_value(); }))
-    std::ranges::stable_sort(labels, {}, value);
-  return labels;
-}
-
-EncodedText encode(LabelledText&& text, const Codec& codec, bool keep_text) {
-  const auto label = std::ranges::find(codec.labels, text.label);
-  if (label == codec.labels.end())
-    throw Error(ExitCode::data,
-                fmt::format("{}: the label {} is not among the {} of the training texts{}", text.place,
-                            in_quotes(text.label), codec.labels.size(), did_you_mean(text.label, codec.labels)));
-  EncodedText encoded{.ids = codec.tokenizer->encode(text.text), .label = label - codec.labels.begin(), .text = {}};
-  if (encoded.ids.empty()) throw Error(ExitCode::data, fmt::format("{}: the text has no token", text.place));
-  encoded.ids.shrink_to_fit();
-  if (keep_text) encoded.text = std::move(text.text);
-  return encoded;
-}
-
-// data.tokenizer.sampling: the power of probabilities in the segmentations of training texts; 0: no resampling.
-double sampling_of(const TokenizerOptions& options) {
-  const auto* unigram = std::get_if<UnigramTokenizerOptions>(&options);
-  return unigram == nullptr ? 0 : unigram->sampling;
-}
-
-}  // namespace
 
 EncodedSplits encode_splits(LabelledSplits splits, const LabelledDataConfig& config, Codec codec) {
   EncodedSplits encoded;
@@ -261,10 +239,20 @@ EncodedSplits encode_splits(LabelledSplits splits, const LabelledDataConfig& con
   for (const auto split : every_split) {
     const bool keep_texts = split == Split::train && sampling_of(config.tokenizer) > 0;
     auto& digest = encoded.text_digests[split];
-    for (auto& text : splits[split]) {
+    for (auto& [text, label, place] : splits[split]) {
       throw_if_stopped();
-      digest = sha256(digest + sha256(text.text));
-      encoded[split].push_back(encode(std::move(text), codec, keep_texts));
+      digest = sha256(digest + sha256(text));
+      const auto known = std::ranges::find(codec.labels, label);
+      if (known == codec.labels.end())
+        throw Error(ExitCode::data,
+                    fmt::format("{}: the label {} is not among the {} of the training texts{}", place, in_quotes(label),
+                                codec.labels.size(), did_you_mean(label, codec.labels)));
+      auto& [ids, class_id, kept_text] = encoded[split].emplace_back();
+      ids = codec.tokenizer->encode(text);
+      if (ids.empty()) throw Error(ExitCode::data, fmt::format("{}: the text has no token", place));
+      ids.shrink_to_fit();
+      class_id = known - codec.labels.begin();
+      if (keep_texts) kept_text = std::move(text);
     }
   }
   encoded.codec = std::move(codec);
@@ -289,9 +277,14 @@ LabelledDataset::LabelledDataset(EncodedSplits splits, const BatchOptions& optio
   for (const auto split : every_split) {
     cut_count_ +=
         std::ranges::count_if(texts(split), [&](const auto& text) { return std::ssize(text.ids) > options.context; });
-    source_order_[split].resize(texts(split).size());
-    std::iota(source_order_[split].begin(), source_order_[split].end(), std::size_t{0});
-    if (split != Split::train) sort_by_falling_length(split);
+    auto& order = source_order_[split];
+    order.resize(texts(split).size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    if (split == Split::train) continue;
+    std::ranges::stable_sort(order, std::greater(), [&](std::size_t place) { return texts(split)[place].ids.size(); });
+    std::vector<EncodedText> sorted;
+    for (const auto place : order) sorted.push_back(std::move(splits_[split][place]));
+    splits_[split] = std::move(sorted);
   }
   std::vector<double> expected;
   std::vector<std::int64_t> longest;  // noise makes a text shorter at most
@@ -303,15 +296,6 @@ LabelledDataset::LabelledDataset(EncodedSplits splits, const BatchOptions& optio
   if (packing_options(options.packing) != nullptr) packs_.emplace(longest, options.context, options.packing);
 }
 
-void LabelledDataset::sort_by_falling_length(Split split) {
-  auto& texts = splits_[split];
-  auto& order = source_order_[split];
-  std::ranges::stable_sort(order, std::greater(), [&](std::size_t place) { return texts[place].ids.size(); });
-  std::vector<EncodedText> sorted;
-  for (const auto place : order) sorted.push_back(std::move(texts[place]));
-  texts = std::move(sorted);
-}
-
 double LabelledDataset::expected_length(const EncodedText& text) const {
   return std::min(static_cast<double>(text.ids.size()) * (1 - options_.token_removal),
                   static_cast<double>(options_.context));
@@ -319,8 +303,8 @@ double LabelledDataset::expected_length(const EncodedText& text) const {
 
 double LabelledDataset::mean_length() const {
   const auto& training = texts(Split::train);
-  const auto tokens = std::accumulate(training.begin(), training.end(), 0.0,
-                                      [&](double sum, const auto& text) { return sum + expected_length(text); });
+  double tokens = 0;
+  for (const auto& text : training) tokens += expected_length(text);
   return tokens / static_cast<double>(training.size());
 }
 
@@ -353,28 +337,23 @@ std::vector<std::int32_t> LabelledDataset::noisy_ids(const EncodedText& text, st
 
 LabelledRows LabelledDataset::training_rows(std::uint64_t seed, std::int64_t step, std::int64_t rows_per_step,
                                             std::int64_t first, std::int64_t rows) const {
-  std::vector<std::vector<std::int32_t>> ids;
-  std::vector<std::int64_t> labels;
-  for (auto row = first; row < first + rows; ++row) {
+  return batch_of(first, first + rows, [&](std::int64_t row) {
     const auto place = order_->place(seed, step, rows_per_step, row);
     const auto& text = texts(Split::train)[order_->item_at(seed, place)];
-    ids.push_back(noisy_ids(text, seed, place));
-    labels.push_back(text.label);
-  }
-  auto batch = pad_rows({ids.begin(), ids.end()});
-  batch.labels = std::move(labels);
-  return batch;
+    return std::pair(noisy_ids(text, seed, place), text.label);
+  });
 }
 
 LabelledRows LabelledDataset::training_packs(std::uint64_t seed, std::int64_t first, std::int64_t rows) const {
-  std::vector<std::vector<std::vector<std::int32_t>>> packs;
+  std::deque<std::vector<std::int32_t>> texts_of_packs;  // which stay where they are
+  std::vector<std::vector<std::span<const std::int32_t>>> packs;
   std::vector<std::int64_t> labels;
   for (auto place = first; place < first + rows; ++place) {
     auto& pack = packs.emplace_back();
     for (const auto index : packs_->at(seed, place)) {
       const auto& text = texts(Split::train)[index];
       const auto of_epochs = place / packs_->packs() * count(Split::train) + static_cast<std::int64_t>(index);
-      pack.push_back(noisy_ids(text, seed, of_epochs));
+      pack.push_back(texts_of_packs.emplace_back(noisy_ids(text, seed, of_epochs)));
       labels.push_back(text.label);
     }
   }
@@ -384,35 +363,30 @@ LabelledRows LabelledDataset::training_packs(std::uint64_t seed, std::int64_t fi
 }
 
 template <class IndexOf>
-LabelledRows LabelledDataset::batch_of(Split split, std::int64_t first, std::int64_t last, IndexOf index_of) const {
-  std::vector<std::vector<std::int32_t>> ids;
-  std::vector<std::int64_t> labels;
-  for (auto row = first; row < last; ++row) {
+LabelledRows LabelledDataset::rows_of(Split split, std::int64_t first, std::int64_t last, IndexOf index_of) const {
+  return batch_of(first, last, [&](std::int64_t row) {
     const auto& text = texts(split)[static_cast<std::size_t>(index_of(row))];
-    ids.push_back(text.ids);
-    truncate(ids.back(), options_.context, options_.truncation);
-    labels.push_back(text.label);
-  }
-  auto batch = pad_rows({ids.begin(), ids.end()});
-  batch.labels = std::move(labels);
-  return batch;
+    auto ids = text.ids;
+    truncate(ids, options_.context, options_.truncation);
+    return std::pair(std::move(ids), text.label);
+  });
 }
 
 LabelledRows LabelledDataset::rows(Split split, std::int64_t first, std::int64_t rows) const {
-  return batch_of(split, first, std::min(first + rows, count(split)), [](std::int64_t row) { return row; });
+  return rows_of(split, first, std::min(first + rows, count(split)), [](std::int64_t row) { return row; });
 }
 
 // The order of the first epoch.
 LabelledRows LabelledDataset::distinct_training_rows(std::uint64_t seed, std::int64_t first, std::int64_t rows) const {
-  return batch_of(Split::train, first, std::min(first + rows, count(Split::train)),
-                  [&](std::int64_t place) { return order_->item_at(seed, place); });
+  return rows_of(Split::train, first, std::min(first + rows, count(Split::train)),
+                 [&](std::int64_t place) { return order_->item_at(seed, place); });
 }
 
 LabelledRows LabelledDataset::random_rows(Split split, std::uint64_t seed, std::int64_t index,
                                           std::int64_t rows) const {
   const Rng rng(seed, RandomPurpose::evaluation, static_cast<std::uint64_t>(index));
-  return batch_of(split, 0, rows,
-                  [&](std::int64_t row) { return rng.below(static_cast<std::uint64_t>(row), texts(split).size()); });
+  return rows_of(split, 0, rows,
+                 [&](std::int64_t row) { return rng.below(static_cast<std::uint64_t>(row), texts(split).size()); });
 }
 
 }  // namespace metaformer

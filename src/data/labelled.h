@@ -23,9 +23,9 @@ TableColumns columns_of(const LabelledDataConfig& config);
 // lies between data.rating.negative_to and positive_from. Malformed: no finite number, outside of lowest ... highest.
 void classify_ratings(Table& table, const RatingConfig& rating);
 
-// A table as the config describes it, with classes from ratings. Errors: those of read_table; exit code 3 too for no
-// rows, a fraction of malformed rows above data.malformed_limit, and a first row that looks like an unnamed header,
-// unless data.header is set. `follows_header`: see TableColumns.
+// A table as the config describes it, with classes from ratings. Errors: those of read_table and check_rows; exit code
+// 3 too for a first row that looks like an unnamed header, unless data.header is set. `follows_header`: see
+// TableColumns.
 Table read_labelled_table(const std::filesystem::path& path, const LabelledDataConfig& config,
                           bool follows_header = false);
 
@@ -110,13 +110,12 @@ class LabelledDataset {
   LabelledRows random_rows(Split split, std::uint64_t seed, std::int64_t index, std::int64_t rows) const;
 
  private:
-  void sort_by_falling_length(Split split);
   std::vector<std::int32_t> noisy_ids(const EncodedText& text, std::uint64_t seed, std::int64_t place) const;
   double expected_length(const EncodedText& text) const;
 
   // Rows of the texts with these indices, without noise.
   template <class IndexOf>
-  LabelledRows batch_of(Split split, std::int64_t first, std::int64_t last, IndexOf index_of) const;
+  LabelledRows rows_of(Split split, std::int64_t first, std::int64_t last, IndexOf index_of) const;
 
   EncodedSplits splits_;  // validation and test by falling length
   BySplit<std::vector<std::size_t>> source_order_;

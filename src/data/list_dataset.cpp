@@ -15,12 +15,6 @@ namespace {
 
 constexpr std::int64_t most_enumerated = 1 << 20;
 
-// Lists of a split that evaluations use where there are too many.
-std::size_t evaluation_lists(const ListTask& task) {
-  constexpr std::int64_t most_tokens = 1 << 20, fewest = 100, most = 10'000;
-  return static_cast<std::size_t>(std::clamp(most_tokens / task.row_length(), fewest, most));
-}
-
 // digits^length, or `most_enumerated` + 1 if it is larger.
 std::int64_t count_lists(const ListTask& task) {
   std::int64_t count = 1;
@@ -49,8 +43,8 @@ std::vector<std::int32_t> list_prompt(const ListTask& task, const std::vector<st
   if (!task.copies) return list;
   if (std::find(list.begin(), list.end(), 0) != list.end())
     throw Error(ExitCode::usage, fmt::format("0 stands between lists; numbers are 1 ... {}", task.digits));
-  std::vector<std::int32_t> prompt = {0};
-  prompt.insert(prompt.end(), list.begin(), list.end());
+  auto prompt = list;
+  prompt.insert(prompt.begin(), 0);
   prompt.push_back(0);
   return prompt;
 }
@@ -69,19 +63,7 @@ bool ListDataset::is_held_out(const List& list) {
 ListDataset::ListDataset(const ListTask& task, std::string_view keys) : task_(task) {
   const auto count = count_lists(task);
   exhaustive_ = count <= most_enumerated;
-  if (exhaustive_) {
-    enumerate(count);
-  } else {
-    draw_evaluation_lists();
-  }
-  if (train_.empty() || held_out_.empty())
-    throw Error(
-        ExitCode::usage,
-        fmt::format("{}: {} lists are too few to train on some and test on others; raise one of these", keys, count));
-}
-
-void ListDataset::enumerate(std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
+  for (std::int64_t i = 0; exhaustive_ && i < count; ++i) {
     List list(static_cast<std::size_t>(task_.length));
     auto rest = i;
     for (auto& number : list)
@@ -89,17 +71,18 @@ void ListDataset::enumerate(std::int64_t count) {
           static_cast<std::int32_t>(std::exchange(rest, rest / task_.digits) % task_.digits + task_.first_number());
     (is_held_out(list) ? held_out_ : train_).push_back(std::move(list));
   }
-}
-
-void ListDataset::draw_evaluation_lists() {
-  const Rng rng(0, RandomPurpose::evaluation);
-  const auto wanted = evaluation_lists(task_);
+  constexpr std::int64_t most_tokens = 1 << 20, fewest = 100, most = 10'000;
+  const auto wanted = std::clamp(most_tokens / task_.row_length(), fewest, most);  // lists of a split
   std::set<List> seen;
-  for (std::int64_t row = 0; train_.size() < wanted || held_out_.size() < wanted; ++row) {
-    auto list = draw_list(rng, task_, row, 0);
+  for (std::int64_t row = 0; !exhaustive_ && (std::ssize(train_) < wanted || std::ssize(held_out_) < wanted); ++row) {
+    auto list = draw_list(Rng(0, RandomPurpose::evaluation), task_, row, 0);
     auto& lists = is_held_out(list) ? held_out_ : train_;
-    if (lists.size() < wanted && seen.insert(list).second) lists.push_back(std::move(list));
+    if (std::ssize(lists) < wanted && seen.insert(list).second) lists.push_back(std::move(list));
   }
+  if (train_.empty() || held_out_.empty())
+    throw Error(
+        ExitCode::usage,
+        fmt::format("{}: {} lists are too few to train on some and test on others; raise one of these", keys, count));
 }
 
 ListDataset::List ListDataset::random_list(std::uint64_t seed, std::int64_t step, std::int64_t row) const {

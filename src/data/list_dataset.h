@@ -42,8 +42,6 @@ class ListDataset {
   static bool is_held_out(const std::vector<std::int32_t>& list);
 
  private:
-  void enumerate(std::int64_t count);
-  void draw_evaluation_lists();
   void append(TokenRows& batch, const List& list) const;
 
   ListTask task_;

@@ -19,20 +19,6 @@ std::uint64_t index_of(std::int64_t place, Draw draw) {
 Masking::Masking(const MaskedLanguageModelConfig& config, const Tokenizer& tokenizer)
     : config_(config), tokenizer_(tokenizer), vocabulary_(tokenizer.vocabulary_size()) {}
 
-std::vector<Masking::Word> Masking::words_of(const TokenRows& rows, const Sequence& sequence) const {
-  const auto id = [&](std::int64_t i) {
-    return static_cast<std::int32_t>(rows.ids[static_cast<std::size_t>(sequence.first + i)]);
-  };
-  std::vector<Word> words;
-  for (std::int64_t i = 0; i < sequence.length; ++i) {
-    const bool begins = i == 0 || !config_.whole_words || tokenizer_.begins_word(id(i), id(i - 1));
-    if (begins)
-      words.push_back({.begin = i, .end = i, .draw = sequence.rng.uniform(index_of(sequence.place + i, Draw::target))});
-    ++words.back().end;
-  }
-  return words;
-}
-
 std::int64_t Masking::seen(std::int64_t id, const Rng& rng, std::int64_t place) const {
   const double draw = rng.uniform(index_of(place, Draw::replacement));
   if (draw < config_.masked) return mask_token();
@@ -41,25 +27,38 @@ std::int64_t Masking::seen(std::int64_t id, const Rng& rng, std::int64_t place) 
       rng.below(index_of(place, Draw::random_token), static_cast<std::uint64_t>(vocabulary_)));
 }
 
-void Masking::mask(TokenRows& rows, const Sequence& sequence, bool by_sequence) const {
-  const auto words = words_of(rows, sequence);
-  const auto least =
-      std::min_element(words.begin(), words.end(), [](const auto& a, const auto& b) { return a.draw < b.draw; })->draw;
+void Masking::mask(TokenRows& rows, std::int64_t first, std::int64_t length, const Rng& rng, std::int64_t place,
+                   bool by_sequence) const {
+  struct Word {
+    std::int64_t begin;
+    double draw;
+  };
+  std::vector<Word> words;
+  double least = 1;
+  for (std::int64_t i = 0; i < length; ++i) {
+    const auto* ids = rows.ids.data() + first + i;
+    if (i > 0 && config_.whole_words &&
+        !tokenizer_.begins_word(static_cast<std::int32_t>(ids[0]), static_cast<std::int32_t>(ids[-1])))
+      continue;
+    words.push_back({.begin = i, .draw = rng.uniform(index_of(place + i, Draw::target))});
+    least = std::min(least, words.back().draw);
+  }
+  words.push_back({.begin = length, .draw = 1});
   const auto before = rows.places.size();
-  for (const auto& word : words) {
-    if (word.draw >= config_.fraction && word.draw > least) continue;
-    for (auto i = word.begin; i < word.end; ++i) {
-      const auto at = static_cast<std::size_t>(sequence.first + i);
-      rows.places.push_back(sequence.first + i);
+  for (std::size_t word = 0; word + 1 < words.size(); ++word) {
+    if (words[word].draw >= config_.fraction && words[word].draw > least) continue;
+    for (auto i = words[word].begin; i < words[word + 1].begin; ++i) {
+      const auto at = static_cast<std::size_t>(first + i);
+      rows.places.push_back(first + i);
       rows.targets[at] = rows.ids[at];
-      rows.ids[at] = seen(rows.ids[at], sequence.rng, sequence.place + i);
+      rows.ids[at] = seen(rows.ids[at], rng, place + i);
     }
   }
   const auto count = static_cast<std::int64_t>(rows.places.size() - before);
   rows.target_count += count;
   if (!by_sequence) return;
-  for (auto place = before; place < rows.places.size(); ++place)
-    rows.target_weights[static_cast<std::size_t>(rows.places[place])] = 1.0F / static_cast<float>(count);
+  for (auto at = before; at < rows.places.size(); ++at)
+    rows.target_weights[static_cast<std::size_t>(rows.places[at])] = 1.0F / static_cast<float>(count);
 }
 
 template <class DrawsOf>
@@ -72,7 +71,7 @@ void Masking::mask_packs(TokenRows& rows, const std::vector<TextPack>& packs, bo
     std::int64_t column = 0;
     for (const auto& piece : packs[row]) {
       const auto [rng, place] = draws_of(static_cast<std::int64_t>(row), column, piece);
-      mask(rows, {.first = row_start + column, .length = piece.length, .rng = rng, .place = place}, by_sequence);
+      mask(rows, row_start + column, piece.length, rng, place, by_sequence);
       column += piece.length;
     }
   }

@@ -33,20 +33,12 @@ class Masking {
   void pad_places(TokenRows& rows) const;
 
  private:
-  // Where a sequence lies in rows.ids, and the draws of its tokens: those of `place`, place + 1, ... of `rng`.
-  struct Sequence {
-    std::int64_t first, length;
-    Rng rng;
-    std::int64_t place;
-  };
-  struct Word {
-    std::int64_t begin, end;
-    double draw;
-  };
   template <class DrawsOf>
   void mask_packs(TokenRows& rows, const std::vector<TextPack>& packs, bool by_sequence, DrawsOf draws_of) const;
-  void mask(TokenRows& rows, const Sequence& sequence, bool by_sequence) const;
-  std::vector<Word> words_of(const TokenRows& rows, const Sequence& sequence) const;
+
+  // A sequence begins at `first` in rows.ids. The draws of its tokens are those of `place`, place + 1, ... of `rng`.
+  void mask(TokenRows& rows, std::int64_t first, std::int64_t length, const Rng& rng, std::int64_t place,
+            bool by_sequence) const;
   std::int64_t seen(std::int64_t id, const Rng& rng, std::int64_t place) const;
 
   MaskedLanguageModelConfig config_;

@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "base/random.h"
 
 namespace metaformer {
 
 std::int64_t PackPlan::packs() const {
-  return std::accumulate(kinds.begin(), kinds.end(), std::int64_t{0},
-                         [](std::int64_t sum, const PackKind& kind) { return sum + kind.count; });
+  std::int64_t packs = 0;
+  for (const auto& kind : kinds) packs += kind.count;
+  return packs;
 }
 
 PackPlan make_pack_plan(const LengthHistogram& histogram, const PackingConfig& config) {
@@ -45,6 +45,12 @@ double dot(const Vector& a, const Vector& b, std::size_t count) {
   return sum;
 }
 
+double dot(const SparseColumn& column, const Vector& b) {
+  double sum = 0;
+  for (const auto& entry : column) sum += entry.value * b[static_cast<std::size_t>(entry.row)];
+  return sum;
+}
+
 // The columns that may be above 0, with the Cholesky factor of their products.
 class PassiveSet {
  public:
@@ -55,9 +61,9 @@ class PassiveSet {
   // False: the column is a combination of the others.
   bool add(std::size_t column) {
     for (const auto& entry : columns_[column]) dense_[static_cast<std::size_t>(entry.row)] = entry.value;
-    const double square = times_dense(column);
+    const double square = dot(columns_[column], dense_);
     Vector row;
-    for (const auto member : members_) row.push_back(times_dense(member));
+    for (const auto member : members_) row.push_back(dot(columns_[member], dense_));
     for (const auto& entry : columns_[column]) dense_[static_cast<std::size_t>(entry.row)] = 0;
     for (std::size_t i = 0; i < row.size(); ++i) row[i] = (row[i] - dot(row, factor_[i], i)) / factor_[i][i];
     const double rest = square - dot(row, row, row.size());
@@ -84,11 +90,8 @@ class PassiveSet {
   // Of A z = b for the members, by their order.
   Vector solve(const Vector& b) const {
     Vector z;
-    for (std::size_t i = 0; i < members_.size(); ++i) {
-      double product = 0;
-      for (const auto& entry : columns_[members_[i]]) product += entry.value * b[static_cast<std::size_t>(entry.row)];
-      z.push_back((product - dot(factor_[i], z, i)) / factor_[i][i]);
-    }
+    for (std::size_t i = 0; i < members_.size(); ++i)
+      z.push_back((dot(columns_[members_[i]], b) - dot(factor_[i], z, i)) / factor_[i][i]);
     for (auto i = z.size(); i-- > 0;) {
       z[i] /= factor_[i][i];
       for (std::size_t j = 0; j < i; ++j) z[j] -= factor_[i][j] * z[i];
@@ -97,25 +100,11 @@ class PassiveSet {
   }
 
  private:
-  double times_dense(std::size_t column) const {
-    double sum = 0;
-    for (const auto& entry : columns_[column]) sum += entry.value * dense_[static_cast<std::size_t>(entry.row)];
-    return sum;
-  }
-
   const std::vector<SparseColumn>& columns_;
   std::vector<std::size_t> members_;
   std::vector<Vector> factor_;  // lower triangle, by rows
   Vector dense_;
 };
-
-// How far x may go towards z so that none of the members falls below 0.
-double longest_step(const Vector& x, const Vector& z, const std::vector<std::size_t>& members) {
-  double step = 1;
-  for (std::size_t i = 0; i < members.size(); ++i)
-    if (const double from = x[members[i]]; z[i] <= 0) step = std::min(step, from / (from - z[i]));
-  return step;
-}
 
 // b - A x.
 Vector residual_of(const std::vector<SparseColumn>& columns, Vector b, const Vector& x,
@@ -125,19 +114,15 @@ Vector residual_of(const std::vector<SparseColumn>& columns, Vector b, const Vec
   return b;
 }
 
-double slope(const SparseColumn& column, const Vector& residual) {
-  double sum = 0;
-  for (const auto& entry : column) sum += entry.value * residual[static_cast<std::size_t>(entry.row)];
-  return sum;
-}
-
 // Goes to the least squares of the members, without those that come to 0 on the way.
 void settle(PassiveSet& passive, const Vector& b, double nothing, Vector& x) {
   while (true) {
     const auto z = passive.solve(b);
     const auto& members = passive.members();
-    const double step = longest_step(x, z, members);
-    const bool all_stay = std::all_of(z.begin(), z.end(), [](double value) { return value > 0; });
+    double step = 1;  // how far x may go towards z so that none of the members falls below 0
+    for (std::size_t i = 0; i < members.size(); ++i)
+      if (const double from = x[members[i]]; z[i] <= 0) step = std::min(step, from / (from - z[i]));
+    const bool all_stay = std::ranges::all_of(z, [](double value) { return value > 0; });
     std::vector<bool> stays(members.size());
     for (std::size_t i = 0; i < members.size(); ++i) {
       auto& value = x[members[i]];
@@ -149,37 +134,6 @@ void settle(PassiveSet& passive, const Vector& b, double nothing, Vector& x) {
     passive.keep_if([&](std::size_t i) { return stays[i]; });
   }
 }
-
-}  // namespace
-
-std::vector<double> nonnegative_least_squares(const std::vector<SparseColumn>& columns, const std::vector<double>& b) {
-  Vector x(columns.size());
-  PassiveSet passive(columns, b.size());
-  std::vector<bool> is_out(columns.size());  // no step along them makes the residual smaller
-  double largest = 0;
-  for (const auto value : b) largest = std::max(largest, std::abs(value));
-  const double nothing = 1e-10 * largest;
-  while (true) {
-    const auto residual = residual_of(columns, b, x, passive.members());
-    std::size_t best = columns.size();
-    double steepest = nothing;
-    for (std::size_t j = 0; j < columns.size(); ++j) {
-      if (is_out[j] || x[j] > 0) continue;
-      if (const double s = slope(columns[j], residual); s > steepest) steepest = s, best = j;
-    }
-    if (best == columns.size()) return x;
-    is_out[best] = true;
-    if (!passive.add(best)) continue;
-    if (passive.solve(b).back() <= 0) {  // by rounding: its slope is 0
-      passive.keep_if([&](std::size_t i) { return i + 1 < passive.members().size(); });
-      continue;
-    }
-    std::fill(is_out.begin(), is_out.end(), false);
-    settle(passive, b, nothing, x);
-  }
-}
-
-namespace {
 
 // Every way to fill `room` with at most `depth` lengths that do not fall, the first at least `shortest`.
 void add_fillings(std::int64_t room, std::int64_t shortest, std::int64_t depth, PackKind& begun,
@@ -204,28 +158,11 @@ double weight_of(std::int64_t length) {
 
 SparseColumn column_of(const PackKind& kind) {
   SparseColumn column;
-  for (const auto length : kind.lengths) {
-    const double weight = weight_of(length);
-    if (!column.empty() && column.back().row == length)  // equal lengths are neighbours
-      column.back().value += weight;
-    else
-      column.push_back({length, weight});
+  for (const auto length : kind.lengths) {  // equal lengths are neighbours
+    if (column.empty() || column.back().row != length) column.push_back({length, 0});
+    column.back().value += weight_of(length);
   }
   return column;
-}
-
-std::vector<double> weighted(const LengthHistogram& histogram) {
-  std::vector<double> b;
-  for (std::int64_t length = 0; length < std::ssize(histogram); ++length)
-    b.push_back(weight_of(length) * static_cast<double>(histogram[static_cast<std::size_t>(length)]));
-  return b;
-}
-
-// Sequences without a place.
-LengthHistogram left_over(LengthHistogram histogram, const PackPlan& plan) {
-  for (const auto& kind : plan.kinds)
-    for (const auto length : kind.lengths) histogram[static_cast<std::size_t>(length)] -= kind.count;
-  return histogram;
 }
 
 // Lengths can have more places than sequences. Where sequences take the places in the order of the plan, packs would
@@ -248,6 +185,33 @@ void drop_empty_packs(PackPlan& plan, LengthHistogram left) {
 
 }  // namespace
 
+std::vector<double> nonnegative_least_squares(const std::vector<SparseColumn>& columns, const std::vector<double>& b) {
+  Vector x(columns.size());
+  PassiveSet passive(columns, b.size());
+  std::vector<bool> is_out(columns.size());  // no step along them makes the residual smaller
+  double largest = 0;
+  for (const auto value : b) largest = std::max(largest, std::abs(value));
+  const double nothing = 1e-10 * largest;
+  while (true) {
+    const auto residual = residual_of(columns, b, x, passive.members());
+    std::size_t best = columns.size();
+    double steepest = nothing;
+    for (std::size_t j = 0; j < columns.size(); ++j) {
+      if (is_out[j] || x[j] > 0) continue;
+      if (const double s = dot(columns[j], residual); s > steepest) steepest = s, best = j;
+    }
+    if (best == columns.size()) return x;
+    is_out[best] = true;
+    if (!passive.add(best)) continue;
+    if (passive.solve(b).back() <= 0) {  // by rounding: its slope is 0
+      passive.keep_if([&](std::size_t i) { return i + 1 < passive.members().size(); });
+      continue;
+    }
+    std::fill(is_out.begin(), is_out.end(), false);
+    settle(passive, b, nothing, x);
+  }
+}
+
 PackPlan pack_by_least_squares(const LengthHistogram& histogram, std::int64_t depth) {
   const auto context = std::ssize(histogram) - 1;
   PackPlan plan;
@@ -255,10 +219,15 @@ PackPlan pack_by_least_squares(const LengthHistogram& histogram, std::int64_t de
   add_fillings(context, 1, depth, begun, plan.kinds);
   std::vector<SparseColumn> columns;
   for (const auto& kind : plan.kinds) columns.push_back(column_of(kind));
-  const auto counts = nonnegative_least_squares(columns, weighted(histogram));
+  std::vector<double> weighted;
+  for (std::int64_t length = 0; length <= context; ++length)
+    weighted.push_back(weight_of(length) * static_cast<double>(histogram[static_cast<std::size_t>(length)]));
+  const auto counts = nonnegative_least_squares(columns, weighted);
   for (std::size_t i = 0; i < counts.size(); ++i) plan.kinds[i].count = std::llround(counts[i]);
   std::erase_if(plan.kinds, [](const PackKind& kind) { return kind.count == 0; });
-  auto left = left_over(histogram, plan);
+  auto left = histogram;  // sequences without a place
+  for (const auto& kind : plan.kinds)
+    for (const auto length : kind.lengths) left[static_cast<std::size_t>(length)] -= kind.count;
   for (auto& count : left) count = std::max<std::int64_t>(count, 0);
   for (auto& kind : pack_shortest_first(left, depth).kinds) plan.kinds.push_back(std::move(kind));
   drop_empty_packs(plan, histogram);

@@ -1,7 +1,6 @@
 #pragma once
-// Packs of sequences that share a row (Krell et al. 2021, "Efficient Sequence Packing without Cross-contamination"):
-// how sequences of different lengths are put together into packs of at most a context, from the histogram of their
-// lengths alone, so that the time it takes does not depend on their number.
+// Packs of sequences that share a row (Krell et al. 2021, "Efficient Sequence Packing without Cross-contamination"),
+// planned from the histogram of their lengths alone, so that the time it takes does not depend on their number.
 
 #include <cstdint>
 #include <optional>
@@ -35,9 +34,8 @@ PackPlan pack_shortest_first(const LengthHistogram& histogram, std::int64_t dept
 
 // Non-negative least squares histogram packing: how often every way to fill a context with at most `depth` sequences
 // is needed, so that what is left over or missing is least; the lengths 1 to 8 weigh 0.09, since they cost little
-// padding. Sequences that are left over are packed by pack_shortest_first, which the publication does not: it opens a
-// pack for each. A length may have more places than sequences; if sequences take places in the order of the plan, every
-// pack has one.
+// padding. Unlike in the publication, sequences that are left over are packed by pack_shortest_first. A length may have
+// more places than sequences; if sequences take places in the order of the plan, every pack has one.
 PackPlan pack_by_least_squares(const LengthHistogram& histogram, std::int64_t depth);
 
 PackPlan make_pack_plan(const LengthHistogram& histogram, const PackingConfig& config);

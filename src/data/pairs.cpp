@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -34,8 +33,7 @@ Table read_pair_table(const std::filesystem::path& path, const ParallelDataConfi
   columns.follows_header = follows_header;
   columns.advice = fmt::format("; if the targets are the lines of another file, set {}", target_key);
   auto table = read_table(path, config.format, columns);
-  require_rows(table, config.malformed_limit);
-  report(table, columns);
+  check_rows(table, columns, config.malformed_limit);
   return table;
 }
 
@@ -80,30 +78,13 @@ void check_counts(const Lines& source, const Lines& target) {
                                             source.path, sources, target.path, targets, 1 + std::min(sources, targets),
                                             sources > targets ? source.path : target.path));
   if (sources == 0) throw Error(ExitCode::data, fmt::format("{} and {} have no lines", source.path, target.path));
+  for (std::size_t index = 0; index < sources; ++index)
+    for (const auto& [read, partner] : {std::pair(&source, &target), std::pair(&target, &source)})
+      if (is_blank(read->lines[index]))
+        throw Error(ExitCode::data,
+                    fmt::format("{}: the line is empty; its partner {} needs a text here, or must go too",
+                                read->place(index), partner->place(index)));
 }
-
-void refuse_blank(const Lines& read, std::size_t index, const Lines& partner) {
-  if (is_blank(read.lines[index]))
-    throw Error(ExitCode::data, fmt::format("{}: the line is empty; its partner {} needs a text here, or must go too",
-                                            read.place(index), partner.place(index)));
-}
-
-}  // namespace
-
-LinePairs read_line_pairs(const std::filesystem::path& source_path, const std::filesystem::path& target_path) {
-  auto source = read_lines(source_path), target = read_lines(target_path);
-  check_counts(source, target);
-  LinePairs read{.pairs = {}, .source_sha256 = source.sha256, .target_sha256 = target.sha256};
-  for (std::size_t index = 0; index < source.lines.size(); ++index) {
-    refuse_blank(source, index, target);
-    refuse_blank(target, index, source);
-    read.pairs.push_back(
-        {std::move(source.lines[index]), std::move(target.lines[index]), source.place(index), target.place(index)});
-  }
-  return read;
-}
-
-namespace {
 
 struct SplitPaths {
   Split split;
@@ -121,44 +102,9 @@ std::array<SplitPaths, 3> paths_of(const ParallelDataConfig& config) {
            {Split::test, "data.test_path", "data.test_target_path", config.test_path, config.test_target_path}}};
 }
 
-const PublicCorpus& find_pair_corpus(const ParallelDataConfig& config) {
-  if (config.corpus == ParallelDataConfig().corpus)
-    throw Error(
-        ExitCode::usage,
-        fmt::format("data.path is not set; task {} needs pairs of texts: the lines of two files, such as --set "
-                    "data.path=train.de --set data.target_path=train.en, a table of sources and targets (without "
-                    "data.target_path), or a corpus: --set data.corpus=multi30k",
-                    SequenceToSequenceConfig::kind));
-  const auto& corpus = find_public_corpus(config.corpus);
-  if (corpus.task != SequenceToSequenceConfig::kind)
-    throw Error(ExitCode::usage, fmt::format("data.corpus: {} has no pairs of texts; task {} takes multi30k, or texts "
-                                             "that data.path names",
-                                             corpus.name, SequenceToSequenceConfig::kind));
-  return corpus;
-}
-
-void refuse_lone_targets(const ParallelDataConfig& config) {
-  for (const auto& paths : paths_of(config))
-    if (paths.target_path && !paths.path)
-      throw Error(ExitCode::usage,
-                  fmt::format("{}: {} has the targets of no sources; set {} to the file of the sources",
-                              paths.target_key, in_quotes(*paths.target_path), paths.key));
-}
-
-void refuse_other_splits(const ParallelDataConfig& config) {
-  for (const auto& paths : paths_of(config))
-    if (paths.path)
-      throw Error(
-          ExitCode::usage,
-          fmt::format("{}: {} means nothing beside data.corpus {}, which brings its own splits; leave it out, or "
-                      "set data.path in the place of data.corpus",
-                      paths.key, in_quotes(*paths.path), config.corpus));
-}
-
 // Keys of tables, if no split is one.
 void refuse_table_keys(const ParallelDataConfig& config) {
-  const auto all = paths_of(config);
-  if (std::any_of(all.begin(), all.end(), [](const auto& paths) { return paths.is_table(); })) return;
+  if (std::ranges::any_of(paths_of(config), &SplitPaths::is_table)) return;
   const auto data = config.path ? std::string("lines of two files") : config.corpus;
   const auto refuse_if = [&](bool is_set, std::string_view key, const std::string& value) {
     if (is_set)
@@ -185,37 +131,31 @@ void add_lines(const std::string& source, const std::string& target, Split split
   splits[split] = std::move(read.pairs);
 }
 
-void add_table(const SplitPaths& paths, const ParallelDataConfig& config, PairSplits& splits) {
-  auto table = read_pair_table(*paths.path, config, paths.target_key, has_training_header(splits.description));
-  auto& description = splits.description[to_string(paths.split)];
-  description = {{"path", *paths.path},
-                 {"sha256", table.sha256},
-                 {"pairs", table.rows.size()},
-                 {"malformed", table.malformed.size()}};
-  describe_header(description, table);
-  for (auto& row : table.rows)
-    splits[paths.split].push_back(
-        {std::move(row.fields[0]), std::move(row.fields[1]), table.place(row), table.place(row)});
-}
-
-// Moves a part of the training pairs to the validation split.
-void hold_out_pairs(const ParallelDataConfig& config, PairSplits& splits) {
-  hold_out(splits, &TextPair::source, config, "sources");
-  auto& train = splits.description["train"];
-  train["pairs"] = splits[Split::train].size();
-  auto validation = train;
-  validation["pairs"] = splits[Split::validation].size();
-  validation.erase("malformed");
-  splits.description["validation"] = std::move(validation);
-}
-
 PairSplits load_files(const ParallelDataConfig& config) {
   refuse_table_keys(config);
   PairSplits splits;
-  for (const auto& paths : paths_of(config)) {
-    if (paths.is_table()) add_table(paths, config, splits);
-    if (paths.target_path) add_lines(*paths.path, *paths.target_path, paths.split, splits);
-    if (paths.split == Split::train && !config.validation_path) hold_out_pairs(config, splits);
+  auto& descriptions = splits.description;
+  for (const auto& [split, key, target_key, path, target_path] : paths_of(config)) {
+    if (path && target_path) add_lines(*path, *target_path, split, splits);
+    if (path && !target_path) {
+      auto table = read_pair_table(*path, config, target_key, has_training_header(descriptions));
+      auto& description = descriptions[to_string(split)];
+      description = {{"path", *path},
+                     {"sha256", table.sha256},
+                     {"pairs", table.rows.size()},
+                     {"malformed", table.malformed.size()}};
+      describe_header(description, table);
+      for (auto& row : table.rows)
+        splits[split].push_back(
+            {std::move(row.fields[0]), std::move(row.fields[1]), table.place(row), table.place(row)});
+    }
+    if (split != Split::train || config.validation_path) continue;
+    hold_out(splits, &TextPair::source, config, "sources");
+    descriptions["train"]["pairs"] = splits[Split::train].size();
+    auto held_out = descriptions["train"];
+    held_out["pairs"] = splits[Split::validation].size();
+    held_out.erase("malformed");
+    descriptions["validation"] = std::move(held_out);
   }
   return splits;
 }
@@ -223,18 +163,31 @@ PairSplits load_files(const ParallelDataConfig& config) {
 void check_languages(const ParallelDataConfig& config) {
   const auto &source = config.source_language, &target = config.target_language;
   const auto is_known = [](const std::string& language) { return language == "de" || language == "en"; };
-  const auto fail = [&](std::string_view key, const std::string& value) {
-    throw Error(ExitCode::usage, fmt::format("{}: {}, but the languages of {} are 'de' and 'en', one for "
-                                             "data.source_language and the other for data.target_language",
-                                             key, in_quotes(value), config.corpus));
-  };
-  if (!is_known(source)) fail("data.source_language", source);
-  if (!is_known(target) || source == target) fail("data.target_language", target);
+  if (is_known(source) && is_known(target) && source != target) return;
+  throw Error(ExitCode::usage,
+              fmt::format("{}: {}, but the languages of {} are 'de' and 'en', one for data.source_language and the "
+                          "other for data.target_language",
+                          is_known(source) ? "data.target_language" : "data.source_language",
+                          in_quotes(is_known(source) ? target : source), config.corpus));
 }
 
 PairSplits load_multi30k(const ParallelDataConfig& config, bool offline) {
-  const auto& corpus = find_pair_corpus(config);
-  refuse_other_splits(config);
+  if (config.corpus == ParallelDataConfig().corpus)
+    throw Error(ExitCode::usage,
+                fmt::format("data.path is not set; task {} needs pairs of texts: the lines of two files, such as --set "
+                            "data.path=train.de --set data.target_path=train.en, a table of sources and targets, or a "
+                            "corpus: --set data.corpus=multi30k",
+                            SequenceToSequenceConfig::kind));
+  const auto& corpus = find_public_corpus(config.corpus);
+  if (corpus.task != SequenceToSequenceConfig::kind)
+    throw Error(ExitCode::usage, fmt::format("data.corpus: {} has no pairs of texts; task {} takes multi30k, or texts "
+                                             "that data.path names",
+                                             corpus.name, SequenceToSequenceConfig::kind));
+  for (const auto& paths : paths_of(config))
+    if (paths.path)
+      throw Error(ExitCode::usage, fmt::format("{}: {} means nothing beside data.corpus {}, which brings its own "
+                                               "splits; leave it out, or set data.path in the place of data.corpus",
+                                               paths.key, in_quotes(*paths.path), config.corpus));
   refuse_table_keys(config);
   check_languages(config);
   const auto folder = obtain_corpus(corpus, offline);
@@ -252,54 +205,25 @@ PairSplits load_multi30k(const ParallelDataConfig& config, bool offline) {
   return splits;
 }
 
-}  // namespace
-
-PairSplits load_pair_splits(const ParallelDataConfig& config, bool offline) {
-  refuse_lone_targets(config);
-  return config.path ? load_files(config) : load_multi30k(config, offline);
-}
-
-std::string joined_texts(const std::vector<TextPair>& pairs) {
-  std::string all;
-  for (const auto& pair : pairs) all += pair.source + '\n' + pair.target + '\n';
-  return all;
-}
-
-PairDataset::Texts PairDataset::texts(Split split, std::int64_t index) const {
-  const auto ids = pair(split, index);
-  return {codec_.tokenizer->decode(ids.source), codec_.tokenizer->decode(ids.target)};
-}
-
-namespace {
-
 // Lists of random symbols, copied or reversed.
-class SyntheticPairDataset : public PairDataset {
+class SyntheticPairDataset final : public PairDataset {
  public:
   SyntheticPairDataset(const SyntheticPairOptions& options, bool reverses, const ExperimentConfig& config)
       : PairDataset({.tokenizer = std::make_unique<NumberTokenizer>(options.symbols), .labels = {}}),
         lists_({.length = options.length, .digits = options.symbols}, "data.synthetic.length, data.synthetic.symbols"),
-        options_(options),
         reverses_(reverses),
         seed_(static_cast<std::uint64_t>(config.train.seed)),
         rows_(batches_by_tokens(config.task) ? std::max<std::int64_t>(1, config.train.batch_size / (options.length + 1))
-                                             : config.train.batch_size) {}
-
-  nlohmann::ordered_json description() const override {
-    return {{"generator", reverses_ ? ReversedPairs::kind : CopiedPairs::kind},
-            {"symbols", options_.symbols},
-            {"length", options_.length},
-            {"validation_pairs", count(Split::validation)}};
+                                             : config.train.batch_size) {
+    description_ = {{"generator", reverses ? ReversedPairs::kind : CopiedPairs::kind},
+                    {"symbols", options.symbols},
+                    {"length", options.length},
+                    {"validation_pairs", lists_.list_count(Split::validation)}};
+    summary_ = fmt::format("{} random symbols out of {} to {} ({} held out)", options.length, options.symbols,
+                           reverses ? "reverse" : "copy", lists_.list_count(Split::validation));
+    mean_tokens_ = 2 * static_cast<double>(options.length + 1);
+    mean_pairs_ = static_cast<double>(rows_);
   }
-
-  std::string summary() const override {
-    return fmt::format("{} random symbols out of {} to {} ({} held out)", options_.length, options_.symbols,
-                       reverses_ ? "reverse" : "copy", count(Split::validation));
-  }
-
-  double mean_tokens() const override { return 2 * static_cast<double>(options_.length + 1); }
-  std::optional<std::int64_t> pairs_of_epoch() const override { return std::nullopt; }
-
-  double mean_pairs() const override { return static_cast<double>(rows_); }
 
   std::vector<EncodedPair> training_pairs(std::int64_t step, std::int64_t micro) const override {
     std::vector<EncodedPair> pairs;
@@ -321,7 +245,6 @@ class SyntheticPairDataset : public PairDataset {
   }
 
   ListDataset lists_;
-  SyntheticPairOptions options_;
   bool reverses_;
   std::uint64_t seed_;
   std::int64_t rows_;
@@ -331,12 +254,6 @@ struct ReadPair {
   EncodedPair ids;
   PairDataset::Texts texts;  // of pairs to evaluate on
 };
-
-// As rows have them, with their marks.
-PairLength length_of(const EncodedPair& pair, std::int64_t context) {
-  const auto [shorter, longer] = std::minmax({row_length(pair.source, context), row_length(pair.target, context)});
-  return {.longer = longer, .shorter = shorter};
-}
 
 // By which pairs are sorted: equally long targets by their sources.
 double sorting_length(const ReadPair& pair) {
@@ -355,13 +272,11 @@ EncodedPair encode(const TextPair& pair, const Tokenizer& tokenizer) {
           .target = encode_side(pair.target, pair.target_place, "target")};
 }
 
-class TextPairDataset : public PairDataset {
+class TextPairDataset final : public PairDataset {
  public:
   TextPairDataset(PairSplits texts, const ExperimentConfig& config, Codec codec)
-      : PairDataset(std::move(codec)),
-        train_(config.train),
-        context_(context_of(config.model)),
-        description_(std::move(texts.description)) {
+      : PairDataset(std::move(codec)), train_(config.train), context_(context_of(config.model)) {
+    description_ = std::move(texts.description);
     const auto& task = std::get<SequenceToSequenceConfig>(config.task);
     if (!codec_.tokenizer)
       codec_.tokenizer = obtain_tokenizer(task.data, joined_texts(texts[Split::train]), Unknown::map);
@@ -372,29 +287,18 @@ class TextPairDataset : public PairDataset {
         pair.ids = encode(text, *codec_.tokenizer);
         if (split != Split::train) pair.texts = {std::move(text.source), std::move(text.target)};
       }
-      if (split == Split::train) leave_out_long(own, context_, texts[split].front().target_place);
-      report_cut(own, split, context_);
+      if (split == Split::train) leave_out_long(own, texts[split].front().target_place);
+      report_cut(own, split);
       if (split != Split::train) std::ranges::stable_sort(own, std::greater(), sorting_length);
     }
     plan_batches(task);
-  }
-
-  nlohmann::ordered_json description() const override { return description_; }
-
-  std::string summary() const override {
-    return fmt::format(
-        "{} pairs to train on, {} for validation, {} for test; {} tokens; {:.1f} of a source, {:.1f} of a "
-        "target",
-        count(Split::train), count(Split::validation), count(Split::test), codec_.tokenizer->vocabulary_size(),
-        mean(&EncodedPair::source), mean(&EncodedPair::target));
-  }
-
-  double mean_tokens() const override { return mean(&EncodedPair::source) + mean(&EncodedPair::target) + 2; }
-  std::optional<std::int64_t> pairs_of_epoch() const override { return count(Split::train); }
-
-  double mean_pairs() const override {
-    if (!batches_) return static_cast<double>(train_.batch_size);
-    return static_cast<double>(count(Split::train)) / static_cast<double>(batches_->batches_per_epoch());
+    const auto sources = mean(&EncodedPair::source), targets = mean(&EncodedPair::target);
+    mean_tokens_ = sources + targets + 2;
+    summary_ = fmt::format(
+        "{} pairs to train on, {} for validation, {} for test; {} tokens; {:.1f} of a source, {:.1f} of a target",
+        count(Split::train), count(Split::validation), count(Split::test), codec_.tokenizer->vocabulary_size(), sources,
+        targets);
+    pairs_of_epoch_ = count(Split::train);
   }
 
   std::vector<EncodedPair> training_pairs(std::int64_t step, std::int64_t micro) const override {
@@ -416,14 +320,19 @@ class TextPairDataset : public PairDataset {
   std::uint64_t seed() const { return static_cast<std::uint64_t>(train_.seed); }
 
   void plan_batches(const SequenceToSequenceConfig& task) {
-    const auto& own = pairs_[Split::train];
+    mean_pairs_ = static_cast<double>(train_.batch_size);
     if (task.batch_unit == BatchUnit::token) {
-      std::vector<PairLength> lengths;
-      for (const auto& pair : own) lengths.push_back(length_of(pair.ids, context_));
+      std::vector<PairLength> lengths;  // with their marks, as rows have them
+      for (const auto& [ids, texts] : pairs_[Split::train]) {
+        const auto [shorter, longer] =
+            std::minmax({row_length(ids.source, context_), row_length(ids.target, context_)});
+        lengths.push_back({.longer = longer, .shorter = shorter});
+      }
       batches_.emplace(std::move(lengths), train_.batch_size, task.bucketing, seed());
+      mean_pairs_ = static_cast<double>(count(Split::train)) / static_cast<double>(batches_->batches_per_epoch());
     } else {
       std::vector<double> lengths;
-      for (const auto& pair : own) lengths.push_back(sorting_length(pair));
+      for (const auto& pair : pairs_[Split::train]) lengths.push_back(sorting_length(pair));
       order_.emplace(std::move(lengths), task.bucketing);
     }
   }
@@ -438,27 +347,26 @@ class TextPairDataset : public PairDataset {
   }
 
   // A target that is cut off would teach where to cut.
-  static void leave_out_long(std::vector<ReadPair>& pairs, std::int64_t context, const std::string& first_place) {
-    const auto is_long = [&](const auto& pair) { return is_cut(pair.ids.target, context); };
+  void leave_out_long(std::vector<ReadPair>& pairs, const std::string& first_place) const {
     const auto length = [](const auto& pair) { return pair.ids.target.size(); };
     const auto shortest = length(*std::ranges::min_element(pairs, {}, length));
-    const auto count = std::erase_if(pairs, is_long);
+    const auto count = std::erase_if(pairs, [&](const auto& pair) { return is_cut(pair.ids.target, context_); });
     if (count > 0)
-      log::info("{} training pairs are left out: their targets do not fit model.context {}", count, context);
+      log::info("{} training pairs are left out: their targets do not fit model.context {}", count, context_);
     if (pairs.empty())
       throw Error(ExitCode::data,
                   fmt::format("{}: neither this target nor any other fits model.context {}: raise it to at least {}, "
                               "for the shortest with its mark",
-                              first_place, context, shortest + 1));
+                              first_place, context_, shortest + 1));
   }
 
-  static void report_cut(const std::vector<ReadPair>& pairs, Split split, std::int64_t context) {
+  void report_cut(const std::vector<ReadPair>& pairs, Split split) const {
     for (const auto& [name, side] :
          {std::pair("sources", &EncodedPair::source), std::pair("targets", &EncodedPair::target)}) {
-      const auto is_long = [&](const auto& pair) { return is_cut(pair.ids.*side, context); };
-      if (const auto count = std::count_if(pairs.begin(), pairs.end(), is_long); count > 0)
+      const auto is_long = [&](const auto& pair) { return is_cut(pair.ids.*side, context_); };
+      if (const auto count = std::ranges::count_if(pairs, is_long); count > 0)
         log::info("{}: {} of {} {} do not fit model.context {} with their mark, and are cut off", to_string(split),
-                  count, pairs.size(), name, context);
+                  count, pairs.size(), name, context_);
     }
   }
 
@@ -470,7 +378,6 @@ class TextPairDataset : public PairDataset {
 
   TrainConfig train_;
   std::int64_t context_;
-  nlohmann::ordered_json description_;
   BySplit<std::vector<ReadPair>> pairs_;
 
   // One of both: of training pairs, or of batches of tokens.
@@ -479,6 +386,36 @@ class TextPairDataset : public PairDataset {
 };
 
 }  // namespace
+
+LinePairs read_line_pairs(const std::filesystem::path& source_path, const std::filesystem::path& target_path) {
+  auto source = read_lines(source_path), target = read_lines(target_path);
+  check_counts(source, target);
+  LinePairs read{.pairs = {}, .source_sha256 = source.sha256, .target_sha256 = target.sha256};
+  for (std::size_t index = 0; index < source.lines.size(); ++index)
+    read.pairs.push_back(
+        {std::move(source.lines[index]), std::move(target.lines[index]), source.place(index), target.place(index)});
+  return read;
+}
+
+PairSplits load_pair_splits(const ParallelDataConfig& config, bool offline) {
+  for (const auto& paths : paths_of(config))
+    if (paths.target_path && !paths.path)
+      throw Error(ExitCode::usage,
+                  fmt::format("{}: {} has the targets of no sources; set {} to the file of the sources",
+                              paths.target_key, in_quotes(*paths.target_path), paths.key));
+  return config.path ? load_files(config) : load_multi30k(config, offline);
+}
+
+std::string joined_texts(const std::vector<TextPair>& pairs) {
+  std::string all;
+  for (const auto& pair : pairs) all += pair.source + '\n' + pair.target + '\n';
+  return all;
+}
+
+PairDataset::Texts PairDataset::texts(Split split, std::int64_t index) const {
+  const auto ids = pair(split, index);
+  return {codec_.tokenizer->decode(ids.source), codec_.tokenizer->decode(ids.target)};
+}
 
 std::shared_ptr<const PairDataset> load_pairs(const ExperimentConfig& config, bool offline, Codec codec) {
   const auto& task = std::get<SequenceToSequenceConfig>(config.task);
@@ -493,33 +430,31 @@ std::int64_t row_length(const std::vector<std::int32_t>& ids, std::int64_t conte
 
 bool is_cut(const std::vector<std::int32_t>& ids, std::int64_t context) { return std::ssize(ids) >= context; }
 
-// Of all rows, each cut to `context` tokens.
-static void append_target(TokenRows& rows, const std::vector<std::int32_t>& target, std::int32_t mark,
-                          std::int64_t context) {
-  const auto length = row_length(target, context);
-  for (std::int64_t place = 0; place < rows.length; ++place) {
-    const auto at = [&](std::int64_t i) { return target[static_cast<std::size_t>(i)]; };
-    const bool is_used = place < length;
-    rows.ids.push_back(!is_used || place == 0 ? mark : at(place - 1));
-    rows.targets.push_back(!is_used ? -1 : place < std::ssize(target) ? at(place) : mark);
-    rows.segments.push_back(is_used ? 0 : -1);
-  }
-  rows.target_count += length;
-}
-
 PairRows to_rows(const std::vector<EncodedPair>& pairs, std::int32_t mark, std::int64_t context) {
   std::vector<std::vector<std::int32_t>> sources;
   PairRows rows;
+  auto& to = rows.target;
   for (const auto& pair : pairs) {
     auto& source = sources.emplace_back(pair.source);
     truncate(source, context - 1, Truncation::head);
     source.push_back(mark);
-    rows.target.length = std::max(rows.target.length, row_length(pair.target, context));
+    to.length = std::max(to.length, row_length(pair.target, context));
   }
   rows.source = pad_rows({sources.begin(), sources.end()});
-  rows.target.rows = std::ssize(pairs);
-  for (const auto& pair : pairs) append_target(rows.target, pair.target, mark, context);
-  if (rows.target.target_count == rows.target.rows * rows.target.length) rows.target.segments.clear();
+  to.rows = std::ssize(pairs);
+  for (const auto& [source, target] : pairs) {
+    const auto length = row_length(target, context), padding = to.length - length;
+    to.target_count += length;
+    to.ids.push_back(mark);
+    to.ids.insert(to.ids.end(), target.begin(), target.begin() + length - 1);
+    to.ids.insert(to.ids.end(), static_cast<std::size_t>(padding), mark);
+    to.targets.insert(to.targets.end(), target.begin(), target.begin() + std::min(length, std::ssize(target)));
+    if (length > std::ssize(target)) to.targets.push_back(mark);
+    to.targets.insert(to.targets.end(), static_cast<std::size_t>(padding), -1);
+    to.segments.insert(to.segments.end(), static_cast<std::size_t>(length), 0);
+    to.segments.insert(to.segments.end(), static_cast<std::size_t>(padding), -1);
+  }
+  if (to.target_count == to.rows * to.length) to.segments.clear();
   return rows;
 }
 

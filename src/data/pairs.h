@@ -28,8 +28,8 @@ using PairSplits = Splits<TextPair>;
 // The columns that a config names: source, target.
 TableColumns columns_of(const ParallelDataConfig& config);
 
-// A table of pairs. Errors: those of read_table; exit code 3 too for no rows and a fraction of malformed rows above
-// data.malformed_limit. `target_key` would name a file with the targets, for the message on a table of one column.
+// A table of pairs. Errors: those of read_table and check_rows. `target_key` would name a file with the targets, for
+// the message on a table of one column.
 Table read_pair_table(const std::filesystem::path& path, const ParallelDataConfig& config, std::string_view target_key,
                       bool follows_header = false);
 
@@ -39,22 +39,14 @@ struct LinePairs {
   std::string source_sha256, target_sha256;  // of the whole files, before decompression
 };
 
-// Each file is UTF-8, gzipped or not. Lines end with LF or CRLF; the last line may lack its end. Leaves out a byte
-// order mark, and no other white space.
-//
-// Errors (exit code 3) name the file, and the line if there is one: those of read_text_file, a line that is not UTF-8,
-// has NUL bytes or more than 1 MiB, no lines, a line without partner in the other file, a line with white space only.
+// Each file is UTF-8, gzipped or not; lines end with LF or CRLF. Errors (exit code 3) name the file and line: those of
+// read_text_file, a line that is not UTF-8, has NUL bytes, more than 1 MiB, white space only, or no partner; no lines.
 LinePairs read_line_pairs(const std::filesystem::path& source, const std::filesystem::path& target);
 
-// Reads data.path, and data.validation_path and data.test_path if they are set: each is a table, or with its target
-// path the lines of two files. Without data.validation_path a stable hash of the source holds data.validation_fraction
-// of the pairs out, so equal sources are in the same split. Without data.path reads the public corpus multi30k, which
-// data.corpus must name, with its splits, after downloading it if it is missing (unless `offline`). Not for a config
-// with data.synthetic.
-//
-// The description has the paths of each split that is there, their SHA-256 and the number of pairs; the number of
-// malformed rows of each table, under `train` if a part of it is held out; the name of a public corpus and the
-// languages.
+// Reads data.path, data.validation_path and data.test_path: each is a table, or with its target path the lines of two
+// files. Without data.validation_path a stable hash of the source holds data.validation_fraction of the pairs out, so
+// equal sources are in the same split. Without data.path reads the public corpus multi30k, which data.corpus must name,
+// and downloads it if it is missing (unless `offline`). Not for a config with data.synthetic.
 //
 // Errors: no data; paths, languages or keys of tables that mean nothing for these data; an unknown corpus or one
 // without pairs (exit code 2); those of tables and lines, a missing corpus, one with another digest, too few distinct
@@ -79,17 +71,17 @@ class PairDataset {
   virtual ~PairDataset() = default;
 
   const Codec& codec() const { return codec_; }
-  virtual nlohmann::ordered_json description() const = 0;
-  virtual std::string summary() const = 0;
+  const nlohmann::ordered_json& description() const { return description_; }
+  const std::string& summary() const { return summary_; }
 
   // Of both sequences of a training pair with their marks, on average.
-  virtual double mean_tokens() const = 0;
+  double mean_tokens() const { return mean_tokens_; }
 
   // Pairs of an epoch; nothing where every pair is a new one.
-  virtual std::optional<std::int64_t> pairs_of_epoch() const = 0;
+  std::optional<std::int64_t> pairs_of_epoch() const { return pairs_of_epoch_; }
 
   // Of a training batch, on average.
-  virtual double mean_pairs() const = 0;
+  double mean_pairs() const { return mean_pairs_; }
 
   // The batch `micro` (0 ... train.accumulate - 1) of a step: a function of (train.seed, step, micro).
   virtual std::vector<EncodedPair> training_pairs(std::int64_t step, std::int64_t micro) const = 0;
@@ -108,6 +100,10 @@ class PairDataset {
   explicit PairDataset(Codec codec) : codec_(std::move(codec)) {}
 
   Codec codec_;
+  nlohmann::ordered_json description_;
+  std::string summary_;
+  double mean_tokens_ = 0, mean_pairs_ = 0;
+  std::optional<std::int64_t> pairs_of_epoch_;
 };
 
 // Texts as the config names them, or pairs that are made up. Makes what the codec lacks, a tokenizer, from both sides

@@ -4,14 +4,13 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <numeric>
 #include <set>
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "config/experiment_config.h"
 #include "data/labelled.h"
-#include "data/packing.h"
 #include "data/text_dataset.h"
 #include "text/make_tokenizer.h"
 
@@ -43,13 +42,13 @@ std::int64_t count_unknown(const Tokenizer& tokenizer, const Ids& ids) {
   return unknown ? std::count(ids.begin(), ids.end(), *unknown) : 0;
 }
 
-// `ids_of(i)`: the tokens of the text i < count. Longer texts than `longest` are cut.
-template <class IdsOf>
-TokenStats count_tokens(const Tokenizer& tokenizer, std::int64_t longest, std::int64_t count, IdsOf ids_of) {
+// `ids_of`: the tokens of one of the texts. Longer texts than `longest` are cut.
+template <class Texts, class IdsOf>
+TokenStats count_tokens(const Tokenizer& tokenizer, std::int64_t longest, const Texts& texts, IdsOf ids_of) {
   TokenStats stats;
   std::vector<std::int64_t> lengths;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const Ids& ids = ids_of(i);
+  for (const auto& text : texts) {
+    const Ids& ids = std::invoke(ids_of, text);
     lengths.push_back(std::ssize(ids));
     stats.all_tokens += lengths.back();
     stats.unknown_tokens += count_unknown(tokenizer, ids);
@@ -57,6 +56,23 @@ TokenStats count_tokens(const Tokenizer& tokenizer, std::int64_t longest, std::i
   }
   stats.tokens = measure_lengths(std::move(lengths));
   return stats;
+}
+
+template <class SplitStats>
+void describe(DataStats<SplitStats>& stats, const Tokenizer& tokenizer, const Json& sources) {
+  stats.vocabulary = tokenizer.vocabulary_size();
+  stats.has_unknown = tokenizer.unknown_id().has_value();
+  stats.sources = sources;
+}
+
+// With data.packing.
+template <class Texts, class LengthOf>
+std::optional<PackStats> measure_packs(const Texts& texts, std::int64_t context, const PackingConfig& packing,
+                                       LengthOf length_of) {
+  if (packing_options(packing) == nullptr) return std::nullopt;
+  std::vector<std::int64_t> lengths;
+  for (const auto& text : texts) lengths.push_back(std::invoke(length_of, text));
+  return measure_packing(lengths, context, packing);
 }
 
 template <class Key>
@@ -100,117 +116,14 @@ double padding_fraction(const EncodedSplits& splits, const ExperimentConfig& con
 double padding_fraction(const PairDataset& pairs, const ExperimentConfig& config) {
   const auto context = context_of(config.model), accumulate = config.train.accumulate;
   const auto batches = std::max(1.0, std::round(static_cast<double>(pairs.count(Split::train)) / pairs.mean_pairs()));
-  std::int64_t places = 0, tokens = 0;
+  std::int64_t places = 0, padding = 0;
   for (std::int64_t i = 0; static_cast<double>(i) < batches; ++i) {
-    const auto batch = pairs.training_pairs(i / accumulate, i % accumulate);
-    std::int64_t longest_source = 0, longest_target = 0;
-    for (const auto& pair : batch) {
-      const auto source = row_length(pair.source, context), target = row_length(pair.target, context);
-      longest_source = std::max(longest_source, source);
-      longest_target = std::max(longest_target, target);
-      tokens += source + target;
-    }
-    places += std::ssize(batch) * (longest_source + longest_target);
+    const auto [source, target] = to_rows(pairs.training_pairs(i / accumulate, i % accumulate), /*mark=*/0, context);
+    places += source.rows * (source.length + target.length);
+    padding += std::ranges::count(source.segments, -1) + std::ranges::count(target.segments, -1);
   }
-  return 1 - static_cast<double>(tokens) / static_cast<double>(places);
+  return 1 - static_cast<double>(places - padding) / static_cast<double>(places);
 }
-
-}  // namespace
-
-LabelledStats measure_labelled_texts(LabelledSplits splits, const ExperimentConfig& config) {
-  const auto& task = classification(config);
-  const auto context = context_of(config.model);
-  LabelledStats stats;
-  stats.sources = splits.description;
-  BySplit<std::vector<std::string_view>> texts;
-  for (const auto split : every_split) {
-    for (const auto& text : splits[split]) texts[split].push_back(text.text);
-    stats.splits[split].copies = count_copies(texts[split]);
-  }
-  stats.shared = count_shared(texts);
-  const auto encoded = encode_splits(std::move(splits), task.data, Codec{});
-  const auto& tokenizer = *encoded.codec.tokenizer;
-  stats.labels = encoded.codec.labels;
-  stats.vocabulary = tokenizer.vocabulary_size();
-  stats.has_unknown = tokenizer.unknown_id().has_value();
-  for (const auto split : every_split) {
-    auto& of_split = stats.splits[split];
-    const auto ids_of = [&](std::int64_t i) -> const Ids& { return encoded[split][static_cast<std::size_t>(i)].ids; };
-    of_split.texts = std::ssize(encoded[split]);
-    static_cast<TokenStats&>(of_split) = count_tokens(tokenizer, context, of_split.texts, ids_of);
-    of_split.class_counts.resize(stats.labels.size());
-    for (const auto& text : encoded[split]) ++of_split.class_counts[static_cast<std::size_t>(text.label)];
-  }
-  stats.padding_unsorted = padding_fraction(encoded, config, 1);
-  stats.padding_bucketed = padding_fraction(encoded, config, task.bucketing);
-  if (packing_options(task.data.packing) == nullptr) return stats;
-  std::vector<std::int64_t> lengths;
-  for (const auto& text : encoded[Split::train]) lengths.push_back(std::min(std::ssize(text.ids), context));
-  stats.packs = measure_packing(lengths, context, task.data.packing);
-  return stats;
-}
-
-PairStats measure_pairs(const PairDataset& pairs, const ExperimentConfig& config) {
-  const auto& tokenizer = *pairs.codec().tokenizer;
-  const auto longest = context_of(config.model) - 1;  // a mark follows
-  PairStats stats;
-  stats.vocabulary = tokenizer.vocabulary_size();
-  stats.has_unknown = tokenizer.unknown_id().has_value();
-  stats.sources = pairs.description();
-  BySplit<std::vector<Ids>> sources, targets;
-  for (const auto split : every_split) {
-    std::vector<std::pair<Ids, Ids>> whole;
-    for (std::int64_t i = 0; i < pairs.count(split); ++i) {
-      const auto pair = pairs.pair(split, i);
-      sources[split].push_back(pair.source);
-      targets[split].push_back(pair.target);
-      whole.emplace_back(pair.source, pair.target);
-    }
-    const auto measure = [&](const std::vector<Ids>& side) {
-      return count_tokens(tokenizer, longest, std::ssize(side),
-                          [&](std::int64_t i) -> const Ids& { return side[static_cast<std::size_t>(i)]; });
-    };
-    stats.splits[split] = {.pairs = pairs.count(split),
-                           .source = measure(sources[split]),
-                           .target = measure(targets[split]),
-                           .copies = count_copies(whole)};
-  }
-  stats.shared = count_shared(sources);
-  stats.padding = padding_fraction(pairs, config);
-  return stats;
-}
-
-TextStats measure_text(const Corpus& corpus, const ExperimentConfig& experiment) {
-  constexpr std::int64_t shortest_context = 1;  // a text too short for the model has its numbers too
-  const auto& config = *text_data_of(experiment.task);
-  std::shared_ptr<const Tokenizer> tokenizer;
-  const TextDataset dataset(corpus, config, shortest_context, tokenizer);
-  TextStats stats;
-  stats.task = kind_of(experiment.task);
-  stats.path = corpus.path.string();
-  stats.sources = corpus.description;
-  stats.vocabulary = tokenizer->vocabulary_size();
-  stats.has_unknown = tokenizer->unknown_id().has_value();
-  for (const auto split : {Split::train, Split::validation}) {
-    const auto& tokens = dataset.tokens(split);
-    stats.splits[split] = {.characters = dataset.characters(split),
-                           .tokens = std::ssize(tokens),
-                           .unknown_tokens = count_unknown(*tokenizer, tokens),
-                           .unknown_characters = dataset.unknown_characters(split),
-                           .unigram_entropy = dataset.unigram_entropy(split)};
-  }
-  if (packing_options(config.packing) == nullptr) return stats;
-  const auto context = context_of(experiment.model);
-  std::vector<std::int64_t> lengths;
-  for (const auto& piece : is<MaskedLanguageModelConfig>(experiment.task)
-                               ? dataset.pieces(Split::train, context)
-                               : dataset.pieces_with_targets(Split::train, context))
-    lengths.push_back(piece.length);
-  stats.packs = measure_packing(lengths, context, config.packing);
-  return stats;
-}
-
-namespace {
 
 Json known_or_null(bool is_known, std::int64_t count) { return is_known ? Json(count) : Json(nullptr); }
 
@@ -239,7 +152,144 @@ Json to_json(const SharedTexts& shared) {
           {"test_in_validation", shared.test_in_validation}};
 }
 
+// The texts of a split, in memory that somebody else owns.
+using Texts = std::vector<std::string_view>;
+
+// Encodes all, and returns the seconds it took.
+double encode_all(const Tokenizer& tokenizer, const Texts& texts, TokenizedSplit& split) {
+  split = {};
+  double seconds = 0;
+  for (const auto text : texts) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto ids = tokenizer.encode(text);
+    seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    ++split.texts;
+    split.characters += count_characters(text);
+    split.tokens += std::ssize(ids);
+    split.unknown_tokens += count_unknown(tokenizer, ids);
+  }
+  return seconds;
+}
+
+std::vector<std::string> longest_tokens(const Tokenizer& tokenizer) {
+  constexpr std::size_t most = 10;
+  std::vector<std::string> tokens;
+  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) tokens.push_back(tokenizer.decode(std::vector{id}));
+  std::ranges::sort(tokens, {},
+                    [](const auto& text) { return std::pair(-count_characters(text), std::string_view(text)); });
+  tokens.resize(std::min(tokens.size(), most));
+  return tokens;
+}
+
+TokenizerReport measure(std::unique_ptr<Tokenizer> tokenizer, const DataConfig& config, const BySplit<Texts>& texts) {
+  TokenizerReport report;
+  report.kind = kind_of(config.tokenizer);
+  report.longest_tokens = longest_tokens(*tokenizer);
+  double bytes = 0;
+  for (const auto text : texts[Split::train]) bytes += static_cast<double>(text.size());
+  for (auto& speed : report.megabytes_per_second)
+    speed = bytes / 1e6 / std::max(encode_all(*tokenizer, texts[Split::train], report.splits[Split::train]), 1e-9);
+  encode_all(*tokenizer, texts[Split::validation], report.splits[Split::validation]);
+  report.tokenizer = std::move(tokenizer);
+  return report;
+}
+
+// Of labelled texts or pairs, which have their texts in these members.
+template <class Text>
+TokenizerReport measure(const Splits<Text>& splits, const DataConfig& data,
+                        const std::vector<std::string Text::*>& members) {
+  BySplit<Texts> texts;
+  for (const auto split : {Split::train, Split::validation})
+    for (const auto& text : splits[split])
+      for (const auto member : members) texts[split].push_back(text.*member);
+  return measure(obtain_tokenizer(data, joined_texts(splits[Split::train]), Unknown::map), data, texts);
+}
+
+// Whether the tokenizer is soon made.
+bool is_made_soon(const DataConfig& data, std::string_view training_text) {
+  constexpr std::size_t most_to_learn_from = 1 << 20;
+  const auto cached = cached_tokenizer_path(data.tokenizer, training_text);  // of those that take long to learn
+  std::error_code ignored;
+  return cached.empty() || training_text.size() <= most_to_learn_from || std::filesystem::exists(cached, ignored);
+}
+
 }  // namespace
+
+LabelledStats measure_labelled_texts(LabelledSplits splits, const ExperimentConfig& config) {
+  const auto& task = classification(config);
+  const auto context = context_of(config.model);
+  LabelledStats stats;
+  BySplit<std::vector<std::string_view>> texts;
+  for (const auto split : every_split) {
+    for (const auto& text : splits[split]) texts[split].push_back(text.text);
+    stats.splits[split].copies = count_copies(texts[split]);
+  }
+  stats.shared = count_shared(texts);
+  const auto encoded = encode_splits(std::move(splits), task.data, Codec{});
+  const auto& tokenizer = *encoded.codec.tokenizer;
+  stats.labels = encoded.codec.labels;
+  describe(stats, tokenizer, encoded.description);
+  for (const auto split : every_split) {
+    auto& of_split = stats.splits[split];
+    of_split.texts = std::ssize(encoded[split]);
+    static_cast<TokenStats&>(of_split) = count_tokens(tokenizer, context, encoded[split], &EncodedText::ids);
+    of_split.class_counts.resize(stats.labels.size());
+    for (const auto& text : encoded[split]) ++of_split.class_counts[static_cast<std::size_t>(text.label)];
+  }
+  stats.padding_unsorted = padding_fraction(encoded, config, 1);
+  stats.padding_bucketed = padding_fraction(encoded, config, task.bucketing);
+  stats.packs = measure_packs(encoded[Split::train], context, task.data.packing,
+                              [&](const EncodedText& text) { return std::min(std::ssize(text.ids), context); });
+  return stats;
+}
+
+PairStats measure_pairs(const PairDataset& pairs, const ExperimentConfig& config) {
+  const auto& tokenizer = *pairs.codec().tokenizer;
+  const auto longest = context_of(config.model) - 1;  // a mark follows
+  PairStats stats;
+  describe(stats, tokenizer, pairs.description());
+  BySplit<std::vector<Ids>> sources;
+  for (const auto split : every_split) {
+    std::vector<std::pair<Ids, Ids>> whole;
+    for (std::int64_t i = 0; i < pairs.count(split); ++i) {
+      const auto pair = pairs.pair(split, i);
+      sources[split].push_back(pair.source);
+      whole.emplace_back(pair.source, pair.target);
+    }
+    stats.splits[split] = {.pairs = pairs.count(split),
+                           .source = count_tokens(tokenizer, longest, whole, &std::pair<Ids, Ids>::first),
+                           .target = count_tokens(tokenizer, longest, whole, &std::pair<Ids, Ids>::second),
+                           .copies = count_copies(whole)};
+  }
+  stats.shared = count_shared(sources);
+  stats.padding = padding_fraction(pairs, config);
+  return stats;
+}
+
+TextStats measure_text(const Corpus& corpus, const ExperimentConfig& experiment) {
+  constexpr std::int64_t shortest_context = 1;  // a text too short for the model has its numbers too
+  const auto& config = *text_data_of(experiment.task);
+  std::shared_ptr<const Tokenizer> tokenizer;
+  const TextDataset dataset(corpus, config, shortest_context, tokenizer);
+  TextStats stats;
+  stats.task = kind_of(experiment.task);
+  stats.path = corpus.path.string();
+  describe(stats, *tokenizer, corpus.description);
+  for (const auto split : {Split::train, Split::validation}) {
+    const auto& tokens = dataset.tokens(split);
+    stats.splits[split] = {.characters = dataset.characters(split),
+                           .tokens = std::ssize(tokens),
+                           .unknown_tokens = count_unknown(*tokenizer, tokens),
+                           .unknown_characters = dataset.unknown_characters(split),
+                           .unigram_entropy = dataset.unigram_entropy(split)};
+  }
+  const auto context = context_of(experiment.model);
+  const auto pieces = is<MaskedLanguageModelConfig>(experiment.task)
+                          ? dataset.pieces(Split::train, context)
+                          : dataset.pieces_with_targets(Split::train, context);
+  stats.packs = measure_packs(pieces, context, config.packing, &TextPiece::length);
+  return stats;
+}
 
 Json to_json(const LabelledStats& stats) {
   Json json = {{"task", "classification"}, {"vocabulary", stats.vocabulary}};
@@ -292,67 +342,6 @@ Json to_json(const TextStats& stats) {
   return json;
 }
 
-namespace {
-
-// The texts of a split, in memory that somebody else owns.
-using Texts = std::vector<std::string_view>;
-
-// Encodes all, and returns the seconds it took.
-double encode_all(const Tokenizer& tokenizer, const Texts& texts, TokenizedSplit& split) {
-  split = {};
-  double seconds = 0;
-  for (const auto text : texts) {
-    const auto start = std::chrono::steady_clock::now();
-    const auto ids = tokenizer.encode(text);
-    seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    ++split.texts;
-    split.characters += count_characters(text);
-    split.tokens += std::ssize(ids);
-    split.unknown_tokens += count_unknown(tokenizer, ids);
-  }
-  return seconds;
-}
-
-std::vector<std::string> longest_tokens(const Tokenizer& tokenizer) {
-  constexpr std::size_t most = 10;
-  std::vector<std::pair<std::int64_t, std::string>> tokens;  // the length negated: the longest come first
-  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
-    auto text = tokenizer.decode(std::vector{id});
-    tokens.emplace_back(-count_characters(text), std::move(text));
-  }
-  std::sort(tokens.begin(), tokens.end());
-  tokens.resize(std::min(tokens.size(), most));
-  std::vector<std::string> longest;
-  for (auto& [length, text] : tokens) longest.push_back(std::move(text));
-  return longest;
-}
-
-TokenizerReport measure(std::unique_ptr<Tokenizer> tokenizer, const DataConfig& config, const BySplit<Texts>& texts) {
-  TokenizerReport report;
-  report.kind = kind_of(config.tokenizer);
-  report.longest_tokens = longest_tokens(*tokenizer);
-  double bytes = 0;
-  for (const auto text : texts[Split::train]) bytes += static_cast<double>(text.size());
-  for (auto& speed : report.megabytes_per_second)
-    speed = bytes / 1e6 / std::max(encode_all(*tokenizer, texts[Split::train], report.splits[Split::train]), 1e-9);
-  encode_all(*tokenizer, texts[Split::validation], report.splits[Split::validation]);
-  report.tokenizer = std::move(tokenizer);
-  return report;
-}
-
-// Of labelled texts or pairs, which have their texts in these members.
-template <class Text>
-TokenizerReport measure(const Splits<Text>& splits, const DataConfig& data,
-                        const std::vector<std::string Text::*>& members) {
-  BySplit<Texts> texts;
-  for (const auto split : {Split::train, Split::validation})
-    for (const auto& text : splits[split])
-      for (const auto member : members) texts[split].push_back(text.*member);
-  return measure(obtain_tokenizer(data, joined_texts(splits[Split::train]), Unknown::map), data, texts);
-}
-
-}  // namespace
-
 TokenizerReport report_tokenizer(const ExperimentConfig& config, bool offline) {
   if (list_task(config.task))
     throw Error(ExitCode::usage,
@@ -388,18 +377,6 @@ Json to_json(const TokenizerReport& report) {
   json["longest_tokens"] = report.longest_tokens;
   return json;
 }
-
-namespace {
-
-// Whether the tokenizer is soon made.
-bool is_made_soon(const DataConfig& data, std::string_view training_text) {
-  constexpr std::size_t most_to_learn_from = 1 << 20;
-  const auto cached = cached_tokenizer_path(data.tokenizer, training_text);  // of those that take long to learn
-  std::error_code ignored;
-  return cached.empty() || training_text.size() <= most_to_learn_from || std::filesystem::exists(cached, ignored);
-}
-
-}  // namespace
 
 DataCounts count_data(const ExperimentConfig& config) {
   constexpr bool offline = true;

@@ -59,9 +59,9 @@ struct SharedTexts {
 template <class SplitStats>
 struct DataStats {
   std::int64_t vocabulary = 0;
-  bool has_unknown = false;  // whether the tokenizer has an unknown token
-  BySplit<SplitStats> splits;
+  bool has_unknown = false;        // whether the tokenizer has an unknown token
   nlohmann::ordered_json sources;  // as the data describe their files
+  BySplit<SplitStats> splits;
 
   const SplitStats& operator[](Split split) const { return splits[split]; }
 };

@@ -4,8 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
+#include <ranges>
 #include <utility>
 
 #include "base/archive.h"
@@ -21,18 +20,14 @@
 namespace metaformer {
 
 std::optional<TableFormat> format_by_name(const std::filesystem::path& path) {
-  static constexpr std::array<std::pair<std::string_view, TableFormat>, 7> endings = {{{".csv", TableFormat::csv},
-                                                                                       {".tsv", TableFormat::tsv},
-                                                                                       {".jsonl", TableFormat::jsonl},
-                                                                                       {".json", TableFormat::jsonl},
-                                                                                       {".ndjson", TableFormat::jsonl},
-                                                                                       {".txt", TableFormat::text},
-                                                                                       {".text", TableFormat::text}}};
   auto name = path.filename().string();
   std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
   if (constexpr std::string_view gzipped = ".gz"; name.ends_with(gzipped)) name.resize(name.size() - gzipped.size());
-  for (const auto& [ending, format] : endings)
-    if (name.ends_with(ending)) return format;
+  const auto ending = name.substr(std::min(name.rfind('.'), name.size()));
+  if (ending == ".csv") return TableFormat::csv;
+  if (ending == ".tsv") return TableFormat::tsv;
+  if (ending == ".jsonl" || ending == ".json" || ending == ".ndjson") return TableFormat::jsonl;
+  if (ending == ".txt" || ending == ".text") return TableFormat::text;
   return std::nullopt;
 }
 
@@ -74,12 +69,9 @@ void add_row(Table& table, const TableColumns& columns, std::int64_t line, std::
 
 // The index of a column number; nothing if the field is a name.
 std::optional<std::size_t> numbered_place(const TableColumn& column) {
-  std::size_t number = 0;
-  const auto* start = column.field.data();
-  const auto* end = start + column.field.size();
-  if (const auto [at, error] = std::from_chars(start, end, number); error != std::errc{} || at != end) return {};
-  if (number == 0) throw Error(ExitCode::usage, fmt::format("{} counts columns from 1, not 0", column.key));
-  return number - 1;
+  const auto number = as_number<std::size_t>(column.field);
+  if (number == 0U) throw Error(ExitCode::usage, fmt::format("{} counts columns from 1, not 0", column.key));
+  return number ? std::optional(*number - 1) : std::nullopt;
 }
 
 constexpr std::array<std::pair<char, std::string_view>, 4> delimiters = {
@@ -89,12 +81,9 @@ constexpr std::array<std::pair<char, std::string_view>, 4> delimiters = {
 bool has_name(std::string_view row, const std::string& name) {
   return std::ranges::any_of(delimiters, [&](const auto& delimiter) {
     if (row.find(delimiter.first) == std::string_view::npos) return false;
-    for (auto rest = row;;) {
-      const auto end = rest.find(delimiter.first);
-      if (trim(rest.substr(0, end)) == name) return true;
-      if (end == std::string_view::npos) return false;
-      rest.remove_prefix(end + 1);
-    }
+    return std::ranges::any_of(row | std::views::split(delimiter.first), [&](const auto& field) {
+      return trim(std::string_view(field.begin(), field.end())) == name;
+    });
   });
 }
 
@@ -109,89 +98,61 @@ std::string delimiter_hint(std::string_view row) {
   return "";
 }
 
-// The first row of a CSV or TSV file, in which the columns are found.
-class FirstRow {
- public:
-  FirstRow(const DelimitedRow& row, const TableColumns& columns, const std::filesystem::path& path)
-      : columns_(columns), path_(path.string()), line_(row.line) {
-    if (!row.defect.empty()) fail(row.defect + "; the first row must name the columns");
-    for (const auto& field : row.fields) {
-      if (field.find('\0') != std::string::npos) fail("NUL bytes; a table is UTF-8 text");
-      names_.emplace_back(trim(field));
-    }
-    if (names_.size() == 1) check_single_column(row.fields[0]);
+// The places of the columns needed, in their order, by the first row of a CSV or TSV file. Notes in the table whether
+// that is a header.
+std::vector<std::size_t> find_columns(const DelimitedRow& row, const TableColumns& columns, Table& table) {
+  const auto fail = [&](const std::string& why) {
+    throw Error(ExitCode::data, fmt::format("{}:{}: {}", table.path.string(), row.line, why));
+  };
+  const auto needed = columns.needed();
+  std::vector<std::string> names;
+  if (!row.defect.empty()) fail(row.defect + "; the first row must name the columns");
+  for (const auto& field : row.fields) {
+    if (field.find('\0') != std::string::npos) fail("NUL bytes; a table is UTF-8 text");
+    names.emplace_back(trim(field));
   }
-
-  // Those needed, in their order; notes in the table whether this is a header.
-  std::vector<std::size_t> find_places(Table& table) const {
-    const auto needed = columns_.needed();
-    const bool must_be_header = columns_.header == TableHeader::present;
-    std::vector<std::size_t> places;
-    bool is_named = false, is_any_found = false;
-    const TableColumn* missing = nullptr;
-    for (std::size_t i = 0; i < columns_.columns.size(); ++i) {
-      const auto& column = columns_.columns[i];
-      const auto number = numbered_place(column), place = number ? number : place_of_name(column.field);
-      is_named = is_named || (place && !number);
-      if (i >= needed.size()) continue;
-      if (number && column.must_exist && *number >= names_.size()) refuse_absence(column);
-      is_any_found = is_any_found || place;
-      if (place) places.push_back(*place);
-      if (!place && missing == nullptr) missing = &column;
-    }
-    table.has_header = must_be_header || is_named;
-    table.has_guessed_columns = !table.has_header && columns_.are_usual;
-    if (missing == nullptr) return refuse_one_place(std::move(places));
-    if (is_any_found || table.has_header || !columns_.are_usual) refuse_absence(*missing);
-    for (std::size_t i = places.size(); i < needed.size(); ++i) places.push_back(i);
-    return places;
-  }
-
- private:
-  [[noreturn]] void fail(const std::string& why) const {
-    throw Error(ExitCode::data, fmt::format("{}:{}: {}", path_, line_, why));
-  }
-
-  void check_single_column(std::string_view row) const {
-    const auto needed = columns_.needed();
-    if (needed.size() > 1)
-      fail(fmt::format("one column only, where {} and {} need two{}{}", needed[0].role, needed[1].role, columns_.advice,
-                       delimiter_hint(row)));
-    if (has_name(row, needed[0].field)) fail("one column only" + delimiter_hint(row));
-  }
-
-  std::optional<std::size_t> place_of_name(const std::string& name) const {
-    if (columns_.header == TableHeader::absent) return {};
-    const auto found = std::ranges::find(names_, name);
-    if (found == names_.end()) return {};
-    if (const auto again = std::find(found + 1, names_.end(), name); again != names_.end())
+  if (names.size() == 1 && needed.size() > 1)
+    fail(fmt::format("one column only, where {} and {} need two{}{}", needed[0].role, needed[1].role, columns.advice,
+                     delimiter_hint(row.fields[0])));
+  if (names.size() == 1 && has_name(row.fields[0], needed[0].field))
+    fail("one column only" + delimiter_hint(row.fields[0]));
+  const auto place_of_name = [&](const std::string& name) -> std::optional<std::size_t> {
+    const auto found = std::ranges::find(names, name);
+    if (found == names.end() || columns.header == TableHeader::absent) return {};
+    if (const auto again = std::find(found + 1, names.end(), name); again != names.end())
       fail(fmt::format("columns {} and {} are both called {}; name the one that is meant by its number",
-                       found - names_.begin() + 1, again - names_.begin() + 1, in_quotes(name)));
-    return static_cast<std::size_t>(found - names_.begin());
+                       found - names.begin() + 1, again - names.begin() + 1, in_quotes(name)));
+    return static_cast<std::size_t>(found - names.begin());
+  };
+  const auto refuse_absence = [&](const TableColumn& column) {
+    fail(fmt::format("no column {} in the first row, which has {}{}{}", in_quotes(column.field), quoted_list(names),
+                     columns.absence_advice, did_you_mean(column.field, names)));
+  };
+  std::vector<std::size_t> places;
+  const TableColumn* missing = nullptr;
+  table.has_header = columns.header == TableHeader::present;
+  for (std::size_t i = 0; i < columns.columns.size(); ++i) {
+    const auto& column = columns.columns[i];
+    const auto number = numbered_place(column), place = number ? number : place_of_name(column.field);
+    table.has_header = table.has_header || (place && !number);
+    if (i >= needed.size()) continue;
+    if (number && column.must_exist && *number >= names.size()) refuse_absence(column);
+    if (place) places.push_back(*place);
+    if (!place && missing == nullptr) missing = &column;
   }
-
-  [[noreturn]] void refuse_absence(const TableColumn& column) const {
-    fail(fmt::format("no column {} in the first row, which has {}{}{}", in_quotes(column.field), quoted_list(names_),
-                     columns_.absence_advice, did_you_mean(column.field, names_)));
-  }
-
-  std::vector<std::size_t> refuse_one_place(std::vector<std::size_t> places) const {
-    if (places.size() > 1 && places[0] == places[1])
-      throw Error(ExitCode::usage, fmt::format("{} and {} both mean column {} of {}", columns_.columns[0].key,
-                                               columns_.columns[1].key, places[0] + 1, path_));
-    return places;
-  }
-
-  const TableColumns& columns_;
-  std::string path_;
-  std::int64_t line_;
-  std::vector<std::string> names_;
-};
+  table.has_guessed_columns = !table.has_header && columns.are_usual;
+  if (missing != nullptr && (!places.empty() || !table.has_guessed_columns)) refuse_absence(*missing);
+  for (auto i = places.size(); i < needed.size(); ++i) places.push_back(i);
+  if (places.size() > 1 && places[0] == places[1])
+    throw Error(ExitCode::usage, fmt::format("{} and {} both mean column {} of {}", needed[0].key, needed[1].key,
+                                             places[0] + 1, table.path.string()));
+  return places;
+}
 
 // Why the columns of a row cannot be used, or "". `width`: columns of the first row.
 std::string defect_of_row(const DelimitedRow& row, const std::vector<std::size_t>& places, std::size_t width) {
   if (!row.defect.empty()) return row.defect;
-  const auto needed = 1 + *std::ranges::max_element(places);
+  const auto needed = 1 + std::ranges::max(places);
   if (row.fields.size() < needed) return fmt::format("the row ends before column {}", needed);
   if (row.fields.size() > width) return fmt::format("{} columns, but the first row has {}", row.fields.size(), width);
   return "";
@@ -203,7 +164,7 @@ void read_delimited(std::string_view content, const TableColumns& columns, Table
   const auto use = [&](DelimitedRow&& row) {
     if (row.fields.size() == 1 && trim(row.fields[0]).empty()) return;  // a blank line
     if (width == 0) {
-      places = FirstRow(row, columns, table.path).find_places(table);
+      places = find_columns(row, columns, table);
       width = row.fields.size();
       if (table.has_header) return;
     }
@@ -219,33 +180,18 @@ void read_delimited(std::string_view content, const TableColumns& columns, Table
                                             table.path.string(), in_quotes(columns.columns[0].field)));
 }
 
-// Whole numbers without a fraction, others as short as they can be read back from.
-std::string label_of(double value) {
-  constexpr double exact = 0x1p53;
-  if (value == std::trunc(value) && std::abs(value) < exact) return std::to_string(static_cast<std::int64_t>(value));
-  return fmt::format("{}", value);
-}
-
-std::optional<std::string> label_of(const nlohmann::json& value) {
-  if (value.is_string()) return value.get_ref<const std::string&>();
-  if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
-  if (value.is_number_float()) return label_of(value.get<double>());
-  if (value.is_number()) return value.dump();
-  return {};
-}
-
 // Moves the field out of the member of an object. Why it cannot, or "".
 std::string take_field(nlohmann::json& member, const TableColumn& column, std::string& field) {
-  if (!column.is_label) {
+  if (!column.is_label || member.is_string()) {
     auto why = defect_of_text_member(member, column.field);
     if (why.empty()) field = std::move(member.get_ref<std::string&>());
     return why;
   }
-  auto label = label_of(member);
-  if (!label)
+  if (!member.is_boolean() && !member.is_number())
     return fmt::format("{} is {}; a label is a string, a number, true or false", in_quotes(column.field),
                        member.type_name());
-  field = std::move(*label);
+  // As short as it can be read back from: 5.0 is "5", and -0.0 is "0".
+  field = member.is_number_float() ? fmt::format("{}", member.get<double>() + 0.0) : member.dump();
   return "";
 }
 
@@ -290,29 +236,30 @@ Table read_table(const std::filesystem::path& path, TableFormat format, const Ta
   return read_table(read_file(path, largest_text_file, ExitCode::data), path, format, columns);
 }
 
-void require_rows(const Table& table, double limit, const std::string& why_empty) {
-  const auto malformed = table.malformed.size();
+void report_malformed(const std::string& source, std::size_t malformed, std::size_t all, const std::string& first,
+                      std::string_view units, double limit) {
+  if (malformed == 0) return;
   // A quotient of whole numbers rounds as the decimal in the config does, so a fraction equal to the limit is allowed.
-  if (malformed > 0 && static_cast<double>(malformed) / static_cast<double>(table.all_rows()) > limit) {
-    const auto& first = table.malformed.front();
-    throw Error(ExitCode::data,
-                fmt::format("{}:{}: {} ({} of {} rows are malformed; data.malformed_limit allows {})",
-                            table.path.string(), first.line, first.why, malformed, table.all_rows(), limit));
-  }
-  if (table.rows.empty()) throw Error(ExitCode::data, table.path.string() + ": " + why_empty);
+  const auto fraction = static_cast<double>(malformed) / static_cast<double>(all);
+  if (fraction > limit)
+    throw Error(ExitCode::data, fmt::format("{} ({} of {} {} are malformed; data.malformed_limit allows {})", first,
+                                            malformed, all, units, limit));
+  log::warning("{}: {} of {} {} ({:.2g}%) are malformed and left out; the first is {}", source, malformed, all, units,
+               100 * fraction, first);
 }
 
-void report(const Table& table, const TableColumns& columns) {
+void check_rows(const Table& table, const TableColumns& columns, double limit, const std::string& why_empty) {
+  const auto path = table.path.string();
+  if (!table.malformed.empty()) {
+    const auto& [line, why] = table.malformed.front();
+    report_malformed(path, table.malformed.size(), table.all_rows(), fmt::format("{}:{}: {}", path, line, why), "rows",
+                     limit);
+  }
+  if (table.rows.empty()) throw Error(ExitCode::data, path + ": " + why_empty);
   const auto &first = columns.columns[0], &second = columns.columns[1];
   if (table.has_guessed_columns)
-    log::warning("{}: no header with '{}' and '{}'; taking column 1 as the {} and column 2 as the {}",
-                 table.path.string(), first.field, second.field, first.role, second.role);
-  if (table.malformed.empty()) return;
-  const auto malformed = table.malformed.size();
-  log::warning("{}: {} of {} rows ({:.2g}%) are malformed and left out; the first is line {}: {}", table.path.string(),
-               malformed, table.all_rows(),
-               100 * static_cast<double>(malformed) / static_cast<double>(table.all_rows()),
-               table.malformed.front().line, table.malformed.front().why);
+    log::warning("{}: no header with '{}' and '{}'; taking column 1 as the {} and column 2 as the {}", path,
+                 first.field, second.field, first.role, second.role);
 }
 
 void describe_header(nlohmann::ordered_json& description, const Table& table) {

@@ -1,6 +1,7 @@
 #pragma once
 // Tables of named columns: CSV, TSV and JSON lines, compressed or not.
 
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "config/data_config.h"
@@ -29,6 +31,14 @@ struct TextFile {
 
 // Errors (exit code 3) name `path`: unreadable, cut off or damaged gzip, more than `largest` bytes.
 TextFile read_text_file(const std::filesystem::path& path, std::uintmax_t largest = largest_text_file);
+
+// The number that the whole text is, without white space.
+template <class Number>
+std::optional<Number> as_number(std::string_view text) {
+  Number value = 0;
+  const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && at == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
 
 // A column, or a member of JSON lines, as the config names it.
 struct TableColumn {
@@ -84,12 +94,12 @@ struct Table {
 //
 // Unless columns.header says otherwise, fields that all are numbers mean that there is no header; a name must occur in
 // the first row, which then is the header. If all names are the default ones and missing, there is no header, and the
-// columns are the first ones. In JSON lines (base/json.h) fields name members. A text there is a string; a label also
-// true, false, or a number: whole numbers are written without a fraction, so 5.0 and 5 are one label.
+// columns are the first ones. In JSON lines (base/json.h) fields name members: a text is a string; a label also true,
+// false, or a number, where 5.0 and 5 are one label.
 //
-// A row is malformed when it has fewer columns than needed or more than the first row, a field that is empty, too
-// long, not UTF-8 or has NUL bytes, a stray quote, or is no such line of JSON as base/json.h wants. Blank lines are
-// skipped. A table may have no rows.
+// A row is malformed when it has fewer columns than needed or more than the first row, a stray quote, a field that is
+// empty, too long, not UTF-8 or has NUL bytes, or is no such line of JSON as base/json.h wants. Blank lines are
+// skipped.
 //
 // Errors (exit code 3): those of read_text_file; no such column or member, two columns of that name, a first row that
 // is no row of this format or has one column where two are needed. Errors (exit code 2): column 0, two fields in one
@@ -100,12 +110,15 @@ Table read_table(const std::filesystem::path& path, TableFormat format, const Ta
 Table read_table(std::string content, const std::filesystem::path& path, TableFormat format,
                  const TableColumns& columns);
 
-// Errors (exit code 3): the malformed rows are a larger fraction of all than data.malformed_limit, `limit`; there are
-// no rows, for which `why_empty` is the message.
-void require_rows(const Table& table, double limit, const std::string& why_empty = "the table has no rows");
+// Warns of malformed rows, documents or files (`units`); `first`: the place of the first, and why. Errors (exit code
+// 3): they are a larger fraction of all than data.malformed_limit, `limit`.
+void report_malformed(const std::string& source, std::size_t malformed, std::size_t all, const std::string& first,
+                      std::string_view units, double limit);
 
-// Warns of columns that were guessed and of malformed rows.
-void report(const Table& table, const TableColumns& columns);
+// The same for a table; warns of columns that were guessed, too. Errors (exit code 3): there are no rows, for which
+// `why_empty` is the message.
+void check_rows(const Table& table, const TableColumns& columns, double limit,
+                const std::string& why_empty = "the table has no rows");
 
 // Notes in the description of a table whether it has a header, unless it is JSON lines. Predictions read that.
 void describe_header(nlohmann::ordered_json& description, const Table& table);

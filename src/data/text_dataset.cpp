@@ -39,25 +39,18 @@ std::array<std::vector<std::size_t>, 2> split_document_starts(const Corpus& corp
   return starts;
 }
 
-// Every tokenizer except that of bytes needs valid UTF-8.
-void require_text(const Corpus& corpus, const TextDataConfig& config) {
-  if (std::holds_alternative<ByteTokenizerOptions>(config.tokenizer)) return;
-  require_utf8(corpus.text, corpus.path.string());
-  if (corpus.held_out) require_utf8(*corpus.held_out, *config.validation_path);
-}
-
-// Document by document, each with the line break behind it, so that no token is of two documents. Tokens, and the
-// number of every token's document.
-std::pair<std::vector<std::int32_t>, std::vector<std::int32_t>> encode_documents(
-    std::string_view text, const std::vector<std::size_t>& document_starts, const Tokenizer& tokenizer) {
-  std::vector<std::int32_t> tokens, documents;
-  for (std::size_t i = 0; i < document_starts.size(); ++i) {
-    const auto end = i + 1 < document_starts.size() ? document_starts[i + 1] : text.size();
-    const auto ids = tokenizer.encode(text.substr(document_starts[i], end - document_starts[i]));
-    tokens.insert(tokens.end(), ids.begin(), ids.end());
-    documents.insert(documents.end(), ids.size(), static_cast<std::int32_t>(i));
-  }
-  return {std::move(tokens), std::move(documents)};
+// How many of the `characters` of a text its known tokens `ids` do not represent. For tokenizers that
+// restore known text (with white space kept, and characters and bytes).
+std::int64_t count_unknown_characters(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids,
+                                      std::int64_t characters) {
+  const auto unknown = tokenizer.unknown_id();
+  if (!unknown || std::ranges::find(ids, *unknown) == ids.end()) return 0;
+  std::vector<std::int64_t> lengths;  // by id
+  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id)
+    lengths.push_back(count_characters(tokenizer.decode(std::vector{id})));
+  for (const auto id : ids)
+    if (id != *unknown) characters -= lengths[static_cast<std::size_t>(id)];
+  return characters;
 }
 
 }  // namespace
@@ -71,7 +64,6 @@ std::array<std::string_view, 2> split_corpus(const Corpus& corpus, const TextDat
 }
 
 std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const TextDataConfig& config) {
-  require_text(corpus, config);
   if (std::holds_alternative<CharacterTokenizerOptions>(config.tokenizer))
     return make_tokenizer(config.tokenizer, corpus.held_out ? corpus.text + *corpus.held_out : corpus.text);
   return obtain_tokenizer(config, split_corpus(corpus, config)[0], Unknown::refuse);
@@ -80,7 +72,6 @@ std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const TextD
 TextDataset::TextDataset(const Corpus& corpus, const TextDataConfig& config, std::int64_t context,
                          std::shared_ptr<const Tokenizer>& tokenizer)
     : context_(context) {
-  require_text(corpus, config);
   if (!tokenizer) tokenizer = make_text_tokenizer(corpus, config);
   const auto texts = split_corpus(corpus, config);
   const bool by_document = config.separate_documents || packing_options(config.packing) != nullptr;
@@ -89,10 +80,14 @@ TextDataset::TextDataset(const Corpus& corpus, const TextDataConfig& config, std
     const auto at = static_cast<std::size_t>(split);
     auto& part = parts_[at];
     try {
-      if (by_document)
-        std::tie(part.tokens, part.documents) = encode_documents(texts[at], starts[at], *tokenizer);
-      else
-        part.tokens = tokenizer->encode(texts[at]);
+      if (!by_document) part.tokens = tokenizer->encode(texts[at]);
+      // Document by document, each with the line break behind it, so that no token is of two documents.
+      for (std::size_t i = 0; by_document && i < starts[at].size(); ++i) {
+        const auto end = i + 1 < starts[at].size() ? starts[at][i + 1] : texts[at].size();
+        const auto ids = tokenizer->encode(texts[at].substr(starts[at][i], end - starts[at][i]));
+        part.tokens.insert(part.tokens.end(), ids.begin(), ids.end());
+        part.documents.insert(part.documents.end(), ids.size(), static_cast<std::int32_t>(i));
+      }
     } catch (const Error& error) {
       throw Error(error.code(), fmt::format("{}: {}; it is not the text this tokenizer was made from",
                                             corpus.path.string(), error.what()));
@@ -127,19 +122,13 @@ double TextDataset::unigram_entropy(Split split) const {
   return entropy;
 }
 
-TokenRows TextDataset::random_windows(Split split, std::uint64_t seed, RandomPurpose purpose, std::int64_t step,
-                                      std::int64_t first, std::int64_t rows) const {
-  return windows(split, random_starts(split, seed, purpose, step, first, rows));
-}
-
 std::vector<std::int64_t> TextDataset::random_starts(Split split, std::uint64_t seed, RandomPurpose purpose,
                                                      std::int64_t step, std::int64_t first, std::int64_t rows) const {
   const Rng rng(seed, purpose, static_cast<std::uint64_t>(step));
   const auto places = tokens(split).size() - static_cast<std::size_t>(context_);
-  std::vector<std::int64_t> starts(static_cast<std::size_t>(rows));
-  for (std::int64_t row = 0; row < rows; ++row)
-    starts[static_cast<std::size_t>(row)] =
-        static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(first + row), places));
+  std::vector<std::int64_t> starts;
+  for (auto row = first; row < first + rows; ++row)
+    starts.push_back(static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(row), places)));
   return starts;
 }
 
@@ -155,8 +144,7 @@ TokenRows TextDataset::consecutive_windows(Split split, std::int64_t first, std:
   return windows(split, starts);
 }
 
-// Without the last `left_out` tokens of every document.
-std::vector<TextPiece> TextDataset::cut_documents(Split split, std::int64_t context, std::int64_t left_out) const {
+std::vector<TextPiece> TextDataset::pieces(Split split, std::int64_t context, std::int64_t left_out) const {
   const auto& document = documents(split);
   const auto size = std::ssize(document);
   std::vector<TextPiece> pieces;
@@ -171,27 +159,21 @@ std::vector<TextPiece> TextDataset::cut_documents(Split split, std::int64_t cont
 }
 
 TokenRows TextDataset::rows_of(Split split, const std::vector<TextPack>& packs, bool separate) const {
-  const auto& source = tokens(split);
-  TokenRows batch{.rows = std::ssize(packs), .restarts = separate};
+  std::vector<std::vector<std::span<const std::int32_t>>> texts;
   for (const auto& pack : packs) {
-    std::int64_t length = 0;
-    for (const auto& piece : pack) length += piece.length;
-    batch.length = std::max(batch.length, length);
-    batch.sequences += std::ssize(pack);
+    auto& own = texts.emplace_back();
+    for (const auto& [start, length] : pack) own.emplace_back(tokens(split).begin() + start, length);
   }
   constexpr std::int64_t step = 8;  // libraries that compile a kernel for a shape find it again
-  batch.length = std::min((batch.length + step - 1) / step * step, context_);
-  for (std::size_t row = 0; row < packs.size(); ++row) {
-    for (std::size_t i = 0; i < packs[row].size(); ++i) {
-      const auto [start, length] = packs[row][i];
-      batch.ids.insert(batch.ids.end(), source.begin() + start, source.begin() + start + length);
-      batch.segments.insert(batch.segments.end(), static_cast<std::size_t>(length),
-                            separate ? static_cast<std::int64_t>(i) : 0);
-    }
-    const auto row_end = (row + 1) * static_cast<std::size_t>(batch.length);
-    batch.ids.resize(row_end, 0);
-    batch.segments.resize(row_end, -1);
-  }
+  auto packed = pack_rows(texts, step, context_);
+  TokenRows batch{.rows = packed.rows,
+                  .length = packed.length,
+                  .ids = std::move(packed.ids),
+                  .segments = std::move(packed.segments),
+                  .restarts = separate,
+                  .sequences = std::ssize(packed.label_rows) / 2};
+  if (!separate)
+    for (auto& segment : batch.segments) segment = std::min<std::int64_t>(segment, 0);
   return batch;
 }
 

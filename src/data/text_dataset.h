@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "base/random.h"
@@ -53,10 +52,11 @@ class TextDataset {
   // Of the distribution of a split's tokens, in nats: the loss of predicting each of them by its frequency.
   double unigram_entropy(Split split) const;
 
-  // Rows first ... first + rows of step's global order: windows at uniform random places, a function of (seed, step,
-  // row).
+  // Rows first ... first + rows of step's global order: windows at random places, a function of (seed, step, row).
   TokenRows random_windows(Split split, std::uint64_t seed, RandomPurpose purpose, std::int64_t step,
-                           std::int64_t first, std::int64_t rows) const;
+                           std::int64_t first, std::int64_t rows) const {
+    return windows(split, random_starts(split, seed, purpose, step, first, rows));
+  }
 
   // The starts of those windows.
   std::vector<std::int64_t> random_starts(Split split, std::uint64_t seed, RandomPurpose purpose, std::int64_t step,
@@ -66,12 +66,12 @@ class TextDataset {
   std::int64_t consecutive_window_count(Split split) const;
   TokenRows consecutive_windows(Split split, std::int64_t first, std::int64_t rows) const;
 
-  // The documents in parts of at most a context.
-  std::vector<TextPiece> pieces(Split split, std::int64_t context) const { return cut_documents(split, context, 0); }
+  // The documents in parts of at most a context, without the last `left_out` tokens of every document.
+  std::vector<TextPiece> pieces(Split split, std::int64_t context, std::int64_t left_out = 0) const;
 
-  // The same without the last token of every document: what reads every token that has one behind it as its target.
+  // Every token that has one behind it as its target.
   std::vector<TextPiece> pieces_with_targets(Split split, std::int64_t context) const {
-    return cut_documents(split, context, 1);
+    return pieces(split, context, 1);
   }
 
   // Packs of pieces, each a row, padded to the longest, without targets. `separate`: they see nothing of each other,
@@ -92,7 +92,6 @@ class TextDataset {
     std::optional<std::int64_t> unknown_characters;
   };
   const Part& part(Split split) const;  // errors (exit code 2): the test split, which a text does not have
-  std::vector<TextPiece> cut_documents(Split split, std::int64_t context, std::int64_t left_out) const;
 
   std::int64_t context_;
   std::array<Part, 2> parts_;  // by Split

@@ -30,30 +30,23 @@ bool truncate(std::vector<std::int32_t>& ids, std::int64_t context, Truncation t
 }
 
 LabelledRows pad_rows(const std::vector<std::span<const std::int32_t>>& texts) {
-  const auto [shortest, longest] =
-      std::minmax_element(texts.begin(), texts.end(), [](auto a, auto b) { return a.size() < b.size(); });
-  LabelledRows batch;
-  batch.rows = static_cast<std::int64_t>(texts.size());
-  batch.length = static_cast<std::int64_t>(longest->size());
-  const bool ragged = shortest->size() < longest->size();
-  for (const auto text : texts) {
-    const auto padding = longest->size() - text.size();
-    batch.ids.insert(batch.ids.end(), text.begin(), text.end());
-    batch.ids.insert(batch.ids.end(), padding, 0);
-    if (!ragged) continue;
-    batch.segments.insert(batch.segments.end(), text.size(), 0);
-    batch.segments.insert(batch.segments.end(), padding, -1);
-  }
+  std::vector<std::vector<std::span<const std::int32_t>>> packs;
+  for (const auto text : texts) packs.push_back({text});
+  auto batch = pack_rows(packs);
+  batch.label_rows.clear();
+  if (std::ranges::find(batch.segments, -1) == batch.segments.end()) batch.segments.clear();
   return batch;
 }
 
-LabelledRows pack_rows(const std::vector<std::vector<std::vector<std::int32_t>>>& packs) {
+LabelledRows pack_rows(const std::vector<std::vector<std::span<const std::int32_t>>>& packs, std::int64_t step,
+                       std::int64_t longest) {
   LabelledRows batch{.rows = std::ssize(packs)};
   for (const auto& pack : packs) {
     std::int64_t length = 0;
-    for (const auto& text : pack) length += std::ssize(text);
+    for (const auto text : pack) length += std::ssize(text);
     batch.length = std::max(batch.length, length);
   }
+  batch.length = std::min((batch.length + step - 1) / step * step, longest);
   for (std::int64_t row = 0; row < batch.rows; ++row) {
     const auto& pack = packs[static_cast<std::size_t>(row)];
     for (std::int64_t segment = 0; segment < std::ssize(pack); ++segment) {

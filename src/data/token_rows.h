@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
@@ -107,7 +108,8 @@ bool truncate(std::vector<std::int32_t>& ids, std::int64_t context, Truncation t
 // One or more texts as rows of a batch without labels.
 LabelledRows pad_rows(const std::vector<std::span<const std::int32_t>>& texts);
 
-// Several texts in each row, without labels.
-LabelledRows pack_rows(const std::vector<std::vector<std::vector<std::int32_t>>>& packs);
+// Several texts in each row, without labels. The length of a row is a multiple of `step`, or else `longest`.
+LabelledRows pack_rows(const std::vector<std::vector<std::span<const std::int32_t>>>& packs, std::int64_t step = 1,
+                       std::int64_t longest = std::numeric_limits<std::int64_t>::max());
 
 }  // namespace metaformer

@@ -106,19 +106,19 @@ class C10dGroup : public ProcessGroup {
   int size() const override { return launch_.size; }
 
   std::unique_ptr<PendingSum> start_sum(const Tensor& x) override {
-    if (is_added_in_order(x) && x.numel() < SumByParts::least_elements)
-      return std::make_unique<GatheredSum>(*this, x, std::nullopt);
-    if (is_added_in_order(x)) return std::make_unique<SumByParts>(*this, x);
+    constexpr std::int64_t least_elements = 1024;  // of fewer, the messages of parts cost more than their bytes
+    if (is_added_in_order(x))
+      return pending(x.numel() < least_elements ? start_gathered_sum(x, std::nullopt) : start_sum_by_parts(x));
     std::vector<Tensor> list = {x};
-    return std::make_unique<Pending>(*this, guarded([&] { return backend_of(x).allreduce(list); }));
+    return pending(end_of(guarded([&] { return backend_of(x).allreduce(list); })));
   }
 
   std::unique_ptr<PendingSum> start_sum_on(const Tensor& x, int root) override {
-    if (is_added_in_order(x)) return std::make_unique<GatheredSum>(*this, x, root);
+    if (is_added_in_order(x)) return pending(start_gathered_sum(x, root));
     std::vector<Tensor> list = {x};
     c10d::ReduceOptions options;
     options.rootRank = root;
-    return std::make_unique<Pending>(*this, guarded([&] { return backend_of(x).reduce(list, options); }));
+    return pending(end_of(guarded([&] { return backend_of(x).reduce(list, options); })));
   }
 
   void broadcast(const Tensor& x, int root) override {
@@ -162,17 +162,15 @@ class C10dGroup : public ProcessGroup {
   }
 
  private:
-  class Pending : public PendingSum {
-   public:
-    Pending(C10dGroup& group, c10::intrusive_ptr<c10d::Work> work) : group_(group), work_(std::move(work)) {}
-    void wait() override {
-      group_.guarded([&] { work_->wait(); });
-    }
+  using Wait = std::function<void()>;
 
-   private:
-    C10dGroup& group_;
-    c10::intrusive_ptr<c10d::Work> work_;
-  };
+  static std::unique_ptr<PendingSum> pending(Wait wait) {
+    return std::make_unique<PendingSum>(PendingSum{std::move(wait)});
+  }
+
+  Wait end_of(c10::intrusive_ptr<c10d::Work> work) {
+    return [this, work] { guarded([&] { work->wait(); }); };
+  }
 
   // Gloo adds in an order that depends on the place in a tensor. Two terms have the same sum in any order.
   bool is_added_in_order(const Tensor& x) const { return size() > 2 && !x.is_cuda(); }
@@ -183,68 +181,51 @@ class C10dGroup : public ProcessGroup {
     for (std::size_t rank = 1; rank < terms.size(); ++rank) sum.add_(terms[rank]);
   }
 
-  // Each process has all terms of the sum, or only the process `root`.
-  class GatheredSum : public PendingSum {
-   public:
-    GatheredSum(C10dGroup& group, const Tensor& x, std::optional<int> root) : group_(group), x_(x) {
-      if (!root || group.rank() == *root) {
-        terms_.emplace_back();
-        for (int rank = 0; rank < group.size(); ++rank) terms_.front().push_back(torch::empty_like(x));
-      }
-      std::vector<Tensor> own = {x};
-      c10d::GatherOptions options;
-      options.rootRank = root.value_or(0);
-      work_ = group.guarded(
-          [&] { return root ? group.gloo_->gather(terms_, own, options) : group.gloo_->allgather(terms_, own); });
-    }
-    void wait() override {
-      group_.guarded([&] { work_->wait(); });
-      if (!terms_.empty()) add_in_order(x_, terms_.front());
-    }
+  // Room for what every rank has.
+  std::vector<Tensor> one_for_each_rank(const Tensor& x) const {
+    std::vector<Tensor> all;
+    for (int i = 0; i < size(); ++i) all.push_back(torch::empty_like(x));
+    return all;
+  }
 
-   private:
-    C10dGroup& group_;
-    Tensor x_;
-    std::vector<std::vector<Tensor>> terms_;
-    c10::intrusive_ptr<c10d::Work> work_;
-  };
+  // Each process has all terms of the sum, or only the process `root`.
+  Wait start_gathered_sum(const Tensor& x, std::optional<int> root) {
+    const auto terms = std::make_shared<std::vector<std::vector<Tensor>>>();
+    if (!root || rank() == *root) terms->push_back(one_for_each_rank(x));
+    std::vector<Tensor> own = {x};
+    c10d::GatherOptions options;
+    options.rootRank = root.value_or(0);
+    const auto wait =
+        end_of(guarded([&] { return root ? gloo_->gather(*terms, own, options) : gloo_->allgather(*terms, own); }));
+    return [x, terms, wait] {
+      wait();
+      if (!terms->empty()) add_in_order(x, terms->front());
+    };
+  }
 
   // Each process adds up an equal part of a large tensor, and sends that to the others: as many bytes as in a ring.
   // What cannot be divided is gathered.
-  class SumByParts : public PendingSum {
-   public:
-    static constexpr std::int64_t least_elements = 1024;  // of smaller ones the messages cost more than their bytes
+  Wait start_sum_by_parts(const Tensor& x) {
+    const auto flat = x.view({-1}), divided = flat.narrow(0, 0, x.numel() / size() * size()),
+               rest = flat.narrow(0, divided.numel(), x.numel() - divided.numel());
+    const auto terms = torch::empty({size(), divided.numel() / size()}, x.options());  // of this part, by rank
+    const auto wait = start_exchange(divided, terms.view({-1}));
+    const auto wait_for_rest = rest.numel() > 0 ? start_gathered_sum(rest, std::nullopt) : [] {};
+    return [this, divided, terms, wait, wait_for_rest] {
+      wait();
+      const auto sums = torch::empty_like(terms);
+      add_in_order(sums[0], terms.unbind());
+      for (int rank = 1; rank < size(); ++rank) sums[rank].copy_(sums[0]);
+      start_exchange(sums.view({-1}), divided)();
+      wait_for_rest();
+    };
+  }
 
-    SumByParts(C10dGroup& group, const Tensor& x)
-        : group_(group),
-          divided_(x.view({-1}).narrow(0, 0, x.numel() / group.size() * group.size())),
-          rest_(x.view({-1}).narrow(0, divided_.numel(), x.numel() - divided_.numel())),
-          terms_(torch::empty({group.size(), divided_.numel() / group.size()}, x.options())) {
-      work_ = start_exchange(divided_, terms_.view({-1}));
-      if (rest_.numel() > 0) sum_of_rest_.emplace(group, rest_, std::nullopt);
-    }
-    void wait() override {
-      group_.guarded([&] { work_->wait(); });
-      const auto sums = torch::empty_like(terms_);
-      add_in_order(sums[0], terms_.unbind());
-      for (int rank = 1; rank < group_.size(); ++rank) sums[rank].copy_(sums[0]);
-      const auto exchange = start_exchange(sums.view({-1}), divided_);
-      group_.guarded([&] { exchange->wait(); });
-      if (sum_of_rest_) sum_of_rest_->wait();
-    }
-
-   private:
-    // The part that `sent` has for each rank goes there.
-    c10::intrusive_ptr<c10d::Work> start_exchange(Tensor sent, Tensor received) {
-      std::vector<std::int64_t> equal_parts;
-      return group_.guarded([&] { return group_.gloo_->alltoall_base(received, sent, equal_parts, equal_parts); });
-    }
-
-    C10dGroup& group_;
-    Tensor divided_, rest_, terms_;  // terms_: of this process's part, one row for each rank
-    std::optional<GatheredSum> sum_of_rest_;
-    c10::intrusive_ptr<c10d::Work> work_;
-  };
+  // The part that `sent` has for each rank goes there.
+  Wait start_exchange(Tensor sent, Tensor received) {
+    std::vector<std::int64_t> equal_parts;
+    return end_of(guarded([&] { return gloo_->alltoall_base(received, sent, equal_parts, equal_parts); }));
+  }
 
   c10d::Backend& backend_of(const Tensor& x) {
     if (!x.is_cuda()) return *gloo_;
@@ -253,8 +234,7 @@ class C10dGroup : public ProcessGroup {
   }
 
   std::vector<Tensor> gathered(const Tensor& x) {
-    std::vector<std::vector<Tensor>> out(1);
-    for (int i = 0; i < size(); ++i) out[0].push_back(torch::empty_like(x));
+    std::vector<std::vector<Tensor>> out = {one_for_each_rank(x)};
     std::vector<Tensor> in = {x};
     guarded([&] { gloo_->allgather(out, in)->wait(); });
     return out[0];

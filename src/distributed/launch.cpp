@@ -25,6 +25,9 @@ namespace metaformer {
 
 namespace {
 
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
 constexpr auto here = "127.0.0.1";
 constexpr int lowest_port = 1, highest_port = 65535;
 
@@ -132,48 +135,6 @@ bool is_slurm_task(const Environment& environment) {
   return environment("SLURM_STEP_ID") || environment("ENVIRONMENT").value_or("") != "BATCH";
 }
 
-}  // namespace
-
-Environment process_environment() {
-  return [](const std::string& name) -> std::optional<std::string> {
-    const char* value = std::getenv(name.c_str());
-    return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>(value);
-  };
-}
-
-std::string first_host(const std::string& hosts) {
-  const auto end = hosts.find_first_of(",[");
-  if (end == std::string::npos || hosts[end] == ',') return hosts.substr(0, end);
-  const auto number_end = hosts.find_first_of(",-]", end), close = hosts.find(']', end);
-  if (close == std::string::npos) return hosts.substr(0, end);
-  const auto behind = hosts.substr(close + 1);
-  return hosts.substr(0, end) + hosts.substr(end + 1, number_end - end - 1) + behind.substr(0, behind.find(','));
-}
-
-std::optional<Launch> find_launch(const Environment& environment) {
-  std::optional<Launch> launch;
-  if (environment("METAFORMER_STORE"))
-    launch = by_this_program(environment);
-  else if (environment("RANK") && environment("WORLD_SIZE"))
-    launch = by_torchrun(environment);
-  else if (environment("OMPI_COMM_WORLD_RANK"))
-    launch = by_mpirun(environment);
-  else if (is_slurm_task(environment))
-    launch = by_srun(environment);
-  return launch && launch->size > 1 ? launch : std::nullopt;
-}
-
-}  // namespace metaformer
-
-extern char** environ;
-
-namespace metaformer {
-
-namespace {
-
-namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
-
 // Where processes meet.
 fs::path temporary_folder() {
   const char* given = std::getenv("TMPDIR");
@@ -244,8 +205,7 @@ class Copies {
       for (int rank = 0; rank < processes; ++rank) children_.push_back(start_copy(rank, processes, arguments, store));
     } catch (...) {
       end_all(SIGKILL);
-      while (!children_.empty() && ::waitpid(-1, nullptr, 0) > 0) {
-      }
+      while (!children_.empty() && ::waitpid(-1, nullptr, 0) > 0) continue;
       throw;
     }
     running_ = processes;
@@ -301,6 +261,35 @@ class Copies {
 };
 
 }  // namespace
+
+Environment process_environment() {
+  return [](const std::string& name) -> std::optional<std::string> {
+    const char* value = std::getenv(name.c_str());
+    return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>(value);
+  };
+}
+
+std::string first_host(const std::string& hosts) {
+  const auto end = hosts.find_first_of(",[");
+  if (end == std::string::npos || hosts[end] == ',') return hosts.substr(0, end);
+  const auto number_end = hosts.find_first_of(",-]", end), close = hosts.find(']', end);
+  if (close == std::string::npos) return hosts.substr(0, end);
+  const auto behind = hosts.substr(close + 1);
+  return hosts.substr(0, end) + hosts.substr(end + 1, number_end - end - 1) + behind.substr(0, behind.find(','));
+}
+
+std::optional<Launch> find_launch(const Environment& environment) {
+  std::optional<Launch> launch;
+  if (environment("METAFORMER_STORE"))
+    launch = by_this_program(environment);
+  else if (environment("RANK") && environment("WORLD_SIZE"))
+    launch = by_torchrun(environment);
+  else if (environment("OMPI_COMM_WORLD_RANK"))
+    launch = by_mpirun(environment);
+  else if (is_slurm_task(environment))
+    launch = by_srun(environment);
+  return launch && launch->size > 1 ? launch : std::nullopt;
+}
 
 int run_local_processes(int processes, const std::vector<std::string>& arguments, std::chrono::seconds patience) {
   const StoreFolder folder;

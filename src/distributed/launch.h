@@ -33,8 +33,6 @@ std::optional<Launch> find_launch(const Environment& environment = process_envir
 // The first host of a Slurm list such as "node[07-09,12],login".
 std::string first_host(const std::string& hosts);
 
-// Starts the processes of a group on this machine.
-
 // Runs this program `processes` times with these arguments; each copy finds the others by find_launch(). Passes SIGINT,
 // SIGTERM, SIGHUP and SIGUSR1 on to all of them. Once one has failed, the others have `patience` to end by themselves.
 // Returns the exit code of the process that failed first (128 + n for one that signal n has killed), or 0.

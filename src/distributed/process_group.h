@@ -3,6 +3,7 @@
 
 #include <torch/types.h>
 
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -16,10 +17,8 @@ namespace metaformer {
 // order. Errors of all functions (exit code 6): another process has ended, or has not answered in time.
 
 // What has been started and goes on by itself.
-class PendingSum {
- public:
-  virtual ~PendingSum() = default;
-  virtual void wait() = 0;  // the tensor then holds the sum
+struct PendingSum {
+  std::function<void()> wait;  // the tensor then holds the sum
 };
 
 class ProcessGroup {
@@ -53,9 +52,7 @@ class ProcessGroup {
 // A group of one.
 ProcessGroup& one_process();
 
-// Named tensors of all processes.
-
-// What every rank has, in the order of the ranks, on the CPU. Names may repeat. To be called by all.
+// The named tensors that every rank has, in the order of the ranks, on the CPU. Names may repeat. To be called by all.
 std::vector<NamedTensors> gather_tensors(ProcessGroup& group, const NamedTensors& own);
 
 // What all processes of a group must agree on. All of these functions are to be called by all of them.

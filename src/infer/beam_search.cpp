@@ -33,7 +33,6 @@ class Beam {
   Beam(const BeamOptions& options, std::int32_t mark, std::int64_t most_tokens, std::int64_t row)
       : options_(options), mark_(mark), most_tokens_(most_tokens), live_{{.row = row}} {}
 
-  bool is_done() const { return live_.empty(); }
   const std::vector<Live>& live() const { return live_; }
 
   // Takes the next token of every live hypothesis: the log-probabilities of their rows, [rows, v] on the CPU.
@@ -52,14 +51,17 @@ class Beam {
         next.push_back({.ids = from.ids, .log_probability = log_probability, .row = from.row});
         next.back().ids.push_back(token);
       } else {
-        finished_.push_back({.ids = from.ids,
-                             .log_probability = log_probability,
-                             .score = log_probability / length_penalty(length, options_.alpha),
-                             .is_cut = length == most_tokens_ && likeliest(log_probability_rv[from.row]) != mark_});
+        finished_.push_back(
+            {.ids = from.ids,
+             .log_probability = log_probability,
+             .score = log_probability / length_penalty(length, options_.alpha),
+             .is_cut = length == most_tokens_ && log_probability_rv[from.row].argmax().item<std::int64_t>() != mark_});
       }
     }
     live_ = std::move(next);
-    keep_best_finished();
+    std::stable_sort(finished_.begin(), finished_.end(),
+                     [](const auto& a, const auto& b) { return a.score > b.score; });
+    if (std::ssize(finished_) > options_.n_best) finished_.resize(static_cast<std::size_t>(options_.n_best));
     if (is_decided()) live_.clear();
   }
 
@@ -72,10 +74,6 @@ class Beam {
   std::vector<Hypothesis> best() { return std::move(finished_); }
 
  private:
-  static std::int64_t likeliest(const torch::Tensor& log_probability_v) {
-    return log_probability_v.argmax().item<std::int64_t>();
-  }
-
   // The best continuations of all live hypotheses.
   std::tuple<torch::Tensor, torch::Tensor> candidates(const torch::Tensor& log_probability_rv, std::int64_t length) {
     std::vector<torch::Tensor> rows;
@@ -92,12 +90,6 @@ class Beam {
     return torch::topk(all, std::min(options_.beam, all.size(0)));
   }
 
-  void keep_best_finished() {
-    std::stable_sort(finished_.begin(), finished_.end(),
-                     [](const auto& a, const auto& b) { return a.score > b.score; });
-    if (std::ssize(finished_) > options_.n_best) finished_.resize(static_cast<std::size_t>(options_.n_best));
-  }
-
   // A live one can at best keep its probability until it is as long as it may be.
   bool is_decided() const {
     if (live_.empty()) return true;
@@ -112,21 +104,6 @@ class Beam {
   std::vector<Hypothesis> finished_;  // the n_best of them, by falling score
 };
 
-Batch first_batch(const TextBatch& sources, std::int32_t mark, std::int64_t context, torch::Device device) {
-  auto marked = sources;
-  for (auto& source : marked) source.push_back(mark);
-  const auto source = to_batch(pad_rows({marked.begin(), marked.end()}), device, context);
-  Batch batch;
-  batch.source_ids_bs = source.ids_bc;
-  batch.source_segments_bs = source.segments_bc;
-  return batch;
-}
-
-torch::Tensor last_log_probabilities(SequenceModel& model, const Batch& batch, ModelState& state) {
-  const auto logits_bv = widened(model.evaluate(batch, &state)).select(1, 0);
-  return torch::log_softmax(logits_bv, 1).to(torch::kCPU);
-}
-
 }  // namespace
 
 std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model, const TextBatch& sources, std::int32_t mark,
@@ -134,18 +111,20 @@ std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model, const Tex
                                                  torch::Device device) {
   const torch::NoGradGuard no_grad;
   const auto count = std::ssize(sources);
-  const auto most_tokens = [&](std::int64_t i) {
-    const auto tokens = std::ssize(sources[static_cast<std::size_t>(i)]) + 1 + options.further_tokens;
-    return std::min(tokens, model.context());
-  };
   std::vector<Beam> beams;
   std::int64_t capacity = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    beams.emplace_back(options, mark, most_tokens(i), i);
-    capacity = std::max(capacity, most_tokens(i));
+  for (const auto& source : sources) {
+    const auto most_tokens = std::min(std::ssize(source) + 1 + options.further_tokens, model.context());
+    beams.emplace_back(options, mark, most_tokens, std::ssize(beams));
+    capacity = std::max(capacity, most_tokens);
   }
   const auto state = model.new_state(count, capacity);
-  auto batch = first_batch(sources, mark, model.context(), device);
+  auto marked = sources;
+  for (auto& source : marked) source.push_back(mark);
+  const auto source = to_batch(pad_rows({marked.begin(), marked.end()}), device, model.context());
+  Batch batch;
+  batch.source_ids_bs = source.ids_bc;
+  batch.source_segments_bs = source.segments_bc;
   std::vector<std::int64_t> next(static_cast<std::size_t>(count), mark), rows;
   const std::vector<std::int64_t> never_ids(never.begin(), never.end());
   const auto never_n = torch::tensor(at::ArrayRef<std::int64_t>(never_ids), torch::kLong);
@@ -153,11 +132,12 @@ std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model, const Tex
     throw_if_stopped();
     if (!rows.empty()) state_as<EncoderDecoderState>(*state).select(torch::tensor(rows).to(device));
     batch.ids_bc = torch::tensor(next).unsqueeze(1).to(device);
-    const auto log_probability_rv = last_log_probabilities(model, batch, *state).index_fill(1, never_n, impossible);
+    const auto logits_rv = widened(model.evaluate(batch, state.get())).select(1, 0);
+    const auto log_probability_rv = torch::log_softmax(logits_rv, 1).to(torch::kCPU).index_fill(1, never_n, impossible);
     next.clear();
     rows.clear();
     for (auto& beam : beams) {
-      if (beam.is_done()) continue;
+      if (beam.live().empty()) continue;
       beam.advance(log_probability_rv);
       for (const auto& hypothesis : beam.live()) {
         next.push_back(hypothesis.ids.back());

@@ -38,8 +38,6 @@ std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model, const Tex
                                                  const std::vector<std::int32_t>& never, const BeamOptions& options,
                                                  torch::Device device);
 
-// The targets that an encoder and decoder writes, in the precision of its run.
-
 // The hypotheses of a beam search for every source (token ids without a mark), at least one for each. None has the
 // tokenizer's unknown token. Errors (exit code 4): the model's numbers are not finite.
 std::vector<std::vector<Hypothesis>> write_targets(SequenceModel& model, const ExperimentConfig& config,

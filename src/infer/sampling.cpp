@@ -8,8 +8,6 @@
 #include <limits>
 #include <numeric>
 #include <sstream>
-#include <utility>
-#include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -18,6 +16,17 @@
 #include "text/special_tokens.h"
 
 namespace metaformer {
+
+constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
+
+namespace {
+
+// The newest tokens that are kept of context + 1.
+std::int64_t tokens_kept(std::int64_t context, WindowKind kind) {
+  return kind == WindowKind::slide ? context : std::max<std::int64_t>(1, context / 2);
+}
+
+}  // namespace
 
 void require_finite_answers(std::int64_t unanswered, std::int64_t texts) {
   if (unanswered > 0)
@@ -48,18 +57,6 @@ torch::Tensor pick_tokens_b(const torch::Tensor& all_logits_bv, const torch::Ten
   const auto before_b1 = (sum_bk <= uniform_b.unsqueeze(1) * total_b1).sum(1, /*keepdim=*/true);
   return token_bv.gather(1, torch::minimum(before_b1, last_b1)).squeeze(1);
 }
-
-namespace {
-
-// Once in a process, which may generate many texts.
-void report(const std::string& problem) {
-  static std::atomic<bool> reported = false;
-  if (!reported.exchange(true))
-    log::warning("generation cannot be recorded as CUDA graphs, so the host starts its operations one by one: {}",
-                 problem.substr(0, problem.find('\n')));
-}
-
-}  // namespace
 
 bool should_record(const SequenceModel& model, std::int64_t samples) {
   // The operations of a layer take a host about 0.1 ms to start, in which a GPU computes this much in float32.
@@ -108,13 +105,26 @@ std::span<const std::int32_t> DeviceGenerator::next() {
 
 void DeviceGenerator::generate_chunk() {
   chunk_ = chunk_ == 0 ? plan_.first_chunk : std::min(2 * chunk_, plan_.longest_chunk);
-  send_uniform_numbers();
+  auto uniform_tb = torch::empty({chunk_, samples_}, torch::kDouble);  // the numbers that the host would draw
+  auto* number = uniform_tb.data_ptr<double>();
+  for (std::int64_t t = 0; t < chunk_; ++t)
+    for (std::int64_t sample = 0; sample < samples_; ++sample)
+      *number++ = Rng(options_.seed, RandomPurpose::sampling, static_cast<std::uint64_t>(sample))
+                      .uniform(drawn_ + static_cast<std::uint64_t>(t));
+  uniform_tb_.narrow(0, 0, chunk_).copy_(uniform_tb);
+  draw_1_.zero_();
   std::int64_t done = 0;
   try {
-    if (drawn_ == 0) settle_tables();
+    // A model makes its tables of positions for the longest sequence that it has seen. A graph reads a table where it
+    // was when the graph was recorded, so they must have their final size.
+    if (drawn_ == 0) model_.evaluate(Batch{.ids_bc = ids_bc_.narrow(1, 0, context_).contiguous()});
     for (; done < chunk_; ++done) step();
   } catch (const c10::Error& error) {
-    report(error.what_without_backtrace());
+    const std::string problem = error.what_without_backtrace();
+    static std::atomic<bool> reported = false;  // once in a process, which may generate many texts
+    if (!reported.exchange(true))
+      log::warning("generation cannot be recorded as CUDA graphs, so the host starts its operations one by one: {}",
+                   problem.substr(0, problem.find('\n')));
     failed_ = true;
   }
   drawn_ += static_cast<std::uint64_t>(done);
@@ -123,41 +133,28 @@ void DeviceGenerator::generate_chunk() {
   read_ = 0;
 }
 
-// The numbers that the host would draw.
-void DeviceGenerator::send_uniform_numbers() {
-  auto uniform_tb = torch::empty({chunk_, samples_}, torch::kDouble);
-  auto* number = uniform_tb.data_ptr<double>();
-  for (std::int64_t t = 0; t < chunk_; ++t)
-    for (std::int64_t sample = 0; sample < samples_; ++sample)
-      *number++ = Rng(options_.seed, RandomPurpose::sampling, static_cast<std::uint64_t>(sample))
-                      .uniform(drawn_ + static_cast<std::uint64_t>(t));
-  uniform_tb_.narrow(0, 0, chunk_).copy_(uniform_tb);
-  draw_1_.zero_();
-}
-
-// A model makes its tables of positions for the longest sequence that it has seen. A graph reads a table where it was
-// when the graph was recorded, so they must have their final size.
-void DeviceGenerator::settle_tables() { model_.evaluate(Batch{.ids_bc = ids_bc_.narrow(1, 0, context_).contiguous()}); }
-
 void DeviceGenerator::step() {
   auto& bucket =
       *std::find_if(buckets_.begin(), buckets_.end(), [&](const Bucket& each) { return each.tokens >= length_; });
   if (bucket.steps < plan_.steps_to_warm_up) {
     compute(bucket.tokens);
   } else {
-    if (bucket.graph == nullptr) record(bucket);
+    if (bucket.graph == nullptr) {
+      std::string problem;
+      auto graph = make_graph_(device_, problem);
+      TORCH_CHECK(graph != nullptr, problem);
+      graph->capture([this, tokens = bucket.tokens] { compute(tokens); });
+      bucket.graph = std::move(graph);
+    }
     bucket.graph->replay();
   }
   ++bucket.steps;
-  if (++length_ > context_) cut_window();
-}
-
-void DeviceGenerator::record(Bucket& bucket) {
-  std::string problem;
-  auto graph = make_graph_(device_, problem);
-  TORCH_CHECK(graph != nullptr, problem);
-  graph->capture([this, tokens = bucket.tokens] { compute(tokens); });
-  bucket.graph = std::move(graph);
+  if (++length_ <= context_) return;
+  // The host counts tokens, so it knows when; this is started between two replays.
+  const auto kept = tokens_kept(context_, options_.window);
+  ids_bc_.narrow(1, 0, kept).copy_(ids_bc_.narrow(1, length_ - kept, kept).clone());
+  newest_1_.fill_(kept - 1);
+  length_ = kept;
 }
 
 void DeviceGenerator::compute(std::int64_t bucket) {
@@ -169,14 +166,6 @@ void DeviceGenerator::compute(std::int64_t bucket) {
   ids_bc_.index_copy_(1, newest_1_, tokens_b.unsqueeze(1));
   tokens_tb_.index_copy_(0, draw_1_, tokens_b.unsqueeze(0));
   draw_1_.add_(1);
-}
-
-// The host counts tokens, so it knows when; this is started between two replays.
-void DeviceGenerator::cut_window() {
-  const auto kept = tokens_kept(context_, options_.window);
-  ids_bc_.narrow(1, 0, kept).copy_(ids_bc_.narrow(1, length_ - kept, kept).clone());
-  newest_1_.fill_(kept - 1);
-  length_ = kept;
 }
 
 std::int32_t TokenPicker::pick(std::span<const double> logits, double uniform) {
@@ -216,8 +205,6 @@ std::int32_t TokenPicker::pick(std::span<const double> logits, double uniform) {
   return order_[weights_.size() - 1];
 }
 
-static constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
-
 std::int64_t most_prompt_tokens(const SequenceModel& model) {
   return model.has_endless_state() ? unlimited : model.context();
 }
@@ -228,8 +215,6 @@ std::string prompt_cut(const SequenceModel& model, std::size_t prompt_tokens) {
   return fmt::format("the prompt has {} tokens; the model sees the last {} of them (model.context)", prompt_tokens,
                      most);
 }
-
-ContextWindow::ContextWindow(std::int64_t context, WindowKind kind) : ContextWindow(context, kind, {}) {}
 
 ContextWindow::ContextWindow(std::int64_t context, WindowKind kind, std::span<const std::int32_t> prompt)
     : context_(context), kind_(kind) {
@@ -313,16 +298,6 @@ void TextGenerator::encode_windows() {
   if (decoder_) decoder_->resume(*state_);
 }
 
-void TextGenerator::find_logits() {
-  if (!decoder_ || state_->length() == 0) {
-    encode_windows();
-    return;
-  }
-  set_threads(tokens_b_.size());
-  const auto logits_bv = decoder_->step(tokens_b_);
-  logits_bv_.assign(logits_bv.begin(), logits_bv.end());
-}
-
 bool TextGenerator::take_from_device() {
   if (on_device_ == nullptr) return false;
   const auto tokens_b = on_device_->next();
@@ -336,7 +311,13 @@ bool TextGenerator::take_from_device() {
 }
 
 void TextGenerator::pick_tokens() {
-  find_logits();
+  if (!decoder_ || state_->length() == 0) {
+    encode_windows();
+  } else {
+    set_threads(tokens_b_.size());
+    const auto logits_bv = decoder_->step(tokens_b_);
+    logits_bv_.assign(logits_bv.begin(), logits_bv.end());
+  }
   const auto vocabulary = logits_bv_.size() / windows_.size();
   tokens_b_.resize(windows_.size());
   for (std::size_t sample = 0; sample < windows_.size(); ++sample) {
@@ -353,12 +334,8 @@ const std::vector<std::int32_t>& TextGenerator::next() {
   for (std::size_t sample = 0; sample < windows_.size(); ++sample) cut = windows_[sample].push(tokens_b_[sample]);
   ++drawn_;
   fresh_ = 1;
-  if (cut) start_window_again();
-  return tokens_b_;
-}
-
-// Every token has another position now, so that what was remembered of it no longer holds.
-void TextGenerator::start_window_again() {
+  if (!cut) return tokens_b_;
+  // Every token has another position now, so that what was remembered of it no longer holds.
   fresh_ = static_cast<std::int64_t>(windows_.front().tokens().size());
   if (options_.window == WindowKind::slide) {
     decoder_.reset();  // it will be so for every further token
@@ -366,6 +343,7 @@ void TextGenerator::start_window_again() {
   } else if (state_) {
     state_->reset();
   }
+  return tokens_b_;
 }
 
 std::int64_t TextGenerator::cache_bytes() const { return state_ ? state_->bytes() : 0; }
@@ -378,14 +356,10 @@ std::string StopFilter::feed(const std::string& text) {
     for (auto length = std::min(stop.size() - 1, held_.size()); length > holds; --length)
       if (held_.ends_with(stop.substr(0, length))) holds = length;
   }
-  if (first_stop != std::string::npos) {
-    stopped_ = true;
-    auto shown = held_.substr(0, first_stop);
-    held_.clear();
-    return shown;
-  }
-  auto shown = held_.substr(0, held_.size() - holds);
-  held_.erase(0, shown.size());
+  const bool stops = first_stop != std::string::npos;
+  if (stops) stopped_ = true;
+  auto shown = held_.substr(0, stops ? first_stop : held_.size() - holds);
+  held_.erase(0, stops ? std::string::npos : shown.size());
   return shown;
 }
 
@@ -418,16 +392,14 @@ std::optional<nlohmann::ordered_json> write_sample(SequenceModel& model, const T
                                 {"top_k", options.top_k}, {"seed", options.seed}};
 }
 
-static std::string without_control_characters(std::string text) {
-  for (auto& byte : text)
-    if (static_cast<unsigned char>(byte) < 0x20 || byte == 0x7f) byte = ' ';
-  return text;
-}
-
 void log_sample(std::int64_t step, const nlohmann::ordered_json& sample) {
   log::info("sample at step {}:", step);
   std::istringstream lines(sample.at("text").get<std::string>());
-  for (std::string line; std::getline(lines, line);) log::info("  {}", without_control_characters(line));
+  for (std::string line; std::getline(lines, line);) {
+    std::replace_if(
+        line.begin(), line.end(), [](unsigned char byte) { return byte < 0x20 || byte == 0x7f; }, ' ');
+    log::info("  {}", line);
+  }
 }
 
 }  // namespace metaformer

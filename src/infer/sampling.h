@@ -3,7 +3,6 @@
 
 #include <torch/types.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -20,17 +19,11 @@
 
 namespace metaformer {
 
-// How text is generated: what is drawn, and what of a long text the model sees.
-
-// The tokens that are kept of a text that outgrows the model's context while it is generated: the last half of the
-// context, when it is full (one token in context / 2 encodes that much again), or all but the oldest token (every token
-// encodes the whole context again, as in nanoGPT).
+// What is kept of a text that outgrows the model's context: the last half of the context when it is full (one token in
+// context / 2 encodes that much again), or all but the oldest token (every token encodes the whole context again, as in
+// nanoGPT).
 enum class WindowKind { half, slide };
-
-// The newest tokens that are kept of context + 1.
-inline std::int64_t tokens_kept(std::int64_t context, WindowKind kind) {
-  return kind == WindowKind::slide ? context : std::max<std::int64_t>(1, context / 2);
-}
+constexpr std::array<std::string_view, 2> enum_names(WindowKind) { return {"half", "slide"}; }
 
 struct SamplingOptions {
   double temperature = 0.8;  // 0: always the most likely token
@@ -46,17 +39,13 @@ struct SamplingOptions {
 // Rejects NaN and infinity. Errors (exit code 4): the model's numbers for `unanswered` of so many texts are not finite.
 void require_finite_answers(std::int64_t unanswered, std::int64_t texts);
 
-// Picks tokens where the logits are, without the host.
-
 // The token that TokenPicker picks from each row of logits_bv, with one uniform number (float64, in [0, 1)) a row: long
-// [b], on the device of the logits. The sums of weights may be rounded differently on a device, so that a number within
-// about 1e-15 of the edge between two tokens may pick the other. Starts work only; nothing waits for it. `never_n`:
-// options.never on the device of the logits; undefined where there are none.
+// [b], on the device of the logits, without the host. A number within about 1e-15 of the edge between two tokens may
+// pick the other, as sums are rounded differently. `never_n`: options.never on that device; undefined: none.
 torch::Tensor pick_tokens_b(const torch::Tensor& logits_bv, const torch::Tensor& uniform_b,
                             const SamplingOptions& options, const torch::Tensor& never_n = {});
 
 // Text on a device that does not wait for its host: recorded work encodes the window, picks a token and appends it.
-
 // As make_cuda_graph.
 using MakeGraph = std::function<std::unique_ptr<DeviceGraph>(torch::Device, std::string& problem)>;
 
@@ -68,8 +57,7 @@ struct DeviceGenerationPlan {
 };
 
 // Whether graphs give the text that a cache gives (SequenceModel::recordable_layers), and a GPU is expected to encode a
-// context of `samples` sequences, logits of all its tokens included, in less time than its host needs to start the
-// operations of one token with a cache. The latter is an estimate.
+// context of `samples` sequences in less time than its host needs to start the operations of one token with a cache.
 bool should_record(const SequenceModel& model, std::int64_t samples);
 
 // For causal models: every token encodes the window again, without a cache, together with what lies behind its newest
@@ -96,12 +84,8 @@ class DeviceGenerator {
   };
 
   void generate_chunk();
-  void send_uniform_numbers();
-  void settle_tables();
   void step();
-  void record(Bucket& bucket);
   void compute(std::int64_t bucket);  // all of it on the device
-  void cut_window();
 
   SequenceModel& model_;
   SamplingOptions options_;
@@ -145,10 +129,9 @@ std::string prompt_cut(const SequenceModel& model, std::size_t prompt_tokens);
 // again.
 class ContextWindow {
  public:
-  explicit ContextWindow(std::int64_t context, WindowKind kind = WindowKind::half);
-
   // Of a prompt that is longer than the context, its last `context` tokens.
-  ContextWindow(std::int64_t context, WindowKind kind, std::span<const std::int32_t> prompt);
+  explicit ContextWindow(std::int64_t context, WindowKind kind = WindowKind::half,
+                         std::span<const std::int32_t> prompt = {});
 
   // Returns true when the window was cut: everything in it must be encoded again.
   bool push(std::int32_t token);
@@ -185,14 +168,11 @@ class TextGenerator {
   // Sets tokens_b_: from graphs on the device, false without them; or from logits on the host.
   bool take_from_device();
   void pick_tokens();
-  void make_cache();  // the state and the decoder, for the windows as they are
-  // Into logits_bv_, through the model or its decoder.
-  void find_logits();
-  void encode_windows();
+  void make_cache();      // the state and the decoder, for the windows as they are
+  void encode_windows();  // into logits_bv_
   // Logits [b, v] of what follows tokens that the state has not seen; of all tokens where there is none.
   torch::Tensor encode(const torch::Tensor& ids_bc);
   void set_threads(std::size_t tokens);
-  void start_window_again();
 
   SequenceModel& model_;
   SamplingOptions options_;
@@ -226,8 +206,6 @@ class StopFilter {
   std::string held_;
   bool stopped_ = false;
 };
-
-// What a language model writes while it is trained (task.sample_interval).
 
 // The prompt where none is given: a line break, as nanoGPT starts, or the first token of a vocabulary that has none.
 std::string default_prompt(const Tokenizer& tokenizer);

@@ -7,6 +7,10 @@ namespace metaformer {
 
 namespace {
 
+torch::Tensor widened(const torch::Tensor& x) {
+  return x.to(x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat);
+}
+
 // Of the rows without what is padding in all of them.
 std::int64_t needed_length(const torch::Tensor& segments_bc) {
   constexpr std::int64_t step = 8;  // libraries that compile a kernel for a shape find it again
@@ -89,14 +93,6 @@ torch::Tensor positions_in_segments(const torch::Tensor& segments_bc) {
   const auto position_bc = place_c - std::get<0>(torch::where(segment_starts(segments_bc), place_c, 0).cummax(1));
   return position_bc.masked_fill(segments_bc < 0, 0);
 }
-
-namespace {
-
-torch::Tensor widened(const torch::Tensor& x) {
-  return x.to(x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat);
-}
-
-}  // namespace
 
 torch::Tensor rows_of_texts(const torch::Tensor& x, const Batch& batch) {
   return batch.is_packed() ? x.index_select(0, batch.label_rows_l2.select(1, 0)) : x;

@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <array>
+#include <type_traits>
 
 namespace metaformer {
 
@@ -28,11 +29,13 @@ struct Batch {
 };
 
 // All of them, for what copies or compares batches.
-inline std::array<const torch::Tensor*, 10> tensors_of(const Batch& batch) {
-  return {&batch.ids_bc,   &batch.targets_bc,    &batch.segments_bc,
-          &batch.places_t, &batch.source_ids_bs, &batch.source_segments_bs,
-          &batch.labels_l, &batch.label_rows_l2, &batch.target_weights_bc,
-          &batch.weight};
+template <class AnyBatch>
+requires std::is_same_v<std::remove_const_t<AnyBatch>, Batch>
+auto tensors_of(AnyBatch& batch) {
+  return std::array{&batch.ids_bc,   &batch.targets_bc,    &batch.segments_bc,
+                    &batch.places_t, &batch.source_ids_bs, &batch.source_segments_bs,
+                    &batch.labels_l, &batch.label_rows_l2, &batch.target_weights_bc,
+                    &batch.weight};
 }
 
 // Ascending places with as many -1 behind them as make their number a multiple of 32, so that batches have few shapes.

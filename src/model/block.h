@@ -50,8 +50,6 @@ class FeedForwardImpl : public torch::nn::Module {
 };
 TORCH_MODULE(FeedForward);
 
-// A block: two branches, mixer and feed-forward, each with its norms and, unless switched off, a residual connection.
-
 // The norms of a branch.
 struct BranchNorms {
   Norm norm{nullptr};
@@ -64,11 +62,7 @@ struct Source {
   Visibility visibility;
 };
 
-// The two points where a probe observes a branch: its output, and the stream behind it.
-struct ObservedBranch {
-  StreamPoint branch, after;
-};
-
+// Two branches, mixer and feed-forward, each with its norms and, unless switched off, a residual connection.
 class BlockImpl : public torch::nn::Module {
  public:
   explicit BlockImpl(const TransformerConfig& config);
@@ -106,17 +100,10 @@ class BlockImpl : public torch::nn::Module {
   BranchNorms register_norms(const std::string& branch, const TransformerConfig& config);
 
   // pre: x + branch(norm(x)); post: norm(x + branch(x)); both: x + output_norm(branch(norm(x))). Without residual
-  // connections no "x +". Dropout acts on what is added. `branch` starts from read(x).
+  // connections no "x +". Dropout acts on what is added to `to_bcd`. A probe observes that, and the stream behind it.
   template <class Branch>
-  torch::Tensor apply(const torch::Tensor& to_bcd, BranchNorms& norms, Pass& pass, const ObservedBranch& observed,
-                      Branch branch);
-  torch::Tensor read(const torch::Tensor& x_bcd, BranchNorms& norms);
-
-  // The mixer's context, memory first, and the newest tokens: the very end of it.
-  struct MixerInput {
-    torch::Tensor newest_bcd, context_bed;
-  };
-  MixerInput mixer_input(const torch::Tensor& x_bcd, const torch::Tensor& memory_bmd);
+  torch::Tensor apply(const torch::Tensor& to_bcd, const torch::Tensor& read_bed, BranchNorms& norms,
+                      StreamPoint of_branch, StreamPoint after, Pass& pass, Branch branch);
 
   NormPosition norm_position_;
   bool has_residual_;

@@ -6,7 +6,6 @@
 #include "model/batch.h"
 #include "model/embedding.h"
 #include "ops/dropout.h"
-#include "ops/sparse_rows.h"
 
 namespace metaformer {
 
@@ -16,14 +15,7 @@ NgramBagImpl::NgramBagImpl(const NaiveBayesBagConfig& config)
       weight_gu_(add_parameter("weight", {config.buckets, config.units},
                                {.init = Init::normal(), .decay = Decay::embeddings, .gradient_rows = &gradient_rows_})),
       bias_u_(add_parameter("bias", config.units, {.init = Init::zeros()})),
-      scale_g_(register_buffer("scale", torch::ones(config.buckets, module_device()))) {
-  list_gradient_rows(weight_gu_, gradient_rows_);
-}
-
-void NgramBagImpl::set_scale(const torch::Tensor& scale_g) {
-  const torch::NoGradGuard no_grad;
-  scale_g_.copy_(scale_g);
-}
+      scale_g_(register_buffer("scale", torch::ones(config.buckets, module_device()))) {}
 
 torch::Tensor NgramBagImpl::buckets_lf(const Batch& batch) const {
   const auto segments_bc = batch.has_own_positions() ? batch.segments_bc : torch::Tensor();
@@ -67,41 +59,27 @@ Batch with_class_tokens(const Batch& batch, std::int64_t class_token) {
   return longer;
 }
 
-std::int64_t head_width(const TransformerConfig& config, const HeadConfig& head) {
-  const auto* bag = bag_options(head);
-  return config.width + (bag != nullptr ? bag->units : 0);
-}
-
 // Response normalisation (Johnson and Zhang 2015): x / sqrt(1 + |x|^2), of the vectors of the last dimension.
 torch::Tensor response_normalised(const torch::Tensor& x) {
   return x * (1 + x.square().sum(-1, /*keepdim=*/true)).rsqrt();
-}
-
-TransformerConfig trunk_config(TransformerConfig config, const HeadConfig& head) {
-  if (is<FirstTokenHeadConfig>(head)) ++config.context;
-  return config;
 }
 
 }  // namespace
 
 Classifier::Classifier(const TransformerConfig& config, const HeadConfig& head, std::int64_t vocabulary,
                        std::int64_t classes)
-    : config_(config),
-      head_config_(head),
-      class_token_(vocabulary),
-      head_(register_module("head", Linear(head_width(config, head), classes, /*bias=*/true, Init::normal(),
-                                           /*hidden_matrices=*/0))) {
-  const auto tokens = is<FirstTokenHeadConfig>(head) ? vocabulary + 1 : vocabulary;
-  transformer_ = register_module("transformer", Transformer(trunk_config(config, head), tokens, /*causal=*/false));
+    : config_(config), head_config_(head), class_token_(vocabulary) {
+  const auto* bag = bag_options(head);
+  head_ = register_module("head", Linear(config.width + (bag != nullptr ? bag->units : 0), classes, /*bias=*/true,
+                                         Init::normal(), /*hidden_matrices=*/0));
+  const std::int64_t class_tokens = is<FirstTokenHeadConfig>(head) ? 1 : 0;
+  auto trunk = config;
+  trunk.context += class_tokens;
+  transformer_ = register_module("transformer", Transformer(trunk, vocabulary + class_tokens, /*causal=*/false));
   if (is<MeanPooledHeadConfig>(head))
     pooled_norm_ = register_module("pooled_norm", Norm(config.norm, config.width, config.bias));
-  if (const auto* bag = bag_options(head)) bag_ = register_module("bag", NgramBag(*bag));
+  if (bag != nullptr) bag_ = register_module("bag", NgramBag(*bag));
   if (recalibrates(head)) logit_shift_v_ = register_buffer("logit_shift", torch::zeros(classes, module_device()));
-}
-
-void Classifier::set_logit_shift(const torch::Tensor& shift_v) {
-  const torch::NoGradGuard no_grad;
-  logit_shift_v_.copy_(shift_v);
 }
 
 torch::Tensor Classifier::forward(const Batch& batch, ModelState* state, Pass& pass) {

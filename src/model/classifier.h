@@ -10,10 +10,8 @@
 namespace metaformer {
 
 // A hidden layer over the n-grams of a text in any order, each scaled by how unequally the classes have it (Wang and
-// Manning 2012; Johnson and Zhang 2015, section 3.3).
-
-// max(0, b + the sum of |r_g| W_g over the buckets g that the text's n-grams are hashed to). Whether a text has an
-// n-gram counts, not how often. |r_g| is 1 until set.
+// Manning 2012; Johnson and Zhang 2015, section 3.3): max(0, b + the sum of |r_g| W_g over the buckets g that the
+// text's n-grams are hashed to). Whether a text has an n-gram counts, not how often. |r_g| is 1 until set.
 class NgramBagImpl : public Layer {
  public:
   explicit NgramBagImpl(const NaiveBayesBagConfig& config);
@@ -24,7 +22,10 @@ class NgramBagImpl : public Layer {
   torch::Tensor buckets_lf(const Batch& batch) const;
 
   std::int64_t buckets() const { return config_.buckets; }
-  void set_scale(const torch::Tensor& scale_g);
+  void set_scale(const torch::Tensor& scale_g) {
+    const torch::NoGradGuard no_grad;
+    scale_g_.copy_(scale_g);
+  }
 
  private:
   NaiveBayesBagConfig config_;
@@ -34,7 +35,6 @@ class NgramBagImpl : public Layer {
 TORCH_MODULE(NgramBag);
 
 // A sequence classifier over the same blocks, without a causal mask.
-
 // per_token_mean: logits of every real token, averaged. mean_pooled: the mean of the real tokens' vectors, a norm of
 // its own, logits. first_token: logits of a class token that is put before the text (BERT, Devlin et al. 2019).
 // max_pooled: logits of each feature's greatest value among the real tokens and, with a bag, of features of the text's
@@ -58,7 +58,10 @@ class Classifier : public SequenceModel {
   Batch embedded(const Batch& batch) const;
 
   // From now on adds shift_v to the logits of evaluation, not to those of training. Only for models that recalibrate.
-  void set_logit_shift(const torch::Tensor& shift_v);
+  void set_logit_shift(const torch::Tensor& shift_v) {
+    const torch::NoGradGuard no_grad;
+    logit_shift_v_.copy_(shift_v);
+  }
 
  private:
   torch::Tensor logits_of(const Batch& batch, Pass& pass);
@@ -73,7 +76,7 @@ class Classifier : public SequenceModel {
   Transformer transformer_{nullptr};
   Norm pooled_norm_{nullptr};  // mean_pooled only
   NgramBag bag_{nullptr};      // max_pooled only
-  Linear head_;
+  Linear head_{nullptr};
   torch::Tensor logit_shift_v_;  // recalibrate only
 };
 

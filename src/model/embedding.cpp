@@ -4,7 +4,6 @@
 
 #include "model/batch.h"
 #include "ops/region_vectors.h"
-#include "ops/sparse_rows.h"
 
 namespace metaformer {
 
@@ -43,42 +42,55 @@ torch::Tensor ngram_buckets(const torch::Tensor& ids_bc, std::int64_t n, std::in
   return hash_bc.remainder(buckets);
 }
 
-RegionTableImpl::RegionTableImpl(std::int64_t size, std::int64_t vocabulary, std::int64_t width, double std)
-    : size_(size),
-      vocabulary_(vocabulary),
-      gradient_rows_(size * vocabulary),
-      weight_rd_(
-          add_parameter("weight", {size * vocabulary, width},
-                        {.init = Init::normal(std), .decay = Decay::embeddings, .gradient_rows = &gradient_rows_})),
-      bias_d_(add_parameter("bias", width, {.init = Init::zeros()})) {
-  list_gradient_rows(weight_rd_, gradient_rows_);
-}
+// Regions of one size: max(0, b + W_0[id of the token] + W_1[id of the token before it] + ... + W_(size-1)[...]). What
+// is before the first token of a segment adds nothing. As a convolution, W_i is the kernel's slice size - 1 - i.
+class RegionTable : public Layer {
+ public:
+  RegionTable(std::int64_t size, std::int64_t vocabulary, std::int64_t width, double std)
+      : size_(size),
+        vocabulary_(vocabulary),
+        gradient_rows_(size * vocabulary),
+        weight_rd_(
+            add_parameter("weight", {size * vocabulary, width},
+                          {.init = Init::normal(std), .decay = Decay::embeddings, .gradient_rows = &gradient_rows_})),
+        bias_d_(add_parameter("bias", width, {.init = Init::zeros()})) {}
 
-torch::Tensor RegionTableImpl::rows_bcp(const Batch& batch) const {
-  std::vector<torch::Tensor> rows;
-  for (std::int64_t place = 0; place < size_; ++place) {
-    const auto ids_bc = ids_before(batch, place);
-    rows.push_back(torch::where(ids_bc < 0, -1, ids_bc + place * vocabulary_));
+  torch::Tensor forward(const Batch& batch) const {  // [b, c, width]
+    return region_vectors(rows_bcp(batch), weight_rd_, bias_d_);
   }
-  return torch::stack(rows, 2).to(torch::kInt);
-}
 
-torch::Tensor RegionTableImpl::forward(const Batch& batch) const {
-  return region_vectors(rows_bcp(batch), weight_rd_, bias_d_);
-}
+  // The greatest value of each feature in a labelled text, [l, width]; 0 for a text without tokens.
+  torch::Tensor greatest(const Batch& batch) const {
+    auto rows_lcp = rows_bcp(batch);
+    if (batch.is_packed())
+      rows_lcp = rows_of_texts(rows_lcp, batch).masked_fill(tokens_of_texts_lc(batch).logical_not().unsqueeze(2), -1);
+    return greatest_region_vectors(rows_lcp, weight_rd_, bias_d_);
+  }
 
-torch::Tensor RegionTableImpl::greatest(const Batch& batch) const {
-  auto rows_lcp = rows_bcp(batch);
-  if (batch.is_packed())
-    rows_lcp = rows_of_texts(rows_lcp, batch).masked_fill(tokens_of_texts_lc(batch).logical_not().unsqueeze(2), -1);
-  return greatest_region_vectors(rows_lcp, weight_rd_, bias_d_);
-}
+  const torch::Tensor& weight() const { return weight_rd_; }
+
+ private:
+  // Which row of the table each place of each token's region has, [b, c, p]; -1 where nothing stands.
+  torch::Tensor rows_bcp(const Batch& batch) const {
+    std::vector<torch::Tensor> rows;
+    for (std::int64_t place = 0; place < size_; ++place) {
+      const auto ids_bc = ids_before(batch, place);
+      rows.push_back(torch::where(ids_bc < 0, -1, ids_bc + place * vocabulary_));
+    }
+    return torch::stack(rows, 2).to(torch::kInt);
+  }
+
+  std::int64_t size_, vocabulary_;
+  GradientRows gradient_rows_;
+
+  torch::Tensor weight_rd_, bias_d_;
+};
 
 RegionEmbeddingImpl::RegionEmbeddingImpl(const SequenceRegionConfig& config, std::int64_t vocabulary,
                                          std::int64_t width, double std) {
   for (auto size = config.shortest; size <= config.longest; ++size)
-    tables_.push_back(
-        register_module(std::to_string(size), RegionTable(size, vocabulary, width / config.sizes(), std)));
+    tables_.push_back(register_module(std::to_string(size),
+                                      std::make_shared<RegionTable>(size, vocabulary, width / config.sizes(), std)));
 }
 
 torch::Tensor RegionEmbeddingImpl::forward(const Batch& batch) const {
@@ -92,5 +104,7 @@ std::vector<torch::Tensor> RegionEmbeddingImpl::greatest(const Batch& batch) con
   for (const auto& table : tables_) all.push_back(table->greatest(batch));
   return all;
 }
+
+const torch::Tensor& RegionEmbeddingImpl::weight() const { return tables_.front()->weight(); }
 
 }  // namespace metaformer

@@ -39,8 +39,6 @@ inline torch::Tensor drop_features(const torch::Tensor& x_bcd, double probabilit
   return x_bcd * dropout(torch::ones_like(x_bcd.narrow(1, 0, 1)), probability, pass);
 }
 
-// Hashed n-grams of tokens.
-
 // The bucket, in 0 ... buckets - 1, that the n-gram which ends at each token of ids_bc is hashed to: a function of its
 // n ids only, where tokens before the first (and, given segments, those of other segments) count as one special id.
 torch::Tensor ngram_buckets(const torch::Tensor& ids_bc, std::int64_t n, std::int64_t buckets,
@@ -49,28 +47,7 @@ torch::Tensor ngram_buckets(const torch::Tensor& ids_bc, std::int64_t n, std::in
 // Embeddings of regions of tokens (Johnson and Zhang 2015): each token gets a vector of the region that ends at it,
 // with a part of its features for each size of regions.
 
-// Regions of one size: max(0, b + W_0[id of the token] + W_1[id of the token before it] + ... + W_(size-1)[...]). What
-// is before the first token of a segment adds nothing. As a convolution, W_i is the kernel's slice size - 1 - i.
-class RegionTableImpl : public Layer {
- public:
-  RegionTableImpl(std::int64_t size, std::int64_t vocabulary, std::int64_t width, double std);
-
-  torch::Tensor forward(const Batch& batch) const;  // [b, c, width]
-
-  // The greatest value of each feature in a labelled text, [l, width]; 0 for a text without tokens.
-  torch::Tensor greatest(const Batch& batch) const;
-
-  const torch::Tensor& weight() const { return weight_rd_; }
-
- private:
-  // Which row of the table each place of each token's region has, [b, c, p]; -1 where nothing stands.
-  torch::Tensor rows_bcp(const Batch& batch) const;
-
-  std::int64_t size_, vocabulary_;
-  GradientRows gradient_rows_;
-  torch::Tensor weight_rd_, bias_d_;
-};
-TORCH_MODULE(RegionTable);
+class RegionTable;  // of one size
 
 class RegionEmbeddingImpl : public torch::nn::Module {
  public:
@@ -84,10 +61,10 @@ class RegionEmbeddingImpl : public torch::nn::Module {
 
   std::int64_t sizes() const { return std::ssize(tables_); }
 
-  const torch::Tensor& weight() const { return tables_.front()->weight(); }  // of one of the tables
+  const torch::Tensor& weight() const;  // of one of the tables
 
  private:
-  std::vector<RegionTable> tables_;  // of rising size
+  std::vector<std::shared_ptr<RegionTable>> tables_;  // of rising size
 };
 TORCH_MODULE(RegionEmbedding);
 

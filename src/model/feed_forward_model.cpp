@@ -4,6 +4,8 @@
 
 namespace metaformer {
 
+using torch::Tensor;
+
 namespace {
 
 constexpr const char* length_name = "length";
@@ -12,46 +14,59 @@ constexpr const char* segments_name = "segments";
 
 }  // namespace
 
-WindowState::WindowState(std::int64_t batch, std::int64_t capacity, torch::Device device)
-    : ids_bm_(torch::zeros({batch, capacity}, torch::TensorOptions().dtype(torch::kLong).device(device))),
-      segments_bm_(torch::full_like(ids_bm_, no_segment)) {}
+// The state of a model that sees a fixed number of tokens: the newest of them.
+class WindowState : public ModelState {
+ public:
+  // For `batch` sequences and the `capacity` newest tokens.
+  WindowState(std::int64_t batch, std::int64_t capacity, torch::Device device)
+      : ids_bm(torch::zeros({batch, capacity}, torch::TensorOptions().dtype(torch::kLong).device(device))),
+        segments_bm(torch::full_like(ids_bm, no_segment)) {}
 
-void WindowState::reset() {
-  length_ = 0;
-  ids_bm_ = torch::zeros_like(ids_bm_);
-  segments_bm_ = torch::full_like(segments_bm_, no_segment);
-}
+  std::int64_t length() const override { return length_; }
+  void reset() override { *this = WindowState(ids_bm.size(0), ids_bm.size(1), ids_bm.device()); }
 
-void WindowState::advance(const torch::Tensor& all_ids_be, const torch::Tensor& all_segments_be) {
-  const auto held = ids_bm_.size(1), all = all_ids_be.size(1);
-  length_ += all - held;
-  // Copies: views would keep the whole batch.
-  ids_bm_ = all_ids_be.narrow(1, all - held, held).clone();
-  segments_bm_ = all_segments_be.narrow(1, all - held, held).clone();
-}
+  NamedTensors tensors() const override {
+    return {{length_name, torch::tensor(length_)}, {ids_name, ids_bm}, {segments_name, segments_bm}};
+  }
 
-NamedTensors WindowState::tensors() const {
-  return {{length_name, torch::tensor(length_)}, {ids_name, ids_bm_}, {segments_name, segments_bm_}};
-}
+  void load(const NamedTensors& saved, const std::string& source) override {
+    SavedTensors from(saved, source, ids_bm.device());
+    auto loaded = *this;
+    loaded.length_ = from.take_length(length_name);
+    loaded.ids_bm = from.take(ids_name, ids_bm.sizes());
+    loaded.segments_bm = from.take(segments_name, ids_bm.sizes());
+    from.require_empty();
+    *this = std::move(loaded);
+  }
 
-void WindowState::load(const NamedTensors& saved, const std::string& source) {
-  SavedTensors from(saved, source, ids_bm_.device());
-  const auto length = from.take_length(length_name);
-  const auto ids_bm = from.take(ids_name, ids_bm_.sizes()), segments_bm = from.take(segments_name, ids_bm_.sizes());
-  from.require_empty();
-  length_ = length;
-  ids_bm_ = ids_bm;
-  segments_bm_ = segments_bm;
-}
+  // These follow; they lie behind those that it holds.
+  void advance(const Tensor& all_ids_be, const Tensor& all_segments_be) {
+    const auto held = ids_bm.size(1), all = all_ids_be.size(1);
+    length_ += all - held;
+    // Copies: views would keep the whole batch.
+    ids_bm = all_ids_be.narrow(1, all - held, held).clone();
+    segments_bm = all_segments_be.narrow(1, all - held, held).clone();
+  }
 
-using torch::Tensor;
+  // The newest tokens and their segments, [b, m], the newest last. Where there is no token yet: id 0 of the segment
+  // no_segment.
+  Tensor ids_bm, segments_bm;
 
-WindowHeadImpl::WindowHeadImpl(const FeedForwardModelConfig& config, std::int64_t vocabulary) {
-  if (!config.embedding.tie)
-    weight_vh_ =
-        add_parameter("weight", {vocabulary, config.hidden}, {.init = Init::normal(), .decay = Decay::matrices});
-  bias_v_ = add_parameter("bias", vocabulary, {.init = Init::zeros()});
-}
+ private:
+  static constexpr std::int64_t no_segment = -2;
+  std::int64_t length_ = 0;
+};
+
+// The output layer: U, unless the embedding table is used, and b.
+class WindowHead : public Layer {
+ public:
+  WindowHead(const FeedForwardModelConfig& config, std::int64_t vocabulary) {
+    const ParameterSpec spec{.init = Init::normal(), .decay = Decay::matrices};
+    if (!config.embedding.tie) weight_vh = add_parameter("weight", {vocabulary, config.hidden}, spec);
+    bias_v = add_parameter("bias", vocabulary, {.init = Init::zeros()});
+  }
+  Tensor weight_vh, bias_v;
+};
 
 FeedForwardModel::FeedForwardModel(const FeedForwardModelConfig& config, std::int64_t vocabulary)
     : config_(config),
@@ -60,13 +75,13 @@ FeedForwardModel::FeedForwardModel(const FeedForwardModelConfig& config, std::in
       hidden_layer_(
           register_module("hidden_layer", Linear(config.inputs(), config.hidden, /*bias=*/true,
                                                  Init::uniform(1 / std::sqrt(static_cast<double>(config.inputs())))))),
-      head_(register_module("head", WindowHead(config, vocabulary))) {}
+      head_(register_module("head", std::make_shared<WindowHead>(config, vocabulary))) {}
 
 // x of every token, [b, c, window d].
 Tensor FeedForwardModel::windows(const Batch& batch, WindowState& before, Pass& pass) {
-  const auto ids_be = torch::cat({before.ids_bm(), batch.ids_bc}, 1);
+  const auto ids_be = torch::cat({before.ids_bm, batch.ids_bc}, 1);
   const auto own_bc = batch.segments_bc.defined() ? batch.segments_bc : torch::zeros_like(batch.ids_bc);
-  const auto segments_be = torch::cat({before.segments_bm(), own_bc}, 1);
+  const auto segments_be = torch::cat({before.segments_bm, own_bc}, 1);
   const auto factor = factor_of(config_.embedding, config_.width);
   const auto scaled = [&](const Tensor& x) { return factor == 1 ? x : x * factor; };
   const auto x_bed = drop_features(scaled(token_embedding_(ids_be)), config_.embedding.dropout, pass);
@@ -84,8 +99,13 @@ Tensor FeedForwardModel::hidden(const Batch& batch, ModelState* given, Pass& pas
   return dropout(torch::tanh(hidden_layer_(x_bci)), config_.dropout, pass);
 }
 
+std::vector<Tensor> FeedForwardModel::head_weights() const {
+  return {head_->weight_vh.defined() ? head_->weight_vh : token_embedding_->weight(), head_->bias_v};
+}
+
 Tensor FeedForwardModel::logits_of(const Tensor& hidden) const {
-  return torch::linear(hidden, head_vh(), head_->bias());
+  const auto weights = head_weights();
+  return torch::linear(hidden, weights[0], weights[1]);
 }
 
 std::unique_ptr<ModelState> FeedForwardModel::new_state(std::int64_t batch, std::int64_t) const {

@@ -30,37 +30,13 @@ std::int64_t assumed_vocabulary(const ExperimentConfig& config) {
       data_of(config)->tokenizer);
 }
 
-// Floats that one token of one block leaves for the backward pass. What is computed again is not kept.
-std::int64_t block_activations(const TransformerConfig& model) {
-  const auto d = model.width, chunks = chunks_of(model.feed_forward);
-  const bool drops = model.dropout > 0, both = position_of(model.norm) == NormPosition::both;
-  const auto* mlp = std::get_if<MlpConfig>(&model.feed_forward);
-  const bool activates_output = mlp != nullptr && mlp->output_activation;
-  const auto mixer = cost_of(model.mixer, model.mixer_shape(), {.context = model.context + model.memory});
-  return (both ? 6 : 4) * d + mixer.activations + (model.up_width() + model.hidden_width()) / chunks +
-         (drops ? 4 * d : 0) + (activates_output ? d : 0);
-}
-
 constexpr std::uint64_t float_bytes = 4;
 
-// At most 2^62, which no machine has.
-std::uint64_t to_bytes(double bytes) { return static_cast<std::uint64_t>(std::min(bytes, 0x1p62)); }
-
-std::int64_t sequence_length(const ExperimentConfig& config) {
-  const auto lists = list_task(config.task);
-  return lists ? lists->row_length() : context_of(config.model);
-}
-
-// `copies` of the logits. On average, where only some tokens are targets.
-double logits_of_token(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes, double copies) {
-  if (is<ClassificationConfig>(config.task)) return static_cast<double>(classes);
-  const auto* masked = std::get_if<MaskedLanguageModelConfig>(&config.task);
-  return static_cast<double>(vocabulary) * copies * (masked == nullptr ? 1 : masked->fraction);
-}
+double real(std::int64_t count) { return static_cast<double>(count); }
 
 // What threads compute at once of a batch that is cut into parts.
 double share_at_once(std::int64_t parts) {
-  return static_cast<double>(std::min<std::int64_t>(at::get_num_threads(), parts)) / static_cast<double>(parts);
+  return real(std::min<std::int64_t>(at::get_num_threads(), parts)) / real(parts);
 }
 
 bool has_half_products(Precision precision) { return precision == Precision::bf16 || precision == Precision::fp16; }
@@ -81,23 +57,26 @@ struct Activations {
   bool are_half = false;  // with half precision part of them is half as large
 };
 
+// What is computed again is not kept.
 Activations activations_of(const TransformerConfig& model) {
+  const auto d = model.width, chunks = chunks_of(model.feed_forward), fed = model.up_width() + model.hidden_width();
+  const auto* mlp = std::get_if<MlpConfig>(&model.feed_forward);
+  const auto mixer = cost_of(model.mixer, model.mixer_shape(), {.context = model.context + model.memory});
+  const auto of_block = (position_of(model.norm) == NormPosition::both ? 6 : 4) * d + mixer.activations + fed / chunks +
+                        (model.dropout > 0 ? 4 * d : 0) + (mlp != nullptr && mlp->output_activation ? d : 0);
   const bool reversible = model.blocks == BlockKind::reversible;  // one block is computed again at a time
-  const auto chunks = chunks_of(model.feed_forward);
-  constexpr std::int64_t of_remembered = 6;  // with what norms and projections make of it
-  const auto backward = (reversible ? 8 : 2) * model.width + (2 * model.up_width() + 2 * model.hidden_width()) / chunks;
-  return {
-      .of_token = static_cast<double>(reversible ? 1 : model.layers) * static_cast<double>(block_activations(model)) +
-                  static_cast<double>(backward),
-      .of_row = static_cast<double>(model.layers * model.memory) * static_cast<double>(of_remembered * model.width),
-      .evaluated = static_cast<double>(3 * model.width + model.up_width() + model.hidden_width()),
-      .are_half = true};
+  constexpr std::int64_t of_remembered = 6;                       // with what norms and projections make of it
+  return {.of_token =
+              real(reversible ? 1 : model.layers) * real(of_block) + real((reversible ? 8 : 2) * d + 2 * fed / chunks),
+          .of_row = real(model.layers * model.memory) * real(of_remembered * d),
+          .evaluated = real(3 * d + fed),
+          .are_half = true};
 }
 
 // Of a layer the gates, the states and the output, and what backward makes of those of one layer.
 Activations activations_of(const RecurrentConfig& model) {
-  const auto d = static_cast<double>(model.width), layers = static_cast<double>(model.layers);
-  const double of_layer = static_cast<double>(model.gates() + 3 + (model.dropout > 0 ? 1 : 0)) * d;
+  const auto d = real(model.width), layers = real(model.layers);
+  const double of_layer = real(model.gates() + 3 + (model.dropout > 0 ? 1 : 0)) * d;
   return {.of_token = (layers + 2) * of_layer, .of_row = 2 * layers * d, .evaluated = 2 * of_layer};
 }
 
@@ -107,16 +86,16 @@ Activations activations_of(const EncoderDecoderConfig& model) {
              encoder = activations_of(model.encoder_blocks());
   const auto cross =
       cost_of(model.cross_mixer, model.cross_shape(), {.context = model.context}).activations + 2 * model.width;
-  return {.of_token = decoder.of_token + encoder.of_token + static_cast<double>(model.layers * cross),
+  return {.of_token = decoder.of_token + encoder.of_token + real(model.layers * cross),
           .evaluated = decoder.evaluated + encoder.evaluated,
           .are_half = true};
 }
 
 Activations activations_of(const FeedForwardModelConfig& model) {
-  const auto inputs = static_cast<double>(model.inputs()), hidden = static_cast<double>(model.hidden);
-  const double copies = model.dropout > 0 ? 2 : 1;
-  return {
-      .of_token = 3 * copies * inputs + 3 * copies * hidden, .evaluated = 2 * inputs + 2 * hidden, .are_half = true};
+  const auto inputs_and_hidden = real(model.inputs() + model.hidden);
+  return {.of_token = (model.dropout > 0 ? 6 : 3) * inputs_and_hidden,
+          .evaluated = 2 * inputs_and_hidden,
+          .are_half = true};
 }
 
 Activations activations_of(const LinearConfig&) { return {}; }
@@ -128,12 +107,9 @@ Activations activations_without_blocks(const TransformerConfig& model, const Tas
   const auto* classifier = std::get_if<ClassificationConfig>(&task);
   const bool pools = classifier != nullptr && is<MaxPooledHeadConfig>(classifier->head);
   const bool drops = model.dropout > 0 || model.embedding.dropout > 0;
-  if (regions == nullptr || drops || !pools) {
-    const auto width = static_cast<double>(model.width);
-    return {.of_token = 5 * width, .evaluated = 3 * width};
-  }
-  constexpr std::int64_t of_place = 6;
-  const auto of_token = static_cast<double>(of_place * regions->places());
+  if (regions == nullptr || drops || !pools)
+    return {.of_token = 5 * real(model.width), .evaluated = 3 * real(model.width)};
+  const auto of_token = 6 * real(regions->places());
   return {.of_token = of_token, .evaluated = of_token};
 }
 
@@ -143,29 +119,34 @@ Activations activations_of(const ExperimentConfig& config) {
   return std::visit([](const auto& options) { return activations_of(options); }, config.model);
 }
 
-// In double, which no config overflows.
-double training_activations(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
-  constexpr double of_half = 0.625, copies = 3;  // what the loss makes of the logits, and its gradient
+// Bytes of the most that a training pass and an evaluation hold; in double, which no config overflows. An evaluation
+// has larger batches, which threads share by parts (tasks/classification_task.cpp).
+double most_activations(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
+  const auto* masked = std::get_if<MaskedLanguageModelConfig>(&config.task);
+  // With `copies` of the logits. On average, where only some tokens are targets.
+  const auto logits_of_token = [&](double copies) {
+    if (is<ClassificationConfig>(config.task)) return real(classes);
+    return real(vocabulary) * copies * (masked == nullptr ? 1 : masked->fraction);
+  };
   const auto found = activations_of(config);
-  const auto logits =
-      logits_of_token(config, vocabulary, classes, copies) / static_cast<double>(config.train.loss_chunks);
-  const bool has_half = has_half_products(config.train.precision);
-  const auto size = static_cast<double>(config.train.batch_size), length = static_cast<double>(sequence_length(config));
-  const auto tokens = batches_by_tokens(config.task) ? size : size * length, rows = tokens / length;
-  const double kept = tokens * found.of_token + rows * found.of_row;
-  const double of_batch =
-      tokens * logits * (has_half ? of_half : 1) + kept * (has_half && found.are_half ? of_half : 1);
-  return of_batch * share_at_once(config.train.cpu_slices) * static_cast<double>(float_bytes);
-}
+  const auto lists = list_task(config.task);
+  const auto length = lists ? lists->row_length() : context_of(config.model);
 
-// An evaluation has larger batches, which threads share by parts (tasks/classification_task.cpp).
-double evaluation_activations(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
-  constexpr std::int64_t tokens = 8192, parts = 8;
+  constexpr double trained_copies = 3;  // what the loss makes of the logits, and its gradient
+  const double of_half = has_half_products(config.train.precision) ? 0.625 : 1;
+  const auto size = real(config.train.batch_size);
+  const auto tokens = batches_by_tokens(config.task) ? size : size * real(length), rows = tokens / real(length);
+  const auto kept = tokens * found.of_token + rows * found.of_row;
+  const auto logits = logits_of_token(trained_copies) / real(config.train.loss_chunks);
+  const auto trained =
+      (tokens * logits * of_half + kept * (found.are_half ? of_half : 1)) * share_at_once(config.train.cpu_slices);
+
+  constexpr std::int64_t evaluated_tokens = 8192, parts = 8;
   // What joins the parts lies beside them; parts of hidden tokens are padded, too.
-  const double copies = is<MaskedLanguageModelConfig>(config.task) ? 3.5 : 2.25;
-  const auto floats =
-      logits_of_token(config, vocabulary, classes, copies) + activations_of(config).evaluated * share_at_once(parts);
-  return static_cast<double>(std::max(tokens, sequence_length(config))) * floats * static_cast<double>(float_bytes);
+  const double evaluated_copies = masked != nullptr ? 3.5 : 2.25;
+  const auto evaluated = real(std::max(evaluated_tokens, length)) *
+                         (logits_of_token(evaluated_copies) + found.evaluated * share_at_once(parts));
+  return std::max(trained, evaluated) * static_cast<double>(float_bytes);
 }
 
 // LibTorch and what is small. For products in half precision oneDNN compiles a kernel for every shape, and keeps up to
@@ -205,9 +186,9 @@ MemoryEstimate estimate_memory(const ExperimentConfig& config, const DataSizes& 
   estimate.gradients = estimate.weights * (slices > 1 ? 1 + slices : 1);
   estimate.optimizer = state_of_weight(config.train) * estimate.weights;
   const auto checkpoint = 2 * (estimate.weights + estimate.optimizer);  // copied and read back while it is written
-  estimate.activations = to_bytes(
-      std::max({training_activations(config, estimate.vocabulary, classes),
-                evaluation_activations(config, estimate.vocabulary, classes), static_cast<double>(checkpoint)}));
+  // At most 2^62, which no machine has.
+  estimate.activations = static_cast<std::uint64_t>(std::min(
+      std::max(most_activations(config, estimate.vocabulary, classes), static_cast<double>(checkpoint)), 0x1p62));
   return estimate;
 }
 

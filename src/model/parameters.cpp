@@ -8,7 +8,7 @@
 
 #include "attention/mixer.h"
 #include "base/random.h"
-#include "ops/parallel.h"
+#include "ops/kernel.h"
 
 namespace metaformer {
 
@@ -65,9 +65,9 @@ void initialise(torch::nn::Module& module, std::uint64_t seed, double projection
   const Rng streams(seed, RandomPurpose::initialisation);
   for (const auto& [name, value, spec] : specified_parameters(module))
     draw(value, spec.init, streams.bits(hash_name(name)));
-  if (auto* mixer = dynamic_cast<Mixer*>(&module)) mixer->scale_initial_scores(projection_variance);
-  for (const auto& child : module.modules(/*include_self=*/false))
-    if (auto* mixer = dynamic_cast<Mixer*>(child.get())) mixer->scale_initial_scores(projection_variance);
+  module.apply([&](torch::nn::Module& part) {
+    if (auto* mixer = dynamic_cast<Mixer*>(&part)) mixer->scale_initial_scores(projection_variance);
+  });
 }
 
 void initialise(SequenceModel& model, std::uint64_t seed) {

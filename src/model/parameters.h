@@ -13,8 +13,6 @@
 
 namespace metaformer {
 
-// The place of a parameter in a model, from its name.
-
 // 3 for "transformer.blocks.3.mixer.output.weight" and, of recurrent layers, for "lstm.weight_hh_l3"; nothing outside
 // of both.
 std::optional<std::int64_t> block_number(std::string_view name);
@@ -26,11 +24,9 @@ bool is_below(std::string_view name, std::string_view beginning);
 // "transformer.blocks.3.mixer.projection.weight".
 bool has_part(std::string_view name, std::string_view part);
 
-// Initial weights.
-
-// Every parameter below `module` as its ParameterSpec says, then the scores of mixers as Mixer::scale_initial_scores
-// says, for projections of that variance. Every parameter has its own random stream, a function of (seed, name), so
-// that models which differ in their mixer share everything else.
+// Starts every parameter below `module` as its ParameterSpec says, then the scores of mixers as
+// Mixer::scale_initial_scores says, for projections of that variance. Every parameter has its own random stream, a
+// function of (seed, name), so that models which differ in their mixer share everything else.
 void initialise(torch::nn::Module& module, std::uint64_t seed, double projection_variance);
 
 // GPT-2's initialisation (the specs of the layers): normal(0, 0.02), output projections of branches divided by

@@ -13,6 +13,8 @@
 
 namespace metaformer {
 
+using torch::Tensor;
+
 namespace {
 
 constexpr const char* length_name = "length";
@@ -20,73 +22,72 @@ constexpr const char* hidden_name = "hidden";
 constexpr const char* cell_name = "cell";
 constexpr const char* segment_name = "segment";
 
-}  // namespace
-
-void RecurrentState::reset() {
-  length_ = 0;
-  states_ = {};
-  segment_b1_ = torch::Tensor();
-}
-
-void RecurrentState::advance(std::int64_t tokens, const LayerStates& states, const torch::Tensor& segments_bc) {
-  length_ += tokens;
-  states_ = {.hidden_lbd = states.hidden_lbd.detach(), .cell_lbd = states.cell_lbd};
-  if (has_cell_) states_.cell_lbd = states.cell_lbd.detach();
-  // A copy: a view would keep the whole batch.
-  segment_b1_ = segments_bc.defined() ? segments_bc.narrow(1, segments_bc.size(1) - 1, 1).clone() : torch::Tensor();
-}
-
-NamedTensors RecurrentState::tensors() const {
-  if (length_ == 0) return {};
-  NamedTensors all = {{length_name, torch::tensor(length_)}, {hidden_name, states_.hidden_lbd}};
-  if (has_cell_) all.emplace_back(cell_name, states_.cell_lbd);
-  if (segment_b1_.defined()) all.emplace_back(segment_name, segment_b1_);
-  return all;
-}
-
-std::int64_t RecurrentState::sequence_dimension(const std::string& name) const { return name == segment_name ? 0 : 1; }
-
-void RecurrentState::load(const NamedTensors& saved, const std::string& source) {
-  SavedTensors from(saved, source, device_);
-  RecurrentState loaded(layers_, width_, has_cell_, device_);
-  if (!saved.empty()) {
-    loaded.length_ = from.take_length(length_name);
-    if (loaded.length_ == 0) fail_to_continue(source, "its length is 0");
-    auto& [hidden_lbd, cell_lbd] = loaded.states_;
-    hidden_lbd = from.take(hidden_name, {layers_, any_size, width_});
-    const auto rows = hidden_lbd.size(1);
-    if (has_cell_) cell_lbd = from.take(cell_name, {layers_, rows, width_});
-    if (from.contains(segment_name)) loaded.segment_b1_ = from.take(segment_name, {rows, 1});
-  }
-  from.require_empty();
-  *this = std::move(loaded);
-}
-
-using torch::Tensor;
-
-namespace {
-
-// cuDNN's layers say in every call that the weights do not lie in its order, and copy them.
-class Silence : public c10::WarningHandler {
-  void process(const c10::Warning&) override {}
+// What each layer hands from token to token, at the start or end of a text.
+struct LayerStates {
+  Tensor hidden_lbd;
+  Tensor cell_lbd;  // of an LSTM; undefined for a GRU
 };
 
-}  // namespace
+class RecurrentState : public ModelState {
+ public:
+  RecurrentState(const RecurrentConfig& config, torch::Device device) : config_(config), device_(device) {}
 
-RecurrentLayersImpl::RecurrentLayersImpl(const RecurrentConfig& config) : config_(config) {
-  const auto d = config.width, rows = config.gates() * d;
-  const auto init = Init::uniform(1 / std::sqrt(static_cast<double>(d)));
-  const ParameterSpec matrices{.init = init, .decay = Decay::matrices, .hidden_matrices = config.gates()};
-  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    const auto add = [&](const char* name, torch::IntArrayRef sizes, const ParameterSpec& spec) {
-      return add_parameter(fmt::format("{}_l{}", name, layer), sizes, spec);
-    };
-    weights_.push_back({add("weight_ih", {rows, d}, matrices), add("weight_hh", {rows, d}, matrices),
-                        add("bias_ih", {rows}, {.init = init}), add("bias_hh", {rows}, {.init = init})});
+  std::int64_t length() const override { return length_; }
+  void reset() override { *this = RecurrentState(config_, device_); }
+
+  NamedTensors tensors() const override {
+    if (length_ == 0) return {};
+    NamedTensors all = {{length_name, torch::tensor(length_)}, {hidden_name, layers.hidden_lbd}};
+    if (has_cell()) all.emplace_back(cell_name, layers.cell_lbd);
+    if (segment_b1.defined()) all.emplace_back(segment_name, segment_b1);
+    return all;
   }
-}
+  std::int64_t sequence_dimension(const std::string& name) const override { return name == segment_name ? 0 : 1; }
 
-std::vector<RecurrentLayersImpl::Piece> RecurrentLayersImpl::pieces_of(const Tensor& starts_bc, std::int64_t length) {
+  void load(const NamedTensors& saved, const std::string& source) override {
+    SavedTensors from(saved, source, device_);
+    RecurrentState loaded(config_, device_);
+    if (!saved.empty()) {
+      loaded.length_ = from.take_length(length_name);
+      if (loaded.length_ == 0) fail_to_continue(source, "its length is 0");
+      loaded.layers.hidden_lbd = from.take(hidden_name, {config_.layers, any_size, config_.width});
+      const auto rows = loaded.layers.hidden_lbd.size(1);
+      if (has_cell()) loaded.layers.cell_lbd = from.take(cell_name, {config_.layers, rows, config_.width});
+      if (from.contains(segment_name)) loaded.segment_b1 = from.take(segment_name, {rows, 1});
+    }
+    from.require_empty();
+    *this = std::move(loaded);
+  }
+
+  // The layers' states were replaced where they lie, by those after so many more tokens of the same segments.
+  void count(std::int64_t tokens) { length_ += tokens; }
+
+  // After tokens with these segments (undefined: all of one) the layers ended with `states`.
+  void advance(std::int64_t tokens, const LayerStates& states, const Tensor& segments_bc) {
+    length_ += tokens;
+    layers = {.hidden_lbd = states.hidden_lbd.detach(), .cell_lbd = has_cell() ? states.cell_lbd.detach() : Tensor()};
+    // A copy: a view would keep the whole batch.
+    segment_b1 = segments_bc.defined() ? segments_bc.narrow(1, segments_bc.size(1) - 1, 1).clone() : Tensor();
+  }
+
+  LayerStates layers;  // undefined before the first token
+  Tensor segment_b1;   // the segments of the newest tokens; undefined: all are of one segment
+
+ private:
+  bool has_cell() const { return config_.cell == RecurrentCell::lstm; }
+
+  RecurrentConfig config_;
+  torch::Device device_;
+  std::int64_t length_ = 0;
+};
+
+// Consecutive tokens with states that no row loses in between.
+struct Piece {
+  std::int64_t first = 0, count = 0;
+  Tensor starts_b;  // the rows that begin with zeros; undefined: none
+};
+
+std::vector<Piece> pieces_of(const Tensor& starts_bc, std::int64_t length) {
   if (!starts_bc.defined()) return {{.first = 0, .count = length, .starts_b = {}}};
   const auto first_p = starts_bc.any(0).nonzero().select(1, 0).to(torch::kCPU);
   std::vector<Piece> pieces;
@@ -100,57 +101,93 @@ std::vector<RecurrentLayersImpl::Piece> RecurrentLayersImpl::pieces_of(const Ten
   return pieces;
 }
 
-Tensor RecurrentLayersImpl::through_piece(std::size_t layer, const Tensor& x_bcd, LayerStates& states_1bd) const {
-  const bool keeps = torch::GradMode::is_enabled();  // what backward needs
-  Silence silence;
-  const c10::WarningUtils::WarningHandlerGuard guard(x_bcd.is_cuda() ? &silence
-                                                                     : c10::WarningUtils::get_warning_handler());
-  auto& [hidden_1bd, cell_1bd] = states_1bd;
-  Tensor y_bcd;
-  if (config_.cell == RecurrentCell::lstm)
-    std::tie(y_bcd, hidden_1bd, cell_1bd) =
-        at::lstm(x_bcd, {hidden_1bd, cell_1bd}, weights_[layer], /*has_biases=*/true, /*num_layers=*/1, /*dropout=*/0,
-                 keeps, /*bidirectional=*/false, /*batch_first=*/true);
-  else
-    std::tie(y_bcd, hidden_1bd) = at::gru(x_bcd, hidden_1bd, weights_[layer], /*has_biases=*/true, /*num_layers=*/1,
-                                          /*dropout=*/0, keeps, /*bidirectional=*/false, /*batch_first=*/true);
-  return y_bcd;
-}
+// cuDNN's layers say in every call that the weights do not lie in its order, and copy them.
+class Silence : public c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
 
-Tensor RecurrentLayersImpl::through_layer(std::size_t layer, const Tensor& x_bcd, LayerStates& states_1bd,
-                                          const std::vector<Piece>& pieces) const {
-  std::vector<Tensor> outputs;
-  for (const auto& piece : pieces) {
-    if (piece.starts_b.defined()) {
-      const auto starts_b1 = piece.starts_b.unsqueeze(1);
-      states_1bd.hidden_lbd = states_1bd.hidden_lbd.masked_fill(starts_b1, 0);
-      if (states_1bd.cell_lbd.defined()) states_1bd.cell_lbd = states_1bd.cell_lbd.masked_fill(starts_b1, 0);
+}  // namespace
+
+// With the parameters of torch.nn.LSTM or torch.nn.GRU under their names (weight_ih_l0, ...), in their order of gates
+// and with their initial values, uniform(-1 / sqrt(d), 1 / sqrt(d)); computed by LibTorch.
+class RecurrentLayers : public Layer {
+ public:
+  explicit RecurrentLayers(const RecurrentConfig& config) : config_(config) {
+    const auto d = config.width, rows = config.gates() * d;
+    const auto init = Init::uniform(1 / std::sqrt(static_cast<double>(d)));
+    const ParameterSpec matrices{.init = init, .decay = Decay::matrices, .hidden_matrices = config.gates()};
+    for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+      const auto add = [&](const char* name, torch::IntArrayRef sizes, const ParameterSpec& spec) {
+        return add_parameter(fmt::format("{}_l{}", name, layer), sizes, spec);
+      };
+      weights_.push_back({add("weight_ih", {rows, d}, matrices), add("weight_hh", {rows, d}, matrices),
+                          add("bias_ih", {rows}, {.init = init}), add("bias_hh", {rows}, {.init = init})});
     }
-    outputs.push_back(through_piece(layer, x_bcd.narrow(1, piece.first, piece.count), states_1bd));
   }
-  return outputs.size() == 1 ? outputs.front() : torch::cat(outputs, 1);
-}
 
-Tensor RecurrentLayersImpl::forward(const Tensor& given_bcd, LayerStates& states, const Tensor& starts_bc, Pass& pass) {
-  const c10::impl::ExcludeDispatchKeyGuard no_casts(c10::autocast_dispatch_keyset);
-  auto x_bcd = given_bcd.to(weights_.front().front().scalar_type());
-  const auto pieces = pieces_of(starts_bc, x_bcd.size(1));
-  const auto zeros_1bd = torch::zeros({1, x_bcd.size(0), config_.width}, x_bcd.options());
-  std::vector<Tensor> hidden, cell;
-  for (std::size_t layer = 0; layer < weights_.size(); ++layer) {
-    const auto of_layer = [&](const Tensor& state_lbd) {
-      return state_lbd.defined() ? state_lbd.narrow(0, static_cast<std::int64_t>(layer), 1) : zeros_1bd;
-    };
-    LayerStates own{.hidden_lbd = of_layer(states.hidden_lbd), .cell_lbd = {}};
-    if (config_.cell == RecurrentCell::lstm) own.cell_lbd = of_layer(states.cell_lbd);
-    x_bcd = dropout(through_layer(layer, x_bcd, own, pieces), config_.dropout, pass);
-    hidden.push_back(own.hidden_lbd);
-    cell.push_back(own.cell_lbd);
+  // x_bcd through all layers, with dropout after each. `states`: what they start from, undefined: zeros; replaced by
+  // what they end with. starts_bc, bool: tokens before which the states of their rows become zeros; undefined: none.
+  // Under autocast in float32: oneDNN has no LSTM in bfloat16 on every CPU.
+  Tensor forward(const Tensor& given_bcd, LayerStates& states, const Tensor& starts_bc, Pass& pass) {
+    const c10::impl::ExcludeDispatchKeyGuard no_casts(c10::autocast_dispatch_keyset);
+    auto x_bcd = given_bcd.to(weights_.front().front().scalar_type());
+    const auto pieces = pieces_of(starts_bc, x_bcd.size(1));
+    const auto zeros_1bd = torch::zeros({1, x_bcd.size(0), config_.width}, x_bcd.options());
+    std::vector<Tensor> hidden, cell;
+    for (std::size_t layer = 0; layer < weights_.size(); ++layer) {
+      const auto of_layer = [&](const Tensor& state_lbd) {
+        return state_lbd.defined() ? state_lbd.narrow(0, static_cast<std::int64_t>(layer), 1) : zeros_1bd;
+      };
+      LayerStates own{.hidden_lbd = of_layer(states.hidden_lbd), .cell_lbd = {}};
+      if (config_.cell == RecurrentCell::lstm) own.cell_lbd = of_layer(states.cell_lbd);
+      x_bcd = dropout(through_layer(layer, x_bcd, own, pieces), config_.dropout, pass);
+      hidden.push_back(own.hidden_lbd);
+      cell.push_back(own.cell_lbd);
+    }
+    states.hidden_lbd = torch::cat(hidden);
+    if (config_.cell == RecurrentCell::lstm) states.cell_lbd = torch::cat(cell);
+    return x_bcd;
   }
-  states.hidden_lbd = torch::cat(hidden);
-  if (config_.cell == RecurrentCell::lstm) states.cell_lbd = torch::cat(cell);
-  return x_bcd;
-}
+
+  // By layer: weight_ih, weight_hh, bias_ih, bias_hh.
+  const std::vector<std::vector<Tensor>>& weights() const { return weights_; }
+
+ private:
+  // A layer's states are [1, b, d].
+  Tensor through_layer(std::size_t layer, const Tensor& x_bcd, LayerStates& states_1bd,
+                       const std::vector<Piece>& pieces) const {
+    std::vector<Tensor> outputs;
+    for (const auto& piece : pieces) {
+      if (piece.starts_b.defined()) {
+        const auto starts_b1 = piece.starts_b.unsqueeze(1);
+        states_1bd.hidden_lbd = states_1bd.hidden_lbd.masked_fill(starts_b1, 0);
+        if (states_1bd.cell_lbd.defined()) states_1bd.cell_lbd = states_1bd.cell_lbd.masked_fill(starts_b1, 0);
+      }
+      outputs.push_back(through_piece(layer, x_bcd.narrow(1, piece.first, piece.count), states_1bd));
+    }
+    return outputs.size() == 1 ? outputs.front() : torch::cat(outputs, 1);
+  }
+
+  Tensor through_piece(std::size_t layer, const Tensor& x_bcd, LayerStates& states_1bd) const {
+    const bool keeps = torch::GradMode::is_enabled();  // what backward needs
+    Silence silence;
+    const c10::WarningUtils::WarningHandlerGuard guard(x_bcd.is_cuda() ? &silence
+                                                                       : c10::WarningUtils::get_warning_handler());
+    auto& [hidden_1bd, cell_1bd] = states_1bd;
+    Tensor y_bcd;
+    if (config_.cell == RecurrentCell::lstm)
+      std::tie(y_bcd, hidden_1bd, cell_1bd) =
+          at::lstm(x_bcd, {hidden_1bd, cell_1bd}, weights_[layer], /*has_biases=*/true, /*num_layers=*/1, /*dropout=*/0,
+                   keeps, /*bidirectional=*/false, /*batch_first=*/true);
+    else
+      std::tie(y_bcd, hidden_1bd) = at::gru(x_bcd, hidden_1bd, weights_[layer], /*has_biases=*/true, /*num_layers=*/1,
+                                            /*dropout=*/0, keeps, /*bidirectional=*/false, /*batch_first=*/true);
+    return y_bcd;
+  }
+
+  RecurrentConfig config_;
+  std::vector<std::vector<Tensor>> weights_;
+};
 
 namespace {
 
@@ -159,13 +196,13 @@ namespace {
 class RecurrentDecoder : public Decoder {
  public:
   // The tensors are float32, contiguous and on the CPU; they are kept alive.
-  RecurrentDecoder(const RecurrentConfig& config, const torch::Tensor& token_table_vd,
-                   const RecurrentLayersImpl& layers, const torch::Tensor& head_vd, std::int64_t batch)
+  RecurrentDecoder(const RecurrentConfig& config, const Tensor& token_table_vd, const RecurrentLayers& layers,
+                   const Tensor& head_vd, std::int64_t batch)
       : config_(config),
         batch_(batch),
         token_table_vd_(token_table_vd),
         embedding_factor_(static_cast<float>(factor_of(config.embedding, config.width))),
-        head_(head_vd, torch::Tensor()),
+        head_(head_vd, Tensor()),
         x_bd_(floats(batch * config.width)),
         of_x_bg_(floats(batch * config.gates() * config.width)),
         of_h_bg_(of_x_bg_),
@@ -180,7 +217,7 @@ class RecurrentDecoder : public Decoder {
   std::span<const float> step(std::span<const std::int32_t> tokens_b) override {
     embed(tokens_b);
     const auto layer_size = batch_ * config_.width;
-    const auto states = state_->layers();
+    const auto states = state_->layers;
     auto* h_bd = states.hidden_lbd.data_ptr<float>();
     auto* c_bd = config_.cell == RecurrentCell::lstm ? states.cell_lbd.data_ptr<float>() : nullptr;
     const float* x_bd = x_bd_.data();
@@ -217,7 +254,7 @@ class RecurrentDecoder : public Decoder {
 
   RecurrentConfig config_;
   std::int64_t batch_;
-  torch::Tensor token_table_vd_;
+  Tensor token_table_vd_;
   float embedding_factor_;
   std::vector<Layer> layers_;
   LinearDecoder head_;
@@ -226,10 +263,10 @@ class RecurrentDecoder : public Decoder {
 };
 
 // Where segments begin, after what the state has seen.
-torch::Tensor starts_of(const torch::Tensor& segments_bc, const RecurrentState* state) {
+Tensor starts_of(const Tensor& segments_bc, const RecurrentState* state) {
   if (!segments_bc.defined()) return {};
-  if (state == nullptr || !state->segment_b1().defined()) return segment_starts(segments_bc);
-  const auto starts_be = segment_starts(torch::cat({state->segment_b1(), segments_bc}, 1));
+  if (state == nullptr || !state->segment_b1.defined()) return segment_starts(segments_bc);
+  const auto starts_be = segment_starts(torch::cat({state->segment_b1, segments_bc}, 1));
   return starts_be.narrow(1, 1, segments_bc.size(1));
 }
 
@@ -238,27 +275,27 @@ torch::Tensor starts_of(const torch::Tensor& segments_bc, const RecurrentState* 
 RecurrentModel::RecurrentModel(const RecurrentConfig& config, std::int64_t vocabulary)
     : config_(config),
       token_embedding_(register_module("token_embedding", Embedding(vocabulary, config.width, config.embedding.std))),
-      layers_(register_module(config.cell == RecurrentCell::lstm ? "lstm" : "gru", RecurrentLayers(config))) {
+      layers_(register_module(config.cell == RecurrentCell::lstm ? "lstm" : "gru",
+                              std::make_shared<RecurrentLayers>(config))) {
   if (!config.embedding.tie)
     head_ = register_module("head",
                             Linear(config.width, vocabulary, /*bias=*/false, Init::normal(), /*hidden_matrices=*/0));
 }
 
-torch::Tensor RecurrentModel::hidden(const Batch& batch, ModelState* given, Pass& pass) {
+Tensor RecurrentModel::hidden(const Batch& batch, ModelState* given, Pass& pass) {
   auto* state = given == nullptr ? nullptr : &state_as<RecurrentState>(*given);
   if (state != nullptr && batch.begins) state->reset();
   auto x_bcd = token_embedding_(batch.ids_bc);
   if (const auto factor = factor_of(config_.embedding, config_.width); factor != 1) x_bcd = x_bcd * factor;
   x_bcd = dropout(drop_features(x_bcd, config_.embedding.dropout, pass), config_.dropout, pass);
-  auto states = state == nullptr ? LayerStates{} : state->layers();
+  auto states = state == nullptr ? LayerStates{} : state->layers;
   x_bcd = layers_->forward(x_bcd, states, starts_of(batch.segments_bc, state), pass);
   if (state != nullptr) state->advance(batch.ids_bc.size(1), states, batch.segments_bc);
   return x_bcd;
 }
 
 std::unique_ptr<ModelState> RecurrentModel::new_state(std::int64_t, std::int64_t) const {
-  return std::make_unique<RecurrentState>(config_.layers, config_.width, config_.cell == RecurrentCell::lstm,
-                                          token_embedding_->weight().device());
+  return std::make_unique<RecurrentState>(config_, token_embedding_->weight().device());
 }
 
 std::unique_ptr<Decoder> RecurrentModel::decoder(std::int64_t batch) const {

@@ -10,7 +10,6 @@ namespace metaformer {
 namespace {
 
 using torch::Tensor;
-using Tensors = torch::autograd::variable_list;
 
 // Both streams between two blocks.
 struct Streams {
@@ -31,36 +30,26 @@ constexpr std::array<Tensor Visibility::*, 3> shared = {&Visibility::score_bias_
 bool has_gradient(const Tensor& x) { return x.defined() && x.requires_grad(); }
 
 // A block in one pass, and what it takes to compute it again.
-struct Run : torch::CustomClassHolder {
-  Run(Block of_block, std::shared_ptr<const Visibility> of_pass, const Tensor& memory, const Pass& given,
-      torch::Device device)
-      : block(std::move(of_block)), visibility(std::move(of_pass)), memory_bmd(memory), pass(given), settings(device) {}
-
-  // The inputs of the Function behind the streams: what is shared, then weights.
-  Tensors inputs() const {
-    Tensors all;
-    for (const auto member : shared)
-      if (has_gradient((*visibility).*member)) all.push_back((*visibility).*member);
-    for (const auto& weight : block->parameters()) all.push_back(weight);
-    return all;
-  }
-
+struct Run {
   Block block;
   std::shared_ptr<const Visibility> visibility;
   Tensor memory_bmd;
-  Pass pass;                                                  // as it was before the block
+  Pass pass;  // as it was before the block
+  OperatorSettings settings;
+  std::shared_ptr<Streams> behind;                            // the block that backward has come to; of all blocks
   bool streams_have_gradients = false;                        // those that the block reads
   std::uint64_t place_of_feed_forward = 0, place_behind = 0;  // of the random numbers
-  Choices choices;
-  OperatorSettings settings;
-  std::shared_ptr<Streams> behind;  // the block that backward has come to; of all blocks of the pass
+  Choices choices = {};
 };
 
-// What all blocks of a pass share.
-struct SharedParts {
-  std::shared_ptr<const Visibility> visibility;
-  std::shared_ptr<Streams> behind = std::make_shared<Streams>();
-};
+// The inputs of the node behind the streams: what is shared, then weights.
+Tensors inputs_of(const Block& block, const Visibility& visibility) {
+  Tensors all;
+  for (const auto member : shared)
+    if (has_gradient(visibility.*member)) all.push_back(visibility.*member);
+  for (const auto& weight : block->parameters()) all.push_back(weight);
+  return all;
+}
 
 // What a branch gives, and the gradients of its inputs for those of what it gives.
 struct Repeated {
@@ -93,78 +82,72 @@ void add_to(Tensors& sums, const Tensors& gradients, std::size_t first) {
 
 Tensor plus(const Tensor& x, const Tensor& y) { return y.defined() ? x + y : x; }
 
-class ReversibleBlock : public torch::autograd::Function<ReversibleBlock> {
- public:
-  static Tensors forward(torch::autograd::AutogradContext* context, const c10::intrusive_ptr<Run>& run_of_block,
-                         const Tensor& one_bcd, const Tensor& two_bcd, at::TensorList) {
-    auto& own = *run_of_block;
-    own.streams_have_gradients = one_bcd.requires_grad() || two_bcd.requires_grad();
-    context->saved_data["run"] = c10::IValue::make_capsule(run_of_block);
-    const RepeatScope scope(own.settings, RepeatScope::Gradients::ignored);
-    auto pass = own.pass;
-    pass.choices = &own.choices;
-    const BlockImpl::Surroundings surroundings{.visibility = *own.visibility, .memory_bmd = own.memory_bmd};
-    auto y_one_bcd = own.block->add_mixer(one_bcd, two_bcd, surroundings, pass);
-    own.place_of_feed_forward = pass.random.place();
-    auto y_two_bcd = own.block->add_feed_forward(two_bcd, y_one_bcd, pass);
-    own.place_behind = pass.random.place();
-    own.behind->one_bcd = y_one_bcd;
-    own.behind->two_bcd = y_two_bcd;
-    // Copies of the handles: autograd marks those that it returns.
-    return {y_one_bcd.view_as(y_one_bcd), y_two_bcd.view_as(y_two_bcd)};
-  }
+Tensors forward(Run& run, const Streams& x) {
+  const RepeatScope scope(run.settings, RepeatScope::Gradients::ignored);
+  auto pass = run.pass;
+  pass.choices = &run.choices;
+  const BlockImpl::Surroundings surroundings{.visibility = *run.visibility, .memory_bmd = run.memory_bmd};
+  const auto y_one_bcd = run.block->add_mixer(x.one_bcd, x.two_bcd, surroundings, pass);
+  run.place_of_feed_forward = pass.random.place();
+  const auto y_two_bcd = run.block->add_feed_forward(x.two_bcd, y_one_bcd, pass);
+  run.place_behind = pass.random.place();
+  *run.behind = {y_one_bcd, y_two_bcd};
+  // Copies of the handles: autograd marks those that it returns.
+  return {y_one_bcd.view_as(y_one_bcd), y_two_bcd.view_as(y_two_bcd)};
+}
 
-  static Tensors backward(torch::autograd::AutogradContext* context, Tensors gradients) {
-    require_first_order("a reversible block");
-    auto& own = *c10::static_intrusive_pointer_cast<Run>(context->saved_data["run"].toCapsule());
-    TORCH_CHECK(own.behind->one_bcd.defined(), "reversible blocks run backward once for each forward pass");
-    own.choices.repeats = true;
-    auto visibility = *own.visibility;
-    Tensors inputs;  // as forward was given them; what is shared is cut off from its own graph
-    for (const auto member : shared) {
-      if (!has_gradient(visibility.*member)) continue;
-      visibility.*member = (visibility.*member).detach().requires_grad_();
-      inputs.push_back(visibility.*member);
-    }
-    for (const auto& weight : own.block->parameters()) inputs.push_back(weight);
-    Tensors sums(inputs.size());
+Tensors backward(Run& run, const Tensor& dy_behind_one_bcd, const Tensor& dy_two_bcd) {
+  TORCH_CHECK(run.behind->one_bcd.defined(), "reversible blocks run backward once for each forward pass");
+  run.choices.repeats = true;
+  auto visibility = *run.visibility;
+  for (const auto member : shared)  // what is shared is cut off from its own graph
+    if (has_gradient(visibility.*member)) visibility.*member = (visibility.*member).detach().requires_grad_();
+  const auto inputs = inputs_of(run.block, visibility);
+  Tensors sums(inputs.size());
 
-    const auto &y_one_bcd = own.behind->one_bcd, &dy_two_bcd = gradients[1];
-    const auto zeros_bcd = torch::zeros_like(y_one_bcd);
-    const auto second = repeat(own, y_one_bcd, /*needs_dx=*/true, inputs, dy_two_bcd, [&](const Tensor& x_bcd) {
-      auto pass = own.pass;
-      pass.random.go_back(own.place_of_feed_forward);
-      return own.block->add_feed_forward(zeros_bcd, x_bcd, pass);
-    });
-    const auto x_two_bcd = own.behind->two_bcd - second.branch_bcd;
-    const auto dy_one_bcd = plus(gradients[0], second.gradients[0]);
-    add_to(sums, second.gradients, 1);
+  const auto y_one_bcd = run.behind->one_bcd, zeros_bcd = torch::zeros_like(y_one_bcd);
+  const auto second = repeat(run, y_one_bcd, /*needs_dx=*/true, inputs, dy_two_bcd, [&](const Tensor& x_bcd) {
+    auto pass = run.pass;
+    pass.random.go_back(run.place_of_feed_forward);
+    return run.block->add_feed_forward(zeros_bcd, x_bcd, pass);
+  });
+  const auto x_two_bcd = run.behind->two_bcd - second.branch_bcd;
+  const auto dy_one_bcd = plus(dy_behind_one_bcd, second.gradients[0]);
+  add_to(sums, second.gradients, 1);
 
-    const auto first = repeat(own, x_two_bcd, own.streams_have_gradients, inputs, dy_one_bcd, [&](const Tensor& x_bcd) {
-      auto pass = own.pass;
-      pass.choices = &own.choices;
-      const BlockImpl::Surroundings surroundings{.visibility = visibility, .memory_bmd = own.memory_bmd};
-      return own.block->add_mixer(zeros_bcd, x_bcd, surroundings, pass);
-    });
-    add_to(sums, first.gradients, 1);
-    own.behind->one_bcd = y_one_bcd - first.branch_bcd;
-    own.behind->two_bcd = x_two_bcd;
+  const auto first = repeat(run, x_two_bcd, run.streams_have_gradients, inputs, dy_one_bcd, [&](const Tensor& x_bcd) {
+    auto pass = run.pass;
+    pass.choices = &run.choices;
+    const BlockImpl::Surroundings surroundings{.visibility = visibility, .memory_bmd = run.memory_bmd};
+    return run.block->add_mixer(zeros_bcd, x_bcd, surroundings, pass);
+  });
+  add_to(sums, first.gradients, 1);
+  *run.behind = {y_one_bcd - first.branch_bcd, x_two_bcd};
 
-    Tensors all = {Tensor(), dy_one_bcd, plus(dy_two_bcd, first.gradients[0])};
-    all.insert(all.end(), sums.begin(), sums.end());
-    return all;
-  }
-};
+  Tensors all = {dy_one_bcd, plus(dy_two_bcd, first.gradients[0])};
+  all.insert(all.end(), sums.begin(), sums.end());
+  return all;
+}
 
 Streams run_to_invert(const Block& block, const Streams& x, const BlockImpl::Surroundings& surroundings,
-                      SharedParts& parts, Pass& pass) {
-  if (parts.visibility == nullptr) parts.visibility = std::make_shared<const Visibility>(surroundings.visibility);
-  const auto own = c10::make_intrusive<Run>(block, parts.visibility, surroundings.memory_bmd, pass, x.one_bcd.device());
-  own->behind = parts.behind;
-  const auto inputs = own->inputs();
-  const auto y = ReversibleBlock::apply(own, x.one_bcd, x.two_bcd, at::TensorList(inputs));
+                      std::shared_ptr<const Visibility>& visibility, const std::shared_ptr<Streams>& behind,
+                      Pass& pass) {
+  if (visibility == nullptr) visibility = std::make_shared<const Visibility>(surroundings.visibility);
+  const auto run =
+      std::make_shared<Run>(Run{.block = block,
+                                .visibility = visibility,
+                                .memory_bmd = surroundings.memory_bmd,
+                                .pass = pass,
+                                .settings = OperatorSettings(x.one_bcd.device()),
+                                .behind = behind,
+                                .streams_have_gradients = x.one_bcd.requires_grad() || x.two_bcd.requires_grad()});
+  Tensors inputs = {x.one_bcd, x.two_bcd};
+  for (auto& input : inputs_of(block, *visibility)) inputs.push_back(std::move(input));
+  const auto y = own_nodes(
+      "a reversible block", inputs, [&](Tensors&) { return forward(*run, x); },
+      [run](const Backward& in) { return backward(*run, in.dy[0], in.dy[1]); });
   // The pass draws on behind what the block has drawn.
-  pass.random.go_back(own->place_behind);
+  pass.random.go_back(run->place_behind);
   return {y[0], y[1]};
 }
 
@@ -173,11 +156,13 @@ Streams run_to_invert(const Block& block, const Streams& x, const BlockImpl::Sur
 torch::Tensor through_reversible(std::vector<Block>& blocks, const Tensor& x_bcd, const SurroundingsOf& surroundings_of,
                                  BlockGradients gradients, Pass& pass) {
   const bool inverts = gradients == BlockGradients::by_inversion && torch::GradMode::is_enabled();
-  SharedParts parts;
+  std::shared_ptr<const Visibility> visibility;  // of all blocks, as is this:
+  const auto behind = std::make_shared<Streams>();
   Streams x{x_bcd, x_bcd};
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const auto surroundings = surroundings_of(i, x.two_bcd);
-    x = inverts ? run_to_invert(blocks[i], x, surroundings, parts, pass) : run(blocks[i], x, surroundings, pass);
+    x = inverts ? run_to_invert(blocks[i], x, surroundings, visibility, behind, pass)
+                : run(blocks[i], x, surroundings, pass);
   }
   return (x.one_bcd + x.two_bcd) / 2;
 }

@@ -81,18 +81,6 @@ torch::Tensor SequenceModel::evaluate(const Batch& batch, ModelState* state) {
   return forward(batch, state, pass);
 }
 
-torch::Tensor SequenceModel::hidden(const Batch&, ModelState*, Pass&) {
-  throw Error(ExitCode::failure, "this model has no hidden vectors that logits of tokens are made of");
-}
-
-torch::Tensor SequenceModel::logits_of(const torch::Tensor&) const {
-  throw Error(ExitCode::failure, "this model has no logits of single tokens");
-}
-
-std::unique_ptr<ModelState> SequenceModel::new_state(std::int64_t, std::int64_t) const {
-  throw Error(ExitCode::failure, "this model has no state to continue from");
-}
-
 static std::int64_t count_of(const torch::nn::Module& module) {
   std::int64_t count = 0;
   for (const auto& parameter : module.parameters()) count += parameter.numel();

@@ -34,6 +34,9 @@ class Decoder {
 // Whether a decoder can read the model: all weights are float32, contiguous and on the CPU.
 bool can_decode(const torch::nn::Module& model);
 
+// Bytes of the tensors; those without dimensions, which are lengths, do not count.
+std::int64_t bytes_of(const NamedTensors& tensors);
+
 // A model's memory of sequences while they are read or generated.
 class ModelState {
  public:
@@ -54,7 +57,7 @@ class ModelState {
   // when they are of another model or batch, or more tokens than it holds; `source` names where they are from.
   virtual void load(const NamedTensors& saved, const std::string& source) = 0;
 
-  virtual std::int64_t bytes() const = 0;
+  virtual std::int64_t bytes() const { return bytes_of(tensors()); }
 };
 
 // The state as one of this kind of model; throws Error (exit code 1) when it is of another kind.
@@ -63,9 +66,6 @@ State& state_as(ModelState& state) {
   if (auto* own = dynamic_cast<State*>(&state)) return *own;
   throw Error(ExitCode::failure, "a model was given the state of another kind of model");
 }
-
-// Bytes of the tensors; those without dimensions, which are lengths, do not count.
-std::int64_t bytes_of(const NamedTensors& tensors);
 
 // Checks of the tensors that load() is given. All throw Error (exit code 2) and name `source` and the tensor.
 [[noreturn]] void fail_to_continue(const std::string& source, const std::string& what);
@@ -114,8 +114,8 @@ class SequenceModel : public torch::nn::Module {
 
   // The two parts of a language model: hidden vectors [b, c, d], and logits of any [..., d]. Throw Error (exit
   // code 1) for another model.
-  virtual torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass);
-  virtual torch::Tensor logits_of(const torch::Tensor& hidden) const;
+  virtual torch::Tensor hidden(const Batch&, ModelState*, Pass&) { fail_without("hidden vectors of tokens"); }
+  virtual torch::Tensor logits_of(const torch::Tensor&) const { fail_without("logits of single tokens"); }
   // The weights that logits_of reads.
   virtual std::vector<torch::Tensor> head_weights() const { return {}; }
 
@@ -139,14 +139,19 @@ class SequenceModel : public torch::nn::Module {
 
   // An empty state for `batch` sequences of up to `capacity` tokens, where the weights are now. Throws Error (exit code
   // 1) for a model that needs its whole input at once.
-  virtual std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const;
+  virtual std::unique_ptr<ModelState> new_state(std::int64_t, std::int64_t) const { fail_without("state"); }
 
   // The memory that training carries from one segment of a text to the next; nullptr for a model that has none.
   virtual std::unique_ptr<ModelState> new_memory() const { return nullptr; }
 
   // For what `forward` returns token by token of `batch` sequences, faster (model/sequence_model.h). Nothing where
   // there is no such thing for this model or for where its weights are.
-  virtual std::unique_ptr<Decoder> decoder(std::int64_t batch) const { return (void)batch, nullptr; }
+  virtual std::unique_ptr<Decoder> decoder(std::int64_t /*batch*/) const { return nullptr; }
+
+ private:
+  [[noreturn]] static void fail_without(const char* what) {
+    throw Error(ExitCode::failure, std::string("this model has no ") + what);
+  }
 };
 
 struct ParameterCounts {

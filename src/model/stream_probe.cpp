@@ -74,10 +74,9 @@ DepthNorms token_norms(const StreamProbe::Stack& stack, const torch::Tensor& seg
 
 DepthNorms gradient_norms(const StreamProbe::Stack& stack, const std::vector<torch::Tensor>& gradients) {
   DepthNorms norms;
-  for (std::size_t i = 0; i < stack.stream.size(); ++i) {
-    const auto& gradient = gradients.at(i);
-    norms.add(stack.stream[i].point, gradient.defined() ? gradient.to(torch::kDouble).norm().item<double>() : 0);
-  }
+  for (std::size_t i = 0; i < stack.stream.size(); ++i)
+    norms.add(stack.stream[i].point,
+              gradients.at(i).defined() ? gradients[i].to(torch::kDouble).norm().item<double>() : 0);
   return norms;
 }
 

@@ -1,11 +1,12 @@
 #include "model/token_model.h"
 
-#include "model/transformer_decoder.h"
+#include <algorithm>
+#include <vector>
+
+#include "attention/mixer_decoder.h"
+#include "ops/functional.h"
 
 namespace metaformer {
-
-TokenModel::TokenModel(const TransformerConfig& config, std::int64_t vocabulary, std::int64_t marks, bool causal)
-    : TokenModel(config, vocabulary, Transformer(config, vocabulary + marks, causal)) {}
 
 TokenModel::TokenModel(const TransformerConfig& config, std::int64_t vocabulary, Transformer transformer)
     : config_(config), vocabulary_(vocabulary), transformer_(register_module("transformer", std::move(transformer))) {
@@ -14,65 +15,166 @@ TokenModel::TokenModel(const TransformerConfig& config, std::int64_t vocabulary,
                             Linear(config.width, vocabulary, /*bias=*/false, Init::normal(), /*hidden_matrices=*/0));
 }
 
-torch::Tensor TokenModel::logits_of(const torch::Tensor& hidden) const { return torch::linear(hidden, head_vd()); }
-
 torch::Tensor TokenModel::head_vd() const {
   const auto& table = head_table();
   return table.size(0) == vocabulary_ ? table : table.narrow(0, 0, vocabulary_);
-}
-
-Gpt::Gpt(const TransformerConfig& config, std::int64_t vocabulary)
-    : TokenModel(config, vocabulary, /*marks=*/0, /*causal=*/true) {}
-
-torch::Tensor Gpt::hidden(const Batch& batch, ModelState* state, Pass& pass) {
-  return transformer().forward(batch, state, pass);
 }
 
 std::int64_t Gpt::recordable_layers() const {
   return chooses_by_whole_sequence(config().mixer) || remembers() ? 0 : config().layers;
 }
 
-std::unique_ptr<ModelState> Gpt::new_state(std::int64_t batch, std::int64_t capacity) const {
-  return transformer().new_state(batch, capacity);
+namespace {
+
+// The decoder of a causal transformer on the CPU, in float32, through buffers that are allocated once.
+
+void add(const std::vector<float>& from, std::vector<float>& to) {
+  std::transform(from.begin(), from.end(), to.begin(), to.begin(), std::plus<>());
 }
 
-std::unique_ptr<ModelState> Gpt::new_memory() const { return transformer().new_memory(); }
+class BlockDecoder {
+ public:
+  // `mixer`: of the block.
+  BlockDecoder(const Block& block, std::unique_ptr<MixerDecoder> mixer, std::int64_t batch)
+      : block_(block),
+        mixer_(std::move(mixer)),
+        batch_(batch),
+        up_(block->feed_forward()->up()),
+        down_(block->feed_forward()->down()),
+        normal_bd_(floats(batch * up_.inputs())),
+        branch_bd_(floats(batch * up_.inputs())),
+        up_bu_(floats(batch * up_.outputs())),
+        slope_bu_(floats(batch * std::max(up_.outputs(), up_.inputs()))),
+        hidden_bh_(floats(batch * down_.inputs())) {}
+
+  void resume(MixerState& state) { mixer_->resume(state); }
+
+  // Replaces the vectors of the newest tokens by what the block makes of them.
+  void step(std::vector<float>& x_bd) {
+    apply(x_bd, block_->mixer_norms(), [&](const float* x, float* y) { mixer_->step(x, y); });
+    apply(x_bd, block_->feed_forward_norms(), [&](const float* x, float* y) { feed_forward(x, y); });
+  }
+
+ private:
+  // As in BlockImpl.
+  template <class Branch>
+  void apply(std::vector<float>& x_bd, const BranchNorms& norms, Branch branch) {
+    const bool is_post = block_->norm_position() == NormPosition::post;
+    if (!is_post) norms.norm->normalise_rows(x_bd.data(), normal_bd_.data(), batch_);
+    branch(is_post ? x_bd.data() : normal_bd_.data(), branch_bd_.data());
+    if (!norms.output_norm.is_empty()) {
+      norms.output_norm->normalise_rows(branch_bd_.data(), normal_bd_.data(), batch_);
+      std::swap(branch_bd_, normal_bd_);
+    }
+    if (block_->has_residual()) add(x_bd, branch_bd_);
+    if (is_post)
+      norms.norm->normalise_rows(branch_bd_.data(), x_bd.data(), batch_);
+    else
+      std::swap(branch_bd_, x_bd);
+  }
+
+  void feed_forward(const float* x_bd, float* y_bd) {
+    up_.apply(x_bd, up_bu_.data(), batch_);
+    const auto& config = block_->feed_forward()->config();
+    if (const auto* gated = std::get_if<GatedConfig>(&config)) {
+      gate(function_of(gated->activation), up_bu_.data(), hidden_bh_.data(), slope_bu_.data(), batch_, down_.inputs());
+      return down_.apply(hidden_bh_.data(), y_bd, batch_);
+    }
+    const auto& mlp = std::get<MlpConfig>(config);
+    activate(function_of(mlp.activation), up_bu_.data(), hidden_bh_.data(), slope_bu_.data(), batch_ * down_.inputs());
+    down_.apply(hidden_bh_.data(), y_bd, batch_);
+    if (mlp.output_activation)
+      activate(function_of(mlp.activation), y_bd, y_bd, slope_bu_.data(), batch_ * down_.outputs());
+  }
+
+  Block block_;
+  std::unique_ptr<MixerDecoder> mixer_;
+  std::int64_t batch_;
+  LinearDecoder up_, down_;
+  std::vector<float> normal_bd_, branch_bd_;
+  std::vector<float> up_bu_, slope_bu_;  // outputs u of the up layer, and slopes that nothing reads
+  std::vector<float> hidden_bh_;
+};
+
+class TransformerDecoder : public Decoder {
+ public:
+  TransformerDecoder(const TransformerImpl& transformer, std::vector<BlockDecoder> blocks, const torch::Tensor& head_vd,
+                     std::int64_t batch)
+      : batch_(batch),
+        context_(transformer.config().context),
+        width_(head_vd.size(1)),
+        token_table_vd_(transformer.token_table_vd()),
+        position_table_cd_(transformer.position_table_cd(context_)),
+        embedding_factor_(static_cast<float>(transformer.embedding_factor())),
+        blocks_(std::move(blocks)),
+        final_norm_(transformer.final_norm()),
+        head_(head_vd, torch::Tensor()),
+        x_bd_(floats(batch * width_)),
+        normal_bd_(x_bd_),
+        logits_bv_(floats(batch * head_vd.size(0))) {}
+
+  void resume(ModelState& state) override {
+    state_ = &state_as<TransformerState>(state);
+    for (std::size_t i = 0; i < blocks_.size(); ++i) blocks_[i].resume(state_->mixer(i));
+  }
+
+  std::span<const float> step(std::span<const std::int32_t> tokens_b) override {
+    if (state_->prepare(1, context_)) resume(*state_);
+    for (std::int64_t b = 0; b < batch_; ++b) {
+      const auto token = tokens_b[static_cast<std::size_t>(b)];
+      float* x_d = x_bd_.data() + b * width_;
+      const float* row_d = token_table_vd_.const_data_ptr<float>() + token * width_;
+      std::transform(row_d, row_d + width_, x_d, [&](float x) { return x * embedding_factor_; });
+      if (!position_table_cd_.defined()) continue;
+      const float* position_d = position_table_cd_.const_data_ptr<float>() + state_->place() * width_;
+      std::transform(x_d, x_d + width_, position_d, x_d, std::plus<>());
+    }
+    for (auto& block : blocks_) block.step(x_bd_);
+    state_->advance(1);
+    const float* hidden_bd = x_bd_.data();
+    if (!final_norm_.is_empty()) {
+      final_norm_->normalise_rows(x_bd_.data(), normal_bd_.data(), batch_);
+      hidden_bd = normal_bd_.data();
+    }
+    head_.apply(hidden_bd, logits_bv_.data(), batch_);
+    return logits_bv_;
+  }
+
+ private:
+  std::int64_t batch_, context_, width_;
+  torch::Tensor token_table_vd_, position_table_cd_;
+  float embedding_factor_;
+  std::vector<BlockDecoder> blocks_;
+  Norm final_norm_;  // may be empty
+  LinearDecoder head_;
+  std::vector<float> x_bd_, normal_bd_, logits_bv_;
+  TransformerState* state_ = nullptr;
+};
+
+}  // namespace
 
 std::unique_ptr<Decoder> Gpt::decoder(std::int64_t batch) const {
-  return can_decode(*this) ? make_transformer_decoder(transformer(), head_vd(), batch) : nullptr;
+  // No decoder knows a window, or two streams.
+  if (!can_decode(*this) || config().same_length || config().blocks == BlockKind::reversible) return nullptr;
+  std::vector<BlockDecoder> blocks;
+  for (const auto& block : transformer().blocks()) {
+    auto mixer = block->mixer().decoder(batch, config().context + config().memory);
+    if (mixer == nullptr) return nullptr;
+    blocks.emplace_back(block, std::move(mixer), batch);
+  }
+  return std::make_unique<TransformerDecoder>(transformer(), std::move(blocks), head_vd(), batch);
 }
-
-MaskedLanguageModel::MaskedLanguageModel(const TransformerConfig& config, std::int64_t vocabulary)
-    : TokenModel(config, vocabulary, /*marks=*/1, /*causal=*/false) {}
 
 torch::Tensor MaskedLanguageModel::hidden(const Batch& batch, ModelState* state, Pass& pass) {
   if (state != nullptr) throw Error(ExitCode::failure, "a masked language model has no state to continue from");
   return wanted_rows(transformer().forward(batch, nullptr, pass), batch);
 }
 
-void EncoderDecoderState::reset() {
-  decoder_.reset();
-  source_bsd_ = segments_bs_ = torch::Tensor();
-  of_source_.clear();
-}
-
-std::int64_t EncoderDecoderState::bytes() const {
-  auto total = decoder_.bytes();
-  for (const auto& mixer : of_source_) total += mixer.bytes();
-  return total;
-}
-
-void EncoderDecoderState::set_source(const torch::Tensor& source_bsd, const torch::Tensor& segments_bs) {
-  source_bsd_ = source_bsd;
-  segments_bs_ = segments_bs;
-  of_source_.assign(static_cast<std::size_t>(layers_), MixerState(source_bsd.size(1), source_bsd.device()));
-}
-
 void EncoderDecoderState::select(const torch::Tensor& rows_b) {
   decoder_.select(rows_b);
-  source_bsd_ = source_bsd_.index_select(0, rows_b);
-  if (segments_bs_.defined()) segments_bs_ = segments_bs_.index_select(0, rows_b);
-  for (auto& mixer : of_source_) mixer.select(rows_b);
+  source_bsd = source_bsd.index_select(0, rows_b);
+  if (segments_bs.defined()) segments_bs = segments_bs.index_select(0, rows_b);
+  for (auto& mixer : of_source) mixer.select(rows_b);
 }
 
 // The table of tokens that the encoder reads is the decoder's, or its own.
@@ -101,18 +203,15 @@ static Visibility visibility_of(const torch::Tensor& ids_bc, const torch::Tensor
 }
 
 torch::Tensor EncoderDecoder::hidden(const Batch& batch, ModelState* given, Pass& pass) {
-  if (given == nullptr) {
-    const TransformerImpl::SourceView view{
-        .source = {.context_bsd = encode(batch, pass),
-                   .visibility = visibility_of(batch.ids_bc, batch.source_segments_bs)}};
-    return transformer().forward(batch, nullptr, pass, &view);
-  }
-  auto& state = state_as<EncoderDecoderState>(*given);
-  if (!state.has_source()) state.set_source(encode(batch, pass), batch.source_segments_bs);
+  auto* state = given == nullptr ? nullptr : &state_as<EncoderDecoderState>(*given);
+  const bool is_read = state != nullptr && state->source_bsd.defined();
+  const auto source_bsd = is_read ? state->source_bsd : encode(batch, pass);
+  const auto segments_bs = is_read ? state->segments_bs : batch.source_segments_bs;
+  if (state != nullptr && !is_read) state->set_source(source_bsd, segments_bs);
   const TransformerImpl::SourceView view{
-      .source = {.context_bsd = state.source_bsd(), .visibility = visibility_of(batch.ids_bc, state.segments_bs())},
-      .states = &state.of_source()};
-  return transformer().forward(batch, &state.decoder(), pass, &view);
+      .source = {.context_bsd = source_bsd, .visibility = visibility_of(batch.ids_bc, segments_bs)},
+      .states = state == nullptr ? nullptr : &state->of_source};
+  return transformer().forward(batch, state == nullptr ? nullptr : &state->decoder(), pass, &view);
 }
 
 // Of a view, because autocast then casts the table for each slice of a batch. Slices would share the cast of the table

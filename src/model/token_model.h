@@ -9,7 +9,7 @@ namespace metaformer {
 // A trunk and a linear head over the vocabulary: what the models that predict tokens have in common.
 class TokenModel : public SequenceModel {
  public:
-  torch::Tensor logits_of(const torch::Tensor& hidden) const override;
+  torch::Tensor logits_of(const torch::Tensor& hidden) const override { return torch::linear(hidden, head_vd()); }
   std::vector<torch::Tensor> head_weights() const override { return {head_table()}; }
   const TransformerConfig& config() const { return config_; }
   std::int64_t context() const override { return config_.context; }
@@ -17,7 +17,8 @@ class TokenModel : public SequenceModel {
 
  protected:
   // `vocabulary` tokens may be predicted; `marks` more, whose ids follow theirs, are only read.
-  TokenModel(const TransformerConfig& config, std::int64_t vocabulary, std::int64_t marks, bool causal);
+  TokenModel(const TransformerConfig& config, std::int64_t vocabulary, std::int64_t marks, bool causal)
+      : TokenModel(config, vocabulary, Transformer(config, vocabulary + marks, causal)) {}
 
   // The same over another trunk with these options.
   TokenModel(const TransformerConfig& config, std::int64_t vocabulary, Transformer transformer);
@@ -39,13 +40,18 @@ class TokenModel : public SequenceModel {
 // A causal language model (GPT-2, Radford et al. 2019; nanoGPT).
 class Gpt : public TokenModel {
  public:
-  Gpt(const TransformerConfig& config, std::int64_t vocabulary);
+  Gpt(const TransformerConfig& config, std::int64_t vocabulary)
+      : TokenModel(config, vocabulary, /*marks=*/0, /*causal=*/true) {}
 
-  torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override;
+  torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override {
+    return transformer().forward(batch, state, pass);
+  }
   bool remembers() const override { return config().memory > 0; }
   std::int64_t recordable_layers() const override;
-  std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const override;
-  std::unique_ptr<ModelState> new_memory() const override;
+  std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const override {
+    return transformer().new_state(batch, capacity);
+  }
+  std::unique_ptr<ModelState> new_memory() const override { return transformer().new_memory(); }
   std::unique_ptr<Decoder> decoder(std::int64_t batch) const override;
 };
 
@@ -55,7 +61,8 @@ class Gpt : public TokenModel {
 // names the places of its targets, hidden vectors are [t, d] and logits [t, v], of these alone. Has no state.
 class MaskedLanguageModel : public TokenModel {
  public:
-  MaskedLanguageModel(const TransformerConfig& config, std::int64_t vocabulary);
+  MaskedLanguageModel(const TransformerConfig& config, std::int64_t vocabulary)
+      : TokenModel(config, vocabulary, /*marks=*/1, /*causal=*/false) {}
 
   torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override;
 };
@@ -67,27 +74,32 @@ class EncoderDecoderState : public ModelState {
       : decoder_(layers, batch, capacity, /*memory=*/0, device), layers_(layers) {}
 
   std::int64_t length() const override { return decoder_.length(); }
-  void reset() override;
+  void reset() override {
+    decoder_.reset();
+    source_bsd = segments_bs = torch::Tensor();
+    of_source.clear();
+  }
   NamedTensors tensors() const override { return decoder_.tensors(); }
   void load(const NamedTensors& saved, const std::string& source) override { decoder_.load(saved, source); }
-  std::int64_t bytes() const override;
+  std::int64_t bytes() const override { return decoder_.bytes() + bytes_of(of_source); }
 
   // Sequence i becomes what sequence rows_b[i] was; there may be another number of them.
   void select(const torch::Tensor& rows_b);
 
-  bool has_source() const { return source_bsd_.defined(); }
-  void set_source(const torch::Tensor& source_bsd, const torch::Tensor& segments_bs);
-  const torch::Tensor& source_bsd() const { return source_bsd_; }
-  const torch::Tensor& segments_bs() const { return segments_bs_; }
+  void set_source(const torch::Tensor& given_bsd, const torch::Tensor& given_segments_bs) {
+    source_bsd = given_bsd;
+    segments_bs = given_segments_bs;
+    of_source.assign(static_cast<std::size_t>(layers_), MixerState(source_bsd.size(1), source_bsd.device()));
+  }
 
   TransformerState& decoder() { return decoder_; }
-  std::vector<MixerState>& of_source() { return of_source_; }  // by block
+
+  torch::Tensor source_bsd, segments_bs;  // as Batch has them; undefined source: not read yet
+  std::vector<MixerState> of_source;      // by block
 
  private:
   TransformerState decoder_;
   std::int64_t layers_;
-  torch::Tensor source_bsd_, segments_bs_;  // as Batch has them
-  std::vector<MixerState> of_source_;
 };
 
 // A model that writes one sequence while it sees another (Vaswani et al. 2017, section 3.1).

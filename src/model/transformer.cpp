@@ -24,62 +24,60 @@ std::string prefix_of(std::size_t block) { return name_of(block) + "."; }
 
 }  // namespace
 
-std::int64_t TransformerMemory::length() const {
-  return blocks_bmd_.front().defined() ? blocks_bmd_.front().size(1) : 0;
-}
+// The memory of a transformer in training (Transformer-XL, Dai et al. 2019, section 3.2): the vectors that entered each
+// block for the tokens before a segment. No gradient flows into them; every step makes of them what its weights make.
+class TransformerMemory : public ModelState {
+ public:
+  // For up to `capacity` tokens.
+  TransformerMemory(std::int64_t layers, std::int64_t width, std::int64_t capacity, torch::Device device)
+      : blocks_bmd(static_cast<std::size_t>(layers)), width_(width), capacity_(capacity), device_(device) {}
 
-void TransformerMemory::reset() {
-  for (auto& block : blocks_bmd_) block = torch::Tensor();
-  segments_bm_ = torch::Tensor();
-}
-
-NamedTensors TransformerMemory::tensors() const {
-  NamedTensors all;
-  for (std::size_t block = 0; block < blocks_bmd_.size(); ++block)
-    if (blocks_bmd_[block].defined()) all.emplace_back(name_of(block), blocks_bmd_[block]);
-  if (segments_bm_.defined()) all.emplace_back(segments_name, segments_bm_);
-  return all;
-}
-
-void TransformerMemory::load(const NamedTensors& saved, const std::string& source) {
-  SavedTensors from(saved, source, device_);
-  TransformerMemory loaded(std::ssize(blocks_bmd_), width_, capacity_, device_);
-  auto rows = any_size, length = any_size;  // those of the first tensor, then the same in all others
-  for (std::size_t block = 0; block < blocks_bmd_.size() && !saved.empty(); ++block) {
-    auto& own = loaded.blocks_bmd_[block];
-    own = from.take(name_of(block), {rows, length, width_});
-    rows = own.size(0);
-    length = own.size(1);
-    if (length > capacity_)
-      fail_to_continue(source, fmt::format("{} holds {} tokens, and model.memory is {}", in_quotes(name_of(block)),
-                                           length, capacity_));
+  std::int64_t length() const override {  // tokens that it holds
+    return blocks_bmd.front().defined() ? blocks_bmd.front().size(1) : 0;
   }
-  if (from.contains(segments_name)) loaded.segments_bm_ = from.take(segments_name, {rows, length});
-  from.require_empty();
-  *this = std::move(loaded);
-}
+  void reset() override { *this = TransformerMemory(std::ssize(blocks_bmd), width_, capacity_, device_); }
 
-torch::Tensor TransformerMemory::newest(const torch::Tensor& before, const torch::Tensor& x) const {
-  const torch::NoGradGuard no_grad;
-  const auto all = before.defined() && x.size(1) < capacity_ ? torch::cat({before, x.detach()}, 1) : x.detach();
-  const auto kept = std::min(capacity_, all.size(1));
-  return all.narrow(1, all.size(1) - kept, kept).clone(at::MemoryFormat::Contiguous);
-}
+  NamedTensors tensors() const override {
+    NamedTensors all;
+    for (std::size_t block = 0; block < blocks_bmd.size(); ++block)
+      if (blocks_bmd[block].defined()) all.emplace_back(name_of(block), blocks_bmd[block]);
+    if (segments_bm.defined()) all.emplace_back(segments_name, segments_bm);
+    return all;
+  }
 
-void TransformerMemory::remember(std::size_t block, const torch::Tensor& x_bcd) {
-  blocks_bmd_.at(block) = newest(blocks_bmd_[block], x_bcd);
-}
+  void load(const NamedTensors& saved, const std::string& source) override {
+    SavedTensors from(saved, source, device_);
+    TransformerMemory loaded(std::ssize(blocks_bmd), width_, capacity_, device_);
+    auto rows = any_size, length = any_size;  // those of the first tensor, then the same in all others
+    for (std::size_t block = 0; block < blocks_bmd.size() && !saved.empty(); ++block) {
+      auto& own = loaded.blocks_bmd[block];
+      own = from.take(name_of(block), {rows, length, width_});
+      rows = own.size(0);
+      length = own.size(1);
+      if (length > capacity_)
+        fail_to_continue(source, fmt::format("{} holds {} tokens, and model.memory is {}", in_quotes(name_of(block)),
+                                             length, capacity_));
+    }
+    if (from.contains(segments_name)) loaded.segments_bm = from.take(segments_name, {rows, length});
+    from.require_empty();
+    *this = std::move(loaded);
+  }
 
-void TransformerMemory::remember_segments(const torch::Tensor& segments_bc) {
-  segments_bm_ = newest(segments_bm_, segments_bc);
-}
+  // Appends the newest tokens to what it holds of a block, or of the segments.
+  void remember(torch::Tensor& held, const torch::Tensor& x) const {
+    const torch::NoGradGuard no_grad;
+    const auto all = held.defined() && x.size(1) < capacity_ ? torch::cat({held, x.detach()}, 1) : x.detach();
+    const auto kept = std::min(capacity_, all.size(1));
+    held = all.narrow(1, all.size(1) - kept, kept).clone(at::MemoryFormat::Contiguous);
+  }
 
-TransformerState::TransformerState(std::int64_t layers, std::int64_t batch, std::int64_t capacity, std::int64_t memory,
-                                   torch::Device device)
-    : batch_(batch),
-      memory_(memory),
-      device_(device),
-      mixers_(static_cast<std::size_t>(layers), MixerState(capacity + memory, device)) {}
+  std::vector<torch::Tensor> blocks_bmd;  // undefined: empty
+  torch::Tensor segments_bm;              // undefined: all one segment
+
+ private:
+  std::int64_t width_, capacity_;
+  torch::Device device_;
+};
 
 void TransformerState::reset() {
   length_ = place_ = remembered_ = 0;
@@ -99,11 +97,6 @@ bool TransformerState::prepare(std::int64_t tokens, std::int64_t context) {
     throw Error(ExitCode::failure,
                 fmt::format("a sequence of {} tokens does not fit model.context {}", place_ + tokens, context));
   return begins;
-}
-
-void TransformerState::advance(std::int64_t tokens) {
-  length_ += tokens;
-  place_ += tokens;
 }
 
 void TransformerState::select(const torch::Tensor& rows_b) {
@@ -146,12 +139,6 @@ void TransformerState::load(const NamedTensors& saved, const std::string& source
   segments_be_ = segments_be;
 }
 
-std::int64_t TransformerState::bytes() const {
-  std::int64_t total = 0;
-  for (const auto& mixer : mixers_) total += mixer.bytes();
-  return total;
-}
-
 namespace {
 
 // PE(pos, 2i) = sin(pos / base^(2i / d)), PE(pos, 2i + 1) = the cosine of the same (Vaswani et al. 2017, section 3.5).
@@ -181,9 +168,10 @@ TransformerImpl::TransformerImpl(const TransformerConfig& config, std::int64_t v
     token_embedding_ = register_module("token_embedding", Embedding(vocabulary, config.width, config.embedding.std));
   if (is<LearnedPositionsConfig>(config.positions))
     position_embedding_ = register_module("position_embedding", Embedding(config.context, config.width));
-  if (const auto* sinusoidal = std::get_if<SinusoidalPositionsConfig>(&config.positions);
-      sinusoidal != nullptr && !module_device().is_meta())
-    sinusoids_cd_ = sinusoid_table_cd(*sinusoidal, config.context, config.width).to(torch::kFloat);
+  if (const auto* sinusoidal = std::get_if<SinusoidalPositionsConfig>(&config.positions))
+    sinusoids_cd_.emplace([options = *sinusoidal, width = config.width](std::int64_t tokens) {
+      return sinusoid_table_cd(options, tokens, width);
+    });
   if (config.embedding.ngrams.order > 1)
     ngram_embedding_ = register_module("ngram_embedding",
                                        Embedding(config.embedding.ngrams.buckets, config.width, config.embedding.std));
@@ -208,20 +196,16 @@ const torch::Tensor& TransformerImpl::embedding_weight() const {
   return region_embedding_.is_empty() ? token_embedding_->weight() : region_embedding_->weight();
 }
 
-const torch::Tensor& TransformerImpl::position_table_cd(std::int64_t tokens) const {
+torch::Tensor TransformerImpl::position_table_cd(std::int64_t tokens) const {
   if (!position_embedding_.is_empty()) return position_embedding_->weight();
-  const auto* sinusoidal = std::get_if<SinusoidalPositionsConfig>(&config_.positions);
   const auto& like = embedding_weight();
-  const bool current = sinusoids_cd_.defined() && sinusoids_cd_.size(0) >= tokens &&
-                       sinusoids_cd_.device() == like.device() && sinusoids_cd_.scalar_type() == like.scalar_type();
-  if (sinusoidal != nullptr && !current)
-    sinusoids_cd_ = sinusoid_table_cd(*sinusoidal, tokens, config_.width).to(like.device(), like.scalar_type());
-  return sinusoids_cd_;
+  return sinusoids_cd_ ? sinusoids_cd_->of(std::max(tokens, config_.context), like.device(), like.scalar_type())
+                       : torch::Tensor();
 }
 
 torch::Tensor TransformerImpl::positions_of(const Batch& batch, std::int64_t first_position) {
   const auto length = batch.ids_bc.size(1);
-  const auto& table_cd = position_table_cd(first_position + length);
+  const auto table_cd = position_table_cd(first_position + length);
   if (!table_cd.defined()) return {};
   if (batch.has_own_positions()) return torch::embedding(table_cd, positions_in_segments(batch.segments_bc));
   return table_cd.narrow(0, first_position, length);
@@ -232,8 +216,8 @@ static torch::Tensor all_segments(const torch::Tensor& segments_bc, TransformerS
                                   TransformerMemory* memory) {
   if (!segments_bc.defined()) return segments_bc;
   if (state != nullptr) return state->extend_segments(segments_bc);
-  return memory != nullptr && memory->segments_bm().defined() ? torch::cat({memory->segments_bm(), segments_bc}, 1)
-                                                              : segments_bc;
+  return memory != nullptr && memory->segments_bm.defined() ? torch::cat({memory->segments_bm, segments_bc}, 1)
+                                                            : segments_bc;
 }
 
 Visibility TransformerImpl::visibility_of(const Batch& batch, const Past& past, Pass& pass) {
@@ -298,8 +282,9 @@ torch::Tensor TransformerImpl::forward(const Batch& batch, ModelState* given, Pa
     BlockImpl::Surroundings surroundings{.visibility = visibility};
     if (past.state != nullptr) surroundings.state = &past.state->mixer(block);
     if (past.memory != nullptr) {
-      surroundings.memory_bmd = past.memory->of_block(block);
-      past.memory->remember(block, read_bcd);
+      auto& held_bmd = past.memory->blocks_bmd.at(block);
+      surroundings.memory_bmd = held_bmd;
+      past.memory->remember(held_bmd, read_bcd);
     }
     if (source != nullptr) surroundings.source = &source->source;
     if (source != nullptr && source->states != nullptr) surroundings.source_state = &source->states->at(block);
@@ -313,7 +298,8 @@ torch::Tensor TransformerImpl::forward(const Batch& batch, ModelState* given, Pa
       x_bcd = blocks_[i]->forward(x_bcd, surroundings_of(i, x_bcd), pass);
   }
   if (past.state != nullptr) past.state->advance(batch.ids_bc.size(1));
-  if (past.memory != nullptr && batch.segments_bc.defined()) past.memory->remember_segments(batch.segments_bc);
+  if (past.memory != nullptr && batch.segments_bc.defined())
+    past.memory->remember(past.memory->segments_bm, batch.segments_bc);
   if (!final_norm_.is_empty()) x_bcd = final_norm_(x_bcd);
   pass.observe(StreamPoint::output, x_bcd);
   return x_bcd;

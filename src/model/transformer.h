@@ -12,37 +12,7 @@
 
 namespace metaformer {
 
-// The memory of a transformer in training (Transformer-XL, Dai et al. 2019, section 3.2): the vectors that entered each
-// block for the tokens before a segment. No gradient flows into them; what blocks make of them is made with the weights
-// of each step.
-class TransformerMemory : public ModelState {
- public:
-  // For up to `capacity` tokens.
-  TransformerMemory(std::int64_t layers, std::int64_t width, std::int64_t capacity, torch::Device device)
-      : width_(width), capacity_(capacity), device_(device), blocks_bmd_(static_cast<std::size_t>(layers)) {}
-
-  std::int64_t length() const override;  // tokens that it holds
-  void reset() override;
-  NamedTensors tensors() const override;
-  void load(const NamedTensors& saved, const std::string& source) override;
-  std::int64_t bytes() const override { return bytes_of(tensors()); }
-
-  // A block's memory, [b, m, d]; undefined: it is empty.
-  const torch::Tensor& of_block(std::size_t block) const { return blocks_bmd_.at(block); }
-  const torch::Tensor& segments_bm() const { return segments_bm_; }  // undefined: all one segment
-
-  // The newest tokens, which enter the block now.
-  void remember(std::size_t block, const torch::Tensor& x_bcd);
-  void remember_segments(const torch::Tensor& segments_bc);
-
- private:
-  torch::Tensor newest(const torch::Tensor& before, const torch::Tensor& x) const;
-
-  std::int64_t width_, capacity_;
-  torch::Device device_;
-  std::vector<torch::Tensor> blocks_bmd_;
-  torch::Tensor segments_bm_;
-};
+class TransformerMemory;
 
 // The state of a transformer: one of its mixer for every block. With model.memory a text is read in segments of
 // model.context tokens, each of which sees the end of the one before it.
@@ -50,13 +20,17 @@ class TransformerState : public ModelState {
  public:
   // For `batch` sequences of up to `capacity` tokens, beside a memory of that many.
   TransformerState(std::int64_t layers, std::int64_t batch, std::int64_t capacity, std::int64_t memory,
-                   torch::Device device);
+                   torch::Device device)
+      : batch_(batch),
+        memory_(memory),
+        device_(device),
+        mixers_(static_cast<std::size_t>(layers), MixerState(capacity + memory, device)) {}
 
   std::int64_t length() const override { return length_; }
   void reset() override;
   NamedTensors tensors() const override;
   void load(const NamedTensors& saved, const std::string& source) override;
-  std::int64_t bytes() const override;
+  std::int64_t bytes() const override { return bytes_of(mixers_); }
 
   MixerState& mixer(std::size_t block) { return mixers_.at(block); }
 
@@ -67,7 +41,7 @@ class TransformerState : public ModelState {
   // Tokens follow. Throws Error when they do not fit a segment of `context` tokens, of which one begins, given a
   // memory, where the last is full. True when one began: what mixers hold has moved.
   bool prepare(std::int64_t tokens, std::int64_t context);
-  void advance(std::int64_t tokens);
+  void advance(std::int64_t tokens) { length_ += tokens, place_ += tokens; }
 
   // Sequence i becomes what sequence rows_b[i] was; there may be another number of them.
   void select(const torch::Tensor& rows_b);
@@ -115,7 +89,7 @@ class TransformerImpl : public torch::nn::Module {
   const Embedding& token_embedding() const { return token_embedding_; }               // the same
   RegionEmbedding& region_embedding() { return region_embedding_; }                   // empty: tokens have vectors
   // The vectors that are added to the embeddings at positions 0 ... tokens - 1, or more; undefined: none are.
-  const torch::Tensor& position_table_cd(std::int64_t tokens) const;
+  torch::Tensor position_table_cd(std::int64_t tokens) const;
   double embedding_factor() const { return embedding_factor_; }
   const std::vector<Block>& blocks() const { return blocks_; }
   const Norm& final_norm() const { return final_norm_; }  // may be empty
@@ -139,14 +113,14 @@ class TransformerImpl : public torch::nn::Module {
 
   TransformerConfig config_;
   bool causal_;
-  Embedding token_embedding_{nullptr};               // this one, which may be another module's
-  RegionEmbedding region_embedding_{nullptr};        // or this one
-  double embedding_factor_;                          // of tokens and n-grams
-  Embedding position_embedding_{nullptr};            // learned positions only
-  mutable torch::Tensor sinusoids_cd_;               // sinusoidal positions only; grows for longer contexts
-  std::optional<SharedPositions> shared_positions_;  // made in the order of registration
-  Embedding ngram_embedding_{nullptr};               // n-grams only
-  torch::Tensor token_scale_v1_, ngram_scale_g1_;    // embedding.scale log_count_ratio only
+  Embedding token_embedding_{nullptr};                 // this one, which may be another module's
+  RegionEmbedding region_embedding_{nullptr};          // or this one
+  double embedding_factor_;                            // of tokens and n-grams
+  Embedding position_embedding_{nullptr};              // learned positions only
+  mutable std::optional<PositionTable> sinusoids_cd_;  // sinusoidal positions only
+  std::optional<SharedPositions> shared_positions_;    // made in the order of registration
+  Embedding ngram_embedding_{nullptr};                 // n-grams only
+  torch::Tensor token_scale_v1_, ngram_scale_g1_;      // embedding.scale log_count_ratio only
   std::vector<Block> blocks_;
   Norm final_norm_{nullptr};  // not of post-norm, unless switched off
 };

@@ -1,22 +1,17 @@
 #include "ops/attention.h"
 
 #include <algorithm>
-#include <optional>
 #include <vector>
 
 #include "base/dropout_places.h"
 #include "cpu/attention.h"
-#include "ops/dropout.h"
-#include "ops/parallel.h"
-#include "ops/recompute.h"
+#include "ops/kernel.h"
 
 namespace metaformer {
 
-namespace {
-
 using torch::Tensor;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
+
+namespace {
 
 // Where a row's padding starts, and whether all before it are of one segment.
 struct RowExtent {
@@ -60,21 +55,16 @@ struct Rule {
   bool causal;
   std::int64_t window;
   double scale;
-  HostMask mask;
+  DropoutMask dropout;
+  std::int64_t first_row;  // of the pass, in the step
 
-  void keep_in(AutogradContext& context) const {
-    auto& data = context.saved_data;
-    data["causal"] = causal;
-    data["window"] = window;
-    data["scale"] = scale;
-    mask.keep_in(context);
-  }
-  static Rule of(AutogradContext& context) {
-    auto& data = context.saved_data;
-    return {.causal = data["causal"].toBool(),
-            .window = data["window"].toInt(),
-            .scale = data["scale"].toDouble(),
-            .mask = HostMask::kept_in(context)};
+  // Draws once where this pass drops.
+  Rule(const HostAttentionOptions& options, Pass& pass)
+      : causal(options.causal), window(options.window), scale(options.scale), first_row(0) {
+    if (!pass.training || options.dropout == 0) return;
+    const auto draw = pass.random.next();
+    dropout = DropoutMask(options.dropout, draw.seed());
+    first_row = draw.first_row;
   }
 };
 
@@ -101,8 +91,8 @@ struct Operands {
             .offset = std::max<std::int64_t>(0, keys - queries),
             .window = rule.window,
             .scale = static_cast<float>(rule.scale),
-            .dropout = rule.mask.drops() ? DropoutMask(rule.mask.probability, rule.mask.seed) : DropoutMask(),
-            .first_place = cuda::place_of_weight(rule.mask.first_row + b, n, 0, 0),
+            .dropout = rule.dropout,
+            .first_place = cuda::place_of_weight(rule.first_row + b, n, 0, 0),
             .q = rows_of(q, b, n),
             .k = rows_of(k, b, n),
             .v = rows_of(v, b, n),
@@ -128,147 +118,70 @@ struct Operands {
     for (const auto& rows : {next.k, next.v}) prefetch(rows, next.keys, q.element_size());
   }
 
-  template <class Work>
-  void for_every_head(Work work) const {
+  // Forward, or backward where there is dt.
+  void compute() const {
     const auto heads = q.size(1);
     at::parallel_for(0, q.size(0) * heads, 1, [&](std::int64_t begin, std::int64_t end) {
-      static thread_local HeadWorkspace room;
+      static thread_local HeadWorkspace workspace;
       for (auto i = begin; i < end; ++i) {
         if (i + 1 < end) prefetch_inputs(head((i + 1) / heads, (i + 1) % heads));
-        work(head(i / heads, i % heads), room);
+        (dt.defined() ? attend_backward : attend_forward)(head(i / heads, i % heads), workspace, widest_vector_code());
       }
     });
   }
-
-  void compute() const {
-    for_every_head([](const HeadAttention& head, HeadWorkspace& room) { attend_forward(head, room); });
-  }
-  void compute_gradients() const {
-    for_every_head([](const HeadAttention& head, HeadWorkspace& room) { attend_backward(head, room); });
-  }
 };
 
-// Absent inputs are nothing to LibTorch's functions only as optionals.
-std::optional<Tensor> if_any(const Tensor& x) { return x.defined() ? std::optional(x) : std::nullopt; }
-
-class HostAttention : public torch::autograd::Function<HostAttention> {
- public:
-  static Tensor forward(AutogradContext* context, const Tensor& q, const Tensor& k, const Tensor& v,
-                        const std::optional<Tensor>& query_segments, const std::optional<Tensor>& key_segments,
-                        const std::optional<Tensor>& distance_q, const std::optional<Tensor>& distance_nlk,
-                        const Rule& rule) {
-    Operands operands{.q = with_features_together(q),
-                      .k = with_features_together(k),
-                      .v = with_features_together(v),
-                      .t = empty_by_token(v, q.size(2)),
-                      .log_sum_bnc = empty_log_sum(q),
-                      .query_segment_bc = query_segments.value_or(Tensor()),
-                      .key_segment_be = key_segments.value_or(Tensor()),
-                      .rule = rule};
-    if (distance_nlk) {
-      operands.distance_q = with_features_together(*distance_q);
-      operands.distance_bnlk = with_features_together(distance_nlk->expand({q.size(0), -1, -1, -1}));
-    }
+Tensors attention_backward(const Backward& in, const Rule& rule) {
+  Operands operands{.q = in.saved[0],
+                    .k = in.saved[1],
+                    .v = in.saved[2],
+                    .t = in.saved[3],
+                    .log_sum_bnc = in.saved[4],
+                    .query_segment_bc = in.saved[5],
+                    .key_segment_be = in.saved[6],
+                    .rule = rule,
+                    .distance_q = in.saved[7],
+                    .distance_bnlk = in.saved[8],
+                    .dt = with_features_together(in.dy[0]),
+                    .dq = empty_by_token(in.saved[0]),
+                    .dk = empty_by_token(in.saved[1])};
+  if (!operands.head(0, 0).shares_values()) operands.dv = empty_by_token(operands.v);
+  if (!operands.distance_q.defined()) {
     operands.compute();
-    context->save_for_backward({operands.q, operands.k, operands.v, operands.t, operands.log_sum_bnc,
-                                operands.query_segment_bc, operands.key_segment_be, operands.distance_q,
-                                operands.distance_bnlk});
-    rule.keep_in(*context);
-    return operands.t;
+    return {operands.dq, operands.dk, operands.dv};
   }
-
-  static variable_list backward(AutogradContext* context, variable_list gradients) {
-    require_first_order("attention");
-    const auto saved = context->get_saved_variables();
-    Operands operands{.q = saved[0],
-                      .k = saved[1],
-                      .v = saved[2],
-                      .t = saved[3],
-                      .log_sum_bnc = saved[4],
-                      .query_segment_bc = saved[5],
-                      .key_segment_be = saved[6],
-                      .rule = Rule::of(*context),
-                      .distance_q = saved[7],
-                      .distance_bnlk = saved[8]};
-    operands.dt = with_features_together(gradients[0]);
-    operands.dq = empty_by_token(operands.q);
-    operands.dk = empty_by_token(operands.k);
-    if (!operands.head(0, 0).shares_values()) operands.dv = empty_by_token(operands.v);
-    Tensor ddistance_nlk;
-    if (operands.distance_q.defined()) {
-      operands.ddistance_q = empty_by_token(operands.distance_q);
-      operands.ddistance_bnlk = torch::empty(operands.distance_bnlk.sizes(), operands.distance_bnlk.options());
-      operands.compute_gradients();
-      ddistance_nlk = operands.ddistance_bnlk.sum(0);
-    } else {
-      operands.compute_gradients();
-    }
-    return {operands.dq, operands.dk, operands.dv, {}, {}, operands.ddistance_q, ddistance_nlk, {}};
-  }
-};
-
-class HostAttentionOfProjection : public torch::autograd::Function<HostAttentionOfProjection> {
- public:
-  static Tensor forward(AutogradContext* context, const Tensor& projected_bcd,
-                        const std::optional<Tensor>& segments_if_any, std::int64_t heads, const Rule& rule) {
-    const at::AutoDispatchBelowADInplaceOrView no_views;  // views that the graph knows cost more
-    auto t_bcd = torch::empty({projected_bcd.size(0), projected_bcd.size(1), projected_bcd.size(2) / 3},
-                              projected_bcd.options());
-    const auto [q_bnck, k_bnck, v_bnck] = thirds_bnck(projected_bcd, heads);
-    const Operands operands{.q = q_bnck,
-                            .k = k_bnck,
-                            .v = v_bnck,
-                            .t = split_heads(t_bcd, heads),
-                            .log_sum_bnc = empty_log_sum(q_bnck),
-                            .query_segment_bc = segments_if_any.value_or(Tensor()),
-                            .key_segment_be = segments_if_any.value_or(Tensor()),
-                            .rule = rule};
-    operands.compute();
-    context->save_for_backward({projected_bcd, t_bcd, operands.log_sum_bnc, operands.query_segment_bc});
-    context->saved_data["heads"] = heads;
-    rule.keep_in(*context);
-    return t_bcd;
-  }
-
-  static variable_list backward(AutogradContext* context, variable_list gradients) {
-    require_first_order("attention");
-    const auto saved = context->get_saved_variables();
-    const auto heads = context->saved_data["heads"].toInt();
-    const at::AutoDispatchBelowADInplaceOrView no_views;
-    const auto [q_bnck, k_bnck, v_bnck] = thirds_bnck(saved[0], heads);
-    Operands operands{.q = q_bnck,
-                      .k = k_bnck,
-                      .v = v_bnck,
-                      .t = split_heads(saved[1], heads),
-                      .log_sum_bnc = saved[2],
-                      .query_segment_bc = saved[3],
-                      .key_segment_be = saved[3],
-                      .rule = Rule::of(*context)};
-    operands.dt = split_heads(gradients[0].contiguous(), heads);
-    const auto dprojected_bcd = torch::empty_like(saved[0]);
-    std::tie(operands.dq, operands.dk, operands.dv) = std::tuple_cat(thirds_bnck(dprojected_bcd, heads));
-    operands.compute_gradients();
-    return {dprojected_bcd, {}, {}, {}};
-  }
-};
-
-std::optional<Tensor> as_segments(const Tensor& segment) {
-  if (!segment.defined()) return std::nullopt;
-  return segment.to(torch::kLong).contiguous();
+  operands.ddistance_q = empty_by_token(operands.distance_q);
+  operands.ddistance_bnlk = torch::empty(operands.distance_bnlk.sizes(), operands.distance_bnlk.options());
+  operands.compute();
+  return {operands.dq, operands.dk, operands.dv, operands.ddistance_q, operands.ddistance_bnlk.sum(0)};
 }
 
-Rule rule_of(const HostAttentionOptions& options, Pass& pass) {
-  return {.causal = options.causal,
-          .window = options.window,
-          .scale = options.scale,
-          .mask = HostMask::of(options.dropout, pass)};
+Tensors projection_backward(const Backward& in, std::int64_t heads, const Rule& rule) {
+  const at::AutoDispatchBelowADInplaceOrView no_views;
+  const auto [q_bnck, k_bnck, v_bnck] = thirds_bnck(in.saved[0], heads);
+  const auto dprojected_bcd = torch::empty_like(in.saved[0]);
+  const auto [dq, dk, dv] = thirds_bnck(dprojected_bcd, heads);
+  Operands{.q = q_bnck,
+           .k = k_bnck,
+           .v = v_bnck,
+           .t = split_heads(in.saved[1], heads),
+           .log_sum_bnc = in.saved[2],
+           .query_segment_bc = in.saved[3],
+           .key_segment_be = in.saved[3],
+           .rule = rule,
+           .dt = split_heads(in.dy[0].contiguous(), heads),
+           .dq = dq,
+           .dk = dk,
+           .dv = dv}
+      .compute();
+  return {dprojected_bcd};
 }
 
-bool has_kernel(const Tensor& x, std::int64_t keys) {
-  const auto type = x.scalar_type();
-  return x.is_cpu() && (type == torch::kFloat || type == torch::kBFloat16) && keys <= longest_host_attention &&
-         x.numel() > 0;
+Tensor as_segments(const Tensor& segment) {
+  return segment.defined() ? segment.to(torch::kLong).contiguous() : segment;
 }
+
+bool has_kernel(const Tensor& x, std::int64_t keys) { return fits_cpu_kernels(x) && keys <= longest_host_attention; }
 
 }  // namespace
 
@@ -286,17 +199,57 @@ bool can_attend_on_host(const Tensor& projected_bcd) {
 
 Tensor host_attention(const Tensor& q_bnck, const Tensor& k_bnek, const Tensor& value_bnej,
                       const HostAttentionOptions& options, Pass& pass, const HostDistances& distances) {
+  const Rule rule(options, pass);
   const auto query_segments = as_segments(options.query_segment_bc);
   const bool same = options.key_segment_be.is_same(options.query_segment_bc);
-  return HostAttention::apply(q_bnck, k_bnek, value_bnej, query_segments,
-                              same ? query_segments : as_segments(options.key_segment_be), if_any(distances.q_bnck),
-                              if_any(distances.key_nlk), rule_of(options, pass));
+  const auto key_segments = same ? query_segments : as_segments(options.key_segment_be);
+  Tensors inputs = {q_bnck, k_bnek, value_bnej};
+  if (distances.key_nlk.defined()) inputs.insert(inputs.end(), {distances.q_bnck, distances.key_nlk});
+  const auto forward = [&](Tensors& saved) {
+    Operands operands{.q = with_features_together(q_bnck),
+                      .k = with_features_together(k_bnek),
+                      .v = with_features_together(value_bnej),
+                      .t = empty_by_token(value_bnej, q_bnck.size(2)),
+                      .log_sum_bnc = empty_log_sum(q_bnck),
+                      .query_segment_bc = query_segments,
+                      .key_segment_be = key_segments,
+                      .rule = rule};
+    if (distances.key_nlk.defined()) {
+      operands.distance_q = with_features_together(distances.q_bnck);
+      operands.distance_bnlk = with_features_together(distances.key_nlk.expand({q_bnck.size(0), -1, -1, -1}));
+    }
+    operands.compute();
+    saved = {operands.q,   operands.k,           operands.v,
+             operands.t,   operands.log_sum_bnc, query_segments,
+             key_segments, operands.distance_q,  operands.distance_bnlk};
+    return operands.t;
+  };
+  return own_node("attention", inputs, forward, [rule](const Backward& in) { return attention_backward(in, rule); });
 }
 
 Tensor host_attention(const Tensor& projected_bcd, std::int64_t heads, const HostAttentionOptions& options,
                       Pass& pass) {
-  return HostAttentionOfProjection::apply(projected_bcd, as_segments(options.query_segment_bc), heads,
-                                          rule_of(options, pass));
+  const Rule rule(options, pass);
+  const auto segments = as_segments(options.query_segment_bc);
+  const auto forward = [&](Tensors& saved) {
+    const at::AutoDispatchBelowADInplaceOrView no_views;  // views that the graph knows cost more
+    const auto t_bcd = torch::empty({projected_bcd.size(0), projected_bcd.size(1), projected_bcd.size(2) / 3},
+                                    projected_bcd.options());
+    const auto [q_bnck, k_bnck, v_bnck] = thirds_bnck(projected_bcd, heads);
+    const Operands operands{.q = q_bnck,
+                            .k = k_bnck,
+                            .v = v_bnck,
+                            .t = split_heads(t_bcd, heads),
+                            .log_sum_bnc = empty_log_sum(q_bnck),
+                            .query_segment_bc = segments,
+                            .key_segment_be = segments,
+                            .rule = rule};
+    operands.compute();
+    saved = {projected_bcd, t_bcd, operands.log_sum_bnc, segments};
+    return t_bcd;
+  };
+  return own_node("attention", {projected_bcd}, forward,
+                  [heads, rule](const Backward& in) { return projection_backward(in, heads, rule); });
 }
 
 }  // namespace metaformer

@@ -4,14 +4,11 @@
 #include <torch/types.h>
 
 #include <array>
-#include <cmath>
 
 #include "cpu/attention.h"
 #include "ops/pass.h"
 
 namespace metaformer {
-
-// Between the model's width and its heads.
 
 // [b, c, n k] -> [b, n, c, k], a view.
 inline torch::Tensor split_heads(const torch::Tensor& x_bcd, std::int64_t heads) {
@@ -43,18 +40,7 @@ inline torch::Tensor per_head_product(const torch::Tensor& p_bnck, const torch::
   return torch::bmm(rows_nrk, w_nkj.to(rows_nrk.scalar_type())).unflatten(1, {batch, context}).transpose(0, 1);
 }
 
-// Forms of heads, [n, k, k] or diagonals [n, k], each times the number of its head.
-inline torch::Tensor scaled_forms(const torch::Tensor& form, const torch::Tensor& factor_n) {
-  return form * (form.dim() == 3 ? factor_n.view({-1, 1, 1}) : factor_n.unsqueeze(1));
-}
-
-// The same, each with the Frobenius norm of the identity, sqrt(k): what is left of them is their direction.
-inline torch::Tensor with_identity_norm(const torch::Tensor& form) {
-  const double norm = std::sqrt(static_cast<double>(form.size(-1)));
-  return scaled_forms(form, norm / form.flatten(1).norm(2, 1));
-}
-
-// Heads of tensors as the CPU kernels take them.
+// As the CPU kernels take heads.
 inline torch::Tensor with_features_together(const torch::Tensor& x_bnck) {
   return x_bnck.stride(3) == 1 ? x_bnck : x_bnck.contiguous();
 }
@@ -72,7 +58,6 @@ inline torch::Tensor empty_log_sum(const torch::Tensor& q_bnck) {
   return torch::empty({q_bnck.size(0), q_bnck.size(1), q_bnck.size(2)}, torch::kFloat);
 }
 
-// Attention on the CPU, by cpu/attention.h, with gradients.
 struct HostAttentionOptions {
   bool causal = false;      // the queries are the last of the keys
   std::int64_t window = 0;  // if causal: the newest keys that a query sees, itself included; 0: all

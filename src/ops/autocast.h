@@ -8,11 +8,6 @@
 
 namespace metaformer {
 
-// bfloat16 as the vector code takes it (cpu/vector_math.h).
-inline std::uint16_t* bits_of(const torch::Tensor& bf16) { return reinterpret_cast<std::uint16_t*>(bf16.data_ptr()); }
-
-// bf16 or fp16 products with fp32 weights, for one scope.
-
 // What happens to the casts of weights, which all threads share, at the end of a scope. `keep`: an outer scope, of any
 // thread, drops them.
 enum class AutocastCasts { drop, keep };

@@ -11,7 +11,6 @@
 #include <new>
 #include <stdexcept>
 #include <system_error>
-#include <type_traits>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -105,12 +104,10 @@ std::int64_t peak_memory_bytes(torch::Device device) {
 }
 
 bool is_out_of_memory(const std::exception& error) {
-  const auto is = [&]<class... Types>(std::type_identity<Types>...) {
-    return (... || (dynamic_cast<const Types*>(&error) != nullptr));
-  };
   // std::length_error: more elements than a container can ever have.
-  if (is(std::type_identity<std::bad_alloc>(), std::type_identity<std::length_error>(),
-         std::type_identity<c10::OutOfMemoryError>()))
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+      dynamic_cast<const std::length_error*>(&error) != nullptr ||
+      dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr)
     return true;
   if (const auto* system = dynamic_cast<const std::system_error*>(&error))
     return system->code() == std::errc::not_enough_memory;
@@ -119,15 +116,14 @@ bool is_out_of_memory(const std::exception& error) {
 }
 
 std::string describe_out_of_memory(const std::exception& error) {
-  if (dynamic_cast<const c10::Error*>(&error) == nullptr) return "the host has no more";
   constexpr std::string_view size_of_cpu = "you tried to allocate ", start_of_cuda = "CUDA out of memory";
-  const auto line = first_line(error);
+  const auto line = dynamic_cast<const c10::Error*>(&error) == nullptr ? "" : first_line(error);
+  if (const auto at = line.find(start_of_cuda); at != std::string::npos) return line.substr(at);
   std::uint64_t bytes = 0;
   if (const auto at = line.find(size_of_cpu); at != std::string::npos)
     if (std::from_chars(line.data() + at + size_of_cpu.size(), line.data() + line.size(), bytes).ec == std::errc())
       return human_bytes(bytes) + " more cannot be had";
-  const auto at = line.find(start_of_cuda);
-  return at == std::string::npos ? "the host has no more" : line.substr(at);
+  return "the host has no more";
 }
 
 std::string first_line(const std::exception& error) {
@@ -136,26 +132,16 @@ std::string first_line(const std::exception& error) {
   return message.substr(0, message.find('\n'));
 }
 
-namespace {
-
-constexpr const char* library_name = "libmetaformer_cuda_graph.so";
-
-}  // namespace
-
 std::unique_ptr<DeviceGraph> make_cuda_graph(torch::Device device, std::string& problem) {
-  static void* const library = open_own_library(library_name);
-  if (library == nullptr) {
-    const char* error = dlerror();
-    problem = error != nullptr ? error : fmt::format("{} cannot be loaded", library_name);
-    return nullptr;
-  }
+  constexpr const char* name = "libmetaformer_cuda_graph.so";
+  static void* const library = open_own_library(name);
   using Maker = DeviceGraph* (*)(int);
-  const auto make = reinterpret_cast<Maker>(dlsym(library, "metaformer_make_cuda_graph"));
-  if (make == nullptr) {
-    problem = fmt::format("{} is of another version", library_name);
-    return nullptr;
-  }
-  return std::unique_ptr<DeviceGraph>(make(device.index()));
+  const auto make =
+      library == nullptr ? nullptr : reinterpret_cast<Maker>(dlsym(library, "metaformer_make_cuda_graph"));
+  if (make != nullptr) return std::unique_ptr<DeviceGraph>(make(device.index()));
+  const char* error = dlerror();
+  problem = error != nullptr ? error : fmt::format("{} cannot be loaded", name);
+  return nullptr;
 }
 
 }  // namespace metaformer

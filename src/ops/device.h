@@ -10,21 +10,15 @@
 
 namespace metaformer {
 
-// Libraries of this program that it loads only when they are needed.
-
-// Beside the program where it was built, in its library folder where it was installed. nullptr: it is not there, or
-// cannot be loaded (dlerror() says why).
+// A library of this program that it loads only when it is needed: beside the program where it was built, in its library
+// folder where it was installed. nullptr: it is not there, or cannot be loaded (dlerror() says why).
 void* open_own_library(const std::string& name);
-
-// The stream that a tensor's device works on.
 
 // The current cudaStream_t of the tensor's device; nullptr on the CPU.
 inline void* stream_of(const torch::Tensor& tensor) {
   if (!tensor.is_cuda()) return nullptr;
   return c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getStream(tensor.device()).native_handle();
 }
-
-// Where tensors live, and what memory that costs.
 
 // "auto" (CUDA when there is a device that runs this build, else the CPU), "cpu", "cuda" or "cuda:N". Loads LibTorch's
 // CUDA part on demand, so that nothing of it costs time where it is not used; must be called before other torch work.

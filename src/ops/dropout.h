@@ -1,8 +1,6 @@
 #pragma once
 // Dropout (Srivastava et al. 2014).
 
-#include <torch/autograd.h>
-
 #include "ops/pass.h"
 
 namespace metaformer {
@@ -23,20 +21,5 @@ torch::Tensor dropout_of_segments(const torch::Tensor& x_ld, const torch::Tensor
 
 // Of what all rows of the batch share: all have one mask.
 torch::Tensor dropout_of_shared(const torch::Tensor& x, double probability, Pass& pass);
-
-// A draw on the host.
-struct HostMask {
-  double probability = 0;
-  std::uint64_t seed = 0;
-  std::int64_t first_row = 0;  // of the pass, in the step
-
-  // Draws once where this pass drops.
-  static HostMask of(double probability, Pass& pass);
-
-  bool drops() const { return probability > 0; }
-
-  void keep_in(torch::autograd::AutogradContext& context) const;
-  static HostMask kept_in(torch::autograd::AutogradContext& context);
-};
 
 }  // namespace metaformer

@@ -10,15 +10,13 @@
 #include "cuda/metric_attention.h"
 #include "ops/attention.h"
 #include "ops/device.h"
-#include "ops/recompute.h"
+#include "ops/kernel.h"
 
 namespace metaformer {
 
-namespace {
-
 using torch::Tensor;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
+
+namespace {
 
 cuda::MetricElement element_of(torch::ScalarType type) {
   switch (type) {
@@ -50,45 +48,8 @@ T* pointer(const Tensor& tensor) {
   return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
 }
 
-// What forward and backward must agree on.
-struct Setting {
-  bool distance = false, causal = false;
-  double scale = 1;
-  cuda::MetricElement element = cuda::MetricElement::fp32;  // backward uses forward's, whatever is allowed by then
-  double dropout = 0;
-  std::uint64_t draw = 0;      // the number of the draw
-  std::int64_t first_row = 0;  // of the pass, in the step
-};
-
-// What is in memory; undefined: absent.
-struct Arguments {
-  Tensor p_bnck;
-  Tensor y_bnek;  // absent: tokens look at themselves
-  Tensor metric, query_segment_bc, key_segment_be;
-  Tensor draw_key;  // absent: nothing is dropped
-
-  const Tensor& keys_bnek() const { return y_bnek.defined() ? y_bnek : p_bnck; }
-};
-
 cuda::MetricSide side_of(const Tensor& p_bnck, const Tensor& segment_bc) {
   return {p_bnck.size(2), p_bnck.data_ptr(), strides_of(p_bnck), pointer<const std::int32_t>(segment_bc)};
-}
-
-cuda::MetricInputs inputs_of(const Arguments& given, const Setting& setting) {
-  const auto& p_bnck = given.p_bnck;
-  return {.element = setting.element,
-          .form = form_of(given.metric),
-          .distance = setting.distance,
-          .causal = setting.causal,
-          .batch = p_bnck.size(0),
-          .heads = p_bnck.size(1),
-          .width = static_cast<int>(p_bnck.size(3)),
-          .scale = static_cast<float>(setting.scale),
-          .metric = pointer<const void>(given.metric),
-          .queries = side_of(p_bnck, given.query_segment_bc),
-          .keys = side_of(given.keys_bnek(), given.key_segment_be),
-          .to_themselves = !given.y_bnek.defined(),
-          .dropout = {setting.dropout, pointer<const std::int64_t>(given.draw_key), setting.draw, setting.first_row}};
 }
 
 // The gradient of one side's tokens; q undefined: of the identity, or not needed.
@@ -102,106 +63,73 @@ struct Gradient {
   }
 };
 
-class FusedMetric : public torch::autograd::Function<FusedMetric> {
- public:
-  using IfAny = std::optional<Tensor>;
+// `y`: undefined where tokens look at themselves.
+Tensor fused_forward(const cuda::MetricInputs& in, const Tensor& p_bnck, const Tensor& y_bnek, Tensors& saved) {
+  const c10::OptionalDeviceGuard guard(p_bnck.device());
+  const auto image_of = [&](const Tensor& x) { return torch::empty(x.sizes(), x.options()); };
+  const bool has_form = in.form != cuda::MetricForm::identity;
+  const auto t = empty_by_token(p_bnck), log2_sum = empty_per_row(p_bnck);
+  const auto q = has_form ? image_of(p_bnck) : Tensor();
+  const auto key_q = has_form && in.distance && y_bnek.defined() ? image_of(y_bnek) : Tensor();
+  const auto half_bias = in.distance ? empty_per_row(y_bnek.defined() ? y_bnek : p_bnck) : Tensor();
+  cuda::metric_forward({.in = in,
+                        .t = t.data_ptr(),
+                        .t_strides = strides_of(t),
+                        .log2_sum = pointer<float>(log2_sum),
+                        .q = pointer<void>(q),
+                        .half_bias = pointer<float>(half_bias),
+                        .key_q = pointer<void>(key_q)},
+                       stream_of(p_bnck));
+  saved = {p_bnck, y_bnek, t, log2_sum, q, key_q, half_bias};
+  return t;
+}
 
-  // `metric` in its own type: its gradient must not be rounded to p's.
-  static Tensor forward(AutogradContext* context, const Tensor& p_bnck, const IfAny& y_if_any,
-                        const IfAny& metric_if_any, const IfAny& query_segment_if_any, const IfAny& key_segment_if_any,
-                        const IfAny& draw_key_if_any, Setting setting) {
-    const auto absent = Tensor();
-    const auto metric = metric_if_any.value_or(absent);
-    const Arguments given{.p_bnck = p_bnck,
-                          .y_bnek = y_if_any.value_or(absent),
-                          .metric = metric.defined() ? metric.to(p_bnck.scalar_type()).contiguous() : metric,
-                          .query_segment_bc = query_segment_if_any.value_or(absent),
-                          .key_segment_be = key_segment_if_any.value_or(absent),
-                          .draw_key = draw_key_if_any.value_or(absent)};
-    const c10::OptionalDeviceGuard guard(p_bnck.device());
-    setting.element = element_of(p_bnck.scalar_type());
-    const auto& keys_bnek = given.keys_bnek();
-    const auto image_of = [&](const Tensor& x) { return torch::empty(x.sizes(), x.options()); };
-    const auto t = empty_by_token(p_bnck), log2_sum = empty_per_row(p_bnck);
-    const auto q = metric.defined() ? image_of(p_bnck) : absent;
-    const auto key_q = metric.defined() && setting.distance && given.y_bnek.defined() ? image_of(keys_bnek) : absent;
-    const auto half_bias = setting.distance ? empty_per_row(keys_bnek) : absent;
-    cuda::metric_forward({.in = inputs_of(given, setting),
-                          .t = t.data_ptr(),
-                          .t_strides = strides_of(t),
-                          .log2_sum = pointer<float>(log2_sum),
-                          .q = pointer<void>(q),
-                          .half_bias = pointer<float>(half_bias),
-                          .key_q = pointer<void>(key_q)},
-                         stream_of(p_bnck));
-    context->save_for_backward({p_bnck, given.y_bnek, given.metric, given.query_segment_bc, given.key_segment_be,
-                                given.draw_key, t, log2_sum, q, key_q, half_bias});
-    auto& data = context->saved_data;
-    data["distance"] = setting.distance;
-    data["causal"] = setting.causal;
-    data["scale"] = setting.scale;
-    data["element"] = static_cast<std::int64_t>(setting.element);
-    data["dropout"] = setting.dropout;
-    data["draw"] = static_cast<std::int64_t>(setting.draw);
-    data["first_row"] = setting.first_row;
-    if (metric.defined()) data["metric_type"] = static_cast<std::int64_t>(metric.scalar_type());
-    return t;
+// The gradients of the queries' p, of the keys, where they are others, and of the metric, where there is one, in its
+// type. Uses forward's element, whatever is allowed by now.
+Tensors fused_backward(const Backward& backward, const cuda::MetricInputs& in, torch::ScalarType metric_type) {
+  const auto& saved = backward.saved;
+  const auto &p = saved[0], &y = saved[1].defined() ? saved[1] : p;
+  const auto &t = saved[2], &log2_sum = saved[3], &q = saved[4], &key_q = saved[5], &half_bias = saved[6];
+  const c10::OptionalDeviceGuard guard(p.device());
+  const auto dt = with_features_together(backward.dy[0]);
+  const auto floats = p.options().dtype(torch::kFloat);
+  const Gradient of_queries(p, q);
+  std::optional<Gradient> of_keys;
+  if (!in.to_themselves) of_keys.emplace(y, key_q);
+  const auto delta = empty_per_row(p), dq_sum = torch::empty({cuda::metric_dq_sums(in)}, floats),
+             dkey = torch::empty(y.sizes(), floats),
+             turns = torch::empty({cuda::metric_turns(in)}, p.options().dtype(torch::kInt));
+  const auto row_sum = in.distance ? empty_per_row(p) : Tensor();
+  const auto column_sum = in.distance ? empty_per_row(y) : Tensor();
+  Tensor dmetric, partial;
+  if (in.form != cuda::MetricForm::identity) {
+    dmetric = torch::zeros({in.heads, in.width, in.width}, floats);
+    partial = torch::empty({cuda::metric_gradient_parts(in), in.heads, in.width, in.width}, floats);
   }
-
-  static variable_list backward(AutogradContext* context, variable_list gradients) {
-    require_first_order("fused metric attention");
-    const auto saved = context->get_saved_variables();
-    const Arguments given{saved[0], saved[1], saved[2], saved[3], saved[4], saved[5]};
-    const auto &t = saved[6], &log2_sum = saved[7], &q = saved[8], &key_q = saved[9], &half_bias = saved[10];
-    auto& data = context->saved_data;
-    const Setting setting{.distance = data["distance"].toBool(),
-                          .causal = data["causal"].toBool(),
-                          .scale = data["scale"].toDouble(),
-                          .element = static_cast<cuda::MetricElement>(data["element"].toInt()),
-                          .dropout = data["dropout"].toDouble(),
-                          .draw = static_cast<std::uint64_t>(data["draw"].toInt()),
-                          .first_row = data["first_row"].toInt()};
-    const auto &p = given.p_bnck, &y = given.keys_bnek();
-    const c10::OptionalDeviceGuard guard(p.device());
-    const auto dt = gradients[0].stride(3) == 1 ? gradients[0] : gradients[0].contiguous();
-    const auto in = inputs_of(given, setting);
-    const auto floats = p.options().dtype(torch::kFloat);
-    const Gradient of_queries(p, q);
-    std::optional<Gradient> of_keys;
-    if (!in.to_themselves) of_keys.emplace(y, key_q);
-    const auto delta = empty_per_row(p), dq_sum = torch::empty({cuda::metric_dq_sums(in)}, floats),
-               dkey = torch::empty(y.sizes(), floats),
-               turns = torch::empty({cuda::metric_turns(in)}, p.options().dtype(torch::kInt));
-    const auto row_sum = setting.distance ? empty_per_row(p) : Tensor();
-    const auto column_sum = setting.distance ? empty_per_row(y) : Tensor();
-    Tensor dmetric, partial;
-    if (given.metric.defined()) {
-      dmetric = torch::zeros({in.heads, in.width, in.width}, floats);
-      partial = torch::empty({cuda::metric_gradient_parts(in), in.heads, in.width, in.width}, floats);
-    }
-    cuda::metric_backward({.in = in,
-                           .queries = of_queries.pointers,
-                           .keys = of_keys ? of_keys->pointers : cuda::MetricGradient(),
-                           .t = t.data_ptr(),
-                           .t_strides = strides_of(t),
-                           .dt = dt.data_ptr(),
-                           .dt_strides = strides_of(dt),
-                           .log2_sum = pointer<float>(log2_sum),
-                           .half_bias = pointer<float>(half_bias),
-                           .dmetric = pointer<float>(dmetric),
-                           .dq_sum = pointer<float>(dq_sum),
-                           .dkey = pointer<float>(dkey),
-                           .delta = pointer<float>(delta),
-                           .row_sum = pointer<float>(row_sum),
-                           .column_sum = pointer<float>(column_sum),
-                           .turns = pointer<unsigned>(turns),
-                           .partial = pointer<float>(partial)},
-                          stream_of(p));
-    if (in.form == cuda::MetricForm::diagonal) dmetric = dmetric.diagonal(0, 1, 2);
-    if (dmetric.defined()) dmetric = dmetric.to(static_cast<torch::ScalarType>(data["metric_type"].toInt()));
-    return {of_queries.dp, of_keys ? of_keys->dp : Tensor(), dmetric, {}, {}, {}, {}};
-  }
-};
+  cuda::metric_backward({.in = in,
+                         .queries = of_queries.pointers,
+                         .keys = of_keys ? of_keys->pointers : cuda::MetricGradient(),
+                         .t = t.data_ptr(),
+                         .t_strides = strides_of(t),
+                         .dt = dt.data_ptr(),
+                         .dt_strides = strides_of(dt),
+                         .log2_sum = pointer<float>(log2_sum),
+                         .half_bias = pointer<float>(half_bias),
+                         .dmetric = pointer<float>(dmetric),
+                         .dq_sum = pointer<float>(dq_sum),
+                         .dkey = pointer<float>(dkey),
+                         .delta = pointer<float>(delta),
+                         .row_sum = pointer<float>(row_sum),
+                         .column_sum = pointer<float>(column_sum),
+                         .turns = pointer<unsigned>(turns),
+                         .partial = pointer<float>(partial)},
+                        stream_of(p));
+  Tensors gradients = {of_queries.dp};
+  if (of_keys) gradients.push_back(of_keys->dp);
+  if (in.form == cuda::MetricForm::diagonal) dmetric = dmetric.diagonal(0, 1, 2);
+  if (dmetric.defined()) gradients.push_back(dmetric.to(metric_type));
+  return gradients;
+}
 
 }  // namespace
 
@@ -249,19 +177,41 @@ Tensor fused_metric_attention(const Tensor& p_bnck, const Tensor& keys_bnek, con
   const auto query_segment_bc = as_int(options.query_segment_bc);
   const bool same_segments = options.key_segment_be.is_same(options.query_segment_bc);
   const auto key_segment_be = same_segments ? query_segment_bc : as_int(options.key_segment_be);
-  // Absent inputs are nothing to LibTorch's functions only as optionals.
-  const auto if_any = [](const Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; };
-  Setting setting{.distance = options.distance, .causal = options.causal, .scale = options.scale};
-  Tensor key;  // where it lies: work that was recorded may be replayed with another
+  const bool to_themselves = keys_bnek.is_same(p_bnck);
+  cuda::MetricInputs in{.element = element_of(p_bnck.scalar_type()),
+                        .form = form_of(metric),
+                        .distance = options.distance,
+                        .causal = options.causal,
+                        .batch = p_bnck.size(0),
+                        .heads = p_bnck.size(1),
+                        .width = static_cast<int>(p_bnck.size(3)),
+                        .scale = static_cast<float>(options.scale),
+                        .queries = side_of(p_bnck, query_segment_bc),
+                        .keys = side_of(keys_bnek, key_segment_be),
+                        .to_themselves = to_themselves};
+  // What `in` points to besides p and the keys.
+  Tensors pointed_to = {query_segment_bc, key_segment_be};
   if (pass.training && options.dropout > 0) {
     const auto draw = pass.random.next();
-    key = draw.key;
-    setting.dropout = options.dropout;
-    setting.draw = draw.number;
-    setting.first_row = draw.first_row;
+    in.dropout = {options.dropout, draw.key.const_data_ptr<std::int64_t>(), draw.number, draw.first_row};
+    pointed_to.push_back(draw.key);  // where it lies: work that was recorded may be replayed with another
   }
-  return FusedMetric::apply(p_bnck, if_any(keys_bnek.is_same(p_bnck) ? Tensor() : keys_bnek), if_any(metric),
-                            if_any(query_segment_bc), if_any(key_segment_be), if_any(key), setting);
+  Tensors inputs = {p_bnck};
+  if (!to_themselves) inputs.push_back(keys_bnek);
+  auto metric_type = torch::kFloat;
+  if (metric.defined()) {
+    inputs.push_back(metric);  // in its own type: its gradient must not be rounded to p's
+    metric_type = metric.scalar_type();
+    pointed_to.push_back(metric.detach().to(p_bnck.scalar_type()).contiguous());
+    in.metric = pointed_to.back().data_ptr();
+  }
+  const auto forward = [&](Tensors& saved) {
+    auto t = fused_forward(in, p_bnck, to_themselves ? Tensor() : keys_bnek, saved);
+    saved.insert(saved.end(), pointed_to.begin(), pointed_to.end());
+    return t;
+  };
+  return own_node("fused metric attention", inputs, forward,
+                  [in, metric_type](const Backward& backward) { return fused_backward(backward, in, metric_type); });
 }
 
 }  // namespace metaformer

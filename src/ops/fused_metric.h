@@ -29,9 +29,8 @@ void require_finite_form(const torch::Tensor& metric);
 // t_bnck for queries p and keys, which may be the same tensor, in p's type; with a causal mask keys stand in order and
 // queries are the last of them. A distance needs a symmetric metric. Dropout draws once, and takes the weights that
 // dropout() would take of [b, n, c, e]. Keeps p, q = p M, t and one number per token and head for backward, nothing of
-// size c e; runs on the current stream and never waits for it. A gradient of the metric of a
-// distance is only right once it is symmetrised, as it is for a symmetric parameter. Equal inputs give equal bits.
-// Throws Error (exit code 2) naming the obstacle.
+// size c e; runs on the current stream and never waits for it. The gradient of a distance's metric is only right once
+// it is symmetrised. Equal inputs give equal bits. Throws Error (exit code 2) naming the obstacle.
 torch::Tensor fused_metric_attention(const torch::Tensor& p_bnck, const torch::Tensor& keys_bnek,
                                      const torch::Tensor& metric, const FusedMetricOptions& options, Pass& pass);
 

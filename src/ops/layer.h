@@ -4,16 +4,49 @@
 #include <torch/nn/module.h>
 
 #include <cmath>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
-
-#include "ops/sparse_rows.h"
 
 namespace metaformer {
 
 // GPT-2's standard deviation of initial weights (Radford et al. 2019).
 constexpr double usual_std = 0.02;
+
+// Which rows of a table have a gradient, where a batch reads few of them. Whoever writes the gradient of a row lists it
+// here, so that clearing, norms and updates can pass over all other rows, whose gradients are zero. Of one thread.
+class GradientRows {
+ public:
+  explicit GradientRows(std::int64_t rows) : is_listed_(static_cast<std::size_t>(rows)) {}
+
+  void add(std::int64_t row) {
+    auto& is_listed = is_listed_[static_cast<std::size_t>(row)];
+    if (is_listed == 0) listed_.push_back(row);
+    is_listed = 1;
+  }
+
+  // The gradient is written as a whole.
+  void add_all() { has_all_ = true; }
+
+  void clear() {
+    for (const auto row : listed_) is_listed_[static_cast<std::size_t>(row)] = 0;
+    listed_.clear();
+    has_all_ = false;
+  }
+
+  bool has_all() const { return has_all_; }
+  const std::vector<std::int64_t>& listed() const { return listed_; }  // each once
+
+ private:
+  std::vector<std::uint8_t> is_listed_;
+  std::vector<std::int64_t> listed_;
+  bool has_all_ = false;
+};
+
+// From now on `rows`, which must live as long as the table, lists the rows that backward passes give gradients. Those
+// passes give the table coalesced gradients then.
+void list_gradient_rows(const torch::Tensor& table, GradientRows& rows);
 
 // How a parameter starts.
 struct Init {
@@ -42,7 +75,7 @@ struct ParameterSpec {
   // So many matrices of one shape, stacked along the rows, each of which maps hidden vectors to hidden vectors: what
   // Muon orthogonalises, each by itself. 0: none, as for embeddings, heads, and what is stored packed.
   std::int64_t hidden_matrices = 0;
-  // Of a table whose layer lists the rows that a step gives gradients, and owns the list; rows are all dimensions but
+  // Of a table, the list of the rows that a step gives gradients, which its layer owns; rows are all dimensions but
   // the last. nullptr: a gradient of any element.
   GradientRows* gradient_rows = nullptr;
 };
@@ -68,9 +101,6 @@ class Layer : public torch::nn::Module {
   // Registers a parameter on module_device(), which holds ones or zeros until it is initialised: ones where that is its
   // initial value.
   torch::Tensor add_parameter(const std::string& name, at::IntArrayRef sizes, const ParameterSpec& spec);
-
-  // Registers a parameter, which holds `value` until it is initialised.
-  torch::Tensor add_parameter(const std::string& name, torch::Tensor value, const ParameterSpec& spec);
 
   const std::map<std::string, ParameterSpec>& specs() const { return specs_; }
 

@@ -1,14 +1,11 @@
 #include "ops/linear.h"
 
 #include <ATen/autocast_mode.h>
-#include <torch/autograd.h>
 #include <torch/nn/functional/linear.h>
-#include <torch/types.h>
-#include <torch/utils.h>
 
 #include "base/error.h"
 #include "base/platform.h"
-#include "ops/recompute.h"
+#include "ops/kernel.h"
 
 namespace metaformer {
 
@@ -43,61 +40,44 @@ void require_right_products() {
 }
 
 using torch::Tensor;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
-namespace {
-
-bool is_autocast() { return at::autocast::is_autocast_enabled(torch::kCPU); }
-
-class LinearProduct : public torch::autograd::Function<LinearProduct> {
- public:
-  // used_oi: the weight outside the graph, in the type of the products.
-  static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight_oi,
-                        const std::optional<Tensor>& bias_o, const Tensor& used_oi) {
-    const auto used_x = x.to(used_oi.scalar_type());
-    const auto x_ri = used_x.reshape({-1, x.size(-1)});
-    const auto y_ro =
-        bias_o ? at::addmm(bias_o->to(used_oi.scalar_type()), x_ri, used_oi.t()) : at::mm(x_ri, used_oi.t());
-    context->save_for_backward({used_x, used_oi});
-    context->saved_data["type"] = x.scalar_type();
-    context->saved_data["needs_bias"] = bias_o.has_value() && bias_o->requires_grad();
-    auto sizes = x.sizes().vec();
-    sizes.back() = weight_oi.size(0);
-    return y_ro.view(sizes);
-  }
-
-  static variable_list backward(AutogradContext* context, variable_list gradients) {
-    require_first_order("a linear layer");
-    const auto saved = context->get_saved_variables();
-    const auto &x = saved[0], &used_oi = saved[1];
-    const auto dy_ro = gradients[0].reshape({-1, used_oi.size(0)}), x_ri = x.reshape({-1, x.size(-1)});
-    Tensor dx, dweight_oi, dbias_o;
-    if (context->needs_input_grad(0))
-      dx = at::mm(dy_ro, used_oi).view(x.sizes()).to(context->saved_data["type"].toScalarType());
-    if (context->needs_input_grad(1)) dweight_oi = at::mm(dy_ro.t(), x_ri).to(torch::kFloat);
-    if (context->saved_data["needs_bias"].toBool()) dbias_o = dy_ro.sum(0).to(torch::kFloat);
-    return {dx, dweight_oi, dbias_o, {}};
-  }
-};
+static bool is_autocast() { return at::autocast::is_autocast_enabled(torch::kCPU); }
 
 // In training, whichever tensors have gradients: frozen weights compute what others would.
-bool is_one_node(const Tensor& x, const Tensor& weight_oi) {
+static bool is_one_node(const Tensor& x, const Tensor& weight_oi) {
   if (!x.is_cpu() || !torch::GradMode::is_enabled() || weight_oi.scalar_type() != torch::kFloat || x.numel() == 0)
     return false;
   if (is_autocast()) return at::autocast::get_autocast_dtype(torch::kCPU) == torch::kBFloat16;
   return x.scalar_type() == torch::kFloat;
 }
 
-}  // namespace
-
 Tensor linear_product(const Tensor& x, const Tensor& weight_oi, const Tensor& bias_o) {
   if (!is_one_node(x, weight_oi)) return torch::nn::functional::linear(x, weight_oi, bias_o);
-  const auto bias = bias_o.defined() ? std::optional(bias_o) : std::nullopt;
-  // The cast is kept for all passes of a step.
-  const auto used_oi = is_autocast() ? at::autocast::cached_cast(torch::kBFloat16, weight_oi, torch::kCPU) : weight_oi;
+  // The weight outside the graph, in the type of the products. The cast is kept for all passes of a step.
+  const auto used_oi =
+      (is_autocast() ? at::autocast::cached_cast(torch::kBFloat16, weight_oi, torch::kCPU) : weight_oi).detach();
   const c10::impl::ExcludeDispatchKeyGuard no_casts(c10::DispatchKey::AutocastCPU);
-  return LinearProduct::apply(x, weight_oi, bias, used_oi.detach());
+  const auto forward = [&](Tensors& saved) {
+    const auto used_x = x.to(used_oi.scalar_type());
+    const auto x_ri = used_x.reshape({-1, x.size(-1)});
+    const auto y_ro =
+        bias_o.defined() ? at::addmm(bias_o.to(used_oi.scalar_type()), x_ri, used_oi.t()) : at::mm(x_ri, used_oi.t());
+    saved = {used_x, used_oi};
+    auto sizes = x.sizes().vec();
+    sizes.back() = weight_oi.size(0);
+    return y_ro.view(sizes);
+  };
+  const auto backward = [type = x.scalar_type()](const Backward& in) -> Tensors {
+    const auto &used_x = in.saved[0], &used = in.saved[1];
+    const auto dy_ro = in.dy[0].reshape({-1, used.size(0)});
+    Tensor dx, dweight_oi, dbias_o;
+    if (in.needs(0)) dx = at::mm(dy_ro, used).view(used_x.sizes()).to(type);
+    if (in.needs(1)) dweight_oi = at::mm(dy_ro.t(), used_x.reshape({-1, used.size(1)})).to(torch::kFloat);
+    if (in.needs(2)) dbias_o = dy_ro.sum(0).to(torch::kFloat);
+    return {dx, dweight_oi, dbias_o};
+  };
+  return own_node("a linear layer", bias_o.defined() ? Tensors{x, weight_oi, bias_o} : Tensors{x, weight_oi}, forward,
+                  backward);
 }
 
 }  // namespace metaformer

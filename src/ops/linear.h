@@ -16,7 +16,7 @@ void require_right_products();
 
 // x W^T + b: x [..., i], weight_oi, bias_o (undefined: no bias) to [..., o]. In training on the CPU, in float32 or
 // under autocast in bfloat16, one node of the graph in place of the library's five, with the results of
-// torch::nn::functional::linear byte for byte, except that bfloat16 is rounded once, after the bias. Elsewhere that
+// torch::nn::functional::linear byte for byte, except that bfloat16 is rounded once, after the bias; else that
 // function.
 torch::Tensor linear_product(const torch::Tensor& x, const torch::Tensor& weight_oi, const torch::Tensor& bias_o);
 

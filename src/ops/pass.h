@@ -8,9 +8,6 @@
 
 namespace metaformer {
 
-// Observes a forward pass: what each block adds to the residual stream, and what mixers with scores attend to. A pass
-// without a probe computes the same.
-
 // Where the residual stream is observed, in the order of a pass: the embeddings, then four values of every block (six
 // of one that sees a source), then what the head reads.
 enum class StreamPoint {
@@ -32,7 +29,8 @@ struct ScoredVectors {
   torch::Tensor form_nij;               // M, W or U of every head; undefined: none, r = left . right
 };
 
-// Every function is called in the order of the blocks. Tensors are those of the pass: a probe does not change them.
+// Observes a forward pass: what each block adds to the residual stream, and what mixers with scores attend to. Every
+// function is called in the order of the blocks. A probe changes nothing: a pass without one computes the same.
 class Probe {
  public:
   virtual ~Probe() = default;
@@ -42,19 +40,14 @@ class Probe {
 
   virtual void stream(StreamPoint point, const torch::Tensor& x_bcd) = 0;
 
-  virtual void scored(const ScoredVectors& vectors) { (void)vectors; }
+  virtual void scored(const ScoredVectors&) {}
 
   // score_bnce: as the softmax takes them (scaled, with what positions add), but not masked. weight_bnce: after the
   // softmax, before dropout; rows (queries) sum to 1, or to 0 where a token sees nothing. visible_bce: the mask, as
   // visible_bce() of attention/mixer.h gives it; undefined: everyone sees everyone.
-  virtual void attended(const torch::Tensor& score_bnce, const torch::Tensor& weight_bnce,
-                        const torch::Tensor& visible_bce) {
-    (void)score_bnce, (void)weight_bnce, (void)visible_bce;
-  }
+  virtual void attended(const torch::Tensor& /*score_bnce*/, const torch::Tensor& /*weight_bnce*/,
+                        const torch::Tensor& /*visible_bce*/) {}
 };
-
-// What a forward pass is given besides its input: whether it trains, and where its random numbers come from. Nothing is
-// drawn from a generator that others share, so a pass that is repeated draws the same numbers.
 
 // One draw of a pass: a seed, as a function of the pass's key and of how many draws came before. Each row of a step has
 // its own part of what is drawn.
@@ -95,7 +88,8 @@ struct Choices {
   std::size_t next = 0;  // that is taken again
 };
 
-// A default one evaluates: no dropout, no draws.
+// What a forward pass is given besides its input. A default one evaluates: no dropout, no draws. Nothing is drawn from
+// a generator that others share, so a pass that is repeated draws the same numbers.
 struct Pass {
   bool training = false;
   RandomStream random;
@@ -132,10 +126,8 @@ class StepPasses {
   torch::Tensor key_;
 };
 
-// Normal numbers by counting: a function of a draw (ops/pass.h) and of their places only, on any device.
-
-// N(0, 1) in float32, as many as `sizes` say: entry i is made of Rng::with_key(seed of the draw).uniform(2 i) and
-// uniform(2 i + 1) (Box and Muller 1958). The host never waits for the key.
+// N(0, 1) in float32, a function of the draw and of their places only, on any device: entry i is made of
+// Rng::with_key(seed of the draw).uniform(2 i), uniform(2 i + 1) (Box, Muller 1958). The host never waits for the key.
 torch::Tensor random_normal(const RandomDraw& draw, torch::IntArrayRef sizes);
 
 }  // namespace metaformer

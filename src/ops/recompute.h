@@ -1,30 +1,17 @@
 #pragma once
 // Recomputation in backward.
 
-#include <torch/autograd.h>
-#include <torch/types.h>
-#include <torch/utils.h>
-
 #include <functional>
-#include <vector>
+
+#include "ops/kernel.h"
 
 namespace metaformer {
-
-// Operators whose backward pass is code of our own.
-
-// To be called at the start of their backward pass. Gradients that such a pass computes cannot be differentiated again:
-// with create_graph it throws c10::Error, where second derivatives would be wrong.
-inline void require_first_order(const char* operation) {
-  TORCH_CHECK(!torch::GradMode::is_enabled(), operation,
-              " has no second derivatives: call backward without create_graph");
-}
 
 // Parts of a pass that keep none of what they compute: backward computes them again (Chen, Xu, Zhang, Guestrin 2016).
 
 // The gradients of `inputs` for those of y, as torch::autograd::grad() finds them, where an input may have none: those
 // are undefined, as are the gradients of inputs that y does not depend on. Nothing is computed for them.
-torch::autograd::variable_list gradients_of(const torch::Tensor& y, const torch::autograd::variable_list& inputs,
-                                            const torch::Tensor& dy);
+Tensors gradients_of(const torch::Tensor& y, const Tensors& inputs, const torch::Tensor& dy);
 
 // What operators of a device run in, by autocast, when it is made.
 struct OperatorSettings {
@@ -54,11 +41,11 @@ using Recomputed = std::function<torch::Tensor(const torch::Tensor& x)>;
 
 // f(x), of which x is kept. `weights`: all that f reads besides and that may have gradients; those that have none cost
 // backward nothing. f must give the same again, draw nothing, and live as long as the graph.
-torch::Tensor recomputed(const Recomputed& f, const torch::Tensor& x, const std::vector<torch::Tensor>& weights);
+torch::Tensor recomputed(const Recomputed& f, const torch::Tensor& x, const Tensors& weights);
 
 // The same for a function of rows that are independent of each other, x_rd, in `chunks` parts, one after the other, of
 // nearly the same number of rows; the results are joined.
-torch::Tensor recomputed_in_chunks(const Recomputed& f, const torch::Tensor& x_rd,
-                                   const std::vector<torch::Tensor>& weights, std::int64_t chunks);
+torch::Tensor recomputed_in_chunks(const Recomputed& f, const torch::Tensor& x_rd, const Tensors& weights,
+                                   std::int64_t chunks);
 
 }  // namespace metaformer

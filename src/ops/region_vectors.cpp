@@ -1,17 +1,14 @@
 #include "ops/region_vectors.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "cpu/table_rows.h"
-#include "ops/parallel.h"
-#include "ops/recompute.h"
-#include "ops/sparse_rows.h"
+#include "ops/kernel.h"
 
 namespace metaformer {
 
 using torch::Tensor;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 namespace {
 
@@ -52,104 +49,67 @@ void for_each_part(const Regions& regions, const Use& use) {
   });
 }
 
-template <class Use>
-void for_each_block(std::int64_t width, const Use& use) {
+// The sparse gradient of a table of `table_rows` rows. for_each_row(read) calls read(row) for every row that was read;
+// add(features, sums) adds the gradients of some features to the slots of those rows.
+template <class ForEachRow, class Add>
+Tensor table_gradient(std::int64_t table_rows, const Tensor& dy, const ForEachRow& for_each_row, const Add& add) {
+  std::vector<std::int32_t> slots(static_cast<std::size_t>(table_rows), -1);  // by row; -1: not read
+  for_each_row([&](std::int32_t row) { slots[static_cast<std::size_t>(row)] = 0; });
+  std::vector<std::int64_t> rows;  // by slot
+  for (std::size_t row = 0; row < slots.size(); ++row) {
+    if (slots[row] < 0) continue;
+    slots[row] = static_cast<std::int32_t>(rows.size());
+    rows.push_back(static_cast<std::int64_t>(row));
+  }
+  const auto width = dy.size(-1);
+  const auto values_sd = torch::zeros({std::ssize(rows), width}, dy.options());
+  const RegionSums sums{.slots = slots.data(), .sums = values_sd.data_ptr<float>()};
   at::parallel_for(0, blocks_of_features(width), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (auto block = begin; block < end; ++block) use(block_of_features(block, width));
+    for (auto block = begin; block < end; ++block) add(block_of_features(block, width), sums);
   });
+  return at::_sparse_coo_tensor_with_dims_and_tensors(
+      /*sparse_dim=*/1, /*dense_dim=*/1, {table_rows, width}, torch::tensor(rows, torch::kLong).unsqueeze(0), values_sd,
+      values_sd.options().layout(torch::kSparse), /*is_coalesced=*/true);
 }
 
-class RegionVectors : public torch::autograd::Function<RegionVectors> {
- public:
-  static Tensor forward(AutogradContext* context, const Tensor& rows_bcp, const Tensor& weight_rd,
-                        const Tensor& bias_d) {
-    const auto regions = regions_of(rows_bcp, weight_rd, bias_d);
-    auto y_bcd = torch::empty({regions.texts, regions.tokens, regions.width}, weight_rd.options());
-    auto* y = y_bcd.data_ptr<float>();
-    for_each_part(regions, [&](const FeatureRange& features, std::int64_t first, const Regions& part) {
-      region_vectors(part, features, y + first * regions.tokens * regions.width);
-    });
-    context->save_for_backward({rows_bcp, y_bcd});
-    context->saved_data["rows"] = weight_rd.size(0);
-    return y_bcd;
-  }
-
-  static variable_list backward(AutogradContext* context, variable_list gradients) {
-    require_first_order("a region embedding");
-    const auto saved = context->get_saved_variables();
-    const auto &rows_bcp = saved[0], &y_bcd = saved[1];
-    const auto dy_bcd = gradients[0].masked_fill(y_bcd <= 0, 0).contiguous();
-    return {
-        {},
-        context->needs_input_grad(1) ? table_gradient(rows_bcp, dy_bcd, context->saved_data["rows"].toInt()) : Tensor(),
-        dy_bcd.sum(at::IntArrayRef{0, 1})};
-  }
-
- private:
-  static Tensor table_gradient(const Tensor& rows_bcp, const Tensor& dy_bcd, std::int64_t table_rows) {
-    const auto regions = regions_of(rows_bcp, dy_bcd.size(2));
-    SparseRows rows(table_rows);
-    const auto* read = regions.rows;
+Tensors region_backward(const Backward& in, std::int64_t table_rows) {
+  const auto &rows_bcp = in.saved[0], &y_bcd = in.saved[1];
+  const auto dy_bcd = in.dy[0].masked_fill(y_bcd <= 0, 0).contiguous();
+  const auto dbias_d = dy_bcd.sum(at::IntArrayRef{0, 1});
+  if (!in.needs(0)) return {Tensor(), dbias_d};
+  const auto regions = regions_of(rows_bcp, dy_bcd.size(2));
+  const auto for_each_row = [&](const auto& read) {
     for (std::int64_t i = 0; i < rows_bcp.numel(); ++i)
-      if (read[i] >= 0) rows.read(read[i]);
-    auto values_sd = rows.make_values(regions.width, dy_bcd.options());
-    const RegionSums sums{.slots = rows.slots(), .sums = values_sd.data_ptr<float>()};
-    const auto* dy = dy_bcd.const_data_ptr<float>();
-    for_each_block(regions.width,
-                   [&](const FeatureRange& features) { add_region_gradients(regions, features, dy, sums); });
-    return rows.gradient(values_sd);
-  }
-};
+      if (regions.rows[i] >= 0) read(regions.rows[i]);
+  };
+  return {table_gradient(table_rows, dy_bcd, for_each_row,
+                         [&](const FeatureRange& features, const RegionSums& sums) {
+                           add_region_gradients(regions, features, dy_bcd.const_data_ptr<float>(), sums);
+                         }),
+          dbias_d};
+}
 
-class GreatestRegionVectors : public torch::autograd::Function<GreatestRegionVectors> {
- public:
-  static Tensor forward(AutogradContext* context, const Tensor& rows_bcp, const Tensor& weight_rd,
-                        const Tensor& bias_d) {
-    const auto regions = regions_of(rows_bcp, weight_rd, bias_d);
-    auto y_bd = torch::empty({regions.texts, regions.width}, weight_rd.options());
-    const auto tokens_bd = torch::empty({regions.texts, regions.width}, rows_bcp.options());
-    auto* y = y_bd.data_ptr<float>();
-    auto* tokens = tokens_bd.data_ptr<std::int32_t>();
-    for_each_part(regions, [&](const FeatureRange& features, std::int64_t first, const Regions& part) {
-      greatest_region_vectors(part, features, y + first * regions.width, tokens + first * regions.width);
-    });
-    context->save_for_backward({rows_bcp, tokens_bd});
-    context->saved_data["rows"] = weight_rd.size(0);
-    return y_bd;
-  }
-
-  static variable_list backward(AutogradContext* context, variable_list gradients) {
-    require_first_order("a pooled region embedding");
-    const auto saved = context->get_saved_variables();
-    const auto &rows_bcp = saved[0], &tokens_bd = saved[1];
-    const auto dy_bd = gradients[0].masked_fill(tokens_bd < 0, 0).contiguous();
-    return {{},
-            context->needs_input_grad(1)
-                ? table_gradient(rows_bcp, tokens_bd, dy_bd, context->saved_data["rows"].toInt())
-                : Tensor(),
-            dy_bd.sum(0)};
-  }
-
- private:
-  static Tensor table_gradient(const Tensor& rows_bcp, const Tensor& tokens_bd, const Tensor& dy_bd,
-                               std::int64_t table_rows) {
-    const auto regions = regions_of(rows_bcp, dy_bd.size(1));
-    const auto* tokens = tokens_bd.const_data_ptr<std::int32_t>();
-    SparseRows rows(table_rows);
+Tensors greatest_backward(const Backward& in, std::int64_t table_rows) {
+  const auto &rows_bcp = in.saved[0], &tokens_bd = in.saved[1];
+  const auto dy_bd = in.dy[0].masked_fill(tokens_bd < 0, 0).contiguous();
+  const auto dbias_d = dy_bd.sum(0);
+  if (!in.needs(0)) return {Tensor(), dbias_d};
+  const auto regions = regions_of(rows_bcp, dy_bd.size(1));
+  const auto* tokens = tokens_bd.const_data_ptr<std::int32_t>();
+  const auto for_each_row = [&](const auto& read) {
     for (std::int64_t i = 0; i < tokens_bd.numel(); ++i) {
       if (tokens[i] < 0) continue;
       const auto* region = regions.rows + (i / regions.width * regions.tokens + tokens[i]) * regions.places;
       for (std::int64_t place = 0; place < regions.places; ++place)
-        if (region[place] >= 0) rows.read(region[place]);
+        if (region[place] >= 0) read(region[place]);
     }
-    auto values_sd = rows.make_values(regions.width, dy_bd.options());
-    const RegionSums sums{.slots = rows.slots(), .sums = values_sd.data_ptr<float>()};
-    const auto* dy = dy_bd.const_data_ptr<float>();
-    for_each_block(regions.width,
-                   [&](const FeatureRange& features) { add_greatest_gradients(regions, features, dy, tokens, sums); });
-    return rows.gradient(values_sd);
-  }
-};
+  };
+  return {table_gradient(table_rows, dy_bd, for_each_row,
+                         [&](const FeatureRange& features, const RegionSums& sums) {
+                           add_greatest_gradients(regions, features, dy_bd.const_data_ptr<float>(), tokens, sums);
+                         }),
+          dbias_d};
+}
 
 bool has_kernel(const Tensor& weight_rd) { return weight_rd.is_cpu() && weight_rd.scalar_type() == torch::kFloat; }
 
@@ -165,16 +125,43 @@ Tensor by_operators(const Tensor& rows_bcp, const Tensor& weight_rd, const Tenso
 
 }  // namespace
 
-Tensor region_vectors(const Tensor& rows_bcp, const Tensor& weight_rd, const Tensor& bias_d) {
-  if (has_kernel(weight_rd)) return RegionVectors::apply(rows_bcp.contiguous(), weight_rd, bias_d);
-  return by_operators(rows_bcp, weight_rd, bias_d);
+Tensor region_vectors(const Tensor& given_bcp, const Tensor& weight_rd, const Tensor& bias_d) {
+  if (!has_kernel(weight_rd)) return by_operators(given_bcp, weight_rd, bias_d);
+  const auto forward = [&](Tensors& saved) {
+    const auto rows_bcp = given_bcp.contiguous();
+    const auto regions = regions_of(rows_bcp, weight_rd, bias_d);
+    const auto y_bcd = torch::empty({regions.texts, regions.tokens, regions.width}, weight_rd.options());
+    auto* y = y_bcd.data_ptr<float>();
+    for_each_part(regions, [&](const FeatureRange& features, std::int64_t first, const Regions& part) {
+      region_vectors(part, features, y + first * regions.tokens * regions.width);
+    });
+    saved = {rows_bcp, y_bcd};
+    return y_bcd;
+  };
+  return own_node("a region embedding", {weight_rd, bias_d}, forward,
+                  [rows = weight_rd.size(0)](const Backward& in) { return region_backward(in, rows); });
 }
 
-Tensor greatest_region_vectors(const Tensor& rows_bcp, const Tensor& weight_rd, const Tensor& bias_d) {
-  if (has_kernel(weight_rd)) return GreatestRegionVectors::apply(rows_bcp.contiguous(), weight_rd, bias_d);
-  const auto vectors_bcd = by_operators(rows_bcp, weight_rd, bias_d);
-  const auto is_none_bc1 = (rows_bcp.select(2, 0) < 0).unsqueeze(2);
-  return std::get<0>(vectors_bcd.masked_fill(is_none_bc1, 0).max(1));
+Tensor greatest_region_vectors(const Tensor& given_bcp, const Tensor& weight_rd, const Tensor& bias_d) {
+  if (!has_kernel(weight_rd)) {
+    const auto is_none_bc1 = (given_bcp.select(2, 0) < 0).unsqueeze(2);
+    return std::get<0>(by_operators(given_bcp, weight_rd, bias_d).masked_fill(is_none_bc1, 0).max(1));
+  }
+  const auto forward = [&](Tensors& saved) {
+    const auto rows_bcp = given_bcp.contiguous();
+    const auto regions = regions_of(rows_bcp, weight_rd, bias_d);
+    const auto y_bd = torch::empty({regions.texts, regions.width}, weight_rd.options());
+    const auto tokens_bd = torch::empty({regions.texts, regions.width}, rows_bcp.options());
+    auto* y = y_bd.data_ptr<float>();
+    auto* tokens = tokens_bd.data_ptr<std::int32_t>();
+    for_each_part(regions, [&](const FeatureRange& features, std::int64_t first, const Regions& part) {
+      greatest_region_vectors(part, features, y + first * regions.width, tokens + first * regions.width);
+    });
+    saved = {rows_bcp, tokens_bd};
+    return y_bd;
+  };
+  return own_node("a pooled region embedding", {weight_rd, bias_d}, forward,
+                  [rows = weight_rd.size(0)](const Backward& in) { return greatest_backward(in, rows); });
 }
 
 }  // namespace metaformer

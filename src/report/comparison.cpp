@@ -7,26 +7,67 @@
 #include <functional>
 #include <iterator>
 #include <numeric>
+#include <ranges>
 #include <set>
 #include <sstream>
 
 #include "base/error.h"
+#include "base/rows.h"
 #include "base/text.h"
+#include "config/loader.h"
+#include "config/writer.h"
 #include "run/test_predictions.h"
 
 namespace metaformer {
 
 namespace {
 
+// "" where there is no such key.
+std::string value_of(const Settings& settings, const std::string& key) {
+  const auto found = settings.find(key);
+  return found == settings.end() ? "" : found->second;
+}
+
+Settings without_seed(Settings settings) {
+  settings.erase("train.seed");
+  return settings;
+}
+
+}  // namespace
+
+void add_derived_measures(RunRecord& record) {
+  auto& measures = record.measures;
+  const auto smoothing = value_of(record.settings, "task.label_smoothing");
+  if ((smoothing.empty() || smoothing == "0") && measures.contains("val_loss") && measures.contains("train_loss"))
+    measures["loss_gap"] = measures["val_loss"] - measures["train_loss"];
+  if (measures.contains("best_val_error") && value_of(record.settings, "task.selection_metric") != "loss")
+    measures["validation_score"] = 1 - measures["best_val_error"];
+}
+
+void remove_derived_measures(RunRecord& record) {
+  for (const auto& measure : all_measures())
+    if (measure.origin == Measure::Origin::derived) record.measures.erase(measure.id);
+}
+
+Settings changed_settings(const ExperimentConfig& config) { return without_seed(flattened(config_changes(config))); }
+
+Settings all_settings(const Settings& changed) {
+  std::vector<std::string> overrides;
+  for (const auto& [key, value] : changed) overrides.push_back(key + "=" + value);
+  try {
+    return without_seed(flattened(config_to_json(default_experiment(overrides).config)));
+  } catch (const Error&) {
+    return changed;  // of another version
+  }
+}
+
+namespace {
+
 // The length of the common start of all words, up to its last underscore.
 std::size_t common_start(const std::vector<std::string>& words) {
   auto common = words.front();
-  for (const auto& word : words) {
-    const auto differ = std::mismatch(common.begin(), common.end(), word.begin(), word.end()).first;
-    common.erase(differ, common.end());
-  }
-  const auto end = common.rfind('_');
-  return end == std::string::npos ? 0 : end + 1;
+  for (const auto& word : words) common.erase(std::ranges::mismatch(common, word).in1, common.end());
+  return common.rfind('_') + 1;  // 0 without an underscore
 }
 
 // Of a group's name after its config, "KEY=VALUE" words, and a number where the name was not unique.
@@ -41,17 +82,9 @@ std::string shortened(std::string word) {
   return word;
 }
 
-std::set<std::string> words_of_all(const std::vector<std::vector<std::string>>& groups) {
-  std::set<std::string> common(groups.front().begin(), groups.front().end());
-  for (const auto& words : groups)
-    std::erase_if(common, [&](const auto& word) { return std::find(words.begin(), words.end(), word) == words.end(); });
-  return common;
-}
-
 // "a" for "a.yaml".
 std::string without_ending(const std::string& name) {
-  constexpr std::string_view ending = ".yaml";
-  return name.ends_with(ending) ? name.substr(0, name.size() - ending.size()) : name;
+  return name.ends_with(".yaml") ? name.substr(0, name.size() - 5) : name;
 }
 
 }  // namespace
@@ -64,15 +97,16 @@ std::vector<std::string> short_names(const std::vector<ComparedGroup>& groups) {
     whole.push_back(group.name);
     words.push_back(words_after_config(group));
   }
-  const auto common = words_of_all(words);
+  const auto is_common = [&](const std::string& word) {
+    return std::ranges::all_of(words, [&](const auto& own) { return std::ranges::find(own, word) != own.end(); });
+  };
   const auto different = std::set(configs.begin(), configs.end()).size();
   const bool is_one_config = different == 1, has_own_config = different == groups.size();
   const auto start = common_start(configs);
   for (std::size_t i = 0; i < groups.size(); ++i) {
     auto name = is_one_config ? "" : configs[i].substr(start);
     for (const auto& word : words[i])
-      if (!common.contains(word) && (is_one_config || !has_own_config))
-        name += (name.empty() ? "" : " ") + shortened(word);
+      if (!is_common(word) && (is_one_config || !has_own_config)) name += (name.empty() ? "" : " ") + shortened(word);
     names.push_back(name.empty() ? configs[i] : name);
   }
   const bool unique = std::set(names.begin(), names.end()).size() == names.size();
@@ -83,18 +117,15 @@ namespace {
 
 // Groups of other settings may have the same name: the file has changed in between.
 std::string unique_name(const std::string& name, const std::vector<ComparedGroup>& groups) {
-  const auto is_taken = [&](const std::string& candidate) {
-    return std::any_of(groups.begin(), groups.end(), [&](const auto& group) { return group.name == candidate; });
-  };
   auto candidate = name;
-  for (int copy = 2; is_taken(candidate); ++copy) candidate = fmt::format("{} ({})", name, copy);
+  for (int copy = 2; std::ranges::find(groups, candidate, &ComparedGroup::name) != groups.end(); ++copy)
+    candidate = fmt::format("{} ({})", name, copy);
   return candidate;
 }
 
 // Null: none.
 const RunRecord* run_with_seed(const ComparedGroup& group, std::int64_t seed) {
-  const auto found =
-      std::find_if(group.runs.begin(), group.runs.end(), [&](const auto& run) { return run.seed == seed; });
+  const auto found = std::ranges::find(group.runs, seed, &RunRecord::seed);
   return found == group.runs.end() ? nullptr : &*found;
 }
 
@@ -123,33 +154,31 @@ bool has_other_data(const RunRecord& run, const RunRecord& first) {
 
 // A sorter's lists are made from its config.
 bool has_recorded_data(const RunRecord& run) {
-  const auto task = run.settings.find("task.kind");
-  return !run.data.empty() || (task != run.settings.end() && task->second == "sort");
+  return !run.data.empty() || value_of(run.settings, "task.kind") == "sort";
 }
-
-// The places of the first run, and of the first whose data are recorded, among runs that are kept.
-struct FirstRuns {
-  std::optional<std::size_t> any, recorded;
-};
 
 // Leaves out runs of other data than the first run, or with a `by` than the first run with an equal value of that key.
 std::vector<RunRecord> with_equal_data(std::vector<RunRecord> runs, const std::string& by,
                                        std::vector<std::string>& notes) {
-  std::map<std::string, FirstRuns> sets;  // by the value of `by`
+  // The places of the first runs that are kept, by the value of `by`: of all, and of those whose data are recorded.
+  std::map<std::string, std::size_t> firsts, recorded;
   std::vector<RunRecord> kept;
   for (auto& run : runs) {
-    auto& first = sets[by.empty() ? "" : all_settings(run.settings)[by]];
-    const auto differs = [&](const auto& place) { return place && has_other_data(run, kept[*place]); };
-    if (const auto other = differs(first.any) ? first.any : first.recorded; differs(other)) {
+    const auto value = by.empty() ? "" : value_of(all_settings(run.settings), by);
+    const RunRecord* other = nullptr;
+    for (const auto* places : {&recorded, &firsts})
+      if (const auto place = places->find(value); place != places->end())
+        if (has_other_data(run, kept[place->second])) other = &kept[place->second];
+    if (other != nullptr) {
       notes.push_back(fmt::format("{}: left out: it has other data than {} (environment.json describes them)",
-                                  run.source, kept[*other].source));
+                                  run.source, other->source));
       continue;
     }
-    if (!first.any) first.any = kept.size();
-    if (!first.recorded && !run.data.empty()) first.recorded = kept.size();
+    firsts.try_emplace(value, kept.size());
+    if (!run.data.empty()) recorded.try_emplace(value, kept.size());
     kept.push_back(std::move(run));
   }
-  const auto unknown = std::count_if(kept.begin(), kept.end(), std::not_fn(has_recorded_data));
+  const auto unknown = std::ranges::count_if(kept, std::not_fn(has_recorded_data));
   if (unknown > 0 && kept.size() > 1)
     notes.push_back(
         fmt::format("what data {} of {} runs had is not recorded: only their configs' data keys were compared", unknown,
@@ -165,8 +194,7 @@ std::vector<std::size_t> groups_named(const std::vector<ComparedGroup>& groups, 
   for (std::size_t i = 0; i < groups.size(); ++i) {
     const auto& group = groups[i];
     const auto config = without_ending(group.runs.front().config);
-    const bool has_run =
-        std::any_of(group.runs.begin(), group.runs.end(), [&](const auto& run) { return run.source == name; });
+    const bool has_run = std::ranges::find(group.runs, name, &RunRecord::source) != group.runs.end();
     if (has_run || without_ending(group.name) == without_ending(name) || names[i] == name ||
         fmt::format("{}", i + 1) == name)
       exact.push_back(i);
@@ -212,8 +240,8 @@ std::vector<ComparedGroup> group_runs(std::vector<RunRecord> given, const std::s
                                       std::vector<std::string>& notes) {
   std::vector<ComparedGroup> groups;
   for (auto& run : with_equal_data(std::move(given), by, notes)) {
-    auto group = std::find_if(groups.begin(), groups.end(),
-                              [&](const auto& other) { return other.runs.front().settings == run.settings; });
+    auto group =
+        std::ranges::find_if(groups, [&](const auto& other) { return other.runs.front().settings == run.settings; });
     if (group == groups.end())
       group = groups.insert(group, {.name = unique_name(run.name(), groups), .reference = groups.size()});
     if (const auto* same = run_with_seed(*group, run.seed))
@@ -228,19 +256,14 @@ std::vector<ComparedGroup> group_runs(std::vector<RunRecord> given, const std::s
 // The config keys that are not equal in all groups, and their values into ComparedGroup::settings.
 std::vector<std::string> find_differing_keys(std::vector<ComparedGroup>& groups) {
   const auto resolved = resolve(groups);
-  std::set<std::string> changed, differing;
+  std::set<std::string> differing;
   for (const auto& group : groups)
-    for (const auto& [key, value] : group.runs.front().settings) changed.insert(key);
-  const auto value_of = [](const Settings& settings, const std::string& key) {
-    const auto found = settings.find(key);
-    return found == settings.end() ? std::nullopt : std::optional(found->second);
-  };
-  for (const auto& key : changed)
-    for (const auto& settings : resolved)
-      if (value_of(settings, key).value_or("") != value_of(resolved.front(), key).value_or("")) differing.insert(key);
+    for (const auto& [key, value] : group.runs.front().settings)
+      for (const auto& settings : resolved)
+        if (value_of(settings, key) != value_of(resolved.front(), key)) differing.insert(key);
   for (const auto& key : differing)
     for (std::size_t i = 0; i < groups.size(); ++i)
-      if (const auto value = value_of(resolved[i], key)) groups[i].settings[key] = *value;
+      if (const auto found = resolved[i].find(key); found != resolved[i].end()) groups[i].settings.insert(*found);
   return {differing.begin(), differing.end()};
 }
 
@@ -251,9 +274,8 @@ void choose_references(std::vector<ComparedGroup>& groups, const ComparisonOptio
   const auto resolved = options.by.empty() ? std::vector<Settings>(groups.size()) : resolve(groups);
   bool has_key = options.by.empty();
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    const auto found = resolved[i].find(options.by);
-    has_key = has_key || found != resolved[i].end();
-    sets[found == resolved[i].end() ? "" : found->second].push_back(i);
+    has_key = has_key || resolved[i].contains(options.by);
+    sets[value_of(resolved[i], options.by)].push_back(i);
   }
   if (!has_key) fail_no_key(resolved, options.by);
   bool has_reference = false;
@@ -270,30 +292,23 @@ void choose_references(std::vector<ComparedGroup>& groups, const ComparisonOptio
                                            numbered_names(groups, all)));
 }
 
-// Nothing, with `problem` saying why, where a run has none.
-std::optional<TestPredictions> predictions_of(const RunRecord& run, std::string& problem) {
-  if (run.folder.empty()) {
-    problem = fmt::format("{} is a row of a results file, which has no predictions", run.source);
-    return std::nullopt;
-  }
-  auto predictions = read_test_predictions(RunDirectory::open(run.folder));
-  if (!predictions) problem = fmt::format("{} has no test_predictions.safetensors", run.source);
-  return predictions;
+// Errors: exit code 2 for a run without, 1 for a damaged file.
+TestPredictions predictions_of(const RunRecord& run) {
+  if (run.folder.empty())
+    throw Error(ExitCode::usage, fmt::format("{} is a row of a results file, which has no predictions", run.source));
+  if (auto predictions = read_test_predictions(RunDirectory::open(run.folder))) return *std::move(predictions);
+  throw Error(ExitCode::usage, fmt::format("{} has no test_predictions.safetensors", run.source));
 }
 
-// Of two classifiers with the same seed, by their predictions for the same test texts. Nothing, with `problem`
-// saying why, where that cannot be compared.
-std::optional<McNemarTest> compare_predictions(const RunRecord& reference, const RunRecord& run, std::string& problem) {
-  const auto theirs = predictions_of(reference, problem);
-  const auto ours = theirs ? predictions_of(run, problem) : std::nullopt;
-  if (!ours) return std::nullopt;
-  if (!ours->labels_l.equal(theirs->labels_l)) {
-    problem = fmt::format("{} and {} have different test texts", reference.source, run.source);
-    return std::nullopt;
-  }
+// Of two classifiers with the same seed, by their predictions for the same test texts. Errors: exit code 2
+// where they cannot be compared.
+McNemarTest compare_predictions(const RunRecord& reference, const RunRecord& run) {
+  const auto theirs = predictions_of(reference), ours = predictions_of(run);
+  if (!ours.labels_l.equal(theirs.labels_l))
+    throw Error(ExitCode::usage, fmt::format("{} and {} have different test texts", reference.source, run.source));
   // Of classes that are equally likely the first.
   const auto right = [](const TestPredictions& of) { return of.probabilities_lv.argmax(1) == of.labels_l; };
-  const auto right_l = right(*ours), their_right_l = right(*theirs);
+  const auto right_l = right(ours), their_right_l = right(theirs);
   return mcnemar(run.seed, (their_right_l & ~right_l).sum().item<std::int64_t>(),
                  (right_l & ~their_right_l).sum().item<std::int64_t>());
 }
@@ -342,14 +357,13 @@ void add_measures(Comparison& comparison) {
 
 // Seeds that only one of two groups has say nothing about their difference.
 void note_unpaired_seeds(const ComparedGroup& group, const ComparedGroup& reference, std::vector<std::string>& notes) {
-  for (const auto& run : group.runs)
-    if (run_with_seed(reference, run.seed) == nullptr)
-      notes.push_back(
-          fmt::format("{}: left out of differences: {} has no run with seed {}", run.source, reference.name, run.seed));
-  for (const auto& run : reference.runs)
-    if (run_with_seed(group, run.seed) == nullptr)
-      notes.push_back(fmt::format("{}: left out of the differences of {}, which has no run with seed {}", run.source,
-                                  group.name, run.seed));
+  const auto note = [&](const ComparedGroup& own, const ComparedGroup& other, const std::string& text) {
+    for (const auto& run : own.runs)
+      if (run_with_seed(other, run.seed) == nullptr)
+        notes.push_back(fmt::format("{}: left out of {} has no run with seed {}", run.source, text, run.seed));
+  };
+  note(group, reference, fmt::format("differences: {}", reference.name));
+  note(reference, group, fmt::format("the differences of {}, which", group.name));
 }
 
 std::optional<PairedDifference> difference(const GroupMeasure& group, const GroupMeasure& reference,
@@ -369,17 +383,18 @@ void add_mcnemar(ComparedGroup& group, const ComparedGroup& reference, std::vect
   for (const auto& run : group.runs) {
     const auto* partner = run_with_seed(reference, run.seed);
     if (!predicts_classes(run) || run.folder.empty() || partner == nullptr) continue;
-    std::string problem;
-    if (const auto test = compare_predictions(*partner, run, problem))
-      group.mcnemar.push_back(*test);
-    else
-      notes.push_back(fmt::format("{}: no McNemar test with seed {}: {}", group.name, run.seed, problem));
+    try {
+      group.mcnemar.push_back(compare_predictions(*partner, run));
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::usage) throw;  // a damaged file
+      notes.push_back(fmt::format("{}: no McNemar test with seed {}: {}", group.name, run.seed, error.what()));
+    }
   }
 }
 
 void add_differences(Comparison& comparison) {
-  const bool tests = std::any_of(comparison.measures.begin(), comparison.measures.end(),
-                                 [](const auto& measure) { return measure.id.starts_with("test_"); });
+  const bool tests =
+      std::ranges::any_of(comparison.measures, [](const auto& measure) { return measure.id.starts_with("test_"); });
   bool has_rows = false;  // of results files, without a folder
   for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
     auto& group = comparison.groups[i];
@@ -409,11 +424,282 @@ Comparison compare_runs(std::vector<RunRecord> runs, const ComparisonOptions& op
   choose_references(comparison.groups, options);
   add_measures(comparison);
   add_differences(comparison);
-  const auto& keys = comparison.differing_keys;
-  if (std::any_of(keys.begin(), keys.end(), [](const auto& key) { return key.starts_with("data.tokenizer"); }))
+  const auto is_tokenizer = [](const std::string& key) { return key.starts_with("data.tokenizer"); };
+  if (std::ranges::any_of(comparison.differing_keys, is_tokenizer))
     comparison.notes.emplace_back(
         "the tokenizers differ: losses per token cannot be compared; bits per character can be");
   return comparison;
+}
+
+namespace {
+
+// A comparison as text for a terminal, as a table in Markdown, as CSV for other programs.
+
+constexpr int name_width = 30;
+
+template <class Range, class Text>
+std::string joined(const Range& range, const char* separator, Text text) {
+  std::vector<std::string> texts;
+  for (const auto& item : range) texts.push_back(text(item));
+  return fmt::format("{}", fmt::join(texts, separator));
+}
+
+// "1.8478 ± 0.0125", "804,096"; "–" without values.
+std::string mean_cell(const Measure& measure, const GroupMeasure& group) {
+  if (group.values.empty()) return "–";
+  const auto mean = shown(measure, group.summary.mean);
+  if (!group.summary.deviation || measure.digits == 0) return mean;
+  return fmt::format("{} ± {}", mean, shown(measure, *group.summary.deviation));
+}
+
+// "+0.0337 (+0.0202 to +0.0472)"; "" for a reference; without an interval only the mean.
+std::string difference_cell(const Measure& measure, const GroupMeasure& group) {
+  if (!group.difference) return "";
+  const auto& difference = *group.difference;
+  const auto mean = shown_difference(measure, difference.mean);
+  if (!difference.low) return mean;
+  return fmt::format("{} ({} to {})", mean, shown_difference(measure, *difference.low),
+                     shown_difference(measure, *difference.high));
+}
+
+// Columns of a terminal: "±" and "…" are two and three bytes.
+std::size_t columns_of(const std::string& text) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+std::string padded(const std::string& text, std::size_t width) {
+  return text + std::string(width - std::min(width, columns_of(text)), ' ');
+}
+
+std::string cut(const std::string& name, std::size_t width) {
+  if (columns_of(name) <= width || columns_of(name) != name.size()) return name;
+  const auto kept = width - 1, start = kept / 2;
+  return name.substr(0, start) + "…" + name.substr(name.size() - (kept - start));
+}
+
+std::string label(const Comparison& comparison, const std::vector<std::string>& names, std::size_t group) {
+  const auto mark = comparison.groups[group].reference == group ? "*" : " ";
+  return padded(fmt::format("{}{:>2} {}", mark, group + 1, cut(names[group], name_width - 5)), name_width);
+}
+
+std::string list_groups(const Comparison& comparison) {
+  std::string text;
+  for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
+    const auto& group = comparison.groups[i];
+    text += fmt::format("{}{:>2} {}  (seed{} {})\n", group.reference == i ? "*" : " ", i + 1, group.name,
+                        group.runs.size() == 1 ? "" : "s",
+                        joined(group.runs, ", ", [](const auto& run) { return std::to_string(run.seed); }));
+    for (const auto& [key, value] : group.settings) text += fmt::format("      {}: {}\n", key, value);
+  }
+  return text;
+}
+
+std::string verdict(const PairedDifference& difference) {
+  std::string text = difference.p ? fmt::format("  p {:.2g}", *difference.p) : "";
+  if (difference.equivalent) text += *difference.equivalent ? "  inside the margin" : "  not inside the margin";
+  return text;
+}
+
+std::string measure_block(const Comparison& comparison, const std::vector<std::string>& names, const Measure& measure) {
+  auto text = fmt::format("\n{} {}{}\n", padded(measure.title, name_width - 1), padded("mean ± sd (runs)", 24),
+                          "difference to * (95% interval; pairs)");
+  for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
+    const auto& values = comparison.groups[i].measures.at(measure.id);
+    const auto mean = values.values.empty() ? std::string("–")
+                                            : fmt::format("{} ({})", mean_cell(measure, values), values.summary.count);
+    auto line = label(comparison, names, i) + padded(mean, 24) + difference_cell(measure, values);
+    if (values.difference) line += fmt::format("; {}", values.difference->pairs) + verdict(*values.difference);
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
+std::string mcnemar_block(const Comparison& comparison, const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < comparison.groups.size(); ++i)
+    for (const auto& test : comparison.groups[i].mcnemar)
+      text += fmt::format("{}{:<8}{:>10}{:>12}   {:<12.3g}{:.3g}\n", label(comparison, names, i), test.seed,
+                          test.only_reference, test.only_this, test.p_exact, test.p_chi_square);
+  if (text.empty()) return "";
+  return fmt::format("\n{}{:<8}{:>10}{:>12}   {:<12}{}\n", padded("McNemar's test, texts right by", name_width),
+                     " seed", "only *", "only this", "p (exact)", "p (chi-square)") +
+         text;
+}
+
+std::string cost_block(const Comparison& comparison, const std::vector<std::string>& names) {
+  auto text = fmt::format("\n{}", std::string(name_width, ' '));
+  std::vector<Measure> costs;
+  for (const auto& id : cost_measures()) costs.push_back(measure_of(id));
+  const auto width = [](const Measure& measure) { return measure.title.size() + 2; };
+  for (const auto& cost : costs) text += fmt::format("{:>{}}", cost.title, width(cost));
+  text += "\n";
+  for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
+    text += label(comparison, names, i);
+    for (const auto& cost : costs) {
+      const auto& values = comparison.groups[i].measures.at(cost.id);
+      text += fmt::format("{:>{}}", values.values.empty() ? "-" : shown(cost, values.summary.mean), width(cost));
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string to_text(const Comparison& comparison) {
+  const auto names = short_names(comparison.groups);
+  std::size_t runs = 0;
+  for (const auto& group : comparison.groups) runs += group.runs.size();
+  const auto count = comparison.groups.size();
+  auto text = fmt::format("{} run{} in {} group{}; * marks what the others are compared with, paired by seed\n", runs,
+                          runs == 1 ? "" : "s", count, count == 1 ? "" : "s");
+  if (comparison.margin) text += fmt::format("margin: ±{}\n", *comparison.margin);
+  text += list_groups(comparison);
+  for (const auto& measure : comparison.measures) text += measure_block(comparison, names, measure);
+  return text + mcnemar_block(comparison, names) + cost_block(comparison, names);
+}
+
+namespace {
+
+struct Column {
+  std::string measure, part;  // "val_loss:difference"
+};
+
+bool is_of_groups(const std::string& name) { return name == "mcnemar" || name == "settings"; }
+
+Column parse_column(const std::string& text) {
+  static const std::vector<std::string> parts = {"difference", "equivalent", "worst", "values"};
+  const auto colon = text.find(':');
+  Column column{text.substr(0, colon), colon == std::string::npos ? "" : text.substr(colon + 1)};
+  if (!column.part.empty() && std::ranges::find(parts, column.part) == parts.end())
+    throw Error(ExitCode::usage,
+                fmt::format("--columns {}: no such part; expected {}", in_quotes(text), join_alternatives(parts)));
+  return column;
+}
+
+std::vector<Column> default_columns(const Comparison& comparison) {
+  std::vector<Column> columns;
+  for (const auto& measure : comparison.measures) {
+    columns.push_back({measure.id, ""});
+    columns.push_back({measure.id, "difference"});
+    if (comparison.margin) columns.push_back({measure.id, "equivalent"});
+  }
+  if (std::ranges::any_of(comparison.groups, [](const auto& group) { return !group.mcnemar.empty(); }))
+    columns.push_back({"mcnemar", ""});
+  for (const char* cost : {"train_seconds", "parameters", "mixer_parameters"}) columns.push_back({cost, ""});
+  return columns;
+}
+
+// What differences are to, in the words of a table's head.
+std::string describe_reference(const Comparison& comparison) {
+  if (!comparison.by.empty()) return "at equal " + comparison.by.substr(comparison.by.rfind('.') + 1);
+  const auto first = comparison.groups.front().reference;
+  return "to " + (first == 0 ? "the first row" : comparison.groups[first].name);
+}
+
+std::string title_of(const Column& column, const Comparison& comparison) {
+  if (column.measure == "mcnemar") return "McNemar's p by seed";
+  if (column.measure == "settings") return "what differs";
+  const auto measure = measure_of(column.measure);
+  if (column.part == "difference") return fmt::format("difference {} (95% interval)", describe_reference(comparison));
+  if (column.part == "equivalent") return fmt::format("inside ±{}", comparison.margin.value_or(0));
+  if (column.part == "worst") return "worst";
+  if (column.part == "values" || measure.digits == 0) return measure.title;
+  return measure.title + ", mean ± sd";
+}
+
+std::string worst_cell(const Measure& measure, const GroupMeasure& group) {
+  if (group.values.empty()) return "–";
+  const auto [low, high] = std::ranges::minmax(group.values | std::views::values);
+  return shown(measure, measure.better == Measure::Better::lower ? high : low);
+}
+
+// In the order of the runs; "never" for what may be absent.
+std::string values_cell(const Measure& measure, const ComparedGroup& group) {
+  return joined(group.runs, ", ", [&](const RunRecord& run) -> std::string {
+    const auto found = run.measures.find(measure.id);
+    if (found == run.measures.end()) return measure.may_be_absent ? "never" : "–";
+    return fmt::format("{:.{}f}", found->second * measure.scale, measure.digits);
+  });
+}
+
+std::string equivalent_cell(const GroupMeasure& group) {
+  if (!group.difference || !group.difference->equivalent) return "";
+  return *group.difference->equivalent ? "yes" : "no";
+}
+
+std::string cell_of(const Column& column, const ComparedGroup& group) {
+  if (column.measure == "mcnemar")
+    return joined(group.mcnemar, ", ", [](const auto& test) { return fmt::format("{:.2g}", test.p_exact); });
+  if (column.measure == "settings")
+    return joined(group.settings, ", ",
+                  [](const auto& setting) { return fmt::format("`{}: {}`", setting.first, setting.second); });
+  const auto measure = measure_of(column.measure);
+  const auto found = group.measures.find(column.measure);
+  const auto values = found == group.measures.end() ? GroupMeasure{} : found->second;
+  if (column.part == "difference") return difference_cell(measure, values);
+  if (column.part == "equivalent") return equivalent_cell(values);
+  if (column.part == "worst") return worst_cell(measure, values);
+  if (column.part == "values") return values_cell(measure, group);
+  return mean_cell(measure, values);
+}
+
+std::string markdown_row(const std::vector<std::string>& cells) {
+  static const std::map<char, std::string> written = {{'|', "\\|"}, {'\n', " "}, {'\r', " "}};
+  std::string row = "|";
+  for (const auto& cell : cells) {
+    row += " ";
+    for (const char c : cell) row += written.contains(c) ? written.at(c) : std::string(1, c);
+    row += " |";
+  }
+  return row + "\n";
+}
+
+}  // namespace
+
+std::vector<std::string> measures_of_columns(const std::vector<std::string>& columns) {
+  std::vector<std::string> ids;
+  for (const auto& text : columns) {
+    const auto name = parse_column(text).measure;
+    if (!is_of_groups(name) && std::ranges::find(ids, name) == ids.end()) ids.push_back(name);
+  }
+  return ids;
+}
+
+std::string to_markdown(const Comparison& comparison, const std::vector<std::string>& names) {
+  std::vector<Column> columns;
+  for (const auto& name : names) columns.push_back(parse_column(name));
+  if (names.empty()) columns = default_columns(comparison);
+  if (!comparison.margin && std::ranges::find(columns, "equivalent", &Column::part) != columns.end())
+    throw Error(ExitCode::usage, "a column MEASURE:equivalent needs --margin");
+  std::vector<std::string> titles = {"config", "seeds"};
+  for (const auto& column : columns) titles.push_back(title_of(column, comparison));
+  auto text = markdown_row(titles) + "|" + joined(titles, "", [](const auto&) { return "---|"; }) + "\n";
+  for (const auto& group : comparison.groups) {
+    std::vector<std::string> cells = {group.name, fmt::format("{}", group.runs.size())};
+    for (const auto& column : columns) cells.push_back(cell_of(column, group));
+    text += markdown_row(cells);
+  }
+  return text;
+}
+
+std::string to_csv(const Comparison& comparison) {
+  std::string text = "group,metric,n,mean,sd,pairs,difference,low,high,p,equivalent\n";
+  const auto number = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; };
+  for (const auto& group : comparison.groups)
+    for (const auto& measure : comparison.measures) {
+      const auto& values = group.measures.at(measure.id);
+      if (values.values.empty()) continue;
+      text += fmt::format("{},{},{},{},{},", csv_field(group.name), csv_field(measure.id), values.summary.count,
+                          values.summary.mean, number(values.summary.deviation));
+      if (const auto& paired = values.difference)
+        text += fmt::format("{},{},{},{},{},{}\n", paired->pairs, paired->mean, number(paired->low),
+                            number(paired->high), number(paired->p), equivalent_cell(values));
+      else
+        text += ",,,,,\n";
+    }
+  return text;
 }
 
 }  // namespace metaformer

@@ -1,16 +1,60 @@
 #pragma once
-// Comparison of groups of runs that differ only in their seed.
+// Finished runs, and the comparison of groups of them that differ only in their seed.
 
+#include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "report/run_record.h"
+#include "config/experiment_config.h"
 #include "report/statistics.h"
+#include "run/checkpoint_meta.h"
 #include "tasks/measures.h"
 
 namespace metaformer {
+
+using Settings = std::map<std::string, std::string>;  // "model.mixer.kind" -> "quadratic", values as in YAML
+
+// From its folder or from a row of a results file.
+struct RunRecord {
+  std::string key;        // digest of everything in the config that is not default, the seed included (config/writer.h)
+  std::string config;     // as it was named: "shakespeare_metric.yaml"; of a folder without that, the folder's name
+  std::string overrides;  // the other --set arguments, without train.seed: "model.layers=2 train.steps=100"
+  std::int64_t seed = 0;
+
+  Settings settings;  // changed_settings of its config
+
+  // By id (tasks/measures.h): "val_loss", "test_accuracy", ... One that the run does not have is absent; none is NaN.
+  std::map<std::string, double> measures;
+
+  std::optional<AttentionCollapse> collapse;  // of a folder
+
+  std::string data;  // digest of the data and of how they are split; "": unknown
+  std::string commit, cpu, threads;
+
+  std::map<std::string, std::string> cells;  // of a row of a results file, by column
+
+  std::string source;            // for messages: the folder, or "FILE.csv:LINE"
+  std::filesystem::path folder;  // empty for a row of a results file
+
+  // "shakespeare_metric.yaml model.layers=2"
+  std::string name() const { return overrides.empty() ? config : config + " " + overrides; }
+};
+
+// Adds measures that follow from others. loss_gap: validation loss minus training loss; not where only that of training
+// is smoothed. validation_score, of a classifier whose best checkpoint was chosen by a fraction (accuracy, AUC): one
+// minus the error that chose it.
+void add_derived_measures(RunRecord& record);
+void remove_derived_measures(RunRecord& record);
+
+// The config keys that are not default (config/writer.h), without train.seed.
+Settings changed_settings(const ExperimentConfig& config);
+
+// Every key that applies, from those that are not default. Nothing more than the given ones where this version of the
+// program does not know one of them.
+Settings all_settings(const Settings& changed);
 
 struct ComparisonOptions {
   std::string reference;  // a group's name, short name or number, a run's folder, or a config; "": the first
@@ -54,5 +98,24 @@ Comparison compare_runs(std::vector<RunRecord> runs, const ComparisonOptions& op
 // "shakespeare_quadratic.yaml model.mixer.score_std=0.3". Only the overrides where all are of one config, only the
 // config where each has its own. Unique: where two would be the same, all are whole.
 std::vector<std::string> short_names(const std::vector<ComparedGroup>& groups);
+
+// The groups with the settings in which they differ, a block for each measure (mean, standard deviation, number of
+// runs, difference with its 95% interval, p value), McNemar's tests, time and size. Lines are at most 100 columns wide,
+// unless a config's own values are longer.
+std::string to_text(const Comparison& comparison);
+
+// Markdown: a row for each group, with these columns after its name and its number of seeds; none given: every measure
+// with its difference, time and parameters. MEASURE is mean ± standard deviation, MEASURE:difference the paired
+// difference with its 95% interval, MEASURE:equivalent whether that lies inside the margin, MEASURE:worst the worst
+// run, MEASURE:values those of all seeds; "mcnemar" the p values by seed, "settings" the config keys that differ.
+// Errors (exit code 2): no such column.
+std::string to_markdown(const Comparison& comparison, const std::vector<std::string>& columns = {});
+
+// The measures in such columns, by id.
+std::vector<std::string> measures_of_columns(const std::vector<std::string>& columns);
+
+// A line for each group and measure, with the columns group, metric, n, mean, sd, pairs, difference, low, high, p,
+// equivalent. Numbers are as in the runs, not in the measure's scale.
+std::string to_csv(const Comparison& comparison);
 
 }  // namespace metaformer

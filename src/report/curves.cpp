@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -53,14 +52,9 @@ void add_point(StepCurve& curve, double step, const Json& value) {
   curve.high.push_back(*std::max_element(numbers.begin(), numbers.end()));
 }
 
-struct ShownDiagnostic {
-  const char* key;
-  BlockPanel panel;
-};
-
-// In their order.
-const std::vector<ShownDiagnostic>& shown_diagnostics() {
-  static const std::vector<ShownDiagnostic> shown = {
+// By the keys of diagnostics, in the order shown.
+const std::vector<std::pair<std::string, BlockPanel>>& shown_diagnostics() {
+  static const std::vector<std::pair<std::string, BlockPanel>> shown = {
       {"stream_norm", {"norm of the stream", true}},
       {"attention_entropy", {"entropy of attention (1: uniform)"}},
       {"cross_attention_entropy", {"entropy of attention to the source (1: uniform)"}},
@@ -72,17 +66,15 @@ const std::vector<ShownDiagnostic>& shown_diagnostics() {
 
 // Adds a line of diagnostics to the panels, of which there is one for each shown_diagnostics().
 void add_blocks(std::vector<BlockPanel>& panels, double step, const Json& line) {
-  for (const auto& [block, values] : line.items()) {
-    if (!values.is_object()) continue;
-    for (std::size_t i = 0; i < panels.size(); ++i) {
-      const auto* key = shown_diagnostics()[i].key;
+  for (const auto& [block, values] : line.items())
+    for (std::size_t i = 0; values.is_object() && i < panels.size(); ++i) {
+      const auto& key = shown_diagnostics()[i].first;
       if (!values.contains(key)) continue;
       auto& lines = panels[i].lines;
-      auto found = std::find_if(lines.begin(), lines.end(), [&, name = block](auto& own) { return own.first == name; });
+      auto found = std::ranges::find(lines, block, &std::pair<std::string, StepCurve>::first);
       if (found == lines.end()) found = lines.insert(lines.end(), {block, {}});
       add_point(found->second, step, values.at(key));
     }
-  }
 }
 
 }  // namespace
@@ -91,7 +83,7 @@ LoggedCurves read_curves(const std::filesystem::path& metrics_file) {
   constexpr std::uintmax_t largest = std::uintmax_t{1} << 31;
   std::istringstream lines(read_file(metrics_file, largest, ExitCode::data));
   LoggedCurves logged;
-  for (const auto& diagnostic : shown_diagnostics()) logged.blocks.push_back(diagnostic.panel);
+  for (const auto& [key, panel] : shown_diagnostics()) logged.blocks.push_back(panel);
   std::map<std::string, StepCurve> estimates;
   double seconds = 0;  // of training, by the last training line
   for (std::string line; std::getline(lines, line);) {
@@ -133,41 +125,30 @@ StepCurve thinned(const StepCurve& curve, std::size_t most_points, bool averages
   return result;
 }
 
-// The indices of the steps that all curves have, by curve.
-static std::vector<std::vector<std::size_t>> common_points(const std::vector<const StepCurve*>& curves) {
-  std::vector<std::vector<std::size_t>> points(curves.size());
-  std::vector<std::size_t> next(curves.size(), 0);
-  for (const double step : curves.front()->step) {
-    bool everywhere = true;
-    for (std::size_t c = 0; c < curves.size(); ++c) {
-      const auto& steps = curves[c]->step;
-      while (next[c] < steps.size() && steps[next[c]] < step) ++next[c];
-      everywhere = everywhere && next[c] < steps.size() && steps[next[c]] == step;
-    }
-    for (std::size_t c = 0; everywhere && c < curves.size(); ++c) points[c].push_back(next[c]);
-  }
-  return points;
-}
-
 StepCurve mean_curve(const std::vector<const StepCurve*>& curves) {
   StepCurve group;
   if (curves.empty()) return group;
-  const auto points = common_points(curves);
+  std::map<double, std::vector<std::pair<double, double>>> points;  // times and values by step, of all curves so far
+  for (std::size_t c = 0; c < curves.size(); ++c)
+    for (std::size_t i = 0; i < curves[c]->step.size(); ++i)
+      if (auto& of_runs = points[curves[c]->step[i]]; of_runs.size() == c)
+        of_runs.emplace_back(curves[c]->time[i], curves[c]->value[i]);
   const auto runs = static_cast<double>(curves.size());
-  for (std::size_t i = 0; i < points.front().size(); ++i) {
-    double time = 0, value = 0, squares = 0;
-    for (std::size_t c = 0; c < curves.size(); ++c) {
-      time += curves[c]->time[points[c][i]] / runs;
-      value += curves[c]->value[points[c][i]] / runs;
+  for (const auto& [step, of_runs] : points) {
+    if (of_runs.size() < curves.size()) continue;
+    double mean_time = 0, mean_value = 0, squares = 0;
+    for (const auto& [time, value] : of_runs) {
+      mean_time += time / runs;
+      mean_value += value / runs;
     }
-    for (std::size_t c = 0; c < curves.size(); ++c) squares += std::pow(curves[c]->value[points[c][i]] - value, 2);
-    group.step.push_back(curves.front()->step[points.front()[i]]);
-    group.time.push_back(time);
-    group.value.push_back(value);
+    for (const auto& [time, value] : of_runs) squares += std::pow(value - mean_value, 2);
+    group.step.push_back(step);
+    group.time.push_back(mean_time);
+    group.value.push_back(mean_value);
     if (curves.size() < 2) continue;
     const double deviation = std::sqrt(squares / (runs - 1));
-    group.low.push_back(value - deviation);
-    group.high.push_back(value + deviation);
+    group.low.push_back(mean_value - deviation);
+    group.high.push_back(mean_value + deviation);
   }
   return group;
 }
@@ -185,8 +166,8 @@ std::vector<CurveView> views_of(const CurveTable& table) {
     views.push_back({gradient_norm, gradient_norm, "gradient norm before clipping", {gradient_norm}});
   // Runs that evaluate only at their end have no curve of the validation loss.
   const auto found = table.find(validation_loss);
-  const bool points_only = found != table.end() && std::none_of(found->second.runs.begin(), found->second.runs.end(),
-                                                                [](auto& curve) { return curve.step.size() > 1; });
+  const auto is_line = [](const StepCurve& curve) { return curve.step.size() > 1; };
+  const bool points_only = found != table.end() && std::ranges::none_of(found->second.runs, is_line);
   if (points_only && views.size() > 1) std::swap(views[0], views[1]);
   return views;
 }
@@ -196,21 +177,18 @@ figures::Figure figure_of(const CurveTable& table, const CurveView& view, const 
   figures::LineChart by_time{.x = {.label = "training time in minutes"}, .y = {.label = view.unit}, .curves = {}};
   bool has_bands = false;
   for (const auto& name : view.series) {
-    const auto& groups = table.at(name).groups;
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-      const auto& group = groups[g];
-      const bool train = view.series.size() > 1 && name == train_loss;
-      figures::Curve curve{.name = group_names[g] + (train ? " (train)" : ""),
-                           .x = group.step,
-                           .y = group.value,
-                           .low = group.low,
-                           .high = group.high,
-                           .color = static_cast<int>(g),
-                           .dashed = train};
+    const bool train = view.series.size() > 1 && name == train_loss;
+    for (int g = 0; const auto& group : table.at(name).groups) {
+      by_step.curves.push_back({.name = group_names[static_cast<std::size_t>(g)] + (train ? " (train)" : ""),
+                                .x = group.step,
+                                .y = group.value,
+                                .low = group.low,
+                                .high = group.high,
+                                .color = g++,
+                                .dashed = train});
       has_bands = has_bands || !group.low.empty();
-      by_step.curves.push_back(curve);
-      for (std::size_t i = 0; i < curve.x.size(); ++i) curve.x[i] = group.time[i] / 60;
-      by_time.curves.push_back(std::move(curve));
+      auto& minutes = by_time.curves.emplace_back(by_step.curves.back()).x;
+      std::ranges::transform(group.time, minutes.begin(), [](double seconds) { return seconds / 60; });
     }
   }
   return {.title = view.title,

@@ -1,20 +1,255 @@
 #include "report/figure.h"
 
 #include <fmt/format.h>
+#include <utf8.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <iterator>
 #include <map>
+#include <numeric>
+#include <set>
+#include <sstream>
 #include <tuple>
 #include <utility>
 
-#include "base/child_process.h"
 #include "base/error.h"
-#include "base/files.h"
-#include "base/log.h"
-#include "report/svg.h"
 
 namespace metaformer::figures {
+
+namespace {
+
+// SVG elements as text.
+
+constexpr double font_size = 11, title_size = 15, line_height = 15;
+
+constexpr std::uint32_t replacement = 0xFFFD, delete_character = 0x7F;
+
+std::u32string code_points(std::string_view text) {
+  std::string valid;
+  utf8::replace_invalid(text.begin(), text.end(), std::back_inserter(valid), replacement);
+  std::u32string points;
+  utf8::utf8to32(valid.begin(), valid.end(), std::back_inserter(points));
+  return points;
+}
+
+// In parts of the font size, as in DejaVu Sans, which is broader than most; characters of East Asian scripts fill a
+// square.
+double width_of(char32_t point) {
+  constexpr char32_t first_wide = 0x1100;
+  constexpr std::u32string_view narrow = U" .,:;'|!ijlIft()[]/-", broad = U"mwMWABCDEFGHKNOPQRSUVXY%@&";
+  if (point >= first_wide && (point < 0x2000 || point > 0x2BFF)) return 1.0;
+  if (narrow.find(point) != narrow.npos) return 0.37;
+  return broad.find(point) != broad.npos ? 0.8 : 0.61;
+}
+
+// With up to two decimals and without trailing zeros.
+std::string number(double value) {
+  auto text = fmt::format("{:.2f}", value);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text == "-0" ? "0" : text;
+}
+
+}  // namespace
+
+std::string escape(std::string_view text) {
+  static const std::map<char32_t, const char*> entities = {
+      {U'&', "&amp;"}, {U'<', "&lt;"}, {U'>', "&gt;"}, {U'"', "&quot;"}};
+  std::string result;
+  for (const char32_t point : code_points(text)) {
+    const bool control = point < U' ' || point == delete_character || point == 0xFFFE || point == 0xFFFF;
+    if (const auto entity = entities.find(point); entity != entities.end())
+      result += entity->second;
+    else
+      utf8::append(control ? replacement : static_cast<std::uint32_t>(point), std::back_inserter(result));
+  }
+  return result;
+}
+
+namespace {
+
+// Estimated width in pixels of text set in a sans-serif font of this size.
+double text_width(std::string_view text, double size = font_size) {
+  double width = 0;
+  for (const char32_t point : code_points(text)) width += width_of(point);
+  return width * size;
+}
+
+// Lines of at most this estimated width, broken at spaces.
+std::vector<std::string> wrap(std::string_view text, double width) {
+  std::vector<std::string> lines;
+  std::istringstream words{std::string(text)};
+  for (std::string word; words >> word;) {
+    if (lines.empty() || text_width(lines.back() + " " + word) > width)
+      lines.push_back(word);
+    else
+      lines.back() += " " + word;
+  }
+  return lines;
+}
+
+// The text itself, or its start with an ellipsis where it would be wider than this.
+std::string shorten(std::string_view text, double width, double size = font_size) {
+  if (text_width(text, size) <= width) return std::string(text);
+  std::string result;
+  double used = width_of(U'…') * size;
+  for (const char32_t point : code_points(text)) {
+    used += width_of(point) * size;
+    if (used > width) break;
+    utf8::append(static_cast<std::uint32_t>(point), std::back_inserter(result));
+  }
+  return result + "…";
+}
+
+struct Rectangle {
+  double x = 0, y = 0, width = 0, height = 0;
+  double right() const { return x + width; }
+  double bottom() const { return y + height; }
+};
+
+struct TextStyle {
+  std::string anchor = "start";  // or "middle", "end"
+  std::string css_class = "label";
+  double rotation = 0;  // degrees, clockwise
+};
+
+// Collects elements. Colours come from CSS classes, so that one file is right on light and on dark ground.
+class Svg {
+ public:
+  // y: of the text's vertical centre.
+  void text(double x, double y, std::string_view content, const TextStyle& style = {}) {
+    constexpr double baseline = 0.35;  // from the middle of the letters to the line they stand on, in font sizes
+    const double shift = baseline * (style.css_class == "title" ? title_size : font_size);
+    const auto anchor = style.anchor == "start" ? "" : fmt::format(" text-anchor=\"{}\"", style.anchor);
+    const auto turn = style.rotation == 0 ? ""
+                                          : fmt::format(" transform=\"rotate({} {} {})\"", number(style.rotation),
+                                                        number(x), number(y));
+    content_ += fmt::format("<text class=\"{}\" x=\"{}\" y=\"{}\"{}{}>{}</text>\n", style.css_class, number(x),
+                            number(y + shift), anchor, turn, escape(content));
+  }
+  void line(double x1, double y1, double x2, double y2, std::string_view css_class) {
+    element("line", css_class, {{"x1", x1}, {"y1", y1}, {"x2", x2}, {"y2", y2}});
+  }
+  void rectangle(const Rectangle& area, std::string_view css_class) {
+    element("rect", css_class, {{"x", area.x}, {"y", area.y}, {"width", area.width}, {"height", area.height}});
+  }
+  void circle(double x, double y, double radius, std::string_view css_class) {
+    element("circle", css_class, {{"cx", x}, {"cy", y}, {"r", radius}});
+  }
+  void path(std::string_view commands, std::string_view css_class) {
+    content_ += fmt::format("<path class=\"{}\" d=\"{}\"/>\n", css_class, commands);
+  }
+  void open_group(std::string_view css_class, std::string_view label = "") {
+    content_ += fmt::format("<g class=\"{}\"{}>\n", css_class,
+                            label.empty() ? "" : fmt::format(" aria-label=\"{}\"", escape(label)));
+  }
+  void close_group() { content_ += "</g>\n"; }
+  const std::string& content() const { return content_; }
+
+ private:
+  void element(std::string_view name, std::string_view css_class,
+               std::initializer_list<std::pair<const char*, double>> numbers) {
+    content_ += fmt::format("<{} class=\"{}\"", name, css_class);
+    for (const auto& [attribute, value] : numbers) content_ += fmt::format(" {}=\"{}\"", attribute, number(value));
+    content_ += "/>\n";
+  }
+
+  std::string content_;
+};
+
+using Stops = std::array<unsigned, 5>;
+
+struct Theme {
+  unsigned paper, ink, soft_ink, grid;
+  std::array<unsigned, curve_colors> curves;
+  std::array<Stops, 2> palettes;  // by Palette
+};
+
+struct PaletteKind {
+  const char *name, *letter;
+  int levels;
+};
+constexpr std::array<PaletteKind, 2> palette_kinds = {
+    {{"sequential", "s", sequential_levels}, {"diverging", "d", diverging_levels}}};
+const PaletteKind& kind_of(Palette palette) { return palette_kinds[static_cast<std::size_t>(palette)]; }
+
+// Neighbouring curves differ for readers who confuse red and green, too. Sequential palettes go from next to the
+// ground, from which zero must differ, to far from it.
+constexpr Theme light = {.paper = 0xffffff,
+                         .ink = 0x1b1b19,
+                         .soft_ink = 0x55544f,
+                         .grid = 0xe3e2dd,
+                         .curves = {0x2a78d6, 0xeb6834, 0x1baf7a, 0xeda100, 0xe87ba4, 0x008300, 0x4a3aa7, 0xe34948},
+                         .palettes = {{{0xe4effc, 0xa3c8f4, 0x3987e5, 0x1c5cab, 0x0d2f5e},
+                                       {0x0d4a94, 0x6ba3e8, 0xeeede9, 0xec8379, 0xa81d1a}}}};
+constexpr Theme dark = {.paper = 0x1a1a19,
+                        .ink = 0xf2f1ec,
+                        .soft_ink = 0xb8b7b0,
+                        .grid = 0x383835,
+                        .curves = {0x3987e5, 0xd95926, 0x199e70, 0xc98500, 0xd55181, 0x3da53d, 0x9085e9, 0xe66767},
+                        .palettes = {{{0x1c2b40, 0x1c5cab, 0x3987e5, 0x86b6ef, 0xe3effd},
+                                      {0x9ac5f7, 0x2a6bc0, 0x383835, 0xc94f48, 0xf7b0aa}}}};
+
+// At a fraction of the way from the first stop to the last.
+std::string blend(const Stops& stops, double fraction) {
+  const double place = fraction * static_cast<double>(stops.size() - 1);
+  const auto first = std::min(static_cast<std::size_t>(place), stops.size() - 2);
+  const double weight = place - static_cast<double>(first);
+  std::string color = "#";
+  for (const unsigned shift : {16u, 8u, 0u}) {
+    const auto channel = [&](std::size_t stop) { return static_cast<double>(stops[stop] >> shift & 0xffu); };
+    color += fmt::format("{:02x}", std::lround(channel(first) * (1 - weight) + channel(first + 1) * weight));
+  }
+  return color;
+}
+
+std::string rules_of(const Theme& theme, const std::set<Palette>& palettes) {
+  auto rules = fmt::format(
+      ".paper{{fill:#{:06x}}}.label{{fill:#{:06x}}}.title,.name{{fill:#{:06x}}}.grid{{stroke:#{:06x}}}.axis,.mark,"
+      ".frame{{stroke:#{:06x}}}\n",
+      theme.paper, theme.soft_ink, theme.ink, theme.grid, theme.soft_ink);
+  for (int curve = 0; const auto color : theme.curves)
+    rules += fmt::format(".c{0}{{stroke:#{1:06x}}}.b{0},.p{0}{{fill:#{1:06x}}}", curve++, color);
+  rules += "\n";
+  for (const auto palette : palettes) {
+    const auto& [name, letter, levels] = kind_of(palette);
+    for (int level = 0; level < levels; ++level)
+      rules += fmt::format(".{}{}{{fill:{}}}", letter, level,
+                           blend(theme.palettes[static_cast<std::size_t>(palette)], level / (levels - 1.0)));
+    rules += "\n";
+  }
+  return rules;
+}
+
+std::string variables_of(const Theme& theme) {
+  std::string rules = ":root{";
+  for (int curve = 0; const auto color : theme.curves) rules += fmt::format("--curve-{}:#{:06x};", curve++, color);
+  for (std::size_t palette = 0; palette < palette_kinds.size(); ++palette)
+    for (int i = 0; i < 5; ++i)
+      rules += fmt::format("--{}-{}:{};", palette_kinds[palette].name, i, blend(theme.palettes[palette], i / 4.0));
+  return rules + "}";
+}
+
+// CSS for all classes that figures use: light colours, and dark ones where the reader prefers those. Curve i has the
+// classes ci (stroke), bi and pi (fill); levels are s0 ... s31 and d0 ... d32.
+std::string style_sheet(const std::set<Palette>& palettes) {
+  return fmt::format(
+             "text{{font-family:Helvetica,Arial,\"DejaVu Sans\",sans-serif;font-size:{}px}}.title{{font-size:{}px;"
+             "font-weight:bold}}.name{{font-weight:bold}}\n.line{{fill:none;stroke-width:1.6;stroke-linejoin:round}}"
+             ".dashed{{stroke-dasharray:5 3}}.band{{fill-opacity:.16}}.dot{{fill-opacity:.75}}.grid{{stroke-width:1}}"
+             ".axis{{stroke-width:1}}\n.frame{{fill:none;stroke-width:.5}}.mark{{stroke-width:1;stroke-dasharray:4 3}}"
+             ".interval{{stroke-width:2}}.cells{{shape-rendering:crispEdges}}\n",
+             font_size, title_size) +
+         rules_of(light, palettes) + "@media (prefers-color-scheme:dark){\n" + rules_of(dark, palettes) + "}\n";
+}
+
+}  // namespace
+
+std::string palette_variables() {
+  return variables_of(light) + "\n@media screen and (prefers-color-scheme:dark){" + variables_of(dark) + "}";
+}
 
 namespace {
 
@@ -36,17 +271,13 @@ std::string tick_text(double value, double step) {
   return with_commas(fmt::format("{:.{}f}", value, decimals));
 }
 
-double round_step(double width, int wanted) {
-  const double raw = width / std::max(1, wanted);
-  const double power = std::pow(10.0, std::floor(std::log10(raw)));
-  for (const double factor : {1.0, 2.0, 2.5, 5.0})
-    if (raw <= factor * power * (1 + 1e-9)) return factor * power;
-  return 10 * power;
-}
-
+// At multiples of 1, 2, 2.5 or 5 times a power of ten.
 std::vector<Tick> linear_ticks(double low, double high, int wanted) {
+  const double raw = (high - low) / std::max(1, wanted), power = std::pow(10.0, std::floor(std::log10(raw)));
+  double step = 10 * power;
+  for (const double factor : {5.0, 2.5, 2.0, 1.0})
+    if (raw <= factor * power * (1 + 1e-9)) step = factor * power;
   std::vector<Tick> ticks;
-  const double step = round_step(high - low, wanted);
   const double first = std::ceil(low / step - 1e-6);
   for (double i = first; i * step <= high + 1e-6 * step; ++i) ticks.push_back({i * step, tick_text(i * step, step)});
   return ticks;
@@ -80,15 +311,10 @@ void Extent::add(const std::vector<double>& values) {
 
 void Extent::widen(double fraction) {
   if (empty()) return;
-  if (scale == Scale::linear) {
-    const double more = fraction * (high - low);
-    low -= more;
-    high += more;
-  } else {
-    const double factor = std::pow(high / low, fraction);
-    low /= factor;
-    high *= factor;
-  }
+  const bool linear = scale == Scale::linear;
+  const double more = fraction * (high - low), factor = std::pow(high / low, fraction);
+  low = linear ? low - more : low / factor;
+  high = linear ? high + more : high * factor;
 }
 
 AxisScale::AxisScale(const Extent& data, double first_pixel, double last_pixel)
@@ -100,8 +326,6 @@ AxisScale::AxisScale(const Extent& data, double first_pixel, double last_pixel)
   low_ = logarithmic ? low_ / 2 : low_ - around;
   high_ = logarithmic ? high_ * 2 : high_ + around;
 }
-
-bool AxisScale::shows(double value) const { return std::isfinite(value) && (scale_ == Scale::linear || value > 0); }
 
 double AxisScale::operator()(double value) const {
   const double fraction =
@@ -127,16 +351,14 @@ ColorScale::ColorScale(const std::vector<const HeatMap*>& maps) : palette_(maps.
   if (!(low_ < high_)) high_ = low_ + 1;
 }
 
-int ColorScale::levels() const { return palette_ == Palette::sequential ? sequential_levels : diverging_levels; }
+int ColorScale::levels() const { return kind_of(palette_).levels; }
 
 int ColorScale::level(double value) const {
   const double fraction = std::clamp((value - low_) / (high_ - low_), 0.0, 1.0);
   return std::min(static_cast<int>(fraction * levels()), levels() - 1);
 }
 
-std::string ColorScale::css_class(int level) const {
-  return fmt::format("{}{}", palette_ == Palette::sequential ? "s" : "d", level);
-}
+std::string ColorScale::css_class(int level) const { return kind_of(palette_).letter + std::to_string(level); }
 
 namespace {
 
@@ -166,11 +388,11 @@ void draw_x_axis(Svg& svg, const AxisScale& scale, const std::string& label, con
   for (const auto& tick : scale.ticks(static_cast<int>(area.width / pixels_per_tick))) {
     const double x = scale(tick.value);
     svg.line(x, area.y, x, area.bottom(), "grid");
-    if (!tick.text.empty()) svg.text(x, area.bottom() + tick_gap + line_height / 2, tick.text, {Anchor::middle});
+    if (!tick.text.empty()) svg.text(x, area.bottom() + tick_gap + line_height / 2, tick.text, {"middle"});
   }
   svg.line(area.x, area.bottom(), area.right(), area.bottom(), "axis");
   if (!label.empty())
-    svg.text(area.x + area.width / 2, area.bottom() + tick_gap + 1.6 * line_height, label, {Anchor::middle});
+    svg.text(area.x + area.width / 2, area.bottom() + tick_gap + 1.6 * line_height, label, {"middle"});
 }
 
 void draw_y_axis(Svg& svg, const AxisScale& scale, const std::string& label, const Rectangle& area) {
@@ -179,12 +401,12 @@ void draw_y_axis(Svg& svg, const AxisScale& scale, const std::string& label, con
   for (const auto& tick : scale.ticks(static_cast<int>(area.height / pixels_per_tick))) {
     const double y = scale(tick.value);
     svg.line(area.x, y, area.right(), y, "grid");
-    svg.text(area.x - tick_gap, y, tick.text, {Anchor::end});
+    svg.text(area.x - tick_gap, y, tick.text, {"end"});
     widest = std::max(widest, text_width(tick.text));
   }
   if (!label.empty())
     svg.text(area.x - 2 * tick_gap - widest - line_height / 2, area.y + area.height / 2, label,
-             {.anchor = Anchor::middle, .rotation = -90});
+             {.anchor = "middle", .rotation = -90});
 }
 
 // The size of a chart, and of the text on its four sides.
@@ -195,18 +417,18 @@ struct Room {
 
 // Lines.
 
-int color_of(const Curve& curve, std::size_t position) {
-  return curve.color >= 0 ? curve.color % curve_colors : static_cast<int>(position % curve_colors);
+int number_of(const Curve& curve, std::size_t position) {
+  return curve.color >= 0 ? curve.color : static_cast<int>(position);
+}
+
+std::string color_class(const char* kind, const Curve& curve, std::size_t position) {
+  return fmt::format("{}{}", kind, number_of(curve, position) % curve_colors);
 }
 
 // From the ninth curve on colours repeat, dashed.
-bool is_dashed(const Curve& curve, std::size_t position) {
-  const auto number = curve.color >= 0 ? static_cast<std::size_t>(curve.color) : position;
-  return curve.dashed || number / curve_colors % 2 == 1;
-}
-
 std::string line_class(const Curve& curve, std::size_t position) {
-  return fmt::format("line c{}{}", color_of(curve, position), is_dashed(curve, position) ? " dashed" : "");
+  const bool dashed = curve.dashed || number_of(curve, position) / curve_colors % 2 == 1;
+  return color_class("line c", curve, position) + (dashed ? " dashed" : "");
 }
 
 struct Scales {
@@ -261,14 +483,16 @@ void draw(Svg& svg, const LineChart& chart, const Rectangle& area) {
   draw_y_axis(svg, scales.y, chart.y.label, area);
   for (std::size_t i = 0; i < chart.curves.size(); ++i)
     if (const auto band = band_of(chart.curves[i], scales); !band.empty())
-      svg.path(band, fmt::format("band b{}", color_of(chart.curves[i], i)));
+      svg.path(band, color_class("band b", chart.curves[i], i));
   for (std::size_t i = 0; i < chart.curves.size(); ++i) {
     const auto& curve = chart.curves[i];
     if (const auto path = path_through(curve, scales); !path.empty()) svg.path(path, line_class(curve, i));
     if (curve.x.size() == 1 && scales.show(curve.x[0], curve.y[0]))
-      svg.circle(scales.x(curve.x[0]), scales.y(curve.y[0]), 3, fmt::format("p{}", color_of(curve, i)));
+      svg.circle(scales.x(curve.x[0]), scales.y(curve.y[0]), 3, color_class("p", curve, i));
   }
 }
+
+double at_least_one(std::int64_t count) { return static_cast<double>(std::max<std::int64_t>(1, count)); }
 
 // Intervals.
 
@@ -279,7 +503,7 @@ Room room_of(const IntervalChart& chart, double width) {
   double widest = 40;
   for (const auto& row : chart.rows) widest = std::max(widest, text_width(row.name));
   return {.width = width,
-          .height = row_height * static_cast<double>(std::max<std::size_t>(1, chart.rows.size())),
+          .height = row_height * at_least_one(std::ssize(chart.rows)),
           .left = std::min(widest, longest_name) + name_gap};
 }
 
@@ -294,11 +518,11 @@ void draw(Svg& svg, const IntervalChart& chart, const Rectangle& area) {
   const AxisScale scale(values, area.x + inset, area.right() - inset);
   draw_x_axis(svg, scale, chart.label, area);
   if (chart.reference) svg.line(scale(*chart.reference), area.y, scale(*chart.reference), area.bottom(), "mark");
-  const double step = area.height / static_cast<double>(std::max<std::size_t>(1, chart.rows.size()));
+  const double step = area.height / at_least_one(std::ssize(chart.rows));
   for (std::size_t i = 0; i < chart.rows.size(); ++i) {
     const auto& row = chart.rows[i];
     const double y = area.y + (static_cast<double>(i) + 0.5) * step;
-    svg.text(area.x - name_gap, y, shorten(row.name, longest_name), {Anchor::end});
+    svg.text(area.x - name_gap, y, shorten(row.name, longest_name), {"end"});
     if (row.low < row.high && scale.shows(row.low) && scale.shows(row.high))
       svg.line(scale(row.low), y, scale(row.high), y, "interval c0");
     for (const double point : row.points)
@@ -312,32 +536,50 @@ void draw(Svg& svg, const IntervalChart& chart, const Rectangle& area) {
 constexpr double longest_label = 70, label_gap = 4;
 constexpr double color_bar_width = 12, color_bar_room = 62;  // with its numbers
 
-bool has_labels(const std::vector<std::string>& labels, double cell) {
-  constexpr double smallest_cell = 9;
-  return !labels.empty() && cell >= smallest_cell;
-}
+// The rows or the columns of a map.
+struct MapSide {
+  std::vector<std::string> labels;  // empty: numbers are written, also in place of labels on small cells
+  std::string title;
+  double count, cell, widest = 0;
 
-double widest(const std::vector<std::string>& labels) {
-  double width = 0;
-  for (const auto& label : labels) width = std::max(width, text_width(label));
-  return std::min(width, longest_label);
-}
+  MapSide(const std::vector<std::string>& names, std::string title, std::int64_t count, double cell)
+      : title(std::move(title)), count(static_cast<double>(count)), cell(cell) {
+    constexpr double smallest_cell = 9;
+    if (cell >= smallest_cell) labels = names;
+    for (const auto& label : labels) widest = std::max(widest, std::min(text_width(label), longest_label));
+  }
 
-// Names of one character stand upright, longer ones are turned.
-bool is_turned(const std::vector<std::string>& labels, double cell) {
-  return has_labels(labels, cell) && widest(labels) > cell;
-}
+  // Names of one character stand upright, longer ones are turned.
+  bool is_turned() const { return widest > cell; }
+  double height() const { return is_turned() ? widest + label_gap : line_height; }
+
+  // At a side without labels the numbers 0 and multiples of a round step.
+  std::vector<Tick> ticks() const {
+    constexpr double pixels_per_number = 42;
+    std::vector<Tick> ticks;
+    for (std::size_t i = 0; i < labels.size(); ++i)
+      ticks.push_back({static_cast<double>(i), shorten(labels[i], longest_label)});
+    if (!labels.empty()) return ticks;
+    const Extent places(Scale::linear, {0, std::max(1.0, count - 1)});
+    ticks = AxisScale(places, 0, 1).ticks(static_cast<int>(count * cell / pixels_per_number));
+    std::erase_if(ticks, [](const Tick& tick) { return tick.value != std::floor(tick.value); });
+    for (auto& tick : ticks) tick.text = tick_text(tick.value, 1);
+    return ticks;
+  }
+};
+
+MapSide rows_of(const HeatMap& map, double cell) { return {map.row_labels, map.row_title, map.rows, cell}; }
+MapSide columns_of(const HeatMap& map, double cell) { return {map.column_labels, map.column_title, map.columns, cell}; }
 
 Room room_of(const HeatMap& map, double width) {
   constexpr double number_width = 22, largest_cell = 26;
-  const auto rows = static_cast<double>(std::max<std::int64_t>(1, map.rows));
-  const auto columns = static_cast<double>(std::max<std::int64_t>(1, map.columns));
+  const double rows = at_least_one(map.rows), columns = at_least_one(map.columns);
   const double cell = std::min({largest_cell, width / columns, width / rows});
+  const auto left = rows_of(map, cell), below = columns_of(map, cell);
   Room room{.width = cell * columns, .height = cell * rows, .left = 2 * label_gap, .top = 4, .right = 4};
-  room.left += has_labels(map.row_labels, cell) ? widest(map.row_labels) : number_width;
-  if (!map.row_title.empty()) room.left += line_height;
-  room.bottom = label_gap + (is_turned(map.column_labels, cell) ? widest(map.column_labels) + label_gap : line_height);
-  if (!map.column_title.empty()) room.bottom += line_height;
+  room.left += left.labels.empty() ? number_width : left.widest;
+  room.left += left.title.empty() ? 0 : line_height;
+  room.bottom = label_gap + below.height() + (below.title.empty() ? 0 : line_height);
   return room;
 }
 
@@ -364,49 +606,33 @@ void draw_cells(Svg& svg, const HeatMap& map, const ColorScale& colors, const Re
   svg.close_group();
 }
 
-// At an axis without labels the numbers 0 and multiples of a round step.
-std::vector<Tick> labels_of(const std::vector<std::string>& labels, std::int64_t count, double cell) {
-  constexpr double pixels_per_number = 42;
-  std::vector<Tick> ticks;
-  if (has_labels(labels, cell)) {
-    for (std::size_t i = 0; i < labels.size(); ++i)
-      ticks.push_back({static_cast<double>(i), shorten(labels[i], longest_label)});
-    return ticks;
+void label_rows(Svg& svg, const MapSide& rows, const Rectangle& area) {
+  double used = rows.widest;
+  for (const auto& [row, text] : rows.ticks()) {
+    svg.text(area.x - label_gap, area.y + (row + 0.5) * rows.cell, text, {"end"});
+    if (rows.labels.empty()) used = std::max(used, text_width(text));
   }
-  const Extent places(Scale::linear, {0, static_cast<double>(std::max<std::int64_t>(1, count - 1))});
-  ticks = AxisScale(places, 0, 1).ticks(static_cast<int>(static_cast<double>(count) * cell / pixels_per_number));
-  std::erase_if(ticks, [](const Tick& tick) { return tick.value != std::floor(tick.value); });
-  for (auto& tick : ticks) tick.text = tick_text(tick.value, 1);
-  return ticks;
+  if (!rows.title.empty())
+    svg.text(area.x - 2 * label_gap - used - line_height / 2, area.y + area.height / 2, rows.title,
+             {.anchor = "middle", .rotation = -90});
 }
 
-void label_rows(Svg& svg, const HeatMap& map, const Rectangle& area, double cell) {
-  double used = has_labels(map.row_labels, cell) ? widest(map.row_labels) : 0;
-  for (const auto& [row, text] : labels_of(map.row_labels, map.rows, cell)) {
-    svg.text(area.x - label_gap, area.y + (row + 0.5) * cell, text, {Anchor::end});
-    if (!has_labels(map.row_labels, cell)) used = std::max(used, text_width(text));
-  }
-  if (!map.row_title.empty())
-    svg.text(area.x - 2 * label_gap - used - line_height / 2, area.y + area.height / 2, map.row_title,
-             {.anchor = Anchor::middle, .rotation = -90});
-}
-
-void label_columns(Svg& svg, const HeatMap& map, const Rectangle& area, double cell) {
-  const bool turned = is_turned(map.column_labels, cell);
-  const double used = turned ? widest(map.column_labels) + label_gap : line_height;
-  for (const auto& [column, text] : labels_of(map.column_labels, map.columns, cell))
-    svg.text(area.x + (column + 0.5) * cell, area.bottom() + (turned ? label_gap : line_height / 2 + 1), text,
-             {.anchor = turned ? Anchor::end : Anchor::middle, .rotation = turned ? -90.0 : 0.0});
-  if (!map.column_title.empty())
-    svg.text(area.x + area.width / 2, area.bottom() + used + line_height / 2 + 1, map.column_title, {Anchor::middle});
+void label_columns(Svg& svg, const MapSide& columns, const Rectangle& area) {
+  const bool turned = columns.is_turned();
+  for (const auto& [column, text] : columns.ticks())
+    svg.text(area.x + (column + 0.5) * columns.cell, area.bottom() + (turned ? label_gap : line_height / 2 + 1), text,
+             {.anchor = turned ? "end" : "middle", .rotation = turned ? -90.0 : 0.0});
+  if (!columns.title.empty())
+    svg.text(area.x + area.width / 2, area.bottom() + columns.height() + line_height / 2 + 1, columns.title,
+             {"middle"});
 }
 
 void draw(Svg& svg, const HeatMap& map, const ColorScale& colors, const Rectangle& area) {
-  const double cell = area.width / static_cast<double>(std::max<std::int64_t>(1, map.columns));
+  const double cell = area.width / at_least_one(map.columns);
   draw_cells(svg, map, colors, area, cell);
   svg.rectangle(area, "frame");
-  label_rows(svg, map, area, cell);
-  label_columns(svg, map, area, cell);
+  label_rows(svg, rows_of(map, cell), area);
+  label_columns(svg, columns_of(map, cell), area);
 }
 
 // A vertical bar with the values of its ends and some between them.
@@ -429,65 +655,56 @@ void draw_color_bar(Svg& svg, const ColorScale& colors, double x, double y, doub
 
 constexpr double border = 14, panel_gap = 14, panel_title_height = 20;
 
-struct Layout {
-  std::vector<Rectangle> areas;  // of the charts, from the upper left corner of the first panel; titles are above
-  double width = 0, height = 0;
-};
-
-Layout lay_out(const Figure& figure) {
-  const auto count = figure.panels.size();
-  const auto columns =
-      std::min(static_cast<std::size_t>(std::max<std::int64_t>(1, figure.columns)), std::max<std::size_t>(1, count));
-  const double panel_width = columns == 1 ? 560 : columns == 2 ? 330 : columns == 3 ? 230 : 150;
-  std::vector<Room> rooms;
-  std::vector<double> widths(columns), heights((count + columns - 1) / columns);
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto& panel = figure.panels[i];
-    auto& room =
-        rooms.emplace_back(std::visit([&](const auto& chart) { return room_of(chart, panel_width); }, panel.chart));
-    if (!panel.title.empty()) room.top += panel_title_height;
-    if (std::holds_alternative<HeatMap>(panel.chart) && !figure.same_colors) room.right += color_bar_room + panel_gap;
-    widths[i % columns] = std::max(widths[i % columns], room.left + room.width + room.right);
-    heights[i / columns] = std::max(heights[i / columns], room.top + room.height + room.bottom);
-  }
-  const auto before = [](const std::vector<double>& sizes, std::size_t end) {
-    double sum = 0;
-    for (std::size_t i = 0; i < end; ++i) sum += sizes[i] + panel_gap;
-    return sum;
-  };
-  Layout layout{.width = std::max(0.0, before(widths, columns) - panel_gap),
-                .height = std::max(0.0, before(heights, heights.size()) - panel_gap)};
-  for (std::size_t i = 0; i < count; ++i)
-    layout.areas.push_back({before(widths, i % columns) + rooms[i].left, before(heights, i / columns) + rooms[i].top,
-                            rooms[i].width, rooms[i].height});
-  return layout;
+// The sum of the first sizes, with a gap behind each.
+double before(const std::vector<double>& sizes, std::size_t end) {
+  return std::accumulate(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(end),
+                         panel_gap * static_cast<double>(end));
 }
 
 class FigureWriter {
  public:
-  explicit FigureWriter(const Figure& figure) : figure_(figure), layout_(lay_out(figure)) {
-    for (const auto& panel : figure.panels)
-      if (const auto* map = std::get_if<HeatMap>(&panel.chart)) maps_.push_back(map);
+  explicit FigureWriter(const Figure& figure) : figure_(figure) {
+    const auto count = figure.panels.size();
+    const auto columns = static_cast<std::size_t>(
+        std::clamp<std::int64_t>(figure.columns, 1, std::max<std::int64_t>(1, std::ssize(figure.panels))));
+    const double panel_width = columns == 1 ? 560 : columns == 2 ? 330 : columns == 3 ? 230 : 150;
+    std::vector<Room> rooms;
+    std::vector<double> widths(columns), heights((count + columns - 1) / columns);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto& [title, chart] = figure.panels[i];
+      auto& room = rooms.emplace_back(std::visit([&](const auto& any) { return room_of(any, panel_width); }, chart));
+      if (!title.empty()) room.top += panel_title_height;
+      if (const auto* map = std::get_if<HeatMap>(&chart)) {
+        maps_.push_back(map);
+        if (!figure.same_colors) room.right += color_bar_room + panel_gap;
+      }
+      widths[i % columns] = std::max(widths[i % columns], room.left + room.width + room.right);
+      heights[i / columns] = std::max(heights[i / columns], room.top + room.height + room.bottom);
+    }
+    for (std::size_t i = 0; i < count; ++i)
+      areas_.push_back({before(widths, i % columns) + rooms[i].left, before(heights, i / columns) + rooms[i].top,
+                        rooms[i].width, rooms[i].height});
     constexpr double least_width = 280;
-    width_ = std::max(least_width, layout_.width) + 2 * border + (shares_bar() ? color_bar_room + panel_gap : 0);
+    width_ = std::max(least_width, before(widths, columns) - panel_gap) + 2 * border +
+             (shares_bar() ? color_bar_room + panel_gap : 0);
+    height_ = std::max(0.0, before(heights, heights.size()) - panel_gap);
   }
 
   std::string write() {
     draw_heading();
     draw_legend();
-    for (std::size_t i = 0; i < figure_.panels.size(); ++i) draw_panel(figure_.panels[i], layout_.areas[i]);
+    for (std::size_t i = 0; i < figure_.panels.size(); ++i) draw_panel(figure_.panels[i], areas_[i]);
     if (shares_bar())
       draw_color_bar(svg_, ColorScale(maps_), width_ - border - color_bar_room, y_ + panel_title_height,
-                     layout_.height - 2 * panel_title_height);
-    const auto uses = [&](Palette palette) {
-      return std::any_of(maps_.begin(), maps_.end(), [&](const auto* map) { return map->palette == palette; });
-    };
+                     height_ - 2 * panel_title_height);
+    std::set<Palette> palettes;
+    for (const auto* map : maps_) palettes.insert(map->palette);
     return fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" role=\"img\" "
         "aria-labelledby=\"title description\">\n<title id=\"title\">{2}</title>\n<desc id=\"description\">{3}</desc>\n"
         "<style>\n{4}</style>\n<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n{5}</svg>\n",
-        number(std::ceil(width_)), number(std::ceil(y_ + layout_.height + border)), escape(figure_.title),
-        escape(figure_.description), style_sheet(uses(Palette::sequential), uses(Palette::diverging)), svg_.content());
+        number(std::ceil(width_)), number(std::ceil(y_ + height_ + border)), escape(figure_.title),
+        escape(figure_.description), style_sheet(palettes), svg_.content());
   }
 
  private:
@@ -530,70 +747,36 @@ class FigureWriter {
     if (names.size() > 1) y_ += line_height + 8;
   }
 
+  void draw_chart(const auto& chart, const Rectangle& area) { draw(svg_, chart, area); }
+  void draw_chart(const HeatMap& map, const Rectangle& area) {
+    const ColorScale colors(figure_.same_colors ? maps_ : std::vector{&map});
+    draw(svg_, map, colors, area);
+    if (!figure_.same_colors) draw_color_bar(svg_, colors, area.right() + panel_gap, area.y, area.height);
+  }
+
   void draw_panel(const Panel& panel, Rectangle area) {
     area.x += border;
     area.y += y_;
     svg_.open_group("panel", panel.title);
     if (!panel.title.empty())
       svg_.text(area.x, area.y - panel_title_height / 2 - 2, panel.title, {.css_class = "name"});
-    if (const auto* map = std::get_if<HeatMap>(&panel.chart)) {
-      const ColorScale colors(figure_.same_colors ? maps_ : std::vector{map});
-      draw(svg_, *map, colors, area);
-      if (!figure_.same_colors) draw_color_bar(svg_, colors, area.right() + panel_gap, area.y, area.height);
-    } else if (const auto* intervals = std::get_if<IntervalChart>(&panel.chart)) {
-      draw(svg_, *intervals, area);
-    } else {
-      draw(svg_, std::get<LineChart>(panel.chart), area);
-    }
+    std::visit([&](const auto& chart) { draw_chart(chart, area); }, panel.chart);
     svg_.close_group();
   }
 
   const Figure& figure_;
-  Layout layout_;
+  std::vector<Rectangle> areas_;  // of the charts, from the upper left corner of the first panel; titles are above
   std::vector<const HeatMap*> maps_;
   Svg svg_;
-  double width_ = 0, y_ = border;
+  double width_ = 0, height_ = 0;  // of the figure, and of its panels
+  double y_ = border;
 };
-
-std::string file_name(std::string name) {
-  constexpr std::string_view others = ".-_";
-  for (auto& letter : name) {
-    const bool kept = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
-                      (letter >= '0' && letter <= '9') || others.find(letter) != others.npos;
-    if (!kept) letter = '_';
-  }
-  constexpr std::size_t most = 120, end = 50;  // a file system takes 255 bytes
-  if (name.size() > most) name = name.substr(0, most - end) + ".." + name.substr(name.size() - end);
-  return name;
-}
 
 }  // namespace
 
 std::string to_svg(const Figure& figure) {
   check(figure);
   return FigureWriter(figure).write();
-}
-
-FigureFolder::FigureFolder(std::filesystem::path folder) : folder_(std::move(folder)) {
-  std::error_code error;
-  std::filesystem::create_directories(folder_, error);
-  if (error) throw Error(ExitCode::failure, fmt::format("{}: {}", folder_.string(), error.message()));
-}
-
-void FigureFolder::write(const std::string& name, const Figure& figure) {
-  auto stem = file_name(name);
-  for (int copy = 2; !names_.insert(stem).second; ++copy) stem = fmt::format("{}-{}", file_name(name), copy);
-  const auto svg = folder_ / (stem + ".svg"), pdf = folder_ / (stem + ".pdf");
-  write_file_atomically(svg, to_svg(figure));
-  ++written_;
-  if (!with_pdf_) return;
-  with_pdf_ =
-      run_program({"rsvg-convert", "--format=pdf", "--output=" + pdf.string(), std::filesystem::absolute(svg).string()},
-                  fmt::format("{}: cannot be converted to PDF", svg.string()))
-          .has_value();
-  if (!with_pdf_)
-    log::warning("{}: figures are written as SVG only, since rsvg-convert is not installed (Debian: librsvg2-bin)",
-                 folder_.string());
 }
 
 }  // namespace metaformer::figures

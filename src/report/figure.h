@@ -1,12 +1,12 @@
 #pragma once
 // Figures as SVG: lines with bands, intervals or heat maps, one or many in a grid. The same input gives the same bytes.
 
+#include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <limits>
 #include <optional>
-#include <set>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -72,27 +72,19 @@ struct Figure {
   bool same_colors = false;   // heat maps, of one palette, share a colour scale, drawn once
 };
 
+// Colours for curves, and levels of two palettes for values; the middle level of the diverging one is zero.
+constexpr int curve_colors = 8, sequential_levels = 32, diverging_levels = 33;
+
+// The colours as CSS variables of :root, for pages: --curve-0 ... --curve-7, --sequential-0 ... --sequential-4
+// (low to high) and --diverging-0 ... --diverging-4.
+std::string palette_variables();
+
+// Text as content or attribute: markup and control characters escaped, bytes that are not UTF-8 replaced.
+std::string escape(std::string_view text);
+
 // A complete SVG file. It follows the reader's choice of light or dark colours. Throws Error (exit code 2) when lengths
 // of one curve or map differ.
 std::string to_svg(const Figure& figure);
-
-// Figures as files for papers, in a folder, which is created: NAME.svg and, with rsvg-convert of librsvg, NAME.pdf.
-// Without that program there is one warning, and no PDF. Errors: exit code 1 when a file cannot be written.
-class FigureFolder {
- public:
-  explicit FigureFolder(std::filesystem::path folder);
-
-  // Of `name` only letters, digits, '.', '-' and '_' stay; the others become '_'. A name that was there gets a number.
-  void write(const std::string& name, const Figure& figure);
-
-  int written() const { return written_; }
-
- private:
-  std::filesystem::path folder_;
-  std::set<std::string> names_;
-  bool with_pdf_ = true;
-  int written_ = 0;
-};
 
 // The smallest and largest of the values that a scale can show.
 struct Extent {
@@ -117,7 +109,7 @@ class AxisScale {
   AxisScale(const Extent& data, double first_pixel, double last_pixel);
 
   // Whether the value has a place: finite, and positive on a logarithmic axis.
-  bool shows(double value) const;
+  bool shows(double value) const { return std::isfinite(value) && (scale_ == Scale::linear || value > 0); }
   double operator()(double value) const;
 
   // About so many, at round values: 1, 2, 2.5, 5 times powers of ten.

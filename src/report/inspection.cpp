@@ -1,9 +1,11 @@
 #include "report/inspection.h"
 
+#include <c10/util/ScopeExit.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "base/error.h"
@@ -20,17 +22,139 @@ namespace metaformer {
 
 namespace {
 
-// In float64 for as long as it lives.
-class WideModel {
- public:
-  explicit WideModel(SequenceModel& model) : model_(model) { model_.to(torch::kDouble); }
-  WideModel(const WideModel&) = delete;
-  WideModel& operator=(const WideModel&) = delete;
-  ~WideModel() { model_.to(torch::kFloat); }
+constexpr double negligible = 1e-9;
 
- private:
-  SequenceModel& model_;
-};
+torch::Tensor wide(const torch::Tensor& tensor) { return tensor.detach().to(torch::kCPU, torch::kDouble); }
+
+double asymmetry_of(const torch::Tensor& form_ij) {
+  const double norm = form_ij.norm().item<double>();
+  return norm > 0 ? (form_ij - form_ij.t()).norm().item<double>() / (2 * norm) : 0;
+}
+
+torch::Tensor eigenvalues(const torch::Tensor& form_nij) {
+  return torch::linalg_eigvalsh((form_nij + form_nij.mT()) / 2);
+}
+
+// Of the symmetric part of left^T right. With C = [left; right] it is C^T J C / 2, where J exchanges both halves, and
+// with C^T = Q T it has the eigenvalues of T J T^T / 2, and zeros.
+torch::Tensor eigenvalues(const torch::Tensor& left_nrd, const torch::Tensor& right_nrd) {
+  const auto both_ndr = torch::cat({left_nrd, right_nrd}, 1).mT();
+  const auto exchanged_ndr = torch::cat({right_nrd, left_nrd}, 1).mT();
+  if (both_ndr.size(2) >= both_ndr.size(1)) return eigenvalues(torch::matmul(left_nrd.mT(), right_nrd));
+  const auto [basis_ndr, triangle_nrr] = torch::linalg_qr(both_ndr, "reduced");
+  const auto image_nrr = torch::matmul(basis_ndr.mT(), exchanged_ndr);  // T J
+  return eigenvalues(torch::matmul(image_nrr, triangle_nrr.mT()) / 2);
+}
+
+// r_nce = left_c F right_e, in float64 on the CPU.
+torch::Tensor bilinear_scores(const ScoredVectors& vectors) {
+  auto left_nci = wide(vectors.left_bnci[0]);
+  if (vectors.form_nij.defined()) left_nci = torch::matmul(left_nci, wide(vectors.form_nij));
+  return torch::matmul(left_nci, wide(vectors.right_bnej[0]).mT());
+}
+
+torch::Tensor squares_of(const torch::Tensor& score_nce) {
+  const auto own_nc = score_nce.diagonal(0, 1, 2);
+  return own_nc.unsqueeze(2) + own_nc.unsqueeze(1) - score_nce - score_nce.mT();
+}
+
+double fraction(std::int64_t part, std::int64_t all) {
+  return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
+}
+
+double largest(const torch::Tensor& values) { return values.numel() == 0 ? 0 : values.abs().max().item<double>(); }
+
+void judge(MetricAxioms& axioms, const torch::Tensor& eigenvalue_r) {
+  const double bound = negligible * largest(eigenvalue_r);
+  const auto negative = (eigenvalue_r < -bound).sum().item<std::int64_t>();
+  axioms.negative_eigenvalues = fraction(negative, eigenvalue_r.numel());
+  const bool positive = (eigenvalue_r > bound).all().item<bool>();
+  axioms.verdict = negative > 0 ? FormVerdict::no_metric : positive ? FormVerdict::metric : FormVerdict::pseudometric;
+}
+
+// `square_cc`: contiguous.
+void test_triples(MetricAxioms& axioms, const torch::Tensor& square_cc, double bound) {
+  const auto count = square_cc.size(0);
+  const auto distance_cc = square_cc.clamp_min(0).sqrt().contiguous();
+  const auto* square = square_cc.const_data_ptr<double>();
+  const auto* distance = distance_cc.const_data_ptr<double>();
+  const double slack = negligible * largest(distance_cc);
+  std::int64_t incomplete = 0, violated = 0, all = 0;
+  for (std::int64_t a = 0; a < count; ++a)
+    for (std::int64_t b = a + 1; b < count; ++b)
+      for (std::int64_t c = b + 1; c < count; ++c) {
+        const std::array pairs = {a * count + b, a * count + c, b * count + c};
+        ++all;
+        if (std::any_of(pairs.begin(), pairs.end(), [&](auto pair) { return square[pair] < -bound; })) {
+          ++incomplete;
+          continue;
+        }
+        const double x = distance[pairs[0]], y = distance[pairs[1]], z = distance[pairs[2]];
+        violated += 2 * std::max({x, y, z}) > x + y + z + slack;
+      }
+  axioms.incomplete_triples = fraction(incomplete, all);
+  axioms.violated_triples = fraction(violated, all - incomplete);
+}
+
+}  // namespace
+
+HeadForms forms_of(const Mixer& mixer, const torch::Tensor& form_nij, std::int64_t k) {
+  const torch::NoGradGuard no_grad;
+  HeadForms forms;
+  if (form_nij.defined()) {
+    forms.form_nij = wide(form_nij);
+    forms.eigenvalue_nr = eigenvalues(forms.form_nij);
+    for (const auto& form_ij : forms.form_nij.unbind()) forms.asymmetry.push_back(asymmetry_of(form_ij));
+  }
+  const auto factors = mixer.score_form();
+  if (!factors) return forms;
+  const auto left_nrd = wide(factors->left_nrd) / std::sqrt(static_cast<double>(k)),
+             right_nrd = wide(factors->right_nrd);
+  const bool has_form = forms.form_nij.defined();
+  if (!has_form) {
+    forms.eigenvalue_nr = eigenvalues(left_nrd, right_nrd);
+    for (std::int64_t n = 0; n < left_nrd.size(0); ++n)
+      forms.asymmetry.push_back(asymmetry_of(torch::matmul(left_nrd[n].t(), right_nrd[n])));
+  }
+  if (left_nrd.size(0) * left_nrd.size(2) * left_nrd.size(2) <= most_input_form_numbers)
+    forms.input_form_ndd = torch::matmul(left_nrd.mT(), right_nrd);
+  return forms;
+}
+
+torch::Tensor signed_distances(const ScoredVectors& vectors) {
+  const auto square_nce = squares_of(bilinear_scores(vectors));
+  return square_nce.sign() * square_nce.abs().sqrt();
+}
+
+std::vector<MetricAxioms> test_axioms(const ScoredVectors& vectors, const torch::Tensor& eigenvalue_nr) {
+  const auto count = std::min(most_vectors, vectors.left_bnci.size(2));
+  const auto score_nce = bilinear_scores({.left_bnci = vectors.left_bnci.narrow(2, 0, count),
+                                          .right_bnej = vectors.right_bnej.narrow(2, 0, count),
+                                          .form_nij = vectors.form_nij});
+  const auto square_ncc = squares_of(score_nce).contiguous();
+  const auto pairs = count * (count - 1) / 2;
+  std::vector<MetricAxioms> heads;
+  for (std::int64_t n = 0; n < score_nce.size(0); ++n) {
+    MetricAxioms axioms{.vectors = count};
+    if (eigenvalue_nr.defined()) judge(axioms, eigenvalue_nr[n]);
+    const auto score_ce = score_nce[n], square_cc = square_ncc[n];
+    const auto differ = (score_ce - score_ce.mT()).abs() > negligible * largest(score_ce);
+    axioms.asymmetric_pairs = fraction(differ.triu(1).sum().item<std::int64_t>(), pairs);
+    const double bound = negligible * largest(square_cc);
+    axioms.negative_pairs = fraction((square_cc < -bound).triu(1).sum().item<std::int64_t>(), pairs);
+    test_triples(axioms, square_cc, bound);
+    heads.push_back(axioms);
+  }
+  return heads;
+}
+
+namespace {
+
+// In float64 until the result is destroyed.
+auto as_double(SequenceModel& model) {
+  model.to(torch::kDouble);
+  return c10::make_scope_exit([&model] { model.to(torch::kFloat); });
+}
 
 TransformerImpl& transformer_of(SequenceModel& model) {
   for (const auto& module : model.modules(/*include_self=*/false))
@@ -46,17 +170,17 @@ std::vector<std::string> names_of(const Tokenizer& tokenizer, const std::vector<
   return names;
 }
 
-std::vector<std::int32_t> vocabulary_to_compare(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids,
+// The whole vocabulary, or of a larger one the first distinct tokens of the text.
+std::vector<std::int32_t> vocabulary_to_compare(const Tokenizer& tokenizer, std::vector<std::int32_t> ids,
                                                 std::int64_t most) {
-  std::vector<std::int32_t> chosen;
   if (tokenizer.vocabulary_size() <= most) {
-    for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) chosen.push_back(id);
-    return chosen;
+    ids.resize(static_cast<std::size_t>(tokenizer.vocabulary_size()));
+    std::iota(ids.begin(), ids.end(), 0);
+    return ids;
   }
   std::set<std::int32_t> seen;
-  for (const auto id : ids)
-    if (seen.insert(id).second && static_cast<std::int64_t>(chosen.size()) < most) chosen.push_back(id);
-  return chosen;
+  std::erase_if(ids, [&](auto id) { return std::ssize(seen) == most || !seen.insert(id).second; });
+  return ids;
 }
 
 torch::Tensor to_row(const std::vector<std::int32_t>& ids, torch::Device device) {
@@ -113,20 +237,16 @@ LayerInspection inspect_layer(const StreamProbe::Scores& seen, const Mixer& mixe
 
 // The layers of a transformer, from the scores that its mixers have shown of a text.
 void add_layers(TextInspection& inspection, TransformerImpl& trunk, const std::vector<StreamProbe::Scores>& seen,
-                const std::vector<std::int32_t>& compared, const LoadedRun& run) {
-  const auto has_scores = [](const StreamProbe::Scores& layer) { return layer.has_scores(); };
-  if (std::none_of(seen.begin(), seen.end(), has_scores)) {
-    inspection.layers.resize(seen.size());
-    return;
-  }
+                const std::vector<std::int32_t>& ids, std::int64_t vocabulary, const LoadedRun& run) {
+  inspection.layers.resize(seen.size());
+  if (std::ranges::none_of(seen, &StreamProbe::Scores::has_scores)) return;
+  const auto compared = vocabulary_to_compare(*run.codec.tokenizer, ids, vocabulary);
   inspection.vocabulary = names_of(*run.codec.tokenizer, compared);
   const auto x_1vd = embeddings_of(trunk, to_row(compared, run.device));
   for (std::size_t i = 0; i < seen.size(); ++i) {
-    if (!seen[i].has_scores()) {
-      inspection.layers.emplace_back();
-      continue;
-    }
-    auto layer = inspect_layer(seen[i], trunk.blocks()[i]->mixer(), trunk.config(), inspection.causal);
+    if (!seen[i].has_scores()) continue;
+    auto& layer = inspection.layers[i];
+    layer = inspect_layer(seen[i], trunk.blocks()[i]->mixer(), trunk.config(), inspection.causal);
     layer.axioms = test_axioms(seen[i].vectors, layer.forms.eigenvalue_nr);
     const auto c = layer.attention_nce.size(1);
     layer.mean_attention_distance =
@@ -134,23 +254,7 @@ void add_layers(TextInspection& inspection, TransformerImpl& trunk, const std::v
     layer.distance_nvv = signed_distances(scored_vectors(trunk.blocks()[i], x_1vd));
     if (is<SortConfig>(run.experiment.config.task))
       layer.distance_rank_correlation = correlations(layer.distance_nvv, compared);
-    inspection.layers.push_back(std::move(layer));
   }
-}
-
-void add_cross_layers(TextInspection& inspection, const TransformerImpl& trunk,
-                      const std::vector<StreamProbe::Scores>& seen) {
-  for (std::size_t i = 0; i < seen.size(); ++i) {
-    auto block = trunk.blocks()[i];
-    inspection.layers.push_back(inspect_layer(seen[i], *block->cross_mixer(), trunk.config(), false));
-  }
-}
-
-// With the mark at one end.
-template <class T>
-std::vector<T> with_mark(std::vector<T> tokens, T mark, bool first) {
-  tokens.insert(first ? tokens.begin() : tokens.end(), std::move(mark));
-  return tokens;
 }
 
 std::vector<std::int32_t> cut(std::vector<std::int32_t> ids, std::int64_t most) {
@@ -191,9 +295,8 @@ TextInspection inspect_text(const LoadedRun& run, const std::vector<std::int32_t
     throw Error(ExitCode::usage, fmt::format("a text of {} tokens is too long to inspect: at most {}", ids.size(),
                                              most_inspected_tokens));
   const torch::NoGradGuard no_grad;
-  const WideModel wide(*run.model);
+  const auto wide = as_double(*run.model);
   const auto& config = transformer(run.experiment.config);
-  const bool is_classifier = is<ClassificationConfig>(run.experiment.config.task);
   StreamProbe probe;
   Pass pass{.probe = &probe};
   run.model->forward({.ids_bc = to_row(ids, run.device)}, nullptr, pass);
@@ -203,83 +306,83 @@ TextInspection inspect_text(const LoadedRun& run, const std::vector<std::int32_t
                             .causal = is_causal(run.experiment.config.task),
                             .tokens = names_of(*run.codec.tokenizer, ids),
                             .norms = token_norms(seen)};
-  if (is_classifier && is<FirstTokenHeadConfig>(classification(run.experiment.config).head))
+  if (is<ClassificationConfig>(run.experiment.config.task) &&
+      is<FirstTokenHeadConfig>(classification(run.experiment.config).head))
     inspection.tokens.insert(inspection.tokens.begin(), "[class]");
-  add_layers(inspection, transformer_of(*run.model), seen.own,
-             vocabulary_to_compare(*run.codec.tokenizer, ids, limits.vocabulary), run);
+  add_layers(inspection, transformer_of(*run.model), seen.own, ids, limits.vocabulary, run);
   return inspection;
 }
 
 std::vector<TextInspection> inspect_pair(const LoadedRun& run, const EncodedPair& pair,
                                          const InspectionLimits& limits) {
   const torch::NoGradGuard no_grad;
-  const WideModel wide(*run.model);
+  const auto wide = as_double(*run.model);
   auto& model = dynamic_cast<EncoderDecoder&>(*run.model);
   const auto& config = std::get<EncoderDecoderConfig>(run.experiment.config.model);
   const auto& tokenizer = *run.codec.tokenizer;
   const auto mark = static_cast<std::int32_t>(tokenizer.vocabulary_size());
   const auto most = std::min({limits.tokens, most_inspected_tokens, config.context}) - 1;  // a mark comes to them
-  const std::string shown_mark = "[mark]";
-  const std::string after_target = std::ssize(pair.target) > most ? "…" : shown_mark;
-  const EncodedPair shown{.source = cut(pair.source, most), .target = cut(pair.target, most)};
+  auto source_ids = cut(pair.source, most), target_ids = cut(pair.target, most);
+  auto source_names = names_of(tokenizer, source_ids), target_names = names_of(tokenizer, target_ids);
+  const auto source_text = source_ids, target_text = target_ids;
+  source_ids.push_back(mark);
+  source_names.emplace_back("[mark]");
+  target_ids.insert(target_ids.begin(), mark);
+  target_names.insert(target_names.begin(), "[mark]");
+  std::vector<std::string> written_names(target_names.begin() + 1, target_names.end());
+  written_names.emplace_back(std::ssize(pair.target) > most ? "…" : "[mark]");
   StreamProbe probe;
   Pass pass{.probe = &probe};
   Batch batch;
-  batch.ids_bc = to_row(with_mark(shown.target, mark, /*first=*/true), run.device);
-  batch.source_ids_bs = to_row(with_mark(shown.source, mark, /*first=*/false), run.device);
+  batch.ids_bc = to_row(target_ids, run.device);
+  batch.source_ids_bs = to_row(source_ids, run.device);
   run.model->forward(batch, nullptr, pass);
   const auto &encoder = probe.stacks().at(0), &decoder = probe.stacks().at(1);
 
   TextInspection source{.part = InspectedPart::encoder,
                         .mixer = std::string(kind_of(config.encoder.mixer)),
-                        .tokens = with_mark(names_of(tokenizer, shown.source), shown_mark, /*first=*/false),
+                        .tokens = source_names,
                         .norms = token_norms(encoder)};
   TextInspection target{.part = InspectedPart::decoder,
                         .mixer = std::string(kind_of(config.mixer)),
                         .causal = true,
-                        .tokens = with_mark(names_of(tokenizer, shown.target), shown_mark, /*first=*/true),
+                        .tokens = target_names,
                         .norms = token_norms(decoder)};
   TextInspection cross{.part = InspectedPart::cross,
                        .mixer = std::string(kind_of(config.cross_mixer)),
-                       .tokens = with_mark(names_of(tokenizer, shown.target), after_target, /*first=*/false),
-                       .keys = source.tokens,
+                       .tokens = written_names,
+                       .keys = source_names,
                        .norms = token_norms(decoder)};
-  add_layers(source, model.encoder(), encoder.own, vocabulary_to_compare(tokenizer, shown.source, limits.vocabulary),
-             run);
-  add_layers(target, transformer_of(model), decoder.own,
-             vocabulary_to_compare(tokenizer, shown.target, limits.vocabulary), run);
-  add_cross_layers(cross, transformer_of(model), decoder.cross);
+  auto& trunk = transformer_of(model);
+  add_layers(source, model.encoder(), encoder.own, source_text, limits.vocabulary, run);
+  add_layers(target, trunk, decoder.own, target_text, limits.vocabulary, run);
+  for (std::size_t i = 0; i < decoder.cross.size(); ++i) {
+    auto block = trunk.blocks()[i];
+    cross.layers.push_back(inspect_layer(decoder.cross[i], *block->cross_mixer(), trunk.config(), /*causal=*/false));
+  }
   return {std::move(source), std::move(target), std::move(cross)};
+}
+
+NamedTensors LayerInspection::arrays() const {
+  return {{"attention", attention_nce},
+          {"scores", score_nce},
+          {"form", forms.form_nij},
+          {"input_form", forms.input_form_ndd},
+          {"eigenvalues", forms.eigenvalue_nr},
+          {"distances", distance_nvv}};
 }
 
 NamedTensors to_tensors(const TextInspection& inspection) {
   NamedTensors tensors;
   const auto part = inspection.part == InspectedPart::whole ? "" : std::string(to_string(inspection.part)) + ".";
-  for (std::size_t i = 0; i < inspection.layers.size(); ++i) {
-    const auto& layer = inspection.layers[i];
-    const auto add = [&](const char* name, const torch::Tensor& values) {
+  for (std::size_t i = 0; i < inspection.layers.size(); ++i)
+    for (const auto& [name, values] : inspection.layers[i].arrays())
       if (values.defined())
-        tensors.emplace_back(part + "layer." + std::to_string(i) + "." + name, values.to(torch::kFloat).contiguous());
-    };
-    add("attention", layer.attention_nce);
-    add("scores", layer.score_nce);
-    add("form", layer.forms.form_nij);
-    add("input_form", layer.forms.input_form_ndd);
-    add("eigenvalues", layer.forms.eigenvalue_nr);
-    add("distances", layer.distance_nvv);
-  }
+        tensors.emplace_back(fmt::format("{}layer.{}.{}", part, i, name), values.to(torch::kFloat).contiguous());
   return tensors;
 }
 
 namespace {
-
-// After backward.
-DepthNorms stream_gradients(const StreamProbe::Stack& stack) {
-  std::vector<torch::Tensor> gradients;
-  for (const auto& value : stack.stream)
-    gradients.push_back(value.x_bcd.requires_grad() ? value.x_bcd.grad() : torch::Tensor());
-  return gradient_norms(stack, gradients);
-}
 
 double gradient_norm(const torch::nn::Module& block, const std::string& branch) {
   double squares = 0;
@@ -289,13 +392,11 @@ double gradient_norm(const torch::nn::Module& block, const std::string& branch) 
   return std::sqrt(squares);
 }
 
-bool has_memory(const LoadedRun& run) { return run.model->remembers(); }
-
 GradientNorms measure_gradients(const LoadedRun& run, const Task& task) {
   const torch::AutoGradMode with_gradients(true);
   auto& model = *run.model;
-  const auto batch = has_memory(run) ? task.batches->evaluation_batch(Split::validation, 0, run.device)
-                                     : task.batches->random_batch(Split::validation, 0, run.device);
+  const auto batch = model.remembers() ? task.batches->evaluation_batch(Split::validation, 0, run.device)
+                                       : task.batches->random_batch(Split::validation, 0, run.device);
   StreamProbe probe(/*wants_scores=*/false);
   Pass pass{.probe = &probe};
   model.zero_grad();
@@ -304,7 +405,10 @@ GradientNorms measure_gradients(const LoadedRun& run, const Task& task) {
   for (const auto& value : stack.stream)
     if (value.x_bcd.requires_grad()) value.x_bcd.retain_grad();
   loss.backward();
-  GradientNorms norms{.stream = stream_gradients(stack)};
+  std::vector<torch::Tensor> gradients;
+  for (const auto& value : stack.stream)
+    gradients.push_back(value.x_bcd.requires_grad() ? value.x_bcd.grad() : torch::Tensor());
+  GradientNorms norms{.stream = gradient_norms(stack, gradients)};
   for (const auto& module : model.modules(/*include_self=*/false)) {
     const auto* block = dynamic_cast<const BlockImpl*>(module.get());
     if (block == nullptr) continue;
@@ -407,7 +511,7 @@ SplitInspection inspect_split(const LoadedRun& run, const Task& task, const Spli
   const AutocastScope autocast(config.train.precision, run.device);
   inspection.loss_by_position = measure_positions(run, task, limits.batches);
   const auto* task_config = std::get_if<LanguageModelConfig>(&config.task);
-  if (task_config != nullptr && packing_options(task_config->data.packing) == nullptr && !has_memory(run))
+  if (task_config != nullptr && packing_options(task_config->data.packing) == nullptr && !run.model->remembers())
     measure_context(run, task, limits.context_targets, inspection);
   return inspection;
 }

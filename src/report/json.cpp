@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <limits>
 
 #include "base/digest.h"
 
@@ -20,44 +19,35 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
 }
 
-Json describe(const PairedDifference& difference) {
-  return {{"pairs", difference.pairs},      {"mean", difference.mean},
-          {"low", or_null(difference.low)}, {"high", or_null(difference.high)},
-          {"p", or_null(difference.p)},     {"equivalent", or_null(difference.equivalent)}};
-}
-
 Json describe(const GroupMeasure& measure) {
   Json json = {{"n", measure.summary.count},
                {"mean", measure.summary.count > 0 ? Json(measure.summary.mean) : Json()},
-               {"sd", or_null(measure.summary.deviation)}};
-  json["values"] = Json::object();
+               {"sd", or_null(measure.summary.deviation)},
+               {"values", Json::object()}};
   for (const auto& [seed, value] : measure.values) json["values"][std::to_string(seed)] = value;
-  if (measure.difference) json["difference"] = describe(*measure.difference);
-  return json;
-}
-
-Json describe(const McNemarTest& test) {
-  return {{"seed", test.seed},       {"only_reference", test.only_reference}, {"only_this", test.only_this},
-          {"p_exact", test.p_exact}, {"chi_square", test.chi_square},         {"p_chi_square", test.p_chi_square}};
-}
-
-Json describe(const RunRecord& run) {
-  Json json = {{"seed", run.seed}, {"source", run.source}, {"key", run.key}};
-  if (run.collapse != CollapseKind::none)
-    json["attention_collapse"] =
-        to_json(AttentionCollapse{.step = static_cast<std::int64_t>(run.measures.at("collapse_step")),
-                                  .kind = run.collapse,
-                                  .entropy = run.collapse_entropy});
+  if (const auto& difference = measure.difference)
+    json["difference"] = {{"pairs", difference->pairs},      {"mean", difference->mean},
+                          {"low", or_null(difference->low)}, {"high", or_null(difference->high)},
+                          {"p", or_null(difference->p)},     {"equivalent", or_null(difference->equivalent)}};
   return json;
 }
 
 Json describe(const ComparedGroup& group, const std::string& short_name, const std::string& reference) {
-  Json json = {{"name", group.name}, {"short_name", short_name}, {"reference", reference}};
-  json["settings"] = group.settings;
-  for (const auto& run : group.runs) json["runs"].push_back(describe(run));
+  Json json = {
+      {"name", group.name}, {"short_name", short_name}, {"reference", reference}, {"settings", group.settings}};
+  for (const auto& run : group.runs) {
+    json["runs"].push_back({{"seed", run.seed}, {"source", run.source}, {"key", run.key}});
+    if (run.collapse) json["runs"].back()["attention_collapse"] = to_json(*run.collapse);
+  }
   for (const auto& [id, measure] : group.measures)
     if (measure.summary.count > 0) json["metrics"][id] = describe(measure);
-  for (const auto& test : group.mcnemar) json["mcnemar"].push_back(describe(test));
+  for (const auto& test : group.mcnemar)
+    json["mcnemar"].push_back({{"seed", test.seed},
+                               {"only_reference", test.only_reference},
+                               {"only_this", test.only_this},
+                               {"p_exact", test.p_exact},
+                               {"chi_square", test.chi_square},
+                               {"p_chi_square", test.p_chi_square}});
   return json;
 }
 
@@ -81,43 +71,35 @@ Json to_json(const Comparison& comparison) {
 
 namespace {
 
-void add_axioms(Json& head, const MetricAxioms& axioms) {
-  head["verdict"] = to_string(axioms.verdict);
-  if (axioms.verdict != FormVerdict::unknown) head["negative_eigenvalues"] = axioms.negative_eigenvalues;
-  head["vectors"] = axioms.vectors;
-  head["asymmetric_pairs"] = axioms.asymmetric_pairs;
-  head["negative_pairs"] = axioms.negative_pairs;
-  head["incomplete_triples"] = axioms.incomplete_triples;
-  head["violated_triples"] = axioms.violated_triples;
-}
-
-void add_matrices(Json& head, const LayerInspection& layer, std::int64_t n, bool causal) {
-  constexpr std::int64_t widest = 256;
-  const auto add = [&](const char* name, const torch::Tensor& matrix_nij, bool is_masked) {
-    if (!matrix_nij.defined() || matrix_nij.size(-1) > widest) return;
-    if (auto packed = pack(matrix_nij[n], is_masked); !packed.is_null()) head[name] = std::move(packed);
-  };
-  add("attention", layer.attention_nce, causal);
-  add("scores", layer.score_nce, causal);
-  add("form", layer.forms.form_nij, false);
-  add("input_form", layer.forms.input_form_ndd, false);
-  add("distances", layer.distance_nvv, false);
-}
-
 Json describe_head(const LayerInspection& layer, std::size_t n, bool causal, Matrices matrices) {
   Json head = Json::object();
   const auto number = static_cast<std::int64_t>(n);
+  const bool packed = matrices == Matrices::packed;
   if (layer.forms.eigenvalue_nr.defined()) {
     const auto values = to_vector(layer.forms.eigenvalue_nr[number]);
-    head["eigenvalues"] = matrices == Matrices::packed ? rounded(values) : Json(values);
+    head["eigenvalues"] = packed ? rounded(values) : Json(values);
     head["asymmetry"] = layer.forms.asymmetry[n];
   }
-  if (!layer.axioms.empty()) add_axioms(head, layer.axioms[n]);
+  if (!layer.axioms.empty()) {
+    const auto& axioms = layer.axioms[n];
+    head["verdict"] = to_string(axioms.verdict);
+    if (axioms.verdict != FormVerdict::unknown) head["negative_eigenvalues"] = axioms.negative_eigenvalues;
+    head.update({{"vectors", axioms.vectors},
+                 {"asymmetric_pairs", axioms.asymmetric_pairs},
+                 {"negative_pairs", axioms.negative_pairs},
+                 {"incomplete_triples", axioms.incomplete_triples},
+                 {"violated_triples", axioms.violated_triples}});
+  }
   head["negative_scores"] = layer.negative_scores[n];
   if (!layer.mean_attention_distance.empty()) head["mean_attention_distance"] = layer.mean_attention_distance[n];
   if (const auto& ranks = layer.distance_rank_correlation; !ranks.empty())
     head["distance_rank_correlation"] = std::isfinite(ranks[n]) ? Json(ranks[n]) : Json();
-  if (matrices == Matrices::packed) add_matrices(head, layer, number, causal);
+  constexpr std::int64_t widest = 256;
+  for (const auto& [name, matrix_nij] : layer.arrays()) {
+    if (!packed || !matrix_nij.defined() || matrix_nij.dim() != 3 || matrix_nij.size(-1) > widest) continue;
+    const bool is_masked = causal && (name == "attention" || name == "scores");
+    if (auto values = pack(matrix_nij[number], is_masked); !values.is_null()) head[name] = std::move(values);
+  }
   return head;
 }
 
@@ -167,10 +149,8 @@ void add_curve(Json& json, const StepCurve& curve) {
 
 Json describe(const std::vector<StepCurve>& curves) {
   auto list = Json::array();
-  for (const auto& curve : curves) {
-    auto& json = list.emplace_back();
-    if (!curve.step.empty()) add_curve(json, curve);
-  }
+  for (const auto& curve : curves)
+    if (auto& json = list.emplace_back(); !curve.step.empty()) add_curve(json, curve);
   return list;
 }
 
@@ -197,38 +177,26 @@ Json to_json(const std::vector<BlockPanel>& panels, std::size_t most_points) {
 
 Json pack(const torch::Tensor& matrix_ij, bool causal) {
   if (!matrix_ij.defined() || matrix_ij.numel() == 0) return nullptr;
-  const auto values = matrix_ij.to(torch::kCPU, torch::kDouble).contiguous();
+  const auto values = matrix_ij.to(torch::kCPU, torch::kDouble);
   const auto rows = values.size(0), columns = values.size(1);
   const bool symmetric = !causal && rows == columns && values.equal(values.t());
-  const auto* value = values.const_data_ptr<double>();
-  const auto end_of = [&](std::int64_t row) { return causal || symmetric ? std::min(row + 1, columns) : columns; };
-  double low = std::numeric_limits<double>::infinity(), high = -low;
-  for (std::int64_t row = 0; row < rows; ++row)
-    for (std::int64_t column = 0; column < end_of(row); ++column) {
-      const double number = value[row * columns + column];
-      if (!std::isfinite(number)) return nullptr;
-      low = std::min(low, number);
-      high = std::max(high, number);
-    }
+  auto kept = torch::ones_like(values, torch::kBool);
+  if (causal || symmetric) kept = kept.tril();
+  const auto cells = to_vector(values.masked_select(kept));
+  if (!std::ranges::all_of(cells, [](double cell) { return std::isfinite(cell); })) return nullptr;
+  const auto [low, high] = std::ranges::minmax(cells);
   constexpr std::int64_t most_exact_cells = 96 * 96;
   const int bits = rows * columns <= most_exact_cells ? 16 : 8;
-  const double levels = std::exp2(bits) - 1, unit = high > low ? levels / (high - low) : 0;
+  const double unit = high > low ? (std::exp2(bits) - 1) / (high - low) : 0;
   std::string bytes;
-  for (std::int64_t row = 0; row < rows; ++row)
-    for (std::int64_t column = 0; column < end_of(row); ++column) {
-      const auto level = std::lround((value[row * columns + column] - low) * unit);
-      bytes.push_back(static_cast<char>(level & 0xff));
-      if (bits == 16) bytes.push_back(static_cast<char>(level >> 8));
-    }
-  return {{"rows", rows},
-          {"columns", columns},
-          {"low", low},
-          {"high", high},
-          {"bits", bits},
-          {"layout", causal      ? "lower"
-                     : symmetric ? "symmetric"
-                                 : "full"},
-          {"data", to_base64(bytes)}};
+  for (const double cell : cells) {
+    const auto level = std::lround((cell - low) * unit);
+    bytes.push_back(static_cast<char>(level & 0xff));
+    if (bits == 16) bytes.push_back(static_cast<char>(level >> 8));
+  }
+  const auto* layout = causal ? "lower" : symmetric ? "symmetric" : "full";
+  return {{"rows", rows},     {"columns", columns},      {"low", low}, {"high", high}, {"bits", bits},
+          {"layout", layout}, {"data", to_base64(bytes)}};
 }
 
 Json rounded(double value, int digits) {

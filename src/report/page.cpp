@@ -1,10 +1,9 @@
 #include "report/page.h"
 
-#include <algorithm>
-#include <utility>
-#include <vector>
+#include <map>
+#include <regex>
 
-#include "report/svg.h"
+#include "report/figure.h"
 
 namespace metaformer {
 
@@ -15,33 +14,21 @@ namespace {
 std::string script_safe(const std::string& json) {
   std::string result;
   result.reserve(json.size());
-  for (const char letter : json)
-    if (letter == '<')
-      result += "\\u003c";
-    else
-      result += letter;
+  for (const char letter : json) letter == '<' ? result += "\\u003c" : result += letter;
   return result;
 }
 
 // Puts values for @names@; text that was put in is not searched again.
-std::string fill(std::string_view pattern, const std::vector<std::pair<std::string_view, std::string_view>>& values) {
+std::string fill(std::string_view pattern, const std::map<std::string, std::string_view>& values) {
+  static const std::regex name("@([a-z0-9_]+)@");
   std::string result;
-  while (!pattern.empty()) {
-    const auto start = std::min(pattern.find('@'), pattern.size());
-    result += pattern.substr(0, start);
-    pattern.remove_prefix(start);
-    const auto found = std::find_if(values.begin(), values.end(), [&](const auto& value) {
-      return pattern.starts_with("@" + std::string(value.first) + "@");
-    });
-    if (found != values.end()) {
-      result += found->second;
-      pattern.remove_prefix(found->first.size() + 2);
-    } else if (!pattern.empty()) {
-      result += '@';
-      pattern.remove_prefix(1);
-    }
+  const auto* rest = pattern.begin();
+  for (std::cregex_iterator match(pattern.begin(), pattern.end(), name), end; match != end; ++match) {
+    result.append(rest, (*match)[0].first);
+    result += values.at((*match)[1]);
+    rest = (*match)[0].second;
   }
-  return result;
+  return result.append(rest, pattern.end());
 }
 
 }  // namespace

@@ -7,6 +7,11 @@
 #include <limits>
 #include <regex>
 
+#include "base/child_process.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+
 namespace metaformer {
 
 namespace {
@@ -49,52 +54,24 @@ Figure grid(std::string title, std::string description, std::size_t panels) {
           .columns = std::min<std::int64_t>(4, static_cast<std::int64_t>(panels))};
 }
 
-// A panel for each head of a layer.
-template <class MapOfHead>
-Figure head_figure(std::string title, std::string description, const LayerInspection& layer, MapOfHead map_of) {
-  auto figure = grid(std::move(title), std::move(description), layer.heads());
-  for (std::int64_t n = 0; n < static_cast<std::int64_t>(layer.heads()); ++n)
-    figure.panels.push_back({fmt::format("head {}", n), map_of(n)});
-  return figure;
+HeatMap attention_map(const TextInspection& inspection, const LayerInspection& layer, std::int64_t n) {
+  auto map = token_map(layer.attention_nce[n], inspection, Palette::sequential);
+  map.top = 1;
+  return map;
 }
 
-Figure attention_figure(const TextInspection& inspection, std::size_t i, const std::string& run) {
-  const auto& layer = inspection.layers[i];
-  auto figure = head_figure(fmt::format("{}: attention of layer {}", run, i),
-                            "Weights after the softmax; rows are queries and sum to 1." + shown_tokens(inspection),
-                            layer, [&](std::int64_t n) {
-                              auto map = token_map(layer.attention_nce[n], inspection, Palette::sequential);
-                              map.top = 1;
-                              return map;
-                            });
-  figure.same_colors = true;
-  return figure;
+HeatMap score_map(const TextInspection& inspection, const LayerInspection& layer, std::int64_t n) {
+  return token_map(layer.score_nce[n], inspection, Palette::diverging);
 }
 
-Figure score_figure(const TextInspection& inspection, std::size_t i, const std::string& run) {
-  const auto& layer = inspection.layers[i];
-  return head_figure(fmt::format("{}: scores of layer {}", run, i),
-                     "Scores before the softmax, divided by the root of the head's width; rows are queries." +
-                         shown_tokens(inspection),
-                     layer,
-                     [&](std::int64_t n) { return token_map(layer.score_nce[n], inspection, Palette::diverging); });
-}
-
-Figure distance_figure(const TextInspection& inspection, std::size_t i, const std::string& run) {
-  const auto& layer = inspection.layers[i];
-  return head_figure(
-      fmt::format("{}: distances between token embeddings in layer {}", run, i),
-      "The root of (x - y) F (x - y), with F the form of the head; negative: the square is negative, and there is no "
-      "distance.",
-      layer, [&](std::int64_t n) {
-        const auto& distance_vv = layer.distance_nvv[n];
-        const bool has_negative = layer.axioms[static_cast<std::size_t>(n)].verdict != FormVerdict::metric &&
-                                  (distance_vv < 0).any().item<bool>();
-        auto map = has_negative ? heat_map(distance_vv, Palette::diverging)
-                                : heat_map(distance_vv.clamp_min(0), Palette::sequential);
-        map.row_labels = map.column_labels = inspection.vocabulary;
-        return map;
-      });
+HeatMap distance_map(const TextInspection& inspection, const LayerInspection& layer, std::int64_t n) {
+  const auto& distance_vv = layer.distance_nvv[n];
+  const bool has_negative =
+      layer.axioms[static_cast<std::size_t>(n)].verdict != FormVerdict::metric && (distance_vv < 0).any().item<bool>();
+  auto map = has_negative ? heat_map(distance_vv, Palette::diverging)
+                          : heat_map(distance_vv.clamp_min(0), Palette::sequential);
+  map.row_labels = map.column_labels = inspection.vocabulary;
+  return map;
 }
 
 // Begins a row of panels: M, W or U; of scaled dot product the form between inputs. Nothing where there is neither.
@@ -109,15 +86,6 @@ void add_forms(Figure& figure, const TextInspection& inspection, std::size_t i) 
     figure.panels.push_back({fmt::format("{}, head {}", name, n), heat_map(form_nij[n], Palette::diverging)});
 }
 
-Figure form_figure(const TextInspection& inspection, std::size_t i, const std::string& run,
-                   const TextInspection* beside) {
-  auto figure = grid(fmt::format("{}: the forms of layer {}", run, i), "Rows and columns are features.",
-                     inspection.layers[i].heads());
-  add_forms(figure, inspection, i);
-  if (beside != nullptr && i < beside->layers.size()) add_forms(figure, *beside, i);
-  return figure;
-}
-
 // One panel for each layer, one curve for each head.
 Figure eigenvalue_figure(const TextInspection& inspection, const std::string& run) {
   auto figure =
@@ -126,12 +94,10 @@ Figure eigenvalue_figure(const TextInspection& inspection, const std::string& ru
   for (std::size_t i = 0; i < inspection.layers.size(); ++i) {
     const auto& value_nr = inspection.layers[i].forms.eigenvalue_nr;
     if (!value_nr.defined()) continue;
+    const auto numbers = to_vector(torch::arange(1, value_nr.size(1) + 1, torch::kDouble));
     figures::LineChart chart{.x = {.label = "number"}, .y = {.label = "eigenvalue"}, .curves = {}};
-    for (std::int64_t n = 0; n < value_nr.size(0); ++n) {
-      figures::Curve curve{.name = fmt::format("head {}", n), .y = to_vector(value_nr[n])};
-      for (std::size_t r = 0; r < curve.y.size(); ++r) curve.x.push_back(static_cast<double>(r + 1));
-      chart.curves.push_back(std::move(curve));
-    }
+    for (std::int64_t n = 0; n < value_nr.size(0); ++n)
+      chart.curves.push_back({.name = fmt::format("head {}", n), .x = numbers, .y = to_vector(value_nr[n])});
     figure.panels.push_back({fmt::format("layer {}", i), std::move(chart)});
   }
   return figure;
@@ -157,9 +123,7 @@ figures::LineChart depth_chart(const DepthNorms& norms, const std::string& what)
 }
 
 Figure line_figure(std::string title, std::string description, figures::LineChart chart) {
-  return {.title = std::move(title),
-          .description = std::move(description),
-          .panels = {Panel{.title = "", .chart = std::move(chart)}}};
+  return {.title = std::move(title), .description = std::move(description), .panels = {{"", std::move(chart)}}};
 }
 
 }  // namespace
@@ -174,12 +138,36 @@ std::vector<NamedFigure> figures_of(const TextInspection& inspection, const std:
     if (!figure.panels.empty()) all.push_back({prefix + name, std::move(figure)});
   };
   for (std::size_t i = 0; i < inspection.layers.size(); ++i) {
-    if (!inspection.layers[i].has_scores()) continue;
-    add(fmt::format("attention_{}", i), attention_figure(inspection, i, title));
-    add(fmt::format("scores_{}", i), score_figure(inspection, i, title));
-    add(fmt::format("forms_{}", i), form_figure(inspection, i, title, beside));
-    if (inspection.layers[i].distance_nvv.defined())
-      add(fmt::format("distances_{}", i), distance_figure(inspection, i, title));
+    const auto& layer = inspection.layers[i];
+    if (!layer.has_scores()) continue;
+    // A panel for each head.
+    const auto of_heads = [&](const char* what, std::string description, auto map_of) {
+      auto figure = grid(fmt::format("{}: {} layer {}", title, what, i), std::move(description), layer.heads());
+      for (std::int64_t n = 0; n < static_cast<std::int64_t>(layer.heads()); ++n)
+        figure.panels.push_back({fmt::format("head {}", n), map_of(inspection, layer, n)});
+      return figure;
+    };
+    auto attention =
+        of_heads("attention of", "Weights after the softmax; rows are queries and sum to 1." + shown_tokens(inspection),
+                 attention_map);
+    attention.same_colors = true;
+    add(fmt::format("attention_{}", i), std::move(attention));
+    add(fmt::format("scores_{}", i),
+        of_heads("scores of",
+                 "Scores before the softmax, divided by the root of the head's width; rows are queries." +
+                     shown_tokens(inspection),
+                 score_map));
+    auto forms =
+        grid(fmt::format("{}: the forms of layer {}", title, i), "Rows and columns are features.", layer.heads());
+    add_forms(forms, inspection, i);
+    if (beside != nullptr && i < beside->layers.size()) add_forms(forms, *beside, i);
+    add(fmt::format("forms_{}", i), std::move(forms));
+    if (layer.distance_nvv.defined())
+      add(fmt::format("distances_{}", i),
+          of_heads("distances between token embeddings in",
+                   "The root of (x - y) F (x - y), with F the form of the head; negative: the square is negative, and "
+                   "there is no distance.",
+                   distance_map));
   }
   add("eigenvalues", eigenvalue_figure(inspection, title));
   if (inspection.part != InspectedPart::cross)
@@ -246,6 +234,39 @@ std::vector<NamedFigure> figures_of(const Comparison& comparison) {
         "Paired by seed, with 95% intervals.", differences);
   }
   return figures;
+}
+
+namespace {
+
+std::string file_name(std::string name) {
+  constexpr std::string_view kept = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
+  std::replace_if(
+      name.begin(), name.end(), [&](char letter) { return kept.find(letter) == kept.npos; }, '_');
+  constexpr std::size_t most = 120, end = 50;  // a file system takes 255 bytes
+  return name.size() > most ? name.substr(0, most - end) + ".." + name.substr(name.size() - end) : name;
+}
+
+}  // namespace
+
+FigureFolder::FigureFolder(std::filesystem::path folder) : folder_(std::move(folder)) {
+  std::error_code error;
+  std::filesystem::create_directories(folder_, error);
+  if (error) throw Error(ExitCode::failure, fmt::format("{}: {}", folder_.string(), error.message()));
+}
+
+void FigureFolder::write(const std::string& name, const Figure& figure) {
+  auto stem = file_name(name);
+  for (int copy = 2; !names_.insert(stem).second; ++copy) stem = fmt::format("{}-{}", file_name(name), copy);
+  const auto svg = folder_ / (stem + ".svg"), pdf = folder_ / (stem + ".pdf");
+  write_file_atomically(svg, figures::to_svg(figure));
+  if (!with_pdf_) return;
+  with_pdf_ =
+      run_program({"rsvg-convert", "--format=pdf", "--output=" + pdf.string(), std::filesystem::absolute(svg).string()},
+                  fmt::format("{}: cannot be converted to PDF", svg.string()))
+          .has_value();
+  if (!with_pdf_)
+    log::warning("{}: figures are written as SVG only, since rsvg-convert is not installed (Debian: librsvg2-bin)",
+                 folder_.string());
 }
 
 }  // namespace metaformer

@@ -1,6 +1,8 @@
 #pragma once
-// Figures of inspections and comparisons.
+// Figures of inspections and comparisons, and figures as files.
 
+#include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,5 +36,22 @@ std::vector<NamedFigure> figures_of(const SplitInspection& inspection, const std
 
 // For each measure the values of all groups (ID), and their differences to the reference (ID_differences).
 std::vector<NamedFigure> figures_of(const Comparison& comparison);
+
+// Figures as files for papers, in a folder, which is created: NAME.svg and, with rsvg-convert of librsvg, NAME.pdf.
+// Without that program there is one warning, and no PDF. Errors: exit code 1 when a file cannot be written.
+class FigureFolder {
+ public:
+  explicit FigureFolder(std::filesystem::path folder);
+
+  // Of `name` only letters, digits, '.', '-' and '_' stay; the others become '_'. A name that was there gets a number.
+  void write(const std::string& name, const figures::Figure& figure);
+
+  std::size_t written() const { return names_.size(); }
+
+ private:
+  std::filesystem::path folder_;
+  std::set<std::string> names_;
+  bool with_pdf_ = true;
+};
 
 }  // namespace metaformer

@@ -14,16 +14,23 @@
 #include "base/signals.h"
 #include "config/loader.h"
 #include "config/writer.h"
+#include "data/labelled.h"
+#include "data/list_dataset.h"
+#include "data/pairs.h"
+#include "data/text_dataset.h"
 #include "infer/answers.h"
+#include "infer/sampling.h"
 #include "report/curves.h"
 #include "report/figure.h"
-#include "report/find_runs.h"
 #include "report/inspection.h"
 #include "report/json.h"
 #include "report/page.h"
 #include "report/pictures.h"
+#include "report/run_records.h"
+#include "run/load_run.h"
 #include "run/run_directory.h"
 #include "run/run_summary.h"
+#include "text/special_tokens.h"
 
 namespace metaformer {
 
@@ -32,15 +39,123 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
+// Prompts and answers.
+
+std::string generate(const LoadedRun& run, const std::vector<std::int32_t>& prompt, std::int64_t count,
+                     SamplingOptions options) {
+  if (const auto cut = prompt_cut(*run.model, prompt.size()); !cut.empty())
+    log::warning("{}: {}", run.directory.path().string(), cut);
+  const auto eos = special_tokens_of(*run.codec.tokenizer).eos;
+  options.never = ids_without_token(*run.codec.tokenizer);
+  TextGenerator generator(*run.model, prompt, options, run.device);
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t i = 0; i < count; ++i) {
+    throw_if_stopped();
+    const auto token = generator.next().front();
+    if (std::find(eos.begin(), eos.end(), token) != eos.end()) break;
+    tokens.push_back(token);
+  }
+  return run.codec.tokenizer->decode(tokens);
+}
+
+// As predict reads a text.
+std::vector<std::int32_t> encode(const LoadedRun& run, const TextAnswers& answers, const std::string& prompt) {
+  bool cut = false;
+  auto ids = answers.encode(prompt, cut);
+  if (cut)
+    log::warning("{}: the prompt is longer than the model's context and is cut to {} tokens",
+                 run.directory.path().string(), ids.size());
+  return ids;
+}
+
+std::string classify(const LoadedRun& run, const std::string& prompt) {
+  const auto prediction = predict(run, {encode(run, class_answers(run), prompt)}).front();
+  std::string text;
+  for (std::size_t i = 0; i < prediction.probabilities.size(); ++i)
+    text += fmt::format("\n{}{}: {:.1f}%", i == prediction.label ? "→ " : "   ", run.codec.labels[i],
+                        100 * prediction.probabilities[i]);
+  return text;
+}
+
+// From the largest number down.
+std::string default_list(const ListTask& task) {
+  std::vector<std::int64_t> numbers;
+  for (std::int64_t i = task.length - 1; i >= 0; --i) numbers.push_back(i % task.digits + task.first_number());
+  return fmt::format("{}", fmt::join(numbers, " "));
+}
+
+// Random symbols have no words.
+std::string default_source(const SequenceToSequenceConfig& task) {
+  if (const auto* symbols = synthetic_options(task.data.synthetic))
+    return default_list({.length = symbols->length, .digits = symbols->symbols});
+  if (task.data.path || task.data.source_language != "de") return "A man with a hat is standing next to a small dog.";
+  return "Ein Mann mit einem Hut steht neben einem kleinen Hund.";
+}
+
+// A short text of the validation split of a classifier, a translator or a masked language model, as it was read: what
+// its tokens and classes are about. Nothing for other runs. Nothing is downloaded. Errors: the data cannot be read.
+std::optional<std::string> validation_text(const LoadedRun& run) {
+  constexpr bool offline = true;
+  static constexpr std::size_t short_text = 300;  // bytes: it fits into a page
+  const auto& config = run.experiment.config;
+  if (is<ClassificationConfig>(config.task)) {  // the first short one, else the shortest
+    const auto texts = load_labelled_splits(labelled_data(config), offline)[Split::validation];
+    const auto size = [](const LabelledText& text) { return std::max(text.text.size(), short_text); };
+    return std::ranges::min_element(texts, {}, size)->text;
+  }
+  if (const auto* task = std::get_if<SequenceToSequenceConfig>(&config.task)) {
+    if (synthetic_options(task->data.synthetic) != nullptr) return std::nullopt;
+    const auto pairs = load_pairs(config, offline, run.codec);
+    return pairs->texts(Split::validation, pairs->count(Split::validation) / 2).source;  // of middling length
+  }
+  if (!is<MaskedLanguageModelConfig>(config.task)) return std::nullopt;
+  const auto& data = *text_data_of(config.task);
+  const auto corpus = load_corpus(data, offline);
+  const std::string_view text = split_corpus(corpus, data)[1];
+  auto size = std::min(text.size(), short_text);
+  while (size > 0 && size < text.size() && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80)
+    --size;  // ends behind a whole character
+  return std::string(text.substr(0, size));
+}
+
+std::string prompt_for(const LoadedRun& run, const PromptOptions& options) {
+  if (options.prompt) return *options.prompt;
+  const auto& task = run.experiment.config.task;
+  if (const auto lists = list_task(task)) return default_list(*lists);
+  if (const auto* pairs = std::get_if<SequenceToSequenceConfig>(&task)) return default_source(*pairs);
+  if (is<ClassificationConfig>(task)) return "This film was not as good as I had hoped, but the actors were great.";
+  return default_prompt(*run.codec.tokenizer);
+}
+
+// The answer to prompt_for(run, options). Errors: exit code 2 or 3 for a prompt that the run cannot read.
+std::string answer(const LoadedRun& run, const PromptOptions& options) {
+  const auto& task = run.experiment.config.task;
+  const auto prompt = prompt_for(run, options);
+  if (is<ClassificationConfig>(task)) return classify(run, prompt);
+  if (is<SequenceToSequenceConfig>(task)) {
+    const auto target = write_target(run, encode(run, target_answers(run, {}), prompt)).ids;
+    return "\n→ " + run.codec.tokenizer->decode(target);
+  }
+  if (!is_causal(task))
+    throw Error(ExitCode::usage, fmt::format("a model of task {} cannot continue a text", kind_of(task)));
+  const auto ids = run.codec.tokenizer->encode(prompt);
+  if (ids.empty()) throw Error(ExitCode::usage, "the prompt holds no token");
+  SamplingOptions sampling{.temperature = options.temperature, .seed = options.seed};
+  const auto lists = list_task(task);
+  if (!lists) return generate(run, ids, options.tokens, sampling);
+  sampling.temperature = 0;
+  return "\n→ " + generate(run, list_prompt(*lists, ids), lists->length, sampling);
+}
+
+// The runs of a report.
+
 struct ReportedRun {
   fs::path folder;
   std::string name;  // of the folder
   std::int64_t seed = 0;
   std::size_t group = 0;
-  bool compared = false;   // the comparison counts it
-  std::string state = {};  // "finished", or why it has no result
-  std::optional<RunSummary> summary = std::nullopt;
-  Json environment = {};  // as the page has it
+  bool compared = false;  // the comparison counts it
+  Json shown = {};        // as the page has it
 };
 
 struct ReportedGroup {
@@ -83,26 +198,10 @@ Json describe_environment(const Json& given) {
   return result;
 }
 
-// Whether the comparison has another run of the config and seed.
-bool is_duplicate(const ReportedRuns& reported, const Settings& changed, std::int64_t seed) {
-  if (!reported.comparison) return false;
-  const auto& groups = reported.comparison->groups;
-  return std::any_of(groups.begin(), groups.end(), [&](const auto& group) {
-    return std::any_of(group.runs.begin(), group.runs.end(),
-                       [&](const auto& run) { return run.seed == seed && run.settings == changed; });
-  });
-}
-
-// Why a run has no result, from the problems of find_runs.
-std::string state_of_unfinished(const ReportedRuns& reported, const fs::path& folder) {
-  const auto start = folder.string() + ": left out: ";
-  for (const auto& problem : reported.problems)
-    if (problem.starts_with(start)) return problem.substr(start.size());
-  return "unfinished";
-}
-
-// `compared`: groups of the comparison by folder.
-void add_run(ReportedRuns& reported, const fs::path& folder, const std::map<fs::path, std::size_t>& compared) {
+// `compared`: groups of the comparison by folder; `unfinished`: why there is no result. A run that equals a compared
+// one in config and seed is passed over.
+void add_run(ReportedRuns& reported, const fs::path& folder, const std::map<fs::path, std::size_t>& compared,
+             const std::string& unfinished) {
   const auto run = RunDirectory::open(folder, "");
   const auto config = load_run_experiment(run.config_file()).config;
   const auto changed = changed_settings(config);
@@ -112,12 +211,13 @@ void add_run(ReportedRuns& reported, const fs::path& folder, const std::map<fs::
                     .name = fs::weakly_canonical(folder).filename().string(),
                     .seed = config.train.seed,
                     .compared = known != compared.end()};
-  if (!added.compared && is_duplicate(reported, changed, added.seed)) return;
+  const auto is_same = [&](const RunRecord& other) { return other.seed == added.seed && other.settings == changed; };
+  for (std::size_t i = 0; !added.compared && reported.comparison && i < reported.comparison->groups.size(); ++i)
+    if (std::ranges::any_of(reported.comparison->groups[i].runs, is_same)) return;
   if (added.compared) {
     added.group = known->second;
   } else {
-    const auto equal =
-        std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.changed == changed; });
+    const auto equal = std::ranges::find(groups, std::optional(changed), &ReportedGroup::changed);
     added.group = static_cast<std::size_t>(equal - groups.begin());
     if (equal == groups.end()) groups.push_back({.name = added.name});
   }
@@ -129,9 +229,15 @@ void add_run(ReportedRuns& reported, const fs::path& folder, const std::map<fs::
     group.config = config_to_yaml(config);
   }
   group.runs.push_back(reported.runs.size());
-  added.summary = read_summary(run);
-  added.state = added.summary ? "finished" : state_of_unfinished(reported, folder);
-  added.environment = describe_environment(read_environment(run));
+  const auto summary = read_summary(run);
+  const auto collapse = summary ? summary->attention_collapse : std::nullopt;
+  added.shown = {{"name", added.name},
+                 {"seed", added.seed},
+                 {"group", 0},
+                 {"state", summary ? "finished" : unfinished},
+                 {"attention_collapse", collapse ? to_json(*collapse) : Json()},
+                 {"time", summary ? rounded(summary->train_seconds) : Json()},
+                 {"environment", describe_environment(read_environment(run))}};
   reported.runs.push_back(std::move(added));
 }
 
@@ -159,12 +265,11 @@ ReportedRuns read_reported_runs(const std::vector<std::string>& arguments, const
       for (const auto& run : groups[i].runs) compared[run.folder] = i;
   }
   for (const auto& folder : found.folders) {
+    const bool has_problem = found.unfinished.contains(folder);
     try {
-      add_run(reported, folder, compared);
+      add_run(reported, folder, compared, found.unfinished[folder]);
     } catch (const Error& error) {
-      const auto line = fmt::format("{}: left out: {}", folder.string(), error.what());
-      if (std::find(reported.problems.begin(), reported.problems.end(), line) == reported.problems.end())
-        reported.problems.push_back(line);
+      if (!has_problem) reported.problems.push_back(fmt::format("{}: left out: {}", folder.string(), error.what()));
     }
   }
   drop_empty_groups(reported);
@@ -174,17 +279,14 @@ ReportedRuns read_reported_runs(const std::vector<std::string>& arguments, const
   return reported;
 }
 
+// The keys that are not equal in all groups, or not in all.
 std::vector<std::string> differing_keys(const std::vector<ReportedGroup>& groups) {
-  std::map<std::string, std::set<std::string>> values;
-  std::map<std::string, std::size_t> counts;
+  std::map<std::string, std::map<std::string, std::size_t>> counts;  // of each value, by key
   for (const auto& group : groups)
-    for (const auto& [key, value] : group.settings) {
-      values[key].insert(value);
-      ++counts[key];
-    }
+    for (const auto& [key, value] : group.settings) ++counts[key][value];
   std::vector<std::string> keys;
-  for (const auto& [key, all] : values)
-    if (all.size() > 1 || counts[key] < groups.size()) keys.push_back(key);
+  for (const auto& [key, values] : counts)
+    if (values.begin()->second < groups.size()) keys.push_back(key);
   return keys;
 }
 
@@ -194,8 +296,7 @@ Json describe(const Comparison& comparison, const ReportedRuns& reported) {
   for (const auto& id : cost_measures()) json["costs"].push_back(to_json(measure_of(id)));
   for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
     const auto& folder = comparison.groups[i].runs.front().folder;
-    const auto run = std::find_if(reported.runs.begin(), reported.runs.end(),
-                                  [&](const auto& candidate) { return candidate.folder == folder; });
+    const auto run = std::ranges::find(reported.runs, folder, &ReportedRun::folder);
     json["groups"][i]["color"] = run == reported.runs.end() ? Json() : Json(run->group);
   }
   return json;
@@ -207,14 +308,8 @@ Json describe(const ReportedRuns& reported) {
   const auto keys = differing_keys(reported.groups);
   Json json = {{"runs", Json::array()}, {"groups", Json::array()}, {"differing_keys", keys}};
   for (const auto& run : reported.runs) {
-    const auto collapse = run.summary ? run.summary->attention_collapse : std::nullopt;
-    json["runs"].push_back({{"name", run.name},
-                            {"seed", run.seed},
-                            {"group", run.group},
-                            {"state", run.state},
-                            {"attention_collapse", collapse ? to_json(*collapse) : Json()},
-                            {"time", run.summary ? rounded(run.summary->train_seconds) : Json()},
-                            {"environment", run.environment}});
+    json["runs"].push_back(run.shown);
+    json["runs"].back()["group"] = run.group;
   }
   for (const auto& group : reported.groups) {
     Json settings = Json::object();
@@ -227,8 +322,12 @@ Json describe(const ReportedRuns& reported) {
                               {"runs", group.runs}});
   }
   json["comparison"] = reported.comparison ? describe(*reported.comparison, reported) : Json();
-  json["problems"] = reported.problems;
   return json;
+}
+
+// How many points each of `count` curves may have where all together have `all`.
+std::size_t points_of_each(std::size_t all, std::size_t count, std::size_t fewest, std::size_t most) {
+  return std::clamp(all / std::max<std::size_t>(1, count), fewest, most);
 }
 
 // A page stays below 10 MB: limits of the bytes of matrices, and of points of curves (about 20 bytes each).
@@ -262,24 +361,31 @@ class ReportMaker {
     if (options_.with_texts || options_.with_insides) visit_checkpoints();
     data_["inspection_text"] = describe_inspection();
     log::clear_progress();
+    data_["problems"] = reported_.problems;
     Report report{.runs = reported_.runs.size(), .groups = reported_.groups.size(), .problems = reported_.problems};
-    report.problems.insert(report.problems.end(), problems_.begin(), problems_.end());
-    data_["problems"] = report.problems;
     report.figures = figures_ ? figures_->written() : 0;
     report.html = make_page(options_.title, json_text(data_));
     return report;
   }
 
  private:
+  void note(std::size_t run, const char* what, const Error& error) {
+    reported_.problems.push_back(fmt::format("{}: {}: {}", reported_.runs[run].folder.string(), what, error.what()));
+  }
+
   void read_all_curves() {
-    std::vector<LoggedCurves> by_run;
+    std::vector<LoggedCurves> by_run(reported_.runs.size());
     std::size_t count = 0;
-    for (std::size_t i = 0; i < reported_.runs.size(); ++i) {
+    for (std::size_t i = 0; i < by_run.size(); ++i) {
       show_progress("reading", i, i + 1);
-      count += 2 * by_run.emplace_back(read_curves_of(i)).curves.size();
+      try {
+        by_run[i] = read_curves(RunDirectory::open(reported_.runs[i].folder, "").metrics_file());
+      } catch (const Error& error) {
+        note(i, "no curves", error);
+      }
+      count += 2 * by_run[i].curves.size();
     }
-    const auto most =
-        std::clamp(most_points / std::max<std::size_t>(1, count), fewest_points_of_curve, most_points_of_curve);
+    const auto most = points_of_each(most_points, count, fewest_points_of_curve, most_points_of_curve);
     for (std::size_t i = 0; i < by_run.size(); ++i) {
       blocks_.push_back(std::move(by_run[i].blocks));
       for (const auto& [name, curve] : by_run[i].curves) {
@@ -293,24 +399,13 @@ class ReportMaker {
       for (const auto& group : reported_.groups) series.groups.push_back(mean_curve(curves_of(group, series)));
   }
 
-  LoggedCurves read_curves_of(std::size_t run) {
-    const auto& folder = reported_.runs[run].folder;
-    try {
-      return read_curves(RunDirectory::open(folder, "").metrics_file());
-    } catch (const Error& error) {
-      problems_.push_back(fmt::format("{}: no curves: {}", folder.string(), error.what()));
-      return {};
-    }
-  }
-
   // The runs that the comparison counts; of a group without such runs, all.
   std::vector<const StepCurve*> curves_of(const ReportedGroup& group, const CurveSeries& series) const {
-    const bool compared =
-        std::any_of(group.runs.begin(), group.runs.end(), [&](auto run) { return reported_.runs[run].compared; });
+    const auto is_compared = [&](std::size_t run) { return reported_.runs[run].compared; };
+    const bool all = std::ranges::none_of(group.runs, is_compared);
     std::vector<const StepCurve*> curves;
     for (const auto run : group.runs)
-      if ((reported_.runs[run].compared || !compared) && !series.runs[run].step.empty())
-        curves.push_back(&series.runs[run]);
+      if ((all || is_compared(run)) && !series.runs[run].step.empty()) curves.push_back(&series.runs[run]);
     return curves;
   }
 
@@ -319,8 +414,7 @@ class ReportMaker {
     std::size_t count = 0;
     for (const auto& panels : blocks_)
       for (const auto& panel : panels) count += 3 * panel.lines.size();
-    const auto most =
-        std::clamp(most_block_points / std::max<std::size_t>(1, count), fewest_points_of_block, most_points_of_block);
+    const auto most = points_of_each(most_block_points, count, fewest_points_of_block, most_points_of_block);
     auto runs = Json::array();
     for (std::size_t i = 0; i < blocks_.size(); ++i)
       if (!blocks_[i].empty()) runs.push_back({{"run", i}, {"panels", to_json(blocks_[i], most)}});
@@ -340,8 +434,8 @@ class ReportMaker {
   }
 
   std::string describe_texts() const {
-    const bool writes = std::any_of(reported_.groups.begin(), reported_.groups.end(),
-                                    [](const ReportedGroup& group) { return group.task == "language_model"; });
+    const bool writes =
+        std::ranges::find(reported_.groups, "language_model", &ReportedGroup::task) != reported_.groups.end();
     std::string text = "The answers of all runs to the same prompt (bold).";
     if (writes)
       text += fmt::format(" Language models: {} tokens, temperature {}, seed {}.", options_.prompt.tokens,
@@ -374,17 +468,17 @@ class ReportMaker {
       for (const auto& group : reported_.comparison->groups)
         references.insert(reported_.comparison->groups[group.reference].runs.front().folder);
     std::set<std::string> mixers;
-    std::vector<std::pair<int, std::size_t>> order;
-    for (std::size_t i = 0; i < reported_.runs.size(); ++i) {
-      const auto& settings = reported_.groups[reported_.runs[i].group].settings;
+    std::vector<int> rank;
+    std::vector<std::size_t> order;
+    for (const auto& run : reported_.runs) {
+      const auto& settings = reported_.groups[run.group].settings;
       const auto mixer = settings.find("model.mixer.kind");
       const bool is_new = mixer != settings.end() && mixers.insert(mixer->second).second;
-      order.emplace_back(references.contains(reported_.runs[i].folder) ? 0 : is_new ? 1 : 2, i);
+      order.push_back(rank.size());
+      rank.push_back(references.contains(run.folder) ? 0 : is_new ? 1 : 2);
     }
-    std::sort(order.begin(), order.end());
-    std::vector<std::size_t> runs;
-    for (const auto& [rank, run] : order) runs.push_back(run);
-    return runs;
+    std::ranges::stable_sort(order, {}, [&](auto run) { return rank[run]; });
+    return order;
   }
 
   void visit_checkpoints() {
@@ -400,13 +494,11 @@ class ReportMaker {
         if (options_.with_texts) data_["texts"]["samples"].push_back(text_of(run, i));
         if (options_.with_insides && first && blocks_of(run.experiment.config.model) != nullptr) inspect(run, i);
       } catch (const Error& error) {
-        problems_.push_back(
-            fmt::format("{}: no text and no heads: {}", reported_.runs[i].folder.string(), error.what()));
+        note(i, "no text and no heads", error);
       }
     }
-    const auto by_run = [](const Json& a, const Json& b) { return a["run"] < b["run"]; };
-    std::sort(data_["texts"]["samples"].begin(), data_["texts"]["samples"].end(), by_run);
-    std::stable_sort(data_["inspected"].begin(), data_["inspected"].end(), by_run);
+    for (auto* list : {&data_["texts"]["samples"], &data_["inspected"]})
+      std::stable_sort(list->begin(), list->end(), [](const Json& a, const Json& b) { return a["run"] < b["run"]; });
   }
 
   Json text_of(const LoadedRun& run, std::size_t i) {
@@ -435,8 +527,8 @@ class ReportMaker {
     try {
       if (is_new) found->second = validation_text(run);
     } catch (const Error& error) {
-      problems_.push_back(fmt::format("{}: a fixed prompt in place of a text of its data: {}",
-                                      run.directory.path().string(), error.what()));
+      reported_.problems.push_back(fmt::format("{}: a fixed prompt in place of a text of its data: {}",
+                                               run.directory.path().string(), error.what()));
     }
     return found->second;
   }
@@ -446,7 +538,11 @@ class ReportMaker {
   std::string inspected_text(const LoadedRun& run) {
     if (options_.text) return *options_.text;
     auto prompt = prompt_of(run);
-    if (prompt.prompt && !can_read(run, *prompt.prompt)) prompt.prompt = text_of_data(run);
+    try {
+      if (prompt.prompt) ids_of_text(run, *prompt.prompt, inspection_limits.tokens);
+    } catch (const Error&) {
+      prompt.prompt = text_of_data(run);
+    }
     if (!is<LanguageModelConfig>(run.experiment.config.task)) return prompt_for(run, prompt);
     if (written_.empty()) {
       prompt.tokens = inspection_limits.tokens;
@@ -455,58 +551,44 @@ class ReportMaker {
     return written_;
   }
 
-  static bool can_read(const LoadedRun& run, const std::string& text) {
-    try {
-      ids_of_text(run, text, inspection_limits.tokens);
-      return true;
-    } catch (const Error&) {
-      return false;
-    }
-  }
-
   void inspect(const LoadedRun& run, std::size_t i) try {
     if (matrix_bytes_ > most_matrix_bytes) {
       ++not_inspected_;
       return;
     }
     const auto& name = reported_.groups[reported_.runs[i].group].name;
+    static const std::map<InspectedPart, const char*> names = {{InspectedPart::whole, ""},
+                                                               {InspectedPart::encoder, "source to source, "},
+                                                               {InspectedPart::decoder, "target to target, "},
+                                                               {InspectedPart::cross, "target to source, "}};
     const auto inspections = inspections_of(run);
     auto parts = Json::array();
     for (const auto& inspection : inspections) {
       auto& json = parts.emplace_back(to_json(inspection, Matrices::packed));
       json["run"] = i;
-      json["name"] = fmt::format("{}{}, seed {}", name_of(inspection.part), name, reported_.runs[i].seed);
+      json["name"] = fmt::format("{}{}, seed {}", names.at(inspection.part), name, reported_.runs[i].seed);
     }
     const auto size = json_text(parts).size();
     if (matrix_bytes_ + size > most_matrix_bytes && !data_["inspected"].empty()) {
       ++not_inspected_;
     } else {
       matrix_bytes_ += size;
-      for (auto& json : parts) data_["inspected"].push_back(std::move(json));
+      data_["inspected"].insert(data_["inspected"].end(), parts.begin(), parts.end());
     }
     if (!figures_) return;
     for (const auto& inspection : inspections)
       for (const auto& [file, figure] : figures_of(inspection, name)) figures_->write(name + "_" + file, figure);
   } catch (const Error& error) {
-    problems_.push_back(fmt::format("{}: no heads: {}", reported_.runs[i].folder.string(), error.what()));
+    note(i, "no heads", error);
   }
 
   // Of an encoder and decoder three, the attention to the source first.
   std::vector<TextInspection> inspections_of(const LoadedRun& run) {
-    const auto text = inspected_text(run);
-    if (!is<SequenceToSequenceConfig>(run.experiment.config.task))
-      return {inspect_text(run, ids_of_text(run, text, inspection_limits.tokens), inspection_limits)};
-    const auto source = ids_of_text(run, text, inspection_limits.tokens);
-    auto parts = inspect_pair(run, {.source = source, .target = write_target(run, source).ids}, inspection_limits);
+    const auto ids = ids_of_text(run, inspected_text(run), inspection_limits.tokens);
+    if (!is<SequenceToSequenceConfig>(run.experiment.config.task)) return {inspect_text(run, ids, inspection_limits)};
+    auto parts = inspect_pair(run, {.source = ids, .target = write_target(run, ids).ids}, inspection_limits);
     std::rotate(parts.begin(), parts.end() - 1, parts.end());
     return parts;
-  }
-
-  static const char* name_of(InspectedPart part) {
-    return part == InspectedPart::encoder   ? "source to source, "
-           : part == InspectedPart::decoder ? "target to target, "
-           : part == InspectedPart::cross   ? "target to source, "
-                                            : "";
   }
 
   void show_progress(const char* what, std::size_t i, std::size_t place) const {
@@ -516,7 +598,7 @@ class ReportMaker {
 
   const ReportOptions& options_;
   ReportedRuns reported_;
-  std::optional<figures::FigureFolder> figures_;
+  std::optional<FigureFolder> figures_;
   CurveTable curves_;
   std::vector<std::vector<BlockPanel>> blocks_;  // by run
   std::size_t averaged_ = 1;                     // lines of a log in one point, at most
@@ -524,7 +606,6 @@ class ReportMaker {
   std::string written_;
   std::map<std::string, std::optional<std::string>> data_texts_;  // by task and data
   std::size_t matrix_bytes_ = 0, not_inspected_ = 0;
-  std::vector<std::string> problems_;
 };
 
 }  // namespace

@@ -1,15 +1,24 @@
 #pragma once
 // The report of runs: one HTML page with their comparison, curves, texts and heads, and figures beside it.
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "report/comparison.h"
-#include "report/texts.h"
 
 namespace metaformer {
+
+// Of a run's answer: text of a language model, the sorted list of a sorter, the classes of a classifier, a translation.
+struct PromptOptions {
+  std::optional<std::string> prompt;  // default: a line break, a list from the largest number down, a sentence (as
+                                      // source German with data.source_language de); validation_text is better
+  std::int64_t tokens = 300;          // that a language model generates
+  double temperature = 0.8;
+  std::uint64_t seed = 1337;
+};
 
 struct ReportOptions {
   std::vector<std::string> runs;  // folders, patterns, results files: as of find_runs
@@ -25,7 +34,7 @@ struct ReportOptions {
 struct Report {
   std::string html;
   std::size_t runs = 0, groups = 0;
-  int figures = 0;
+  std::size_t figures = 0;
   std::vector<std::string> problems;  // a line for each run with something missing
 };
 

@@ -139,44 +139,15 @@ bool stays(const fs::path& folder, const Progress& now) {
     if (fs::remove(folder, ignored)) log::warning("{} was a link to nowhere; it is removed", folder.string());
     return false;
   }
-  try {
-    return !supersedes(now, Loader(folder).load(WithOptimizer::yes).progress);
-  } catch (const NewerFormat&) {
-    throw;
-  } catch (const Error& error) {
-    log::warning("{}; it is written again, the old one is now {}", error.what(),
-                 set_aside(folder, ".damaged").string());
-    return false;
-  }
-}
-
-void put_in_place(const fs::path& temporary, const fs::path& folder, const Progress& now) {
-  if (!fs::exists(fs::symlink_status(folder))) return fs::rename(temporary, folder);
-  const auto saved = read_meta_of(folder).progress;
-  exchange(temporary, folder);
-  is_abandoned(saved, now) ? remove_abandoned(temporary, folder, saved) : (void)fs::remove_all(temporary);
-}
-
-// A kill between the renames of exchange leaves the earlier folder under another name.
-void finish_replacements(const fs::path& checkpoints) {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(checkpoints, ignored)) {
-    const auto& path = entry.path();
-    if (path.extension() != replaced_suffix || !path.filename().string().starts_with("step-")) continue;
-    const auto folder = checkpoints / path.stem();
-    fs::exists(folder) ? (void)fs::remove_all(path) : fs::rename(path, folder);
-  }
+  bool stays = false;
+  const auto damage = damage_of([&] { stays = !supersedes(now, Loader(folder).load(WithOptimizer::yes).progress); });
+  if (!damage.empty())
+    log::warning("{}; it is written again, the old one is now {}", damage, set_aside(folder, ".damaged").string());
+  return stays;
 }
 
 bool is_whole(const fs::path& folder) {
-  try {
-    Loader(folder).load(WithOptimizer::yes);
-    return true;
-  } catch (const NewerFormat&) {
-    throw;
-  } catch (const Error&) {
-    return false;
-  }
+  return damage_of([&] { Loader(folder).load(WithOptimizer::yes); }).empty();
 }
 
 // `name`, last or best, is a folder where it should be a link.
@@ -203,16 +174,32 @@ void turn_into_link(const fs::path& checkpoints, const std::string& name) {
 
 // The first of them that is whole; damaged ones are skipped with a warning.
 std::optional<Checkpoint> load_first_whole(const fs::path& checkpoints, const std::vector<std::int64_t>& steps) {
+  std::optional<Checkpoint> found;
   for (const auto step : steps) {
-    try {
-      return Loader(checkpoints / step_name(step)).load(WithOptimizer::yes);
-    } catch (const NewerFormat&) {
-      throw;
-    } catch (const Error& error) {
-      log::warning("{}; trying an earlier checkpoint", error.what());
-    }
+    const auto damage = damage_of([&] { found = Loader(checkpoints / step_name(step)).load(WithOptimizer::yes); });
+    if (found) break;
+    log::warning("{}; trying an earlier checkpoint", damage);
   }
-  return std::nullopt;
+  return found;
+}
+
+// What is wrong with it; "" when it is whole.
+std::string problem_of(const RunDirectory& run, std::int64_t step) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(run.checkpoints() / step_name(step), ignored)) return "it is no longer there";
+  return damage_of([&] { load_checkpoint(run, step_name(step), WithOptimizer::no); });
+}
+
+std::optional<BestSoFar> find_best(const RunDirectory& run, const SelectionError& error_of, const Progress& now) {
+  std::optional<BestSoFar> best;
+  for (const auto& [step, saved] : saved_progress(run.checkpoints())) {
+    const bool counts = saved && step > 0 && step <= now.step && is_evaluated(*saved) && !is_abandoned(*saved, now);
+    if (!counts || !problem_of(run, step).empty()) continue;
+    const auto error = error_of(saved->validation);
+    if (best && !(error <= best->error)) continue;  // of equal ones the first that was reached
+    best = BestSoFar{.step = step, .loss = saved->validation.at("loss"), .error = error};
+  }
+  return best;
 }
 
 }  // namespace
@@ -228,7 +215,13 @@ void save_checkpoint(const RunDirectory& run, const Progress& progress, const Na
       write_files(temporary, files, progress);
       Loader(temporary).require_written(files);
       fault_point("checkpoint");
-      put_in_place(temporary, folder, progress);
+      if (fs::exists(fs::symlink_status(folder))) {
+        const auto saved = read_meta_of(folder).progress;
+        exchange(temporary, folder);
+        is_abandoned(saved, progress) ? remove_abandoned(temporary, folder, saved) : (void)fs::remove_all(temporary);
+      } else {
+        fs::rename(temporary, folder);
+      }
     } catch (const std::exception& error) {
       std::error_code ignored;
       fs::remove_all(temporary, ignored);
@@ -242,8 +235,16 @@ void save_checkpoint(const RunDirectory& run, const Progress& progress, const Na
 }
 
 void repair_checkpoints(const RunDirectory& run) {
-  finish_replacements(run.checkpoints());
-  for (const auto* name : {"last", "best"}) turn_into_link(run.checkpoints(), name);
+  const auto checkpoints = run.checkpoints();
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(checkpoints, ignored)) {
+    // A kill between the renames of exchange leaves the earlier folder under another name.
+    const auto& path = entry.path();
+    if (path.extension() != replaced_suffix || !path.filename().string().starts_with("step-")) continue;
+    const auto folder = checkpoints / path.stem();
+    fs::exists(folder) ? (void)fs::remove_all(path) : fs::rename(path, folder);
+  }
+  for (const auto* name : {"last", "best"}) turn_into_link(checkpoints, name);
 }
 
 Checkpoint load_checkpoint(const RunDirectory& run, const std::string& name, WithOptimizer with_optimizer) {
@@ -280,54 +281,16 @@ std::optional<Checkpoint> load_rollback_checkpoint(const RunDirectory& run, cons
   return load_first_whole(run.checkpoints(), steps);
 }
 
-namespace {
-
-// What is wrong with it; "" when it is whole.
-std::string problem_of(const RunDirectory& run, std::int64_t step) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(run.checkpoints() / step_name(step), ignored)) return "it is no longer there";
-  try {
-    load_checkpoint(run, step_name(step), WithOptimizer::no);
-    return "";
-  } catch (const NewerFormat&) {
-    throw;
-  } catch (const Error& error) {
-    return error.what();
-  }
-}
-
-BestSoFar result_of(const SelectionError& error_of, const Progress& progress) {
-  return {.step = progress.step,
-          .loss = progress.validation.at("loss").get<double>(),
-          .error = error_of(progress.validation)};
-}
-
-std::optional<BestSoFar> find_best(const RunDirectory& run, const SelectionError& error_of, const Progress& now) {
-  std::optional<BestSoFar> best;
-  for (const auto& [step, saved] : saved_progress(run.checkpoints())) {
-    const bool counts = saved && step > 0 && step <= now.step && is_evaluated(*saved) && !is_abandoned(*saved, now);
-    if (!counts || !problem_of(run, step).empty()) continue;
-    const auto result = result_of(error_of, *saved);
-    if (!best || result.error <= best->error) best = result;  // of equal ones the first that was reached
-  }
-  return best;
-}
-
-}  // namespace
-
 void require_best_checkpoint(const RunDirectory& run, const SelectionError& error_of, Progress& progress) {
   if (!progress.best || progress.best->step == progress.step) return;
   const auto name = step_name(progress.best->step);
   const auto problem = problem_of(run, progress.best->step);
   if (problem.empty()) return;
   progress.best = find_best(run, error_of, progress);
-  if (progress.best) {
-    log::warning("the best checkpoint, {}, cannot be used: {}; the best of those that are left is {}", name, problem,
-                 step_name(progress.best->step));
-    return;
-  }
-  log::warning("the best checkpoint, {}, cannot be used: {}; the next evaluation starts the choice again", name,
-               problem);
+  log::warning("the best checkpoint, {}, cannot be used: {}; {}", name, problem,
+               progress.best ? "the best of those that are left is " + step_name(progress.best->step)
+                             : "the next evaluation starts the choice again");
+  if (progress.best) return;
   progress.evaluated_step = 0;
   progress.evaluations_since_best = 0;
   progress.validation = nullptr;

@@ -48,8 +48,6 @@ std::optional<Checkpoint> load_newest_checkpoint(const RunDirectory& run);
 // start.
 std::optional<Checkpoint> load_rollback_checkpoint(const RunDirectory& run, const Progress& progress);
 
-// The checkpoint that validation chose, where it is no longer there.
-
 // What chooses among checkpoints by their validation metrics: the lowest is the best (Metrics::selection_error).
 using SelectionError = std::function<double(const nlohmann::ordered_json& metrics)>;
 

@@ -7,7 +7,6 @@
 #include <tuple>
 
 #include "base/digest.h"
-#include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -16,13 +15,22 @@ namespace metaformer {
 
 using Json = nlohmann::ordered_json;
 
-namespace {
+namespace fs = std::filesystem;
 
-constexpr std::int64_t format_version = 2;
+void fields(AnyOf<SpikeState> auto& spikes, auto field) {
+  field("seen", spikes.seen);
+  field("mean", spikes.mean);
+  field("variance", spikes.variance);
+  field("count", spikes.count);
+}
 
-// The fields of meta.json, in their order.
-template <class Visitor, class AnyProgress>
-void visit(Visitor& field, AnyProgress& progress) {
+void fields(AnyOf<BestSoFar> auto& best, auto field) {
+  field("step", best.step);
+  field("loss", best.loss);
+  field("error", best.error);
+}
+
+void fields(AnyOf<Progress> auto& progress, auto field) {
   field("step", progress.step);
   field("best", progress.best);
   field("loss_sum", progress.loss_sum);
@@ -47,160 +55,23 @@ void visit(Visitor& field, AnyProgress& progress) {
   field("checkpoint_seconds", progress.checkpoint_seconds);
 }
 
-struct ProgressWriter {
-  Json json = {{"format_version", format_version}};
-
-  void operator()(const char* key, std::int64_t value) { json[key] = value; }
-  void operator()(const char* key, double value) { json[key] = value; }
-  void operator()(const char* key, bool value) { json[key] = value; }
-  void operator()(const char* key, const Json& metrics) { json[key] = without_tables(metrics); }
-  void operator()(const char* key, const std::optional<BestSoFar>& best) {
-    json[key] = best ? Json{{"step", best->step}, {"loss", best->loss}, {"error", best->error}} : Json(nullptr);
-  }
-  void operator()(const char* key, const SpikeState& spikes) {
-    json[key] = {{"seen", spikes.seen}, {"mean", spikes.mean}, {"variance", spikes.variance}, {"count", spikes.count}};
-  }
-  void operator()(const char* key, const std::optional<AttentionCollapse>& collapse) {
-    if (collapse) json[key] = to_json(*collapse);
-  }
-};
-
-class MetaReader {
- public:
-  MetaReader(const std::string& text, const std::string& source) : source_(source), json_(parse_json<Json>(text)) {}
-
-  CheckpointMeta read() {
-    if (!json_.is_object()) fail("damaged: not a JSON object");
-    const auto version = whole_number(json_, "format_version");
-    if (version > format_version)
-      throw NewerFormat(ExitCode::failure,
-                        fmt::format("{}: written by a newer metaformer (format {}; this one reads up to {})", source_,
-                                    version, format_version));
-    if (version < format_version) fail_at("format_version", fmt::format("{}", format_version));
-    check_own_digest();
-    return {.progress = read_progress(), .digests = read_digests()};
-  }
-
-  void operator()(const char* key, std::int64_t& value) const { value = whole_number(json_, key); }
-  void operator()(const char* key, double& value) const { value = number(json_, key); }
-  void operator()(const char* key, bool& value) const {
-    const auto given = json_.value(key, Json());
-    if (!given.is_boolean()) fail_at(key, "true or false");
-    value = given.get<bool>();
-  }
-  void operator()(const char* key, Json& metrics) const { metrics = object_or_null(key); }
-  void operator()(const char* key, std::optional<BestSoFar>& best) const {
-    const auto given = object_or_null(key);
-    if (!given.is_null())
-      best = {.step = whole_number(given, "step"), .loss = number(given, "loss"), .error = number(given, "error")};
-  }
-  void operator()(const char* key, SpikeState& spikes) const {
-    const auto given = json_.value(key, Json());
-    if (!given.is_object()) fail_at(key, "an object");
-    spikes = {.seen = whole_number(given, "seen"),
-              .mean = number(given, "mean"),
-              .variance = number(given, "variance"),
-              .count = whole_number(given, "count")};
-  }
-  void operator()(const char* key, std::optional<AttentionCollapse>& collapse) const {
-    const auto given = object_or_null(key);
-    if (given.is_null()) return;
-    collapse = collapse_of(given);
-    if (!collapse) fail_at(key, "a step, a kind and an entropy");
-  }
-
- private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ExitCode::failure, fmt::format("{}: {}", source_, what));
-  }
-  [[noreturn]] void fail_at(const std::string& key, const std::string& expected) const {
-    fail(fmt::format("damaged: {} is not {}", key, expected));
-  }
-
-  // Counts and steps: all of them are at least 0.
-  std::int64_t whole_number(const Json& object, const std::string& key) const {
-    constexpr std::uint64_t largest = std::uint64_t{1} << 53;
-    const auto value = object.value(key, Json());
-    if (!value.is_number_unsigned() || value.get<std::uint64_t>() > largest) fail_at(key, "a whole number from 0");
-    return value.get<std::int64_t>();
-  }
-  double number(const Json& object, const std::string& key) const {
-    const auto value = object.value(key, Json());
-    if (!value.is_number()) fail_at(key, "a number");
-    return value.get<double>();
-  }
-  Json object_or_null(const std::string& key) const {
-    auto value = json_.value(key, Json());
-    if (!value.is_null() && !value.is_object()) fail_at(key, "an object");
-    return value;
-  }
-
-  void check_own_digest() {
-    const auto given = json_.value("sha256", Json());
-    json_.erase("sha256");
-    if (!given.is_string() || given.get<std::string>() != sha256(json_.dump()))
-      fail("damaged: its SHA-256 is not the one it gives");
-  }
-
-  Progress read_progress() const {
-    Progress progress;
-    visit(*this, progress);
-    require_possible(progress);
-    return progress;
-  }
-
-  // What the trainer relies on.
-  void require_possible(const Progress& progress) const {
-    constexpr std::int64_t most_rollbacks = 1000;
-    if (progress.rollbacks > most_rollbacks) fail_at("rollbacks", fmt::format("at most {}", most_rollbacks));
-    if (progress.evaluated_step > progress.step) fail_at("evaluated_step", "a step that was reached");
-    if (progress.best && progress.best->step > progress.evaluated_step) fail_at("best", "of an evaluated step");
-    if (progress.evaluated_step == 0) return;
-    if (!progress.best) fail_at("best", "there, though an evaluation was");
-    if (!progress.validation.is_object()) fail_at("validation", "there, though an evaluation was");
-    number(progress.validation, "loss");
-  }
-
-  std::map<std::string, std::string> read_digests() const {
-    std::map<std::string, std::string> digests;
-    const auto files = object_or_null("files");
-    for (const auto& [name, digest] : files.items()) {
-      if (!digest.is_string()) fail_at("files", "file names with digests");
-      digests[name] = digest.get<std::string>();
-    }
-    return digests;
-  }
-
-  const std::string& source_;
-  Json json_;
-};
-
-}  // namespace
-
-Json without_tables(const Json& metrics) {
-  if (!metrics.is_object()) return metrics;
-  auto values = Json::object();
-  for (const auto& [name, value] : metrics.items())
-    if (!value.is_structured()) values[name] = value;
-  return values;
-}
-
-std::string to_text(const CheckpointMeta& meta) {
-  ProgressWriter writer;
-  visit(writer, meta.progress);
-  auto json = std::move(writer.json);
-  for (const auto& [name, digest] : meta.digests) json["files"][name] = digest;
-  json["sha256"] = sha256(json.dump());
-  return json.dump(2) + "\n";
-}
-
-CheckpointMeta read_checkpoint_meta(const std::string& text, const std::string& source) {
-  return MetaReader(text, source).read();
-}
-
-namespace fs = std::filesystem;
-
 namespace {
+
+constexpr std::int64_t format_version = 2;
+
+// What the trainer relies on.
+void require_possible(const Progress& progress, const RefuseMember& refuse) {
+  constexpr std::int64_t most_rollbacks = 1000;
+  if (progress.rollbacks > most_rollbacks) refuse("rollbacks", fmt::format("at most {}", most_rollbacks));
+  if (progress.evaluated_step > progress.step) refuse("evaluated_step", "a step that was reached");
+  if (progress.best && progress.best->step > progress.evaluated_step) refuse("best", "of an evaluated step");
+  if (progress.collapse && progress.collapse->kind == CollapseKind::none) refuse("attention_collapse", "of a kind");
+  if (progress.evaluated_step == 0) return;
+  if (!progress.best) refuse("best", "there, though an evaluation was");
+  if (!progress.validation.is_object()) refuse("validation", "there, though an evaluation was");
+  double loss = 0;
+  read_member(progress.validation, "loss", loss, refuse);
+}
 
 constexpr std::uintmax_t largest_meta = 1 << 20;
 
@@ -214,13 +85,9 @@ std::optional<std::int64_t> step_of(const std::string& name) {
 }
 
 std::optional<Progress> progress_of(const fs::path& checkpoint) {
-  try {
-    return read_meta_of(checkpoint).progress;
-  } catch (const NewerFormat&) {
-    throw;
-  } catch (const Error&) {
-    return std::nullopt;
-  }
+  std::optional<Progress> progress;
+  damage_of([&] { progress = read_meta_of(checkpoint).progress; });
+  return progress;
 }
 
 // A link that is right already is not written again.
@@ -256,16 +123,54 @@ void remove_old(const fs::path& checkpoints, const Progress& now, std::int64_t k
   }
 }
 
-// Only names that a save or a new link gives, and of a link only itself.
-void remove_left_overs(const fs::path& checkpoints) {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(checkpoints, ignored)) {
-    const auto target = target_of_temporary(entry.path().filename().string());
-    if (step_of(target) || target == "last" || target == "best") fs::remove_all(entry.path(), ignored);
-  }
+}  // namespace
+
+Json without_tables(const Json& metrics) {
+  if (!metrics.is_object()) return metrics;
+  auto values = Json::object();
+  for (const auto& [name, value] : metrics.items())
+    if (!value.is_structured()) values[name] = value;
+  return values;
 }
 
-}  // namespace
+std::string to_text(const CheckpointMeta& meta) {
+  Json json = {{"format_version", format_version}};
+  json.update(json_of(meta.progress));
+  json["validation"] = without_tables(meta.progress.validation);
+  if (!meta.progress.collapse) json.erase("attention_collapse");
+  for (const auto& [name, digest] : meta.digests) json["files"][name] = digest;
+  json["sha256"] = sha256(json.dump());
+  return json.dump(2) + "\n";
+}
+
+CheckpointMeta read_checkpoint_meta(const std::string& text, const std::string& source) {
+  const auto fail = [&](const std::string& what) {
+    throw Error(ExitCode::failure, fmt::format("{}: damaged: {}", source, what));
+  };
+  const RefuseMember refuse = [&](const std::string& key, std::string_view expected) {
+    fail(fmt::format("{} is not {}", key, expected));
+  };
+  auto json = parse_json<Json>(text);
+  if (!json.is_object()) fail("not a JSON object");
+  std::int64_t version = 0;
+  read_member(json, "format_version", version, refuse);
+  if (version > format_version)
+    throw NewerFormat(ExitCode::failure,
+                      fmt::format("{}: written by a newer metaformer (format {}; this one reads up to {})", source,
+                                  version, format_version));
+  if (version < format_version) refuse("format_version", std::to_string(format_version));
+  const auto digest = json.value("sha256", Json());
+  json.erase("sha256");
+  if (!digest.is_string() || digest.get<std::string>() != sha256(json.dump()))
+    fail("its SHA-256 is not the one it gives");
+  CheckpointMeta meta;
+  fields(meta.progress, [&](const char* key, auto& member) { read_member(json, key, member, refuse); });
+  require_possible(meta.progress, refuse);
+  Json files;
+  read_member(json, "files", files, refuse);
+  for (const auto& [name, of_file] : files.items()) read_member(files, name, meta.digests[name], refuse);
+  return meta;
+}
 
 std::string step_name(std::int64_t step) { return fmt::format("step-{}", step); }
 
@@ -320,8 +225,12 @@ void repair_links(const fs::path& checkpoints, const Progress& progress, std::in
   if (progress.best && fs::exists(checkpoints / step_name(progress.best->step)))
     point_link(checkpoints / "best", step_name(progress.best->step));
   remove_old(checkpoints, progress, keep);
-  remove_left_overs(checkpoints);
   std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(checkpoints, ignored)) {
+    // Only names that a save or a new link gives, and of a link only itself.
+    const auto target = target_of_temporary(entry.path().filename().string());
+    if (step_of(target) || target == "last" || target == "best") fs::remove_all(entry.path(), ignored);
+  }
   const auto best = checkpoints / "best";
   if (fs::is_symlink(fs::symlink_status(best, ignored)) && !fs::exists(best, ignored)) fs::remove(best, ignored);
 }

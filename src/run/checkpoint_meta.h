@@ -1,12 +1,16 @@
 #pragma once
-// meta.json of a checkpoint.
+// meta.json of a checkpoint, and structs as JSON objects.
 
+#include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -14,7 +18,66 @@
 
 namespace metaformer {
 
-// How far a run is: what it needs to go on, besides tensors.
+// A struct that is written as a JSON object has a function fields(value, field) beside it, which calls
+// field(key, member) for each of its members, in the order of the file. AnyOf: T or const T.
+template <class Value, class T>
+concept AnyOf = std::same_as<std::remove_const_t<Value>, T>;
+
+template <class T>
+concept HasFields = requires(T& value) {
+  fields(value, [](const char*, auto&) {});
+};
+
+// An empty optional is null.
+template <class T>
+nlohmann::ordered_json json_of(const T& value) {
+  if constexpr (HasFields<const T>) {
+    auto json = nlohmann::ordered_json::object();
+    fields(value, [&](const char* key, const auto& member) { json[key] = json_of(member); });
+    return json;
+  } else if constexpr (requires { value.has_value(); }) {
+    return value ? json_of(*value) : nlohmann::ordered_json();
+  } else if constexpr (std::is_enum_v<T>) {
+    return to_string(value);
+  } else {
+    return value;
+  }
+}
+
+// Throws: the value of a key is not what was expected.
+using RefuseMember = std::function<void(const std::string& key, std::string_view expected)>;
+
+// Sets `value` to a member of the object; a missing one is null. Whole numbers are counts: 0 to 2^53.
+template <class T>
+void read_member(const nlohmann::ordered_json& object, const std::string& key, T& value, const RefuseMember& refuse) {
+  const auto member = object.value(key, nlohmann::ordered_json());
+  const auto require = [&](bool fits, std::string_view expected) {
+    if (!fits) refuse(key, expected);
+  };
+  if constexpr (requires { value.has_value(); }) {
+    value.reset();
+    if (!member.is_null()) read_member(object, key, value.emplace(), refuse);
+  } else if constexpr (HasFields<T>) {
+    require(member.is_object(), "an object");
+    fields(value, [&](const char* name, auto& inner) { read_member(member, name, inner, refuse); });
+  } else if constexpr (std::is_enum_v<T>) {
+    const auto names = enum_names(T{});
+    const auto found = std::find(names.begin(), names.end(), member.is_string() ? member.get<std::string>() : "");
+    require(found != names.end(), "a known name");
+    value = static_cast<T>(found - names.begin());
+  } else if constexpr (std::same_as<T, nlohmann::ordered_json>) {
+    require(member.is_null() || member.is_object(), "an object");
+    value = member;
+  } else {
+    if constexpr (std::same_as<T, bool>) require(member.is_boolean(), "true or false");
+    if constexpr (std::same_as<T, double>) require(member.is_number(), "a number");
+    if constexpr (std::same_as<T, std::string>) require(member.is_string(), "a text");
+    if constexpr (std::same_as<T, std::int64_t>)
+      require(member.is_number_unsigned() && member.get<std::uint64_t>() <= std::uint64_t{1} << 53,
+              "a whole number from 0");
+    value = member.get<T>();
+  }
+}
 
 // Running mean and variance of the logarithm of the gradient norm (train/divergence.h). Part of a checkpoint.
 struct SpikeState {
@@ -40,24 +103,12 @@ struct AttentionCollapse {
   double entropy = 0;  // of the attention, mean over all heads, as a fraction of its maximum
 };
 
-// {"step", "kind", "entropy"}.
-inline nlohmann::ordered_json to_json(const AttentionCollapse& collapse) {
-  return {{"step", collapse.step}, {"kind", to_string(collapse.kind)}, {"entropy", collapse.entropy}};
+void fields(AnyOf<AttentionCollapse> auto& collapse, auto field) {
+  field("step", collapse.step);
+  field("kind", collapse.kind);
+  field("entropy", collapse.entropy);
 }
-
-// Nothing where there is no such object.
-inline std::optional<AttentionCollapse> collapse_of(const nlohmann::ordered_json& json) {
-  using Json = nlohmann::ordered_json;
-  if (!json.is_object()) return std::nullopt;
-  const auto step = json.value("step", Json()), kind = json.value("kind", Json()),
-             entropy = json.value("entropy", Json());
-  constexpr std::uint64_t last_step = std::uint64_t{1} << 53;
-  const bool uniform = kind == to_string(CollapseKind::uniform);
-  if (!step.is_number_unsigned() || step.get<std::uint64_t>() > last_step || !entropy.is_number()) return std::nullopt;
-  if (!uniform && kind != to_string(CollapseKind::one_token)) return std::nullopt;
-  return AttentionCollapse{
-      .step = step, .kind = uniform ? CollapseKind::uniform : CollapseKind::one_token, .entropy = entropy};
-}
+inline nlohmann::ordered_json to_json(const AttentionCollapse& collapse) { return json_of(collapse); }
 
 // What a run needs to go on, besides tensors. Batches, dropout and the learning rate are functions of the step.
 struct Progress {
@@ -86,13 +137,24 @@ struct Progress {
 // The evaluation that is due at the progress's step is done.
 inline bool is_evaluated(const Progress& progress) { return progress.evaluated_step == progress.step; }
 
-// meta.json of a checkpoint: how far the run was, and the SHA-256 of every other file.
-
 // A checkpoint that this program is too old to read: nothing is wrong with it.
 class NewerFormat : public Error {
  public:
   using Error::Error;
 };
+
+// The message of the Error that `read` throws, "" when it throws none. Throws NewerFormat.
+template <class Read>
+std::string damage_of(Read read) {
+  try {
+    read();
+    return "";
+  } catch (const NewerFormat&) {
+    throw;
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
 
 // Metrics without what holds more values the more classes there are: objects and lists.
 nlohmann::ordered_json without_tables(const nlohmann::ordered_json& metrics);

@@ -11,8 +11,6 @@
 #include "model/make_model.h"
 #include "ops/device.h"
 #include "ops/named_tensors.h"
-#include "run/moved_data.h"
-#include "run/run_directory.h"
 #include "tasks/evaluation.h"
 #include "tasks/linear_classifier.h"
 #include "tasks/make_task.h"
@@ -23,14 +21,10 @@ namespace {
 
 std::string model_file(const Checkpoint& checkpoint) { return (checkpoint.folder / "model.safetensors").string(); }
 
-void require_labels(const ExperimentConfig& config, const Checkpoint& checkpoint) {
+void require_usable(const ExperimentConfig& config, const Checkpoint& checkpoint) {
   if (is<ClassificationConfig>(config.task) && checkpoint.codec.labels.empty())
     throw Error(ExitCode::failure, (checkpoint.folder / "labels.json").string() + ": missing; a classifier needs it");
-}
-
-// Training saves no such weights.
-void require_finite(const Checkpoint& checkpoint) {
-  for (const auto& [name, tensor] : checkpoint.model)
+  for (const auto& [name, tensor] : checkpoint.model)  // training saves none that are not finite
     if (!tensor.isfinite().all().item<bool>())
       throw Error(ExitCode::diverged,
                   fmt::format("{}: {} is not finite: take another checkpoint", model_file(checkpoint), name));
@@ -70,23 +64,6 @@ void require_free_options(const std::vector<std::string>& overrides, const Exper
   }
 }
 
-std::shared_ptr<SequenceModel> load_network(const ExperimentConfig& config, const Checkpoint& checkpoint,
-                                            torch::Device device) {
-  auto model = make_model(config, sizes_of(checkpoint.codec));
-  copy_by_name(checkpoint.model, named_state(*model), model_file(checkpoint));
-  model->to(device);
-  return model;
-}
-
-std::shared_ptr<const Predictor> load_linear(const LinearConfig& config, const Checkpoint& checkpoint,
-                                             torch::Device device) {
-  const auto classes = static_cast<std::int64_t>(checkpoint.codec.labels.size());
-  auto model = std::make_shared<LinearModel>(config, classes);
-  copy_by_name(checkpoint.model, model->tensors(), model_file(checkpoint));
-  model->to(device);
-  return model;
-}
-
 }  // namespace
 
 LoadedRun load_run(const std::filesystem::path& folder, const std::string& checkpoint_name,
@@ -105,14 +82,18 @@ LoadedRun load_run(const std::filesystem::path& folder, const std::string& check
   if (changes.context) set_context(experiment.config, *changes.context);
   auto checkpoint = load_checkpoint(directory, checkpoint_name, WithOptimizer::no);
   const auto& config = experiment.config;
-  require_labels(config, checkpoint);
-  require_finite(checkpoint);
+  require_usable(config, checkpoint);
   std::shared_ptr<SequenceModel> model;
   std::shared_ptr<const Predictor> predictor;
-  if (is<LinearConfig>(config.model)) {
-    predictor = load_linear(std::get<LinearConfig>(config.model), checkpoint, device);
+  if (const auto* linear = std::get_if<LinearConfig>(&config.model)) {
+    auto weights = std::make_shared<LinearModel>(*linear, std::ssize(checkpoint.codec.labels));
+    copy_by_name(checkpoint.model, weights->tensors(), model_file(checkpoint));
+    weights->to(device);
+    predictor = std::move(weights);
   } else {
-    model = load_network(config, checkpoint, device);
+    model = make_model(config, sizes_of(checkpoint.codec));
+    copy_by_name(checkpoint.model, named_state(*model), model_file(checkpoint));
+    model->to(device);
     predictor = std::make_shared<NetworkPredictor>(*model);
   }
   auto moved = moved_data(trained, config);
@@ -127,16 +108,16 @@ LoadedRun load_run(const std::filesystem::path& folder, const std::string& check
           .device = device};
 }
 
-static std::string in_brackets(const std::string& text) { return text.empty() ? "" : " (" + text + ")"; }
-
 Task task_of(const LoadedRun& run, bool offline) {
   const auto& config = run.experiment.config;
   require_moved_files(run.directory, config, run.moved_data);
   auto task = make_task(config, offline, run.codec);
-  require_moved_data(run.directory, config, run.moved_data, task.data->description());
-  if (!has_same_data(run.directory, task.data->description()))
+  require_moved_data(run.directory, config, run.moved_data, task.description);
+  if (!has_same_data(run.directory, task.description)) {
+    const auto difference = differing_digest(run.directory, task.description);
     log::warning("{}: the data are not what this run was trained on; its environment.json names those{}",
-                 run.directory.path().string(), in_brackets(differing_digest(run.directory, task.data->description())));
+                 run.directory.path().string(), difference.empty() ? "" : " (" + difference + ")");
+  }
   return task;
 }
 

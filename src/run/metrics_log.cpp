@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "base/files.h"
 #include "base/json.h"
 #include "config/writer.h"
 
@@ -26,6 +25,7 @@ bool is_kept(const nlohmann::json& line, const LogPosition& position) {
 
 struct KeptLines {
   std::string text;
+  std::int64_t last_step = 0;                                             // of the last line
   std::int64_t first_dropped = std::numeric_limits<std::int64_t>::max();  // the lowest step of those that are dropped
 };
 
@@ -36,10 +36,13 @@ KeptLines kept_lines(const std::string& text, const LogPosition& position) {
   for (std::string line; std::getline(stream, line);) {
     const auto json = parse_json(line);
     if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
-    if (is_kept(json, position))
+    const auto step = json["step"].get<std::int64_t>();
+    if (is_kept(json, position)) {
       kept.text += line + "\n";
-    else
-      kept.first_dropped = std::min(kept.first_dropped, json["step"].get<std::int64_t>());
+      kept.last_step = step;
+    } else {
+      kept.first_dropped = std::min(kept.first_dropped, step);
+    }
   }
   return kept;
 }
@@ -52,13 +55,6 @@ void for_lines_from(std::int64_t first_step, const std::string& lines, Use use) 
     const auto json = parse_json(line);
     if (const std::int64_t step = json["step"]; step >= first_step) use(nlohmann::ordered_json(json), step);
   }
-}
-
-std::int64_t last_step_of(const std::string& lines) {
-  const auto end = lines.empty() ? 0 : lines.size() - 1;  // without the last line break
-  const auto before = lines.substr(0, end).rfind('\n');
-  const auto last = parse_json(lines.substr(before == std::string::npos ? 0 : before + 1));
-  return last.is_object() ? last.value("step", std::int64_t{0}) : 0;
 }
 
 std::string read_lines(const std::filesystem::path& file) {
@@ -95,7 +91,7 @@ MetricsLog::MetricsLog(const RunDirectory& run, const LogPosition& position)
   write_file_atomically(path_, metrics.text);
   file_.emplace(path_);
   if (std::filesystem::exists(samples_path_)) write_file_atomically(samples_path_, samples.text);
-  last_sampled_step_ = last_step_of(samples.text);
+  last_sampled_step_ = samples.last_step;
   // TensorBoard can only forget all of a step and of later ones; lines of them that are kept are written again.
   const auto forgotten = std::min({position.step, metrics.first_dropped, samples.first_dropped});
   tensorboard_->start_session(forgotten);

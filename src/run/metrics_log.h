@@ -32,8 +32,8 @@ class MetricsLog {
   // A checkpoint promises the lines before it: they must be on the disk first.
   void sync() const;
 
-  // One line {"step": ..., "split": ..., measures...}; numbers that JSON cannot hold become null. TensorBoard gets
-  // every number outside lists, tagged SPLIT/NAME or SPLIT/NAME/NAME.
+  // One line {"step": ..., "split": ..., measures...}; NaN becomes null. TensorBoard gets every number outside lists,
+  // tagged SPLIT/NAME or SPLIT/NAME/NAME.
   void write(std::int64_t step, const std::string& split, const nlohmann::ordered_json& measures);
 
   // One line {"step": ..., sample...} of samples.jsonl, whose "text" TensorBoard gets too. Bytes that are not UTF-8 are

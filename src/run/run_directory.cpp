@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <ctime>
+#include <map>
 
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
@@ -20,70 +22,73 @@ namespace metaformer {
 
 namespace fs = std::filesystem;
 
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+using Digests = std::map<std::string, std::string>;  // "train.sha256"
+
+// A member of environment.json; null where there is none.
+Json environment_of(const RunDirectory& run, const char* key) {
+  const auto environment = read_environment(run);
+  return environment.is_object() ? environment.value(key, Json()) : Json();
+}
+
+Digests digests_in(const Json& description, const std::string& prefix = "") {
+  Digests digests;
+  if (!description.is_object()) return digests;
+  for (const auto& [key, value] : description.items()) {
+    digests.merge(digests_in(value, prefix + key + "."));
+    if (value.is_string() && key.ends_with("sha256")) digests[prefix + key] = value.get<std::string>();
+  }
+  return digests;
+}
+
+Digests digests_of(const RunDirectory& run) { return digests_in(environment_of(run, "data")); }
+
+std::string digest_or(const Digests& digests, const std::string& name) {
+  const auto found = digests.find(name);
+  return found == digests.end() ? "missing" : found->second;
+}
+
+std::string first_difference(const Digests& before, const Digests& now) {
+  auto all = before;
+  all.insert(now.begin(), now.end());
+  for (const auto& [name, digest] : all)
+    if (digest_or(before, name) != digest_or(now, name))
+      return fmt::format("{} is {} and was {}", name, digest_or(now, name), digest_or(before, name));
+  return "";
+}
+
+// "validation.target_sha256" of the key data.validation_target_path. Texts without labels have no split "train".
+std::string digest_name(std::string_view key, const Digests& digests) {
+  key.remove_prefix(std::string_view("data.").size());
+  const auto split = key.starts_with("path") || key.starts_with("target") ? "train" : key.substr(0, key.find('_'));
+  const auto name = fmt::format("{}.{}sha256", split, key.find("target") == std::string_view::npos ? "" : "target_");
+  return split == "train" && !digests.contains(name) ? "sha256" : name;
+}
+
+[[noreturn]] void refuse(const RunDirectory& run, const std::vector<std::string>& places, const std::string& why) {
+  throw Error(ExitCode::data, fmt::format("--set {}: not the data that {} was trained on: {}",
+                                          fmt::join(places, " --set "), run.path().string(), why));
+}
+
+// The paths of these keys, as "data.path=/b.txt".
+std::vector<std::string> places_of(ExperimentConfig config, const std::vector<std::string>& keys) {
+  std::vector<std::string> places;
+  for (const auto& [key, path] : paths_in(config))
+    if (std::find(keys.begin(), keys.end(), key) != keys.end())
+      places.push_back(fmt::format("{}={}", key, path == nullptr ? "null" : *path));
+  return places;
+}
+
 // What a process that died before it wrote config.yaml leaves behind counts for nothing.
-static bool is_left_over(const fs::directory_entry& entry) {
+bool is_left_over(const fs::directory_entry& entry) {
   const auto name = entry.path().filename().string();
   std::error_code error;
   return name == "lock" || name == "train.log" || name.ends_with(".tmp") ||
          (name == "checkpoints" && entry.is_directory(error) && fs::is_empty(entry.path(), error));
 }
-
-bool RunDirectory::is_free(const fs::path& folder) {
-  std::error_code error;
-  if (!fs::exists(fs::symlink_status(folder, error))) return true;
-  if (!fs::is_directory(folder, error)) return false;
-  const fs::directory_iterator entries(folder, error);
-  return !error && std::all_of(begin(entries), end(entries), is_left_over);
-}
-
-RunDirectory RunDirectory::create(const fs::path& folder) {
-  if (!is_free(folder))
-    throw Error(ExitCode::usage, fmt::format("--out {}: already exists; give another folder, or --resume to go on with "
-                                             "that run",
-                                             folder.string()));
-  std::error_code error;
-  fs::create_directories(folder / "checkpoints", error);
-  if (fault_strikes("full")) error = std::make_error_code(std::errc::no_space_on_device);
-  if (error)
-    throw Error(code_of_errno(error.value(), ExitCode::usage),
-                fmt::format("--out {}: cannot be made: {}", folder.string(), error.message()));
-  return RunDirectory(folder);
-}
-
-void RunDirectory::remove_left_overs() const {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(path_, ignored))
-    if (!target_of_temporary(entry.path().filename().string()).empty()) fs::remove(entry.path(), ignored);
-}
-
-namespace {
-
-// What may be there, but not for this user.
-void require_readable(const fs::path& path, const std::error_code& error, const char* option) {
-  if (error == std::errc::permission_denied)
-    throw Error(ExitCode::usage, fmt::format("{} {}: cannot be read: {}", option, path.string(), error.message()));
-}
-
-}  // namespace
-
-RunDirectory RunDirectory::open(const fs::path& folder, const char* option) {
-  RunDirectory run(folder);
-  std::error_code error;
-  if (!fs::exists(folder, error) && fs::is_symlink(fs::symlink_status(folder, error)))
-    throw Error(ExitCode::usage, fmt::format("{} {}: the run that this link points at, {}, is gone; name another run",
-                                             option, folder.string(), fs::read_symlink(folder, error).string()));
-  const bool is_folder = fs::is_directory(folder, error);
-  require_readable(folder, error, option);
-  if (!is_folder)
-    throw Error(ExitCode::usage, fmt::format("{} {}: no such run; name the folder of one", option, folder.string()));
-  const bool has_config = fs::is_regular_file(run.config_file(), error);
-  require_readable(run.config_file(), error, option);
-  if (!has_config)
-    throw Error(ExitCode::usage, fmt::format("{} {}: not a run: it has no config.yaml", option, folder.string()));
-  return run;
-}
-
-namespace {
 
 // When a process last began to train the run.
 fs::file_time_type started(const fs::path& run) {
@@ -120,7 +125,125 @@ std::string shown(const fs::path& run) {
   return (*relative.begin() == ".." ? folder : relative).string();
 }
 
+void link_latest_in(const fs::path& folder, const fs::path& run) {
+  const auto link = folder / "latest";
+  try {
+    fs::create_directories(folder);
+    const auto target = fs::canonical(run);
+    if (has_checkpoint(link) && started(link) > started(target)) return;
+    const auto status = fs::symlink_status(link);
+    if (fs::exists(status) && !fs::is_symlink(status)) {
+      if (fs::canonical(link) != target) log::warning("{} is not a link; it is left alone", link.string());
+      return;
+    }
+    // Relative as far as link and run lie in one folder, which may then be moved or copied; else absolute.
+    const auto relative = target.lexically_relative(fs::canonical(folder));
+    const auto climbs = std::count(relative.begin(), relative.end(), fs::path(".."));
+    replace_symlink(relative.empty() || climbs > 1 ? target : relative, link);
+  } catch (const std::exception& error) {
+    log::warning("{} cannot point at this run, so name it with --run: {}", link.string(), error.what());
+  }
+}
+
+Json describe(const Session& session) {
+  utsname system{};
+  uname(&system);
+  return {{"version", build_info().version},
+          {"commit", build_info().commit},
+          {"dirty", build_info().dirty},
+          {"torch", TORCH_VERSION},
+          {"compiler", build_info().compiler},
+          {"device", session.device.str()},
+          {"device_name", device_description(session.device)},
+          {"threads", at::get_num_threads()},
+          {"matrix_products", describe(mkl_path())},
+          {"system", fmt::format("{} {} {}", system.sysname, system.release, system.machine)},
+          {"host", system.nodename},
+          {"command", session.command}};
+}
+
 }  // namespace
+
+std::string differing_digest(const RunDirectory& run, const Json& description) {
+  const auto before = digests_of(run);
+  return before.empty() ? "" : first_difference(before, digests_in(description));
+}
+
+void require_moved_files(const RunDirectory& run, const ExperimentConfig& config,
+                         const std::vector<std::string>& moved) {
+  const auto before = digests_of(run);
+  if (moved.empty() || before.empty()) return;
+  auto copy = config;
+  for (const auto& [key, path] : paths_in(copy)) {
+    if (path == nullptr || std::find(moved.begin(), moved.end(), key) == moved.end()) continue;
+    const auto name = digest_name(key, before);
+    const auto place = with_seed(*path, config.train);
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(place, ignored)) continue;
+    if (const auto digest = sha256_of_file(place), trained = digest_or(before, name); digest != trained)
+      refuse(run, places_of(config, {key}), fmt::format("{} is {} and was {}", name, digest, trained));
+  }
+}
+
+void require_moved_data(const RunDirectory& run, const ExperimentConfig& config, const std::vector<std::string>& moved,
+                        const Json& description) {
+  if (moved.empty()) return;
+  const auto places = places_of(config, moved);
+  const auto before = digests_of(run);
+  if (before.empty())
+    return log::warning(
+        "{}: whether these are the data that {} was trained on cannot be checked: its environment.json has no digests",
+        fmt::join(places, ", "), run.path().string());
+  if (const auto difference = first_difference(before, digests_in(description)); !difference.empty())
+    refuse(run, places, difference);
+  log::info("{}: the data that the run was trained on, by their SHA-256", fmt::join(places, ", "));
+}
+
+bool RunDirectory::is_free(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(folder, error))) return true;
+  if (!fs::is_directory(folder, error)) return false;
+  const fs::directory_iterator entries(folder, error);
+  return !error && std::all_of(begin(entries), end(entries), is_left_over);
+}
+
+RunDirectory RunDirectory::create(const fs::path& folder) {
+  if (!is_free(folder))
+    throw Error(ExitCode::usage, fmt::format("--out {}: already exists; give another folder, or --resume to go on with "
+                                             "that run",
+                                             folder.string()));
+  std::error_code error;
+  fs::create_directories(folder / "checkpoints", error);
+  if (fault_strikes("full")) error = std::make_error_code(std::errc::no_space_on_device);
+  if (error)
+    throw Error(code_of_errno(error.value(), ExitCode::usage),
+                fmt::format("--out {}: cannot be made: {}", folder.string(), error.message()));
+  return RunDirectory(folder);
+}
+
+void RunDirectory::remove_left_overs() const {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(path_, ignored))
+    if (!target_of_temporary(entry.path().filename().string()).empty()) fs::remove(entry.path(), ignored);
+}
+
+RunDirectory RunDirectory::open(const fs::path& folder, const char* option) {
+  RunDirectory run(folder);
+  std::error_code error;
+  const auto require = [&](bool holds, const fs::path& path, const std::string& problem) {
+    if (error == std::errc::permission_denied)  // what may be there, but not for this user
+      throw Error(ExitCode::usage, fmt::format("{} {}: cannot be read: {}", option, path.string(), error.message()));
+    if (!holds) throw Error(ExitCode::usage, fmt::format("{} {}: {}", option, folder.string(), problem));
+  };
+  if (!fs::exists(folder, error) && fs::is_symlink(fs::symlink_status(folder, error)))
+    throw Error(ExitCode::usage, fmt::format("{} {}: the run that this link points at, {}, is gone; name another run",
+                                             option, folder.string(), fs::read_symlink(folder, error).string()));
+  const bool is_folder = fs::is_directory(folder, error);
+  require(is_folder, folder, "no such run; name the folder of one");
+  const bool has_config = fs::is_regular_file(run.config_file(), error);
+  require(has_config, run.config_file(), "not a run: it has no config.yaml");
+  return run;
+}
 
 RunDirectory RunDirectory::open_trained(const fs::path& folder) {
   if (folder != latest_run) return open(folder);
@@ -150,38 +273,6 @@ fs::path default_run_folder(const std::string& name) {
   return folder;
 }
 
-namespace {
-
-bool is_real_entry(const fs::path& link) {
-  const auto status = fs::symlink_status(link);
-  return fs::exists(status) && !fs::is_symlink(status);
-}
-
-// Relative as far as link and run lie in one folder, which may then be moved or copied; else absolute.
-fs::path target_from(const fs::path& folder, const fs::path& run) {
-  const auto relative = run.lexically_relative(folder);
-  const auto climbs = std::count(relative.begin(), relative.end(), fs::path(".."));
-  return relative.empty() || climbs > 1 ? run : relative;
-}
-
-void link_latest_in(const fs::path& folder, const fs::path& run) {
-  const auto link = folder / "latest";
-  try {
-    fs::create_directories(folder);
-    const auto target = fs::canonical(run);
-    if (has_checkpoint(link) && started(link) > started(target)) return;
-    if (is_real_entry(link)) {
-      if (fs::canonical(link) != target) log::warning("{} is not a link; it is left alone", link.string());
-      return;
-    }
-    replace_symlink(target_from(fs::canonical(folder), target), link);
-  } catch (const std::exception& error) {
-    log::warning("{} cannot point at this run, so name it with --run: {}", link.string(), error.what());
-  }
-}
-
-}  // namespace
-
 void link_latest(const fs::path& run) {
   const auto here = fs::path(latest_run).parent_path();
   link_latest_in(here, run);
@@ -189,35 +280,6 @@ void link_latest(const fs::path& run) {
   std::error_code ignored;
   if (folder.filename() == "runs" && !fs::equivalent(folder, here, ignored)) link_latest_in(folder, run);
 }
-
-using Json = nlohmann::ordered_json;
-
-namespace {
-
-Json describe(const Session& session) {
-  utsname system{};
-  uname(&system);
-  return {{"version", build_info().version},
-          {"commit", build_info().commit},
-          {"dirty", build_info().dirty},
-          {"torch", TORCH_VERSION},
-          {"compiler", build_info().compiler},
-          {"device", session.device.str()},
-          {"device_name", device_description(session.device)},
-          {"threads", at::get_num_threads()},
-          {"matrix_products", describe(mkl_path())},
-          {"system", fmt::format("{} {} {}", system.sysname, system.release, system.machine)},
-          {"host", system.nodename},
-          {"command", session.command}};
-}
-
-Json earlier_sessions(const RunDirectory& run) {
-  const auto environment = read_environment(run);
-  const auto sessions = environment.is_object() ? environment.value("sessions", Json()) : Json();
-  return sessions.is_array() ? sessions : Json::array();
-}
-
-}  // namespace
 
 Json read_environment(const RunDirectory& run) {
   constexpr std::uintmax_t largest = 1 << 26;
@@ -233,7 +295,8 @@ void write_environment(const RunDirectory& run, const Session& session, const Js
   Json entry = {{"started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
                 {"first_step", session.first_step}};
   entry.update(environment);
-  auto sessions = earlier_sessions(run);
+  auto sessions = environment_of(run, "sessions");
+  if (!sessions.is_array()) sessions = Json::array();
   sessions.push_back(std::move(entry));
   if (sessions.size() > most_sessions) sessions.erase(1);
   environment["data"] = data;
@@ -242,8 +305,7 @@ void write_environment(const RunDirectory& run, const Session& session, const Js
 }
 
 bool has_same_data(const RunDirectory& run, const Json& data) {
-  const auto environment = read_environment(run);
-  const auto before = environment.is_object() ? environment.value("data", Json()) : Json();
+  const auto before = environment_of(run, "data");
   return !before.is_object() || without_paths(before) == without_paths(data);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The folder of a run.
+// The folder of a run (docs/run_directory.md).
 
 #include <torch/types.h>
 
@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-namespace metaformer {
+#include "config/experiment_config.h"
 
-// The folder of one run. Format: docs/run_directory.md.
+namespace metaformer {
 
 // A link to the newest run of the working folder that has a checkpoint.
 constexpr const char* latest_run = "runs/latest";
@@ -66,9 +66,7 @@ std::filesystem::path default_run_folder(const std::string& name);
 // is a warning.
 void link_latest(const std::filesystem::path& run);
 
-// environment.json of a run: on what, with what and with which command each of its processes trained.
-
-// Of one process that trains the run.
+// Of one process that trains the run, for environment.json.
 struct Session {
   std::vector<std::string> command;
   torch::Device device;
@@ -86,5 +84,19 @@ bool has_same_data(const RunDirectory& run, const nlohmann::ordered_json& data);
 
 // A data description without where the data lie: what is left is the same for the same data.
 nlohmann::ordered_json without_paths(const nlohmann::ordered_json& description);
+
+// Check by SHA-256 that the data at the paths of the keys `moved` (moved_data of config/experiment_config.h) are those
+// that the run was trained on. Errors (exit code 3): others, with both digests. First of what is a file, before it is
+// read: texts with other labels or characters would be another error.
+void require_moved_files(const RunDirectory& run, const ExperimentConfig& config,
+                         const std::vector<std::string>& moved);
+
+// Then of all that was read, and says so in the log. A run that does not know its digests: a warning.
+void require_moved_data(const RunDirectory& run, const ExperimentConfig& config, const std::vector<std::string>& moved,
+                        const nlohmann::ordered_json& description);
+
+// "train.sha256 is 86c4... and was 9d8c..." of the first digest that differs from those in the run's environment.json;
+// "" where none does, or the run has none.
+std::string differing_digest(const RunDirectory& run, const nlohmann::ordered_json& description);
 
 }  // namespace metaformer

@@ -11,11 +11,7 @@ namespace metaformer {
 
 using Json = nlohmann::ordered_json;
 
-namespace {
-
-// Calls `field(key, value)` for every key of summary.json, in their order.
-template <class Summary, class Field>
-void visit(Summary& summary, Field field) {
+void fields(AnyOf<RunSummary> auto& summary, auto field) {
   auto* stepwise = summary.stepwise ? &*summary.stepwise : nullptr;
   field("steps", summary.steps);
   field("train_loss", summary.train_loss);
@@ -56,56 +52,10 @@ void visit(Summary& summary, Field field) {
   field("baselines", summary.baselines);
 }
 
-// Leaves out a collapse and baselines that a run does not have.
-struct Writer {
-  Json& json;
-
-  template <class T>
-  void operator()(const char* key, const T& value) const {
-    json[key] = value;
-  }
-  void operator()(const char* key, const std::optional<double>& value) const {
-    json[key] = value ? Json(*value) : Json();
-  }
-  void operator()(const char* key, const std::optional<AttentionCollapse>& value) const {
-    if (value) json[key] = to_json(*value);
-  }
-  void operator()(const char* key, const Json& value) const {
-    if (!value.is_null() || key != std::string_view("baselines")) json[key] = value;
-  }
-};
-
-// Values of another type count as absent.
-struct Reader {
-  const Json& json;
-
-  Json at(const char* key) const { return json.value(key, Json()); }
-  void operator()(const char* key, double& value) const {
-    const auto found = at(key);
-    value = found.is_number() ? found.get<double>() : std::numeric_limits<double>::quiet_NaN();
-  }
-  void operator()(const char* key, std::int64_t& value) const {
-    const auto found = at(key);
-    value = found.is_number_integer() ? found.get<std::int64_t>() : 0;
-  }
-  void operator()(const char* key, bool& value) const { value = at(key) == true; }
-  void operator()(const char* key, std::string& value) const {
-    const auto found = at(key);
-    value = found.is_string() ? found.get<std::string>() : "";
-  }
-  void operator()(const char* key, std::optional<double>& value) const {
-    const auto found = at(key);
-    value = found.is_number() ? std::optional(found.get<double>()) : std::nullopt;
-  }
-  void operator()(const char* key, std::optional<AttentionCollapse>& value) const { value = collapse_of(at(key)); }
-  void operator()(const char* key, Json& value) const { value = at(key); }
-};
-
-}  // namespace
-
 Json to_json(const RunSummary& summary) {
-  Json json = Json::object();
-  visit(summary, Writer{json});
+  auto json = json_of(summary);
+  if (!summary.attention_collapse) json.erase("attention_collapse");
+  if (summary.baselines.is_null()) json.erase("baselines");
   return json;
 }
 
@@ -121,7 +71,15 @@ std::optional<RunSummary> read_summary(const RunDirectory& run) {
   if (!json.is_object()) return std::nullopt;
   RunSummary summary;
   if (json.contains("ms_per_step")) summary.stepwise.emplace();
-  visit(summary, Reader{json});
+  const auto ignore = [](const std::string& key, std::string_view) { throw Error(ExitCode::failure, key); };
+  fields(summary, [&]<class T>(const char* key, T& value) {
+    try {
+      read_member(json, key, value, ignore);
+    } catch (const Error&) {
+      value = T();
+      if constexpr (std::same_as<T, double>) value = std::numeric_limits<double>::quiet_NaN();
+    }
+  });
   return summary;
 }
 

@@ -6,9 +6,11 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
+#include <string_view>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -36,12 +38,6 @@ const char* type_name(torch::ScalarType type) {
   for (const auto& [name, known] : types)
     if (known == type) return name;
   throw Error(ExitCode::failure, fmt::format("tensors of type {} cannot be saved", c10::toString(type)));
-}
-
-std::optional<torch::ScalarType> find_type(const nlohmann::json& name) {
-  for (const auto& [known, type] : types)
-    if (name == known) return type;
-  return std::nullopt;
 }
 
 // Looks for a name that the header has twice: of these the parser keeps the last.
@@ -72,95 +68,45 @@ class RepeatedName : public nlohmann::json_sax<nlohmann::json> {
   int depth_ = 0;
 };
 
-class Reader {
- public:
-  Reader(const std::string& bytes, const std::string& source) : bytes_(bytes), source_(source) {}
+using Fail = std::function<void(const std::string& what)>;  // throws
 
-  NamedTensors read() {
-    const auto header = read_header();
-    NamedTensors tensors;
-    std::uint64_t expected_begin = 0;
-    for (const auto& [place, name] : places(header))
-      tensors.emplace_back(name, read_tensor(name, header[name], place, expected_begin));
-    if (data_start_ + expected_begin != bytes_.size()) fail("its size differs from what its header says (truncated?)");
-    return tensors;
-  }
-
- private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ExitCode::failure, fmt::format("{}: not a valid safetensors file: {}", source_, what));
-  }
-
-  nlohmann::json read_header() {
-    if (bytes_.size() < length_bytes) fail("shorter than 8 bytes");
-    std::uint64_t length = 0;
-    std::memcpy(&length, bytes_.data(), length_bytes);
-    if (length > longest_header || length > bytes_.size() - length_bytes)
-      fail(fmt::format("a header of {} bytes in a file of {}", length, bytes_.size()));
-    data_start_ = length_bytes + length;
-    const auto* begin = bytes_.data() + length_bytes;
-    auto header = parse_json({begin, length});
-    if (!header.is_object()) fail("its header is not a JSON object");
-    RepeatedName repeated;
-    nlohmann::json::sax_parse(begin, begin + length, &repeated);
-    if (!repeated.found.empty()) fail(fmt::format("two tensors have the name {}", in_quotes(repeated.found)));
-    return header;
-  }
-
-  std::vector<std::int64_t> read_shape(const std::string& name, const nlohmann::json& entry,
-                                       std::uint64_t element_bytes, std::uint64_t& bytes) const {
-    if (!entry.contains("shape") || !entry["shape"].is_array()) fail(in_quotes(name) + " has no shape");
-    std::vector<std::int64_t> shape;
-    bytes = element_bytes;
-    for (const auto& size : entry["shape"]) {
-      if (!size.is_number_unsigned()) fail(in_quotes(name) + " has a shape that is not numbers");
-      const auto value = size.get<std::uint64_t>();
-      if (value > bytes_.size() || __builtin_mul_overflow(bytes, value, &bytes))
-        fail(in_quotes(name) + " is larger than the file");
-      shape.push_back(static_cast<std::int64_t>(value));
-    }
-    return shape;
-  }
-
-  using Place = std::pair<std::uint64_t, std::uint64_t>;  // first byte and the one behind the last
-
-  // The tensors in the order of their bytes.
-  std::vector<std::pair<Place, std::string>> places(const nlohmann::json& header) const {
-    std::vector<std::pair<Place, std::string>> places;
-    for (const auto& [name, entry] : header.items()) {
-      if (name == "__metadata__") continue;
-      if (!entry.is_object()) fail(in_quotes(name) + " is not described by an object");
-      const auto offsets = entry.value("data_offsets", nlohmann::json());
-      const bool pair = offsets.is_array() && offsets.size() == 2 && offsets[0].is_number_unsigned() &&
-                        offsets[1].is_number_unsigned();
-      if (!pair) fail(in_quotes(name) + " has no data_offsets");
-      places.emplace_back(Place{offsets[0].get<std::uint64_t>(), offsets[1].get<std::uint64_t>()}, name);
-    }
-    std::sort(places.begin(), places.end());
-    return places;
-  }
-
-  // Tensors lie without gaps.
-  torch::Tensor read_tensor(const std::string& name, const nlohmann::json& entry, const Place& place,
-                            std::uint64_t& expected_begin) const {
-    const auto type = entry.contains("dtype") ? find_type(entry["dtype"]) : std::nullopt;
-    if (!type) fail(in_quotes(name) + " has an unknown type");
-    std::uint64_t bytes = 0;
-    const auto shape = read_shape(name, entry, c10::elementSize(*type), bytes);
-    const auto [begin, end] = place;
-    if (begin != expected_begin || end < begin || end - begin != bytes || end > bytes_.size() - data_start_)
-      fail(fmt::format("{} lies at bytes {} to {}, outside the file or not where its shape says", in_quotes(name),
-                       begin, end));
-    expected_begin = end;
-    auto tensor = torch::empty(shape, *type);
-    if (bytes > 0) std::memcpy(tensor.data_ptr(), bytes_.data() + data_start_ + begin, bytes);
-    return tensor;
-  }
-
-  const std::string& bytes_;
-  const std::string& source_;
-  std::size_t data_start_ = 0;
+// A tensor as the header describes it: its bytes are [begin, end) of the data.
+struct Entry {
+  std::uint64_t begin = 0, end = 0;
+  std::string name;
+  torch::ScalarType type;
+  std::vector<std::int64_t> shape;
+  std::uint64_t bytes = 0;  // of the shape
 };
+
+Entry read_entry(const std::string& name, const nlohmann::json& json, std::uint64_t file_size, const Fail& fail) {
+  const auto require = [&](bool holds, const char* problem) {
+    if (!holds) fail(in_quotes(name) + problem);
+  };
+  require(json.is_object(), " is not described by an object");
+  const auto offsets = json.value("data_offsets", nlohmann::json()), shape = json.value("shape", nlohmann::json());
+  require(
+      offsets.is_array() && offsets.size() == 2 && offsets[0].is_number_unsigned() && offsets[1].is_number_unsigned(),
+      " has no data_offsets");
+  const auto type = std::find_if(types.begin(), types.end(), [&](const auto& known) {
+    return json.value("dtype", nlohmann::json()) == known.first;
+  });
+  require(type != types.end(), " has an unknown type");
+  require(shape.is_array(), " has no shape");
+  Entry entry{.begin = offsets[0],
+              .end = offsets[1],
+              .name = name,
+              .type = type->second,
+              .bytes = c10::elementSize(type->second)};
+  for (const auto& size : shape) {
+    require(size.is_number_unsigned(), " has a shape that is not numbers");
+    const auto value = size.get<std::uint64_t>();
+    require(value <= file_size && !__builtin_mul_overflow(entry.bytes, value, &entry.bytes),
+            " is larger than the file");
+    entry.shape.push_back(static_cast<std::int64_t>(value));
+  }
+  return entry;
+}
 
 }  // namespace
 
@@ -189,7 +135,39 @@ std::string to_safetensors(const NamedTensors& tensors, const std::map<std::stri
 }
 
 NamedTensors from_safetensors(const std::string& bytes, const std::string& source) {
-  return Reader(bytes, source).read();
+  const Fail fail = [&](const std::string& what) {
+    throw Error(ExitCode::failure, fmt::format("{}: not a valid safetensors file: {}", source, what));
+  };
+  if (bytes.size() < length_bytes) fail("shorter than 8 bytes");
+  std::uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), length_bytes);
+  if (length > longest_header || length > bytes.size() - length_bytes)
+    fail(fmt::format("a header of {} bytes in a file of {}", length, bytes.size()));
+  const auto data = std::string_view(bytes).substr(length_bytes + length);
+  const auto text = std::string_view(bytes).substr(length_bytes, length);
+  const auto header = parse_json(text);
+  if (!header.is_object()) fail("its header is not a JSON object");
+  RepeatedName repeated;
+  nlohmann::json::sax_parse(text.begin(), text.end(), &repeated);
+  if (!repeated.found.empty()) fail(fmt::format("two tensors have the name {}", in_quotes(repeated.found)));
+  std::vector<Entry> entries;
+  for (const auto& [name, json] : header.items())
+    if (name != "__metadata__") entries.push_back(read_entry(name, json, bytes.size(), fail));
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+  });
+  NamedTensors tensors;
+  std::uint64_t place = 0;  // tensors lie without gaps
+  for (const auto& [begin, end, name, type, shape, size] : entries) {
+    if (begin != place || end < begin || end - begin != size || end > data.size())
+      fail(fmt::format("{} lies at bytes {} to {}, outside the file or not where its shape says", in_quotes(name),
+                       begin, end));
+    place = end;
+    tensors.emplace_back(name, torch::empty(shape, type));
+    if (size > 0) std::memcpy(tensors.back().second.data_ptr(), data.data() + begin, size);
+  }
+  if (place != data.size()) fail("its size differs from what its header says (truncated?)");
+  return tensors;
 }
 
 }  // namespace metaformer

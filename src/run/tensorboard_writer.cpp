@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <boost/crc.hpp>
 #include <charconv>
 #include <chrono>
 #include <utility>
@@ -28,17 +29,21 @@ void put_fixed(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-void put_key(std::string& out, std::uint32_t field, WireType type) { put_varint(out, field << 3 | type); }
-
-void put_bytes(std::string& out, std::uint32_t field, std::string_view bytes) {
-  put_key(out, field, length_delimited);
+// A field of a message.
+void put(std::string& out, std::uint32_t field, std::string_view bytes) {
+  put_varint(out, field << 3 | length_delimited);
   put_varint(out, bytes.size());
   out += bytes;
 }
 
-void put_number(std::string& out, std::uint32_t field, std::uint64_t value) {
-  put_key(out, field, varint);
+void put(std::string& out, std::uint32_t field, std::uint64_t value) {
+  put_varint(out, field << 3 | varint);
   put_varint(out, value);
+}
+
+void put(std::string& out, std::uint32_t field, double value) {
+  put_varint(out, field << 3 | fixed64);
+  put_fixed(out, value);
 }
 
 double seconds_now() {
@@ -48,8 +53,7 @@ double seconds_now() {
 // tensorflow/core/util/event.proto: wall_time = 1, step = 2, file_version = 3, summary = 5, session_log = 7.
 std::string event_header() {
   std::string event;
-  put_key(event, 1, fixed64);
-  put_fixed(event, seconds_now());
+  put(event, 1, seconds_now());
   return event;
 }
 
@@ -58,12 +62,12 @@ std::string event_header() {
 std::string tensor_value(std::string_view tag, std::string_view plugin, std::string_view content,
                          std::string_view tensor) {
   std::string plugin_data, metadata, value;
-  put_bytes(plugin_data, 1, plugin);
-  put_bytes(plugin_data, 2, content);
-  put_bytes(metadata, 1, plugin_data);
-  put_bytes(value, 1, tag);
-  put_bytes(value, 8, tensor);
-  put_bytes(value, 9, metadata);
+  put(plugin_data, 1, plugin);
+  put(plugin_data, 2, content);
+  put(metadata, 1, plugin_data);
+  put(value, 1, tag);
+  put(value, 8, tensor);
+  put(value, 9, metadata);
   return value;
 }
 
@@ -71,12 +75,11 @@ std::string tensor_value(std::string_view tag, std::string_view plugin, std::str
 std::string protobuf_value(const nlohmann::ordered_json& value) {
   std::string out;
   if (value.is_boolean()) {
-    put_number(out, 4, value.get<bool>());
+    put(out, 4, std::uint64_t{value.get<bool>()});
   } else if (value.is_number()) {
-    put_key(out, 2, fixed64);
-    put_fixed(out, value.get<double>());
+    put(out, 2, value.get<double>());
   } else {
-    put_bytes(out, 3, value.is_string() ? value.get<std::string>() : value.dump());
+    put(out, 3, value.is_string() ? value.get<std::string>() : value.dump());
   }
   return out;
 }
@@ -107,44 +110,36 @@ std::string new_name(const std::filesystem::path& folder) {
 }  // namespace
 
 std::uint32_t crc32c(std::string_view bytes) {
-  static const auto table = [] {
-    std::array<std::uint32_t, 256> entries{};
-    for (std::uint32_t i = 0; i < 256; ++i) {
-      entries[i] = i;
-      for (int bit = 0; bit < 8; ++bit) entries[i] = entries[i] >> 1 ^ (entries[i] & 1 ? 0x82f63b78U : 0);
-    }
-    return entries;
-  }();
-  std::uint32_t crc = ~0U;
-  for (const char byte : bytes) crc = crc >> 8 ^ table[(crc ^ static_cast<unsigned char>(byte)) & 0xff];
-  return ~crc;
+  boost::crc_optimal<32, 0x1edc6f41, 0xffffffff, 0xffffffff, /*ReflectIn=*/true, /*ReflectRem=*/true> crc;
+  crc.process_bytes(bytes.data(), bytes.size());
+  return crc.checksum();
 }
 
 TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder) : file_(folder / new_name(folder)) {
   auto event = event_header();
-  put_bytes(event, 3, "brain.Event:2");
+  put(event, 3, "brain.Event:2");
   write_record(event);
 }
 
 void TensorBoardWriter::start_session(std::int64_t step) {
   std::string session;
-  put_number(session, 1, 1);  // SessionLog.status: START
+  put(session, 1, std::uint64_t{1});  // SessionLog.status: START
   write_event(7, session, step);
 }
 
 void TensorBoardWriter::add_scalar(std::string_view tag, double value, std::int64_t step) {
   std::string entry;
-  put_bytes(entry, 1, tag);
-  put_key(entry, 2, fixed32);  // Value.simple_value
+  put(entry, 1, tag);
+  put_varint(entry, 2 << 3 | fixed32);  // Value.simple_value
   put_fixed(entry, static_cast<float>(value));
   write_summary(entry, step);
 }
 
 void TensorBoardWriter::add_text(std::string_view tag, std::string_view markdown, std::int64_t step) {
-  std::string tensor;        // tensorflow/core/framework/tensor.proto: dtype = 1, tensor_shape = 2, string_val = 8
-  put_number(tensor, 1, 7);  // DT_STRING
-  put_bytes(tensor, 2, "");  // a scalar
-  put_bytes(tensor, 8, markdown);
+  std::string tensor;  // tensorflow/core/framework/tensor.proto: dtype = 1, tensor_shape = 2, string_val = 8
+  put(tensor, 1, std::uint64_t{7});  // DT_STRING
+  put(tensor, 2, "");                // a scalar
+  put(tensor, 8, markdown);
   write_summary(tensor_value(tag, "text", "", tensor), step);
 }
 
@@ -152,32 +147,31 @@ void TensorBoardWriter::add_hyper_parameters(const nlohmann::ordered_json& value
   std::string session;  // tensorboard/plugins/hparams/plugin_data.proto: SessionStartInfo
   for (const auto& [name, value] : values.items()) {
     std::string entry;
-    put_bytes(entry, 1, name);
-    put_bytes(entry, 2, protobuf_value(value));
-    put_bytes(session, 1, entry);
+    put(entry, 1, name);
+    put(entry, 2, protobuf_value(value));
+    put(session, 1, entry);
   }
-  put_key(session, 5, fixed64);
-  put_fixed(session, seconds_now());  // start_time_secs
-  std::string data;                   // HParamsPluginData: version = 1 (0), session_start_info = 3
-  put_bytes(data, 3, session);
-  std::string tensor;        // the plugin reads none, but TensorBoard's storage expects one
-  put_number(tensor, 1, 1);  // DT_FLOAT
-  put_bytes(tensor, 2, "");
-  put_bytes(tensor, 4, std::string(sizeof(float), '\0'));  // tensor_content
+  put(session, 5, seconds_now());  // start_time_secs
+  std::string data;                // HParamsPluginData: version = 1 (0), session_start_info = 3
+  put(data, 3, session);
+  std::string tensor;                // the plugin reads none, but TensorBoard's storage expects one
+  put(tensor, 1, std::uint64_t{1});  // DT_FLOAT
+  put(tensor, 2, "");
+  put(tensor, 4, std::string(sizeof(float), '\0'));  // tensor_content
   write_summary(tensor_value("_hparams_/session_start_info", "hparams", data, tensor), step);
 }
 
 // tensorflow/core/framework/summary.proto: Summary.value = 1.
 void TensorBoardWriter::write_summary(const std::string& value, std::int64_t step) {
   std::string summary;
-  put_bytes(summary, 1, value);
+  put(summary, 1, value);
   write_event(5, summary, step);
 }
 
 void TensorBoardWriter::write_event(std::uint32_t field, const std::string& content, std::int64_t step) {
   auto event = event_header();
-  put_number(event, 2, static_cast<std::uint64_t>(step));
-  put_bytes(event, field, content);
+  put(event, 2, static_cast<std::uint64_t>(step));
+  put(event, field, content);
   write_record(event);
 }
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "run/safetensors.h"
+#include "tasks/classification_task.h"
 
 namespace metaformer {
 
@@ -13,11 +14,6 @@ namespace {
 std::filesystem::path file_of(const RunDirectory& run) { return run.path() / "test_predictions.safetensors"; }
 
 }  // namespace
-
-void write_test_predictions(const RunDirectory& run, const TestPredictions& predictions) {
-  write_file_atomically(file_of(run), to_safetensors({{"probabilities", predictions.probabilities_lv},
-                                                      {"labels", predictions.labels_l}}));
-}
 
 std::optional<TestPredictions> read_test_predictions(const RunDirectory& run) {
   constexpr std::uintmax_t largest = std::uintmax_t{1} << 34;
@@ -39,6 +35,26 @@ std::optional<TestPredictions> read_test_predictions(const RunDirectory& run) {
                                                "int64 [texts]",
                                                file.string()));
   return predictions;
+}
+
+void write_confusion(const RunDirectory& run, const Task& task, Split split, const ScoreSums& sums) {
+  if (task.classes == nullptr || task.classes->labels().size() > most_confused_classes) return;
+  write_file_atomically(run.confusion_file(to_string(split)), task.classes->confusion_csv(sums));
+}
+
+nlohmann::ordered_json report_test(const Scoring& scoring, const TrainConfig& train, const RunDirectory& run) {
+  const auto& task = scoring.task;
+  const auto sums = score_split(scoring, Split::test);
+  if (scoring.group.is_first()) {
+    write_confusion(run, task, Split::test, sums);
+    if (task.classes != nullptr && !train.overfit_batch) {
+      const auto predicted = task.classes->probabilities_of(sums, Split::test);
+      const auto probabilities_lv = torch::tensor(predicted.values, torch::kDouble).view({-1, predicted.classes});
+      write_file_atomically(file_of(run), to_safetensors({{"probabilities", probabilities_lv},
+                                                          {"labels", torch::tensor(predicted.labels, torch::kLong)}}));
+    }
+  }
+  return report_of(task, Split::test, sums);
 }
 
 }  // namespace metaformer

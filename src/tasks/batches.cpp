@@ -2,17 +2,30 @@
 
 #include <algorithm>
 
-#include "ops/cross_entropy.h"
+#include "base/error.h"
+#include "ops/functional.h"
 
 namespace metaformer {
+
+namespace {
+
+torch::Tensor to_weight(std::int64_t targets, torch::Device device) {
+  return torch::full({}, static_cast<double>(targets), torch::TensorOptions().dtype(torch::kDouble).device(device));
+}
+
+// Places of the tokens to predict in rows that were `before` tokens long and are cut to `length`.
+torch::Tensor places_within(const torch::Tensor& places_t, std::int64_t before, std::int64_t length) {
+  const auto column_t = places_t.remainder(before);
+  const auto kept_t = (places_t >= 0).logical_and(column_t < length);
+  const auto cut_t = places_t.div(before, "floor") * length + column_t;
+  return padded_places(cut_t.masked_select(kept_t));
+}
+
+}  // namespace
 
 torch::Tensor to_tensor(const std::vector<std::int64_t>& values, std::int64_t rows, torch::Device device) {
   const auto columns = static_cast<std::int64_t>(values.size()) / rows;
   return torch::tensor(at::ArrayRef<std::int64_t>(values), torch::kLong).view({rows, columns}).to(device);
-}
-
-static torch::Tensor to_weight(std::int64_t targets, torch::Device device) {
-  return torch::full({}, static_cast<double>(targets), torch::TensorOptions().dtype(torch::kDouble).device(device));
 }
 
 Batch to_batch(const TokenRows& rows, torch::Device device) {
@@ -72,14 +85,6 @@ Batch cut_windows(const torch::Tensor& tokens_t, const std::vector<std::int64_t>
   return batch;
 }
 
-// Places of the tokens to predict in rows that were `before` tokens long and are cut to `length`.
-static torch::Tensor places_within(const torch::Tensor& places_t, std::int64_t before, std::int64_t length) {
-  const auto column_t = places_t.remainder(before);
-  const auto kept_t = (places_t >= 0).logical_and(column_t < length);
-  const auto cut_t = places_t.div(before, "floor") * length + column_t;
-  return padded_places(cut_t.masked_select(kept_t));
-}
-
 Batch beginning_of(const Batch& batch, std::int64_t rows, std::int64_t tokens) {
   auto part = rows_of(batch, 0, rows);
   const auto before = part.ids_bc.size(1);
@@ -97,28 +102,60 @@ torch::Tensor widened(const torch::Tensor& logits) {
   return narrow ? logits.to(torch::kFloat) : logits;
 }
 
-torch::Tensor token_loss(const torch::Tensor& logits, const torch::Tensor& targets, double smoothing) {
-  return cross_entropy_sum(widened(logits).flatten(0, -2), targets.flatten(), smoothing);
+TokenObjective::TokenObjective(double smoothing) {
+  loss = [smoothing](const torch::Tensor& logits, const Batch& batch) {
+    const auto logits_tv = widened(logits).flatten(0, -2), targets_t = wanted_targets_t(batch),
+               weights_t = wanted_weights_t(batch);
+    if (!weights_t.defined()) return cross_entropy_sum(logits_tv, targets_t, smoothing);
+    const auto loss_t = at::cross_entropy_loss(logits_tv, targets_t, {}, at::Reduction::None, /*ignore_index=*/-1);
+    return (loss_t * weights_t).sum();
+  };
 }
 
-torch::Tensor token_loss(const torch::Tensor& logits, const Batch& batch) {
-  const auto targets_t = wanted_targets_t(batch), weights_t = wanted_weights_t(batch);
-  if (!weights_t.defined()) return token_loss(logits, targets_t);
-  const auto loss_t =
-      at::cross_entropy_loss(widened(logits).flatten(0, -2), targets_t, {}, at::Reduction::None, /*ignore_index=*/-1);
-  return (loss_t * weights_t).sum();
-}
-
-void score_tokens(const torch::Tensor& logits, const Batch& batch, ScoreSums& sums) {
+void TokenMetrics::score(const torch::Tensor& logits, const Batch& batch, ScoreSums& sums) const {
   const auto targets_t = wanted_targets_t(batch);
-  sums.add("loss", token_loss(logits, targets_t));
+  sums.add("loss", cross_entropy_sum(widened(logits).flatten(0, -2), targets_t, /*smoothing=*/0));
   sums.add("correct", (logits.flatten(0, -2).argmax(1) == targets_t).sum());
   sums.add("weight", batch.target_weights_bc.defined() ? (batch.targets_bc >= 0).sum() : batch.weight);
+  if (!by_row_) return;
+  const auto right_b = (logits.argmax(2) == batch.targets_bc).logical_or(batch.targets_bc < 0).all(1);
+  sums.add("exact", right_b.sum());
+  sums.add("rows", torch::ones_like(right_b).sum());
+}
+
+nlohmann::ordered_json TokenMetrics::report(const ScoreSums& sums, Split split) const {
+  const double targets = sums.item("weight"), rows = by_row_ ? sums.item("rows") : 0;
+  return report_({.loss = sums.item("loss") / targets,
+                  .accuracy = sums.item("correct") / targets,
+                  .targets = static_cast<std::int64_t>(targets),
+                  .exact_match = by_row_ ? sums.item("exact") / rows : 0,
+                  .rows = static_cast<std::int64_t>(rows)},
+                 split);
 }
 
 std::int64_t evaluation_rows(std::int64_t row_length) {
   constexpr std::int64_t tokens = 8192;
   return std::max<std::int64_t>(1, tokens / row_length);
+}
+
+void RowStream::require(Split split) const {
+  if (count(split) == 0) throw Error(ExitCode::usage, "there is no test split: this run's data.test_path is not set");
+}
+
+std::int64_t RowStream::evaluation_batches(Split split) const {
+  require(split);
+  const auto rows = evaluation_rows(row_length_);
+  return (count(split) + rows - 1) / rows;
+}
+
+Batch RowStream::evaluation_batch(Split split, std::int64_t index, torch::Device device) const {
+  const auto rows = evaluation_rows(row_length_), first = index * rows;
+  return batch_of(split, first, std::min(rows, count(split) - first), device);
+}
+
+std::int64_t RowStream::evaluation_tokens(Split split, std::int64_t index) const {
+  const auto rows = evaluation_rows(row_length_), first = index * rows;
+  return tokens_of(split, first, std::min(rows, count(split) - first));
 }
 
 }  // namespace metaformer

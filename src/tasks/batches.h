@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "config/train_config.h"
 #include "data/token_rows.h"
 #include "model/batch.h"
 #include "tasks/task.h"
@@ -34,24 +35,68 @@ torch::Tensor to_tensor(const std::vector<std::int64_t>& values, std::int64_t ro
 // Logits as they go into a cross-entropy: float32 at least.
 torch::Tensor widened(const torch::Tensor& logits);
 
-// Cross-entropy summed over the targets that are not -1: logits [..., v], targets [...].
-torch::Tensor token_loss(const torch::Tensor& logits, const torch::Tensor& targets, double smoothing = 0);
-
-// The same with the weights of the batch's targets. Logits of all tokens, or of those that the batch names.
-torch::Tensor token_loss(const torch::Tensor& logits, const Batch& batch);
-
-// Adds "loss" and "correct" (tokens whose likeliest prediction is right) and "weight" (targets).
-void score_tokens(const torch::Tensor& logits, const Batch& batch, ScoreSums& sums);
-
 // Rows of an evaluation batch: about 8,192 tokens, large enough to be efficient, small enough for any memory.
 std::int64_t evaluation_rows(std::int64_t row_length);
 
-// The objective of language models: cross-entropy of the next token.
-class TokenObjective : public Objective {
+// Cross-entropy of tokens, summed over the targets with their weights. Logits of all tokens, or of those that the batch
+// names. Only targets without weights are smoothed.
+struct TokenObjective : Objective {
+  explicit TokenObjective(double smoothing = 0);
+};
+
+struct TokenScores {
+  double loss = 0, accuracy = 0;  // means over the targets, neither weighted nor smoothed
+  std::int64_t targets = 0;
+  // The fraction of rows of which every target is the most likely token, given the true ones before it, so that greedy
+  // generation writes them.
+  double exact_match = 0;
+  std::int64_t rows = 0;
+};
+
+class TokenMetrics : public Metrics {
  public:
-  torch::Tensor loss(const torch::Tensor& logits_bcv, const Batch& batch) const override {
-    return token_loss(logits_bcv, batch);
-  }
+  using Report = std::function<nlohmann::ordered_json(const TokenScores& scores, Split split)>;
+
+  // `by_row`: with exact_match and rows.
+  TokenMetrics(Report report, std::vector<std::string> headline, bool by_row)
+      : report_(std::move(report)), headline_(std::move(headline)), by_row_(by_row) {}
+
+  void score(const torch::Tensor& logits, const Batch& batch, ScoreSums& sums) const override;
+  nlohmann::ordered_json report(const ScoreSums& sums, Split split) const override;
+  std::vector<std::string> headline() const override { return headline_; }
+
+ private:
+  Report report_;
+  std::vector<std::string> headline_;
+  bool by_row_;
+};
+
+// A stream that evaluates a split by consecutive rows, evaluation_rows at once.
+class RowStream : public BatchStream {
+ public:
+  // `row_length`: of the longest row.
+  RowStream(const TrainConfig& train, std::int64_t row_length) : train_(train), row_length_(row_length) {}
+
+  std::int64_t evaluation_batches(Split split) const override;
+  Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const override;
+  std::int64_t evaluation_tokens(Split split, std::int64_t index) const override;
+
+ protected:
+  // The rows of a split, some of them as a batch, and their tokens.
+  virtual std::int64_t count(Split split) const = 0;
+  virtual Batch batch_of(Split split, std::int64_t first, std::int64_t rows, torch::Device device) const = 0;
+  virtual std::int64_t tokens_of(Split split, std::int64_t first, std::int64_t rows) const = 0;
+
+  void require(Split split) const;  // errors (exit code 2): it has no rows
+
+  std::int64_t row_length() const { return row_length_; }
+  std::int64_t rows() const { return train_.batch_size; }
+  std::int64_t rows_per_step() const { return rows() * train_.accumulate; }
+  std::uint64_t seed() const { return static_cast<std::uint64_t>(train_.seed); }
+
+ private:
+  TrainConfig train_;
+  std::int64_t row_length_;
 };
 
 }  // namespace metaformer

@@ -3,25 +3,52 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
+#include <numeric>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rows.h"
 #include "base/text.h"
-#include "config/experiment_config.h"
 #include "data/encoded_cache.h"
-#include "data/labelled.h"
+#include "model/embedding.h"
+#include "model/make_model.h"
 #include "ops/autocast.h"
 #include "tasks/batches.h"
-#include "tasks/embedding_scale.h"
 #include "tasks/evaluation.h"
+#include "tasks/linear_classifier.h"
 #include "tasks/make_task.h"
 
 namespace metaformer {
 
+using Json = nlohmann::ordered_json;
+
 namespace {
+
+// The rank sum of Mann and Whitney, ties sharing their ranks.
+std::optional<double> auc_of_class(const ClassProbabilities& probabilities, std::int64_t label) {
+  std::vector<std::pair<double, bool>> texts;  // score, is a member
+  for (std::int64_t text = 0; text < probabilities.texts(); ++text)
+    texts.emplace_back(probabilities.at(text, label), probabilities.label(text) == label);
+  std::sort(texts.begin(), texts.end());
+  double rank_sum = 0, members = 0;
+  for (std::size_t first = 0; first < texts.size();) {
+    auto last = first;
+    while (last < texts.size() && texts[last].first == texts[first].first) ++last;
+    const double shared_rank = static_cast<double>(first + 1 + last) / 2;
+    for (; first < last; ++first) {
+      if (!texts[first].second) continue;
+      rank_sum += shared_rank;
+      ++members;
+    }
+  }
+  const double others = static_cast<double>(texts.size()) - members;
+  if (members == 0 || others == 0) return std::nullopt;
+  return (rank_sum - members * (members + 1) / 2) / (members * others);
+}
 
 // Training texts by class.
 std::vector<std::int64_t> training_counts(const LabelledDataset& dataset) {
@@ -54,36 +81,240 @@ void require_two_classes(const LabelledDataset& dataset, Split split) {
                             in_quotes(dataset.codec().labels.at(static_cast<std::size_t>(texts.front().label)))));
 }
 
-// Describes labelled texts.
-class ClassificationData : public TaskData {
+ClassProbabilities to_probabilities(const torch::Tensor& given_lv, const torch::Tensor& given_l) {
+  const auto probabilities_lv = given_lv.to(torch::kCPU, torch::kDouble).contiguous();
+  const auto labels_l = given_l.to(torch::kCPU).contiguous();
+  const auto* values = probabilities_lv.data_ptr<double>();
+  const auto* labels = labels_l.data_ptr<std::int64_t>();
+  return {.classes = probabilities_lv.size(1),
+          .values = {values, values + probabilities_lv.numel()},
+          .labels = {labels, labels + labels_l.numel()}};
+}
+
+ClassProbabilities to_probabilities(const ScoreSums& sums) {
+  return to_probabilities(sums.joined("probabilities"), sums.joined("labels"));
+}
+
+// Labels are distinct: an ordered object would look through all of them at every insertion.
+void append(Json& object, const std::string& name, Json value) {
+  object.get_ref<Json::object_t&>().emplace_back(name, std::move(value));
+}
+
+Json describe_classes(const std::vector<ClassCounts>& counts, const std::vector<std::string>& names) {
+  auto classes = Json::object();
+  for (std::size_t label = 0; label < names.size(); ++label) {
+    const auto& count = counts[label];
+    Json entry = {{"texts", count.texts}, {"predicted", count.predicted}, {"correct", count.correct}};
+    if (const auto f1 = count.f1()) entry["f1"] = *f1;
+    append(classes, names[label], std::move(entry));
+  }
+  return classes;
+}
+
+class LabelledStream : public RowStream {
  public:
-  ClassificationData(std::shared_ptr<const LabelledDataset> dataset, const ExperimentConfig& config)
-      : dataset_(std::move(dataset)), config_(config) {}
+  LabelledStream(const ExperimentConfig& config, std::shared_ptr<const LabelledDataset> dataset)
+      : RowStream(config.train, context_of(config.model)), dataset_(std::move(dataset)) {}
 
-  const Codec& codec() const override { return dataset_->codec(); }
-  nlohmann::ordered_json description() const override { return dataset_->description(); }
-
-  std::string summary() const override {
-    return fmt::format("{} ({} + {} + {} texts, {} classes, vocabulary of {} tokens, {:.0f} tokens a text)",
-                       description().at("train").at("path").get<std::string>(), dataset_->count(Split::train),
-                       dataset_->count(Split::validation), dataset_->count(Split::test), codec().labels.size(),
-                       codec().tokenizer->vocabulary_size(), dataset_->mean_length());
+  double tokens_per_step() const override {
+    return dataset_->mean_length() * static_cast<double>(count(Split::train)) * epochs_per_step();
   }
 
-  // A batch that is overfitted (train.overfit_batch) chooses no checkpoint.
-  void check() const override {
-    if (config_.train.overfit_batch) return;
-    warn_of_rare_classes(*dataset_);
-    if (classification(config_).selection_metric == SelectionMetric::auc)
-      require_two_classes(*dataset_, Split::validation);
+  double epochs_per_step() const override {
+    const auto rows_of_epoch = dataset_->is_packed() ? dataset_->packs_of_epoch() : count(Split::train);
+    return static_cast<double>(rows_per_step()) / static_cast<double>(rows_of_epoch);
+  }
+
+  Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
+    const auto first = micro * rows();
+    return to_batch(dataset_->is_packed() ? dataset_->training_packs(seed(), step * rows_per_step() + first, rows())
+                                          : dataset_->training_rows(seed(), step, rows_per_step(), first, rows()),
+                    device, row_length());
+  }
+
+  bool has(Split split) const override { return count(split) > 0; }
+
+  // Training texts without noise, each once.
+  Batch distinct_batch(std::int64_t first, std::int64_t rows, torch::Device device) const {
+    return to_batch(dataset_->distinct_training_rows(seed(), first, rows), device, row_length());
+  }
+
+  Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
+    require(split);
+    return to_batch(dataset_->random_rows(split, seed(), index, rows()), device, row_length());
   }
 
  private:
+  std::int64_t count(Split split) const override { return dataset_->count(split); }
+
+  Batch batch_of(Split split, std::int64_t first, std::int64_t rows, torch::Device device) const override {
+    return to_batch(dataset_->rows(split, first, rows), device, row_length());
+  }
+
+  std::int64_t tokens_of(Split split, std::int64_t first, std::int64_t rows) const override {
+    std::int64_t tokens = 0;
+    for (auto row = first; row < first + rows; ++row)
+      tokens += std::min(std::ssize(dataset_->texts(split)[static_cast<std::size_t>(row)].ids), row_length());
+    return tokens;
+  }
+
   std::shared_ptr<const LabelledDataset> dataset_;
-  ExperimentConfig config_;
 };
 
+// 1 / the fraction of every class, so that all classes weigh the same and a text weighs 1 on average.
+torch::Tensor balanced_weights(const LabelledDataset& dataset) {
+  const auto counts = training_counts(dataset);
+  const auto counts_v = torch::tensor(counts, torch::kDouble);
+  return (static_cast<double>(dataset.count(Split::train)) / (counts_v * static_cast<double>(counts.size())))
+      .to(torch::kFloat);
+}
+
+// Cross-entropy of the class, with smoothed targets and weighted classes where the config says so. The weights stay
+// where the last loss was computed: a recorded step cannot copy from the host.
+Objective class_objective(const torch::Tensor& given_weights_v, double smoothing) {
+  return {[weights_v = given_weights_v, smoothing](const torch::Tensor& given_lv, const Batch& batch) mutable {
+    const auto logits_lv = widened(given_lv);
+    if (weights_v.defined() && weights_v.device() != logits_lv.device()) weights_v = weights_v.to(logits_lv.device());
+    return at::cross_entropy_loss(logits_lv, batch.labels_l, weights_v, at::Reduction::Sum, /*ignore_index=*/-100,
+                                  smoothing);
+  }};
+}
+
+// The distinct features of every row; -1: none.
+std::vector<std::vector<std::uint32_t>> distinct_in_rows(const torch::Tensor& features_lf) {
+  const auto contiguous_lf = features_lf.to(torch::kLong).contiguous();
+  const auto width = contiguous_lf.size(1);
+  std::vector<std::vector<std::uint32_t>> rows;
+  for (std::int64_t row = 0; row < contiguous_lf.size(0); ++row) {
+    const auto* values = contiguous_lf.const_data_ptr<std::int64_t>() + row * width;
+    auto& features = rows.emplace_back();
+    std::copy_if(values, values + width, std::back_inserter(features), [](auto value) { return value >= 0; });
+    std::sort(features.begin(), features.end());
+    features.erase(std::unique(features.begin(), features.end()), features.end());
+  }
+  return rows;
+}
+
+// Of features 0 ... size - 1, how unequally the classes have them: |r|, of more than two classes the largest.
+torch::Tensor log_count_scale(const std::vector<LabelledFeatures>& texts, std::int64_t classes, std::int64_t size) {
+  std::vector<float> scale(static_cast<std::size_t>(size));
+  for (std::int64_t label = 0; label < (classes == 2 ? 1 : classes); ++label) {
+    const auto ratios = log_count_ratios(texts, label, scale.size());
+    for (std::size_t i = 0; i < scale.size(); ++i)
+      scale[i] = std::max(scale[i], static_cast<float>(std::abs(ratios[i])));
+  }
+  return torch::tensor(scale);
+}
+
+// Naive Bayes weighs features by how unequally the classes have them; a network that takes their embeddings in that
+// proportion learns less from the rest (Wang and Manning 2012, "Baselines and bigrams"). Multiplies the embedding of
+// each token and n-gram bucket by |r|, r its log-count ratio between the training texts of a class and all others, as
+// evaluation sees these texts. Of more than two classes the largest |r|; 0 for what no training text has. Throws
+// Interrupted when a signal asks to stop.
+void scale_by_log_count_ratios(Classifier& model, const BatchStream& stream, const ModelSizes& sizes) {
+  const auto [vocabulary, classes] = sizes;
+  const auto& ngrams = model.config().embedding.ngrams;
+  const auto buckets = ngrams.order > 1 ? ngrams.buckets : 0;
+  // Features are token ids, a class token's too, and behind these the buckets of n-grams: what the model looks up.
+  const auto first_bucket = vocabulary + (is<FirstTokenHeadConfig>(model.head()) ? 1 : 0);
+  const auto features_of_rows = [&](const Batch& given) {
+    const auto batch = model.embedded(given);
+    std::vector<torch::Tensor> kinds = {batch.ids_bc};
+    for (std::int64_t n = 2; n <= ngrams.order; ++n)
+      kinds.push_back(ngram_buckets(batch.ids_bc, n, ngrams.buckets) + first_bucket);
+    if (batch.segments_bc.defined())
+      for (auto& kind_bc : kinds) kind_bc = kind_bc.masked_fill(batch.segments_bc < 0, -1);
+    return distinct_in_rows(torch::cat(kinds, 1));
+  };
+  const auto all = log_count_scale(training_features(stream, features_of_rows), classes, first_bucket + buckets);
+  // A class token stands in every text: it says nothing of a class, and keeps its embedding.
+  model.transformer()->scale_embeddings(all.narrow(0, 0, vocabulary), all.narrow(0, first_bucket, buckets));
+}
+
+void scale_bag_by_log_count_ratios(NgramBag& bag, const BatchStream& stream, std::int64_t classes) {
+  const auto buckets_of_rows = [&](const Batch& batch) { return distinct_in_rows(bag->buckets_lf(batch)); };
+  bag->set_scale(log_count_scale(training_features(stream, buckets_of_rows), classes, bag->buckets()));
+}
+
+// make_model makes a Classifier for this task, and nothing else.
+Classifier& classifier(SequenceModel& model) { return dynamic_cast<Classifier&>(model); }
+
 }  // namespace
+
+std::int64_t ClassProbabilities::predicted(std::int64_t text) const {
+  const auto row = values.begin() + text * classes;
+  return std::max_element(row, row + classes) - row;
+}
+
+double log_loss(const ClassProbabilities& probabilities) {
+  double sum = 0;
+  for (std::int64_t text = 0; text < probabilities.texts(); ++text)
+    sum -= std::log(probabilities.at(text, probabilities.label(text)));
+  return sum / static_cast<double>(probabilities.texts());
+}
+
+std::vector<std::int64_t> confusion_table(const ClassProbabilities& probabilities) {
+  std::vector<std::int64_t> table(static_cast<std::size_t>(probabilities.classes * probabilities.classes));
+  for (std::int64_t text = 0; text < probabilities.texts(); ++text) {
+    ++table[static_cast<std::size_t>(probabilities.label(text) * probabilities.classes +
+                                     probabilities.predicted(text))];
+  }
+  return table;
+}
+
+std::optional<double> ClassCounts::f1() const {
+  if (texts + predicted == 0) return std::nullopt;
+  return 2.0 * static_cast<double>(correct) / static_cast<double>(texts + predicted);  // multiplied out
+}
+
+std::vector<ClassCounts> count_classes(const ClassProbabilities& probabilities) {
+  std::vector<ClassCounts> counts(static_cast<std::size_t>(probabilities.classes));
+  for (std::int64_t text = 0; text < probabilities.texts(); ++text) {
+    const auto label = static_cast<std::size_t>(probabilities.label(text)),
+               predicted = static_cast<std::size_t>(probabilities.predicted(text));
+    ++counts[label].texts;
+    ++counts[predicted].predicted;
+    if (label == predicted) ++counts[label].correct;
+  }
+  return counts;
+}
+
+double macro_f1(const std::vector<ClassCounts>& counts) {
+  double sum = 0, present = 0;
+  for (const auto& count : counts) {
+    if (const auto f1 = count.f1()) {
+      sum += *f1;
+      ++present;
+    }
+  }
+  return sum / present;  // a split has a text
+}
+
+std::optional<double> roc_auc(const ClassProbabilities& probabilities) {
+  if (probabilities.classes == 2) return auc_of_class(probabilities, 1);
+  double sum = 0, counted = 0;
+  for (std::int64_t label = 0; label < probabilities.classes; ++label) {
+    if (const auto auc = auc_of_class(probabilities, label)) {
+      sum += *auc;
+      ++counted;
+    }
+  }
+  return counted == 0 ? std::nullopt : std::optional(sum / counted);
+}
+
+double calibration_error(const ClassProbabilities& probabilities) {
+  constexpr std::size_t bins = 15;
+  std::array<double, bins> surplus{};  // confidence less correctness, summed
+  for (std::int64_t text = 0; text < probabilities.texts(); ++text) {
+    const auto predicted = probabilities.predicted(text);
+    const double confidence = probabilities.at(text, predicted);
+    const auto bin = std::min(bins - 1, static_cast<std::size_t>(std::floor(confidence * bins)));
+    surplus[bin] += confidence - (predicted == probabilities.label(text) ? 1 : 0);
+  }
+  double error = 0;
+  for (const double sum : surplus) error += std::abs(sum);
+  return error / static_cast<double>(probabilities.texts());
+}
 
 torch::Tensor calibrating_shift(const torch::Tensor& logits_bv, const torch::Tensor& targets_bv,
                                 const torch::Tensor& weights_b) {
@@ -127,59 +358,14 @@ void recalibrate(Classifier& model, const TrainingTexts& texts, std::int64_t cou
   model.set_logit_shift(calibrating_shift(logits_bv, weighted_bv / weights_b.unsqueeze(1), weights_b));
 }
 
-using Json = nlohmann::ordered_json;
-
-namespace {
-
-ClassProbabilities to_probabilities(const torch::Tensor& given_lv, const torch::Tensor& given_l) {
-  const auto probabilities_lv = given_lv.to(torch::kCPU, torch::kDouble).contiguous();
-  const auto labels_l = given_l.to(torch::kCPU).contiguous();
-  const auto* values = probabilities_lv.data_ptr<double>();
-  const auto* labels = labels_l.data_ptr<std::int64_t>();
-  return {.classes = probabilities_lv.size(1),
-          .values = {values, values + probabilities_lv.numel()},
-          .labels = {labels, labels + labels_l.numel()}};
-}
-
-ClassProbabilities to_probabilities(const ScoreSums& sums) {
-  return to_probabilities(sums.joined("probabilities"), sums.joined("labels"));
-}
-
-// Labels are distinct: an ordered object would look through all of them at every insertion.
-void append(Json& object, const std::string& name, Json value) {
-  object.get_ref<Json::object_t&>().emplace_back(name, std::move(value));
-}
-
-Json describe_classes(const std::vector<ClassCounts>& counts, const std::vector<std::string>& names) {
-  auto classes = Json::object();
-  for (std::size_t label = 0; label < names.size(); ++label) {
-    const auto& count = counts[label];
-    Json entry = {{"texts", count.texts}, {"predicted", count.predicted}, {"correct", count.correct}};
-    if (const auto f1 = count.f1()) entry["f1"] = *f1;
-    append(classes, names[label], std::move(entry));
-  }
-  return classes;
-}
-
-double accuracy_of(const std::vector<ClassCounts>& counts) {
-  std::int64_t correct = 0, texts = 0;
-  for (const auto& count : counts) {
-    correct += count.correct;
-    texts += count.texts;
-  }
-  return static_cast<double>(correct) / static_cast<double>(texts);
-}
-
-}  // namespace
-
 ClassificationMetrics::ClassificationMetrics(std::shared_ptr<const LabelledDataset> dataset, SelectionMetric selection)
     : dataset_(std::move(dataset)), selection_(selection) {}
 
 void ClassificationMetrics::score(const torch::Tensor& given_lv, const Batch& batch, ScoreSums& sums) const {
   const auto logits_lv = widened(given_lv);
   sums.add("loss", at::cross_entropy_loss(logits_lv, batch.labels_l, {}, at::Reduction::Sum));
-  sums.append("probabilities", torch::softmax(logits_lv.to(torch::kDouble), 1));
-  sums.append("labels", batch.labels_l);
+  sums.add("probabilities", torch::softmax(logits_lv.to(torch::kDouble), 1));
+  sums.add("labels", batch.labels_l);
   sums.add("weight", batch.weight);
 }
 
@@ -189,7 +375,11 @@ Json ClassificationMetrics::report(const ScoreSums& sums, Split) const {
 
 Json ClassificationMetrics::report_of(const ClassProbabilities& probabilities, double loss) const {
   const auto counts = count_classes(probabilities);
-  Json report = {{"loss", loss}, {"accuracy", accuracy_of(counts)}, {"f1", macro_f1(counts)}};
+  const double correct = std::accumulate(counts.begin(), counts.end(), 0.0, [](double sum, const ClassCounts& count) {
+    return sum + static_cast<double>(count.correct);
+  });
+  Json report = {
+      {"loss", loss}, {"accuracy", correct / static_cast<double>(probabilities.texts())}, {"f1", macro_f1(counts)}};
   if (std::isfinite(loss)) {  // a network that diverged ranks nothing
     if (const auto auc = roc_auc(probabilities)) report["auc"] = *auc;
     report["calibration_error"] = calibration_error(probabilities);
@@ -247,159 +437,47 @@ std::vector<std::string> ClassificationMetrics::headline() const {
   return names;
 }
 
-namespace {
-
-class LabelledStream : public BatchStream {
- public:
-  LabelledStream(const ExperimentConfig& config, std::shared_ptr<const LabelledDataset> dataset)
-      : train_(config.train), context_(context_of(config.model)), dataset_(std::move(dataset)) {}
-
-  double tokens_per_step() const override {
-    return dataset_->mean_length() * static_cast<double>(dataset_->count(Split::train)) * epochs_per_step();
-  }
-
-  double epochs_per_step() const override {
-    const auto rows_of_epoch = dataset_->is_packed() ? dataset_->packs_of_epoch() : dataset_->count(Split::train);
-    return static_cast<double>(rows_per_step()) / static_cast<double>(rows_of_epoch);
-  }
-
-  Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
-    const auto rows = train_.batch_size;
-    if (dataset_->is_packed())
-      return to_batch(dataset_->training_packs(seed(), step * rows_per_step() + micro * rows, rows), device, context_);
-    return to_batch(dataset_->training_rows(seed(), step, rows_per_step(), micro * rows, rows), device, context_);
-  }
-
-  bool has(Split split) const override { return dataset_->count(split) > 0; }
-
-  std::int64_t evaluation_batches(Split split) const override {
-    require(split);
-    const auto rows = evaluation_rows(context_);
-    return (dataset_->count(split) + rows - 1) / rows;
-  }
-
-  Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const override {
-    const auto rows = evaluation_rows(context_);
-    return to_batch(dataset_->rows(split, index * rows, rows), device, context_);
-  }
-
-  std::int64_t evaluation_tokens(Split split, std::int64_t index) const override {
-    const auto rows = evaluation_rows(context_), end = std::min((index + 1) * rows, dataset_->count(split));
-    std::int64_t tokens = 0;
-    for (auto row = index * rows; row < end; ++row)
-      tokens += std::min(std::ssize(dataset_->texts(split)[static_cast<std::size_t>(row)].ids), context_);
-    return tokens;
-  }
-
-  // Without noise, each text once.
-  Batch distinct_batch(std::int64_t first, std::int64_t rows, torch::Device device) const {
-    return to_batch(dataset_->distinct_training_rows(seed(), first, rows), device, context_);
-  }
-  std::int64_t training_texts() const { return dataset_->count(Split::train); }
-
-  Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
-    require(split);
-    return to_batch(dataset_->random_rows(split, seed(), index, train_.batch_size), device, context_);
-  }
-
- private:
-  std::int64_t rows_per_step() const { return train_.batch_size * train_.accumulate; }
-  std::uint64_t seed() const { return static_cast<std::uint64_t>(train_.seed); }
-
-  void require(Split split) const {
-    if (!has(split)) throw Error(ExitCode::usage, "there is no test split: this run's data.test_path is not set");
-  }
-
-  TrainConfig train_;
-  std::int64_t context_;
-  std::shared_ptr<const LabelledDataset> dataset_;
-};
-
-// 1 / the fraction of every class, so that all classes weigh the same and a text weighs 1 on average.
-torch::Tensor balanced_weights(const LabelledDataset& dataset) {
-  const auto counts = training_counts(dataset);
-  const auto counts_v = torch::tensor(counts, torch::kDouble);
-  return (static_cast<double>(dataset.count(Split::train)) / (counts_v * static_cast<double>(counts.size())))
-      .to(torch::kFloat);
-}
-
-// Cross-entropy of the class, with smoothed targets and weighted classes where the config says so.
-class ClassObjective : public Objective {
- public:
-  ClassObjective(torch::Tensor class_weights_v, double label_smoothing)
-      : class_weights_v_(std::move(class_weights_v)), label_smoothing_(label_smoothing) {}
-
-  torch::Tensor loss(const torch::Tensor& given_lv, const Batch& batch) const override {
-    const auto logits_lv = widened(given_lv);
-    if (class_weights_v_.defined() && class_weights_v_.device() != logits_lv.device())
-      class_weights_v_ = class_weights_v_.to(logits_lv.device());
-    return at::cross_entropy_loss(logits_lv, batch.labels_l, class_weights_v_, at::Reduction::Sum,
-                                  /*ignore_index=*/-100, label_smoothing_);
-  }
-
- private:
-  // Undefined: none. Where the last loss was computed: a recorded step cannot copy from the host.
-  mutable torch::Tensor class_weights_v_;
-  double label_smoothing_;
-};
-
-// model.embedding.scale, task.head.bag and task.head.recalibrate.
-class ClassifierAdaptation : public ModelAdaptation {
- public:
-  ClassifierAdaptation(const ExperimentConfig& config, std::shared_ptr<const LabelledStream> texts,
-                       const ModelSizes& sizes, torch::Tensor class_weights_v)
-      : config_(config), texts_(std::move(texts)), sizes_(sizes), class_weights_v_(std::move(class_weights_v)) {}
-
-  void before_training(SequenceModel& model) const override {
-    if (transformer(config_).embedding.scale == EmbeddingScale::log_count_ratio)
-      scale_by_log_count_ratios(classifier(model), *texts_, sizes_);
-    if (bag_options(classification(config_).head) != nullptr)
-      scale_bag_by_log_count_ratios(classifier(model).bag(), *texts_, sizes_.classes);
-  }
-
-  // A batch that is overfitted needs no shift for texts.
-  void before_evaluation(SequenceModel& model, torch::Device device) const override {
-    if (!recalibrates(classification(config_).head) || config_.train.overfit_batch) return;
-    const auto texts = [&](auto first, auto rows) { return texts_->distinct_batch(first, rows, device); };
-    recalibrate(classifier(model), texts, texts_->training_texts(), config_, class_weights_v_, device);
-  }
-
- private:
-  // make_model makes a Classifier for this task, and nothing else.
-  static Classifier& classifier(SequenceModel& model) { return dynamic_cast<Classifier&>(model); }
-
-  ExperimentConfig config_;
-  std::shared_ptr<const LabelledStream> texts_;
-  ModelSizes sizes_;
-  torch::Tensor class_weights_v_;
-};
-
-std::string_view shown(Truncation truncation) {
-  return truncation == Truncation::head_and_tail ? "head and tail" : to_string(truncation);
-}
-
-void log_truncated_texts(const LabelledDataset& dataset, const ExperimentConfig& config) {
-  if (dataset.cut_count() == 0) return;
-  log::info("{} texts are longer than model.context {} tokens; of these the {} is kept (task.truncation)",
-            dataset.cut_count(), context_of(config.model), shown(classification(config).truncation));
-}
-
-}  // namespace
-
-Task make_classification_task(const ExperimentConfig& config, bool offline, Codec codec) {
+Task make_classification_task(const ExperimentConfig& config, bool offline, Codec given) {
   const auto dataset = std::make_shared<const LabelledDataset>(
-      load_encoded_splits(labelled_data(config), offline, std::move(codec)), BatchOptions::of(config));
-  log_truncated_texts(*dataset, config);
-  const bool balances = classification(config).class_weights == ClassWeights::balanced;
-  const auto weights_v = balances ? balanced_weights(*dataset) : torch::Tensor();
-  const auto texts = std::make_shared<LabelledStream>(config, dataset);
-  const auto metrics = std::make_shared<ClassificationMetrics>(dataset, classification(config).selection_metric);
-  return {.data = std::make_shared<ClassificationData>(dataset, config),
-          .batches = texts,
-          .objective = std::make_shared<ClassObjective>(weights_v, classification(config).label_smoothing),
-          .metrics = metrics,
-          .adaptation = std::make_shared<ClassifierAdaptation>(config, texts, sizes_of(dataset->codec()), weights_v),
-          .classes = metrics};
+      load_encoded_splits(labelled_data(config), offline, std::move(given)), BatchOptions::of(config));
+  const auto& options = classification(config);
+  const auto& codec = dataset->codec();
+  if (dataset->cut_count() > 0)
+    log::info("{} texts are longer than model.context {} tokens; of these the {} is kept (task.truncation)",
+              dataset->cut_count(), context_of(config.model),
+              options.truncation == Truncation::head_and_tail ? "head and tail" : to_string(options.truncation));
+  const auto weights_v = options.class_weights == ClassWeights::balanced ? balanced_weights(*dataset) : torch::Tensor();
+  const auto texts = std::make_shared<const LabelledStream>(config, dataset);
+  const auto metrics = std::make_shared<const ClassificationMetrics>(dataset, options.selection_metric);
+  Task task{.codec = {dataset, &codec},
+            .description = dataset->description(),
+            .summary = fmt::format("{} ({} + {} + {} texts, {} classes, vocabulary of {} tokens, {:.0f} tokens a text)",
+                                   dataset->description().at("train").at("path").get<std::string>(),
+                                   dataset->count(Split::train), dataset->count(Split::validation),
+                                   dataset->count(Split::test), codec.labels.size(), codec.tokenizer->vocabulary_size(),
+                                   dataset->mean_length()),
+            .batches = texts,
+            .objective = std::make_shared<Objective>(class_objective(weights_v, options.label_smoothing)),
+            .metrics = metrics,
+            .classes = metrics};
+  // A batch that is overfitted chooses no checkpoint, and needs no shift for texts.
+  if (!config.train.overfit_batch)
+    task.check = [dataset, by_auc = options.selection_metric == SelectionMetric::auc] {
+      warn_of_rare_classes(*dataset);
+      if (by_auc) require_two_classes(*dataset, Split::validation);
+    };
+  task.before_training = [texts, config, sizes = sizes_of(codec)](SequenceModel& model) {
+    if (transformer(config).embedding.scale == EmbeddingScale::log_count_ratio)
+      scale_by_log_count_ratios(classifier(model), *texts, sizes);
+    if (bag_options(classification(config).head) != nullptr)
+      scale_bag_by_log_count_ratios(classifier(model).bag(), *texts, sizes.classes);
+  };
+  if (recalibrates(options.head) && !config.train.overfit_batch)
+    task.before_evaluation = [dataset, texts, config, weights_v](SequenceModel& model, torch::Device device) {
+      const auto batch_of = [&](auto first, auto rows) { return texts->distinct_batch(first, rows, device); };
+      recalibrate(classifier(model), batch_of, dataset->count(Split::train), config, weights_v, device);
+    };
+  return task;
 }
 
 }  // namespace metaformer

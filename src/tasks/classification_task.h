@@ -1,22 +1,64 @@
 #pragma once
 // Finding the class of a text (made by make_task): metrics and recalibration.
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "config/data_config.h"
 #include "config/experiment_config.h"
 #include "data/labelled.h"
 #include "model/classifier.h"
-#include "tasks/class_probabilities.h"
 #include "tasks/task.h"
 
 namespace metaformer {
 
-// task.head.recalibrate. A classifier is trained on noisy texts and with dropout, and evaluated without. Its
-// logits then have an offset that differs from run to run, so that one class is predicted more often than it occurs.
+// Row-major [texts, classes], finite; every row sums to 1. labels: class ids, one per text.
+struct ClassProbabilities {
+  std::int64_t classes = 0;
+  std::vector<double> values;
+  std::vector<std::int64_t> labels;
 
+  std::int64_t texts() const { return static_cast<std::int64_t>(labels.size()); }
+  double at(std::int64_t text, std::int64_t label) const {
+    return values[static_cast<std::size_t>(text * classes + label)];
+  }
+  std::int64_t label(std::int64_t text) const { return labels[static_cast<std::size_t>(text)]; }
+  std::int64_t predicted(std::int64_t text) const;  // the likeliest class, of equal ones the first
+};
+
+// Mean of -log(probability of the true class).
+double log_loss(const ClassProbabilities& probabilities);
+
+// [true class][predicted class], row-major: how many texts.
+std::vector<std::int64_t> confusion_table(const ClassProbabilities& probabilities);
+
+// How many texts have a class, how many are predicted to have it, and how many of these have it.
+struct ClassCounts {
+  std::int64_t texts = 0, predicted = 0, correct = 0;
+
+  // 2 precision recall / (precision + recall). Nothing for a class that no text has and none is predicted to have.
+  std::optional<double> f1() const;
+};
+std::vector<ClassCounts> count_classes(const ClassProbabilities& probabilities);
+
+// The mean over the classes that have an F1; other classes do not count (scikit-learn's f1_score, average="macro").
+double macro_f1(const std::vector<ClassCounts>& counts);
+
+// Area under the receiver's operating curve: the probability that a text of a class ranks above one of another, half of
+// it for ties (Hanley and McNeil 1982). Of more than two classes the mean of one against the rest over the classes that
+// some but not all texts have; other classes do not count. Nothing where there is no such class.
+std::optional<double> roc_auc(const ClassProbabilities& probabilities);
+
+// Expected calibration error (Naeini et al. 2015, Guo et al. 2017): mean distance of confidence and accuracy over 15
+// equal bins of confidence, by their shares of the texts.
+double calibration_error(const ClassProbabilities& probabilities);
+
+// task.head.recalibrate: a classifier is trained on noisy texts and with dropout, and evaluated without. Its logits
+// then have an offset that differs from run to run, so that one class is predicted more often than it occurs.
+//
 // The shift s_v for which the mean of softmax(logits_bv + s_v) is the mean of targets_bv, rows that sum to 1, both
 // weighted by weights_b: cross-entropy's minimum in a bias. By iterative scaling (Darroch and Ratcliff 1972), float64.
 // 0 for classes that the targets never name.
@@ -32,8 +74,6 @@ using TrainingTexts = std::function<Batch(std::int64_t first, std::int64_t rows)
 // stop: the checkpoint that is then saved needs the shift.
 void recalibrate(Classifier& model, const TrainingTexts& texts, std::int64_t count, const ExperimentConfig& config,
                  const torch::Tensor& weights_v, torch::Device device);
-
-// What is reported of a classifier.
 
 // More classes are not reported one by one, and more than so many have no confusion table.
 constexpr std::size_t most_reported_classes = 20, most_confused_classes = 5000;

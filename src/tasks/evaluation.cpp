@@ -7,17 +7,16 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <set>
 #include <string>
 #include <string_view>
 
 #include "base/files.h"
 #include "base/log.h"
-#include "distributed/process_group.h"
 #include "ops/autocast.h"
-#include "ops/parallel.h"
+#include "ops/kernel.h"
 #include "tasks/batches.h"
 #include "tasks/measures.h"
-#include "tasks/task.h"
 
 namespace metaformer {
 
@@ -36,10 +35,57 @@ torch::Tensor without_padding_of(const Batch& slice, const torch::Tensor& logits
   return torch::constant_pad_nd(logits, {0, 0, 0, length - logits.size(1)});
 }
 
-torch::Tensor join(const std::vector<torch::Tensor>& parts, const Batch& batch) {
-  const auto logits = torch::cat(parts);
-  if (!batch.places_t.defined()) return logits;
-  return torch::constant_pad_nd(logits, {0, 0, 0, batch.places_t.size(0) - logits.size(0)});
+// `own`: scores of batches rank, rank + size, ..., all with the same names. Their sum over all batches in order, on
+// every process: as if one had scored all of them.
+ScoreSums add_scores_of_all(ProcessGroup& group, const std::vector<ScoreSums>& own) {
+  NamedTensors of_own;
+  for (const auto& batch : own)
+    for (const auto& [name, tensors] : batch.of_batches()) of_own.emplace_back(name, tensors.front());
+  const auto of_ranks = gather_tensors(group, of_own);
+  std::set<std::string_view> names;
+  for (const auto& [name, tensor] : of_ranks.front()) names.insert(name);
+  ScoreSums sums;
+  for (std::size_t place = 0; place < of_ranks.front().size(); place += names.size())
+    for (const auto& tensors : of_ranks)
+      for (auto i = place; i < std::min(place + names.size(), tensors.size()); ++i)
+        sums.add(tensors[i].first, tensors[i].second);
+  return sums;
+}
+
+// The tokens of each row, without padding.
+torch::Tensor row_tokens_b(const Batch& batch) {
+  const auto count_b = [](const torch::Tensor& ids_bc, const torch::Tensor& segments_bc) {
+    return (segments_bc.defined() ? segments_bc >= 0 : torch::ones_like(ids_bc, torch::kBool)).sum(1);
+  };
+  const auto tokens_b = count_b(batch.ids_bc, batch.segments_bc);
+  return batch.source_ids_bs.defined() ? tokens_b + count_b(batch.source_ids_bs, batch.source_segments_bs) : tokens_b;
+}
+
+// Every process has the same number of turns, so that all of them stop in the same one.
+template <class MakeBatch>
+ScoreSums score_batches(const Scoring& scoring, std::string_view what, std::int64_t batches, MakeBatch make_batch) {
+  auto& group = scoring.predictor.remembers() ? one_process() : scoring.group;
+  const torch::NoGradGuard no_grad;
+  const AutocastScope autocast(scoring.precision, scoring.device);
+  std::vector<ScoreSums> own;
+  struct ProgressEnd {
+    ~ProgressEnd() { log::clear_progress(); }
+  } at_end;
+  LineTimer timer;
+  log::progress(fmt::format("evaluating {}", what));
+  for (std::int64_t turn = 0; turn * group.size() < batches; ++turn) {
+    stop_point("evaluate");
+    throw_if_any_stopped(group);
+    const auto i = turn * group.size() + group.rank();
+    if (i >= batches) continue;
+    if (timer.is_due()) {
+      timer.restart();
+      show_progress(fmt::format("evaluating {}: batch {} of {}", what, i + 1, batches));
+    }
+    const auto batch = make_batch(i);
+    scoring.task.metrics->score(scoring.predictor.logits(batch), batch, own.emplace_back());
+  }
+  return add_scores_of_all(group, own);
 }
 
 }  // namespace
@@ -68,89 +114,10 @@ torch::Tensor NetworkPredictor::logits(const Batch& batch) const {
       parts[number] = without_padding_of(slice, logits_of_slice(slice, number), batch.ids_bc.size(1));
     }
   });
-  return join(parts, batch);
+  const auto logits = torch::cat(parts);
+  if (!batch.places_t.defined()) return logits;
+  return torch::constant_pad_nd(logits, {0, 0, 0, batch.places_t.size(0) - logits.size(0)});
 }
-
-namespace {
-
-// Progress bar of an evaluation: "evaluating the validation split: batch 3 of 40", for as long as it lives.
-class EvaluationLine {
- public:
-  EvaluationLine(std::string_view what, std::int64_t batches) : what_(what), batches_(batches) {
-    log::progress(fmt::format("evaluating {}", what_));
-  }
-  EvaluationLine(const EvaluationLine&) = delete;
-  EvaluationLine& operator=(const EvaluationLine&) = delete;
-  ~EvaluationLine() { log::clear_progress(); }
-
-  void show(std::int64_t batch) {  // 1, 2, ...
-    if (!timer_.is_due()) return;
-    timer_.restart();
-    show_progress(fmt::format("evaluating {}: batch {} of {}", what_, batch, batches_));
-  }
-
- private:
-  std::string what_;
-  std::int64_t batches_;
-  LineTimer timer_;
-};
-
-constexpr char sum_sign = '+', rows_sign = '|';  // before the names
-
-// Batch by batch; every one has the same names.
-NamedTensors to_tensors(const std::vector<ScoreSums>& batches) {
-  NamedTensors tensors;
-  for (const auto& batch : batches) {
-    for (const auto& [name, sum] : batch.sums()) tensors.emplace_back(sum_sign + name, sum);
-    for (const auto& [name, rows] : batch.rows()) tensors.emplace_back(rows_sign + name, torch::cat(rows));
-  }
-  return tensors;
-}
-
-std::vector<ScoreSums> to_batches(const NamedTensors& tensors) {
-  std::vector<ScoreSums> batches;
-  for (const auto& [name, tensor] : tensors) {
-    if (name == tensors.front().first) batches.emplace_back();
-    if (name.front() == sum_sign)
-      batches.back().add(name.substr(1), tensor);
-    else
-      batches.back().append(name.substr(1), tensor);
-  }
-  return batches;
-}
-
-// `own`: scores of batches rank, rank + size, ... Their sum over all batches in order, on every process: as if one had
-// scored all of them.
-ScoreSums add_scores_of_all(ProcessGroup& group, const std::vector<ScoreSums>& own) {
-  std::vector<std::vector<ScoreSums>> by_rank;
-  if (group.size() == 1)
-    by_rank.push_back(own);
-  else
-    for (const auto& tensors : gather_tensors(group, to_tensors(own))) by_rank.push_back(to_batches(tensors));
-  ScoreSums sums;
-  for (std::size_t turn = 0; turn < by_rank.front().size(); ++turn)
-    for (const auto& batches : by_rank)
-      if (turn < batches.size()) sums.add(batches[turn]);
-  return sums;
-}
-
-// The tokens of each row, without padding.
-torch::Tensor row_tokens_b(const Batch& batch) {
-  const auto count_b = [](const torch::Tensor& ids_bc, const torch::Tensor& segments_bc) {
-    return (segments_bc.defined() ? segments_bc >= 0 : torch::ones_like(ids_bc, torch::kBool)).sum(1);
-  };
-  const auto tokens_b = count_b(batch.ids_bc, batch.segments_bc);
-  return batch.source_ids_bs.defined() ? tokens_b + count_b(batch.source_ids_bs, batch.source_segments_bs) : tokens_b;
-}
-
-// Leaves of the only batch of a part the first rows that have at most `most_tokens` tokens, at least one row.
-void cut_rows(EvaluationPart& part, const Batch& batch, std::int64_t most_tokens) {
-  const auto sums_b = row_tokens_b(batch).cumsum(0);
-  part.rows = std::max<std::int64_t>(1, (sums_b <= most_tokens).sum().item<std::int64_t>());
-  part.tokens = sums_b[part.rows - 1].item<std::int64_t>();
-}
-
-}  // namespace
 
 EvaluationPart part_of_split(const BatchStream& batches, Split split, std::optional<std::int64_t> most_tokens,
                              bool in_order) {
@@ -175,34 +142,13 @@ EvaluationPart part_of_split(const BatchStream& batches, Split split, std::optio
       part.tokens += tokens[static_cast<std::size_t>(batch)];
     }
   }
-  if (part.tokens > *most_tokens)
-    cut_rows(part, batches.evaluation_batch(split, part.batches.front(), torch::kCPU), *most_tokens);
+  if (part.tokens <= *most_tokens) return part;
+  // The first rows of the only batch that have at most as many tokens, at least one row.
+  const auto sums_b = row_tokens_b(batches.evaluation_batch(split, part.batches.front(), torch::kCPU)).cumsum(0);
+  part.rows = std::max<std::int64_t>(1, (sums_b <= *most_tokens).sum().item<std::int64_t>());
+  part.tokens = sums_b[part.rows - 1].item<std::int64_t>();
   return part;
 }
-
-namespace {
-
-// Every process has the same number of turns, so that all of them stop in the same one.
-template <class MakeBatch>
-ScoreSums score_batches(const Scoring& scoring, std::string_view what, std::int64_t batches, MakeBatch make_batch) {
-  auto& group = scoring.predictor.remembers() ? one_process() : scoring.group;
-  const torch::NoGradGuard no_grad;
-  const AutocastScope autocast(scoring.precision, scoring.device);
-  std::vector<ScoreSums> own;
-  EvaluationLine line(what, batches);
-  for (std::int64_t turn = 0; turn * group.size() < batches; ++turn) {
-    stop_point("evaluate");
-    throw_if_any_stopped(group);
-    const auto i = turn * group.size() + group.rank();
-    if (i >= batches) continue;
-    line.show(i + 1);
-    const auto batch = make_batch(i);
-    scoring.task.metrics->score(scoring.predictor.logits(batch), batch, own.emplace_back());
-  }
-  return add_scores_of_all(group, own);
-}
-
-}  // namespace
 
 ScoreSums score_split(const Scoring& scoring, Split split) {
   const auto& batches = *scoring.task.batches;

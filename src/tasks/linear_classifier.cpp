@@ -10,61 +10,73 @@
 
 #include "base/error.h"
 #include "base/signals.h"
-#include "text/ngram_features.h"
 
 namespace metaformer {
 
 namespace {
 
-// The features that training texts have, renumbered 1, 2, ... in order of their first text; 0: none has it.
-struct Columns {
-  std::vector<std::int32_t> of_bucket;
-  std::vector<std::uint32_t> bucket;  // by column - 1
-};
-
-Columns number_columns(const std::vector<LabelledFeatures>& texts, std::int64_t buckets) {
-  Columns columns{.of_bucket = std::vector<std::int32_t>(static_cast<std::size_t>(buckets)), .bucket = {}};
-  for (const auto& text : texts) {
-    for (const auto feature : text.features) {
-      if (columns.of_bucket[feature] != 0) continue;
-      columns.bucket.push_back(feature);
-      columns.of_bucket[feature] = static_cast<std::int32_t>(columns.bucket.size());
-    }
-  }
-  return columns;
-}
-
 // The texts as liblinear wants them: a row of (column, value) each, the bias as its last column, ended by column -1.
+// Columns are the features that texts have, numbered 1, 2, ... in order of their first text.
 class Problem {
  public:
-  Problem(const std::vector<LabelledFeatures>& texts, const Columns& columns)
-      : columns_(columns), bias_column_(static_cast<int>(columns.bucket.size()) + 1) {
+  Problem(const std::vector<LabelledFeatures>& texts, std::int64_t buckets)
+      : texts_(texts), buckets_(static_cast<std::size_t>(buckets)) {
+    std::vector<std::int32_t> column_of(buckets_);  // 0: no text has it
     std::size_t size = 0;
-    for (const auto& text : texts) size += text.features.size() + 2;
-    nodes_.reserve(size);
-    std::vector<std::size_t> starts;
     for (const auto& text : texts) {
-      starts.push_back(nodes_.size());
-      for (const auto feature : text.features) nodes_.push_back({columns.of_bucket[feature], 1});
+      size += text.features.size() + 2;
+      for (const auto feature : text.features) {
+        if (column_of[feature] != 0) continue;
+        bucket_of_.push_back(feature);
+        column_of[feature] = static_cast<std::int32_t>(bucket_of_.size());
+      }
+    }
+    bias_column_ = static_cast<int>(bucket_of_.size()) + 1;
+    nodes_.reserve(size);
+    for (const auto& text : texts) {
+      rows_.push_back(nodes_.data() + nodes_.size());
+      for (const auto feature : text.features) nodes_.push_back({column_of[feature], 1});
       nodes_.push_back({bias_column_, 1});
       nodes_.push_back({-1, 0});
     }
-    for (const auto start : starts) rows_.push_back(&nodes_[start]);
   }
 
-  void set_values(const std::vector<double>& of_bucket) {
-    for (auto& node : nodes_)
-      if (node.index > 0 && node.index < bias_column_)
-        node.value = of_bucket[columns_.bucket[static_cast<std::size_t>(node.index - 1)]];
+  // Sets the weights of the classes in `uses`: the log odds of the class `label` against the rest, times a factor.
+  void fit_class(std::int64_t label, const LinearConfig& config,
+                 const std::vector<std::pair<std::int64_t, double>>& uses, LinearWeights& result) {
+    std::vector<double> targets;
+    for (const auto& text : texts_) targets.push_back(text.label == label ? 1 : -1);
+    const auto members = static_cast<double>(std::count(targets.begin(), targets.end(), 1.0));
+    const auto others = static_cast<double>(targets.size()) - members;
+    std::vector<double> odds(buckets_);
+    double bias = std::log((members + 1) / (others + 1));
+    if (members > 0 && others > 0) {
+      const auto values =
+          config.naive_bayes ? log_count_ratios(texts_, label, buckets_) : std::vector<double>(buckets_, 1.0);
+      for (auto& node : nodes_)
+        if (node.index > 0 && node.index < bias_column_)
+          node.value = values[bucket_of_[static_cast<std::size_t>(node.index - 1)]];
+      const auto solution = solve(std::move(targets), config.cost);
+      for (std::size_t column = 0; column < bucket_of_.size(); ++column)
+        odds[bucket_of_[column]] = solution[column] * values[bucket_of_[column]];
+      bias = solution.back();
+    }
+    for (const auto& [of, factor] : uses) {
+      const auto column = static_cast<std::size_t>(of);
+      for (std::size_t bucket = 0; bucket < buckets_; ++bucket)
+        result.weights[bucket * result.bias.size() + column] = static_cast<float>(factor * odds[bucket]);
+      result.bias[column] = static_cast<float>(factor * bias);
+    }
   }
 
+ private:
   // The weight of each column, the bias last; `targets` are 1 and -1, both there.
   std::vector<double> solve(std::vector<double> targets, double cost) {
     const problem described{
         .l = static_cast<int>(rows_.size()), .n = bias_column_, .y = targets.data(), .x = rows_.data(), .bias = 1};
     parameter settings{};
-    settings.solver_type =
-        L2R_LR_DUAL;  // several times as fast as the primal, without arithmetic of whatever BLAS there is
+    // Several times as fast as the primal, without arithmetic of whatever BLAS there is.
+    settings.solver_type = L2R_LR_DUAL;
     settings.eps = 0.01;
     settings.C = cost;
     set_print_string_function([](const char*) {});
@@ -78,54 +90,13 @@ class Problem {
     return weights;
   }
 
- private:
-  const Columns& columns_;
-  int bias_column_;
+  const std::vector<LabelledFeatures>& texts_;
+  std::size_t buckets_;
+  std::vector<std::uint32_t> bucket_of_;  // by column - 1
+  int bias_column_ = 0;
   std::vector<feature_node> nodes_;
   std::vector<feature_node*> rows_;
 };
-
-// The log odds of one class against the rest, by bucket.
-struct Odds {
-  std::vector<double> weights;
-  double bias = 0;
-};
-
-Odds fit_class(const std::vector<LabelledFeatures>& texts, std::int64_t label, const Columns& columns, Problem& problem,
-               const LinearConfig& config) {
-  const auto buckets = static_cast<std::size_t>(config.buckets);
-  std::vector<double> targets;
-  for (const auto& text : texts) targets.push_back(text.label == label ? 1 : -1);
-  const auto members = static_cast<double>(std::count(targets.begin(), targets.end(), 1.0));
-  const auto others = static_cast<double>(targets.size()) - members;
-  Odds odds{.weights = std::vector<double>(buckets)};
-  if (members == 0 || others == 0) {
-    odds.bias = std::log((members + 1) / (others + 1));
-    return odds;
-  }
-  const auto values = config.naive_bayes ? log_count_ratios(texts, label, buckets) : std::vector<double>(buckets, 1.0);
-  problem.set_values(values);
-  const auto solution = problem.solve(std::move(targets), config.cost);
-  for (std::size_t column = 0; column < columns.bucket.size(); ++column) {
-    const auto bucket = columns.bucket[column];
-    odds.weights[bucket] = solution[column] * values[bucket];
-  }
-  odds.bias = solution.back();
-  return odds;
-}
-
-void set_class(LinearWeights& result, std::int64_t label, const Odds& odds, double factor) {
-  const auto classes = static_cast<std::size_t>(result.classes), column = static_cast<std::size_t>(label);
-  for (std::size_t bucket = 0; bucket < odds.weights.size(); ++bucket)
-    result.weights[bucket * classes + column] = static_cast<float>(factor * odds.weights[bucket]);
-  result.bias[column] = static_cast<float>(factor * odds.bias);
-}
-
-// liblinear numbers rows and columns by int.
-void require_room(const std::vector<LabelledFeatures>& texts) {
-  if (texts.size() >= static_cast<std::size_t>(std::numeric_limits<int>::max()))
-    throw Error(ExitCode::data, "the linear classifier can be trained on 2^31 - 2 texts at most");
-}
 
 }  // namespace
 
@@ -138,23 +109,37 @@ std::vector<double> LinearWeights::logits(const std::vector<std::uint32_t>& feat
 
 LinearWeights fit_linear_classifier(const std::vector<LabelledFeatures>& texts, std::int64_t classes,
                                     const LinearConfig& config) {
-  require_room(texts);
+  if (texts.size() >= static_cast<std::size_t>(std::numeric_limits<int>::max()))  // liblinear numbers rows by int
+    throw Error(ExitCode::data, "the linear classifier can be trained on 2^31 - 2 texts at most");
   LinearWeights result{.classes = classes,
                        .weights = std::vector<float>(static_cast<std::size_t>(config.buckets * classes)),
                        .bias = std::vector<float>(static_cast<std::size_t>(classes))};
-  const auto columns = number_columns(texts, config.buckets);
-  Problem problem(texts, columns);
+  Problem problem(texts, config.buckets);
   if (classes == 2) {
-    const auto odds = fit_class(texts, 1, columns, problem, config);
-    set_class(result, 0, odds, -0.5);
-    set_class(result, 1, odds, 0.5);
+    problem.fit_class(1, config, {{0, -0.5}, {1, 0.5}}, result);
     return result;
   }
   for (std::int64_t label = 0; label < classes; ++label) {
     throw_if_stopped();
-    set_class(result, label, fit_class(texts, label, columns, problem, config), 1);
+    problem.fit_class(label, config, {{label, 1}}, result);
   }
   return result;
+}
+
+std::vector<LabelledFeatures> training_features(const BatchStream& stream, const RowFeatures& row_features) {
+  std::vector<LabelledFeatures> texts;
+  const auto batches = stream.evaluation_batches(Split::train);
+  for (std::int64_t i = 0; i < batches; ++i) {
+    throw_if_stopped();
+    const auto batch = stream.evaluation_batch(Split::train, i, torch::kCPU);
+    auto rows = row_features(batch);
+    const auto* labels = batch.labels_l.data_ptr<std::int64_t>();
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      rows[row].shrink_to_fit();
+      texts.push_back({.features = std::move(rows[row]), .label = labels[row]});
+    }
+  }
+  return texts;
 }
 
 std::vector<std::vector<std::uint32_t>> row_features(const Batch& batch, const LinearConfig& config) {

@@ -2,6 +2,7 @@
 // The linear baseline over n-grams.
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "config/model_config.h"
@@ -13,7 +14,6 @@ namespace metaformer {
 
 // Logistic regression over the n-grams that a text has: the baseline that networks must beat (Wang and Manning 2012,
 // "Baselines and bigrams").
-
 // logit of a class = bias + the sum of its weights of a text's features.
 struct LinearWeights {
   std::int64_t classes = 0;
@@ -31,7 +31,12 @@ struct LinearWeights {
 LinearWeights fit_linear_classifier(const std::vector<LabelledFeatures>& texts, std::int64_t classes,
                                     const LinearConfig& config);
 
-// model.kind: linear. The weights of a linear classifier over n-grams, as checkpoints keep them.
+// The distinct features of each row of a batch.
+using RowFeatures = std::function<std::vector<std::vector<std::uint32_t>>(const Batch& batch)>;
+
+// Of the training texts as evaluation sees them: cut to the context, without noise. Throws Interrupted when a signal
+// asks to stop.
+std::vector<LabelledFeatures> training_features(const BatchStream& stream, const RowFeatures& row_features);
 
 // The features of each row of a batch: those of its real tokens (segment >= 0).
 std::vector<std::vector<std::uint32_t>> row_features(const Batch& batch, const LinearConfig& config);

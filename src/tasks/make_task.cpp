@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "config/experiment_config.h"
 
 namespace metaformer {
 

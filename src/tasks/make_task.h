@@ -10,8 +10,6 @@ namespace metaformer {
 // Errors: exit codes 2 and 3.
 Task make_task(const ExperimentConfig& config, bool offline, Codec codec = {});
 
-// Its parts, one for each kind of task.
-
 Task make_language_model_task(const ExperimentConfig& config, bool offline, Codec codec);
 
 // The metrics have unigram_entropy, the loss of predicting every token of the split by its frequency: a model with a

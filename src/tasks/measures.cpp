@@ -15,12 +15,6 @@ constexpr double percent = 100, mebibytes = 1.0 / (1 << 20);
 // "val_loss_128": evaluated with another context than in training.
 constexpr std::string_view longer_context = "val_loss_";
 
-std::string with_commas(double value) {
-  auto text = fmt::format("{:.0f}", std::abs(value));
-  for (auto at = std::ssize(text) - 3; at > 0; at -= 3) text.insert(static_cast<std::size_t>(at), ",");
-  return text;
-}
-
 const Measure* find_measure(const std::string& id) {
   const auto& all = all_measures();
   const auto found = std::find_if(all.begin(), all.end(), [&](const auto& measure) { return measure.id == id; });
@@ -125,7 +119,8 @@ const std::vector<std::string>& cost_measures() {
 std::string shown(const Measure& measure, double value) {
   const double scaled = value * measure.scale;
   if (measure.digits > 0) return fmt::format("{:.{}f}", scaled, measure.digits);
-  const auto text = with_commas(scaled);
+  auto text = fmt::format("{:.0f}", std::abs(scaled));
+  for (auto at = std::ssize(text) - 3; at > 0; at -= 3) text.insert(static_cast<std::size_t>(at), ",");
   return scaled < 0 && text != "0" ? "-" + text : text;
 }
 

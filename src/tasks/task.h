@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <cmath>
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -20,36 +21,31 @@ namespace metaformer {
 class ClassificationMetrics;
 class PairDataset;
 
-// What an evaluation adds up over batches.
-
-// Named sums, on the device and in float64 so that the order of batches hardly matters.
+// What an evaluation gathers: by name a scalar or rows of every batch.
 class ScoreSums {
  public:
-  void add(const std::string& name, const torch::Tensor& value) {
-    const auto wide = value.to(torch::kDouble);
-    auto& sum = sums_[name];
-    sum = sum.defined() ? sum + wide : wide;
-  }
-
-  // Keeps the rows of every batch, for what is no sum.
-  void append(const std::string& name, const torch::Tensor& rows) { rows_[name].push_back(rows); }
-  torch::Tensor joined(const std::string& name) const { return torch::cat(rows_.at(name)); }
-
-  double item(const std::string& name) const { return sums_.at(name).item<double>(); }
+  void add(const std::string& name, const torch::Tensor& of_batch) { of_batches_[name].push_back(of_batch); }
 
   // Adds those of later batches.
   void add(const ScoreSums& later) {
-    for (const auto& [name, sum] : later.sums_) add(name, sum);
-    for (const auto& [name, rows] : later.rows_)
-      for (const auto& of_batch : rows) append(name, of_batch);
+    for (const auto& [name, tensors] : later.of_batches_)
+      for (const auto& tensor : tensors) add(name, tensor);
   }
 
-  const std::map<std::string, torch::Tensor>& sums() const { return sums_; }
-  const std::map<std::string, std::vector<torch::Tensor>>& rows() const { return rows_; }
+  // The sum of scalars, in float64 so that the order of batches hardly matters.
+  double item(const std::string& name) const {
+    auto sum = torch::zeros({}, of_batches_.at(name).front().options().dtype(torch::kDouble));
+    for (const auto& scalar : of_batches_.at(name)) sum += scalar;
+    return sum.item<double>();
+  }
+
+  // The rows of all batches.
+  torch::Tensor joined(const std::string& name) const { return torch::cat(of_batches_.at(name)); }
+
+  const std::map<std::string, std::vector<torch::Tensor>>& of_batches() const { return of_batches_; }
 
  private:
-  std::map<std::string, torch::Tensor> sums_;
-  std::map<std::string, std::vector<torch::Tensor>> rows_;
+  std::map<std::string, std::vector<torch::Tensor>> of_batches_;
 };
 
 // The metrics that a task reports.
@@ -87,13 +83,10 @@ class Predictor {
 };
 
 // The loss that a task minimises.
-class Objective {
- public:
-  virtual ~Objective() = default;
-
+struct Objective {
   // The loss of a model's logits for a batch, summed over its targets: a scalar on the device, at least float32. Sums
   // and batch.weight can be added up over batches and processes.
-  virtual torch::Tensor loss(const torch::Tensor& logits, const Batch& batch) const = 0;
+  std::function<torch::Tensor(const torch::Tensor& logits, const Batch& batch)> loss;
 };
 
 // The batches that a task reads.
@@ -157,45 +150,24 @@ class OneBatchStream : public BatchStream {
   std::int64_t accumulate_;
 };
 
-// Adapts a model to the training data other than by gradients. By default does nothing.
-class ModelAdaptation {
- public:
-  virtual ~ModelAdaptation() = default;
-
-  // For a model with its initial weights.
-  virtual void before_training(SequenceModel& model) const { (void)model; }
-
-  // A function of the model's weights.
-  virtual void before_evaluation(SequenceModel& model, torch::Device device) const { (void)model, (void)device; }
-};
-
-// Describes the data of a task.
-class TaskData {
- public:
-  virtual ~TaskData() = default;
-
-  virtual const Codec& codec() const = 0;
-
-  // For environment.json: where the data came from and what it hashes to.
-  virtual nlohmann::ordered_json description() const = 0;
-
-  // The same in a line for people.
-  virtual std::string summary() const = 0;
-
-  // Before training: warns of probable mistakes; throws (exit code 3) where nothing could be chosen on the
-  // validation split.
-  virtual void check() const {}
-};
-
 // A task, composed of its parts. The trainer knows these interfaces, not corpora or models.
-
 struct Task {
-  // None of them is null.
-  std::shared_ptr<const TaskData> data;
+  std::shared_ptr<const Codec> codec;
+  nlohmann::ordered_json description;  // of the data, for environment.json: where they came from, their digests
+  std::string summary;                 // the same in a line for people
   std::shared_ptr<const BatchStream> batches;
   std::shared_ptr<const Objective> objective;
   std::shared_ptr<const Metrics> metrics;
-  std::shared_ptr<const ModelAdaptation> adaptation = std::make_shared<ModelAdaptation>();
+
+  // Before training: warns of probable mistakes; throws (exit code 3) where nothing could be chosen on the
+  // validation split.
+  std::function<void()> check = [] {};
+
+  // Adapt a model to the training data other than by gradients: with its initial weights; as a function of weights that
+  // are about to be evaluated.
+  std::function<void(SequenceModel& model)> before_training = [](SequenceModel&) {};
+  std::function<void(SequenceModel& model, torch::Device device)> before_evaluation = [](SequenceModel&,
+                                                                                         torch::Device) {};
 
   // Null for every task but one.
   std::shared_ptr<const ClassificationMetrics> classes = nullptr;  // of classification: `metrics`

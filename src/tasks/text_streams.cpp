@@ -10,87 +10,34 @@
 
 namespace metaformer {
 
-static const PackingConfig& packing_of(const ExperimentConfig& config) { return text_data_of(config.task)->packing; }
-
-DocumentStream::DocumentStream(const ExperimentConfig& config, std::shared_ptr<const TextDataset> dataset,
-                               std::array<std::vector<TextPiece>, 2> pieces)
-    : TextStream(config, std::move(dataset)),
-      options_(*packing_options(packing_of(config))),
-      documents_(std::move(pieces), context(), packing_of(config)) {}
-
-double DocumentStream::tokens_per_step() const {
-  return static_cast<double>(documents_.tokens(Split::train)) * epochs_per_step();
-}
-
-double DocumentStream::epochs_per_step() const {
-  return static_cast<double>(rows_per_step()) / static_cast<double>(documents_.packs(Split::train));
-}
-
-Batch DocumentStream::training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const {
-  const auto first_row = micro * rows();
-  const auto packs = documents_.packs_at(Split::train, seed(), step * rows_per_step() + first_row, rows());
-  return training(packs, step, first_row, device);
-}
-
-std::int64_t DocumentStream::evaluation_batches(Split split) const {
-  const auto rows = evaluation_rows(context()), packs = documents_.packs(split);
-  return (packs + rows - 1) / rows;
-}
-
-std::vector<TextPack> DocumentStream::evaluation_packs(Split split, std::int64_t index) const {
-  const auto first = index * evaluation_rows(context());
-  const auto rows = std::min(evaluation_rows(context()), documents_.packs(split) - first);
-  return documents_.packs_at(split, /*seed=*/0, first, rows);
-}
-
-Batch DocumentStream::evaluation_batch(Split split, std::int64_t index, torch::Device device) const {
-  return evaluation(evaluation_packs(split, index), split, device);
-}
-
-std::int64_t DocumentStream::evaluation_tokens(Split split, std::int64_t index) const {
-  std::int64_t tokens = 0;
-  for (const auto& pack : evaluation_packs(split, index))
-    for (const auto& piece : pack) tokens += piece.length;
-  return tokens;
-}
-
-Batch DocumentStream::random_batch(Split split, std::int64_t index, torch::Device device) const {
-  return evaluation(documents_.random_packs(split, seed(), index, rows()), split, device);
-}
-
 namespace {
 
-// Windows of the training split, cut on the device.
-class TextWindows : public TextStream {
+const PackingConfig& packing_of(const ExperimentConfig& config) { return text_data_of(config.task)->packing; }
+
+// What the batches of all tasks over a text have in common.
+class TextStream : public RowStream {
  public:
-  using TextStream::TextStream;
+  TextStream(const ExperimentConfig& config, std::shared_ptr<const TextDataset> dataset)
+      : RowStream(config.train, context_of(config.model)), config_(config), dataset_(std::move(dataset)) {}
+
+  double tokens_per_step() const override { return static_cast<double>(rows_per_step() * context()); }
+  double epochs_per_step() const override { return tokens_per_step() / static_cast<double>(size(Split::train)); }
 
  protected:
-  Batch cut(const std::vector<std::int64_t>& starts, torch::Device device) const {
-    if (!training_tokens_.defined() || training_tokens_.device() != device) {
-      training_tokens_ = on_device(dataset().tokens(Split::train), device);
-      if (const auto& documents = dataset().documents(Split::train); !documents.empty())
-        training_documents_ = on_device(documents, device);
-    }
-    return cut_windows(training_tokens_, starts, context(), training_documents_);
-  }
+  const ExperimentConfig& config() const { return config_; }
+  const TextDataset& dataset() const { return *dataset_; }
+  std::int64_t context() const { return row_length(); }
+  std::int64_t size(Split split) const { return std::ssize(dataset_->tokens(split)); }
 
  private:
-  static torch::Tensor on_device(const std::vector<std::int32_t>& numbers, torch::Device device) {
-    return torch::from_blob(const_cast<std::int32_t*>(numbers.data()), {std::ssize(numbers)}, torch::kInt).to(device);
-  }
-
-  // int, where batches were last asked for; on the CPU the dataset's own memory
-  mutable torch::Tensor training_tokens_, training_documents_;
+  ExperimentConfig config_;
+  std::shared_ptr<const TextDataset> dataset_;
 };
 
-class RandomWindows : public TextWindows {
+// Windows at random places; those of the training split are cut on the device.
+class Windows : public TextStream {
  public:
-  using TextWindows::TextWindows;
-
-  double epochs_per_step() const override {
-    return tokens_per_step() / static_cast<double>(dataset().tokens(Split::train).size());
-  }
+  using TextStream::TextStream;
 
   Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
     const auto starts =
@@ -98,32 +45,44 @@ class RandomWindows : public TextWindows {
     return cut(starts, device);
   }
 
-  std::int64_t evaluation_batches(Split split) const override {
-    const auto rows = evaluation_rows(context());
-    return (dataset().consecutive_window_count(split) + rows - 1) / rows;
-  }
-
-  Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const override {
-    const auto rows = evaluation_rows(context());
-    return to_batch(dataset().consecutive_windows(split, index * rows, rows), device);
-  }
-
-  std::int64_t evaluation_tokens(Split split, std::int64_t index) const override {
-    const auto of_batch = evaluation_rows(context()) * context();
-    return std::min(of_batch, std::ssize(dataset().tokens(split)) - 1 - index * of_batch);
-  }
-
   Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
     return to_batch(dataset().random_windows(split, seed(), RandomPurpose::evaluation, index, 0, rows()), device);
   }
+
+ protected:
+  std::int64_t count(Split split) const override { return dataset().consecutive_window_count(split); }
+
+  Batch cut(const std::vector<std::int64_t>& starts, torch::Device device) const {
+    if (!training_tokens_.defined() || training_tokens_.device() != device) {
+      const auto on_device = [&](const std::vector<std::int32_t>& numbers) {
+        return torch::from_blob(const_cast<std::int32_t*>(numbers.data()), {std::ssize(numbers)}, torch::kInt)
+            .to(device);
+      };
+      training_tokens_ = on_device(dataset().tokens(Split::train));
+      if (const auto& documents = dataset().documents(Split::train); !documents.empty())
+        training_documents_ = on_device(documents);
+    }
+    return cut_windows(training_tokens_, starts, context(), training_documents_);
+  }
+
+ private:
+  Batch batch_of(Split split, std::int64_t first, std::int64_t rows, torch::Device device) const override {
+    return to_batch(dataset().consecutive_windows(split, first, rows), device);
+  }
+  std::int64_t tokens_of(Split split, std::int64_t first, std::int64_t rows) const override {
+    return std::min(rows * context(), size(split) - 1 - first * context());
+  }
+
+  // int, where batches were last asked for; on the CPU the dataset's own memory
+  mutable torch::Tensor training_tokens_, training_documents_;
 };
 
 // The rows of all passes of a step lie side by side in the text, each as long as the others (Dai et al. 2019). What is
 // left over, fewer tokens than a step has, is before and behind them, another part of it in every epoch.
-class OrderedStreams : public TextWindows {
+class OrderedWindows : public Windows {
  public:
-  OrderedStreams(const ExperimentConfig& config, std::shared_ptr<const TextDataset> dataset)
-      : TextWindows(config, std::move(dataset)), steps_of_epoch_(targets() / (rows_per_step() * context())) {}
+  OrderedWindows(const ExperimentConfig& config, std::shared_ptr<const TextDataset> dataset)
+      : Windows(config, std::move(dataset)), steps_of_epoch_(targets() / (rows_per_step() * context())) {}
 
   // What only evaluates needs no rows of a step.
   void check_training() const override {
@@ -161,10 +120,9 @@ class OrderedStreams : public TextWindows {
   }
 
   std::int64_t evaluation_tokens(Split split, std::int64_t index) const override {
-    const auto end = std::ssize(dataset().tokens(split)) - 1;
     std::int64_t tokens = 0;
     for (const auto start : evaluation_starts(split, index))
-      tokens += std::clamp<std::int64_t>(end - start, 0, context());
+      tokens += std::clamp<std::int64_t>(size(split) - 1 - start, 0, context());
     return tokens;
   }
 
@@ -175,11 +133,11 @@ class OrderedStreams : public TextWindows {
   }
 
  private:
-  std::int64_t targets() const { return static_cast<std::int64_t>(dataset().tokens(Split::train).size()) - 1; }
+  std::int64_t targets() const { return size(Split::train) - 1; }
 
   // Every row is a part of the split and begins with nothing before it.
   std::vector<std::int64_t> evaluation_starts(Split split, std::int64_t index) const {
-    const auto windows = dataset().consecutive_window_count(split), of_row = windows_of_row(split);
+    const auto windows = count(split), of_row = windows_of_row(split);
     std::vector<std::int64_t> starts;
     for (std::int64_t row = 0; row < (windows + of_row - 1) / of_row; ++row)
       starts.push_back((row * of_row + index) * context());
@@ -189,7 +147,7 @@ class OrderedStreams : public TextWindows {
   // Rows are long against what is remembered, so that a small part of the split is predicted with less than all of it.
   std::int64_t windows_of_row(Split split) const {
     constexpr std::int64_t memories = 16;
-    const auto windows = dataset().consecutive_window_count(split);
+    const auto windows = count(split);
     const auto of_memory = (tokens_before_segment(config().model) + context() - 1) / context();
     const auto rows = std::clamp<std::int64_t>(windows / (memories * of_memory), 1, evaluation_rows(context()));
     return (windows + rows - 1) / rows;
@@ -198,162 +156,179 @@ class OrderedStreams : public TextWindows {
   std::int64_t steps_of_epoch_;
 };
 
-class DocumentRows : public DocumentStream {
+// Rows are packs: several documents or pieces of long ones (data.packing), or single windows.
+class PackStream : public TextStream {
  public:
-  DocumentRows(const ExperimentConfig& config, const std::shared_ptr<const TextDataset>& dataset)
-      : DocumentStream(config, dataset,
-                       {dataset->pieces_with_targets(Split::train, context_of(config.model)),
-                        dataset->pieces_with_targets(Split::validation, context_of(config.model))}) {}
+  // Makes batches of packs: the rows first_row, first_row + 1, ... of a step; those of an evaluation, where documents
+  // see nothing of each other and tokens weigh the same.
+  struct Make {
+    std::function<Batch(const std::vector<TextPack>& packs, std::int64_t step, std::int64_t first_row,
+                        torch::Device device)>
+        training;
+    std::function<Batch(const std::vector<TextPack>& packs, Split split, torch::Device device)> evaluation;
+  };
+
+  Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
+    const auto first_row = micro * rows();
+    return make_.training(training_packs(step, first_row), step, first_row, device);
+  }
+
+  Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
+    return make_.evaluation(random_packs(split, index), split, device);
+  }
+
+  PackStream(const ExperimentConfig& config, std::shared_ptr<const TextDataset> dataset, Make make)
+      : TextStream(config, std::move(dataset)), make_(std::move(make)) {}
 
  private:
-  Batch training(const std::vector<TextPack>& packs, std::int64_t, std::int64_t, torch::Device device) const override {
-    const auto* task = std::get_if<LanguageModelConfig>(&config().task);
-    const bool by_sequence = task != nullptr && task->loss == LossUnit::sequence;
-    return to_batch(dataset().packed_rows(Split::train, packs, options().separate, by_sequence), device);
+  virtual std::vector<TextPack> training_packs(std::int64_t step, std::int64_t first_row) const = 0;
+  virtual std::vector<TextPack> random_packs(Split split, std::int64_t index) const = 0;
+  virtual std::vector<TextPack> packs_of(Split split, std::int64_t first, std::int64_t rows) const = 0;
+
+  Batch batch_of(Split split, std::int64_t first, std::int64_t rows, torch::Device device) const override {
+    return make_.evaluation(packs_of(split, first, rows), split, device);
   }
 
-  Batch evaluation(const std::vector<TextPack>& packs, Split split, torch::Device device) const override {
-    return to_batch(dataset().packed_rows(split, packs, /*separate=*/true, /*by_sequence=*/false), device);
+  std::int64_t tokens_of(Split split, std::int64_t first, std::int64_t rows) const override {
+    std::int64_t tokens = 0;
+    for (const auto& pack : packs_of(split, first, rows))
+      for (const auto& piece : pack) tokens += piece.length;
+    return tokens;
+  }
+
+  Make make_;
+};
+
+class MaskedWindows : public PackStream {
+ public:
+  using PackStream::PackStream;
+
+ private:
+  std::int64_t count(Split split) const override { return (size(split) + context() - 1) / context(); }
+
+  std::vector<TextPack> training_packs(std::int64_t step, std::int64_t first_row) const override {
+    return windows_at(dataset().random_starts(Split::train, seed(), RandomPurpose::batches, step, first_row, rows()));
+  }
+  std::vector<TextPack> random_packs(Split split, std::int64_t index) const override {
+    return windows_at(dataset().random_starts(split, seed(), RandomPurpose::evaluation, index, 0, rows()));
+  }
+  std::vector<TextPack> packs_of(Split split, std::int64_t first, std::int64_t rows) const override {
+    std::vector<TextPack> windows;
+    for (auto start = first * context(); std::ssize(windows) < rows; start += context())
+      windows.push_back({{.start = start, .length = std::min(context(), size(split) - start)}});
+    return windows;
+  }
+
+  std::vector<TextPack> windows_at(const std::vector<std::int64_t>& starts) const {
+    std::vector<TextPack> windows;
+    for (const auto start : starts) windows.push_back({{.start = start, .length = context()}});
+    return windows;
   }
 };
+
+class Documents : public PackStream {
+ public:
+  // `pieces`: of both splits, as PackedDocuments takes them.
+  Documents(const ExperimentConfig& config, std::shared_ptr<const TextDataset> dataset,
+            std::array<std::vector<TextPiece>, 2> pieces, Make make)
+      : PackStream(config, std::move(dataset), std::move(make)),
+        documents_(std::move(pieces), context(), packing_of(config)) {}
+
+  double tokens_per_step() const override {
+    return static_cast<double>(documents_.tokens(Split::train)) * epochs_per_step();
+  }
+  double epochs_per_step() const override {
+    return static_cast<double>(rows_per_step()) / static_cast<double>(documents_.packs(Split::train));
+  }
+
+ private:
+  std::int64_t count(Split split) const override { return documents_.packs(split); }
+
+  std::vector<TextPack> training_packs(std::int64_t step, std::int64_t first_row) const override {
+    return documents_.packs_at(Split::train, seed(), step * rows_per_step() + first_row, rows());
+  }
+  std::vector<TextPack> random_packs(Split split, std::int64_t index) const override {
+    return documents_.random_packs(split, seed(), index, rows());
+  }
+  std::vector<TextPack> packs_of(Split split, std::int64_t first, std::int64_t rows) const override {
+    return documents_.packs_at(split, /*seed=*/0, first, rows);
+  }
+
+  PackedDocuments documents_;
+};
+
+// Rows of windows. Segments are documents, if these are separate, and what they leave empty is padding.
+TokenRows window_rows(const TextDataset& dataset, Split split, const std::vector<TextPack>& windows) {
+  auto rows = dataset.rows_of(split, windows, /*separate=*/false);
+  const auto& documents = dataset.documents(split);
+  for (std::size_t row = 0; row < windows.size() && !documents.empty(); ++row) {
+    const auto& window = windows[row].front();
+    const auto first = documents.begin() + window.start;
+    std::copy(first, first + window.length, rows.segments.begin() + static_cast<std::int64_t>(row) * rows.length);
+  }
+  const bool all_one =
+      std::all_of(rows.segments.begin(), rows.segments.end(), [](auto segment) { return segment == 0; });
+  if (documents.empty() && all_one) rows.segments.clear();
+  return rows;
+}
+
+// Some tokens of the rows are hidden.
+using RowsOfPacks = std::function<TokenRows(Split split, const std::vector<TextPack>& packs, bool trains)>;
+PackStream::Make masked(const ExperimentConfig& config, const Tokenizer& tokenizer, const RowsOfPacks& rows_of) {
+  const auto masking = std::make_shared<const Masking>(std::get<MaskedLanguageModelConfig>(config.task), tokenizer);
+  const auto training = [masking, rows_of, seed = static_cast<std::uint64_t>(config.train.seed)](
+                            const auto& packs, std::int64_t step, std::int64_t first_row, torch::Device device) {
+    auto rows = rows_of(Split::train, packs, true);
+    masking->mask_for_training(rows, packs, seed, step, first_row);
+    if (device.is_cuda()) masking->pad_places(rows);  // a step of another shape is not replayed as a graph
+    return to_batch(rows, device);
+  };
+  const auto evaluation = [masking, rows_of](const auto& packs, Split split, torch::Device device) {
+    auto rows = rows_of(split, packs, false);
+    masking->mask_for_evaluation(rows, packs, split);
+    return to_batch(rows, device);
+  };
+  return {training, evaluation};
+}
 
 }  // namespace
 
 std::shared_ptr<const BatchStream> make_text_stream(const ExperimentConfig& config,
                                                     std::shared_ptr<const TextDataset> dataset) {
-  if (packing_options(text_data_of(config.task)->packing) != nullptr)
-    return std::make_shared<DocumentRows>(config, std::move(dataset));
-  if (tokens_before_segment(config.model) > 0) return std::make_shared<OrderedStreams>(config, std::move(dataset));
-  return std::make_shared<RandomWindows>(config, std::move(dataset));
+  const auto* options = packing_options(packing_of(config));
+  if (options == nullptr && tokens_before_segment(config.model) > 0)
+    return std::make_shared<OrderedWindows>(config, std::move(dataset));
+  if (options == nullptr) return std::make_shared<Windows>(config, std::move(dataset));
+  const auto* task = std::get_if<LanguageModelConfig>(&config.task);
+  const bool by_sequence = task != nullptr && task->loss == LossUnit::sequence;
+  const auto training = [dataset, separate = options->separate, by_sequence](const auto& packs, std::int64_t,
+                                                                             std::int64_t, torch::Device device) {
+    return to_batch(dataset->packed_rows(Split::train, packs, separate, by_sequence), device);
+  };
+  const auto evaluation = [dataset](const auto& packs, Split split, torch::Device device) {
+    return to_batch(dataset->packed_rows(split, packs, /*separate=*/true, /*by_sequence=*/false), device);
+  };
+  const auto pieces_of = [&](Split split) { return dataset->pieces_with_targets(split, context_of(config.model)); };
+  return std::make_shared<Documents>(config, dataset, std::array{pieces_of(Split::train), pieces_of(Split::validation)},
+                                     PackStream::Make{training, evaluation});
 }
-
-namespace {
-
-const MaskedLanguageModelConfig& task_of(const ExperimentConfig& config) {
-  return std::get<MaskedLanguageModelConfig>(config.task);
-}
-
-// Rows become batches of which some tokens are hidden.
-class MaskedBatches {
- public:
-  MaskedBatches(const ExperimentConfig& config, const Tokenizer& tokenizer)
-      : seed_(static_cast<std::uint64_t>(config.train.seed)), masking_(task_of(config), tokenizer) {}
-
-  Batch training(TokenRows rows, const std::vector<TextPack>& packs, std::int64_t step, std::int64_t first_row,
-                 torch::Device device) const {
-    masking_.mask_for_training(rows, packs, seed_, step, first_row);
-    if (device.is_cuda()) masking_.pad_places(rows);  // a step of another shape is not replayed as a graph
-    return to_batch(rows, device);
-  }
-
-  Batch evaluation(TokenRows rows, const std::vector<TextPack>& packs, Split split, torch::Device device) const {
-    masking_.mask_for_evaluation(rows, packs, split);
-    return to_batch(rows, device);
-  }
-
- private:
-  std::uint64_t seed_;
-  Masking masking_;
-};
-
-class MaskedWindows : public TextStream {
- public:
-  MaskedWindows(const ExperimentConfig& config, std::shared_ptr<const TextDataset> dataset, const Tokenizer& tokenizer)
-      : TextStream(config, std::move(dataset)), masked_(config, tokenizer) {}
-
-  double epochs_per_step() const override {
-    return tokens_per_step() / static_cast<double>(dataset().tokens(Split::train).size());
-  }
-
-  Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
-    const auto first_row = micro * rows();
-    const auto windows = random_windows(Split::train, RandomPurpose::batches, step, first_row);
-    return masked_.training(rows_of(Split::train, windows), windows, step, first_row, device);
-  }
-
-  std::int64_t evaluation_batches(Split split) const override {
-    const auto of_batch = evaluation_rows(context()) * context();
-    return (size(split) + of_batch - 1) / of_batch;
-  }
-
-  Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const override {
-    const auto first = index * evaluation_rows(context()) * context();
-    const auto last = std::min(first + evaluation_rows(context()) * context(), size(split));
-    std::vector<TextPack> windows;
-    for (auto start = first; start < last; start += context())
-      windows.push_back({{.start = start, .length = std::min(context(), last - start)}});
-    return masked_.evaluation(rows_of(split, windows), windows, split, device);
-  }
-
-  std::int64_t evaluation_tokens(Split split, std::int64_t index) const override {
-    const auto of_batch = evaluation_rows(context()) * context();
-    return std::min(of_batch, size(split) - index * of_batch);
-  }
-
-  Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
-    const auto windows = random_windows(split, RandomPurpose::evaluation, index, 0);
-    return masked_.evaluation(rows_of(split, windows), windows, split, device);
-  }
-
- private:
-  std::int64_t size(Split split) const { return std::ssize(dataset().tokens(split)); }
-
-  std::vector<TextPack> random_windows(Split split, RandomPurpose purpose, std::int64_t step,
-                                       std::int64_t first) const {
-    std::vector<TextPack> windows;
-    for (const auto start : dataset().random_starts(split, seed(), purpose, step, first, rows()))
-      windows.push_back({{.start = start, .length = context()}});
-    return windows;
-  }
-
-  // Segments are documents, if these are separate, and what they leave empty is padding.
-  TokenRows rows_of(Split split, const std::vector<TextPack>& windows) const {
-    auto rows = dataset().rows_of(split, windows, /*separate=*/false);
-    const auto& documents = dataset().documents(split);
-    for (std::size_t row = 0; row < windows.size() && !documents.empty(); ++row) {
-      const auto& window = windows[row].front();
-      const auto first = documents.begin() + window.start;
-      std::copy(first, first + window.length, rows.segments.begin() + static_cast<std::int64_t>(row) * rows.length);
-    }
-    const bool all_one =
-        std::all_of(rows.segments.begin(), rows.segments.end(), [](auto segment) { return segment == 0; });
-    if (documents.empty() && all_one) rows.segments.clear();
-    return rows;
-  }
-
-  MaskedBatches masked_;
-};
-
-class MaskedDocuments : public DocumentStream {
- public:
-  MaskedDocuments(const ExperimentConfig& config, const std::shared_ptr<const TextDataset>& dataset,
-                  const Tokenizer& tokenizer)
-      : DocumentStream(config, dataset,
-                       {dataset->pieces(Split::train, context_of(config.model)),
-                        dataset->pieces(Split::validation, context_of(config.model))}),
-        masked_(config, tokenizer) {}
-
- private:
-  Batch training(const std::vector<TextPack>& packs, std::int64_t step, std::int64_t first_row,
-                 torch::Device device) const override {
-    return masked_.training(dataset().rows_of(Split::train, packs, options().separate), packs, step, first_row, device);
-  }
-
-  Batch evaluation(const std::vector<TextPack>& packs, Split split, torch::Device device) const override {
-    return masked_.evaluation(dataset().rows_of(split, packs, /*separate=*/true), packs, split, device);
-  }
-
-  MaskedBatches masked_;
-};
-
-}  // namespace
 
 std::shared_ptr<const BatchStream> make_masked_stream(const ExperimentConfig& config,
                                                       std::shared_ptr<const TextDataset> dataset,
                                                       const Tokenizer& tokenizer) {
-  if (packing_options(task_of(config).data.packing) != nullptr)
-    return std::make_shared<MaskedDocuments>(config, std::move(dataset), tokenizer);
-  return std::make_shared<MaskedWindows>(config, std::move(dataset), tokenizer);
+  const auto* options = packing_options(packing_of(config));
+  if (options == nullptr) {
+    const auto rows_of = [dataset](Split split, const auto& windows, bool) {
+      return window_rows(*dataset, split, windows);
+    };
+    return std::make_shared<MaskedWindows>(config, dataset, masked(config, tokenizer, rows_of));
+  }
+  const auto rows_of = [dataset, separate = options->separate](Split split, const auto& packs, bool trains) {
+    return dataset->rows_of(split, packs, !trains || separate);
+  };
+  const auto pieces_of = [&](Split split) { return dataset->pieces(split, context_of(config.model)); };
+  return std::make_shared<Documents>(config, dataset, std::array{pieces_of(Split::train), pieces_of(Split::validation)},
+                                     masked(config, tokenizer, rows_of));
 }
 
 }  // namespace metaformer

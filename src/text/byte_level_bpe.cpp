@@ -4,12 +4,10 @@
 #include <utf8.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
+#include <compare>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <queue>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -48,123 +46,9 @@ std::optional<std::string> from_byte_level(std::string_view text) {
   return bytes;
 }
 
-}  // namespace
-
-std::string to_byte_level(std::string_view bytes) {
-  std::string text;
-  for (const char byte : bytes) text += to_utf8(byte_characters[static_cast<unsigned char>(byte)]);
-  return text;
-}
-
-static std::uint64_t pair_of(std::int32_t left, std::int32_t right) {
+std::uint64_t pair_of(std::int32_t left, std::int32_t right) {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
 }
-
-void PairMerges::add(std::int32_t left, std::int32_t right, std::int32_t merged) {
-  rules_[pair_of(left, right)] = {next_rank_++, merged};
-}
-
-const PairMerges::Rule* PairMerges::find(std::int32_t left, std::int32_t right) const {
-  const auto found = rules_.find(pair_of(left, right));
-  return found == rules_.end() ? nullptr : &found->second;
-}
-
-// The tokens of a word as a linked list, and the rules that apply in it.
-class PairMerges::Word {
- public:
-  Word(const PairMerges& merges, const std::vector<std::int32_t>& ids) : merges_(merges) {
-    const auto size = static_cast<std::int32_t>(ids.size());
-    for (std::int32_t i = 0; i < size; ++i)
-      tokens_.push_back({.id = ids[static_cast<std::size_t>(i)], .previous = i - 1, .next = i + 1 < size ? i + 1 : -1});
-    for (std::int32_t i = 0; i + 1 < size; ++i) add_candidate(i);
-  }
-
-  std::vector<std::int32_t> merge() {
-    while (!candidates_.empty()) {
-      const auto candidate = candidates_.top();
-      candidates_.pop();
-      if (applies(candidate)) apply(candidate);
-    }
-    std::vector<std::int32_t> ids;
-    for (std::int32_t i = 0; i >= 0; i = at(i).next) ids.push_back(at(i).id);
-    return ids;
-  }
-
- private:
-  struct Token {
-    std::int32_t id, previous, next;
-  };
-  struct Candidate {
-    std::int32_t rank, place, left, right, merged;
-    bool operator<(const Candidate& other) const {  // the queue's greatest comes first
-      return rank != other.rank ? rank > other.rank : place > other.place;
-    }
-  };
-  static constexpr std::int32_t gone = -1;  // the id of a token that was merged into the one before it
-
-  Token& at(std::int32_t place) { return tokens_[static_cast<std::size_t>(place)]; }
-
-  void add_candidate(std::int32_t place) {
-    const auto next = at(place).next;
-    if (next < 0) return;
-    if (const auto* rule = merges_.find(at(place).id, at(next).id))
-      candidates_.push({rule->rank, place, at(place).id, at(next).id, rule->merged});
-  }
-
-  bool applies(const Candidate& candidate) {
-    const auto& token = at(candidate.place);
-    return token.id == candidate.left && token.next >= 0 && at(token.next).id == candidate.right;
-  }
-
-  void apply(const Candidate& candidate) {
-    auto& token = at(candidate.place);
-    auto& merged = at(token.next);
-    token.id = candidate.merged;
-    token.next = merged.next;
-    merged.id = gone;
-    if (token.next >= 0) at(token.next).previous = candidate.place;
-    add_candidate(candidate.place);
-    if (token.previous >= 0) add_candidate(token.previous);
-  }
-
-  const PairMerges& merges_;
-  std::vector<Token> tokens_;
-  std::priority_queue<Candidate> candidates_;
-};
-
-std::vector<std::int32_t> PairMerges::merge(const std::vector<std::int32_t>& ids) const {
-  return ids.size() < 2 ? ids : Word(*this, ids).merge();
-}
-
-void AddedTokens::add(const std::string& content, std::int32_t id) {
-  auto& alike = by_first_byte_[static_cast<unsigned char>(content.front())];
-  const auto is_shorter = [&](const Token& token) { return token.content.size() < content.size(); };
-  alike.insert(std::find_if(alike.begin(), alike.end(), is_shorter), {content, id});
-}
-
-const AddedTokens::Token* AddedTokens::find_at(std::string_view text) const {
-  for (const auto& token : by_first_byte_[static_cast<unsigned char>(text.front())])
-    if (text.starts_with(token.content)) return &token;
-  return nullptr;
-}
-
-void AddedTokens::split(std::string_view text, const std::function<void(std::string_view)>& use_text,
-                        const std::function<void(std::int32_t)>& use_token) const {
-  std::size_t begin = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const auto* token = begins_one(text[at]) ? find_at(text.substr(at)) : nullptr;
-    if (token == nullptr) {
-      ++at;
-      continue;
-    }
-    if (at > begin) use_text(text.substr(begin, at - begin));
-    use_token(token->id);
-    begin = at += token->content.size();
-  }
-  if (begin < text.size()) use_text(text.substr(begin));
-}
-
-namespace {
 
 using Json = nlohmann::json;
 
@@ -174,14 +58,17 @@ constexpr std::string_view gpt2_pattern =
 
 class Reader {
  public:
-  Reader(const Json& file, const std::string& source) : file_(file), source_(source) {}
+  Reader(Json file, const std::string& source) : file_(std::move(file)), source_(source) {}
 
   ByteLevelBpe read() {
+    if (file_.is_discarded()) fail("not valid JSON");
     if (!file_.is_object()) fail("not a JSON object");
-    require_no_normalizer();
+    const auto& normalizer = json_member(file_, "normalizer");
+    if (!normalizer.is_null() && json_member(normalizer, "normalizers") != Json::array())
+      refuse("normalizer.type", json_member(normalizer, "type"),
+             "only null is supported: decoding must restore every text");
     read_pre_tokenizer();
     read_vocabulary();
-    find_bytes();
     read_merges();
     read_added_tokens();
     return std::move(bpe_);
@@ -203,13 +90,6 @@ class Reader {
       refuse(place + "." + name, value, fmt::format("only {} is supported", json_text(usual)));
   }
 
-  void require_no_normalizer() const {
-    const auto& normalizer = json_member(file_, "normalizer");
-    if (!normalizer.is_null() && json_member(normalizer, "normalizers") != Json::array())
-      refuse("normalizer.type", json_member(normalizer, "type"),
-             "only null is supported: decoding must restore every text");
-  }
-
   void read_pre_tokenizer() {
     const auto& given = json_member(file_, "pre_tokenizer");
     const bool is_sequence = json_member(given, "type") == "Sequence";
@@ -223,32 +103,25 @@ class Reader {
 
   void add_pre_tokenizer(const Json& part, const std::string& place, bool is_last) {
     const auto& type = json_member(part, "type");
-    if (is_last && type == "ByteLevel")
-      add_byte_level(part, place);
-    else if (!is_last && type == "Split")
-      add_split(part, place);
-    else if (!is_last && type == "Digits")
+    const auto& pattern = json_member(json_member(part, "pattern"), "Regex");
+    if (is_last && type == "ByteLevel") {
+      if (json_member(part, "add_prefix_space") != false)
+        refuse(place + ".add_prefix_space", json_member(part, "add_prefix_space"),
+               "only false is supported: decoding must restore every text");
+      if (json_member(part, "use_regex") != false) bpe_.patterns.emplace_back(gpt2_pattern, source_);
+    } else if (!is_last && type == "Split") {
+      if (json_member(part, "behavior") != "Isolated")
+        refuse(place + ".behavior", json_member(part, "behavior"), "only Isolated is supported");
+      require(part, place, "invert", false);
+      if (!pattern.is_string()) refuse(place + ".pattern", json_member(part, "pattern"), "expected a Regex");
+      bpe_.patterns.emplace_back(pattern.get<std::string>(), source_ + ": " + place + ".pattern.Regex");
+    } else if (!is_last && type == "Digits") {
       bpe_.patterns.emplace_back(json_member(part, "individual_digits") == true ? R"(\p{N})" : R"(\p{N}+)", source_);
-    else
+    } else {
       refuse(
           place + ".type", type,
           is_last ? "only ByteLevel is supported at the end" : "only Split and Digits are supported before ByteLevel");
-  }
-
-  void add_split(const Json& part, const std::string& place) {
-    if (json_member(part, "behavior") != "Isolated")
-      refuse(place + ".behavior", json_member(part, "behavior"), "only Isolated is supported");
-    require(part, place, "invert", false);
-    const auto& pattern = json_member(json_member(part, "pattern"), "Regex");
-    if (!pattern.is_string()) refuse(place + ".pattern", json_member(part, "pattern"), "expected a Regex");
-    bpe_.patterns.emplace_back(pattern.get<std::string>(), source_ + ": " + place + ".pattern.Regex");
-  }
-
-  void add_byte_level(const Json& part, const std::string& place) {
-    if (json_member(part, "add_prefix_space") != false)
-      refuse(place + ".add_prefix_space", json_member(part, "add_prefix_space"),
-             "only false is supported: decoding must restore every text");
-    if (json_member(part, "use_regex") != false) bpe_.patterns.emplace_back(gpt2_pattern, source_);
+    }
   }
 
   // Bounded by the number of tokens, so that a file cannot ask for more memory than it has.
@@ -263,10 +136,8 @@ class Reader {
   // Adds the token that an id stands for.
   void add_token(std::int32_t id, std::string bytes, const std::string& token) {
     const auto place = static_cast<std::size_t>(id);
-    if (place >= bpe_.tokens.size()) {
-      bpe_.tokens.resize(place + 1);
-      bpe_.names.resize(place + 1);
-    }
+    bpe_.tokens.resize(std::max(bpe_.tokens.size(), place + 1));
+    bpe_.names.resize(bpe_.tokens.size());
     if (!bpe_.tokens[place].empty()) fail(fmt::format("two tokens have the id {}; one is {}", id, in_quotes(token)));
     bpe_.tokens[place] = std::move(bytes);
     bpe_.names[place] = token;
@@ -293,18 +164,23 @@ class Reader {
       ids_.emplace(token, id);
     }
     next_added_id_ = static_cast<std::int32_t>(ids_.size());
+    for (std::size_t byte = 0; byte < bpe_.byte_ids.size(); ++byte) {
+      const auto token = to_byte_level(std::string(1, static_cast<char>(byte)));
+      const auto found = ids_.find(token);
+      if (found == ids_.end())
+        fail(fmt::format("model.vocab has no token {} for the byte {}: not every text can be encoded", in_quotes(token),
+                         byte));
+      bpe_.byte_ids[byte] = found->second;
+    }
   }
 
   // "a b" or ["a", "b"].
   std::pair<std::string, std::string> read_merge(const Json& merge, std::size_t index) const {
     if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
       return {merge[0].get<std::string>(), merge[1].get<std::string>()};
-    if (merge.is_string()) {
-      const auto text = merge.get<std::string>();
-      const auto space = text.find(' ');
-      if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos)
-        return {text.substr(0, space), text.substr(space + 1)};
-    }
+    const auto text = merge.is_string() ? merge.get<std::string>() : "";
+    if (const auto space = text.find(' '); space != std::string::npos && text.find(' ', space + 1) == std::string::npos)
+      return {text.substr(0, space), text.substr(space + 1)};
     refuse(fmt::format("model.merges[{}]", index), merge, "expected two tokens");
   }
 
@@ -348,67 +224,115 @@ class Reader {
       bpe_.tokens[static_cast<std::size_t>(id)] = content;
     }
     next_added_id_ = std::max(next_added_id_, id + 1);
-    bpe_.added[is_late ? 1 : 0].add(content, id);
+    auto& alike = bpe_.added[is_late ? 1 : 0][static_cast<unsigned char>(content.front())];
+    const auto is_shorter = [&](const AddedToken& token) { return token.content.size() < content.size(); };
+    alike.insert(std::ranges::find_if(alike, is_shorter), {content, id});
   }
 
-  void find_bytes() {
-    for (std::size_t byte = 0; byte < bpe_.byte_ids.size(); ++byte) {
-      const auto token = to_byte_level(std::string(1, static_cast<char>(byte)));
-      const auto found = ids_.find(token);
-      if (found == ids_.end())
-        fail(fmt::format("model.vocab has no token {} for the byte {}: not every text can be encoded", in_quotes(token),
-                         byte));
-      bpe_.byte_ids[byte] = found->second;
-    }
-  }
-
-  const Json& file_;
+  const Json file_;
   const std::string& source_;
   std::unordered_map<std::string, std::int32_t> ids_;
   std::int32_t next_added_id_ = 0;  // of an added token that model.vocab lacks, as the library numbers them
   ByteLevelBpe bpe_;
 };
 
-ByteLevelBpe read_tokenizer_json(const std::string& text, const std::string& source) {
-  const auto file = parse_json(text);
-  if (file.is_discarded()) throw Error(ExitCode::data, source + ": not valid JSON");
-  return Reader(file, source).read();
-}
-
 constexpr std::size_t most_words = 1 << 19;  // of a memo: about 80 MB
 
 }  // namespace
 
+std::string to_byte_level(std::string_view bytes) {
+  std::string text;
+  for (const char byte : bytes) text += to_utf8(byte_characters[static_cast<unsigned char>(byte)]);
+  return text;
+}
+
+void PairMerges::add(std::int32_t left, std::int32_t right, std::int32_t merged) {
+  rules_[pair_of(left, right)] = {next_rank_++, merged};
+}
+
+std::vector<std::int32_t> PairMerges::merge(const std::vector<std::int32_t>& ids) const {
+  constexpr std::int32_t none = -1;  // as an id: the token was merged into the one before it
+  struct Token {
+    std::int32_t id, previous, next;
+  };
+  struct Candidate {
+    std::int32_t rank, place, left, right, merged;
+    auto operator<=>(const Candidate&) const = default;
+  };
+  std::vector<Token> tokens;  // a linked list
+  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
+  const auto at = [&](std::int32_t place) -> Token& { return tokens[static_cast<std::size_t>(place)]; };
+  const auto add_candidate = [&](std::int32_t place) {
+    if (place == none || at(place).next == none) return;
+    const auto left = at(place).id, right = at(at(place).next).id;
+    if (const auto rule = rules_.find(pair_of(left, right)); rule != rules_.end())
+      candidates.push({rule->second.rank, place, left, right, rule->second.merged});
+  };
+  const auto size = static_cast<std::int32_t>(ids.size());
+  if (size < 2) return ids;
+  for (const auto id : ids) {
+    const auto place = static_cast<std::int32_t>(tokens.size());
+    tokens.push_back({id, place - 1, place + 1 < size ? place + 1 : none});
+  }
+  for (std::int32_t place = 0; place < size; ++place) add_candidate(place);
+  while (!candidates.empty()) {
+    const auto [rank, place, left, right, merged] = candidates.top();
+    candidates.pop();
+    auto& token = at(place);
+    if (token.id != left || token.next == none || at(token.next).id != right) continue;  // one of both is gone
+    auto& second = at(token.next);
+    second.id = none;
+    token.id = merged;
+    token.next = second.next;
+    if (token.next != none) at(token.next).previous = place;
+    add_candidate(place);
+    add_candidate(token.previous);
+  }
+  std::vector<std::int32_t> all;
+  for (std::int32_t place = 0; place != none; place = at(place).next) all.push_back(at(place).id);
+  return all;
+}
+
 ByteLevelBpeTokenizer::ByteLevelBpeTokenizer(std::string file, std::int64_t vocabulary, const std::string& source)
     : file_(std::move(file)),
-      bpe_(read_tokenizer_json(file_, source)),
+      bpe_(Reader(parse_json(file_), source).read()),
       vocabulary_(std::max(vocabulary, std::ssize(bpe_.tokens))),
       memos_(most_words) {}
 
 std::vector<std::int32_t> ByteLevelBpeTokenizer::encode(std::string_view text) const {
   require_utf8(text);
   Ids ids;
-  memos_.borrow([&](WordMemo<Ids>& memo) {
-    const auto add = [&](std::int32_t id) { ids.push_back(id); };
-    bpe_.added[0].split(
-        text,
-        [&](std::string_view rest) {
-          bpe_.added[1].split(
-              rest, [&](std::string_view plain) { encode_text(plain, memo, ids); }, add);
-        },
-        add);
-  });
+  memos_.borrow([&](WordMemo<Ids>& memo) { encode(text, 0, memo, ids); });
   return ids;
 }
 
-void ByteLevelBpeTokenizer::encode_text(std::string_view text, WordMemo<Ids>& memo, Ids& ids) const {
-  constexpr int words_between_looks = 1 << 16;
-  int words = 0;
-  cut(text, 0, [&](std::string_view word) {
-    if (++words % words_between_looks == 0) throw_if_stopped();
-    const auto& found = memo.get(word, [&] { return ids_of_word(word); });
-    ids.insert(ids.end(), found.begin(), found.end());
-  });
+// Of a text without tokens of the lists before `added`. Of tokens that overlap the first one counts, of those that
+// start in one place the longest.
+void ByteLevelBpeTokenizer::encode(std::string_view text, std::size_t added, WordMemo<Ids>& memo, Ids& ids) const {
+  if (text.empty()) return;
+  if (added == bpe_.added.size()) {
+    constexpr int words_between_looks = 1 << 16;
+    int words = 0;
+    return cut(text, 0, [&](std::string_view word) {
+      if (++words % words_between_looks == 0) throw_if_stopped();
+      const auto& found = memo.get(word, [&] { return ids_of_word(word); });
+      ids.insert(ids.end(), found.begin(), found.end());
+    });
+  }
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto& alike = bpe_.added[added][static_cast<unsigned char>(text[at])];
+    const auto is_here = [&](const AddedToken& token) { return text.substr(at).starts_with(token.content); };
+    const auto token = std::ranges::find_if(alike, is_here);
+    if (token == alike.end()) {
+      ++at;
+      continue;
+    }
+    encode(text.substr(begin, at - begin), added + 1, memo, ids);
+    ids.push_back(token->id);
+    begin = at += token->content.size();
+  }
+  encode(text.substr(begin), added + 1, memo, ids);
 }
 
 void ByteLevelBpeTokenizer::cut(std::string_view text, std::size_t pattern,
@@ -430,7 +354,7 @@ std::vector<std::int32_t> ByteLevelBpeTokenizer::ids_of_word(std::string_view wo
 
 std::string_view ByteLevelBpeTokenizer::bytes_of(std::int32_t id) const {
   const auto place = static_cast<std::size_t>(id);
-  return place < bpe_.tokens.size() ? std::string_view(bpe_.tokens[place]) : std::string_view();
+  return place < bpe_.tokens.size() ? std::string_view(bpe_.tokens[place]) : "";
 }
 
 bool ByteLevelBpeTokenizer::begins_word(std::int32_t id, std::int32_t before) const {

@@ -31,46 +31,25 @@ class PairMerges {
 
  private:
   struct Rule {
-    std::int32_t rank = 0;
-    std::int32_t merged = 0;
+    std::int32_t rank, merged;
   };
   struct HashPair {
     std::size_t operator()(std::uint64_t pair) const { return (pair ^ (pair >> 29)) * 0x9E3779B97F4A7C15ULL; }
   };
-  class Word;
-
-  const Rule* find(std::int32_t left, std::int32_t right) const;
 
   std::unordered_map<std::uint64_t, Rule, HashPair> rules_;
   std::int32_t next_rank_ = 0;
 };
 
-// Tokens that stand for a text of their own, such as <|endoftext|>: they are found in a text before it is cut into
+// A token that stands for a text of its own, such as <|endoftext|>: it is found in a text before that is cut into
 // words.
-class AddedTokens {
- public:
-  // `content` is not empty.
-  void add(const std::string& content, std::int32_t id);
-
-  // Calls `use_text` with the text between tokens (never empty) and `use_token` with the id of each token, in order. Of
-  // tokens that overlap the first one counts, of those that start in one place the longest.
-  void split(std::string_view text, const std::function<void(std::string_view)>& use_text,
-             const std::function<void(std::int32_t)>& use_token) const;
-
- private:
-  struct Token {
-    std::string content;
-    std::int32_t id;
-  };
-
-  bool begins_one(char byte) const { return !by_first_byte_[static_cast<unsigned char>(byte)].empty(); }
-  const Token* find_at(std::string_view text) const;
-
-  std::array<std::vector<Token>, 256> by_first_byte_;  // the longest first
+struct AddedToken {
+  std::string content;  // not empty
+  std::int32_t id;
 };
 
-// Byte-level BPE (GPT-2, Radford et al. 2019) in the format of the library `tokenizers`: regular expressions cut a text
-// into words, whose bytes are merged pair by pair.
+// Byte-level BPE in the format of the library `tokenizers`: regular expressions cut a text into words, whose bytes are
+// merged pair by pair.
 struct ByteLevelBpe {
   std::vector<std::string> tokens;  // the bytes of each id; "" for an id that no token has
   std::vector<std::string> names;   // the same as the file writes them
@@ -79,11 +58,12 @@ struct ByteLevelBpe {
   // Words that are not merged, because they are tokens (the file's ignore_merges).
   std::unordered_map<std::string, std::int32_t> whole_words;
   std::vector<SplitPattern> patterns;  // each cuts what those before it left
-  std::array<AddedTokens, 2> added;    // to be found first, and in the rest
+  // To be found first, and in the rest: by first byte, the longest first.
+  std::array<std::array<std::vector<AddedToken>, 256>, 2> added;
 };
 
-// A tokenizer of the library `tokenizers`: byte-level BPE, as GPT-2 and LLaMA 3 have it. The ids equal the
-// library's without the special tokens that its post-processing adds; every text that is valid UTF-8 is restored.
+// Byte-level BPE as GPT-2 and LLaMA 3 have it. The ids equal those of the library `tokenizers` without the special
+// tokens that its post-processing adds; every text that is valid UTF-8 is restored.
 class ByteLevelBpeTokenizer : public SubwordTokenizer {
  public:
   static constexpr std::int64_t largest_vocabulary = 1 << 24;
@@ -114,7 +94,7 @@ class ByteLevelBpeTokenizer : public SubwordTokenizer {
  private:
   using Ids = std::vector<std::int32_t>;
 
-  void encode_text(std::string_view text, WordMemo<Ids>& memo, Ids& ids) const;
+  void encode(std::string_view text, std::size_t added, WordMemo<Ids>& memo, Ids& ids) const;
   void cut(std::string_view text, std::size_t pattern, const std::function<void(std::string_view)>& use_word) const;
   Ids ids_of_word(std::string_view word) const;
   std::string_view bytes_of(std::int32_t id) const;

@@ -4,7 +4,7 @@
 #include <unicode/uchar.h>
 
 #include <algorithm>
-#include <map>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
@@ -27,6 +27,11 @@ using Json = nlohmann::json;  // sorts names, of which a vocabulary has many
 
 constexpr char32_t last_character = 0x10FFFF;
 
+// A normaliser.
+Json replace(const std::string& pattern, const std::string& content) {
+  return {{"type", "Replace"}, {"pattern", {{"Regex", pattern}}}, {"content", content}};
+}
+
 Json sequence(const char* of_what, Json parts) { return {{"type", "Sequence"}, {of_what, std::move(parts)}}; }
 
 // All of a tokenizer.json. `normalizer` and `post_processor` may be null.
@@ -44,8 +49,7 @@ std::string file_of(Json model, Json normalizer, Json pre_tokenizer, Json post_p
 
 // A byte order mark in front of a text is left out, as everywhere in this program, and then `normalizers` are applied.
 LibraryTokenizer tokenizer_of(Json model, Json normalizers, Json pre_tokenizer, Json decoder) {
-  const Json without_mark = {{"type", "Replace"}, {"pattern", {{"Regex", "\\A\\x{FEFF}"}}}, {"content", ""}};
-  normalizers.insert(normalizers.begin(), without_mark);
+  normalizers.insert(normalizers.begin(), replace("\\A\\x{FEFF}", ""));
   return {file_of(std::move(model), sequence("normalizers", std::move(normalizers)), std::move(pre_tokenizer), nullptr,
                   std::move(decoder), Json::array()),
           ""};
@@ -74,8 +78,8 @@ Json byte_level(bool use_regex) {
 }
 
 // Every part of a text is a token, or else the unknown one, where the vocabulary has it.
-Json whole_parts(Json vocabulary, const char* unknown = "<unk>") {
-  return {{"type", "WordLevel"}, {"vocab", std::move(vocabulary)}, {"unk_token", unknown}};
+Json whole_parts(Json vocabulary) {
+  return {{"type", "WordLevel"}, {"vocab", std::move(vocabulary)}, {"unk_token", "<unk>"}};
 }
 
 // The inside of a class of characters in regular expressions: ab-d, of those that `belongs` takes.
@@ -138,8 +142,6 @@ std::string any_word(std::span<const std::string> words, std::size_t depth = 0) 
   return fmt::format("{}(?:{}){}", common, fmt::join(branches, "|"), may_end ? "?" : "");
 }
 
-// Characters.
-
 LibraryTokenizer library_characters(const Tokenizer& tokenizer) {
   const auto own = tokenizer.to_json();
   auto vocabulary = Json::object();
@@ -148,8 +150,7 @@ LibraryTokenizer library_characters(const Tokenizer& tokenizer) {
   return tokenizer_of(whole_parts(std::move(vocabulary)), Json::array(), split("(?m:.)"), {{"type", "Fuse"}});
 }
 
-// Bytes: byte-level BPE without merges.
-
+// Byte-level BPE without merges.
 LibraryTokenizer library_bytes() {
   auto vocabulary = Json::object();
   for (int byte = 0; byte < 256; ++byte) vocabulary[to_byte_level(std::string(1, static_cast<char>(byte)))] = byte;
@@ -158,18 +159,14 @@ LibraryTokenizer library_bytes() {
 }
 
 // Numbers without leading zeros.
-
 LibraryTokenizer library_numbers(const Tokenizer& tokenizer) {
   auto vocabulary = Json::object();
   for (std::int64_t number = 0; number < tokenizer.vocabulary_size(); ++number)
     vocabulary[std::to_string(number)] = number;
-  const Json without_zeros = {
-      {"type", "Replace"}, {"pattern", {{"Regex", R"((?<![^, \t\r\n])0+(?=[0-9]))"}}}, {"content", ""}};
+  const auto without_zeros = replace(R"((?<![^, \t\r\n])0+(?=[0-9]))", "");
   return tokenizer_of(whole_parts(std::move(vocabulary)), Json::array({without_zeros}),
                       split(R"([, \t\r\n]+)", "Removed"), nullptr);
 }
-
-// Words.
 
 bool has(char32_t point, UProperty property) { return u_hasBinaryProperty(static_cast<UChar32>(point), property) != 0; }
 
@@ -191,9 +188,6 @@ class WordExpressions {
   // one has a form of its own (Final_Sigma of Unicode's section 3.13). It may also know newer letters, which are marks
   // here: without one of `known`, the characters of the vocabulary, they become another mark.
   Json lower_case(const std::set<char32_t>& known) const {
-    const auto replace = [](const std::string& pattern, const std::string& content) -> Json {
-      return {{"type", "Replace"}, {"pattern", {{"Regex", pattern}}}, {"content", content}};
-    };
     const auto unassigned = ranges_of([&](char32_t point) {
       return u_charType(static_cast<UChar32>(point)) == U_UNASSIGNED && !known.contains(point);
     });
@@ -236,10 +230,9 @@ class WordExpressions {
 
 LibraryTokenizer library_words(const Tokenizer& tokenizer) {
   const auto own = tokenizer.to_json();
+  static const std::set<std::string> known_keys = {"kind", "lowercase", "letters", "joiners", "whitespace", "words"};
   for (const auto& [key, value] : own.items())
-    if (key != "kind" && key != "lowercase" && key != "letters" && key != "joiners" && key != "whitespace" &&
-        key != "words")
-      return {"", fmt::format("its rule {} is not the library's", key)};
+    if (!known_keys.contains(key)) return {"", fmt::format("its rule {} is not the library's", key)};
   const WordExpressions expressions(own.value("joiners", WordTokenizerOptions().joiners));
   const bool keeps = own.value("whitespace", "") == to_string(Whitespace::kept);
   auto vocabulary = Json::object();
@@ -268,23 +261,23 @@ LibraryTokenizer library_words(const Tokenizer& tokenizer) {
 }
 
 // Sentencepiece, where white space is kept.
-
 class LibraryPieces {
  public:
   explicit LibraryPieces(const SentencePieceTokenizer& tokenizer)
       : tokenizer_(tokenizer), traits_(traits_of_sentencepiece(tokenizer.model())) {
-    for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) names_.push_back(tokenizer.token_name(id));
+    for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id)
+      names_.push_back(is_text(id) ? with_spaces(tokenizer.token_name(id)) : tokenizer.token_name(id));
   }
 
   LibraryTokenizer make() const {
     if (const auto found = problem(); !found.empty()) return {"", found};
+    const bool is_unigram = tokenizer_.kind() == UnigramTokenizerOptions::kind;
     const Json bytes = {{"type", "ByteFallback"}}, joined = {{"type", "Fuse"}};
-    return tokenizer_of(is_unigram() ? unigram() : bpe(), Json::array(), split(word_expression()),
+    return tokenizer_of(is_unigram ? unigram() : bpe(), Json::array(), split(word_expression()),
                         sequence("decoders", {bytes, joined}));
   }
 
  private:
-  bool is_unigram() const { return tokenizer_.kind() == UnigramTokenizerOptions::kind; }
   bool is_text(std::int32_t id) const { return tokenizer_.piece_kind(id) == PieceKind::text; }
 
   std::string problem() const {
@@ -293,10 +286,9 @@ class LibraryPieces {
     if (traits_.marks_ends) return "it marks spaces behind words";
     if (traits_.has_symbols) return "it has symbols of several characters";
     if (!tokenizer_.has_plain_scores()) return "it has characters in pieces that are no pieces";
-    for (std::int32_t id = 0; id < std::ssize(names_); ++id) {
-      const auto& name = names_[static_cast<std::size_t>(id)];
+    for (std::int32_t id = 0; const auto& name : names_) {
       if (tokenizer_.piece_kind(id) == PieceKind::unused) return "it has pieces that are not used";
-      if (!is_text(id) && count_characters(name) == 1)
+      if (!is_text(id++) && count_characters(name) == 1)
         return fmt::format("its piece {} stands for no text", in_quotes(name));
     }
     return "";
@@ -307,11 +299,10 @@ class LibraryPieces {
   std::string word_expression() const {
     std::set<char32_t> spelt;
     bool has_pieces_of_spaces = false;
-    for (std::int32_t id = 0; id < std::ssize(names_); ++id) {
-      if (!is_text(id)) continue;
-      const auto text = with_spaces(names_[static_cast<std::size_t>(id)]);
-      has_pieces_of_spaces = has_pieces_of_spaces || text.starts_with("  ");
-      for_each_code_point(text, [&](std::uint32_t point) { spelt.insert(static_cast<char32_t>(point)); });
+    for (std::int32_t id = 0; const auto& name : names_) {
+      if (!is_text(id++)) continue;
+      has_pieces_of_spaces = has_pieces_of_spaces || name.starts_with("  ");
+      for_each_code_point(name, [&](std::uint32_t point) { spelt.insert(static_cast<char32_t>(point)); });
     }
     for (const char c : {' ', '\n', '\t', '\r'}) spelt.erase(static_cast<unsigned char>(c));
     const auto letter = one_of(ranges_of([&](char32_t point) { return spelt.contains(point); }));
@@ -319,25 +310,24 @@ class LibraryPieces {
     return fmt::format("{0} ?{1}+|(?m:.)", spaces, letter);
   }
 
+  // Two neighbours are merged that together are a piece, the best piece first.
   Json bpe() const {
-    auto vocabulary = Json::object();
+    auto vocabulary = Json::object(), merges = Json::array();
     std::vector<std::int32_t> order;
-    std::map<std::string, std::int32_t> ids;
-    for (std::int32_t id = 0; id < std::ssize(names_); ++id) {
-      const auto& name = names_[static_cast<std::size_t>(id)];
-      vocabulary[is_text(id) ? with_spaces(name) : name] = id;
-      if (!is_text(id)) continue;
-      ids.emplace(with_spaces(name), id);
-      order.push_back(id);
+    std::set<std::string_view> pieces;
+    for (std::int32_t id = 0; const auto& name : names_) {
+      vocabulary[name] = id;
+      if (is_text(id)) {
+        pieces.insert(name);
+        order.push_back(id);
+      }
+      ++id;
     }
-    std::stable_sort(order.begin(), order.end(),
-                     [&](auto a, auto b) { return tokenizer_.score(a) > tokenizer_.score(b); });
-    // Two neighbours are merged that together are a piece, the best piece first.
-    auto merges = Json::array();
+    std::ranges::stable_sort(order, std::greater(), [&](auto id) { return tokenizer_.score(id); });
     for (const auto id : order) {
-      const auto piece = with_spaces(names_[static_cast<std::size_t>(id)]);
+      const std::string_view piece = names_[static_cast<std::size_t>(id)];
       for (std::size_t cut = 1; cut < piece.size(); ++cut)
-        if (ids.contains(piece.substr(0, cut)) && ids.contains(piece.substr(cut)))
+        if (pieces.contains(piece.substr(0, cut)) && pieces.contains(piece.substr(cut)))
           merges.push_back({piece.substr(0, cut), piece.substr(cut)});
     }
     return bpe_model(std::move(vocabulary), std::move(merges), /*byte_fallback=*/true);
@@ -345,11 +335,9 @@ class LibraryPieces {
 
   Json unigram() const {
     auto vocabulary = Json::array();
-    for (std::int32_t id = 0; id < std::ssize(names_); ++id) {
-      const auto& name = names_[static_cast<std::size_t>(id)];
-      const bool is_piece = is_text(id);
-      vocabulary.push_back({is_piece ? with_spaces(name) : name,
-                            is_piece ? tokenizer_.score(id) : SentencePieceTokenizer::reserved_score});
+    for (std::int32_t id = 0; const auto& name : names_) {
+      vocabulary.push_back({name, is_text(id) ? tokenizer_.score(id) : SentencePieceTokenizer::reserved_score});
+      ++id;
     }
     return {{"type", "Unigram"},
             {"unk_id", tokenizer_.unknown_id().value()},
@@ -359,7 +347,7 @@ class LibraryPieces {
 
   const SentencePieceTokenizer& tokenizer_;
   SentencePieceTraits traits_;
-  std::vector<std::string> names_;
+  std::vector<std::string> names_;  // by id; of pieces that texts have, the text
 };
 
 }  // namespace
@@ -376,27 +364,6 @@ LibraryTokenizer to_library_tokenizer(const Tokenizer& tokenizer) {
   return {"", fmt::format("the library has no tokenizer of kind {}", kind)};
 }
 
-namespace {
-
-// Pairs of tokens, the first to be merged first.
-Json read_merges(std::string_view rest, const std::string& source) {
-  auto merges = Json::array();
-  rest = without_byte_order_mark(rest);
-  for (std::int64_t number = 1; !rest.empty(); ++number) {
-    auto line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.starts_with("#version")) continue;
-    if (std::count(line.begin(), line.end(), ' ') != 1)
-      throw Error(ExitCode::data, fmt::format("{}:{}: {} is not two tokens with a space between them", source, number,
-                                              in_quotes(line)));
-    merges.push_back(line);
-  }
-  return merges;
-}
-
-}  // namespace
-
 std::string gpt2_tokenizer_json(const std::string& vocab_json, const std::string& vocab_source,
                                 const std::string& merges_txt, const std::string& merges_source) {
   const std::string end_of_text = "<|endoftext|>";
@@ -411,9 +378,20 @@ std::string gpt2_tokenizer_json(const std::string& vocab_json, const std::string
                      {"rstrip", false},
                      {"normalized", false},
                      {"special", true}});
+  auto merges = Json::array();  // pairs of tokens, the first to be merged first
+  auto rest = without_byte_order_mark(merges_txt);
+  for (std::int64_t number = 1; !rest.empty(); ++number) {
+    auto line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.starts_with("#version")) continue;
+    if (std::ranges::count(line, ' ') != 1)
+      throw Error(ExitCode::data, fmt::format("{}:{}: {} is not two tokens with a space between them", merges_source,
+                                              number, in_quotes(line)));
+    merges.push_back(line);
+  }
   const auto coder = byte_level(true);
-  const auto model =
-      bpe_model(std::move(vocabulary), read_merges(merges_txt, merges_source), /*byte_fallback=*/false, "");
+  const auto model = bpe_model(std::move(vocabulary), std::move(merges), /*byte_fallback=*/false, "");
   return file_of(model, nullptr, coder, coder, coder, added);
 }
 

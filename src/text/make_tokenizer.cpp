@@ -32,127 +32,90 @@ constexpr std::uintmax_t largest_file = 1 << 28;
 
 std::string content_of(const fs::path& file) { return read_file(file, largest_file, ExitCode::data); }
 
-// Tokenizers that this program has saved.
-
-// tokenizer.json, field by field.
+// The tokenizer.json that this program has saved, field by field.
 struct TokenizerFile {
   nlohmann::json json;
   std::string source;
 
-  nlohmann::json field(const std::string& name) const { return json.value(name, nlohmann::json()); }
   void require(bool valid, const std::string& name, const std::string& expected) const {
     if (!valid) throw Error(ExitCode::data, fmt::format("{}: {} is not {}", source, name, expected));
   }
-  std::vector<std::string> strings(const std::string& name) const {
-    const auto list = field(name);
-    const auto is_string = [](const auto& entry) { return entry.is_string(); };
-    require(list.is_array() && std::all_of(list.begin(), list.end(), is_string), name, "a list of strings");
-    return list.get<std::vector<std::string>>();
-  }
+  const nlohmann::json& field(const std::string& name) const { return json_member(json, name); }
   bool flag(const std::string& name) const {
-    const auto value = field(name);
-    require(value.is_boolean(), name, "true or false");
-    return value.get<bool>();
+    require(field(name).is_boolean(), name, "true or false");
+    return field(name).get<bool>();
   }
   std::string text(const std::string& name) const {
-    const auto value = field(name);
-    require(value.is_string(), name, "a string");
-    return value.get<std::string>();
+    require(field(name).is_string(), name, "a string");
+    return field(name).get<std::string>();
   }
-  std::string joiners() const {
-    const auto marks = text("joiners");
-    require(std::all_of(marks.begin(), marks.end(), is_joiner), "joiners", "a list of ASCII marks");
-    return marks;
+  std::vector<std::string> strings(const std::string& name) const {
+    const auto& list = field(name);
+    require(list.is_array() && std::ranges::all_of(list, [](const auto& entry) { return entry.is_string(); }), name,
+            "a list of strings");
+    return list.get<std::vector<std::string>>();
+  }
+  std::int64_t number(const std::string& name, std::int64_t least, std::int64_t most) const {
+    const auto& value = field(name);  // of integers only those below 0 are not unsigned to the parser
+    require(value.is_number_unsigned() && value >= least && value <= most, name,
+            fmt::format("a whole number in {} ... {}", least, most));
+    return value.get<std::int64_t>();
   }
   Whitespace whitespace() const {
     const auto names = names_of<Whitespace>();
-    const auto found = std::find(names.begin(), names.end(), text("whitespace"));
+    const auto found = std::ranges::find(names, text("whitespace"));
     require(found != names.end(), "whitespace", join_alternatives(names));
     return static_cast<Whitespace>(found - names.begin());
   }
-  void read_special_tokens(SubwordTokenizer& tokenizer) const {
-    if (!json.contains("special_tokens")) return;
-    auto tokens = special_tokens_from_json(field("special_tokens"), tokenizer.vocabulary_size());
+  std::unique_ptr<Tokenizer> with_special_tokens(std::unique_ptr<SubwordTokenizer> tokenizer) const {
+    if (!json.contains("special_tokens")) return tokenizer;
+    auto tokens = special_tokens_from_json(field("special_tokens"), tokenizer->vocabulary_size());
     require(tokens.has_value(), "special_tokens", "ids and names of tokens");
-    tokenizer.set_special_tokens(std::move(*tokens));
+    tokenizer->set_special_tokens(std::move(*tokens));
+    return tokenizer;
   }
 };
-
-std::unique_ptr<Tokenizer> load_characters(const TokenizerFile& file) {
-  const bool maps_unknown = file.json.contains("unknown") && file.flag("unknown");
-  return std::make_unique<CharacterTokenizer>(file.strings("characters"), file.source,
-                                              maps_unknown ? Unknown::map : Unknown::refuse);
-}
-
-std::unique_ptr<Tokenizer> load_bytes(const TokenizerFile&) { return std::make_unique<ByteTokenizer>(); }
 
 std::unique_ptr<Tokenizer> load_words(const TokenizerFile& file) {
   file.require(file.field("letters") == "unicode", "letters", "unicode");
   WordRules rules{.lowercase = file.flag("lowercase")};
-  if (file.json.contains("joiners")) rules.joiners = file.joiners();
+  if (file.json.contains("joiners")) rules.joiners = file.text("joiners");
+  file.require(std::ranges::all_of(rules.joiners, is_joiner), "joiners", "a list of ASCII marks");
   if (file.json.contains("whitespace")) rules.whitespace = file.whitespace();
   return std::make_unique<WordTokenizer>(file.strings("words"), std::move(rules), file.source);
-}
-
-std::unique_ptr<Tokenizer> load_numbers(const TokenizerFile& file) {
-  const auto count = file.field("count");
-  // Of integers only those below 0 are not unsigned to the parser.
-  const bool valid = count.is_number_unsigned() && count >= 1 && count <= NumberTokenizer::largest_count;
-  file.require(valid, "count", fmt::format("a whole number in 1 ... {}", NumberTokenizer::largest_count));
-  return std::make_unique<NumberTokenizer>(count.get<std::int64_t>());
 }
 
 std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerFile& file) {
   auto model = from_base64(file.text("model"));
   file.require(model && sha256(*model) == file.text("sha256"), "model", "the one that its sha256 names");
-  auto tokenizer =
-      std::make_unique<SentencePieceTokenizer>(file.text("kind"), file.whitespace(), std::move(*model), file.source);
-  file.read_special_tokens(*tokenizer);
-  return tokenizer;
+  return file.with_special_tokens(
+      std::make_unique<SentencePieceTokenizer>(file.text("kind"), file.whitespace(), std::move(*model), file.source));
 }
 
 std::unique_ptr<Tokenizer> load_pretrained(const TokenizerFile& file) {
-  constexpr auto most = ByteLevelBpeTokenizer::largest_vocabulary;
-  const auto vocabulary = file.field("vocabulary");
-  file.require(vocabulary.is_number_unsigned() && vocabulary <= most, "vocabulary",
-               fmt::format("a whole number of at most {}", most));
-  auto tokenizer = std::make_unique<ByteLevelBpeTokenizer>(file.text("file"), vocabulary.get<std::int64_t>(),
-                                                           file.source + ": file");
-  file.read_special_tokens(*tokenizer);
-  return tokenizer;
+  const auto vocabulary = file.number("vocabulary", 0, ByteLevelBpeTokenizer::largest_vocabulary);
+  return file.with_special_tokens(
+      std::make_unique<ByteLevelBpeTokenizer>(file.text("file"), vocabulary, file.source + ": file"));
 }
 
-struct Loader {
-  std::string_view kind;
-  std::unique_ptr<Tokenizer> (*load)(const TokenizerFile&);
-};
-
-constexpr std::array loaders = {
-    Loader{CharacterTokenizerOptions::kind, load_characters},
-    Loader{ByteTokenizerOptions::kind, load_bytes},
-    Loader{WordTokenizerOptions::kind, load_words},
-    Loader{UnigramTokenizerOptions::kind, load_sentencepiece},
-    Loader{BpeTokenizerOptions::kind, load_sentencepiece},
-    Loader{NumberTokenizer::kind, load_numbers},
-    Loader{PretrainedTokenizerOptions::kind, load_pretrained},
-};
-
-}  // namespace
-
-std::unique_ptr<Tokenizer> load_tokenizer(const std::string& json_text, const std::string& source) {
-  const TokenizerFile file{parse_json(json_text), source};
-  std::vector<std::string> kinds;
-  for (const auto& loader : loaders) {
-    if (file.json.is_object() && file.field("kind") == loader.kind) return loader.load(file);
-    kinds.emplace_back(loader.kind);
-  }
-  throw Error(ExitCode::data, fmt::format("{}: not a tokenizer file: expected an object with kind {}", source,
-                                          join_alternatives(kinds)));
-}
-
-namespace {
-
-// Tokenizers that other programs have trained.
+using Load = std::unique_ptr<Tokenizer> (*)(const TokenizerFile&);
+constexpr std::array<std::pair<std::string_view, Load>, 7> loaders = {
+    {{CharacterTokenizerOptions::kind,
+      [](const TokenizerFile& file) -> std::unique_ptr<Tokenizer> {
+        const bool maps_unknown = file.json.contains("unknown") && file.flag("unknown");
+        return std::make_unique<CharacterTokenizer>(file.strings("characters"), file.source,
+                                                    maps_unknown ? Unknown::map : Unknown::refuse);
+      }},
+     {ByteTokenizerOptions::kind,
+      [](const TokenizerFile&) -> std::unique_ptr<Tokenizer> { return std::make_unique<ByteTokenizer>(); }},
+     {WordTokenizerOptions::kind, load_words},
+     {UnigramTokenizerOptions::kind, load_sentencepiece},
+     {BpeTokenizerOptions::kind, load_sentencepiece},
+     {NumberTokenizer::kind,
+      [](const TokenizerFile& file) -> std::unique_ptr<Tokenizer> {
+        return std::make_unique<NumberTokenizer>(file.number("count", 1, NumberTokenizer::largest_count));
+      }},
+     {PretrainedTokenizerOptions::kind, load_pretrained}}};
 
 constexpr const char* json_file = "tokenizer.json";
 constexpr const char* vocabulary_file = "vocab.json";
@@ -172,12 +135,6 @@ std::int64_t vocabulary_of(const fs::path& folder) {
   return size.is_number_unsigned() && size <= ByteLevelBpeTokenizer::largest_vocabulary ? size.get<std::int64_t>() : 0;
 }
 
-// Whether a tokenizer.json repeats a tokenizer.model, as LLaMA 2's does.
-bool is_of_sentencepiece(const fs::path& file) {
-  const auto json = parse_json(content_of(file));
-  return json_member(json_member(json, "model"), "byte_fallback") == true;
-}
-
 std::unique_ptr<Tokenizer> read_file_of(const fs::path& file, std::int64_t vocabulary) {
   const auto name = file.filename();
   if (name == own_tokenizer_file) return load_tokenizer(content_of(file), file.string());
@@ -189,62 +146,6 @@ std::unique_ptr<Tokenizer> read_file_of(const fs::path& file, std::int64_t vocab
   auto json = gpt2_tokenizer_json(content_of(vocab), vocab.string(), content_of(merges), merges.string());
   return std::make_unique<ByteLevelBpeTokenizer>(std::move(json), vocabulary, vocab.string());
 }
-
-}  // namespace
-
-std::optional<fs::path> find_pretrained_tokenizer(const fs::path& folder) {
-  const auto json = folder / json_file, model = folder / sentencepiece_file;
-  if (!is_there(folder / own_tokenizer_file) && is_there(json) && is_there(model) && is_of_sentencepiece(json))
-    return model;
-  for (const auto* name : {own_tokenizer_file, json_file, vocabulary_file, merges_file, sentencepiece_file})
-    if (is_there(folder / name)) return folder / name;
-  return std::nullopt;
-}
-
-std::unique_ptr<Tokenizer> read_pretrained_tokenizer(const fs::path& path) {
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return read_file_of(path, 0);
-  if (const auto file = find_pretrained_tokenizer(path)) {
-    auto tokenizer = read_file_of(*file, vocabulary_of(path));
-    if (auto* subwords = dynamic_cast<SubwordTokenizer*>(tokenizer.get()))
-      subwords->set_special_tokens(read_special_tokens(path, *subwords));
-    return tokenizer;
-  }
-  throw Error(ExitCode::data, fmt::format("{}: holds no tokenizer: neither {} nor {} nor {}", path.string(), json_file,
-                                          vocabulary_file, sentencepiece_file));
-}
-
-namespace {
-
-struct Maker {
-  std::string_view text;
-  Unknown unknown;
-  std::unique_ptr<Tokenizer> operator()(const CharacterTokenizerOptions&) const {
-    return std::make_unique<CharacterTokenizer>(CharacterTokenizer::from_text(text, unknown));
-  }
-  std::unique_ptr<Tokenizer> operator()(const ByteTokenizerOptions&) const { return std::make_unique<ByteTokenizer>(); }
-  template <class Subword>
-  std::unique_ptr<Tokenizer> operator()(const Subword& options) const {
-    return std::make_unique<SentencePieceTokenizer>(std::string(Subword::kind), options.whitespace,
-                                                    train_sentencepiece(options, text), "the trained model");
-  }
-  std::unique_ptr<Tokenizer> operator()(const WordTokenizerOptions& options) const {
-    return std::make_unique<WordTokenizer>(WordTokenizer::from_text(options, text));
-  }
-  std::unique_ptr<Tokenizer> operator()(const PretrainedTokenizerOptions& options) const {
-    return read_pretrained_tokenizer(options.path);
-  }
-};
-
-}  // namespace
-
-std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerOptions& options, std::string_view text, Unknown unknown) {
-  return std::visit(Maker{text, unknown}, options);
-}
-
-namespace {
-
-// The cache.
 
 constexpr int format_version = 2;  // raise it when the same options and text give another tokenizer
 
@@ -291,6 +192,57 @@ void write_cached(const fs::path& path, const Tokenizer& tokenizer) {
 }
 
 }  // namespace
+
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& json_text, const std::string& source) {
+  const TokenizerFile file{parse_json(json_text), source};
+  std::vector<std::string> kinds;
+  for (const auto& [kind, load] : loaders) {
+    if (file.field("kind") == kind) return load(file);
+    kinds.emplace_back(kind);
+  }
+  throw Error(ExitCode::data, fmt::format("{}: not a tokenizer file: expected an object with kind {}", source,
+                                          join_alternatives(kinds)));
+}
+
+std::optional<fs::path> find_pretrained_tokenizer(const fs::path& folder) {
+  const auto json = folder / json_file, model = folder / sentencepiece_file;
+  if (!is_there(folder / own_tokenizer_file) && is_there(json) && is_there(model) &&
+      json_member(json_member(parse_json(content_of(json)), "model"), "byte_fallback") == true)
+    return model;  // which the tokenizer.json repeats, as LLaMA 2's does
+  for (const auto* name : {own_tokenizer_file, json_file, vocabulary_file, merges_file, sentencepiece_file})
+    if (is_there(folder / name)) return folder / name;
+  return std::nullopt;
+}
+
+std::unique_ptr<Tokenizer> read_pretrained_tokenizer(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return read_file_of(path, 0);
+  const auto file = find_pretrained_tokenizer(path);
+  if (!file)
+    throw Error(ExitCode::data, fmt::format("{}: holds no tokenizer: neither {} nor {} nor {}", path.string(),
+                                            json_file, vocabulary_file, sentencepiece_file));
+  auto tokenizer = read_file_of(*file, vocabulary_of(path));
+  if (auto* subwords = dynamic_cast<SubwordTokenizer*>(tokenizer.get()))
+    subwords->set_special_tokens(read_special_tokens(path, *subwords));
+  return tokenizer;
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerOptions& options, std::string_view text, Unknown unknown) {
+  const auto make = [&]<class Options>(const Options& own) -> std::unique_ptr<Tokenizer> {
+    if constexpr (std::is_same_v<Options, CharacterTokenizerOptions>)
+      return std::make_unique<CharacterTokenizer>(CharacterTokenizer::from_text(text, unknown));
+    else if constexpr (std::is_same_v<Options, ByteTokenizerOptions>)
+      return std::make_unique<ByteTokenizer>();
+    else if constexpr (std::is_same_v<Options, WordTokenizerOptions>)
+      return std::make_unique<WordTokenizer>(WordTokenizer::from_text(own, text));
+    else if constexpr (std::is_same_v<Options, PretrainedTokenizerOptions>)
+      return read_pretrained_tokenizer(own.path);
+    else
+      return std::make_unique<SentencePieceTokenizer>(std::string(Options::kind), own.whitespace,
+                                                      train_sentencepiece(own, text), "the trained model");
+  };
+  return std::visit(make, options);
+}
 
 fs::path cached_tokenizer_path(const TokenizerOptions& options, std::string_view training_text) {
   const auto recipe = recipe_of(options);

@@ -35,15 +35,11 @@ std::unique_ptr<Tokenizer> read_pretrained_tokenizer(const std::filesystem::path
 // The file of those above that counts in a folder; nothing when it has none.
 std::optional<std::filesystem::path> find_pretrained_tokenizer(const std::filesystem::path& folder);
 
-// Keeps tokenizers that take long to learn (unigram, bpe) in cache_folder()/tokenizers, one file each:
-//
-//   KEY.json: {"sha256": of KEY and the tokenizer's JSON, "tokenizer": the content of tokenizer.json}
-//
-// KEY is the SHA-256 of everything they depend on: a format version, the options, the training text.
-
-// Returns the tokenizer that config.tokenizer describes: from the cache if data.cache allows it, otherwise learned from
-// `training_text` and added to the cache. Ignores a damaged entry with a warning and rebuilds it; an entry that cannot
-// be written is a warning too. Errors: exit code 3.
+// The tokenizer that config.tokenizer describes, learned from `training_text`. Those that take long to learn (unigram,
+// bpe) are taken from the cache if data.cache allows it, otherwise added to it: cache_folder()/tokenizers has files
+// KEY.json: {"sha256": of KEY and the tokenizer's JSON, "tokenizer": the content of tokenizer.json}, where KEY is the
+// SHA-256 of a format version, the options and the text. A damaged entry and one that cannot be written are warnings.
+// Errors: exit code 3.
 std::unique_ptr<Tokenizer> obtain_tokenizer(const DataConfig& config, std::string_view training_text, Unknown unknown);
 
 // The cache file of a tokenizer, which need not exist; "" for tokenizers that are not cached, and without a cache.

@@ -5,14 +5,12 @@
 #include <utf8.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdint>
 #include <iterator>
 #include <span>
-#include <string_view>
 #include <utility>
-#include <vector>
+
+#include "text/word_tokenizer.h"
 
 namespace metaformer {
 
@@ -54,17 +52,23 @@ bool is_white_space(char32_t point) {
   return (point >= 0x1C && point <= 0x1F) || u_isUWhiteSpace(static_cast<UChar32>(point));
 }
 
-// As str.split: the words between white space.
-Words split_words(std::string_view text) {
+// The longest parts of a text whose characters all are parts of words.
+template <class IsPart>
+Words split(std::string_view text, IsPart is_part) {
   Words words;
   bool is_within_word = false;
   for_each_character(text, [&](char32_t point, std::string_view bytes) {
-    const bool was_within_word = std::exchange(is_within_word, !is_white_space(point));
+    const bool was_within_word = std::exchange(is_within_word, is_part(point));
     if (!is_within_word) return;
     if (!was_within_word) words.emplace_back();
     words.back() += bytes;
   });
   return words;
+}
+
+// As str.split: the words between white space.
+Words split_words(std::string_view text) {
+  return split(text, [](char32_t point) { return !is_white_space(point); });
 }
 
 // As str.rstrip.
@@ -89,45 +93,25 @@ constexpr std::array<LowerCaseRange, 6> newer_capitals = {{{0x1C89, 0x1C89, 1, 1
                                                            {0x10D50, 0x10D65, 32, 1},
                                                            {0x16EA0, 0x16EB8, 27, 1}}};
 
-char32_t lower(char32_t point) {
-  const auto number = static_cast<UChar32>(point);
-  for (const auto& range : newer_capitals)
-    if (number >= range.first && number <= range.last && (number - range.first) % range.step == 0)
-      return static_cast<char32_t>(number + range.offset);
-  return static_cast<char32_t>(u_tolower(number));
-}
-
-// Whether the capital sigma at `place` ends a word (Unicode's Final_Sigma, section 3.13).
-bool is_final_sigma(const std::u32string& points, std::size_t place) {
-  const auto has = [&](std::size_t at, UProperty property) {
-    return u_hasBinaryProperty(static_cast<UChar32>(points[at]), property) != 0;
-  };
-  auto before = place;
-  while (before > 0 && has(before - 1, UCHAR_CASE_IGNORABLE)) --before;
-  if (before == 0 || !has(before - 1, UCHAR_CASED)) return false;
-  auto after = place + 1;
-  while (after < points.size() && has(after, UCHAR_CASE_IGNORABLE)) ++after;
-  return after == points.size() || !has(after, UCHAR_CASED);
-}
-
 // As str.lower, with the letters of Unicode 17. Bytes that are not valid stay.
 std::string lower_case(std::string_view text) {
-  constexpr char32_t capital_sigma = 0x3A3, final_sigma = 0x3C2, capital_dotted_i = 0x130;
-  const auto points = code_points(text);
   std::string lowered;
-  lowered.reserve(text.size());
-  for (std::size_t place = 0; place < points.size(); ++place) {
-    const auto point = points[place];
-    if (point >= escaped_byte + 0x80 && point <= escaped_byte + 0xFF) {
-      lowered += static_cast<char>(point - escaped_byte);
-    } else if (point == capital_dotted_i) {
-      lowered += "i\u0307";
-    } else {
-      const bool is_final = point == capital_sigma && is_final_sigma(points, place);
-      utf8::unchecked::append(is_final ? final_sigma : lower(point), std::back_inserter(lowered));
+  for (auto at = text.begin();; ++at) {
+    const auto bad = utf8::find_invalid(at, text.end());
+    std::string valid(at, bad);
+    make_lowercase(valid);
+    for (const auto point : code_points(valid)) {
+      const auto number = static_cast<std::int32_t>(point);
+      const auto range = std::ranges::find_if(newer_capitals, [&](const LowerCaseRange& capitals) {
+        return number >= capitals.first && number <= capitals.last && (number - capitals.first) % capitals.step == 0;
+      });
+      const auto offset = range == newer_capitals.end() ? 0 : range->offset;
+      utf8::unchecked::append(static_cast<char32_t>(number + offset), std::back_inserter(lowered));
     }
+    if (bad == text.end()) return lowered;
+    lowered += *bad;
+    at = bad;
   }
-  return lowered;
 }
 
 // Counts of n-grams that BLEU, chrF and ROUGE are made of. A sequence is a vector or string of tokens.
@@ -161,7 +145,7 @@ void add(std::array<std::int64_t, n>& sums, const std::array<std::int64_t, n>& t
 // The version whose scores tests/python/compare_overlap.py compares BLEU and chrF with.
 constexpr std::string_view sacrebleu_version = "2.6.0";
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_digit(char32_t c) { return c >= '0' && c <= '9'; }
 bool is_stop(char c) { return c == '.' || c == ','; }
 
 // ASCII marks but the apostrophe, and the comma, hyphen and full stop, which depend on what is beside them.
@@ -173,12 +157,6 @@ bool is_mark(char c) {
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
   for (auto at = text.find(from); at != text.npos; at = text.find(from, at + to.size()))
     text.replace(at, from.size(), to);
-}
-
-std::string separate_marks(std::string_view text) {
-  std::string separated;
-  for (const char c : text) separated += is_mark(c) ? std::string{' ', c, ' '} : std::string(1, c);
-  return separated;
 }
 
 // Writes `before`, a space between both, and `after` around each two bytes for which `is_pair` holds. As with a
@@ -199,30 +177,6 @@ std::string separate_pairs(std::string_view text, IsPair is_pair, std::string_vi
   return separated;
 }
 
-}  // namespace
-
-Words tokenize_13a(std::string_view line) {
-  std::string text(line);
-  for (const auto& [from, to] : {std::pair("<skipped>", ""),
-                                 {"-\n", ""},
-                                 {"\n", " "},
-                                 {"&quot;", "\""},
-                                 {"&amp;", "&"},
-                                 {"&lt;", "<"},
-                                 {"&gt;", ">"}})
-    replace_all(text, from, to);
-  text = separate_marks(" " + text + " ");
-  text = separate_pairs(
-      text, [](char c, char next) { return !is_digit(c) && is_stop(next); }, "", " ");
-  text = separate_pairs(
-      text, [](char c, char next) { return is_stop(c) && !is_digit(next); }, " ", "");
-  text = separate_pairs(
-      text, [](char c, char next) { return is_digit(c) && next == '-'; }, "", " ");
-  return split_words(text);
-}
-
-namespace {
-
 double brevity_penalty(double hypothesis_length, double reference_length) {
   if (hypothesis_length >= reference_length) return 1;
   return hypothesis_length == 0 ? 0 : std::exp(1 - reference_length / hypothesis_length);
@@ -240,7 +194,52 @@ std::array<double, BleuStatistics::orders> smoothed_precisions(const BleuStatist
   return precisions;
 }
 
+RougeScore score_of(std::int64_t common, std::int64_t in_hypothesis, std::int64_t in_reference) {
+  if (common == 0) return {};
+  const auto precision = static_cast<double>(common) / static_cast<double>(in_hypothesis);
+  const auto recall = static_cast<double>(common) / static_cast<double>(in_reference);
+  return {precision, recall, 2 * precision * recall / (precision + recall)};
+}
+
+std::int64_t common_subsequence_length(const Words& first, const Words& second) {
+  // lengths[j]: of the words of `first` so far and the first j words of `second`.
+  std::vector<std::int64_t> lengths(second.size() + 1);
+  for (const auto& word : first) {
+    std::int64_t diagonal = 0;  // lengths[j] before this word
+    for (std::size_t j = 0; j < second.size(); ++j) {
+      const auto above = lengths[j + 1];
+      lengths[j + 1] = word == second[j] ? diagonal + 1 : std::max(above, lengths[j]);
+      diagonal = above;
+    }
+  }
+  return lengths.back();
+}
+
+constexpr std::array every_rouge = {&RougeScores::rouge_1, &RougeScores::rouge_2, &RougeScores::rouge_l};
+
 }  // namespace
+
+Words tokenize_13a(std::string_view line) {
+  std::string text(line);
+  for (const auto& [from, to] : {std::pair("<skipped>", ""),
+                                 {"-\n", ""},
+                                 {"\n", " "},
+                                 {"&quot;", "\""},
+                                 {"&amp;", "&"},
+                                 {"&lt;", "<"},
+                                 {"&gt;", ">"}})
+    replace_all(text, from, to);
+  std::string separated = " ";
+  for (const char c : text) separated += is_mark(c) ? std::string{' ', c, ' '} : std::string(1, c);
+  text = separated + " ";
+  text = separate_pairs(
+      text, [](char c, char next) { return !is_digit(c) && is_stop(next); }, "", " ");
+  text = separate_pairs(
+      text, [](char c, char next) { return is_stop(c) && !is_digit(next); }, " ", "");
+  text = separate_pairs(
+      text, [](char c, char next) { return is_digit(c) && next == '-'; }, "", " ");
+  return split_words(text);
+}
 
 std::string bleu_signature(const BleuOptions& options) {
   return fmt::format("nrefs:1|case:{}|eff:no|tok:{}|smooth:exp|version:{}", options.lowercase ? "lc" : "mixed",
@@ -282,12 +281,6 @@ BleuScore bleu(const BleuStatistics& statistics) {
   return score;
 }
 
-static std::u32string characters_of(std::string_view text) {
-  auto points = code_points(text);
-  std::erase_if(points, is_white_space);
-  return points;
-}
-
 std::string chrf_signature() {
   return fmt::format("nrefs:1|case:mixed|eff:yes|nc:{}|nw:0|space:no|version:{}", ChrfStatistics::orders,
                      sacrebleu_version);
@@ -301,7 +294,9 @@ ChrfStatistics& ChrfStatistics::operator+=(const ChrfStatistics& other) {
 }
 
 ChrfStatistics chrf_statistics(std::string_view hypothesis, std::string_view reference) {
-  const auto characters = characters_of(hypothesis), expected = characters_of(reference);
+  auto characters = code_points(hypothesis), expected = code_points(reference);
+  std::erase_if(characters, is_white_space);
+  std::erase_if(expected, is_white_space);
   ChrfStatistics statistics;
   for (std::size_t i = 0; i < ChrfStatistics::orders; ++i) {
     statistics.reference[i] = count_ngrams(expected, i + 1);
@@ -326,79 +321,34 @@ double chrf(const ChrfStatistics& statistics) {
   return 100 * (1 + beta_squared) * precisions * recalls / (beta_squared * precisions + recalls) / used_orders;
 }
 
-namespace {
-
-RougeScore score_of(std::int64_t common, std::int64_t in_hypothesis, std::int64_t in_reference) {
-  if (common == 0) return {};
-  const auto precision = static_cast<double>(common) / static_cast<double>(in_hypothesis);
-  const auto recall = static_cast<double>(common) / static_cast<double>(in_reference);
-  return {precision, recall, 2 * precision * recall / (precision + recall)};
-}
-
-RougeScore ngram_score(const Words& hypothesis, const Words& reference, std::size_t n) {
-  return score_of(count_common_ngrams(hypothesis, reference, n), count_ngrams(hypothesis, n),
-                  count_ngrams(reference, n));
-}
-
-std::int64_t common_subsequence_length(const Words& first, const Words& second) {
-  // lengths[j]: of the words of `first` so far and the first j words of `second`.
-  std::vector<std::int64_t> lengths(second.size() + 1);
-  for (const auto& word : first) {
-    std::int64_t diagonal = 0;  // lengths[j] before this word
-    for (std::size_t j = 0; j < second.size(); ++j) {
-      const auto above = lengths[j + 1];
-      lengths[j + 1] = word == second[j] ? diagonal + 1 : std::max(above, lengths[j]);
-      diagonal = above;
-    }
-  }
-  return lengths.back();
-}
-
-RougeScore divided(const RougeScore& score, double divisor) {
-  return {score.precision / divisor, score.recall / divisor, score.f1 / divisor};
-}
-
-}  // namespace
-
 Words rouge_tokens(std::string_view text) {
-  Words words;
-  bool is_within_word = false;
-  for (const char c : lower_case(text)) {
-    const bool was_within_word = std::exchange(is_within_word, (c >= 'a' && c <= 'z') || is_digit(c));
-    if (!is_within_word) continue;
-    if (!was_within_word) words.emplace_back();
-    words.back() += c;
-  }
-  return words;
-}
-
-RougeScore& RougeScore::operator+=(const RougeScore& other) {
-  precision += other.precision;
-  recall += other.recall;
-  f1 += other.f1;
-  return *this;
+  return split(lower_case(text), [](char32_t c) { return (c >= 'a' && c <= 'z') || is_digit(c); });
 }
 
 RougeStatistics& RougeStatistics::operator+=(const RougeStatistics& other) {
-  sums.rouge_1 += other.sums.rouge_1;
-  sums.rouge_2 += other.sums.rouge_2;
-  sums.rouge_l += other.sums.rouge_l;
+  for (const auto score : every_rouge)
+    for (const auto value : {&RougeScore::precision, &RougeScore::recall, &RougeScore::f1})
+      (sums.*score).*value += (other.sums.*score).*value;
   lines += other.lines;
   return *this;
 }
 
 RougeStatistics rouge_statistics(std::string_view hypothesis, std::string_view reference) {
   const auto words = rouge_tokens(hypothesis), expected = rouge_tokens(reference);
-  const auto longest =
-      score_of(common_subsequence_length(words, expected), count_ngrams(words, 1), count_ngrams(expected, 1));
-  return {.sums = {ngram_score(words, expected, 1), ngram_score(words, expected, 2), longest}, .lines = 1};
+  const auto score = [&](std::int64_t common, std::size_t n) {
+    return score_of(common, count_ngrams(words, n), count_ngrams(expected, n));
+  };
+  return {.sums = {score(count_common_ngrams(words, expected, 1), 1), score(count_common_ngrams(words, expected, 2), 2),
+                   score(common_subsequence_length(words, expected), 1)},
+          .lines = 1};
 }
 
 RougeScores rouge(const RougeStatistics& statistics) {
-  if (statistics.lines == 0) return {};
-  const auto lines = static_cast<double>(statistics.lines);
-  return {divided(statistics.sums.rouge_1, lines), divided(statistics.sums.rouge_2, lines),
-          divided(statistics.sums.rouge_l, lines)};
+  auto means = statistics.sums;
+  for (const auto score : every_rouge)
+    for (const auto value : {&RougeScore::precision, &RougeScore::recall, &RougeScore::f1})
+      if (statistics.lines > 0) (means.*score).*value /= static_cast<double>(statistics.lines);
+  return means;
 }
 
 }  // namespace metaformer

@@ -9,11 +9,9 @@
 
 namespace metaformer {
 
-// The tokenizer "13a" of sacreBLEU (Post 2018, "A call for clarity in reporting BLEU scores"), which is that of WMT's
-// mteval-v13a.pl: marks are tokens, and points, commas and hyphens stay within numbers.
-
-// The tokens of one line of UTF-8, in order; none is empty or has white space. Bytes that are not valid are parts of
-// words. No errors.
+// The tokens of one line by the tokenizer "13a" of sacreBLEU (Post 2018, "A call for clarity in reporting BLEU
+// scores"), which is that of WMT's mteval-v13a.pl: marks are tokens, and points, commas and hyphens stay within
+// numbers. None is empty or has white space. Bytes that are not valid UTF-8 are parts of words.
 std::vector<std::string> tokenize_13a(std::string_view line);
 
 // BLEU (Papineni et al. 2002, "BLEU: a method for automatic evaluation of machine translation") of a corpus with one
@@ -57,7 +55,6 @@ BleuScore bleu(const BleuStatistics& statistics);
 // each line, as sacreBLEU computes it by default: 1- to 6-grams of code points without white space, F score with beta
 // 2, no word n-grams.
 
-// The signature that sacreBLEU prints beside such a score.
 std::string chrf_signature();
 
 // Counts of one line or, added up, of a corpus. Element n - 1 is of n-grams.
@@ -87,8 +84,6 @@ std::vector<std::string> rouge_tokens(std::string_view text);
 // Fractions from 0 to 1. 0 where a side has nothing to count.
 struct RougeScore {
   double precision = 0, recall = 0, f1 = 0;
-
-  RougeScore& operator+=(const RougeScore& other);
 };
 
 struct RougeScores {

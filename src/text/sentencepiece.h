@@ -1,15 +1,14 @@
 #pragma once
 // Subwords: sentencepiece's unigram model (Kudo 2018) and byte-pair encoding (Sennrich et al. 2016).
 //
-// If white space is dropped, the library normalises a text (NFKC, white space to single spaces; folded to
-// lower case if requested), and characters that no piece spells become the unknown token. If it is kept, only the
-// case is normalised, if requested, and such characters are encoded as bytes: the ids of any valid UTF-8 text decode
-// to that text.
+// If white space is dropped, the library normalises a text (NFKC, single spaces, lower case if requested), and
+// characters that no piece spells become the unknown token. If it is kept, only the case is normalised, if requested,
+// and such characters are encoded as bytes: every valid UTF-8 text is restored.
 //
-// The ids are those that the library gives for the whole text, except for U+2581, with which the library marks spaces:
-// it is dropped as white space, or encoded as its bytes. If white space is kept, two more differ: the space that some
-// models put in front of a text is left out; and of segmentations with the same probability unigram takes the one that
-// the library `tokenizers` takes, while the choice of sentencepiece depends on the rounding of float32.
+// The ids are those that the library gives for the whole text, except for U+2581, with which it marks spaces: it is
+// dropped as white space, or encoded as its bytes. If white space is kept, the space that some models put in front of a
+// text is left out; and of segmentations with the same probability unigram takes the one that the library `tokenizers`
+// takes, while the choice of sentencepiece depends on the rounding of float32.
 
 #include <cstdint>
 #include <memory>
@@ -84,11 +83,8 @@ class SentencePieceTokenizer : public SubwordTokenizer {
 
  private:
   using Ids = std::vector<std::int32_t>;
-  using LengthOfWord = std::size_t (*)(std::string_view);
 
   void read_pieces();
-  void require_piece_of_word(int id, std::string_view piece);
-  LengthOfWord length_of_word() const;
   Ids cut(std::string_view word) const;
   Ids first_best(const Ids& best) const;
   SubwordLattice all_cuts(std::string_view word) const;
@@ -113,6 +109,7 @@ class SentencePieceTokenizer : public SubwordTokenizer {
 std::unique_ptr<SubwordTokenizer> read_sentencepiece(std::string model, const std::string& source);
 
 struct SentencePieceTraits {
+  bool is_unigram = true;    // otherwise byte-pair encoding
   bool normalises = false;   // characters, by a table
   bool marks_ends = false;   // the mark of a space stands behind a word
   bool has_symbols = false;  // symbols of several characters that are found before all else
@@ -121,11 +118,9 @@ struct SentencePieceTraits {
 // The properties of a valid model on which ids depend, besides its pieces and their scores.
 SentencePieceTraits traits_of_sentencepiece(std::string_view model);
 
-// Trains a model on a text in memory; returns it serialized (sentencepiece's ModelProto). A function of the options and
-// the text on any machine: the library receives every distinct word with its count, in order. The vocabulary is smaller
-// than requested if the text has fewer pieces. If white space is kept, text that no pieces spell is encoded as bytes.
-// Errors (exit code 3): a vocabulary too small for the text's characters, with the smallest possible one; no word in
-// the text; not UTF-8.
+// Trains a model on a text; returns it serialized (sentencepiece's ModelProto), the same on any machine. The vocabulary
+// is smaller than requested if the text has fewer pieces. Errors (exit code 3): a vocabulary too small for the text's
+// characters, with the smallest possible one; no word in the text; not UTF-8.
 template <class UnigramOrBpeOptions>
 std::string train_sentencepiece(const UnigramOrBpeOptions& options, std::string_view text);
 

@@ -78,10 +78,6 @@ std::map<std::string, std::string> read_names(const fs::path& folder) {
   return names;
 }
 
-std::optional<std::int32_t> first_of(const std::vector<std::int32_t>& ids) {
-  return ids.empty() ? std::nullopt : std::optional(ids.front());
-}
-
 }  // namespace
 
 nlohmann::ordered_json SubwordTokenizer::with_special_tokens(nlohmann::ordered_json json) const {
@@ -116,26 +112,22 @@ SpecialTokens read_special_tokens(const fs::path& folder, const SubwordTokenizer
     const auto name = tokens.names.find(token);
     return name == tokens.names.end() ? std::vector<std::int32_t>() : std::vector{ids.at(name->second)};
   };
-  tokens.bos = first_of(ids_of("bos_token"));
-  tokens.eos = ids_of("eos_token");
-  tokens.pad = first_of(ids_of("pad_token"));
-  const auto add_name = [&](const char* key, std::optional<std::int32_t> id) {
-    if (id && !tokens.names.contains(key)) tokens.names[key] = tokenizer.token_name(*id);
-  };
-  add_name("bos_token", tokens.bos);
-  add_name("eos_token", first_of(tokens.eos));
-  add_name("pad_token", tokens.pad);
+  const auto bos = ids_of("bos_token"), eos = ids_of("eos_token"), pad = ids_of("pad_token");
+  tokens.eos = eos;
+  if (!bos.empty()) tokens.bos = bos.front();
+  if (!pad.empty()) tokens.pad = pad.front();
+  for (const auto& [key, own] :
+       {std::pair("bos_token", &bos), std::pair("eos_token", &eos), std::pair("pad_token", &pad)})
+    if (!own->empty()) tokens.names.emplace(key, tokenizer.token_name(own->front()));
   return tokens;
 }
 
 nlohmann::ordered_json to_json(const SpecialTokens& tokens) {
-  const auto value = [](std::optional<std::int32_t> id) {
-    return id ? nlohmann::ordered_json(*id) : nlohmann::ordered_json(nullptr);
-  };
-  return {{"bos_token_id", value(tokens.bos)},
-          {"eos_token_id", tokens.eos},
-          {"pad_token_id", value(tokens.pad)},
-          {"names", tokens.names}};
+  nlohmann::ordered_json json = {
+      {"bos_token_id", nullptr}, {"eos_token_id", tokens.eos}, {"pad_token_id", nullptr}, {"names", tokens.names}};
+  if (tokens.bos) json["bos_token_id"] = *tokens.bos;
+  if (tokens.pad) json["pad_token_id"] = *tokens.pad;
+  return json;
 }
 
 std::optional<SpecialTokens> special_tokens_from_json(const Json& json, std::int64_t vocabulary) {

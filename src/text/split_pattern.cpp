@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <string>
-#include <string_view>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -91,18 +89,13 @@ class Translator {
 
   std::string translate() {
     while (!rest_.empty()) {
-      if (rest_[0] == '\\')
-        add_escape(false);
-      else if (rest_[0] == '[')
-        add_class();
-      else if (rest_.starts_with("(?"))
-        add_group();
-      else if (rest_[0] == '{')
-        add_count();
-      else if (rest_[0] == '^' || rest_[0] == '$')
-        refuse(1);
-      else
-        copy(1);
+      const char c = rest_[0];
+      if (c == '^' || c == '$') refuse(1);
+      c == '\\'                 ? add_escape(false)
+      : c == '['                ? add_class()
+      : c == '{'                ? add_count()
+      : rest_.starts_with("(?") ? add_group()
+                                : copy(1);
     }
     return std::move(text_);
   }
@@ -140,11 +133,8 @@ class Translator {
       return rest_.remove_prefix(2);
     }
     if (c == 'u') {
-      const auto is_hex = [](char digit) {
-        return is_digit(digit) || std::string_view("abcdefABCDEF").find(digit) != std::string_view::npos;
-      };
       const auto code = rest_.substr(2, 4);
-      if (code.size() < 4 || !std::all_of(code.begin(), code.end(), is_hex)) refuse(6);
+      if (code.size() < 4 || code.find_first_not_of("0123456789abcdefABCDEF") != std::string_view::npos) refuse(6);
       text_ += fmt::format("\\x{{{}}}", code);
       return rest_.remove_prefix(6);
     }
@@ -182,8 +172,8 @@ class Translator {
   // "ss" equals U+00DF, "fi" U+FB01.
   static bool has_folded_pair(std::string_view words) {
     std::string lower(words);
-    std::transform(lower.begin(), lower.end(), lower.begin(),
-                   [](char c) { return is_letter(c) ? static_cast<char>(c | 0x20) : c; });
+    for (char& c : lower)
+      if (is_letter(c)) c = static_cast<char>(c | 0x20);
     for (const auto* pair : {"ss", "st", "ff", "fi", "fl"})
       if (lower.find(pair) != std::string::npos) return true;
     return false;
@@ -191,8 +181,7 @@ class Translator {
 
   // {2}, {2,} and {2,3}; a + or ? behind them means different things.
   void add_count() {
-    std::size_t length = 1;
-    while (length < rest_.size() && (is_digit(rest_[length]) || rest_[length] == ',')) ++length;
+    const auto length = std::min(rest_.find_first_not_of("0123456789,", 1), rest_.size());
     const auto inside = rest_.substr(1, length - 1);
     const bool is_count = rest_.substr(length).starts_with('}') && !inside.empty() && is_digit(inside[0]) &&
                           std::count(inside.begin(), inside.end(), ',') <= 1;

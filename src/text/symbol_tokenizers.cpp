@@ -14,20 +14,13 @@
 namespace metaformer {
 
 std::vector<std::int32_t> ByteTokenizer::encode(std::string_view text) const {
-  std::vector<std::int32_t> ids(text.size());
-  for (std::size_t i = 0; i < text.size(); ++i) ids[i] = static_cast<unsigned char>(text[i]);
-  return ids;
+  const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
+  return {bytes, bytes + text.size()};
 }
 
-std::string ByteTokenizer::decode(std::span<const std::int32_t> ids) const {
-  std::string text(ids.size(), '\0');
-  for (std::size_t i = 0; i < ids.size(); ++i) text[i] = static_cast<char>(ids[i]);
-  return text;
-}
+std::string ByteTokenizer::decode(std::span<const std::int32_t> ids) const { return {ids.begin(), ids.end()}; }
 
 nlohmann::ordered_json ByteTokenizer::to_json() const { return {{"kind", ByteTokenizerOptions::kind}}; }
-
-static constexpr std::string_view replacement_character = "\uFFFD";
 
 CharacterTokenizer CharacterTokenizer::from_text(std::string_view text, Unknown unknown) {
   std::set<std::uint32_t> points;
@@ -70,9 +63,7 @@ std::optional<std::int32_t> CharacterTokenizer::unknown_id() const {
 std::string CharacterTokenizer::decode(std::span<const std::int32_t> ids) const {
   std::string text;
   text.reserve(ids.size());
-  for (const auto id : ids) {
-    text += id == unknown_id() ? replacement_character : characters_.at(static_cast<std::size_t>(id));
-  }
+  for (const auto id : ids) text += id == unknown_id() ? "\uFFFD" : characters_.at(static_cast<std::size_t>(id));
   return text;
 }
 
@@ -89,20 +80,14 @@ std::vector<std::int32_t> NumberTokenizer::encode(std::string_view text) const {
     text.remove_prefix(std::min(text.find_first_not_of(separators), text.size()));
     if (text.empty()) return ids;
     const auto number = text.substr(0, text.find_first_of(separators));
-    ids.push_back(id(number));
     text.remove_prefix(number.size());
+    const auto* end = number.data() + number.size();
+    const auto [at, error] = std::from_chars(number.data(), end, ids.emplace_back());
+    if (at != end || error == std::errc::invalid_argument)
+      throw Error(ExitCode::data, fmt::format("{} is not a number", in_quotes(number)));
+    if (error == std::errc::result_out_of_range || ids.back() < 0 || ids.back() >= count_)
+      throw Error(ExitCode::data, fmt::format("the number {} is not among 0 ... {}", in_quotes(number), count_ - 1));
   }
-}
-
-std::int32_t NumberTokenizer::id(std::string_view number) const {
-  std::int32_t value = 0;
-  const auto* end = number.data() + number.size();
-  const auto [at, error] = std::from_chars(number.data(), end, value);
-  if (at != end || error == std::errc::invalid_argument)
-    throw Error(ExitCode::data, fmt::format("{} is not a number", in_quotes(number)));
-  if (error == std::errc::result_out_of_range || value < 0 || value >= count_)
-    throw Error(ExitCode::data, fmt::format("the number {} is not among 0 ... {}", in_quotes(number), count_ - 1));
-  return value;
 }
 
 std::string NumberTokenizer::decode(std::span<const std::int32_t> ids) const {

@@ -57,8 +57,6 @@ class NumberTokenizer : public Tokenizer {
   nlohmann::ordered_json to_json() const override;
 
  private:
-  std::int32_t id(std::string_view number) const;
-
   std::int64_t count_;
 };
 

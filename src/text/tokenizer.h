@@ -33,7 +33,9 @@ class Tokenizer {
 
   // Subword regularisation (Kudo 2018): a random segmentation of `text`, with probabilities to the power `alpha`:
   // a function of (text, alpha, rng): the i-th word uses rng.uniform(i). Tokenizers with one segmentation only encode.
-  virtual std::vector<std::int32_t> encode_sampled(std::string_view text, double alpha, const Rng& rng) const;
+  virtual std::vector<std::int32_t> encode_sampled(std::string_view text, double /*alpha*/, const Rng& /*rng*/) const {
+    return encode(text);
+  }
 
   // Characters without an unknown token, and bytes: decode(encode(text)) == text. Words and numbers are decoded to a
   // normal form that encodes to the same ids, except unknown ones. Ids must be valid.
@@ -45,11 +47,6 @@ class Tokenizer {
   // The content of tokenizer.json, which `load_tokenizer` reads.
   virtual nlohmann::ordered_json to_json() const = 0;
 };
-
-// How many of the `characters` of a text its known tokens `ids` do not represent. For tokenizers that
-// restore known text (with white space kept, and characters and bytes).
-std::int64_t count_unknown_characters(const Tokenizer& tokenizer, std::span<const std::int32_t> ids,
-                                      std::int64_t characters);
 
 // How characters that are not in the vocabulary are treated: as an Error, or as the unknown token. Words always have an
 // unknown token, bytes never need one.

@@ -26,30 +26,11 @@ struct Character {
   std::size_t bytes;
 };
 
-// Not <cctype>: its functions depend on the locale, and a vocabulary must not.
-Character ascii_character(char c) {
-  if (c == ' ' || (c >= '\t' && c <= '\r')) return {CharacterKind::space, 1};
-  const bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-  return {is_letter || (c >= '0' && c <= '9') ? CharacterKind::word : CharacterKind::mark, 1};
-}
-
-CharacterKind unicode_kind(char32_t point) {
-  constexpr char32_t zero_width_space = 0x200B, zero_width_no_break_space = 0xFEFF;
-  const auto c = static_cast<UChar32>(point);
-  if (u_isUWhiteSpace(c) || point == zero_width_space || point == zero_width_no_break_space)
-    return CharacterKind::space;
-  const auto category = U_GET_GC_MASK(c);
-  if ((category & (U_GC_L_MASK | U_GC_N_MASK)) != 0) return CharacterKind::word;
-  const bool attached = (category & U_GC_M_MASK) != 0 || u_hasBinaryProperty(c, UCHAR_JOIN_CONTROL);
-  return attached ? CharacterKind::attached : CharacterKind::mark;
-}
-
 // The character at the start of `text`.
 Character first_character(std::string_view text) {
-  if (static_cast<unsigned char>(text[0]) < 0x80) return ascii_character(text[0]);
   auto at = text.begin();
   const auto point = static_cast<char32_t>(utf8::unchecked::next(at));
-  return {unicode_kind(point), static_cast<std::size_t>(at - text.begin())};
+  return {character_kind(point), static_cast<std::size_t>(at - text.begin())};
 }
 
 // Whether a character may join two parts of a word. The apostrophe stands for the typographic one, too.
@@ -67,15 +48,11 @@ std::size_t bare_length(std::string_view text, const WordRules& rules) {
   auto length = first.bytes;
   while (true) {
     const auto next = at(length);
-    if (next.kind == CharacterKind::attached || (is_word && next.kind == CharacterKind::word)) {
-      length += next.bytes;
-    } else if (is_word && next.kind == CharacterKind::mark &&
-               is_joiner_of(rules.joiners, text.substr(length, next.bytes)) &&
-               at(length + next.bytes).kind == CharacterKind::word) {
-      length += next.bytes;
-    } else {
-      return length;
-    }
+    const bool joins = is_word && next.kind == CharacterKind::mark &&
+                       is_joiner_of(rules.joiners, text.substr(length, next.bytes)) &&
+                       at(length + next.bytes).kind == CharacterKind::word;
+    if (!joins && next.kind != CharacterKind::attached && !(is_word && next.kind == CharacterKind::word)) return length;
+    length += next.bytes;
   }
 }
 
@@ -85,28 +62,6 @@ std::size_t token_length(std::string_view text, const Character& first, const Wo
   const bool leads_token =
       text[0] == ' ' && text.size() > 1 && first_character(text.substr(1)).kind != CharacterKind::space;
   return leads_token ? 1 + bare_length(text.substr(1), rules) : first.bytes;
-}
-
-void make_ascii_lowercase(std::string& token) {
-  for (char& c : token)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-}
-
-// Unicode's lower case of a whole token, whatever the language: a sigma at the end of a word is a final one.
-void make_lowercase(std::string& token) {
-  const bool is_ascii =
-      std::none_of(token.begin(), token.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
-  if (is_ascii) return make_ascii_lowercase(token);
-  auto error = U_ZERO_ERROR;
-  static const UCaseMap* const map = ucasemap_open(/*locale=*/"", /*options=*/0, &error);
-  constexpr std::size_t most_growth = 3;  // bytes of a character in lower case for each of its bytes
-  std::string lower(most_growth * token.size(), '\0');
-  const auto size = ucasemap_utf8ToLower(map, lower.data(), static_cast<std::int32_t>(lower.size()), token.data(),
-                                         static_cast<std::int32_t>(token.size()), &error);
-  if (U_FAILURE(error))
-    throw Error(ExitCode::failure, fmt::format("{}: no lower case: {}", in_quotes(token), u_errorName(error)));
-  lower.resize(static_cast<std::size_t>(size));
-  token = std::move(lower);
 }
 
 // Calls `use(token)` in order. Throws Interrupted when a signal asks to stop.
@@ -138,7 +93,37 @@ bool is_one_token(const std::string& word, const WordRules& rules) {
 }  // namespace
 
 CharacterKind character_kind(char32_t point) {
-  return point < 0x80 ? ascii_character(static_cast<char>(point)).kind : unicode_kind(point);
+  if (point < 0x80) {  // not <cctype>: its functions depend on the locale, and a vocabulary must not
+    if (point == ' ' || (point >= '\t' && point <= '\r')) return CharacterKind::space;
+    const bool is_letter = (point >= 'a' && point <= 'z') || (point >= 'A' && point <= 'Z');
+    return is_letter || (point >= '0' && point <= '9') ? CharacterKind::word : CharacterKind::mark;
+  }
+  constexpr char32_t zero_width_space = 0x200B, zero_width_no_break_space = 0xFEFF;
+  const auto c = static_cast<UChar32>(point);
+  if (u_isUWhiteSpace(c) || point == zero_width_space || point == zero_width_no_break_space)
+    return CharacterKind::space;
+  const auto category = U_GET_GC_MASK(c);
+  if ((category & (U_GC_L_MASK | U_GC_N_MASK)) != 0) return CharacterKind::word;
+  const bool attached = (category & U_GC_M_MASK) != 0 || u_hasBinaryProperty(c, UCHAR_JOIN_CONTROL);
+  return attached ? CharacterKind::attached : CharacterKind::mark;
+}
+
+void make_lowercase(std::string& text) {
+  if (std::ranges::none_of(text, [](char c) { return static_cast<unsigned char>(c) >= 0x80; })) {
+    for (char& c : text)
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    return;
+  }
+  auto error = U_ZERO_ERROR;
+  static const UCaseMap* const map = ucasemap_open(/*locale=*/"", /*options=*/0, &error);
+  constexpr std::size_t most_growth = 3;  // bytes of a character in lower case for each of its bytes
+  std::string lower(most_growth * text.size(), '\0');
+  const auto size = ucasemap_utf8ToLower(map, lower.data(), static_cast<std::int32_t>(lower.size()), text.data(),
+                                         static_cast<std::int32_t>(text.size()), &error);
+  if (U_FAILURE(error))
+    throw Error(ExitCode::failure, fmt::format("{}: no lower case: {}", in_quotes(text), u_errorName(error)));
+  lower.resize(static_cast<std::size_t>(size));
+  text = std::move(lower);
 }
 
 WordTokenizer WordTokenizer::from_text(const WordTokenizerOptions& options, std::string_view text) {

@@ -19,6 +19,9 @@ namespace metaformer {
 enum class CharacterKind { space, word, mark, attached };
 CharacterKind character_kind(char32_t point);
 
+// Unicode's lower case of valid UTF-8, whatever the language: a sigma at the end of a word is a final one.
+void make_lowercase(std::string& text);
+
 // How a text is split.
 struct WordRules {
   bool lowercase = true;

@@ -4,18 +4,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <utility>
 
 #include "base/log.h"
 #include "base/text.h"
 #include "config/writer.h"
-#include "model/parameters.h"
 #include "ops/device.h"
 #include "ops/recompute.h"
 #include "tasks/batches.h"
 
 namespace metaformer {
+
+using Json = nlohmann::ordered_json;
 
 namespace {
 
@@ -29,33 +31,57 @@ std::string group_of(std::string_view parameter) {
   return std::string(parameter.substr(0, parameter.find('.')));
 }
 
-struct SquaredNorms {
-  double gradient = 0, update = 0, value = 0;
-};
+double ratio(double numerator, double denominator) { return denominator > 0 ? numerator / denominator : 0; }
 
-// In the order of the model's modules.
-std::vector<std::pair<std::string, SquaredNorms>> norms_by_group(const SequenceModel& model,
-                                                                 ParameterBuffer& parameters,
-                                                                 const torch::Tensor& before) {
-  std::vector<std::pair<std::string, SquaredNorms>> groups;
-  for (const auto& parameter : model.named_parameters())
-    if (const auto name = group_of(parameter.key()); groups.empty() || groups.back().first != name)
-      groups.emplace_back(name, SquaredNorms{});
-  const auto square = [](const torch::Tensor& tensor) {
-    return tensor.to(torch::kDouble).square().sum().item<double>();
-  };
-  for (const auto& view : parameters.views()) {
-    const auto group = std::find_if(groups.begin(), groups.end(),
-                                    [&](const auto& entry) { return entry.first == group_of(view.name); });
-    const auto earlier = ParameterBuffer::part(before, view);
-    group->second.gradient += square(ParameterBuffer::part(parameters.gradients(), view));
-    group->second.update += square(view.parameter - earlier);
-    group->second.value += square(earlier);
-  }
-  return groups;
+Batch small_part(const Batch& batch, const ModelConfig& model) {
+  constexpr std::int64_t most_rows = 8, most_numbers = std::int64_t{1} << 23;
+  if (batch.is_packed()) return batch;
+  const auto& blocks = *blocks_of(model);
+  const auto* both = std::get_if<EncoderDecoderConfig>(&model);
+  const auto mixers = both != nullptr ? 2 * blocks.layers + both->encoder_blocks().layers : blocks.layers;
+  const auto of_sequence = most_numbers / (blocks.heads * mixers);  // scores of all queries and keys
+  const auto most_tokens = std::max<std::int64_t>(2, std::llround(std::floor(std::sqrt(of_sequence))));
+  const auto longest =
+      std::max(batch.ids_bc.size(1), batch.source_ids_bs.defined() ? batch.source_ids_bs.size(1) : std::int64_t{0});
+  const auto tokens = std::min(longest, most_tokens);
+  const auto rows = std::clamp<std::int64_t>(of_sequence / (tokens * tokens), 1, most_rows);
+  return beginning_of(batch, std::min(rows, batch.ids_bc.size(0)), most_tokens);
 }
 
-double ratio(double numerator, double denominator) { return denominator > 0 ? numerator / denominator : 0; }
+std::vector<std::optional<AttentionMeasures>> measure_mixers(const std::vector<StreamProbe::Scores>& seen) {
+  std::vector<std::optional<AttentionMeasures>> measures;
+  for (const auto& mixer : seen)
+    measures.push_back(mixer.has_scores() ? std::optional(measure_attention(mixer)) : std::nullopt);
+  return measures;
+}
+
+void add_block(const StackDiagnostics& stack, std::size_t i, Json& block) {
+  const auto add_attention = [&](const std::optional<AttentionMeasures>& measures, const std::string& prefix) {
+    if (!measures) return;
+    block[prefix + "attention_entropy"] = measures->entropy;
+    block[prefix + "score_std"] = measures->score_std;
+    block[prefix + "score_max"] = measures->score_max;
+  };
+  block["stream_norm"] = stack.norms.after_feed_forward.at(i);
+  block["mixer_norm"] = stack.norms.mixer_branch.at(i);
+  if (!stack.norms.cross_branch.empty()) block["cross_norm"] = stack.norms.cross_branch.at(i);
+  block["feed_forward_norm"] = stack.norms.feed_forward_branch.at(i);
+  if (stack.gradients) block["stream_gradient"] = stack.gradients->after_feed_forward.at(i);
+  add_attention(stack.own.at(i), "");
+  if (!stack.cross.empty()) add_attention(stack.cross.at(i), "cross_");
+}
+
+// Options of mixers that help, and that are not set: "model.mixer.qk_norm=true".
+void add_remedies(const Json& section, const std::string& path, std::vector<std::string>& remedies) {
+  if (!section.is_object()) return;
+  if (section.value("qk_norm", Json()) == false) remedies.push_back(path + ".qk_norm=true");
+  if (section.value("values", Json()) == "shared") remedies.push_back(path + ".values=own");
+  for (const auto& [name, part] : section.items()) add_remedies(part, fmt::format("{}.{}", path, name), remedies);
+}
+
+double mean_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
 
 }  // namespace
 
@@ -82,17 +108,33 @@ FormDiagnostics diagnose_form(const ScoreForm& form) {
           .spectrum = {first, first + spectrum_r.numel()}};
 }
 
-nlohmann::ordered_json diagnose_step(const SequenceModel& model, ParameterBuffer& parameters,
-                                     const torch::Tensor& before, double gradient_norm) {
+Json diagnose_step(const SequenceModel& model, ParameterBuffer& parameters, const torch::Tensor& before,
+                   double gradient_norm) {
   const torch::NoGradGuard no_grad;
-  const auto groups = norms_by_group(model, parameters, before);
+  struct SquaredNorms {
+    double gradient = 0, update = 0, value = 0;
+  };
+  std::map<std::string, SquaredNorms> groups;
   double clipped = 0;
+  const auto square = [](const torch::Tensor& tensor) {
+    return tensor.to(torch::kDouble).square().sum().item<double>();
+  };
+  for (const auto& view : parameters.views()) {
+    auto& norms = groups[group_of(view.name)];
+    const auto earlier = ParameterBuffer::part(before, view);
+    norms.gradient += square(ParameterBuffer::part(parameters.gradients(), view));
+    norms.update += square(view.parameter - earlier);
+    norms.value += square(earlier);
+  }
   for (const auto& [name, norms] : groups) clipped += norms.gradient;
   const double unclip = ratio(gradient_norm, std::sqrt(clipped));
-  nlohmann::ordered_json result;
-  for (const auto& [name, norms] : groups)
+  Json result;
+  for (const auto& parameter : model.named_parameters()) {  // in the order of the model's modules
+    const auto name = group_of(parameter.key());
+    const auto& norms = groups[name];
     result[name] = {{"gradient_norm", unclip * std::sqrt(norms.gradient)},
                     {"update_ratio", std::sqrt(ratio(norms.update, norms.value))}};
+  }
   for (const auto& module : model.named_modules("", /*include_self=*/false)) {
     const auto* mixer = dynamic_cast<const Mixer*>(module.value().get());
     const auto form = mixer == nullptr ? std::nullopt : mixer->score_form();
@@ -106,68 +148,6 @@ nlohmann::ordered_json diagnose_step(const SequenceModel& model, ParameterBuffer
   }
   return result;
 }
-
-namespace {
-
-// Score matrices that a sequence has in all layers and heads.
-std::int64_t score_matrices(const ModelConfig& model) {
-  const auto& blocks = *blocks_of(model);
-  const auto* both = std::get_if<EncoderDecoderConfig>(&model);
-  return blocks.heads * (both != nullptr ? 2 * blocks.layers + both->encoder_blocks().layers : blocks.layers);
-}
-
-Batch small_part(const Batch& batch, const ModelConfig& model) {
-  constexpr std::int64_t most_rows = 8, most_numbers = std::int64_t{1} << 23;
-  if (batch.is_packed()) return batch;
-  const auto of_sequence = most_numbers / score_matrices(model);  // scores of all queries and keys
-  const auto most_tokens = std::max<std::int64_t>(2, std::llround(std::floor(std::sqrt(of_sequence))));
-  const auto longest =
-      std::max(batch.ids_bc.size(1), batch.source_ids_bs.defined() ? batch.source_ids_bs.size(1) : std::int64_t{0});
-  const auto tokens = std::min(longest, most_tokens);
-  const auto rows = std::clamp<std::int64_t>(of_sequence / (tokens * tokens), 1, most_rows);
-  return beginning_of(batch, std::min(rows, batch.ids_bc.size(0)), most_tokens);
-}
-
-std::vector<std::optional<AttentionMeasures>> measure_mixers(const std::vector<StreamProbe::Scores>& seen) {
-  std::vector<std::optional<AttentionMeasures>> measures;
-  for (const auto& mixer : seen)
-    measures.push_back(mixer.has_scores() ? std::optional(measure_attention(mixer)) : std::nullopt);
-  return measures;
-}
-
-// Of the stream's values of every stack; undefined where the loss does not depend on them.
-std::vector<std::vector<torch::Tensor>> stream_gradients(const StreamProbe& probe, const torch::Tensor& loss) {
-  std::vector<torch::Tensor> values;
-  for (const auto& stack : probe.stacks())
-    for (const auto& value : stack.stream) values.push_back(value.x_bcd);
-  const auto found = gradients_of(loss, values, torch::ones_like(loss));
-  std::vector<std::vector<torch::Tensor>> by_stack;
-  auto next = found.begin();
-  for (const auto& stack : probe.stacks()) {
-    const auto end = next + std::ssize(stack.stream);
-    by_stack.emplace_back(next, end);
-    next = end;
-  }
-  return by_stack;
-}
-
-void add_attention(const AttentionMeasures& measures, const std::string& prefix, nlohmann::ordered_json& block) {
-  block[prefix + "attention_entropy"] = measures.entropy;
-  block[prefix + "score_std"] = measures.score_std;
-  block[prefix + "score_max"] = measures.score_max;
-}
-
-void add_block(const StackDiagnostics& stack, std::size_t i, nlohmann::ordered_json& block) {
-  block["stream_norm"] = stack.norms.after_feed_forward.at(i);
-  block["mixer_norm"] = stack.norms.mixer_branch.at(i);
-  if (!stack.norms.cross_branch.empty()) block["cross_norm"] = stack.norms.cross_branch.at(i);
-  block["feed_forward_norm"] = stack.norms.feed_forward_branch.at(i);
-  if (stack.gradients) block["stream_gradient"] = stack.gradients->after_feed_forward.at(i);
-  if (stack.own.at(i)) add_attention(*stack.own[i], "", block);
-  if (!stack.cross.empty() && stack.cross.at(i)) add_attention(*stack.cross[i], "cross_", block);
-}
-
-}  // namespace
 
 std::vector<double> attention_entropies(const std::vector<StackDiagnostics>& stacks) {
   std::vector<double> all;
@@ -193,22 +173,24 @@ StreamDiagnostics::StreamDiagnostics(const ExperimentConfig& config, const Task&
                                      torch::Device device)
     : config_(config), task_(task), model_(model), device_(device) {}
 
-const Batch& StreamDiagnostics::batch() {
-  if (!batch_) batch_ = small_part(task_.batches->evaluation_batch(Split::validation, 0, device_), config_.model);
-  return *batch_;
-}
-
 std::vector<StackDiagnostics> StreamDiagnostics::measure(Gradients gradients) {
   const auto* blocks = blocks_of(config_.model);
   if (blocks == nullptr || blocks->layers == 0) return {};
-  const auto& seen = batch();
+  if (!batch_) batch_ = small_part(task_.batches->evaluation_batch(Split::validation, 0, device_), config_.model);
+  const auto& seen = *batch_;
   const bool has_gradients = gradients == Gradients::of_stream && seen.weight.item<double>() > 0;
   const torch::AutoGradMode grad_mode(has_gradients);
   StreamProbe probe;
   Pass pass{.probe = &probe};
   const auto logits = model_.forward(seen, nullptr, pass);
-  std::vector<std::vector<torch::Tensor>> of_stream;
-  if (has_gradients) of_stream = stream_gradients(probe, task_.objective->loss(logits, seen) / seen.weight);
+  std::vector<torch::Tensor> values, of_values;  // the streams of all stacks; undefined where no loss depends on them
+  for (const auto& stack : probe.stacks())
+    for (const auto& value : stack.stream) values.push_back(value.x_bcd);
+  if (has_gradients) {
+    const auto loss = task_.objective->loss(logits, seen) / seen.weight;
+    of_values = gradients_of(loss, values, torch::ones_like(loss));
+  }
+  auto next = of_values.begin();
   const torch::NoGradGuard no_grad;
   std::vector<StackDiagnostics> found;
   for (std::size_t i = 0; i < probe.stacks().size(); ++i) {
@@ -217,43 +199,15 @@ std::vector<StackDiagnostics> StreamDiagnostics::measure(Gradients gradients) {
     auto& diagnostics = found.emplace_back();
     diagnostics.prefix = encodes ? "encoder_" : "";
     diagnostics.norms = token_norms(stack, encodes ? seen.source_segments_bs : seen.segments_bc);
-    if (has_gradients) diagnostics.gradients = gradient_norms(stack, of_stream[i]);
+    if (has_gradients) {
+      diagnostics.gradients = gradient_norms(stack, {next, next + std::ssize(stack.stream)});
+      next += std::ssize(stack.stream);
+    }
     diagnostics.own = measure_mixers(stack.own);
     diagnostics.cross = measure_mixers(stack.cross);
   }
   return found;
 }
-
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-// Options of mixers that help, and that are not set: "model.mixer.qk_norm=true".
-void add_remedies(const Json& section, const std::string& path, std::vector<std::string>& remedies) {
-  if (!section.is_object()) return;
-  if (section.value("qk_norm", Json()) == false) remedies.push_back(path + ".qk_norm=true");
-  if (section.value("values", Json()) == "shared") remedies.push_back(path + ".values=own");
-  for (const auto& [name, part] : section.items()) add_remedies(part, fmt::format("{}.{}", path, name), remedies);
-}
-
-std::string describe_remedies(const ExperimentConfig& config) {
-  std::vector<std::string> remedies;
-  add_remedies(config_to_json(config).at("model"), "model", remedies);
-  remedies.emplace_back("a lower train.learning_rate");
-  return join_alternatives(remedies);
-}
-
-double mean_of(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
-void warn(const AttentionCollapse& collapse, const ExperimentConfig& config) {
-  log::warning("step {}: attention has collapsed to {} (mean entropy of all heads: {:.2f} of its maximum): try {}",
-               collapse.step, collapse.kind == CollapseKind::one_token ? "one token" : "the mean of all visible tokens",
-               collapse.entropy, describe_remedies(config));
-}
-
-}  // namespace
 
 CollapseKind collapsed(const std::vector<double>& entropies) {
   if (entropies.empty()) return CollapseKind::none;
@@ -281,20 +235,24 @@ void AttentionWatch::look(Progress& progress) {
   }
 }
 
-bool AttentionWatch::stays_uniform(CollapseKind kind, double entropy, Progress& progress) const {
-  if (!is_look_due(progress.step, config_.train.steps)) return false;
-  const bool counts = kind == CollapseKind::uniform && progress.step > warmup_steps(config_.train.schedule);
-  const double before = std::exchange(progress.uniform_entropy, counts ? entropy : 0);
-  return counts && before > 0 && before - entropy < learned_between_looks;
-}
-
 void AttentionWatch::note(const std::vector<double>& entropies, Progress& progress) const {
   if (progress.collapse || entropies.empty()) return;
   const auto kind = collapsed(entropies);
   const double entropy = mean_of(entropies);
-  if (kind != CollapseKind::one_token && !stays_uniform(kind, entropy, progress)) return;
+  bool stays_uniform = false;
+  if (kind != CollapseKind::one_token && is_look_due(progress.step, config_.train.steps)) {
+    const bool counts = kind == CollapseKind::uniform && progress.step > warmup_steps(config_.train.schedule);
+    const double before = std::exchange(progress.uniform_entropy, counts ? entropy : 0);
+    stays_uniform = counts && before > 0 && before - entropy < learned_between_looks;
+  }
+  if (kind != CollapseKind::one_token && !stays_uniform) return;
   progress.collapse = {.step = progress.step, .kind = kind, .entropy = entropy};
-  warn(*progress.collapse, config_);
+  std::vector<std::string> remedies;
+  add_remedies(config_to_json(config_).at("model"), "model", remedies);
+  remedies.emplace_back("a lower train.learning_rate");
+  log::warning("step {}: attention has collapsed to {} (mean entropy of all heads: {:.2f} of its maximum): try {}",
+               progress.step, kind == CollapseKind::one_token ? "one token" : "the mean of all visible tokens", entropy,
+               join_alternatives(remedies));
 }
 
 }  // namespace metaformer

@@ -43,13 +43,12 @@ struct StackDiagnostics {
 std::vector<double> attention_entropies(const std::vector<StackDiagnostics>& stacks);
 
 // Adds the measures to the groups. Blocks get stream_norm, mixer_norm, feed_forward_norm, cross_norm, stream_gradient,
-// attention_entropy, score_std and score_max, and the last three with the prefix cross_ for attention to a source. The
-// embeddings get stream_norm and stream_gradient.
+// attention_entropy, score_std and score_max (the last three also with cross_), embeddings the first and the fifth.
 void add_to_json(const std::vector<StackDiagnostics>& stacks, nlohmann::ordered_json& groups);
 
-// Measures a model while it trains: in float32, without dropout, random draws or memory, so that training goes on as if
-// nothing had been measured. The probe batch are the first sequences of the validation split: at most 8, and fewer or
-// shorter ones where the scores of all heads and layers would be more than 2^23 numbers.
+// Measures a model while it trains: in float32, without dropout, random draws or memory, so that training is unchanged.
+// The probe batch are the first sequences of the validation split: at most 8, and fewer or shorter ones where the
+// scores of all heads and layers would be more than 2^23 numbers.
 class StreamDiagnostics {
  public:
   // Keeps references.
@@ -61,8 +60,6 @@ class StreamDiagnostics {
   std::vector<StackDiagnostics> measure(Gradients gradients);
 
  private:
-  const Batch& batch();
-
   const ExperimentConfig& config_;
   const Task& task_;
   SequenceModel& model_;
@@ -72,12 +69,11 @@ class StreamDiagnostics {
 
 // Warns, once in a training, of attention that has collapsed: in the heads of all mixers with scores each query attends
 // to one token, or to all that it sees alike. Such a mixer no longer chooses by content.
-
-// Entropies of attention, as fractions of their maximum (AttentionMeasures), that count as collapsed. One token: the
-// mean of all heads is below the first number, and every head below the second. Uniform: every head is above the third.
-// In experiments/metric_failure.sh trainings that fail have a mean of 0.15 and no head above 0.45 after a fifth of
-// their steps, and of 0.03 later; some that succeed have a mean of 0.14, but with heads of 0.9. One that succeeds
-// (quadratic attention as published, Muon) falls below both for a while, and is warned of.
+// Entropies of attention, as fractions of their maximum, that count as collapsed. One token: the mean of all heads is
+// below the first number, and every head below the second. Uniform: every head is above the third. In
+// experiments/metric_failure.sh trainings that fail have a mean of 0.15 and no head above 0.45 after a fifth of their
+// steps; some that succeed have a mean of 0.14, but with heads of 0.9. One that succeeds (quadratic attention as
+// published, Muon) falls below both for a while, and is warned of.
 constexpr double least_mean_entropy = 0.15, least_greatest_entropy = 0.55, least_entropy_of_uniform = 0.995;
 
 // Small scores are nearly uniform at first. Attention counts as uniform when two looks in a row, behind the warm-up of
@@ -106,8 +102,6 @@ class AttentionWatch {
   void note(const std::vector<double>& entropies, Progress& progress) const;
 
  private:
-  bool stays_uniform(CollapseKind kind, double entropy, Progress& progress) const;
-
   const ExperimentConfig& config_;
   StreamDiagnostics& diagnostics_;
   bool has_scores_ = true;  // as far as is known

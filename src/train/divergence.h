@@ -14,8 +14,6 @@ namespace metaformer {
 // and what to do.
 Error divergence_error(const Step& step, const Progress& progress, const std::string& what);
 
-// Gradient norms that stand out: a sign of trouble before it shows in the loss.
-
 // Takes the gradient norm of one step. True for a spike: log(norm) lies more than `threshold` standard deviations above
 // its running mean. The first 20 steps are never spikes; spikes and norms that are not finite do not enter the mean.
 // threshold 0: never a spike.
@@ -27,7 +25,6 @@ AcceptNorm spike_watch(const TrainConfig& config, Progress& progress);
 
 // train.divergence.action: rollback. A run that diverged goes on from an earlier checkpoint, with other batches and a
 // lower learning rate.
-
 // The product of the factors by which the rollbacks so far lower the learning rate.
 double rollback_factor(const TrainConfig& config, const Progress& progress);
 

@@ -15,47 +15,27 @@ namespace {
 
 using View = ParameterBuffer::View;
 
-// Of a table, the rows that any process has listed, rising; nothing where one of them has them all.
-using Rows = std::optional<std::vector<std::int64_t>>;
-
-// -1 for all rows.
-std::vector<std::int64_t> numbers_of(const std::vector<const View*>& tables) {
-  std::vector<std::int64_t> numbers;
-  for (const auto* table : tables) {
-    const auto& listed = table->gradient_rows->listed();
-    numbers.push_back(table->has_listed_rows() ? std::ssize(listed) : -1);
-    if (table->has_listed_rows()) numbers.insert(numbers.end(), listed.begin(), listed.end());
+// The rows of a table that any process has listed, rising; nothing where one of them has them all. To be called by all.
+std::optional<std::vector<std::int64_t>> rows_of_all(ProcessGroup& group, const View& table) {
+  constexpr std::size_t row_bytes = sizeof(std::int64_t);
+  const std::string all_rows = "all";  // no number of rows has as many bytes
+  const auto& own = table.gradient_rows->listed();
+  const auto message = table.has_listed_rows()
+                           ? std::string(reinterpret_cast<const char*>(own.data()), own.size() * row_bytes)
+                           : all_rows;
+  std::vector<std::int64_t> rows;
+  bool has_all = false;
+  for (const auto& bytes : group.gather(message)) {
+    has_all = has_all || bytes == all_rows;
+    if (has_all) continue;
+    const auto before = rows.size();
+    rows.resize(before + bytes.size() / row_bytes);
+    std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(rows.data() + before));
   }
-  return numbers;
-}
-
-void add_numbers(std::vector<Rows>& rows_of_tables, const std::vector<std::int64_t>& numbers) {
-  auto next = numbers.begin();
-  for (auto& rows : rows_of_tables) {
-    const auto count = *next++;
-    if (count < 0) {
-      rows.reset();
-      continue;
-    }
-    if (rows) rows->insert(rows->end(), next, next + count);
-    next += count;
-  }
-}
-
-std::vector<Rows> rows_of_all(ProcessGroup& group, const std::vector<const View*>& tables) {
-  std::vector<Rows> rows_of_tables(tables.size(), std::vector<std::int64_t>());
-  const auto own = numbers_of(tables);
-  for (const auto& bytes : group.gather({reinterpret_cast<const char*>(own.data()), own.size() * sizeof(own[0])})) {
-    std::vector<std::int64_t> numbers(bytes.size() / sizeof(own[0]));
-    std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(numbers.data()));
-    add_numbers(rows_of_tables, numbers);
-  }
-  for (auto& rows : rows_of_tables) {
-    if (!rows) continue;
-    std::sort(rows->begin(), rows->end());
-    rows->erase(std::unique(rows->begin(), rows->end()), rows->end());
-  }
-  return rows_of_tables;
+  if (has_all) return std::nullopt;
+  std::sort(rows.begin(), rows.end());
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  return rows;
 }
 
 void add_rows(ProcessGroup& group, const View& table, const std::vector<std::int64_t>& rows) {
@@ -68,20 +48,13 @@ void add_rows(ProcessGroup& group, const View& table, const std::vector<std::int
   for (const auto row : rows) table.gradient_rows->add(row);
 }
 
-// Adds up the gradients of the tables on all processes, sending only rows that one of them has listed. Of a table that
-// one has no list of, all rows are sent. To be called by all, with the same tables.
-void add_rows_of_all(ProcessGroup& group, const std::vector<const View*>& tables) {
-  if (tables.empty()) return;
+// Adds up the gradients of a table on all processes, sending only rows that one of them has listed. Where one has no
+// list, all rows are sent. To be called by all, with the same table.
+void add_rows_of_all(ProcessGroup& group, const View& table) {
   const torch::NoGradGuard no_grad;
-  const auto rows_of_tables = rows_of_all(group, tables);
-  for (std::size_t i = 0; i < tables.size(); ++i) {
-    if (rows_of_tables[i]) {
-      add_rows(group, *tables[i], *rows_of_tables[i]);
-      continue;
-    }
-    tables[i]->gradient_rows->add_all();
-    group.sum(tables[i]->parameter.grad());
-  }
+  if (const auto rows = rows_of_all(group, table)) return add_rows(group, table, *rows);
+  table.gradient_rows->add_all();
+  group.sum(table.parameter.grad());
 }
 
 }  // namespace
@@ -138,7 +111,9 @@ std::vector<GradientSum::Bucket> GradientSum::cut_by_shards(const Bucket& bucket
   return pieces;
 }
 
-void GradientSum::watch_backward() {
+void GradientSum::start_with_backward() {
+  is_watching_ = true;
+  if (!watches_.empty()) return;
   const auto& views = parameters_.views();
   for (std::size_t i = 0; i < views.size(); ++i) {
     if (views[i].rate == 0 || views[i].gradient_rows != nullptr) continue;
@@ -153,21 +128,15 @@ void GradientSum::watch_backward() {
   }
 }
 
-void GradientSum::start_with_backward() {
-  if (watches_.empty()) watch_backward();
-  is_watching_ = true;
-}
-
 void GradientSum::complete(std::size_t view) {
   if (!is_watching_) return;
   if (completed_[view])
     throw std::logic_error("a gradient was added to after it had been sent: " + parameters_.views()[view].name);
   completed_[view] = true;
+  const auto is_complete = [&](const Bucket& bucket) {
+    return std::all_of(bucket.views.begin(), bucket.views.end(), [&](std::size_t of) { return completed_[of]; });
+  };
   while (started_.size() < buckets_.size() && is_complete(buckets_[started_.size()])) start_next();
-}
-
-bool GradientSum::is_complete(const Bucket& bucket) const {
-  return std::all_of(bucket.views.begin(), bucket.views.end(), [&](std::size_t view) { return completed_[view]; });
 }
 
 void GradientSum::start_next() {
@@ -183,7 +152,7 @@ void GradientSum::finish() {
     for (const auto& view : parameters_.views())
       if (view.gradient_rows != nullptr) view.gradient_rows->add_all();
   while (started_.size() < buckets_.size()) start_next();
-  add_rows_of_all(group_, tables_);
+  for (const auto* table : tables_) add_rows_of_all(group_, *table);
   for (const auto& sum : started_) sum->wait();
   started_.clear();
   std::fill(completed_.begin(), completed_.end(), false);

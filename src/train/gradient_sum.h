@@ -3,7 +3,7 @@
 
 #include <torch/csrc/autograd/function.h>
 
-#include "train/optim/sharded_optimizer.h"
+#include "train/optim/optimizer.h"
 
 namespace metaformer {
 
@@ -11,13 +11,11 @@ namespace metaformer {
 // 2020).
 class GradientSum {
  public:
-  // Large enough to be worth a message, small enough for several to be under way.
-  static constexpr std::int64_t usual_bucket_bytes = 25 << 20;
-
   // The arguments must outlive it. With `shards`, a process receives the summed gradients of its own shard; without
-  // (nullptr), the summed gradients of all parameters.
+  // (nullptr), the summed gradients of all parameters. A bucket is large enough to be worth a message, small enough for
+  // several to be under way.
   GradientSum(ProcessGroup& group, ParameterBuffer& parameters, const std::vector<Shard>* shards,
-              std::int64_t bucket_bytes = usual_bucket_bytes);
+              std::int64_t bucket_bytes = 25 << 20);
   ~GradientSum();
   GradientSum(const GradientSum&) = delete;
   GradientSum& operator=(const GradientSum&) = delete;
@@ -38,9 +36,7 @@ class GradientSum {
 
   std::vector<Bucket> buckets_of_views(Decay decay, std::int64_t most) const;
   std::vector<Bucket> cut_by_shards(const Bucket& bucket) const;
-  void watch_backward();
   void complete(std::size_t view);
-  bool is_complete(const Bucket& bucket) const;
   void start_next();
 
   ProcessGroup& group_;

@@ -8,7 +8,7 @@
 
 #include "base/digest.h"
 #include "base/error.h"
-#include "config/check.h"
+#include "config/loader.h"
 #include "config/writer.h"
 #include "run/checkpoint.h"
 #include "run/huggingface/pretrained_model.h"
@@ -27,28 +27,10 @@ bool has_file(const fs::path& folder, const char* name) {
   return fs::is_regular_file(folder / name, ignored);
 }
 
-// The run that a checkpoint lies in: RUN/checkpoints/step-N.
-fs::path run_of_checkpoint(const fs::path& checkpoint) {
-  std::error_code ignored;
-  const auto folder = fs::weakly_canonical(checkpoint, ignored);
-  return folder.parent_path().parent_path();
-}
-
-std::string without_trailing_slash(std::string path) {
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  return path;
-}
-
 nlohmann::ordered_json tokenizer_json(const TokenizerOptions& tokenizer) {
   LanguageModelConfig task;
   task.data.tokenizer = tokenizer;
   return config_to_json({.task = task}).at("data").at("tokenizer");
-}
-
-// Logits of tokens, or of classes.
-bool have_same_outputs(const InitialWeights& weights, const ExperimentConfig& config, const Codec& codec) {
-  const bool classifies = is<ClassificationConfig>(config.task);
-  return classifies == is<ClassificationConfig>(weights.config.task) && codec.labels == weights.codec.labels;
 }
 
 bool is_of_output(std::string_view name) { return name.starts_with("head.") || name.starts_with("logit_shift"); }
@@ -60,75 +42,20 @@ bool is_table(std::string_view name) {
   return std::any_of(tables.begin(), tables.end(), [&](auto table) { return name.ends_with(table); });
 }
 
-// Rows of a table that mean the same in both. Behind the tokens of the tokenizer are those of a task, such as the class
-// token of a classifier.
-std::int64_t common_rows(const std::string& name, const torch::Tensor& from, const torch::Tensor& to,
-                         std::int64_t vocabulary, bool same_outputs) {
-  const auto rows = std::min(from.size(0), to.size(0));
-  const bool of_tokens = name.find("position") == std::string::npos;
-  return of_tokens && !same_outputs ? std::min(rows, vocabulary) : rows;
+[[noreturn]] void refuse(const std::string& source, const std::string& problem) {
+  throw Error(ExitCode::usage, fmt::format("{}: {}: {}", key, source, problem));
 }
 
-class WeightCopier {
- public:
-  WeightCopier(const InitialWeights& weights, const ExperimentConfig& config, const Codec& codec)
-      : weights_(weights),
-        config_(config),
-        vocabulary_(codec.tokenizer->vocabulary_size()),
-        same_outputs_(have_same_outputs(weights, config, codec)),
-        rest_(weights.tensors.begin(), weights.tensors.end()) {}
-
-  WeightTransfer copy(const NamedTensors& targets) {
-    for (const auto& [name, target] : targets) require_shape(name, target);  // before anything is changed
-    for (const auto& [name, target] : targets) copy(name, target);
-    for (const auto& [name, tensor] : rest_) result_.unused.push_back(name);
-    if (result_.copied.empty() && result_.parts.empty())
-      throw Error(ExitCode::usage, fmt::format("{}: {}: nothing of it is part of this model", key, weights_.source));
-    return std::move(result_);
-  }
-
- private:
-  const torch::Tensor* find(const std::string& name) const {
-    const auto found = rest_.find(name);
-    return found == rest_.end() || (is_of_output(name) && !same_outputs_) ? nullptr : &found->second;
-  }
-
-  static bool differ_in_rows(const torch::Tensor& from, const torch::Tensor& to) {
-    return from.dim() == to.dim() && from.dim() > 0 && from.sizes().slice(1) == to.sizes().slice(1);
-  }
-
-  void require_shape(const std::string& name, const torch::Tensor& target) const {
-    const auto* source = find(name);
-    if (source == nullptr || source->sizes() == target.sizes()) return;
-    if (is_table(name) && differ_in_rows(*source, target)) return;
-    const auto keys = differing_model_keys(config_, weights_.config);
-    throw Error(ExitCode::usage,
-                fmt::format("{}: {}: its {} has shape {}, this model's has {}{}{}", key, weights_.source, name,
-                            shape_text(source->sizes()), shape_text(target.sizes()), keys.empty() ? "" : ": ",
-                            fmt::join(keys, ", ")));
-  }
-
-  void copy(const std::string& name, torch::Tensor target) {
-    const auto* source = find(name);
-    if (source == nullptr) return result_.initialised.push_back(name);
-    const auto rows = is_table(name) ? common_rows(name, *source, target, vocabulary_, same_outputs_) : 0;
-    if (is_table(name) && rows < target.size(0)) {
-      target.narrow(0, 0, rows).copy_(source->narrow(0, 0, rows));
-      result_.parts.push_back(fmt::format("{} ({} of {} rows)", name, rows, target.size(0)));
-    } else {
-      target.copy_(is_table(name) ? source->narrow(0, 0, rows) : *source);
-      result_.copied.push_back(name);
-    }
-    rest_.erase(name);
-  }
-
-  const InitialWeights& weights_;
-  const ExperimentConfig& config_;
-  std::int64_t vocabulary_;
-  bool same_outputs_;
-  std::map<std::string, torch::Tensor> rest_;
-  WeightTransfer result_;
-};
+void require_shape(const InitialWeights& weights, const ExperimentConfig& config,
+                   const std::pair<const std::string, torch::Tensor>& source, const torch::Tensor& target) {
+  const auto& [name, from] = source;
+  const bool differs_in_rows =
+      from.dim() == target.dim() && from.dim() > 0 && from.sizes().slice(1) == target.sizes().slice(1);
+  if (from.sizes() == target.sizes() || (is_table(name) && differs_in_rows)) return;
+  const auto keys = differing_model_keys(config, weights.config);
+  refuse(weights.source, fmt::format("its {} has shape {}, this model's has {}{}{}", name, shape_text(from.sizes()),
+                                     shape_text(target.sizes()), keys.empty() ? "" : ": ", fmt::join(keys, ", ")));
+}
 
 // "2 new (head.bias, head.weight)"; the names of many are in environment.json.
 std::string counted(const char* what, const std::vector<std::string>& names) {
@@ -139,16 +66,13 @@ std::string counted(const char* what, const std::vector<std::string>& names) {
                      shown < names.size() ? ", ..." : "");
 }
 
-}  // namespace
-
 // A model of another program. Its tensors are of its own tokens, and of no others.
-static InitialWeights read_pretrained(const fs::path& folder, const std::string& source) {
+InitialWeights read_pretrained(const fs::path& folder, const std::string& source) {
   auto model = read_huggingface(folder);
   if (!model.tokenizer)
-    throw Error(ExitCode::usage,
-                fmt::format("{}: {}: has no tokenizer (tokenizer.json, vocab.json and merges.txt, or tokenizer.model), "
-                            "without which its weights mean nothing",
-                            key, source));
+    refuse(source,
+           "has no tokenizer (tokenizer.json, vocab.json and merges.txt, or tokenizer.model), without which "
+           "its weights mean nothing");
   LanguageModelConfig task;
   task.data.tokenizer = PretrainedTokenizerOptions{.path = source};
   auto digest = sha256(to_safetensors(model.tensors));
@@ -160,18 +84,21 @@ static InitialWeights read_pretrained(const fs::path& folder, const std::string&
           .is_foreign = true};
 }
 
+}  // namespace
+
 InitialWeights read_initial_weights(const fs::path& path) {
-  const auto source = without_trailing_slash(path.string());
+  auto source = path.string();
+  while (source.size() > 1 && source.ends_with('/')) source.pop_back();
   if (is_huggingface_folder(path)) return read_pretrained(path, source);
   const bool is_checkpoint = has_file(path, "model.safetensors") && has_file(path, meta_file);
   if (!is_checkpoint && !has_file(path, "config.yaml"))
-    throw Error(ExitCode::usage,
-                fmt::format("{}: {}: no run (config.yaml), checkpoint ({}) or Hugging Face folder (config.json)", key,
-                            source, meta_file));
-  const auto run = RunDirectory::open(is_checkpoint ? run_of_checkpoint(path) : path, "train.init_from");
+    refuse(source,
+           fmt::format("no run (config.yaml), checkpoint ({}) or Hugging Face folder (config.json)", meta_file));
+  std::error_code ignored;  // a checkpoint is RUN/checkpoints/step-N
+  const auto run = RunDirectory::open(
+      is_checkpoint ? fs::weakly_canonical(path, ignored).parent_path().parent_path() : path, "train.init_from");
   auto config = load_run_experiment(run.config_file()).config;
-  if (is<LinearConfig>(config.model))
-    throw Error(ExitCode::usage, fmt::format("{}: {}: a linear model has no weights of a network", key, source));
+  if (is<LinearConfig>(config.model)) refuse(source, "a linear model has no weights of a network");
   auto checkpoint = load_checkpoint(run, is_checkpoint ? path.string() : "best", WithOptimizer::no);
   return {.source = source,
           .config = std::move(config),
@@ -198,11 +125,46 @@ void take_tokenizer(Experiment& experiment, const TokenizerOptions& tokenizer, c
 WeightTransfer copy_initial_weights(const InitialWeights& weights, const ExperimentConfig& config, const Codec& codec,
                                     SequenceModel& model) {
   if (const auto keys = differing_model_keys(config, weights.config); weights.is_foreign && !keys.empty())
-    throw Error(ExitCode::usage, fmt::format("{}: {}: is another model than that of the config: {}; `metaformer config "
-                                             "import {}` prints its config",
-                                             key, weights.source, fmt::join(keys, ", "), weights.source));
+    refuse(weights.source, fmt::format("is another model than that of the config: {}; `metaformer config import {}` "
+                                       "prints its config",
+                                       fmt::join(keys, ", "), weights.source));
   const torch::NoGradGuard no_grad;
-  return WeightCopier(weights, config, codec).copy(named_state(model));
+  // Logits of tokens, or of classes.
+  const bool same_outputs = is<ClassificationConfig>(config.task) == is<ClassificationConfig>(weights.config.task) &&
+                            codec.labels == weights.codec.labels;
+  const auto targets = named_state(model);
+  std::map<std::string, torch::Tensor> rest(weights.tensors.begin(), weights.tensors.end());
+  const auto find = [&](const std::string& name) {
+    return is_of_output(name) && !same_outputs ? rest.end() : rest.find(name);
+  };
+  for (const auto& [name, target] : targets)  // before anything is changed
+    if (const auto source = find(name); source != rest.end()) require_shape(weights, config, *source, target);
+  WeightTransfer result;
+  for (const auto& [name, target] : targets) {
+    const auto source = find(name);
+    if (source == rest.end()) {
+      result.initialised.push_back(name);
+      continue;
+    }
+    const auto& from = source->second;
+    const auto all = target.dim() == 0 ? 0 : target.size(0);
+    auto rows = is_table(name) ? std::min(from.size(0), all) : all;
+    // Behind the tokens of the tokenizer are those of a task, such as the class token of a classifier.
+    if (is_table(name) && name.find("position") == std::string::npos && !same_outputs)
+      rows = std::min(rows, codec.tokenizer->vocabulary_size());
+    if (target.dim() == 0)
+      target.copy_(from);
+    else
+      target.narrow(0, 0, rows).copy_(from.narrow(0, 0, rows));
+    if (rows < all)
+      result.parts.push_back(fmt::format("{} ({} of {} rows)", name, rows, all));
+    else
+      result.copied.push_back(name);
+    rest.erase(source);
+  }
+  for (const auto& [name, tensor] : rest) result.unused.push_back(name);
+  if (result.copied.empty() && result.parts.empty()) refuse(weights.source, "nothing of it is part of this model");
+  return result;
 }
 
 nlohmann::ordered_json WeightTransfer::to_json() const {

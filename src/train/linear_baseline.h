@@ -26,7 +26,7 @@ struct BaselineComparison {
 // Compares the metrics of a run by split ({"validation": {...}, "test": null}) with the baselines on the held-out
 // splits. A classifier that is a network and was trained on a whole corpus is compared with the majority class and a
 // linear model, unless task.baselines is off. Other runs are compared with nothing, nor is any run, with a warning,
-// where the baselines cannot be computed. `description` of the data: TaskData::description. Throws Interrupted only.
+// where the baselines cannot be computed. `description` of the data: Task::description. Throws Interrupted only.
 BaselineComparison compare_with_baselines(const ExperimentConfig& config, const nlohmann::ordered_json& description,
                                           const nlohmann::ordered_json& metrics_by_split, bool offline);
 

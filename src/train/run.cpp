@@ -22,13 +22,13 @@
 #include "model/memory_estimate.h"
 #include "ops/device.h"
 #include "ops/linear.h"
-#include "run/moved_data.h"
+#include "run/run_directory.h"
 #include "tasks/make_task.h"
 #include "text/make_tokenizer.h"
 #include "train/divergence.h"
 #include "train/initial_weights.h"
 #include "train/linear_baseline.h"
-#include "train/optim/schedule.h"
+#include "train/optim/learning_rate.h"
 #include "train/trainer.h"
 
 namespace metaformer {
@@ -54,28 +54,6 @@ void require_fits_in_memory(const MemoryEstimate& estimate) {
     throw Error(ExitCode::out_of_memory, describe_memory(estimate) + ", or train with --force");
 }
 
-void require_backend(const ExperimentConfig& config, torch::Device device) {
-  const auto* model = blocks_of(config.model);
-  if (model != nullptr && backend_of(model->mixer) == Backend::fused && device.is_cpu())
-    throw Error(ExitCode::usage,
-                "model.mixer.backend: 'fused' needs a CUDA device, and this runs on the CPU; set auto or composed");
-}
-
-}  // namespace
-
-torch::Device prepare_device(const ExperimentConfig& config, const std::string& name, bool force) {
-  const auto device = select_device(name);
-  // Before the data are read: with the smallest vocabulary that they can have.
-  if (device.is_cpu() && !force) require_fits_in_memory(estimate_memory(config, {.vocabulary = 1, .classes = 2}));
-  require_backend(config, device);
-  require_right_products();
-  if (device.is_cuda())
-    at::globalContext().setFloat32MatmulPrecision(config.train.precision == Precision::tf32 ? "high" : "highest");
-  return device;
-}
-
-namespace {
-
 // When the data are known. Warns where memory may not suffice.
 void check_memory(const ExperimentConfig& config, const Codec& codec, torch::Device device, bool force) {
   if (!device.is_cpu()) return;
@@ -95,19 +73,8 @@ struct EarlierRun {
 
 constexpr const char *tokenizer_path = "data.tokenizer.path", *initial_weights_path = "train.init_from";
 
-// The first key whose value differs, but for those that may differ.
-std::string first_difference(const Json& before, const Json& now, const std::vector<std::string>& free,
-                             const std::string& prefix = "") {
-  for (const auto& [key, value] : now.items()) {
-    const auto path = prefix + key;
-    const auto earlier = before.value(key, Json());
-    if (value.is_object() && earlier.is_object()) {
-      if (auto inner = first_difference(earlier, value, free, path + "."); !inner.empty()) return inner;
-    } else if (value != earlier && std::find(free.begin(), free.end(), path) == free.end()) {
-      return fmt::format("{} is {} now and was {}", path, json_text(value), json_text(earlier));
-    }
-  }
-  return "";
+[[noreturn]] void refuse_resume(const RunDirectory& run, const std::string& why) {
+  throw Error(ExitCode::usage, fmt::format("--resume {}: {}", run.path().string(), why));
 }
 
 // Data may lie elsewhere, which require_moved_data checks, and so may the tokenizer and the weights that the training
@@ -124,22 +91,25 @@ void require_same_experiment(const RunDirectory& run, const ExperimentConfig& be
                                    initial_weights_path};
   const auto moved = moved_data(before, now);
   free.insert(free.end(), moved.begin(), moved.end());
-  const auto difference = first_difference(config_to_json(before), config_to_json(now), free);
-  if (!difference.empty())
-    throw Error(
-        ExitCode::usage,
-        fmt::format("--resume {}: {}; only steps, intervals, patience, retention and the paths of the same data "
-                    "may change",
-                    run.path().string(), difference));
+  const auto earlier = config_to_json(before);
+  for (const auto& change : Json::diff(earlier, config_to_json(now))) {
+    const auto path = change.at("path").get<std::string>();
+    auto key = path.substr(1);
+    std::replace(key.begin(), key.end(), '/', '.');
+    if (change.at("op") == "remove" || std::find(free.begin(), free.end(), key) != free.end()) continue;
+    refuse_resume(run, fmt::format("{} is {} now and was {}; only steps, intervals, patience, retention and the paths "
+                                   "of the same data may change",
+                                   key, json_text(change.at("value")),
+                                   json_text(earlier.value(Json::json_pointer(path), Json()))));
+  }
 }
 
 // What a training has begun with, at another path.
 void require_same_digest(const EarlierRun& earlier, const std::string& key, const PathText& path,
                          const std::string& found, const std::string& trained) {
   if (found != trained)
-    throw Error(ExitCode::usage, fmt::format("--resume {}: {}={}: not what it was trained with: its SHA-256 is {} and "
-                                             "was {}",
-                                             earlier.run.path().string(), key, path, found, trained));
+    refuse_resume(earlier.run, fmt::format("{}={}: not what it was trained with: its SHA-256 is {} and was {}", key,
+                                           path, found, trained));
 }
 
 void require_same_tokenizer(const EarlierRun& earlier, const ExperimentConfig& now) {
@@ -168,14 +138,6 @@ void require_same_initial_weights(const EarlierRun& earlier, const ExperimentCon
                       digest.is_string() ? digest.get<std::string>() : "not known");
 }
 
-// What is done cannot be undone. A linear model has its one step whatever train.steps says.
-void require_reachable(const RunDirectory& run, const ExperimentConfig& config, const Progress& progress) {
-  if (config.train.steps < progress.step)
-    throw Error(ExitCode::usage, fmt::format("--resume {}: train.steps is {}, and the run has done {} steps; give at "
-                                             "least that many",
-                                             run.path().string(), config.train.steps, progress.step));
-}
-
 // The run in `out`, locked and repaired, with its newest checkpoint; nothing for a new run. Errors (exit code 2): it
 // cannot go on with this config, which may change only steps, intervals, patience, retention and where data and
 // tokenizer lie; those of load_newest_checkpoint.
@@ -192,19 +154,22 @@ std::optional<EarlierRun> find_earlier_run(const ExperimentConfig& config, const
   earlier.checkpoint = load_newest_checkpoint(earlier.run);
   require_same_tokenizer(earlier, config);
   require_same_initial_weights(earlier, config);
-  if (earlier.checkpoint) require_reachable(earlier.run, config, earlier.checkpoint->progress);
+  // What is done cannot be undone. A linear model has its one step whatever train.steps says.
+  if (const auto done = earlier.checkpoint ? earlier.checkpoint->progress.step : 0; config.train.steps < done)
+    refuse_resume(earlier.run, fmt::format("train.steps is {}, and the run has done {} steps; give at least that many",
+                                           config.train.steps, done));
   return earlier;
 }
 
 // Errors: the data are not those that the run was trained on (exit code 2; 3 at another path than before).
 void require_same_data(const EarlierRun& earlier, const ExperimentConfig& config, const Task& task) {
-  const auto description = task.data->description();
+  const auto description = task.description;
   require_moved_data(earlier.run, config, moved_data(earlier.config, config), description);
   if (has_same_data(earlier.run, description)) return;
   const auto difference = differing_digest(earlier.run, description);
-  throw Error(ExitCode::usage,
-              fmt::format("--resume {}: the data are not those it was trained on, which its environment.json names{}{}",
-                          earlier.run.path().string(), difference.empty() ? "" : ": ", difference));
+  refuse_resume(earlier.run,
+                fmt::format("the data are not those it was trained on, which its environment.json names{}{}",
+                            difference.empty() ? "" : ": ", difference));
 }
 
 // Logs how the learning rate goes on where the number of steps has changed: another number stretches the schedule, so
@@ -241,25 +206,17 @@ struct Beginning {
   }
 };
 
-// The summary of a run that has nothing left to do. Nothing when its process died before it wrote one, or when that is
-// of an earlier end.
+// The summary of a run that has nothing left to do, as a linear model after its only checkpoint. Nothing when its
+// process died before it wrote one, or when that is of an earlier end.
 std::optional<RunSummary> finished_summary(const EarlierRun& earlier, const ExperimentConfig& config) {
   if (!earlier.checkpoint) return std::nullopt;
   const auto& progress = earlier.checkpoint->progress;
-  // A linear model's checkpoint is its last.
   if (!is_linear(config) && !is_finished(config.train, progress)) return std::nullopt;
   auto summary = read_summary(earlier.run);
   if (!summary || summary->steps != progress.step) return std::nullopt;
   log::info("{} is finished: step {} of {}", earlier.run.path().string(), progress.step,
             is_linear(config) ? progress.step : config.train.steps);
   return summary;
-}
-
-// A run that goes on has the tokenizer that its initial weights brought.
-void take_tokenizer_of_run(TrainRequest& request) {
-  if (!request.experiment.config.train.init_from || !request.resume || RunDirectory::is_free(request.out)) return;
-  const auto before = load_run_experiment(RunDirectory::open(request.out, "--out").config_file()).config;
-  if (const auto* data = data_of(before)) take_tokenizer(request.experiment, data->tokenizer, request.out.string());
 }
 
 // train.init_from, for a run that does not go on.
@@ -274,29 +231,6 @@ std::optional<InitialWeights> find_initial_weights(Experiment& experiment) {
                             initial.source, kind_of(initial.config.task), kind_of(experiment.config.task)));
   if (data != nullptr) take_tokenizer(experiment, data->tokenizer, initial.source);
   return initial;
-}
-
-// One process after the first: it may download and prepare what the others then find.
-Task make_task_in_turn(const ExperimentConfig& config, bool offline, Codec codec, ProcessGroup& group) {
-  if (!group.is_first()) wait_for_all(group);
-  auto task = make_task(config, offline, std::move(codec));
-  if (group.is_first()) wait_for_all(group);
-  return task;
-}
-
-// All processes run the same program with the same config.
-void require_same_start(const TrainRequest& request) {
-  const auto& build = build_info();
-  require_same(*request.group, {{"version", fmt::format("{} {}", build.version, build.commit)},
-                                {"config", config_to_json(request.experiment.config)},
-                                {"resume", request.resume},
-                                {"out", request.out.string()}});
-}
-
-void require_divisible(const ExperimentConfig& config, const ProcessGroup& group) {
-  if (is_linear(config) && group.size() > 1)
-    throw Error(ExitCode::usage, fmt::format("model.kind linear is fitted by one process, not by {}", group.size()));
-  require_equal_pieces(config, group.size());
 }
 
 // The folder that the first process has made or found.
@@ -332,44 +266,37 @@ Task make_checked_task(const TrainRequest& request, Beginning& beginning, torch:
   const auto& config = request.experiment.config;
   const auto& earlier = beginning.earlier;
   if (earlier) require_moved_files(earlier->run, config, moved_data(earlier->config, config));
-  auto task = make_task_in_turn(config, request.offline, beginning.take_codec(), group);
-  require_same(group, {{"data", without_paths(task.data->description())}});
-  if (group.is_first()) task.data->check();
+  if (!group.is_first()) wait_for_all(group);  // the first one may download and prepare what the others then find
+  auto task = make_task(config, request.offline, beginning.take_codec());
+  if (group.is_first()) wait_for_all(group);
+  require_same(group, {{"data", without_paths(task.description)}});
+  if (group.is_first()) task.check();
   task.batches->check_training();
-  check_memory(config, task.data->codec(), device, request.force);
-  // Tried on another model of the same shapes.
-  if (beginning.initial) {
-    const auto& codec = task.data->codec();
-    copy_initial_weights(*beginning.initial, config, codec, *make_model(config, sizes_of(codec)));
-  }
+  check_memory(config, *task.codec, device, request.force);
+  if (beginning.initial)  // tried on another model of the same shapes
+    copy_initial_weights(*beginning.initial, config, *task.codec, *make_model(config, sizes_of(*task.codec)));
   if (earlier) require_same_data(*earlier, config, task);
   return task;
-}
-
-void describe(const Experiment& experiment, const Task& task, torch::Device device) {
-  const auto& train = experiment.config.train;
-  log::info("{}: {}", experiment.name, describe_model(experiment.config));
-  log::info("data: {}{}", train.overfit_batch ? "only the first batch of: " : "", task.data->summary());
-  log::info("device: {}, {} thread{}, {}", device_description(device), at::get_num_threads(),
-            at::get_num_threads() == 1 ? "" : "s", to_string(train.precision));
-  const auto* model = std::get_if<TransformerConfig>(&experiment.config.model);
-  if (!device.is_cuda() || model == nullptr) return;
-  const bool padded = is<ClassificationConfig>(experiment.config.task);
-  const auto choice =
-      describe_kernel_choice(*model, train.precision, padded, cuda::metric_kernel_device() == cuda::MetricDevice::cuda);
-  if (!choice.empty()) log::info("{}", choice);
 }
 
 // Writes what a run knows before its first step.
 void write_beginning(const RunDirectory& run, const TrainRequest& request, const Task& task, torch::Device device,
                      std::int64_t step) {
-  const auto& experiment = request.experiment;
+  const auto& [name, config, provenance] = request.experiment;
   run.remove_left_overs();
   log::add_file(run.log_file());
-  write_file_atomically(run.config_file(), config_to_yaml(experiment.config));
-  write_environment(run, {request.command_line, device, step}, task.data->description());
+  write_file_atomically(run.config_file(), config_to_yaml(config));
+  write_environment(run, {request.command_line, device, step}, task.description);
   if (step > 0) link_latest(run.path());
-  describe(experiment, task, device);
+  log::info("{}: {}", name, describe_model(config));
+  log::info("data: {}{}", config.train.overfit_batch ? "only the first batch of: " : "", task.summary);
+  log::info("device: {}, {} thread{}, {}", device_description(device), at::get_num_threads(),
+            at::get_num_threads() == 1 ? "" : "s", to_string(config.train.precision));
+  const auto* model = std::get_if<TransformerConfig>(&config.model);
+  if (!device.is_cuda() || model == nullptr) return;
+  const auto choice = describe_kernel_choice(*model, config.train.precision, is<ClassificationConfig>(config.task),
+                                             cuda::metric_kernel_device() == cuda::MetricDevice::cuda);
+  if (!choice.empty()) log::info("{}", choice);
 }
 
 // The folder of the run, which the first process makes or has found and holds the lock of.
@@ -416,45 +343,33 @@ void report(const InitialWeights& initial, const WeightTransfer& transfer, const
   write_file_atomically(run.initial_weights_file(), json_text(json, 2) + "\n");
 }
 
-// " (131072 of 5000000 tokens)"; nothing where the whole split is evaluated.
-std::string describe_part(const EvaluationPart& part) {
-  return part.is_whole() ? "" : fmt::format(" ({} of {} tokens)", part.tokens, part.split_tokens);
-}
-
-void describe_evaluation(const ExperimentConfig& config, const EvaluationPart& part) {
-  if (part.is_whole()) return;
-  const bool at_end = is<RandomEvaluationConfig>(config.train.evaluation);
-  log::info("evaluation{}: {} of {} tokens of the validation split (train.evaluation; whole: all of them)",
-            at_end ? " at the end" : "", part.tokens, part.split_tokens);
-}
-
-void describe_results(const RunSummary& summary, const Task& task, const EvaluationPart& part) {
-  const auto& times = *summary.stepwise;
-  log::info("validation {}{}, best loss {:.4f} at step {}; {:.1f} ms a step, {} tokens/s",
-            headline_of(task, summary.validation), describe_part(part), summary.best_val_loss, summary.best_step,
-            times.ms_per_step, human_count(times.tokens_per_second));
-  log::info("seconds: start-up {:.1f}, training {:.1f}, evaluation {:.1f}, checkpoints {:.1f}", times.startup_seconds,
-            summary.train_seconds, times.evaluation_seconds, times.checkpoint_seconds);
-}
-
 RunSummary train_network(const TrainRequest& request, const RunDirectory& run, const Task& task, torch::Device device,
                          const Beginning& beginning) {
   const auto& config = request.experiment.config;
   const bool writes = request.group->is_first();
   Step step(config, task, device, *request.group);
   if (beginning.initial) {
-    const auto transfer = copy_initial_weights(*beginning.initial, config, task.data->codec(), *step.model);
+    const auto transfer = copy_initial_weights(*beginning.initial, config, *task.codec, *step.model);
     step.average->reset();
     if (writes) report(*beginning.initial, transfer, run, config);
   }
   Trainer trainer(run, task, step, beginning.checkpoint ? &*beginning.checkpoint : nullptr);
-  if (writes) describe_evaluation(config, trainer.evaluated());
+  const auto& part = trainer.evaluated();
+  if (writes && !part.is_whole())
+    log::info("evaluation{}: {} of {} tokens of the validation split (train.evaluation; whole: all of them)",
+              is<RandomEvaluationConfig>(config.train.evaluation) ? " at the end" : "", part.tokens, part.split_tokens);
   if (request.profile && writes) trainer.profile();
   auto summary = trainer.run();
   if (!writes) return summary;
-  describe_results(summary, task, trainer.evaluated());
+  const auto& times = *summary.stepwise;
+  log::info("validation {}{}, best loss {:.4f} at step {}; {:.1f} ms a step, {} tokens/s",
+            headline_of(task, summary.validation),
+            part.is_whole() ? "" : fmt::format(" ({} of {} tokens)", part.tokens, part.split_tokens),
+            summary.best_val_loss, summary.best_step, times.ms_per_step, human_count(times.tokens_per_second));
+  log::info("seconds: start-up {:.1f}, training {:.1f}, evaluation {:.1f}, checkpoints {:.1f}", times.startup_seconds,
+            summary.train_seconds, times.evaluation_seconds, times.checkpoint_seconds);
   auto comparison = compare_with_baselines(
-      config, task.data->description(), {{"validation", summary.validation}, {"test", summary.test}}, request.offline);
+      config, task.description, {{"validation", summary.validation}, {"test", summary.test}}, request.offline);
   for (const auto& line : comparison.table) log::info("{}", line);
   summary.baselines = std::move(comparison.accuracies);
   return summary;
@@ -462,12 +377,36 @@ RunSummary train_network(const TrainRequest& request, const RunDirectory& run, c
 
 }  // namespace
 
+torch::Device prepare_device(const ExperimentConfig& config, const std::string& name, bool force) {
+  const auto device = select_device(name);
+  // Before the data are read: with the smallest vocabulary that they can have.
+  if (device.is_cpu() && !force) require_fits_in_memory(estimate_memory(config, {.vocabulary = 1, .classes = 2}));
+  const auto* model = blocks_of(config.model);
+  if (model != nullptr && backend_of(model->mixer) == Backend::fused && device.is_cpu())
+    throw Error(ExitCode::usage,
+                "model.mixer.backend: 'fused' needs a CUDA device, and this runs on the CPU; set auto or composed");
+  require_right_products();
+  if (device.is_cuda())
+    at::globalContext().setFloat32MatmulPrecision(config.train.precision == Precision::tf32 ? "high" : "highest");
+  return device;
+}
+
 RunSummary train(TrainRequest request) {
   auto& group = *request.group;
-  require_same_start(request);
-  take_tokenizer_of_run(request);
+  const auto& build = build_info();
+  require_same(group, {{"version", fmt::format("{} {}", build.version, build.commit)},
+                       {"config", config_to_json(request.experiment.config)},
+                       {"resume", request.resume},
+                       {"out", request.out.string()}});
+  if (request.experiment.config.train.init_from && request.resume && !RunDirectory::is_free(request.out)) {
+    // A run that goes on has the tokenizer that its initial weights brought.
+    const auto before = load_run_experiment(RunDirectory::open(request.out, "--out").config_file()).config;
+    if (const auto* data = data_of(before)) take_tokenizer(request.experiment, data->tokenizer, request.out.string());
+  }
   const auto& config = request.experiment.config;
-  require_divisible(config, group);
+  if (is_linear(config) && group.size() > 1)
+    throw Error(ExitCode::usage, fmt::format("model.kind linear is fitted by one process, not by {}", group.size()));
+  require_equal_pieces(config, group.size());
   Beginning beginning;
   if (auto finished = find_beginning(request, beginning)) return std::move(*finished);
   const auto device = prepare_device(config, request.device, request.force);

@@ -5,16 +5,14 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
-#include <numeric>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "model/make_model.h"
-#include "ops/parallel.h"
+#include "ops/kernel.h"
 #include "ops/recompute.h"
-#include "train/optim/layer_rates.h"
-#include "train/optim/optimizers.h"
+#include "train/optim/learning_rate.h"
 
 namespace metaformer {
 
@@ -27,25 +25,16 @@ class PhaseTimer {
     start_ = std::chrono::steady_clock::now();
   }
 
-  // The phase that has run since the end of the one before.
-  void end(StepPhase phase) {
+  // The time since the end of the phase before goes to `phase`; where threads have run two side by side, this part of
+  // it.
+  void end(StepPhase phase, double part = 1, StepPhase other = StepPhase::backward) {
     if (times_ == nullptr) return;
     wait_for(device_);
     const auto now = std::chrono::steady_clock::now();
-    times_->seconds[static_cast<std::size_t>(phase)] += std::chrono::duration<double>(now - start_).count();
+    const double seconds = std::chrono::duration<double>(now - start_).count();
+    times_->seconds[static_cast<std::size_t>(phase)] += part * seconds;
+    times_->seconds[static_cast<std::size_t>(other)] += (1 - part) * seconds;
     start_ = now;
-  }
-
-  // Two phases that threads have run side by side since the end of the one before, with the first one's part of the
-  // time.
-  void end(StepPhase first, StepPhase second, double part_of_first) {
-    if (times_ == nullptr) return;
-    const auto before = times_->seconds[static_cast<std::size_t>(first)];
-    end(first);
-    auto& seconds = times_->seconds[static_cast<std::size_t>(first)];
-    const auto taken = seconds - before;
-    seconds = before + part_of_first * taken;
-    times_->seconds[static_cast<std::size_t>(second)] += (1 - part_of_first) * taken;
   }
 
  private:
@@ -54,8 +43,182 @@ class PhaseTimer {
   std::chrono::steady_clock::time_point start_;
 };
 
-static std::int64_t parts_of_batch(int size, std::int64_t accumulate) {
+// What one thread computes.
+struct Slice {
+  Batch batch;
+  Pass pass;
+  std::int64_t number;  // of the pass among those of the step
+  torch::Tensor loss = {};
+  torch::autograd::variable_list gradients = {};  // of what is trained; undefined: it has no part in the loss
+  StepTimes times = {};
+};
+
+namespace {
+
+std::int64_t parts_of_batch(int size, std::int64_t accumulate) {
   return size / std::gcd(std::int64_t{size}, accumulate);
+}
+
+// Whether backward computes parts of a step again, which then add to the gradients by themselves.
+bool computes_again(const ExperimentConfig& config) {
+  const auto* model = blocks_of(config.model);
+  return config.train.loss_chunks > 1 ||
+         (model != nullptr && (model->blocks == BlockKind::reversible || chunks_of(model->feed_forward) > 1));
+}
+
+// For tests: NaN or infinite where the faults "nan" and "overflow" strike.
+torch::Tensor with_faults(torch::Tensor loss) {
+  if (fault_strikes("nan")) loss = loss * std::numeric_limits<double>::quiet_NaN();
+  if (fault_strikes("overflow"))  // loss and gradients, as with a scale too large for fp16
+    loss = loss * std::numeric_limits<float>::max() * std::numeric_limits<float>::max();
+  return loss;
+}
+
+// In the order of the slices, each parameter by one thread. The sum of a batch's slices is added as a whole, so that it
+// makes no difference which process adds it. `first`: in place of the gradients that are there.
+void add_in_order(const std::vector<torch::Tensor>& parameters, std::vector<Slice>& slices, bool first) {
+  at::parallel_for(0, std::ssize(parameters), 1, [&](std::int64_t begin, std::int64_t end) {
+    const torch::NoGradGuard no_grad;
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+      auto& total = parameters[i].mutable_grad();
+      torch::Tensor sum;
+      for (const auto& slice : slices) {
+        const auto& gradient = slice.gradients[i];
+        if (!gradient.defined()) continue;
+        if (sum.defined())
+          sum.add_(gradient);
+        else
+          sum = first ? total.copy_(gradient) : gradient.clone();
+      }
+      if (first && !sum.defined()) total.zero_();
+      if (!first && sum.defined()) total.add_(sum);
+    }
+  });
+}
+
+// Tensor by tensor, as torch.nn.utils.clip_grad_norm_: one sum over all of the buffer would lose the last three digits.
+// On the CPU each by one thread, so that the norm does not depend on the number of threads.
+torch::Tensor norm_of_gradients(const ParameterBuffer& parameters) {
+  const auto& views = parameters.views();
+  if (!parameters.values().is_cpu()) {
+    std::vector<torch::Tensor> gradients;
+    for (const auto& view : views) gradients.push_back(view.parameter.grad());
+    return torch::stack(at::_foreach_norm(gradients)).norm();
+  }
+  auto norms_p = torch::empty({std::ssize(views)}, parameters.values().options());
+  at::parallel_for(0, std::ssize(views), 1, [&](std::int64_t begin, std::int64_t end) {
+    const torch::NoGradGuard no_grad;
+    for (auto i = begin; i < end; ++i) {
+      const auto& view = views[static_cast<std::size_t>(i)];
+      auto gradient = view.parameter.grad();
+      if (view.has_listed_rows()) {
+        const auto rows = torch::tensor(view.gradient_rows->listed(), torch::kLong);
+        gradient = gradient.view({-1, view.row_width()}).index_select(0, rows);
+      }
+      norms_p.select(0, i).copy_(gradient.norm());
+    }
+  });
+  return norms_p.norm();
+}
+
+bool have_same_shape(const Batch& a, const Batch& b) {
+  const auto of_a = tensors_of(a), of_b = tensors_of(b);
+  for (std::size_t i = 0; i < of_a.size(); ++i) {
+    if (of_a[i]->defined() != of_b[i]->defined() || (of_a[i]->defined() && of_a[i]->sizes() != of_b[i]->sizes()))
+      return false;
+  }
+  return true;
+}
+
+torch::Tensor copy(const torch::Tensor& x) { return x.defined() ? x.clone() : x; }
+
+Batch copy_of(Batch batch) {
+  for (auto* tensor : tensors_of(batch)) *tensor = copy(*tensor);
+  return batch;
+}
+
+}  // namespace
+
+constexpr std::string_view prefix = "memory.";
+
+StepMemory::StepMemory(const SequenceModel& model, std::int64_t batches, std::int64_t slices, ProcessGroup& group)
+    : batches_(batches), slices_(slices), group_(&group) {
+  for (std::int64_t pass = 0; pass < batches * slices; ++pass) {
+    auto memory = model.new_memory();
+    if (memory == nullptr) return;
+    passes_.push_back(std::move(memory));
+  }
+}
+
+ModelState* StepMemory::of_pass(std::int64_t pass) const {
+  return passes_.empty() ? nullptr : passes_.at(static_cast<std::size_t>(pass)).get();
+}
+
+void StepMemory::reset() {
+  for (const auto& pass : passes_) pass->reset();
+}
+
+NamedTensors StepMemory::join(const std::vector<NamedTensors>& parts) const {
+  NamedTensors whole = parts.front();
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    auto& [name, tensor] = whole[i];
+    std::vector<torch::Tensor> rows;
+    for (const auto& part : parts) rows.push_back(part.at(i).second);
+    if (tensor.dim() > 0) tensor = torch::cat(rows, passes_.front()->sequence_dimension(name));
+  }
+  return whole;
+}
+
+NamedTensors StepMemory::tensors() const {
+  if (passes_.empty()) return {};
+  std::vector<NamedTensors> own;
+  for (const auto& pass : passes_) {
+    own.push_back(pass->tensors());
+    if (own.back().empty()) own.pop_back();  // fewer rows than slices
+  }
+  NamedTensors all;
+  for (auto& [name, tensor] : join(gather_tensors(*group_, own.empty() ? NamedTensors() : join(own))))
+    all.emplace_back(std::string(prefix) + name, std::move(tensor));
+  return all;
+}
+
+NamedTensors StepMemory::part_of(const NamedTensors& whole, std::size_t pass) const {
+  NamedTensors part;
+  for (const auto& [name, tensor] : whole) {
+    part.emplace_back(name, tensor);
+    if (tensor.dim() == 0) continue;
+    const auto dimension = passes_.front()->sequence_dimension(name);
+    const auto rows = tensor.size(dimension) / (group_->size() * batches_), slices = std::min(slices_, rows);
+    const auto batch = static_cast<std::int64_t>(pass) / slices_, slice = static_cast<std::int64_t>(pass) % slices_;
+    if (slice >= slices) return {};
+    const auto first = rows * slice / slices, end = rows * (slice + 1) / slices;
+    part.back().second = tensor.narrow(dimension, (group_->rank() * batches_ + batch) * rows + first, end - first);
+  }
+  return part;
+}
+
+// The tensors are those of one state, which load() has checked.
+void StepMemory::require_rows(const NamedTensors& whole, std::int64_t rows, const std::string& source) const {
+  for (const auto& [name, tensor] : whole) {
+    if (tensor.dim() == 0) continue;
+    auto shape = tensor.sizes().vec();
+    shape[static_cast<std::size_t>(passes_.front()->sequence_dimension(name))] = rows;
+    require_shape(source, name, tensor, shape);
+  }
+}
+
+void StepMemory::take(NamedTensors& saved, std::int64_t rows, const std::string& file) {
+  if (passes_.empty()) return;
+  const auto source = file + ": memory";
+  const auto own = std::stable_partition(saved.begin(), saved.end(),
+                                         [](const auto& entry) { return !entry.first.starts_with(prefix); });
+  NamedTensors whole;
+  for (auto entry = own; entry != saved.end(); ++entry)
+    whole.emplace_back(entry->first.substr(prefix.size()), entry->second);
+  saved.erase(own, saved.end());
+  passes_.front()->load(whole, source);  // which checks it
+  require_rows(whole, rows, source);
+  for (std::size_t pass = 0; pass < passes_.size(); ++pass) passes_[pass]->load(part_of(whole, pass), source);
 }
 
 std::vector<Piece> pieces_of(int rank, int size, std::int64_t accumulate) {
@@ -81,43 +244,8 @@ void require_equal_pieces(const ExperimentConfig& experiment, int size) {
                           config.batch_size, config.accumulate, size, parts));
 }
 
-namespace {
-
-// Whether backward computes parts of a step again, which then add to the gradients by themselves.
-bool computes_again(const ExperimentConfig& config) {
-  const auto* model = blocks_of(config.model);
-  return config.train.loss_chunks > 1 ||
-         (model != nullptr && (model->blocks == BlockKind::reversible || chunks_of(model->feed_forward) > 1));
-}
-
-Batch part_of(const Batch& batch, const Piece& piece) {
-  const auto rows = batch.ids_bc.size(0), first = rows * piece.part / piece.parts,
-             end = rows * (piece.part + 1) / piece.parts;
-  auto part = rows_of(batch, first, end - first);
-  if (piece.part > 0) part.weight = torch::zeros_like(batch.weight);
-  return part;
-}
-
-// For tests: NaN or infinite where the faults "nan" and "overflow" strike.
-torch::Tensor with_faults(torch::Tensor loss) {
-  if (fault_strikes("nan")) loss = loss * std::numeric_limits<double>::quiet_NaN();
-  if (fault_strikes("overflow"))  // loss and gradients, as with a scale too large for fp16
-    loss = loss * std::numeric_limits<float>::max() * std::numeric_limits<float>::max();
-  return loss;
-}
-
-// Of all batches of the step.
-torch::Tensor weight_of(const std::vector<Batch>& batches, ProcessGroup& group) {
-  auto weight = batches.front().weight.clone();
-  for (std::size_t i = 1; i < batches.size(); ++i) weight += batches[i].weight;
-  group.sum(weight);
-  return weight;
-}
-
-}  // namespace
-
 Step::Step(const ExperimentConfig& config, const Task& task, torch::Device device, ProcessGroup& group)
-    : model(make_model(config, sizes_of(task.data->codec()))),
+    : model(make_model(config, sizes_of(*task.codec))),
       config_(config),
       task_(task),
       device_(device),
@@ -189,7 +317,13 @@ std::vector<Batch> Step::batches(std::int64_t step) const {
   for (const auto& piece : pieces()) {
     auto batch = task_.batches->training_batch(step, piece.micro, device_);
     batch.first_row = piece.micro * config_.train.batch_size;
-    batches.push_back(piece.parts == 1 ? std::move(batch) : part_of(batch, piece));
+    if (piece.parts > 1) {
+      const auto rows = batch.ids_bc.size(0), first = rows * piece.part / piece.parts;
+      const auto weight = piece.part > 0 ? torch::zeros_like(batch.weight) : batch.weight;
+      batch = rows_of(batch, first, rows * (piece.part + 1) / piece.parts - first);
+      batch.weight = weight;
+    }
+    batches.push_back(std::move(batch));
   }
   return batches;
 }
@@ -240,20 +374,9 @@ torch::Tensor Step::add_gradients(const Batch& batch, const torch::Tensor& weigh
   return loss.detach();
 }
 
-// What one thread computes.
-struct Slice {
-  Batch batch;
-  Pass pass;
-  std::int64_t number;  // of the pass among those of the step
-  torch::Tensor loss = {};
-  torch::autograd::variable_list gradients = {};  // of what is trained; undefined: it has no part in the loss
-  double forward_seconds = 0, backward_seconds = 0;
-};
-
 void Step::compute_slice(const std::vector<torch::Tensor>& trained, const torch::Tensor& weight, bool has_faults,
                          Slice& slice) {
-  StepTimes times;
-  PhaseTimer timer(&times, device_);
+  PhaseTimer timer(&slice.times, device_);
   auto loss = batch_loss(slice.batch, weight, slice.pass, slice.number, AutocastCasts::keep);
   if (has_faults) loss = with_faults(loss);
   timer.end(StepPhase::forward);
@@ -261,36 +384,7 @@ void Step::compute_slice(const std::vector<torch::Tensor>& trained, const torch:
                                           /*create_graph=*/false, /*allow_unused=*/true);
   timer.end(StepPhase::backward);
   slice.loss = loss.detach();
-  slice.forward_seconds = times.of(StepPhase::forward);
-  slice.backward_seconds = times.of(StepPhase::backward);
 }
-
-namespace {
-
-// In the order of the slices, each parameter by one thread. What batches of a step give is added as that of one batch
-// each, so that it makes no difference which process adds it.
-void add_in_order(const std::vector<torch::Tensor>& parameters, std::vector<Slice>& slices, bool first) {
-  at::parallel_for(0, std::ssize(parameters), 1, [&](std::int64_t begin, std::int64_t end) {
-    const torch::NoGradGuard no_grad;
-    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
-      torch::Tensor sum = first ? parameters[i].mutable_grad() : torch::Tensor();
-      bool is_empty = true;
-      for (auto& slice : slices) {
-        const auto& gradient = slice.gradients[i];
-        if (!gradient.defined()) continue;
-        if (!sum.defined())
-          sum = gradient.clone();
-        else
-          is_empty&& first ? sum.copy_(gradient) : sum.add_(gradient);
-        is_empty = false;
-      }
-      if (!first && sum.defined()) parameters[i].mutable_grad().add_(sum);
-      if (first && is_empty) sum.zero_();
-    }
-  });
-}
-
-}  // namespace
 
 // The first slices of a step put their gradients there, whatever was there before; later ones are added.
 torch::Tensor Step::add_gradients_of_slices(const Batch& batch, const torch::Tensor& weight, std::int64_t first_number,
@@ -316,16 +410,18 @@ torch::Tensor Step::add_gradients_of_slices(const Batch& batch, const torch::Ten
   double forward = 0, backward = 0;
   torch::Tensor loss = torch::zeros_like(slices.front().loss);
   for (const auto& slice : slices) {
-    forward += slice.forward_seconds;
-    backward += slice.backward_seconds;
+    forward += slice.times.of(StepPhase::forward);
+    backward += slice.times.of(StepPhase::backward);
     loss += slice.loss;
   }
-  timer.end(StepPhase::forward, StepPhase::backward, forward / (forward + backward));
+  timer.end(StepPhase::forward, forward / (forward + backward));
   return loss;
 }
 
 torch::Tensor Step::accumulate_gradients(const std::vector<Batch>& batches, PhaseTimer& timer) {
-  const auto weight = weight_of(batches, group_);
+  auto weight = batches.front().weight.clone();  // of all batches of the step
+  for (std::size_t i = 1; i < batches.size(); ++i) weight += batches[i].weight;
+  group_.sum(weight);
   const auto count = slices();
   if (count == 1) parameters->clear_gradients();
   const bool is_sent_early = gradient_sum_ != nullptr && count == 1 && !computes_again(config_);
@@ -349,46 +445,18 @@ torch::Tensor Step::compute_gradients(std::int64_t step, const std::vector<Batch
   return accumulate_gradients(batches, untimed);
 }
 
-namespace {
-
-torch::Tensor norm_of_gradient(const ParameterBuffer::View& view) {
-  const auto& gradient = view.parameter.grad();
-  if (!view.has_listed_rows()) return gradient.norm();
-  const auto rows = torch::tensor(view.gradient_rows->listed(), torch::kLong);
-  return gradient.view({-1, view.row_width()}).index_select(0, rows).norm();
-}
-
-// Tensor by tensor, as torch.nn.utils.clip_grad_norm_: one sum over all of the buffer would lose the last three digits.
-// On the CPU each by one thread, so that the norm does not depend on the number of threads.
-torch::Tensor norm_of_gradients(const ParameterBuffer& parameters) {
-  const auto& views = parameters.views();
-  if (!parameters.values().is_cpu()) {
-    std::vector<torch::Tensor> gradients;
-    for (const auto& view : views) gradients.push_back(view.parameter.grad());
-    return torch::stack(at::_foreach_norm(gradients)).norm();
-  }
-  auto norms_p = torch::empty({std::ssize(views)}, parameters.values().options());
-  at::parallel_for(0, std::ssize(views), 1, [&](std::int64_t begin, std::int64_t end) {
-    const torch::NoGradGuard no_grad;
-    for (auto i = begin; i < end; ++i) norms_p.select(0, i).copy_(norm_of_gradient(views[static_cast<std::size_t>(i)]));
-  });
-  return norms_p.norm();
-}
-
-}  // namespace
-
-// Of which each process has a part.
-torch::Tensor Step::norm_of_shards() const {
-  const auto& own = shards_->at(static_cast<std::size_t>(group_.rank()));
-  const auto square = parameters->gradients().narrow(0, own.first, own.count).to(torch::kDouble).square().sum();
-  group_.sum(square);
-  return square.sqrt().to(torch::kFloat);
-}
-
 torch::Tensor Step::clip_gradients() {
   const torch::NoGradGuard no_grad;
   const double limit = config_.train.clip;
-  auto norm = shards_ == nullptr ? norm_of_gradients(*parameters) : norm_of_shards();
+  torch::Tensor norm;
+  if (shards_ == nullptr) {
+    norm = norm_of_gradients(*parameters);
+  } else {  // of which each process has a part
+    const auto& own = shards_->at(static_cast<std::size_t>(group_.rank()));
+    const auto square = parameters->gradients().narrow(0, own.first, own.count).to(torch::kDouble).square().sum();
+    group_.sum(square);
+    norm = square.sqrt().to(torch::kFloat);
+  }
   if (loss_scale != nullptr) norm = loss_scale->unscaled_norm(norm);
   if (limit > 0) {
     constexpr double epsilon = 1e-6;  // as torch.nn.utils.clip_grad_norm_
@@ -424,36 +492,6 @@ StepResult Step::run_eagerly(std::int64_t step, const AcceptNorm& accept) {
   return result;
 }
 
-namespace {
-
-bool have_same_shape(const Batch& a, const Batch& b) {
-  const auto of_a = tensors_of(a), of_b = tensors_of(b);
-  for (std::size_t i = 0; i < of_a.size(); ++i) {
-    if (of_a[i]->defined() != of_b[i]->defined()) return false;
-    if (of_a[i]->defined() && of_a[i]->sizes() != of_b[i]->sizes()) return false;
-  }
-  return true;
-}
-
-torch::Tensor copy(const torch::Tensor& x) { return x.defined() ? x.clone() : x; }
-
-Batch copy_of(const Batch& batch) {
-  return {.ids_bc = copy(batch.ids_bc),
-          .targets_bc = copy(batch.targets_bc),
-          .segments_bc = copy(batch.segments_bc),
-          .places_t = copy(batch.places_t),
-          .source_ids_bs = copy(batch.source_ids_bs),
-          .source_segments_bs = copy(batch.source_segments_bs),
-          .labels_l = copy(batch.labels_l),
-          .label_rows_l2 = copy(batch.label_rows_l2),
-          .target_weights_bc = copy(batch.target_weights_bc),
-          .restarts = batch.restarts,
-          .first_row = batch.first_row,
-          .weight = copy(batch.weight)};
-}
-
-}  // namespace
-
 StepResult Step::run(std::int64_t step, double learning_rate, const AcceptNorm& accept) {
   constexpr std::int64_t steps_to_warm_up = 3;
   learning_rate_ = learning_rate;
@@ -470,7 +508,8 @@ StepResult Step::run(std::int64_t step, double learning_rate, const AcceptNorm& 
       std::equal(batches.begin(), batches.end(), recorded_batches_.begin(), recorded_batches_.end(), have_same_shape);
   if (!is_recorded_ || !fits) return run_eagerly(step, accept);
   for (std::size_t i = 0; i < batches.size(); ++i) {
-    const auto from = tensors_of(batches[i]), to = tensors_of(recorded_batches_[i]);
+    const auto from = tensors_of(batches[i]);
+    const auto to = tensors_of(recorded_batches_[i]);
     for (std::size_t j = 0; j < from.size(); ++j)
       if (from[j]->defined()) to[j]->copy_(*from[j], /*non_blocking=*/true);
   }

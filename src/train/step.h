@@ -5,23 +5,54 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "config/experiment_config.h"
 #include "config/schema.h"
 #include "distributed/process_group.h"
 #include "model/parameters.h"
+#include "model/sequence_model.h"
 #include "ops/autocast.h"
 #include "ops/device.h"
 #include "run/checkpoint.h"
 #include "tasks/task.h"
 #include "train/gradient_sum.h"
 #include "train/optim/optimizer.h"
-#include "train/step_memory.h"
 
 namespace metaformer {
 
-// Which rows of a step each process computes.
+// Of a model that remembers: one memory for every pass of a step, whose rows go on where those of the same pass of the
+// step before ended.
+class StepMemory {
+ public:
+  // Of the passes that this process computes: `slices` for each of its batches. Of a model without memory: nothing.
+  StepMemory(const SequenceModel& model, std::int64_t batches, std::int64_t slices, ProcessGroup& group);
+
+  // nullptr: nothing.
+  ModelState* of_pass(std::int64_t pass) const;
+
+  void reset();
+
+  // What a checkpoint keeps of it: of all rows of a step, whichever pass of whichever process they belong to. To be
+  // called by all processes.
+  NamedTensors tensors() const;
+
+  // Takes up what tensors() gave, and nothing else, out of `saved`, from which it is removed; passes and processes may
+  // be others. Throws Error (exit code 2) for what is of another model, or not of the `rows` of a step; `source` names
+  // the file.
+  void take(NamedTensors& saved, std::int64_t rows, const std::string& source);
+
+ private:
+  NamedTensors join(const std::vector<NamedTensors>& parts) const;  // parts of rows, in their order
+  void require_rows(const NamedTensors& whole, std::int64_t rows, const std::string& source) const;
+  // The rows that belong to one pass, out of those of a whole step.
+  NamedTensors part_of(const NamedTensors& whole, std::size_t pass) const;
+
+  std::vector<std::unique_ptr<ModelState>> passes_;
+  std::int64_t batches_, slices_;
+  ProcessGroup* group_;
+};
 
 // One of equal parts of a micro-batch's rows.
 struct Piece {
@@ -35,9 +66,7 @@ std::vector<Piece> pieces_of(int rank, int size, std::int64_t accumulate);
 // Errors (exit code 2): the step's rows, or its batches of tokens, cannot be divided evenly.
 void require_equal_pieces(const ExperimentConfig& config, int size);
 
-// The time of every phase of a training step.
-
-// reduce: gradients of several processes are added up.
+// Of a training step. reduce: gradients of several processes are added up.
 enum class StepPhase { batch, forward, backward, reduce, clip, update };
 constexpr std::array<std::string_view, 6> enum_names(StepPhase) {
   return {"batch", "forward", "backward", "reduce", "clip", "update"};
@@ -68,9 +97,8 @@ struct Slice;
 // benchmarks share it.
 //
 // On a CUDA device a step is replayed as one graph where it can be (train.cuda_graph): the host then starts one piece
-// of work in place of hundreds. The first steps run eagerly, which makes libraries take the memory they need; so do
-// batches of another shape than the recorded ones, steps whose gradient norm must be accepted, and steps whose phases
-// are timed. A recording that fails is reported once, and every step runs eagerly.
+// of work in place of hundreds. The first steps run eagerly, so that libraries take the memory they need; so do batches
+// of another shape, steps whose gradient norm must be accepted, and steps whose phases are timed.
 class Step {
  public:
   // With random weights. `config`, `task` and `group`, whose processes share the steps evenly (require_equal_pieces),
@@ -102,22 +130,20 @@ class Step {
   // Back to the state before the first step, with these values of the parameter buffer.
   void restart(const torch::Tensor& values);
 
-  // The batches of a step that this process computes, one for each of its forward passes. Where a micro-batch is
-  // divided, the weight of all of it stands in its first part, and 0 in the others.
+  // The batches of a step that this process computes, one for each of its forward passes. The weight of a micro-batch
+  // that is divided stands in its first part.
   std::vector<Batch> batches(std::int64_t step) const;
 
-  // The batch's part of the mean loss of a step, whose batches weigh `weight` in all. `number` of the pass among those
-  // of the step.
+  // The batch's part of the mean loss of a step, whose batches weigh `weight` in all; `number` of the pass in the step.
   torch::Tensor batch_loss(const Batch& batch, const torch::Tensor& weight, Pass pass, std::int64_t number,
                            AutocastCasts casts = AutocastCasts::drop);
 
-  // Sets the gradients to those of the mean loss over all targets of the batches of `step`, which it returns: each
-  // batch's loss is a sum, divided by the weight of all batches. With a loss scale the gradients are multiplied by it,
-  // the loss that is returned is not.
+  // Sets the gradients to those of the mean loss over all targets of the batches of `step`, which it returns. With a
+  // loss scale the gradients are multiplied by it, the loss that is returned is not.
   //
-  // With train.cpu_slices each batch is cut into slices of rows. Threads work on slices side by side, each with
-  // operators of one thread: for small operators this is faster than dividing each operator. The result does not depend
-  // on the number of threads: the gradients of the slices are kept, and added in their order.
+  // With train.cpu_slices each batch is cut into slices of rows, on which threads work side by side, each with
+  // operators of one thread: for small operators this is faster than dividing each operator. The gradients of the
+  // slices are kept, and added in their order, so that the result does not depend on the number of threads.
   torch::Tensor compute_gradients(std::int64_t step, const std::vector<Batch>& batches);
   torch::Tensor compute_gradients(std::int64_t step) { return compute_gradients(step, batches(step)); }
 
@@ -150,7 +176,6 @@ class Step {
                                         PhaseTimer& timer);
   void compute_slice(const std::vector<torch::Tensor>& trained, const torch::Tensor& weight, bool has_faults,
                      Slice& slice);
-  torch::Tensor norm_of_shards() const;
   StepResult finish(torch::Tensor loss, torch::Tensor gradient_norm);
   StepResult run_eagerly(std::int64_t step, const AcceptNorm& accept);
   void record();

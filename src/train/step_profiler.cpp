@@ -22,10 +22,6 @@ constexpr std::int64_t first_recorded = 10;  // by then allocators and caches ha
 constexpr std::int64_t most_recorded = 20;
 constexpr const char* step_name = "training step";
 
-std::set<ActivityType> activities(torch::Device device) {
-  return device.is_cpu() ? std::set{ActivityType::CPU} : std::set{ActivityType::CPU, ActivityType::CUDA};
-}
-
 using Event = profiler::KinetoEvent;
 
 // Events on the host that began during a step, but not the steps themselves; by thread and time, the enclosing first.
@@ -57,13 +53,12 @@ std::vector<OperatorTime> self_times(const std::vector<Event>& events) {
       open.pop_back();
     const double ms = static_cast<double>(event->durationNs()) * 1e-6;
     auto& entry = by_name[event->name()];
-    ++entry.calls;
-    entry.self_ms += ms;
+    entry = {event->name(), entry.calls + 1, entry.self_ms + ms};
     if (!open.empty()) by_name[open.back()->name()].self_ms -= ms;
     open.push_back(event);
   }
   std::vector<OperatorTime> operators;
-  for (auto& [name, entry] : by_name) operators.push_back({name, entry.calls, entry.self_ms});
+  for (const auto& [name, entry] : by_name) operators.push_back(entry);
   std::sort(operators.begin(), operators.end(), [](const auto& a, const auto& b) { return a.self_ms > b.self_ms; });
   return operators;
 }
@@ -105,10 +100,11 @@ void StepProfiler::start() {
   // Without a GPU the profiler's own log reports an error on stderr that is none.
   if (device_.is_cpu()) ::setenv("KINETO_LOG_LEVEL", "99", /*overwrite=*/0);
   const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);
-  profiler::prepareProfiler(config, activities(device_));
+  std::set<ActivityType> activities = {ActivityType::CPU};
+  if (!device_.is_cpu()) activities.insert(ActivityType::CUDA);
+  profiler::prepareProfiler(config, activities);
   profiler::enableProfiler(
-      config, activities(device_),
-      {at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION, at::RecordScope::USER_SCOPE});
+      config, activities, {at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION, at::RecordScope::USER_SCOPE});
   recording_ = true;
 }
 

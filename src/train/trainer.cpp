@@ -9,45 +9,138 @@
 #include "base/log.h"
 #include "base/platform.h"
 #include "base/signals.h"
+#include "base/text.h"
 #include "infer/sampling.h"
+#include "infer/target_scores.h"
 #include "ops/device.h"
 #include "ops/named_tensors.h"
+#include "run/test_predictions.h"
 #include "train/divergence.h"
-#include "train/optim/schedule.h"
+#include "train/optim/learning_rate.h"
 
 namespace metaformer {
 
 namespace {
 
+constexpr std::chrono::seconds line_interval(5);  // of lines of train.log
+
+std::string counted(std::int64_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 using Clock = TrainingClock::Clock;
+using Json = nlohmann::ordered_json;
 
-// Adds the time of an evaluation, also of one that a signal cuts short.
-class EvaluationTimer {
- public:
-  EvaluationTimer(Progress& progress, ProgressLine& line) : progress_(progress), line_(line) {}
-  EvaluationTimer(const EvaluationTimer&) = delete;
-  EvaluationTimer& operator=(const EvaluationTimer&) = delete;
-  ~EvaluationTimer() {
-    const double seconds = TrainingClock::seconds_since(start_);
-    progress_.evaluation_seconds += seconds;
-    line_.add_evaluation(seconds);
-  }
+std::int64_t tokens_seen(const BatchStream& batches, std::int64_t step) {
+  return std::llround(batches.tokens_per_step() * static_cast<double>(step));
+}
 
- private:
-  Progress& progress_;
-  ProgressLine& line_;
-  const Clock::time_point start_ = Clock::now();
-};
+std::optional<double> epochs_seen(const BatchStream& batches, std::int64_t step) {
+  const double per_step = batches.epochs_per_step();
+  return per_step > 0 ? std::optional(per_step * static_cast<double>(step)) : std::nullopt;
+}
 
-// The error for too little memory, which says what did not fit.
-Error out_of_memory(const ExperimentConfig& config, std::int64_t step, const std::string& why) {
-  return Error(ExitCode::out_of_memory,
-               fmt::format("step {}: out of memory with {} sequences of up to {} tokens at once ({}): {}; lower "
-                           "train.batch_size (and raise train.accumulate), model.context or model.width",
-                           step, config.train.batch_size, context_of(config.model), describe_model(config), why));
+// The most tokens of an evaluation of the validation split; nothing: all of it.
+std::optional<std::int64_t> evaluated_tokens(const TrainConfig& train) {
+  if (train.overfit_batch) return std::nullopt;
+  if (const auto* limited = std::get_if<LimitedEvaluationConfig>(&train.evaluation)) return limited->tokens;
+  if (const auto* random = std::get_if<RandomEvaluationConfig>(&train.evaluation)) return random->tokens;
+  return std::nullopt;
 }
 
 }  // namespace
+
+void ProgressLine::add_losses(double sum, std::int64_t count) {
+  constexpr double kept_per_step = 0.98;
+  if (count == 0) return;
+  const double kept = std::pow(kept_per_step, count);
+  loss_sum_ = kept * loss_sum_ + (1 - kept) * sum / static_cast<double>(count);
+  loss_weight_ = kept * loss_weight_ + (1 - kept);
+}
+
+void ProgressLine::add_evaluation(double seconds) {
+  evaluation_seconds_ += seconds;
+  ++evaluations_;
+}
+
+std::string ProgressLine::text(std::int64_t step, double learning_rate, double seconds_per_step) const {
+  auto line = fmt::format("step {}/{}", step, config_.steps);
+  if (loss_weight_ > 0) line += fmt::format("  loss {:.4f}", loss_sum_ / loss_weight_);
+  line += fmt::format("  lr {:.2e}", learning_rate);
+  if (skipped_steps_ > 0) line += fmt::format("  {} skipped", skipped_steps_);
+  if (seconds_per_step <= 0) return line;
+  const double per_evaluation = evaluations_ > 0 ? evaluation_seconds_ / static_cast<double>(evaluations_) : 0;
+  const bool ends_with_another = step < config_.steps && config_.steps % config_.eval_interval != 0;
+  const auto evaluations_left =
+      config_.steps / config_.eval_interval - step / config_.eval_interval + (ends_with_another ? 1 : 0);
+  const double left = seconds_per_step * static_cast<double>(config_.steps - step) +
+                      per_evaluation * static_cast<double>(evaluations_left);
+  return line +
+         fmt::format("  {} tokens/s  ETA {}", human_count(tokens_per_step_ / seconds_per_step), human_duration(left));
+}
+
+void ProgressLine::show(std::int64_t step, double learning_rate, double seconds_per_step) {
+  timer_.restart();
+  show_progress(text(step, learning_rate, seconds_per_step));
+  if (!log::stderr_is_terminal()) {
+    recorded_step_ = step;
+  } else if (record_timer_.has_run(line_interval)) {
+    record(step, learning_rate, seconds_per_step);
+  }
+}
+
+void ProgressLine::record(std::int64_t step, double learning_rate, double seconds_per_step) {
+  if (loss_weight_ == 0 || step == recorded_step_) return;
+  recorded_step_ = step;
+  record_timer_.restart();
+  log::record(text(step, learning_rate, seconds_per_step));
+}
+
+std::string describe_model(const ExperimentConfig& config) {
+  const auto describe = [&](const auto& model) -> std::string {
+    using Model = std::decay_t<decltype(model)>;
+    if constexpr (std::same_as<Model, LinearConfig>) {
+      return fmt::format("linear, 1- to {}-grams in {} buckets", model.ngrams, model.buckets);
+    } else {
+      const auto sizes = fmt::format("width {}, context {}", model.width, model.context);
+      if constexpr (std::same_as<Model, FeedForwardModelConfig>) {
+        return fmt::format("feed_forward, window {}, width {}, {} hidden units, context {}", model.window, model.width,
+                           model.hidden, model.context);
+      } else if constexpr (std::same_as<Model, TransformerConfig>) {
+        if (model.layers == 0) return "no blocks, " + sizes;
+        return fmt::format("mixer {}, {}, {}, {}", kind_of(model.mixer), counted(model.layers, "layer"),
+                           counted(model.heads, "head"), sizes);
+      } else if constexpr (std::same_as<Model, EncoderDecoderConfig>) {
+        const auto blocks = model.encoder_blocks();
+        return fmt::format("encoder of mixer {} and {}, decoder of {} and {} that sees it by {}, {}, {}",
+                           kind_of(blocks.mixer), counted(blocks.layers, "layer"), kind_of(model.mixer),
+                           counted(model.layers, "layer"), kind_of(model.cross_mixer), counted(model.heads, "head"),
+                           sizes);
+      } else {
+        return fmt::format("{}, {}, {}{}", model.kind, counted(model.layers, "layer"), sizes,
+                           model.carry_state ? ", the state is carried" : "");
+      }
+    }
+  };
+  return std::visit(describe, config.model);
+}
+
+bool is_finished(const TrainConfig& config, const Progress& progress) {
+  return progress.step >= config.steps || (config.patience > 0 && progress.evaluations_since_best >= config.patience);
+}
+
+bool Trainer::is_at(std::int64_t interval) const {
+  return progress_.step % interval == 0 || is_finished(config_.train, progress_);
+}
+
+bool Trainer::lacks_evaluation() const {
+  return progress_.step > 0 && is_at(config_.train.eval_interval) && !is_evaluated(progress_);
+}
+
+bool Trainer::is_checkpoint_due() const {
+  const bool is_best = progress_.best && progress_.best->step == progress_.step;
+  return !lacks_evaluation() && (is_best || is_at(config_.train.checkpoint_interval));
+}
 
 Trainer::Trainer(const RunDirectory& run, const Task& task, Step& step, const Checkpoint* checkpoint)
     : run_(run),
@@ -55,7 +148,9 @@ Trainer::Trainer(const RunDirectory& run, const Task& task, Step& step, const Ch
       step_(step),
       config_(step.config()),
       group_(step.group()),
-      evaluator_(task, step),
+      predictor_(*step.model),
+      scoring_{predictor_, task, config_.train.precision, step.device(), group_},
+      part_(part_of_split(*task.batches, Split::validation, evaluated_tokens(config_.train), predictor_.remembers())),
       line_(config_.train, task.batches->tokens_per_step()),
       diagnostics_(config_, task, *step.model, step.device()),
       attention_watch_(config_, diagnostics_) {
@@ -64,7 +159,7 @@ Trainer::Trainer(const RunDirectory& run, const Task& task, Step& step, const Ch
     step.restore(*checkpoint);
     progress_ = checkpoint->progress;
   } else {
-    task.adaptation->before_training(*step.model);
+    task.before_training(*step.model);
   }
   progress_.startup_seconds += seconds_since_program_start();
   clock_.emplace(progress_);
@@ -91,9 +186,14 @@ RunSummary Trainer::run() {
   std::optional<StopDeferral> until_all_stop;
   if (group_.size() > 1) until_all_stop.emplace();
   write_sample();  // one that the stop of an earlier process cut short
-  while (lacks_evaluation(train, progress_) || !is_finished(train, progress_)) {
+  while (lacks_evaluation() || !is_finished(train, progress_)) {
     try {
-      lacks_evaluation(train, progress_) ? make_up_evaluation() : advance();
+      if (!lacks_evaluation()) {
+        advance();
+        continue;
+      }
+      evaluate_and_save();  // one that the stop of an earlier process cut short; its checkpoint is replaced
+      if (!is_checkpoint_due()) save();
     } catch (const Error& error) {
       if (!roll_back(error)) throw;
     }
@@ -113,22 +213,25 @@ void Trainer::advance() {
     if (group_.size() == 1) read_losses();  // several processes do so at the same steps, to notice a divergence at once
     line_.show(progress_.step, step_.learning_rate(), clock_->seconds_per_step(progress_.step));
   }
-  if (is_at(config_.train, progress_, config_.train.log_interval)) write_training_line();
+  if (is_at(config_.train.log_interval)) write_training_line();
   write_sample();
   evaluate_and_save();
 }
 
 void Trainer::train_step() {
-  const auto& train = config_.train;
-  const bool diagnoses = train.diagnostics_interval > 0 && (progress_.step + 1) % train.diagnostics_interval == 0;
+  const auto interval = config_.train.diagnostics_interval;
+  const bool diagnoses = interval > 0 && (progress_.step + 1) % interval == 0;
   const auto before = diagnoses ? step_.parameters->values().clone() : torch::Tensor();
   const auto start = Clock::now();
-  losses_.add(run_step(), train.clip);
+  pending_.push_back(run_step());
   ++progress_.step;
   step_.average->update(progress_.step);
   if (step_.device().is_cpu()) read_losses();  // costs nothing there, and names the very step that diverged
   clock_->count(progress_, start);
-  diagnoses ? write_diagnostics(before) : watch_attention();
+  if (diagnoses) return write_diagnostics(before);
+  if (!is_look_due(progress_.step, config_.train.steps)) return;
+  read_losses();  // of all processes at the same steps; weights that are not finite have no attention
+  if (group_.is_first()) attention_watch_.look(progress_);
 }
 
 StepResult Trainer::run_step() {
@@ -137,36 +240,73 @@ StepResult Trainer::run_step() {
     return step_.run(batch_step(progress_), rate * rollback_factor(config_.train, progress_),
                      spike_watch(config_.train, progress_));
   } catch (const std::exception& error) {
-    if (is_out_of_memory(error)) throw out_of_memory(config_, progress_.step + 1, describe_out_of_memory(error));
-    throw;
+    if (!is_out_of_memory(error)) throw;
+    throw Error(ExitCode::out_of_memory,
+                fmt::format("step {}: out of memory with {} sequences of up to {} tokens at once ({}): {}; lower "
+                            "train.batch_size (and raise train.accumulate), model.context or model.width",
+                            progress_.step + 1, config_.train.batch_size, context_of(config_.model),
+                            describe_model(config_), describe_out_of_memory(error)));
   }
 }
 
 void Trainer::read_losses() {
-  if (losses_.empty()) return;
+  if (pending_.empty()) return;
   const auto start = Clock::now();
-  const auto sums = losses_.take();
-  progress_.loss_sum += sums.loss;
-  progress_.loss_count += sums.steps - sums.skipped_steps;
-  progress_.skipped_steps += sums.skipped_steps;
-  progress_.clipped_count += sums.clipped_steps;
-  progress_.clipped_steps += sums.clipped_steps;
-  const double norm = losses_.last_norm();
+  const auto results = std::exchange(pending_, {});
+  const auto on_host = [&](torch::Tensor StepResult::*field, torch::ScalarType type) {
+    std::vector<torch::Tensor> scalars;
+    for (const auto& result : results) scalars.push_back(result.*field);
+    return torch::stack(scalars).to(torch::kCPU, type);
+  };
+  const bool has_scale = results.front().skipped.defined();
+  const auto loss_n = on_host(&StepResult::loss, torch::kDouble);
+  const auto norm_n = on_host(&StepResult::gradient_norm, results.front().gradient_norm.scalar_type());
+  const auto clipped_n = norm_n > config_.train.clip;
+  const auto skipped_n = has_scale ? on_host(&StepResult::skipped, torch::kBool) : torch::zeros_like(clipped_n);
+  double loss = 0;
+  std::int64_t steps = 0, clipped = 0;  // without skipped ones
+  for (std::int64_t i = 0; i < std::ssize(results); ++i) {
+    if (skipped_n[i].item<bool>()) continue;
+    ++steps;
+    loss += loss_n[i].item<double>();
+    if (config_.train.clip > 0 && clipped_n[i].item<bool>()) ++clipped;
+  }
+  progress_.loss_sum += loss;
+  progress_.loss_count += steps;
+  progress_.skipped_steps += std::ssize(results) - steps;
+  progress_.clipped_count += clipped;
+  progress_.clipped_steps += clipped;
+  last_norm_ = norm_n[-1].item<double>();
   if (!step_.device().is_cpu())
     clock_->count(progress_, start);  // the host has waited for steps that it had only started
   if (!std::isfinite(progress_.loss_sum)) throw divergence_error(step_, progress_, "training loss");
-  if (sums.exhausted) throw divergence_error(step_, progress_, "gradient norm, even with a loss scale of 1,");
-  if (!std::isfinite(norm) && !losses_.last_was_skipped()) throw divergence_error(step_, progress_, "gradient norm");
-  line_.add_losses(sums.loss, sums.steps - sums.skipped_steps);
+  if (has_scale && on_host(&StepResult::exhausted, torch::kBool).any().item<bool>())
+    throw divergence_error(step_, progress_, "gradient norm, even with a loss scale of 1,");
+  if (!std::isfinite(last_norm_) && !skipped_n[-1].item<bool>())
+    throw divergence_error(step_, progress_, "gradient norm");
+  line_.add_losses(loss, steps);
   line_.set_skipped_steps(progress_.skipped_steps);
 }
 
 void Trainer::write_training_line() {
   read_losses();
   if (progress_.loss_count == 0) return;
-  progress_.last_train_loss = progress_.loss_sum / static_cast<double>(progress_.loss_count);
-  metrics_->write(progress_.step, "train",
-                  training_line(task_, progress_, *clock_, step_.learning_rate(), losses_.last_norm(), step_.device()));
+  const auto steps = static_cast<double>(progress_.loss_count);
+  progress_.last_train_loss = progress_.loss_sum / steps;
+  Json line = {{"loss", progress_.last_train_loss},
+               {"learning_rate", step_.learning_rate()},
+               {"gradient_norm", last_norm_},
+               {"clipped_fraction", static_cast<double>(progress_.clipped_count) / steps},
+               {"tokens", tokens_seen(*task_.batches, progress_.step)}};
+  if (const auto epochs = epochs_seen(*task_.batches, progress_.step)) line["epoch"] = *epochs;
+  line.update({{"seconds", progress_.train_seconds},
+               {"wall_seconds", clock_->wall_seconds()},
+               {"evaluation_seconds", progress_.evaluation_seconds},
+               {"peak_memory_bytes", peak_memory_bytes(step_.device())},
+               {"rollbacks", progress_.rollbacks},
+               {"spikes", progress_.spikes.count},
+               {"skipped_steps", progress_.skipped_steps}});
+  metrics_->write(progress_.step, "train", line);
   progress_.loss_sum = 0;
   progress_.loss_count = progress_.clipped_count = 0;
 }
@@ -174,17 +314,11 @@ void Trainer::write_training_line() {
 void Trainer::write_diagnostics(const torch::Tensor& before) {
   read_losses();  // what is not finite has no spectrum
   if (!group_.is_first()) return;
-  auto groups = diagnose_step(*step_.model, *step_.parameters, before, losses_.last_norm());
+  auto groups = diagnose_step(*step_.model, *step_.parameters, before, last_norm_);
   const auto stacks = diagnostics_.measure(StreamDiagnostics::Gradients::of_stream);
   add_to_json(stacks, groups);
   metrics_->write(progress_.step, "diagnostics", groups);
   attention_watch_.note(attention_entropies(stacks), progress_);
-}
-
-void Trainer::watch_attention() {
-  if (!is_look_due(progress_.step, config_.train.steps)) return;
-  read_losses();  // of all processes at the same steps; weights that are not finite have no attention
-  if (group_.is_first()) attention_watch_.look(progress_);
 }
 
 // A stop signal or the end of an earlier process may have come between a step and its text: it is then still due.
@@ -195,25 +329,96 @@ void Trainer::write_sample() {
   read_losses();  // weights that are not finite have nothing to write
   if (!group_.is_first() || metrics_->last_sampled_step() == step) return;
   const WeightAverage::Use average(*step_.average);
-  const auto sample = metaformer::write_sample(*step_.model, *task_.data->codec().tokenizer, step_.device(),
+  const auto sample = metaformer::write_sample(*step_.model, *task_.codec->tokenizer, step_.device(),
                                                static_cast<std::uint64_t>(config_.train.seed), step);
   if (!sample) return;
   metrics_->write_sample(step, *sample);
   log_sample(step, *sample);
 }
 
-// A stop in between leaves the progress as it was: not evaluated.
+// A stop in between leaves the progress as it was, not evaluated, and counts the time.
 void Trainer::evaluate() {
   read_losses();
   line_.record(progress_.step, step_.learning_rate(), clock_->seconds_per_step(progress_.step));
-  const EvaluationTimer timer(progress_, line_);
-  const WeightAverage::Use average(*step_.average);
-  progress_ = evaluator_.evaluate(run_, progress_, *metrics_);
+  const auto count_time = [&, start = Clock::now()] {
+    const double seconds = TrainingClock::seconds_since(start);
+    progress_.evaluation_seconds += seconds;
+    line_.add_evaluation(seconds);
+  };
+  try {
+    const WeightAverage::Use average(*step_.average);
+    progress_ = evaluated_progress();
+  } catch (...) {
+    count_time();
+    throw;
+  }
+  count_time();
+}
+
+void Trainer::adapt() {
+  if (adapted_step_ == progress_.step) return;
+  task_.before_evaluation(*step_.model, step_.device());
+  adapted_step_ = progress_.step;
+}
+
+// Estimates are compared with estimates; the part of the split that is evaluated where training ends is for the report.
+Progress Trainer::evaluated_progress() {
+  adapt();
+  const auto* random = std::get_if<RandomEvaluationConfig>(&config_.train.evaluation);
+  const auto written = [&](const std::string& name, Split split, const ScoreSums& sums) {
+    auto report = report_of(task_, split, sums);
+    metrics_->write(progress_.step, name, report);
+    return report;
+  };
+  ScoreSums sums;  // of the part
+  const auto evaluate_part = [&] {
+    sums = score_part(scoring_, Split::validation, part_);
+    return written("validation", Split::validation, sums);
+  };
+  const auto estimate = [&](Split split) {
+    return written(fmt::format("{}_estimate", to_string(split)), split,
+                   score_random_batches(scoring_, split, random->batches));
+  };
+  auto after = progress_;
+  if (random != nullptr) estimate(Split::train);
+  after.validation = random != nullptr ? estimate(Split::validation) : evaluate_part();
+  const double loss = after.validation.at("loss").get<double>();
+  if (!std::isfinite(loss)) throw divergence_error(step_, progress_, "validation loss");
+  const double error = task_.metrics->selection_error(after.validation);
+  const bool improved = !after.best || error < after.best->error;
+  after.evaluations_since_best = improved ? 0 : after.evaluations_since_best + 1;
+  if (improved) after.best = BestSoFar{after.step, loss, error};
+  after.evaluated_step = after.step;
+  if (is_finished(config_.train, after)) {
+    if (random != nullptr) after.validation = evaluate_part();
+    if (group_.is_first()) write_confusion(run_, task_, Split::validation, sums);
+  }
+  log::info("step {}: validation {}{}", after.step, headline_of(task_, after.validation), improved ? " (best)" : "");
+  return after;
+}
+
+Json Trainer::test() {
+  const auto step = progress_.best->step;
+  if (step != progress_.step) {
+    const auto best = load_checkpoint(run_, step_name(step), WithOptimizer::no);
+    copy_by_name(best.model, named_state(*step_.model), (best.folder / "model.safetensors").string());
+  }
+  if (const auto usual = evaluated_tokens(config_.train)) {  // the test split is evaluated as a whole, however large
+    const auto tokens = part_of_split(*task_.batches, Split::test, std::nullopt, /*in_order=*/false).tokens;
+    if (tokens > *usual) log::info("evaluating all {} tokens of the test split", tokens);
+  }
+  auto report = report_test(scoring_, config_.train, run_);
+  if (task_.pairs != nullptr && !config_.train.overfit_batch)
+    report["written"] =
+        score_written_targets(*step_.model, config_, step_.device(), *task_.pairs, Split::test, {}, group_);
+  metrics_->write(step, "test", report);
+  log::info("test, step {}: {}", step, headline_of(task_, report));
+  return report;
 }
 
 void Trainer::evaluate_and_save() {
   try {
-    if (lacks_evaluation(config_.train, progress_)) evaluate();
+    if (lacks_evaluation()) evaluate();
     throw_if_any_stopped(group_);
   } catch (const Interrupted&) {
     save();
@@ -221,48 +426,37 @@ void Trainer::evaluate_and_save() {
     throw;
   }
   const bool asked = take_save_request_of_any(group_);
-  if (asked || is_checkpoint_due(config_.train, progress_)) save();
+  if (asked || is_checkpoint_due()) save();
   if (asked) log::info("saved at step {}, as SIGUSR1 asked", progress_.step);
-}
-
-// The checkpoint that was saved without it is replaced.
-void Trainer::make_up_evaluation() {
-  evaluate_and_save();
-  if (!is_checkpoint_due(config_.train, progress_)) save();
-}
-
-void Trainer::require_finite() const {
-  if (step_.parameters->first_not_finite(step_.parameters->values())) throw divergence_error(step_, progress_, "state");
-  if (const auto name = step_.optimizer->first_not_finite(); !name.empty())
-    throw divergence_error(step_, progress_, fmt::format("optimiser's {}", name));
-}
-
-// All processes begin with the same weights and make the same updates. A machine that computes otherwise must be found.
-void Trainer::require_same_weights() const {
-  if (group_.size() == 1) return;
-  const auto values = step_.parameters->values().cpu();
-  const auto digests = group_.gather(sha256({reinterpret_cast<const char*>(values.const_data_ptr()), values.nbytes()}));
-  for (std::size_t rank = 1; rank < digests.size(); ++rank)
-    if (digests[rank] != digests.front())
-      throw Error(ExitCode::process_lost,
-                  fmt::format("the weights of rank {} differ from those of rank 0; nothing is saved", rank));
 }
 
 void Trainer::save() {
   read_losses();
   progress_.wall_seconds = clock_->wall_seconds();
-  progress_.scheduled = is_checkpoint_due(config_.train, progress_);
+  progress_.scheduled = is_checkpoint_due();
   const auto start = Clock::now();
-  require_finite();
-  require_same_weights();
+  const auto& values = step_.parameters->values();
+  if (step_.parameters->first_not_finite(values)) throw divergence_error(step_, progress_, "state");
+  if (const auto name = step_.optimizer->first_not_finite(); !name.empty())
+    throw divergence_error(step_, progress_, fmt::format("optimiser's {}", name));
+  if (group_.size() > 1) {
+    // All processes begin with the same weights and make the same updates. A machine that computes otherwise must be
+    // found.
+    const auto on_host = values.cpu();
+    const auto digests =
+        group_.gather(sha256({reinterpret_cast<const char*>(on_host.const_data_ptr()), on_host.nbytes()}));
+    for (std::size_t rank = 1; rank < digests.size(); ++rank)
+      if (digests[rank] != digests.front())
+        throw Error(ExitCode::process_lost,
+                    fmt::format("the weights of rank {} differ from those of rank 0; nothing is saved", rank));
+  }
   {
     const WeightAverage::Use average(*step_.average);
-    evaluator_.adapt(progress_.step);
+    adapt();
     const auto state = step_.state();
     if (group_.is_first()) {
       metrics_->sync();
-      save_checkpoint(run_, progress_, named_state(*step_.model), state, task_.data->codec(),
-                      config_.train.keep_checkpoints);
+      save_checkpoint(run_, progress_, named_state(*step_.model), state, *task_.codec, config_.train.keep_checkpoints);
       if (!std::exchange(is_linked_, true)) link_latest(run_.path());
     }
   }
@@ -296,8 +490,8 @@ bool Trainer::roll_back(const Error& error) {
   log::warning("{}", error.what());
   log::warning("rollback {} of {}: back to step {}, with other batches and {} times the learning rate",
                progress_.rollbacks, action->limit, progress_.step, rollback_factor(config_.train, progress_));
-  losses_.clear();
-  evaluator_.forget();
+  pending_.clear();
+  adapted_step_ = -1;  // the weights of steps so far count no longer
   open_metrics(earlier_rollbacks);
   metrics_->write(progress_.step, "rollback", {{"failed_step", failed_step}, {"rollbacks", progress_.rollbacks}});
   return true;
@@ -305,13 +499,42 @@ bool Trainer::roll_back(const Error& error) {
 
 RunSummary Trainer::summary() {
   const WeightAverage::Use average(*step_.average);
-  auto test = task_.batches->has(Split::test) ? evaluator_.test(run_, progress_, *metrics_) : nlohmann::ordered_json();
-  auto summary = summarise(config_, task_, *step_.model, progress_, *clock_, step_.device());
-  summary.test = std::move(test);
-  summary.stepwise->evaluated_tokens = evaluator_.part().tokens;
-  summary.stepwise->validation_tokens = evaluator_.part().split_tokens;
-  summary.run = std::filesystem::absolute(run_.path()).lexically_normal().string();
-  return summary;
+  auto of_test = task_.batches->has(Split::test) ? test() : Json();
+  const auto counts = count_parameters(*step_.model);
+  const double ms_per_step = clock_->seconds_per_step(progress_.step) * 1e3;
+  const StepwiseSummary stepwise{
+      .ms_per_step = ms_per_step,
+      .tokens_per_second = ms_per_step > 0 ? task_.batches->tokens_per_step() / ms_per_step * 1e3 : 0,
+      .rollbacks = progress_.rollbacks,
+      .spikes = progress_.spikes.count,
+      .skipped_steps = progress_.skipped_steps,
+      .seed = config_.train.seed,
+      .tokens = tokens_seen(*task_.batches, progress_.step),
+      .epochs = epochs_seen(*task_.batches, progress_.step),
+      .clipped_fraction = static_cast<double>(progress_.clipped_steps) / static_cast<double>(progress_.step),
+      .evaluated_tokens = part_.tokens,
+      .validation_tokens = part_.split_tokens,
+      .startup_seconds = progress_.startup_seconds,
+      .evaluation_seconds = progress_.evaluation_seconds,
+      .checkpoint_seconds = progress_.checkpoint_seconds,
+      .wall_seconds = clock_->wall_seconds()};
+  return {.steps = progress_.step,
+          .train_loss = progress_.last_train_loss,
+          .val_loss = progress_.validation.at("loss"),
+          .best_val_loss = progress_.best->loss,
+          .best_val_error = progress_.best->error,
+          .best_step = progress_.best->step,
+          .validation = progress_.validation,
+          .test = std::move(of_test),
+          .stopped_early = progress_.step < config_.train.steps,
+          .parameters = counts.all,
+          .mixer_parameters = counts.mixers,
+          .stepwise = stepwise,
+          .peak_memory_bytes = peak_memory_bytes(step_.device()),
+          .train_seconds = progress_.train_seconds,
+          .run = std::filesystem::absolute(run_.path()).lexically_normal().string(),
+          .baselines = {},
+          .attention_collapse = progress_.collapse};
 }
 
 }  // namespace metaformer

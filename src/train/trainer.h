@@ -1,20 +1,104 @@
 #pragma once
 // The training loop: steps, and what is due between them.
 
+#include <chrono>
+#include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "config/experiment_config.h"
 #include "run/checkpoint.h"
 #include "run/metrics_log.h"
 #include "run/run_summary.h"
-#include "tasks/task.h"
+#include "tasks/evaluation.h"
 #include "train/diagnostics.h"
-#include "train/evaluator.h"
 #include "train/step.h"
 #include "train/step_profiler.h"
-#include "train/training_log.h"
 
 namespace metaformer {
+
+// The time that a run takes.
+class TrainingClock {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  static double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  // Starts where a run goes on from `progress`.
+  explicit TrainingClock(const Progress& progress)
+      : first_step_(progress.step), earlier_wall_seconds_(progress.wall_seconds) {}
+
+  std::int64_t first_step() const { return first_step_; }  // of this process
+
+  // Since `start` this process has trained.
+  void count(Progress& progress, Clock::time_point start) {
+    if (progress.step > first_step_ + 1) session_seconds_ += seconds_since(start);
+    progress.train_seconds += seconds_since(start);
+  }
+
+  // Of training, in this process, without its first step; 0 while unknown.
+  double seconds_per_step(std::int64_t step) const {
+    const auto timed_steps = step - first_step_ - 1;
+    return timed_steps > 0 ? session_seconds_ / static_cast<double>(timed_steps) : 0;
+  }
+
+  // Of all processes that trained the run.
+  double wall_seconds() const { return earlier_wall_seconds_ + seconds_since(start_); }
+
+ private:
+  std::int64_t first_step_;
+  double earlier_wall_seconds_;
+  double session_seconds_ = 0;
+  Clock::time_point start_ = Clock::now();
+};
+
+// Progress bar.
+class ProgressLine {
+ public:
+  ProgressLine(const TrainConfig& config, double tokens_per_step)
+      : config_(config), tokens_per_step_(tokens_per_step) {}
+
+  // The losses of `count` steps; the line shows a mean over about the last 50, the later ones weighing more.
+  void add_losses(double sum, std::int64_t count);
+  void add_evaluation(double seconds);
+
+  // So far, because gradients overflowed in fp16; the line shows them when there are any.
+  void set_skipped_steps(std::int64_t count) { skipped_steps_ = count; }
+
+  // Cheap to call every step; formats only when something will be shown.
+  bool is_due() const { return timer_.is_due(); }
+
+  // `seconds_per_step`: of training only; 0 while unknown.
+  void show(std::int64_t step, double learning_rate, double seconds_per_step);
+
+  // The same for train.log only, unless it has that step.
+  void record(std::int64_t step, double learning_rate, double seconds_per_step);
+
+  // "step 20/100  loss 2.5000  lr 1.00e-03  12.3k tokens/s  ETA 12s". The time left is that of the steps and, once one
+  // was timed, of the evaluations.
+  std::string text(std::int64_t step, double learning_rate, double seconds_per_step) const;
+
+ private:
+  const TrainConfig& config_;
+  double tokens_per_step_;
+  LineTimer timer_, record_timer_;
+  std::int64_t recorded_step_ = -1;
+  double loss_sum_ = 0, loss_weight_ = 0;
+  double evaluation_seconds_ = 0;
+  std::int64_t evaluations_ = 0;
+  std::int64_t skipped_steps_ = 0;
+};
+
+// "mixer metric, 4 layers, 4 heads, width 128, context 256"; "lstm, 2 layers, width 128, context 64".
+std::string describe_model(const ExperimentConfig& config);
+
+// The last step is done, or train.patience ended training early.
+bool is_finished(const TrainConfig& config, const Progress& progress);
 
 class Trainer {
  public:
@@ -23,8 +107,8 @@ class Trainer {
   // writes.
   Trainer(const RunDirectory& run, const Task& task, Step& step, const Checkpoint* checkpoint);
 
-  // The part of the validation split that evaluations see.
-  const EvaluationPart& evaluated() const { return evaluator_.part(); }
+  // The part of the validation split that evaluations see; with random batches only the last one.
+  const EvaluationPart& evaluated() const { return part_; }
 
   // Records a few of the coming steps and reports time by operator.
   void profile();
@@ -41,18 +125,25 @@ class Trainer {
   void read_losses();                                   // takes them from the device; throws when they are not finite
   void write_training_line();                           // unless no step has come since the last one
   void write_diagnostics(const torch::Tensor& before);  // of the last step; `before`: the parameters before it
-  void watch_attention();                               // where a look is due
   void write_sample();                                  // as far as due
+  bool is_at(std::int64_t interval) const;              // every `interval` steps, and where training ends
+  bool lacks_evaluation() const;                        // one is due at this step and not done
+  bool is_checkpoint_due() const;                       // at this step, once its evaluation is done
+
+  void adapt();  // lets the task adapt the weights of a step, once (tasks/task.h)
   void evaluate();
-  void evaluate_and_save();   // as far as due after a step; saves before it lets a stop signal through
-  void make_up_evaluation();  // that the stop of an earlier process cut short
+  // The progress with the metrics of its step and the best so far; at the end also writes a classifier's confusion
+  // table. Throws Error (exit code 4) when the validation loss is not finite, Interrupted.
+  Progress evaluated_progress();
+  // Metrics of the best checkpoint on the test split, with scores of the targets that greedy search writes for pairs.
+  // Leaves the model with the weights of that checkpoint.
+  nlohmann::ordered_json test();
+  void evaluate_and_save();  // as far as due after a step; saves before it lets a stop signal through
 
   // Saves the state as a checkpoint, after the lines of metrics.jsonl before it; the first one makes the run
   // runs/latest. Errors: as save_checkpoint; exit code 4, and nothing is saved, when weights or optimiser state are not
   // finite; exit code 6, when the processes' weights differ.
   void save();
-  void require_finite() const;
-  void require_same_weights() const;
 
   // train.divergence.action: rollback. Goes back to an earlier state; false when the error is no divergence, or the
   // config allows no rollback or none any more.
@@ -67,8 +158,12 @@ class Trainer {
   ProcessGroup& group_;
   torch::Tensor initial_values_;  // of the parameters, where a rollback may need them
   Progress progress_;
-  Evaluator evaluator_;
-  PendingLosses losses_;
+  NetworkPredictor predictor_;
+  Scoring scoring_;  // by processes that take turns in the batches
+  EvaluationPart part_;
+  std::int64_t adapted_step_ = -1;
+  std::vector<StepResult> pending_;  // results that nobody has read: reading waits for the device
+  double last_norm_ = 0;             // gradient norm of the last step that was read
   ProgressLine line_;
   StreamDiagnostics diagnostics_;
   AttentionWatch attention_watch_;

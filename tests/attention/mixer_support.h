@@ -6,7 +6,6 @@
 #include "attention/mixer.h"
 #include "attention/mixers.h"
 #include "attention/score_positions.h"
-#include "config/mixer_config.h"
 #include "config/writer.h"
 #include "support/torch_catch.h"
 
@@ -78,12 +77,6 @@ inline std::int64_t parameters_by_formula(const MixerConfig& options, const Mixe
                     : metric->constraint == MetricConstraint::diagonal ? k
                                                                        : k * (k + 1) / 2;
   return shared(*metric) + n * form + of_positions(k);
-}
-
-inline double relative_error(const torch::Tensor& value, const torch::Tensor& expected) {
-  const auto difference = (value.to(torch::kDouble) - expected.to(torch::kDouble)).norm().item<double>();
-  const auto size = expected.to(torch::kDouble).norm().item<double>();
-  return size == 0 ? difference : difference / size;
 }
 
 inline torch::Tensor mix(Mixer& mixer, const torch::Tensor& x_bcd, const torch::Tensor& context_bed,

@@ -120,17 +120,6 @@ TEST_CASE("LSH attention equals a sum over the pairs that hashing lets see each 
   CHECK(relative_error(attend(c, rule), by_pairs(c, rule)) < 1e-12);
 }
 
-TEST_CASE("a sequence of one chunk is attended to in full, without a token's own", "[lsh]") {
-  const bool causal = GENERATE(true, false);
-  const auto c = random_case(9, 2, false);
-  const auto k_bnck = c.q_bnck / c.q_bnck.norm(2, 3, true);
-  auto score = torch::matmul(c.q_bnck, k_bnck.transpose(2, 3));
-  const auto hidden = torch::ones({9, 9}, torch::kBool).triu(causal ? 0 : 9).logical_or(torch::eye(9).to(torch::kBool));
-  auto expected = torch::matmul(torch::_safe_softmax(score.masked_fill(hidden, -INFINITY), -1), c.value_bnck);
-  if (causal) expected.select(2, 0).copy_(c.value_bnck.select(2, 0));  // it sees nothing but itself
-  CHECK(relative_error(attend(c, {.chunk = GENERATE(9, 64), .causal = causal}), expected) < 1e-12);
-}
-
 TEST_CASE("gradients of LSH attention equal finite differences where buckets stay", "[lsh]") {
   const LshRule rule{.chunk = 4,
                      .causal = GENERATE(true, false),

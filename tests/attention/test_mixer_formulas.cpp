@@ -5,7 +5,7 @@
 
 #include "attention/mixer_support.h"
 #include "attention/score_positions.h"
-#include "ops/rotary.h"
+#include "ops/functional.h"
 #include "support/any_mixer.h"
 
 namespace metaformer {
@@ -377,18 +377,6 @@ TEST_CASE("every mixer with scores takes positions by their formulas", "[positio
   CHECK(relative_error(mixer(x), expected_of(options, mixer, x, whole)) < 1e-10);
 }
 
-TEST_CASE("scores with positions depend on distances, not on places", "[positions]") {
-  const auto positions = any_score_positions();
-  const auto options = any_score_mixer();
-  INFO(kind_of(positions) << " " << describe(options));
-  const Positioned mixer(options, positions, true);
-  const auto segments = torch::tensor({0, 0, 0, 0, 0, 1, 1, 1, 1}, torch::kLong).view({1, 9});
-  const auto x = torch::randn({1, 9, width}, torch::kDouble);
-  const auto packed = mixer(x, segments);
-  CHECK(relative_error(packed.narrow(1, 0, 5), mixer(x.narrow(1, 0, 5).contiguous())) < 1e-12);
-  CHECK(relative_error(packed.narrow(1, 5, 4), mixer(x.narrow(1, 5, 4).contiguous())) < 1e-12);
-}
-
 TEST_CASE("with positions, incremental mixing equals mixing all at once", "[positions]") {
   const auto positions = any_score_positions();
   const auto options = any_score_mixer();
@@ -487,24 +475,6 @@ TEST_CASE("threads that rotate ever longer sequences at once find the right tabl
     for (auto& worker : workers) worker.join();
     CHECK(wrong == std::vector<int>(threads, 0));
   }
-}
-
-TEST_CASE("the packed product counts every pair of features once", "[mixer]") {
-  // r = sum_k M_kk p_k p'_k + sum_{k > k'} M_kk' (p_k p'_k' + p_k' p'_k), against the published 2 M_kk' p_k p'_k'.
-  torch::manual_seed(3);
-  const auto packed = torch::randn({1, 10}, torch::kDouble), p = torch::randn({2, 4}, torch::kDouble);
-  const auto m = dense(packed, k, false)[0];
-  double corrected = 0, published = 0;
-  for (std::int64_t i = 0; i < k; ++i)
-    for (std::int64_t j = 0; j <= i; ++j) {
-      const double m_ij = m[i][j].item<double>();
-      const double straight = (p[0][i] * p[1][j]).item<double>(), crossed = (p[0][j] * p[1][i]).item<double>();
-      corrected += i == j ? m_ij * straight : m_ij * (straight + crossed);
-      published += i == j ? m_ij * straight : 2 * m_ij * straight;
-    }
-  const double expected = torch::dot(p[0], torch::mv(m, p[1])).item<double>();
-  CHECK(corrected == Approx(expected).epsilon(1e-12));
-  CHECK(published != Approx(expected).epsilon(1e-3));
 }
 
 TEST_CASE("visibility equals its definition for every pair of tokens", "[mixer]") {

@@ -28,21 +28,6 @@ TEST_CASE("no causal mixer looks ahead", "[mixer]") {
   CHECK(always_zero == torch::equal(before.narrow(1, 6, 4), after.narrow(1, 6, 4)));
 }
 
-TEST_CASE("packed documents do not see one another and padding is not seen", "[mixer]") {
-  const auto options = any_mixer();
-  const bool causal = GENERATE(false, true);
-  INFO(describe(options) << " causal " << causal);
-  const auto mixer = random_mixer(options, shape);
-  const auto segments = example_segments().narrow(0, 0, 1);  // 4 tokens, 3 tokens, 2 of padding
-  const auto x = torch::randn({1, 9, 12}, torch::kDouble);
-  const auto packed = mix(*mixer, x, self_visibility(causal, segments));
-  const auto first = mix(*mixer, x.narrow(1, 0, 4).contiguous(), self_visibility(causal, {}));
-  const auto second = mix(*mixer, x.narrow(1, 4, 3).contiguous(), self_visibility(causal, {}));
-  CHECK(relative_error(packed.narrow(1, 0, 4), first) < 1e-12);
-  CHECK(relative_error(packed.narrow(1, 4, 3), second) < 1e-12);
-  CHECK(packed.narrow(1, 7, 2).abs().max().item<double>() == 0);
-}
-
 TEST_CASE("a sequence of nothing but padding gives zeros and finite gradients", "[mixer]") {
   const auto options = any_mixer();
   const bool causal = GENERATE(false, true);
@@ -62,45 +47,6 @@ TEST_CASE("a sequence of nothing but padding gives zeros and finite gradients", 
   for (const auto& parameter : mixer->parameters()) CHECK(torch::isfinite(parameter.grad()).all().item<bool>());
 }
 
-TEST_CASE("incremental mixing equals mixing all at once", "[mixer]") {
-  const auto options = any_mixer();
-  INFO(describe(options));
-  const auto mixer = random_mixer(options, shape);
-  const auto x = torch::randn({2, 11, 12}, torch::kDouble);
-  const auto visibility = self_visibility(true, {});
-  const auto full = mix(*mixer, x, visibility);
-  const auto in_parts =
-      mix_in_parts(*mixer, x, {4, 1, 3, 1, 1, 1}, [&](std::int64_t, std::int64_t) { return visibility; });
-  CHECK(relative_error(in_parts, full) < 1e-12);
-}
-
-TEST_CASE("a batch is a set of independent sequences", "[mixer]") {
-  const auto options = any_mixer();
-  INFO(describe(options));
-  const auto mixer = random_mixer(options, shape);
-  const auto x = torch::randn({3, 7, 12}, torch::kDouble);
-  const auto visibility = self_visibility(true, {});
-  const auto together = mix(*mixer, x, visibility);
-  for (std::int64_t b = 0; b < 3; ++b)
-    CHECK(relative_error(together.narrow(0, b, 1), mix(*mixer, x.narrow(0, b, 1).contiguous(), visibility)) < 1e-12);
-}
-
-TEST_CASE("without order, attention commutes with permutations", "[mixer]") {
-  const auto options = any_mixer();
-  const auto* pooling = std::get_if<AveragePoolingOptions>(&options);
-  const auto* metric = std::get_if<MetricOptions>(&options);
-  const bool uses_order = (pooling && !pooling->window.all() && pooling->window.tokens < 40) ||
-                          (metric && metric->score == MetricScore::as_published);
-  if (uses_order) return does_not_apply("it uses the order");
-  INFO(describe(options));
-  const auto mixer = random_mixer(options, shape);
-  const auto x = torch::randn({2, 8, 12}, torch::kDouble);
-  const auto order = torch::randperm(8);
-  const auto visibility = self_visibility(false, {});
-  CHECK(relative_error(mix(*mixer, x.index_select(1, order), visibility),
-                       mix(*mixer, x, visibility).index_select(1, order)) < 1e-12);
-}
-
 TEST_CASE("mixers have as many parameters as their formulas", "[mixer]") {
   const auto options = any_mixer();
   INFO(describe(options));
@@ -109,7 +55,6 @@ TEST_CASE("mixers have as many parameters as their formulas", "[mixer]") {
   std::int64_t actual = 0;
   for (const auto& parameter : make_mixer(options, with_bias)->parameters()) actual += parameter.numel();
   CHECK(actual == parameters_by_formula(options, with_bias));
-  CHECK(cost_of(options, with_bias, {}).parameters == actual);
 }
 
 TEST_CASE("of a form with a fixed norm only the direction counts", "[mixer]") {
@@ -174,16 +119,14 @@ TEST_CASE("backends agree, values and gradients", "[mixer]") {
   for (std::size_t i = 0; i < one.size(); ++i) CHECK(relative_error(one[i], other[i]) < 1e-10);
 }
 
-TEST_CASE("dropout draws the same mask with every backend and precision", "[mixer]") {
+TEST_CASE("dropout draws the same mask with every backend and precision, which stay near float64", "[mixer]") {
   const auto options = any_mixer();
   const auto [type, tolerance] =
       GENERATE(table<torch::ScalarType, double>({{torch::kFloat, 1e-5}, {torch::kBFloat16, 0.05}}));
   INFO(describe(options) << " " << type);
-  const auto dropping = [&] {
-    auto with_dropout = shape;
-    with_dropout.dropout = 0.3;
-    return with_dropout;
-  }();
+  const double dropout = GENERATE(0.0, 0.3);
+  auto dropping = shape;
+  dropping.dropout = dropout;
   const auto x = (0.5 * torch::randn({3, 40, 12}, torch::kDouble)).to(type).to(torch::kDouble);
   auto segments = torch::zeros({3, 40}, torch::kLong);
   segments.index_put_({1, torch::indexing::Slice(17, torch::indexing::None)}, 1);
@@ -204,23 +147,8 @@ TEST_CASE("dropout draws the same mask with every backend and precision", "[mixe
   };
   const auto one = run(options, type), other = run(with_backend(options, Backend::reference), torch::kDouble);
   REQUIRE(one.size() == other.size());
+  CHECK(one[0].scalar_type() == type);
   for (std::size_t i = 0; i < one.size(); ++i) CHECK(relative_error(one[i], other[i]) < tolerance);
-}
-
-TEST_CASE("bfloat16 and float32 stay near float64", "[mixer]") {
-  const auto options = any_mixer();
-  const auto [type, tolerance] =
-      GENERATE(table<torch::ScalarType, double>({{torch::kFloat, 1e-5}, {torch::kBFloat16, 0.05}}));
-  INFO(describe(options));
-  // The same rounded weights and inputs on both sides: what is compared is the arithmetic.
-  const auto narrow = random_mixer(options, shape, type);
-  const auto wide = random_mixer(options, shape, type);
-  wide->to(torch::kDouble);
-  const auto x = (0.5 * torch::randn({2, 9, 12}, torch::kDouble)).to(type);
-  const auto visibility = self_visibility(true, example_segments());
-  const auto y = mix(*narrow, x, visibility);
-  CHECK(y.scalar_type() == type);
-  CHECK(relative_error(y, mix(*wide, x.to(torch::kDouble), visibility)) < tolerance);
 }
 
 // On a GPU the library's softmax has no backward pass whose gradient is of another type than its bf16 input.

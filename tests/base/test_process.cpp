@@ -23,33 +23,18 @@ TEST_CASE("a child's result arrives whole", "[child_process]") {
   CHECK(compute_in_child([&] { return std::to_string(::getpid() == parent); }, "failed") == "0");
 }
 
-TEST_CASE("a child that ends its process is an error with its last words", "[child_process]") {
-  const auto [code, message] = failure([] {
-    compute_in_child(
-        []() -> std::string {
+TEST_CASE("a child that ends its process is an error with its last words, and its error is the parent's",
+          "[child_process]") {
+  using Outcome = std::pair<ExitCode, std::string>;
+  const auto outcome = [](std::string (*work)()) { return failure([&] { compute_in_child(work, "it failed"); }); };
+  CHECK(outcome([]() -> std::string {
           std::fputs("trainer.cc(77) [!pieces.empty()]\nProgram terminated with an unrecoverable error.\n", stderr);
           std::exit(255);
-        },
-        "it cannot be learned");
-  });
-  CHECK(code == ExitCode::data);
-  CHECK(message == "it cannot be learned: 'trainer.cc(77) [!pieces.empty()]'");
-  CHECK(failure([] { compute_in_child([]() -> std::string { std::abort(); }, "it failed"); }) ==
-        std::pair(ExitCode::data, std::string("it failed: no reason given")));
-  CHECK(failure([] {
-          compute_in_child(
-              []() -> std::string {
-                ::raise(SIGKILL);
-                return "";
-              },
-              "it failed");
-        }).first == ExitCode::out_of_memory);
-}
-
-TEST_CASE("an error of a child is one of the parent", "[child_process]") {
-  const auto raised = failure(
-      [] { compute_in_child([]() -> std::string { throw Error(ExitCode::usage, "a key is wrong"); }, "it failed"); });
-  CHECK(raised == std::pair(ExitCode::usage, std::string("a key is wrong")));
+        }) == Outcome(ExitCode::data, "it failed: 'trainer.cc(77) [!pieces.empty()]'"));
+  CHECK(outcome([]() -> std::string { std::abort(); }) == Outcome(ExitCode::data, "it failed: no reason given"));
+  CHECK(outcome([] { return std::to_string(::raise(SIGKILL)); }).first == ExitCode::out_of_memory);
+  CHECK(outcome([]() -> std::string { throw Error(ExitCode::usage, "a key is wrong"); }) ==
+        Outcome(ExitCode::usage, "a key is wrong"));
 }
 
 TEST_CASE("another program is run without a shell, and its output is returned", "[child_process]") {
@@ -60,11 +45,8 @@ TEST_CASE("another program is run without a shell, and its output is returned", 
 
 TEST_CASE("a program that is not there, or fails, is reported", "[child_process]") {
   CHECK(run_program({"no-such-program-anywhere"}, "failed") == std::nullopt);
-  const auto [code, message] = failure([] {
-    run_program({"sh", "-c", "echo first >&2; echo last >&2; exit 3"}, "it failed");
-  });
-  CHECK(code == ExitCode::failure);
-  CHECK(message == "it failed: 'last'");
+  const auto fail = [] { run_program({"sh", "-c", "echo first >&2; echo last >&2; exit 3"}, "it failed"); };
+  CHECK(message_of(ExitCode::failure, fail) == "it failed: 'last'");
 }
 
 TEST_CASE("a program knows how long it has run", "[process]") {

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <chrono>
 #include <initializer_list>
+#include <iomanip>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
@@ -29,16 +30,8 @@ using Json = nlohmann::json;
 struct Arguments : std::vector<std::string> {
   using std::vector<std::string>::vector;
   Arguments(const std::string& line) {
-    bool in_word = false, in_quotes = false;
-    for (const char c : line) {
-      const bool is_space = c == ' ' && !in_quotes;
-      if (!is_space && !in_word) emplace_back();
-      in_word = !is_space;
-      if (c == '\'')
-        in_quotes = !in_quotes;
-      else if (!is_space)
-        back() += c;
-    }
+    std::istringstream words(line);
+    for (std::string word; words >> std::quoted(word, '\'');) push_back(word);
   }
   Arguments(const char* line) : Arguments(std::string(line)) {}
 };

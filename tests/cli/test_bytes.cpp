@@ -31,10 +31,8 @@ TEST_CASE("a run in a folder whose name is not UTF-8 trains, resumes, is evaluat
     CHECK(program.read_json(run + file).is_object());
 
   program.succeed(train, "--resume --set train.steps=6");
-  const auto evaluated = program.run({"evaluate", "--run", run});
-  CHECK(evaluated.code == 0);
-  CHECK(is_harmless(evaluated.out));
-  CHECK(evaluated.err.find("not what this run was trained on") == std::string::npos);
+  CHECK_THAT(run_harmlessly(program, {"evaluate", "--run", run}, 0).err,
+             !ContainsSubstring("not what this run was trained on"));
   CHECK(program.json({"evaluate", "--run", run}).at("step") == 6);
   CHECK(program.json({"sample", "--run", run, "--prompt", "to", "--tokens", "3"}).at("tokens") == 3);
 }
@@ -62,7 +60,15 @@ TEST_CASE("control characters in names, labels and values do not reach the termi
       run_harmlessly(program, {"train", "--config", "small.yaml", "--set", "data.path=\"\\e[31mno\\nsuch\""}, 3);
   CHECK_THAT(missing.err, ContainsSubstring("\\x1b[31mno\\nsuch"));
   CHECK(is_one_line(missing.err));
-  run_harmlessly(program, {"evaluate", "--run", red}, 2);
-  run_harmlessly(program, {"train", "--config", red + ".yaml"}, 2);
-  run_harmlessly(program, {"config", "check", "--set", red + "=1"}, 2);
+  for (const Arguments& words : {Arguments{"evaluate", "--run", red},
+                                 {"train", "--config", red + ".yaml"},
+                                 {"config", "check", "--set", red + "=1"}})
+    run_harmlessly(program, words, 2);
+  program.folder().write("odd\nname/a.txt", small_text());
+  program.folder().write("odd\nname/b.pdf", small_text());  // is named as left out
+  const auto messages = program.train("run\nwith a break", {"data.path=\"odd\\nname\""});
+  for (const auto& text : {messages, program.read("run\nwith a break/train.log")})
+    CHECK_THAT(text, !ContainsSubstring("odd\nname") && !ContainsSubstring("run\nwith"));
+  CHECK_THAT(messages, ContainsSubstring("odd\\nname"));
+  CHECK_THAT(messages, ContainsSubstring("run\\nwith a break"));
 }

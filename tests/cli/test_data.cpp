@@ -42,6 +42,12 @@ void move(const Program& program, const std::string& from, const std::string& to
   fs::rename(program.at(from), program.at(to));
 }
 
+std::string numbered(const std::string& words, int count) {
+  std::string lines;
+  for (int i = 0; i < count; ++i) lines += words + " " + std::to_string(i) + "\n";
+  return lines;
+}
+
 }  // namespace
 
 TEST_CASE("data stats counts reviews as the shipped config reads them", "[cli]") {
@@ -193,13 +199,8 @@ TEST_CASE("tables and pairs that have moved are recognised split by split", "[mo
   program.folder().write("new/test.tsv", film_table("evil"));
   program.refuse(with_both, 3, {"test.sha256 is ", " and was "});
 
-  std::string german, english;
-  for (int i = 0; i < 200; ++i) {
-    german += "ein Hund " + std::to_string(i) + "\n";
-    english += "a dog " + std::to_string(i) + "\n";
-  }
-  program.folder().write("a.de", german);
-  program.folder().write("a.en", english);
+  program.folder().write("a.de", numbered("ein Hund", 200));
+  program.folder().write("a.en", numbered("a dog", 200));
   program.folder().write("pairs.yaml",
                          "task: sequence_to_sequence\n"
                          "data: {path: a.de, target_path: a.en, tokenizer: byte}\n"
@@ -211,6 +212,6 @@ TEST_CASE("tables and pairs that have moved are recognised split by split", "[mo
   const Arguments there = "evaluate --run pairs --set data.path=b.de --set data.target_path=b.en";
   program.succeed(there);
   CHECK_THAT(program.read("err"), !ContainsSubstring("warning"));
-  program.folder().write("b.en", english + "x\n");
+  program.folder().write("b.en", numbered("a dog", 201));
   program.refuse(there, 3, {"target_sha256 is "});
 }

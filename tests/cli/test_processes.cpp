@@ -232,10 +232,3 @@ TEST_CASE("the time limit and a stop cover others that say nothing or never come
   }
   CHECK(std::chrono::steady_clock::now() - start < 30s);
 }
-
-TEST_CASE("one process needs no address", "[cli][processes]") {
-  const Program program;
-  const Variables container{{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}};
-  program.succeed(training("run"));
-  program.succeed(training("two", "--processes 2"));
-}

@@ -219,16 +219,6 @@ TEST_CASE("nothing of a run is written through a link", "[runs]") {
   CHECK(read_text(victim) == "untouched\n");
 }
 
-TEST_CASE("line breaks and control characters of names are escaped in all messages", "[runs]") {
-  const Program program;
-  program.folder().write("odd\nname\x1b[31m/a.txt", small_text());
-  program.folder().write("odd\nname\x1b[31m/b.pdf", small_text());
-  const auto messages = program.train("run\nwith a break", {"data.path=\"odd\\nname\\e[31m\""});
-  CHECK_THAT(messages, ContainsSubstring("odd\\nname\\x1b[31m") && ContainsSubstring("run\\nwith a break"));
-  CHECK_THAT(messages, !ContainsSubstring("odd\nname") && !ContainsSubstring("run\nwith"));
-  CHECK_THAT(program.read("run\nwith a break/train.log"), !ContainsSubstring("odd\nname"));
-}
-
 TEST_CASE("a missing TMPDIR is named", "[runs]") {
   const Program program;
   const Variables variables{{"TMPDIR", "/no/such folder"}};

@@ -137,25 +137,6 @@ TEST_CASE("pairs and their tokenizer are described", "[cli][pairs]") {
   CHECK_THAT(program.succeed("data tokenizer --config pairs.yaml"), ContainsSubstring("vocabulary 17"));
 }
 
-TEST_CASE("a translator goes on to the byte, and two processes train what one does", "[cli][pairs]") {
-  const PairsProgram program;
-  const std::string unit = GENERATE("sequence", "token");
-  const Arguments noisy = {"train.steps=100",        "model.dropout=0.1",    "train.accumulate=2",
-                           "train.log_interval=100", "train.batch_size=100", "task.batch_unit=" + unit};
-  const auto constant = joined(noisy, {"train.schedule=constant"});
-  program.succeed(training("constant", constant));
-  program.succeed(training("parts", joined(constant, {"train.steps=50"})));
-  program.succeed(training("parts", constant), {"--resume"});
-  CHECK((program.model_of("parts") == program.model_of("constant")));
-  const Variables one_thread{{"OMP_NUM_THREADS", "1"}};
-  program.succeed(training("one", noisy));
-  program.succeed(training("two", noisy), "--processes 2");
-  CHECK((program.model_of("one") == program.model_of("two")));
-  if (unit == "token")
-    program.refuse(joined(training("three", {"task.batch_unit=token"}), "--processes 3"), 2,
-                   {"train.accumulate 1 cannot be divided over 3 processes"});
-}
-
 TEST_CASE("what an encoder and decoder cannot do is one error that names the key", "[cli][pairs]") {
   const PairsProgram program;
   const auto [changes, text] = GENERATE(table<Arguments, std::string>({

@@ -234,18 +234,11 @@ void reduce_metric_gradient(const MetricCase& c, Values& dmetric) {
 
 template <class Solve>
 MetricResult solve(const MetricCase& c, Solve solve_one) {
-  using Field = Values MetricResult::*;
-  constexpr Field joined[] = {&MetricResult::t,
-                              &MetricResult::dp,
-                              &MetricResult::dkeys,
-                              &MetricResult::log2_sum,
-                              &MetricResult::dp_terms,
-                              &MetricResult::dkeys_terms,
-                              &MetricResult::t_cut_terms,
-                              &MetricResult::dp_cut_terms,
-                              &MetricResult::dkeys_cut_terms,
-                              &MetricResult::log2_sum_cut_terms};
-  constexpr Field summed[] = {&MetricResult::dmetric, &MetricResult::dmetric_terms};  // over the batch
+  using R = MetricResult;
+  constexpr Values R::*joined[] = {
+      &R::t,           &R::dp,          &R::dkeys,        &R::log2_sum,        &R::dp_terms,
+      &R::dkeys_terms, &R::t_cut_terms, &R::dp_cut_terms, &R::dkeys_cut_terms, &R::log2_sum_cut_terms};
+  constexpr Values R::*summed[] = {&R::dmetric, &R::dmetric_terms};  // over the batch
   const Inputs inputs(c);
   MetricResult result;
   const auto form = static_cast<std::size_t>(c.width * c.width);

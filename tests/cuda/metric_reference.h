@@ -81,18 +81,11 @@ inline MetricResult solve_exactly(const Problem& problem) {
   const auto &p = problem.p, &y = problem.keys, &m = problem.metric, &dt = problem.dt;
   const int tokens = p.rows, keys = y.rows, k = p.columns;
   const auto zeros = [&](int rows) { return Values(static_cast<std::size_t>(rows * k)); };
-  MetricResult result{.t = zeros(tokens),
-                      .log2_sum = {},
-                      .dp = zeros(tokens),
-                      .dmetric = zeros(k),
-                      .dkeys = zeros(keys),
-                      .dp_terms = zeros(tokens),
-                      .dkeys_terms = zeros(keys),
-                      .dmetric_terms = zeros(k),
-                      .t_cut_terms = zeros(tokens),
-                      .dp_cut_terms = zeros(tokens),
-                      .dkeys_cut_terms = zeros(keys),
-                      .log2_sum_cut_terms = Values(static_cast<std::size_t>(tokens))};
+  MetricResult result;
+  result.t = result.dp = result.dp_terms = result.t_cut_terms = result.dp_cut_terms = zeros(tokens);
+  result.dkeys = result.dkeys_terms = result.dkeys_cut_terms = zeros(keys);
+  result.dmetric = result.dmetric_terms = zeros(k);
+  result.log2_sum_cut_terms = Values(static_cast<std::size_t>(tokens));
   const auto at = [k](Values& values, int row, int column) -> double& {
     return values[static_cast<std::size_t>(row * k + column)];
   };

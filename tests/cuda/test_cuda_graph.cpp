@@ -39,34 +39,23 @@ TEST_CASE("work is recorded and replayed on the graph's device, whatever the cur
 }
 
 TEST_CASE("after a recording that failed the work can go on without it", "[cuda_graph]") {
+  const auto start_elsewhere = [] {
+    const c10::cuda::CUDAGuard other(0);
+    machine.start_work();
+  };
+  const auto need_host = [] {
+    machine.start_work();
+    TORCH_CHECK(false, "this needs the host");
+  };
+  const auto [work, message] = GENERATE_COPY(table<std::function<void()>, std::string>({
+      {need_host, "this needs the host"},
+      {[] { machine.stream(1)->is_invalid = true; }, "CUDA error 901"},
+      {start_elsewhere, "nothing was recorded"},
+      {[] { machine.start_work(); }, "CUDA error 1"},
+  }));
+  CAPTURE(message);
   auto graph = graph_on(1);
-  std::function<void()> work;
-  std::string message;
-  const std::string fault = GENERATE("needs the host", "is refused by CUDA", "ran elsewhere", "is not executable");
-  CAPTURE(fault);
-  if (fault == "needs the host") {
-    work = [] {
-      machine.start_work();
-      TORCH_CHECK(false, "this needs the host");
-    };
-    message = "this needs the host";
-  }
-  if (fault == "is refused by CUDA") {
-    work = [] { machine.stream(1)->is_invalid = true; };
-    message = "CUDA error 901";
-  }
-  if (fault == "ran elsewhere") {
-    work = [] {
-      const c10::cuda::CUDAGuard other(0);
-      machine.start_work();
-    };
-    message = "nothing was recorded";
-  }
-  if (fault == "is not executable") {
-    work = [] { machine.start_work(); };
-    machine.refuses_executables = true;
-    message = "CUDA error 1";
-  }
+  machine.refuses_executables = message == "CUDA error 1";
   CHECK_THROWS_WITH(graph->capture(work), Catch::Contains(message));
   CHECK(machine.is_as_before());
   CHECK(machine.pools.empty());

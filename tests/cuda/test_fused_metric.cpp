@@ -56,15 +56,11 @@ Outcome run(const MixerConfig& options, Backend backend, const Visibility& visib
   return outcome;
 }
 
-double relative(const torch::Tensor& a, const torch::Tensor& b) {
-  return ((a.to(torch::kDouble) - b.to(torch::kDouble)).norm() / b.to(torch::kDouble).norm()).item<double>();
-}
-
 void check_near(const Outcome& fused, const Outcome& expected, double tolerance) {
   REQUIRE(fused.size() == expected.size());
   for (std::size_t i = 0; i < fused.size(); ++i) {
     REQUIRE(fused[i].sizes() == expected[i].sizes());
-    CHECK(relative(fused[i], expected[i]) < tolerance);
+    CHECK(relative_error(fused[i], expected[i]) < tolerance);
   }
 }
 
@@ -72,7 +68,7 @@ void check_near(const Outcome& fused, const Outcome& expected, double tolerance)
 void check_no_worse(const Outcome& fused, const Outcome& other, const Outcome& exact) {
   REQUIRE(fused.size() == exact.size());
   for (std::size_t i = 0; i < fused.size(); ++i)
-    CHECK(relative(fused[i], exact[i]) <= 2 * relative(other[i], exact[i]));
+    CHECK(relative_error(fused[i], exact[i]) <= 2 * relative_error(other[i], exact[i]));
 }
 
 Visibility segments_of(bool causal) {
@@ -177,7 +173,7 @@ TEST_CASE("tokens that come in parts, with a memory of those before, are those o
   for (const std::int64_t count : {20, 1, 16}) {
     const auto part = x.narrow(1, first, count);
     const auto y = mixer->forward(part, part, self_visibility(true, {}), &state, pass);
-    CHECK(relative(y, whole.narrow(1, first, count)) < 2e-6);
+    CHECK(relative_error(y, whole.narrow(1, first, count)) < 2e-6);
     first += count;
   }
 }
@@ -205,12 +201,8 @@ TEST_CASE("gradients of the kernels' gradients are refused", "[fused]") {
 TEST_CASE("what the kernels cannot do is an error that says why", "[fused]") {
   const auto visibility = self_visibility(true, {});
   const auto complaint = [&](const torch::Tensor& p) {
-    const auto [code, message] = failure([&] {
-      Pass pass;
-      fused_metric_attention(p, p, {}, {.causal = true}, pass);
-    });
-    CHECK(code == ExitCode::usage);
-    return message;
+    Pass pass;
+    return message_of(ExitCode::usage, [&] { fused_metric_attention(p, p, {}, {.causal = true}, pass); });
   };
   CHECK_THAT(complaint(torch::randn({1, 1, 4, 100})), ContainsSubstring("head width 100 "));
   CHECK_THAT(complaint(torch::randn({1, 1, 4, 16}, torch::kDouble)), ContainsSubstring("Double"));
@@ -225,12 +217,9 @@ TEST_CASE("what the kernels cannot do is an error that says why", "[fused]") {
     mixer->named_parameters()["packed_metric"].flatten()[5].fill_(std::nan(""));
   }
   const auto x = torch::randn({1, 4, width});
-  const auto [code, message] = failure([&] {
-    Pass pass;
-    mixer->forward(x, x, visibility, nullptr, pass);
-  });
-  CHECK(code == ExitCode::diverged);
-  CHECK_THAT(message, ContainsSubstring("metric that is not finite"));
+  Pass pass;
+  CHECK_THAT(message_of(ExitCode::diverged, [&] { mixer->forward(x, x, visibility, nullptr, pass); }),
+             ContainsSubstring("metric that is not finite"));
 }
 
 TEST_CASE("the cores of all mixers that have the kernels are measured, and right", "[fused]") {

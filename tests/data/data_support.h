@@ -4,15 +4,13 @@
 #include <fmt/format.h>
 #include <zlib.h>
 
-#include <cstdlib>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "data/labelled.h"
 #include "support/catch.h"
 #include "support/failure.h"
-#include "support/temporary_folder.h"
+#include "support/own_cache.h"
 
 namespace metaformer {
 
@@ -27,22 +25,6 @@ inline std::string gzip(const std::string& content) {
   REQUIRE(gzclose(file) == Z_OK);
   return read_text(path);
 }
-
-// A variable of the environment for as long as it lives; nullptr: not set.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) {
-    if (const char* before = std::getenv(name)) before_ = before;
-    value != nullptr ? ::setenv(name, value, 1) : ::unsetenv(name);
-  }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-  ~Variable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
-
- private:
-  const char* name_;
-  std::optional<std::string> before_;
-};
 
 inline LabelledDataConfig columns(const std::string& text, const std::string& label, double malformed_limit = 0) {
   LabelledDataConfig config;
@@ -84,8 +66,7 @@ inline Texts malformed_of(const Table& table) {
 inline std::string refusal(const std::string& name, const std::string& content, const LabelledDataConfig& config = {}) {
   const TemporaryFolder folder;
   const auto path = folder.write(name, content);
-  const auto [code, message] = failure([&] { read_labelled_table(path, config); });
-  CHECK(code == ExitCode::data);
+  const auto message = message_of(ExitCode::data, [&] { read_labelled_table(path, config); });
   REQUIRE(message.starts_with(path.string()));
   CHECK(message.find('\n') == std::string::npos);
   return message.substr(path.string().size());

@@ -84,15 +84,11 @@ std::string with_digest(const std::string& content) { return content + sha256(co
 
 TEST_CASE("tokens from the cache are those of the texts", "[encoded_cache]") {
   Place place;
-  const auto tokenizer = GENERATE(as<TokenizerOptions>(), WordTokenizerOptions{.min_count = 1},
-                                  CharacterTokenizerOptions{}, ByteTokenizerOptions{});
-  place.config.tokenizer = tokenizer;
+  place.config.tokenizer = GENERATE(as<TokenizerOptions>(), WordTokenizerOptions{.min_count = 1},
+                                    CharacterTokenizerOptions{}, ByteTokenizerOptions{});
   const auto expected = all_of(place.fresh());
   CHECK(all_of(place.load()) == expected);
-  const auto file = place.only_file();
-  std::string second;
-  CHECK(is_hit(file, [&] { second = all_of(place.load()); }));
-  CHECK(second == expected);
+  CHECK(is_hit(place.only_file(), [&] { CHECK(all_of(place.load()) == expected); }));
   // Words that the tokenizer has not seen: it comes back whole.
   CHECK(place.load().codec.tokenizer->encode("word1 unseen") == place.fresh().codec.tokenizer->encode("word1 unseen"));
 }
@@ -101,8 +97,7 @@ TEST_CASE("where a source lies is no part of its tokens; the description says wh
   Place place;
   place.load();
   const auto file = place.only_file();
-  fs::create_directory(place.folder / "moved");
-  const auto moved = place.folder / "moved" / "train.csv";
+  const auto moved = place.folder.write("moved/train.csv", "");
   fs::rename(*place.config.path, moved);
   place.config.path = moved.string();
   nlohmann::ordered_json description;
@@ -148,14 +143,13 @@ TEST_CASE("whatever changes the tokens is a miss", "[encoded_cache]") {
 TEST_CASE("a limit that the data break is an error, cached tokens or not", "[encoded_cache]") {
   Place place;
   place.load();
+  const auto message = [&] { return message_of(ExitCode::data, [&] { place.load(); }); };
   place.config.malformed_limit = 0;
-  const auto [code, message] = failure([&] { place.load(); });
-  CHECK(code == ExitCode::data);
-  CHECK_THAT(message, ContainsSubstring("1 of 61 rows are malformed"));
+  CHECK_THAT(message(), ContainsSubstring("1 of 61 rows are malformed"));
   place.config.text_field = "te\xff";
-  CHECK_THAT(failure([&] { place.load(); }).second, ContainsSubstring("no column 'te\\xff'"));
+  CHECK_THAT(message(), ContainsSubstring("no column 'te\\xff'"));
   fs::remove(*place.config.path);
-  CHECK_THAT(failure([&] { place.load(); }).second, ContainsSubstring("no such file"));
+  CHECK_THAT(message(), ContainsSubstring("no such file"));
 }
 
 TEST_CASE("a codec is given its own numbers, and shares the tokens of the training that made it", "[encoded_cache]") {
@@ -170,10 +164,10 @@ TEST_CASE("a codec is given its own numbers, and shares the tokens of the traini
     const auto load = [&] { return all_of(load_encoded_splits(place.config, true, *other)); };
     const auto expected = all_of(encode_splits(load_labelled_splits(place.config, true), place.config, *other));
     const auto before = place.cache.files().size();
-    CHECK(load() == expected);
-    CHECK(place.cache.files().size() == before + 1);
-    CHECK(load() == expected);
-    CHECK(place.cache.files().size() == before + 1);
+    for (int i = 0; i < 2; ++i) {
+      CHECK(load() == expected);
+      CHECK(place.cache.files().size() == before + 1);
+    }
   }
   CHECK(all_of(place.load()) == all_of(made));
 }
@@ -231,20 +225,6 @@ TEST_CASE("a file of tokens that is damaged anywhere is made anew", "[encoded_ca
   }
 }
 
-TEST_CASE("a file of other tokens under this name is made anew", "[encoded_cache]") {
-  Place place;
-  place.load();
-  const auto first = place.only_file();
-  place.config.tokenizer = ByteTokenizerOptions{};
-  const auto expected = all_of(place.load());
-  const auto files = place.cache.files();
-  REQUIRE(files.size() == 2);
-  const auto second = files[0] == first ? files[1] : files[0];
-  fs::copy_file(first, second, fs::copy_options::overwrite_existing);
-  CHECK(all_of(place.load()) == expected);
-  CHECK(read_text(second) != read_text(first));
-}
-
 TEST_CASE("no count in a file of tokens is believed, even where its digest is right", "[encoded_cache]") {
   Place place;
   const std::string key(64, 'k');
@@ -267,18 +247,12 @@ TEST_CASE("no count in a file of tokens is believed, even where its digest is ri
   CHECK(refused > static_cast<int>(content.size() - begin) / 2);
   for (auto size = begin; size < content.size(); size += 7)
     CHECK(failure([&] { read_encoded(with_digest(content.substr(0, size)), key, "f.bin"); }).first == ExitCode::data);
-  CHECK(failure([&] { read_encoded(with_digest(content + '\0'), key, "f.bin"); }).second ==
-        "f.bin: has more than its texts");
-  CHECK(failure([&] { read_encoded(file, std::string(64, 'l'), "f.bin"); }).second ==
-        "f.bin: holds tokens of other texts");
-}
-
-TEST_CASE("tokens that need more than the bound are not written", "[encoded_cache]") {
-  Place place;
-  const auto splits = place.fresh();
-  const auto size = write_encoded(splits, std::string(64, 'k'), 1 << 20).size();
-  CHECK_THAT(failure([&] { write_encoded(splits, std::string(64, 'k'), size - 1); }).second,
-             ContainsSubstring("at most"));
+  const auto message = [&](const std::string& bytes, char of_key) {
+    return message_of(ExitCode::data, [&] { read_encoded(bytes, std::string(64, of_key), "f.bin"); });
+  };
+  CHECK(message(with_digest(content + '\0'), 'k') == "f.bin: has more than its texts");
+  CHECK(message(file, 'l') == "f.bin: holds tokens of other texts");
+  CHECK_THAT(failure([&] { write_encoded(place.fresh(), key, file.size() - 1); }).second, ContainsSubstring("at most"));
 }
 
 TEST_CASE("data.cache false neither reads nor writes tokens", "[encoded_cache]") {

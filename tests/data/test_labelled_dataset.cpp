@@ -86,7 +86,7 @@ TEST_CASE("an epoch is a permutation of the training texts, and no two are alike
         rows_of(dataset.training_rows(5, 9, per_step, 0, rows)));
 }
 
-TEST_CASE("a split holds every text once, the longest first, with its label", "[labelled]") {
+TEST_CASE("a split holds every text once, the longest first, with its label, cut at the context", "[labelled]") {
   const Example example(table(90));
   const auto dataset = example.dataset();
   CHECK(dataset.count(Split::train) + dataset.count(Split::validation) == 90);
@@ -113,6 +113,11 @@ TEST_CASE("a split holds every text once, the longest first, with its label", "[
     CHECK(train.labels[i] == (number % 3 == 0 ? 1 : 0));
     CHECK(rows[i].size() == static_cast<std::size_t>(1 + number % 9));
   }
+  // Of every 9 lengths 5 are cut.
+  const auto cut = example.dataset(4);
+  CHECK(cut.cut_count() == 50);
+  CHECK(cut.rows(Split::train, 0, 90).length == 4);
+  CHECK(cut.mean_length() <= 4);
 }
 
 TEST_CASE("equal texts stay on one side of the split, and the split stays the same", "[labelled]") {
@@ -127,14 +132,6 @@ TEST_CASE("equal texts stay on one side of the split, and the split stays the sa
   REQUIRE(again[Split::validation].size() == splits[Split::validation].size());
   for (std::size_t i = 0; i < again[Split::validation].size(); ++i)
     CHECK(again[Split::validation][i].text == splits[Split::validation][i].text);
-}
-
-TEST_CASE("texts beyond the context are cut and counted", "[labelled]") {
-  const Example example(table(90));
-  const auto dataset = example.dataset(4);
-  CHECK(dataset.cut_count() == 50);  // 5 of every 9 lengths
-  CHECK(dataset.rows(Split::train, 0, 90).length == 4);
-  CHECK(dataset.mean_length() <= 4);
 }
 
 TEST_CASE("of a long text the head, the tail, or half of each is kept", "[labelled]") {
@@ -244,20 +241,10 @@ TEST_CASE("data no classifier can learn from are refused with the place", "[labe
   CHECK_THROWS_WITH(example.dataset(), ContainsSubstring("data.path is not set"));
 }
 
-TEST_CASE("tables of their own serve as validation and test", "[labelled]") {
-  Example example(table(60));
-  example.config.validation_path = example.folder.write("dev.tsv", "text\tlabel\nw1 filler\tbad\nw3\tgood\n").string();
-  example.config.test_path = example.folder.write("test.csv", "label,text\ngood,w3\n").string();
-  const auto dataset = example.dataset();
-  CHECK(dataset.count(Split::train) == 60);
-  CHECK(dataset.count(Split::validation) == 2);
-  CHECK(dataset.count(Split::test) == 1);
-}
-
-TEST_CASE("further texts are trained on, but for those of the held-out splits", "[labelled]") {
+TEST_CASE("tables of their own are splits, and further texts are trained on, but for the held-out ones", "[labelled]") {
   Example example(table(60));
   example.config.validation_path = example.folder.write("dev.tsv", "text\tlabel\nheld out\tbad\nw3\tgood\n").string();
-  example.config.test_path = example.folder.write("test.tsv", "text\tlabel\ntested\tbad\nw3\tgood\n").string();
+  example.config.test_path = example.folder.write("test.csv", "label,text\nbad,tested\ngood,w3\n").string();
   const auto more = example.folder.write("more.jsonl",
                                          "{\"text\": \"new words\", \"label\": \"good\"}\n"
                                          "{\"text\": \"held out\", \"label\": \"good\"}\n"
@@ -266,6 +253,7 @@ TEST_CASE("further texts are trained on, but for those of the held-out splits", 
   const auto dataset = example.dataset();
   CHECK(dataset.count(Split::train) == 61);
   CHECK(dataset.count(Split::validation) == 2);
+  CHECK(dataset.count(Split::test) == 2);
   CHECK(dataset.texts(Split::train).back().ids == dataset.codec().tokenizer->encode("new words"));
   CHECK(dataset.texts(Split::train).back().label == 1);
   CHECK(dataset.description().at("extra").at("rows") == 3);

@@ -11,27 +11,34 @@ namespace metaformer {
 
 namespace {
 
-LabelledSplits splits_of(const std::array<std::vector<std::pair<std::string, std::string>>, 3>& texts) {
+using Numbers = std::vector<std::int64_t>;
+using Rows = std::vector<std::pair<std::string, std::string>>;  // text and label
+
+LabelledStats measure(const std::array<Rows, 3>& texts, const ExperimentConfig& config) {
   LabelledSplits splits;
   for (std::size_t split = 0; split < 3; ++split)
     for (const auto& [text, label] : texts[split]) splits.texts[split].push_back({text, label, "here"});
   splits.description["train"] = {{"path", "here"}, {"malformed", 7}};
-  return splits;
+  return measure_labelled_texts(std::move(splits), config);
 }
 
-ExperimentConfig word_config(std::int64_t context) {
+// The same texts in training and validation, of so many words.
+std::array<Rows, 3> twice(const std::vector<int>& lengths) {
+  Rows rows;
+  for (const int count : lengths) {
+    std::string text = "a";
+    for (int i = 1; i < count; ++i) text += " a";
+    rows.emplace_back(text, rows.size() % 2 == 0 ? "x" : "y");
+  }
+  return {rows, rows, {}};
+}
+
+ExperimentConfig word_config(std::int64_t context, std::int64_t min_count = 1) {
   ExperimentConfig config;
   config.task = ClassificationConfig{};
-  data_of(config)->tokenizer = WordTokenizerOptions{.min_count = 2};
+  data_of(config)->tokenizer = WordTokenizerOptions{.min_count = min_count};
   transformer(config).context = context;
   return config;
-}
-
-// A text of so many words.
-std::string words(int count) {
-  std::string text = "a";
-  for (int i = 1; i < count; ++i) text += " a";
-  return text;
 }
 
 }  // namespace
@@ -39,40 +46,32 @@ std::string words(int count) {
 TEST_CASE("percentiles are the smallest lengths that so many percent do not exceed", "[stats]") {
   std::vector<std::int64_t> lengths;
   for (std::int64_t length = 200; length > 0; --length) lengths.push_back(length);
-  const auto stats = measure_lengths(lengths);
-  CHECK(stats.mean == 100.5);
-  CHECK(stats.median == 100);
-  CHECK(stats.percentile_90 == 180);
-  CHECK(stats.percentile_95 == 190);
-  CHECK(stats.percentile_99 == 198);
-  CHECK(stats.longest == 200);
-  const auto few = measure_lengths({3, 1, 2});
-  CHECK(few.median == 2);
-  CHECK(few.percentile_90 == 3);
-  const auto one = measure_lengths({5});
-  CHECK((one.median == 5 && one.percentile_99 == 5 && one.longest == 5 && one.mean == 5));
+  const auto numbers = [](const LengthStats& s) {
+    return Numbers{s.median, s.percentile_90, s.percentile_95, s.percentile_99, s.longest};
+  };
+  CHECK(measure_lengths(lengths).mean == 100.5);
+  CHECK(numbers(measure_lengths(lengths)) == Numbers{100, 180, 190, 198, 200});
+  CHECK(numbers(measure_lengths({3, 1, 2})) == Numbers{2, 3, 3, 3, 3});
+  CHECK(numbers(measure_lengths({5})) == Numbers{5, 5, 5, 5, 5});
+  CHECK(measure_lengths({5}).mean == 5);
   CHECK(measure_lengths({}).longest == 0);
 }
 
 TEST_CASE("texts, classes, tokens, cut and unknown ones are counted by split", "[stats]") {
   // Words of training that stand there twice or more: a, b.
-  const auto stats = measure_labelled_texts(
-      splits_of({{{{"a b a", "yes"}, {"b", "no"}, {"c", "no"}}, {{"a d d a a", "yes"}}, {}}}), word_config(3));
+  const auto stats = measure({{{{"a b a", "yes"}, {"b", "no"}, {"c", "no"}}, {{"a d d a a", "yes"}}, {}}},
+                             word_config(3, /*min_count=*/2));
+  const auto numbers = [&](Split split) {
+    const auto& of = stats[split];
+    return Numbers{of.texts, of.all_tokens, of.unknown_tokens, of.cut, of.tokens.longest};
+  };
   CHECK(stats.labels == std::vector<std::string>{"no", "yes"});
   CHECK(stats.vocabulary == 3);
   CHECK(stats.has_unknown);
-  const auto& train = stats[Split::train];
-  CHECK(train.texts == 3);
-  CHECK(train.class_counts == std::vector<std::int64_t>{2, 1});
-  CHECK(train.all_tokens == 5);
-  CHECK(train.unknown_tokens == 1);
-  CHECK(train.cut == 0);
-  CHECK(train.tokens.longest == 3);
-  const auto& validation = stats[Split::validation];
-  CHECK(validation.class_counts == std::vector<std::int64_t>{0, 1});
-  CHECK(validation.all_tokens == 5);
-  CHECK(validation.unknown_tokens == 2);
-  CHECK(validation.cut == 1);
+  CHECK(numbers(Split::train) == Numbers{3, 5, 1, 0, 3});
+  CHECK(numbers(Split::validation) == Numbers{1, 5, 2, 1, 5});
+  CHECK(stats[Split::train].class_counts == Numbers{2, 1});
+  CHECK(stats[Split::validation].class_counts == Numbers{0, 1});
   CHECK(stats[Split::test].texts == 0);
   const auto json = to_json(stats);
   CHECK(json.at("splits").at("train").at("classes").at("no") == 2);
@@ -83,75 +82,59 @@ TEST_CASE("texts, classes, tokens, cut and unknown ones are counted by split", "
 TEST_CASE("a tokenizer without an unknown token has no count of it", "[stats]") {
   auto config = word_config(64);
   data_of(config)->tokenizer = ByteTokenizerOptions{};
-  const auto stats = measure_labelled_texts(splits_of({{{{"ab", "x"}, {"cd", "y"}}, {{"\u00e9", "x"}}, {}}}), config);
+  const auto stats = measure({{{{"ab", "x"}, {"cd", "y"}}, {{"\u00e9", "x"}}, {}}}, config);
   CHECK(stats[Split::validation].all_tokens == 2);
   CHECK(to_json(stats).at("splits").at("train").at("unknown_tokens").is_null());
 }
 
 TEST_CASE("copies within a split and texts of two splits are counted, byte for byte", "[stats]") {
-  const auto stats = measure_labelled_texts(splits_of({{{{"a", "x"}, {"a", "y"}, {"a", "x"}, {"b", "x"}, {"A", "y"}},
-                                                        {{"b", "x"}, {"c", "y"}, {"b ", "x"}},
-                                                        {{"a", "x"}, {"a", "x"}, {"b", "y"}, {"c", "y"}, {"d", "x"}}}}),
-                                            word_config(8));
-  CHECK(stats[Split::train].copies == 2);
-  CHECK(stats[Split::validation].copies == 0);
-  CHECK(stats[Split::test].copies == 1);
-  CHECK(stats.shared.validation_in_train == 1);
-  CHECK(stats.shared.test_in_train == 3);
-  CHECK(stats.shared.test_in_validation == 2);
+  const auto stats = measure({{{{"a", "x"}, {"a", "y"}, {"a", "x"}, {"b", "x"}, {"A", "y"}},
+                               {{"b", "x"}, {"c", "y"}, {"b ", "x"}},
+                               {{"a", "x"}, {"a", "x"}, {"b", "y"}, {"c", "y"}, {"d", "x"}}}},
+                             word_config(8));
+  CHECK(Numbers{stats[Split::train].copies, stats[Split::validation].copies, stats[Split::test].copies} ==
+        Numbers{2, 0, 1});
+  const auto& shared = stats.shared;
+  CHECK(Numbers{shared.validation_in_train, shared.test_in_train, shared.test_in_validation} == Numbers{1, 3, 2});
 }
 
 TEST_CASE("padding is what fills batches up to their longest text", "[stats]") {
-  std::array<std::vector<std::pair<std::string, std::string>>, 3> texts;
-  const auto add = [&](int count) { texts[0].emplace_back(words(count), texts[0].size() % 2 == 0 ? "x" : "y"); };
   auto config = word_config(64);
-  data_of(config)->tokenizer = WordTokenizerOptions{.min_count = 1};
-  SECTION("one batch of all") {
-    for (const int count : {1, 2, 3, 10}) add(count);
-    config.train.batch_size = 4;
-    classification(config).bucketing = 1;
-    texts[1] = texts[0];
-    CHECK(measure_labelled_texts(splits_of(texts), config).padding_unsorted == 24.0 / 40);
-    transformer(config).context = 2;  // 1 + 2 + 2 + 2
-    CHECK(measure_labelled_texts(splits_of(texts), config).padding_unsorted == 1.0 / 8);
-  }
-  SECTION("two lengths, an epoch sorted as a whole") {
-    for (int i = 0; i < 32; ++i) add(i < 16 ? 1 : 9);
-    texts[1] = texts[0];
-    config.train.batch_size = 4;
-    classification(config).bucketing = 8;
-    const auto stats = measure_labelled_texts(splits_of(texts), config);
-    CHECK(stats.padding_bucketed == 0);
-    CHECK(stats.padding_unsorted > 0.1);
-    CHECK(stats.padding_unsorted <= 0.5);
-  }
-  SECTION("batches of a step are padded each for itself") {
-    for (const int count : {5, 5, 5, 5}) add(count);
-    texts[1] = texts[0];
-    config.train.batch_size = 1;
-    config.train.accumulate = 4;
-    CHECK(measure_labelled_texts(splits_of(texts), config).padding_unsorted == 0);
-  }
+  config.train.batch_size = 4;
+  classification(config).bucketing = 1;
+  CHECK(measure(twice({1, 2, 3, 10}), config).padding_unsorted == 24.0 / 40);
+  transformer(config).context = 2;  // 1 + 2 + 2 + 2
+  CHECK(measure(twice({1, 2, 3, 10}), config).padding_unsorted == 1.0 / 8);
+  // Two lengths, in an epoch that is sorted as a whole.
+  transformer(config).context = 64;
+  classification(config).bucketing = 8;
+  std::vector<int> lengths(16, 1);
+  lengths.resize(32, 9);
+  const auto stats = measure(twice(lengths), config);
+  CHECK(stats.padding_bucketed == 0);
+  CHECK(stats.padding_unsorted > 0.1);
+  CHECK(stats.padding_unsorted <= 0.5);
+  // Batches of a step are padded each for itself.
+  config.train.batch_size = 1;
+  config.train.accumulate = 4;
+  CHECK(measure(twice({5, 5, 5, 5}), config).padding_unsorted == 0);
 }
 
 TEST_CASE("noise that training adds does not reach the counts", "[stats]") {
   auto config = word_config(64);
   classification(config).token_removal = classification(config).token_unknown = 0.4;
-  const auto texts = splits_of({{{{words(50), "x"}, {words(50), "y"}}, {{"a", "x"}}, {}}});
-  const auto stats = measure_labelled_texts(texts, config);
+  const auto stats = measure(twice({50, 50}), config);
   CHECK(stats[Split::train].all_tokens == 100);
   CHECK(stats[Split::train].unknown_tokens == 0);
   CHECK(stats.padding_unsorted == 0);
 }
 
 TEST_CASE("with packing its rows are counted, of texts cut at the context and of documents in pieces", "[stats]") {
-  std::array<std::vector<std::pair<std::string, std::string>>, 3> texts;
-  for (const int count : {6, 20, 4, 3, 3}) texts[0].emplace_back(words(count), texts[0].size() % 2 == 0 ? "x" : "y");
-  texts[1] = texts[0];
+  const auto texts = twice({6, 20, 4, 3, 3});
   auto config = word_config(10);
-  CHECK_FALSE(measure_labelled_texts(splits_of(texts), config).packs.has_value());
+  CHECK_FALSE(measure(texts, config).packs.has_value());
   data_of(config)->packing = ShortestFirstPackingConfig{{.depth = 2}};
-  const auto packs = measure_labelled_texts(splits_of(texts), config).packs.value();
+  const auto packs = measure(texts, config).packs.value();
   CHECK(packs.sequences == 5);
   CHECK(packs.tokens == 26);  // 10, 6, 4, 3, 3
   CHECK(packs.packs == 4);    // 10; 6 + 4; 3; 3
@@ -234,23 +217,18 @@ TEST_CASE("of pairs lengths, cuts, unknown tokens, copies, padding and sources o
   config.train.batch_size = 5;  // an epoch
 
   const auto stats = measure_pairs(*load_pairs(config, true, {}), config);
-  const auto& train = stats[Split::train];
-  CHECK(train.pairs == 5);
-  CHECK(train.copies == 1);
-  CHECK(train.source.all_tokens == 1 + 1 + 2 + 6 + 3);
-  CHECK(train.source.tokens.longest == 6);
-  CHECK(train.source.cut == 1);
-  CHECK(train.target.all_tokens == 1 + 1 + 2 + 1 + 3);
-  CHECK(train.target.cut == 0);
-  CHECK(train.source.unknown_tokens == 0);
-  const auto& validation = stats[Split::validation];
-  CHECK(validation.copies == 1);
+  const auto numbers = [](const TokenStats& s) {
+    return Numbers{s.all_tokens, s.tokens.longest, s.cut, s.unknown_tokens};
+  };
+  const auto &train = stats[Split::train], &validation = stats[Split::validation];
+  CHECK(Numbers{train.pairs, train.copies, validation.copies} == Numbers{5, 1, 1});
+  CHECK(numbers(train.source) == Numbers{1 + 1 + 2 + 6 + 3, 6, 1, 0});
+  CHECK(numbers(train.target) == Numbers{1 + 1 + 2 + 1 + 3, 3, 0, 0});
   CHECK(validation.source.unknown_tokens == 1);
   CHECK(validation.target.unknown_tokens == 2);
   CHECK(validation.target.cut == 1);
-  CHECK(stats.shared.validation_in_train == 2);
-  CHECK(stats.shared.test_in_train == 1);
-  CHECK(stats.shared.test_in_validation == 1);
+  const auto& shared = stats.shared;
+  CHECK(Numbers{shared.validation_in_train, shared.test_in_train, shared.test_in_validation} == Numbers{2, 1, 1});
   // With marks: sources 2, 2, 3, 5 (cut), 4 in rows of 5; targets 2, 2, 3, 2, 4 in rows of 4.
   CHECK(std::abs(stats.padding - (1 - (16.0 + 13) / (25 + 20))) < 1e-12);
   const auto json = to_json(stats);

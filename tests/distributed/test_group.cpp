@@ -1,14 +1,11 @@
 // Communication of a process group.
 
 #include <cmath>
-#include <future>
 
-#include "base/error.h"
 #include "distributed/process_group.h"
+#include "support/failure.h"
 #include "support/together.h"
 #include "support/torch_catch.h"
-// After torch, whose CHECK torch_catch.h removes.
-#include "support/silent_port.h"
 
 namespace metaformer {
 
@@ -79,74 +76,29 @@ TEST_CASE("terms are added in the order of the processes, to the bit", "[group]"
 }
 
 TEST_CASE("a value that differs between processes is named", "[group]") {
-  std::vector<std::string> problems(3);
+  std::array<std::pair<ExitCode, std::string>, 3> problems;
   together(3, [&](ProcessGroup& group) {
     require_same(group, {{"steps", 10}});
-    try {
-      require_same(group, {{"config", {{"train", {{"steps", group.rank() == 2 ? 20 : 10}}}}}});
-    } catch (const Error& error) {
-      CHECK(error.code() == ExitCode::usage);
-      problems[static_cast<std::size_t>(group.rank())] = error.what();
-    }
+    const nlohmann::ordered_json own = {{"config", {{"train", {{"steps", group.rank() == 2 ? 20 : 10}}}}}};
+    problems.at(static_cast<std::size_t>(group.rank())) = failure([&] { require_same(group, own); });
   });
-  for (const auto& problem : problems)
-    CHECK(problem == "the processes do not train the same: config.train.steps is 20 on rank 2 and 10 on rank 0");
+  for (const auto& [code, problem] : problems) {
+    CHECK(code == ExitCode::usage);
+    CHECK_THAT(problem, ContainsSubstring("config.train.steps is 20 on rank 2 and 10 on rank 0"));
+  }
 }
 
 TEST_CASE("a process that fails sends its reason to the others", "[group]") {
-  std::string heard;
-  CHECK_THROWS_AS(together(2,
-                           [&](ProcessGroup& group) {
-                             wait_for_all(group);  // so that all are there
-                             if (group.rank() == 1) {
-                               group.announce_failure("no space left");
-                               throw std::runtime_error("no space left");
-                             }
-                             try {
-                               wait_for_all(group);
-                             } catch (const Error& error) {
-                               heard = error.what();
-                               CHECK(error.code() == ExitCode::process_lost);
-                               throw;
-                             }
-                           }),
-                  Error);
-  CHECK_THAT(heard, ContainsSubstring("rank 0 of 2: stops because of rank 1: no space left"));
-}
-
-TEST_CASE("a process that does not answer is lost after the time for it", "[group]") {
-  std::promise<std::string> lost;
-  auto message = lost.get_future().share();
-  CHECK_THROWS(together(
-      2,
-      [&](ProcessGroup& group) {
-        if (group.rank() == 1) return (void)message.wait_for(std::chrono::seconds(60));
-        try {
-          wait_for_all(group);
-          lost.set_value("");
-        } catch (const Error& error) {
-          lost.set_value(error.what());
-          throw;
-        }
-      },
-      std::chrono::seconds(1)));
-  CHECK_THAT(message.get(), ContainsSubstring("has not answered for 1 s"));
-}
-
-TEST_CASE("the time limit covers a port that accepts and never answers", "[group]") {
-  const SilentPort port;
-  Launch launch{.launcher = "a test", .rank = 1, .size = 2, .local_rank = 1, .local_size = 2};
-  launch.address = "127.0.0.1";
-  launch.port = port.number();
-  const auto start = std::chrono::steady_clock::now();
-  try {
-    make_c10d_group(launch, std::chrono::seconds(1));
-    FAIL("there is no group");
-  } catch (const Error& error) {
-    CHECK(error.code() == ExitCode::process_lost);
-    CHECK_THAT(error.what(), ContainsSubstring("has not answered for 1 s"));
-  }
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
+  std::pair<ExitCode, std::string> heard;
+  together(2, [&](ProcessGroup& group) {
+    wait_for_all(group);  // so that all are there
+    if (group.rank() == 0)
+      heard = failure([&] { wait_for_all(group); });
+    else
+      group.announce_failure("no space left");
+  });
+  CHECK(heard.first == ExitCode::process_lost);
+  CHECK_THAT(heard.second, ContainsSubstring("rank 0 of 2: stops because of rank 1: no space left"));
 }
 
 TEST_CASE("processes that never come are missed", "[group]") {

@@ -10,6 +10,7 @@
 #include <iostream>
 #include <iterator>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,13 @@ std::vector<std::string> read_seeds(const std::filesystem::path& folder) {
   return seeds;
 }
 
+const std::vector<std::string> odd = [] {
+  std::istringstream words("{ [ \" } ] : , -1 1e999 18446744073709551615 null &a *a \xff \xEF\xBB\xBF");
+  std::vector<std::string> list{std::istream_iterator<std::string>(words), {}};
+  list.insert(list.end(), {"\n", std::string(1, '\0')});
+  return list;
+}();
+
 class Mutator {
  public:
   explicit Mutator(const std::vector<std::string>& seeds) : seeds_(seeds) {}
@@ -41,23 +49,6 @@ class Mutator {
   const std::string& pick(const std::vector<std::string>& from) { return from[below(from.size())]; }
 
   void change(std::string& text) {
-    static const std::vector<std::string> odd = {"{",
-                                                 "[",
-                                                 "\"",
-                                                 "}",
-                                                 "]",
-                                                 ":",
-                                                 ",",
-                                                 "-1",
-                                                 "1e999",
-                                                 "18446744073709551615",
-                                                 "null",
-                                                 "\xff",
-                                                 std::string(1, '\0'),
-                                                 "\n",
-                                                 "&a",
-                                                 "*a",
-                                                 "\xEF\xBB\xBF"};
     const auto at = below(text.size() + 1);
     switch (below(6)) {
       case 0:

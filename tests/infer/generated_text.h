@@ -31,14 +31,17 @@ inline TransformerConfig small_config(std::int64_t context) {
   return config;
 }
 
-// In evaluation mode, its weights drawn from N(0, 0.3).
-inline std::shared_ptr<Gpt> random_gpt(const TransformerConfig& config) {
-  auto model = std::make_shared<Gpt>(config, small_vocabulary);
+template <class Model>
+std::shared_ptr<Model> with_random_weights(std::shared_ptr<Model> model, double standard_deviation) {
   torch::manual_seed(3);
   const torch::NoGradGuard no_grad;
-  for (auto& parameter : model->parameters()) parameter.normal_(0, 0.3);
+  for (auto& parameter : model->parameters()) parameter.normal_(0, standard_deviation);
   model->eval();
   return model;
+}
+
+inline std::shared_ptr<Gpt> random_gpt(const TransformerConfig& config) {
+  return with_random_weights(std::make_shared<Gpt>(config, small_vocabulary), 0.3);
 }
 
 using Tokens = std::vector<std::int32_t>;
@@ -50,7 +53,8 @@ inline Tokens prompt_of(std::int64_t length) {
 }
 
 // The tokens of all samples, step by step.
-inline Tokens generate(TextGenerator& generator, int steps) {
+template <class Generator>
+Tokens generate(Generator& generator, int steps) {
   Tokens all;
   for (int i = 0; i < steps; ++i) {
     const auto& tokens_b = generator.next();
@@ -70,13 +74,7 @@ inline Tokens by_device(Gpt& model, const Tokens& prompt, const SamplingOptions&
   const torch::InferenceMode inference;
   const ContextWindow window(model.config().context, options.window, prompt);
   DeviceGenerator generator(model, window.tokens(), samples, options, torch::kCPU, graphs_by_hand(counts), plan);
-  Tokens all;
-  for (int i = 0; i < steps; ++i) {
-    const auto tokens_b = generator.next();
-    REQUIRE(std::ssize(tokens_b) == samples);
-    all.insert(all.end(), tokens_b.begin(), tokens_b.end());
-  }
-  return all;
+  return generate(generator, steps);
 }
 
 }  // namespace metaformer

@@ -193,11 +193,4 @@ TEST_CASE("hypotheses end once, are not longer than they may be, and come by fal
   CHECK(some_are_cut);
 }
 
-TEST_CASE("the length penalty is that of GNMT", "[beam]") {
-  CHECK(length_penalty(1, 0.6) == 1);
-  CHECK(length_penalty(7, 1) == 2);
-  CHECK(std::abs(length_penalty(13, 0.5) - std::sqrt(3.0)) < 1e-12);
-  CHECK(length_penalty(9, 0) == 1);
-}
-
 }  // namespace metaformer

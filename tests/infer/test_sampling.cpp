@@ -4,12 +4,80 @@
 #include <set>
 
 #include "base/random.h"
-#include "infer/sampling.h"
+#include "infer/generated_text.h"
+#include "infer/target_scores.h"
+#include "model/feed_forward_model.h"
 #include "model/parameters.h"
-#include "model/token_model.h"
+#include "model/recurrent_model.h"
 #include "support/any_mixer.h"
 
 namespace metaformer {
+
+namespace {
+
+// Every token from one pass over the last `seen` tokens, without anything remembered, as nanoGPT does it.
+Tokens recompute(SequenceModel& model, Tokens tokens, int count, std::int64_t seen, std::uint64_t seed = 1337) {
+  const torch::NoGradGuard no_grad;
+  TokenPicker picker({.temperature = 1});
+  const auto length = tokens.size();
+  for (int i = 0; i < count; ++i) {
+    const auto kept = std::min<std::ptrdiff_t>(std::ssize(tokens), seen);
+    const std::vector<std::int64_t> window(tokens.end() - kept, tokens.end());
+    const auto logits_bcv = model.evaluate({.ids_bc = torch::tensor(window).unsqueeze(0)});
+    const auto logits_v = logits_bcv[0][-1].to(torch::kDouble).contiguous();
+    const std::span<const double> values(logits_v.data_ptr<double>(), static_cast<std::size_t>(logits_v.numel()));
+    const Rng rng(seed, RandomPurpose::sampling, 0);
+    tokens.push_back(picker.pick(values, rng.uniform(static_cast<std::uint64_t>(i))));
+  }
+  return {tokens.begin() + static_cast<std::ptrdiff_t>(length), tokens.end()};
+}
+
+std::shared_ptr<Gpt> any_small_gpt() {
+  auto config = small_config(GENERATE(1, 7, 16));
+  config.mixer = any_mixer();
+  return random_gpt(config);
+}
+
+template <class Model, class Config>
+std::shared_ptr<SequenceModel> small_model(Config config) {
+  config.width = 8;
+  config.context = 6;
+  return with_random_weights(std::make_shared<Model>(config, small_vocabulary), 0.5);
+}
+
+std::shared_ptr<SequenceModel> any_recurrent_or_window_model() {
+  switch (GENERATE(0, 1, 2, 3, 4)) {
+    case 0: {
+      RecurrentConfig carrying{.cell = RecurrentCell::lstm};
+      carrying.carry_state = true;
+      return small_model<RecurrentModel>(carrying);
+    }
+    case 1:
+      return small_model<RecurrentModel>(RecurrentConfig{.cell = RecurrentCell::lstm});
+    case 2:
+      return small_model<RecurrentModel>(RecurrentConfig{.cell = RecurrentCell::gru});
+    case 3:
+      return small_model<FeedForwardModel>(FeedForwardModelConfig{.window = 2});
+    default:
+      return small_model<FeedForwardModel>(FeedForwardModelConfig{.window = 4});
+  }
+}
+
+// Texts of several samples.
+std::vector<Tokens> texts_of(SequenceModel& model, const Tokens& prompt, const SamplingOptions& options,
+                             std::size_t samples, int steps) {
+  TextGenerator generator(model, prompt, options, torch::kCPU, static_cast<std::int64_t>(samples));
+  std::vector<Tokens> texts(samples);
+  for (int i = 0; i < steps; ++i) {
+    const auto& tokens = generator.next();
+    for (std::size_t s = 0; s < samples; ++s) texts[s].push_back(tokens.at(s));
+  }
+  return texts;
+}
+
+const Tokens long_prompt = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+
+}  // namespace
 
 TEST_CASE("greedy picking takes the likeliest, the first of equals", "[sampling]") {
   SamplingOptions options{.temperature = 0};
@@ -62,121 +130,49 @@ TEST_CASE("ids without a token are never picked, and the others as if they were 
   }
 }
 
-TEST_CASE("past the context the last half is kept", "[sampling]") {
+TEST_CASE("past the context the last half is kept, or a window slides", "[sampling]") {
   const std::int64_t context = GENERATE(1, 2, 5, 8);
-  ContextWindow window(context);
-  std::vector<std::int32_t> all;
+  const auto kind = GENERATE(WindowKind::half, WindowKind::slide);
+  ContextWindow window(context, kind);
+  Tokens all;
   for (std::int32_t token = 0; token < 40; ++token) {
     all.push_back(token);
-    const auto before = window.tokens().size();
-    const bool cut = window.push(token);
-    CHECK(cut == (static_cast<std::int64_t>(before) == context));
-    const auto& tokens = window.tokens();
-    if (cut) CHECK(static_cast<std::int64_t>(tokens.size()) == std::max<std::int64_t>(1, context / 2));
-    CHECK(std::equal(tokens.rbegin(), tokens.rend(), all.rbegin()));
+    const auto before = std::ssize(window.tokens());
+    CHECK(window.push(token) == (before == context));
+    const auto kept = before < context            ? before + 1
+                      : kind == WindowKind::slide ? context
+                                                  : std::max<std::int64_t>(1, context / 2);
+    CHECK(window.tokens() == Tokens(all.end() - kept, all.end()));
+    const auto seen = std::min<std::ptrdiff_t>(token + 1, context);  // a window begins with the end of a prompt
+    CHECK(ContextWindow(context, kind, all).tokens() == Tokens(all.end() - seen, all.end()));
   }
-}
-
-TEST_CASE("a window that slides keeps the last tokens of the context", "[sampling]") {
-  const std::int64_t context = GENERATE(1, 2, 5);
-  ContextWindow window(context, WindowKind::slide);
-  std::vector<std::int32_t> all;
-  for (std::int32_t token = 0; token < 20; ++token) {
-    all.push_back(token);
-    CHECK(window.push(token) == (token >= context));
-    const auto first = all.size() > static_cast<std::size_t>(context) ? all.end() - context : all.begin();
-    CHECK(window.tokens() == std::vector<std::int32_t>(first, all.end()));
-  }
-}
-
-TEST_CASE("a window begins with the last tokens of a prompt, as many as the context has", "[sampling]") {
-  const auto kind = GENERATE(WindowKind::half, WindowKind::slide);
-  std::vector<std::int32_t> prompt;
-  for (std::int32_t length = 1; length < 70; ++length) {
-    prompt.push_back(length);
-    const auto seen = std::min<std::ptrdiff_t>(length, 32);
-    CHECK(ContextWindow(32, kind, prompt).tokens() == std::vector<std::int32_t>(prompt.end() - seen, prompt.end()));
-  }
-}
-
-// What nanoGPT does: every token from the whole of the last `context` tokens, without anything remembered.
-static std::vector<std::int32_t> recompute(Gpt& model, std::vector<std::int32_t> tokens, int count) {
-  const torch::NoGradGuard no_grad;
-  TokenPicker picker({.temperature = 1});
-  std::vector<std::int32_t> generated;
-  for (int i = 0; i < count; ++i) {
-    const auto kept = std::min<std::ptrdiff_t>(std::ssize(tokens), model.config().context);
-    const std::vector<std::int64_t> window(tokens.end() - kept, tokens.end());
-    const auto logits_bcv = model.evaluate(Batch{.ids_bc = torch::tensor(window).unsqueeze(0)});
-    const auto logits_v = logits_bcv[0][kept - 1].to(torch::kDouble).contiguous();
-    const std::span<const double> values(logits_v.data_ptr<double>(), static_cast<std::size_t>(logits_v.numel()));
-    const Rng rng(1337, RandomPurpose::sampling, 0);
-    generated.push_back(picker.pick(values, rng.uniform(static_cast<std::uint64_t>(i))));
-    tokens.push_back(generated.back());
-  }
-  return generated;
-}
-
-// One with every mixer and several contexts, in evaluation mode, its weights drawn from N(0, 0.3).
-static std::shared_ptr<Gpt> any_small_gpt() {
-  TransformerConfig config;
-  config.layers = 2;
-  config.heads = 2;
-  config.width = 8;
-  config.context = GENERATE(1, 7, 16);
-  config.mixer = any_mixer();
-  const auto model = std::make_shared<Gpt>(config, 11);
-  {
-    torch::manual_seed(3);
-    const torch::NoGradGuard no_grad;
-    for (auto& parameter : model->parameters()) parameter.normal_(0, 0.3);
-  }
-  return model;
 }
 
 TEST_CASE("a sliding window gives what encoding the last context tokens for every token gives", "[sampling]") {
-  const auto small = any_small_gpt();
-  auto& model = *small;
-  const std::vector<std::int32_t> prompt =
-      GENERATE(std::vector<std::int32_t>{4}, std::vector<std::int32_t>{1, 2, 3, 4, 5, 6, 7, 8, 9});
+  const auto model = any_small_gpt();
+  const auto prompt = GENERATE(Tokens{4}, long_prompt);
   const auto cached = GENERATE(true, false);
-  TextGenerator generator(model, prompt, {.temperature = 1, .cached = cached, .window = WindowKind::slide},
-                          torch::kCPU);
-  std::vector<std::int32_t> tokens;
-  for (int i = 0; i < 40; ++i) tokens.push_back(generator.next().at(0));
-  CHECK(tokens == recompute(model, prompt, 40));
+  const SamplingOptions options{.temperature = 1, .cached = cached, .window = WindowKind::slide};
+  CHECK(by_host(*model, prompt, options, 1, 40) == recompute(*model, prompt, 40, model->context()));
 }
 
 TEST_CASE("the first token after a prompt beyond the context follows from the whole context", "[sampling]") {
-  const auto small = any_small_gpt();
-  auto& model = *small;
+  const auto model = any_small_gpt();
   const auto cached = GENERATE(true, false);
   const auto window = GENERATE(WindowKind::half, WindowKind::slide);
-  std::vector<std::int32_t> prompt;
-  for (std::int32_t i = 0; i < 2 * static_cast<std::int32_t>(model.config().context) + 3; ++i) {
-    prompt.push_back(i * i % 11);
-    TextGenerator generator(model, prompt, {.temperature = 1, .cached = cached, .window = window}, torch::kCPU);
-    CHECK(generator.next().at(0) == recompute(model, prompt, 1).at(0));
+  for (std::int64_t length = 1; length < 2 * model->context() + 4; ++length) {
+    const auto prompt = prompt_of(length);
+    CHECK(by_host(*model, prompt, {.temperature = 1, .cached = cached, .window = window}, 1, 1) ==
+          recompute(*model, prompt, 1, model->context()));
+    CHECK(prompt_cut(*model, length).empty() == (length <= model->context()));
   }
 }
 
-TEST_CASE("a prompt that is cut is told in tokens", "[sampling]") {
-  TransformerConfig config;
-  config.width = 8;
-  config.heads = 2;
-  config.context = 32;
-  Gpt model(config, 11);
-  CHECK(prompt_cut(model, 32).empty());
-  CHECK(prompt_cut(model, 33) == "the prompt has 33 tokens; the model sees the last 32 of them (model.context)");
-}
-
 TEST_CASE("cached and uncached generation give the same text, past the context too", "[sampling]") {
-  const auto small = any_small_gpt();
-  auto& model = *small;
+  const auto model = any_small_gpt();
   const auto generate = [&](bool cached, std::uint64_t seed) {
-    TextGenerator generator(model, {1, 2, 3}, {.temperature = 1, .seed = seed, .cached = cached}, torch::kCPU);
-    std::vector<std::int32_t> tokens;
-    for (int i = 0; i < 30; ++i) tokens.push_back(generator.next().at(0));
+    TextGenerator generator(*model, {1, 2, 3}, {.temperature = 1, .seed = seed, .cached = cached}, torch::kCPU);
+    const auto tokens = metaformer::generate(generator, 30);
     CHECK((generator.cache_bytes() == 0 || cached));
     return tokens;
   };
@@ -186,25 +182,24 @@ TEST_CASE("cached and uncached generation give the same text, past the context t
 }
 
 TEST_CASE("samples of a batch are those of one by one, and differ", "[sampling]") {
-  TransformerConfig config;
-  config.layers = 1;
-  config.width = 16;
-  config.context = 8;
-  Gpt model(config, 11);
-  initialise(model, 1);
-  const auto generate = [&](std::int64_t samples, bool cached) {
-    TextGenerator generator(model, {4, 5}, {.temperature = 1, .cached = cached}, torch::kCPU, samples);
-    std::vector<std::vector<std::int32_t>> texts(static_cast<std::size_t>(samples));
-    for (int i = 0; i < 20; ++i) {
-      const auto tokens = generator.next();
-      for (std::size_t s = 0; s < texts.size(); ++s) texts[s].push_back(tokens.at(s));
-    }
-    return texts;
+  const auto model = GENERATE(true, false) ? random_gpt(small_config(8)) : any_recurrent_or_window_model();
+  const auto texts = [&](std::size_t samples, bool cached) {
+    return texts_of(*model, {4, 5}, {.temperature = 1, .cached = cached}, samples, 20);
   };
-  const auto five = generate(5, true);
-  CHECK(five == generate(5, false));
-  CHECK(five[0] == generate(1, true)[0]);
-  CHECK(std::set<std::vector<std::int32_t>>(five.begin(), five.end()).size() == 5);
+  const auto five = texts(5, true);
+  CHECK(five == texts(5, false));
+  CHECK(five[0] == texts(1, true)[0]);
+  CHECK(std::set<Tokens>(five.begin(), five.end()).size() == 5);
+}
+
+TEST_CASE("text of recurrent and feed-forward models goes on past the context as if all were read at once",
+          "[sampling]") {
+  const auto model = any_recurrent_or_window_model();
+  const bool cached = GENERATE(true, false);
+  const auto text = texts_of(*model, long_prompt, {.temperature = 1, .seed = 4, .cached = cached}, 1, 30)[0];
+  CHECK(text == recompute(*model, long_prompt, 30, 1000, 4));
+  CHECK(text != recompute(*model, long_prompt, 30, 1000, 5));
+  CHECK_FALSE(should_record(*model, 1));
 }
 
 TEST_CASE("a stop string ends the text before it, however it is cut", "[sampling]") {
@@ -223,6 +218,19 @@ TEST_CASE("a stop string ends the text before it, however it is cut", "[sampling
   CHECK(unmet.rest() == "STO");
   StopFilter two({"bc", "abcd"});
   CHECK(two.feed("xabcd") == "x");
+}
+
+TEST_CASE("the first sentence ends with a mark before white space", "[pairs]") {
+  const auto [text, first] = GENERATE(table<std::string, std::string>({
+      {"A library. It reads files.", "A library."},
+      {"Is it 3.5? Yes.", "Is it 3.5?"},
+      {"Hello!\nNext", "Hello!"},
+      {"no mark at all", "no mark at all"},
+      {"version 1.2.3", "version 1.2.3"},
+      {"ends here.", "ends here."},
+      {"", ""},
+  }));
+  CHECK(first_sentence(text) == first);
 }
 
 }  // namespace metaformer

@@ -7,9 +7,7 @@
 #include <atomic>
 #include <cerrno>
 
-#include "infer/sampling.h"
-#include "model/parameters.h"
-#include "model/token_model.h"
+#include "infer/generated_text.h"
 
 namespace {
 std::atomic<std::int64_t> allocations = 0;
@@ -44,17 +42,12 @@ int posix_memalign(void** result, std::size_t alignment, std::size_t size) {
 namespace metaformer {
 
 TEST_CASE("a token is generated without an allocation", "[sampling]") {
-  TransformerConfig config;
-  config.layers = 2;
-  config.width = 32;
-  config.heads = 2;
-  config.context = 64;
+  auto config = small_config(64);
   config.mixer = any_mixer();
   if (chooses_by_whole_sequence(config.mixer)) return does_not_apply("it has no decoder");
-  Gpt model(config, 19);
-  initialise(model, 1);
+  const auto model = random_gpt(config);
   const auto of_forty = [&](bool cached) {
-    TextGenerator generator(model, {1, 2, 3}, {.cached = cached}, torch::kCPU, 2);
+    TextGenerator generator(*model, {1, 2, 3}, {.cached = cached}, torch::kCPU, 2);
     for (int i = 0; i < 3; ++i) generator.next();
     const auto before = allocations.load();
     for (int i = 0; i < 40; ++i) generator.next();

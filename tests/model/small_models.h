@@ -3,6 +3,7 @@
 
 #include "config/mixer_config.h"
 #include "config/model_config.h"
+#include "model/parameters.h"
 #include "model/sequence_model.h"
 #include "support/failure.h"
 #include "support/torch_catch.h"
@@ -20,14 +21,23 @@ inline TransformerConfig small_transformer(const MixerConfig& mixer, std::int64_
   config.mixer = mixer;
   return config;
 }
+// With the initial weights of a seed.
+template <class Model>
+Model started(Model model, std::uint64_t seed = 5) {
+  initialise(model, seed);
+  return model;
+}
 
 // Every parameter is drawn from N(0, std^2), and is in double.
-template <class Model>
-Model randomised(Model model, double std = 0.5) {
+inline void randomise(torch::nn::Module& model, double std = 0.5) {
   model.to(torch::kDouble);
   torch::manual_seed(5);
   const torch::NoGradGuard no_grad;
   for (auto& parameter : model.parameters()) parameter.normal_(0, std);
+}
+template <class Model>
+Model randomised(Model model, double std = 0.5) {
+  randomise(model, std);
   return model;
 }
 

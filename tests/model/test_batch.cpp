@@ -17,10 +17,11 @@ Classifier any_classifier() {
     config.embedding.ngrams = {.order = 3, .buckets = 20};
   else
     config.embedding.region = SequenceRegionConfig{.shortest = 2, .longest = 3};
-  MaxPooledHeadConfig max_pooled;
-  max_pooled.bag = NaiveBayesBagConfig{.ngrams = 3, .buckets = 50, .units = 4};
+  MaxPooledHeadConfig max_pooled, with_bag;
+  with_bag.response_norm = true;
+  with_bag.bag = NaiveBayesBagConfig{.ngrams = 3, .buckets = 50, .units = 4};
   const auto head = GENERATE_COPY(HeadConfig{PerTokenMeanHeadConfig{}}, HeadConfig{MeanPooledHeadConfig{}},
-                                  HeadConfig{FirstTokenHeadConfig{}}, HeadConfig{max_pooled});
+                                  HeadConfig{FirstTokenHeadConfig{}}, HeadConfig{max_pooled}, HeadConfig{with_bag});
   return randomised(Classifier(config, head, vocabulary, classes), 0.4);
 }
 
@@ -44,14 +45,28 @@ TEST_CASE("texts packed into one row have the logits of texts in rows of their o
   CHECK(torch::allclose(packed_lv[2], apart_lv[1], 1e-12, 1e-12));
 }
 
-TEST_CASE("labels that name every row in order change nothing", "[packing]") {
+TEST_CASE("padding and other rows change no class, nor do labels that name every row in order", "[packing]") {
   auto model = any_classifier();
   const torch::NoGradGuard no_grad;
-  Batch batch{.ids_bc = torch::cat({row({3, 1, 4, 1}), row({5, 9, 2, 7})}),
-              .segments_bc = torch::cat({row({0, 0, 0, 0}), row({0, 0, 0, -1})})};
-  const auto plain_bv = model.evaluate(batch);
+  const auto one = row({3, 1, 4, 1}), two = row({5, 9, 2});
+  const auto alone_bv = torch::cat({model.evaluate({.ids_bc = one}), model.evaluate({.ids_bc = two})});
+  Batch batch{.ids_bc = torch::cat({torch::cat({one, row({7, 0, 12})}, 1), torch::cat({two, row({7, 1, 5, 5})}, 1)}),
+              .segments_bc = torch::cat({row({0, 0, 0, 0, -1, -1, -1}), row({0, 0, 0, -1, -1, -1, -1})})};
+  CHECK(torch::allclose(model.evaluate(batch), alone_bv, 1e-12, 1e-12));
   batch.label_rows_l2 = torch::tensor({{0, 0}, {1, 0}});
-  CHECK(torch::allclose(model.evaluate(batch), plain_bv, 1e-12, 1e-12));
+  CHECK(torch::allclose(model.evaluate(batch), alone_bv, 1e-12, 1e-12));
+}
+
+TEST_CASE("attention lets the last token change the class token, so nothing is causal", "[classifier]") {
+  auto config = small_transformer(ScaledDotProductOptions{}, 16, 6);
+  config.layers = 1;
+  auto model = started(Classifier(config, FirstTokenHeadConfig{}, vocabulary, classes), 3);
+  const torch::NoGradGuard no_grad;
+  auto ids = torch::ones({1, 6}, torch::kLong);
+  const auto before = model.evaluate({.ids_bc = ids});
+  ids[0][5] = 2;
+  CHECK((model.evaluate({.ids_bc = ids}) - before).abs().max().item<double>() > 1e-9);
+  CHECK_THROWS_AS(model.evaluate({.ids_bc = torch::ones({1, 7}, torch::kLong)}), Error);
 }
 
 TEST_CASE("positions start again in every segment, and padding has none of its own", "[packing]") {

@@ -5,6 +5,7 @@
 #include "support/any_block.h"
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
+#include "support/threads.h"
 
 namespace metaformer {
 
@@ -40,8 +41,7 @@ double greatest_error(Models& models, const torch::Tensor& ids_bc, std::int64_t 
   models.narrow.evaluate({.ids_bc = ids_bc.narrow(1, 0, prompt)}, state.get());
   const auto decoder = models.narrow.decoder(batch);
   decoder->resume(*state);
-  const auto usual_threads = at::get_num_threads();
-  at::set_num_threads(threads);
+  const Threads scope(threads);
   double greatest = 0;
   for (auto place = prompt; place < length; ++place) {
     std::vector<std::int32_t> tokens;
@@ -49,9 +49,8 @@ double greatest_error(Models& models, const torch::Tensor& ids_bc, std::int64_t 
     const auto logits = decoder->step(tokens);
     const auto logits_bv = torch::tensor(at::ArrayRef<float>(logits.data(), logits.size())).view({batch, vocabulary});
     const auto expected_bv = expected_bcv.select(1, place);
-    greatest = std::max(greatest, ((logits_bv - expected_bv).norm() / expected_bv.norm()).item<double>());
+    greatest = std::max(greatest, relative_error(logits_bv, expected_bv));
   }
-  at::set_num_threads(usual_threads);
   return greatest;
 }
 
@@ -150,7 +149,7 @@ TEST_CASE("a decoder goes on after forward has added to its state, or begun anew
     const auto logits = decoder->step(token);
     const auto logits_v = torch::tensor(at::ArrayRef<float>(logits.data(), logits.size()));
     const auto expected_v = expected_bcv[0][place];
-    CHECK(((logits_v - expected_v).norm() / expected_v.norm()).item<double>() < tolerance);
+    CHECK(relative_error(logits_v, expected_v) < tolerance);
   };
   for (int round = 0; round < 2; ++round) {
     models.narrow.evaluate({.ids_bc = ids_bc.narrow(1, 0, 2)}, state.get());

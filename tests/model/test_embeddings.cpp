@@ -1,9 +1,8 @@
-#include <set>
-
 #include "config/mixer_config.h"
 #include "model/classifier.h"
 #include "model/embedding.h"
 #include "model/parameters.h"
+#include "model/small_models.h"
 #include "model/transformer.h"
 #include "support/torch_catch.h"
 
@@ -14,19 +13,13 @@ namespace {
 constexpr std::int64_t vocabulary = 11;
 
 TransformerConfig small_config() {
-  TransformerConfig config;
-  config.layers = 1;
-  config.heads = 1;
-  config.width = 6;
-  config.context = 7;
-  config.mixer = NoneOptions{};
+  auto config = small_transformer(NoneOptions{}, 6, 7);
+  config.layers = config.heads = 1;
   return config;
 }
 
 std::shared_ptr<Classifier> made(const TransformerConfig& config, const HeadConfig& head = {}) {
-  auto model = std::make_shared<Classifier>(config, head, vocabulary, 2);
-  initialise(*model, 8);
-  return model;
+  return std::make_shared<Classifier>(started(Classifier(config, head, vocabulary, 2)));
 }
 
 }  // namespace
@@ -104,7 +97,6 @@ TEST_CASE("embeddings of tokens and n-grams start as wide as told, the rest as e
   const auto usual = made(config);
   config.embedding.std = 0.3;
   const auto wide = made(config);
-  for (const auto& model : {usual, wide}) initialise(*model, 5);
   const auto usual_parameters = usual->named_parameters();
   for (const auto& item : wide->named_parameters()) {
     const auto& before = usual_parameters[item.key()];
@@ -119,7 +111,6 @@ TEST_CASE("a scaled embedding is its multiple, and one scaled by 0 is not there"
   const auto plain = made(config);
   config.embedding.scale = EmbeddingScale::log_count_ratio;
   const auto model = made(config);
-  for (const auto& each : {plain, model}) initialise(*each, 5);
   const auto forward = [](Classifier& given, std::vector<std::int64_t> ids) {
     return given.evaluate({.ids_bc = torch::tensor(ids).unsqueeze(0)});
   };
@@ -134,24 +125,6 @@ TEST_CASE("a scaled embedding is its multiple, and one scaled by 0 is not there"
   plain->named_parameters()["transformer.token_embedding.weight"].mul_(2);
   plain->named_parameters()["transformer.ngram_embedding.weight"].zero_();
   CHECK(torch::allclose(forward(*model, {3, 3}), forward(*plain, {3, 3})));
-}
-
-TEST_CASE("the flat buffer begins with the embeddings, then come the other matrices", "[embedding]") {
-  auto config = small_config();
-  config.embedding.ngrams = {.order = 2, .buckets = 32};
-  config.mixer = ScaledDotProductOptions{};
-  const auto model = made(config);
-  const ParameterBuffer buffer(*model);
-  std::set<std::string> tables;
-  auto last = Decay::embeddings;
-  for (const auto& view : buffer.views()) {
-    if (view.decay == Decay::embeddings) tables.insert(view.name);
-    CHECK((view.decay != Decay::none) == (view.parameter.dim() == 2));
-    CHECK(view.decay >= last);
-    last = view.decay;
-  }
-  CHECK(tables == std::set<std::string>{"transformer.token_embedding.weight", "transformer.position_embedding.weight",
-                                        "transformer.ngram_embedding.weight"});
 }
 
 }  // namespace metaformer

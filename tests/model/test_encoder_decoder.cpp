@@ -17,13 +17,8 @@ constexpr std::int64_t vocabulary = 11;
 
 ExperimentConfig config_with(std::vector<std::string> more = {}) {
   const std::vector<std::string> small = {"task=sequence_to_sequence",
-                                          "model.kind=encoder_decoder",
-                                          "model.layers=2",
-                                          "model.heads=2",
-                                          "model.width=16",
-                                          "model.context=12",
-                                          "model.positions=learned",
-                                          "model.encoder.layers=3"};
+                                          "model={kind: encoder_decoder, layers: 2, heads: 2, width: 16, context: 12, "
+                                          "positions: learned, encoder: {layers: 3}}"};
   more.insert(more.begin(), small.begin(), small.end());
   return default_experiment(more).config;
 }
@@ -147,7 +142,7 @@ TEST_CASE("metric and quadratic mixers compare two sequences by one form", "[enc
   const auto x_cd = torch::randn({5, 16}, torch::kDouble), y_ed = torch::randn({8, 16}, torch::kDouble);
   const Visibility all;
   Pass pass;
-  const auto t_cd = mixer->mix(x_cd.unsqueeze(0), y_ed.unsqueeze(0), all, nullptr, pass)[0];
+  const auto t_cd = mixer->forward(x_cd.unsqueeze(0), y_ed.unsqueeze(0), all, nullptr, pass)[0];
   const auto weights = mixer->named_parameters();
   const auto heads = [](const torch::Tensor& p_cd) { return p_cd.view({-1, 2, 8}).transpose(0, 1); };
   const auto p_nck = heads(torch::matmul(x_cd, weights["query_projection.weight"].t())),
@@ -163,7 +158,8 @@ TEST_CASE("metric and quadratic mixers compare two sequences by one form", "[enc
     score_nce = score_nce - (image_nek * p_nek).sum(-1).unsqueeze(1);
   }
   const auto weight_nce = torch::softmax(score_nce / std::sqrt(8.0), -1);
-  const auto expected_cd = torch::matmul(weight_nce, p_nek).transpose(0, 1).reshape({5, 16});
+  const auto mixed_cd = torch::matmul(weight_nce, p_nek).transpose(0, 1).reshape({5, 16});
+  const auto expected_cd = torch::matmul(mixed_cd, weights["output.weight"].t());
   CHECK(torch::allclose(t_cd, expected_cd, 1e-9, 1e-9));
   CHECK(torch::allclose(torch::matmul(form->left_nrd, x_cd.t()).transpose(1, 2), p_nck, 1e-9, 1e-9));
 }

@@ -102,8 +102,7 @@ TEST_CASE("absolute positions begin anew in every segment", "[memory]") {
 
 TEST_CASE("an empty memory changes no bit, and a reset empties it", "[memory]") {
   const torch::NoGradGuard no_grad;
-  Gpt model(config_of(any_positions(), MetricOptions{}, 7), vocabulary);
-  initialise(model, 3);
+  auto model = started(Gpt(config_of(any_positions(), MetricOptions{}, 7), vocabulary), 3);
   const auto ids_bc = random_ids(segment);
   const auto alone_bcv = model.evaluate({.ids_bc = ids_bc});
   const auto state = state_of(model, GENERATE(false, true));
@@ -175,8 +174,7 @@ TEST_CASE("no gradient flows into the memory", "[memory]") {
 
 TEST_CASE("a memory that was saved and loaded goes on with the same bits", "[memory]") {
   const torch::NoGradGuard no_grad;
-  Gpt model(config_of(TransformerXlPositionsConfig{}, MetricOptions{}, 8), vocabulary);
-  initialise(model, 3);
+  auto model = started(Gpt(config_of(TransformerXlPositionsConfig{}, MetricOptions{}, 8), vocabulary), 3);
   const bool training = GENERATE(false, true);
   const auto state = state_of(model, training), loaded = state_of(model, training);
   const auto ids_bc = random_ids(segment);

@@ -38,20 +38,6 @@ TEST_CASE("a sequence longer than the context is refused", "[model]") {
   CHECK_THROWS_WITH(model.evaluate(random_batch(1, 13)), ContainsSubstring("13 tokens does not fit model.context 12"));
 }
 
-TEST_CASE("without positions, packed documents equal separate documents", "[model]") {
-  auto config = small_transformer(any_mixer());
-  config.positions = NoPositionsConfig{};
-  auto model = randomised(Gpt(config, vocabulary), 0.3);
-  const torch::NoGradGuard no_grad;
-  auto batch = random_batch(1, 9);
-  const auto apart_one = model.evaluate(Batch{.ids_bc = batch.ids_bc.narrow(1, 0, 4)});
-  const auto apart_two = model.evaluate(Batch{.ids_bc = batch.ids_bc.narrow(1, 4, 3)});
-  batch.segments_bc = row({0, 0, 0, 0, 1, 1, 1, -1, -1});
-  const auto packed = model.evaluate(batch);
-  CHECK(relative_error(packed.narrow(1, 0, 4), apart_one) < 1e-12);
-  CHECK(relative_error(packed.narrow(1, 4, 3), apart_two) < 1e-12);
-}
-
 TEST_CASE("the parameters of mixers are counted apart", "[model]") {
   auto config = small_transformer(ScaledDotProductOptions{});
   config.bias = GENERATE(true, false);
@@ -63,8 +49,7 @@ TEST_CASE("initialisation has GPT-2's spreads and is a function of seed and name
   config.bias = true;
   config.mixer = GENERATE(MixerConfig(ScaledDotProductOptions{.score_std = std::nullopt}), MixerConfig(MetricOptions{}),
                           MixerConfig(QuadraticOptions{.form = QuadraticForm::full}));
-  Gpt model(config, 65);
-  initialise(model, 5);
+  const auto model = started(Gpt(config, 65));
   for (const auto& parameter : model.named_parameters()) {
     INFO(parameter.key());
     const auto& value = parameter.value();
@@ -149,8 +134,7 @@ TEST_CASE("the scores of different tokens start with the configured standard dev
                           set_score_std(std::get_if<QuadraticOptions>(&config.mixer)) ||
                           set_score_std(std::get_if<MetricOptions>(&config.mixer));
   if (!has_scores) return does_not_apply("no scores");
-  Gpt model(config, vocabulary);
-  initialise(model, 5);
+  const auto model = started(Gpt(config, vocabulary));
   torch::manual_seed(3);
   const auto normalised = [&] { return torch::randn({300, config.width}, torch::kDouble); };
   const auto x_cd = normalised(), y_ed = normalised();
@@ -169,11 +153,9 @@ TEST_CASE("the scores of different tokens start with the configured standard dev
 TEST_CASE("score_std: null draws queries and keys from N(0, 0.02), a number scales those same draws", "[model]") {
   TransformerConfig config;
   config.mixer = ScaledDotProductOptions{.score_std = std::nullopt};
-  Gpt published(config, vocabulary);
+  const auto published = started(Gpt(config, vocabulary));
   config.mixer = ScaledDotProductOptions{.score_std = 1};
-  Gpt scaled(config, vocabulary);
-  initialise(published, 5);
-  initialise(scaled, 5);
+  const auto scaled = started(Gpt(config, vocabulary));
   const auto theirs = published.named_parameters();
   const double factor = std::sqrt(1 / (128 * 0.02 * 0.02));
   for (const auto& parameter : scaled.named_parameters()) {
@@ -193,8 +175,7 @@ TEST_CASE("a form of a fixed norm starts with larger projections but values of t
                           MixerConfig(MetricOptions{.fixed_norm = true}),
                           MixerConfig(MetricOptions{.constraint = MetricConstraint::psd, .fixed_norm = true}),
                           MixerConfig(QuadraticOptions{.fixed_norm = true}));
-  Gpt model(config, vocabulary);
-  initialise(model, 5);
+  const auto model = started(Gpt(config, vocabulary));
   for (const auto& parameter : model.named_parameters()) {
     if (!parameter.key().ends_with("projection.weight")) continue;
     const auto output = parameter.key().substr(0, parameter.key().find("projection")) + "output.weight";
@@ -207,9 +188,7 @@ TEST_CASE("values of their own keep their size, whatever the form needs", "[mode
   TransformerConfig config;
   config.mixer = GENERATE(MixerConfig(MetricOptions{.values = MixerValues::own, .fixed_norm = true}),
                           MixerConfig(QuadraticOptions{.values = MixerValues::own, .fixed_norm = true}));
-  Gpt model(config, vocabulary);
-  initialise(model, 5);
-  const auto parameters = model.named_parameters();
+  const auto parameters = started(Gpt(config, vocabulary)).named_parameters();
   const std::string mixer = "transformer.blocks.1.mixer.";
   const auto values = parameters[mixer + "projection.weight"].narrow(0, config.width, config.width);
   CHECK(values.std().item<double>() == Approx(0.02).epsilon(0.05));
@@ -231,9 +210,7 @@ TEST_CASE("a temperature starts at 1 where a form can have the norm that scores 
       {QuadraticOptions{.score_std = 0.3, .qk_norm = true, .learned_temperature = true, .fixed_norm = true}, 0.3},
   }));
   config.mixer = mixer;
-  Gpt model(config, vocabulary);
-  initialise(model, 5);
-  const auto parameters = model.named_parameters();
+  const auto parameters = started(Gpt(config, vocabulary)).named_parameters();
   const std::string name = "transformer.blocks.1.mixer.";
   const auto& temperature_n = parameters[name + "temperature"];
   CHECK(torch::allclose(temperature_n, torch::full({config.heads}, expected), 1e-6, 0));
@@ -242,10 +219,9 @@ TEST_CASE("a temperature starts at 1 where a form can have the norm that scores 
 }
 
 TEST_CASE("models that differ in their mixer share everything else at initialisation", "[model]") {
-  Gpt one(small_transformer(MetricOptions{}), vocabulary),
-      other(small_transformer(ScaledDotProductOptions{}), vocabulary);
-  initialise(one, 5);
-  initialise(other, 5);
+  const auto one = started(Gpt(small_transformer(MetricOptions{}), vocabulary)),
+             other = started(Gpt(small_transformer(ScaledDotProductOptions{}), vocabulary)),
+             another_seed = started(Gpt(small_transformer(MetricOptions{}), vocabulary), 6);
   const auto parameters = other.named_parameters();
   int shared = 0;
   for (const auto& parameter : one.named_parameters()) {
@@ -254,16 +230,13 @@ TEST_CASE("models that differ in their mixer share everything else at initialisa
     ++shared;
   }
   CHECK(shared == 2 + 2 * 4 + 1);
-  Gpt another_seed(small_transformer(MetricOptions{}), vocabulary);
-  initialise(another_seed, 6);
   CHECK_FALSE(torch::equal(one.parameters()[0], another_seed.parameters()[0]));
 }
 
 TEST_CASE("dropout acts in training only, and draws the same from the same place", "[model]") {
   auto config = small_transformer(any_mixer());
   config.dropout = 0.5;
-  Gpt model(config, vocabulary);
-  initialise(model, 1);
+  auto model = started(Gpt(config, vocabulary), 1);
   const auto batch = random_batch(2, 12);
   CHECK(torch::equal(model.evaluate(batch), model.evaluate(batch)));
   StepPasses passes(1, torch::kCPU);
@@ -278,10 +251,8 @@ TEST_CASE("dropout acts in training only, and draws the same from the same place
 }
 
 TEST_CASE("the flat buffer holds all parameters and receives all gradients", "[model]") {
-  torch::manual_seed(4);
-  Gpt model(small_transformer(MetricOptions{}), vocabulary), plain(small_transformer(MetricOptions{}), vocabulary);
-  initialise(model, 3);
-  initialise(plain, 3);
+  auto model = started(Gpt(small_transformer(MetricOptions{}), vocabulary), 3),
+       plain = started(Gpt(small_transformer(MetricOptions{}), vocabulary), 3);
   ParameterBuffer buffer(model);
   const auto batch = random_batch(2, 12);
   const auto loss = [&](Gpt& m) { return m.evaluate(batch).square().sum(); };
@@ -290,29 +261,25 @@ TEST_CASE("the flat buffer holds all parameters and receives all gradients", "[m
   loss(plain).backward();
   const auto expected = plain.named_parameters();
   std::int64_t total = 0, in_views = 0;
+  double squares = 0;
   for (const auto& view : buffer.views()) {
     CHECK(torch::allclose(ParameterBuffer::part(buffer.gradients(), view), expected[view.name].grad()));
     CHECK(torch::equal(ParameterBuffer::part(buffer.values(), view), expected[view.name]));
     CHECK((view.decay != Decay::none) == (expected[view.name].dim() >= 2));
     total += expected[view.name].numel();
+    squares += expected[view.name].grad().square().sum().item<double>();
     in_views += view.count;
   }
+  const double expected_norm = std::sqrt(squares);
   CHECK(in_views == total);
-  CHECK(buffer.gradients().norm().item<double>() == Approx([&] {
-                                                      double sum = 0;
-                                                      for (const auto& parameter : plain.parameters())
-                                                        sum += parameter.grad().square().sum().item<double>();
-                                                      return std::sqrt(sum);
-                                                    }())
-                                                        .epsilon(1e-6));
+  CHECK(buffer.gradients().norm().item<double>() == Approx(expected_norm).epsilon(1e-6));
   // What is written to the buffer is what the model uses.
   buffer.values().zero_();
   CHECK(model.evaluate(batch).abs().max().item<double>() == 0);
 }
 
 TEST_CASE("a NaN in one parameter is found by name", "[parameters]") {
-  Gpt model(small_transformer(MetricOptions{}), vocabulary);
-  initialise(model, 1);
+  auto model = started(Gpt(small_transformer(MetricOptions{}), vocabulary), 1);
   ParameterBuffer parameters(model);
   CHECK(parameters.first_not_finite(parameters.values()) == nullptr);
   const auto value = GENERATE(std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity());
@@ -325,6 +292,57 @@ TEST_CASE("a NaN in one parameter is found by name", "[parameters]") {
     CHECK(found->name == view.name);
     view.parameter.copy_(kept);
   }
+}
+
+TEST_CASE("a state that was saved and loaded continues a sequence with the same bits, and a reset one is new",
+          "[state]") {
+  auto model = started(Gpt(small_transformer(any_mixer()), vocabulary));
+  const torch::NoGradGuard no_grad;
+  const auto state = model.new_state(3, 12), loaded = model.new_state(3, 12), fresh = model.new_state(3, 12);
+  model.evaluate(random_batch(3, 5), state.get());
+  loaded->load(copy_of(*state), "a file");
+  CHECK(loaded->length() == 5);
+  CHECK(loaded->bytes() == state->bytes());
+  const auto next = random_batch(3, 3);
+  CHECK(torch::equal(model.evaluate(next, state.get()), model.evaluate(next, loaded.get())));
+  // And so do decoders.
+  if (!chooses_by_whole_sequence(model.config().mixer)) {
+    const auto one = model.decoder(3), other = model.decoder(3);
+    REQUIRE(one != nullptr);
+    one->resume(*state);
+    other->resume(*loaded);
+    const std::vector<std::int32_t> tokens = {1, 2, 3};
+    for (int i = 0; i < 2; ++i) {
+      const auto expected = one->step(tokens), given = other->step(tokens);
+      CHECK(std::vector(expected.begin(), expected.end()) == std::vector(given.begin(), given.end()));
+    }
+  }
+  state->reset();
+  CHECK(state->length() == 0);
+  CHECK(torch::equal(model.evaluate(next, state.get()), model.evaluate(next, fresh.get())));
+}
+
+TEST_CASE("what was saved of another model, batch or length is refused, and the state stays as it was", "[state]") {
+  auto model = started(Gpt(small_transformer(MetricOptions{}), vocabulary));
+  const torch::NoGradGuard no_grad;
+  const auto state = model.new_state(3, 12);
+  model.evaluate(random_batch(3, 5), state.get());
+  auto saved = copy_of(*state);
+  CHECK_THAT(complaint(*model.new_state(2, 12), saved), ContainsSubstring("is not of 2 sequences"));
+  CHECK_THAT(complaint(*model.new_state(3, 4), saved), ContainsSubstring("5 tokens are more than the 4"));
+  auto unknown = saved;
+  for (const std::string name : {"blocks.7.slot_0", "blocks.0.memory"}) {
+    unknown.emplace_back(name, saved.back().second);
+    CHECK_THAT(complaint(*state, unknown), ContainsSubstring(name));
+    unknown.pop_back();
+  }
+  saved.erase(saved.begin());
+  CHECK_THAT(complaint(*state, saved), ContainsSubstring("it has no 'length'"));
+  // Of a wider model: seen when the sequence goes on.
+  Gpt wide(small_transformer(MetricOptions{}, 16), vocabulary);
+  const auto wide_state = wide.new_state(3, 12);
+  wide_state->load(copy_of(*state), "a file");
+  CHECK_THROWS_WITH(wide.evaluate(random_batch(3, 1), wide_state.get()), ContainsSubstring("other sizes"));
 }
 
 }  // namespace metaformer

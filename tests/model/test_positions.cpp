@@ -37,17 +37,6 @@ TEST_CASE("generating with any positions gives the logits of the whole sequence"
   CHECK(close(read(model, {.ids_bc = ids_bc}, *state, {3, 1, 1, 4, 1, 2}), whole_bcv));
 }
 
-TEST_CASE("positions begin anew in every text of a packed row", "[positions]") {
-  auto model = randomised(Classifier(config_of(any_positions()), MeanPooledHeadConfig{}, vocabulary, 3));
-  const torch::NoGradGuard no_grad;
-  const auto one = random_ids(1, 4), two = random_ids(1, 6);
-  const auto packed_lv = model.evaluate({.ids_bc = torch::cat({one, two}, 1),
-                                         .segments_bc = torch::tensor({{0, 0, 0, 0, 1, 1, 1, 1, 1, 1}}),
-                                         .label_rows_l2 = torch::tensor({{0, 0}, {0, 1}})});
-  CHECK(close(packed_lv.narrow(0, 0, 1), model.evaluate({.ids_bc = one})));
-  CHECK(close(packed_lv.narrow(0, 1, 1), model.evaluate({.ids_bc = two})));
-}
-
 TEST_CASE("the order of tokens matters to every kind of positions but none", "[positions]") {
   const auto positions = any_positions();
   auto model = randomised(Classifier(config_of(positions), MeanPooledHeadConfig{}, vocabulary, 3));
@@ -55,16 +44,6 @@ TEST_CASE("the order of tokens matters to every kind of positions but none", "[p
   const auto ids_bc = torch::tensor({{1, 2, 3, 4, 5, 6}}), other_bc = torch::tensor({{6, 2, 4, 3, 5, 1}});
   const bool equal = close(model.evaluate({.ids_bc = ids_bc}), model.evaluate({.ids_bc = other_bc}));
   CHECK(equal == is<NoPositionsConfig>(positions));
-}
-
-TEST_CASE("a causal model with any positions does not look ahead", "[positions]") {
-  auto model = randomised(Gpt(config_of(any_positions()), vocabulary));
-  const torch::NoGradGuard no_grad;
-  const auto ids_bc = random_ids(1, 12);
-  auto other_bc = ids_bc.clone();
-  other_bc.narrow(1, 7, 5).fill_(3);
-  CHECK(torch::equal(model.evaluate({.ids_bc = ids_bc}).narrow(1, 0, 7),
-                     model.evaluate({.ids_bc = other_bc}).narrow(1, 0, 7)));
 }
 
 TEST_CASE("weights fit a model of a longer context unless positions are learned", "[positions]") {

@@ -16,13 +16,10 @@ namespace {
 constexpr std::int64_t vocabulary = 13, width = 12, context = 10;
 
 TransformerConfig config_of(const MixerConfig& mixer, std::int64_t layers = 3) {
-  TransformerConfig config;
+  auto config = small_transformer(mixer, width, context);
   config.layers = layers;
   config.heads = 3;
-  config.width = width;
-  config.context = context;
   config.dropout = 0.2;
-  config.mixer = mixer;
   config.blocks = BlockKind::reversible;
   return config;
 }
@@ -155,8 +152,7 @@ TEST_CASE("a whole reversible model learns with and without memory as it does by
   auto config = config_of(MetricOptions{});
   config.positions = GENERATE(PositionsConfig(TransformerXlPositionsConfig{}), PositionsConfig(T5PositionsConfig{}));
   config.memory = GENERATE(0, 7);
-  Gpt model(config, vocabulary);
-  initialise(model, 5);
+  auto model = started(Gpt(config, vocabulary));
   torch::manual_seed(2);
   const auto ids_bc = torch::randint(vocabulary, {2, context}, torch::kLong);
   const auto gradients = [&](Probe* probe) {

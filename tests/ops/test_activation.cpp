@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/activation.h"
+#include "ops/functional.h"
 #include "support/any_block.h"
 
 namespace metaformer {

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "ops/cross_entropy.h"
+#include "ops/functional.h"
 #include "support/threads.h"
 #include "support/torch_catch.h"
 

@@ -1,14 +1,10 @@
 // Operators with a backward pass of their own give no gradients of gradients, and say so.
 
-#include "ops/activation.h"
 #include "ops/attention.h"
-#include "ops/cross_entropy.h"
 #include "ops/dropout.h"
+#include "ops/functional.h"
 #include "ops/linear.h"
-#include "ops/norms.h"
-#include "ops/recompute.h"
 #include "ops/region_vectors.h"
-#include "ops/rotary.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {

@@ -1,7 +1,7 @@
 // Region vectors against a convolution over one-hot vectors in float64.
 
+#include "ops/layer.h"
 #include "ops/region_vectors.h"
-#include "ops/sparse_rows.h"
 #include "support/threads.h"
 #include "support/torch_catch.h"
 
@@ -62,12 +62,9 @@ Results results(const Example& e, torch::ScalarType type, const torch::Tensor& d
 }
 
 void check_equal(const Results& ours, const Results& expected, double tolerance) {
-  const auto error = [](const torch::Tensor& value, const torch::Tensor& other) {
-    return ((value.to(torch::kDouble) - other).norm() / other.norm()).item<double>();
-  };
-  CHECK(error(ours.y, expected.y) < tolerance);
-  CHECK(error(ours.dweight_rd, expected.dweight_rd) < tolerance);
-  CHECK(error(ours.dbias_d, expected.dbias_d) < tolerance);
+  CHECK(relative_error(ours.y, expected.y) < tolerance);
+  CHECK(relative_error(ours.dweight_rd, expected.dweight_rd) < tolerance);
+  CHECK(relative_error(ours.dbias_d, expected.dbias_d) < tolerance);
 }
 
 }  // namespace

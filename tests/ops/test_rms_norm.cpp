@@ -1,6 +1,6 @@
 // RMS normalisation against its formula in float64.
 
-#include "ops/norms.h"
+#include "ops/functional.h"
 #include "support/threads.h"
 #include "support/torch_catch.h"
 
@@ -27,10 +27,6 @@ Gradients gradients_of(const torch::Tensor& x, const torch::Tensor& gain_d, cons
   return {y.detach(), leaf.grad(), gain.grad()};
 }
 
-double error(const torch::Tensor& value, const torch::Tensor& expected) {
-  return ((value.to(torch::kDouble) - expected).norm() / expected.norm()).item<double>();
-}
-
 Gradients computed(const torch::Tensor& x, const torch::Tensor& gain_d, const torch::Tensor& dy) {
   return gradients_of(x, gain_d, dy, [](const auto& a, const auto& g) { return rms_norm(a, g, epsilon); });
 }
@@ -46,29 +42,29 @@ TEST_CASE("RMS norm and its gradients are those of the formula", "[rms_norm]") {
   CAPTURE(width, rows);
   const auto x = 3 * torch::randn({2, rows, width}), gain = torch::randn({width}), dy = torch::randn({2, rows, width});
   const auto ours = computed(x, gain, dy), expected = exact(x, gain, dy);
-  CHECK(error(ours.y, expected.y) < 1e-6);
+  CHECK(relative_error(ours.y, expected.y) < 1e-6);
   // A sum over rows, of which little may be left: its rounding is relative to its terms.
   const auto terms_d = (dy * expected.y / gain).abs().flatten(0, 1).sum(0);
   CHECK(torch::norm(ours.dgain_d - expected.dgain_d).item<double>() < 3e-7 * torch::norm(terms_d).item<double>());
   // Of a row of one number nearly nothing is left of the gradient: it is what the rounding of its terms allows.
   const double cancelled = width == 1 ? (dy * gain / x).norm().item<double>() / expected.dx.norm().item<double>() : 1;
-  CHECK(error(ours.dx, expected.dx) < 1e-6 * std::max(1.0, cancelled));
+  CHECK(relative_error(ours.dx, expected.dx) < 1e-6 * std::max(1.0, cancelled));
 }
 
 TEST_CASE("RMS norm of numbers in another layout or type is the same", "[rms_norm]") {
   const auto x = torch::randn({40, 6}), gain = torch::randn({40}), dy = torch::randn({6, 40});
   const auto expected = exact(x.t(), gain, dy);
-  CHECK(error(computed(x.t(), gain, dy).dx, expected.dx) < 1e-6);
-  CHECK(error(computed(x.t(), gain, dy.t().contiguous().t()).dx, expected.dx) < 1e-6);
+  CHECK(relative_error(computed(x.t(), gain, dy).dx, expected.dx) < 1e-6);
+  CHECK(relative_error(computed(x.t(), gain, dy.t().contiguous().t()).dx, expected.dx) < 1e-6);
   const auto wide = computed(x.t().to(torch::kDouble), gain.to(torch::kDouble), dy);
-  CHECK(error(wide.dx, expected.dx) < 1e-14);
-  CHECK(error(wide.dgain_d, expected.dgain_d) < 1e-14);
+  CHECK(relative_error(wide.dx, expected.dx) < 1e-14);
+  CHECK(relative_error(wide.dgain_d, expected.dgain_d) < 1e-14);
   // Statistics and result of bfloat16 are in float32.
   const auto narrow = x.t().to(torch::kBFloat16);
   const auto of_narrow = computed(narrow, gain, dy);
   CHECK(of_narrow.y.scalar_type() == torch::kFloat);
-  CHECK(error(of_narrow.y, exact(narrow, gain, dy).y) < 1e-6);
-  CHECK(error(of_narrow.dx, exact(narrow, gain, dy).dx) < 0.004);
+  CHECK(relative_error(of_narrow.y, exact(narrow, gain, dy).y) < 1e-6);
+  CHECK(relative_error(of_narrow.dx, exact(narrow, gain, dy).dx) < 0.004);
 }
 
 TEST_CASE("gradients of RMS norm equal finite differences in float64", "[rms_norm]") {

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 import reference_model
 from common import in_folder, run, run_cases, sets
+from compare_model import MIXERS
 
 CONTEXT, HEADS, WIDTH = 12, 3, 24
 TEXT = "to be or not"
@@ -21,21 +22,13 @@ TINY = ["data.path=text.txt", "model.layers=2", f"model.heads={HEADS}", f"model.
         "train.steps=30", "train.batch_size=8", "train.learning_rate=0.01", "train.eval_interval=30",
         "train.schedule.warmup_steps=0"]
 CASES = {
-    "scaled_dot_product": ["model.mixer=scaled_dot_product"],
-    "scaled_dot_product, biased and post-norm": ["model.mixer=scaled_dot_product", "model.bias=true", "model.norm.position=post"],
-    "scaled_dot_product, bf16": ["model.mixer=scaled_dot_product", "train.precision=bf16"],
-    "quadratic": ["model.mixer=quadratic"],
-    "quadratic, own values": ["model.mixer={kind: quadratic, values: own}"],
-    "quadratic, full": ["model.mixer={kind: quadratic, form: full}"],
-    "metric": ["model.mixer=metric"],
-    "metric, reference": ["model.mixer={kind: metric, backend: reference}"],
-    "metric, normalised": ["model.mixer={kind: metric, qk_norm: true}"],
-    "metric, temperature and fixed norm": ["model.mixer={kind: metric, qk_norm: true, learned_temperature: true, fixed_norm: true}"],
-    "quadratic, fixed norm": ["model.mixer={kind: quadratic, fixed_norm: true}"],
-    "metric, psd distance": ["model.mixer={kind: metric, constraint: psd, score: distance}"],
-    "metric, diagonal": ["model.mixer={kind: metric, constraint: diagonal}"],
-    "metric, identity": ["model.mixer={kind: metric, constraint: identity}"],
-    "metric, as published": ["model.mixer={kind: metric, score: as_published}"],
+    **{name: [f"model.mixer={MIXERS[name]}"] for name in (
+        "scaled_dot_product", "quadratic", "quadratic_own", "quadratic_full", "quadratic_temperature", "metric",
+        "metric_normalised", "metric_temperature", "metric_fixed_norm", "metric_distance_psd", "metric_diagonal",
+        "metric_identity", "metric_as_published")},
+    "biased and post-norm": ["model.mixer=scaled_dot_product", "model.bias=true", "model.norm.position=post"],
+    "bf16": ["model.mixer=scaled_dot_product", "train.precision=bf16"],
+    "reference": ["model.mixer={kind: metric, backend: reference}"],
     **{f"{mixer}, {positions}": [f"model.mixer={mixer}", f"model.positions={positions}"]
        for mixer in ("scaled_dot_product", "metric") for positions in ("rotary", "alibi", "t5", "shaw", "transformer_xl")},
 }

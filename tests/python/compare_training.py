@@ -1,13 +1,13 @@
 """Training steps of our program against torch.optim over reference_model.py, from the initial weights and over the batches that
-dump_training writes.
+dump_model writes.
 
   mixers       fifty steps of AdamW with every mixer, pre- and post-norm; ours in float32, the reference in float64
-  optimizers   the same with every optimiser and schedule
+  optimizers   the same with every optimiser
   overlay      two hundred steps in fp32 and bf16 beside plain PyTorch: the losses must lie over one another, in fp32 within
                5e-5 of PyTorch's eager float32, in bf16 within 2e-3 of it, or, where rounding to bfloat16 itself leads further
                away, at most twice as far as PyTorch's autocast
 
-usage: compare_training.py DUMP_TRAINING mixers|optimizers|overlay [KEY=VALUE ...]
+usage: compare_training.py DUMP_MODEL mixers|optimizers|overlay [KEY=VALUE ...]
 """
 import functools
 import json
@@ -45,13 +45,6 @@ OPTIMIZERS = {
 }
 # At larger rates training with momentum is unstable, and rounding alone changes its course.
 SGD_RATE = ["train.learning_rate=0.1", "train.schedule.floor=0.03"]
-SCHEDULES = {
-    "constant": ("{kind: constant, warmup_steps: 10}", 1e-3),
-    "inverse_sqrt": ("{kind: inverse_sqrt, warmup_steps: 10}", 1e-3),
-    "noam": ("{kind: noam, warmup_steps: 10}", 0.02),
-    "trapezoid": ("{kind: trapezoid, warmup_steps: 10, decay_steps: 20, floor: 1e-4}", 1e-3),
-    "linear": ("{kind: linear, warmup_steps: 10, floor: 1e-4}", 1e-3),
-}
 # The matrices that Muon orthogonalises, with how many are stacked in each: the ends of their names.
 HIDDEN = {"mixer.query_key_value.weight": 3, "mixer.projection.weight": 1, "mixer.output.weight": 1, "mixer.form": 2,
           "feed_forward.up.weight": 1, "feed_forward.down.weight": 1}
@@ -59,21 +52,13 @@ EMBEDDINGS = ("token_embedding.weight", "position_embedding.weight")
 
 
 def learning_rate(config, step):
+    """The cosine; tests/train/test_schedule.cpp compares the other schedules with their formulas."""
     train, schedule = config["train"], config["train"]["schedule"]
-    peak, warmup, kind = train["learning_rate"], schedule["warmup_steps"], schedule["kind"]
-    if kind == "noam":
-        return peak * config["model"]["width"] ** -0.5 * min((step + 1) ** -0.5, (step + 1) * warmup ** -1.5)
+    peak, warmup = train["learning_rate"], schedule["warmup_steps"]
     if step < warmup:
         return peak * (step + 1) / (warmup + 1)
-    if kind == "constant":
-        return peak
-    if kind == "inverse_sqrt":
-        return peak * math.sqrt(warmup / step)
-    last = train["steps"] - 1 if kind == "trapezoid" else train["steps"]
-    first = last - schedule["decay_steps"] if kind == "trapezoid" else warmup
-    progress = max(0, (step - first) / (last - first))
-    height = (1 + math.cos(math.pi * progress)) / 2 if kind == "cosine" else 1 - progress
-    return schedule["floor"] + (peak - schedule["floor"]) * height
+    progress = (step - warmup) / (train["steps"] - warmup)
+    return schedule["floor"] + (peak - schedule["floor"]) * (1 + math.cos(math.pi * progress)) / 2
 
 
 def split(weights, is_split):
@@ -137,17 +122,17 @@ def train_reference(config, weights, ids, targets, autocast=False):
     return torch.tensor(losses, dtype=torch.float64), norms, join()
 
 
-def dump(folder, dump_training, text, overrides):
+def dump(folder, dump_model, text, overrides):
     """The config, the initial weights by name, and what our training made of them."""
     (folder / "text.txt").write_text(text)
-    run(dump_training, folder, f"data.path='{folder / 'text.txt'}'", *overrides)
+    run(dump_model, folder, "training", f"data.path='{folder / 'text.txt'}'", *overrides)
     config = json.loads((folder / "config.json").read_text())
     return config, load_file(folder / "model.safetensors"), load_file(folder / "training.safetensors")
 
 
-def check_fifty(folder, dump_training, overrides, must_clip):
+def check_fifty(folder, dump_model, overrides, must_clip):
     text = " ".join(random.Random(1).choices("to be or not to be that is the question".split(), k=2000))
-    config, initial, ours = dump(folder, dump_training, text, [*FIFTY, *overrides])
+    config, initial, ours = dump(folder, dump_model, text, [*FIFTY, *overrides])
     weights = {name: weight.double() for name, weight in initial.items()}
     losses, norms, final = train_reference(config, weights, ours["ids"], ours["targets"])
     worst = (ours["losses"] - losses).abs().max().item()
@@ -174,8 +159,8 @@ def smooth_text():
     return "".join(written)
 
 
-def check_overlay(folder, dump_training, overrides, mixer, precision):
-    config, initial, ours = dump(folder, dump_training, smooth_text(), [
+def check_overlay(folder, dump_model, overrides, mixer, precision):
+    config, initial, ours = dump(folder, dump_model, smooth_text(), [
         "train.steps=200", f"train.precision={precision}", f"model.mixer={MIXERS[mixer]}", *overrides])
     reference = functools.partial(train_reference, config, initial, ours["ids"], ours["targets"])
     exact = reference()[0]
@@ -201,18 +186,16 @@ def cases_of(what):
         for mixer in ("scaled_dot_product", "quadratic") if name.startswith("muon") else ("scaled_dot_product",):
             cases[f"{name}, {mixer}"] = [f"train.optimizer={optimizer}", f"model.mixer={mixer}",
                                          *(SGD_RATE if name.startswith("sgd") else [])]
-    for name, (schedule, rate) in SCHEDULES.items():
-        cases[name] = [f"train.schedule={schedule}", f"train.learning_rate={rate}"]
     return cases
 
 
 def main():
-    dump_training, what, *overrides = sys.argv[1:]
+    dump_model, what, *overrides = sys.argv[1:]
     if what == "overlay":
-        run_cases({f"{mixer} {precision}": in_folder(check_overlay, dump_training, overrides, mixer, precision)
+        run_cases({f"{mixer} {precision}": in_folder(check_overlay, dump_model, overrides, mixer, precision)
                    for mixer in ("scaled_dot_product", "metric") for precision in OVERLAY_TOLERANCE})
     else:
-        run_cases({name: in_folder(check_fifty, dump_training, changes, what == "mixers")
+        run_cases({name: in_folder(check_fifty, dump_model, changes, what == "mixers")
                    for name, changes in cases_of(what).items()})
 
 

@@ -1,8 +1,9 @@
 // Writes a model with random weights, a batch, and what the model makes of it: for comparison with independent code.
 //
-//   dump_model FOLDER [float64] [KEY=VALUE ...] [-- FOLDER ...] ...     overrides of the default config
+//   dump_model FOLDER [float64|training] [KEY=VALUE ...] [-- FOLDER ...] ...     overrides of the default config
 //
-// float64: the model computes in it. Its weights are those of float32.
+// training: instead, the initial weights (model.safetensors) and training.safetensors: ids and targets [steps, b, c]
+// that a training saw, losses [steps], final.NAME. float64: the model computes in it. Its weights are those of float32.
 // Each FOLDER gets config.json, model.safetensors and expected.safetensors: ids, targets (of a classifier labels and
 // segments, with padding; of a masked language model also their places; of an encoder and decoder also source and its
 // segments), logits, loss, grad.NAME.
@@ -18,6 +19,9 @@
 #include "model/make_model.h"
 #include "ops/named_tensors.h"
 #include "run/safetensors.h"
+#include "tasks/make_task.h"
+#include "train/optim/learning_rate.h"
+#include "train/step.h"
 
 namespace metaformer {
 
@@ -109,18 +113,45 @@ static void dump(const std::filesystem::path& folder, torch::Dtype dtype, const 
   write_file_synced(folder / "expected.safetensors", to_safetensors(expected));
 }
 
+// Trains as `metaformer train` does.
+static void dump_training(const std::filesystem::path& folder, const std::vector<std::string>& overrides) {
+  const auto config = default_experiment(overrides).config;
+  const auto task = make_task(config, /*offline=*/true);
+  Step trained(config, task, torch::kCPU);
+  const auto& model = *trained.model;
+  write_file_synced(folder / "config.json", config_to_json(config).dump(2));
+  write_file_synced(folder / "model.safetensors", to_safetensors(named_state(model)));
+
+  std::vector<torch::Tensor> ids, targets, losses;
+  for (std::int64_t step = 0; step < config.train.steps; ++step) {
+    const auto batch = task.batches->training_batch(step, 0, torch::kCPU);  // a function of (seed, step)
+    ids.push_back(batch.ids_bc);
+    targets.push_back(batch.targets_bc);
+    losses.push_back(
+        trained.run(step, scheduled_rate(config.train, width_of(config.model), step)).loss.to(torch::kDouble));
+  }
+  NamedTensors training = {
+      {"ids", torch::stack(ids)}, {"targets", torch::stack(targets)}, {"losses", torch::stack(losses)}};
+  for (const auto& [name, value] : named_state(model)) training.emplace_back("final." + name, value);
+  write_file_synced(folder / "training.safetensors", to_safetensors(training));
+}
+
 }  // namespace metaformer
 
 int main(int argc, char** argv) {
-  const std::string next = "--", float64 = "float64";
+  const std::string next = "--", float64 = "float64", training = "training";
   if (argc < 2) {
-    std::cerr << "usage: dump_model FOLDER [float64] [KEY=VALUE ...] [-- FOLDER [float64] [KEY=VALUE ...]] ...\n";
+    std::cerr << "usage: dump_model FOLDER [float64|training] [KEY=VALUE ...] [-- FOLDER ...] ...\n";
     return 2;
   }
   for (auto begin = argv + 1, end = argv + argc; begin < end;) {
     const auto stop = std::find(begin, end, next);
-    const auto is_float64 = begin + 1 != stop && begin[1] == float64;
-    metaformer::dump(*begin, is_float64 ? torch::kDouble : torch::kFloat, {begin + (is_float64 ? 2 : 1), stop});
+    const std::string mode = begin + 1 != stop ? begin[1] : "";
+    const std::vector<std::string> overrides(begin + (mode == float64 || mode == training ? 2 : 1), stop);
+    if (mode == training)
+      metaformer::dump_training(*begin, overrides);
+    else
+      metaformer::dump(*begin, mode == float64 ? torch::kDouble : torch::kFloat, overrides);
     begin = stop == end ? end : stop + 1;
   }
 }

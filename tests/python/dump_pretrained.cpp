@@ -1,9 +1,9 @@
 // What a model of a Hugging Face folder makes of tokens, and the folder that we write for it: for comparison with the
 // library `transformers`.
 //
-//   dump_pretrained FOLDER IDS OUT [FOLDER IDS OUT ...]
+//   dump_pretrained FOLDER IDS OUT
 //
-// IDS is a safetensors file with the tensor ids [b, c]. Each OUT gets logits.safetensors and the folder `exported`.
+// IDS is a safetensors file with the tensor ids [b, c]. OUT gets logits.safetensors and the folder `exported`.
 // Fails when what is read from `exported` is not what was read from FOLDER.
 
 #include <iostream>
@@ -54,12 +54,12 @@ static void dump(const std::filesystem::path& folder, const std::filesystem::pat
 }  // namespace metaformer
 
 int main(int argc, char** argv) {
-  if (argc < 4 || argc % 3 != 1) {
-    std::cerr << "usage: dump_pretrained FOLDER IDS OUT [FOLDER IDS OUT ...]\n";
+  if (argc != 4) {
+    std::cerr << "usage: dump_pretrained FOLDER IDS OUT\n";
     return 2;
   }
   try {
-    for (int i = 1; i < argc; i += 3) metaformer::dump(argv[i], argv[i + 1], argv[i + 2]);
+    metaformer::dump(argv[1], argv[2], argv[3]);
   } catch (const metaformer::Error& error) {
     std::cerr << error.what() << "\n";
     return static_cast<int>(error.code());

@@ -85,7 +85,9 @@ def check_whole(folder, metaformer):
     lines, samples = lines_of(folder / "run/metrics.jsonl"), lines_of(folder / "run/samples.jsonl")
     assert len(lines) == 8 + 4 and count == 8 * 13 + 4 * 5, (len(lines), count)
     assert "train/gradient_norm" in events.Tags()["scalars"]
-    check_texts(events, (folder / "run/config.yaml").read_text(), samples)
+    assert set(events.PluginTagToContent("text")) == {"config", "sample"}
+    assert text_of(events.Tensors("config")[0]) == (folder / "run/config.yaml").read_text().rstrip("\n")
+    assert [line["step"] for line in samples] == [20, 40]
     check_hyper_parameters(events)
     return f"{count} values agree"
 
@@ -131,12 +133,6 @@ def text_of(event):
     lines = event.tensor_proto.string_val[0].decode().splitlines()
     assert all(line.startswith("    ") for line in lines)
     return "\n".join(line[4:] for line in lines)
-
-
-def check_texts(events, config, samples):
-    assert set(events.PluginTagToContent("text")) == {"config", "sample"}
-    assert text_of(events.Tensors("config")[0]) == config.rstrip("\n")
-    assert [line["step"] for line in samples] == [20, 40]
 
 
 def check_hyper_parameters(events):

@@ -1,7 +1,6 @@
 // Groups of runs, what is left out of them, and tables.
 
 #include "report/comparison.h"
-#include "report/comparison_text.h"
 #include "report/json.h"
 #include "support/failure.h"
 #include "support/torch_catch.h"
@@ -160,15 +159,12 @@ TEST_CASE("short names leave out what is common, and stay unique", "[compare]") 
         Names{"x_a.yaml model.width=2", "x_a.yaml other.width=2"});
 }
 
-TEST_CASE("the measures shown by default are those that the task is judged by", "[compare]") {
+TEST_CASE("a measure has one row, which says how it is written and whether it is shown by default", "[compare]") {
   using Names = std::vector<std::string>;
   CHECK(default_measures({"val_loss", "test_accuracy", "test_bleu", "test_chrf", "test_rouge_l", "test_exact_match"}) ==
         Names{"test_bleu", "test_chrf", "test_rouge_l", "test_exact_match", "val_loss"});
   CHECK(default_measures({"val_loss", "test_accuracy", "test_f1"}) == Names{"test_accuracy", "test_f1"});
   CHECK(default_measures({"val_loss", "exact_match"}) == Names{"exact_match", "val_loss"});
-}
-
-TEST_CASE("a measure has one row, which says how it is written", "[compare]") {
   std::set<std::string> ids;
   for (const auto& measure : all_measures()) CHECK(ids.insert(measure.id).second);
   CHECK(shown(measure_of("parameters"), 804096) == "804,096");
@@ -179,21 +175,20 @@ TEST_CASE("a measure has one row, which says how it is written", "[compare]") {
   CHECK(is_own_measure("val_loss_128"));
   CHECK_FALSE(is_own_measure("my_own"));
   CHECK(shown(measure_of("my_own"), 0.5) == "0.5000");
-}
-
-TEST_CASE("the gap between losses is not taken where one is smoothed", "[compare]") {
   auto run = run_of("a.yaml", 1, 2, "");
   run.measures["train_loss"] = 1.5;
   add_derived_measures(run);
   CHECK(run.measures.at("loss_gap") == 0.5);
   remove_derived_measures(run);
-  run.settings["task.label_smoothing"] = "0.1";
+  run.settings["task.label_smoothing"] = "0.1";  // the gap is not taken where a loss is smoothed
   add_derived_measures(run);
   CHECK_FALSE(run.measures.contains("loss_gap"));
 }
 
 TEST_CASE("tables", "[compare]") {
-  const auto comparison = compare_runs(two_groups(), {});
+  auto runs = two_groups();
+  runs[1].collapse = AttentionCollapse{.step = 40, .kind = CollapseKind::one_token, .entropy = 0.01};
+  const auto comparison = compare_runs(runs, {});
   CHECK(
       to_markdown(comparison, {"val_loss", "val_loss:difference", "val_loss:worst", "val_loss:values", "parameters"}) ==
       "| config | seeds | validation loss, mean ± sd | difference to the first row (95% interval) | worst | validation "
@@ -204,17 +199,10 @@ TEST_CASE("tables", "[compare]") {
       "|\n");
   CHECK_THAT(to_text(comparison), ContainsSubstring("+2.0000 (-0.4841 to +4.4841); 3"));
   CHECK_THAT(to_csv(comparison), ContainsSubstring("x_b.yaml,val_loss,3,5,"));
-  CHECK(to_json(comparison)["groups"][1]["metrics"]["val_loss"]["difference"]["pairs"] == 3);
-  CHECK(failure([&] { to_markdown(comparison, {"val_loss:median"}); }).first == ExitCode::usage);
-}
-
-TEST_CASE("the JSON of a comparison names runs whose attention collapsed", "[compare]") {
-  auto runs = two_groups();
-  runs[1].measures["collapse_step"] = 40;
-  runs[1].collapse = CollapseKind::one_token;
-  runs[1].collapse_entropy = 0.01;
-  const auto json = to_json(compare_runs(runs, {}));
+  const auto json = to_json(comparison);
+  CHECK(json["groups"][1]["metrics"]["val_loss"]["difference"]["pairs"] == 3);
   CHECK(json["groups"][1]["runs"][0]["attention_collapse"]["kind"] == "one_token");
   CHECK(json["groups"][1]["runs"][0]["attention_collapse"]["step"] == 40);
   CHECK_FALSE(json["groups"][0]["runs"][0].contains("attention_collapse"));
+  CHECK(failure([&] { to_markdown(comparison, {"val_loss:median"}); }).first == ExitCode::usage);
 }

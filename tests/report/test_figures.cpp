@@ -6,7 +6,7 @@
 
 #include "base/files.h"
 #include "report/figure.h"
-#include "report/svg.h"
+#include "report/pictures.h"
 #include "support/catch.h"
 #include "support/failure.h"
 #include "support/temporary_folder.h"
@@ -102,9 +102,7 @@ TEST_CASE("curves beyond the palette repeat its colours, dashed", "[figures]") {
   LineChart chart;
   for (int i = 0; i < 10; ++i) chart.curves.push_back({.name = std::to_string(i), .x = {0, 1}, .y = {0, 1.0 + i}});
   const auto svg = to_svg(of(chart));
-  CHECK(paths(svg, "line c0").size() == 1);
-  CHECK(paths(svg, "line c0 dashed").size() == 1);
-  CHECK(paths(svg, "line c7").size() == 1);
+  for (const auto* line : {"line c0", "line c0 dashed", "line c7"}) CHECK(paths(svg, line).size() == 1);
   CHECK(paths(svg, "line c2 dashed").empty());
 }
 
@@ -147,20 +145,16 @@ TEST_CASE("text is escaped, and the file is well-formed and always the same", "[
   CHECK(svg.find("prefers-color-scheme:dark") != std::string::npos);
 }
 
-TEST_CASE("figures without panels, curves or values are drawn", "[figures]") {
-  CHECK(is_balanced(to_svg({.title = "empty"})));
-  CHECK(is_balanced(to_svg(of({}))));
-  CHECK(is_balanced(to_svg({.title = "x", .panels = {{"", HeatMap{}}, {"", IntervalChart{}}}, .columns = 5})));
-  CHECK(is_balanced(to_svg(of({.curves = {{.name = "point", .x = {1}, .y = {2}}}}))));
-}
-
-TEST_CASE("lengths that differ are refused", "[figures]") {
-  const auto code = [](const Figure& figure) { return failure([&] { to_svg(figure); }).first; };
-  CHECK(code(of({.curves = {{.x = {1, 2}, .y = {1}}}})) == ExitCode::usage);
-  CHECK(code(of({.curves = {{.x = {1}, .y = {1}, .low = {1}}}})) == ExitCode::usage);
-  CHECK(code({.panels = {{"", HeatMap{.rows = 2, .columns = 2, .values = {1}}}}}) == ExitCode::usage);
-  CHECK(code({.panels = {{"", HeatMap{.rows = 1, .columns = 1, .values = {1}, .row_labels = {"a", "b"}}}}}) ==
-        ExitCode::usage);
+TEST_CASE("figures without panels, curves or values are drawn; lengths that differ are refused", "[figures]") {
+  for (const Figure& figure : {Figure{.title = "empty"}, of({}),
+                               Figure{.title = "x", .panels = {{"", HeatMap{}}, {"", IntervalChart{}}}, .columns = 5},
+                               of({.curves = {{.name = "point", .x = {1}, .y = {2}}}})})
+    CHECK(is_balanced(to_svg(figure)));
+  const HeatMap labels{.rows = 1, .columns = 1, .values = {1}, .row_labels = {"a", "b"}};
+  for (const Figure& wrong :
+       {of({.curves = {{.x = {1, 2}, .y = {1}}}}), of({.curves = {{.x = {1}, .y = {1}, .low = {1}}}}),
+        Figure{.panels = {{"", HeatMap{.rows = 2, .columns = 2, .values = {1}}}}}, Figure{.panels = {{"", labels}}}})
+    CHECK(failure([&] { to_svg(wrong); }).first == ExitCode::usage);
 }
 
 TEST_CASE("a folder of figures holds SVG and PDF files", "[figures]") {

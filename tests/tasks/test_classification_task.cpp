@@ -1,22 +1,65 @@
-// Classification, in whole trainings and in parts.
+// Classification, in whole trainings and in parts, and the recalibration of classifiers.
 
 #include <cmath>
 
 #include "base/rows.h"
+#include "tasks/classification_task.h"
 #include "tasks/evaluation.h"
 #include "tasks/task_examples.h"
 
 namespace metaformer {
 
+namespace {
+
+// A table whose texts name their labels, with quotes around all.
+std::string table_of(const std::vector<std::string>& labels, int texts_of_each) {
+  std::string table = "text,label\n";
+  for (int i = 0; i < texts_of_each; ++i)
+    for (std::size_t label = 0; label < labels.size(); ++label)
+      table += "word" + std::to_string(label) + " n" + std::to_string(i) + "," + csv_field(labels[label]) + "\n";
+  return table;
+}
+
+std::vector<std::vector<std::string>> csv_rows(const std::string& text) {
+  std::vector<std::vector<std::string>> rows;
+  for_each_csv_row(text, [&](DelimitedRow&& row) {
+    CHECK(row.defect.empty());
+    rows.push_back(std::move(row.fields));
+  });
+  return rows;
+}
+
+std::string event_bytes(const std::filesystem::path& run) {
+  std::string bytes;
+  for (const auto& entry : std::filesystem::directory_iterator(run))
+    if (entry.path().filename().string().starts_with("events.")) bytes += read_text(entry.path());
+  return bytes;
+}
+
+// A run that evaluates twice, with the labels on all splits.
+nlohmann::ordered_json train_with_labels(const Workplace& place, const std::vector<std::string>& labels) {
+  place.folder().write("table.csv", table_of(labels, 12));
+  const auto path = "'" + (place / "table.csv").string() + "'";
+  return place.train(
+      "run", {"task=classification", "task.baselines=false", "train.steps=8", "train.eval_interval=4", "model.layers=1",
+              "data.path=" + path, "data.validation_path=" + path, "data.test_path=" + path});
+}
+
+}  // namespace
+
 TEST_CASE("one word anywhere in a padded text decides, with every mixer and head", "[classification]") {
   const Workplace place;
-  const std::string mixer = GENERATE("scaled_dot_product", "metric", "average_pooling", "identity");
   // One token's logits outweigh those of all others only after long training where no token sees another.
-  const bool attends = mixer == "scaled_dot_product" || mixer == "metric";
-  const std::string head = attends ? "per_token_mean" : "mean_pooled";
+  const auto [mixer, head, rate] =
+      GENERATE(table<std::string, std::string, std::string>({{"scaled_dot_product", "per_token_mean", "3e-3"},
+                                                             {"metric", "per_token_mean", "3e-3"},
+                                                             {"scaled_dot_product", "first_token", "1e-2"},
+                                                             {"average_pooling", "mean_pooled", "3e-3"},
+                                                             {"identity", "mean_pooled", "3e-3"}}));
   const auto summary =
-      place.train("run", classifier(place, {"model.mixer.kind=" + mixer, "task.head=" + head, "model.width=32",
-                                            "train.steps=250", "train.learning_rate=3e-3"}));
+      place.train("run", classifier(place, {"model.mixer.kind=" + mixer, "task.head=" + head,
+                                            head == "first_token" ? "model.width=16" : "model.width=32",
+                                            "train.steps=250", "train.learning_rate=" + rate}));
   CHECK(summary["validation"]["accuracy"] == 1.0);
   const auto& classes = summary["validation"]["classes"];
   CHECK(classes["good"]["texts"] == classes["good"]["correct"]);
@@ -24,13 +67,6 @@ TEST_CASE("one word anywhere in a padded text decides, with every mixer and head
   const auto texts = classes["good"]["texts"].get<int>() + classes["bad"]["texts"].get<int>();
   CHECK(texts == summary["validation"]["texts"]);
   CHECK(texts > 300);
-}
-
-TEST_CASE("a class token sees every word through attention", "[classification]") {
-  const Workplace place;
-  const auto summary =
-      place.train("run", classifier(place, {"task.head=first_token", "train.steps=200", "train.learning_rate=1e-2"}));
-  CHECK(summary["validation"]["accuracy"] == 1.0);
 }
 
 TEST_CASE("a classifier that diverged has a loss that says so, and no ranking", "[classification][divergence]") {
@@ -86,44 +122,6 @@ TEST_CASE("the test split is read once, by the checkpoint that validation chose"
   for (std::string line; std::getline(lines, line);) tests += nlohmann::json::parse(line)["split"] == "test";
   CHECK(tests == 1);
 }
-
-namespace {
-
-// A table whose texts name their labels, with quotes around all.
-std::string table_of(const std::vector<std::string>& labels, int texts_of_each) {
-  std::string table = "text,label\n";
-  for (int i = 0; i < texts_of_each; ++i)
-    for (std::size_t label = 0; label < labels.size(); ++label)
-      table += "word" + std::to_string(label) + " n" + std::to_string(i) + "," + csv_field(labels[label]) + "\n";
-  return table;
-}
-
-std::vector<std::vector<std::string>> csv_rows(const std::string& text) {
-  std::vector<std::vector<std::string>> rows;
-  for_each_csv_row(text, [&](DelimitedRow&& row) {
-    CHECK(row.defect.empty());
-    rows.push_back(std::move(row.fields));
-  });
-  return rows;
-}
-
-std::string event_bytes(const std::filesystem::path& run) {
-  std::string bytes;
-  for (const auto& entry : std::filesystem::directory_iterator(run))
-    if (entry.path().filename().string().starts_with("events.")) bytes += read_text(entry.path());
-  return bytes;
-}
-
-// A run that evaluates twice, with the labels on all splits.
-nlohmann::ordered_json train_with_labels(const Workplace& place, const std::vector<std::string>& labels) {
-  place.folder().write("table.csv", table_of(labels, 12));
-  const auto path = "'" + (place / "table.csv").string() + "'";
-  return place.train(
-      "run", {"task=classification", "task.baselines=false", "train.steps=8", "train.eval_interval=4", "model.layers=1",
-              "data.path=" + path, "data.validation_path=" + path, "data.test_path=" + path});
-}
-
-}  // namespace
 
 TEST_CASE("a confusion table is a file of its own, written where training ends", "[classification]") {
   const Workplace place;
@@ -200,15 +198,58 @@ TEST_CASE("AUC cannot choose by validation texts of one class, which is said bef
   place.train("by_auc", overrides);
 }
 
-TEST_CASE("accumulated ragged batches give the gradient of the big batch", "[classification]") {
+TEST_CASE("the calibrating shift gives every class its share", "[classification]") {
+  const std::int64_t classes = GENERATE(2, 5);
+  torch::manual_seed(4);
+  const auto logits_bv = 3 * torch::randn({400, classes}, torch::kDouble) + torch::arange(classes);
+  const auto targets_bv = torch::softmax(torch::randn({400, classes}, torch::kDouble), 1);
+  const auto weights_b = torch::rand(400, torch::kDouble) + 0.1;
+  const auto shift_v = calibrating_shift(logits_bv, targets_bv, weights_b);
+  const auto gradient_v = ((torch::softmax(logits_bv + shift_v, 1) - targets_bv) * weights_b.unsqueeze(1)).mean(0);
+  CHECK(gradient_v.abs().max().item<double>() < 1e-6);
+  const auto of_one = calibrating_shift(logits_bv, torch::one_hot(torch::zeros(400, torch::kLong), classes), weights_b);
+  CHECK(of_one.isfinite().all().item<bool>());
+}
+
+TEST_CASE("a recalibrated classifier is at the minimum of its loss in the bias, without noise", "[classification]") {
   const Workplace place;
-  Parts big(place.experiment(classifier(place, {"train.batch_size=12", "train.clip=0"})));
-  Parts small(place.experiment(classifier(place, {"train.batch_size=3", "train.accumulate=4", "train.clip=0"})));
-  for (std::int64_t step = 0; step < 3; ++step) {
-    const auto one = big.run(step, 1e-3), four = small.run(step, 1e-3);
-    CHECK(four.loss.item<double>() == Approx(one.loss.item<double>()).epsilon(1e-5));
-    CHECK(torch::allclose(small.parameters->gradients(), big.parameters->gradients(), 1e-4, 1e-7));
+  const auto changes = classifier(
+      place, {"train.steps=30", "train.eval_interval=30", "task.head.recalibrate=true", "model.embedding.dropout=0.5",
+              "model.dropout=0.3", "task.token_removal=0.4", "task.class_weights=balanced", "task.label_smoothing=0.1",
+              "train.batch_size=64", "data.tokenizer.kind=word"});
+  place.train("run", changes);
+  auto run = load_run(place / "run", "last", "cpu");
+  CHECK(run.model->named_buffers()["logit_shift"].abs().max().item<double>() > 1e-3);
+  const auto config = run.experiment.config;
+  const auto task = make_task(config, /*offline=*/true, std::move(run.codec));
+  const auto bias_v = run.model->named_parameters()["head.bias"];
+  double sum = 0;
+  // Fewer than 4,096: each of them counts once.
+  for (std::int64_t i = 0; i < task.batches->evaluation_batches(Split::train); ++i) {
+    const auto batch = task.batches->evaluation_batch(Split::train, i, torch::kCPU);
+    task.objective->loss(run.model->evaluate(batch), batch).backward();
+    sum += batch.weight.item<double>();
   }
+  CHECK(sum > 900);
+  CHECK(bias_v.grad().abs().max().item<double>() / sum < 1e-5);
+}
+
+TEST_CASE("a classifier is recalibrated on 4,096 different texts, or on all", "[classification]") {
+  const Workplace place;
+  Parts parts(place.experiment(classifier(
+      place, {"task.head.recalibrate=true", "train.batch_size=100", "data.tokenizer.kind=word", "train.seed=7"})));
+  auto& model = dynamic_cast<Classifier&>(*parts.model);
+  const std::int64_t count = GENERATE(1, 99, 100, 1234, 4096, 10000);
+  std::vector<std::int64_t> seen;
+  const auto texts = [&](std::int64_t first, std::int64_t rows) {
+    for (auto text = first; text < first + rows; ++text) seen.push_back(text);
+    CHECK(rows <= 100);
+    auto batch = parts.task.batches->evaluation_batch(Split::train, 0, torch::kCPU);
+    return batch;
+  };
+  recalibrate(model, texts, count, parts.experiment.config, {}, torch::kCPU);
+  REQUIRE(std::ssize(seen) == std::min<std::int64_t>(4096, count));
+  for (std::size_t i = 0; i < seen.size(); ++i) CHECK(seen[i] == static_cast<std::int64_t>(i));
 }
 
 }  // namespace metaformer

@@ -1,34 +1,103 @@
+// Evaluations: metrics of whole splits and of parts, and the logits of slices that threads share.
+
 #include <cmath>
 
+#include "ops/autocast.h"
+#include "support/threads.h"
+#include "tasks/classification_task.h"
 #include "tasks/evaluation.h"
 #include "tasks/task_examples.h"
 
 namespace metaformer {
 
-TEST_CASE("whole-split evaluation is the mean over single predictions", "[training]") {
+namespace {
+
+// A language model over a validation split of several evaluation batches.
+Overrides with_long_validation(const Workplace& place, Overrides more = {}) {
+  std::string text;
+  while (text.size() < 60000) text += learnable_text();
+  place.folder().write("validation.txt", text);
+  more.push_back("data.validation_path='" + (place / "validation.txt").string() + "'");
+  return more;
+}
+
+Overrides packed_documents(const Workplace& place) {
+  std::string lines;
+  for (int i = 0; i < 1500; ++i)
+    lines += R"({"text": ")" + learnable_text().substr(0, static_cast<std::size_t>(5 + i % 37)) + "\"}\n";
+  place.folder().write("documents.jsonl", lines);
+  return {"data.path='" + (place / "documents.jsonl").string() + "'", "data.packing=spfhp",
+          "data.validation_fraction=0.6"};
+}
+
+Overrides many_pairs(const Workplace& place) {
+  std::string table = "source\ttarget\n";
+  for (int i = 0; i < 3000; ++i)
+    table += "w" + std::to_string(i * 7 % 31) + (i % 3 ? " and\tv" : "\tv") + std::to_string(i * 11 % 23) + "\n";
+  place.folder().write("pairs.tsv", table);
+  return {"task=sequence_to_sequence",  "data.path='" + (place / "pairs.tsv").string() + "'",
+          "data.tokenizer=word",        "data.validation_fraction=0.5",
+          "model.kind=encoder_decoder", "model.context=8"};
+}
+
+// 90 rows of up to 64 tokens: several slices.
+Batch random_batch(bool is_ragged) {
+  torch::manual_seed(3);
+  constexpr std::int64_t rows = 90, length = 64;
+  Batch batch{.ids_bc = torch::randint(4, {rows, length}, torch::kLong)};
+  if (!is_ragged) return batch;
+  const auto length_b1 = torch::arange(rows).unsqueeze(1) % 31 + 1;  // of no row is it the whole length
+  batch.segments_bc = torch::where(torch::arange(length) < length_b1, 0, -1);
+  batch.labels_l = torch::zeros(rows, torch::kLong);
+  return batch;
+}
+
+Experiment experiment_of(const Workplace& place, bool classifies) {
+  const std::vector<std::string> changes = {"model.context=64", "model.positions=rotary"};
+  return place.experiment(classifies ? classifier(place, changes) : changes);
+}
+
+}  // namespace
+
+TEST_CASE("an evaluation is the mean over single predictions, whatever the batches and threads",
+          "[training][masking]") {
   const Workplace place;
-  Parts parts(place.experiment({}));
-  const auto metrics = evaluate_split({parts.predictor(), parts.task}, Split::validation);
+  const auto path = "data.path=" + documents(place);
+  const Overrides masked = {"task=masked_language_model", "model.context=64"};
+  const auto packed = joined(masked, {path, "data.packing=spfhp", "data.tokenizer=byte"});
+  const auto overrides = GENERATE_COPY(Overrides{}, masked, packed);
+  Parts parts(place.experiment(overrides));
+  const auto report = [&](Parts& of) { return evaluate_split({of.predictor(), of.task}, Split::validation); };
+  const auto metrics = report(parts);
   double sum = 0, correct = 0, count = 0;
   for (std::int64_t i = 0; i < parts.task.batches->evaluation_batches(Split::validation); ++i) {
     const auto batch = parts.task.batches->evaluation_batch(Split::validation, i, torch::kCPU);
     for (std::int64_t row = 0; row < batch.ids_bc.size(0); ++row) {
-      const auto logits = parts.model->evaluate(Batch{.ids_bc = batch.ids_bc.narrow(0, row, 1)})[0].to(torch::kDouble);
-      for (std::int64_t c = 0; c < logits.size(0); ++c) {
-        const auto target = batch.targets_bc[row][c].item<std::int64_t>();
+      auto one = rows_of(batch, row, 1);
+      one.places_t = torch::Tensor();
+      const auto logits_cv = parts.model->evaluate(one)[0].to(torch::kDouble);
+      for (std::int64_t c = 0; c < logits_cv.size(0); ++c) {
+        const auto target = one.targets_bc[0][c].item<std::int64_t>();
         if (target < 0) continue;
-        sum -= torch::log_softmax(logits[c], 0)[target].item<double>();
-        correct += logits[c].argmax().item<std::int64_t>() == target;
+        sum -= torch::log_softmax(logits_cv[c], 0)[target].item<double>();
+        correct += logits_cv[c].argmax().item<std::int64_t>() == target;
         ++count;
       }
     }
   }
-  CHECK(metrics["tokens"].get<double>() == count);
+  CHECK(metrics[overrides.empty() ? "tokens" : "targets"].get<double>() == count);
   CHECK(metrics["loss"].get<double>() == Approx(sum / count).epsilon(1e-6));
   CHECK(metrics["accuracy"].get<double>() == Approx(correct / count));
   CHECK(metrics["perplexity"].get<double>() == Approx(std::exp(sum / count)).epsilon(1e-6));
-  CHECK(metrics["bits_per_character"].get<double>() == Approx(sum / count / std::log(2.0)).epsilon(1e-6));
-  CHECK(metrics == evaluate_split({parts.predictor(), parts.task}, Split::validation));
+  if (overrides.empty())
+    CHECK(metrics["bits_per_character"].get<double>() == Approx(sum / count / std::log(2.0)).epsilon(1e-6));
+  Parts other(place.experiment(joined(overrides, {"train.batch_size=5", "train.seed=99"})));
+  other.parameters->values().copy_(parts.parameters->values());
+  CHECK(report(other) == metrics);
+  for (const int threads : {1, 2, 3}) {
+    const Threads scope(threads);
+    CHECK(report(parts) == metrics);
+  }
 }
 
 TEST_CASE("random estimates of every task are repeatable and near the whole split", "[sort][classification]") {
@@ -45,42 +114,10 @@ TEST_CASE("random estimates of every task are repeatable and near the whole spli
   CHECK(estimate()["loss"] != whole["loss"]);
 }
 
-namespace {
-
-// A language model over a validation split of several evaluation batches.
-std::vector<std::string> with_long_validation(const Workplace& place, std::vector<std::string> more = {}) {
-  std::string text;
-  while (text.size() < 60000) text += learnable_text();
-  place.folder().write("validation.txt", text);
-  more.push_back("data.validation_path='" + (place / "validation.txt").string() + "'");
-  return more;
-}
-
-std::vector<std::string> packed_documents(const Workplace& place) {
-  std::string lines;
-  for (int i = 0; i < 1500; ++i)
-    lines += R"({"text": ")" + learnable_text().substr(0, static_cast<std::size_t>(5 + i % 37)) + "\"}\n";
-  place.folder().write("documents.jsonl", lines);
-  return {"data.path='" + (place / "documents.jsonl").string() + "'", "data.packing=spfhp",
-          "data.validation_fraction=0.6"};
-}
-
-std::vector<std::string> pairs(const Workplace& place) {
-  std::string table = "source\ttarget\n";
-  for (int i = 0; i < 3000; ++i)
-    table += "w" + std::to_string(i * 7 % 31) + (i % 3 ? " and\tv" : "\tv") + std::to_string(i * 11 % 23) + "\n";
-  place.folder().write("pairs.tsv", table);
-  return {"task=sequence_to_sequence",  "data.path='" + (place / "pairs.tsv").string() + "'",
-          "data.tokenizer=word",        "data.validation_fraction=0.5",
-          "model.kind=encoder_decoder", "model.context=8"};
-}
-
-}  // namespace
-
 TEST_CASE("the tokens of evaluation batches are those that their rows hold", "[training]") {
   const Workplace place;
   const int kind = GENERATE(range(0, 8));
-  const std::vector<std::vector<std::string>> examples = {
+  const std::vector<Overrides> examples = {
       with_long_validation(place),
       with_long_validation(place, {"model.memory=8", "model.positions=transformer_xl"}),
       with_long_validation(place, {"model=gru", "model.carry_state=true"}),
@@ -88,7 +125,7 @@ TEST_CASE("the tokens of evaluation batches are those that their rows hold", "[t
       packed_documents(place),
       sorter({"task.length=6"}),
       classifier(place),
-      pairs(place)};
+      many_pairs(place)};
   const auto overrides = examples.at(static_cast<std::size_t>(kind));
   const auto experiment = place.experiment(overrides);
   const auto task = make_task(experiment.config, true);
@@ -134,9 +171,9 @@ TEST_CASE("a part of a split has at most as many tokens as asked for, evenly spr
 TEST_CASE("metrics of a part are those of its rows, for every task", "[training]") {
   const Workplace place;
   const int kind = GENERATE(range(0, 5));
-  const std::vector<std::vector<std::string>> examples = {
+  const std::vector<Overrides> examples = {
       with_long_validation(place), with_long_validation(place, {"model.memory=8", "model.positions=transformer_xl"}),
-      with_long_validation(place, {"task=masked_language_model"}), classifier(place), pairs(place)};
+      with_long_validation(place, {"task=masked_language_model"}), classifier(place), many_pairs(place)};
   Parts parts(place.experiment(examples.at(static_cast<std::size_t>(kind))));
   INFO(kind);
   const auto predictor = parts.predictor();
@@ -163,6 +200,47 @@ TEST_CASE("metrics of a part are those of its rows, for every task", "[training]
     }
     CHECK(metrics["loss"].get<double>() == Approx(sum / weight).epsilon(1e-5));
   }
+}
+
+TEST_CASE("slices have the logits of their batch, with any number of threads", "[predictor]") {
+  const Workplace place;
+  const bool classifies = GENERATE(true, false);
+  const auto precision = GENERATE(Precision::fp32, Precision::bf16);
+  Parts parts(experiment_of(place, classifies));
+  const auto batch = random_batch(classifies);
+  const torch::NoGradGuard no_grad;
+  const AutocastScope autocast(precision, torch::kCPU);
+  const auto whole = parts.model->evaluate(batch);
+  const auto logits = [&](int threads) {
+    const Threads scope(threads);
+    return NetworkPredictor(*parts.model).logits(batch);
+  };
+  const auto with_one = logits(1);
+  CHECK(with_one.scalar_type() == whole.scalar_type());
+  CHECK_FALSE(with_one.requires_grad());
+  REQUIRE(with_one.sizes() == whole.sizes());
+  const double tolerance = precision == Precision::fp32 ? 1e-5 : 2e-2;
+  CHECK(torch::allclose(with_one, whole, tolerance, tolerance));
+  for (const int threads : {2, 3, 5}) CHECK(torch::equal(logits(threads), with_one));
+}
+
+TEST_CASE("padded rows of texts without labels have what the model says of each token of the batch", "[predictor]") {
+  const Workplace place;
+  Parts parts(experiment_of(place, /*classifies=*/false));
+  auto batch = random_batch(/*is_ragged=*/true);
+  batch.labels_l = torch::Tensor();
+  const torch::NoGradGuard no_grad;
+  const auto logits_bcv = NetworkPredictor(*parts.model).logits(batch), whole_bcv = parts.model->evaluate(batch);
+  REQUIRE(logits_bcv.sizes() == whole_bcv.sizes());
+  const auto is_token_bc1 = (batch.segments_bc >= 0).unsqueeze(2);
+  CHECK(torch::allclose(logits_bcv * is_token_bc1, whole_bcv * is_token_bc1, 1e-5, 1e-5));
+}
+
+TEST_CASE("an error in one of the slices is that of the prediction", "[predictor]") {
+  const Workplace place;
+  Parts parts(experiment_of(place, /*classifies=*/false));
+  const Batch too_long{.ids_bc = torch::zeros({40, 65}, torch::kLong)};
+  CHECK_THROWS_AS(NetworkPredictor(*parts.model).logits(too_long), Error);
 }
 
 }  // namespace metaformer

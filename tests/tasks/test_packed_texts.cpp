@@ -24,7 +24,7 @@ struct Answer {
 // Of an epoch, in float64.
 Answer answer_of(const ExperimentConfig& config) {
   const auto task = make_task(config, true);
-  const auto model = make_model(config, sizes_of(task.data->codec()));
+  const auto model = make_model(config, sizes_of(*task.codec));
   model->to(torch::kDouble);
   torch::manual_seed(4);
   {
@@ -105,7 +105,7 @@ TEST_CASE("packed texts have the logits of texts by themselves, with every head,
   transformer(config).positions = positions;
   classification(config).head = *make_kind<HeadConfig>(head);
   const auto task = make_task(config, true);
-  const auto model = make_model(config, sizes_of(task.data->codec()));
+  const auto model = make_model(config, sizes_of(*task.codec));
   model->to(torch::kDouble);
   torch::manual_seed(4);
   const torch::NoGradGuard no_grad;

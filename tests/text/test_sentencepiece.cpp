@@ -54,15 +54,13 @@ struct Choice {
 };
 
 std::string trained_model(const Choice& choice, const std::string& text) {
-  if (choice.bpe)
-    return train_sentencepiece(
-        BpeTokenizerOptions{
-            .vocabulary = choice.vocabulary, .lowercase = choice.lowercase, .whitespace = choice.whitespace},
-        text);
-  return train_sentencepiece(
-      UnigramTokenizerOptions{
-          .vocabulary = choice.vocabulary, .lowercase = choice.lowercase, .whitespace = choice.whitespace},
-      text);
+  const auto trained = [&](auto options) {
+    options.vocabulary = choice.vocabulary;
+    options.lowercase = choice.lowercase;
+    options.whitespace = choice.whitespace;
+    return train_sentencepiece(options, text);
+  };
+  return choice.bpe ? trained(BpeTokenizerOptions{}) : trained(UnigramTokenizerOptions{});
 }
 
 const std::string& model_of(bool bpe, Whitespace whitespace, bool lowercase = false) {
@@ -192,10 +190,7 @@ TEST_CASE("the vocabulary has the requested size, or all pieces of a smaller tex
   const auto all = size(20'000);
   CHECK(all > 100);
   CHECK(all < 20'000);
-  const auto [code, message] = failure([&] { size(20); });
-  CHECK(code == ExitCode::data);
-  CHECK_THAT(message, ContainsSubstring("data.tokenizer.vocabulary 20 is too small") &&
-                          ContainsSubstring("characters of the training text take"));
+  CHECK_THAT(message_of(ExitCode::data, [&] { size(20); }), ContainsSubstring("data.tokenizer.vocabulary 20 is too"));
   CHECK(failure([&] { trained_model({.bpe = bpe}, " \n"); }).second ==
         "the training text has no word to learn pieces from");
   CHECK(failure([&] { trained_model({.bpe = bpe}, "a\xff"); }).first == ExitCode::data);
@@ -296,9 +291,8 @@ TEST_CASE("a subword tokenizer comes back from its file, and a damaged one does 
   const auto refusal = [&](const std::string& key, const nlohmann::json& value) {
     auto damaged = json;
     damaged[key] = value;
-    const auto [code, message] = failure([&] { load_tokenizer(damaged.dump(), "t.json"); });
-    CHECK(code == ExitCode::data);
-    CHECK_THAT(message, ContainsSubstring("t.json: "));
+    CHECK_THAT(message_of(ExitCode::data, [&] { load_tokenizer(damaged.dump(), "t.json"); }),
+               ContainsSubstring("t.json: "));
   };
   auto text = json["model"].get<std::string>();
   text[text.size() / 2] = text[text.size() / 2] == 'A' ? 'B' : 'A';
@@ -313,13 +307,12 @@ TEST_CASE("a subword tokenizer comes back from its file, and a damaged one does 
 
 TEST_CASE("bytes that are no model are refused even when their digest is right", "[sentencepiece]") {
   const auto model = model_of(false, Whitespace::kept);
-  std::vector<std::string> bad = {"", "x", std::string(100, '\0'), model.substr(0, model.size() / 2)};
-  for (const auto& bytes : bad) {
+  for (const auto& bytes :
+       {std::string(), std::string("x"), std::string(100, '\0'), model.substr(0, model.size() / 2)}) {
     const nlohmann::json json = {
         {"kind", "unigram"}, {"whitespace", "kept"}, {"sha256", sha256(bytes)}, {"model", to_base64(bytes)}};
-    const auto [code, message] = failure([&] { load_tokenizer(json.dump(), "t.json"); });
-    CHECK(code == ExitCode::data);
-    CHECK_THAT(message, ContainsSubstring("t.json: not a sentencepiece model"));
+    CHECK_THAT(message_of(ExitCode::data, [&] { load_tokenizer(json.dump(), "t.json"); }),
+               ContainsSubstring("t.json: not a sentencepiece model"));
   }
 }
 

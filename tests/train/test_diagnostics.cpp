@@ -1,15 +1,246 @@
+// Diagnostics of a training: norms and score forms by block, measurements of attention, the warning of attention that
+// has collapsed, and the profile of steps.
+
 #include <cmath>
 
 #include "attention/mixer.h"
 #include "attention/mixers.h"
 #include "config/mixer_config.h"
 #include "support/any_mixer.h"
-#include "support/workplace.h"
+#include "tasks/batches.h"
 #include "tasks/evaluation.h"
+#include "tasks/task_examples.h"
 #include "train/diagnostics.h"
 #include "train/step_profiler.h"
 
 namespace metaformer {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The part of a model without blocks; empty: it has blocks.
+std::string only_part(const ModelConfig& model) {
+  return is<TransformerConfig>(model) ? "" : is<FeedForwardModelConfig>(model) ? "hidden_layer" : "block_1";
+}
+
+bool is_scored(const ModelConfig& model) {
+  const auto* transformer = std::get_if<TransformerConfig>(&model);
+  return transformer && has_scores(transformer->mixer);
+}
+
+void check_attention(const Json& block, const std::string& prefix) {
+  for (const auto& entropy : block.at(prefix + "attention_entropy")) CHECK((entropy >= 0 && entropy <= 1));
+  CHECK(block.at(prefix + "attention_entropy").size() == 2);
+  for (const auto& deviation : block.at(prefix + "score_std")) CHECK(deviation >= 0);
+  CHECK(block.at(prefix + "score_max") >= 0);
+}
+
+void check_block(const Json& block) {
+  for (const auto* positive : {"stream_norm", "feed_forward_norm", "stream_gradient"}) CHECK(block.at(positive) > 0);
+  CHECK(block.at("mixer_norm") >= 0);
+}
+
+bool is_advised(const std::filesystem::path& run, const std::string& key) {
+  const auto log = read_text(run / "train.log");
+  const auto warning = log.find("has collapsed");
+  CHECK(log.find("has collapsed", warning + 1) == std::string::npos);  // one warning
+  return warning != std::string::npos && log.find(key, warning) < log.find('\n', warning);
+}
+
+// A training whose scores are so large that every query attends to one key, and that does not change them.
+Overrides one_token(const Overrides& more) {
+  return joined({"model.mixer=metric", "model.mixer.score_std=100000", "train.learning_rate=1e-9",
+                 "train.schedule={kind: constant, warmup_steps: 2}"},
+                more);
+}
+
+}  // namespace
+
+TEST_CASE("attention has collapsed where heads attend to one token on the whole, or all to every token", "[watch]") {
+  const double low = least_mean_entropy, high = least_entropy_of_uniform, nan = std::nan("");
+  CHECK(collapsed({}) == CollapseKind::none);
+  CHECK(collapsed({0, low, 1.9 * low}) == CollapseKind::one_token);
+  CHECK(collapsed({0, low, 2.1 * low}) == CollapseKind::none);
+  CHECK(collapsed({0, 0, 0, 0, 0, least_greatest_entropy}) == CollapseKind::none);
+  CHECK(collapsed({1, high}) == CollapseKind::uniform);
+  CHECK(collapsed({1, high - 0.01}) == CollapseKind::none);
+  CHECK(collapsed({0, 1}) == CollapseKind::none);
+  CHECK(collapsed({0, nan}) == CollapseKind::none);
+  CHECK(collapsed({nan, 1}) == CollapseKind::none);
+}
+
+TEST_CASE("there are forty looks in a training, the last at its end, and none before its first step", "[watch]") {
+  const auto steps = GENERATE(std::int64_t{40}, std::int64_t{2000}, std::int64_t{2019});
+  std::vector<std::int64_t> due;
+  for (std::int64_t step = 0; step <= steps; ++step)
+    if (is_look_due(step, steps)) due.push_back(step);
+  CHECK(due.size() == 40);
+  CHECK(due.front() == (steps + 39) / 40);
+  CHECK(due.back() == steps);
+  CHECK(is_look_due(1, 7));
+  CHECK_FALSE(is_look_due(0, 7));
+}
+
+TEST_CASE("uniform attention counts behind the warm-up, when two looks in a row agree that it stays so", "[watch]") {
+  const Workplace place;
+  const auto experiment = place.experiment({"train.steps=80", "train.schedule={kind: constant, warmup_steps: 10}"});
+  Parts parts(experiment);
+  StreamDiagnostics diagnostics(experiment.config, parts.task, *parts.model, torch::kCPU);
+  const AttentionWatch watch(experiment.config, diagnostics);
+  Progress progress;
+  const auto look = [&](std::int64_t step, double entropy) {
+    progress.step = step;
+    watch.note({entropy, entropy}, progress);
+    return progress.collapse.has_value();
+  };
+  CHECK_FALSE(look(6, 1));
+  CHECK_FALSE(look(10, 1));
+  CHECK_FALSE(look(12, 1));
+  CHECK_FALSE(look(13, 1));  // measured for the diagnostics: no look
+  CHECK_FALSE(look(14, 0.5));
+  CHECK_FALSE(look(16, 1));
+  CHECK_FALSE(look(18, 0.9991));  // it learns
+  CHECK(look(20, 0.999));
+  CHECK(progress.collapse->kind == CollapseKind::uniform);
+  CHECK(progress.collapse->step == 20);
+  CHECK(progress.collapse->entropy == Approx(0.999));
+  CHECK(look(22, 0));
+  CHECK(progress.collapse->step == 20);  // the first that was found stays
+}
+
+TEST_CASE("training is the same to the byte with and without measurements, of every kind of model", "[watch]") {
+  const Workplace place;
+  auto models = language_models;
+  models.insert(models.end(), {{"slices", {"train.cpu_slices=2", "train.accumulate=2"}},
+                               {"frozen", {"train.freeze=[transformer.token_embedding, transformer.blocks.0]"}},
+                               {"without residual", {"model.norm.position=post", "model.residual=false"}},
+                               {"identity", {"model.mixer=identity"}},
+                               {"fp16", {"train.precision=fp16"}},
+                               {"alibi", {"model.positions=alibi"}}});
+  const auto [name, overrides] = GENERATE_COPY(from_range(models));
+  INFO(name);
+  auto more = joined(overrides, {"train.steps=6", "train.schedule={kind: constant, warmup_steps: 2}"});
+  const auto model = place.experiment(more).config.model;
+  place.train("plain", more);
+  more.emplace_back("train.diagnostics_interval=1");
+  place.train("measured", more);
+  CHECK(model_bytes(place / "plain") == model_bytes(place / "measured"));
+  CHECK(read_text(place / "plain/checkpoints/last/state.safetensors") ==
+        read_text(place / "measured/checkpoints/last/state.safetensors"));
+  const auto lines = metrics_of(place / "measured", "diagnostics"), others = metrics_of(place / "plain", "diagnostics");
+  REQUIRE(lines.size() == 6);
+  CHECK(others.empty());
+  const auto part = only_part(model);
+  for (const auto& line : lines) {
+    const auto& embedding = line.at("token_embedding");
+    CHECK(embedding.contains("stream_norm") == part.empty());
+    if (!part.empty()) {
+      for (const auto* field : {"gradient_norm", "update_ratio"}) CHECK(line.at(part).at(field) > 0);
+      CHECK(embedding.at("gradient_norm") > 0);
+      continue;
+    }
+    for (const auto* block : {"block_0", "block_1"}) {
+      check_block(line.at(block));
+      CHECK(line.at(block).contains("attention_entropy") == is_scored(model));
+      if (is_scored(model)) check_attention(line.at(block), "");
+    }
+    CHECK(embedding.at("stream_gradient") > 0);
+  }
+}
+
+TEST_CASE("classifiers, sorters, and encoders with decoders are measured, and train as before", "[watch]") {
+  const Workplace place;
+  const std::string kind = GENERATE("sorter", "classifier", "regions", "pairs");
+  CAPTURE(kind);
+  const bool crosses = kind == "pairs";
+  Overrides overrides = kind == "sorter" ? sorter({"model.heads=2"})
+                        : crosses ? pairs(place, {"model.layers=1", "model.mixer=identity", "model.cross_mixer=metric"})
+                        : kind == "regions" ? classifier(place, {"model.embedding.region=sequence"})
+                                            : classifier(place, {"task.head=first_token", "data.packing=spfhp"});
+  overrides = joined(overrides, {"train.steps=4", "train.eval_interval=4"});
+  place.train("plain", overrides);
+  overrides.emplace_back("train.diagnostics_interval=2");
+  place.train("measured", overrides);
+  CHECK(model_bytes(place / "plain") == model_bytes(place / "measured"));
+  const auto lines = metrics_of(place / "measured", "diagnostics");
+  REQUIRE(lines.size() == 2);
+  for (const std::string name : {"block_0", "encoder_block_0"}) {
+    if (name != "block_0" && !crosses) continue;
+    const auto& block = lines.back().at(name);
+    check_block(block);
+    CHECK(block.contains("attention_entropy") == (!crosses || name != "block_0"));
+    CHECK(block.contains("cross_attention_entropy") == (crosses && name == "block_0"));
+    CHECK(block.contains("cross_norm") == (crosses && name == "block_0"));
+  }
+  if (crosses) check_attention(lines.back().at("block_0"), "cross_");
+}
+
+TEST_CASE("the gradient by depth is that of backward, and no parameter's gradient changes", "[watch]") {
+  struct Keeping : Probe {
+    bool wants_scores() const override { return false; }
+    void stream(StreamPoint point, const torch::Tensor& x_bcd) override {
+      if (point != StreamPoint::embedding && point != StreamPoint::after_feed_forward) return;
+      x_bcd.retain_grad();
+      kept.push_back(x_bcd);
+    }
+    std::vector<torch::Tensor> kept;
+  } probe;
+  const Workplace place;
+  Parts parts(place.experiment({}));
+  parts.run(0, 1e-3);
+  const auto gradients = parts.parameters->gradients().clone();
+  StreamDiagnostics diagnostics(parts.experiment.config, parts.task, *parts.model, torch::kCPU);
+  const auto stacks = diagnostics.measure(StreamDiagnostics::Gradients::of_stream);
+  CHECK(torch::equal(parts.parameters->gradients(), gradients));
+  REQUIRE(stacks.size() == 1);
+  const auto batch = beginning_of(parts.task.batches->evaluation_batch(Split::validation, 0, torch::kCPU), 8);
+  Pass pass{.probe = &probe};
+  (parts.task.objective->loss(parts.model->forward(batch, nullptr, pass), batch) / batch.weight).backward();
+  REQUIRE(probe.kept.size() == 3);
+  const auto norm = [&](std::size_t i) { return probe.kept[i].grad().to(torch::kDouble).norm().item<double>(); };
+  CHECK(stacks[0].gradients->embedding == Approx(norm(0)).epsilon(1e-4));
+  CHECK(stacks[0].gradients->after_feed_forward.at(0) == Approx(norm(1)).epsilon(1e-4));
+  CHECK(stacks[0].gradients->after_feed_forward.at(1) == Approx(norm(2)).epsilon(1e-4));
+}
+
+TEST_CASE("the probe batch is small however long the context is", "[watch]") {
+  const Workplace place;
+  Parts parts(place.experiment({"model.context=2048", "model.heads=16", "data.validation_fraction=0.5",
+                                "model.positions=none", "train.batch_size=1"}));
+  StreamDiagnostics diagnostics(parts.experiment.config, parts.task, *parts.model, torch::kCPU);
+  const auto stacks = diagnostics.measure(StreamDiagnostics::Gradients::none);
+  REQUIRE(stacks.size() == 1);
+  CHECK(stacks[0].own.size() == 2);
+  CHECK_FALSE(stacks[0].gradients);
+  CHECK(attention_entropies(stacks).size() == 32);
+}
+
+TEST_CASE("collapsed attention is warned of once, also where a training goes on, and stands in the summary",
+          "[watch]") {
+  const Workplace place;
+  place.train("run", one_token({"train.steps=5"}));
+  CHECK(is_advised(place / "run", "model.mixer.qk_norm=true"));
+  const auto summary = place.train("run", one_token({"train.steps=12"}), true);
+  CHECK(is_advised(place / "run", "model.mixer.values=own"));
+  const auto& collapse = summary.at("attention_collapse");
+  CHECK(collapse.at("step") == 1);
+  CHECK(collapse.at("kind") == "one_token");
+  CHECK(collapse.at("entropy") < 0.01);
+  CHECK_FALSE(place.train("usual", {}).contains("attention_collapse"));
+  CHECK_FALSE(is_advised(place / "usual", "train.learning_rate"));
+}
+
+TEST_CASE("diagnostics find a collapse between two looks, and options that are set are not advised", "[watch]") {
+  const Workplace place;
+  const auto summary =
+      place.train("run", one_token({"model.mixer={kind: scaled_dot_product, qk_norm: true, score_std: 1e5}",
+                                    "train.steps=60", "train.diagnostics_interval=1"}));
+  CHECK(summary.at("attention_collapse").at("kind") == "one_token");
+  CHECK(summary.at("attention_collapse").at("step") == 1);
+  CHECK(is_advised(place / "run", "train.learning_rate"));
+  CHECK_FALSE(is_advised(place / "run", "model.mixer"));
+}
 
 TEST_CASE("diagnostics of a score form are those of the dense matrix", "[diagnostics]") {
   torch::manual_seed(0);
@@ -110,21 +341,6 @@ TEST_CASE("the blocks of an encoder and decoder are told apart, and what sees th
   CHECK(diagnosed["block_0"]["score_asymmetry"].get<double>() < 1e-3);  // metric
   CHECK(diagnosed["block_0"]["cross_score_asymmetry"].get<double>() > 0.3);
   CHECK(diagnosed["encoder_block_1"]["score_asymmetry"].get<double>() > 0.3);
-}
-
-TEST_CASE("diagnostics are written at their interval and change no training", "[diagnostics]") {
-  const Workplace place;
-  place.train("plain", {});
-  place.train("watched", {"train.diagnostics_interval=5"});
-  CHECK(model_bytes(place / "plain") == model_bytes(place / "watched"));
-  std::istringstream lines(read_text(place / "watched/metrics.jsonl"));
-  std::vector<int> steps;
-  for (std::string line; std::getline(lines, line);)
-    if (const auto json = nlohmann::json::parse(line); json["split"] == "diagnostics") {
-      steps.push_back(json["step"].get<int>());
-      CHECK(json["block_0"]["update_ratio"].get<double>() > 0);
-    }
-  CHECK(steps == std::vector<int>{5, 10});
 }
 
 TEST_CASE("a profile accounts for the time of the recorded steps", "[profile]") {

@@ -1,21 +1,23 @@
-// What is not finite is named, never saved, and followed by a rollback where the config says so; spikes.
+// Values that are not finite are named, never saved, and followed by a rollback where the config says so; spikes.
 
 #include <cmath>
 #include <limits>
 
 #include "base/error.h"
-#include "run/safetensors.h"
+#include "run/checkpoint_surgery.h"
 #include "support/failure.h"
-#include "support/workplace.h"
 #include "train/divergence.h"
 
 namespace metaformer {
 
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
 namespace {
 
 // Every tensor of every checkpoint of a run.
-bool all_saved_are_finite(const std::filesystem::path& run) {
-  for (const auto& entry : std::filesystem::directory_iterator(run / "checkpoints")) {
+bool all_saved_are_finite(const fs::path& run) {
+  for (const auto& entry : fs::directory_iterator(run / "checkpoints")) {
     if (entry.is_symlink()) continue;
     for (const auto* name : {"model.safetensors", "state.safetensors"})
       for (const auto& [key, tensor] : from_safetensors(read_text(entry.path() / name), name))
@@ -24,24 +26,34 @@ bool all_saved_are_finite(const std::filesystem::path& run) {
   return true;
 }
 
-int count_lines(const std::filesystem::path& run, const std::string& split) {
-  std::istringstream lines(read_text(run / "metrics.jsonl"));
-  int count = 0;
-  for (std::string line; std::getline(lines, line);) count += nlohmann::json::parse(line)["split"] == split;
-  return count;
+const Overrides wild = {"train.steps=60", "train.learning_rate=1e6", "train.schedule.warmup_steps=0", "train.clip=0",
+                        "train.optimizer.weight_decay=0"};
+
+Overrides mending(const std::string& steps) {
+  return {"train.eval_interval=4",
+          "train.divergence.action=rollback",
+          "train.divergence.action.factor=0.5",
+          "train.divergence.action.limit=5",
+          "train.keep_checkpoints=5",
+          "train.steps=" + steps,
+          "train.schedule={kind: constant, warmup_steps: 2}"};
 }
 
-const std::vector<std::string> wild = {"train.steps=60", "train.learning_rate=1e6", "train.schedule.warmup_steps=0",
-                                       "train.clip=0", "train.optimizer.weight_decay=0"};
+// Weights that a step cannot leave but by diverging.
+void doom(const fs::path& run, const std::string& checkpoint) { fill_weights(run / "checkpoints" / checkpoint, 1e30); }
+
+std::vector<nlohmann::json> numbers(std::initializer_list<int> values) { return {values.begin(), values.end()}; }
 
 }  // namespace
 
 TEST_CASE("a divergence names step and tensor, and nothing that is not finite is saved", "[divergence]") {
   const Workplace place;
-  const auto [code, message] = failure([&] { place.train("run", wild); });
+  const auto fp16 =
+      GENERATE(values<Overrides>({{}, {"train.precision=fp16", "train.steps=100", "train.eval_interval=100"}}));
+  const auto [code, message] = failure([&] { place.train("run", joined(wild, fp16)); });
   CHECK(code == ExitCode::diverged);
   CHECK_THAT(message, ContainsSubstring("step ") && ContainsSubstring("is not finite") &&
-                          ContainsSubstring("try a lower train.learning_rate"));
+                          ContainsSubstring(fp16.empty() ? "train.learning_rate" : "loss scale"));
   CHECK(all_saved_are_finite(place / "run"));
 }
 
@@ -58,27 +70,27 @@ TEST_CASE("a gradient that is not finite keeps its place for the message", "[div
   CHECK(parts.parameters->first_not_finite(parts.parameters->gradients())->name == view.name);
 }
 
-TEST_CASE("a rollback lowers the rate until the run ends, and counts", "[divergence]") {
+TEST_CASE("a rollback lowers the rate until the run ends, counts, and comes to the same bytes again", "[divergence]") {
   const Workplace place;
-  auto rolled_back = wild;
-  rolled_back.insert(rolled_back.end(), {"train.divergence.action=rollback", "train.divergence.action.factor=1e-4",
-                                         "train.divergence.action.limit=4", "train.learning_rate=1e9"});
+  const auto more = GENERATE(values<Overrides>(
+      {{}, {"train.precision=fp16", "train.weight_average.decay=0.9", "train.steps=40", "model.mixer=metric"}}));
+  const auto rolled_back = joined(
+      joined(wild, {"train.divergence.action={kind: rollback, factor: 1e-4, limit: 4}", "train.learning_rate=1e9"}),
+      more);
   const auto summary = place.train("run", rolled_back);
-  CHECK(summary["steps"] == 60);
-  CHECK(summary["rollbacks"].get<int>() >= 1);
+  CHECK(summary["steps"] == (more.empty() ? 60 : 40));
+  CHECK(summary["rollbacks"] >= 1);
   CHECK(std::isfinite(summary["val_loss"].get<double>()));
-  CHECK(count_lines(place / "run", "rollback") >= 1);
+  CHECK_FALSE(metrics_of(place / "run", "rollback").empty());
   CHECK(all_saved_are_finite(place / "run"));
-  // The same again to the byte: what a rollback draws depends on nothing but how many there were.
   place.train("again", rolled_back);
   CHECK(model_bytes(place / "run") == model_bytes(place / "again"));
 }
 
 TEST_CASE("rollbacks are given up after the number that the config allows", "[divergence]") {
   const Workplace place;
-  auto hopeless = wild;
-  hopeless.insert(hopeless.end(), {"train.divergence.action=rollback", "train.divergence.action.factor=1",
-                                   "train.divergence.action.limit=2", "train.learning_rate=1e30"});
+  const auto hopeless =
+      joined(wild, {"train.divergence.action={kind: rollback, factor: 1, limit: 2}", "train.learning_rate=1e30"});
   CHECK(failure([&] { place.train("run", hopeless); }).first == ExitCode::diverged);
   CHECK(all_saved_are_finite(place / "run"));
 }
@@ -117,6 +129,68 @@ TEST_CASE("a skipped spike leaves the parameters as they were", "[spike]") {
   CHECK(seen == result.gradient_norm.item<double>());
   parts.run(1, 1e-2, [](double) { return true; });
   CHECK_FALSE(torch::equal(parts.parameters->values(), before));
+}
+
+TEST_CASE("every rollback goes further back, until the run gets on", "[rollback]") {
+  const Workplace place;
+  place.train("run", mending("12"));
+  const auto run = place / "run";
+  const auto doomed = GENERATE(1, 2, 3);
+  const std::vector<std::string> newest_first = {"step-12", "step-8", "step-4"};
+  for (int i = 0; i < doomed; ++i) doom(run, newest_first[static_cast<std::size_t>(i)]);
+  const auto summary = place.train("run", mending("16"), true);
+  CHECK(summary["steps"] == 16);
+  CHECK(summary["rollbacks"] == doomed + 1);
+  auto steps = numbers({12, 8, 4, 0}), counts = numbers({1, 2, 3, 4});
+  steps.resize(static_cast<std::size_t>(doomed) + 1);
+  counts.resize(steps.size());
+  CHECK(field_of(run, "rollback", "step") == steps);
+  CHECK(field_of(run, "rollback", "rollbacks") == counts);
+  CHECK(field_of(run, "validation", "step") == numbers({4, 8, 12, 16}));
+  CHECK(fs::read_symlink(run / "checkpoints/last") == "step-16");
+  CHECK(fs::exists(run / "checkpoints/best/model.safetensors"));
+  // The best that was given up is kept aside, and nothing doomed is left under a step's name.
+  CHECK(fs::exists(run / "checkpoints/step-12.abandoned"));
+  for (const auto* step : {"step-4", "step-8", "step-12", "step-16"})
+    for (const auto& [name, tensor] :
+         from_safetensors(read_text(run / "checkpoints" / step / "model.safetensors"), step))
+      CHECK(tensor.abs().max().item<double>() < 1e6);
+}
+
+TEST_CASE("a course that was given up is not gone on with", "[rollback]") {
+  const Workplace place;
+  place.train("run", mending("12"));
+  const auto checkpoints = place / "run/checkpoints";
+  // As if killed right after the first checkpoint since a rollback from step 12 to step 4.
+  change_meta(checkpoints / "step-8", [](Json& meta) {
+    meta["rollbacks"] = 2;
+    meta["rollback_step"] = 4;
+  });
+  doom(place / "run", "step-12");
+  const auto summary = place.train("run", mending("16"), true);
+  CHECK(summary["rollbacks"] == 2);
+  CHECK(read_meta(checkpoints / "step-12")["rollbacks"] == 2);
+  CHECK(summary["steps"] == 16);
+}
+
+TEST_CASE("a rollback that the last checkpoint knows nothing of leaves no line", "[rollback]") {
+  const Workplace place;
+  place.train("run", mending("12"));
+  std::ofstream(place / "run/metrics.jsonl", std::ios::app)
+      << R"({"step":12,"split":"rollback","failed_step":14,"rollbacks":1})"
+      << "\n";
+  place.train("run", mending("16"), true);
+  CHECK(field_of(place / "run", "rollback", "step").empty());
+}
+
+TEST_CASE("a checkpoint that only a signal asked for is no place to go back to", "[rollback]") {
+  const Workplace place;
+  place.train("run", mending("12"));
+  change_meta(place / "run/checkpoints/step-12", [](Json& meta) { meta["scheduled"] = false; });
+  doom(place / "run", "step-12");
+  const auto summary = place.train("run", mending("16"), true);
+  CHECK(field_of(place / "run", "rollback", "step") == numbers({8}));
+  CHECK(summary["rollbacks"] == 1);
 }
 
 }  // namespace metaformer

@@ -1,15 +1,13 @@
 // train.patience ends a run whose validation loss no longer falls, and ends it alike however often it was interrupted.
 
-#include "support/failure.h"
 #include "support/workplace.h"
-#include "train/trainer.h"
 
 namespace metaformer {
 
 namespace {
 
 // Evaluated after every step, with a step so large that the loss soon stops falling.
-std::vector<std::string> impatient(const std::string& patience, const std::string& mode = "whole") {
+Overrides impatient(const std::string& patience, const std::string& mode = "whole") {
   return {"train.steps=400",
           "train.eval_interval=2",
           "train.checkpoint_interval=3",
@@ -21,16 +19,6 @@ std::vector<std::string> impatient(const std::string& patience, const std::strin
           mode == "random" ? "train.evaluation.batches=2" : "train.log_interval=3"};
 }
 
-// The validation losses that decide, in order.
-std::vector<double> deciding_losses(const std::filesystem::path& run, const std::string& split) {
-  std::vector<double> losses;
-  std::istringstream lines(read_text(run / "metrics.jsonl"));
-  for (std::string line; std::getline(lines, line);)
-    if (const auto json = nlohmann::json::parse(line); json["split"] == split)
-      losses.push_back(json["loss"].get<double>());
-  return losses;
-}
-
 }  // namespace
 
 TEST_CASE("training ends after as many evaluations without a better loss as the config allows", "[patience]") {
@@ -39,23 +27,18 @@ TEST_CASE("training ends after as many evaluations without a better loss as the 
   const auto steps = summary["steps"].get<std::int64_t>();
   REQUIRE(steps < 400);
   CHECK(summary["stopped_early"] == true);
-  const auto losses = deciding_losses(place / "run", "validation");
-  REQUIRE(static_cast<std::int64_t>(losses.size()) == steps / 2);
+  std::vector<double> losses;
+  for (const auto& line : metrics_of(place / "run", "validation")) losses.push_back(line["loss"]);
+  REQUIRE(std::ssize(losses) == steps / 2);
   const auto best = std::min_element(losses.begin(), losses.end());
   CHECK(losses.end() - best == 4);  // the best and three more
   CHECK(summary["best_val_loss"] == *best);
   CHECK(summary["best_step"] == (best - losses.begin() + 1) * 2);
   CHECK(summary["val_loss"] == losses.back());
-  CHECK(std::filesystem::read_symlink(place / "run/checkpoints/last") == fmt::format("step-{}", steps));
-  CHECK(std::filesystem::read_symlink(place / "run/checkpoints/best") ==
-        fmt::format("step-{}", summary["best_step"].get<std::int64_t>()));
-}
-
-TEST_CASE("without patience training never ends early", "[patience]") {
-  const Workplace place;
-  const auto summary = place.train("run", impatient("0"));
-  CHECK(summary["steps"] == 400);
-  CHECK(summary["stopped_early"] == false);
+  for (const auto& [link, step] : {std::pair("last", steps), {"best", summary["best_step"].get<std::int64_t>()}})
+    CHECK(std::filesystem::read_symlink(place / "run/checkpoints" / link) == fmt::format("step-{}", step));
+  const auto patient = place.train("patient", impatient("0"));
+  CHECK((patient["steps"] == 400 && patient["stopped_early"] == false));
 }
 
 TEST_CASE("an interrupted run ends early at the same step with the same bytes", "[patience]") {
@@ -80,22 +63,13 @@ TEST_CASE("a run that ended early is finished; with more patience it goes on", "
   const Workplace place;
   const auto mode = GENERATE("whole", "random");
   const auto summary = place.train("run", impatient("2", mode));
-  const auto steps = summary["steps"].get<std::int64_t>();
+  CHECK(summary["stopped_early"] == true);
+  CHECK(summary["val_loss"] == metrics_of(place / "run", "validation").back()["loss"]);  // of the whole split
   CHECK(place.train("run", impatient("2", mode), true) == summary);
-  const auto longer = place.train("run", impatient("6", mode), true);
-  CHECK(longer["steps"].get<std::int64_t>() > steps);
+  CHECK(place.train("run", impatient("6", mode), true)["steps"] > summary["steps"]);
   place.train("whole", impatient("6", mode));
   CHECK(model_bytes(place / "run") == model_bytes(place / "whole"));
   CHECK(metrics_without_time(place / "run") == metrics_without_time(place / "whole"));
-}
-
-TEST_CASE("the end of random-batch evaluation is judged by the whole split, also an early one", "[patience]") {
-  const Workplace place;
-  const auto summary = place.train("run", impatient("3", "random"));
-  REQUIRE(summary["stopped_early"] == true);
-  const auto whole = deciding_losses(place / "run", "validation");
-  REQUIRE_FALSE(whole.empty());
-  CHECK(summary["val_loss"] == whole.back());
 }
 
 }  // namespace metaformer

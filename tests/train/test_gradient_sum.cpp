@@ -1,4 +1,4 @@
-// Gradients of several processes, of which some are sent while backward goes on.
+// How a step is divided over processes, and the sums of their gradients, which are sent while backward goes on.
 
 #include <array>
 
@@ -20,7 +20,7 @@ class Twin : public ProcessGroup {
     x.mul_(2);
     sent += x.numel();
     ++sums;
-    return std::make_unique<Done>();
+    return std::make_unique<PendingSum>(PendingSum{[] {}});
   }
   std::unique_ptr<PendingSum> start_sum_on(const torch::Tensor& x, int root) override {
     roots.push_back(root);
@@ -32,11 +32,6 @@ class Twin : public ProcessGroup {
 
   std::int64_t sent = 0, sums = 0;  // elements, messages
   std::vector<int> roots;
-
- private:
-  struct Done : PendingSum {
-    void wait() override {}
-  };
 };
 
 torch::Tensor loss_of(Parts& parts) {
@@ -50,6 +45,15 @@ torch::Tensor gradients_of(Parts& parts) {
   return parts.parameters->gradients().clone();
 }
 
+// "0 1.0/2": the micro-batch 0, and the first half of 1.
+std::string text_of(const std::vector<Piece>& pieces) {
+  std::string text;
+  for (const auto& [micro, part, parts] : pieces)
+    text += (text.empty() ? "" : " ") + std::to_string(micro) +
+            (parts == 1 ? "" : "." + std::to_string(part) + "/" + std::to_string(parts));
+  return text;
+}
+
 std::int64_t elements_of(const std::vector<ParameterBuffer::View>& views) {
   std::int64_t count = 0;
   for (const auto& view : views)
@@ -57,83 +61,62 @@ std::int64_t elements_of(const std::vector<ParameterBuffer::View>& views) {
   return count;
 }
 
+// A small model, and beside it a process that computes the same.
+struct TwinPlace {
+  explicit TwinPlace(const Overrides& overrides = {}) : parts(place.experiment(overrides)) {}
+  const Workplace place;
+  Parts parts;
+  Twin twin;
+};
+
 }  // namespace
 
-TEST_CASE("gradients are sent while backward goes on, once and complete", "[processes]") {
-  const Workplace place;
-  Parts parts(place.experiment({"model.layers=3"}));
+TEST_CASE("gradients are sent while backward goes on, once and complete, in every step", "[processes]") {
+  TwinPlace at({"model.layers=3"});
+  auto& [place, parts, twin] = at;
   const auto shards = shards_of(*parts.parameters, parts.experiment.config.train, 2);
   const bool is_sharded = GENERATE(false, true), freezes = GENERATE(false, true);
   const std::int64_t bucket_bytes = GENERATE(1, 4096, 25 << 20);
   if (freezes) parts.parameters->set_rates([](const auto& view) { return view.decay == Decay::matrices ? 1.0 : 0.0; });
   const auto expected = 2 * gradients_of(parts);
-
-  Twin twin;
   GradientSum sum(twin, *parts.parameters, is_sharded ? &shards : nullptr, bucket_bytes);
-  parts.parameters->clear_gradients();
-  sum.start_with_backward();
-  loss_of(parts).backward();
-  const auto early = twin.sums;
-  sum.finish();
-  CHECK(torch::equal(parts.parameters->gradients(), expected));
-  CHECK(twin.sent >= elements_of(parts.parameters->views()));
-  CHECK(twin.sent <= parts.parameters->gradients().numel());
-  CHECK(early > (bucket_bytes == 1 ? 10 : 0));
-  CHECK(std::ssize(twin.roots) == (is_sharded ? twin.sums : 0));
-}
-
-TEST_CASE("a further step is sent as the first one was", "[processes]") {
-  const Workplace place;
-  Parts parts(place.experiment({}));
-  Twin twin;
-  const auto expected = 2 * gradients_of(parts);
-  GradientSum sum(twin, *parts.parameters, nullptr, 1);
   for (int step = 0; step < 3; ++step) {
+    const auto sent = twin.sent, sums = twin.sums;
     parts.parameters->clear_gradients();
     sum.start_with_backward();
     loss_of(parts).backward();
+    const auto early = twin.sums - sums;
     sum.finish();
     CHECK(torch::equal(parts.parameters->gradients(), expected));
+    CHECK(twin.sent - sent >= elements_of(parts.parameters->views()));
+    CHECK(twin.sent - sent <= parts.parameters->gradients().numel());
+    CHECK(early > (bucket_bytes == 1 ? 10 : 0));
+    CHECK(std::ssize(twin.roots) == (is_sharded ? twin.sums : 0));
   }
 }
 
-TEST_CASE("only the last of several backward passes is sent", "[processes]") {
-  const Workplace place;
-  Parts parts(place.experiment({}));
-  Twin twin;
+TEST_CASE("of several backward passes the last is sent, and a gradient that is added to later is an error",
+          "[processes]") {
+  TwinPlace at;
+  auto& [place, parts, twin] = at;
   const auto once = gradients_of(parts);
-  GradientSum sum(twin, *parts.parameters, nullptr, 1);
-  parts.parameters->clear_gradients();
-  loss_of(parts).backward();
-  CHECK(twin.sums == 0);
-  sum.start_with_backward();
-  loss_of(parts).backward();
-  sum.finish();
-  CHECK(torch::equal(parts.parameters->gradients(), 4 * once));
-}
-
-TEST_CASE("a gradient that is added to after it was sent is an error, not a wrong sum", "[processes]") {
-  const Workplace place;
-  Parts parts(place.experiment({}));
-  Twin twin;
-  GradientSum sum(twin, *parts.parameters, nullptr, 1);
-  sum.start_with_backward();
-  loss_of(parts).backward();
-  CHECK_THROWS_WITH(loss_of(parts).backward(),
-                    Catch::Matchers::StartsWith("a gradient was added to after it had been sent: transformer."));
-}
-
-TEST_CASE("backward is watched no longer than the sum exists", "[processes]") {
-  const Workplace place;
-  Parts parts(place.experiment({}));
-  const auto expected = gradients_of(parts);
-  Twin twin;
   {
     GradientSum sum(twin, *parts.parameters, nullptr, 1);
+    parts.parameters->clear_gradients();
+    loss_of(parts).backward();
+    CHECK(twin.sums == 0);
     sum.start_with_backward();
+    loss_of(parts).backward();
+    sum.finish();
+    CHECK(torch::equal(parts.parameters->gradients(), 4 * once));
+    sum.start_with_backward();
+    loss_of(parts).backward();
+    CHECK_THROWS_WITH(loss_of(parts).backward(), ContainsSubstring("after it had been sent: transformer."));
   }
-  CHECK(torch::equal(gradients_of(parts), expected));
-  CHECK(twin.sums == 0);
+  { GradientSum(twin, *parts.parameters, nullptr, 1).start_with_backward(); }
+  const auto sums = twin.sums;  // backward is watched no longer than the sum exists
+  CHECK(torch::equal(gradients_of(parts), once));
+  CHECK(twin.sums == sums);
 }
 
 TEST_CASE("processes whose losses have other parameters send in the same order", "[processes]") {
@@ -163,6 +146,44 @@ TEST_CASE("processes whose losses have other parameters send in the same order",
     }
   });
   CHECK(wrong == std::array<int, 3>{});
+}
+
+TEST_CASE("processes compute whole micro-batches as far as possible", "[pieces]") {
+  CHECK(text_of(pieces_of(0, 1, 3)) == "0 1 2");
+  CHECK(text_of(pieces_of(1, 2, 4)) == "2 3");
+  CHECK(text_of(pieces_of(0, 4, 2)) == "0.0/2");
+  CHECK(text_of(pieces_of(3, 4, 2)) == "1.1/2");
+  CHECK(text_of(pieces_of(0, 2, 3)) == "0.0/2 0.1/2 1.0/2");
+  CHECK(text_of(pieces_of(1, 2, 3)) == "1.1/2 2.0/2 2.1/2");
+}
+
+TEST_CASE("all pieces together are the step, each once and in order", "[pieces]") {
+  for (const std::int64_t accumulate : {1, 2, 3, 4, 6})
+    for (const int size : {1, 2, 3, 4, 8}) {
+      std::int64_t next = 0, parts = 0;
+      for (int rank = 0; rank < size; ++rank)
+        for (const auto& piece : pieces_of(rank, size, accumulate)) {
+          parts = piece.parts;
+          CHECK(piece.micro * parts + piece.part == next++);
+        }
+      CHECK(next == accumulate * parts);
+    }
+}
+
+TEST_CASE("rows or batches that cannot be divided evenly are an error that names the numbers", "[pieces]") {
+  ExperimentConfig config;
+  config.train.batch_size = 6;
+  config.train.accumulate = 2;
+  for (const int processes : {2, 4}) CHECK_NOTHROW(require_equal_pieces(config, processes));
+  CHECK_THROWS_WITH(require_equal_pieces(config, 8), ContainsSubstring("train.batch_size 6 x train.accumulate 2") &&
+                                                         ContainsSubstring("a multiple of 4"));
+  // Batches of tokens are never divided.
+  config.task = SequenceToSequenceConfig{.batch_unit = BatchUnit::token};
+  config.train.batch_size = 4096;
+  config.train.accumulate = 4;
+  for (const int processes : {1, 4}) CHECK_NOTHROW(require_equal_pieces(config, processes));
+  CHECK_THROWS_WITH(require_equal_pieces(config, 8),
+                    ContainsSubstring("task.batch_unit token") && ContainsSubstring("a multiple of 8"));
 }
 
 }  // namespace metaformer

@@ -1,69 +1,35 @@
-// Trainings of recurrent and feed-forward language models.
+// Trainings of recurrent, feed-forward and masked language models.
 
 #include "ops/named_tensors.h"
-#include "support/threads.h"
 #include "support/workplace.h"
 #include "tasks/evaluation.h"
-#include "train/optim/schedule.h"
+#include "train/optim/learning_rate.h"
+#include "tasks/task_examples.h"
 #include "train/step.h"
 
 namespace metaformer {
 
 namespace {
 
-using Overrides = std::vector<std::string>;
-
-Overrides joined(Overrides a, const Overrides& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
-// Small ones of every kind.
-Overrides any_model() {
-  return {GENERATE(as<std::string>(), "model={kind: lstm, width: 16}",
-                   "model={kind: lstm, width: 16, carry_state: true}",
-                   "model={kind: gru, width: 16, carry_state: true, embedding: {tie: false}}",
-                   "model={kind: feed_forward, window: 4, width: 8, hidden: 16}")};
+Overrides masked(const Workplace& place, const Overrides& more, bool packs) {
+  const auto all = joined({"task=masked_language_model"}, more);
+  return packs ? joined(all, {"data.path=" + documents(place), "data.packing=spfhp", "data.tokenizer=byte"}) : all;
 }
 
 }  // namespace
 
 TEST_CASE("language models of every kind learn, in every precision", "[language_models]") {
   const Workplace place;
-  const auto model = any_model();
+  const std::string model = GENERATE("{kind: lstm, width: 16}", "{kind: lstm, width: 16, carry_state: true}",
+                                     "{kind: gru, width: 16, carry_state: true, embedding: {tie: false}}",
+                                     "{kind: feed_forward, window: 4, width: 8, hidden: 16}");
   const std::string precision = GENERATE("fp32", "bf16", "fp16");
-  INFO(model.front() << ", " << precision);
-  const auto summary = place.train("run", joined(model, {"train.steps=150", "train.learning_rate=1e-2",
-                                                         "train.schedule=constant", "train.schedule.warmup_steps=5",
-                                                         "train.eval_interval=150", "train.precision=" + precision}));
+  INFO(model << ", " << precision);
+  const auto summary =
+      place.train("run", {"model=" + model, "train.steps=150", "train.learning_rate=1e-2", "train.eval_interval=150",
+                          "train.schedule={kind: constant, warmup_steps: 5}", "train.precision=" + precision});
   // A cycle of words with a letter between: without any context its characters have 2.8 nats.
   CHECK(summary.at("val_loss").get<double>() < 0.6);
-}
-
-TEST_CASE("slices of language models of every kind have the batch's gradients", "[language_models][slices]") {
-  const Workplace place;
-  const auto model = any_model();
-  const auto gradients_of = [&](const std::string& slices) {
-    Parts parts(place.experiment(joined(model, {"train.accumulate=2", "train.cpu_slices=" + slices})));
-    parts.compute_gradients(3);
-    return parts.parameters->gradients().clone();
-  };
-  const auto whole = gradients_of("1");
-  CHECK(whole.norm().item<double>() > 0);
-  for (const std::string slices : {"2", "6"}) CHECK(torch::allclose(gradients_of(slices), whole, 1e-4, 1e-6));
-}
-
-TEST_CASE("slices of language models have the same bytes with any number of threads", "[language_models][slices]") {
-  const Workplace place;
-  const auto model = any_model();
-  const auto train = [&](int threads) {
-    const Threads scope(threads);
-    const auto run = std::to_string(threads);
-    place.train(run, joined(model, {"train.cpu_slices=3", "model.dropout=0.2", "train.accumulate=2"}));
-    return model_bytes(place / run);
-  };
-  const auto bytes = train(1);
-  for (const int threads : {2, 3}) CHECK((train(threads) == bytes));
 }
 
 TEST_CASE("a carried state is that of the tokens before, in training and in evaluation", "[language_models]") {
@@ -89,11 +55,10 @@ TEST_CASE("a carried state is that of the tokens before, in training and in eval
   const auto state = setup.model->new_state(12, 64);
   setup.model->evaluate({.ids_bc = torch::cat(ids, 1)}, state.get());
   const auto expected_lbd = state->tensors()[1].second;
-  std::vector<torch::Tensor> remembered;
-  for (const auto& [name, tensor] : setup.memory->tensors())
-    if (name.ends_with("hidden")) remembered.push_back(tensor);
-  REQUIRE(remembered.size() == 1);
-  CHECK(torch::allclose(remembered.front(), expected_lbd, 1e-5, 1e-6));
+  const auto tensors = setup.memory->tensors();
+  const auto hidden = std::find_if(tensors.begin(), tensors.end(), [](auto& t) { return t.first.ends_with("hidden"); });
+  REQUIRE(hidden != tensors.end());
+  CHECK(torch::allclose(hidden->second, expected_lbd, 1e-5, 1e-6));
 
   // The rows of the evaluation, each read at once.
   const NetworkPredictor predictor(*setup.model);
@@ -124,24 +89,6 @@ TEST_CASE("recurrent and feed-forward models sort lists", "[language_models][sor
   CHECK(summary.at("validation").at("accuracy").get<double>() > 0.9);
 }
 
-TEST_CASE("diagnostics of recurrent and feed-forward models name their parts", "[language_models]") {
-  const Workplace place;
-  const auto [model, part] = GENERATE(
-      table<std::string, std::string>({{"lstm", "block_1"}, {"gru", "block_0"}, {"feed_forward", "hidden_layer"}}));
-  place.train("run", {"model=" + model, "train.diagnostics_interval=4"});
-  bool found = false;
-  std::istringstream lines(read_text(place / "run/metrics.jsonl"));
-  for (std::string line; std::getline(lines, line);) {
-    const auto json = nlohmann::ordered_json::parse(line);
-    if (json.at("split") != "diagnostics") continue;
-    found = true;
-    CHECK(json.at(part).at("gradient_norm").get<double>() > 0);
-    CHECK(json.at(part).at("update_ratio").get<double>() > 0);
-    CHECK(json.at("token_embedding").at("gradient_norm").get<double>() > 0);
-  }
-  CHECK(found);
-}
-
 TEST_CASE("the schedule of 2017 takes the width of any language model", "[language_models]") {
   const Workplace place;
   const auto rate = [&](const std::string& model) {
@@ -150,6 +97,41 @@ TEST_CASE("the schedule of 2017 takes the width of any language model", "[langua
   };
   CHECK(rate("{kind: lstm, width: 16}") == Approx(2 * rate("{kind: lstm, width: 64}")));
   CHECK(rate("{kind: feed_forward, width: 16}") == Approx(rate("{kind: lstm, width: 16}")));
+}
+
+TEST_CASE("a masked language model falls below the entropy of its tokens", "[masking]") {
+  const Workplace place;
+  const auto summary = place.train(
+      "run", masked(place,
+                    {"train.steps=500", "train.eval_interval=500", "train.learning_rate=5e-3", "train.batch_size=16",
+                     "model.width=32", "model.mixer=scaled_dot_product", "model.positions=rotary"},
+                    GENERATE(false, true)));
+  const auto& validation = summary["validation"];
+  CHECK(validation["loss"].get<double>() < 0.5 * validation["unigram_entropy"].get<double>());
+  CHECK(validation["perplexity"].get<double>() == Approx(std::exp(validation["loss"].get<double>())));
+  CHECK(validation["accuracy"].get<double>() > 0.5);
+  CHECK(validation["targets"].get<double>() > 20);
+}
+
+TEST_CASE("accumulated, sliced and chunked batches give the gradient of the big batch", "[masking]") {
+  const Workplace place;
+  const bool packs = GENERATE(false, true);
+  const std::string loss = GENERATE("token", "sequence"), tie = GENERATE("true", "false");
+  const auto parts_with = [&](const Overrides& more) {
+    const Overrides common = {"train.clip=0", "task.loss=" + loss, "model.embedding.tie=" + tie};
+    return Parts(place.experiment(masked(place, joined(more, common), packs)));
+  };
+  auto big = parts_with({"train.batch_size=12"});
+  for (const auto& more : std::vector<Overrides>{
+           {"train.batch_size=3", "train.accumulate=4"},
+           {"train.batch_size=12", "train.cpu_slices=5"},
+           {"train.batch_size=12", "train.loss_chunks=3"},
+           {"train.batch_size=6", "train.accumulate=2", "train.cpu_slices=6", "train.loss_chunks=2"}}) {
+    auto other = parts_with(more);
+    const auto expected = big.run(2, 0), given = other.run(2, 0);
+    CHECK(given.loss.item<double>() == Approx(expected.loss.item<double>()).epsilon(1e-6));
+    CHECK(torch::allclose(other.parameters->gradients(), big.parameters->gradients(), 1e-4, 1e-6));
+  }
 }
 
 }  // namespace metaformer

@@ -4,9 +4,10 @@
 #include <cmath>
 #include <map>
 
+#include "config/loader.h"
 #include "run/safetensors.h"
 #include "support/torch_catch.h"
-#include "train/optim/optimizers.h"
+#include "train/optim/optimizer.h"
 
 namespace metaformer {
 
@@ -112,47 +113,23 @@ std::map<std::string, Reference> references(const ParameterBuffer& parameters, c
   return all;
 }
 
-const std::vector<OptimizerConfig>& configs() {
-  static const auto all = [] {
-    AdamWConfig adamw, adamw_tables;
-    adamw_tables.embedding_weight_decay = 0.5;
-    adamw_tables.betas = {0.8, 0.95};
-    adamw_tables.epsilon = 1e-3;
-    AdamConfig adam, adam_decay;
-    adam_decay.weight_decay = 0.2;
-    SgdConfig sgd, momentum, momentum_tables;
-    momentum.momentum = momentum_tables.momentum = 0.9;
-    momentum.weight_decay = 0.1;
-    momentum_tables.weight_decay = 0.1;
-    momentum_tables.embedding_weight_decay = 0;
-    MuonConfig muon, other_muon;
-    other_muon.momentum = 0.8;
-    other_muon.iterations = 3;
-    other_muon.weight_decay = 0;
-    other_muon.embedding_weight_decay = 0.3;
-    AdagradConfig adagrad, adagrad_decay;
-    adagrad_decay.epsilon = 1e-2;
-    adagrad_decay.weight_decay = 0.1;
-    adagrad_decay.embedding_weight_decay = 0;
-    return std::vector<OptimizerConfig>{adamw,           adamw_tables, adam,       adam_decay, sgd,          momentum,
-                                        momentum_tables, muon,         other_muon, adagrad,    adagrad_decay};
-  }();
-  return all;
-}
-
-TrainConfig train_config(const OptimizerConfig& optimizer) {
-  TrainConfig config;
-  config.optimizer = optimizer;
-  return config;
+// Runs the test case with every optimiser, some with other options.
+TrainConfig any_config() {
+  const std::string optimizer =
+      GENERATE("adamw", "{kind: adamw, embedding_weight_decay: 0.5, betas: [0.8, 0.95], epsilon: 1e-3}", "adam",
+               "{kind: adam, weight_decay: 0.2}", "sgd", "{kind: sgd, momentum: 0.9, weight_decay: 0.1}",
+               "{kind: sgd, momentum: 0.9, weight_decay: 0.1, embedding_weight_decay: 0}", "muon",
+               "{kind: muon, momentum: 0.8, iterations: 3, weight_decay: 0, embedding_weight_decay: 0.3}", "adagrad",
+               "{kind: adagrad, epsilon: 1e-2, weight_decay: 0.1, embedding_weight_decay: 0}");
+  return default_experiment({"train.optimizer=" + optimizer}).config.train;
 }
 
 }  // namespace
 
 TEST_CASE("every optimiser follows its formula, also with a rate on the device, and goes on exactly", "[optimizer]") {
   torch::manual_seed(0);
-  const auto optimizer_config = GENERATE(from_range(configs()));
+  const auto config = any_config();
   const bool rate_on_device = GENERATE(false, true);
-  const auto config = train_config(optimizer_config);
   Sorts layer;
   ParameterBuffer parameters(layer);
   auto optimizer = make_optimizer(parameters, config);
@@ -176,18 +153,17 @@ TEST_CASE("every optimiser follows its formula, also with a rate on the device, 
           copy_by_name(saved, optimizer->state(), "t");
         }
       },
-      optimizer_config);
+      config.optimizer);
 }
 
 TEST_CASE("rows of tables whose gradients are listed are updated as whole tables are", "[optimizer]") {
   torch::manual_seed(0);
-  const auto optimizer_config = GENERATE(from_range(configs()));
-  INFO(kind_of(optimizer_config));
+  const auto config = any_config();
+  INFO(kind_of(config.optimizer));
   Tables listed_tables, whole_tables;
   ParameterBuffer listed(listed_tables), whole(whole_tables);
   whole.values().copy_(listed.values());
-  const auto listed_optimizer = make_optimizer(listed, train_config(optimizer_config));
-  const auto whole_optimizer = make_optimizer(whole, train_config(optimizer_config));
+  const auto listed_optimizer = make_optimizer(listed, config), whole_optimizer = make_optimizer(whole, config);
   for (int t = 0; t < 4; ++t) {
     listed.clear_gradients();
     whole.clear_gradients();
@@ -212,7 +188,7 @@ TEST_CASE("rows of tables whose gradients are listed are updated as whole tables
 
 TEST_CASE("gradients of a scaled loss give the same update, and those that overflow none", "[optimizer][fp16]") {
   torch::manual_seed(0);
-  const auto config = train_config(GENERATE(from_range(configs())));
+  const auto config = any_config();
   INFO(kind_of(config.optimizer));
   Sorts layer, same_layer;
   ParameterBuffer plain(layer), scaled(same_layer);
@@ -242,7 +218,7 @@ TEST_CASE("gradients of a scaled loss give the same update, and those that overf
 
 TEST_CASE("an optimiser that starts again forgets, and names the state that is not finite", "[optimizer]") {
   torch::manual_seed(0);
-  const auto config = train_config(GENERATE(from_range(configs())));
+  const auto config = any_config();
   INFO(kind_of(config.optimizer));
   Sorts layer;
   ParameterBuffer parameters(layer);

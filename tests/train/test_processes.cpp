@@ -9,35 +9,32 @@ namespace metaformer {
 
 namespace {
 
-using Overrides = std::vector<std::string>;
+void train_as_part(const Workplace& place, ProcessGroup& group, const std::string& out, const Overrides& overrides,
+                   bool resume = false) {
+  metaformer::train({.experiment = place.experiment(overrides),
+                     .out = place / out,
+                     .resume = resume,
+                     .offline = true,
+                     .device = "cpu",
+                     .command_line = {"test"},
+                     .group = &group});
+}
 
 void train_together(const Workplace& place, int processes, const std::string& out, const Overrides& overrides,
                     bool resume = false) {
-  together(processes, [&](ProcessGroup& group) {
-    metaformer::train({.experiment = place.experiment(overrides),
-                       .out = place / out,
-                       .resume = resume,
-                       .offline = true,
-                       .device = "cpu",
-                       .command_line = {"test"},
-                       .group = &group});
-  });
+  together(processes, [&](ProcessGroup& group) { train_as_part(place, group, out, overrides, resume); });
 }
 
 std::string state_bytes(const std::filesystem::path& run) {
   return read_text(run / "checkpoints/last/state.safetensors");
 }
 
-Overrides with(Overrides base, const Overrides& more) {
-  base.insert(base.end(), more.begin(), more.end());
-  return base;
-}
-
 const Overrides noisy = {"model.dropout=0.1",     "train.batch_size=4",          "train.accumulate=2",  "train.steps=6",
                          "train.eval_interval=3", "train.checkpoint_interval=3", "train.log_interval=1"};
 
-const Overrides without_blocks = with(noisy, {"model.layers=0", "model.heads=4", "model.positions=none",
-                                              "model.dropout=0", "train.optimizer=adagrad", "train.clip=0"});
+const Overrides without_blocks = joined(
+    noisy, {"model.layers=0", "model.heads=4", "model.positions=none", "model.dropout=0", "train.optimizer=adagrad",
+            "train.clip=0", "task.head=max_pooled", "model.embedding.region=sequence"});
 
 // Lists of words, whose targets are theirs with others.
 std::string marked_pairs(int rows) {
@@ -49,26 +46,44 @@ std::string marked_pairs(int rows) {
   return table;
 }
 
-void require_same_bytes(const Workplace& place, const Overrides& overrides) {
+void require_same_bytes(const Workplace& place, const Overrides& overrides, int processes = 2) {
   place.train("one", overrides);
-  train_together(place, 2, "two", overrides);
-  CHECK((model_bytes(place / "one") == model_bytes(place / "two")));
-  CHECK((state_bytes(place / "one") == state_bytes(place / "two")));
-  CHECK(metrics_without_time(place / "one") == metrics_without_time(place / "two"));
+  train_together(place, processes, "many", overrides);
+  CHECK((model_bytes(place / "one") == model_bytes(place / "many")));
+  CHECK((state_bytes(place / "one") == state_bytes(place / "many")));
+  CHECK(metrics_without_time(place / "one") == metrics_without_time(place / "many"));
+}
+
+Overrides steps_of(const Overrides& overrides, int count) {
+  return joined(joined(noisy, overrides),
+                {"train.schedule={kind: constant, warmup_steps: 0}", "train.eval_interval=100",
+                 "train.checkpoint_interval=100", "train.steps=" + std::to_string(count)});
+}
+
+Checkpoint last_of(const Workplace& place, const std::string& run) {
+  return load_checkpoint(RunDirectory::open(place / run), "last", WithOptimizer::yes);
+}
+
+void check_close(const NamedTensors& given, const NamedTensors& expected, double relative, double absolute) {
+  const std::map<std::string, torch::Tensor> by_name(given.begin(), given.end());
+  CHECK(given.size() == expected.size());
+  for (const auto& [name, tensor] : expected) {
+    INFO(name);
+    CHECK(torch::allclose(by_name.at(name), tensor, relative, absolute));
+  }
 }
 
 }  // namespace
 
-TEST_CASE("two processes train what one does in two micro-batches, to the byte, with every mixer", "[processes]") {
+TEST_CASE("two processes train what one does in two micro-batches, to the byte", "[processes]") {
   const Workplace place;
-  const std::string mixer = GENERATE("scaled_dot_product", "metric", "quadratic", "lsh", "average_pooling", "identity");
-  require_same_bytes(place, with(noisy, {"model.mixer.kind=" + mixer, "train.cpu_slices=1"}));
-}
-
-TEST_CASE("two processes train what one does in two micro-batches, to the byte, however a step is computed",
-          "[processes]") {
-  const Workplace place;
-  const auto more = GENERATE(values<Overrides>({{"train.cpu_slices=2"},
+  const auto more = GENERATE(values<Overrides>({{"model.mixer=scaled_dot_product", "train.cpu_slices=1"},
+                                                {"model.mixer=metric", "train.cpu_slices=1"},
+                                                {"model.mixer=quadratic", "train.cpu_slices=1"},
+                                                {"model.mixer=lsh", "train.cpu_slices=1"},
+                                                {"model.mixer=average_pooling", "train.cpu_slices=1"},
+                                                {"model.mixer=identity", "train.cpu_slices=1"},
+                                                {"train.cpu_slices=2"},
                                                 {"train.loss_chunks=3"},
                                                 {"model.blocks=reversible"},
                                                 {"train.optimizer=muon"},
@@ -82,53 +97,40 @@ TEST_CASE("two processes train what one does in two micro-batches, to the byte, 
                                                 {"model.memory=8", "model.positions=transformer_xl"},
                                                 {"model={kind: lstm, width: 16, carry_state: true}"},
                                                 {"model={kind: gru, width: 16}"},
-                                                {"model={kind: feed_forward, window: 4, width: 8, hidden: 16}"}}));
+                                                {"model={kind: feed_forward, window: 4, width: 8, hidden: 16}"},
+                                                {"task=masked_language_model"}}));
   INFO(more.front());
-  require_same_bytes(place, with(noisy, more));
+  require_same_bytes(place, joined(noisy, more));
 }
 
 TEST_CASE("two processes train every task as one does, to the byte", "[processes]") {
   const Workplace place;
-  SECTION("sorting") { require_same_bytes(place, sorter(with(noisy, {"model.context=7"}))); }
-  SECTION("ragged classification") { require_same_bytes(place, classifier(place, noisy)); }
-  SECTION("texts of similar length") {
-    require_same_bytes(place, classifier(place, with(noisy, {"task.bucketing=5"})));
+  const std::string task = GENERATE("sorting", "ragged", "bucketing", "packed", "pairs", "pairs by tokens");
+  CAPTURE(task);
+  if (task == "sorting") return require_same_bytes(place, sorter(joined(noisy, {"model.context=7"})));
+  if (!task.starts_with("pairs")) {
+    const std::map<std::string, Overrides> more = {
+        {"ragged", {}}, {"bucketing", {"task.bucketing=5"}}, {"packed", {"data.packing=spfhp", "model.context=24"}}};
+    return require_same_bytes(place, classifier(place, joined(noisy, more.at(task))));
   }
-  SECTION("packed classification") {
-    require_same_bytes(place, classifier(place, with(noisy, {"data.packing=spfhp", "model.context=24"})));
-  }
-  SECTION("pairs") {
-    place.folder().write("pairs.tsv", marked_pairs(300));
-    const auto batches = GENERATE(values<Overrides>({{}, {"task.batch_unit=token", "train.batch_size=24"}}));
-    const auto pairs =
-        with({"task=sequence_to_sequence", "data.path='" + (place / "pairs.tsv").string() + "'", "data.tokenizer=word",
+  place.folder().write("pairs.tsv", marked_pairs(300));
+  const auto overrides =
+      joined({"task=sequence_to_sequence", "data.path='" + (place / "pairs.tsv").string() + "'", "data.tokenizer=word",
               "model.kind=encoder_decoder", "model.layers=1", "model.cross_mixer=metric"},
              noisy);
-    require_same_bytes(place, with(pairs, batches));
-  }
-  SECTION("regions, of whose tables few rows have a gradient") {
-    require_same_bytes(place, classifier(place, with(without_blocks, {"model.layers=0", "task.head=max_pooled",
-                                                                      "model.embedding.region=sequence"})));
-  }
-  SECTION("masked") { require_same_bytes(place, with(noisy, {"task=masked_language_model"})); }
+  require_same_bytes(place,
+                     task == "pairs" ? overrides : joined(overrides, {"task.batch_unit=token", "train.batch_size=24"}));
 }
 
 TEST_CASE("several processes train what one does in as many micro-batches, to the byte", "[processes]") {
   const Workplace place;
-  const int processes = GENERATE(3, 4);
-  // Enough parameters for the sums of large tensors; the tables of the second have gradients in few rows.
-  const auto [kind, more] = GENERATE(table<std::string, Overrides>(
-      {{"a transformer", with(noisy, {"model.width=32", "train.cpu_slices=2"})},
-       {"regions",
-        with(without_blocks, {"model.layers=0", "task.head=max_pooled", "model.embedding.region=sequence"})}}));
-  const auto overrides =
-      with(kind == "regions" ? classifier(place, more) : more, {"train.accumulate=" + std::to_string(processes)});
-  INFO(kind << ", " << processes);
-  place.train("one", overrides);
-  train_together(place, processes, "many", overrides);
-  CHECK((model_bytes(place / "one") == model_bytes(place / "many")));
-  CHECK((state_bytes(place / "one") == state_bytes(place / "many")));
-  CHECK(metrics_without_time(place / "one") == metrics_without_time(place / "many"));
+  const int processes = GENERATE(2, 3, 4);
+  const Overrides accumulate = {"train.accumulate=" + std::to_string(processes)};
+  // Enough parameters for the sums of large tensors; tables of regions have gradients in few rows.
+  require_same_bytes(place,
+                     GENERATE(true, false) ? joined(noisy, joined({"model.width=32", "train.cpu_slices=2"}, accumulate))
+                                           : classifier(place, joined(without_blocks, accumulate)),
+                     processes);
 }
 
 TEST_CASE("more processes than micro-batches train the same but for rounding", "[processes]") {
@@ -139,14 +141,7 @@ TEST_CASE("more processes than micro-batches train the same but for rounding", "
                                "train.steps=3",     "train.eval_interval=3", "train.checkpoint_interval=3"};
   place.train("one", overrides);
   train_together(place, processes, "many", overrides);
-  const auto weights = [&](const std::string& run) {
-    return load_checkpoint(RunDirectory::open(place / run), "last", WithOptimizer::no).model;
-  };
-  const auto one = weights("one"), many = weights("many");
-  for (std::size_t i = 0; i < one.size(); ++i) {
-    INFO(one[i].first);
-    CHECK(torch::allclose(one[i].second, many[i].second, 1e-5, 3e-6));
-  }
+  check_close(last_of(place, "one").model, last_of(place, "many").model, 1e-5, 3e-6);
 }
 
 TEST_CASE("processes that share the optimiser's state train the same but for rounding", "[processes][shards]") {
@@ -158,37 +153,23 @@ TEST_CASE("processes that share the optimiser's state train the same but for rou
                                "train.eval_interval=6", "train.checkpoint_interval=6", "train.optimizer=" + optimizer};
   INFO(optimizer << " of " << processes);
   train_together(place, processes, "plain", overrides);
-  train_together(place, processes, "shards", with(overrides, {"train.shard_optimizer=true"}));
-  const auto load = [&](const std::string& run) {
-    return load_checkpoint(RunDirectory::open(place / run), "last", WithOptimizer::yes);
-  };
-  const auto plain = load("plain"), shards = load("shards");
-  for (std::size_t i = 0; i < plain.model.size(); ++i) {
-    INFO(plain.model[i].first);
-    CHECK(torch::allclose(plain.model[i].second, shards.model[i].second, 1e-6, 1e-6));
-  }
-  const std::map<std::string, torch::Tensor> state(shards.optimizer.begin(), shards.optimizer.end());
-  CHECK(state.size() == plain.optimizer.size());
-  for (const auto& [name, tensor] : plain.optimizer) {
-    INFO(name);
-    CHECK(torch::allclose(tensor, state.at(name), 1e-5, 1e-7));
-  }
+  train_together(place, processes, "shards", joined(overrides, {"train.shard_optimizer=true"}));
+  const auto plain = last_of(place, "plain"), shards = last_of(place, "shards");
+  check_close(plain.model, shards.model, 1e-6, 1e-6);
+  check_close(shards.optimizer, plain.optimizer, 1e-5, 1e-7);
 }
 
 TEST_CASE("a run that shares the optimiser's state goes on to the byte, also with one process", "[processes][shards]") {
   const Workplace place;
-  const auto steps = [&](int count) {
-    return with(noisy,
-                {"train.shard_optimizer=true", "train.clip=0", "train.schedule={kind: constant, warmup_steps: 0}",
-                 "train.eval_interval=100", "train.checkpoint_interval=100", "train.steps=" + std::to_string(count)});
-  };
+  const auto steps = [](int count) { return steps_of({"train.shard_optimizer=true", "train.clip=0"}, count); };
   train_together(place, 2, "whole", steps(8));
-  train_together(place, 2, "cut", steps(3));
-  train_together(place, 2, "cut", steps(8), /*resume=*/true);
-  CHECK((model_bytes(place / "whole") == model_bytes(place / "cut")));
-  train_together(place, 2, "alone", steps(3));
-  place.train("alone", steps(8), /*resume=*/true);
-  CHECK((model_bytes(place / "whole") == model_bytes(place / "alone")));
+  for (const int processes : {1, 2}) {
+    const auto run = std::to_string(processes);
+    train_together(place, 2, run, steps(3));
+    if (processes == 1) place.train(run, steps(8), /*resume=*/true);
+    if (processes == 2) train_together(place, 2, run, steps(8), /*resume=*/true);
+    CHECK((model_bytes(place / "whole") == model_bytes(place / run)));
+  }
 }
 
 TEST_CASE("shards are equal parts of the optimiser's state", "[shards]") {
@@ -210,10 +191,7 @@ TEST_CASE("shards are equal parts of the optimiser's state", "[shards]") {
 TEST_CASE("a run goes on with another number of processes, and what it remembers too", "[processes]") {
   const Workplace place;
   const std::string model = GENERATE("model={kind: lstm, width: 16, carry_state: true}", "model.width=16");
-  const auto steps = [&](int count) {
-    return with(noisy, {model, "train.schedule={kind: constant, warmup_steps: 0}", "train.eval_interval=100",
-                        "train.checkpoint_interval=100", "train.steps=" + std::to_string(count)});
-  };
+  const auto steps = [&](int count) { return steps_of({model}, count); };
   place.train("one", steps(8));
   train_together(place, 2, "changing", steps(3));
   place.train("changing", steps(5), /*resume=*/true);
@@ -226,28 +204,18 @@ TEST_CASE("processes roll back together, and skip spikes together", "[processes]
   const Workplace place;
   const std::string more = GENERATE("train.divergence.action={kind: rollback, limit: 3}",
                                     "train.divergence.spikes={threshold: 0.1, action: skip}");
-  require_same_bytes(place, with(noisy, {more, "train.steps=40", "train.learning_rate=0.05"}));
+  require_same_bytes(place, joined(noisy, {more, "train.steps=40", "train.learning_rate=0.05"}));
 }
 
-TEST_CASE("processes that do not train the same are refused before there is a run", "[processes]") {
+TEST_CASE("processes that do not train the same, rows that cannot be divided, and a linear model are refused",
+          "[processes]") {
   const Workplace place;
-  const auto attempt = [&] {
+  const auto other_seeds = [&] {
     together(2, [&](ProcessGroup& group) {
-      const auto seed = "train.seed=" + std::to_string(group.rank());
-      metaformer::train({.experiment = place.experiment({seed}),
-                         .out = place / "run",
-                         .offline = true,
-                         .device = "cpu",
-                         .command_line = {"test"},
-                         .group = &group});
+      train_as_part(place, group, "run", {"train.seed=" + std::to_string(group.rank())});
     });
   };
-  CHECK_THROWS_WITH(attempt(), ContainsSubstring("config.train.seed is 1 on rank 1 and 0 on rank 0"));
-  CHECK_FALSE(std::filesystem::exists(place / "run"));
-}
-
-TEST_CASE("rows that cannot be divided, and a linear model, are refused before there is a run", "[processes]") {
-  const Workplace place;
+  CHECK_THROWS_WITH(other_seeds(), ContainsSubstring("config.train.seed is 1 on rank 1 and 0 on rank 0"));
   CHECK_THROWS_WITH(train_together(place, 4, "run", {}), ContainsSubstring("train.batch_size must be a multiple of 4"));
   place.folder().write("table.tsv", marked_table(100));
   const Overrides linear = {"task=classification", "data.path='" + (place / "table.tsv").string() + "'",

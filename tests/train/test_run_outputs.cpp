@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "support/failure.h"
 #include "support/workplace.h"
-#include "train/training_log.h"
+#include "train/trainer.h"
 
 namespace metaformer {
 
@@ -11,23 +11,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::vector<Json> lines_of(const std::filesystem::path& file) {
-  std::istringstream stream(read_text(file));
-  std::vector<Json> lines;
-  for (std::string line; std::getline(stream, line);) lines.push_back(Json::parse(line));
-  return lines;
-}
-
-std::vector<Json> training_lines(const std::filesystem::path& run) {
-  auto lines = lines_of(run / "metrics.jsonl");
-  std::erase_if(lines, [](const Json& line) { return line.at("split") != "train"; });
-  return lines;
-}
-
 // As if the process had died after step 8: its checkpoint is whole, later lines were written already.
 void forget_after_step_8(const std::filesystem::path& run) {
   for (const auto* name : {"step-12", "last", "best"}) std::filesystem::remove_all(run / "checkpoints" / name);
   std::filesystem::remove(run / "summary.json");
+  std::ofstream(run / "metrics.jsonl", std::ios::app) << R"({"step":12,"spl)";
 }
 
 }  // namespace
@@ -38,7 +26,7 @@ TEST_CASE("training lines and the summary give tokens, epochs, clipping, times a
   const auto environment = Json::parse(read_text(place / "run/environment.json"));
   const double split = environment["data"]["train_tokens"];
   double earlier = 0;
-  for (const auto& line : training_lines(place / "run")) {
+  for (const auto& line : metrics_of(place / "run", "train")) {
     CHECK(line["tokens"] == line["step"].get<std::int64_t>() * 6 * 16);
     CHECK(line["epoch"].get<double>() == Approx(line["tokens"].get<double>() / split));
     CHECK(line["clipped_fraction"] == 1.0);
@@ -49,12 +37,13 @@ TEST_CASE("training lines and the summary give tokens, epochs, clipping, times a
   CHECK(summary["tokens"] == 12 * 6 * 16);
   CHECK(summary["epochs"].get<double>() == Approx(12 * 6 * 16 / split));
   CHECK(summary["clipped_fraction"] == 1.0);
-  CHECK(summary["evaluation_seconds"].get<double>() > 0);
-  CHECK(summary["checkpoint_seconds"].get<double>() > 0);
-  CHECK(summary["startup_seconds"].get<double>() > 0);
-  CHECK(summary["wall_seconds"].get<double>() >= summary["evaluation_seconds"].get<double>() +
-                                                     summary["checkpoint_seconds"].get<double>() +
-                                                     summary["train_seconds"].get<double>());
+  double phases = 0;
+  for (const auto* phase : {"evaluation_seconds", "checkpoint_seconds", "train_seconds"}) {
+    CHECK(summary[phase] > 0);
+    phases += summary[phase].get<double>();
+  }
+  CHECK(summary["startup_seconds"] > 0);
+  CHECK(summary["wall_seconds"] >= phases);
   CHECK(place.train("loose", {"train.clip=0"})["clipped_fraction"] == 0.0);
 }
 
@@ -70,17 +59,17 @@ TEST_CASE("an epoch is every training text once, and a sorter has none", "[outpu
   CHECK(classified["epochs"].get<double>() == Approx(12 * 6 / (100 - held_out)));
   const auto sorted = place.train("sorted", {"task=sort", "task.length=4"});
   CHECK(sorted["epochs"].is_null());
-  CHECK_FALSE(training_lines(place / "sorted").front().contains("epoch"));
+  CHECK_FALSE(metrics_of(place / "sorted", "train").front().contains("epoch"));
 }
 
 TEST_CASE("clipped steps and times are counted on by a resumed run", "[outputs]") {
   const Workplace place;
   place.train("free", {"train.log_interval=1", "train.schedule={kind: constant, warmup_steps: 2}", "train.clip=0"});
   std::vector<double> norms;
-  for (const auto& line : training_lines(place / "free")) norms.push_back(line["gradient_norm"]);
+  for (const auto& line : metrics_of(place / "free", "train")) norms.push_back(line["gradient_norm"]);
   std::sort(norms.begin(), norms.end());
-  const std::vector<std::string> some_clipped = {"train.schedule={kind: constant, warmup_steps: 2}",
-                                                 "train.clip=" + std::to_string(norms[norms.size() / 2])};
+  const Overrides some_clipped = {"train.schedule={kind: constant, warmup_steps: 2}",
+                                  "train.clip=" + std::to_string(norms[norms.size() / 2])};
   const auto whole = place.train("whole", some_clipped);
   CHECK(whole["clipped_fraction"] > 0.0);
   CHECK(whole["clipped_fraction"] < 1.0);
@@ -88,26 +77,24 @@ TEST_CASE("clipped steps and times are counted on by a resumed run", "[outputs]"
   forget_after_step_8(place / "cut");
   const auto before = Json::parse(read_text(place / "cut/checkpoints/step-8/meta.json"));
   const auto cut = place.train("cut", some_clipped, true);
-  CHECK(cut["clipped_fraction"] == whole["clipped_fraction"]);
   CHECK(metrics_without_time(place / "cut") == metrics_without_time(place / "whole"));
-  CHECK(cut["wall_seconds"] > before["wall_seconds"]);
-  for (const auto* phase : {"evaluation_seconds", "checkpoint_seconds", "startup_seconds"})
+  for (const auto* phase : {"evaluation_seconds", "checkpoint_seconds", "startup_seconds", "wall_seconds"})
     CHECK(cut[phase] > before[phase]);
+  for (const auto* key : {"steps", "train_loss", "val_loss", "best_val_loss", "best_step", "clipped_fraction"})
+    CHECK(cut[key] == whole[key]);
 }
 
 TEST_CASE("samples while training change nothing else, for every mixer", "[samples]") {
   const std::string mixer =
       GENERATE("scaled_dot_product", "quadratic", "metric", "average_pooling", "identity", "none");
   const Workplace place;
-  const std::vector<std::string> plain = {"model.mixer.kind=" + mixer, "model.dropout=0.1"};
-  auto sampled = plain;
-  sampled.push_back("task.sample_interval=5");
+  const Overrides plain = {"model.mixer.kind=" + mixer, "model.dropout=0.1"};
   place.train("plain", plain);
-  place.train("sampled", sampled);
+  place.train("sampled", joined(plain, {"task.sample_interval=5"}));
   CHECK(model_bytes(place / "plain") == model_bytes(place / "sampled"));
   CHECK(metrics_without_time(place / "plain") == metrics_without_time(place / "sampled"));
   CHECK_FALSE(std::filesystem::exists(place / "plain/samples.jsonl"));
-  const auto samples = lines_of(place / "sampled/samples.jsonl");
+  const auto samples = json_lines(place / "sampled/samples.jsonl");
   REQUIRE(samples.size() == 2);
   CHECK(samples[0]["step"] == 5);
   CHECK(samples[1]["step"] == 10);
@@ -118,7 +105,7 @@ TEST_CASE("samples while training change nothing else, for every mixer", "[sampl
 
 TEST_CASE("a resumed run has the samples of an undisturbed one", "[samples]") {
   const Workplace place;
-  const std::vector<std::string> sampled = {"task.sample_interval=4"};
+  const Overrides sampled = {"task.sample_interval=4"};
   place.train("whole", sampled);
   place.train("cut", sampled);
   const auto whole = read_text(place / "whole/samples.jsonl");
@@ -135,10 +122,9 @@ TEST_CASE("a resumed run has the samples of an undisturbed one", "[samples]") {
 }
 
 TEST_CASE("texts are samples of language models only", "[samples]") {
-  const auto refused = failure([] { default_experiment({"task=sort", "task.sample_interval=5"}); });
-  CHECK(refused.first == ExitCode::usage);
-  CHECK_THAT(refused.second,
-             ContainsSubstring("task.sample_interval: unknown key for task 'sort'; only task: language_model has it"));
+  const auto [code, message] = failure([] { default_experiment({"task=sort", "task.sample_interval=5"}); });
+  CHECK(code == ExitCode::usage);
+  CHECK_THAT(message, ContainsSubstring("task.sample_interval: unknown key"));
 }
 
 TEST_CASE("the progress line shows a moving mean, and counts coming evaluations in the time left", "[progress]") {

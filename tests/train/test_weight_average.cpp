@@ -21,13 +21,8 @@ std::map<std::string, torch::Tensor> tensors(const std::filesystem::path& run, i
   return {named.begin(), named.end()};
 }
 
-const std::vector<std::string> averaged = {"train.weight_average.decay=0.8", "train.checkpoint_interval=1",
-                                           "train.keep_checkpoints=12"};
-
-std::vector<std::string> operator+(std::vector<std::string> first, const std::vector<std::string>& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
+const Overrides averaged = {"train.weight_average.decay=0.8", "train.checkpoint_interval=1",
+                            "train.keep_checkpoints=12"};
 
 }  // namespace
 
@@ -50,34 +45,13 @@ TEST_CASE("checkpoints hold the average of float64 and the weights of a training
 
 TEST_CASE("the average is what is evaluated, selected and loaded", "[average]") {
   const Workplace place;
-  const auto summary = place.train("run", averaged + std::vector<std::string>{"train.learning_rate=0.01"});
+  const auto summary = place.train("run", joined(averaged, {"train.learning_rate=0.01"}));
   const auto plain = place.train("plain", {"train.learning_rate=0.01"});
   CHECK(summary["val_loss"] != plain["val_loss"]);
   const auto run = load_run(place / "run", "last", "cpu");
   const auto task = make_task(run.experiment.config, true);
   const auto report = evaluate_split({*run.predictor, task}, Split::validation);
   CHECK(report["loss"] == summary["val_loss"]);
-}
-
-TEST_CASE("rollbacks with an average and a loss scale come to the same bytes again", "[average][fp16][rollback]") {
-  const Workplace place;
-  const std::vector<std::string> wild = {"train.steps=40",
-                                         "train.precision=fp16",
-                                         "train.weight_average.decay=0.9",
-                                         "train.learning_rate=1e9",
-                                         "train.schedule.warmup_steps=0",
-                                         "train.clip=0",
-                                         "train.optimizer.weight_decay=0",
-                                         "train.divergence.action=rollback",
-                                         "train.divergence.action.factor=1e-4",
-                                         "train.divergence.action.limit=4",
-                                         "model.mixer=metric"};
-  const auto summary = place.train("run", wild);
-  CHECK(summary["steps"] == 40);
-  CHECK(summary["rollbacks"].get<int>() >= 1);
-  CHECK(std::isfinite(summary["val_loss"].get<double>()));
-  place.train("again", wild);
-  CHECK(model_bytes(place / "run") == model_bytes(place / "again"));
 }
 
 TEST_CASE("a recalibrated classifier shifts the logits of its average", "[average][classification]") {
@@ -89,7 +63,7 @@ TEST_CASE("a recalibrated classifier shifts the logits of its average", "[averag
   const auto saved = shift.clone();
   CHECK(saved.abs().sum().item<double>() > 0);
   shift.zero_();
-  make_task(run.experiment.config, true).adaptation->before_evaluation(*run.model, torch::kCPU);
+  make_task(run.experiment.config, true).before_evaluation(*run.model, torch::kCPU);
   CHECK(torch::allclose(shift, saved, 1e-5, 1e-7));
 }
 
@@ -118,17 +92,11 @@ TEST_CASE("the average of weights is that of float64, and is only lent", "[avera
   const auto again = parameters.values().clone();
   const WeightAverage::Use use(average);
   CHECK(torch::equal(parameters.values(), again));
-}
-
-TEST_CASE("without a decay there is no average", "[average]") {
-  Linear layer(3, 2, /*bias=*/false);
-  ParameterBuffer parameters(*layer);
-  WeightAverage average(parameters, 0);
-  average.update(1);
-  parameters.values().fill_(3);
-  const WeightAverage::Use use(average);
-  CHECK(torch::equal(parameters.values(), torch::full_like(parameters.values(), 3)));
-  CHECK(average.state().empty());
+  WeightAverage without(parameters, /*decay=*/0);
+  without.update(1);
+  const WeightAverage::Use unchanged(without);
+  CHECK(torch::equal(parameters.values(), again));
+  CHECK(without.state().empty());
 }
 
 }  // namespace metaformer

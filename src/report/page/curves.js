@@ -7,91 +7,84 @@ const curveState = {
   scale: 'linear',
   show: 'groups',
   hidden: new Set(),
-  zoom: null,
+  zoom: null,  // {x: [low, high], y: [low, high]}
   highlighted: null,
 };
 
-function curveControls(redrawChart) {
-  const set = (key, keepsZoom) => (value) => {
+const curveView = () => report.curves.views.find(({name}) => name === curveState.series);
+
+const curveBox = make('figure'), curveReadout = make('p', {class: 'readout', 'aria-live': 'polite'});
+
+function redrawCurves() {
+  hideTooltip();
+  drawCurves();
+  fadeCurves();
+}
+function zoomTo(zoom) {
+  curveState.zoom = zoom;
+  redrawCurves();
+}
+
+// The ends of a scale, nearer together or farther apart.
+const zoomed = (scale, factor, middle = d3.mean(scale.domain())) => {
+  const [low, high] = scale.domain(), half = ((high - low) * factor) / 2;
+  return [middle - half, middle + half];
+};
+
+function curveControls() {
+  const chosen = (key, title, options) => choice(title, options, curveState[key], (value) => {
     curveState[key] = value;
-    if (!keepsZoom) curveState.zoom = null;
-    redrawChart();
-  };
+    zoomTo(key === 'show' ? curveState.zoom : null);
+  });
   const zoomBy = (factor) => () => {
     const {x, y} = curveChart;
-    const around =
-        ([low,
-          high]) => [(low + high) / 2 - ((high - low) * factor) / 2, (low + high) / 2 + ((high - low) * factor) / 2];
-    curveState.zoom = {x: around(x.domain()), y: curveState.scale === 'log' ? y.domain() : around(y.domain())};
-    redrawChart();
+    zoomTo({x: zoomed(x, factor), y: curveState.scale === 'log' ? y.domain() : zoomed(y, factor)});
   };
   return make(
-      'div', {class: 'controls'},
-      choice(
-          'show', report.curves.views.map(({name, title}) => ({value: name, label: title})), curveState.series,
-          set('series')),
-      choice('by', [{value: 'step', label: 'step'}, {value: 'time', label: 'training time'}], 'step', set('axis')),
-      choice(
-          'scale', [{value: 'linear', label: 'linear'}, {value: 'log', label: 'logarithmic'}], 'linear', set('scale')),
-      choice(
-          'as', [{value: 'groups', label: 'mean ± sd over seeds'}, {value: 'runs', label: 'every run'}], 'groups',
-          set('show', true)),
+      'div', {class: 'controls'}, chosen('series', 'show', report.curves.views.map(({name, title}) => [name, title])),
+      chosen('axis', 'by', [['step', 'step'], ['time', 'training time']]),
+      chosen('scale', 'scale', [['linear', 'linear'], ['log', 'logarithmic']]),
+      chosen('show', 'as', [['groups', 'mean ± sd over seeds'], ['runs', 'every run']]),
       button('+', zoomBy(0.6), {'aria-label': 'zoom in'}), button('−', zoomBy(1 / 0.6), {'aria-label': 'zoom out'}),
-      button('Reset zoom', () => {
-        curveState.zoom = null;
-        redrawChart();
-      }, {id: 'reset-zoom'}));
+      button('Reset zoom', () => zoomTo(null), {id: 'reset-zoom'}));
 }
 
-// What is drawn: {group, x, y, low, high, kind}; kind is "validation", "train" or another series.
+// What is drawn: {group, label, x, y, low, high, kind}; kind is "validation", "train" or another series.
 function visibleCurves() {
-  const view = report.curves.views.find(({name}) => name === curveState.series);
-  const curves = [];
-  for (const name of view.series) {
-    const series = report.curves.series[name];
-    const list = curveState.show === 'runs' ? series.runs : series.groups;
-    list.forEach((curve, i) => {
-      if (!curve) return;
-      const group = curveState.show === 'runs' ? report.runs[i].group : i;
-      if (curveState.hidden.has(group)) return;
-      const label = report.groups[group].name + (curveState.show === 'runs' ? `, seed ${report.runs[i].seed}` : '');
-      curves.push({
-        group,
-        label,
-        kind: view.series.length > 1 ? name.split(' ')[0] : 'validation',
-        x: curve[curveState.axis],
-        y: curve.value,
-        low: curve.low,
-        high: curve.high
-      });
-    });
-  }
-  return curves;
+  const {series: names} = curveView(), runs = curveState.show === 'runs';
+  return names.flatMap((name) => report.curves.series[name][curveState.show].flatMap((curve, i) => {
+    const group = runs ? report.runs[i].group : i;
+    if (!curve || curveState.hidden.has(group)) return [];
+    return {
+      group,
+      label: report.groups[group].name + (runs ? `, seed ${report.runs[i].seed}` : ''),
+      kind: names.length > 1 ? name.split(' ')[0] : 'validation',
+      x: curve[curveState.axis],
+      y: curve.value,
+      low: curve.low,
+      high: curve.high
+    };
+  }));
 }
 
-function curveLegend(redrawChart) {
-  const list = make('ul', {class: `legend${report.groups.length > 16 ? ' many' : ''}`, 'aria-label': 'Groups'});
-  report.groups.forEach((group, i) => {
-    const highlight = (value) => () => {
-      curveState.highlighted = value;
-      fadeCurves();
-    };
-    const item = button('', () => {
+function curveLegend() {
+  const highlight = (group) => () => {
+    curveState.highlighted = group;
+    fadeCurves();
+  };
+  const items = report.groups.map((group, i) => {
+    const toggle = () => {
       if (!curveState.hidden.delete(i)) curveState.hidden.add(i);
-      item.setAttribute('aria-pressed', String(!curveState.hidden.has(i)));
-      redrawChart();
-    }, {
-      'aria-pressed': 'true',
-      title: 'show or hide',
-      onmouseenter: highlight(i),
-      onmouseleave: highlight(null),
-      onfocus: highlight(i),
-      onblur: highlight(null)
-    });
+      item.setAttribute('aria-pressed', !curveState.hidden.has(i));
+      redrawCurves();
+    };
+    const [over, out] = [highlight(i), highlight(null)];
+    const events = {onmouseenter: over, onmouseleave: out, onfocus: over, onblur: out};
+    const item = button('', toggle, {'aria-pressed': 'true', title: 'show or hide', ...events});
     item.append(lineSwatch(i), `${group.name} (${group.runs.length})`);
-    list.append(make('li', {}, item));
+    return make('li', {}, item);
   });
-  return list;
+  return make('ul', {class: `legend${items.length > 16 ? ' many' : ''}`, 'aria-label': 'Groups'}, ...items);
 }
 
 function fadeCurves() {
@@ -101,49 +94,40 @@ function fadeCurves() {
 
 const curveChart = {};  // the scales and curves of the last drawing
 
-function drawCurves(box, readout) {
-  const curves = visibleCurves();
-  const width = widthOf(box), height = width < 560 ? 300 : 420, margin = {left: 56, top: 10, right: 16, bottom: 40};
-  const shownValues =
-      curves.flatMap((curve) => [...curve.y, ...(curve.low || []), ...(curve.high || [])]).filter(Number.isFinite);
-  const positive = curveState.scale === 'log' ? shownValues.filter((value) => value > 0) : shownValues;
-  const zoom = curveState.zoom;
-  const x = d3.scaleLinear().domain(zoom ? zoom.x : d3.extent(curves.flatMap((curve) => curve.x))).range([
-    margin.left, width - margin.right
-  ]);
-  const y = (curveState.scale === 'log' ? d3.scaleLog() : d3.scaleLinear())
-                .domain(zoom ? zoom.y : d3.extent(positive))
-                .range([height - margin.bottom, margin.top]);
-  if (!zoom && curveState.scale === 'linear') y.nice(6);
+function drawCurves() {
+  const curves = visibleCurves(), {zoom} = curveState, log = curveState.scale === 'log';
+  const width = widthOf(curveBox), height = width < 560 ? 300 : 420;
+  const area = {left: 56, top: 10, right: width - 16, bottom: height - 40};
+  const isShown = (value) => Number.isFinite(value) && (!log || value > 0);
+  const values = curves.flatMap(({y, low, high}) => [...y, ...(low || []), ...(high || [])]).filter(isShown);
+  const x = d3.scaleLinear().domain(zoom ? zoom.x : d3.extent(curves.flatMap((curve) => curve.x)));
+  const y = (log ? d3.scaleLog() : d3.scaleLinear()).domain(zoom ? zoom.y : d3.extent(values));
+  x.range([area.left, area.right]);
+  y.range([area.bottom, area.top]);
+  if (!zoom && !log) y.nice(6);
   Object.assign(curveChart, {x, y, curves});
   const svg = chart(width, height, {
     id: 'curve-chart',
     tabindex: 0,
     'aria-label': 'Curves of all runs. Arrow keys move along them, plus and minus zoom, 0 shows everything.'
   });
-  drawAxes(svg, x, y, width, height, margin);
-  const inner = {x: margin.left, y: 0, width: width - margin.left - margin.right, height: height - margin.bottom + 1};
+  drawAxes(svg, x, y, height, area);
+  const inner = {x: area.left, y: 0, width: area.right - area.left, height: area.bottom + 1};
   add(add(svg, 'clipPath', {id: 'curve-clip'}), 'rect', inner);
-  drawLines(add(svg, 'g', {'clip-path': 'url(#curve-clip)'}), curves, x, y);
-  add(svg, 'line', {class: 'cursor', y1: margin.top, y2: height - margin.bottom, visibility: 'hidden'});
-  addZoom(
-      svg, x, y, {left: margin.left, top: margin.top, right: width - margin.right, bottom: height - margin.bottom},
-      readout);
-  box.replaceChildren(svg.node());
+  drawLines(add(svg, 'g', {'clip-path': 'url(#curve-clip)'}), curves, x, y, isShown);
+  add(svg, 'line', {class: 'cursor', y1: area.top, y2: area.bottom, visibility: 'hidden'});
+  addZoom(svg, x, y, area);
+  curveBox.replaceChildren(svg.node());
 }
 
-function drawAxes(svg, x, y, width, height, margin) {
-  const inner = {width: width - margin.left - margin.right, height: height - margin.top - margin.bottom};
-  const bottom = d3.axisBottom(x).ticks(Math.max(3, inner.width / 110));
-  if (curveState.axis === 'time') bottom.tickFormat((value) => shortDuration(value));
-  drawAxis(svg, bottom, 0, height - margin.bottom, inner.height);
-  const left = d3.axisLeft(y).ticks(6, curveState.scale === 'log' ? '~g' : undefined);
-  drawAxis(svg, left, margin.left, 0, inner.width);
-  const middle = {'text-anchor': 'middle'};
-  label(svg, margin.left + inner.width / 2, height - 6, curveState.axis === 'time' ? 'training time' : 'step', middle);
-  const view = report.curves.views.find(({name}) => name === curveState.series);
-  label(
-      svg, null, null, view.unit, {transform: `translate(13,${margin.top + inner.height / 2}) rotate(-90)`, ...middle});
+function drawAxes(svg, x, y, height, area) {
+  const width = area.right - area.left, isTime = curveState.axis === 'time';
+  const bottom = d3.axisBottom(x).ticks(Math.max(3, width / 110));
+  if (isTime) bottom.tickFormat(shortDuration);
+  drawAxis(svg, bottom, 0, area.bottom, area.bottom - area.top);
+  drawAxis(svg, d3.axisLeft(y).ticks(6, curveState.scale === 'log' ? '~g' : undefined), area.left, 0, width);
+  label(svg, area.left + width / 2, height - 6, isTime ? 'training time' : 'step', {'text-anchor': 'middle'});
+  turnedLabel(svg, 13, (area.top + area.bottom) / 2, curveView().unit);
 }
 
 function shortDuration(seconds) {
@@ -152,78 +136,60 @@ function shortDuration(seconds) {
   return `${Math.round(seconds / 360) / 10} h`;
 }
 
-function drawLines(layer, curves, x, y) {
-  const visible = (value) => Number.isFinite(value) && (curveState.scale === 'linear' || value > 0);
-  const line = d3.line().defined((p) => visible(p[1])).x((p) => x(p[0])).y((p) => y(p[1]));
-  const area =
-      d3.area().defined((p) => visible(p[1]) && visible(p[2])).x((p) => x(p[0])).y0((p) => y(p[1])).y1((p) => y(p[2]));
+function drawLines(layer, curves, x, y, isShown) {
+  const line = d3.line().defined((p) => isShown(p[1])).x((p) => x(p[0])).y((p) => y(p[1]));
+  const area = d3.area().defined((p) => isShown(p[1]) && isShown(p[2]));
+  area.x((p) => x(p[0])).y0((p) => y(p[1])).y1((p) => y(p[2]));
   const color = (curve) => curveColor(curve.group);
   const each = (name, css, shown) => layer.selectAll(`.${css}`).data(shown).join(name).attr('class', css);
   each('path', 'band', curves.filter((curve) => curve.low))
       .style('fill', color)
-      .attr('d', (curve) => area(curve.x.map((value, i) => [value, curve.low[i], curve.high[i]])));
+      .attr('d', (curve) => area(d3.zip(curve.x, curve.low, curve.high)));
   set(each('path', 'curve', curves), {
     class: (curve) => `curve ${curve.kind}${curveState.show === 'runs' ? ' single' : ''}`,
     'stroke-dasharray': (curve) => curveDashes(curve.group),
-    d: (curve) => line(curve.x.map((value, i) => [value, curve.y[i]]))
+    d: (curve) => line(d3.zip(curve.x, curve.y))
   }).style('stroke', color);
-  set(each('circle', 'point', curves.filter((curve) => curve.x.length === 1)),
-      {r: 4, cx: (curve) => x(curve.x[0]), cy: (curve) => y(curve.y[0])})
-      .style('fill', color);
+  const points = each('circle', 'point', curves.filter((curve) => curve.x.length === 1)).style('fill', color);
+  set(points, {r: 4, cx: (curve) => x(curve.x[0]), cy: (curve) => y(curve.y[0])});
 }
 
 // Zoom by dragging, hover, and the same with the keyboard.
 
-function addZoom(svg, x, y, area, readout) {
-  const brush = d3.brush().extent([[area.left, area.top], [area.right, area.bottom]]).touchable(false).on('end', () => {
-    const selection = d3.event.selection;
-    if (!selection) return;
-    const [[x0, y0], [x1, y1]] = selection;
-    curveState.zoom = {x: [x.invert(x0), x.invert(x1)], y: [y.invert(y1), y.invert(y0)]};
-    redraw();
+function addZoom(svg, x, y, {left, top, right, bottom}) {
+  const brush = d3.brush().extent([[left, top], [right, bottom]]).touchable(false).on('end', () => {
+    if (!d3.event.selection) return;
+    const [[x0, y0], [x1, y1]] = d3.event.selection;
+    zoomTo({x: [x.invert(x0), x.invert(x1)], y: [y.invert(y1), y.invert(y0)]});
   });
-  const layer = svg.append('g').attr('class', 'brush').call(brush);
-  layer.select('.selection').attr('stroke', null);
-  const reset = () => {
-    curveState.zoom = null;
-    redraw();
+  svg.append('g').attr('class', 'brush').call(brush).select('.selection').attr('stroke', null);
+  const follow = () => {
+    const [mx, my, ...place] = pointer(svg.node());
+    if (mx >= left && mx <= right) showCurveValues(svg, x.invert(mx), y.invert(my), place);
   };
-  svg.on('dblclick', reset)
-      .on('mousemove touchstart touchmove',
-          function() {
-            const [mx, my] = d3.event.touches ? d3.touches(this)[0] : d3.mouse(this);
-            const point = d3.event.touches ? d3.event.touches[0] : d3.event;
-            if (mx >= area.left && mx <= area.right)
-              showCurveValues(svg, x.invert(mx), y.invert(my), [point.clientX, point.clientY], readout);
-          })
-      .on('mouseleave', () => leaveCurves(svg))
-      .on('blur', () => leaveCurves(svg))
-      .on('keydown', () => moveByKey(svg, readout));
-}
-
-function leaveCurves(svg) {
-  hideTooltip();
-  svg.select('.cursor').attr('visibility', 'hidden');
+  const leave = () => {
+    hideTooltip();
+    svg.select('.cursor').attr('visibility', 'hidden');
+  };
+  svg.on('dblclick', () => zoomTo(null))
+      .on('mousemove touchstart touchmove', follow)
+      .on('mouseleave blur', leave)
+      .on('keydown', () => moveByKey(svg));
 }
 
 let keyboardX = null;
 
-function moveByKey(svg, readout) {
-  const {x} = curveChart;
-  const [low, high] = x.domain();
-  const key = d3.event.key;
+function moveByKey(svg) {
+  const {x, y} = curveChart, [low, high] = x.domain(), {key} = d3.event;
   if (key === 'ArrowLeft' || key === 'ArrowRight') {
-    keyboardX = (keyboardX === null ? low : keyboardX) + ((key === 'ArrowLeft' ? -1 : 1) * (high - low)) / 40;
-    keyboardX = Math.min(high, Math.max(low, keyboardX));
+    const moved = (keyboardX ?? low) + ((key === 'ArrowLeft' ? -1 : 1) * (high - low)) / 40;
+    keyboardX = Math.min(high, Math.max(low, moved));
     const box = svg.node().getBoundingClientRect();
-    showCurveValues(svg, keyboardX, null, [box.left + x(keyboardX), box.top + 60], readout);
+    showCurveValues(svg, keyboardX, null, [box.left + x(keyboardX), box.top + 60]);
   } else if (key === '+' || key === '=') {
-    const middle = keyboardX === null ? (low + high) / 2 : keyboardX;
-    curveState.zoom = {x: [middle - (high - low) * 0.3, middle + (high - low) * 0.3], y: curveChart.y.domain()};
-    redraw();
+    zoomTo({x: zoomed(x, 0.6, keyboardX ?? undefined), y: y.domain()});
   } else if (key === '-' || key === '0' || key === 'Escape') {
-    curveState.zoom = null;
-    redraw();
+    zoomTo(null);
   } else {
     return;
   }
@@ -232,48 +198,34 @@ function moveByKey(svg, readout) {
 }
 
 // The values of all curves at their points nearest to x; of more than 14 curves, those nearest to the pointer.
-function showCurveValues(svg, atX, atY, [clientX, clientY], readout) {
-  const most = 14;
-  const {x, curves} = curveChart;
+function showCurveValues(svg, atX, atY, place) {
+  const most = 14, {x, curves} = curveChart;
   const found = curves.filter((curve) => curve.x.length > 0)
                     .map((curve) => {
-                      const right = d3.bisectLeft(curve.x, atX);
-                      const i =
-                          right > 0 && (right === curve.x.length || atX - curve.x[right - 1] < curve.x[right] - atX) ?
-                          right - 1 :
-                          right;
-                      return {curve, i, value: curve.y[i]};
+                      const i = d3.scan(curve.x, (a, b) => Math.abs(a - atX) - Math.abs(b - atX));
+                      const deviation = curve.low ? ` ± ${shortNumber((curve.high[i] - curve.low[i]) / 2)}` : '';
+                      return {...curve, x: curve.x[i], value: curve.y[i], deviation};
                     })
                     .filter(({value}) => Number.isFinite(value));
   if (!found.length) return;
-  const nearest = found.reduce(
-      (best, item) => (Math.abs(item.curve.x[item.i] - atX) < Math.abs(best.curve.x[best.i] - atX) ? item : best));
-  const position = nearest.curve.x[nearest.i];
+  const position = found[d3.scan(found, (a, b) => Math.abs(a.x - atX) - Math.abs(b.x - atX))].x;
   if (atY !== null) found.sort((a, b) => Math.abs(a.value - atY) - Math.abs(b.value - atY));
   const rows = found.slice(0, most).sort((a, b) => b.value - a.value);
-  const deviation = ({curve, i}) => (curve.low ? ` ± ${shortNumber((curve.high[i] - curve.low[i]) / 2)}` : '');
-  const several = new Set(curves.map((curve) => curve.kind)).size > 1;
-  const body = rows.map(
-      (row) => make(
-          'tr', {},
-          make('td', {}, groupSwatch(row.curve.group), row.curve.label + (several ? ` (${row.curve.kind})` : '')),
-          make('td', {style: 'white-space:nowrap'}, shortNumber(row.value) + deviation(row))));
+  const several = new Set(curves.map(({kind}) => kind)).size > 1;
+  const body = rows.map(({group, label: name, kind, value, deviation}) => row('td', [
+                          make('td', {}, groupSwatch(group), name + (several ? ` (${kind})` : '')),
+                          make('td', {class: 'value'}, shortNumber(value) + deviation)
+                        ]));
   const heading = curveState.axis === 'time' ? duration(position) : `step ${fixed(position, 0)}`;
-  svg.select('.cursor').attr('x1', x(position)).attr('x2', x(position)).attr('visibility', 'visible');
-  showTooltip(clientX, clientY, make('strong', {}, heading), make('table', {}, make('tbody', {}, ...body)));
-  readout.textContent =
-      `${heading}: ` + rows.slice(0, 3).map((row) => `${row.curve.label} ${shortNumber(row.value)}`).join('; ');
+  set(svg.select('.cursor'), {x1: x(position), x2: x(position), visibility: 'visible'});
+  showTooltip(...place, make('strong', {}, heading), make('table', {}, make('tbody', {}, ...body)));
+  const values = rows.slice(0, 3).map(({label: name, value}) => `${name} ${shortNumber(value)}`);
+  curveReadout.textContent = `${heading}: ${values.join('; ')}`;
 }
 
 function showCurves() {
   if (!report.curves.views.length) return;
-  const section = addSection('curves', 'Curves');
-  const box = make('figure', {style: 'margin:0'}), readout = make('p', {class: 'readout', 'aria-live': 'polite'});
-  const draw = () => {
-    drawCurves(box, readout);
-    fadeCurves();
-  };
-  section.append(
-      make('p', {class: 'soft'}, report.curves.description), curveControls(draw), curveLegend(draw), box, readout);
-  keepDrawn(draw);
+  const text = soft(report.curves.description);
+  addSection('curves', 'Curves', text, curveControls(), curveLegend(), curveBox, curveReadout);
+  keepDrawn(redrawCurves);
 }

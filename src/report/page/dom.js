@@ -3,62 +3,62 @@
 
 const report = JSON.parse(document.getElementById('report-data').textContent);
 
-// make('p', {class: 'note'}, 'text', otherElement). Names that start with "on" are event listeners.
+// make('p', {class: 'note'}, 'text', otherElement). Names that start with "on" are event listeners; a null, false or
+// missing attribute or child is left out.
 function make(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
-    if (value === undefined || value === null || value === false) continue;
     if (key.startsWith('on'))
       element.addEventListener(key.slice(2), value);
-    else
+    else if (value != null && value !== false)
       element.setAttribute(key, value === true ? '' : value);
   }
-  element.append(...children.filter((child) => child !== null && child !== undefined));
+  element.append(...children.filter((child) => child != null));
   return element;
 }
 
+const soft = (text) => make('p', {class: 'soft'}, text);
+
 function addSection(id, title, ...content) {
-  const section =
-      make('section', {id, 'aria-labelledby': `${id}-title`}, make('h2', {id: `${id}-title`}, title), ...content);
+  const name = `${id}-title`;
+  const section = make('section', {id, 'aria-labelledby': name}, make('h2', {id: name}, title), ...content);
   document.getElementById('content').append(section);
   document.getElementById('sections').append(make('li', {}, make('a', {href: `#${id}`}, title)));
   return section;
 }
 
-// A labelled drop-down list; options are {value, label}.
+// A labelled drop-down list; options are [value, text].
 function choice(label, options, value, onchange) {
   const select = make('select', {onchange: () => onchange(select.value), 'data-place': label});
-  for (const option of options) select.append(make('option', {value: option.value}, option.label));
+  select.append(...options.map(([value, text]) => make('option', {value}, text)));
   select.value = value;
   return make('label', {}, `${label} `, select);
 }
 
 // Replaces the content of an element, and gives the keyboard's focus to the new element with the same data-place.
 function replaceInside(element, ...children) {
-  const active = document.activeElement, place = element.contains(active) ? active.dataset.place : undefined;
+  const active = document.activeElement, place = element.contains(active) && active.dataset.place;
   element.replaceChildren(...children);
-  const next = place && [...element.querySelectorAll('[data-place]')].find((found) => found.dataset.place === place);
-  if (next) next.focus();
+  if (place) element.querySelector(`[data-place="${place}"]`)?.focus();
 }
 
 const button = (label, onclick, attributes = {}) => make('button', {type: 'button', onclick, ...attributes}, label);
 
+const minus = (text) => text.replace('-', '−');
+const fixed = (value, most, least = most) =>
+    minus(value.toLocaleString('en-US', {minimumFractionDigits: least, maximumFractionDigits: most}));
+
 // Four significant digits; very small and very large numbers with an exponent.
 function shortNumber(value) {
-  if (value === null || value === undefined || !Number.isFinite(value)) return '–';
+  if (!Number.isFinite(value)) return '–';
   if (value === 0) return '0';
   const size = Math.abs(value);
-  if (size >= 1e7 || size < 1e-4) return value.toExponential(2).replace('-', '−');
+  if (size >= 1e7 || size < 1e-4) return minus(value.toExponential(2));
   const digits = Math.max(0, 3 - Math.floor(Math.log10(size)));
-  return value.toLocaleString('en-US', {maximumFractionDigits: digits, minimumFractionDigits: Math.min(digits, 2)})
-      .replace('-', '−');
+  return fixed(value, digits, Math.min(digits, 2));
 }
 
-const minus = (text) => text.replace('-', '−');
-const fixed = (value, digits) =>
-    minus(value.toLocaleString('en-US', {minimumFractionDigits: digits, maximumFractionDigits: digits}));
-
-const percent = (fraction) => (typeof fraction === 'number' ? `${(100 * fraction).toFixed(1)}%` : null);
+const percent = (fraction) => (Number.isFinite(fraction) ? `${(100 * fraction).toFixed(1)}%` : null);
 
 function duration(seconds) {
   if (!Number.isFinite(seconds)) return '–';
@@ -99,6 +99,10 @@ function set(selection, attributes) {
 }
 const add = (parent, name, attributes) => set(parent.append(name), attributes);
 const label = (parent, x, y, text, attributes = {}) => add(parent, 'text', {x, y, ...attributes}).text(text);
+// A label in the middle of a vertical axis.
+const turnedLabel = (parent, x, y, text, attributes = {
+  'text-anchor': 'middle'
+}) => label(parent, null, null, text, {transform: `translate(${x},${y}) rotate(-90)`, ...attributes});
 
 // An SVG that shrinks where it is given less room, as on paper.
 const chart = (width, height, attributes = {}) =>
@@ -106,38 +110,40 @@ const chart = (width, height, attributes = {}) =>
 
 // An axis of d3 at x, y with grid lines of this length.
 function drawAxis(svg, axis, x, y, gridLength) {
-  const format = axis.tickFormat();
-  add(svg, 'g', {class: 'grid', transform: `translate(${x},${y})`}).call(axis.tickSize(-gridLength).tickFormat(''));
-  add(svg, 'g', {class: 'axis', transform: `translate(${x},${y})`}).call(axis.tickSize(6).tickFormat(format));
+  const format = axis.tickFormat(), transform = `translate(${x},${y})`;
+  add(svg, 'g', {class: 'grid', transform}).call(axis.tickSize(-gridLength).tickFormat(''));
+  add(svg, 'g', {class: 'axis', transform}).call(axis.tickSize(6).tickFormat(format));
+}
+
+// Where the pointer is: in the coordinates of an SVG element, and in those of the window.
+function pointer(element) {
+  const touch = d3.event.touches && d3.event.touches[0], {clientX, clientY} = touch || d3.event;
+  return [...(touch ? d3.touches(element)[0] : d3.mouse(element)), clientX, clientY];
 }
 
 const widthOf = (element) => Math.max(240, Math.floor(element.getBoundingClientRect().width));
 
-// Colours, from the CSS variables that hold them for light and dark ground.
+// Colours, from the CSS variables that hold them for light and dark ground. From the ninth group on colours repeat,
+// with dashes.
 const curveColors = 8;
 const curveColor = (number) => `var(--curve-${number % curveColors})`;
-// From the ninth group on colours repeat, with dashes.
 const curveDashes = (number) => (Math.floor(number / curveColors) % 2 ? '6 4' : null);
 
-function paletteStops(name) {
-  const style = getComputedStyle(document.documentElement);
-  return [0, 1, 2, 3, 4].map((i) => style.getPropertyValue(`--${name}-${i}`).trim());
-}
-
 // From a value to a colour; `scale` is {kind: 'sequential' | 'diverging', low, high}.
-function colorScale(scale) {
-  const stops = paletteStops(scale.kind);
-  const positions = stops.map((_, i) => scale.low + ((scale.high - scale.low) * i) / (stops.length - 1));
-  return d3.scaleLinear().domain(positions).range(stops).interpolate(d3.interpolateRgb).clamp(true);
+function colorScale({kind, low, high}) {
+  const style = getComputedStyle(document.documentElement);
+  return d3.scaleLinear()
+      .domain(d3.range(5).map((i) => low + ((high - low) * i) / 4))
+      .range(d3.range(5).map((i) => style.getPropertyValue(`--${kind}-${i}`).trim()))
+      .interpolate(d3.interpolateRgb)
+      .clamp(true);
 }
 
 // Probabilities and distances start at 0; scores and weights are symmetric about 0.
-function scaleOf(kind, low, high) {
-  if (kind === 'diverging') {
-    const largest = Math.max(Math.abs(low), Math.abs(high)) || 1;
-    return {kind, low: -largest, high: largest};
-  }
-  return {kind, low: Math.min(0, low), high: high > Math.min(0, low) ? high : low + 1};
+function scaleOf(kind, {low, high}) {
+  const largest = Math.max(Math.abs(low), Math.abs(high)) || 1, start = Math.min(0, low);
+  if (kind === 'diverging') return {kind, low: -largest, high: largest};
+  return {kind, low: start, high: high > start ? high : low + 1};
 }
 
 const groupSwatch = (group) =>

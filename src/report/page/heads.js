@@ -1,115 +1,80 @@
 // The sections on attention, forms and distances, made of panels: one run's heads as thumbnails by layer and head, the
 // chosen one large, and its facts below.
 
+const hasMatrix = (run, key) => run.layers.some((layer) => layer.heads.some((head) => head[key]));
+const runsWith = (kinds) => report.inspected.filter((run) => kinds.some(({key}) => hasMatrix(run, key)));
+
 // `kinds`: the matrices that can be shown, {key, title, palette, map(run, matrix)}; a run is offered when it has one of
-// them. `below(head, run, choice)`: nodes that are shown under the map.
+// them. `below(head, run, panel)`: nodes that are shown under the map.
 class HeadPanel {
   constructor(kinds, run, kind, below) {
     Object.assign(this, {kinds, below, layer: 0, head: 0});
-    this.root = make('div', {class: 'head-panel'});
     this.controls = make('div', {class: 'controls'});
-    this.thumbnails = make('div', {class: 'heads', role: 'group', 'aria-label': 'Layers and heads'});
-    this.mapBox = make('figure', {style: 'margin:0'});
-    this.readout = make('p', {class: 'readout', 'aria-live': 'polite'});
     this.caption = make('p', {class: 'on-paper'});
+    this.thumbnails = make('div', {class: 'heads', role: 'group', 'aria-label': 'Layers and heads'});
+    this.mapBox = make('figure');
+    this.readout = make('p', {class: 'readout', 'aria-live': 'polite'});
     this.extra = make('div');
-    this.root.append(this.controls, this.caption, this.thumbnails, this.mapBox, this.readout, this.extra);
-    this.choose(run, kind);
+    const parts = [this.controls, this.caption, this.thumbnails, this.mapBox, this.readout, this.extra];
+    this.root = make('div', {class: 'head-panel'}, ...parts);
+    this.choose({run, kind});
   }
 
-  static runsWith(kinds) {
-    return report.inspected.filter((run) => kinds.some((kind) => HeadPanel.has(run, kind.key)));
-  }
-  static has(run, key) { return run.layers.some((layer) => layer.heads.some((head) => head[key])); }
+  // Matrices of the chosen kind in a layer, by head.
+  matrices(layer) { return (this.run.layers[layer] || {heads: []}).heads.map((head) => head[this.kind.key]); }
 
-  choose(run, kindKey) {
-    this.run = run;
-    const available = this.kinds.filter((kind) => HeadPanel.has(run, kind.key));
-    this.kind = available.find((kind) => kind.key === kindKey) || available[0];
-    if (!this.current()) this.selectFirst();
-    const runs = HeadPanel.runsWith(this.kinds);
-    const named = (candidate) => ({value: String(report.inspected.indexOf(candidate)), label: candidate.name});
+  // Changes some of run, kind (its key), layer and head; the others stay as far as there is such a matrix.
+  choose({run = this.run, kind = this.kind && this.kind.key, layer = this.layer, head = this.head}) {
+    const kinds = this.kinds.filter(({key}) => hasMatrix(run, key));
+    Object.assign(this, {run, kind: kinds.find(({key}) => key === kind) || kinds[0]});
+    const layers = d3.range(run.layers.length).filter((i) => this.matrices(i).some(Boolean));
+    this.layer = layers.includes(layer) ? layer : layers[0];
+    const heads = this.matrices(this.layer);
+    this.head = heads[head] ? head : heads.findIndex(Boolean);
+    const chosen = (key, options, value, parse = Number) =>
+        choice(key, options, value, (text) => this.show({[key === 'matrix' ? 'kind' : key]: parse(text)}));
+    const runs = runsWith(this.kinds).map((one) => [report.inspected.indexOf(one), one.name]);
     replaceInside(
-        this.controls,
-        choice(
-            'run', runs.map(named), named(run).value,
-            (value) => {
-              this.choose(report.inspected[Number(value)], this.kind.key);
-              this.draw();
-            }),
-        choice(
-            'matrix', available.map(({key, title}) => ({value: key, label: title})), this.kind.key,
-            (value) => {
-              this.choose(this.run, value);
-              this.draw();
-            }),
-        choice(
-            'layer', this.layersWithKind().map((i) => ({value: String(i), label: String(i)})), String(this.layer),
-            (value) => this.select(Number(value), this.head)),
-        choice(
-            'head', this.run.layers[this.layer].heads.map((_, i) => ({value: String(i), label: String(i)})),
-            String(this.head), (value) => this.select(this.layer, Number(value))));
+        this.controls, chosen('run', runs, report.inspected.indexOf(run), (text) => report.inspected[text]),
+        chosen('matrix', kinds.map(({key, title}) => [key, title]), this.kind.key, String),
+        chosen('layer', layers.map((i) => [i, i]), this.layer), chosen('head', heads.map((_, i) => [i, i]), this.head));
   }
 
-  current() {
-    const layer = this.run.layers[this.layer];
-    return layer && layer.heads[this.head] && layer.heads[this.head][this.kind.key] ? layer.heads[this.head] : null;
-  }
-  layersWithKind() {
-    return d3.range(this.run.layers.length).filter((i) => this.run.layers[i].heads.some((head) => head[this.kind.key]));
-  }
-  selectFirst() {
-    [this.layer] = this.layersWithKind();
-    this.head = this.run.layers[this.layer].heads.findIndex((head) => head[this.kind.key]);
-  }
-
-  select(layer, head) {
-    Object.assign(this, {layer, head});
-    if (!this.current()) this.head = this.run.layers[layer].heads.findIndex((candidate) => candidate[this.kind.key]);
-    this.choose(this.run, this.kind.key);
+  show(choices) {
+    this.choose(choices);
     this.draw();
-  }
-
-  // One colour scale for all heads of a run where the matrices are probabilities, else for each head.
-  scale(matrix) {
-    return scaleOf(this.kind.palette, matrix.low, this.kind.highest === undefined ? matrix.high : this.kind.highest);
   }
 
   draw() {
     hideTooltip();
     this.drawThumbnails();
-    const head = this.current(), matrix = decodeMatrix(head[this.kind.key]);
-    const map = this.kind.map(this.run, matrix);
-    this.caption.textContent = map.name =
-        `${this.kind.title} of ${this.run.name}, layer ${this.layer}, head ${this.head}`;
-    drawMap(this.mapBox, {matrix, scale: this.scale(matrix), ...map}, this.readout);
+    const {kind, run, layer, head} = this, matrix = decodeMatrix(this.matrices(layer)[head]);
+    const name = `${kind.title} of ${run.name}, layer ${layer}, head ${head}`;
+    this.caption.textContent = name;
+    drawMap(this.mapBox, {matrix, name, scale: scaleOf(kind.palette, matrix), ...kind.map(run)}, this.readout);
     this.readout.textContent = '';
-    this.extra.replaceChildren(...this.below(head, this.run, this));
+    this.extra.replaceChildren(...this.below(run.layers[layer].heads[head], run, this));
   }
 
   drawThumbnails() {
-    const heads = d3.max(this.run.layers, (layer) => layer.heads.length);
-    this.thumbnails.style.gridTemplateColumns = `auto repeat(${heads}, 60px)`;
-    const cells = [make('span'), ...d3.range(heads).map((i) => make('span', {class: 'head-name'}, `head ${i}`))];
-    this.run.layers.forEach((layer, l) => {
-      cells.push(make('span', {}, `layer ${l}`));
-      for (let h = 0; h < heads; ++h) cells.push(this.thumbnail(layer.heads[h], l, h));
+    const heads = d3.range(d3.max(this.run.layers, (layer) => layer.heads.length));
+    this.thumbnails.style.gridTemplateColumns = `auto repeat(${heads.length}, 60px)`;
+    const rows = this.run.layers.map((_, layer) => {
+      const matrices = this.matrices(layer);
+      return [make('span', {}, `layer ${layer}`), ...heads.map((head) => this.thumbnail(matrices[head], layer, head))];
     });
-    replaceInside(this.thumbnails, ...cells);
+    const names = heads.map((head) => make('span', {class: 'head-name'}, `head ${head}`));
+    replaceInside(this.thumbnails, make('span'), ...names, ...rows.flat());
   }
 
-  thumbnail(head, layer, number) {
-    if (!head || !head[this.kind.key]) return make('span');
-    const matrix = decodeMatrix(head[this.kind.key]);
-    const canvas = matrixCanvas(matrix, colorScale(this.scale(matrix)));
-    const chosen = layer === this.layer && number === this.head;
-    const item = button('', () => this.select(layer, number), {
-      'aria-label': `layer ${layer}, head ${number}`,
-      'aria-pressed': String(chosen),
-      'data-place': `${layer}.${number}`
+  thumbnail(packed, layer, head) {
+    if (!packed) return make('span');
+    const matrix = decodeMatrix(packed);
+    return button(matrixCanvas(matrix, scaleOf(this.kind.palette, matrix)), () => this.show({layer, head}), {
+      'aria-label': `layer ${layer}, head ${head}`,
+      'aria-pressed': String(layer === this.layer && head === this.head),
+      'data-place': `${layer}.${head}`
     });
-    item.append(canvas);
-    return item;
   }
 }
 
@@ -117,50 +82,42 @@ class HeadPanel {
 // configs as equal as possible.
 function choosePair(runs, mixers) {
   const settings = (run) => report.groups[report.runs[run.run].group].settings;
-  const cost = (a, b) => (mixers[0] && a.mixer !== mixers[0] ? 1000 : 0) +
+  const cost = ([a, b]) => (mixers[0] && a.mixer !== mixers[0] ? 1000 : 0) +
       (mixers[1] && b.mixer !== mixers[1] ? 1000 : 0) + (a.mixer === b.mixer ? 100 : 0) +
       report.differing_keys.filter((key) => settings(a)[key] !== settings(b)[key]).length;
   const pairs = d3.cross(runs, runs).filter(([a, b]) => a !== b);
-  return pairs.length ? pairs[d3.scan(pairs, (p, q) => cost(...p) - cost(...q))] : runs;
+  return pairs.length ? pairs[d3.scan(pairs, (p, q) => cost(p) - cost(q))] : runs;
 }
 
 // A section of panels beside each other, of two runs where there are several. `mixers`: of the runs that are shown
 // first.
 function addPanels(id, title, description, kinds, below, mixers, kindOf = () => kinds[0].key) {
-  const runs = HeadPanel.runsWith(kinds);
+  const runs = runsWith(kinds);
   if (!runs.length) return;
-  const section = addSection(id, title, make('p', {class: 'soft'}, description));
-  const sides = make('div', {class: 'sides'});
-  section.append(sides);
   const panels = choosePair(runs, mixers).map((run) => new HeadPanel(kinds, run, kindOf(run), below));
-  sides.append(...panels.map((panel) => panel.root));  // first all, which decides how wide each is
+  addSection(id, title, soft(description), make('div', {class: 'sides'}, ...panels.map((panel) => panel.root)));
   panels.forEach((panel) => keepDrawn(() => panel.draw()));
 }
 
 // Terms with their values; those without a value are left out.
 function facts(...pairs) {
-  const list = make('dl', {class: 'facts'});
-  for (const [term, value] of pairs)
-    if (value !== null && value !== undefined)
-      list.append(make('dt', {}, term), make('dd', {}, typeof value === 'number' ? shortNumber(value) : value));
-  return list;
+  const known = pairs.filter(([, value]) => value != null).flatMap(([term, value]) => {
+    return [make('dt', {}, term), make('dd', {}, typeof value === 'number' ? shortNumber(value) : value)];
+  });
+  return make('dl', {class: 'facts'}, ...known);
 }
 
 // Attention: matrices, and two columns of tokens with lines between them.
 
 const keysOf = (run) => run.keys || run.tokens;
 
-const betweenTokens = (unit) => (run, matrix) => {
-  const queries = run.tokens.map(visibleToken), keys = keysOf(run).map(visibleToken);
-  const [query, key] = run.keys ? ['written', 'source'] : ['query', 'key'];
-  return {
-    rowLabels: queries,
-    columnLabels: keys,
-    rowTitle: query,
-    columnTitle: key,
-    describe: (row, column, value) => `${query} ${row} “${queries[row]}” → ${key} ${column} “${keys[column]}”: ${
-        Number.isFinite(value) ? `${unit} ${shortNumber(value)}` : 'hidden by the causal mask'}`
-  };
+const betweenTokens = (unit) => (run) => {
+  const rowLabels = run.tokens.map(visibleToken), columnLabels = keysOf(run).map(visibleToken);
+  const [rowTitle, columnTitle] = run.keys ? ['written', 'source'] : ['query', 'key'];
+  const describe = (row, column, value) =>
+      `${rowTitle} ${row} “${rowLabels[row]}” → ${columnTitle} ${column} “${columnLabels[column]}”: ${
+          Number.isFinite(value) ? `${unit} ${shortNumber(value)}` : 'hidden by the causal mask'}`;
+  return {rowLabels, columnLabels, rowTitle, columnTitle, describe};
 };
 
 function showAttention() {
@@ -169,20 +126,15 @@ function showAttention() {
     {key: 'scores', title: 'scores (before the softmax)', palette: 'diverging', map: betweenTokens('score')}
   ];
   const below = (head, run, panel) => {
-    const nodes = [facts(
-        [
-          'mean attention distance',
-          typeof head.mean_attention_distance === 'number' ? `${shortNumber(head.mean_attention_distance)} tokens` :
-                                                             null
-        ],
-        ['negative scores', percent(head.negative_scores)])];
-    if (head.attention) nodes.push(tokenColumns(head, run, panel));
-    return nodes;
+    const distance = head.mean_attention_distance;
+    const known = facts(
+        ['mean attention distance', distance == null ? null : `${shortNumber(distance)} tokens`],
+        ['negative scores', percent(head.negative_scores)]);
+    return head.attention ? [known, tokenColumns(head, run, panel)] : [known];
   };
-  addPanels(
-      'attention', 'Attention',
-      `Rows are queries, columns are keys. Cells that a causal mask hides are blank. ${report.inspection_text}`, kinds,
-      below, []);
+  const text =
+      `Rows are queries, columns are keys. Cells that a causal mask hides are blank. ${report.inspection_text}`;
+  addPanels('attention', 'Attention', text, kinds, below, []);
 }
 
 // Two columns of tokens: queries on the left, keys on the right, and lines as strong as the attention between them.
@@ -201,12 +153,10 @@ function tokenColumns(head, run, panel) {
   const y = (i) => top + (i + 0.5) * row;
   label(svg, left - 8, 12, run.keys ? 'written' : 'queries', {'text-anchor': 'end'});
   label(svg, right + 8, 12, run.keys ? 'source' : 'keys');
-  const links = [];
-  matrix.values.forEach((value, i) => {
-    if (value > 0.01) links.push({query: Math.floor(i / matrix.columns), key: i % matrix.columns, value});
-  });
+  const links =
+      [...matrix.values].map((value, i) => ({query: Math.floor(i / matrix.columns), key: i % matrix.columns, value}));
   const each = (name, css, data) => svg.append('g').selectAll(name).data(data).join(name).attr('class', css);
-  const lines = set(each('line', 'link', links), {
+  const lines = set(each('line', 'link', links.filter(({value}) => value > 0.01)), {
     x1: left,
     x2: right,
     y1: (link) => y(link.query),
@@ -214,31 +164,24 @@ function tokenColumns(head, run, panel) {
     'stroke-width': 2,
     'stroke-opacity': (link) => link.value
   });
-  const token = (x, anchor, labels) =>
+  const tokens = (x, anchor, labels) =>
       set(each('text', 'token', labels), {x, y: (_, i) => y(i), dy: '.35em', 'text-anchor': anchor})
           .text((text) => shortenTo(text, 14));
-  const queries = token(left - 8, 'end', queryLabels);
-  token(right + 8, 'start', keyLabels);
+  const queries = tokens(left - 8, 'end', queryLabels);
+  tokens(right + 8, 'start', keyLabels);
   let chosen = null;
   const choose = (query) => {
-    chosen = query;
-    lines.attr('visibility', (link) => (query === null || link.query === query ? 'visible' : 'hidden'));
-    queries.classed('chosen', (_, i) => i === query);
+    chosen = query === null ? null : Math.min(count - 1, Math.max(0, query));
+    lines.attr('visibility', (link) => (chosen === null || link.query === chosen ? 'visible' : 'hidden'));
+    queries.classed('chosen', (_, i) => i === chosen);
   };
   add(svg, 'rect', {x: 0, y: top, width: left, height: count * row, fill: 'transparent', class: 'query-area'})
-      .on('mousemove',
-          function() { choose(Math.min(count - 1, Math.max(0, Math.floor((d3.mouse(this)[1] - top) / row)))); })
+      .on('mousemove', () => choose(Math.floor((pointer(svg.node())[1] - top) / row)))
       .on('mouseleave', () => choose(null));
   svg.on('keydown', () => {
-    const {key} = d3.event;
-    if (key === 'Escape')
-      choose(null);
-    else if (key === 'ArrowDown')
-      choose(Math.min(count - 1, (chosen === null ? -1 : chosen) + 1));
-    else if (key === 'ArrowUp')
-      choose(Math.max(0, (chosen === null ? count : chosen) - 1));
-    else
-      return;
+    const next = {Escape: null, ArrowDown: (chosen ?? -1) + 1, ArrowUp: (chosen ?? count) - 1}[d3.event.key];
+    if (next === undefined) return;
+    choose(next);
     d3.event.preventDefault();
   });
   return make('div', {}, make('h3', {}, 'From queries to keys'), svg.node());
@@ -246,7 +189,7 @@ function tokenColumns(head, run, panel) {
 
 // The forms of the scores, and distances between tokens under them.
 
-const betweenFeatures = (run, matrix) => ({
+const betweenFeatures = () => ({
   rowLabels: [],
   columnLabels: [],
   rowTitle: 'feature',
@@ -255,14 +198,10 @@ const betweenFeatures = (run, matrix) => ({
 });
 const betweenVocabulary = (run) => {
   const labels = run.vocabulary.map(visibleToken);
-  return {
-    rowLabels: labels,
-    columnLabels: labels,
-    rowTitle: 'token',
-    columnTitle: 'token',
-    describe: (row, column, value) => `“${labels[row]}” – “${labels[column]}”: ${
-        value < 0 ? `d² is negative (−${shortNumber(value * value)})` : `distance ${shortNumber(value)}`}`
-  };
+  const distance = (value) =>
+      value < 0 ? `d² is negative (−${shortNumber(value * value)})` : `distance ${shortNumber(value)}`;
+  const describe = (row, column, value) => `“${labels[row]}” – “${labels[column]}”: ${distance(value)}`;
+  return {rowLabels: labels, columnLabels: labels, rowTitle: 'token', columnTitle: 'token', describe};
 };
 
 const verdicts = {
@@ -277,34 +216,27 @@ function showForms() {
     {key: 'form', title: 'form of the head (k × k)', palette: 'diverging', map: betweenFeatures},
     {key: 'input_form', title: 'form between inputs (d × d)', palette: 'diverging', map: betweenFeatures}
   ];
-  const below = (head, run) => {
-    const nodes = [facts(
-        ['is a metric', verdicts[head.verdict]], ['negative eigenvalues', percent(head.negative_eigenvalues)],
-        ['asymmetry', head.asymmetry])];
-    if (head.eigenvalues && head.eigenvalues.length)
-      nodes.push(make('h3', {}, 'Eigenvalues of the symmetric part'), eigenvalueBars(head.eigenvalues));
-    return nodes;
+  const below = ({verdict, negative_eigenvalues: negative, asymmetry, eigenvalues}) => {
+    const known = facts(
+        ['is a metric', verdicts[verdict]], ['negative eigenvalues', percent(negative)], ['asymmetry', asymmetry]);
+    if (!eigenvalues || !eigenvalues.length) return [known];
+    return [known, make('h3', {}, 'Eigenvalues of the symmetric part'), eigenvalueBars(eigenvalues)];
   };
+  const text =
+      'The matrix between two vectors in a score: M of metric attention, W or U of quadratic attention, and, between ' +
+      'inputs of the layer, W_q W_kᵀ/√k of scaled dot product beside P M Pᵀ/√k. Colours are symmetric about 0.';
   addPanels(
-      'forms', 'Forms of the scores',
-      'The matrix between two vectors in a score: M of metric attention, W or U of quadratic attention, and, between inputs of ' +
-          'the layer, W_q W_kᵀ/√k of scaled dot product beside P M Pᵀ/√k. Colours are symmetric about 0.',
-      kinds, below, ['metric', 'scaled_dot_product'],
+      'forms', 'Forms of the scores', text, kinds, below, ['metric', 'scaled_dot_product'],
       (run) => (run.mixer === 'scaled_dot_product' ? 'input_form' : 'form'));
 }
 
 function eigenvalueBars(values) {
-  const width = 400, height = 130, left = 46;
-  const y = d3.scaleLinear().domain([Math.min(0, d3.min(values)), Math.max(0, d3.max(values))]).nice(4).range([
-    height - 8, 8
-  ]);
-  const x = d3.scaleBand()
-                .domain(d3.range(values.length))
-                .range([left, width - 4])
-                .paddingInner(values.length > 80 ? 0 : 0.25);
-  const svg = chart(width, height, {
-    'aria-label': `${values.length} eigenvalues from ${shortNumber(d3.min(values))} to ${shortNumber(d3.max(values))}`
-  });
+  const width = 400, height = 130, left = 46, numbers = d3.range(values.length);
+  const [low, high] = d3.extent(values);
+  const y = d3.scaleLinear().domain(d3.extent([0, low, high])).nice(4).range([height - 8, 8]);
+  const x = d3.scaleBand().domain(numbers).range([left, width - 4]).paddingInner(values.length > 80 ? 0 : 0.25);
+  const name = `${values.length} eigenvalues from ${shortNumber(low)} to ${shortNumber(high)}`;
+  const svg = chart(width, height, {'aria-label': name});
   drawAxis(svg, d3.axisLeft(y).ticks(4), left, 0, width - left);
   values.forEach((value, i) => {
     const bar = add(svg, 'rect', {
@@ -326,9 +258,8 @@ function showDistances() {
       ['rank correlation with |i − j|', head.distance_rank_correlation],
       ['pairs of the text without a distance', percent(head.negative_pairs)],
       ['triangles of the text that break the inequality', percent(head.violated_triples)])];
-  addPanels(
-      'distances', 'Distances between tokens',
-      'The distance √((x − y) F (x − y)) between the embeddings of tokens under the form F of a head. Where (x − y) F (x − y) is ' +
-          'negative there is no distance; the map then shows −√|…|, in blue.',
-      kinds, below, ['metric']);
+  const text =
+      'The distance √((x − y) F (x − y)) between the embeddings of tokens under the form F of a head. Where (x − y) F ' +
+      '(x − y) is negative there is no distance; the map then shows −√|…|, in blue.';
+  addPanels('distances', 'Distances between tokens', text, kinds, below, ['metric']);
 }

@@ -1,16 +1,10 @@
 // Builds the page, and draws it anew when its width, the colour scheme or the medium changes.
 
-showOverview();
-showComparison();
-showCurves();
-showTexts();
-showAttention();
-showForms();
-showDistances();
-showNorms();
-showBlocks();
-showConfigs();
-showEnvironment();
+const sections = [
+  showOverview, showComparison, showCurves, showTexts, showAttention, showForms, showDistances, showNorms, showBlocks,
+  showConfigs, showEnvironment
+];
+sections.forEach((show) => show());
 
 let lastWidth = window.innerWidth, waiting = null;
 window.addEventListener('resize', () => {

@@ -2,18 +2,56 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <iterator>
 #include <map>
+#include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "config/mixer_config.h"
+#include "config/writer.h"
 
 namespace metaformer {
 
 namespace {
+
+// Of the library's own bookkeeping, of generation and of other tasks.
+constexpr std::string_view without_effect =
+    "_attn_implementation _attn_implementation_autoset _name_or_path architectures attn_impl attn_implementation "
+    "bad_words_ids begin_suppress_tokens bos_token_id chunk_size_feed_forward cross_attention_hidden_size "
+    "decoder_start_token_id diversity_penalty do_sample dtype early_stopping encoder_no_repeat_ngram_size "
+    "eos_token_id exponential_decay_length_penalty finetuning_task forced_bos_token_id forced_eos_token_id "
+    "gradient_checkpointing id2label initializer_factor initializer_range is_decoder label2id length_penalty "
+    "max_length min_length model_type no_repeat_ngram_size num_beam_groups num_beams num_labels num_return_sequences "
+    "output_attentions output_hidden_states output_scores pad_token_id prefix problem_type remove_invalid_values "
+    "repetition_penalty return_dict return_dict_in_generate sep_token_id suppress_tokens task_specific_params "
+    "temperature tf_legacy_loss tie_encoder_decoder tokenizer_class top_k top_p torch_dtype torchscript "
+    "transformers.js_config transformers_version typical_p unk_token_id use_bfloat16 use_cache use_flash_attention "
+    "use_flash_attention_2 use_flash_attn use_sdpa_attention ";
+
+// Words of keys that change what a model computes, or how its weights are stored, in this or another architecture.
+constexpr std::string_view words_of_models =
+    "activation act_fn adapter alibi attention attn auto_map bias conv_ dim embed expert factor ffn gated glu head "
+    "hidden inner interleav kv layer logit lora mixer mlp moe multiplier nope norm position qk quant relative "
+    "residual rope rotary router scale scaling shared sink sliding soft sparse ssm theta tie_ tied window ";
+
+std::vector<std::string> words_of(std::string_view list) {
+  std::istringstream stream{std::string(list)};
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+// Names that begin with an underscore are the library's own notes.
+bool may_have_effect(const std::string& key) {
+  static const auto words = words_of(words_of_models);
+  return !key.starts_with('_') && std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+    return key.find(word) != std::string::npos;
+  });
+}
 
 // Named tensors from which others are made: each is taken once, and none may be left over.
 class TensorTable {
@@ -37,11 +75,6 @@ class TensorTable {
   }
 
   bool contains(const std::string& name) const { return tensors_.contains(name); }
-
-  // Removes what ends with `suffix`.
-  void drop(const std::string& suffix) {
-    std::erase_if(tensors_, [&](const auto& entry) { return entry.first.ends_with(suffix); });
-  }
 
   void require_empty() const {
     if (!tensors_.empty())
@@ -70,25 +103,20 @@ struct TensorLink {
   bool zero_if_absent = false;      // ours, a bias that only they have
 };
 
-std::vector<std::int64_t> with_rows(std::vector<std::int64_t> shape, std::int64_t rows) {
-  shape.front() = rows;
-  return shape;
-}
-
-std::vector<std::int64_t> transposed(std::vector<std::int64_t> shape) { return {shape.rbegin(), shape.rend()}; }
-
-torch::Tensor take_part(const TensorLink& link, const TheirTensor& part, TensorTable& theirs) {
-  const auto shape = with_rows(link.shape, part.rows);
-  const auto tensor = link.transposed ? theirs.take(part.name, transposed(shape)).t() : theirs.take(part.name, shape);
-  if (part.copies == 1) return tensor;
-  return tensor.unflatten(0, {part.heads, -1}).repeat_interleave(part.copies, 0).flatten(0, 1);
-}
-
 NamedTensors to_ours(const std::vector<TensorLink>& links, TensorTable& theirs) {
   NamedTensors ours;
   for (const auto& link : links) {
     std::vector<torch::Tensor> parts;
-    for (const auto& part : link.theirs) parts.push_back(take_part(link, part, theirs));
+    for (const auto& part : link.theirs) {
+      auto shape = link.shape;
+      shape.front() = part.rows;
+      if (link.transposed) std::reverse(shape.begin(), shape.end());
+      auto tensor = theirs.take(part.name, shape);
+      if (link.transposed) tensor = tensor.t();
+      if (part.copies > 1)
+        tensor = tensor.unflatten(0, {part.heads, -1}).repeat_interleave(part.copies, 0).flatten(0, 1);
+      parts.push_back(tensor);
+    }
     ours.emplace_back(link.ours, parts.size() == 1 ? parts[0].contiguous() : torch::cat(parts, 0));
   }
   theirs.require_empty();
@@ -162,35 +190,6 @@ std::vector<TensorLink> links_of(const Architecture& architecture, const Describ
   return links;
 }
 
-}  // namespace
-
-NamedTensors import_tensors(const Architecture& architecture, const DescribedModel& model, const NamedTensors& theirs,
-                            const std::string& source) {
-  NamedTensors named;
-  for (const auto& [name, tensor] : theirs) {  // a model without its head is saved without prefix
-    const bool is_whole = name.starts_with(architecture.names.prefix) || name == head;
-    named.emplace_back(is_whole ? name : architecture.names.prefix + name, tensor);
-  }
-  TensorTable table(named, source);
-  for (const auto& buffer : architecture.names.buffers) table.drop(buffer);
-  torch::Tensor tied_head_vd;  // may be stored beside the embeddings
-  if (model.config.embedding.tie && table.contains(head))
-    tied_head_vd = table.take(head, {model.vocabulary, model.config.width});
-  auto ours = to_ours(links_of(architecture, model), table);
-  if (tied_head_vd.defined() && !tied_head_vd.equal(ours.front().second))
-    throw Error(ExitCode::data,
-                fmt::format("{}: its {} is not the embeddings, and tie_word_embeddings is true", source, head));
-  return ours;
-}
-
-NamedTensors export_tensors(const Architecture& architecture, const DescribedModel& model, const NamedTensors& ours,
-                            const std::string& source) {
-  TensorTable table(ours, source);
-  return to_theirs(links_of(architecture, model), table);
-}
-
-namespace {
-
 // Of several names for the same function the first is the one that is written.
 const std::array<std::pair<std::string_view, ActivationConfig>, 7> activations = {
     {{"gelu", GeluConfig{}},
@@ -242,7 +241,6 @@ ActivationConfig read_activation(ConfigFile& file, const char* key, const std::s
 }
 
 // GPT-2 (Radford et al. 2019), as GPT2LMHeadModel.
-
 DescribedModel read_gpt2(ConfigFile& file) {
   DescribedModel model{.config = {}, .vocabulary = file.count("vocab_size", 50257)};
   auto& config = model.config;
@@ -296,7 +294,6 @@ TransformerConfig closest_gpt2(const TransformerConfig& given) {
 }
 
 // LLaMA (Touvron et al. 2023), as LlamaForCausalLM: queries and keys are rotated in halves, as here.
-
 // rope_theta, or the same within rope_parameters; a scaling of positions is another function.
 double read_base(ConfigFile& file) {
   double base = file.number("rope_theta", 10000);
@@ -310,14 +307,6 @@ double read_base(ConfigFile& file) {
     }
   }
   return base;
-}
-
-GatedConfig read_feed_forward(ConfigFile& file, std::int64_t width) {
-  const auto hidden = file.count("intermediate_size", 11008);
-  GatedConfig gated{.activation = read_activation(file, "hidden_act", "silu"),
-                    .ratio = static_cast<double>(hidden) / static_cast<double>(width)};
-  if (gated.hidden_width(width) != hidden) file.refuse("intermediate_size", "it must be a multiple of 8");
-  return gated;
 }
 
 DescribedModel read_llama(ConfigFile& file) {
@@ -334,7 +323,11 @@ DescribedModel read_llama(ConfigFile& file) {
   if (file.flag("mlp_bias", false) != config.bias)
     file.refuse("mlp_bias", "here all linear layers have a bias, or none: it must equal attention_bias");
   config.mixer = ScaledDotProductOptions{};
-  config.feed_forward = read_feed_forward(file, config.width);
+  const auto hidden = file.count("intermediate_size", 11008);
+  const GatedConfig gated{.activation = read_activation(file, "hidden_act", "silu"),
+                          .ratio = static_cast<double>(hidden) / static_cast<double>(config.width)};
+  if (gated.hidden_width(config.width) != hidden) file.refuse("intermediate_size", "it must be a multiple of 8");
+  config.feed_forward = gated;
   if (config.width % config.heads != 0) file.refuse("num_attention_heads", "it must divide hidden_size");
   model.key_value_heads = file.count("num_key_value_heads", config.heads);
   if (config.heads % model.key_value_heads != 0)
@@ -375,6 +368,110 @@ TransformerConfig closest_llama(const TransformerConfig& given) {
 }
 
 }  // namespace
+
+ConfigFile::ConfigFile(const std::string& text, std::string source)
+    : json_(parse_json(text)), source_(std::move(source)) {
+  if (!json_.is_object()) throw Error(ExitCode::data, source_ + ": not a JSON object");
+}
+
+void ConfigFile::refuse(const std::string& key, const std::string& why) const {
+  const auto found = json_.find(key);
+  if (found == json_.end()) throw Error(ExitCode::data, fmt::format("{}: {} is missing; {}", source_, key, why));
+  throw Error(ExitCode::data, fmt::format("{}: {} is {}; {}", source_, key, printable(json_text(*found)), why));
+}
+
+const nlohmann::json& ConfigFile::value(const char* key) {
+  static const nlohmann::json none;
+  known_.insert(key);
+  const auto found = json_.find(key);
+  return found == json_.end() ? none : *found;
+}
+
+std::int64_t ConfigFile::count(const char* key, std::optional<std::int64_t> fallback) {
+  constexpr std::uint64_t most = std::uint64_t{1} << 31;
+  const auto fits = [](const auto& given) { return given.is_number_unsigned() && given != 0 && given < most; };
+  return get(key, fallback, fits, "expected a whole number above 0");
+}
+
+double ConfigFile::number(const char* key, double fallback) {
+  return get(
+      key, std::optional(fallback), [](const auto& given) { return given.is_number(); }, "expected a number");
+}
+
+bool ConfigFile::flag(const char* key, bool fallback) {
+  return get(
+      key, std::optional(fallback), [](const auto& given) { return given.is_boolean(); }, "expected true or false");
+}
+
+std::string ConfigFile::text(const char* key, std::optional<std::string> fallback) {
+  return get(
+      key, fallback, [](const auto& given) { return given.is_string(); }, "expected a text");
+}
+
+nlohmann::json ConfigFile::object(const char* key) {
+  return get(
+      key, std::optional(nlohmann::json::object()), [](const auto& given) { return given.is_object(); },
+      "expected an object");
+}
+
+void ConfigFile::require(const char* key, const nlohmann::json& only) {
+  const auto& given = value(key);
+  if (!given.is_null() && given != only) refuse(key, fmt::format("only {} is supported", json_text(only)));
+}
+
+std::vector<std::string> ConfigFile::unknown_keys() const {
+  static const auto free = words_of(without_effect);
+  std::vector<std::string> unknown;
+  for (const auto& [key, given] : json_.items()) {
+    const bool harmless = std::find(free.begin(), free.end(), key) != free.end();
+    if (harmless || known_.contains(key)) continue;
+    if (!given.is_null() && may_have_effect(key))
+      refuse(key, "this key is unknown and may change the model; remove it if it does not");
+    unknown.push_back(key);
+  }
+  return unknown;
+}
+
+std::vector<std::string> config_differences(const TransformerConfig& given, const TransformerConfig& needed) {
+  const auto values = flattened(config_to_json({.model = given}));
+  std::vector<std::string> differences;
+  for (const auto& [key, value] : flattened(config_to_json({.model = needed}))) {
+    const auto found = values.find(key);  // an option of another kind may be missing
+    const bool is_free = key == "model.context"              ? !is<LearnedPositionsConfig>(needed.positions)
+                         : key == "model.feed_forward.ratio" ? given.hidden_width() == needed.hidden_width()
+                                                             : keeps_function(key);
+    if (key.starts_with("model.") && found != values.end() && found->second != value && !is_free)
+      differences.push_back(fmt::format("{} is {} and must be {}", key, found->second, value));
+  }
+  return differences;
+}
+
+NamedTensors import_tensors(const Architecture& architecture, const DescribedModel& model, const NamedTensors& theirs,
+                            const std::string& source) {
+  NamedTensors named;
+  for (const auto& [name, tensor] : theirs) {  // a model without its head is saved without prefix
+    const auto is_buffer = [&](const std::string& ending) { return name.ends_with(ending); };
+    const auto& buffers = architecture.names.buffers;
+    if (std::any_of(buffers.begin(), buffers.end(), is_buffer)) continue;
+    const bool is_whole = name.starts_with(architecture.names.prefix) || name == head;
+    named.emplace_back(is_whole ? name : architecture.names.prefix + name, tensor);
+  }
+  TensorTable table(named, source);
+  torch::Tensor tied_head_vd;  // may be stored beside the embeddings
+  if (model.config.embedding.tie && table.contains(head))
+    tied_head_vd = table.take(head, {model.vocabulary, model.config.width});
+  auto ours = to_ours(links_of(architecture, model), table);
+  if (tied_head_vd.defined() && !tied_head_vd.equal(ours.front().second))
+    throw Error(ExitCode::data,
+                fmt::format("{}: its {} is not the embeddings, and tie_word_embeddings is true", source, head));
+  return ours;
+}
+
+NamedTensors export_tensors(const Architecture& architecture, const DescribedModel& model, const NamedTensors& ours,
+                            const std::string& source) {
+  TensorTable table(ours, source);
+  return to_theirs(links_of(architecture, model), table);
+}
 
 const Architecture& gpt2() {
   static const Architecture architecture{.model_type = "gpt2",

@@ -13,7 +13,6 @@
 #include "config/writer.h"
 #include "ops/device.h"
 #include "run/huggingface/architecture.h"
-#include "run/huggingface/config_file.h"
 #include "run/safetensors.h"
 #include "text/byte_level_bpe.h"
 #include "text/library_tokenizer.h"
@@ -33,13 +32,6 @@ struct File {
   std::string name, content;
 };
 
-std::vector<std::string> differences_from(const Architecture& architecture, const ExperimentConfig& config) {
-  const auto& model = std::get<TransformerConfig>(config.model);
-  auto differences = config_differences(model, architecture.closest(model));
-  if (model.memory > 0) differences.push_back(fmt::format("model.memory is {} and must be 0", model.memory));
-  return differences;
-}
-
 // Throws Error (exit code 2) with the keys that differ from the architecture that is nearest.
 const Architecture& architecture_of(const ExperimentConfig& config) {
   std::vector<std::string> differences;
@@ -49,8 +41,10 @@ const Architecture& architecture_of(const ExperimentConfig& config) {
   } else if (!is_causal(config.task)) {
     differences.push_back(fmt::format("task.kind is {} and must be language_model", kind_of(config.task)));
   } else {
+    const auto& model = std::get<TransformerConfig>(config.model);
     for (const auto* architecture : architectures()) {
-      auto found = differences_from(*architecture, config);
+      auto found = config_differences(model, architecture->closest(model));
+      if (model.memory > 0) found.push_back(fmt::format("model.memory is {} and must be 0", model.memory));
       if (found.empty()) return *architecture;
       if (nearest != nullptr && found.size() >= differences.size()) continue;
       nearest = architecture;
@@ -79,18 +73,6 @@ Json names_of(const SpecialTokens& tokens, const nlohmann::json& tokenizer_file)
   return names;
 }
 
-// Plain text stays so, whatever special tokens it names, unless the tokenizer itself finds them.
-std::string tokenizer_settings(const Json& names, std::int64_t context, bool finds_special_tokens) {
-  Json settings = {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                   {"model_input_names", {"input_ids", "attention_mask"}},
-                   {"model_max_length", context},
-                   {"clean_up_tokenization_spaces", false},
-                   {"split_special_tokens", !finds_special_tokens}};
-  for (const auto* key : {"bos_token", "eos_token", "pad_token", "unk_token"})
-    settings[key] = names.contains(key) ? names[key] : Json(nullptr);
-  return settings.dump(2) + "\n";
-}
-
 std::vector<File> tokenizer_files(const Tokenizer& tokenizer, std::int64_t context) {
   std::vector<File> files;
   const auto add_own = [&] { files.push_back({own_tokenizer_file, tokenizer.to_json().dump(1) + "\n"}); };
@@ -107,23 +89,21 @@ std::vector<File> tokenizer_files(const Tokenizer& tokenizer, std::int64_t conte
   const bool finds_special_tokens = dynamic_cast<const ByteLevelBpeTokenizer*>(&tokenizer) != nullptr;
   const auto names = names_of(special_tokens_of(tokenizer), parse_json(written.file));
   files.push_back({"tokenizer.json", written.file});
-  files.push_back({"tokenizer_config.json", tokenizer_settings(names, context, finds_special_tokens)});
+  // Plain text stays so, whatever special tokens it names, unless the tokenizer itself finds them.
+  Json settings = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                   {"model_input_names", {"input_ids", "attention_mask"}},
+                   {"model_max_length", context},
+                   {"clean_up_tokenization_spaces", false},
+                   {"split_special_tokens", !finds_special_tokens}};
+  for (const auto* key : {"bos_token", "eos_token", "pad_token", "unk_token"})
+    settings[key] = names.contains(key) ? names[key] : Json(nullptr);
+  files.push_back({"tokenizer_config.json", settings.dump(2) + "\n"});
   files.push_back({"special_tokens_map.json", names.dump(2) + "\n"});
   if (pieces != nullptr)
     files.push_back({"tokenizer.model", pieces->model()});
   else if (!finds_special_tokens)
     add_own();
   return files;
-}
-
-// "bos_token_id" and so on; null says that there is no such token, where the library would put in one of its own.
-void add_special_ids(const SpecialTokens& tokens, Json& config) {
-  const auto value = [](std::optional<std::int32_t> id) { return id ? Json(*id) : Json(nullptr); };
-  config["bos_token_id"] = value(tokens.bos);
-  config["eos_token_id"] = tokens.eos.empty()       ? Json(nullptr)
-                           : tokens.eos.size() == 1 ? Json(tokens.eos[0])
-                                                    : Json(tokens.eos);
-  config["pad_token_id"] = value(tokens.pad);
 }
 
 std::vector<File> huggingface_files(const ExportedModel& model) {
@@ -135,9 +115,15 @@ std::vector<File> huggingface_files(const ExportedModel& model) {
   auto files = tokenizer_files(tokenizer, config.context);
   const auto special_tokens = special_tokens_of(tokenizer);
   auto description = architecture.write_config(described);
-  Json generation;
-  add_special_ids(special_tokens, description);
-  add_special_ids(special_tokens, generation);
+  // null says that there is no such token, where the library would put in one of its own.
+  const auto value = [](std::optional<std::int32_t> id) { return id ? Json(*id) : Json(nullptr); };
+  const auto& eos = special_tokens.eos;
+  const Json generation = {{"bos_token_id", value(special_tokens.bos)},
+                           {"eos_token_id", eos.empty()       ? Json(nullptr)
+                                            : eos.size() == 1 ? Json(eos[0])
+                                                              : Json(eos)},
+                           {"pad_token_id", value(special_tokens.pad)}};
+  description.update(generation);
   files.push_back({"config.json", description.dump(2) + "\n"});
   files.push_back({"generation_config.json", generation.dump(2) + "\n"});
   files.push_back(

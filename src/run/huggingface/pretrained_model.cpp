@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "config/check.h"
+#include "config/loader.h"
 #include "config/writer.h"
 #include "run/huggingface/architecture.h"
 #include "run/safetensors.h"
@@ -30,21 +30,6 @@ constexpr const char* index_file = "model.safetensors.index.json";
 bool has_file(const fs::path& folder, const char* name) {
   std::error_code ignored;
   return fs::is_regular_file(folder / name, ignored);
-}
-
-ConfigFile open_config(const fs::path& folder) {
-  const auto path = folder / config_file;
-  return {read_file(path, largest_json, ExitCode::data), path.string()};
-}
-
-const Architecture& architecture_of(ConfigFile& file) {
-  const auto type = file.text("model_type");
-  std::vector<std::string> types;
-  for (const auto* architecture : architectures()) {
-    if (architecture->model_type == type) return *architecture;
-    types.emplace_back(architecture->model_type);
-  }
-  file.refuse("model_type", fmt::format("only {} is supported", join_alternatives(types)));
 }
 
 // Another program has written them: what is wrong with them are wrong data.
@@ -90,12 +75,6 @@ NamedTensors read_all_tensors(const fs::path& folder) {
   return all;
 }
 
-struct OpenedModel {
-  const Architecture& architecture;
-  DescribedModel described;
-  std::vector<std::string> ignored;  // keys
-};
-
 // Its numbers lie in the ranges of a config, by whose keys the errors name them.
 void require_valid(const TransformerConfig& config, const fs::path& folder) {
   const ExperimentConfig experiment{.model = config};
@@ -109,25 +88,32 @@ void require_valid(const TransformerConfig& config, const fs::path& folder) {
   }
 }
 
-OpenedModel open_model(const fs::path& folder) {
-  auto file = open_config(folder);
-  const auto& architecture = architecture_of(file);
-  auto described = architecture.read_config(file);
+PretrainedModel read_model(const fs::path& folder, bool with_tensors) {
+  const auto path = (folder / config_file).string();
+  ConfigFile file(read_file(path, largest_json, ExitCode::data), path);
+  const auto type = file.text("model_type");
+  const Architecture* architecture = nullptr;
+  std::vector<std::string> types;
+  for (const auto* known : architectures()) {
+    if (known->model_type == type) architecture = known;
+    types.emplace_back(known->model_type);
+  }
+  if (architecture == nullptr) file.refuse("model_type", fmt::format("only {} is supported", join_alternatives(types)));
+  const auto described = architecture->read_config(file);
   file.require("is_encoder_decoder", false);
   file.require("pruned_heads", nlohmann::json::object());
   auto ignored = file.unknown_keys();
   for (auto& key : ignored) key = printable(key);
   require_valid(described.config, folder);
-  return {architecture, std::move(described), std::move(ignored)};
-}
-
-std::unique_ptr<Tokenizer> read_tokenizer(const fs::path& folder, std::int64_t vocabulary) {
-  if (!find_pretrained_tokenizer(folder)) return nullptr;
-  auto tokenizer = read_pretrained_tokenizer(folder);
-  if (tokenizer->vocabulary_size() > vocabulary)
-    throw Error(ExitCode::data, fmt::format("{}: its tokenizer has {} tokens, and vocab_size is {}",
-                                            (folder / config_file).string(), tokenizer->vocabulary_size(), vocabulary));
-  return tokenizer;
+  if (!ignored.empty())
+    log::info("{}: keys that are no part of a {} are ignored: {}", path, type, fmt::join(ignored, ", "));
+  PretrainedModel model{.config = described.config, .vocabulary = described.vocabulary, .tensors = {}, .tokenizer = {}};
+  if (find_pretrained_tokenizer(folder)) model.tokenizer = read_pretrained_tokenizer(folder);
+  if (model.tokenizer && model.tokenizer->vocabulary_size() > model.vocabulary)
+    throw Error(ExitCode::data, fmt::format("{}: its tokenizer has {} tokens, and vocab_size is {}", path,
+                                            model.tokenizer->vocabulary_size(), model.vocabulary));
+  if (with_tensors) model.tensors = import_tensors(*architecture, described, read_all_tensors(folder), folder.string());
+  return model;
 }
 
 }  // namespace
@@ -138,22 +124,8 @@ bool is_huggingface_folder(const fs::path& folder) {
   return json.is_object() && json.contains("model_type");
 }
 
-PretrainedModel describe_huggingface(const fs::path& folder) {
-  const auto [architecture, described, ignored] = open_model(folder);
-  if (!ignored.empty())
-    log::info("{}: keys that are no part of a {} are ignored: {}", (folder / config_file).string(),
-              architecture.model_type, fmt::join(ignored, ", "));
-  return {.config = described.config,
-          .vocabulary = described.vocabulary,
-          .tensors = {},
-          .tokenizer = read_tokenizer(folder, described.vocabulary)};
-}
+PretrainedModel describe_huggingface(const fs::path& folder) { return read_model(folder, /*with_tensors=*/false); }
 
-PretrainedModel read_huggingface(const fs::path& folder) {
-  auto model = describe_huggingface(folder);
-  const auto [architecture, described, ignored] = open_model(folder);
-  model.tensors = import_tensors(architecture, described, read_all_tensors(folder), folder.string());
-  return model;
-}
+PretrainedModel read_huggingface(const fs::path& folder) { return read_model(folder, /*with_tensors=*/true); }
 
 }  // namespace metaformer

@@ -1,46 +1,19 @@
 #pragma once
-// What all optimisers share: the interface, weight decay by parameter, the loss scale, the average of the weights.
+// Optimisers over a flat parameter buffer, the loss scale, and the average of the weights.
 
-#include <functional>
-#include <optional>
-#include <vector>
+#include <memory>
+#include <variant>
 
 #include "config/train_config.h"
+#include "distributed/process_group.h"
 #include "model/parameters.h"
 #include "ops/named_tensors.h"
 
 namespace metaformer {
 
-// Which weight decay and which factor of the learning rate apply to which part of the parameters.
-
-// Elements [first, first + count) of a parameter buffer.
-struct DecayRange {
-  std::int64_t first = 0, count = 0;
-  double weight_decay = 0;
-  double rate = 1;  // factor of the learning rate
-};
-
-// The ranges of the views that `takes` takes, in their order, without frozen ones; neighbours with the same decay and
-// rate are one range, but what never decays stays apart from what does. Only matrices decay, tables of embeddings at a
-// rate of their own.
-std::vector<DecayRange> decay_ranges(
-    const ParameterBuffer& parameters, const WeightDecayConfig& config,
-    const std::function<bool(const ParameterBuffer::View&)>& takes = [](const auto&) { return true; });
-
-inline torch::Tensor part_of(const torch::Tensor& buffer, const DecayRange& range) {
-  return buffer.narrow(0, range.first, range.count);
-}
-
-// A learning rate, a number or a tensor, for a range. Without a factor a tensor stays the very one that it is.
-template <class Rate>
-Rate rate_of(const DecayRange& range, const Rate& learning_rate) {
-  return range.rate == 1 ? learning_rate : learning_rate * range.rate;
-}
-
-// The part of a tensor with the elements of `range` that belongs to a view in it, in the view's shape.
-torch::Tensor part_of_range(const torch::Tensor& elements, const DecayRange& range, const ParameterBuffer::View& view);
-
-// Updates parameters from their gradients.
+// A tensor is a scalar on the parameters' device and read there: the host waits for nothing, and a graph that holds the
+// update can be given another rate.
+using LearningRate = std::variant<double, torch::Tensor>;
 
 // Gradients of a scaled loss: float scalars on the parameters' device, which an optimiser reads in every step. Both
 // undefined: gradients of the loss itself.
@@ -53,10 +26,8 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // One update from the gradients in the parameter buffer. A rate in a tensor (a scalar on the parameters' device) is
-  // read there: the host waits for nothing, and a graph that holds the update can be given another rate.
-  virtual void step(double learning_rate) = 0;
-  virtual void step(const torch::Tensor& learning_rate) = 0;
+  // One update from the gradients in the parameter buffer.
+  virtual void step(const LearningRate& learning_rate) = 0;
 
   // Back to the state before the first step.
   virtual void reset() = 0;
@@ -71,14 +42,26 @@ class Optimizer {
   virtual std::string first_not_finite() const;
 };
 
-// What the fused operators take; nothing for an undefined tensor.
-std::optional<torch::Tensor> as_optional(const torch::Tensor& tensor);
+// The optimiser that a config asks for. Keeps a reference to `parameters`. `scale`: of gradients of a scaled loss. Only
+// matrices decay, tables of embeddings at a rate of their own.
+//
+// AdamW (Loshchilov and Hutter 2019) and Adam (Kingma and Ba 2015), whose weight decay is a part of the gradient; their
+// state: "first_moment.NAME" and "second_moment.NAME" by parameter name, and "steps".
+// SGD with momentum (Sutskever et al. 2013), as torch.optim.SGD; its state: "momentum.NAME", nothing without momentum.
+// Adagrad (Duchi, Hazan and Singer 2011), as torch.optim.Adagrad without a decaying rate; "squared_gradients.NAME".
+// Muon (Jordan et al. 2024) for hidden matrices, "momentum.NAME"; AdamW for everything else.
+std::unique_ptr<Optimizer> make_optimizer(ParameterBuffer& parameters, const TrainConfig& config,
+                                          const GradientScale& scale = {});
 
-// Dynamic loss scaling (Micikevicius et al. 2018): keeps small gradients within fp16's range.
+// Of each matrix U S V' of x_mrc about U V', for Muon: the singular values end between 0.7 and 1.2 (those near 0
+// somewhere below). `iterations` of the quintic polynomial of Jordan et al. 2024, "Muon", after a division by the
+// Frobenius norm; 0 stays 0. The products are in `type`, and so is the result. Cheaper where r <= c.
+torch::Tensor orthogonalise(const torch::Tensor& x_mrc, std::int64_t iterations, torch::ScalarType type);
 
-// The loss is multiplied by the scale, and gradients are divided by it. A step whose gradients are not finite changes
-// nothing but the scale. All of it stays on the device, so that a graph can hold it. As torch.amp.GradScaler, but the
-// scale does not fall below 1, where fp16 gains nothing from it.
+// Dynamic loss scaling (Micikevicius et al. 2018): keeps small gradients within fp16's range. The loss is multiplied by
+// the scale, and gradients are divided by it. A step whose gradients are not finite changes nothing but the scale. All
+// of it stays on the device, so that a graph can hold it. As torch.amp.GradScaler, but the scale does not fall below 1,
+// where fp16 gains nothing from it.
 class LossScale {
  public:
   explicit LossScale(torch::Device device);
@@ -108,10 +91,8 @@ class LossScale {
 };
 
 // An exponential moving average of the weights (Polyak and Juditsky 1992), used in their place outside of training.
-
-// The average after step t is (1 - decay) / (1 - decay^t) x the sum of decay^(t - i) W_i over steps i: without the
-// initial weights, which would otherwise stay in it for long. decay 0: there is no average, and nothing here does
-// anything.
+// After step t it is (1 - decay) / (1 - decay^t) x the sum of decay^(t - i) W_i over steps i: without the initial
+// weights, which would otherwise stay in it for long. decay 0: there is no average, and nothing here does anything.
 class WeightAverage {
  public:
   // Keeps a reference to `parameters`.
@@ -144,6 +125,43 @@ class WeightAverage {
   ParameterBuffer& parameters_;
   double decay_;
   torch::Tensor other_;  // the average; in a Use the weights in training. Undefined: there is no average
+};
+
+// Elements [first, first + count) of a parameter buffer, which one process updates.
+struct Shard {
+  std::int64_t first = 0, count = 0;
+};
+
+// Of every rank, as equal as they can be: Muon's matrices stay whole.
+std::vector<Shard> shards_of(const ParameterBuffer& parameters, const TrainConfig& config, int size);
+
+// Each process has the state of its shard and updates it; then all get the values of all. All functions are to be
+// called by all processes.
+class ShardedOptimizer : public Optimizer {
+ public:
+  // Keeps references.
+  ShardedOptimizer(ParameterBuffer& parameters, const TrainConfig& config, const GradientScale& scale,
+                   ProcessGroup& group);
+
+  void step(const LearningRate& learning_rate) override;
+  void reset() override { own_->reset(); }
+
+  // Of all shards, in copies on the CPU, as an optimiser that is not sharded names and shapes it.
+  NamedTensors state() const override;
+  void load(const NamedTensors& state) override;
+  std::string first_not_finite() const override;
+
+  const std::vector<Shard>& shards() const { return shards_; }
+
+ private:
+  const Shard& own_shard() const { return shards_[static_cast<std::size_t>(group_.rank())]; }
+  const ParameterBuffer::View* view_of(const std::string& name) const;  // whose state has that name
+
+  ParameterBuffer& parameters_;
+  ProcessGroup& group_;
+  std::vector<Shard> shards_;
+  ParameterBuffer shard_;  // own
+  std::unique_ptr<Optimizer> own_;
 };
 
 }  // namespace metaformer

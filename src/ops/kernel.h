@@ -1,0 +1,68 @@
+#pragma once
+// Nodes of the graph whose gradients are code of our own, and loops of kernels over rows on the CPU.
+
+#include <ATen/Parallel.h>
+#include <c10/util/FunctionRef.h>
+#include <torch/autograd.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <functional>
+
+// at::parallel_for is a template, compiled here: without OpenMP it would silently run on one thread.
+#ifndef INTRA_OP_PARALLEL
+#error "at::parallel_for needs the compiler's OpenMP flag (link metaformer_torch)"
+#endif
+
+namespace metaformer {
+
+using Tensors = torch::autograd::variable_list;
+
+// What backward has: the tensors that forward saved, and the gradient of each result.
+struct Backward {
+  Tensors saved, dy;
+  std::size_t inputs = 0;  // their number
+  const torch::autograd::AutogradContext& context;
+
+  // Whether the gradient of an input is asked for; false where there is no such input.
+  bool needs(std::size_t input) const { return input < inputs && context.needs_input_grad(input); }
+};
+using BackwardFunction = std::function<Tensors(const Backward&)>;  // holds whatever else it needs, but no result
+
+// The results of `forward` as one node of the graph, computed without gradients. It may set `saved` to inputs, results
+// and other tensors, which are kept for backward. That gives the gradient of each of the `inputs`, none of which is
+// undefined. It cannot be differentiated again: with create_graph it throws c10::Error, which names the operation.
+Tensors own_nodes(const char* operation, const Tensors& inputs, c10::function_ref<Tensors(Tensors& saved)> forward,
+                  BackwardFunction backward);
+
+// The same of one result.
+torch::Tensor own_node(const char* operation, const Tensors& inputs,
+                       c10::function_ref<torch::Tensor(Tensors& saved)> forward, BackwardFunction backward);
+
+// The operation of such a node; nullptr for any other node.
+const char* operation_of(const torch::autograd::Node& node);
+
+// Whether the kernels of cpu/ know the type, float32 or bfloat16, and there is something to compute.
+inline bool fits_cpu_kernels(const torch::Tensor& x) {
+  return x.is_cpu() && (x.scalar_type() == torch::kFloat || x.scalar_type() == torch::kBFloat16) && x.numel() > 0;
+}
+
+// use(an Element) of the type that such kernels take: float, or bfloat16 as bits.
+template <class Use>
+void with_element(const torch::Tensor& x, const Use& use) {
+  x.scalar_type() == torch::kFloat ? use(float()) : use(std::uint16_t());
+}
+
+template <class Element>
+Element* elements_of(const torch::Tensor& x) {
+  return static_cast<Element*>(x.data_ptr());
+}
+
+// work(begin, end) for parts of `rows` rows of `width` elements each, on the library's threads.
+template <class Work>
+void for_rows(std::int64_t rows, std::int64_t width, const Work& work) {
+  constexpr std::int64_t elements_worth_a_thread = 1 << 14;
+  at::parallel_for(0, rows, std::max<std::int64_t>(1, elements_worth_a_thread / width), work);
+}
+
+}  // namespace metaformer

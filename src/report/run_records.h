@@ -1,0 +1,60 @@
+#pragma once
+// Records of finished runs, from their folders and from CSV files of results. In a file: a row for each finished run.
+// The columns are key, config, overrides and seed, the measures, and where the run was trained; `settings` holds
+// RunRecord::settings as a JSON object.
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "report/comparison.h"
+
+namespace metaformer {
+
+// A row by its columns; cells that are empty are absent.
+using ResultsRow = std::map<std::string, std::string>;
+
+struct ResultsFile {
+  std::vector<std::string> columns;
+  std::vector<ResultsRow> rows;
+  std::vector<std::int64_t> lines;  // where each row starts
+};
+
+// A byte order mark is passed over. Errors (exit code 3), with FILE:LINE: unreadable, no columns `config` and `seed`,
+// two columns of one name, a malformed row.
+ResultsFile read_results(const std::filesystem::path& path);
+
+struct ResultsRecords {
+  std::vector<RunRecord> runs;
+  std::vector<std::string> problems;  // a line for each row that is left out
+};
+
+// The runs of the rows. A row with a number that is not finite is left out: the run diverged. Errors (exit code 3),
+// with FILE:LINE: a seed that is no whole number, a measure that is no number, settings that are no JSON.
+ResultsRecords records_of(const ResultsFile& file, const std::filesystem::path& path);
+
+// Adds the runs to the file: the row of the same run (of the same key; of the same config, overrides, seed and data
+// where neither has a key) is replaced, but for cells in columns that are not of this program; of equal runs the first
+// counts. Other rows and columns stay as they are, and runs that were rows are written as they stood. Rows whose keys
+// are in `order` come first, in that order. Takes a lock on the folder, so that several processes may export into one
+// file, and replaces the file at once. Rows of the file that a comparison leaves out stay, with a warning. Errors,
+// which leave the file as it is: it cannot be read or written (exit code 1 or 3), one of its rows is malformed (3, as
+// records_of), there is no run (2).
+void export_results(const std::filesystem::path& given, const std::vector<RunRecord>& runs,
+                    const std::vector<std::string>& order);
+
+struct FoundRuns {
+  std::vector<RunRecord> runs;        // in the order of the arguments, of a pattern by name
+  std::vector<std::string> problems;  // a line for each run that has nothing to compare: unfinished, diverged, damaged
+  std::vector<std::filesystem::path> folders;  // of all runs that are no rows of results files, with a result or not
+  std::map<std::filesystem::path, std::string> unfinished;  // by folder: why a run has no result
+};
+
+// An argument is the folder of a run, a folder of such folders, a CSV file of results, or a pattern of those
+// ("runs/a-*", as a shell would expand it), which passes over folders without runs. Errors (exit code 2): one that
+// names no run; (exit code 3) those of read_results.
+FoundRuns find_runs(const std::vector<std::string>& arguments);
+
+}  // namespace metaformer

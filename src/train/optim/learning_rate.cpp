@@ -1,0 +1,132 @@
+#include "train/optim/learning_rate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace metaformer {
+
+namespace {
+
+// Of a decay from the peak, which is held until the step `first`, down to the floor at the step `last`: from 0 to 1.
+double progress_at(std::int64_t step, std::int64_t first, std::int64_t last) {
+  const auto steps = std::max<std::int64_t>(1, last - first);
+  return std::clamp(static_cast<double>(step - first) / static_cast<double>(steps), 0.0, 1.0);
+}
+
+double interpolated(double floor, double peak, double height) { return floor + height * (peak - floor); }
+
+// The rate of a step, behind the warm-up of a schedule that has one of its own.
+struct RateAt {
+  const TrainConfig& train;
+  std::int64_t width, step;
+
+  double peak() const { return train.learning_rate; }
+
+  double operator()(const CosineScheduleConfig& config) const {
+    const double progress = progress_at(step, config.warmup_steps, train.steps);
+    return interpolated(config.floor, peak(), 0.5 * (1 + std::cos(std::numbers::pi * progress)));
+  }
+  double operator()(const LinearScheduleConfig& config) const {
+    return interpolated(config.floor, peak(), 1 - progress_at(step, config.warmup_steps, train.steps));
+  }
+  double operator()(const TrapezoidScheduleConfig& config) const {
+    const auto last = train.steps - 1, first = std::max(config.warmup_steps, last - config.decay_steps);
+    return interpolated(config.floor, peak(), 1 - progress_at(step, first, last));
+  }
+  double operator()(const ConstantScheduleConfig&) const { return peak(); }
+  double operator()(const InverseSqrtScheduleConfig& config) const {
+    return peak() * std::sqrt(static_cast<double>(config.warmup_steps) / static_cast<double>(step));
+  }
+  // Its steps count from 1, as in the paper.
+  double operator()(const NoamScheduleConfig& config) const {
+    const double s = static_cast<double>(step + 1), scale = peak() / std::sqrt(static_cast<double>(width));
+    return scale * std::min(1 / std::sqrt(s), s / std::pow(static_cast<double>(config.warmup_steps), 1.5));
+  }
+};
+
+using View = ParameterBuffer::View;
+
+// What a name in train.rate_factors can be: "transformer.token_embedding", "mixer.projection" of every block.
+std::string factor_candidate(const std::string& name) {
+  const auto blocks = name.find("blocks.");
+  auto candidate = blocks == std::string::npos ? name : name.substr(name.find('.', blocks + 7) + 1);
+  if (candidate.ends_with(".weight") || candidate.ends_with(".bias")) candidate.resize(candidate.rfind('.'));
+  return candidate;
+}
+
+// `has`: whether a parameter is meant by a name; the message has the candidates in the order of the parameters.
+void require_known(std::string_view key, const std::string& name, const std::vector<View>& views,
+                   bool (*has)(std::string_view, std::string_view), std::string_view alternative,
+                   std::string (*candidate_of)(const std::string&)) {
+  if (std::any_of(views.begin(), views.end(), [&](const View& view) { return has(view.name, name); })) return;
+  std::vector<std::string> candidates;
+  for (const auto& view : views)
+    if (auto candidate = candidate_of(view.name);
+        std::find(candidates.begin(), candidates.end(), candidate) == candidates.end())
+      candidates.push_back(std::move(candidate));
+  throw Error(ExitCode::usage,
+              fmt::format("{}: {}: no parameter has this name or {}; there are {}{}", key, in_quotes(name), alternative,
+                          fmt::join(candidates, ", "), did_you_mean(name, candidates)));
+}
+
+double factor_of(const View& view, const std::vector<RateFactor>& factors) {
+  const RateFactor* found = nullptr;
+  for (const auto& factor : factors) {
+    if (!has_part(view.name, factor.name)) continue;
+    if (found != nullptr)
+      throw Error(ExitCode::usage,
+                  fmt::format("train.rate_factors: {} and {} are both names of the parameter {}: leave one of them out",
+                              in_quotes(found->name), in_quotes(factor.name), view.name));
+    found = &factor;
+  }
+  return found == nullptr ? 1 : found->factor;
+}
+
+}  // namespace
+
+double scheduled_rate(const TrainConfig& config, std::int64_t width, std::int64_t step) {
+  const auto warmup = warmup_steps(config.schedule);
+  if (!is<NoamScheduleConfig>(config.schedule) && step < warmup)
+    return config.learning_rate * static_cast<double>(step + 1) / static_cast<double>(warmup + 1);
+  return std::visit(RateAt{config, width, step}, config.schedule);
+}
+
+void set_layer_rates(ParameterBuffer& parameters, const TrainConfig& config) {
+  const auto& views = parameters.views();
+  const auto frozen_candidate = [](const std::string& name) {  // "transformer.blocks.0", "head"
+    const auto blocks = name.find("blocks.");
+    return name.substr(0, blocks == std::string::npos ? name.rfind('.') : name.find('.', blocks + 7));
+  };
+  for (const auto& name : config.freeze)
+    require_known("train.freeze", name, views, is_below, "begins with it", frozen_candidate);
+  std::vector<RateFactor> factors;
+  for (const auto& entry : config.rate_factors) {
+    factors.push_back(parse_rate_factor(entry).value());  // as the config's check has made sure
+    require_known("train.rate_factors", factors.back().name, views, has_part, "part of a name", factor_candidate);
+  }
+  std::int64_t blocks = 0;
+  for (const auto& view : views) blocks = std::max(blocks, block_number(view.name).value_or(-1) + 1);
+  parameters.set_rates([&](const View& view) {
+    const double factor = factor_of(view, factors);
+    const auto freezes = [&](const std::string& name) { return is_below(view.name, name); };
+    if (std::any_of(config.freeze.begin(), config.freeze.end(), freezes)) return 0.0;
+    // What tokens and positions become before the first block.
+    constexpr std::array<std::string_view, 3> inputs = {"embedding", "score_bias", "distance_biases"};
+    const bool is_input = std::any_of(inputs.begin(), inputs.end(),
+                                      [&](auto input) { return view.name.find(input) != std::string::npos; });
+    const auto block = block_number(view.name);
+    const auto distance = block ? blocks - *block : is_input ? blocks + 1 : 0;  // from the head
+    return factor * std::pow(config.layer_rate_decay, static_cast<double>(distance));
+  });
+  if (!views.empty() && std::all_of(views.begin(), views.end(), [](const View& view) { return view.rate == 0; }))
+    throw Error(ExitCode::usage, "train.freeze: all parameters are frozen, so that there is nothing to train");
+}
+
+}  // namespace metaformer

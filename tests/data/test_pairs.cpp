@@ -1,0 +1,564 @@
+// Pairs of texts: from the lines of two files and from tables, in splits, and as rows of batches.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "base/digest.h"
+#include "base/random.h"
+#include "data/corpus.h"
+#include "data/data_support.h"
+#include "data/epoch_order.h"
+#include "data/pairs.h"
+#include "support/catch.h"
+#include "support/failure.h"
+#include "support/own_cache.h"
+#include "support/temporary_folder.h"
+
+namespace metaformer {
+
+namespace {
+
+using Catch::Matchers::EndsWith;
+using Catch::Matchers::StartsWith;
+
+// "SOURCE -> TARGET" of every pair.
+Texts texts_of(const std::vector<TextPair>& pairs) {
+  Texts texts;
+  for (const auto& pair : pairs) texts.push_back(pair.source + " -> " + pair.target);
+  return texts;
+}
+
+Texts texts_of(const Table& table) {
+  Texts texts;
+  for (const auto& row : table.rows) texts.push_back(row.fields[0] + " -> " + row.fields[1]);
+  return texts;
+}
+
+LinePairs read_lines(const std::string& sources, const std::string& targets) {
+  const TemporaryFolder folder;
+  return read_line_pairs(folder.write("a.de", sources), folder.write("b.en", targets));
+}
+
+// The message of a data error, without the folder of the two files.
+std::string refusal_of_lines(const std::string& sources, const std::string& targets) {
+  const TemporaryFolder folder;
+  const auto source = folder.write("a.de", sources), target = folder.write("b.en", targets);
+  auto message = message_of(ExitCode::data, [&] { read_line_pairs(source, target); });
+  CHECK(message.find('\n') == std::string::npos);
+  const auto prefix = folder.path().string() + "/";
+  for (auto at = message.find(prefix); at != std::string::npos; at = message.find(prefix))
+    message.erase(at, prefix.size());
+  return message;
+}
+
+ParallelDataConfig fields(const std::string& source, const std::string& target, double malformed_limit = 0) {
+  ParallelDataConfig config;
+  config.source_field = source;
+  config.target_field = target;
+  config.malformed_limit = malformed_limit;
+  return config;
+}
+
+Table read_pairs(const std::string& name, const std::string& content, const ParallelDataConfig& config = {}) {
+  const TemporaryFolder folder;
+  return read_pair_table(folder.write(name, content), config, "data.target_path");
+}
+
+// `count` distinct sources, each `copies` times with another target.
+ParallelDataConfig numbered_lines(const TemporaryFolder& folder, int count, int copies = 1) {
+  std::string sources, targets;
+  for (int i = 0; i < count * copies; ++i) {
+    sources += fmt::format("Satz {}\n", i % count);
+    targets += fmt::format("sentence {} in version {}\n", i % count, i / count);
+  }
+  ParallelDataConfig config;
+  config.path = folder.write("train.de", sources).string();
+  config.target_path = folder.write("train.en", targets).string();
+  return config;
+}
+
+ParallelDataConfig multi30k() {
+  ParallelDataConfig config;
+  config.corpus = "multi30k";
+  return config;
+}
+
+constexpr std::int32_t mark = 9;
+using Ids = std::vector<std::int32_t>;
+
+struct Options {
+  std::int64_t bucketing = 1, context = 64, rows = 4;
+  std::int64_t accumulate = 1, seed = 1;
+  BatchUnit unit = BatchUnit::sequence;
+};
+
+ExperimentConfig config_of(SequenceToSequenceConfig task, const Options& options) {
+  task.bucketing = options.bucketing;
+  task.batch_unit = options.unit;
+  EncoderDecoderConfig model;
+  model.context = options.context;
+  ExperimentConfig config;
+  config.task = std::move(task);
+  config.model = std::move(model);
+  config.train.batch_size = options.rows;
+  config.train.accumulate = options.accumulate;
+  config.train.seed = options.seed;
+  return config;
+}
+
+std::shared_ptr<const PairDataset> pairs_of(const TemporaryFolder& folder, const std::string& table,
+                                            const Options& options = {}) {
+  SequenceToSequenceConfig task;
+  task.data.path = folder.write("pairs.tsv", table).string();
+  task.data.tokenizer = WordTokenizerOptions{.min_count = 1};
+  task.data.validation_fraction = 0.4;
+  return load_pairs(config_of(task, options), true, {});
+}
+
+// Targets of 1 to 7 words, sources of other lengths.
+std::string ragged_pairs() {
+  std::string table = "source\ttarget\n";
+  for (int i = 0; i < 60; ++i) {
+    table += "s" + std::to_string(i);
+    for (int word = 0; word < i % 5; ++word) table += " w";
+    table += "\tt" + std::to_string(i);
+    for (int word = 0; word < i % 7; ++word) table += " v";
+    table += "\n";
+  }
+  return table;
+}
+
+}  // namespace
+
+TEST_CASE("random lines of two files come back as pairs, with their places", "[pairs]") {
+  const auto seed = static_cast<std::uint64_t>(GENERATE(range(1, 10)));
+  const std::string ending = GENERATE(as<std::string>{}, "\n", "\r\n"),
+                    mark = GENERATE(as<std::string>{}, "", "\xEF\xBB\xBF");
+  const bool gzipped = GENERATE(false, true);
+  const Texts pieces = {"\"", ",", "\t", " ", "\r", "\u2028", "é", "自", "\U0001F600", "\xEF\xBB\xBF"};
+  const Rng rng(seed, RandomPurpose::sampling);
+  const auto line = [&](std::uint64_t index) {
+    std::string text = "x";
+    for (std::uint64_t i = 0; i < rng.below(20 * index, 12); ++i)
+      text += pieces[rng.below(20 * index + i + 1, pieces.size())];
+    return text + ".";
+  };
+  std::string sources = mark, targets = mark;
+  Texts expected;
+  for (std::uint64_t row = 0; row < 30; ++row) {
+    const auto source = line(2 * row), target = line(2 * row + 1);
+    expected.push_back(source + " -> " + target);
+    sources += source + ending;
+    targets += target + (row == 29 ? "" : "\n");
+  }
+  const TemporaryFolder folder;
+  const auto source_path = folder.write("a.de", gzipped ? gzip(sources) : sources);
+  const auto read = read_line_pairs(source_path, folder.write("b.en", targets));
+  CHECK(texts_of(read.pairs) == expected);
+  CHECK(read.pairs.at(16).source_place == source_path.string() + ":17");
+  CHECK(read.source_sha256 == sha256(::read_text(source_path)));
+  CHECK(read.target_sha256 == sha256(targets));
+}
+
+TEST_CASE("files of different numbers of lines are refused with both numbers and the first line alone", "[pairs]") {
+  CHECK(refusal_of_lines("a\nb\nc\n", "x\ny") ==
+        "a.de has 3 lines and b.en has 2, but each line needs its partner in the other file: line 3 of a.de has none");
+  CHECK_THAT(refusal_of_lines("a\n", "x\ny\nz\n"), ContainsSubstring("line 2 of b.en has none"));
+  CHECK_THAT(refusal_of_lines("", "x\n"), ContainsSubstring("a.de has 0 lines and b.en has 1"));
+  CHECK_THAT(refusal_of_lines("a\n\n", "x\n"), ContainsSubstring("line 2 of a.de has none"));
+  CHECK(refusal_of_lines("", "\xEF\xBB\xBF") == "a.de and b.en have no lines");
+}
+
+TEST_CASE("a line that is no text is named with its file and line, on either side", "[pairs]") {
+  const std::string mebibyte(1 << 20, 'x');
+  const auto [line, why] = GENERATE_COPY(table<std::string, std::string>({
+      {"", "the line is empty; its partner "},
+      {" \t", "the line is empty; its partner "},
+      {"\u00a0\u3000", "the line is empty; its partner "},
+      {"caf\xe9", "the line is not valid UTF-8: byte 0xe9 at offset 3; convert the file to UTF-8"},
+      {std::string("a\0b", 3), "the line has NUL bytes; a text is UTF-8"},
+      {mebibyte + "x", "the line has 1048577 bytes; at most 1048576 make sense"},
+  }));
+  const std::string ending = GENERATE(as<std::string>{}, "\n", "\r\n");
+  const auto bad = "a" + ending + "b" + ending + line + ending + "d" + ending, good = std::string("a\nb\nc\nd\n");
+  CHECK_THAT(refusal_of_lines(bad, good), StartsWith("a.de:3: " + why));
+  CHECK_THAT(refusal_of_lines(good, bad), StartsWith("b.en:3: " + why));
+  CHECK(read_lines(mebibyte + ending, "a\n").pairs.at(0).source == mebibyte);
+  if (line.empty())
+    CHECK(refusal_of_lines(bad, good) ==
+          "a.de:3: the line is empty; its partner b.en:3 needs a text here, or must go too");
+}
+
+TEST_CASE("files that cannot be read are refused", "[pairs]") {
+  const TemporaryFolder folder;
+  const auto there = folder.write("a.de", "a\n");
+  CHECK_THAT(failure([&] { read_line_pairs(there, folder / "b.en"); }).second, ContainsSubstring("b.en: no such file"));
+  CHECK_THAT(failure([&] { read_line_pairs(folder.path(), there); }).second, ContainsSubstring("not a regular file"));
+}
+
+TEST_CASE("tables of every format have the same pairs", "[pairs]") {
+  const Texts expected = {"Ein \"Hund\", -> A dog\twith", "Zwei -> two "};
+  const std::string csv = "\"Ein \"\"Hund\"\",\",A dog\twith\nZwei,two \n";
+  const std::string json = R"({"source": "Ein \"Hund\",", "target": "A dog\twith", "id": 1})"
+                           "\n\n"
+                           R"({"target": "two ", "source": "Zwei"})";
+  CHECK(texts_of(read_pairs("t.csv", "source,target\n" + csv)) == expected);
+  CHECK(texts_of(read_pairs("t.jsonl", json)) == expected);
+  CHECK(texts_of(read_pairs("t.txt", "en\tid\tde\ntwo \t7\tZwei\n", fields("de", "en"))) == Texts{"Zwei -> two "});
+  CHECK(texts_of(read_pairs("t.tsv", "two \t7\tZwei\n", fields("3", "1"))) == Texts{"Zwei -> two "});
+  const auto guessed = read_pairs("t.csv", csv);
+  CHECK(guessed.has_guessed_columns);
+  CHECK_FALSE(read_pairs("t.csv", csv, fields("1", "2")).has_guessed_columns);
+  CHECK_THAT(guessed.place(guessed.rows.at(1)), EndsWith("t.csv:2"));
+  CHECK(read_pairs("t.jsonl", json).rows.at(1).line == 3);
+  CHECK(guessed.sha256 == sha256(csv));
+}
+
+TEST_CASE("malformed rows of pairs are counted up to the limit, and named above it", "[pairs]") {
+  const std::string content = "source,target\na,b\n,b\na, \na\na,b,c\n\xff,b\na,\xff\na,b\n";
+  const Texts reasons = {"3 the source is empty",           "4 the target is empty",
+                         "5 the row ends before column 2",  "6 3 columns, but the first row has 2",
+                         "7 the source is not valid UTF-8", "8 the target is not valid UTF-8"};
+  const auto table = read_pairs("t.csv", content, fields("source", "target", 0.75));
+  CHECK(table.rows.size() == 2);
+  CHECK(malformed_of(table) == reasons);
+  CHECK_THAT(message_of(ExitCode::data, [&] { read_pairs("t.csv", content, fields("source", "target", 0.74)); }),
+             EndsWith("t.csv:3: the source is empty (6 of 8 rows are malformed; data.malformed_limit allows 0.74)"));
+}
+
+TEST_CASE("a table refuses a text above the limit of a line, with its line", "[pairs]") {
+  const std::string fits(longest_pair_text, 'x'), too_long = fits + "x";
+  CHECK(read_pairs("t.tsv", fits + "\t" + fits + "\n").rows.size() == 1);
+  const auto refused = [&](const std::string& name, const std::string& content, const std::string& role) {
+    CHECK_THAT(message_of(ExitCode::data, [&] { read_pairs(name, content); }),
+               EndsWith(fmt::format("{}:2: the {} has {} bytes; at most {} make sense (1 of 2 rows are malformed; "
+                                    "data.malformed_limit allows 0)",
+                                    name, role, too_long.size(), fits.size())));
+  };
+  refused("t.tsv", "a\tb\n" + too_long + "\tb\n", "source");
+  refused("t.csv", "a,b\na," + too_long + "\n", "target");
+  refused("t.jsonl",
+          R"({"source": "a", "target": "b"})"
+          "\n"
+          R"({"source": "a", "target": ")" +
+              too_long + "\"}\n",
+          "target");
+}
+
+TEST_CASE("a table without the columns of pairs is refused, with what would be right", "[pairs]") {
+  ParallelDataConfig with_header;
+  with_header.header = TableHeader::present;
+  const auto [name, content, config, code, expected] =
+      GENERATE_COPY(table<std::string, std::string, ParallelDataConfig, ExitCode, std::string>({
+          {"train.de",
+           "Ein Mann.\nZwei.\n",
+           {},
+           ExitCode::data,
+           "train.de:1: one column only, where source and target need two; if the targets are the lines of another "
+           "file, set data.target_path"},
+          {"t.csv", "de,target\na,b\n", {}, ExitCode::data, "no column 'source' in the first row"},
+          {"t.csv", "de,en\na,b\n", fields("de", "eng"), ExitCode::data, "did you mean 'en'?"},
+          {"t.csv", "a,b\n", fields("1", "0"), ExitCode::usage, "data.target_field counts columns from 1, not 0"},
+          {"t.csv", "a,b\n", fields("2", "2"), ExitCode::usage,
+           "data.source_field and data.target_field both mean column 2 of"},
+          {"t.jsonl", R"({"source": "a", "target": "b"})", fields("target", "target"), ExitCode::usage,
+           "data.source_field and data.target_field both mean the member 'target' of"},
+          {"t.jsonl", R"({"source": "a", "target": "b"})", with_header, ExitCode::usage, "data.header: "},
+          {"t.jsonl", R"({"source": "a", "en": "b"})", {}, ExitCode::data, "no object has a member 'target'"},
+      }));
+  CAPTURE(name, content);
+  const auto read = [&, of = name, text = content, with = config] { read_pairs(of, text, with); };
+  CHECK_THAT(message_of(code, read), ContainsSubstring(expected));
+}
+
+TEST_CASE("equal sources are in one split, which further pairs do not change", "[pairs]") {
+  const TemporaryFolder folder, larger;
+  auto config = numbered_lines(folder, 2000, 2);
+  config.validation_fraction = 0.2;
+  const auto splits = load_pair_splits(config, true);
+  std::set<std::string> train, held_out;
+  for (const auto& pair : splits[Split::train]) train.insert(pair.source);
+  for (const auto& pair : splits[Split::validation]) held_out.insert(pair.source);
+  CHECK(train.size() + held_out.size() == 2000);
+  CHECK(splits[Split::train].size() == 2 * train.size());
+  CHECK(splits[Split::test].empty());
+  CHECK(held_out.size() == Approx(400).epsilon(0.2));
+  auto more = numbered_lines(larger, 3000);
+  more.validation_fraction = 0.2;
+  const auto more_splits = load_pair_splits(more, true);
+  std::set<std::string> still;
+  for (const auto& pair : more_splits[Split::validation]) still.insert(pair.source);
+  CHECK(std::includes(still.begin(), still.end(), held_out.begin(), held_out.end()));
+  CHECK_FALSE(std::any_of(train.begin(), train.end(), [&](const auto& source) { return still.contains(source); }));
+  CHECK(splits.description.at("train").at("pairs") == splits[Split::train].size());
+  CHECK(splits.description.at("validation").at("pairs") == splits[Split::validation].size());
+  CHECK(splits.description.at("validation").at("path") == *config.path);
+}
+
+TEST_CASE("each split has files of its own, of lines or a table", "[pairs]") {
+  const TemporaryFolder folder;
+  auto config = numbered_lines(folder, 3);
+  const std::string table = "source,target\nd,e\n,\n";
+  config.validation_path = folder.write("validation.csv", table).string();
+  config.malformed_limit = 0.5;
+  config.test_path = folder.write("test.de", "f\n").string();
+  config.test_target_path = folder.write("test.en", "g\n").string();
+  const auto splits = load_pair_splits(config, true);
+  CHECK(splits[Split::train].size() == 3);
+  CHECK(splits[Split::validation].at(0).source + splits[Split::validation].at(0).target == "de");
+  CHECK(splits[Split::test].at(0).source + splits[Split::test].at(0).target == "fg");
+  CHECK(splits.description.at("train").at("target_sha256") == sha256(::read_text(*config.target_path)));
+  CHECK(splits.description.at("validation") == nlohmann::ordered_json({{"path", *config.validation_path},
+                                                                       {"sha256", sha256(table)},
+                                                                       {"pairs", 1},
+                                                                       {"malformed", 1},
+                                                                       {"header", true}}));
+  CHECK(splits.description.at("test") == nlohmann::ordered_json({{"path", *config.test_path},
+                                                                 {"sha256", sha256("f\n")},
+                                                                 {"target_path", *config.test_target_path},
+                                                                 {"target_sha256", sha256("g\n")},
+                                                                 {"pairs", 1}}));
+}
+
+TEST_CASE("too few distinct sources for a validation split are refused", "[pairs]") {
+  const TemporaryFolder folder;
+  const auto config = numbered_lines(folder, 1, 50);
+  CHECK_THAT(message_of(ExitCode::data, [&] { load_pair_splits(config, true); }),
+             ContainsSubstring("train.de: 1 distinct sources are too few for data.validation_fraction 0.1"));
+}
+
+TEST_CASE("keys that mean nothing for these data are named with their value", "[pairs]") {
+  using Change = std::function<void(ParallelDataConfig&)>;
+  const auto [with_path, change, expected] = GENERATE(table<bool, Change, std::string>({
+      {false, [](auto& c) { c.target_path = "t"; },
+       "data.target_path: 't' has the targets of no sources; set data.path"},
+      {true, [](auto& c) { c.validation_target_path = "t"; }, "data.validation_target_path: 't' has the targets of no"},
+      {true, [](auto& c) { c.test_target_path = "t"; }, "set data.test_path to the file of the sources"},
+      {false, [](auto& c) { c.validation_path = "v"; },
+       "data.validation_path: 'v' means nothing beside data.corpus multi30k"},
+      {false, [](auto& c) { c.test_path = c.test_target_path = "t"; },
+       "data.test_path: 't' means nothing beside data.corpus multi30k"},
+      {true, [](auto& c) { c.format = TableFormat::csv; }, "data.format: 'csv' means nothing for lines of two files"},
+      {true, [](auto& c) { c.header = TableHeader::absent; }, "data.header: 'absent' means nothing for lines"},
+      {true, [](auto& c) { c.source_field = "de"; }, "data.source_field: 'de' means nothing for lines"},
+      {true, [](auto& c) { c.malformed_limit = 0.1; }, "data.malformed_limit: '0.1' means nothing for lines"},
+      {false, [](auto& c) { c.target_field = "en"; }, "data.target_field: 'en' means nothing for multi30k"},
+      {false, [](auto& c) { c = {}; }, "data.path is not set; task sequence_to_sequence needs pairs of texts"},
+      {false, [](auto& c) { c.corpus = "imdb"; }, "data.corpus: imdb has no pairs of texts"},
+      {false, [](auto& c) { c.corpus = "multi30"; }, "did you mean 'multi30k'?"},
+      {false, [](auto& c) { c.source_language = "fr"; },
+       "data.source_language: 'fr', but the languages of multi30k are"},
+      {false, [](auto& c) { c.target_language = "de"; },
+       "data.target_language: 'de', but the languages of multi30k are"},
+  }));
+  const TemporaryFolder folder;
+  auto config = with_path ? numbered_lines(folder, 3) : multi30k();
+  change(config);
+  CHECK_THAT(message_of(ExitCode::usage, [&] { load_pair_splits(config, true); }), ContainsSubstring(expected));
+}
+
+TEST_CASE("a corpus of several files lies in a folder that has all of them", "[pairs][corpus]") {
+  const TemporaryFolder folder;
+  const Variable data("METAFORMER_DATA", folder.path().c_str());
+  const OwnCache no_cache;
+  const auto& corpus = find_public_corpus("multi30k");
+  for (const std::string below : {"multi30k/", ""}) {
+    for (const auto& file : corpus.files) {
+      CHECK(locate_corpus(corpus) == (below.empty() ? std::optional(folder / "multi30k") : std::nullopt));
+      folder.write(below + file.name, "a\n");
+    }
+  }
+  CHECK(locate_corpus(corpus) == folder.path());
+  const auto message = [] { return message_of(ExitCode::data, [] { load_pair_splits(multi30k(), true); }); };
+  CHECK_THAT(message(), ContainsSubstring("/train.de.gz: not train.de.gz of multi30k: SHA-256 is " + sha256("a\n") +
+                                          ", should be 726e39b2"));
+  std::filesystem::remove(folder / "val.en.gz");
+  std::filesystem::remove(folder / "multi30k/val.en.gz");
+  CHECK_THAT(message(), ContainsSubstring("--offline forbids fetching it; without a network, put train.de.gz"));
+}
+
+TEST_CASE("Multi30k has its pairs in both directions", "[pairs]") {
+  const char* corpora = std::getenv("METAFORMER_DATA");
+  const std::filesystem::path folder = corpora != nullptr ? corpora : "";
+  if (!std::filesystem::exists(folder / "multi30k/train.de.gz") && !std::filesystem::exists(folder / "train.de.gz"))
+    return skip("METAFORMER_DATA names no folder with multi30k");
+  auto config = multi30k();
+  const auto splits = load_pair_splits(config, true);
+  std::swap(config.source_language, config.target_language);
+  const auto reversed = load_pair_splits(config, true);
+  CHECK(splits[Split::train].size() == 29'000);
+  CHECK(splits[Split::validation].size() == 1014);
+  CHECK(splits[Split::test].size() == 1000);
+  CHECK(splits[Split::test].front().target == "A man in an orange hat starring at something.");
+  CHECK_THAT(splits[Split::test].front().source_place, ContainsSubstring("test_2016_flickr.de.gz:1"));
+  for (const auto split : every_split)
+    for (std::size_t i = 0; i < splits[split].size(); ++i)
+      if (splits[split][i].source != reversed[split][i].target || splits[split][i].target != reversed[split][i].source)
+        FAIL("pair " << i << " differs");
+  CHECK(splits.description.at("corpus") == "multi30k");
+  CHECK(splits.description.at("source_language") == "de");
+  CHECK(splits.description.at("train").at("pairs") == 29'000);
+}
+
+TEST_CASE("a mark ends sources, begins what is read of targets and ends what is predicted", "[pairs]") {
+  const auto rows = to_rows({{Ids{1, 2}, Ids{3, 4, 5}}, {Ids{6}, Ids{7}}}, mark, 10);
+  CHECK(rows.source.ids == std::vector<std::int64_t>{1, 2, mark, 6, mark, 0});
+  CHECK(rows.source.segments == std::vector<std::int64_t>{0, 0, 0, 0, 0, -1});
+  CHECK(rows.target.rows == 2);
+  CHECK(rows.target.length == 4);
+  CHECK(rows.target.ids == std::vector<std::int64_t>{mark, 3, 4, 5, mark, 7, mark, mark});
+  CHECK(rows.target.targets == std::vector<std::int64_t>{3, 4, 5, mark, 7, mark, -1, -1});
+  CHECK(rows.target.segments == std::vector<std::int64_t>{0, 0, 0, 0, 0, 0, -1, -1});
+  CHECK(rows.target.target_count == 6);
+}
+
+TEST_CASE("pairs of one length have no segments, and what is too long is cut off", "[pairs]") {
+  const auto equal = to_rows({{Ids{1}, Ids{2}}, {Ids{3}, Ids{4}}}, mark, 10);
+  CHECK(equal.source.segments.empty());
+  CHECK(equal.target.segments.empty());
+  const auto cut = to_rows({{Ids{1, 2, 3, 4}, Ids{5, 6, 7, 8}}}, mark, 3);
+  CHECK(cut.source.ids == std::vector<std::int64_t>{1, 2, mark});
+  CHECK(cut.target.ids == std::vector<std::int64_t>{mark, 5, 6});
+  CHECK(cut.target.targets == std::vector<std::int64_t>{5, 6, 7});  // not the mark: it does not end there
+}
+
+TEST_CASE("an epoch has every training pair once, whatever the bucketing, and others are another order", "[pairs]") {
+  const TemporaryFolder folder;
+  const std::int64_t bucketing = GENERATE(1, 3), steps = 6;
+  const auto count = pairs_of(folder, ragged_pairs())->count(Split::train);
+  const auto epoch = [&](std::int64_t seed) {
+    const auto pairs = pairs_of(folder, ragged_pairs(),
+                                {.bucketing = bucketing, .rows = count / steps / 2, .accumulate = 2, .seed = seed});
+    std::vector<Ids> sources;
+    for (std::int64_t step = 0; step < steps; ++step)
+      for (const std::int64_t micro : {0, 1})
+        for (const auto& pair : pairs->training_pairs(step, micro)) sources.push_back(pair.source);
+    return sources;
+  };
+  auto first = epoch(1), other = epoch(2);
+  CHECK(first == epoch(1));
+  CHECK(first != other);
+  for (auto* sources : {&first, &other}) {
+    std::sort(sources->begin(), sources->end());
+    CHECK(std::adjacent_find(sources->begin(), sources->end()) == sources->end());
+  }
+}
+
+TEST_CASE("bucketing puts pairs of similar length into a step", "[pairs]") {
+  const TemporaryFolder folder;
+  const auto spread = [&](std::int64_t bucketing) {
+    const auto pairs = pairs_of(folder, ragged_pairs(), {.bucketing = bucketing});
+    std::size_t sum = 0;
+    for (std::int64_t step = 0; step < 30; ++step) {
+      std::size_t shortest = 100, longest = 0;
+      for (const auto& pair : pairs->training_pairs(step, 0)) {
+        shortest = std::min(shortest, pair.target.size());
+        longest = std::max(longest, pair.target.size());
+      }
+      sum += longest - shortest;
+    }
+    return sum;
+  };
+  CHECK(2 * spread(10) < spread(1));
+}
+
+TEST_CASE("batches of tokens are those of the pairs' lengths with their marks", "[pairs]") {
+  const TemporaryFolder folder;
+  const std::int64_t most = 24, accumulate = 3;
+  const auto pairs = pairs_of(folder, ragged_pairs(),
+                              {.bucketing = 4, .rows = most, .accumulate = accumulate, .unit = BatchUnit::token});
+  std::map<Ids, int> seen;
+  std::int64_t number = 0, rows = 0;
+  for (; std::ssize(seen) < pairs->count(Split::train); ++number) {
+    const auto batch = pairs->training_pairs(number / accumulate, number % accumulate);
+    std::size_t longest = 0;
+    for (const auto& pair : batch) {
+      longest = std::max({longest, pair.source.size() + 1, pair.target.size() + 1});
+      CHECK(++seen[pair.source] == 1);
+    }
+    CHECK(std::ssize(batch) * static_cast<std::int64_t>(longest) <= most);
+    rows += std::ssize(batch);
+  }
+  CHECK(rows == pairs->count(Split::train));
+  const double mean = static_cast<double>(rows) / static_cast<double>(number);
+  CHECK(std::abs(pairs->mean_pairs() - mean) < 0.2 * mean);
+}
+
+TEST_CASE("sources that do not fit count as what is left of them", "[pairs]") {
+  const TemporaryFolder folder;
+  std::string table = "source\ttarget\n";
+  for (int i = 0; i < 40; ++i) table += "s" + std::to_string(i) + " a b c d e f g h i j k\tt\n";
+  const auto pairs = pairs_of(folder, table, {.context = 4, .rows = 12, .unit = BatchUnit::token});
+  CHECK(pairs->training_pairs(0, 0).size() == 3);
+}
+
+TEST_CASE("held-out pairs come by falling length", "[pairs]") {
+  const TemporaryFolder folder;
+  const auto pairs = pairs_of(folder, ragged_pairs());
+  REQUIRE(pairs->count(Split::validation) > 5);
+  CHECK(pairs->count(Split::test) == 0);
+  for (std::int64_t i = 1; i < pairs->count(Split::validation); ++i)
+    CHECK(pairs->pair(Split::validation, i - 1).target.size() >= pairs->pair(Split::validation, i).target.size());
+}
+
+TEST_CASE("training pairs whose targets do not fit are left out, and none that fits is an error", "[pairs]") {
+  const TemporaryFolder folder;
+  const auto all = pairs_of(folder, ragged_pairs());
+  const auto some = pairs_of(folder, ragged_pairs(), {.context = 5});
+  CHECK(some->count(Split::train) < all->count(Split::train));
+  CHECK(some->count(Split::validation) == all->count(Split::validation));
+  for (std::int64_t i = 0; i < some->count(Split::train); ++i) CHECK(some->pair(Split::train, i).target.size() < 5);
+  CHECK_THAT(message_of(ExitCode::data, [&] { pairs_of(folder, ragged_pairs(), {.context = 1}); }),
+             ContainsSubstring("fits model.context 1: raise it to at least "));
+}
+
+TEST_CASE("a text without a token is an error that names its own file", "[pairs]") {
+  const TemporaryFolder folder;
+  SequenceToSequenceConfig task;
+  std::string lines;
+  for (int i = 0; i < 30; ++i) lines += "one two three " + std::to_string(i) + "\n";
+  task.data.path = folder.write("a.de", lines + "x\n").string();
+  task.data.target_path = folder.write("b.en", lines + "\xef\xbf\xbd\n").string();  // normalised away
+  task.data.validation_path = folder.write("c.tsv", "source\ttarget\nx\tx\n").string();
+  task.data.tokenizer = BpeTokenizerOptions{.vocabulary = 40};
+  CHECK_THAT(message_of(ExitCode::data, [&] { load_pairs(config_of(task, {}), true, {}); }),
+             ContainsSubstring("b.en:31: the target has no token"));
+}
+
+TEST_CASE("both sides have one tokenizer", "[pairs]") {
+  const TemporaryFolder folder;
+  std::string table = "source\ttarget\n";
+  for (int i = 0; i < 20; ++i) table += "a b s" + std::to_string(i) + "\tc a\n";
+  const auto pairs = pairs_of(folder, table);
+  const auto& tokenizer = *pairs->codec().tokenizer;
+  for (const auto* word : {"a", "b", "c"}) CHECK(tokenizer.encode(word) != Ids{*tokenizer.unknown_id()});
+}
+
+TEST_CASE("symbols are copied or reversed; held-out lists are never trained on", "[pairs]") {
+  const bool reverses = GENERATE(false, true);
+  SequenceToSequenceConfig task;
+  const SyntheticPairOptions options{.symbols = 3, .length = 4};
+  if (reverses)
+    task.data.synthetic = ReversedPairs{options};
+  else
+    task.data.synthetic = CopiedPairs{options};
+  const auto pairs = load_pairs(config_of(task, {.rows = 200}), true, {});
+  std::map<Ids, bool> is_held_out;
+  for (std::int64_t i = 0; i < pairs->count(Split::validation); ++i)
+    is_held_out[pairs->pair(Split::validation, i).source] = true;
+  CHECK(is_held_out.size() + static_cast<std::size_t>(pairs->count(Split::train)) == 81);
+  for (auto pair : pairs->training_pairs(3, 0)) {
+    CHECK_FALSE(is_held_out.contains(pair.source));
+    if (reverses) std::reverse(pair.target.begin(), pair.target.end());
+    CHECK(pair.source == pair.target);
+    CHECK(std::all_of(pair.source.begin(), pair.source.end(), [](auto id) { return id >= 0 && id < 3; }));
+  }
+}
+
+}  // namespace metaformer

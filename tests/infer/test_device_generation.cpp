@@ -1,0 +1,340 @@
+// Text from graphs of device work: operators pick what the host picks, graphs give the host's text, and what is
+// recorded needs nothing of the host. Recorded work runs here on the device meta, whose tensors have sizes and no
+// values: whatever reads a value, or has a size that depends on one, throws.
+
+#include <ATen/record_function.h>
+#include <torch/library.h>
+
+#include <cmath>
+
+#include "base/random.h"
+#include "config/mixer_config.h"
+#include "infer/generated_text.h"
+#include "support/any_mixer.h"
+#include "support/any_positions.h"
+
+// What LibTorch lacks on this device, by operators of the same sizes and types.
+TORCH_LIBRARY_IMPL(aten, Meta, library) {
+  using torch::Tensor;
+  library.impl("abs", [](const Tensor& x) { return -x; });
+  library.impl("logical_not", [](const Tensor& x) { return x == x; });
+  library.impl("logical_and", [](const Tensor& x, const Tensor& y) { return x == y; });
+  library.impl("where.self_out", [](const Tensor& which, const Tensor& x, const Tensor& y, Tensor& out) -> Tensor& {
+    out.resize_((which * x * y).sizes());
+    return out;
+  });
+  library.impl("where.self", [](const Tensor& which, const Tensor& x, const Tensor& y) { return which * x * y; });
+  library.impl("index_select", [](const Tensor& x, std::int64_t dimension, const Tensor& index) {
+    auto sizes = x.sizes().vec();
+    sizes.at(static_cast<std::size_t>(at::maybe_wrap_dim(dimension, x.dim()))) = index.numel();
+    return x.new_empty(sizes);
+  });
+  library.impl("native_layer_norm",
+               [](const Tensor& x, c10::SymIntArrayRef, const std::optional<Tensor>&, const std::optional<Tensor>&,
+                  double) { return std::make_tuple(-x, -x.narrow(-1, 0, 1), -x.narrow(-1, 0, 1)); });
+}
+
+namespace metaformer {
+
+namespace {
+
+// What TokenPicker picks from each row of float32 logits.
+std::vector<std::int64_t> picked_on_host(const torch::Tensor& logits_bv, const torch::Tensor& uniform_b,
+                                         const SamplingOptions& options) {
+  TokenPicker picker(options);
+  std::vector<std::int64_t> tokens;
+  for (std::int64_t row = 0; row < logits_bv.size(0); ++row) {
+    const auto logits_v = logits_bv[row].to(torch::kDouble).contiguous();
+    const std::span<const double> values(logits_v.data_ptr<double>(), static_cast<std::size_t>(logits_v.numel()));
+    tokens.push_back(picker.pick(values, uniform_b[row].item<double>()));
+  }
+  return tokens;
+}
+
+std::vector<std::int64_t> picked_on_device(const torch::Tensor& logits_bv, const torch::Tensor& uniform_b,
+                                           const SamplingOptions& options) {
+  const std::vector<std::int64_t> never(options.never.begin(), options.never.end());
+  const auto never_n = never.empty() ? torch::Tensor() : torch::tensor(never);
+  const auto tokens_b = pick_tokens_b(logits_bv, uniform_b, options, never_n);
+  REQUIRE(tokens_b.sizes() == uniform_b.sizes());
+  REQUIRE(tokens_b.scalar_type() == torch::kLong);
+  return {tokens_b.data_ptr<std::int64_t>(), tokens_b.data_ptr<std::int64_t>() + tokens_b.numel()};
+}
+
+torch::Tensor uniform_numbers(std::int64_t count) {
+  const Rng rng(3, RandomPurpose::sampling);
+  const auto uniform_b = torch::empty({count}, torch::kDouble);
+  for (std::int64_t i = 0; i < count; ++i) uniform_b[i] = rng.uniform(static_cast<std::uint64_t>(i));
+  return uniform_b;
+}
+
+// Small enough that every bucket of a context of 9 is reached, warmed up and recorded.
+constexpr DeviceGenerationPlan small_plan{.smallest_bucket = 2, .steps_to_warm_up = 1, .longest_chunk = 8};
+
+// Greedy text, in both windows, after prompts within and beyond the context.
+void check_text(const TransformerConfig& config) {
+  const auto model = random_gpt(config);
+  const SamplingOptions greedy{.temperature = 0, .window = GENERATE(WindowKind::half, WindowKind::slide)};
+  for (const std::int64_t length : {1, 5, 30}) {
+    const auto prompt = prompt_of(length);
+    GraphCounts counts;
+    CHECK(by_device(*model, prompt, greedy, 2, 30, small_plan, counts) == by_host(*model, prompt, greedy, 2, 30));
+    CHECK(counts.replays > 20);
+  }
+}
+
+bool lies_on_host(const c10::IValue& value) {
+  return value.isTensor() && value.toTensor().defined() && value.toTensor().is_cpu();
+}
+
+// Counts the operators that copy tensors of the host while this lives.
+class HostCopies {
+ public:
+  HostCopies() : handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(note).needsInputs(true))) { count = 0; }
+  HostCopies(const HostCopies&) = delete;
+  HostCopies& operator=(const HostCopies&) = delete;
+  ~HostCopies() { at::removeCallback(handle_); }
+  static inline int count;
+
+ private:
+  static std::unique_ptr<at::ObserverContext> note(const at::RecordFunction& function) {
+    const std::string name = function.name();
+    const bool copies = name == "aten::copy_" || name == "aten::_to_copy";
+    const auto inputs = function.inputs();
+    count += copies && std::any_of(inputs.begin(), inputs.end(), lies_on_host);
+    return nullptr;
+  }
+
+  at::CallbackHandle handle_;
+};
+
+// Runs its work in place of recording it; what it needs of the host is an error, as on a GPU.
+class GraphWithoutHost : public DeviceGraph {
+ public:
+  explicit GraphWithoutHost(int& captures) : captures_(captures) {}
+  void capture(const std::function<void()>& work) override {
+    const HostCopies copies;
+    work();
+    TORCH_CHECK(HostCopies::count == 0, "copies from the host");
+    ++captures_;
+  }
+  void replay() override {}
+
+ private:
+  int& captures_;
+};
+
+// Module::to refuses this device.
+void move_to_meta(torch::nn::Module& model) {
+  const auto move = [](torch::Tensor& x) {
+    x.unsafeGetTensorImpl()->shallow_copy_from(torch::empty_like(x, torch::kMeta).getIntrusivePtr());
+  };
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : model.parameters()) move(parameter);
+  for (auto& buffer : model.buffers()) move(buffer);
+}
+
+// The number of graphs, of two, that a chunk of text needs and that can be recorded.
+int recorded_graphs(const TransformerConfig& config, const SamplingOptions& options) {
+  Gpt model(config, small_vocabulary);
+  move_to_meta(model);
+  const torch::InferenceMode inference;
+  int captures = 0;
+  const auto make = [&](torch::Device, std::string&) { return std::make_unique<GraphWithoutHost>(captures); };
+  DeviceGenerator generator(model, {1, 2}, 2, options, torch::kMeta, make,
+                            {.smallest_bucket = 4, .steps_to_warm_up = 0, .first_chunk = 12});
+  // When all was started, the host reads the tokens, which have no values here.
+  CHECK_THROWS_WITH(generator.next(), Catch::Contains("copy out of meta tensor"));
+  return captures;
+}
+
+}  // namespace
+
+TEST_CASE("operators pick what the host picks, with every option, of equal tokens the lower", "[sampling]") {
+  const SamplingOptions options{.temperature = GENERATE(0.0, 1e-6, 0.8, 1.0, 1e6),
+                                .top_k = GENERATE(0, 1, 3, 17, 1000),
+                                .top_p = GENERATE(1e-9, 0.3, 0.5, 0.9, 1.0),
+                                .never = GENERATE(Tokens{}, Tokens{0, 3, 4, 16})};
+  torch::manual_seed(1);
+  const auto drawn_bv = torch::randn({500, 17}) * 3, equal_bv = torch::randint(3, {500, 17}).to(torch::kFloat);
+  const auto uniform_b = uniform_numbers(500);
+  for (const auto& logits_bv : {drawn_bv, equal_bv})
+    CHECK(picked_on_device(logits_bv, uniform_b, options) == picked_on_host(logits_bv, uniform_b, options));
+}
+
+TEST_CASE("the ends of the uniform numbers pick the ends of the order, and no token that was left out", "[sampling]") {
+  const auto logits_bv =
+      torch::tensor({{std::log(0.1F), std::log(0.4F), std::log(0.2F), std::log(0.3F)}}).repeat({2, 1});
+  const auto ends_b = torch::tensor({0.0, 1 - 0x1p-53}, torch::kDouble);
+  using Ids = std::vector<std::int64_t>;
+  const auto [top_k, top_p, expected] = GENERATE(table<std::int64_t, double, Ids>(
+      {{0, 1, {1, 0}}, {2, 1, {1, 3}}, {0, 0.69, {1, 3}}, {0, 0.39, {1, 1}}, {1, 1, {1, 1}}}));
+  CHECK(picked_on_device(logits_bv, ends_b, {.temperature = 1, .top_k = top_k, .top_p = top_p}) == expected);
+  // A number on the edge between two tokens picks the less likely one; weights too small to count are never picked.
+  const auto equal_bv = torch::zeros({3, 4}), edges_b = torch::tensor({0.25, 0.5, 0.75}, torch::kDouble);
+  for (const auto pick : {&picked_on_device, &picked_on_host})
+    CHECK(pick(equal_bv, edges_b, {.temperature = 1}) == Ids{1, 2, 3});
+  const auto unlikely_bv = torch::tensor({{0.F, -1e4F, -1e4F}}).repeat({2, 1});
+  CHECK(picked_on_device(unlikely_bv, ends_b, {.temperature = 1, .top_k = 0}) == Ids{0, 0});
+}
+
+TEST_CASE("graphs generate the host's text, with every mixer, past the context too", "[sampling]") {
+  auto config = small_config(9);
+  config.mixer = any_mixer();
+  check_text(config);
+}
+
+TEST_CASE("graphs generate the host's text, with every kind of positions, past the context too", "[sampling]") {
+  auto config = small_config(9);
+  config.positions = any_positions();
+  config.mixer = GENERATE(MixerConfig(ScaledDotProductOptions{}), MixerConfig(MetricOptions{}),
+                          MixerConfig(MetricOptions{.score = MetricScore::distance}),
+                          MixerConfig(QuadraticOptions{.form = QuadraticForm::full}));
+  check_text(config);
+}
+
+TEST_CASE("graphs draw the host's random numbers, for every sample", "[sampling]") {
+  const auto model = random_gpt(small_config(GENERATE(1, 2, 12)));
+  const SamplingOptions options{.temperature = 1.3,
+                                .top_k = GENERATE(0, 6),
+                                .top_p = GENERATE(0.9, 1.0),
+                                .window = GENERATE(WindowKind::half, WindowKind::slide)};
+  GraphCounts counts;
+  CHECK(by_device(*model, {1, 2, 3}, options, 5, 50, small_plan, counts) == by_host(*model, {1, 2, 3}, options, 5, 50));
+}
+
+TEST_CASE("ids without a token are never generated, by graphs and by the host", "[sampling]") {
+  const auto model = random_gpt(small_config(8));
+  const Tokens never = {0, 2, 3};
+  const SamplingOptions options{.temperature = GENERATE(0.0, 2.0), .top_k = GENERATE(0, 2), .never = never};
+  GraphCounts counts;
+  const auto text = by_device(*model, {1, 2, 3}, options, 3, 60, small_plan, counts);
+  CHECK(text == by_host(*model, {1, 2, 3}, options, 3, 60));
+  for (const auto id : never) CHECK(std::count(text.begin(), text.end(), id) == 0);
+}
+
+TEST_CASE("the text does not depend on chunks, buckets or what is warmed up", "[sampling]") {
+  const auto model = random_gpt(small_config(24));
+  const SamplingOptions options{.temperature = 1, .window = GENERATE(WindowKind::half, WindowKind::slide)};
+  const auto expected = by_host(*model, {4, 5}, options, 3, 70);
+  for (const std::int64_t smallest_bucket : {1, 3, 32})
+    for (const std::int64_t warm : {0, 4, 1000})
+      for (const std::int64_t chunk : {1, 7, 100}) {
+        const DeviceGenerationPlan plan{.smallest_bucket = smallest_bucket,
+                                        .steps_to_warm_up = warm,
+                                        .first_chunk = std::min<std::int64_t>(chunk, 2),
+                                        .longest_chunk = chunk};
+        GraphCounts counts;
+        CHECK(by_device(*model, {4, 5}, options, 3, 70, plan, counts) == expected);
+      }
+}
+
+TEST_CASE("one graph is recorded for each bucket that is used often, and replayed for all its tokens", "[sampling]") {
+  const auto model = random_gpt(small_config(20));
+  GraphCounts counts;
+  // Windows of 1 to 20 tokens, then of 10 to 20 again and again: buckets of 4, 8, 16 and 20.
+  constexpr int tokens = 20 + 11 * 10, warm = 3, chunk = 32;
+  by_device(*model, {1}, {}, 1, tokens, {.smallest_bucket = 4, .steps_to_warm_up = warm, .longest_chunk = chunk},
+            counts);
+  CHECK(counts.captures == 4);
+  CHECK(counts.replays >= tokens - 4 * warm);  // the rest of the last chunk is generated, too
+  CHECK(counts.replays < tokens - 4 * warm + chunk);
+}
+
+TEST_CASE("the first token needs one step, and chunks grow", "[sampling]") {
+  const auto model = random_gpt(small_config(8));
+  GraphCounts counts;
+  const torch::InferenceMode inference;
+  DeviceGenerator generator(*model, {1}, 1, {}, torch::kCPU, graphs_by_hand(counts), {.steps_to_warm_up = 0});
+  std::vector<int> replays;
+  for (int i = 0; i < 64; ++i) {
+    generator.next();
+    if (replays.empty() || replays.back() != counts.replays) replays.push_back(counts.replays);
+  }
+  CHECK(replays == std::vector<int>{1, 3, 7, 15, 31, 63, 95});
+}
+
+TEST_CASE("after a recording that failed the same text goes on, and none is tried again", "[sampling]") {
+  const auto model = random_gpt(small_config(48));  // buckets of 32 and 48
+  const SamplingOptions options{.temperature = 1, .window = GENERATE(WindowKind::half, WindowKind::slide)};
+  const auto expected = by_host(*model, {1, 2}, options, 3, 150);
+  GraphCounts counts;
+  const int failing = GENERATE(1, 2);
+  TextGenerator generator(*model, {1, 2}, options, torch::kCPU, 3, graphs_by_hand(counts, failing));
+  CHECK(generate(generator, 150) == expected);
+  CHECK((generator.cache_bytes() > 0) == (options.window == WindowKind::half));
+  CHECK(counts.captures == failing);
+  CHECK((counts.replays > 0) == (failing == 2));
+}
+
+TEST_CASE("without graphs on the device, or where padding would change a text, the same text comes from the host",
+          "[sampling]") {
+  auto config = small_config(16);
+  const bool has_graphs = GENERATE(false, true);
+  if (has_graphs) config.mixer = LshOptions{.rounds = 2, .chunk = 4};
+  const auto model = random_gpt(config);
+  const SamplingOptions options{.temperature = 1};
+  GraphCounts counts;
+  int asked = 0;
+  const MakeGraph none = [&](torch::Device, std::string& problem) {
+    ++asked;
+    problem = "there are none here";
+    return std::unique_ptr<DeviceGraph>();
+  };
+  TextGenerator generator(*model, {1, 2}, options, torch::kCPU, 2, has_graphs ? graphs_by_hand(counts) : none);
+  CHECK(generate(generator, 60) == by_host(*model, {1, 2}, options, 2, 60));
+  CHECK(asked == !has_graphs);
+  CHECK(counts.captures == 0);
+  if (!has_graphs) CHECK(generator.cache_bytes() > 0);
+}
+
+TEST_CASE("graphs replace the cache, where they are wanted and expected to pay", "[sampling]") {
+  const auto used = [](Gpt& model, const SamplingOptions& options, std::int64_t samples) {
+    GraphCounts counts;
+    TextGenerator generator(model, {1}, options, torch::kCPU, samples, graphs_by_hand(counts));
+    for (int i = 0; i < 10; ++i) generator.next();
+    return std::string(counts.captures > 0 ? "graphs" : "") + (generator.cache_bytes() > 0 ? "cache" : "");
+  };
+  const auto model = random_gpt(small_config(16));
+  CHECK(used(*model, {}, 2) == "graphs");
+  CHECK(used(*model, {.cached = false}, 2) == "");
+  CHECK(used(*model, {.graphs = false}, 2) == "cache");
+  TextGenerator without(*model, {1}, {}, torch::kCPU);  // on the CPU graphs must be given
+  without.next();
+  CHECK(without.cache_bytes() > 0);
+
+  auto config = small_config(16);
+  config.width = 256;
+  const auto wide = random_gpt(config);  // 50 million operations for a context
+  CHECK(used(*wide, {}, 1) == "graphs");
+  CHECK(used(*wide, {}, 100) == "cache");
+}
+
+TEST_CASE("what is recorded needs nothing of the host, with every mixer", "[sampling]") {
+  auto config = small_config(8);
+  config.mixer = any_mixer();
+  CHECK(recorded_graphs(config, {.temperature = 1}) == 2);
+}
+
+TEST_CASE("what is recorded needs nothing of the host, with every kind of positions and way to pick", "[sampling]") {
+  auto config = small_config(8);
+  config.positions = any_positions();
+  CHECK(recorded_graphs(config, {.temperature = GENERATE(0.0, 1.0), .top_p = GENERATE(0.5, 1.0)}) == 2);
+}
+
+TEST_CASE("work that needs the host is found by the two tests above", "[sampling]") {
+  const auto x = torch::ones({3}, torch::kMeta);
+  int captures = 0;
+  GraphWithoutHost graph(captures);
+  using Work = std::function<void()>;
+  for (const auto& work :
+       {Work([&] { x[0].item<float>(); }), Work([&] { x.nonzero(); }), Work([&] { x.masked_select(x > 0); }),
+        Work([&] { x.index({x > 0}); }), Work([&] { x.cpu(); }), Work([&] { torch::tensor({1.F}).to(torch::kMeta); }),
+        Work([&] { x.clone().copy_(torch::zeros({3})); })})
+    CHECK_THROWS(graph.capture(work));
+  CHECK(captures == 0);
+  graph.capture([&] { x.clone().copy_(x + 1); });
+  CHECK(captures == 1);
+}
+
+}  // namespace metaformer

@@ -1,0 +1,283 @@
+// How many parameters every kind of model has, by formula; how they start and decay, by what is said where they are
+// registered.
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+
+#include "attention/mixer_support.h"
+#include "config/loader.h"
+#include "model/classifier.h"
+#include "model/make_model.h"
+#include "model/parameters.h"
+#include "model/small_models.h"
+#include "model/token_model.h"
+#include "ops/linear.h"
+#include "support/any_block.h"
+#include "support/any_mixer.h"
+#include "support/any_positions.h"
+
+namespace metaformer {
+
+namespace {
+
+constexpr std::int64_t vocabulary = 13, classes = 3;
+
+std::int64_t norm_size(const TransformerConfig& model) {
+  return model.width * (1 + (has_bias(model.norm) && model.bias ? 1 : 0));
+}
+
+std::int64_t norms_of(const TransformerConfig& model) { return position_of(model.norm) == NormPosition::both ? 2 : 1; }
+
+// Of tokens; or of regions of all sizes, which have a table for each place, and a bias.
+std::int64_t embeddings(const TransformerConfig& model, std::int64_t tokens) {
+  const auto* regions = sequence_regions(model.embedding);
+  if (regions == nullptr) return tokens * model.width;
+  return regions->places() * tokens * (model.width / regions->sizes()) + model.width;
+}
+
+// Without embeddings of tokens and without a head.
+std::int64_t trunk(const TransformerConfig& model, std::int64_t class_token = 0) {
+  const auto d = model.width, u = model.up_width(), h = model.hidden_width(), bias = std::int64_t{model.bias};
+  const auto block = parameters_by_formula(model.mixer, model.mixer_shape()) + d * u + d * h + bias * (u + d) +
+                     2 * norms_of(model) * norm_size(model);
+  auto total = model.layers * block;
+  if (is<LearnedPositionsConfig>(model.positions)) total += (model.context + class_token) * d;
+  if (const auto* t5 = std::get_if<T5PositionsConfig>(&model.positions)) total += t5->buckets * model.heads;
+  if (const auto* xl = std::get_if<TransformerXlPositionsConfig>(&model.positions); xl != nullptr && xl->shared_biases)
+    total += 2 * model.heads * key_width(model.mixer, model.mixer_shape());
+  if (model.embedding.ngrams.order > 1) total += model.embedding.ngrams.buckets * d;
+  return total + (model.layers > 0 && has_final_norm(model.norm) ? norm_size(model) : 0);
+}
+
+std::int64_t expected_of(const TransformerConfig& model, const TaskConfig& task) {
+  const auto* classifier = std::get_if<ClassificationConfig>(&task);
+  if (classifier == nullptr) {
+    const auto tokens = vocabulary + (is<MaskedLanguageModelConfig>(task) ? 1 : 0);
+    return embeddings(model, tokens) + trunk(model) + (model.embedding.tie ? 0 : vocabulary * model.width);
+  }
+  const auto class_token = std::int64_t{is<FirstTokenHeadConfig>(classifier->head)};
+  const auto* bag = bag_options(classifier->head);
+  const auto units = bag != nullptr ? bag->units : 0, buckets = bag != nullptr ? bag->buckets + 1 : 0;
+  return embeddings(model, vocabulary + class_token) + trunk(model, class_token) + classes * (model.width + units + 1) +
+         buckets * units + (is<MeanPooledHeadConfig>(classifier->head) ? norm_size(model) : 0);
+}
+
+std::int64_t expected_of(const EncoderDecoderConfig& model, const TaskConfig&) {
+  const auto tables = (model.shared_embedding ? 1 : 2) * (vocabulary + 1) * model.width;  // with the mark
+  const auto cross = parameters_by_formula(model.cross_mixer, model.cross_shape()) + norms_of(model) * norm_size(model);
+  const auto head = model.embedding.tie ? 0 : (vocabulary + 1) * model.width;
+  return tables + trunk(model) + trunk(model.encoder_blocks()) + model.layers * cross + head;
+}
+
+std::int64_t expected_of(const RecurrentConfig& model, const TaskConfig&) {
+  const auto d = model.width, layer = model.gates() * d * (2 * d + 2);
+  return vocabulary * d * (model.embedding.tie ? 1 : 2) + model.layers * layer;
+}
+
+std::int64_t expected_of(const FeedForwardModelConfig& model, const TaskConfig&) {
+  const auto head = vocabulary * (1 + (model.embedding.tie ? 0 : model.hidden));
+  return (vocabulary + 1) * model.width + (model.inputs() + 1) * model.hidden + head;
+}
+
+std::int64_t expected_of(const LinearConfig& model, const TaskConfig&) { return (model.buckets + 1) * classes; }
+
+void check_count(const ExperimentConfig& config) {
+  const auto expected = std::visit([&](const auto& model) { return expected_of(model, config.task); }, config.model);
+  const ModelSizes sizes{.vocabulary = vocabulary, .classes = classes};
+  CHECK(count_parameters(config, sizes) == expected);
+  if (!is<LinearConfig>(config.model)) CHECK(count_parameters(*make_model(config, sizes)).all == expected);
+}
+
+HeadConfig max_pooled(const BagConfig& bag) {
+  MaxPooledHeadConfig head;
+  head.bag = bag;
+  return head;
+}
+
+const std::vector<HeadConfig> every_head = {PerTokenMeanHeadConfig{}, MeanPooledHeadConfig{}, FirstTokenHeadConfig{},
+                                            max_pooled(NoBagConfig{}),
+                                            max_pooled(NaiveBayesBagConfig{.ngrams = 3, .buckets = 50, .units = 4})};
+
+ExperimentConfig small_experiment(const TaskConfig& task = LanguageModelConfig{}) {
+  ExperimentConfig config;
+  config.task = task;
+  transformer(config) = small_transformer(ScaledDotProductOptions{}, 12, 7);
+  return config;
+}
+
+// Names and shapes by which no rule could tell what they are.
+struct Odd : Layer {
+  Odd() {
+    add_parameter("bias", torch::zeros({3, 400}), {.init = Init::normal(0.5), .decay = Decay::matrices});
+    add_parameter("table", torch::zeros(7), {.init = Init::ones(), .decay = Decay::embeddings});
+    add_parameter("weight", torch::ones({4, 4}), {.init = Init::zeros()});
+    add_parameter("scale", torch::zeros(900), {.init = Init::uniform(0.5)});
+  }
+};
+
+TransformerConfig config_of(const MixerConfig& mixer) {
+  auto config = small_transformer(mixer, 12, 9);
+  config.heads = 3;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("parameters are counted by formula, for every mixer, task and head", "[parameter_counts]") {
+  static const auto mixers = every_mixer();
+  auto config = small_experiment(GENERATE(TaskConfig{LanguageModelConfig{}}, TaskConfig{MaskedLanguageModelConfig{}},
+                                          TaskConfig{ClassificationConfig{}}));
+  auto& model = transformer(config);
+  model.bias = GENERATE(true, false);
+  model.embedding.tie = GENERATE(true, false);
+  model.norm = any_norm();
+  const bool has_final = GENERATE(true, false);
+  std::visit([&](auto& options) { options.final = has_final; }, model.norm);
+  if (!has_final) model.positions = NoPositionsConfig{};
+  if (has_final)
+    model.feed_forward = GatedConfig{};
+  else
+    std::get<MlpConfig>(model.feed_forward).ratio = 2.6;
+  const bool classifies = is<ClassificationConfig>(config.task);
+  if (!model.bias) model.embedding.ngrams = {.order = 2, .buckets = 20};
+  if (model.bias && classifies) model.embedding.region = SequenceRegionConfig{.shortest = 1, .longest = 2};
+  for (const auto& head : every_head) {
+    if (classifies) classification(config).head = head;
+    for (const auto& mixer : mixers) {
+      model.mixer = mixer;
+      check_count(config);
+    }
+    if (!classifies) break;
+  }
+}
+
+TEST_CASE("parameters of positions are counted by formula", "[parameter_counts]") {
+  auto config = small_experiment();
+  transformer(config).positions = any_positions();
+  transformer(config).mixer = GENERATE(MixerConfig(ScaledDotProductOptions{}), MixerConfig(MetricOptions{}),
+                                       MixerConfig(QuadraticOptions{.form = QuadraticForm::full}));
+  check_count(config);
+}
+
+TEST_CASE("parameters of models without blocks are counted by formula", "[parameter_counts]") {
+  auto config = small_experiment(ClassificationConfig{});
+  transformer(config).layers = 0;
+  transformer(config).width = 10;
+  transformer(config).embedding.region = GENERATE(RegionConfig{NoRegionConfig{}}, RegionConfig{SequenceRegionConfig{}},
+                                                  RegionConfig{SequenceRegionConfig{.shortest = 1, .longest = 5}});
+  classification(config).head = GENERATE(from_range(every_head));
+  check_count(config);
+}
+
+TEST_CASE("parameters of an encoder and decoder are counted by formula", "[parameter_counts]") {
+  const auto choice = [](const char* key, const char* value) { return fmt::format("model.{}={}", key, value); };
+  const auto mixers = GENERATE(values<std::array<const char*, 3>>(
+      {{"scaled_dot_product", "{kind: scaled_dot_product, qk_norm: true}", "quadratic"},
+       {"metric", "{kind: metric, constraint: psd, score: distance, values: own}", "metric"},
+       {"quadratic", "{kind: quadratic, qk_norm: true}", "lsh"},
+       {"metric", "{kind: metric, qk_norm: true, learned_temperature: true, fixed_norm: true}", "average_pooling"},
+       {"identity", "metric", "identity"}}));
+  const auto config =
+      default_experiment(
+          {"task=sequence_to_sequence", "model.kind=encoder_decoder", "model.layers=2", "model.heads=2",
+           "model.width=16", "model.context=12", "model.positions=learned", "model.encoder.layers=3",
+           choice("mixer", mixers[0]), choice("cross_mixer", mixers[1]), choice("encoder.mixer", mixers[2]),
+           choice("shared_embedding", GENERATE("true", "false")), choice("embedding.tie", GENERATE("true", "false")),
+           choice("norm.position", GENERATE("pre", "post", "both")), choice("bias", GENERATE("true", "false"))})
+          .config;
+  check_count(config);
+}
+
+TEST_CASE("parameters of recurrent, feed-forward and linear models are counted by formula", "[parameter_counts]") {
+  ExperimentConfig config;
+  const bool tie = GENERATE(true, false);
+  const auto set = [&](auto model) {
+    if constexpr (requires { model.embedding; }) {
+      model.embedding.tie = tie;
+      model.width = 6;
+    }
+    if constexpr (requires { model.layers; }) model.layers = 3;
+    if constexpr (requires { model.hidden; }) model.hidden = tie ? 6 : 40;
+    config.model = model;
+    check_count(config);
+  };
+  set(LstmConfig{});
+  set(GruConfig{});
+  set(FeedForwardModelConfig{});
+  config.task = ClassificationConfig{};
+  set(LinearConfig{});
+}
+
+TEST_CASE("a parameter starts and decays as its spec says, whatever its name and shape", "[specs]") {
+  Odd odd;
+  initialise(odd, 3, 1);
+  const auto parameters = odd.named_parameters();
+  CHECK(parameters["bias"].std().item<double>() == Approx(0.5).epsilon(0.1));
+  CHECK(torch::equal(parameters["table"], torch::ones(7)));
+  CHECK(torch::equal(parameters["weight"], torch::zeros({4, 4})));
+  CHECK(parameters["scale"].abs().max().item<double>() == Approx(0.5).epsilon(0.01));
+  CHECK(parameters["scale"].abs().max().item<double>() <= 0.5);
+  CHECK(parameters["scale"].std().item<double>() == Approx(0.5 / std::sqrt(3)).epsilon(0.05));
+  const ParameterBuffer buffer(odd);
+  REQUIRE(buffer.views().size() == 4);
+  CHECK(buffer.views()[0].name == "table");
+  CHECK(buffer.views()[1].name == "bias");
+  CHECK(buffer.views()[2].name == "weight");
+  for (std::size_t i = 0; i < 3; ++i) CHECK(buffer.views()[i].decay == static_cast<Decay>(i));
+}
+
+TEST_CASE("a parameter without a spec is an error that names it", "[specs]") {
+  torch::nn::Sequential modules(Linear(2, 3, /*bias=*/true), torch::nn::Linear(3, 4));
+  CHECK_THROWS_WITH(specified_parameters(*modules), ContainsSubstring("1.weight"));
+}
+
+TEST_CASE("in every model matrices decay, and norms and biases do not", "[specs]") {
+  auto config = config_of(any_mixer());
+  config.bias = true;
+  config.embedding.tie = false;
+  config.embedding.ngrams = {.order = 2, .buckets = 32};
+  const bool classifies = GENERATE(false, true);
+  std::shared_ptr<SequenceModel> model = std::make_shared<Gpt>(config, 11);
+  if (classifies) model = std::make_shared<Classifier>(config, HeadConfig{}, 11, 3);
+  for (const auto& [name, value, spec] : specified_parameters(*model)) {
+    INFO(name);
+    CHECK((spec.decay == Decay::none) == (value.dim() < 2));
+    CHECK((spec.decay == Decay::embeddings) == name.ends_with("embedding.weight"));
+  }
+}
+
+TEST_CASE("the matrices of the blocks are hidden matrices, and their parts are counted", "[specs]") {
+  auto config = config_of(any_mixer());
+  config.embedding.tie = false;
+  config.feed_forward = GENERATE(FeedForwardConfig(MlpConfig{}), FeedForwardConfig(GatedConfig{}));
+  Gpt model(config, 11);
+  for (const auto& [name, value, spec] : specified_parameters(model)) {
+    INFO(name);
+    const bool is_square_form = name.ends_with("form");
+    const bool is_projection = name.ends_with(".weight") && value.dim() == 2 &&
+                               name.find(".blocks.") != std::string::npos && spec.decay == Decay::matrices;
+    CHECK((spec.hidden_matrices > 0) == (is_square_form || is_projection));
+    if (is_square_form) CHECK(spec.hidden_matrices == config.heads);
+    if (is_projection && name.find("mixer") != std::string::npos)
+      CHECK(spec.hidden_matrices == value.size(0) / config.width);
+    if (name.ends_with("up.weight")) CHECK(spec.hidden_matrices == (is<GatedConfig>(config.feed_forward) ? 2 : 1));
+  }
+}
+
+TEST_CASE("a model draws nothing from the library's generator", "[specs]") {
+  const auto bits = [] { return at::detail::getDefaultCPUGenerator().get_state(); };
+  const auto before = bits();
+  auto config = config_of(any_mixer());
+  config.dropout = 0.3;
+  config.embedding.dropout = 0.3;
+  auto model = started(Gpt(config, 11), 3);
+  StepPasses passes(1, torch::kCPU);
+  auto pass = passes.pass(0);
+  const Batch batch{.ids_bc = torch::zeros({2, 9}, torch::kLong)};
+  model.forward(batch, nullptr, pass).sum().backward();
+  CHECK(pass.random.place() > 0);
+  CHECK(torch::equal(bits(), before));
+}
+
+}  // namespace metaformer

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""The config keys that the documents name exist, and the generated tables and figures of README.md and docs/results.md are
+those that their commands make of experiments/results.
+
+  documents.py METAFORMER ROOT
+"""
+import json
+import re
+import sys
+from pathlib import Path
+
+from common import in_folder, run, run_cases
+
+METAFORMER, ROOT = Path(sys.argv[1]), Path(sys.argv[2])
+sys.path.insert(0, str(ROOT / "experiments"))
+import update_results  # noqa: E402
+
+CODE = re.compile(r"^```.*?^```|`[^`\n]+`|^ {4}metaformer [^\n]*$", re.MULTILINE | re.DOTALL)
+KEY = re.compile(r"(?<![\w./])(?:data|model|task|train)\.[a-z_]+(?:\.[a-z_]+)*")
+FILES = {"model.safetensors", "model.safetensors.index.json", "train.log"}  # of a run or a model
+EXPECTED = {"README.md": {"shakespeare_strong"},
+            "docs/results.md": {"shakespeare_cpu", "shakespeare_score_std", "shakespeare_ladder", "shakespeare_tuned",
+                                "shakespeare_heads", "sorter_heads", "shakespeare_block", "shakespeare_block_time",
+                                "shakespeare_depth", "shakespeare_depth_heads", "shakespeare_positions", "shakespeare_fast",
+                                "shakespeare_good", "shakespeare_subword", "shakespeare_word", "imdb", "imdb_best",
+                                "imdb_same_recipe", "imdb_tuned", "sorter",
+                                "sorter_hard", "metric_failure",
+                                "shakespeare_strong"}}
+
+
+def known_keys():
+    """All keys, and the sections above them."""
+    fields = json.loads(run(METAFORMER, "config", "explain", "--json"))
+    keys = {field["key"] for field in fields} | {field["key"] + ".kind" for field in fields if "kinds" in field}
+    return keys | {key[:at] for key in keys for at, letter in enumerate(key) if letter == "."}
+
+
+def check_keys():
+    known = known_keys()
+    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    named = [(document.name, key) for document in documents for code in CODE.findall(document.read_text())
+             for key in KEY.findall(code) if key not in FILES]
+    wrong = [f"{name}: there is no key {key}" for name, key in named if key not in known]
+    assert len(named) > 50 and not wrong, wrong
+    return f"{len(named)} keys exist"
+
+
+def check_tables(folder, name):
+    path, files = ROOT / name, EXPECTED[name]
+    found = {Path(match[3].split()[0]).stem for match in update_results.TABLE.finditer(path.read_text())}
+    assert files <= found, f"{name} lacks the generated tables {sorted(files - found)}"
+    stale = update_results.update(path, METAFORMER, check=True)
+    assert not stale, f"not current: {[str(file) for file in stale]}; run experiments/update_results.py {name}"
+    # A table whose number of seeds is another one, and missing figures, are found.
+    copy = folder / path.name
+    copy.write_text(re.sub(r"\| (\d) \|", "| 9 |", path.read_text(), count=1))
+    stale = update_results.update(copy, METAFORMER, check=True)
+    assert {copy, *update_results.current_figures(copy, METAFORMER)} <= set(stale), "a change is not found"
+    return f"{len(found)} tables are current"
+
+
+if __name__ == "__main__":
+    run_cases({"keys": check_keys, **{f"tables of {name}": in_folder(check_tables, name) for name in EXPECTED}})

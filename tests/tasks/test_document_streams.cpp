@@ -1,0 +1,447 @@
+// Documents in the batches of language models and masked ones: several in a row, or windows of a text.
+
+#include <torch/nn/functional/loss.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <vector>
+
+#include "config/mixer_config.h"
+#include "model/token_model.h"
+#include "support/any_mixer.h"
+#include "support/any_positions.h"
+#include "tasks/batches.h"
+#include "tasks/text_streams.h"
+#include "text/symbol_tokenizers.h"
+
+namespace metaformer {
+
+namespace {
+
+constexpr std::int64_t context = 12;
+
+// Documents of these lengths, for training and for validation alike. byte(i, place): of place i in its document.
+template <class Byte>
+Corpus corpus_of(const std::vector<std::size_t>& lengths, const Byte& byte) {
+  Corpus corpus{.path = "documents.jsonl", .text = {}, .sha256 = {}};
+  for (const auto length : lengths) {
+    corpus.document_starts.push_back(corpus.text.size());
+    for (std::size_t i = 0; i < length; ++i) corpus.text.push_back(static_cast<char>(byte(i, corpus.text.size())));
+  }
+  corpus.held_out = corpus.text;
+  corpus.held_out_document_starts = corpus.document_starts;
+  return corpus;
+}
+
+// 116 bytes. One of 1 byte has no next token; one of 40 has 39, in pieces of 12, 12, 12 and 3.
+const std::vector<std::size_t> document_lengths = {5, 1, 13, 40, 3, 2, 8, 9, 4, 4, 12, 6, 2, 7};
+
+// A small model in float64 with random weights.
+template <class Model>
+Model document_model(const MixerConfig& mixer, const PositionsConfig& positions, std::int64_t tokens) {
+  TransformerConfig config;
+  config.layers = 2;
+  config.heads = 2;
+  config.width = 8;
+  config.context = context;
+  config.mixer = mixer;
+  config.positions = positions;
+  Model model(config, tokens);
+  model.to(torch::kDouble);
+  torch::manual_seed(4);
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : model.parameters()) parameter.normal_(0, 0.4);
+  return model;
+}
+
+struct Answer {
+  double loss = 0, weight = 0;
+  torch::Tensor gradient;
+};
+
+// Of the mean loss over all batches.
+Answer mean_loss(SequenceModel& model, const std::vector<Batch>& batches) {
+  model.zero_grad();
+  torch::Tensor sum = torch::zeros({}, torch::kDouble), weight = torch::zeros({}, torch::kDouble);
+  for (const auto& batch : batches) {
+    Pass pass;
+    sum = sum + TokenObjective().loss(model.forward(batch, nullptr, pass), batch);
+    weight = weight + batch.weight;
+  }
+  const auto loss = sum / weight;
+  loss.backward();
+  std::vector<torch::Tensor> gradients;
+  for (const auto& parameter : model.parameters())
+    if (parameter.grad().defined()) gradients.push_back(parameter.grad().flatten());
+  return {loss.item<double>(), weight.item<double>(), torch::cat(gradients)};
+}
+
+constexpr std::int64_t counting = 200, mask = 256;
+
+// Bytes count up over all documents.
+Corpus counting_corpus(const std::vector<std::size_t>& lengths) {
+  return corpus_of(lengths, [](std::size_t, std::size_t place) { return place % std::size_t{counting}; });
+}
+
+PackingConfig any_packing_or_windows() {
+  return GENERATE(PackingConfig(NoPackingConfig{}), PackingConfig(ShortestFirstPackingConfig{}),
+                  PackingConfig(LeastSquaresPackingConfig{}));
+}
+
+// What a batch asks for, where it is no target what it shows: the tokens of the text.
+torch::Tensor originals(const Batch& batch) {
+  return torch::where(batch.targets_bc >= 0, batch.targets_bc, batch.ids_bc);
+}
+
+torch::Tensor is_token(const Batch& batch) {
+  return batch.segments_bc.defined() ? batch.segments_bc >= 0 : torch::ones_like(batch.ids_bc, torch::kBool);
+}
+
+std::vector<std::int64_t> to_vector(const torch::Tensor& values) {
+  const auto flat = values.contiguous();
+  return {flat.const_data_ptr<std::int64_t>(), flat.const_data_ptr<std::int64_t>() + flat.numel()};
+}
+
+MaskedLanguageModel masked_model_of(const MixerConfig& mixer, const PositionsConfig& positions) {
+  return document_model<MaskedLanguageModel>(mixer, positions, mask);
+}
+
+// The same targets, each weighing as in a loss by sequence: by its segment.
+Batch by_sequence(Batch batch) {
+  batch.target_weights_bc = torch::zeros_like(batch.ids_bc, torch::kFloat);
+  double sequences = 0;
+  for (std::int64_t row = 0; row < batch.ids_bc.size(0); ++row)
+    for (std::int64_t segment = 0; segment <= batch.segments_bc[row].max().item<std::int64_t>(); ++segment) {
+      const auto own_c = (batch.segments_bc[row] == segment) & (batch.targets_bc[row] >= 0);
+      batch.target_weights_bc[row].index_put_({own_c}, 1 / own_c.sum().to(torch::kFloat));
+      ++sequences;
+    }
+  batch.weight = torch::full({}, sequences, torch::kDouble);
+  return batch;
+}
+
+constexpr std::int64_t alphabet = 20;
+
+// Bytes depend on their place.
+Corpus documents() {
+  return corpus_of(document_lengths, [](std::size_t i, std::size_t place) { return (7 * place + i * i) % alphabet; });
+}
+constexpr double all_targets = 4 + 12 + 39 + 2 + 1 + 7 + 8 + 3 + 3 + 11 + 5 + 1 + 6, all_pieces = 16;
+
+std::int64_t steps_of_epoch(const BatchStream& stream) { return std::llround(1 / stream.epochs_per_step()); }
+
+PackingConfig any_packing() {
+  return GENERATE(PackingConfig(ShortestFirstPackingConfig{}), PackingConfig(ShortestFirstPackingConfig{{.depth = 0}}),
+                  PackingConfig(LeastSquaresPackingConfig{}));
+}
+
+// How often each token follows each other one in what a batch asks for.
+void count_pairs(const Batch& batch, std::map<std::pair<std::int64_t, std::int64_t>, int>& pairs) {
+  for (std::int64_t row = 0; row < batch.ids_bc.size(0); ++row)
+    for (std::int64_t c = 0; c < batch.ids_bc.size(1); ++c)
+      if (const auto target = batch.targets_bc[row][c].item<std::int64_t>(); target >= 0)
+        ++pairs[{batch.ids_bc[row][c].item<std::int64_t>(), target}];
+}
+
+Gpt model_of(const MixerConfig& mixer, const PositionsConfig& positions) {
+  return document_model<Gpt>(mixer, positions, alphabet);
+}
+
+template <class TaskConfig>
+ExperimentConfig config_with(TaskConfig task, const PackingConfig& packing, std::int64_t batch_size) {
+  ExperimentConfig config;
+  transformer(config).context = context;
+  config.train.batch_size = batch_size;
+  config.train.accumulate = 1;
+  config.train.seed = 5;
+  task.data.tokenizer = ByteTokenizerOptions{};
+  task.data.validation_path = "documents.jsonl";
+  task.data.packing = packing;
+  config.task = task;
+  return config;
+}
+
+ExperimentConfig config_of(const PackingConfig& packing, LossUnit loss = LossUnit::token) {
+  return config_with(LanguageModelConfig{.loss = loss}, packing, 1);
+}
+
+ExperimentConfig masked_config_of(const PackingConfig& packing, LossUnit loss = LossUnit::token) {
+  return config_with(MaskedLanguageModelConfig{.fraction = 0.3, .loss = loss}, packing, 2);
+}
+
+std::shared_ptr<const BatchStream> stream_of(const ExperimentConfig& config, const Corpus& corpus) {
+  static const ByteTokenizer tokenizer;
+  std::shared_ptr<const Tokenizer> made;
+  const auto data = std::make_shared<TextDataset>(corpus, *text_data_of(config.task), context, made);
+  return is_causal(config.task) ? make_text_stream(config, data) : make_masked_stream(config, data, tokenizer);
+}
+
+std::shared_ptr<const BatchStream> stream_of(const ExperimentConfig& config) {
+  return stream_of(config, is_causal(config.task) ? documents() : counting_corpus(document_lengths));
+}
+
+std::vector<Batch> evaluation_of(const BatchStream& stream) {
+  std::vector<Batch> batches;
+  for (std::int64_t i = 0; i < stream.evaluation_batches(Split::validation); ++i)
+    batches.push_back(stream.evaluation_batch(Split::validation, i, torch::kCPU));
+  return batches;
+}
+
+std::vector<Batch> epoch_of(const BatchStream& stream) {
+  std::vector<Batch> batches;
+  for (std::int64_t step = 0; step < steps_of_epoch(stream); ++step)
+    batches.push_back(stream.training_batch(step, 0, torch::kCPU));
+  return batches;
+}
+
+// Runs the test case with every mixer and kind of positions that packs leave alone.
+std::optional<std::pair<MixerConfig, PositionsConfig>> any_packable() {
+  const auto mixer = any_mixer();
+  const auto positions = any_positions();
+  const bool applies = !chooses_by_whole_sequence(mixer) && (has_scores(mixer) || !act_on_scores(positions));
+  if (!applies) return does_not_apply("chunks are made of all tokens of a row, or no scores"), std::nullopt;
+  return std::pair(mixer, positions);
+}
+
+void check_same_loss(SequenceModel& model, const std::vector<Batch>& apart, const std::vector<Batch>& packed) {
+  const auto expected = mean_loss(model, apart), given = mean_loss(model, packed);
+  CHECK(given.weight == expected.weight);
+  CHECK(given.loss == Approx(expected.loss).epsilon(1e-10));
+  CHECK((given.gradient - expected.gradient).norm().item<double>() < 1e-9 * expected.gradient.norm().item<double>());
+}
+
+}  // namespace
+
+TEST_CASE("an epoch of packs has every target of the documents once", "[packing]") {
+  const auto stream = stream_of(config_of(any_packing()));
+  std::map<std::pair<std::int64_t, std::int64_t>, int> expected;
+  const auto corpus = documents();
+  for (std::size_t i = 0; i < corpus.document_starts.size(); ++i) {
+    const auto end = i + 1 < corpus.document_starts.size() ? corpus.document_starts[i + 1] : corpus.text.size();
+    for (auto at = corpus.document_starts[i]; at + 1 < end; ++at) ++expected[{corpus.text[at], corpus.text[at + 1]}];
+  }
+  const auto steps = steps_of_epoch(*stream);
+  REQUIRE(std::abs(static_cast<double>(steps) * stream->epochs_per_step() - 1) < 1e-9);
+  for (const std::int64_t epoch : {0, 3}) {
+    std::map<std::pair<std::int64_t, std::int64_t>, int> pairs;
+    double weight = 0;
+    for (auto step = epoch * steps; step < (epoch + 1) * steps; ++step) {
+      const auto batch = stream->training_batch(step, 0, torch::kCPU);
+      CHECK(batch.ids_bc.size(1) <= context);
+      CHECK(batch.has_own_positions());
+      CHECK(torch::equal(batch.segments_bc >= 0, batch.targets_bc >= 0));
+      weight += batch.weight.item<double>();
+      count_pairs(batch, pairs);
+    }
+    CHECK(weight == all_targets);
+    CHECK(pairs == expected);
+  }
+  std::map<std::pair<std::int64_t, std::int64_t>, int> evaluated;
+  for (std::int64_t i = 0; i < stream->evaluation_batches(Split::validation); ++i)
+    count_pairs(stream->evaluation_batch(Split::validation, i, torch::kCPU), evaluated);
+  CHECK(evaluated == expected);
+}
+
+TEST_CASE("a batch of packs depends on the seed and the step alone", "[packing]") {
+  auto config = config_of(any_packing());
+  const auto stream = stream_of(config);
+  const auto ids = [](const BatchStream& of, std::int64_t step) {
+    return of.training_batch(step, 0, torch::kCPU).ids_bc;
+  };
+  const auto third = ids(*stream, 3), far = ids(*stream, 30);
+  CHECK(torch::equal(ids(*stream_of(config), 30), far));
+  CHECK(torch::equal(ids(*stream, 3), third));
+  config.train.seed = 6;
+  int same = 0;
+  for (std::int64_t step = 0; step < 5; ++step) same += torch::equal(ids(*stream_of(config), step), ids(*stream, step));
+  CHECK(same < 5);
+}
+
+TEST_CASE("packed documents have the loss and the gradients of documents in rows of their own", "[packing]") {
+  const auto kinds = any_packable();
+  if (!kinds) return;
+  const auto& [mixer, positions] = *kinds;
+  const auto loss = GENERATE(LossUnit::token, LossUnit::sequence);
+  CAPTURE(kind_of(mixer), kind_of(positions), to_string(loss));
+  auto model = model_of(mixer, positions);
+  const auto epoch = [&](std::int64_t depth) {
+    return epoch_of(*stream_of(config_of(ShortestFirstPackingConfig{{.depth = depth}}, loss)));
+  };
+  const auto apart = epoch(1), packed = epoch(3);
+  CHECK(packed.size() < apart.size());
+  check_same_loss(model, apart, packed);
+  CHECK(mean_loss(model, packed).weight == (loss == LossUnit::sequence ? all_pieces : all_targets));
+}
+
+TEST_CASE(
+    "packed documents with hidden tokens have the loss and the gradients of rows of their own, for the same targets",
+    "[masking][packing]") {
+  const auto kinds = any_packable();
+  if (!kinds) return;
+  const auto& [mixer, positions] = *kinds;
+  const bool of_sequences = GENERATE(false, true);
+  CAPTURE(kind_of(mixer), kind_of(positions), of_sequences);
+  auto model = masked_model_of(mixer, positions);
+  const auto evaluation = [&](std::int64_t depth) {
+    auto batches = evaluation_of(*stream_of(masked_config_of(ShortestFirstPackingConfig{{.depth = depth}})));
+    if (of_sequences)
+      for (auto& batch : batches) batch = by_sequence(batch);
+    return batches;
+  };
+  const auto apart = evaluation(1), packed = evaluation(3);
+  CHECK(packed.front().ids_bc.size(0) < apart.front().ids_bc.size(0));
+  check_same_loss(model, apart, packed);
+}
+
+TEST_CASE("a loss by sequence is the mean over documents of their means", "[packing]") {
+  auto model = model_of(any_mixer(), NoPositionsConfig{});
+  const auto config = config_of(ShortestFirstPackingConfig{}, LossUnit::sequence);
+  for (const auto& batch : epoch_of(*stream_of(config))) {
+    Pass pass;
+    const auto logits_bcv = model.forward(batch, nullptr, pass);
+    double sum = 0, sequences = 0;
+    for (std::int64_t row = 0; row < batch.ids_bc.size(0); ++row)
+      for (std::int64_t segment = 0; segment <= batch.segments_bc[row].max().item<std::int64_t>(); ++segment) {
+        const auto own = batch.segments_bc[row] == segment;
+        sum += torch::nn::functional::cross_entropy(logits_bcv[row].index({own}), batch.targets_bc[row].index({own}))
+                   .item<double>();
+        ++sequences;
+      }
+    CHECK(TokenObjective().loss(logits_bcv, batch).item<double>() == Approx(sum).epsilon(1e-6));
+    CHECK(batch.weight.item<double>() == sequences);
+  }
+}
+
+TEST_CASE("joined packs see the documents before them; an evaluation sees each alone", "[packing]") {
+  const auto joined = stream_of(config_of(ShortestFirstPackingConfig{{.separate = false}}));
+  const auto batch = joined->training_batch(0, 0, torch::kCPU);
+  CHECK(batch.segments_bc.max().item<std::int64_t>() == 0);
+  CHECK_FALSE(batch.has_own_positions());
+  const auto separate = stream_of(config_of(ShortestFirstPackingConfig{}));
+  CHECK(torch::equal(separate->training_batch(0, 0, torch::kCPU).ids_bc, batch.ids_bc));
+  const auto validation = joined->evaluation_batch(Split::validation, 0, torch::kCPU);
+  CHECK(validation.has_own_positions());
+  CHECK(validation.segments_bc.max().item<std::int64_t>() > 0);
+}
+
+TEST_CASE("an evaluation has every token of the split once, in batches of any size", "[masking]") {
+  auto config = masked_config_of(any_packing_or_windows());
+  const auto corpus = counting_corpus(std::vector<std::size_t>(400, 37));
+  const auto stream = stream_of(config, corpus);  // more than one batch
+  std::vector<std::int64_t> seen(static_cast<std::size_t>(counting));
+  double targets = 0;
+  const auto batches = evaluation_of(*stream);
+  CHECK(batches.size() > 1);
+  for (const auto& batch : batches) {
+    for (const auto token : to_vector(originals(batch).masked_select(is_token(batch))))
+      ++seen.at(static_cast<std::size_t>(token));
+    targets += batch.weight.item<double>();
+    CHECK(batch.weight.item<double>() == (batch.targets_bc >= 0).sum().item<double>());
+    CHECK((batch.targets_bc < 0).logical_or(is_token(batch)).all().item<bool>());
+    CHECK(wanted_targets_t(batch).ge(0).sum().item<double>() == batch.weight.item<double>());
+  }
+  CHECK(seen == std::vector<std::int64_t>(static_cast<std::size_t>(counting), 400 * 37 / counting));
+  CHECK(targets == Approx(0.3 * 400 * 37).epsilon(0.1));
+  config.train.batch_size = 7;
+  config.train.seed = 6;
+  const auto other = evaluation_of(*stream_of(config, corpus));
+  REQUIRE(other.size() == batches.size());
+  for (std::size_t i = 0; i < batches.size(); ++i) CHECK(torch::equal(batches[i].ids_bc, other[i].ids_bc));
+}
+
+TEST_CASE("windows are of the text, and padding behind its end is a segment of nothing", "[masking]") {
+  const auto batches = evaluation_of(*stream_of(masked_config_of(NoPackingConfig{})));
+  REQUIRE(batches.size() == 1);
+  const auto& batch = batches.front();
+  REQUIRE(batch.ids_bc.sizes() == torch::IntArrayRef({10, context}));  // of 116 tokens
+  CHECK(originals(batch).flatten().narrow(0, 0, 116).equal(torch::arange(116)));
+  CHECK(batch.segments_bc.flatten().equal(torch::where(torch::arange(120) < 116, 0, -1)));
+  CHECK_FALSE(batch.restarts);
+  const auto training = stream_of(masked_config_of(NoPackingConfig{}))->training_batch(0, 0, torch::kCPU);
+  CHECK_FALSE(training.segments_bc.defined());  // all of it is text
+  for (std::int64_t row = 0; row < 2; ++row) {
+    const auto first = originals(training)[row][0].item<std::int64_t>();
+    CHECK(originals(training)[row].equal(torch::arange(first, first + context)));
+  }
+}
+
+TEST_CASE("windows of separate documents have these as segments", "[masking]") {
+  auto config = masked_config_of(NoPackingConfig{});
+  text_data_of(config.task)->separate_documents = true;
+  const auto stream = stream_of(config);
+  std::vector<std::int64_t> documents;
+  for (std::size_t i = 0; i < document_lengths.size(); ++i)
+    documents.insert(documents.end(), document_lengths[i], static_cast<std::int64_t>(i));
+  for (const auto& batch : {stream->training_batch(3, 0, torch::kCPU), evaluation_of(*stream).front()})
+    for (std::int64_t row = 0; row < batch.ids_bc.size(0); ++row)
+      for (std::int64_t c = 0; c < context; ++c) {
+        const auto segment = batch.segments_bc[row][c].item<std::int64_t>();
+        if (segment >= 0)
+          CHECK(segment == documents.at(static_cast<std::size_t>(originals(batch)[row][c].item<std::int64_t>())));
+      }
+}
+
+TEST_CASE("a training batch is a function of seed and step, and its rows of nothing else", "[masking]") {
+  auto config = masked_config_of(any_packing_or_windows());
+  config.train.batch_size = 4;
+  const auto stream = stream_of(config);
+  const auto whole = stream->training_batch(3, 0, torch::kCPU);
+  CHECK(torch::equal(stream_of(config)->training_batch(3, 0, torch::kCPU).ids_bc, whole.ids_bc));
+  CHECK_FALSE(torch::equal(stream->training_batch(4, 0, torch::kCPU).ids_bc, whole.ids_bc));
+  config.train.batch_size = 2;
+  config.train.accumulate = 2;
+  const auto divided = stream_of(config);
+  double weight = 0;
+  for (std::int64_t micro = 0; micro < 2; ++micro) {
+    const auto part = divided->training_batch(3, micro, torch::kCPU);
+    const auto length = std::min(part.ids_bc.size(1), whole.ids_bc.size(1));
+    const auto both = [&](const torch::Tensor& x_bc) { return x_bc.narrow(1, 0, length); };
+    CHECK(torch::equal(both(part.ids_bc), both(whole.ids_bc.narrow(0, 2 * micro, 2))));
+    CHECK(torch::equal(both(part.targets_bc), both(whole.targets_bc.narrow(0, 2 * micro, 2))));
+    weight += part.weight.item<double>();
+  }
+  CHECK(weight == whole.weight.item<double>());
+  config.train.seed = 6;
+  CHECK_FALSE(torch::equal(stream_of(config)->training_batch(3, 0, torch::kCPU).ids_bc,
+                           divided->training_batch(3, 0, torch::kCPU).ids_bc));
+  const auto random = divided->random_batch(Split::train, 1, torch::kCPU);
+  CHECK(torch::equal(divided->random_batch(Split::train, 1, torch::kCPU).ids_bc, random.ids_bc));
+  CHECK_FALSE(torch::equal(divided->random_batch(Split::train, 2, torch::kCPU).ids_bc, random.ids_bc));
+}
+
+TEST_CASE("an epoch of packs has every token once, and other targets than the epoch before", "[masking][packing]") {
+  const auto config =
+      masked_config_of(GENERATE(PackingConfig(ShortestFirstPackingConfig{}), PackingConfig(LeastSquaresPackingConfig{}),
+                                PackingConfig(ShortestFirstPackingConfig{{.depth = 0, .separate = false}})));
+  const auto stream = stream_of(config);
+  const auto packs = std::llround(2 / stream->epochs_per_step());
+  REQUIRE(packs > 4);
+  CHECK(stream->tokens_per_step() == Approx(116.0 * 2 / static_cast<double>(packs)));
+  auto twice = torch::zeros(116, torch::kLong);  // two epochs, since one may end within a step
+  std::vector<torch::Tensor> targets;
+  for (std::int64_t step = 0; step < packs; ++step) {
+    const auto batch = stream->training_batch(step, 0, torch::kCPU);
+    const auto tokens = originals(batch).masked_select(is_token(batch));
+    twice.index_add_(0, tokens, torch::ones_like(tokens));
+    CHECK(batch.has_own_positions() == packing_options(text_data_of(config.task)->packing)->separate);
+    targets.push_back(batch.targets_bc.masked_select(batch.targets_bc >= 0));
+  }
+  CHECK(twice.eq(2).all().item<bool>());
+  const auto all = torch::cat(targets);
+  CHECK(std::get<0>(at::_unique(all)).size(0) > 50);  // of 116, of which each epoch has about 40
+}
+
+TEST_CASE("a loss by sequence is the mean over windows or documents of their means", "[masking]") {
+  const auto packing = any_packing_or_windows();
+  auto model = masked_model_of(MetricOptions{}, LearnedPositionsConfig{});
+  const auto batch = stream_of(masked_config_of(packing, LossUnit::sequence))->training_batch(1, 0, torch::kCPU);
+  auto expected = batch;
+  if (!expected.segments_bc.defined()) expected.segments_bc = torch::zeros_like(batch.ids_bc);
+  expected = by_sequence(expected);
+  CHECK(batch.weight.item<double>() == expected.weight.item<double>());
+  CHECK(torch::allclose(batch.target_weights_bc, expected.target_weights_bc));
+  CHECK(mean_loss(model, {batch}).loss == Approx(mean_loss(model, {expected}).loss).epsilon(1e-6));
+}
+
+}  // namespace metaformer
