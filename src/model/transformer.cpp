@@ -15,7 +15,7 @@ namespace metaformer {
 
 namespace {
 
-constexpr const char* length_name = "length";
+constexpr const char* seen_name = "length";
 constexpr const char* place_name = "place";
 constexpr const char* segments_name = "segments";
 
@@ -111,7 +111,7 @@ torch::Tensor TransformerState::extend_segments(const torch::Tensor& segments_bc
 }
 
 NamedTensors TransformerState::tensors() const {
-  NamedTensors all = {{length_name, torch::tensor(length_)}, {place_name, torch::tensor(place_)}};
+  NamedTensors all = {{seen_name, torch::tensor(length_)}, {place_name, torch::tensor(place_)}};
   if (segments_be_.defined()) all.emplace_back(segments_name, segments_be_);
   for (std::size_t block = 0; block < mixers_.size(); ++block)
     for (const auto& [name, tensor] : mixers_[block].tensors()) all.emplace_back(prefix_of(block) + name, tensor);
@@ -120,7 +120,7 @@ NamedTensors TransformerState::tensors() const {
 
 void TransformerState::load(const NamedTensors& saved, const std::string& source) {
   SavedTensors from(saved, source, device_);
-  const auto length = from.take_length(length_name), place = from.take_length(place_name);
+  const auto length = from.take_length(seen_name), place = from.take_length(place_name);
   torch::Tensor segments_be;
   if (from.contains(segments_name)) segments_be = from.take(segments_name, {batch_, any_size});
   auto loaded = mixers_;

@@ -18,7 +18,7 @@ using torch::Tensor;
 
 namespace {
 
-cuda::MetricElement element_of(torch::ScalarType type) {
+cuda::MetricElement metric_element(torch::ScalarType type) {
   switch (type) {
     case torch::kBFloat16:
       return cuda::MetricElement::bf16;
@@ -178,7 +178,7 @@ Tensor fused_metric_attention(const Tensor& p_bnck, const Tensor& keys_bnek, con
   const bool same_segments = options.key_segment_be.is_same(options.query_segment_bc);
   const auto key_segment_be = same_segments ? query_segment_bc : as_int(options.key_segment_be);
   const bool to_themselves = keys_bnek.is_same(p_bnck);
-  cuda::MetricInputs in{.element = element_of(p_bnck.scalar_type()),
+  cuda::MetricInputs in{.element = metric_element(p_bnck.scalar_type()),
                         .form = form_of(metric),
                         .distance = options.distance,
                         .causal = options.causal,

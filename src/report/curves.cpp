@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* train_loss = "train loss";
 constexpr const char* validation_loss = "validation loss";
-constexpr const char* gradient_norm = "gradient norm";
+constexpr const char* norm_curve = "gradient norm";
 
 double mean(const std::vector<double>& values, std::size_t first, std::size_t last) {
   double sum = 0;
@@ -95,7 +95,7 @@ LoggedCurves read_curves(const std::filesystem::path& metrics_file) {
     if (split == "train") {
       if (member("seconds").is_number()) seconds = json["seconds"];
       add_point(logged.curves[train_loss], step, seconds, member("loss"));
-      add_point(logged.curves[gradient_norm], step, seconds, member("gradient_norm"));
+      add_point(logged.curves[norm_curve], step, seconds, member("gradient_norm"));
     } else if (split == "validation" || split == "validation_estimate") {
       auto& target = split == "validation" ? logged.curves : estimates;
       add_point(target[validation_loss], step, seconds, member("loss"));
@@ -162,8 +162,8 @@ std::vector<CurveView> views_of(const CurveTable& table) {
   for (const auto& measure : all_measures())
     if (const auto name = "validation " + measure.id; !measure.axis.empty() && table.contains(name))
       views.push_back({name, "validation " + measure.axis, measure.axis, {name}});
-  if (table.contains(gradient_norm))
-    views.push_back({gradient_norm, gradient_norm, "gradient norm before clipping", {gradient_norm}});
+  if (table.contains(norm_curve))
+    views.push_back({norm_curve, norm_curve, "gradient norm before clipping", {norm_curve}});
   // Runs that evaluate only at their end have no curve of the validation loss.
   const auto found = table.find(validation_loss);
   const auto is_line = [](const StepCurve& curve) { return curve.step.size() > 1; };

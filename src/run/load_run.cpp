@@ -19,7 +19,7 @@ namespace metaformer {
 
 namespace {
 
-std::string model_file(const Checkpoint& checkpoint) { return (checkpoint.folder / "model.safetensors").string(); }
+std::string path_of_weights(const Checkpoint& checkpoint) { return (checkpoint.folder / "model.safetensors").string(); }
 
 void require_usable(const ExperimentConfig& config, const Checkpoint& checkpoint) {
   if (is<ClassificationConfig>(config.task) && checkpoint.codec.labels.empty())
@@ -27,7 +27,7 @@ void require_usable(const ExperimentConfig& config, const Checkpoint& checkpoint
   for (const auto& [name, tensor] : checkpoint.model)  // training saves none that are not finite
     if (!tensor.isfinite().all().item<bool>())
       throw Error(ExitCode::diverged,
-                  fmt::format("{}: {} is not finite: take another checkpoint", model_file(checkpoint), name));
+                  fmt::format("{}: {} is not finite: take another checkpoint", path_of_weights(checkpoint), name));
 }
 
 void set_context(ExperimentConfig& config, std::int64_t context) {
@@ -87,12 +87,12 @@ LoadedRun load_run(const std::filesystem::path& folder, const std::string& check
   std::shared_ptr<const Predictor> predictor;
   if (const auto* linear = std::get_if<LinearConfig>(&config.model)) {
     auto weights = std::make_shared<LinearModel>(*linear, std::ssize(checkpoint.codec.labels));
-    copy_by_name(checkpoint.model, weights->tensors(), model_file(checkpoint));
+    copy_by_name(checkpoint.model, weights->tensors(), path_of_weights(checkpoint));
     weights->to(device);
     predictor = std::move(weights);
   } else {
     model = make_model(config, sizes_of(checkpoint.codec));
-    copy_by_name(checkpoint.model, named_state(*model), model_file(checkpoint));
+    copy_by_name(checkpoint.model, named_state(*model), path_of_weights(checkpoint));
     model->to(device);
     predictor = std::make_shared<NetworkPredictor>(*model);
   }

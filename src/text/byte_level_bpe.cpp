@@ -236,7 +236,7 @@ class Reader {
   ByteLevelBpe bpe_;
 };
 
-constexpr std::size_t most_words = 1 << 19;  // of a memo: about 80 MB
+constexpr std::size_t memo_words = 1 << 19;  // of a memo: about 80 MB
 
 }  // namespace
 
@@ -297,7 +297,7 @@ ByteLevelBpeTokenizer::ByteLevelBpeTokenizer(std::string file, std::int64_t voca
     : file_(std::move(file)),
       bpe_(Reader(parse_json(file_), source).read()),
       vocabulary_(std::max(vocabulary, std::ssize(bpe_.tokens))),
-      memos_(most_words) {}
+      memos_(memo_words) {}
 
 std::vector<std::int32_t> ByteLevelBpeTokenizer::encode(std::string_view text) const {
   require_utf8(text);

@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 
 namespace {
 
-constexpr std::uintmax_t largest_file = 1 << 28;
+constexpr std::uintmax_t largest_json = 1 << 28;
 constexpr auto name_keys = std::to_array<const char*>({"bos_token", "eos_token", "pad_token", "unk_token"});
 
 bool is_id(const Json& id, std::int64_t vocabulary) {
@@ -27,7 +27,7 @@ bool is_id(const Json& id, std::int64_t vocabulary) {
 // null without the file.
 Json read_json(const fs::path& file) {
   std::error_code ignored;
-  return fs::is_regular_file(file, ignored) ? parse_json(read_file(file, largest_file, ExitCode::data)) : Json();
+  return fs::is_regular_file(file, ignored) ? parse_json(read_file(file, largest_json, ExitCode::data)) : Json();
 }
 
 Json read_object(const fs::path& file) {

@@ -20,7 +20,7 @@ using torch::profiler::impl::ActivityType;
 
 constexpr std::int64_t first_recorded = 10;  // by then allocators and caches have settled
 constexpr std::int64_t most_recorded = 20;
-constexpr const char* step_name = "training step";
+constexpr const char* profiled_event = "training step";
 
 using Event = profiler::KinetoEvent;
 
@@ -28,12 +28,12 @@ using Event = profiler::KinetoEvent;
 std::vector<const Event*> events_in_steps(const std::vector<Event>& events) {
   std::vector<const Event*> steps, inside;
   for (const auto& event : events)
-    if (event.name() == step_name) steps.push_back(&event);
+    if (event.name() == profiled_event) steps.push_back(&event);
   for (const auto& event : events) {
     const auto encloses = [&](const Event* step) {
       return step->startNs() <= event.startNs() && event.startNs() < step->endNs();
     };
-    const bool counts = event.deviceType() == torch::kCPU && event.name() != step_name;
+    const bool counts = event.deviceType() == torch::kCPU && event.name() != profiled_event;
     if (counts && std::any_of(steps.begin(), steps.end(), encloses)) inside.push_back(&event);
   }
   std::sort(inside.begin(), inside.end(), [](const Event* a, const Event* b) {
@@ -91,7 +91,7 @@ void StepProfiler::before_step(std::int64_t index) {
   if (!recording_) return;
   ++steps_;
   step_.emplace(at::RecordScope::USER_SCOPE);
-  if (step_->isActive()) step_->before(step_name);
+  if (step_->isActive()) step_->before(profiled_event);
 }
 
 void StepProfiler::after_step() { step_.reset(); }

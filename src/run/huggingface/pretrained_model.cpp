@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::uintmax_t largest_json = 1 << 28;
-constexpr std::uintmax_t largest_tensors = std::uintmax_t{1} << 40;
+constexpr std::uintmax_t largest_weights = std::uintmax_t{1} << 40;
 constexpr const char* config_file = "config.json";
 constexpr const char* weights_file = "model.safetensors";
 constexpr const char* index_file = "model.safetensors.index.json";
@@ -34,7 +34,7 @@ bool has_file(const fs::path& folder, const char* name) {
 
 // Another program has written them: what is wrong with them are wrong data.
 NamedTensors read_tensors(const fs::path& file) {
-  const auto bytes = read_file(file, largest_tensors, ExitCode::data);
+  const auto bytes = read_file(file, largest_weights, ExitCode::data);
   try {
     return from_safetensors(bytes, file.string());
   } catch (const Error& error) {
