@@ -211,18 +211,14 @@ torch::Tensor TransformerImpl::positions_of(const Batch& batch, std::int64_t fir
   return table_cd.narrow(0, first_position, length);
 }
 
-// Segments of what comes before the batch, with its own.
-static torch::Tensor all_segments(const torch::Tensor& segments_bc, TransformerState* state,
-                                  TransformerMemory* memory) {
-  if (!segments_bc.defined()) return segments_bc;
-  if (state != nullptr) return state->extend_segments(segments_bc);
-  return memory != nullptr && memory->segments_bm.defined() ? torch::cat({memory->segments_bm, segments_bc}, 1)
-                                                            : segments_bc;
-}
-
 Visibility TransformerImpl::visibility_of(const Batch& batch, const Past& past, Pass& pass) {
   auto visibility = self_visibility(causal_, batch.segments_bc);
-  visibility.key_segment_be = all_segments(batch.segments_bc, past.state, past.memory);
+  if (batch.segments_bc.defined()) {  // with those of what comes before the batch
+    if (past.state != nullptr)
+      visibility.key_segment_be = past.state->extend_segments(batch.segments_bc);
+    else if (past.memory != nullptr && past.memory->segments_bm.defined())
+      visibility.key_segment_be = torch::cat({past.memory->segments_bm, batch.segments_bc}, 1);
+  }
   if (config_.same_length) visibility.window = config_.memory;
   const auto queries = batch.ids_bc.size(1);
   shared_positions_->add_to(visibility, queries, past.tokens + queries, embedding_weight(), pass);

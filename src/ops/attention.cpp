@@ -19,24 +19,20 @@ struct RowExtent {
   bool is_whole = true;
 };
 
-RowExtent extent_of(const std::int64_t* query_segment, std::int64_t queries, const std::int64_t* key_segment,
-                    std::int64_t keys) {
-  while (queries > 0 && query_segment[queries - 1] == -1) --queries;
-  while (keys > 0 && key_segment[keys - 1] == -1) --keys;
-  const auto same = [&](std::int64_t s) { return s == key_segment[0]; };
-  const bool is_whole = keys > 0 && std::all_of(key_segment, key_segment + keys, same) &&
-                        std::all_of(query_segment, query_segment + queries, same);
-  return {queries, keys, is_whole};
-}
-
 std::vector<RowExtent> extents_of(const Tensor& query_segment_bc, const Tensor& key_segment_be, std::int64_t batch,
-                                  std::int64_t queries, std::int64_t keys) {
-  std::vector<RowExtent> extents(static_cast<std::size_t>(batch), {queries, keys, true});
+                                  std::int64_t all_queries, std::int64_t all_keys) {
+  std::vector<RowExtent> extents(static_cast<std::size_t>(batch), {all_queries, all_keys, true});
   if (!query_segment_bc.defined()) return extents;
-  const auto* of_queries = query_segment_bc.const_data_ptr<std::int64_t>();
-  const auto* of_keys = key_segment_be.const_data_ptr<std::int64_t>();
-  for (std::int64_t b = 0; b < batch; ++b)
-    extents[static_cast<std::size_t>(b)] = extent_of(of_queries + b * queries, queries, of_keys + b * keys, keys);
+  const auto* query = query_segment_bc.const_data_ptr<std::int64_t>();
+  const auto* key = key_segment_be.const_data_ptr<std::int64_t>();
+  for (auto& [queries, keys, is_whole] : extents) {
+    while (queries > 0 && query[queries - 1] == -1) --queries;
+    while (keys > 0 && key[keys - 1] == -1) --keys;
+    const auto same = [&](std::int64_t segment) { return segment == key[0]; };
+    is_whole = keys > 0 && std::all_of(key, key + keys, same) && std::all_of(query, query + queries, same);
+    query += all_queries;
+    key += all_keys;
+  }
   return extents;
 }
 

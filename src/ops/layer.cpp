@@ -29,10 +29,13 @@ MetaModules::~MetaModules() { makes_meta_modules = false; }
 torch::Device module_device() { return makes_meta_modules ? torch::kMeta : torch::kCPU; }
 
 torch::Tensor Layer::add_parameter(const std::string& name, at::IntArrayRef sizes, const ParameterSpec& spec) {
-  specs_[name] = spec;
   const bool is_one = spec.init.kind == Init::Kind::ones;
-  const auto parameter =
-      register_parameter(name, is_one ? torch::ones(sizes, module_device()) : torch::zeros(sizes, module_device()));
+  return add_parameter(name, is_one ? torch::ones(sizes, module_device()) : torch::zeros(sizes, module_device()), spec);
+}
+
+torch::Tensor Layer::add_parameter(const std::string& name, torch::Tensor value, const ParameterSpec& spec) {
+  specs_[name] = spec;
+  const auto parameter = register_parameter(name, std::move(value));
   if (spec.gradient_rows != nullptr) list_gradient_rows(parameter, *spec.gradient_rows);
   return parameter;
 }

@@ -102,6 +102,9 @@ class Layer : public torch::nn::Module {
   // initial value.
   torch::Tensor add_parameter(const std::string& name, at::IntArrayRef sizes, const ParameterSpec& spec);
 
+  // Registers a parameter, which holds `value` until it is initialised.
+  torch::Tensor add_parameter(const std::string& name, torch::Tensor value, const ParameterSpec& spec);
+
   const std::map<std::string, ParameterSpec>& specs() const { return specs_; }
 
  private:
