@@ -59,9 +59,8 @@ std::optional<ReviewName> parse_review_name(const fs::path& path) {
   return name;
 }
 
-// The films of the reviews of a half and class. The archive has them as lists of addresses: line i of
-// train/urls_pos.txt, counted from 0, is http://www.imdb.com/title/tt0453418/usercomments where review i of train/pos
-// is about film tt0453418.
+// The films of the reviews of a half and class, from lists of addresses: line i of train/urls_pos.txt, counted from 0,
+// is http://www.imdb.com/title/tt0453418/usercomments where review i of train/pos is about film tt0453418.
 struct FilmList {
   std::string path;
   std::vector<std::string> films;  // by id of the review; "" where the line names none
@@ -98,8 +97,7 @@ bool has_films(const FilmLists& lists, const std::string& half) {
   return lists.contains(name_of_list(half, false)) && lists.contains(name_of_list(half, true));
 }
 
-// A film, such as "tt0453418". The half has its lists. Errors (exit code 3) name the list and line: no such line, or
-// that line names no film.
+// The half has its lists. Errors (exit code 3) name the list and line: no such line, or that line names no film.
 const std::string& film_of(const FilmLists& lists, const ReviewName& name) {
   const std::string half = name.is_test ? "test" : "train";
   const auto& list = lists.at(name_of_list(half, name.is_positive));

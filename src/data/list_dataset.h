@@ -6,11 +6,11 @@
 
 namespace metaformer {
 
-// What a model is given: the list, which a task of copying puts between two zeros. Throws Error (exit code 2) for
-// another length, or a number that the task's lists do not have.
+// The prompt of a model: the list, which a task of copying puts between two zeros. Errors (exit code 2): another
+// length, or a number that the task's lists do not have.
 std::vector<std::int32_t> list_prompt(const ListTask& task, const std::vector<std::int32_t>& list);
 
-// What it is to say: the sorted list, or the list.
+// The answer: the sorted list, or the list.
 std::vector<std::int32_t> list_answer(const ListTask& task, std::vector<std::int32_t> list);
 
 class ListDataset {

@@ -1,5 +1,5 @@
 #pragma once
-// Which tokens a masked language model has to predict, and what it sees in their place (BERT, Devlin et al. 2019,
+// The tokens that a masked language model has to predict, and the ids in their place (BERT, Devlin et al. 2019,
 // section 3.1).
 //
 // A sequence is a window of a text, or a document in a pack. Each of its words (task.whole_words) or tokens is a target

@@ -46,9 +46,9 @@ SpecialTokens special_tokens_of(const Tokenizer& tokenizer);
 std::vector<std::int32_t> ids_without_token(const Tokenizer& tokenizer);
 
 // Those that a Hugging Face folder gives for its tokenizer: ids from generation_config.json, then config.json, where
-// absent keys have the defaults of the model type; names from tokenizer_config.json, then special_tokens_map.json, then
-// from the ids. Without config.json the ids are those of the names. Ids and names that the tokenizer lacks are left
-// out. Errors (exit code 3): one of these files but config.json, which belongs to the model, is no JSON object.
+// absent keys have the defaults of the model type, or without config.json those of the names; names from
+// tokenizer_config.json, then special_tokens_map.json, then from the ids. Those that the tokenizer lacks are left out.
+// Errors (exit code 3): one of these files but config.json is no JSON object.
 SpecialTokens read_special_tokens(const std::filesystem::path& folder, const SubwordTokenizer& tokenizer);
 
 // Their form in a checkpoint's tokenizer.json, and back: nothing where `json` has another form.
