@@ -23,13 +23,8 @@ def train(program, config, out, *settings):
     run(program, "train", "--config", config, "--out", out, *sets(*FEW, *settings))
 
 
-def check(condition, what):
-    if not condition:
-        raise AssertionError(what)
-
-
 def equal(found, expected, what):
-    check(found == expected, f"{what}: {found!r}, expected {expected!r}")
+    assert found == expected, f"{what}: {found!r}, expected {expected!r}"
 
 
 def check_silence(page, path):
@@ -61,13 +56,13 @@ def check_curves(page):
 
     equal(shown(), (2, 1), "curves and bands: one of each group, a band where there are two seeds")
     page.hover("#curve-chart", 0.6)
-    check(page.value("!document.getElementById('tooltip').hidden"), "no tooltip over the curves")
-    check(re.search(r"step \d+", page.value("document.getElementById('tooltip').textContent")), "the tooltip names no step")
+    assert page.value("!document.getElementById('tooltip').hidden"), "no tooltip over the curves"
+    assert re.search(r"step \d+", page.value("document.getElementById('tooltip').textContent")), "the tooltip names no step"
     equal(page.count("#tooltip tr"), 2, "rows of the tooltip")
     ticks = "[...document.querySelectorAll('#curve-chart .axis')].map((axis) => axis.textContent).join('|')"
     before = page.value(ticks)
     page.drag("#curve-chart", (0.4, 0.3), (0.6, 0.6))
-    check(page.value(ticks) != before, "dragging does not zoom")
+    assert page.value(ticks) != before, "dragging does not zoom"
     page.click("#reset-zoom")
     equal(page.value(ticks), before, "axes after the zoom was reset")
     page.click("#curves .legend button")
@@ -80,10 +75,10 @@ def check_curves(page):
     page.value(f"({choose})('both', 0)")
     equal(shown(), (4, 2), "curves of training and validation")
     page.value(f"({choose})('time', 1)")
-    check("s" in page.value(ticks), "no seconds at the axis of time")
+    assert "s" in page.value(ticks), "no seconds at the axis of time"
     page.value("document.getElementById('curve-chart').focus()")
     page.press("ArrowRight")
-    check(page.value("document.querySelector('#curves .readout').textContent"), "arrow keys read no value")
+    assert page.value("document.querySelector('#curves .readout').textContent"), "arrow keys read no value"
 
 
 # The value under the pointer must be that of `metaformer inspect`.
@@ -96,18 +91,18 @@ def check_attention(page, folder):
     page.click(panel + '[data-place="1.1"]')
     equal(page.value(f"document.querySelector('{panel}[data-place=\"1.1\"]').getAttribute('aria-pressed')"), "true", "the chosen head")
     equal(page.value("document.activeElement.dataset.place"), "1.1", "the focus after a head was chosen")
-    check("layer 1, head 1" in page.value(f"document.querySelector('{panel}.map').getAttribute('aria-label')"), "the map's name")
+    assert "layer 1, head 1" in page.value(f"document.querySelector('{panel}.map').getAttribute('aria-label')"), "the map's name"
     row, column = count - 1, 2
     page.hover(f"{panel}.cell:nth-child({row * (row + 1) // 2 + column + 1})")
     text = page.value("document.getElementById('tooltip').textContent")
     shown = float(re.search(r"attention ([\d.e−-]+)", text)[1].replace("−", "-"))
-    check(abs(shown - attention[1, row, column]) < 1e-4, f"{text}: inspect says {attention[1, row, column]}")
+    assert abs(shown - attention[1, row, column]) < 1e-4, f"{text}: inspect says {attention[1, row, column]}"
     page.value(f"document.querySelector('{panel}.map').focus()")
     page.press("ArrowDown")
-    check("query" in page.value(f"document.querySelector('{panel}.readout').textContent"), "arrow keys choose no cell")
+    assert "query" in page.value(f"document.querySelector('{panel}.readout').textContent"), "arrow keys choose no cell"
     page.hover(panel + ".query-area", 0.5, 0.5)
     visible = page.value(f"[...document.querySelectorAll('{panel}.link')].filter((e) => e.getAttribute('visibility') === 'visible').length")
-    check(0 < visible <= count, f"{visible} lines from one query")
+    assert 0 < visible <= count, f"{visible} lines from one query"
 
 
 def check_sections(page):
@@ -116,13 +111,13 @@ def check_sections(page):
         equal(page.count(f"nav a[href='#{section}']"), 1, f"links to {section}")
     equal(page.count("#texts article"), 3, "texts")
     equal(page.count("#forms .head-panel"), 2, "panels of forms")
-    check(page.count("#forms .bar") > 0, "no eigenvalues")
+    assert page.count("#forms .bar") > 0, "no eigenvalues"
     equal(page.count("#blocks figure svg"), 4, "panels of the blocks in training")
     equal(page.count("#blocks .curve"), 3 + 2 + 2 + 3, "lines of two blocks, and of the embeddings where they have any")
     equal(page.count("#blocks .band"), 2 + 2, "bands over the heads")
     equal(page.count("b"), 0, "elements from markup in names")
     equal(page.value("document.querySelector('h1').textContent"), MARKUP, "title")
-    check("metric <b>&1" in page.value("document.getElementById('environment').textContent"), "the run's name as text")
+    assert "metric <b>&1" in page.value("document.getElementById('environment').textContent"), "the run's name as text"
 
 
 def check_sorters(path, folder, pictures):
@@ -133,12 +128,12 @@ def check_sorters(path, folder, pictures):
         check_attention(page, folder)
         light = page.value("getComputedStyle(document.body).backgroundColor")
         page.pdf(folder / "page.pdf")
-        check((folder / "page.pdf").stat().st_size > 10_000, "the printed page is empty")
+        assert (folder / "page.pdf").stat().st_size > 10_000, "the printed page is empty"
         page.set_view(1200, 900, dark=True)
-        check(page.value("getComputedStyle(document.body).backgroundColor") != light, "dark colours are not used")
+        assert page.value("getComputedStyle(document.body).backgroundColor") != light, "dark colours are not used"
         page.set_view(390, 800)
         page.open(path)
-        check(page.value("document.documentElement.scrollWidth") <= 390, "a narrow page scrolls sideways")
+        assert page.value("document.documentElement.scrollWidth") <= 390, "a narrow page scrolls sideways"
         page.requests.pop()
         check_silence(page, path)
         for name, width, dark in (("light", 1200, False), ("dark", 1200, True), ("narrow", 390, False)):
@@ -147,7 +142,7 @@ def check_sorters(path, folder, pictures):
                 page.open(path)
                 page.screenshot(Path(pictures) / f"{name}.png")
     figures = {file.name for file in (folder / "figures").iterdir()}
-    check({"curves_both.svg", "curves_both.pdf"} <= figures and any("attention" in name for name in figures), f"figures: {figures}")
+    assert {"curves_both.svg", "curves_both.pdf"} <= figures and any("attention" in name for name in figures), f"figures: {figures}"
 
 
 # A language model whose prompt looks like the end of the page.
@@ -182,8 +177,8 @@ def check_many(program, folder):
     told = json.loads(run(program, "report", many, "-o", path, "--json"))
     seconds = time.monotonic() - start
     equal((told["runs"], told["groups"], told["problems"]), (50, 10, []), "runs, groups and problems")
-    check(seconds <= 20, f"50 runs took {seconds:.1f} s")
-    check(path.stat().st_size <= 10_000_000, f"the page of 50 runs has {path.stat().st_size} bytes")
+    assert seconds <= 20, f"50 runs took {seconds:.1f} s"
+    assert path.stat().st_size <= 10_000_000, f"the page of 50 runs has {path.stat().st_size} bytes"
     start = time.monotonic()
     with Page() as page:
         page.open(path)

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 #include "base/random.h"
 #include "support/torch_catch.h"
@@ -13,51 +12,17 @@ namespace metaformer {
 
 namespace {
 
-using Matrix = std::vector<std::vector<double>>;
-
-// x of A x = b, by Gaussian elimination with pivoting.
-std::vector<double> solve(Matrix a, std::vector<double> b) {
-  const auto n = b.size();
-  for (std::size_t column = 0; column < n; ++column) {
-    auto pivot = column;
-    for (auto row = column; row < n; ++row)
-      if (std::abs(a[row][column]) > std::abs(a[pivot][column])) pivot = row;
-    std::swap(a[column], a[pivot]);
-    std::swap(b[column], b[pivot]);
-    for (auto row = column + 1; row < n; ++row) {
-      const double factor = a[row][column] / a[column][column];
-      for (auto k = column; k < n; ++k) a[row][k] -= factor * a[column][k];
-      b[row] -= factor * b[column];
-    }
-  }
-  for (auto row = n; row-- > 0;) {
-    for (auto k = row + 1; k < n; ++k) b[row] -= a[row][k] * b[k];
-    b[row] /= a[row][row];
-  }
-  return b;
-}
-
 // Minimises |w|^2 / 2 + cost sum log(1 + exp(-y w.x)).
-std::vector<double> newton(const Matrix& x, const std::vector<double>& y, double cost) {
-  const auto n = x.front().size();
-  std::vector<double> w(n);
+torch::Tensor newton(const torch::Tensor& x_tf, const torch::Tensor& y_t, double cost) {
+  const auto identity_ff = torch::eye(x_tf.size(1), torch::kDouble);
+  auto w_f = torch::zeros(x_tf.size(1), torch::kDouble);
   for (int iteration = 0; iteration < 50; ++iteration) {
-    auto gradient = w;
-    Matrix hessian(n, std::vector<double>(n));
-    for (std::size_t i = 0; i < n; ++i) hessian[i][i] = 1;
-    for (std::size_t row = 0; row < x.size(); ++row) {
-      double margin = 0;
-      for (std::size_t i = 0; i < n; ++i) margin += y[row] * w[i] * x[row][i];
-      const double wrong = 1 / (1 + std::exp(margin));
-      for (std::size_t i = 0; i < n; ++i) {
-        gradient[i] -= cost * y[row] * wrong * x[row][i];
-        for (std::size_t k = 0; k < n; ++k) hessian[i][k] += cost * wrong * (1 - wrong) * x[row][i] * x[row][k];
-      }
-    }
-    const auto step = solve(hessian, gradient);
-    for (std::size_t i = 0; i < n; ++i) w[i] -= step[i];
+    const auto wrong_t = torch::sigmoid(-y_t * x_tf.mv(w_f));
+    const auto gradient_f = w_f - cost * x_tf.t().mv(y_t * wrong_t);
+    const auto curved_tf = x_tf * (wrong_t * (1 - wrong_t)).unsqueeze(1);
+    w_f = w_f - at::linalg_solve(identity_ff + cost * x_tf.t().mm(curved_tf), gradient_f);
   }
-  return w;
+  return w_f;
 }
 
 constexpr std::size_t feature_count = 7;
@@ -93,17 +58,19 @@ std::vector<double> ratios_by_definition(const std::vector<LabelledFeatures>& te
 std::vector<double> reference_odds(const std::vector<LabelledFeatures>& texts, std::int64_t label,
                                    const LinearConfig& config) {
   const auto scale = config.naive_bayes ? ratios_by_definition(texts, label) : std::vector<double>(feature_count, 1.0);
-  Matrix x;
-  std::vector<double> y;
-  for (const auto& text : texts) {
-    x.emplace_back(feature_count + 1);
-    for (const auto feature : text.features) x.back()[feature] = scale[feature];
-    x.back().back() = 1;
-    y.push_back(text.label == label ? 1 : -1);
+  const auto count = static_cast<std::int64_t>(texts.size());
+  const auto x_tf = torch::zeros({count, static_cast<std::int64_t>(feature_count) + 1}, torch::kDouble);
+  const auto y_t = torch::empty(count, torch::kDouble);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto& text = texts[static_cast<std::size_t>(i)];
+    for (const auto feature : text.features) x_tf[i][feature] = scale[feature];
+    x_tf[i][-1] = 1;
+    y_t[i] = text.label == label ? 1 : -1;
   }
-  auto w = newton(x, y, config.cost);
-  for (std::size_t i = 0; i < feature_count; ++i) w[i] *= scale[i];
-  return w;
+  const auto w_f = newton(x_tf, y_t, config.cost);
+  std::vector<double> odds(w_f.data_ptr<double>(), w_f.data_ptr<double>() + w_f.numel());
+  for (std::size_t i = 0; i < feature_count; ++i) odds[i] *= scale[i];
+  return odds;
 }
 
 // What liblinear's stopping rule leaves of a weight's error here.
