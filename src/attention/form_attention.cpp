@@ -511,12 +511,10 @@ class Metric : public FormMixer {
 
 }  // namespace
 
-template <>
 std::shared_ptr<Mixer> make(const QuadraticOptions& options, const MixerShape& shape) {
   return std::make_shared<Quadratic>(options, shape);
 }
 
-template <>
 std::shared_ptr<Mixer> make(const MetricOptions& options, const MixerShape& shape) {
   return std::make_shared<Metric>(options, shape);
 }

@@ -423,7 +423,6 @@ class Lsh : public Mixer {
 
 }  // namespace
 
-template <>
 std::shared_ptr<Mixer> make(const LshOptions& options, const MixerShape& shape) {
   return std::make_shared<Lsh>(options, shape);
 }

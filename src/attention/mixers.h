@@ -26,9 +26,14 @@ struct MixerCost {
 // The mixer that the options describe, not yet initialised (see model/parameters.h).
 std::shared_ptr<Mixer> make_mixer(const MixerConfig& config, const MixerShape& shape);
 
-// The same for one kind of options. The source of each mixer specialises it; what is missing does not link.
-template <class Options>
-std::shared_ptr<Mixer> make(const Options& options, const MixerShape& shape);
+// The same for each kind of options, in the mixer's source.
+std::shared_ptr<Mixer> make(const ScaledDotProductOptions& options, const MixerShape& shape);
+std::shared_ptr<Mixer> make(const QuadraticOptions& options, const MixerShape& shape);
+std::shared_ptr<Mixer> make(const MetricOptions& options, const MixerShape& shape);
+std::shared_ptr<Mixer> make(const LshOptions& options, const MixerShape& shape);
+std::shared_ptr<Mixer> make(const AveragePoolingOptions& options, const MixerShape& shape);
+std::shared_ptr<Mixer> make(const IdentityOptions& options, const MixerShape& shape);
+std::shared_ptr<Mixer> make(const NoneOptions& options, const MixerShape& shape);
 
 MixerCost cost_of(const MixerConfig& config, const MixerShape& shape, const MixerLoad& load);
 

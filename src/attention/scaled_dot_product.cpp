@@ -131,7 +131,6 @@ class ScaledDotProduct : public Mixer {
 
 }  // namespace
 
-template <>
 std::shared_ptr<Mixer> make(const ScaledDotProductOptions& options, const MixerShape& shape) {
   return std::make_shared<ScaledDotProduct>(options, shape);
 }

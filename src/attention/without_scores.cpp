@@ -187,17 +187,14 @@ class Control : public Mixer {
 
 }  // namespace
 
-template <>
 std::shared_ptr<Mixer> make(const AveragePoolingOptions& options, const MixerShape&) {
   return std::make_shared<AveragePooling>(options);
 }
 
-template <>
 std::shared_ptr<Mixer> make(const IdentityOptions&, const MixerShape& shape) {
   return std::make_shared<Control>(1.0F, shape.width);
 }
 
-template <>
 std::shared_ptr<Mixer> make(const NoneOptions&, const MixerShape& shape) {
   return std::make_shared<Control>(0.0F, shape.width);
 }

@@ -269,7 +269,9 @@ void add_repeatable(CLI::App& command, const std::string& name, std::vector<std:
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
-void add_device(CLI::App& command, std::string& device) { add_device(command, device); }
+void add_device(CLI::App& command, std::string& device) {
+  command.add_option("--device", device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+}
 
 void add_json(CLI::App& command, bool& json, const std::string& help) { command.add_flag("--json", json, help); }
 
