@@ -55,7 +55,8 @@ TEST_CASE("slices have the same bytes with any number of threads", "[slices]") {
   for (const int threads : {2, 3, 4}) CHECK((train(threads) == bytes));
 }
 
-// The table of an encoder and decoder with shared_embedding gets three gradients: of the source, the target and the head.
+// The table of an encoder and decoder with shared_embedding gets three gradients: of the source, the target and the
+// head.
 TEST_CASE("slices have the same bytes whichever thread casts the head first", "[slices]") {
   const auto gradients_with = [](int threads) {
     const Threads scope(threads);
