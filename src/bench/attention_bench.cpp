@@ -500,7 +500,8 @@ class ShapeBench {
     auto one = shape_;
     one.batch = 1;
     CoreInputs narrow, wide;
-    for (const auto& input : draw_core_inputs(options, one, draws_).value()) {
+    const auto drawn = draw_core_inputs(options, one, draws_);
+    for (const auto& input : drawn.value()) {
       narrow.push_back(input.to(request_.device, request_.type));
       wide.push_back(narrow.back().to(torch::kCPU, torch::kDouble));
     }

@@ -1,62 +1,75 @@
 #include "ops/kernel.h"
 
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+
 namespace metaformer {
 
 namespace {
 
-using torch::autograd::AutogradContext;
+using torch::autograd::Node;
+using torch::autograd::SavedVariable;
 
-struct Work : torch::CustomClassHolder {
-  Work(const char* of_operation, std::size_t of_inputs, BackwardFunction given)
-      : operation(of_operation), inputs(of_inputs), backward(std::move(given)) {}
-  const char* operation;
-  std::size_t inputs;
-  BackwardFunction backward;
-};
-
-c10::intrusive_ptr<Work> work_of(const AutogradContext& context) {
-  return c10::static_intrusive_pointer_cast<Work>(context.saved_data.at("work").toCapsule());
+bool is_among(const Tensors& tensors, const torch::Tensor& x) {
+  return std::any_of(tensors.begin(), tensors.end(), [&](const auto& tensor) { return tensor.is_same(x); });
 }
 
-class OwnNode : public torch::autograd::Function<OwnNode> {
+class OwnNode : public Node {
  public:
-  static Tensors forward(AutogradContext* context, at::TensorList, const c10::intrusive_ptr<Work>& work,
-                         const c10::function_ref<Tensors(Tensors&)>& compute) {
-    Tensors saved;
-    auto results = compute(saved);
-    context->save_for_backward(std::move(saved));
-    context->saved_data["work"] = c10::IValue::make_capsule(work);
-    return results;
+  OwnNode(const char* operation, const Tensors& inputs, BackwardFunction backward)
+      : Node(torch::autograd::collect_next_edges(inputs)), operation_(operation), backward_(std::move(backward)) {}
+
+  std::string name() const override { return operation_; }
+
+  // What forward saved, once its results are this node's: a result holds its node, so this may not hold it too.
+  void save(const Tensors& saved, const Tensors& results) {
+    for (const auto& variable : saved) saved_.emplace_back(variable, is_among(results, variable));
   }
 
-  static Tensors backward(AutogradContext* context, Tensors dy) {
-    const auto work = work_of(*context);
-    TORCH_CHECK(!torch::GradMode::is_enabled(), work->operation,
+  Tensors apply(Tensors&& dy) override {
+    TORCH_CHECK(!torch::GradMode::is_enabled(), operation_,
                 " has no second derivatives: call backward without create_graph");
-    auto gradients = work->backward(
-        {.saved = context->get_saved_variables(), .dy = std::move(dy), .inputs = work->inputs, .context = *context});
-    gradients.resize(gradients.size() + 2);  // of what is no tensor
-    return gradients;
+    const std::lock_guard lock(mutex_);
+    Tensors saved;
+    for (const auto& variable : saved_) saved.push_back(variable.unpack(getptr()));
+    for (std::size_t i = 0; i < dy.size(); ++i)
+      if (!dy[i].defined()) dy[i] = input_metadata(i).zeros_like();
+    return backward_({.saved = std::move(saved), .dy = std::move(dy), .node = *this});
   }
+
+  void release_variables() override {
+    const std::lock_guard lock(mutex_);
+    for (auto& variable : saved_) variable.reset_data();
+  }
+
+ private:
+  const char* operation_;
+  BackwardFunction backward_;
+  std::vector<SavedVariable> saved_;
 };
 
 }  // namespace
 
 Tensors own_nodes(const char* operation, const Tensors& inputs, c10::function_ref<Tensors(Tensors& saved)> forward,
                   BackwardFunction backward) {
-  const auto work = c10::make_intrusive<Work>(operation, inputs.size(), std::move(backward));
-  return OwnNode::apply(at::TensorList(inputs), work, forward);
+  std::shared_ptr<OwnNode> node;
+  if (torch::autograd::compute_requires_grad(inputs))
+    node = {new OwnNode(operation, inputs, std::move(backward)), torch::autograd::deleteNode};
+  const torch::NoGradGuard no_grad;
+  Tensors saved;
+  auto results = forward(saved);
+  if (!node) return results;
+  for (auto& result : results)  // an input keeps its own history
+    if (is_among(inputs, result)) result = result.view_as(result);
+  torch::autograd::set_history(results, node);
+  node->save(saved, results);
+  return results;
 }
 
 torch::Tensor own_node(const char* operation, const Tensors& inputs,
                        c10::function_ref<torch::Tensor(Tensors& saved)> forward, BackwardFunction backward) {
   const auto as_list = [&](Tensors& saved) -> Tensors { return {forward(saved)}; };
   return own_nodes(operation, inputs, as_list, std::move(backward)).front();
-}
-
-const char* operation_of(const torch::autograd::Node& node) {
-  const auto* own = dynamic_cast<const torch::autograd::CppNode<OwnNode>*>(&node);
-  return own == nullptr ? nullptr : work_of(own->ctx_)->operation;
 }
 
 }  // namespace metaformer

@@ -21,15 +21,14 @@ using Tensors = torch::autograd::variable_list;
 // What backward has: the tensors that forward saved, and the gradient of each result.
 struct Backward {
   Tensors saved, dy;
-  std::size_t inputs = 0;  // their number
-  const torch::autograd::AutogradContext& context;
+  const torch::autograd::Node& node;
 
   // Whether the gradient of an input is asked for; false where there is no such input.
-  bool needs(std::size_t input) const { return input < inputs && context.needs_input_grad(input); }
+  bool needs(std::size_t input) const { return input < node.num_outputs() && node.task_should_compute_output(input); }
 };
 using BackwardFunction = std::function<Tensors(const Backward&)>;  // holds whatever else it needs, but no result
 
-// The results of `forward` as one node of the graph, computed without gradients. It may set `saved` to inputs, results
+// The results of `forward` as one node of the graph, named after the operation, computed without gradients. It may set `saved` to inputs, results
 // and other tensors, which are kept for backward. That gives the gradient of each of the `inputs`, none of which is
 // undefined. It cannot be differentiated again: with create_graph it throws c10::Error, which names the operation.
 Tensors own_nodes(const char* operation, const Tensors& inputs, c10::function_ref<Tensors(Tensors& saved)> forward,
@@ -38,9 +37,6 @@ Tensors own_nodes(const char* operation, const Tensors& inputs, c10::function_re
 // The same of one result.
 torch::Tensor own_node(const char* operation, const Tensors& inputs,
                        c10::function_ref<torch::Tensor(Tensors& saved)> forward, BackwardFunction backward);
-
-// The operation of such a node; nullptr for any other node.
-const char* operation_of(const torch::autograd::Node& node);
 
 // Whether the kernels of cpu/ know the type, float32 or bfloat16, and there is something to compute.
 inline bool fits_cpu_kernels(const torch::Tensor& x) {

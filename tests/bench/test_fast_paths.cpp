@@ -1,6 +1,10 @@
 // Fast paths that a benchmark reports, against the nodes in the graph of a training pass.
 
-#include <algorithm>
+#include <torch/csrc/autograd/function.h>
+
+#include <set>
+#include <string>
+#include <vector>
 
 #include "bench/step_bench.h"
 #include "config/mixer_config.h"
@@ -10,16 +14,23 @@
 #include "ops/autocast.h"
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
-#include "support/graph_nodes.h"
 
 namespace metaformer {
 
 namespace {
 
-bool has_node(const torch::Tensor& y, const std::string& part) {
-  const auto nodes = names_of_nodes(y);
-  return std::any_of(nodes.begin(), nodes.end(),
-                     [&](const auto& node) { return node.find(part) != std::string::npos; });
+// Whether a node whose name starts so leads to y.
+bool has_node(const torch::Tensor& y, const std::string& start) {
+  std::set<torch::autograd::Node*> seen;
+  std::vector<torch::autograd::Node*> left = {y.grad_fn().get()};
+  while (!left.empty()) {
+    auto* node = left.back();
+    left.pop_back();
+    if (node == nullptr || !seen.insert(node).second) continue;
+    if (node->name().starts_with(start)) return true;
+    for (const auto& edge : node->next_edges()) left.push_back(edge.function.get());
+  }
+  return false;
 }
 
 TransformerConfig small_model() {

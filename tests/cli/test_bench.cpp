@@ -49,7 +49,7 @@ TEST_CASE("bench measures kernels and every mixer, and says what is wrong with a
            {"--backend fast", "--backend fast: expected composed, reference, fused or library"},
            {"--mixer metric --backend fused --device cpu", "CUDA"},
            {"--mixer identity --backend fused", "quadratic and metric"},
-           {"--precision fp8", "--precision fp8: expected fp32, tf32, bf16 or fp16"},
+           {"--precision fp8", "--precision fp8: expected fp32, bf16, tf32 or fp16"},
            {"--backend library", "--core"},
            {"--positions learned", "--positions learned: expected none, rotary, alibi, t5, shaw or "},
            {"--positions t5 --core", "--core"},

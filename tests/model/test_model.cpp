@@ -333,7 +333,7 @@ TEST_CASE("what was saved of another model, batch or length is refused, and the 
   auto unknown = saved;
   for (const std::string name : {"blocks.7.slot_0", "blocks.0.memory"}) {
     unknown.emplace_back(name, saved.back().second);
-    CHECK_THAT(complaint(*state, unknown), ContainsSubstring(name));
+    CHECK_THAT(complaint(*state, unknown), ContainsSubstring(name.starts_with("blocks.0") ? "'memory'" : name));
     unknown.pop_back();
   }
   saved.erase(saved.begin());

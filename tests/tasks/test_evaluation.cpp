@@ -62,10 +62,12 @@ Experiment experiment_of(const Workplace& place, bool classifies) {
 TEST_CASE("an evaluation is the mean over single predictions, whatever the batches and threads",
           "[training][masking]") {
   const Workplace place;
-  const auto path = "data.path=" + documents(place);
-  const Overrides masked = {"task=masked_language_model", "model.context=64"};
-  const auto packed = joined(masked, {path, "data.packing=spfhp", "data.tokenizer=byte"});
-  const auto overrides = GENERATE_COPY(Overrides{}, masked, packed);
+  const bool is_masked = GENERATE(false, true), is_packed = GENERATE(false, true);
+  if (is_packed && !is_masked) return;
+  Overrides overrides;
+  if (is_masked) overrides = {"task=masked_language_model", "model.context=64"};
+  if (is_packed)
+    overrides = joined(overrides, {"data.path=" + documents(place), "data.packing=spfhp", "data.tokenizer=byte"});
   Parts parts(place.experiment(overrides));
   const auto report = [&](Parts& of) { return evaluate_split({of.predictor(), of.task}, Split::validation); };
   const auto metrics = report(parts);
@@ -85,7 +87,7 @@ TEST_CASE("an evaluation is the mean over single predictions, whatever the batch
       }
     }
   }
-  CHECK(metrics[overrides.empty() ? "tokens" : "targets"].get<double>() == count);
+  CHECK(metrics[is_masked ? "targets" : "tokens"].get<double>() == count);
   CHECK(metrics["loss"].get<double>() == Approx(sum / count).epsilon(1e-6));
   CHECK(metrics["accuracy"].get<double>() == Approx(correct / count));
   CHECK(metrics["perplexity"].get<double>() == Approx(std::exp(sum / count)).epsilon(1e-6));
