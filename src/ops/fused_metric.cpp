@@ -84,8 +84,7 @@ Tensor fused_forward(const cuda::MetricInputs& in, const Tensor& p_bnck, const T
   return t;
 }
 
-// The gradients of the queries' p, of the keys, where they are others, and of the metric, where there is one, in its
-// type. Uses forward's element, whatever is allowed by now.
+// The gradients of the queries' p, of the keys, where they are others, and of the metric, in its type. Uses forward's element, whatever is allowed by now.
 Tensors fused_backward(const Backward& backward, const cuda::MetricInputs& in, torch::ScalarType metric_type) {
   const auto& saved = backward.saved;
   const auto &p = saved[0], &y = saved[1].defined() ? saved[1] : p;
@@ -124,11 +123,8 @@ Tensors fused_backward(const Backward& backward, const cuda::MetricInputs& in, t
                          .turns = pointer<unsigned>(turns),
                          .partial = pointer<float>(partial)},
                         stream_of(p));
-  Tensors gradients = {of_queries.dp};
-  if (of_keys) gradients.push_back(of_keys->dp);
   if (in.form == cuda::MetricForm::diagonal) dmetric = dmetric.diagonal(0, 1, 2);
-  if (dmetric.defined()) gradients.push_back(dmetric.to(metric_type));
-  return gradients;
+  return {of_queries.dp, of_keys ? of_keys->dp : Tensor(), dmetric.defined() ? dmetric.to(metric_type) : Tensor()};
 }
 
 }  // namespace
@@ -196,11 +192,8 @@ Tensor fused_metric_attention(const Tensor& p_bnck, const Tensor& keys_bnek, con
     in.dropout = {options.dropout, draw.key.const_data_ptr<std::int64_t>(), draw.number, draw.first_row};
     pointed_to.push_back(draw.key);  // where it lies: work that was recorded may be replayed with another
   }
-  Tensors inputs = {p_bnck};
-  if (!to_themselves) inputs.push_back(keys_bnek);
   auto metric_type = torch::kFloat;
   if (metric.defined()) {
-    inputs.push_back(metric);  // in its own type: its gradient must not be rounded to p's
     metric_type = metric.scalar_type();
     pointed_to.push_back(metric.detach().to(p_bnck.scalar_type()).contiguous());
     in.metric = pointed_to.back().data_ptr();
@@ -210,7 +203,8 @@ Tensor fused_metric_attention(const Tensor& p_bnck, const Tensor& keys_bnek, con
     saved.insert(saved.end(), pointed_to.begin(), pointed_to.end());
     return t;
   };
-  return own_node("fused metric attention", inputs, forward,
+  // The metric in its own type: its gradient must not be rounded to p's.
+  return own_node("fused metric attention", {p_bnck, to_themselves ? Tensor() : keys_bnek, metric}, forward,
                   [in, metric_type](const Backward& backward) { return fused_backward(backward, in, metric_type); });
 }
 

@@ -28,9 +28,10 @@ struct Backward {
 };
 using BackwardFunction = std::function<Tensors(const Backward&)>;  // holds whatever else it needs, but no result
 
-// The results of `forward` as one node of the graph, named after the operation, computed without gradients. It may set `saved` to inputs, results
-// and other tensors, which are kept for backward. That gives the gradient of each of the `inputs`, none of which is
-// undefined. It cannot be differentiated again: with create_graph it throws c10::Error, which names the operation.
+// The results of `forward`, computed without gradients, as one node of the graph that is named after the operation.
+// `forward` may set `saved` to inputs, results and other tensors, which are kept for backward. That gives the gradient
+// of each of the `inputs`, some of which may be undefined. It cannot be differentiated again: with create_graph it
+// throws c10::Error, which names the operation.
 Tensors own_nodes(const char* operation, const Tensors& inputs, c10::function_ref<Tensors(Tensors& saved)> forward,
                   BackwardFunction backward);
 

@@ -76,8 +76,7 @@ Tensor linear_product(const Tensor& x, const Tensor& weight_oi, const Tensor& bi
     if (in.needs(2)) dbias_o = dy_ro.sum(0).to(torch::kFloat);
     return {dx, dweight_oi, dbias_o};
   };
-  return own_node("a linear layer", bias_o.defined() ? Tensors{x, weight_oi, bias_o} : Tensors{x, weight_oi}, forward,
-                  backward);
+  return own_node("a linear layer", {x, weight_oi, bias_o}, forward, backward);
 }
 
 }  // namespace metaformer
