@@ -27,8 +27,7 @@ std::string attention_obstacle(const TransformerConfig& config) {
                        longest_host_attention);
   const MixerLoad load{.context = keys};
   if (!cost_of(mixer, config.mixer_shape(), load).keeps_pairs) return "";
-  if (need_pairs(config.positions, keys))
-    return fmt::format("model.positions is {}", kind_of(config.positions));
+  if (need_pairs(config.positions, keys)) return fmt::format("model.positions is {}", kind_of(config.positions));
   return "model.mixer has only the reference backend";
 }
 
@@ -163,8 +162,8 @@ StepBenchResult bench_step(const ExperimentConfig& config, const Task& task, tor
   const double tokens = task.batches->tokens_per_step();
   result.tokens_per_second = tokens / result.ms_per_step * 1e3;
   result.operations =
-      training_operations(config.model, logits_of_token(config.task, task.codec->tokenizer->vocabulary_size()),
-                          tokens, is_causal(config.task));
+      training_operations(config.model, logits_of_token(config.task, task.codec->tokenizer->vocabulary_size()), tokens,
+                          is_causal(config.task));
   result.gflops = result.operations / result.ms_per_step * 1e-6;
   result.peak_gflops = peak_product_gflops(device, config.train.precision);
   return result;

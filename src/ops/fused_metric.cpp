@@ -84,7 +84,8 @@ Tensor fused_forward(const cuda::MetricInputs& in, const Tensor& p_bnck, const T
   return t;
 }
 
-// The gradients of the queries' p, of the keys, where they are others, and of the metric, in its type. Uses forward's element, whatever is allowed by now.
+// The gradients of the queries' p, of the keys, where they are others, and of the metric, in its type. Uses forward's
+// element, whatever is allowed by now.
 Tensors fused_backward(const Backward& backward, const cuda::MetricInputs& in, torch::ScalarType metric_type) {
   const auto& saved = backward.saved;
   const auto &p = saved[0], &y = saved[1].defined() ? saved[1] : p;

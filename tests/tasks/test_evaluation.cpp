@@ -62,8 +62,7 @@ Experiment experiment_of(const Workplace& place, bool classifies) {
 TEST_CASE("an evaluation is the mean over single predictions, whatever the batches and threads",
           "[training][masking]") {
   const Workplace place;
-  const auto [is_masked, is_packed] =
-      GENERATE(table<bool, bool>({{false, false}, {true, false}, {true, true}}));
+  const auto [is_masked, is_packed] = GENERATE(table<bool, bool>({{false, false}, {true, false}, {true, true}}));
   Overrides overrides;
   if (is_masked) overrides = {"task=masked_language_model", "model.context=64"};
   if (is_packed)

@@ -7,7 +7,6 @@
 #include "support/torch_catch.h"
 #include "support/workplace.h"
 #include "train/optim/optimizer.h"
-#include "train/optim/optimizer.h"
 
 namespace metaformer {
 

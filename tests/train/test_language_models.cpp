@@ -3,8 +3,8 @@
 #include "ops/named_tensors.h"
 #include "support/workplace.h"
 #include "tasks/evaluation.h"
-#include "train/optim/learning_rate.h"
 #include "tasks/task_examples.h"
+#include "train/optim/learning_rate.h"
 #include "train/step.h"
 
 namespace metaformer {
