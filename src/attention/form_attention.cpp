@@ -7,7 +7,6 @@
 
 #include "attention/kernel_choice.h"
 #include "attention/mixer_decoder.h"
-#include "attention/mixers.h"
 #include "attention/score_attention.h"
 #include "ops/attention.h"
 #include "ops/fused_metric.h"
@@ -101,6 +100,12 @@ class FormMixer : public Mixer {
     if (!temperature_n_.defined()) return form;
     if (form.defined()) return scaled(temperature_n_);
     return temperature_n_.unsqueeze(1).expand({shape_.heads, shape_.head_width()});
+  }
+
+  // `form_operations`: what F takes of all heads.
+  MixerCost cost_with(const MixerLoad& load, Backend backend, std::int64_t key_width, double form_operations) const {
+    const auto projections = 2 + (values_ == MixerValues::own ? 1 : 0) + (shape_.crosses ? 1 : 0);  // with the output
+    return attention_cost(shape_, load, backend, projections, key_width, form_operations);
   }
 
   bool shares_values() const { return values_ == MixerValues::shared; }
@@ -236,6 +241,11 @@ class Quadratic : public FormMixer {
     }
   }
 
+  MixerCost cost(const MixerLoad& load) const override {
+    const auto side = options_.key_width(shape_);
+    return cost_with(load, options_.backend, side, 2 * load.tokens * static_cast<double>(shape_.heads * side * side));
+  }
+
  private:
   bool full() const { return options_.form == QuadraticForm::full; }
 
@@ -343,6 +353,13 @@ class Metric : public FormMixer {
     } else {
       scale_to_norm(wanted);
     }
+  }
+
+  MixerCost cost(const MixerLoad& load) const override {
+    const auto of_a_feature = options_.constraint == MetricConstraint::identity   ? 0
+                              : options_.constraint == MetricConstraint::diagonal ? 1
+                                                                                  : 2 * k_;
+    return cost_with(load, options_.backend, k_, load.tokens * static_cast<double>(shape_.width * of_a_feature));
   }
 
  private:
@@ -511,12 +528,12 @@ class Metric : public FormMixer {
 
 }  // namespace
 
-std::shared_ptr<Mixer> make(const QuadraticOptions& options, const MixerShape& shape) {
-  return std::make_shared<Quadratic>(options, shape);
+std::shared_ptr<Mixer> QuadraticOptions::make(const MixerShape& shape) const {
+  return std::make_shared<Quadratic>(*this, shape);
 }
 
-std::shared_ptr<Mixer> make(const MetricOptions& options, const MixerShape& shape) {
-  return std::make_shared<Metric>(options, shape);
+std::shared_ptr<Mixer> MetricOptions::make(const MixerShape& shape) const {
+  return std::make_shared<Metric>(*this, shape);
 }
 
 }  // namespace metaformer

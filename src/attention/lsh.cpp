@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "attention/mixers.h"
+#include "attention/mixer.h"
 #include "cpu/hashed_attention.h"
 #include "ops/attention.h"
 #include "ops/dropout.h"
@@ -414,6 +414,23 @@ class Lsh : public Mixer {
     projection_->weight().narrow(0, 0, shape_.width).mul_(options_.score_std / std::sqrt(projection_variance));
   }
 
+  MixerCost cost(const MixerLoad& load) const override {
+    const auto real = [](std::int64_t count) { return static_cast<double>(count); };
+    const auto d = shape_.width, n = shape_.heads, chunk = options_.chunk, rounds = options_.rounds,
+               seen = load.context <= chunk ? load.context : rounds * 2 * chunk;
+    const bool hashes = load.context > chunk;
+    const auto rotated = real(rounds * options_.bucket_count(shape_.context)) / 2;
+    // The kernel keeps a token's buckets and a number for each head. Operators keep for every round a query, two keys
+    // and two values (of the window), and the result; weights, and a byte of mask for each.
+    const bool has_kernel =
+        hashes && chunk % hashed_chunk_step == 0 && !options_.correct_duplicates && shape_.dropout == 0;
+    const auto copies = hashes ? 6 * rounds : 0, pairs = n * seen;
+    const auto of_operators = copies * d + pairs + pairs / 4 + (shape_.dropout > 0 ? pairs : 0);
+    return {.operations = 6 * load.tokens * real(d) * real(d) + (hashes ? 2 * load.tokens * real(d) * rotated : 0) +
+                          4 * load.tokens * real(seen) * real(d),
+            .activations = 5 * d + (has_kernel ? (2 * rounds + 1) * n : of_operators)};
+  }
+
  private:
   LshOptions options_;
   MixerShape shape_;
@@ -423,8 +440,6 @@ class Lsh : public Mixer {
 
 }  // namespace
 
-std::shared_ptr<Mixer> make(const LshOptions& options, const MixerShape& shape) {
-  return std::make_shared<Lsh>(options, shape);
-}
+std::shared_ptr<Mixer> LshOptions::make(const MixerShape& shape) const { return std::make_shared<Lsh>(*this, shape); }
 
 }  // namespace metaformer

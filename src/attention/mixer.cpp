@@ -111,6 +111,15 @@ void MixerState::load(const NamedTensors& saved, const std::string& source) {
   }
 }
 
+std::shared_ptr<Mixer> make_mixer(const MixerConfig& config, const MixerShape& shape) {
+  return std::visit([&](const auto& options) { return options.make(shape); }, config);
+}
+
+MixerCost cost_of(const MixerConfig& config, const MixerShape& shape, const MixerLoad& load) {
+  const MetaModules meta;
+  return make_mixer(config, shape)->cost(load);
+}
+
 std::int64_t bytes_of(const std::vector<MixerState>& states) {
   return std::accumulate(states.begin(), states.end(), std::int64_t{0},
                          [](std::int64_t total, const MixerState& state) { return total + state.bytes(); });

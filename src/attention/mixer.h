@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "config/mixer_config.h"
 #include "ops/linear.h"
 #include "ops/named_tensors.h"
 #include "ops/pass.h"
@@ -140,6 +141,19 @@ inline bool is_end_of(const torch::Tensor& x_bcd, const torch::Tensor& context_b
          x_bcd.storage_offset() == context_bed.storage_offset() + before * context_bed.stride(1);
 }
 
+// What a forward pass is given.
+struct MixerLoad {
+  std::int64_t context = 0;  // tokens of a sequence
+  double tokens = 0;         // of all sequences
+  double pairs = 0;          // of tokens of which one sees the other, of all sequences
+};
+
+struct MixerCost {
+  double operations = 0;         // multiplications and additions of a forward pass
+  std::int64_t activations = 0;  // numbers that a token leaves for the backward pass
+  bool keeps_pairs = false;      // holds numbers for every pair of tokens and head
+};
+
 class Mixer : public Layer {
  public:
   // Mixes the tokens of context_bed into those of x_bcd, giving [b, c, d]. The context is x itself (the same tensor),
@@ -163,6 +177,12 @@ class Mixer : public Layer {
   // `score_std` of the options; of a distance, what varies along the context. Expects the mixer's own parameters
   // (forms) drawn from N(0, 1), and normalised inputs whose projections have the variance `projection_variance`.
   virtual void scale_initial_scores(double /*projection_variance*/) {}
+
+  virtual MixerCost cost(const MixerLoad& load) const = 0;
 };
+
+// The mixer that the options describe, not yet initialised, and what it would cost.
+std::shared_ptr<Mixer> make_mixer(const MixerConfig& config, const MixerShape& shape);
+MixerCost cost_of(const MixerConfig& config, const MixerShape& shape, const MixerLoad& load);
 
 }  // namespace metaformer

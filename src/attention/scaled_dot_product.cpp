@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "attention/mixer_decoder.h"
-#include "attention/mixers.h"
 #include "attention/score_attention.h"
 #include "ops/attention.h"
 
@@ -83,6 +82,11 @@ class ScaledDotProduct : public Mixer {
     }
   }
 
+  MixerCost cost(const MixerLoad& load) const override {
+    return attention_cost(shape_, load, options_.backend, /*projections=*/4, shape_.head_width(),
+                          /*form_operations=*/0);
+  }
+
  private:
   // Vectors of heads, [..., n, c, k], on the side of the queries: with the temperature of their head.
   torch::Tensor tempered(const torch::Tensor& q_nck) const {
@@ -131,8 +135,8 @@ class ScaledDotProduct : public Mixer {
 
 }  // namespace
 
-std::shared_ptr<Mixer> make(const ScaledDotProductOptions& options, const MixerShape& shape) {
-  return std::make_shared<ScaledDotProduct>(options, shape);
+std::shared_ptr<Mixer> ScaledDotProductOptions::make(const MixerShape& shape) const {
+  return std::make_shared<ScaledDotProduct>(*this, shape);
 }
 
 }  // namespace metaformer

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "cpu/attention.h"
 #include "ops/attention.h"
 #include "ops/dropout.h"
 
@@ -113,6 +114,24 @@ torch::Tensor attend_projection(const torch::Tensor& projected_bcd, std::int64_t
     return host_attention(projected_bcd, heads, host_options(visibility, mixing), pass);
   const auto [q_bnck, k_bnck, value_bnck] = thirds_bnck(projected_bcd, heads);
   return merge_heads(attend(q_bnck, k_bnck, value_bnck, visibility, mixing, backend, pass));
+}
+
+bool need_pairs(const PositionsConfig& positions, std::int64_t context) {
+  if (is<TransformerXlPositionsConfig>(positions)) return context > longest_host_attention;
+  return act_on_scores(positions) && !is<RotaryPositionsConfig>(positions);
+}
+
+MixerCost attention_cost(const MixerShape& shape, const MixerLoad& load, Backend backend, std::int64_t projections,
+                         std::int64_t score_width, double form_operations) {
+  const auto d = shape.width, n = shape.heads;
+  const auto width = static_cast<double>(d), pair_width = static_cast<double>(n * (score_width + shape.head_width()));
+  const bool keeps_pairs = backend == Backend::reference || need_pairs(shape.positions, load.context);
+  const bool compares_distances = is<TransformerXlPositionsConfig>(shape.positions);
+  return {.operations = 2 * static_cast<double>(projections) * load.tokens * width * width + form_operations +
+                        2 * load.pairs * pair_width,
+          // The reference keeps scores, weights, mask and dropped weights of all pairs.
+          .activations = (compares_distances ? 7 : 5) * d + (keeps_pairs ? 4 * n * load.context : 0),
+          .keeps_pairs = keeps_pairs};
 }
 
 }  // namespace metaformer

@@ -60,6 +60,15 @@ struct ScoreMixing {
   std::optional<DistanceTerms> distances = {};  // of positions transformer_xl; the queries have u already
 };
 
+// Whether positions need the whole matrix of scores: those that are added to scores; Transformer-XL's where the context
+// is longer than our kernel takes.
+bool need_pairs(const PositionsConfig& positions, std::int64_t context);
+
+// Of softmax attention with `projections` matrices of width x width, the output's included, whose scores are products
+// of `score_width` numbers. `form_operations`: what the forms of all heads take.
+MixerCost attention_cost(const MixerShape& shape, const MixerLoad& load, Backend backend, std::int64_t projections,
+                         std::int64_t score_width, double form_operations);
+
 // t_bnck = softmax_e(scale r_bnce + bias) v_bnek over the visible e, with the whole score matrix in memory; a probe
 // observes it. `q_bnck`: the queries that the vectors of distances are multiplied by.
 torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor& q_bnck,

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "attention/mixer.h"
-#include "attention/mixers.h"
 
 namespace metaformer {
 
@@ -63,7 +62,7 @@ class PoolingDecoder : public MixerDecoder {
 
 class AveragePooling : public Mixer {
  public:
-  explicit AveragePooling(const AveragePoolingOptions& options) : options_(options) {}
+  AveragePooling(const AveragePoolingOptions& options, std::int64_t width) : options_(options), width_(width) {}
 
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                         MixerState* state, Pass&) override {
@@ -78,6 +77,11 @@ class AveragePooling : public Mixer {
 
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t) const override {
     return std::make_unique<PoolingDecoder>(options_.window, batch);
+  }
+
+  // No products of matrices; the reference has a weight for every pair.
+  MixerCost cost(const MixerLoad&) const override {
+    return {.activations = width_, .keeps_pairs = options_.backend == Backend::reference};
   }
 
  private:
@@ -149,6 +153,7 @@ class AveragePooling : public Mixer {
   }
 
   AveragePoolingOptions options_;
+  std::int64_t width_;
 };
 
 // The two controls of the ablation: a branch that returns its input, and no branch at all. Neither mixes tokens.
@@ -180,6 +185,8 @@ class Control : public Mixer {
     return std::make_unique<ControlDecoder>(share_, batch * width_);
   }
 
+  MixerCost cost(const MixerLoad&) const override { return {.activations = width_}; }
+
  private:
   float share_;
   std::int64_t width_;
@@ -187,15 +194,15 @@ class Control : public Mixer {
 
 }  // namespace
 
-std::shared_ptr<Mixer> make(const AveragePoolingOptions& options, const MixerShape&) {
-  return std::make_shared<AveragePooling>(options);
+std::shared_ptr<Mixer> AveragePoolingOptions::make(const MixerShape& shape) const {
+  return std::make_shared<AveragePooling>(*this, shape.width);
 }
 
-std::shared_ptr<Mixer> make(const IdentityOptions&, const MixerShape& shape) {
+std::shared_ptr<Mixer> IdentityOptions::make(const MixerShape& shape) const {
   return std::make_shared<Control>(1.0F, shape.width);
 }
 
-std::shared_ptr<Mixer> make(const NoneOptions&, const MixerShape& shape) {
+std::shared_ptr<Mixer> NoneOptions::make(const MixerShape& shape) const {
   return std::make_shared<Control>(0.0F, shape.width);
 }
 

@@ -14,7 +14,6 @@
 
 #include "attention/lsh.h"
 #include "attention/mixer.h"
-#include "attention/mixers.h"
 #include "attention/score_attention.h"
 #include "attention/score_positions.h"
 #include "base/signals.h"

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "attention/mixer.h"
-#include "attention/mixers.h"
 #include "bench/timing.h"
 
 namespace metaformer {

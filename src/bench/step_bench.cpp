@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "attention/score_attention.h"
 #include "base/signals.h"
 #include "bench/attention_bench.h"
 #include "bench/timing.h"

@@ -2,9 +2,13 @@
 // The mixer of a model: which kinds there are, their options and rules, and the positions that act on scores. How each
 // is computed and what it costs is in attention/.
 
+#include <memory>
+
 #include "config/schema.h"
 
 namespace metaformer {
+
+class Mixer;
 
 // How a model knows where a token stands.
 struct LearnedPositionsConfig
@@ -109,7 +113,8 @@ struct MixerProblem {
 };
 
 // The defaults of what the options of a mixer say of it; the functions behind MixerConfig explain them. Where there are
-// several backends, options also have `backend`.
+// several backends, options also have `backend`. `make`, in the mixer's source in attention/, makes the mixer, not yet
+// initialised (model/parameters.h).
 struct MixerOptions {
   static constexpr bool has_scores = false, chooses_by_whole_sequence = false;
   bool can_cross() const { return false; }
@@ -150,6 +155,8 @@ struct ScaledDotProductOptions : MixerOptions,
   std::vector<Backend> backends() const { return {Backend::composed, Backend::reference}; }
   bool can_cross() const { return true; }
   std::optional<MixerProblem> problem(const MixerShape& shape) const;
+
+  std::shared_ptr<Mixer> make(const MixerShape& shape) const;
 
   void visit(auto& field) {
     field("score_std", score_std, positive,
@@ -201,6 +208,8 @@ struct QuadraticOptions
     return form == QuadraticForm::full ? shape.width : shape.head_width();
   }
 
+  std::shared_ptr<Mixer> make(const MixerShape& shape) const;
+
   void visit(auto& field) {
     field("form", form, "projected: p W p^T per head; full: x U x^T with a width x width form per head");
     visit_form(field, *this);
@@ -234,6 +243,8 @@ struct MetricOptions : MixerOptions, Named<"metric", "scores from a learned metr
   bool can_cross() const { return score != MetricScore::as_published; }
 
   std::optional<MixerProblem> problem(const MixerShape& shape) const;
+
+  std::shared_ptr<Mixer> make(const MixerShape& shape) const;
 
   void visit(auto& field) {
     field("constraint", constraint,
@@ -272,6 +283,8 @@ struct LshOptions
   // Buckets of a model of `context` tokens: by default half a chunk falls into each.
   std::int64_t bucket_count(std::int64_t context) const;
 
+  std::shared_ptr<Mixer> make(const MixerShape& shape) const;
+
   void visit(auto& field) {
     field("rounds", rounds, between(1, 1024), "how many times tokens are hashed; what a token sees is the union");
     field("chunk", chunk, between(2, 1 << 20),
@@ -303,6 +316,8 @@ struct AveragePoolingOptions
 
   std::vector<Backend> backends() const { return {Backend::composed, Backend::reference}; }
 
+  std::shared_ptr<Mixer> make(const MixerShape& shape) const;
+
   void visit(auto& field) {
     field("window", window, "tokens in the window, counting the token itself; or all");
     visit_backend(field, backend);
@@ -310,8 +325,12 @@ struct AveragePoolingOptions
 };
 
 // The two controls of the ablation.
-struct IdentityOptions : MixerOptions, Named<"identity", "the branch returns its input: no mixing"> {};
-struct NoneOptions : MixerOptions, Named<"none", "no mixer branch at all"> {};
+struct IdentityOptions : MixerOptions, Named<"identity", "the branch returns its input: no mixing"> {
+  std::shared_ptr<Mixer> make(const MixerShape& shape) const;
+};
+struct NoneOptions : MixerOptions, Named<"none", "no mixer branch at all"> {
+  std::shared_ptr<Mixer> make(const MixerShape& shape) const;
+};
 
 // The mixers, in the order in which they are listed everywhere. The first is the default.
 using MixerConfig = std::variant<ScaledDotProductOptions, QuadraticOptions, MetricOptions, LshOptions,

@@ -1,6 +1,6 @@
 #include "model/block.h"
 
-#include "attention/mixers.h"
+#include "attention/mixer.h"
 #include "cpu/decoding.h"
 #include "cpu/rms_norm.h"
 #include "ops/dropout.h"

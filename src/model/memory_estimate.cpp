@@ -9,7 +9,7 @@
 #include <fstream>
 #include <limits>
 
-#include "attention/mixers.h"
+#include "attention/mixer.h"
 #include "model/make_model.h"
 
 namespace metaformer {

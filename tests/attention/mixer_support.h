@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "attention/mixer.h"
-#include "attention/mixers.h"
 #include "attention/score_positions.h"
 #include "config/writer.h"
 #include "support/torch_catch.h"

@@ -4,7 +4,6 @@
 
 #include "attention/mixer.h"
 #include "attention/mixer_support.h"
-#include "attention/mixers.h"
 #include "config/mixer_config.h"
 #include "ops/autocast.h"
 #include "support/any_mixer.h"

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "attention/mixer.h"
-#include "attention/mixers.h"
 #include "bench/attention_bench.h"
 #include "bench/step_bench.h"
 #include "bench/timing.h"

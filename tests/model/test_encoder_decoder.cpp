@@ -1,7 +1,6 @@
 // A model that writes one sequence while it sees another.
 
 #include "attention/mixer.h"
-#include "attention/mixers.h"
 #include "config/experiment_config.h"
 #include "config/loader.h"
 #include "model/make_model.h"

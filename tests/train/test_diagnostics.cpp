@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "attention/mixer.h"
-#include "attention/mixers.h"
 #include "config/mixer_config.h"
 #include "support/any_mixer.h"
 #include "tasks/batches.h"
