@@ -87,4 +87,14 @@ inline MixerConfig any_mixer() {
   return all[GENERATE_COPY(range(std::size_t{0}, all.size()))];
 }
 
+// One of those by which a token sees the same whatever follows it.
+inline MixerConfig any_incremental_mixer() {
+  static const auto all = [] {
+    auto mixers = every_mixer();
+    std::erase_if(mixers, [](const MixerConfig& mixer) { return chooses_by_whole_sequence(mixer); });
+    return mixers;
+  }();
+  return all[GENERATE_COPY(range(std::size_t{0}, all.size()))];
+}
+
 }  // namespace metaformer
