@@ -48,37 +48,6 @@ inline void set_distances(Visibility& visibility, const MixerShape& shape, const
   visibility.distance_bias_nk = biases_2nk[1];
 }
 
-// The number of parameters that docs/architecture.md says, with biases, norms and positions.
-inline std::int64_t parameters_by_formula(const MixerConfig& options, const MixerShape& shape) {
-  const auto d = shape.width, n = shape.heads, k = shape.head_width();
-  const auto matrices = [&](std::int64_t count) { return count * (d * d + (shape.bias ? d : 0)); };
-  const auto of_positions = [&](std::int64_t key_width) -> std::int64_t {
-    if (const auto* shaw = std::get_if<ShawPositionsConfig>(&shape.positions))
-      return (2 * shaw->max_distance + 1) * (key_width + k);
-    const auto* xl = std::get_if<TransformerXlPositionsConfig>(&shape.positions);
-    return xl == nullptr ? 0 : n * key_width * (d + (xl->shared_biases ? 0 : 2));
-  };
-  const auto of_norms = [&](const auto& o, std::int64_t norms) -> std::int64_t {
-    return o.learned_temperature ? n : o.qk_norm ? norms * k : 0;
-  };
-  const auto shared = [&](const auto& o) {
-    return matrices(2 + (o.values == MixerValues::own ? 1 : 0) + (shape.crosses ? 1 : 0)) + of_norms(o, 1);
-  };
-  if (const auto* dot = std::get_if<ScaledDotProductOptions>(&options))
-    return matrices(4) + of_norms(*dot, 2) + of_positions(k);
-  if (std::get_if<LshOptions>(&options) != nullptr) return matrices(3);
-  if (const auto* quadratic = std::get_if<QuadraticOptions>(&options)) {
-    const auto side = quadratic->form == QuadraticForm::full ? d : k;
-    return shared(*quadratic) + n * side * side + of_positions(side);
-  }
-  const auto* metric = std::get_if<MetricOptions>(&options);
-  if (metric == nullptr) return 0;
-  const auto form = metric->constraint == MetricConstraint::identity   ? 0
-                    : metric->constraint == MetricConstraint::diagonal ? k
-                                                                       : k * (k + 1) / 2;
-  return shared(*metric) + n * form + of_positions(k);
-}
-
 inline torch::Tensor mix(Mixer& mixer, const torch::Tensor& x_bcd, const torch::Tensor& context_bed,
                          const Visibility& visibility, MixerState* state = nullptr) {
   Pass pass;

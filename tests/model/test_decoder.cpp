@@ -51,11 +51,6 @@ double greatest_error(Models& models, const torch::Tensor& ids_bc, std::int64_t 
 
 }  // namespace
 
-TEST_CASE("where the choice of what is seen depends on the whole sequence there is no decoder", "[decoder]") {
-  const Models models(config_of(LshOptions{}));
-  CHECK(models.narrow.decoder(1) == nullptr);
-}
-
 TEST_CASE("a decoder gives the logits of the whole sequence", "[decoder]") {
   const auto config = config_of(any_incremental_mixer());
   const auto batch = GENERATE(1, 3);
@@ -142,10 +137,11 @@ TEST_CASE("a decoder goes on after forward has added to its state, or begun anew
   }
 }
 
-TEST_CASE("a full state is an error of the decoder, and other weights have none", "[decoder]") {
+TEST_CASE("a full state is an error of the decoder; float64 and LSH attention have none", "[decoder]") {
   Models models(config_of(ScaledDotProductOptions{}));
   const torch::NoGradGuard no_grad;
   CHECK(models.wide.decoder(1) == nullptr);
+  CHECK(Models(config_of(LshOptions{})).narrow.decoder(1) == nullptr);
   const auto state = models.narrow.new_state(1, 20);
   models.narrow.evaluate({.ids_bc = random_ids(1, 19)}, state.get());
   const auto decoder = models.narrow.decoder(1);

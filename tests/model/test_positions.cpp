@@ -1,4 +1,4 @@
-// How a whole model knows where its tokens stand.
+// How a whole model knows where its tokens stand. The formulas are in tests/python/reference_model.py.
 
 #include <cmath>
 
@@ -12,16 +12,10 @@ namespace metaformer {
 
 namespace {
 
-constexpr std::int64_t vocabulary = 13;
-
 TransformerConfig config_of(const PositionsConfig& positions, const MixerConfig& mixer = ScaledDotProductOptions{}) {
   auto config = small_transformer(mixer);
   config.positions = positions;
   return config;
-}
-
-torch::Tensor random_ids(std::int64_t rows, std::int64_t length) {
-  return torch::randint(vocabulary, {rows, length}, torch::kLong);
 }
 
 }  // namespace
@@ -62,20 +56,6 @@ TEST_CASE("weights fit a model of a longer context unless positions are learned"
   const auto ids_bc = random_ids(1, 30);
   CHECK(close(longer.evaluate({.ids_bc = ids_bc}).narrow(1, 0, 12),
               trained.evaluate({.ids_bc = ids_bc.narrow(1, 0, 12)})));
-}
-
-TEST_CASE("sinusoids are those of 2017 and no parameter", "[positions]") {
-  const auto config = config_of(SinusoidalPositionsConfig{.base = 10000});
-  Gpt model(config, vocabulary), without(config_of(NoPositionsConfig{}), vocabulary);
-  CHECK(model.named_parameters().keys() == without.named_parameters().keys());
-  const TransformerImpl trunk(config, vocabulary, /*causal=*/true);
-  const auto table_cd = trunk.position_table_cd(12);
-  for (std::int64_t c = 0; c < 12; ++c)
-    for (std::int64_t i = 0; i < 4; ++i) {
-      const double angle = static_cast<double>(c) / std::pow(10000.0, 2.0 * static_cast<double>(i) / 8);
-      CHECK(table_cd[c][2 * i].item<float>() == Approx(std::sin(angle)).margin(1e-7));
-      CHECK(table_cd[c][2 * i + 1].item<float>() == Approx(std::cos(angle)).margin(1e-7));
-    }
 }
 
 TEST_CASE("embeddings are multiplied by the root of the width before positions are added", "[positions]") {
