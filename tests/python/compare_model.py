@@ -64,8 +64,8 @@ FEED_FORWARDS = [f"{{kind: {kind}, activation: {activation}{options}}}" for acti
 POSITIONS = ("none", "learned", "sinusoidal", "rotary", "{kind: rotary, base: 500, fraction: 0.5}", "alibi",
              "{kind: t5, buckets: 6, max_distance: 7}", "{kind: shaw, max_distance: 3}", "transformer_xl",
              "{kind: transformer_xl, shared_biases: false, clamp_length: 6}")
-POSITIONED = ("scaled_dot_product", "quadratic_full", "metric_own", "metric_distance_psd", "scaled_dot_product_temperature",
-              "metric_distance_psd_temperature")
+POSITIONED = ("scaled_dot_product", "quadratic", "quadratic_full", "metric", "metric_own", "metric_distance_psd",
+              "metric_distance_identity", "scaled_dot_product_temperature", "metric_distance_psd_temperature")
 HEADS = ("per_token_mean", "mean_pooled", "first_token")
 TOLERANCE = {"float32": 1e-5, "float64": 1e-11}  # relative L2 per tensor of ours in this precision, against float64
 # The error of a tensor smaller than this part of the whole gradient is measured against the whole one. Float32's rounding
