@@ -49,31 +49,30 @@ Gpt with_context(const Gpt& model, std::int64_t context) {
   return longer;
 }
 
-}  // namespace
-
-TEST_CASE("segments with enough memory are one long segment, with every mixer", "[memory]") {
+void check_one_long_segment(const TransformerConfig& config) {
   const torch::NoGradGuard no_grad;
-  auto model = model_of(config_of(NoPositionsConfig{}, any_incremental_mixer(), 3 * segment));
+  auto model = model_of(config);
   const auto ids_bc = random_ids(batch, 4 * segment);
-  const auto state = state_of(model, GENERATE(false, true));
+  const auto state = state_of(model, /*training=*/GENERATE(false, true));
   CHECK(close(read(model, ids_bc, *state), with_context(model, 4 * segment).evaluate({.ids_bc = ids_bc})));
 }
 
+}  // namespace
+
+TEST_CASE("segments with enough memory are one long segment, with every mixer", "[memory]") {
+  check_one_long_segment(config_of(NoPositionsConfig{}, any_incremental_mixer(), 3 * segment));
+}
+
 TEST_CASE("segments with enough memory are one long segment, with all relative positions", "[memory]") {
-  const torch::NoGradGuard no_grad;
   const auto positions = any_positions();
   if (!are_relative(positions)) return does_not_apply("these positions are not relative");
   const auto mixer =
       GENERATE(MixerConfig(ScaledDotProductOptions{}), MixerConfig(QuadraticOptions{.form = QuadraticForm::full}),
                MixerConfig(MetricOptions{.values = MixerValues::own}),
                MixerConfig(MetricOptions{.constraint = MetricConstraint::psd, .score = MetricScore::distance}));
-  const bool training = GENERATE(false, true);
   auto config = config_of(positions, mixer, 3 * segment);
   config.norm = LayerNormConfig{.position = GENERATE(NormPosition::pre, NormPosition::post, NormPosition::both)};
-  auto model = model_of(config);
-  const auto ids_bc = random_ids(batch, 4 * segment);
-  const auto state = state_of(model, training);
-  CHECK(close(read(model, ids_bc, *state), with_context(model, 4 * segment).evaluate({.ids_bc = ids_bc})));
+  check_one_long_segment(config);
 }
 
 TEST_CASE("absolute positions begin anew in every segment", "[memory]") {

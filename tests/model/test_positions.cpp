@@ -1,7 +1,5 @@
 // How a whole model knows where its tokens stand. The formulas are in tests/python/reference_model.py.
 
-#include <cmath>
-
 #include "model/classifier.h"
 #include "model/parameters.h"
 #include "model/small_models.h"
@@ -56,20 +54,6 @@ TEST_CASE("weights fit a model of a longer context unless positions are learned"
   const auto ids_bc = random_ids(1, 30);
   CHECK(close(longer.evaluate({.ids_bc = ids_bc}).narrow(1, 0, 12),
               trained.evaluate({.ids_bc = ids_bc.narrow(1, 0, 12)})));
-}
-
-TEST_CASE("embeddings are multiplied by the root of the width before positions are added", "[positions]") {
-  auto config = config_of(GENERATE(PositionsConfig(SinusoidalPositionsConfig{}), PositionsConfig(NoPositionsConfig{})),
-                          NoneOptions{});
-  config.embedding.tie = false;
-  auto plain = randomised(Gpt(config, vocabulary));
-  config.embedding.scale = EmbeddingScale::sqrt_width;
-  auto scaled = randomised(Gpt(config, vocabulary));
-  const torch::NoGradGuard no_grad;
-  for (auto& parameter : scaled.named_parameters())
-    if (parameter.key().ends_with("token_embedding.weight")) parameter.value().div_(std::sqrt(8.0));
-  const auto ids_bc = random_ids(2, 12);
-  CHECK(close(scaled.evaluate({.ids_bc = ids_bc}), plain.evaluate({.ids_bc = ids_bc})));
 }
 
 }  // namespace metaformer
