@@ -38,11 +38,11 @@ inline torch::Tensor shared_distance_biases(const MixerConfig& options, const Mi
 
 // Sets what a model gives to mixers with positions of transformer_xl, in double; does nothing for others.
 inline void set_distances(Visibility& visibility, const MixerShape& shape, const torch::Tensor& biases_2nk,
-                          std::int64_t queries, std::int64_t keys) {
+                          std::int64_t tokens) {
   const auto* xl = std::get_if<TransformerXlPositionsConfig>(&shape.positions);
   if (xl == nullptr) return;
   DistanceTable table(shape.width, xl->clamp_length);
-  visibility.distance_ld = table.rows_ld(queries, keys, visibility.causal, torch::zeros(1, torch::kDouble));
+  visibility.distance_ld = table.rows_ld(tokens, tokens, visibility.causal, torch::zeros(1, torch::kDouble));
   if (!biases_2nk.defined()) return;
   visibility.content_bias_nk = biases_2nk[0];
   visibility.distance_bias_nk = biases_2nk[1];
@@ -57,21 +57,6 @@ inline torch::Tensor mix(Mixer& mixer, const torch::Tensor& x_bcd, const torch::
 inline torch::Tensor mix(Mixer& mixer, const torch::Tensor& x_bcd, const Visibility& visibility,
                          MixerState* state = nullptr) {
   return mix(mixer, x_bcd, x_bcd, visibility, state);
-}
-
-// The same of tokens that come in parts, with what the state has of those before; visibility_of(part, all so far).
-template <class VisibilityOf>
-torch::Tensor mix_in_parts(Mixer& mixer, const torch::Tensor& x_bcd, const std::vector<std::int64_t>& lengths,
-                           const VisibilityOf& visibility_of) {
-  MixerState state(x_bcd.size(1));
-  std::vector<torch::Tensor> parts;
-  std::int64_t done = 0;
-  for (const auto length : lengths) {
-    const auto fresh_bcd = x_bcd.narrow(1, done, length).contiguous();
-    done += length;
-    parts.push_back(mix(mixer, fresh_bcd, visibility_of(length, done), &state));
-  }
-  return torch::cat(parts, 1);
 }
 
 // The gradients of the loss are finite differences, in every entry of every input.

@@ -26,24 +26,6 @@ PositionsConfig any_score_positions() {
                   PositionsConfig(TransformerXlPositionsConfig{.shared_biases = false, .clamp_length = 5}));
 }
 
-MixerConfig any_score_mixer() {
-  return GENERATE(
-      MixerConfig(ScaledDotProductOptions{}), MixerConfig(ScaledDotProductOptions{.backend = Backend::reference}),
-      MixerConfig(QuadraticOptions{}), MixerConfig(QuadraticOptions{.values = MixerValues::own}),
-      MixerConfig(QuadraticOptions{.form = QuadraticForm::full}), MixerConfig(MetricOptions{}),
-      MixerConfig(MetricOptions{.backend = Backend::reference}), MixerConfig(MetricOptions{.values = MixerValues::own}),
-      MixerConfig(MetricOptions{.constraint = MetricConstraint::psd, .score = MetricScore::distance}),
-      MixerConfig(ScaledDotProductOptions{.qk_norm = true, .learned_temperature = true}),
-      MixerConfig(QuadraticOptions{.qk_norm = true, .learned_temperature = true, .fixed_norm = true}),
-      MixerConfig(MetricOptions{.constraint = MetricConstraint::psd,
-                                .score = MetricScore::distance,
-                                .qk_norm = true,
-                                .learned_temperature = true,
-                                .fixed_norm = true}),
-      MixerConfig(MetricOptions{
-          .constraint = MetricConstraint::identity, .score = MetricScore::distance, .backend = Backend::reference}));
-}
-
 struct Positioned {
   Positioned(const MixerConfig& options, const PositionsConfig& given, bool is_causal)
       : positions(given),
@@ -57,14 +39,12 @@ struct Positioned {
     for (auto& parameter : bias->parameters()) parameter.normal_();
   }
 
-  Visibility visibility(std::int64_t queries, std::int64_t keys, const Tensor& segment_bc = {}) const {
-    auto visibility = self_visibility(causal, segment_bc);
-    if (bias != nullptr) visibility.score_bias_nce = bias->forward(queries, keys);
-    set_distances(visibility, shape(), biases_2nk, queries, keys);
-    return visibility;
-  }
   Tensor operator()(const Tensor& x_bcd, const Tensor& segment_bc = {}) const {
-    return mix(*mixer, x_bcd, visibility(x_bcd.size(1), x_bcd.size(1), segment_bc));
+    const auto tokens = x_bcd.size(1);
+    auto visibility = self_visibility(causal, segment_bc);
+    if (bias != nullptr) visibility.score_bias_nce = bias->forward(tokens, tokens);
+    set_distances(visibility, shape(), biases_2nk, tokens);
+    return mix(*mixer, x_bcd, visibility);
   }
 
   MixerShape shape() const { return {.width = width, .heads = heads, .positions = positions}; }
@@ -254,58 +234,26 @@ TEST_CASE("every mixer equals its formula in float64", "[mixer]") {
   CHECK(relative_error(mixer(x, segmented ? segments : Tensor()), expected) < 1e-10);
 }
 
-TEST_CASE("backends agree with positions, too", "[positions]") {
+TEST_CASE("backends agree with positions, too, values and gradients", "[positions]") {
   const auto positions = any_score_positions();
-  const auto options = any_score_mixer();
+  const auto options = any_mixer_with_scores();
   const bool causal = GENERATE(false, true);
   INFO(kind_of(positions) << " " << describe(options) << " causal " << causal);
-  const Positioned mixer(options, positions, causal),
-      reference(with_backend(options, Backend::reference), positions, causal);
-  const auto x = torch::randn({2, 9, width}, torch::kDouble);
+  const auto x = torch::randn({2, 9, width}, torch::kDouble).requires_grad_();
   const auto segments = GENERATE(false, true) ? example_segments() : Tensor();
-  CHECK(relative_error(mixer(x, segments), reference(x, segments)) < 1e-10);
-}
-
-TEST_CASE("with positions, incremental mixing equals mixing all at once", "[positions]") {
-  const auto positions = any_score_positions();
-  const auto options = any_score_mixer();
-  INFO(kind_of(positions) << " " << describe(options));
-  const Positioned mixer(options, positions, true);
-  const auto x = torch::randn({2, 11, width}, torch::kDouble);
-  const auto full = mixer(x);
-  const auto in_parts = mix_in_parts(*mixer.mixer, x, {4, 1, 3, 1, 1, 1},
-                                     [&](std::int64_t part, std::int64_t all) { return mixer.visibility(part, all); });
-  CHECK(relative_error(in_parts, full) < 1e-12);
-}
-
-TEST_CASE("with positions, gradients equal finite differences", "[positions]") {
-  const auto positions = any_score_positions();
-  const auto options = any_score_mixer();
-  INFO(kind_of(positions) << " " << describe(options));
-  const Positioned mixer(options, positions, true);
-  const auto x = torch::randn({1, 6, width}, torch::kDouble).requires_grad_();
-  const auto direction = torch::randn({1, 6, width}, torch::kDouble);
-  auto inputs = mixer.mixer->parameters();
-  if (mixer.bias != nullptr)
-    for (const auto& parameter : mixer.bias->parameters()) inputs.push_back(parameter);
-  inputs.push_back(x);
-  const auto loss = [&] { return (mixer(x) * direction).sum(); };
-  const auto gradients = torch::autograd::grad({loss()}, inputs);
-  const torch::NoGradGuard no_grad;
-  // Along one random direction in all inputs at once, where terms cancel: hence differences of fourth order.
-  constexpr double step = 2e-5;
-  double expected = 0;
-  std::vector<Tensor> moves;
-  for (const auto& input : inputs) moves.push_back(torch::randn_like(input));
-  for (std::size_t i = 0; i < inputs.size(); ++i) expected += (gradients[i] * moves[i]).sum().item<double>();
-  const auto moved = [&](double steps) {
-    for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].add_(steps * step * moves[i]);
-    const double value = loss().item<double>();
-    for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].sub_(steps * step * moves[i]);
-    return value;
+  const auto results = [&](const MixerConfig& chosen) {
+    const Positioned mixer(chosen, positions, causal);
+    auto inputs = mixer.mixer->parameters();
+    if (mixer.bias != nullptr)
+      for (const auto& parameter : mixer.bias->parameters()) inputs.push_back(parameter);
+    inputs.push_back(x);
+    const auto y = mixer(x, segments);
+    auto all = torch::autograd::grad({y.square().sum()}, inputs);
+    all.push_back(y.detach());
+    return all;
   };
-  const double difference = (8 * (moved(1) - moved(-1)) - (moved(2) - moved(-2))) / (12 * step);
-  CHECK(difference == Approx(expected).epsilon(1e-6));
+  const auto one = results(options), other = results(with_backend(options, Backend::reference));
+  for (std::size_t i = 0; i < one.size(); ++i) CHECK(relative_error(one[i], other[i]) < 1e-10);
 }
 
 TEST_CASE("ALiBi's slopes are the published ones", "[positions]") {

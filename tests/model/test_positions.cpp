@@ -4,6 +4,7 @@
 #include "model/parameters.h"
 #include "model/small_models.h"
 #include "model/token_model.h"
+#include "support/any_mixer.h"
 #include "support/any_positions.h"
 
 namespace metaformer {
@@ -19,9 +20,7 @@ TransformerConfig config_of(const PositionsConfig& positions, const MixerConfig&
 }  // namespace
 
 TEST_CASE("generating with any positions gives the logits of the whole sequence", "[positions]") {
-  const auto mixer = GENERATE(MixerConfig(ScaledDotProductOptions{}), MixerConfig(MetricOptions{}),
-                              MixerConfig(QuadraticOptions{.form = QuadraticForm::full}));
-  auto model = randomised(Gpt(config_of(any_positions(), mixer), vocabulary));
+  auto model = randomised(Gpt(config_of(any_positions(), any_mixer_with_scores()), vocabulary));
   const torch::NoGradGuard no_grad;
   const auto ids_bc = random_ids(2, 12);
   const auto whole_bcv = model.evaluate({.ids_bc = ids_bc});

@@ -37,7 +37,7 @@ Observed observe(const MixerConfig& options, const PositionsConfig& positions, b
   const torch::NoGradGuard no_grad;
   const auto x_bcd = torch::randn({1, tokens, width}, torch::kDouble);
   Observed observed{.causal = causal, .mixer = mixer, .biases_2nk = shared_distance_biases(options, shape)};
-  set_distances(visibility, shape, observed.biases_2nk, tokens, tokens);
+  set_distances(visibility, shape, observed.biases_2nk, tokens);
   Pass pass, with_probe{.probe = &observed.probe};
   observed.unobserved_bcd = mixer->forward(x_bcd, x_bcd, visibility, nullptr, pass);
   observed.mixed_bcd = mixer->forward(x_bcd, x_bcd, visibility, nullptr, with_probe);
