@@ -7,8 +7,8 @@
 
 #include <cstdint>
 #include <functional>
-#include <source_location>
 #include <set>
+#include <source_location>
 #include <string_view>
 
 namespace metaformer::emulator {

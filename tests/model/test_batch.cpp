@@ -86,8 +86,8 @@ TEST_CASE("rows of padded texts lose the padding that all of them have, up to a 
   const Batch batch{.ids_bc = torch::arange(5 * length).view({5, length}),
                     .segments_bc = torch::where(torch::arange(length) < length_b1, 0, -1),
                     .labels_l = torch::arange(5)};
-  const auto [first, count, expected] = GENERATE(
-      table<std::int64_t, std::int64_t, std::int64_t>({{0, 1, 8}, {0, 2, 16}, {2, 1, 20}, {3, 1, 8}, {4, 1, 8}, {0, 4, 20}}));
+  const auto [first, count, expected] = GENERATE(table<std::int64_t, std::int64_t, std::int64_t>(
+      {{0, 1, 8}, {0, 2, 16}, {2, 1, 20}, {3, 1, 8}, {4, 1, 8}, {0, 4, 20}}));
   const auto part = rows_of(batch, first, count);
   CHECK(torch::equal(part.ids_bc, batch.ids_bc.narrow(0, first, count).narrow(1, 0, expected)));
   CHECK(torch::equal(part.segments_bc, batch.segments_bc.narrow(0, first, count).narrow(1, 0, expected)));
