@@ -15,28 +15,23 @@ namespace {
 
 using cuda::DropoutPlaces;
 
-// Places of a tensor's entries, but for those that its sizes tell.
-struct Layout {
-  std::int64_t first_row = 0;
-  bool is_weights = false;  // [b, n, c, c']
-  Tensor start_l = {};      // where each row of x begins; undefined: they are rows of the step
-};
-
-// What decides which entries are dropped, but for a tensor's sizes.
+// Which entries are dropped, but for what the tensor's sizes tell.
 struct Drop {
   double probability = 0;
-  std::uint64_t number = 0;  // of the draw; on the CPU its seed
-  Layout layout;
+  bool is_weights = false;     // [b, n, c, c']
+  Tensor start_l = {};         // where each row of x begins; undefined: they are rows of the step
+  std::int64_t first_row = 0;  // 0 where rows share a mask
+  std::uint64_t number = 0;    // of the draw; on the CPU its seed
 };
 
-DropoutPlaces places_of(const Tensor& x, const Layout& layout) {
-  DropoutPlaces places{.run = x.numel() / x.size(0), .first_row = layout.first_row};
-  if (layout.is_weights) {
+DropoutPlaces places_of(const Tensor& x, const Drop& drop) {
+  DropoutPlaces places{.run = x.numel() / x.size(0), .first_row = drop.first_row};
+  if (drop.is_weights) {
     places.run = x.size(3);
     places.heads = x.size(1);
     places.queries = x.size(2);
   }
-  if (layout.start_l.defined()) places.starts = layout.start_l.const_data_ptr<std::int64_t>();
+  if (drop.start_l.defined()) places.starts = drop.start_l.const_data_ptr<std::int64_t>();
   return places;
 }
 
@@ -68,7 +63,7 @@ Tensor dropped(const Tensor& given, const Drop& drop, const Tensor& key) {
   const auto x = given.contiguous();
   const auto y = torch::empty_like(x);
   if (x.numel() == 0) return y;
-  const auto places = places_of(x, drop.layout);
+  const auto places = places_of(x, drop);
   if (x.is_cpu())
     with_element(x, [&]<class Element>(Element) {
       drop_on_host<Element>(DropoutMask(drop.probability, drop.number), places, elements_of<Element>(x),
@@ -88,10 +83,9 @@ Tensor dropped(const Tensor& given, const Drop& drop, const Tensor& key) {
 }
 
 // Keeps the key of a GPU where it lies: forward and backward may be replayed with another.
-Tensor drop_as_node(const Tensor& x, double probability, const RandomDraw& draw, const Layout& layout) {
-  const Drop drop{.probability = probability, .number = x.is_cpu() ? draw.seed() : draw.number, .layout = layout};
+Tensor drop_as_node(const Tensor& x, const Drop& drop, const Tensor& key) {
   const auto forward = [&](Tensors& saved) {
-    saved = {x.is_cpu() ? Tensor() : draw.key};
+    saved = {x.is_cpu() ? Tensor() : key};
     return dropped(x, drop, saved[0]);
   };
   return own_node("dropout", {x}, forward,
@@ -103,22 +97,24 @@ bool has_kernel(const Tensor& x) {
   return type == torch::kFloat || type == torch::kBFloat16 || (type == torch::kHalf && x.is_cuda());
 }
 
-Tensor drop_in_training(const Tensor& x, double probability, Pass& pass, Layout layout, bool is_shared = false) {
-  if (!pass.training || probability == 0) return x;
+Tensor drop_in_training(const Tensor& x, Pass& pass, Drop drop, bool is_shared = false) {
+  if (!pass.training || drop.probability == 0) return x;
   const auto draw = pass.random.next();
-  if (!is_shared) layout.first_row = draw.first_row;
-  if (has_kernel(x)) return drop_as_node(x, probability, draw, layout);
-  const auto ones = torch::ones(x.sizes(), x.options().dtype(torch::kFloat));
-  const auto kept = drop_as_node(ones, probability, draw, layout) != 0;
-  return x * (kept.to(x.scalar_type()) / (1 - probability));
+  if (!is_shared) drop.first_row = draw.first_row;
+  drop.number = x.is_cpu() ? draw.seed() : draw.number;
+  if (has_kernel(x)) return drop_as_node(x, drop, draw.key);
+  const auto kept = drop_as_node(torch::ones(x.sizes(), x.options().dtype(torch::kFloat)), drop, draw.key) != 0;
+  return x * (kept.to(x.scalar_type()) / (1 - drop.probability));
 }
 
 }  // namespace
 
-Tensor dropout(const Tensor& x, double probability, Pass& pass) { return drop_in_training(x, probability, pass, {}); }
+Tensor dropout(const Tensor& x, double probability, Pass& pass) {
+  return drop_in_training(x, pass, {.probability = probability});
+}
 
 Tensor dropout_of_weights(const Tensor& weight_bnce, double probability, Pass& pass) {
-  return drop_in_training(weight_bnce, probability, pass, {.is_weights = true});
+  return drop_in_training(weight_bnce, pass, {.probability = probability, .is_weights = true});
 }
 
 Tensor dropout_of_segments(const Tensor& x_ld, const Tensor& row_segment_l2, double probability, Pass& pass) {
@@ -126,11 +122,11 @@ Tensor dropout_of_segments(const Tensor& x_ld, const Tensor& row_segment_l2, dou
   if (!pass.training || probability == 0) return x_ld;
   const auto row_l = row_segment_l2.select(1, 0) + pass.random.first_row(), segment_l = row_segment_l2.select(1, 1);
   const auto start_l = row_l.bitwise_left_shift(cuda::row_shift) + segment_l.bitwise_left_shift(cuda::segment_shift);
-  return drop_in_training(x_ld, probability, pass, {.start_l = start_l});
+  return drop_in_training(x_ld, pass, {.probability = probability, .start_l = start_l});
 }
 
 Tensor dropout_of_shared(const Tensor& x, double probability, Pass& pass) {
-  return drop_in_training(x, probability, pass, {}, /*is_shared=*/true);
+  return drop_in_training(x, pass, {.probability = probability}, /*is_shared=*/true);
 }
 
 }  // namespace metaformer

@@ -37,45 +37,14 @@ inline torch::Tensor shared_distance_biases(const MixerConfig& options, const Mi
 
 // Sets what a model gives to mixers with positions of transformer_xl, in double; does nothing for others.
 inline void set_distances(Visibility& visibility, const MixerShape& shape, const torch::Tensor& biases_2nk,
-                          std::int64_t queries, std::int64_t keys) {
+                          std::int64_t tokens) {
   const auto* xl = std::get_if<TransformerXlPositionsConfig>(&shape.positions);
   if (xl == nullptr) return;
   DistanceTable table(shape.width, xl->clamp_length);
-  visibility.distance_ld = table.rows_ld(queries, keys, visibility.causal, torch::zeros(1, torch::kDouble));
+  visibility.distance_ld = table.rows_ld(tokens, tokens, visibility.causal, torch::zeros(1, torch::kDouble));
   if (!biases_2nk.defined()) return;
   visibility.content_bias_nk = biases_2nk[0];
   visibility.distance_bias_nk = biases_2nk[1];
-}
-
-// The number of parameters that docs/architecture.md says, with biases, norms and positions.
-inline std::int64_t parameters_by_formula(const MixerConfig& options, const MixerShape& shape) {
-  const auto d = shape.width, n = shape.heads, k = shape.head_width();
-  const auto matrices = [&](std::int64_t count) { return count * (d * d + (shape.bias ? d : 0)); };
-  const auto of_positions = [&](std::int64_t key_width) -> std::int64_t {
-    if (const auto* shaw = std::get_if<ShawPositionsConfig>(&shape.positions))
-      return (2 * shaw->max_distance + 1) * (key_width + k);
-    const auto* xl = std::get_if<TransformerXlPositionsConfig>(&shape.positions);
-    return xl == nullptr ? 0 : n * key_width * (d + (xl->shared_biases ? 0 : 2));
-  };
-  const auto of_norms = [&](const auto& o, std::int64_t norms) -> std::int64_t {
-    return o.learned_temperature ? n : o.qk_norm ? norms * k : 0;
-  };
-  const auto shared = [&](const auto& o) {
-    return matrices(2 + (o.values == MixerValues::own ? 1 : 0) + (shape.crosses ? 1 : 0)) + of_norms(o, 1);
-  };
-  if (const auto* dot = std::get_if<ScaledDotProductOptions>(&options))
-    return matrices(4) + of_norms(*dot, 2) + of_positions(k);
-  if (std::get_if<LshOptions>(&options) != nullptr) return matrices(3);
-  if (const auto* quadratic = std::get_if<QuadraticOptions>(&options)) {
-    const auto side = quadratic->form == QuadraticForm::full ? d : k;
-    return shared(*quadratic) + n * side * side + of_positions(side);
-  }
-  const auto* metric = std::get_if<MetricOptions>(&options);
-  if (metric == nullptr) return 0;
-  const auto form = metric->constraint == MetricConstraint::identity   ? 0
-                    : metric->constraint == MetricConstraint::diagonal ? k
-                                                                       : k * (k + 1) / 2;
-  return shared(*metric) + n * form + of_positions(k);
 }
 
 inline torch::Tensor mix(Mixer& mixer, const torch::Tensor& x_bcd, const torch::Tensor& context_bed,
@@ -87,21 +56,6 @@ inline torch::Tensor mix(Mixer& mixer, const torch::Tensor& x_bcd, const torch::
 inline torch::Tensor mix(Mixer& mixer, const torch::Tensor& x_bcd, const Visibility& visibility,
                          MixerState* state = nullptr) {
   return mix(mixer, x_bcd, x_bcd, visibility, state);
-}
-
-// The same of tokens that come in parts, with what the state has of those before; visibility_of(part, all so far).
-template <class VisibilityOf>
-torch::Tensor mix_in_parts(Mixer& mixer, const torch::Tensor& x_bcd, const std::vector<std::int64_t>& lengths,
-                           const VisibilityOf& visibility_of) {
-  MixerState state(x_bcd.size(1));
-  std::vector<torch::Tensor> parts;
-  std::int64_t done = 0;
-  for (const auto length : lengths) {
-    const auto fresh_bcd = x_bcd.narrow(1, done, length).contiguous();
-    done += length;
-    parts.push_back(mix(mixer, fresh_bcd, visibility_of(length, done), &state));
-  }
-  return torch::cat(parts, 1);
 }
 
 // The gradients of the loss are finite differences, in every entry of every input.

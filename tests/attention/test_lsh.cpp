@@ -39,8 +39,8 @@ torch::Tensor attend(const Case& c, const LshRule& rule) {
   return lsh_attention(c.q_bnck, c.value_bnck, c.bucket_bnrc, c.segment_bc, rule, pass);
 }
 
-// How often token i sees token j of one head, all rounds counted: written out, copy by copy.
-std::vector<std::vector<double>> times_seen(const Case& c, const LshRule& rule, std::int64_t b, std::int64_t n) {
+// How often token i sees token j of one head, all rounds counted, [c, c]: written out, copy by copy.
+torch::Tensor times_seen(const Case& c, const LshRule& rule, std::int64_t b, std::int64_t n) {
   const auto tokens = c.q_bnck.size(2), rounds = c.bucket_bnrc.size(2);
   const auto whole = (tokens + rule.chunk - 1) / rule.chunk * rule.chunk;  // with padding behind the tokens
   const auto segment = [&](std::int64_t i) -> std::int64_t {
@@ -58,8 +58,8 @@ std::vector<std::vector<double>> times_seen(const Case& c, const LshRule& rule, 
     return std::tie(x.round, x.bucket, x.token) < std::tie(y.round, y.bucket, y.token);
   });
   const auto count = static_cast<std::int64_t>(copies.size()), chunks = count / rule.chunk;
-  std::vector<std::vector<double>> seen(static_cast<std::size_t>(tokens),
-                                        std::vector<double>(static_cast<std::size_t>(tokens)));
+  const auto seen_ce = torch::zeros({tokens, tokens}, torch::kDouble);
+  auto seen = seen_ce.accessor<double, 2>();
   for (std::int64_t s = 0; s < count; ++s) {
     std::vector<std::int64_t> looked_at = {s / rule.chunk, (s / rule.chunk + chunks - 1) % chunks};
     if (!rule.causal && chunks > 2) looked_at.push_back((s / rule.chunk + 1) % chunks);
@@ -70,39 +70,26 @@ std::vector<std::vector<double>> times_seen(const Case& c, const LshRule& rule, 
       const bool bucket_fits = !rule.same_bucket || (key.round == query.round && key.bucket == query.bucket);
       const bool in_time = rule.causal ? key.token < query.token : key.token != query.token;
       if (bucket_fits && in_time && segment(query.token) >= 0 && segment(query.token) == segment(key.token))
-        seen[static_cast<std::size_t>(query.token)][static_cast<std::size_t>(key.token)] += 1;
+        seen[query.token][key.token] += 1;
     }
   }
-  return seen;
+  return seen_ce;
 }
 
 // Rounds and their logarithms of sums cancel: a weight is exp(score) times how often its key is seen.
 torch::Tensor by_pairs(const Case& c, const LshRule& rule) {
   auto t_bnck = torch::zeros_like(c.value_bnck);
-  for (std::int64_t b = 0; b < c.q_bnck.size(0); ++b) {
+  for (std::int64_t b = 0; b < c.q_bnck.size(0); ++b)
     for (std::int64_t n = 0; n < c.q_bnck.size(1); ++n) {
-      const auto seen = times_seen(c, rule, b, n);
-      const auto q_ck = c.q_bnck[b][n], value_ck = c.value_bnck[b][n];
-      const auto score_ce = torch::matmul(q_ck, (q_ck / q_ck.norm(2, 1, true)).t());
-      for (std::size_t i = 0; i < seen.size(); ++i) {
-        const auto row = static_cast<std::int64_t>(i);
-        auto sum_k = torch::zeros_like(value_ck[0]);
-        double total = 0;
-        for (std::size_t j = 0; j < seen.size(); ++j) {
-          const auto column = static_cast<std::int64_t>(j);
-          const double times = rule.correct_duplicates ? std::min(1.0, seen[i][j]) : seen[i][j];
-          const double weight = times * std::exp(score_ce[row][column].item<double>());
-          total += weight;
-          sum_k = sum_k + weight * value_ck[column];
-        }
-        const bool padding = c.segment_bc.defined() && c.segment_bc[b][row].item<std::int64_t>() < 0;
-        if (total > 0)
-          t_bnck[b][n][row] = sum_k / total;
-        else if (!padding)
-          t_bnck[b][n][row] = value_ck[row];
-      }
+      const auto q_ck = c.q_bnck[b][n];
+      auto seen_ce = times_seen(c, rule, b, n), value_ck = c.value_bnck[b][n];
+      if (rule.correct_duplicates) seen_ce = seen_ce.clamp_max(1);
+      const auto weight_ce = seen_ce * torch::matmul(q_ck, (q_ck / q_ck.norm(2, 1, true)).t()).exp();
+      const auto total_c1 = weight_ce.sum(1, true);
+      const auto mixed_ck = torch::matmul(weight_ce, value_ck) / total_c1;
+      if (c.segment_bc.defined()) value_ck = value_ck.masked_fill((c.segment_bc[b] < 0).unsqueeze(1), 0);
+      t_bnck[b][n] = torch::where(total_c1 > 0, mixed_ck, value_ck);
     }
-  }
   return t_bnck;
 }
 

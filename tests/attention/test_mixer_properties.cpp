@@ -46,16 +46,6 @@ TEST_CASE("a sequence of nothing but padding gives zeros and finite gradients", 
   for (const auto& parameter : mixer->parameters()) CHECK(torch::isfinite(parameter.grad()).all().item<bool>());
 }
 
-TEST_CASE("mixers have as many parameters as their formulas", "[mixer]") {
-  const auto options = any_mixer();
-  INFO(describe(options));
-  auto with_bias = shape;
-  with_bias.bias = GENERATE(false, true);
-  std::int64_t actual = 0;
-  for (const auto& parameter : make_mixer(options, with_bias)->parameters()) actual += parameter.numel();
-  CHECK(actual == parameters_by_formula(options, with_bias));
-}
-
 TEST_CASE("of a form with a fixed norm only the direction counts", "[mixer]") {
   auto options = any_mixer();
   auto* quadratic = std::get_if<QuadraticOptions>(&options);

@@ -8,6 +8,8 @@
 #include <optional>
 #include <random>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "cuda/kernel_memory.h"
 
@@ -74,7 +76,7 @@ struct Warp {
 
 Schedule the_schedule;
 Arithmetic the_arithmetic = Arithmetic::ideal;
-std::vector<Site> reached;
+std::set<Site> reached;
 std::optional<Site> broken;
 
 class Grid;
@@ -298,7 +300,7 @@ void run_grid(std::int64_t blocks, int threads, int shared_bytes, const std::fun
   the_grid = nullptr;
 }
 
-std::vector<Site> sites() { return reached; }
+const std::set<Site>& sites() { return reached; }
 void break_at(const Site& site) { broken = site; }
 
 int thread_index() { return the_grid->thread(); }
@@ -306,8 +308,8 @@ std::int64_t block_index() { return the_grid->block(); }
 unsigned char* shared_memory() { return the_grid->shared(); }
 
 bool is_broken(Fault fault, const std::source_location& where) {
-  const Site site{fault, where.file_name(), where.line()};
-  if (std::find(reached.begin(), reached.end(), site) == reached.end()) reached.push_back(site);
+  const Site site{where.line(), fault, where.file_name()};
+  reached.insert(site);
   return broken == site;
 }
 

@@ -7,9 +7,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <source_location>
-#include <string>
-#include <vector>
+#include <string_view>
 
 namespace metaformer::emulator {
 
@@ -40,13 +40,13 @@ void run_grid(std::int64_t blocks, int threads, int shared_bytes, const std::fun
 enum class Fault { no_barrier, loose_wait, no_bound, no_alignment, shifted_draw, no_turn };
 
 struct Site {
-  Fault fault;
-  std::string file;
   unsigned line = 0;
-  bool operator==(const Site&) const = default;
+  Fault fault;
+  std::string_view file;
+  auto operator<=>(const Site&) const = default;
 };
 
-std::vector<Site> sites();        // those reached so far in this process
+const std::set<Site>& sites();    // those reached so far in this process
 void break_at(const Site& site);  // from now on
 
 // For emulated/gpu.h. Each is called by the running thread of the running block.

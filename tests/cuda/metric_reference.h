@@ -96,7 +96,7 @@ inline MetricResult solve_exactly(const Problem& problem) {
   Matrix score(tokens, keys);
   for (int i = 0; i < tokens; ++i)
     for (int j = 0; j < keys; ++j)
-      for (int a = 0; a < k; ++a)
+      for (int a = problem.visible(i, j) ? 0 : k; a < k; ++a)
         for (int b = 0; b < k; ++b) score(i, j) += sign * left(i, j, a) * m(a, b) * right(i, j, b);
   const auto weight = softmax<double>(score, problem, result.log2_sum);
   for (int i = 0; i < tokens; ++i) {

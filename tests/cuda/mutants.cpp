@@ -115,7 +115,7 @@ int run() {
     return 1;
   }
   int survivors = 0;
-  const auto sites = emulator::sites();
+  const auto& sites = emulator::sites();
   for (const auto& site : sites) {
     if (is_caught(site)) continue;
     ++survivors;

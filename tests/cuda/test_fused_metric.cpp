@@ -63,6 +63,12 @@ void check_near(const Outcome& fused, const Outcome& expected, double tolerance)
   }
 }
 
+void check_fused(const MixerConfig& options, const Visibility& visibility, double tolerance, double dropout = 0,
+                 std::int64_t others = 0) {
+  check_near(run(options, Backend::fused, visibility, torch::kFloat, dropout, others),
+             run(options, Backend::reference, visibility, torch::kDouble, dropout, others), tolerance);
+}
+
 // At most twice as far from the truth as `other`.
 void check_no_worse(const Outcome& fused, const Outcome& other, const Outcome& exact) {
   REQUIRE(fused.size() == exact.size());
@@ -78,13 +84,11 @@ Visibility segments_of(bool causal) {
 
 }  // namespace
 
-TEST_CASE("the fused backend gives the reference's values and gradients", "[fused]") {
+TEST_CASE("the fused backend gives the reference's values and gradients, with the same weights dropped", "[fused]") {
   const auto options = GENERATE(from_range(fused_mixers()));
-  const bool causal = GENERATE(true, false);
-  const bool segmented = GENERATE(false, true);
-  const auto visibility = segmented ? segments_of(causal) : self_visibility(causal, {});
-  const auto exact = run(options, Backend::reference, visibility, torch::kDouble);
-  check_near(run(options, Backend::fused, visibility, torch::kFloat), exact, 2e-5);
+  const auto [causal, dropout] = GENERATE(table<bool, double>({{true, 0}, {false, 0}, {true, 0.4}}));
+  const auto visibility = GENERATE(false, true) ? segments_of(causal) : self_visibility(causal, {});
+  check_fused(options, visibility, 2e-5, dropout);
 }
 
 TEST_CASE("a temperature and a fixed norm go into the form that the kernels are given", "[fused]") {
@@ -98,10 +102,8 @@ TEST_CASE("a temperature and a fixed norm go into the form that the kernels are 
                            M{.constraint = identity, .score = distance, .qk_norm = true, .learned_temperature = true},
                            M{.constraint = MetricConstraint::psd, .score = distance, .fixed_norm = true},
                            M{.constraint = MetricConstraint::diagonal, .score = distance, .fixed_norm = true}}));
-  const auto visibility = segments_of(/*causal=*/true);
-  const auto exact = run(options, Backend::reference, visibility, torch::kDouble);
   // A gradient that has no part along the form is a difference of larger ones, and one of a head is a sum of all.
-  check_near(run(options, Backend::fused, visibility, torch::kFloat), exact, 1e-4);
+  check_fused(options, segments_of(/*causal=*/true), 1e-4);
 }
 
 TEST_CASE("in a narrow type the fused backend is at most twice as far from the truth as the reference", "[fused]") {
@@ -128,13 +130,6 @@ TEST_CASE("the fused backend works under autocast, with gradients in the paramet
   check_no_worse(fused, composed, exact);
 }
 
-TEST_CASE("with dropout the fused backend drops the reference's weights, forward and backward", "[fused]") {
-  const auto options = GENERATE(from_range(fused_mixers()));
-  const auto visibility = GENERATE(false, true) ? segments_of(true) : self_visibility(true, {});
-  const auto exact = run(options, Backend::reference, visibility, torch::kDouble, 0.4);
-  check_near(run(options, Backend::fused, visibility, torch::kFloat, 0.4), exact, 2e-5);
-}
-
 TEST_CASE("auto takes the kernels where they are expected to win", "[fused]") {
   const auto options = GENERATE(from_range(fused_mixers()));
   const auto visibility = self_visibility(true, {});
@@ -152,10 +147,9 @@ TEST_CASE("tokens that look at others do so through the kernels, with gradients 
     visibility.query_segment_bc = torch::arange(tokens).remainder(3).repeat({batch, 1});
     visibility.key_segment_be = torch::arange(others).remainder(4).sub(1).repeat({batch, 1});
   }
-  const auto exact = run(options, Backend::reference, visibility, torch::kDouble, 0.2, others);
   // Of 11 keys the queries see few, with a causal mask. Where one sees a single key the gradient of its score is 0,
   // which the kernels compute as a difference of two products.
-  check_near(run(options, Backend::fused, visibility, torch::kFloat, 0.2, others), exact, others == 11 ? 4e-5 : 2e-5);
+  check_fused(options, visibility, others == 11 ? 4e-5 : 2e-5, 0.2, others);
 }
 
 TEST_CASE("tokens that come in parts, with a memory of those before, are those of the whole", "[fused]") {
@@ -189,35 +183,25 @@ TEST_CASE("the kernels refuse segments that do not cover every token", "[fused]"
   CHECK_THROWS_WITH(attend(nine, nine), ContainsSubstring("a segment for every query and every key"));
 }
 
-TEST_CASE("gradients of the kernels' gradients are refused", "[fused]") {
-  const auto p = torch::randn({1, 1, 4, 16}).requires_grad_();
-  Pass pass;
-  const auto t = fused_metric_attention(p, p, {}, {.causal = true}, pass);
-  CHECK_THROWS_WITH(torch::autograd::grad({t.sum()}, {p}, {}, true, /*create_graph=*/true),
-                    ContainsSubstring("no second derivatives"));
-}
-
 TEST_CASE("what the kernels cannot do is an error that says why", "[fused]") {
-  const auto visibility = self_visibility(true, {});
+  Pass pass;
   const auto complaint = [&](const torch::Tensor& p) {
-    Pass pass;
     return message_of(ExitCode::usage, [&] { fused_metric_attention(p, p, {}, {.causal = true}, pass); });
   };
   CHECK_THAT(complaint(torch::randn({1, 1, 4, 100})), ContainsSubstring("head width 100 "));
   CHECK_THAT(complaint(torch::randn({1, 1, 4, 16}, torch::kDouble)), ContainsSubstring("Double"));
   CHECK_THAT(complaint(torch::randn({1, 1, 16, 4}).transpose(2, 3)), ContainsSubstring("next to each other"));
-  const auto p = torch::randn({1, 1, 4, 16});
+  const auto p = torch::randn({1, 1, 4, 16}).requires_grad_();
+  const auto t = fused_metric_attention(p, p, {}, {.causal = true}, pass);
+  CHECK_THROWS_WITH(torch::autograd::grad({t.sum()}, {p}, {}, true, /*create_graph=*/true),
+                    ContainsSubstring("no second derivatives"));
   CHECK_THAT(fused_metric_obstacle(p, torch::randn({1, 1, 0, 16}), {}), ContainsSubstring("no keys"));
   CHECK_THAT(fused_metric_obstacle(p, torch::randn({1, 1, 5, 16}, torch::kBFloat16), {}), ContainsSubstring("type"));
-  auto options = MixerConfig(MetricOptions{.backend = Backend::fused});
-  const auto mixer = make_mixer(options, {.width = width, .heads = heads, .dropout = 0, .bias = false});
-  {
-    const torch::NoGradGuard no_grad;
-    mixer->named_parameters()["packed_metric"].flatten()[5].fill_(std::nan(""));
-  }
+  const auto mixer = make_mixer(MetricOptions{.backend = Backend::fused}, {.width = width, .heads = heads});
+  const torch::NoGradGuard no_grad;
+  mixer->named_parameters()["packed_metric"].flatten()[5].fill_(std::nan(""));
   const auto x = torch::randn({1, 4, width});
-  Pass pass;
-  CHECK_THAT(message_of(ExitCode::diverged, [&] { mixer->forward(x, x, visibility, nullptr, pass); }),
+  CHECK_THAT(message_of(ExitCode::diverged, [&] { mixer->forward(x, x, self_visibility(true, {}), nullptr, pass); }),
              ContainsSubstring("metric that is not finite"));
 }
 

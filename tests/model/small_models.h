@@ -10,6 +10,12 @@
 
 namespace metaformer {
 
+constexpr std::int64_t vocabulary = 13;
+
+inline torch::Tensor random_ids(std::int64_t rows, std::int64_t length, std::int64_t tokens = vocabulary) {
+  return torch::randint(tokens, {rows, length}, torch::kLong);
+}
+
 // Two layers, two heads.
 inline TransformerConfig small_transformer(const MixerConfig& mixer, std::int64_t width = 8,
                                            std::int64_t context = 12) {
@@ -72,6 +78,14 @@ inline torch::Tensor read(SequenceModel& model, const Batch& text, ModelState& s
     done += length;
   }
   return torch::cat(parts, 1);
+}
+
+// What the decoder gives for the next token of every sequence.
+inline torch::Tensor next_logits(Decoder& decoder, const torch::Tensor& ids_b) {
+  const auto tokens_b = ids_b.to(torch::kInt).contiguous();
+  const auto* first = tokens_b.const_data_ptr<std::int32_t>();
+  const auto logits = decoder.step({first, static_cast<std::size_t>(tokens_b.numel())});
+  return torch::tensor(at::ArrayRef<float>(logits.data(), logits.size())).view({tokens_b.numel(), -1});
 }
 
 // As a file would keep it.

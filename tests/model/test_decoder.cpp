@@ -11,7 +11,6 @@ namespace metaformer {
 
 namespace {
 
-constexpr std::int64_t vocabulary = 13;
 constexpr double tolerance = 2e-6;  // of the norm of a row of logits
 
 TransformerConfig config_of(const MixerConfig& mixer) { return small_transformer(mixer, 12, 20); }
@@ -44,36 +43,16 @@ double greatest_error(Models& models, const torch::Tensor& ids_bc, std::int64_t 
   const Threads scope(threads);
   double greatest = 0;
   for (auto place = prompt; place < length; ++place) {
-    std::vector<std::int32_t> tokens;
-    for (std::int64_t b = 0; b < batch; ++b) tokens.push_back(ids_bc[b][place].item<std::int32_t>());
-    const auto logits = decoder->step(tokens);
-    const auto logits_bv = torch::tensor(at::ArrayRef<float>(logits.data(), logits.size())).view({batch, vocabulary});
-    const auto expected_bv = expected_bcv.select(1, place);
-    greatest = std::max(greatest, relative_error(logits_bv, expected_bv));
+    const auto logits_bv = next_logits(*decoder, ids_bc.select(1, place));
+    greatest = std::max(greatest, relative_error(logits_bv, expected_bcv.select(1, place)));
   }
   return greatest;
 }
 
-torch::Tensor random_ids(std::int64_t batch, std::int64_t length) {
-  return torch::randint(vocabulary, {batch, length}, torch::kLong);
-}
-
-// One of those that have a decoder.
-MixerConfig any_decoded_mixer() {
-  auto all = every_mixer();
-  std::erase_if(all, [](const MixerConfig& mixer) { return chooses_by_whole_sequence(mixer); });
-  return GENERATE_COPY(from_range(all));
-}
-
 }  // namespace
 
-TEST_CASE("where the choice of what is seen depends on the whole sequence there is no decoder", "[decoder]") {
-  const Models models(config_of(LshOptions{}));
-  CHECK(models.narrow.decoder(1) == nullptr);
-}
-
 TEST_CASE("a decoder gives the logits of the whole sequence", "[decoder]") {
-  auto config = config_of(any_decoded_mixer());
+  const auto config = config_of(any_incremental_mixer());
   const auto batch = GENERATE(1, 3);
   Models models(config);
   CAPTURE(batch);
@@ -81,23 +60,18 @@ TEST_CASE("a decoder gives the logits of the whole sequence", "[decoder]") {
   CHECK(greatest_error(models, random_ids(batch, config.context), 7) < tolerance);
 }
 
-TEST_CASE("a decoder knows every block, width and head", "[decoder]") {
+TEST_CASE("a decoder knows every block, feed-forward branch and head", "[decoder]") {
   auto config = config_of(MetricOptions{});
   config.bias = GENERATE(false, true);
   config.norm = any_norm();
-  if (GENERATE(false, true)) std::visit([](auto& options) { options.final = false; }, config.norm);
-  config.residual = GENERATE(false, true);
-  config.embedding.tie = GENERATE(false, true);
-  config.positions = GENERATE(PositionsConfig{NoPositionsConfig{}}, PositionsConfig{LearnedPositionsConfig{}});
-  Models models(config);
-  CHECK(greatest_error(models, random_ids(2, config.context), 3) < tolerance);
-}
-
-TEST_CASE("a decoder knows every feed-forward branch", "[decoder]") {
-  auto config = config_of(MetricOptions{});
-  config.bias = GENERATE(false, true);
-  config.norm = any_norm();
-  config.feed_forward = any_feed_forward();
+  if (GENERATE(false, true)) {
+    config.feed_forward = any_feed_forward();
+  } else {
+    if (GENERATE(false, true)) std::visit([](auto& options) { options.final = false; }, config.norm);
+    config.residual = GENERATE(false, true);
+    config.embedding.tie = GENERATE(false, true);
+    config.positions = GENERATE(PositionsConfig{NoPositionsConfig{}}, PositionsConfig{LearnedPositionsConfig{}});
+  }
   Models models(config);
   CHECK(greatest_error(models, random_ids(2, config.context), 3) < tolerance);
 }
@@ -137,7 +111,7 @@ TEST_CASE("a decoder takes rows of any width, on any number of threads", "[decod
 }
 
 TEST_CASE("a decoder goes on after forward has added to its state, or begun anew", "[decoder]") {
-  auto config = config_of(any_decoded_mixer());
+  const auto config = config_of(any_incremental_mixer());
   Models models(config);
   const torch::NoGradGuard no_grad;
   const auto ids_bc = random_ids(1, 12);
@@ -145,11 +119,7 @@ TEST_CASE("a decoder goes on after forward has added to its state, or begun anew
   const auto state = models.narrow.new_state(1, config.context);
   const auto decoder = models.narrow.decoder(1);
   const auto step = [&](std::int64_t place) {
-    const std::vector<std::int32_t> token = {ids_bc[0][place].item<std::int32_t>()};
-    const auto logits = decoder->step(token);
-    const auto logits_v = torch::tensor(at::ArrayRef<float>(logits.data(), logits.size()));
-    const auto expected_v = expected_bcv[0][place];
-    CHECK(relative_error(logits_v, expected_v) < tolerance);
+    CHECK(relative_error(next_logits(*decoder, ids_bc.select(1, place)), expected_bcv.select(1, place)) < tolerance);
   };
   for (int round = 0; round < 2; ++round) {
     models.narrow.evaluate({.ids_bc = ids_bc.narrow(1, 0, 2)}, state.get());
@@ -162,10 +132,11 @@ TEST_CASE("a decoder goes on after forward has added to its state, or begun anew
   }
 }
 
-TEST_CASE("a full state is an error of the decoder, and other weights have none", "[decoder]") {
+TEST_CASE("a full state is an error of the decoder; float64 and LSH attention have none", "[decoder]") {
   Models models(config_of(ScaledDotProductOptions{}));
   const torch::NoGradGuard no_grad;
   CHECK(models.wide.decoder(1) == nullptr);
+  CHECK(Models(config_of(LshOptions{})).narrow.decoder(1) == nullptr);
   const auto state = models.narrow.new_state(1, 20);
   models.narrow.evaluate({.ids_bc = random_ids(1, 19)}, state.get());
   const auto decoder = models.narrow.decoder(1);

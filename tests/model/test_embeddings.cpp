@@ -10,8 +10,6 @@ namespace metaformer {
 
 namespace {
 
-constexpr std::int64_t vocabulary = 11;
-
 TransformerConfig small_config() {
   auto config = small_transformer(NoneOptions{}, 6, 7);
   config.layers = config.heads = 1;

@@ -10,7 +10,7 @@ namespace metaformer {
 
 namespace {
 
-constexpr std::int64_t vocabulary = 13, context = 12;
+constexpr std::int64_t context = 12;
 
 TransformerConfig config_of(const MixerConfig& mixer, const PositionsConfig& positions) {
   auto config = small_transformer(mixer, 8, context);
@@ -22,8 +22,7 @@ MaskedLanguageModel random(const TransformerConfig& config) {
   return randomised(MaskedLanguageModel(config, vocabulary), 0.4);
 }
 
-// With mask tokens.
-torch::Tensor random_ids(std::int64_t rows) { return torch::randint(vocabulary + 1, {rows, context}, torch::kLong); }
+torch::Tensor ids_with_masks(std::int64_t rows) { return random_ids(rows, context, vocabulary + 1); }
 
 }  // namespace
 
@@ -61,7 +60,7 @@ TEST_CASE("positions of every kind let a token see both sides", "[masking]") {
   const auto positions = any_positions();
   auto model = random(config_of(ScaledDotProductOptions{}, positions));
   const torch::NoGradGuard no_grad;
-  const auto ids_bc = random_ids(1);
+  const auto ids_bc = ids_with_masks(1);
   for (const std::int64_t changed : {0L, context - 1}) {
     auto other_bc = ids_bc.clone();
     other_bc[0][changed] = (ids_bc[0][changed].item<std::int64_t>() + 1) % vocabulary;
@@ -92,7 +91,7 @@ TEST_CASE("logits at the places of targets are those of the whole, and so are gr
   auto config = config_of(any_mixer(), LearnedPositionsConfig{});
   config.embedding.tie = GENERATE(true, false);
   auto model = random(config);
-  Batch batch{.ids_bc = random_ids(3)};
+  Batch batch{.ids_bc = ids_with_masks(3)};
   batch.targets_bc = torch::full_like(batch.ids_bc, -1);
   batch.places_t = torch::tensor({2, 3, 11, 24, 35, -1, -1, -1});
   const auto real_t = batch.places_t.narrow(0, 0, 5);

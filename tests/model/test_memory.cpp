@@ -12,7 +12,7 @@ namespace metaformer {
 
 namespace {
 
-constexpr std::int64_t vocabulary = 13, batch = 2, segment = 5;
+constexpr std::int64_t batch = 2, segment = 5;
 
 TransformerConfig config_of(const PositionsConfig& positions, const MixerConfig& mixer, std::int64_t memory) {
   auto config = small_transformer(mixer, 8, segment);
@@ -22,18 +22,6 @@ TransformerConfig config_of(const PositionsConfig& positions, const MixerConfig&
 }
 
 Gpt model_of(const TransformerConfig& config) { return randomised(Gpt(config, vocabulary)); }
-
-torch::Tensor random_ids(std::int64_t length) {
-  torch::manual_seed(length);
-  return torch::randint(vocabulary, {batch, length}, torch::kLong);
-}
-
-// Those that take a longer context.
-MixerConfig any_remembering_mixer() {
-  auto all = every_mixer();
-  std::erase_if(all, [](const MixerConfig& mixer) { return chooses_by_whole_sequence(mixer); });
-  return GENERATE_COPY(from_range(all));
-}
 
 // Positions that say how far apart tokens are, wherever a segment begins.
 bool are_relative(const PositionsConfig& positions) {
@@ -61,31 +49,30 @@ Gpt with_context(const Gpt& model, std::int64_t context) {
   return longer;
 }
 
-}  // namespace
-
-TEST_CASE("segments with enough memory are one long segment, with every mixer", "[memory]") {
+void check_one_long_segment(const TransformerConfig& config) {
   const torch::NoGradGuard no_grad;
-  auto model = model_of(config_of(NoPositionsConfig{}, any_remembering_mixer(), 3 * segment));
-  const auto ids_bc = random_ids(4 * segment);
-  const auto state = state_of(model, GENERATE(false, true));
+  auto model = model_of(config);
+  const auto ids_bc = random_ids(batch, 4 * segment);
+  const auto state = state_of(model, /*training=*/GENERATE(false, true));
   CHECK(close(read(model, ids_bc, *state), with_context(model, 4 * segment).evaluate({.ids_bc = ids_bc})));
 }
 
+}  // namespace
+
+TEST_CASE("segments with enough memory are one long segment, with every mixer", "[memory]") {
+  check_one_long_segment(config_of(NoPositionsConfig{}, any_incremental_mixer(), 3 * segment));
+}
+
 TEST_CASE("segments with enough memory are one long segment, with all relative positions", "[memory]") {
-  const torch::NoGradGuard no_grad;
   const auto positions = any_positions();
   if (!are_relative(positions)) return does_not_apply("these positions are not relative");
   const auto mixer =
       GENERATE(MixerConfig(ScaledDotProductOptions{}), MixerConfig(QuadraticOptions{.form = QuadraticForm::full}),
                MixerConfig(MetricOptions{.values = MixerValues::own}),
                MixerConfig(MetricOptions{.constraint = MetricConstraint::psd, .score = MetricScore::distance}));
-  const bool training = GENERATE(false, true);
   auto config = config_of(positions, mixer, 3 * segment);
   config.norm = LayerNormConfig{.position = GENERATE(NormPosition::pre, NormPosition::post, NormPosition::both)};
-  auto model = model_of(config);
-  const auto ids_bc = random_ids(4 * segment);
-  const auto state = state_of(model, training);
-  CHECK(close(read(model, ids_bc, *state), with_context(model, 4 * segment).evaluate({.ids_bc = ids_bc})));
+  check_one_long_segment(config);
 }
 
 TEST_CASE("absolute positions begin anew in every segment", "[memory]") {
@@ -94,7 +81,7 @@ TEST_CASE("absolute positions begin anew in every segment", "[memory]") {
       GENERATE(PositionsConfig(LearnedPositionsConfig{}), PositionsConfig(SinusoidalPositionsConfig{}));
   // Tokens that mix with nothing have the vectors of their own positions.
   auto model = model_of(config_of(positions, IdentityOptions{}, segment));
-  const auto ids_bc = random_ids(segment);
+  const auto ids_bc = random_ids(batch, segment);
   const auto state = state_of(model, GENERATE(false, true));
   const auto twice_bcv = read(model, torch::cat({ids_bc, ids_bc}, 1), *state);
   CHECK(torch::equal(twice_bcv.narrow(1, 0, segment), twice_bcv.narrow(1, segment, segment)));
@@ -103,7 +90,7 @@ TEST_CASE("absolute positions begin anew in every segment", "[memory]") {
 TEST_CASE("an empty memory changes no bit, and a reset empties it", "[memory]") {
   const torch::NoGradGuard no_grad;
   auto model = started(Gpt(config_of(any_positions(), MetricOptions{}, 7), vocabulary), 3);
-  const auto ids_bc = random_ids(segment);
+  const auto ids_bc = random_ids(batch, segment);
   const auto alone_bcv = model.evaluate({.ids_bc = ids_bc});
   const auto state = state_of(model, GENERATE(false, true));
   CHECK(torch::equal(model.evaluate({.ids_bc = ids_bc}, state.get()), alone_bcv));
@@ -121,7 +108,7 @@ TEST_CASE("a token sees as far back as the memory goes, and with same_length exa
   config.layers = 1;  // no token further back is seen through another
   config.same_length = same_length;
   auto model = model_of(config);
-  const auto ids_bc = random_ids(3 * segment);
+  const auto ids_bc = random_ids(batch, 3 * segment);
   const auto logits_bcv = read(model, ids_bc, *state_of(model, training));
   for (std::int64_t changed = 0; changed < 3 * segment; ++changed) {
     auto other_bc = ids_bc.clone();
@@ -138,10 +125,10 @@ TEST_CASE("a token sees as far back as the memory goes, and with same_length exa
 
 TEST_CASE("a token sees nothing of other documents in the memory", "[memory]") {
   const torch::NoGradGuard no_grad;
-  const auto mixer = any_remembering_mixer();
+  const auto mixer = any_incremental_mixer();
   auto model = model_of(config_of(RotaryPositionsConfig{}, mixer, 2 * segment));
   if (!has_scores(mixer)) model = model_of(config_of(NoPositionsConfig{}, mixer, 2 * segment));
-  const auto ids_bc = random_ids(4 * segment);
+  const auto ids_bc = random_ids(batch, 4 * segment);
   // Documents of 7, 9 and 4 tokens, in the other row of 12 and 8.
   const auto lengths = std::vector<std::vector<std::int64_t>>{{7, 9, 4}, {12, 8}};
   const auto logits_bcv = read(model, ids_bc, *state_of(model, GENERATE(false, true)), documents(lengths));
@@ -159,7 +146,7 @@ TEST_CASE("a token sees nothing of other documents in the memory", "[memory]") {
 TEST_CASE("no gradient flows into the memory", "[memory]") {
   auto config = config_of(TransformerXlPositionsConfig{}, MetricOptions{}, segment);
   auto model = model_of(config);
-  const auto ids_bc = random_ids(2 * segment);
+  const auto ids_bc = random_ids(batch, 2 * segment);
   const auto memory = model.new_memory();
   model.evaluate({.ids_bc = ids_bc.narrow(1, 0, segment)}, memory.get());
   const auto saved = memory->tensors();
@@ -177,11 +164,11 @@ TEST_CASE("a memory that was saved and loaded goes on with the same bits", "[mem
   auto model = started(Gpt(config_of(TransformerXlPositionsConfig{}, MetricOptions{}, 8), vocabulary), 3);
   const bool training = GENERATE(false, true);
   const auto state = state_of(model, training), loaded = state_of(model, training);
-  const auto ids_bc = random_ids(segment);
+  const auto ids_bc = random_ids(batch, segment);
   for (int i = 0; i < 3; ++i) model.evaluate({.ids_bc = ids_bc}, state.get());
   loaded->load(copy_of(*state), "a file");
   CHECK(loaded->length() == state->length());
-  const auto next_bc = random_ids(segment);
+  const auto next_bc = random_ids(batch, segment);
   CHECK(torch::equal(model.evaluate({.ids_bc = next_bc}, loaded.get()),
                      model.evaluate({.ids_bc = next_bc}, state.get())));
 }

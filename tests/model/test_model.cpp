@@ -1,9 +1,10 @@
 #include <cmath>
 #include <limits>
 
-#include "attention/mixer_support.h"
+#include "attention/mixer.h"
 #include "model/parameters.h"
 #include "model/small_models.h"
+#include "model/stream_probe.h"
 #include "model/token_model.h"
 #include "support/any_block.h"
 #include "support/any_mixer.h"
@@ -12,11 +13,7 @@ namespace metaformer {
 
 namespace {
 
-constexpr std::int64_t vocabulary = 11;
-
-Batch random_batch(std::int64_t rows, std::int64_t length) {
-  return {.ids_bc = torch::randint(vocabulary, {rows, length}, torch::kLong)};
-}
+Batch random_batch(std::int64_t rows, std::int64_t length) { return {.ids_bc = random_ids(rows, length)}; }
 
 }  // namespace
 
@@ -71,78 +68,30 @@ TEST_CASE("initialisation has GPT-2's spreads and is a function of seed and name
   }
 }
 
-// Vectors of each head, [n, c, k], in float64: `width` rows of a projection from `first` on, normalised if asked for,
-// with that gain where the mixer has it.
-torch::Tensor head_vectors(const Mixer& mixer, const torch::Tensor& x_cd, std::int64_t heads,
-                           const std::string& projection, std::int64_t first, bool normalised,
-                           const std::string& gain) {
-  const auto parameters = mixer.named_parameters();
-  const auto width = x_cd.size(1);
-  const auto rows_nkd = parameters[projection].to(torch::kDouble).narrow(0, first, width).unflatten(0, {heads, -1});
-  const auto p_nck = torch::einsum("nkd,cd->nck", {rows_nkd, x_cd});
-  if (!normalised) return p_nck;
-  const auto unit_nck = p_nck * p_nck.square().mean(-1, true).add(1e-6).rsqrt();
-  return parameters.contains(gain) ? unit_nck * parameters[gain].to(torch::kDouble) : unit_nck;
-}
-
-// Without their temperature, the formulas of docs/architecture.md for one mixer's scores of x_cd against y_ed, in
-// float64: [n, c, e]. The row term of a distance is left out: the softmax cancels it.
-torch::Tensor plain_scores_of(const Mixer& mixer, const MixerConfig& options, const torch::Tensor& x_cd,
-                              const torch::Tensor& y_ed, std::int64_t heads) {
-  const auto width = x_cd.size(1), k = width / heads;
-  const auto root_k = std::sqrt(static_cast<double>(k));
-  if (const auto* dot = std::get_if<ScaledDotProductOptions>(&options)) {
-    const std::string all = "query_key_value.weight";
-    const auto q = head_vectors(mixer, x_cd, heads, all, 0, dot->qk_norm, "query_norm.weight");
-    const auto key = head_vectors(mixer, y_ed, heads, all, width, dot->qk_norm, "key_norm.weight");
-    return torch::einsum("nck,nek->nce", {q, key}) / root_k;
-  }
-  const auto* quadratic = std::get_if<QuadraticOptions>(&options);
-  if (quadratic != nullptr && quadratic->form == QuadraticForm::full)
-    return torch::einsum("cd,ndf,ef->nce", {x_cd, form_by_formula(*quadratic, mixer), y_ed}) / root_k;
-  const auto* metric = std::get_if<MetricOptions>(&options);
-  const bool normalised = metric != nullptr ? metric->qk_norm : quadratic->qk_norm;
-  const auto p = head_vectors(mixer, x_cd, heads, "projection.weight", 0, normalised, "norm.weight");
-  const auto other = head_vectors(mixer, y_ed, heads, "projection.weight", 0, normalised, "norm.weight");
-  auto form_nkk = metric != nullptr ? metric_by_formula(*metric, mixer, {.width = width, .heads = heads})
-                                    : form_by_formula(*quadratic, mixer);
-  if (metric != nullptr && metric->score == MetricScore::as_published)  // counts pairs of tokens and features twice
-    form_nkk = 2 * (torch::diag_embed(form_nkk.diagonal(0, 1, 2)) + 2 * form_nkk.tril(-1));
-  auto scores_nce = torch::einsum("nck,nkj,nej->nce", {p, form_nkk, other});
-  if (metric != nullptr && metric->score == MetricScore::distance)
-    scores_nce = 2 * scores_nce - torch::einsum("nek,nkj,nej->ne", {other, form_nkk, other}).unsqueeze(1);
-  return scores_nce / root_k;
-}
-
-torch::Tensor scores_of(const Mixer& mixer, const MixerConfig& options, const torch::Tensor& x_cd,
-                        const torch::Tensor& y_ed, std::int64_t heads) {
-  const auto scores_nce = plain_scores_of(mixer, options, x_cd, y_ed, heads);
-  const auto parameters = mixer.named_parameters(/*recurse=*/false);
-  const auto* temperature_n = parameters.find("temperature");
-  return temperature_n == nullptr ? scores_nce : scores_nce * temperature_n->to(torch::kDouble).view({-1, 1, 1});
-}
-
 TEST_CASE("the scores of different tokens start with the configured standard deviation", "[model]") {
   const double wanted = GENERATE(3.0, 1.0, 0.05);
   TransformerConfig config;
+  config.layers = 2;
   config.mixer = any_mixer();
-  const auto set_score_std = [&]<class Options>(Options* options) {
-    if (options != nullptr) options->score_std = wanted;
-    return options != nullptr;
-  };
-  const bool has_scores = set_score_std(std::get_if<ScaledDotProductOptions>(&config.mixer)) ||
-                          set_score_std(std::get_if<QuadraticOptions>(&config.mixer)) ||
-                          set_score_std(std::get_if<MetricOptions>(&config.mixer));
-  if (!has_scores) return does_not_apply("no scores");
+  if (!has_scores(config.mixer)) return does_not_apply("no scores");
+  std::visit(
+      [&](auto& options) {
+        if constexpr (requires { options.score_std; }) options.score_std = wanted;
+      },
+      config.mixer);
   const auto model = started(Gpt(config, vocabulary));
   torch::manual_seed(3);
-  const auto normalised = [&] { return torch::randn({300, config.width}, torch::kDouble); };
-  const auto x_cd = normalised(), y_ed = normalised();
+  const torch::NoGradGuard no_grad;
+  const auto x_bcd = torch::randn({1, 600, config.width});
   int mixers = 0;
   for (const auto& module : model.modules(/*include_self=*/false)) {
-    const auto* mixer = dynamic_cast<const Mixer*>(module.get());
+    auto* mixer = dynamic_cast<Mixer*>(module.get());
     if (mixer == nullptr) continue;
-    const auto scores_nce = scores_of(*mixer, config.mixer, x_cd, y_ed, config.heads);
+    StreamProbe probe;
+    Pass pass{.probe = &probe};
+    mixer->forward(x_bcd, x_bcd, {}, nullptr, pass);
+    // Of the first half of the tokens against the second.
+    const auto scores_nce = probe.latest().score_bnce[0].narrow(1, 0, 300).narrow(2, 300, 300);
     const auto std = scores_nce.var({2}).mean().sqrt().item<double>();  // along the context
     CHECK(std == Approx(wanted).epsilon(0.15));
     ++mixers;

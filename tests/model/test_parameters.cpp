@@ -5,7 +5,7 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
-#include "attention/mixer_support.h"
+#include "attention/mixers.h"
 #include "config/loader.h"
 #include "model/classifier.h"
 #include "model/make_model.h"
@@ -21,7 +21,38 @@ namespace metaformer {
 
 namespace {
 
-constexpr std::int64_t vocabulary = 13, classes = 3;
+constexpr std::int64_t classes = 3;
+
+// The number of parameters of a mixer that docs/architecture.md says, with biases, norms and positions.
+std::int64_t parameters_by_formula(const MixerConfig& options, const MixerShape& shape) {
+  const auto d = shape.width, n = shape.heads, k = shape.head_width();
+  const auto matrices = [&](std::int64_t count) { return count * (d * d + (shape.bias ? d : 0)); };
+  const auto of_positions = [&](std::int64_t key_width) -> std::int64_t {
+    if (const auto* shaw = std::get_if<ShawPositionsConfig>(&shape.positions))
+      return (2 * shaw->max_distance + 1) * (key_width + k);
+    const auto* xl = std::get_if<TransformerXlPositionsConfig>(&shape.positions);
+    return xl == nullptr ? 0 : n * key_width * (d + (xl->shared_biases ? 0 : 2));
+  };
+  const auto of_norms = [&](const auto& o, std::int64_t norms) -> std::int64_t {
+    return o.learned_temperature ? n : o.qk_norm ? norms * k : 0;
+  };
+  const auto shared = [&](const auto& o) {
+    return matrices(2 + (o.values == MixerValues::own ? 1 : 0) + (shape.crosses ? 1 : 0)) + of_norms(o, 1);
+  };
+  if (const auto* dot = std::get_if<ScaledDotProductOptions>(&options))
+    return matrices(4) + of_norms(*dot, 2) + of_positions(k);
+  if (std::get_if<LshOptions>(&options) != nullptr) return matrices(3);
+  if (const auto* quadratic = std::get_if<QuadraticOptions>(&options)) {
+    const auto side = quadratic->form == QuadraticForm::full ? d : k;
+    return shared(*quadratic) + n * side * side + of_positions(side);
+  }
+  const auto* metric = std::get_if<MetricOptions>(&options);
+  if (metric == nullptr) return 0;
+  const auto form = metric->constraint == MetricConstraint::identity   ? 0
+                    : metric->constraint == MetricConstraint::diagonal ? k
+                                                                       : k * (k + 1) / 2;
+  return shared(*metric) + n * form + of_positions(k);
+}
 
 std::int64_t norm_size(const TransformerConfig& model) {
   return model.width * (1 + (has_bias(model.norm) && model.bias ? 1 : 0));
@@ -238,8 +269,8 @@ TEST_CASE("in every model matrices decay, and norms and biases do not", "[specs]
   config.embedding.tie = false;
   config.embedding.ngrams = {.order = 2, .buckets = 32};
   const bool classifies = GENERATE(false, true);
-  std::shared_ptr<SequenceModel> model = std::make_shared<Gpt>(config, 11);
-  if (classifies) model = std::make_shared<Classifier>(config, HeadConfig{}, 11, 3);
+  std::shared_ptr<SequenceModel> model = std::make_shared<Gpt>(config, vocabulary);
+  if (classifies) model = std::make_shared<Classifier>(config, HeadConfig{}, vocabulary, classes);
   for (const auto& [name, value, spec] : specified_parameters(*model)) {
     INFO(name);
     CHECK((spec.decay == Decay::none) == (value.dim() < 2));
@@ -251,7 +282,7 @@ TEST_CASE("the matrices of the blocks are hidden matrices, and their parts are c
   auto config = config_of(any_mixer());
   config.embedding.tie = false;
   config.feed_forward = GENERATE(FeedForwardConfig(MlpConfig{}), FeedForwardConfig(GatedConfig{}));
-  Gpt model(config, 11);
+  Gpt model(config, vocabulary);
   for (const auto& [name, value, spec] : specified_parameters(model)) {
     INFO(name);
     const bool is_square_form = name.ends_with("form");
@@ -271,7 +302,7 @@ TEST_CASE("a model draws nothing from the library's generator", "[specs]") {
   auto config = config_of(any_mixer());
   config.dropout = 0.3;
   config.embedding.dropout = 0.3;
-  auto model = started(Gpt(config, 11), 3);
+  auto model = started(Gpt(config, vocabulary), 3);
   StepPasses passes(1, torch::kCPU);
   auto pass = passes.pass(0);
   const Batch batch{.ids_bc = torch::zeros({2, 9}, torch::kLong)};

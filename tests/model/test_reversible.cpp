@@ -13,7 +13,7 @@ namespace metaformer {
 
 namespace {
 
-constexpr std::int64_t vocabulary = 13, width = 12, context = 10;
+constexpr std::int64_t width = 12, context = 10;
 
 TransformerConfig config_of(const MixerConfig& mixer, std::int64_t layers = 3) {
   auto config = small_transformer(mixer, width, context);
@@ -154,7 +154,7 @@ TEST_CASE("a whole reversible model learns with and without memory as it does by
   config.memory = GENERATE(0, 7);
   auto model = started(Gpt(config, vocabulary));
   torch::manual_seed(2);
-  const auto ids_bc = torch::randint(vocabulary, {2, context}, torch::kLong);
+  const auto ids_bc = random_ids(2, context);
   const auto gradients = [&](Probe* probe) {
     const auto memory = model.new_memory();
     Pass pass{.training = true, .random = RandomStream(torch::full({1}, 5, torch::kLong)), .probe = probe};

@@ -37,7 +37,7 @@ Observed observe(const MixerConfig& options, const PositionsConfig& positions, b
   const torch::NoGradGuard no_grad;
   const auto x_bcd = torch::randn({1, tokens, width}, torch::kDouble);
   Observed observed{.causal = causal, .mixer = mixer, .biases_2nk = shared_distance_biases(options, shape)};
-  set_distances(visibility, shape, observed.biases_2nk, tokens, tokens);
+  set_distances(visibility, shape, observed.biases_2nk, tokens);
   Pass pass, with_probe{.probe = &observed.probe};
   observed.unobserved_bcd = mixer->forward(x_bcd, x_bcd, visibility, nullptr, pass);
   observed.mixed_bcd = mixer->forward(x_bcd, x_bcd, visibility, nullptr, with_probe);
@@ -179,31 +179,22 @@ TEST_CASE("measures of attention are those of their formulas, head by head and q
       torch::_safe_softmax(score_bnce.masked_fill(hidden_bnce, -std::numeric_limits<double>::infinity()), -1);
   const auto measures =
       measure_attention({.score_bnce = score_bnce, .weight_bnce = weight_bnce, .visible_bce = visible_bce});
-  double largest = 0;
   for (std::int64_t n = 0; n < heads; ++n) {
-    double entropies = 0, sum = 0, squares = 0, scores = 0;
+    double entropies = 0;
     int queries = 0;
     for (std::int64_t b = 0; b < batch; ++b)
       for (std::int64_t c = 0; c < tokens; ++c) {
-        double entropy = 0;
-        int keys = 0;
-        for (std::int64_t e = 0; e < tokens; ++e) {
-          if (!visible_bce[b][c][e].item<bool>()) continue;
-          const double score = score_bnce[b][n][c][e].item<double>(), weight = weight_bnce[b][n][c][e].item<double>();
-          entropy -= weight * std::log(weight);
-          ++keys;
-          sum += score, squares += score * score, ++scores;
-          largest = std::max(largest, std::abs(score));
-        }
-        if (keys < 2) continue;
-        entropies += entropy / std::log(keys);
+        const auto weight_e = weight_bnce[b][n][c].masked_select(visible_bce[b][c]);
+        if (weight_e.numel() < 2) continue;
+        entropies -= (weight_e * weight_e.log()).sum().item<double>() / std::log(weight_e.numel());
         ++queries;
       }
+    const auto score_s = score_bnce.select(1, n).masked_select(visible_bce);
     const auto head = static_cast<std::size_t>(n);
     CHECK(measures.entropy.at(head) == Approx(entropies / queries).epsilon(1e-10));
-    CHECK(measures.score_std.at(head) == Approx(std::sqrt(squares / scores - std::pow(sum / scores, 2))).epsilon(1e-9));
+    CHECK(measures.score_std.at(head) == Approx(score_s.std(/*unbiased=*/false).item<double>()).epsilon(1e-9));
   }
-  CHECK(measures.score_max == Approx(largest));
+  CHECK(measures.score_max == Approx(score_bnce.masked_select(visible_bce.unsqueeze(1)).abs().max().item<double>()));
 }
 
 TEST_CASE("attention to one key has no entropy, attention to all alike has all", "[probe]") {

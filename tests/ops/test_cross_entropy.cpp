@@ -3,7 +3,6 @@
 #include <limits>
 
 #include "ops/functional.h"
-#include "support/threads.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {
@@ -57,18 +56,6 @@ TEST_CASE("the cross-entropy and its gradient are those of the formula", "[cross
   // However large the logits: where a softmax is not tiny, the difference to the greatest logit is small.
   CHECK((ours.gradient_tv - exact.gradient_tv).abs().max().item<double>() < 8e-7 * factor);
   CHECK(ours.gradient_tv[0].abs().max().item<double>() == 0);
-}
-
-TEST_CASE("the cross-entropy does not depend on the number of threads", "[cross_entropy]") {
-  const auto logits_tv = torch::randn({200, 333});
-  const auto targets_t = random_targets(200, 333);
-  const auto with = [&](int count) {
-    const Threads threads(count);
-    return result_of(logits_tv, 1, [&](const auto& x_tv) { return cross_entropy_sum(x_tv, targets_t, 0.1); });
-  };
-  const auto one = with(1), three = with(3);
-  CHECK(one.loss == three.loss);
-  CHECK(torch::equal(one.gradient_tv, three.gradient_tv));
 }
 
 TEST_CASE("logits that are not finite give what the formula does", "[cross_entropy]") {

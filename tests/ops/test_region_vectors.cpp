@@ -2,7 +2,6 @@
 
 #include "ops/layer.h"
 #include "ops/region_vectors.h"
-#include "support/threads.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {
@@ -121,23 +120,6 @@ TEST_CASE("NaN among the weights that are read is not hidden", "[regions]") {
   CHECK(greatest_region_vectors(rows, e.weight_rd, e.bias_d)[0][17].isnan().item<bool>());
   CHECK_FALSE(greatest_region_vectors(rows, e.weight_rd, e.bias_d)[0][16].isnan().item<bool>());
   CHECK(region_vectors(rows, e.weight_rd, e.bias_d)[0][4][17].isnan().item<bool>());
-}
-
-TEST_CASE("region vectors and gradients do not depend on the number of threads", "[regions]") {
-  const auto e = example(3, 200);
-  const auto rows = rows_bcp(e);
-  const bool greatest = GENERATE(true, false);
-  const auto with = [&](int threads) {
-    const Threads set(threads);
-    const auto dy = greatest ? torch::ones({4, 200}) / 3 : torch::ones({4, 11, 200}) / 3;
-    return results(e, torch::kFloat, dy, [&](const auto& weight, const auto& bias) {
-      return greatest ? greatest_region_vectors(rows, weight, bias) : region_vectors(rows, weight, bias);
-    });
-  };
-  const auto one = with(1), three = with(3);
-  CHECK(torch::equal(one.y, three.y));
-  CHECK(torch::equal(one.dweight_rd, three.dweight_rd));
-  CHECK(torch::equal(one.dbias_d, three.dbias_d));
 }
 
 TEST_CASE("the gradient of a table has the rows that were read, and lists them", "[regions]") {

@@ -87,4 +87,33 @@ inline MixerConfig any_mixer() {
   return all[GENERATE_COPY(range(std::size_t{0}, all.size()))];
 }
 
+// One of those that positions reach in different ways.
+inline MixerConfig any_mixer_with_scores() {
+  return GENERATE(
+      MixerConfig(ScaledDotProductOptions{}), MixerConfig(ScaledDotProductOptions{.backend = Backend::reference}),
+      MixerConfig(QuadraticOptions{}), MixerConfig(QuadraticOptions{.values = MixerValues::own}),
+      MixerConfig(QuadraticOptions{.form = QuadraticForm::full}), MixerConfig(MetricOptions{}),
+      MixerConfig(MetricOptions{.backend = Backend::reference}), MixerConfig(MetricOptions{.values = MixerValues::own}),
+      MixerConfig(MetricOptions{.constraint = MetricConstraint::psd, .score = MetricScore::distance}),
+      MixerConfig(ScaledDotProductOptions{.qk_norm = true, .learned_temperature = true}),
+      MixerConfig(QuadraticOptions{.qk_norm = true, .learned_temperature = true, .fixed_norm = true}),
+      MixerConfig(MetricOptions{.constraint = MetricConstraint::psd,
+                                .score = MetricScore::distance,
+                                .qk_norm = true,
+                                .learned_temperature = true,
+                                .fixed_norm = true}),
+      MixerConfig(MetricOptions{
+          .constraint = MetricConstraint::identity, .score = MetricScore::distance, .backend = Backend::reference}));
+}
+
+// One of those by which a token sees the same whatever follows it.
+inline MixerConfig any_incremental_mixer() {
+  static const auto all = [] {
+    auto mixers = every_mixer();
+    std::erase_if(mixers, [](const MixerConfig& mixer) { return chooses_by_whole_sequence(mixer); });
+    return mixers;
+  }();
+  return all[GENERATE_COPY(range(std::size_t{0}, all.size()))];
+}
+
 }  // namespace metaformer
