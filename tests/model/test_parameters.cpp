@@ -5,7 +5,6 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
-#include "attention/mixers.h"
 #include "config/loader.h"
 #include "model/classifier.h"
 #include "model/make_model.h"
