@@ -169,14 +169,10 @@ def compare_signatures(folder):
     return ours["13a"]["signature"]
 
 
-def main():
+if __name__ == "__main__":
     corpora = {"usual text": usual_lines, "short lines": functools.partial(usual_lines, 300, 4), "odd text": odd_lines,
                "bytes that are not UTF-8": broken_lines}
     run_cases({**{f"scores of {name}": in_folder(compare_scores, lines) for name, lines in corpora.items()},
                **{f"tokens of {name}": in_folder(compare_tokens, lines)
                   for name, lines in {**corpora, "every letter": every_letter}.items()},
                "signatures": in_folder(compare_signatures)})
-
-
-if __name__ == "__main__":
-    main()

@@ -288,7 +288,7 @@ def check_what_is_imported():
     return f"{accepted} of {sum(map(len, changes.values()))} are imported, and checked"
 
 
-def main():
+if __name__ == "__main__":
     logging.disable_progress_bar()
     run_cases({**{name: in_folder(check_model, name) for name in MODELS},
                "a tokenizer": in_folder(check_tokenizer),
@@ -296,7 +296,3 @@ def main():
                **{f"harmless keys of {name}": in_folder(check_harmless_keys, name) for name in ("GPT-2", "LLaMA")},
                "configs of imported models": check_what_is_imported,
                **{f"damaged: {name}": in_folder(check_damage, name) for name in DAMAGES}})
-
-
-if __name__ == "__main__":
-    main()

@@ -128,7 +128,7 @@ def compare_categories(folder):
     return f"{len(parts)} parts of expressions match the same of {len(text)} characters"
 
 
-def main():
+if __name__ == "__main__":
     megabytes = float(sys.argv[2]) if len(sys.argv) > 2 else 10
     lines = english()
     text, training_text = mixed_text(int(megabytes * 1e6), 1, lines), mixed_text(300_000, 2, lines)
@@ -141,7 +141,3 @@ def main():
         model = {"ignore_merges": True} if name == "LLaMA 3" else {}
         cases[name] = in_folder(compare, pre_tokenizer, texts, training_text, model)
     run_cases(cases)
-
-
-if __name__ == "__main__":
-    main()
