@@ -2,7 +2,7 @@
 and there. Trained runs that we export have the same logits there. Folders that are damaged or describe another model are an
 error.
 
-usage: compare_pretrained.py DUMP_PRETRAINED METAFORMER
+usage: compare_pretrained.py DUMP_MODEL METAFORMER
 """
 import json
 import subprocess
@@ -73,7 +73,7 @@ def largest_difference(a, b):
 
 def dump(folder, ids, out):
     save_file({"ids": ids}, out.with_suffix(".ids"))
-    return subprocess.run([DUMP, folder, out.with_suffix(".ids"), out], capture_output=True, text=True)
+    return subprocess.run([DUMP, out, "pretrained", folder, out.with_suffix(".ids")], capture_output=True, text=True)
 
 
 def saved(folder, name):
