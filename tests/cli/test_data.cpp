@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "cli/program.h"
-#include "support/own_cache.h"
 
 namespace {
 

@@ -25,57 +25,6 @@ struct Outcome {
   std::string out, err;
 };
 
-// The program's commands, run in this process, in a working folder of its own: one start of the libraries for all.
-class Commands {
- public:
-  Commands() { std::filesystem::current_path(folder_.path()); }
-  Commands(const Commands&) = delete;
-  Commands& operator=(const Commands&) = delete;
-  ~Commands() { std::filesystem::current_path(working_folder_); }
-
-  const TemporaryFolder& folder() const { return folder_; }
-
-  Outcome run(std::vector<std::string> words) const {
-    words.insert(words.begin(), "metaformer");
-    std::vector<char*> argv;
-    for (auto& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    Outcome outcome;
-    {
-      const Redirected out(STDOUT_FILENO, folder_ / "stdout"), err(STDERR_FILENO, folder_ / "stderr");
-      outcome.code = run_command_line(static_cast<int>(words.size()), argv.data());
-    }
-    outcome.out = read_text(folder_ / "stdout");
-    outcome.err = read_text(folder_ / "stderr");
-    return outcome;
-  }
-
- private:
-  // A stream that goes to a file for as long as this lives.
-  class Redirected {
-   public:
-    Redirected(int stream, const std::filesystem::path& file) : stream_(stream), before_(::dup(stream)) {
-      std::fflush(nullptr);
-      const int opened = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-      ::dup2(opened, stream);
-      ::close(opened);
-    }
-    Redirected(const Redirected&) = delete;
-    Redirected& operator=(const Redirected&) = delete;
-    ~Redirected() {
-      std::fflush(nullptr);
-      ::dup2(before_, stream_);
-      ::close(before_);
-    }
-
-   private:
-    int stream_, before_;
-  };
-
-  std::filesystem::path working_folder_ = std::filesystem::current_path();
-  TemporaryFolder folder_;
-};
-
 using Words = std::vector<std::string>;
 
 // What a refusal says; empty: the command works.
@@ -87,30 +36,61 @@ Words joined(Words first, const Words& second) {
   return first;
 }
 
-std::string text_with_words() {
-  std::string text;
-  for (int i = 0; i < 120; ++i) text += std::string("to be, or not to be ") + static_cast<char>('a' + i % 20) + "\n";
-  return text;
-}
-
-// The data of all tasks.
-class Place : public Commands {
+// The program's commands, run in this process, in a working folder with the data of all tasks: one start of the
+// libraries for all.
+class Place {
  public:
   Place() {
-    std::string table = "text,label\n", pairs = "source\ttarget\n";
+    std::filesystem::current_path(folder_.path());
+    std::string text, table = "text,label\n", pairs = "source\ttarget\n";
+    for (int i = 0; i < 120; ++i) text += std::string("to be, or not to be ") + static_cast<char>('a' + i % 20) + "\n";
     for (int i = 0; i < 60; ++i) {
       const auto words = "to be w" + std::to_string(i % 7) + " or w" + std::to_string(i % 11);
       table += words + (i % 2 == 0 ? " not,no\n" : " so,yes\n");
       pairs += words + "\tbe w" + std::to_string(i % 5) + "\n";
     }
-    folder().write("text.txt", text_with_words());
-    folder().write("table.csv", table);
-    folder().write("pairs.tsv", pairs);
-    folder().write("lines.txt", "to be w1\nor not\n");
-    folder().write("train.yaml",
-                   "train: {steps: 2, batch_size: 2, eval_interval: 2, checkpoint_interval: 2, "
-                   "schedule: {warmup_steps: 0}}\n");
+    for (const auto& [name, content] : {std::pair("text.txt", text),
+                                        {"table.csv", table},
+                                        {"pairs.tsv", pairs},
+                                        {"lines.txt", "to be w1\nor not\n"},
+                                        {"train.yaml",
+                                         "train: {steps: 2, batch_size: 2, eval_interval: 2, checkpoint_interval: 2, "
+                                         "schedule: {warmup_steps: 0}}\n"}})
+      folder_.write(name, content);
   }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+  ~Place() { std::filesystem::current_path(working_folder_); }
+
+  const TemporaryFolder& folder() const { return folder_; }
+
+  Outcome run(Words words) const {
+    words.insert(words.begin(), "metaformer");
+    std::vector<char*> argv;
+    for (auto& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    const int out = redirected(STDOUT_FILENO, folder_ / "stdout"), err = redirected(STDERR_FILENO, folder_ / "stderr");
+    const int code = run_command_line(static_cast<int>(words.size()), argv.data());
+    std::fflush(nullptr);
+    for (const auto& [before, stream] : {std::pair(out, STDOUT_FILENO), {err, STDERR_FILENO}}) {
+      ::dup2(before, stream);
+      ::close(before);
+    }
+    return {code, read_text(folder_ / "stdout"), read_text(folder_ / "stderr")};
+  }
+
+ private:
+  // The stream goes to the file. Returns where it went before.
+  static int redirected(int stream, const std::filesystem::path& file) {
+    std::fflush(nullptr);
+    const int before = ::dup(stream), opened = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    ::dup2(opened, stream);
+    ::close(opened);
+    return before;
+  }
+
+  std::filesystem::path working_folder_ = std::filesystem::current_path();
+  TemporaryFolder folder_;
 };
 
 // The config of a task, and what `sample` begins with.
