@@ -72,15 +72,6 @@ TEST_CASE("an injected NaN or overflow ends with code 4, is rolled back from, or
   CHECK(skipped == std::vector<std::pair<int, int>>{{1, 0}, {2, 0}, {4, 1}});  // step 3 has no loss to report
 }
 
-TEST_CASE("a dumped config is a config", "[cli]") {
-  const Program program;
-  program.folder().write("dumped.yaml",
-                         program.succeed("config dump --config shakespeare_metric.yaml --set train.steps=7"));
-  CHECK(program.succeed("config dump dumped.yaml") == program.read("dumped.yaml"));
-  CHECK_THAT(program.succeed("config check dumped.yaml"), ContainsSubstring("valid"));
-  CHECK(program.json("config dump dumped.yaml")["train"]["steps"] == 7);
-}
-
 TEST_CASE("info finds the linked libraries working, and MKL may be left to decide for itself", "[cli]") {
   const Program program;
   const auto info_with = [&](const std::string& wish) {

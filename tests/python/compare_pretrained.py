@@ -147,6 +147,7 @@ def check_run(root, name):
     assert set(saved_weights) == set(weights) and all(saved_weights[n].equal(w) for n, w in weights.items())
     assert metadata["step"] == "3"
     run(METAFORMER, "config", "import", "huggingface", "--out", "again.yaml", cwd=root)
+    assert (root / "again.yaml").read_text() == run(METAFORMER, "config", "import", "huggingface", cwd=root)
     run(METAFORMER, "train", "--config", "again.yaml", *sets(
         "data.path=text.txt", "train.steps=1", "train.batch_size=2", "train.learning_rate=1e-30",
         "train.optimizer.weight_decay=0", "train.schedule=constant"), "--out", "again", "--quiet", cwd=root)
