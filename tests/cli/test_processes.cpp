@@ -83,10 +83,14 @@ TEST_CASE("processes share an evaluation, whose metrics are those of one, and a 
   CHECK(bench.at("gradient_bytes") > 0);
 }
 
-TEST_CASE("a config that is not valid is one error, however many processes are asked for", "[cli][processes]") {
+TEST_CASE("a config that is not valid, or no TMPDIR, is one error however many processes are asked for",
+          "[cli][processes]") {
   const Program program;
   program.refuse_in_one_line(training("run", "--processes 3 --set train.stepz=3"), 2, {"train.stepz"});
   program.refuse_in_one_line(training("run", "--processes 3"), 2, {"train.batch_size must be a multiple of 3"});
+  const Variables variables{{"TMPDIR", "/no/such folder"}};
+  program.refuse_in_one_line(training("run", "--processes 2"), 2,
+                             {"error: TMPDIR=/no/such folder: ", "No such file or directory"});
   CHECK_FALSE(program.has("run"));
 }
 
