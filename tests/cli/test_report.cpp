@@ -142,8 +142,7 @@ TEST_CASE("inspect writes arrays, numbers and pictures into the run, with the fo
   CHECK_THAT(program.read("run/inspect/forms_0.svg"), ContainsSubstring("M, head 1") && ContainsSubstring("W_q W_k^T"));
 }
 
-TEST_CASE("inspect --json prints what inspection.json holds, of a text or of the start of the validation split",
-          "[inspect]") {
+TEST_CASE("inspect --json prints what inspection.json holds, and names what is wrong with its options", "[inspect]") {
   const Program program;
   program.train("run");
   const auto json = program.json(inspect, "--text 'to be' --no-data --no-pictures --out found");
@@ -154,11 +153,6 @@ TEST_CASE("inspect --json prints what inspection.json holds, of a text or of the
   const auto whole = program.json(inspect, "--no-pictures");
   CHECK(whole["tokens"].size() == 16);
   CHECK(whole["validation"]["loss_by_position"].size() == 16);
-}
-
-TEST_CASE("inspect names what is wrong with its options", "[inspect]") {
-  const Program program;
-  program.train("run");
   for (const auto& [more, code, text] :
        std::vector<std::tuple<Arguments, int, std::string>>{{"--no-data", 2, "--no-data needs --text or --file"},
                                                             {"--text 'to be' --file -", 2, "--file"},
