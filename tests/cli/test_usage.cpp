@@ -177,18 +177,14 @@ TEST_CASE("numbers of options out of range are errors, not other numbers", "[cli
   CHECK(program.succeed(sample, "--seed 010") == program.succeed(sample, "--seed 1e1"));
 }
 
-TEST_CASE("what cannot be written is an error, help too", "[cli]") {
+TEST_CASE("what cannot be written, and a working folder that was deleted, are errors of one line", "[cli]") {
   const Program program;
   for (const std::string command : {"--help", "--help-all", "--version", "help train", "config explain"}) {
     CHECK(program.shell("\"$PROGRAM\" " + command + " > /dev/full") == 1);
     CHECK(program.read("err") == "error: cannot write to standard output\n");
   }
-}
-
-TEST_CASE("a working folder that was deleted is named as the mistake", "[cli]") {
-  const Program program;
-  CHECK(program.shell("mkdir gone && cd gone && rmdir ../gone && "
-                      "\"$PROGRAM\" train --config shakespeare_metric.yaml") == 2);
+  CHECK(program.shell(
+            "mkdir gone && cd gone && rmdir ../gone && \"$PROGRAM\" train --config shakespeare_metric.yaml") == 2);
   CHECK_THAT(program.read("err"), ContainsSubstring("error: the working folder was deleted"));
   CHECK(is_one_line(program.read("err")));
 }
