@@ -135,19 +135,17 @@ TEST_CASE("an ensemble is the mean of what its members predict, text by text", "
   const auto count = static_cast<double>(labels.size());
   double loss = 0, accuracy = 0, loss_by_words = 0;
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    double right = 0;
-    loss_by_words -= std::log(by_words[i].at("probabilities").at(labels[i]).get<double>()) / count;
-    for (const auto& answer : {by_words[i], by_bytes[i]})
-      right += answer.at("probabilities").at(labels[i]).get<double>() / 2;
-    loss -= std::log(right) / count;
-    accuracy += (right > 0.5) / count;
+    const auto right = [&](const Json& answer) { return answer.at("probabilities").at(labels[i]).get<double>(); };
+    const double together = (right(by_words[i]) + right(by_bytes[i])) / 2;
+    loss_by_words -= std::log(right(by_words[i])) / count;
+    loss -= std::log(together) / count;
+    accuracy += (together > 0.5) / count;
   }
   const Arguments evaluate = "evaluate --run words --split test";
   const auto together = program.json(evaluate, {"--with", "bytes"});
-  std::int64_t texts = 0;
-  for (const auto& row : together["confusion"])
-    for (const auto& counted : row) texts += counted.get<std::int64_t>();
-  CHECK(texts == together["texts"]);
+  const auto& rows = together["confusion"];
+  CHECK(rows[0][0].get<int>() + rows[0][1].get<int>() + rows[1][0].get<int>() + rows[1][1].get<int>() ==
+        together["texts"]);
   CHECK(together.at("loss").get<double>() == Approx(loss).epsilon(1e-4));
   CHECK(together.at("accuracy").get<double>() == Approx(accuracy));
   CHECK(together.at("texts") == labels.size());

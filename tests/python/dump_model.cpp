@@ -49,25 +49,24 @@ static Batch masked_batch(std::int64_t vocabulary, std::int64_t context) {
   return batch;
 }
 
+// 0, and from each length on padding, -1.
+static torch::Tensor segments_of(const std::vector<std::int64_t>& lengths, std::int64_t context) {
+  return -(torch::arange(context).unsqueeze(0) >= torch::tensor(lengths).unsqueeze(1)).to(torch::kLong);
+}
+
 static Batch ragged_batch(std::int64_t vocabulary, std::int64_t classes, std::int64_t context) {
-  const auto length_b1 = torch::tensor({context, std::int64_t{1}, context / 2, context - 1}).unsqueeze(1);
   return {.ids_bc = torch::randint(vocabulary, {4, context}, torch::kLong),
-          .segments_bc = -(torch::arange(context).unsqueeze(0) >= length_b1).to(torch::kLong),
+          .segments_bc = segments_of({context, 1, context / 2, context - 1}, context),
           .labels_l = torch::randint(classes, {4}, torch::kLong)};
 }
 
 // Padding on both sides. The vocabulary has a mark more.
 static Batch pair_batch(std::int64_t vocabulary, std::int64_t context) {
-  const auto targets = torch::tensor({context, context - 2, std::int64_t{1}}).unsqueeze(1),
-             sources = torch::tensor({std::int64_t{2}, context, context - 1}).unsqueeze(1);
-  const auto segments = [&](const torch::Tensor& length_b1) {
-    return -(torch::arange(context).unsqueeze(0) >= length_b1).to(torch::kLong);
-  };
   const auto draw = [&] { return torch::randint(vocabulary + 1, {3, context}, torch::kLong); };
-  Batch batch{.ids_bc = draw(), .targets_bc = draw(), .segments_bc = segments(targets)};
+  Batch batch{.ids_bc = draw(), .targets_bc = draw(), .segments_bc = segments_of({context, context - 2, 1}, context)};
   batch.targets_bc = batch.targets_bc.masked_fill(batch.segments_bc < 0, -1);
   batch.source_ids_bs = draw();
-  batch.source_segments_bs = segments(sources);
+  batch.source_segments_bs = segments_of({2, context, context - 1}, context);
   return batch;
 }
 
