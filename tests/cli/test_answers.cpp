@@ -65,7 +65,6 @@ TEST_CASE("sample sorts with a sorter", "[cli]") {
         "0 1 1 1 1 1\n1 1 1 2 2 2\n");
   for (const auto& [prompt, wrong] : {std::pair("2 0 1", "3 numbers"), {"2 0 1 1 0 7", "'7'"}, {"2 0 x 1 0 2", "'x'"}})
     program.refuse(joined(sample, {"--prompt", prompt}), 2, {wrong});
-  program.refuse("predict --run run", 2);
   CHECK(program.json("evaluate --run run --split test").at("exact_match") > 0.9);
 }
 
@@ -87,7 +86,6 @@ TEST_CASE("predict answers every line in order and names malformed ones", "[cli]
   CHECK(json.at("label") == "yes");
   CHECK(json.at("probability") == json.at("probabilities").at("yes"));
   CHECK(program.run_with_input("predict --run run", "").code == 0);
-  program.refuse("sample --run run", 2);
   for (const Arguments& more : {Arguments{}, {"--random-batches", "3"}})
     program.refuse(joined("evaluate --run run --split test", more), 2, {"data.test_path"});
   CHECK(program.json("evaluate --run run --random-batches 3").at("texts") == 96);

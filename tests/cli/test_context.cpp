@@ -79,11 +79,7 @@ TEST_CASE("evaluate, sample and bench take runs of recurrent and feed-forward mo
   const auto evaluated = program.json("evaluate --run run --checkpoint last");
   CHECK(evaluated["loss"].get<double>() == Approx(summary["val_loss"].get<double>()).epsilon(1e-6));
   CHECK(program.json("evaluate --run run --context 40")["tokens"] == evaluated["tokens"]);
-  const Arguments sample = "sample --run run --prompt 'to be or not to be, that' --tokens 60";
-  CHECK(program.succeed(sample) == program.succeed(sample, {"--no-cache"}));
-  program.refuse(joined(sample, "--window slide"), 2, {"--window slide"});
-  program.succeed("report run -o report.html");
-  CHECK_THAT(program.read("err"), !ContainsSubstring("no heads"));
+  program.refuse("sample --run run --window slide", 2, {"--window slide"});
   CHECK(program.json({"bench", "step", "--steps", "1", "--rounds", "1", "--warmup", "0", "--config", "small.yaml",
                       "--set", "model=" + model})["operations_per_step"] > 0);
 }
@@ -98,7 +94,4 @@ TEST_CASE("a state is carried in evaluation where it is asked for, also of a tex
   CHECK(loss_of(program, "--set model.carry_state=true") != loss_of(program, {}));
   program.refuse("evaluate --run run --set model.carry_state=true --random-batches 2", 2,
                  {"random batches have nothing before them", "model.carry_state"});
-  program.refuse(joined("train --config small.yaml --out carried", set(joined(changes, {"model.carry_state=true"}))), 3,
-                 {"3960 tokens", "model.carry_state", "train.batch_size 500", "model.context 16", "8001"});
-  CHECK_FALSE(program.has("carried"));
 }

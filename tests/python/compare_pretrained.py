@@ -15,8 +15,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import pretrained  # before transformers, which must stay offline
-from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, LlamaConfig,
-                          LlamaForCausalLM, PreTrainedTokenizerFast, logging)
+from transformers import (AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
+                          PreTrainedTokenizerFast, logging)
 
 import reference_model
 from common import in_folder, run, run_cases, sets
@@ -103,15 +103,12 @@ def byte_level_tokenizer():
 
 
 def check_tokenizer(root):
-    """A folder with a tokenizer of fewer tokens than the model has, and what we export of both."""
-    text = "To be, or not\n\tto be<|endoftext|> \u81ea\u7136 1984 "
+    """A folder with a tokenizer of fewer tokens than the model has, as we export it. compare_exported.py compares ids."""
     folder, out = root / "saved", root / "out"
     saved(folder, "GPT-2")
     PreTrainedTokenizerFast(tokenizer_object=byte_level_tokenizer()).save_pretrained(folder)
     result = dump(folder, random_ids(), out)
     assert result.returncode == 0, result.stderr
-    written, read = AutoTokenizer.from_pretrained(out / "exported"), AutoTokenizer.from_pretrained(folder)
-    assert written(text)["input_ids"] == read(text)["input_ids"]
     assert (out / "exported/tokenizer.json").read_bytes() == (folder / "tokenizer.json").read_bytes()
     config = json.loads(run(METAFORMER, "config", "import", folder, "--json"))
     assert config["data"]["tokenizer"] == {"kind": "pretrained", "path": str(folder)}
@@ -153,9 +150,6 @@ def check_run(root, name):
         "train.optimizer.weight_decay=0", "train.schedule=constant"), "--out", "again", "--quiet", cwd=root)
     again = load_file(root / "again/checkpoints/last/model.safetensors")
     assert all(largest_difference(again[n], w) < 1e-20 for n, w in weights.items()), "other weights come back"
-    text, theirs = "to be <|endoftext|>\n", AutoTokenizer.from_pretrained(root / "huggingface")
-    encoded = json.loads(run(METAFORMER, "data", "tokenizer", "--config", "small.yaml", "--encode", text, "--json", cwd=root))
-    assert theirs(text, add_special_tokens=False)["input_ids"] == [token["id"] for token in encoded["encoded"]]
     # The library rotates and normalises LLaMA's vectors in float32.
     assert difference <= (1e-12 if "GPT-2" in name else TOLERANCE), f"logits differ by {difference:.1e}"
     return f"logits differ by {difference:.1e}"

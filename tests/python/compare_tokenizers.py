@@ -1,8 +1,8 @@
 """Ids of our pretrained tokenizers against the package `tokenizers`, for the regular expressions of GPT-2, LLaMA 3, Qwen,
-SmolLM, GPT-4o and DeepSeek: for every code point, and for up to 10 MB of mixed text. Also against GPT2TokenizerFast, which
+SmolLM, GPT-4o and DeepSeek: for every code point, and for 10 MB of mixed text. Also against GPT2TokenizerFast, which
 reads vocab.json and merges.txt.
 
-usage: compare_tokenizers.py ENCODE_TEXT [MB]
+usage: compare_tokenizers.py ENCODE_TEXT
 """
 import json
 import os
@@ -124,9 +124,8 @@ def compare_categories(folder):
 
 
 if __name__ == "__main__":
-    megabytes = float(sys.argv[2]) if len(sys.argv) > 2 else 10
     lines = english()
-    text, training_text = mixed_text(int(megabytes * 1e6), 1, lines), mixed_text(300_000, 2, lines)
+    text, training_text = mixed_text(10_000_000, 1, lines), mixed_text(300_000, 2, lines)
     cases = {"parts of expressions": in_folder(compare_categories),
              "GPT-2's two files": in_folder(compare_gpt2_files, text[:len(text) // 10], training_text)}
     for name, (pre_tokenizer, fraction) in CASES.items():

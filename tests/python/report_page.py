@@ -1,7 +1,7 @@
 """The report page in a browser that can reach no network: nothing is requested, no error is logged, charts have as many elements as
 their data, and hover, zoom, keyboard and the choice of heads work; also on a dark and on a narrow screen, on paper, and with 50 runs.
 
-usage: report_page.py METAFORMER [SCREENSHOTS]    (SCREENSHOTS: a folder for pictures to look at)
+usage: report_page.py METAFORMER
 """
 import json
 import re
@@ -121,7 +121,7 @@ def check_sections(page):
     assert "metric <b>&1" in page.value("document.getElementById('environment').textContent"), "the run's name as text"
 
 
-def check_sorters(path, folder, pictures=None):
+def check_sorters(path, folder):
     with Page() as page:
         page.open(path)
         check_sections(page)
@@ -137,11 +137,6 @@ def check_sorters(path, folder, pictures=None):
         assert page.value("document.documentElement.scrollWidth") <= 390, "a narrow page scrolls sideways"
         page.requests.pop()
         check_silence(page, path)
-        for name, width, dark in (("light", 1200, False), ("dark", 1200, True), ("narrow", 390, False)):
-            if pictures:
-                page.set_view(width, 900, dark)
-                page.open(path)
-                page.screenshot(Path(pictures) / f"{name}.png")
     figures = {file.name for file in (folder / "figures").iterdir()}
     assert {"curves_both.svg", "curves_both.pdf"} <= figures and any("attention" in name for name in figures), f"figures: {figures}"
 
@@ -193,6 +188,6 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
         program, folder = sys.argv[1], Path(name)
         (folder / "sorters").mkdir()
-        check_sorters(make_sorters(program, folder / "sorters"), folder, *sys.argv[2:])
+        check_sorters(make_sorters(program, folder / "sorters"), folder)
         check_language_model(program, folder)
         check_many(program, folder)
