@@ -40,18 +40,6 @@ bool has_text(const Program& program, const std::string& file, const std::string
 
 }  // namespace
 
-TEST_CASE("a signal saves the state and sets the exit code", "[cli][stop]") {
-  const auto [signal, code] = GENERATE(table<int, int>({{SIGINT, 130}, {SIGTERM, 143}}));
-  const Program program;
-  const Arguments intervals = {"train.eval_interval=50", "train.checkpoint_interval=50"};
-  const auto pid = program.start(training("run", joined(intervals, {"train.steps=100000000"})));
-  wait_until([&] { return program.has("run/checkpoints/last"); });
-  kill(pid, signal);
-  Program::check_refused(program.wait(pid), code, {"go on with --resume"});
-  const auto step = program.read_json("run/checkpoints/last/meta.json").at("step").get<std::int64_t>();
-  program.succeed(training("run", joined(intervals, {"train.steps=" + std::to_string(step + 2)})));
-}
-
 TEST_CASE("SIGUSR1 saves and training goes on; a second process is refused meanwhile", "[cli][stop]") {
   const Program program;
   const auto endless = training(

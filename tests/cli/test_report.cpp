@@ -56,18 +56,7 @@ TEST_CASE("a comparison's metrics as pictures", "[cli]") {
   CHECK(is_one_line(program.refuse("compare runs --figures file", 1).err));
 }
 
-TEST_CASE("a report without texts and heads reads no checkpoint", "[cli]") {
-  const Program program;
-  program.train("run");
-  fs::remove_all(program.at("run/checkpoints"));
-  CHECK(program.json("report run --no-samples --no-heads")["problems"].empty());
-  CHECK(data_of(program.read("report.html"))["texts"]["samples"].empty());
-  const auto whole = program.json("report run");
-  REQUIRE(whole["problems"].size() == 1);
-  CHECK_THAT(whole["problems"][0].get<std::string>(), ContainsSubstring("run: no text and no heads: "));
-}
-
-TEST_CASE("what is no run is refused, and a run that is not finished is named", "[cli]") {
+TEST_CASE("what is no run is refused, a run without checkpoints or an end is reported as far as it goes", "[cli]") {
   const Program program;
   program.folder().write("results.csv", "");
   CHECK(program.run("report results.csv").code != 0);
@@ -75,6 +64,12 @@ TEST_CASE("what is no run is refused, and a run that is not finished is named", 
   for (const auto* wrong : {"report", "report nothing", "report run --margin 0", "report run --prompt a --no-samples",
                             "report run --reference other"})
     program.refuse(wrong, 2);
+  fs::remove_all(program.at("run/checkpoints"));
+  CHECK(program.json("report run --no-samples --no-heads")["problems"].empty());
+  CHECK(data_of(program.read("report.html"))["texts"]["samples"].empty());
+  const auto whole = program.json("report run");
+  REQUIRE(whole["problems"].size() == 1);
+  CHECK_THAT(whole["problems"][0].get<std::string>(), ContainsSubstring("run: no text and no heads: "));
   fs::remove(program.at("run/summary.json"));
   const auto data = reported(program, "run");
   CHECK_THAT(program.read("err"), ContainsSubstring("run: left out: unfinished"));
