@@ -3,25 +3,24 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <initializer_list>
 #include <iomanip>
+#include <list>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 #include <vector>
 
 #include "support/catch.h"
-#include "support/temporary_folder.h"
-
-extern char** environ;
+#include "support/own_cache.h"
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
@@ -74,17 +73,12 @@ void wait_until(const Condition& condition) {
 class Variables {
  public:
   using Values = std::initializer_list<std::pair<std::string, std::string>>;
-  Variables(Values values) : values_(values) {
-    for (const auto& [name, value] : values_) setenv(name.c_str(), value.c_str(), 1);
-  }
-  Variables(const Variables&) = delete;
-  Variables& operator=(const Variables&) = delete;
-  ~Variables() {
-    for (const auto& [name, value] : values_) unsetenv(name.c_str());
+  Variables(Values values) {
+    for (const auto& [name, value] : values) set_.emplace_back(name, value.c_str());
   }
 
  private:
-  std::vector<std::pair<std::string, std::string>> values_;
+  std::list<Variable> set_;
 };
 
 // A limit of the programs that start while it lives.
@@ -115,6 +109,25 @@ inline std::string small_text() {
   return text;
 }
 
+// Becomes the executable, in the folder.
+[[noreturn]] inline void become_program(const fs::path& folder, const Arguments& arguments) {
+  std::vector<const char*> argv = {METAFORMER_PROGRAM};
+  for (const auto& word : arguments) argv.push_back(word.c_str());
+  argv.push_back(nullptr);
+  if (chdir(folder.c_str()) == 0) execv(METAFORMER_PROGRAM, const_cast<char**>(argv.data()));
+  _exit(126);
+}
+
+// Texts with and without the word "marker", labelled yes and no. The header is the first row, or "".
+inline std::string labelled_table(int count, const std::string& header = "text,label\n",
+                                  const std::string& yes = "yes") {
+  std::string table = header;
+  for (int i = 0; i < count; ++i)
+    table += "\"w" + std::to_string(i * 7 % 31) + ", w" + std::to_string(i * 11 % 23) +
+             (i % 2 == 1 ? " marker\"," + yes : " other\",no") + "\n";
+  return table;
+}
+
 class Program {
  public:
   Program() {
@@ -131,25 +144,19 @@ class Program {
   // Starts the executable in the folder; stdin comes from a file, stdout and stderr go to files there. `blocked`:
   // signals that it is started with.
   pid_t start(const Arguments& arguments, const std::string& input = "/dev/null", const sigset_t& blocked = {}) const {
-    std::vector<std::string> words = {METAFORMER_PROGRAM};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    std::vector<char*> argv;
-    for (auto& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addchdir_np(&actions, folder_.path().c_str());
-    posix_spawn_file_actions_addopen(&actions, 0, input.c_str(), O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, 1, (folder_ / "out").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    posix_spawn_file_actions_addopen(&actions, 2, (folder_ / "err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    posix_spawnattr_t attributes;
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-    posix_spawnattr_setsigmask(&attributes, &blocked);
-    pid_t pid = 0;
-    REQUIRE(posix_spawn(&pid, METAFORMER_PROGRAM, &actions, &attributes, argv.data(), environ) == 0);
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
+    constexpr int write = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
+    const std::array files = {open(input.c_str(), O_RDONLY | O_CLOEXEC), open(at("out").c_str(), write, 0666),
+                              open(at("err").c_str(), write, 0666)};
+    sigset_t usual;
+    sigprocmask(SIG_SETMASK, &blocked, &usual);
+    const auto pid = fork();
+    if (pid == 0) {
+      for (int stream = 0; stream < 3; ++stream) dup2(files[static_cast<std::size_t>(stream)], stream);
+      become_program(folder_.path(), arguments);
+    }
+    sigprocmask(SIG_SETMASK, &usual, nullptr);
+    for (const int file : files) close(file);
+    REQUIRE(pid > 0);
     return pid;
   }
 

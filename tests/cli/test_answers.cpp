@@ -4,19 +4,8 @@
 
 namespace {
 
-// 300 texts with and without the word "marker"; header: the first row, or "".
-std::string marker_table(const std::string& header) {
-  std::string table = header;
-  for (int i = 0; i < 300; ++i) {
-    const bool marked = i % 2 == 1;
-    const auto words = "w" + std::to_string(i * 7 % 31) + ", w" + std::to_string(i * 11 % 23);
-    table += "\"" + words + (marked ? " marker" : " other") + "\"," + (marked ? "yes\n" : "no\n");
-  }
-  return table;
-}
-
 void train_classifier(const Program& program, const Arguments& changes = {}, const std::string& run = "run") {
-  program.folder().write("table.csv", marker_table("text,label\n"));
+  program.folder().write("table.csv", labelled_table(300));
   const Arguments usual =
       "data.path=table.csv data.validation_fraction=0.4 train.steps=60 train.learning_rate=0.01 train.eval_interval=60";
   program.succeed({"train", "--config", "text_classifier.yaml", "--out", run}, set(joined(usual, changes)));
@@ -76,7 +65,6 @@ TEST_CASE("sample sorts with a sorter", "[cli]") {
         "0 1 1 1 1 1\n1 1 1 2 2 2\n");
   for (const auto& [prompt, wrong] : {std::pair("2 0 1", "3 numbers"), {"2 0 1 1 0 7", "'7'"}, {"2 0 x 1 0 2", "'x'"}})
     program.refuse(joined(sample, {"--prompt", prompt}), 2, {wrong});
-  program.refuse("predict --run run", 2);
   CHECK(program.json("evaluate --run run --split test").at("exact_match") > 0.9);
 }
 
@@ -98,7 +86,6 @@ TEST_CASE("predict answers every line in order and names malformed ones", "[cli]
   CHECK(json.at("label") == "yes");
   CHECK(json.at("probability") == json.at("probabilities").at("yes"));
   CHECK(program.run_with_input("predict --run run", "").code == 0);
-  program.refuse("sample --run run", 2);
   for (const Arguments& more : {Arguments{}, {"--random-batches", "3"}})
     program.refuse(joined("evaluate --run run --split test", more), 2, {"data.test_path"});
   CHECK(program.json("evaluate --run run --random-batches 3").at("texts") == 96);
@@ -146,19 +133,17 @@ TEST_CASE("an ensemble is the mean of what its members predict, text by text", "
   const auto count = static_cast<double>(labels.size());
   double loss = 0, accuracy = 0, loss_by_words = 0;
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    double right = 0;
-    loss_by_words -= std::log(by_words[i].at("probabilities").at(labels[i]).get<double>()) / count;
-    for (const auto& answer : {by_words[i], by_bytes[i]})
-      right += answer.at("probabilities").at(labels[i]).get<double>() / 2;
-    loss -= std::log(right) / count;
-    accuracy += (right > 0.5) / count;
+    const auto right = [&](const Json& answer) { return answer.at("probabilities").at(labels[i]).get<double>(); };
+    const double together = (right(by_words[i]) + right(by_bytes[i])) / 2;
+    loss_by_words -= std::log(right(by_words[i])) / count;
+    loss -= std::log(together) / count;
+    accuracy += (together > 0.5) / count;
   }
   const Arguments evaluate = "evaluate --run words --split test";
   const auto together = program.json(evaluate, {"--with", "bytes"});
-  std::int64_t texts = 0;
-  for (const auto& row : together["confusion"])
-    for (const auto& counted : row) texts += counted.get<std::int64_t>();
-  CHECK(texts == together["texts"]);
+  const auto& rows = together["confusion"];
+  CHECK(rows[0][0].get<int>() + rows[0][1].get<int>() + rows[1][0].get<int>() + rows[1][1].get<int>() ==
+        together["texts"]);
   CHECK(together.at("loss").get<double>() == Approx(loss).epsilon(1e-4));
   CHECK(together.at("accuracy").get<double>() == Approx(accuracy));
   CHECK(together.at("texts") == labels.size());
@@ -243,7 +228,7 @@ TEST_CASE("predict labels no other column than that of the training", "[cli]") {
   const Program program;
   train_classifier(program);
   // A run whose training table had no header takes such tables, and still finds a name.
-  program.folder().write("bare_training.csv", marker_table(""));
+  program.folder().write("bare_training.csv", labelled_table(300, ""));
   train_classifier(program, {"data.path=bare_training.csv"}, "headless");
   const std::vector<std::pair<std::string, std::string>> files = {
       {"other.csv", "id,review\n1,w1 marker\n2,w2 other\n"},
@@ -289,9 +274,7 @@ TEST_CASE("predict labels no other column than that of the training", "[cli]") {
 TEST_CASE("a byte order mark is no part of what is asked", "[cli]") {
   const Program program;
   const std::string mark = "\xEF\xBB\xBF";
-  program.folder().write("text.txt", mark + small_text());
   program.train("run");
-  CHECK(program.read("run/checkpoints/last/tokenizer.json").find("\uFEFF") == std::string::npos);
   program.folder().write("prompt.txt", mark + "to be");
   const Arguments sample = "sample --run run --tokens 5 --seed 3";
   const auto expected = program.succeed(sample, {"--prompt", "to be"});

@@ -9,27 +9,20 @@ namespace {
 using Words = std::set<std::string>;
 
 // What bash offers for a line that was typed as far as `words`; "=" is a word, as bash cuts lines.
-class Completion {
- public:
-  Completion() { program_.folder().write("completion.bash", program_.succeed({"completion", "bash"})); }
+struct Completion : Program {
+  Completion() { folder().write("completion.bash", succeed("completion bash")); }
 
   Words offer(const Arguments& words) const {
     std::string line = "COMP_WORDS=(\"$PROGRAM\"";
     for (const auto& word : words) line += " '" + word + "'";
-    program_.folder().write("ask.bash", ". ./completion.bash\n" + line +
-                                            ")\nCOMP_CWORD=" + std::to_string(words.size()) +
-                                            "\n_metaformer\nprintf '%s\\n' \"${COMPREPLY[@]}\" > offered\n");
-    REQUIRE(program_.shell("bash ask.bash") == 0);
+    folder().write("ask.bash", ". ./completion.bash\n" + line + ")\nCOMP_CWORD=" + std::to_string(words.size()) +
+                                   "\n_metaformer\nprintf '%s\\n' \"${COMPREPLY[@]}\" > offered\n");
+    REQUIRE(shell("bash ask.bash") == 0);
     Words offered;
-    for (const auto& word : lines_of(program_.read("offered")))
+    for (const auto& word : lines_of(read("offered")))
       if (!word.empty()) offered.insert(word);
     return offered;
   }
-
-  const Program& program() const { return program_; }
-
- private:
-  Program program_;
 };
 
 struct Help {
@@ -60,7 +53,7 @@ TEST_CASE("bash completes every command and every option that help lists", "[cli
     const auto words = left.back();
     left.pop_back();
     CAPTURE(words);
-    const auto help = help_of(completion.program(), words);
+    const auto help = help_of(completion, words);
     if (!help.commands.empty()) CHECK(completion.offer(joined(words, {""})) == help.commands);
     CHECK(completion.offer(joined(words, {"--"})) == help.options);
     commands += help.commands.size();
@@ -108,9 +101,9 @@ TEST_CASE("bash completes the values of options", "[cli]") {
 
 TEST_CASE("names of configs are those of METAFORMER_CONFIG_PATH and of the program", "[cli]") {
   const Completion completion;
-  completion.program().folder().write("more/mine.yaml", "");
+  completion.folder().write("more/mine.yaml", "");
   {
-    const Variables variables{{"METAFORMER_CONFIG_PATH", completion.program().at("more")}};
+    const Variables variables{{"METAFORMER_CONFIG_PATH", completion.at("more")}};
     CHECK(completion.offer("train --config mi") == Words{"mine.yaml"});
   }
   CHECK(completion.offer("train --config mi").empty());
@@ -119,8 +112,7 @@ TEST_CASE("names of configs are those of METAFORMER_CONFIG_PATH and of the progr
 }
 
 TEST_CASE("the scripts parse, and an unknown shell is an error that names those there are", "[cli]") {
-  const Completion completion;
-  const auto& program = completion.program();
+  const Completion program;
   CHECK(program.shell("bash -n completion.bash") == 0);
   const auto zsh = program.succeed("completion zsh");
   CHECK(zsh.starts_with("#compdef metaformer\n"));

@@ -15,10 +15,7 @@ Arguments training(const std::string& out, const Arguments& changes) {
 
 // A small table of two classes, for small.yaml.
 Arguments classifier(const Program& program, const Arguments& more) {
-  std::string table = "text,label\n";
-  for (int i = 0; i < 200; ++i)
-    table += "w" + std::to_string(i % 11) + " w" + std::to_string(i % 13) + (i % 3 ? ",yes\n" : ",no\n");
-  program.folder().write("table.csv", table);
+  program.folder().write("table.csv", labelled_table(200));
   return joined({"task=classification", "data.path=table.csv", "data.cache=false"}, more);
 }
 
@@ -42,18 +39,6 @@ bool has_text(const Program& program, const std::string& file, const std::string
 }
 
 }  // namespace
-
-TEST_CASE("a signal saves the state and sets the exit code", "[cli][stop]") {
-  const auto [signal, code] = GENERATE(table<int, int>({{SIGINT, 130}, {SIGTERM, 143}}));
-  const Program program;
-  const Arguments intervals = {"train.eval_interval=50", "train.checkpoint_interval=50"};
-  const auto pid = program.start(training("run", joined(intervals, {"train.steps=100000000"})));
-  wait_until([&] { return program.has("run/checkpoints/last"); });
-  kill(pid, signal);
-  Program::check_refused(program.wait(pid), code, {"go on with --resume"});
-  const auto step = program.read_json("run/checkpoints/last/meta.json").at("step").get<std::int64_t>();
-  program.succeed(training("run", joined(intervals, {"train.steps=" + std::to_string(step + 2)})));
-}
 
 TEST_CASE("SIGUSR1 saves and training goes on; a second process is refused meanwhile", "[cli][stop]") {
   const Program program;

@@ -83,10 +83,14 @@ TEST_CASE("processes share an evaluation, whose metrics are those of one, and a 
   CHECK(bench.at("gradient_bytes") > 0);
 }
 
-TEST_CASE("a config that is not valid is one error, however many processes are asked for", "[cli][processes]") {
+TEST_CASE("a config that is not valid, or no TMPDIR, is one error however many processes are asked for",
+          "[cli][processes]") {
   const Program program;
   program.refuse_in_one_line(training("run", "--processes 3 --set train.stepz=3"), 2, {"train.stepz"});
   program.refuse_in_one_line(training("run", "--processes 3"), 2, {"train.batch_size must be a multiple of 3"});
+  const Variables variables{{"TMPDIR", "/no/such folder"}};
+  program.refuse_in_one_line(training("run", "--processes 2"), 2,
+                             {"error: TMPDIR=/no/such folder: ", "No such file or directory"});
   CHECK_FALSE(program.has("run"));
 }
 
@@ -94,13 +98,16 @@ TEST_CASE("a signal to the program or to any process stops all of them, and the 
           "[cli][processes][stop]") {
   const Program program;
   const int number = GENERATE(SIGINT, SIGTERM);
-  const int whom = GENERATE(-1, 0, 1);
-  const auto pid = program.start(training("run", joined("--processes 2", endless)));
+  const int whom = GENERATE(-2, -1, 0, 1);  // -2: a training of one process; -1: the program itself
+  const auto run = joined(training("run"), whom == -2 ? "" : "--processes 2");
+  const auto pid = program.start(joined(run, endless));
   wait_for_checkpoint(program);
   ::kill(whom < 0 ? pid : children_of(pid).at(static_cast<std::size_t>(whom)), number);
   Program::check_refused(program.wait(pid), 128 + number, {});
   CHECK_THAT(program.read("run/train.log"), ContainsSubstring("go on with --resume"));
-  CHECK_THAT(program.read("run/checkpoints/last/meta.json"), ContainsSubstring("\"step\""));
+  const auto step = program.read_json("run/checkpoints/last/meta.json").at("step").get<std::int64_t>();
+  program.succeed(run, "--resume --set train.eval_interval=1000 --set train.checkpoint_interval=20 --set train.steps=" +
+                           std::to_string(step + 2));
 }
 
 TEST_CASE("signals that come while processes start are answered, and end nothing by themselves",

@@ -56,18 +56,7 @@ TEST_CASE("a comparison's metrics as pictures", "[cli]") {
   CHECK(is_one_line(program.refuse("compare runs --figures file", 1).err));
 }
 
-TEST_CASE("a report without texts and heads reads no checkpoint", "[cli]") {
-  const Program program;
-  program.train("run");
-  fs::remove_all(program.at("run/checkpoints"));
-  CHECK(program.json("report run --no-samples --no-heads")["problems"].empty());
-  CHECK(data_of(program.read("report.html"))["texts"]["samples"].empty());
-  const auto whole = program.json("report run");
-  REQUIRE(whole["problems"].size() == 1);
-  CHECK_THAT(whole["problems"][0].get<std::string>(), ContainsSubstring("run: no text and no heads: "));
-}
-
-TEST_CASE("what is no run is refused, and a run that is not finished is named", "[cli]") {
+TEST_CASE("what is no run is refused, a run without checkpoints or an end is reported as far as it goes", "[cli]") {
   const Program program;
   program.folder().write("results.csv", "");
   CHECK(program.run("report results.csv").code != 0);
@@ -75,6 +64,12 @@ TEST_CASE("what is no run is refused, and a run that is not finished is named", 
   for (const auto* wrong : {"report", "report nothing", "report run --margin 0", "report run --prompt a --no-samples",
                             "report run --reference other"})
     program.refuse(wrong, 2);
+  fs::remove_all(program.at("run/checkpoints"));
+  CHECK(program.json("report run --no-samples --no-heads")["problems"].empty());
+  CHECK(data_of(program.read("report.html"))["texts"]["samples"].empty());
+  const auto whole = program.json("report run");
+  REQUIRE(whole["problems"].size() == 1);
+  CHECK_THAT(whole["problems"][0].get<std::string>(), ContainsSubstring("run: no text and no heads: "));
   fs::remove(program.at("run/summary.json"));
   const auto data = reported(program, "run");
   CHECK_THAT(program.read("err"), ContainsSubstring("run: left out: unfinished"));
@@ -142,8 +137,7 @@ TEST_CASE("inspect writes arrays, numbers and pictures into the run, with the fo
   CHECK_THAT(program.read("run/inspect/forms_0.svg"), ContainsSubstring("M, head 1") && ContainsSubstring("W_q W_k^T"));
 }
 
-TEST_CASE("inspect --json prints what inspection.json holds, of a text or of the start of the validation split",
-          "[inspect]") {
+TEST_CASE("inspect --json prints what inspection.json holds, and names what is wrong with its options", "[inspect]") {
   const Program program;
   program.train("run");
   const auto json = program.json(inspect, "--text 'to be' --no-data --no-pictures --out found");
@@ -154,11 +148,6 @@ TEST_CASE("inspect --json prints what inspection.json holds, of a text or of the
   const auto whole = program.json(inspect, "--no-pictures");
   CHECK(whole["tokens"].size() == 16);
   CHECK(whole["validation"]["loss_by_position"].size() == 16);
-}
-
-TEST_CASE("inspect names what is wrong with its options", "[inspect]") {
-  const Program program;
-  program.train("run");
   for (const auto& [more, code, text] :
        std::vector<std::tuple<Arguments, int, std::string>>{{"--no-data", 2, "--no-data needs --text or --file"},
                                                             {"--text 'to be' --file -", 2, "--file"},

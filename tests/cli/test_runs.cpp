@@ -22,21 +22,20 @@ TEST_CASE("every new run becomes runs/latest, and who falls back to it says whic
   const auto first = fs::canonical(latest);
   CHECK(fs::read_symlink(latest) == first.filename());
 
-  program.train("elsewhere/second");
-  CHECK(fs::canonical(latest) == fs::canonical(program.at("elsewhere/second")));
-  CHECK(fs::read_symlink(latest) == "../elsewhere/second");
-  for (const auto* command : {"evaluate", "sample --tokens 3"}) {
+  const auto says = [&](const Arguments& command, const std::string& what) {
     program.succeed(command);
-    CHECK_THAT(program.read("err"), ContainsSubstring("runs/latest is elsewhere/second"));
-  }
+    CHECK_THAT(program.read("err"), ContainsSubstring(what));
+  };
+  program.train("elsewhere/second");
+  CHECK(fs::read_symlink(latest) == "../elsewhere/second");
+  for (const auto* command : {"evaluate", "sample --tokens 3"}) says(command, "runs/latest is elsewhere/second");
   program.succeed({"evaluate", "--run", first.string()});
   CHECK_THAT(program.read("err"), !ContainsSubstring("latest"));
 
   const TemporaryFolder other;
   program.train((other / "third").string());
   CHECK(fs::read_symlink(latest) == fs::canonical(other / "third"));
-  program.succeed("evaluate");
-  CHECK_THAT(program.read("err"), ContainsSubstring("runs/latest is " + fs::canonical(other / "third").string()));
+  says("evaluate", "runs/latest is " + fs::canonical(other / "third").string());
 
   program.train("runs/fourth");
   CHECK(fs::read_symlink(latest) == "fourth");
@@ -129,15 +128,7 @@ TEST_CASE("standard streams that are closed take no file's place", "[runs]") {
   }
 }
 
-TEST_CASE("a text that is larger than the memory ends with one line", "[runs]") {
-  if (!measures_memory) return skip("the address sanitizer takes memory of its own");
-  const Program program;
-  fs::resize_file(program.at("text.txt"), std::uintmax_t{6} << 30);  // a hole: it takes no room on the disk
-  const Limit memory(RLIMIT_AS, four_gib);
-  program.refuse_in_one_line("train --config small.yaml --out run --device cpu", 5, {"error: out of memory"});
-}
-
-TEST_CASE("out of memory ends evaluation and sampling with what was missing", "[runs]") {
+TEST_CASE("what does not fit into the memory ends with what was missing, and a training before it starts", "[runs]") {
   if (!measures_memory) return skip("the address sanitizer takes memory of its own");
   const Program program;
   std::string text;
@@ -153,17 +144,14 @@ TEST_CASE("out of memory ends evaluation and sampling with what was missing", "[
     CHECK(is_one_line(result.err));
   }
   CHECK_THAT(evaluated.err, ContainsSubstring("GiB more"));
-}
 
-TEST_CASE("a training that clearly cannot fit into the memory is refused unless forced", "[runs]") {
-  if (!measures_memory) return skip("the address sanitizer takes memory of its own");
-  const Program program;
-  const Arguments train =
-      "train --config small.yaml --out run --device cpu --set train.batch_size=524288 --set model.layers=64";
-  const Limit memory(RLIMIT_AS, four_gib);
-  program.refuse_in_one_line(train, 5, {"4.0 GiB are available", "--force"});
-  CHECK_FALSE(program.has("run"));
-  program.refuse(joined(train, {"--force"}), 5, {"warning: training takes about ", "step 1: out of memory"});
+  const Arguments train = "train --config small.yaml --out new --device cpu",
+                  large = joined(train, "--set train.batch_size=524288 --set model.layers=64");
+  program.refuse_in_one_line(large, 5, {"4.0 GiB are available", "--force"});
+  CHECK_FALSE(program.has("new"));
+  program.refuse(joined(large, {"--force"}), 5, {"warning: training takes about ", "step 1: out of memory"});
+  fs::resize_file(program.at("text.txt"), std::uintmax_t{6} << 30);  // a hole: it takes no room on the disk
+  program.refuse_in_one_line("train --config small.yaml --out another --device cpu", 5, {"error: out of memory"});
 }
 
 TEST_CASE("the memory that a config check names is about what a training takes", "[runs]") {
@@ -217,13 +205,6 @@ TEST_CASE("nothing of a run is written through a link", "[runs]") {
     replace_by_link("run/" + other, victim);
   program.succeed(resume, {"--profile"});
   CHECK(read_text(victim) == "untouched\n");
-}
-
-TEST_CASE("a missing TMPDIR is named", "[runs]") {
-  const Program program;
-  const Variables variables{{"TMPDIR", "/no/such folder"}};
-  program.refuse_in_one_line("train --config small.yaml --out run --processes 2", 2,
-                             {"error: TMPDIR=/no/such folder: ", "No such file or directory"});
 }
 
 TEST_CASE("a folder of a run that may not be read is named with the reason", "[runs]") {

@@ -13,19 +13,11 @@ namespace {
 // The executable on a pseudo-terminal of some width.
 class Terminal {
  public:
-  Terminal(const Program& program, Arguments arguments, unsigned short columns) {
-    arguments.insert(arguments.begin(), METAFORMER_PROGRAM);
-    std::vector<char*> argv;
-    for (auto& argument : arguments) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    const auto folder = program.folder().path().string();
-    winsize size = {.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+  Terminal(const Program& program, const Arguments& arguments, unsigned short columns) {
+    winsize size = size_of(columns);
     pid_ = forkpty(&screen_, nullptr, nullptr, &size);
     REQUIRE(pid_ >= 0);
-    if (pid_ == 0) {
-      if (chdir(folder.c_str()) == 0) execv(METAFORMER_PROGRAM, argv.data());
-      _exit(126);
-    }
+    if (pid_ == 0) become_program(program.folder().path(), arguments);
   }
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
@@ -38,7 +30,7 @@ class Terminal {
   }
 
   void resize(unsigned short columns) const {
-    const winsize size = {.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+    const winsize size = size_of(columns);
     ioctl(screen_, TIOCSWINSZ, &size);
   }
 
@@ -67,6 +59,10 @@ class Terminal {
   }
 
  private:
+  static winsize size_of(unsigned short columns) {
+    return {.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+  }
+
   int screen_ = -1;
   pid_t pid_ = 0;
   std::string output_;

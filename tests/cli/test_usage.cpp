@@ -126,7 +126,7 @@ TEST_CASE("an empty value in a file has its place; null and texts that may be em
   CHECK_THAT(program.run("sample --run run --prompt=").err, !ContainsSubstring("is empty"));
 }
 
-TEST_CASE("help goes to stdout, shows examples, and is the same as a command and as an option", "[cli]") {
+TEST_CASE("help goes to stdout, with examples of its command, no option twice and no unbounded range", "[cli]") {
   const Program program;
   for (const auto* words : {"", "train", "sample", "predict", "export", "config", "evaluate", "data"})
     CHECK_THAT(program.succeed(words, {"--help"}), ContainsSubstring("Examples:"));
@@ -134,10 +134,6 @@ TEST_CASE("help goes to stdout, shows examples, and is the same as a command and
     CHECK(program.succeed("help", words) == program.succeed(words, {"--help"}));
   CHECK_THAT(program.succeed("--help-all"), ContainsSubstring("--temperature"));
   CHECK_THAT(program.succeed("--version"), ContainsSubstring("metaformer "));
-}
-
-TEST_CASE("help has no example of another command, no option twice and no unbounded range", "[cli]") {
-  const Program program;
   const auto train = program.succeed("train --help");
   CHECK(count(train, "REQUIRED") == 1);
   CHECK(count(train, "metaformer train [OPTIONS] CONFIG or --config CONFIG\n") == 1);
@@ -181,18 +177,14 @@ TEST_CASE("numbers of options out of range are errors, not other numbers", "[cli
   CHECK(program.succeed(sample, "--seed 010") == program.succeed(sample, "--seed 1e1"));
 }
 
-TEST_CASE("what cannot be written is an error, help too", "[cli]") {
+TEST_CASE("what cannot be written, and a working folder that was deleted, are errors of one line", "[cli]") {
   const Program program;
   for (const std::string command : {"--help", "--help-all", "--version", "help train", "config explain"}) {
     CHECK(program.shell("\"$PROGRAM\" " + command + " > /dev/full") == 1);
     CHECK(program.read("err") == "error: cannot write to standard output\n");
   }
-}
-
-TEST_CASE("a working folder that was deleted is named as the mistake", "[cli]") {
-  const Program program;
-  CHECK(program.shell("mkdir gone && cd gone && rmdir ../gone && "
-                      "\"$PROGRAM\" train --config shakespeare_metric.yaml") == 2);
+  CHECK(program.shell(
+            "mkdir gone && cd gone && rmdir ../gone && \"$PROGRAM\" train --config shakespeare_metric.yaml") == 2);
   CHECK_THAT(program.read("err"), ContainsSubstring("error: the working folder was deleted"));
   CHECK(is_one_line(program.read("err")));
 }

@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
-#include <sstream>
 
 #include "cli/command_line.h"
 #include "config/experiment_config.h"
@@ -25,57 +25,6 @@ struct Outcome {
   std::string out, err;
 };
 
-// The program's commands, run in this process, in a working folder of its own: one start of the libraries for all.
-class Commands {
- public:
-  Commands() { std::filesystem::current_path(folder_.path()); }
-  Commands(const Commands&) = delete;
-  Commands& operator=(const Commands&) = delete;
-  ~Commands() { std::filesystem::current_path(working_folder_); }
-
-  const TemporaryFolder& folder() const { return folder_; }
-
-  Outcome run(std::vector<std::string> words) const {
-    words.insert(words.begin(), "metaformer");
-    std::vector<char*> argv;
-    for (auto& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    Outcome outcome;
-    {
-      const Redirected out(STDOUT_FILENO, folder_ / "stdout"), err(STDERR_FILENO, folder_ / "stderr");
-      outcome.code = run_command_line(static_cast<int>(words.size()), argv.data());
-    }
-    outcome.out = read_text(folder_ / "stdout");
-    outcome.err = read_text(folder_ / "stderr");
-    return outcome;
-  }
-
- private:
-  // A stream that goes to a file for as long as this lives.
-  class Redirected {
-   public:
-    Redirected(int stream, const std::filesystem::path& file) : stream_(stream), before_(::dup(stream)) {
-      std::fflush(nullptr);
-      const int opened = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-      ::dup2(opened, stream);
-      ::close(opened);
-    }
-    Redirected(const Redirected&) = delete;
-    Redirected& operator=(const Redirected&) = delete;
-    ~Redirected() {
-      std::fflush(nullptr);
-      ::dup2(before_, stream_);
-      ::close(before_);
-    }
-
-   private:
-    int stream_, before_;
-  };
-
-  std::filesystem::path working_folder_ = std::filesystem::current_path();
-  TemporaryFolder folder_;
-};
-
 using Words = std::vector<std::string>;
 
 // What a refusal says; empty: the command works.
@@ -87,30 +36,61 @@ Words joined(Words first, const Words& second) {
   return first;
 }
 
-std::string text_with_words() {
-  std::string text;
-  for (int i = 0; i < 120; ++i) text += std::string("to be, or not to be ") + static_cast<char>('a' + i % 20) + "\n";
-  return text;
-}
-
-// The data of all tasks.
-class Place : public Commands {
+// The program's commands, run in this process, in a working folder with the data of all tasks: one start of the
+// libraries for all.
+class Place {
  public:
   Place() {
-    std::string table = "text,label\n", pairs = "source\ttarget\n";
+    std::filesystem::current_path(folder_.path());
+    std::string text, table = "text,label\n", pairs = "source\ttarget\n";
+    for (int i = 0; i < 120; ++i) text += std::string("to be, or not to be ") + static_cast<char>('a' + i % 20) + "\n";
     for (int i = 0; i < 60; ++i) {
       const auto words = "to be w" + std::to_string(i % 7) + " or w" + std::to_string(i % 11);
       table += words + (i % 2 == 0 ? " not,no\n" : " so,yes\n");
       pairs += words + "\tbe w" + std::to_string(i % 5) + "\n";
     }
-    folder().write("text.txt", text_with_words());
-    folder().write("table.csv", table);
-    folder().write("pairs.tsv", pairs);
-    folder().write("lines.txt", "to be w1\nor not\n");
-    folder().write("train.yaml",
-                   "train: {steps: 2, batch_size: 2, eval_interval: 2, checkpoint_interval: 2, "
-                   "schedule: {warmup_steps: 0}}\n");
+    for (const auto& [name, content] : {std::pair("text.txt", text),
+                                        {"table.csv", table},
+                                        {"pairs.tsv", pairs},
+                                        {"lines.txt", "to be w1\nor not\n"},
+                                        {"train.yaml",
+                                         "train: {steps: 2, batch_size: 2, eval_interval: 2, checkpoint_interval: 2, "
+                                         "schedule: {warmup_steps: 0}}\n"}})
+      folder_.write(name, content);
   }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+  ~Place() { std::filesystem::current_path(working_folder_); }
+
+  const TemporaryFolder& folder() const { return folder_; }
+
+  Outcome run(Words words) const {
+    words.insert(words.begin(), "metaformer");
+    std::vector<char*> argv;
+    for (auto& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    const int out = redirected(STDOUT_FILENO, folder_ / "stdout"), err = redirected(STDERR_FILENO, folder_ / "stderr");
+    const int code = run_command_line(static_cast<int>(words.size()), argv.data());
+    std::fflush(nullptr);
+    for (const auto& [before, stream] : {std::pair(out, STDOUT_FILENO), {err, STDERR_FILENO}}) {
+      ::dup2(before, stream);
+      ::close(before);
+    }
+    return {code, read_text(folder_ / "stdout"), read_text(folder_ / "stderr")};
+  }
+
+ private:
+  // The stream goes to the file. Returns where it went before.
+  static int redirected(int stream, const std::filesystem::path& file) {
+    std::fflush(nullptr);
+    const int before = ::dup(stream), opened = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    ::dup2(opened, stream);
+    ::close(opened);
+    return before;
+  }
+
+  std::filesystem::path working_folder_ = std::filesystem::current_path();
+  TemporaryFolder folder_;
 };
 
 // The config of a task, and what `sample` begins with.
@@ -139,67 +119,61 @@ const std::map<std::string, Words> models = {
     {"linear", {"model.buckets=64"}},
 };
 
-// The answer to every kind of the variant; `others`: the exceptions.
-template <class Variant>
-std::map<std::string, Answer> all_kinds(const Answer& answer, const std::map<std::string, Answer>& others) {
-  std::map<std::string, Answer> answers;
-  for (const auto& kind : kinds_of<Variant>()) answers[kind] = answer;
-  for (const auto& [kind, other] : others) {
-    REQUIRE(answers.contains(kind));
-    answers[kind] = other;
+// The answer to every kind, but for the exceptions.
+struct Answers {
+  Answer usual;
+  std::map<std::string, Answer> others;
+  const Answer& to(const std::string& kind) const {
+    const auto found = others.find(kind);
+    return found == others.end() ? usual : found->second;
   }
+};
+
+// Whether a config of the task is one with a model of each kind.
+Answers trained_with(const std::string& task) {
+  const Answer whole_text = "needs a model that sees a whole text", two_sequences = "set it to encoder_decoder",
+               pairs_only = "it is for sequence_to_sequence", classes_only = "it is for classification";
+  if (task == "sequence_to_sequence") return {two_sequences, {{"encoder_decoder", works}}};
+  Answers answers{works, {{"encoder_decoder", pairs_only}}};
+  if (task != "classification") answers.others["linear"] = classes_only;
+  if (task == "classification" || task == "masked_language_model")
+    for (const auto* model : {"lstm", "gru", "feed_forward"}) answers.others[model] = whole_text;
   return answers;
 }
 
-// Whether a config of the task is one with a model of each kind.
-std::map<std::string, Answer> trained_with(const std::string& task) {
-  const Answer whole_text = "needs a model that sees a whole text", two_sequences = "set it to encoder_decoder",
-               pairs_only = "it is for sequence_to_sequence", classes_only = "it is for classification";
-  if (task == "sequence_to_sequence") return all_kinds<ModelConfig>(two_sequences, {{"encoder_decoder", works}});
-  std::map<std::string, Answer> others = {{"encoder_decoder", pairs_only}};
-  if (task != "classification") others["linear"] = classes_only;
-  if (task == "classification" || task == "masked_language_model")
-    for (const auto* model : {"lstm", "gru", "feed_forward"}) others[model] = whole_text;
-  return all_kinds<ModelConfig>(works, others);
-}
-
-// A command of a run: by task and by model what it refuses.
+// A command of a run, which stands where the command says RUN: by task and by model what it refuses.
 struct CommandRow {
   Words words;
-  std::map<std::string, Answer> by_task, by_model;
+  Answers by_task, by_model;
 };
 
 std::vector<CommandRow> commands_of(const std::string& prompt) {
   const Answer no_text = "cannot continue a text", no_classes = "predict needs a classifier",
                only_language_models = "and must be language_model", no_transformer = "must be transformer",
                no_layers = "only transformers have layers to inspect";
-  const auto any_task = all_kinds<TaskConfig>(works, {}), any_model = all_kinds<ModelConfig>(works, {});
-  const auto inspected = all_kinds<ModelConfig>(no_layers, {{"transformer", works}, {"encoder_decoder", works}});
+  const Answers any, inspected{no_layers, {{"transformer", works}, {"encoder_decoder", works}}};
   return {
-      {{"evaluate", "--json"}, any_task, any_model},
-      {{"predict", "lines.txt"},
-       all_kinds<TaskConfig>(no_classes, {{"classification", works}, {"sequence_to_sequence", works}}),
-       any_model},
-      {{"sample", "--prompt", prompt},
-       all_kinds<TaskConfig>(works, {{"masked_language_model", no_text}, {"classification", "use metaformer predict"}}),
-       any_model},
-      {{"inspect", "--no-pictures", "--json"}, any_task, inspected},
-      {{"inspect", "--text", prompt, "--no-data", "--out", "inspected"}, any_task, inspected},
-      {{"export", "--format", "huggingface", "--out", "exported"},
-       all_kinds<TaskConfig>(
-           works, {{"masked_language_model", only_language_models}, {"classification", only_language_models}}),
-       all_kinds<ModelConfig>(no_transformer, {{"transformer", works}})},
-      {{"export", "--format", "safetensors", "--out", "exported"}, any_task, any_model},
-      {{"report", "RUN", "-o", "report.html", "--tokens", "5", "--json"}, any_task, any_model},
-      {{"compare", "RUN"}, any_task, any_model},
+      {{"evaluate", "--json", "--run", "RUN"}, any, any},
+      {{"predict", "lines.txt", "--run", "RUN"},
+       {no_classes, {{"classification", works}, {"sequence_to_sequence", works}}},
+       any},
+      {{"sample", "--prompt", prompt, "--run", "RUN"},
+       {works, {{"masked_language_model", no_text}, {"classification", "use metaformer predict"}}},
+       any},
+      {{"inspect", "--no-pictures", "--json", "--run", "RUN"}, any, inspected},
+      {{"inspect", "--text", prompt, "--no-data", "--out", "inspected", "--run", "RUN"}, any, inspected},
+      {{"export", "--format", "huggingface", "--out", "exported", "--run", "RUN"},
+       {works, {{"masked_language_model", only_language_models}, {"classification", only_language_models}}},
+       {no_transformer, {{"transformer", works}}}},
+      {{"export", "--format", "safetensors", "--out", "exported", "--run", "RUN"}, any, any},
+      {{"report", "RUN", "-o", "report.html", "--tokens", "5", "--json"}, any, any},
+      {{"compare", "RUN"}, any, any},
   };
 }
 
-// The run stands where the command says RUN; else it is --run.
-Words with_run(Words words, const std::string& run) {
-  const auto place = std::find(words.begin(), words.end(), "RUN");
-  if (place == words.end()) return joined(std::move(words), {"--run", run});
-  *place = run;
+Words sets(const Words& changes) {
+  Words words;
+  for (const auto& change : changes) words.insert(words.end(), {"--set", change});
   return words;
 }
 
@@ -218,32 +192,26 @@ void check(const Outcome& outcome, const Answer& expected) {
 }  // namespace
 
 TEST_CASE("every kind of task and model is in the tables", "[commands]") {
-  for (const auto& task : kinds_of<TaskConfig>()) {
-    INFO("task " << task);
-    REQUIRE(tasks.contains(task));
-  }
-  for (const auto& model : kinds_of<ModelConfig>()) {
-    INFO("model " << model);
-    REQUIRE(models.contains(model));
-  }
+  const auto names_of = [](const auto& table) {
+    std::set<std::string> names;
+    for (const auto& [name, row] : table) names.insert(name);
+    return names;
+  };
+  const auto known_tasks = kinds_of<TaskConfig>(), known_models = kinds_of<ModelConfig>();
+  CHECK(names_of(tasks) == std::set<std::string>(known_tasks.begin(), known_tasks.end()));
+  CHECK(names_of(models) == std::set<std::string>(known_models.begin(), known_models.end()));
 }
 
 TEST_CASE("every command of the program is tried, or is none of a run", "[commands]") {
   std::set<std::string> known = {"train", "config", "data", "bench", "info", "completion", "help"};
   for (const auto& command : commands_of("")) known.insert(command.words.front());
   const Place place;
-  std::istringstream help(place.run({"--help"}).out);
-  bool is_list = false;
-  std::size_t found = 0;
-  for (std::string line; std::getline(help, line);) {
-    if (line.empty() || line.front() != ' ') is_list = line.find("ommands:") != std::string::npos;
-    if (!is_list || !line.starts_with("  ") || line[2] == ' ') continue;
-    const auto name = line.substr(2, line.find(' ', 2) - 2);
-    INFO(name);
-    CHECK(known.contains(name));
-    ++found;
-  }
-  CHECK(found == known.size());
+  const auto help = place.run({"--help"}).out;
+  const std::regex row("\n  ([a-z]+)  ");
+  std::set<std::string> listed;
+  for (std::sregex_iterator match(help.begin(), help.end(), row), end; match != end; ++match)
+    listed.insert((*match)[1]);
+  CHECK(listed == known);
 }
 
 TEST_CASE("every command works on every task with every kind of model, or says why not", "[commands]") {
@@ -251,20 +219,21 @@ TEST_CASE("every command works on every task with every kind of model, or says w
   for (const auto& [task, row] : tasks)
     for (const auto& [model, options] : models) {
       INFO("task " << task << ", model " << model);
-      const auto is_trained = trained_with(task).at(model);
-      Words config = {"train.yaml", "--set", "task=" + task, "--set", "model=" + model};
-      for (const auto& change : joined(row.overrides, options)) config.insert(config.end(), {"--set", change});
+      const auto is_trained = trained_with(task).to(model);
+      const auto config =
+          joined({"train.yaml"}, sets(joined({"task=" + task, "model=" + model}, joined(row.overrides, options))));
       const auto run = "runs/" + task + "_" + model;
       check(place.run(joined({"config", "check"}, config)), is_trained);
       check(place.run(joined({"train", "--json", "--out", run, "--device", "cpu"}, config)), is_trained);
       CHECK(std::filesystem::exists(run) == is_trained.empty());
       if (!is_trained.empty()) continue;
-      for (const auto& command : commands_of(row.prompt)) {
+      for (auto command : commands_of(row.prompt)) {
         INFO("command " << command.words.front() << " " << command.words.at(1));
         std::filesystem::remove_all("exported");
-        const auto& of_model = command.by_model.at(model);
-        const auto outcome = place.run(with_run(command.words, run));
-        check(outcome, of_model.empty() ? command.by_task.at(task) : of_model);
+        std::replace(command.words.begin(), command.words.end(), std::string("RUN"), run);
+        const auto& of_model = command.by_model.to(model);
+        const auto outcome = place.run(command.words);
+        check(outcome, of_model.empty() ? command.by_task.to(task) : of_model);
         if (command.words.front() == "report")
           CHECK(nlohmann::json::parse(outcome.out).at("problems") == nlohmann::json::array());
       }
@@ -285,12 +254,11 @@ TEST_CASE("a masked language model is inspected with its hidden tokens, whatever
   for (const auto& kind : kinds_of<TokenizerOptions>()) {
     INFO("tokenizer " << kind);
     REQUIRE(tokenizers.contains(kind));
-    Words train = {"train", "--json", "train.yaml", "--out", "runs/" + kind};
-    for (const auto& change : joined({"task=masked_language_model", "data.path=text.txt", "task.fraction=0.4",
-                                      "data.tokenizer=" + tokenizers.at(kind)},
-                                     models.at("transformer")))
-      train.insert(train.end(), {"--set", change});
-    check(place.run(train), works);
+    const Words changes = {"task=masked_language_model", "data.path=text.txt", "task.fraction=0.4",
+                           "data.tokenizer=" + tokenizers.at(kind)};
+    check(place.run(joined({"train", "--json", "train.yaml", "--out", "runs/" + kind},
+                           sets(joined(changes, models.at("transformer"))))),
+          works);
     const auto inspected = place.run({"inspect", "--run", "runs/" + kind, "--no-pictures", "--json"});
     check(inspected, works);
     const auto tokens = nlohmann::json::parse(inspected.out).at("tokens").get<Words>();

@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "base/error.h"
 #include "config/loader.h"
@@ -27,9 +27,6 @@ void load_source(const std::filesystem::path& file) {
   if (config_to_json(again) != config_to_json(config)) std::abort();
 }
 
-// The config.yaml of a run.
-void load_run(const std::filesystem::path& file) { load_run_experiment(file); }
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -38,15 +35,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const struct Remover {
     ~Remover() { std::filesystem::remove(file); }
   } remover;
-  {
-    std::FILE* stream = std::fopen(file.c_str(), "wb");
-    if (stream == nullptr) return 0;
-    std::fwrite(data, 1, size, stream);
-    std::fclose(stream);
-  }
-  for (const auto load : {&load_source, &load_run}) {
+  std::ofstream(file, std::ios::binary).write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
+  for (const bool of_run : {false, true}) {
     try {
-      load(file);
+      if (of_run)
+        load_run_experiment(file);
+      else
+        load_source(file);
     } catch (const Error&) {
     }
   }

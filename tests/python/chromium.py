@@ -10,6 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
+TIMEOUT = 60  # seconds
 NAMES = ["chromium-headless-shell", "chromium", "google-chrome"]
 
 
@@ -23,8 +24,8 @@ def find_browser():
 class Page:
     """One tab. `messages` collects console errors, exceptions and failed or attempted requests."""
 
-    def __init__(self, width=1200, height=900, dark=False, timeout=60):
-        self.timeout, self.next_id, self.messages, self.requests, self.events = timeout, 0, [], [], []
+    def __init__(self):
+        self.next_id, self.messages, self.requests, self.events = 0, [], [], []
         self.buffer = b""
         self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         to_browser, self.to_browser = os.pipe()
@@ -36,7 +37,7 @@ class Page:
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ["Page", "Runtime", "Log", "Network"]:
             self.call(f"{domain}.enable")
-        self.set_view(width, height, dark)
+        self.set_view(1200, 900)
 
     def start(self, reading, writing):
         def connect():  # the browser reads commands from 3 and writes answers to 4
@@ -79,12 +80,12 @@ class Page:
             data = data[os.write(self.to_browser, data):]
 
     def read(self):
-        end = time.monotonic() + self.timeout
+        end = time.monotonic() + TIMEOUT
         while b"\0" not in self.buffer:
             ready, _, _ = select.select([self.from_browser], [], [], max(0, end - time.monotonic()))
             piece = os.read(self.from_browser, 1 << 16) if ready else b""
             if not piece:
-                raise RuntimeError(f"the browser did not answer within {self.timeout} s")
+                raise RuntimeError(f"the browser did not answer within {TIMEOUT} s")
             self.buffer += piece
         line, _, self.buffer = self.buffer.partition(b"\0")
         message = json.loads(line)
@@ -112,7 +113,7 @@ class Page:
     def open(self, path):
         self.events.clear()
         self.call("Page.navigate", url=Path(path).resolve().as_uri())
-        end = time.monotonic() + self.timeout
+        end = time.monotonic() + TIMEOUT
         while "Page.loadEventFired" not in self.events:
             if time.monotonic() > end:
                 raise RuntimeError("the page did not load")
@@ -158,10 +159,6 @@ class Page:
         text = {"text": key} if len(key) == 1 else {}
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
-
-    def screenshot(self, path, whole=True):
-        data = self.call("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
-        Path(path).write_bytes(base64.b64decode(data))
 
     def pdf(self, path):
         data = self.call("Page.printToPDF", printBackground=False, preferCSSPageSize=True)["data"]

@@ -102,12 +102,8 @@ def compare(folder, dump_model, position, shared, tie):
     return f"largest difference {error:.1e} ({name})"
 
 
-def main():
+if __name__ == "__main__":
     [dump_model] = sys.argv[1:]
     run_cases({f"{position}-norm, {'shared' if shared else 'own'} embeddings, {'tied' if tie else 'own'} head":
                in_folder(compare, dump_model, position, shared, tie)
                for position in ("pre", "post") for shared in (True, False) for tie in (True, False)})
-
-
-if __name__ == "__main__":
-    main()

@@ -235,7 +235,7 @@ def check_padding(root):
     return "no token without text among 100"
 
 
-def main():
+if __name__ == "__main__":
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     run_cases({
@@ -245,7 +245,3 @@ def main():
            for name in MODELS for special in SPECIAL},
         **{f"{name} ends at eos": in_folder(check_end, name) for name in MODELS},
         "a padded vocabulary": in_folder(check_padding)})
-
-
-if __name__ == "__main__":
-    main()

@@ -185,11 +185,7 @@ def check(folder, metaformer, overrides, losses):
     return found
 
 
-def main():
+if __name__ == "__main__":
     metaformer = str(Path(sys.argv[1]).resolve())
     run_cases({name: in_folder(check, metaformer, overrides, name == "metric")
                for name, overrides in CASES.items()})
-
-
-if __name__ == "__main__":
-    main()

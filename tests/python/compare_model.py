@@ -176,7 +176,7 @@ def check_that_every_kind_is_here(metaformer, key, cases):
     return "none is missing"
 
 
-def main():
+if __name__ == "__main__":
     dump_model, metaformer = sys.argv[1:]
     kinds = {"model.mixer": MIXERS.values(), "model.norm": NORMS, "model.feed_forward": FEED_FORWARDS, "model.positions": POSITIONS,
              "model.feed_forward.activation": FEED_FORWARDS, "model.embedding.region": REGION_MODELS}
@@ -197,7 +197,3 @@ def main():
         **{model: functools.partial(check_against, reference_logits, [], dump_model, [f"model={model}"], tuple(TOLERANCE))
            for model in OTHERS},
     })
-
-
-if __name__ == "__main__":
-    main()

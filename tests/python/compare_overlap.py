@@ -81,12 +81,7 @@ def every_letter():
     places = [f"a{c}b {c}. {c},{c}-1{c} {c}" for c in points]
     lines = ["|".join(places[start:start + 100]) for start in range(0, len(places), 100)]
     neighbours = ["", *"aZéÉßαΩάϊΣςЖжԱա京1_-,.:'’· ", "\u0301", "\u00ad", ".a", "'Ω", ". "]
-    lines += [f"{a}Σ{b}" for a in neighbours for b in neighbours]
-    return lines, lines
-
-
-def as_bleu_values(score):
-    return [score.score, score.bp, score.sys_len, score.ref_len, *score.precisions, *score.counts, *score.totals]
+    return lines + [f"{a}Σ{b}" for a in neighbours for b in neighbours]
 
 
 def require_close(ours, theirs, what):
@@ -96,16 +91,9 @@ def require_close(ours, theirs, what):
     return error
 
 
-def compare_all(ours, theirs_of, hypotheses, references):
-    """theirs_of: values of a list of hypotheses and a list of references."""
-    errors = [require_close(ours["corpus"], theirs_of(hypotheses, references), "the corpus")]
-    for values, hypothesis, reference in zip(ours["lines"], hypotheses, references, strict=True):
-        errors.append(require_close(values, theirs_of([hypothesis], [reference]), f"{hypothesis!r}, {reference!r}"))
-    return max(errors)
-
-
 def bleu_values(metric, hypotheses, references):
-    return as_bleu_values(metric.corpus_score(hypotheses, [references]))
+    score = metric.corpus_score(hypotheses, [references])
+    return [score.score, score.bp, score.sys_len, score.ref_len, *score.precisions, *score.counts, *score.totals]
 
 
 def chrf_values(hypotheses, references):
@@ -118,65 +106,55 @@ def rouge_values(hypotheses, references):
     return np.mean([np.ravel([line[kind] for kind in scorer.rouge_types]) for line in scores], axis=0)
 
 
-def require_same_tokens(ours, metric, text):
-    theirs = metric.tokenizer((text.lower() if metric.lowercase else text).rstrip()).split()
-    assert ours == theirs, f"{text!r}: {[pair for pair in zip(ours, theirs) if pair[0] != pair[1]][:3]}"
-    return len(theirs)
-
-
-def write_lines(path, lines):
-    path.write_bytes(b"".join(text.encode(errors="surrogateescape") + b"\0" for text in lines))
-
-
-def read_tokens(path):
-    return [line.split(" ")[:-1] for line in path.read_bytes().decode(errors="surrogateescape").split("\0")[:-1]]
-
-
 def our_scores(folder, hypotheses, references):
-    """What the program prints, and the tokens of the references by metric."""
-    write_lines(folder / "hypotheses", hypotheses)
-    write_lines(folder / "references", references)
-    printed = run(sys.argv[1], folder)
-    return json.loads(printed), {metric: read_tokens(folder / f"tokens_{metric}") for metric in METRICS}
+    """What the program prints."""
+    for name, lines in (("hypotheses", hypotheses), ("references", references)):
+        (folder / name).write_bytes(b"".join(text.encode(errors="surrogateescape") + b"\0" for text in lines))
+    return json.loads(run(sys.argv[1], folder))
 
 
-def compare_tokens(folder, make_lines):
-    hypotheses, references = make_lines()
-    _, tokens = our_scores(folder, hypotheses, references)
-    count = 0
+def compare_tokens(folder, references):
+    """Those of the references, which our_scores has left there."""
     for name, metric in METRICS.items():
-        for ours, text in zip(tokens[name], references, strict=True):
-            count += require_same_tokens(ours, metric, text)
-    return f"{count} tokens equal"
+        content = (folder / f"tokens_{name}").read_bytes().decode(errors="surrogateescape")
+        for line, text in zip(content.split("\0")[:-1], references, strict=True):
+            ours = line.split(" ")[:-1]
+            theirs = metric.tokenizer((text.lower() if metric.lowercase else text).rstrip()).split()
+            assert ours == theirs, f"{text!r}: {[pair for pair in zip(ours, theirs) if pair[0] != pair[1]][:3]}"
 
 
-def compare_scores(folder, make_lines):
+def compare(folder, make_lines):
     hypotheses, references = make_lines()
-    ours, _ = our_scores(folder, hypotheses, references)
-    theirs = {name: functools.partial(bleu_values, metric) for name, metric in METRICS.items()}
-    theirs |= {"chrf": chrf_values, "rouge": rouge_values}
-    errors = {name: compare_all(ours[name], values, hypotheses, references) for name, values in theirs.items()}
+    ours = our_scores(folder, hypotheses, references)
+    compare_tokens(folder, references)
+    values_of = {name: functools.partial(bleu_values, metric) for name, metric in METRICS.items()}
+    errors = []
+    for name, theirs in {**values_of, "chrf": chrf_values, "rouge": rouge_values}.items():
+        errors.append(require_close(ours[name]["corpus"], theirs(hypotheses, references), "the corpus"))
+        for values, hypothesis, reference in zip(ours[name]["lines"], hypotheses, references, strict=True):
+            errors.append(require_close(values, theirs([hypothesis], [reference]), f"{hypothesis!r}, {reference!r}"))
     bleu, chrf, rouge_l = ours["13a"]["corpus"][0], ours["chrf"]["corpus"][0], ours["rouge"]["corpus"][8]
     return (f"{len(references)} lines, BLEU {bleu:.2f}, chrF2 {chrf:.2f}, ROUGE-L {rouge_l:.4f}; "
-            f"largest difference {max(errors.values()):.1e}")
+            f"largest difference {max(errors):.1e}")
+
+
+def compare_every_letter(folder):
+    lines = every_letter()
+    our_scores(folder, lines, lines)
+    compare_tokens(folder, lines)
+    return f"{len(lines)} lines have the same tokens"
 
 
 def compare_signatures(folder):
-    ours, _ = our_scores(folder, ["a"], ["a"])
+    ours = our_scores(folder, ["a"], ["a"])
     for name, metric in {**METRICS, "chrf": CHRF()}.items():
         metric.corpus_score(["a"], [["a"]])
         assert ours[name]["signature"] == str(metric.get_signature()), (ours[name]["signature"], metric.get_signature())
     return ours["13a"]["signature"]
 
 
-def main():
+if __name__ == "__main__":
     corpora = {"usual text": usual_lines, "short lines": functools.partial(usual_lines, 300, 4), "odd text": odd_lines,
                "bytes that are not UTF-8": broken_lines}
-    run_cases({**{f"scores of {name}": in_folder(compare_scores, lines) for name, lines in corpora.items()},
-               **{f"tokens of {name}": in_folder(compare_tokens, lines)
-                  for name, lines in {**corpora, "every letter": every_letter}.items()},
-               "signatures": in_folder(compare_signatures)})
-
-
-if __name__ == "__main__":
-    main()
+    run_cases({**{name: in_folder(compare, lines) for name, lines in corpora.items()},
+               "tokens of every letter": in_folder(compare_every_letter), "signatures": in_folder(compare_signatures)})

@@ -2,7 +2,7 @@
 and there. Trained runs that we export have the same logits there. Folders that are damaged or describe another model are an
 error.
 
-usage: compare_pretrained.py DUMP_PRETRAINED METAFORMER
+usage: compare_pretrained.py DUMP_MODEL METAFORMER
 """
 import json
 import subprocess
@@ -15,8 +15,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import pretrained  # before transformers, which must stay offline
-from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, LlamaConfig,
-                          LlamaForCausalLM, PreTrainedTokenizerFast, logging)
+from transformers import (AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
+                          PreTrainedTokenizerFast, logging)
 
 import reference_model
 from common import in_folder, run, run_cases, sets
@@ -71,9 +71,9 @@ def largest_difference(a, b):
     return (a.double() - b.double()).abs().max().item()
 
 
-def dump(folder, ids, out):
+def dump(folder, ids, out, code=0):
     save_file({"ids": ids}, out.with_suffix(".ids"))
-    return subprocess.run([DUMP, folder, out.with_suffix(".ids"), out], capture_output=True, text=True)
+    return run(DUMP, out, "pretrained", folder, out.with_suffix(".ids"), code=code)
 
 
 def saved(folder, name):
@@ -88,8 +88,7 @@ def saved(folder, name):
 def check_model(root, name):
     folder, out, ids = root / "saved", root / "out", random_ids()
     saved(folder, name)
-    result = dump(folder, ids, out)
-    assert result.returncode == 0, result.stderr
+    dump(folder, ids, out)
     theirs = logits_there(folder, ids)
     read = largest_difference(load_file(out / "logits.safetensors")["logits"], theirs)
     written = largest_difference(logits_there(out / "exported", ids), theirs)
@@ -103,15 +102,11 @@ def byte_level_tokenizer():
 
 
 def check_tokenizer(root):
-    """A folder with a tokenizer of fewer tokens than the model has, and what we export of both."""
-    text = "To be, or not\n\tto be<|endoftext|> \u81ea\u7136 1984 "
+    """A folder with a tokenizer of fewer tokens than the model has, as we export it. compare_exported.py compares ids."""
     folder, out = root / "saved", root / "out"
     saved(folder, "GPT-2")
     PreTrainedTokenizerFast(tokenizer_object=byte_level_tokenizer()).save_pretrained(folder)
-    result = dump(folder, random_ids(), out)
-    assert result.returncode == 0, result.stderr
-    written, read = AutoTokenizer.from_pretrained(out / "exported"), AutoTokenizer.from_pretrained(folder)
-    assert written(text)["input_ids"] == read(text)["input_ids"]
+    dump(folder, random_ids(), out)
     assert (out / "exported/tokenizer.json").read_bytes() == (folder / "tokenizer.json").read_bytes()
     config = json.loads(run(METAFORMER, "config", "import", folder, "--json"))
     assert config["data"]["tokenizer"] == {"kind": "pretrained", "path": str(folder)}
@@ -147,14 +142,12 @@ def check_run(root, name):
     assert set(saved_weights) == set(weights) and all(saved_weights[n].equal(w) for n, w in weights.items())
     assert metadata["step"] == "3"
     run(METAFORMER, "config", "import", "huggingface", "--out", "again.yaml", cwd=root)
+    assert (root / "again.yaml").read_text() == run(METAFORMER, "config", "import", "huggingface", cwd=root)
     run(METAFORMER, "train", "--config", "again.yaml", *sets(
         "data.path=text.txt", "train.steps=1", "train.batch_size=2", "train.learning_rate=1e-30",
         "train.optimizer.weight_decay=0", "train.schedule=constant"), "--out", "again", "--quiet", cwd=root)
     again = load_file(root / "again/checkpoints/last/model.safetensors")
     assert all(largest_difference(again[n], w) < 1e-20 for n, w in weights.items()), "other weights come back"
-    text, theirs = "to be <|endoftext|>\n", AutoTokenizer.from_pretrained(root / "huggingface")
-    encoded = json.loads(run(METAFORMER, "data", "tokenizer", "--config", "small.yaml", "--encode", text, "--json", cwd=root))
-    assert theirs(text, add_special_tokens=False)["input_ids"] == [token["id"] for token in encoded["encoded"]]
     # The library rotates and normalises LLaMA's vectors in float32.
     assert difference <= (1e-12 if "GPT-2" in name else TOLERANCE), f"logits differ by {difference:.1e}"
     return f"logits differ by {difference:.1e}"
@@ -243,10 +236,9 @@ def check_damage(root, name):
     model, damage, message = DAMAGES[name]
     saved(root / "saved", model)
     damage(root / "saved")
-    result = dump(root / "saved", random_ids(), root / "out")
-    found = f"exit code {result.returncode}: {result.stderr.strip()}"
-    assert result.returncode == 3 and message in result.stderr and len(result.stderr.splitlines()) == 1, found
-    return result.stderr.strip().replace(str(root), "")
+    said = dump(root / "saved", random_ids(), root / "out", code=3)
+    assert message in said and len(said.splitlines()) == 1, said
+    return said.strip().replace(str(root), "")
 
 
 HARMLESS = {"_num_labels": 1, "output_past": True, "max_sequence_length": 2048, "unsloth_version": "2025.1", "_flash_attn_2_enabled": True,
@@ -263,7 +255,7 @@ def check_harmless_keys(root, name):
     lines = [line for line in result.stderr.splitlines() if "no tokenizer" not in line]
     assert result.returncode == 0 and result.stdout == before, result.stderr
     assert len(lines) == 1 and all(key in lines[0] for key in list(HARMLESS)[:6]), result.stderr
-    assert dump(folder, random_ids(), root / "out").returncode == 0
+    dump(folder, random_ids(), root / "out")
     return lines[0].replace(str(root), "")
 
 
@@ -288,7 +280,7 @@ def check_what_is_imported():
     return f"{accepted} of {sum(map(len, changes.values()))} are imported, and checked"
 
 
-def main():
+if __name__ == "__main__":
     logging.disable_progress_bar()
     run_cases({**{name: in_folder(check_model, name) for name in MODELS},
                "a tokenizer": in_folder(check_tokenizer),
@@ -296,7 +288,3 @@ def main():
                **{f"harmless keys of {name}": in_folder(check_harmless_keys, name) for name in ("GPT-2", "LLaMA")},
                "configs of imported models": check_what_is_imported,
                **{f"damaged: {name}": in_folder(check_damage, name) for name in DAMAGES}})
-
-
-if __name__ == "__main__":
-    main()

@@ -189,7 +189,7 @@ def cases_of(what):
     return cases
 
 
-def main():
+if __name__ == "__main__":
     dump_model, what, *overrides = sys.argv[1:]
     if what == "overlay":
         run_cases({f"{mixer} {precision}": in_folder(check_overlay, dump_model, overrides, mixer, precision)
@@ -197,7 +197,3 @@ def main():
     else:
         run_cases({name: in_folder(check_fifty, dump_model, changes, what == "mixers")
                    for name, changes in cases_of(what).items()})
-
-
-if __name__ == "__main__":
-    main()

@@ -102,7 +102,7 @@ def check_reformer(rounds, chunk, c, causal):
     return f"{error:.1e}"
 
 
-def main():
+if __name__ == "__main__":
     [dump_model] = sys.argv[1:]
     run_cases({
         **{f"Transformer-XL, {name}": functools.partial(check_against, xl_logits, XL, dump_model, changes)
@@ -110,7 +110,3 @@ def main():
         **{f"Reformer, {rounds} rounds, chunks of {chunk}, {c} tokens, {'causal' if causal else 'both ways'}":
            functools.partial(check_reformer, rounds, chunk, c, causal)
            for rounds, chunk, c in ((1, 4, 16), (3, 4, 16), (2, 8, 64), (2, 8, 8)) for causal in (True, False)}})
-
-
-if __name__ == "__main__":
-    main()

@@ -84,13 +84,9 @@ def known(text):
     return "".join(c for c in text if unicodedata.category(c) != "Cn")
 
 
-def main():
+if __name__ == "__main__":
     lines = ["“Don’t”, she said—and left…", "ΟΔΟΣ ΣΑΣ, ΑΣ'Σ İSTANBUL straße STRASSE ẞ", "ПРИВЕТ, Мир! ÜBER naïve NAÏVE 3½ ١٢٣", "l'été"]
     texts = {"every character": known(every_character()), "mixed text": known(mixed_text(300_000, 3, lines))}
     run_cases({f"{name}, white space {'kept' if kept else 'dropped'}, {'lower case' if lowercase else 'as written'}":
                in_folder(compare, text, kept, lowercase)
                for name, text in texts.items() for kept in (True, False) for lowercase in (True, False)})
-
-
-if __name__ == "__main__":
-    main()

@@ -1,25 +1,33 @@
 // Writes a model with random weights, a batch, and what the model makes of it: for comparison with independent code.
 //
 //   dump_model FOLDER [float64|training] [KEY=VALUE ...] [-- FOLDER ...] ...     overrides of the default config
+//   dump_model FOLDER pretrained SOURCE IDS
 //
 // training: instead, the initial weights (model.safetensors) and training.safetensors: ids and targets [steps, b, c]
 // that a training saw, losses [steps], final.NAME. float64: the model computes in it. Its weights are those of float32.
 // Each FOLDER gets config.json, model.safetensors and expected.safetensors: ids, targets (of a classifier labels and
 // segments, with padding; of a masked language model also their places; of an encoder and decoder also source and its
 // segments), logits, loss, grad.NAME.
+//
+// pretrained: FOLDER gets logits.safetensors of the Hugging Face folder SOURCE for the tensor ids [b, c] of the file
+// IDS, and the folder `exported` that we write of it. Fails when that does not read back as SOURCE was.
 
 #include <torch/nn/functional/loss.h>
 
 #include <algorithm>
 #include <iostream>
 
+#include "base/error.h"
 #include "base/files.h"
 #include "config/loader.h"
 #include "config/writer.h"
 #include "model/make_model.h"
 #include "ops/named_tensors.h"
+#include "run/huggingface/export_model.h"
+#include "run/huggingface/pretrained_model.h"
 #include "run/safetensors.h"
 #include "tasks/make_task.h"
+#include "text/symbol_tokenizers.h"
 #include "train/optim/learning_rate.h"
 #include "train/step.h"
 
@@ -41,25 +49,24 @@ static Batch masked_batch(std::int64_t vocabulary, std::int64_t context) {
   return batch;
 }
 
+// 0, and from each length on padding, -1.
+static torch::Tensor segments_of(const std::vector<std::int64_t>& lengths, std::int64_t context) {
+  return -(torch::arange(context).unsqueeze(0) >= torch::tensor(lengths).unsqueeze(1)).to(torch::kLong);
+}
+
 static Batch ragged_batch(std::int64_t vocabulary, std::int64_t classes, std::int64_t context) {
-  const auto length_b1 = torch::tensor({context, std::int64_t{1}, context / 2, context - 1}).unsqueeze(1);
   return {.ids_bc = torch::randint(vocabulary, {4, context}, torch::kLong),
-          .segments_bc = -(torch::arange(context).unsqueeze(0) >= length_b1).to(torch::kLong),
+          .segments_bc = segments_of({context, 1, context / 2, context - 1}, context),
           .labels_l = torch::randint(classes, {4}, torch::kLong)};
 }
 
 // Padding on both sides. The vocabulary has a mark more.
 static Batch pair_batch(std::int64_t vocabulary, std::int64_t context) {
-  const auto targets = torch::tensor({context, context - 2, std::int64_t{1}}).unsqueeze(1),
-             sources = torch::tensor({std::int64_t{2}, context, context - 1}).unsqueeze(1);
-  const auto segments = [&](const torch::Tensor& length_b1) {
-    return -(torch::arange(context).unsqueeze(0) >= length_b1).to(torch::kLong);
-  };
   const auto draw = [&] { return torch::randint(vocabulary + 1, {3, context}, torch::kLong); };
-  Batch batch{.ids_bc = draw(), .targets_bc = draw(), .segments_bc = segments(targets)};
+  Batch batch{.ids_bc = draw(), .targets_bc = draw(), .segments_bc = segments_of({context, context - 2, 1}, context)};
   batch.targets_bc = batch.targets_bc.masked_fill(batch.segments_bc < 0, -1);
   batch.source_ids_bs = draw();
-  batch.source_segments_bs = segments(sources);
+  batch.source_segments_bs = segments_of({2, context, context - 1}, context);
   return batch;
 }
 
@@ -98,12 +105,11 @@ static void dump(const std::filesystem::path& folder, torch::Dtype dtype, const 
       logits.flatten(0, -2), targets, torch::nn::functional::CrossEntropyFuncOptions().ignore_index(-1));
   loss.backward();
   NamedTensors expected = {{"ids", batch.ids_bc}, {"targets", targets}, {"logits", logits}, {"loss", loss}};
-  if (batch.places_t.defined()) expected.emplace_back("places", batch.places_t);
-  if (batch.segments_bc.defined()) expected.emplace_back("segments", batch.segments_bc);
-  if (batch.source_ids_bs.defined()) {
-    expected.emplace_back("source", batch.source_ids_bs);
-    expected.emplace_back("source_segments", batch.source_segments_bs);
-  }
+  for (const auto& [name, tensor] : NamedTensors{{"places", batch.places_t},
+                                                 {"segments", batch.segments_bc},
+                                                 {"source", batch.source_ids_bs},
+                                                 {"source_segments", batch.source_segments_bs}})
+    if (tensor.defined()) expected.emplace_back(name, tensor);
   for (const auto& parameter : model->named_parameters())
     expected.emplace_back("grad." + parameter.key(), parameter.value().grad().defined()
                                                          ? parameter.value().grad().to_dense()
@@ -136,22 +142,50 @@ static void dump_training(const std::filesystem::path& folder, const std::vector
   write_file_synced(folder / "training.safetensors", to_safetensors(training));
 }
 
+static void dump_pretrained(const std::filesystem::path& out, const std::string& source, const std::string& ids_file) {
+  auto read = read_huggingface(source);
+  const ExperimentConfig config{.model = read.config};
+  const auto model = make_model(config, {.vocabulary = read.vocabulary});
+  copy_by_name(read.tensors, named_state(*model), source);
+  const auto ids = from_safetensors(read_file(ids_file, 1 << 30, ExitCode::data), ids_file);
+  const torch::NoGradGuard no_grad;
+  std::filesystem::create_directories(out);
+  write_file_synced(out / "logits.safetensors",
+                    to_safetensors({{"logits", model->evaluate({.ids_bc = ids.at(0).second})}}));
+  const bool has_tokenizer = read.tokenizer != nullptr;
+  const Codec codec{
+      .tokenizer = has_tokenizer ? std::move(read.tokenizer) : std::make_unique<NumberTokenizer>(read.vocabulary),
+      .labels = {}};
+  export_model({.config = config, .tensors = read.tensors, .codec = codec}, ExportFormat::huggingface,
+               out / "exported");
+  const auto again = read_huggingface(out / "exported");
+  if (has_tokenizer && again.tokenizer->to_json() != codec.tokenizer->to_json())
+    throw Error(ExitCode::failure, "the tokenizer does not read back as it was");
+  if (to_safetensors(read.tensors) != to_safetensors(again.tensors) || read.vocabulary != again.vocabulary ||
+      config_to_json({.model = read.config}) != config_to_json({.model = again.config}))
+    throw Error(ExitCode::failure, "what was exported does not read back as it was");
+}
+
 }  // namespace metaformer
 
 int main(int argc, char** argv) {
-  const std::string next = "--", float64 = "float64", training = "training";
-  if (argc < 2) {
-    std::cerr << "usage: dump_model FOLDER [float64|training] [KEY=VALUE ...] [-- FOLDER ...] ...\n";
-    return 2;
-  }
-  for (auto begin = argv + 1, end = argv + argc; begin < end;) {
-    const auto stop = std::find(begin, end, next);
-    const std::string mode = begin + 1 != stop ? begin[1] : "";
-    const std::vector<std::string> overrides(begin + (mode == float64 || mode == training ? 2 : 1), stop);
-    if (mode == training)
-      metaformer::dump_training(*begin, overrides);
-    else
-      metaformer::dump(*begin, mode == float64 ? torch::kDouble : torch::kFloat, overrides);
-    begin = stop == end ? end : stop + 1;
+  using namespace metaformer;
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  try {
+    for (auto begin = words.begin(); begin != words.end();) {
+      const auto end = std::find(begin, words.end(), "--");
+      const auto folder = *begin++;
+      const auto mode = begin != end && begin->find('=') == std::string::npos ? *begin++ : "";
+      if (mode == "pretrained")
+        dump_pretrained(folder, begin[0], begin[1]);
+      else if (mode == "training")
+        dump_training(folder, {begin, end});
+      else
+        dump(folder, mode == "float64" ? torch::kDouble : torch::kFloat, {begin, end});
+      begin = end == words.end() ? end : end + 1;
+    }
+  } catch (const Error& error) {
+    std::cerr << error.what() << "\n";
+    return static_cast<int>(error.code());
   }
 }

@@ -3,10 +3,12 @@
 
   package_descriptions.py ROOT
 """
+import functools
 import gzip
 import hashlib
 import json
 import random
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -198,18 +200,9 @@ def check_errors(parent):
 def check_unfinished(parent):
     """A full disk, for instance, leaves no half-written folder."""
     lists = write_lists(parent / "lists", many())
-    code = f"""
-import sys; sys.path.insert(0, {str(SCRIPT.parent)!r}); sys.dont_write_bytecode = True
-import write_descriptions as script
-def full(path, rows):
-    path.write_text("half")
-    if path.name == "validation.jsonl": raise OSError("no space left")
-script.write_split = full
-sys.argv[1:] = [{str(parent / "out")!r}, "--lists", {str(lists)!r}]
-script.main()
-"""
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (process.returncode, process.stderr) == (1, "write_descriptions.py: no space left\n"), process
+    full = functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, (2000, 2000))
+    process = start(parent / "out", "--lists", lists, preexec_fn=full)
+    assert process.returncode == 1 and "File too large" in process.stderr and process.stderr.count("\n") == 1, process
     assert [path.name for path in parent.iterdir()] == ["lists"]
     return "nothing left behind"
 

@@ -41,16 +41,12 @@ def lines_of(file):
 def scalars_of(lines):
     """{tag: [(step, value)]} of lines of metrics.jsonl, in the order of the steps."""
     scalars = {}
-
-    def add(tag, step, value):
+    left = [(line["split"], line["step"], {name: value for name, value in line.items() if name != "step"}) for line in lines]
+    for tag, step, value in left:
         if isinstance(value, dict):
-            for name, inner in value.items():
-                add(f"{tag}/{name}", step, inner)
+            left += [(f"{tag}/{name}", step, inner) for name, inner in value.items()]
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
             scalars.setdefault(tag, []).append((step, value))
-
-    for line in lines:
-        add(line["split"], line["step"], {name: value for name, value in line.items() if name != "step"})
     return {tag: sorted(points) for tag, points in scalars.items()}
 
 

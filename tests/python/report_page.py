@@ -1,19 +1,20 @@
 """The report page in a browser that can reach no network: nothing is requested, no error is logged, charts have as many elements as
 their data, and hover, zoom, keyboard and the choice of heads work; also on a dark and on a narrow screen, on paper, and with 50 runs.
 
-usage: report_page.py METAFORMER [SCREENSHOTS]    (SCREENSHOTS: a folder for pictures to look at)
+usage: report_page.py METAFORMER
 """
 import json
 import re
 import shutil
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 from safetensors.numpy import load_file
 
 from chromium import Page
-from common import in_folder, run, sets
+from common import run, sets
 
 MARKUP = '</script><b id="x">&'
 FEW = ["train.steps=40", "train.eval_interval=10", "train.log_interval=2", "model.layers=2", "model.width=16", "model.heads=2"]
@@ -120,7 +121,7 @@ def check_sections(page):
     assert "metric <b>&1" in page.value("document.getElementById('environment').textContent"), "the run's name as text"
 
 
-def check_sorters(path, folder, pictures):
+def check_sorters(path, folder):
     with Page() as page:
         page.open(path)
         check_sections(page)
@@ -136,11 +137,6 @@ def check_sorters(path, folder, pictures):
         assert page.value("document.documentElement.scrollWidth") <= 390, "a narrow page scrolls sideways"
         page.requests.pop()
         check_silence(page, path)
-        for name, width, dark in (("light", 1200, False), ("dark", 1200, True), ("narrow", 390, False)):
-            if pictures:
-                page.set_view(width, 900, dark)
-                page.open(path)
-                page.screenshot(Path(pictures) / f"{name}.png")
     figures = {file.name for file in (folder / "figures").iterdir()}
     assert {"curves_both.svg", "curves_both.pdf"} <= figures and any("attention" in name for name in figures), f"figures: {figures}"
 
@@ -188,20 +184,10 @@ def check_many(program, folder):
     print(f"50 runs: {seconds:.1f} s, {path.stat().st_size / 1e6:.2f} MB, opened in {time.monotonic() - start:.1f} s")
 
 
-def main():
-    if len(sys.argv) not in (2, 3):
-        sys.exit(__doc__)
-    program, pictures = sys.argv[1], sys.argv[2] if len(sys.argv) == 3 else None
-
-    def check_all(folder):
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        program, folder = sys.argv[1], Path(name)
         (folder / "sorters").mkdir()
-        check_sorters(make_sorters(program, folder / "sorters"), folder, pictures)
+        check_sorters(make_sorters(program, folder / "sorters"), folder)
         check_language_model(program, folder)
         check_many(program, folder)
-
-    in_folder(check_all)()
-    print("the page works")
-
-
-if __name__ == "__main__":
-    main()

@@ -144,7 +144,7 @@ def trained_names(folder, metaformer):
     return written
 
 
-def main():
+if __name__ == "__main__":
     dump_model, metaformer = (Path(argument).resolve() for argument in sys.argv[1:])
     script, other_mixer = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert len(script.splitlines()) <= MOST_LINES
@@ -155,7 +155,3 @@ def main():
                "the function with metric attention": in_folder(check_function, dump_model, with_metric, "metric"),
                "the script": in_folder(check_script, metaformer, script),
                "the names of tensors": in_folder(check_names, dump_model, metaformer)})
-
-
-if __name__ == "__main__":
-    main()

@@ -5,28 +5,22 @@
 // Reads FOLDER/hypotheses and FOLDER/references, whose lines end with a zero byte. Prints a JSON object of the scores
 // of every line and of the corpus. Writes the tokens of the references, separated by spaces, to FOLDER/tokens_NAME.
 
+#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "base/files.h"
 #include "text/overlap.h"
-
-namespace metaformer {
 
 namespace {
 
+using namespace metaformer;
 using Json = nlohmann::ordered_json;
 using Lines = std::vector<std::string>;
 
 Lines read_lines(const std::string& path) {
-  const auto content = read_file(path, std::uintmax_t{1} << 30, ExitCode::data);
+  std::ifstream file(path, std::ios::binary);
   Lines lines;
-  for (std::size_t start = 0; start < content.size();) {
-    const auto end = content.find('\0', start);
-    lines.push_back(content.substr(start, end - start));
-    start = end + 1;
-  }
+  for (std::string line; std::getline(file, line, '\0');) lines.push_back(line);
   return lines;
 }
 
@@ -57,24 +51,15 @@ Json chrf_values(const ChrfStatistics& counts) { return Json::array({chrf(counts
 Json rouge_values(const RougeStatistics& statistics) {
   const auto found = rouge(statistics);
   Json values = Json::array();
-  for (const auto& score : {found.rouge_1, found.rouge_2, found.rouge_l}) {
-    values.push_back(score.precision);
-    values.push_back(score.recall);
-    values.push_back(score.f1);
-  }
+  for (const auto& score : {found.rouge_1, found.rouge_2, found.rouge_l})
+    for (const auto value : {score.precision, score.recall, score.f1}) values.push_back(value);
   return values;
 }
 
-void write_tokens(const std::string& path, const Lines& lines, const BleuOptions& options) {
-  std::string content;
-  for (const auto& line : lines) {
-    for (const auto& token : bleu_tokens(line, options)) content += token + " ";
-    content += '\0';
-  }
-  write_file_synced(path, content);
-}
+}  // namespace
 
-void score(const std::string& folder) {
+int main(int, char** argv) {
+  const std::string folder = argv[1];
   const auto hypotheses = read_lines(folder + "/hypotheses"), references = read_lines(folder + "/references");
   Json json;
   for (const auto& [name, options] : {std::pair<std::string, BleuOptions>{"13a", {}},
@@ -86,28 +71,14 @@ void score(const std::string& folder) {
     };
     json[name] = scores(hypotheses, references, counts_of, bleu_values);
     json[name]["signature"] = bleu_signature(options);
-    write_tokens(folder + "/tokens_" + name, references, options);
+    std::ofstream tokens(folder + "/tokens_" + name, std::ios::binary);
+    for (const auto& line : references) {
+      for (const auto& token : bleu_tokens(line, options)) tokens << token << ' ';
+      tokens << '\0';
+    }
   }
   json["chrf"] = scores(hypotheses, references, chrf_statistics, chrf_values);
   json["chrf"]["signature"] = chrf_signature();
   json["rouge"] = scores(hypotheses, references, rouge_statistics, rouge_values);
   std::cout << json << "\n";
-}
-
-}  // namespace
-
-}  // namespace metaformer
-
-int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::cerr << "usage: score_overlap FOLDER\n";
-    return 2;
-  }
-  try {
-    metaformer::score(argv[1]);
-    return 0;
-  } catch (const metaformer::Error& error) {
-    std::cerr << error.what() << "\n";
-    return static_cast<int>(error.code());
-  }
 }

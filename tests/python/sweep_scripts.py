@@ -11,10 +11,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
-from common import in_folder
+from common import in_folder, run_cases
 
 METAFORMER, ROOT = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
 RUNS = 7  # of the script below, without the one that fails
@@ -183,13 +184,9 @@ def check_long_names(parent, expected):
     assert len(rows(folder)) == RUNS + 1, rows(folder)
 
 
-def check_all(parent):
-    expected = check_undisturbed(parent)
-    for check in (check_killed, check_interrupted, check_at_once, check_array, check_failures, check_mistakes,
-                  check_context_added_later, check_long_names):
-        check(parent, expected)
-        print(check.__name__, "passed", flush=True)
-
-
 if __name__ == "__main__":
-    in_folder(check_all)()
+    with tempfile.TemporaryDirectory() as name:
+        undisturbed = check_undisturbed(Path(name))
+    run_cases({check.__name__: in_folder(check, undisturbed) for check in (
+        check_killed, check_interrupted, check_at_once, check_array, check_failures, check_mistakes, check_context_added_later,
+        check_long_names)})

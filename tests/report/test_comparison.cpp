@@ -39,10 +39,7 @@ TEST_CASE("runs that differ only in their seed are a group, compared with the fi
   CHECK(comparison.groups[0].settings.at("model.mixer.kind") == "scaled_dot_product");  // the default
   const auto& loss = comparison.groups[1].measures.at("val_loss");
   CHECK(loss.summary.mean == 5);
-  // Differences 1, 2, 3: 2 +- 4.3027 / sqrt(3) (Student's t, 2 degrees of freedom; NIST handbook, 1.3.6.7.2).
   CHECK(loss.difference->mean == 2);
-  CHECK(loss.difference->low.value() == Approx(-0.484).margin(5e-4));
-  CHECK(loss.difference->high.value() == Approx(4.484).margin(5e-4));
   CHECK_FALSE(comparison.groups[0].measures.at("val_loss").difference);
   CHECK(short_names(comparison.groups) == std::vector<std::string>{"a", "b"});
 }

@@ -28,14 +28,11 @@ bool is_balanced(const std::string& svg) {
   std::vector<std::string> open;
   const std::regex tag("<(/?)([a-z]+)[^<>]*?(/?)>");
   for (std::sregex_iterator match(svg.begin(), svg.end(), tag), end; match != end; ++match) {
-    const auto &slash = (*match)[1], &name = (*match)[2], &empty = (*match)[3];
-    if (empty.length() > 0) continue;
-    if (slash.length() == 0) {
-      open.push_back(name);
-    } else {
-      if (open.empty() || open.back() != name) return false;
-      open.pop_back();
-    }
+    const auto slash = (*match)[1].length(), empty = (*match)[3].length();
+    if (empty == 0 && slash == 0) open.push_back((*match)[2]);
+    if (slash == 0) continue;
+    if (open.empty() || open.back() != (*match)[2]) return false;
+    open.pop_back();
   }
   return open.empty();
 }

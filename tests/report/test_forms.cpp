@@ -59,20 +59,6 @@ TEST_CASE("eigenvalues of scaled dot product's form are those of the whole matri
   CHECK(torch::allclose(filling.eigenvalue_nr, spectrum(filling.input_form_ndd), 1e-9, 1e-12));
 }
 
-TEST_CASE("the form of the input is W_q^T W_k, or P^T M P, over the root of k", "[inspect]") {
-  const auto mixer = random_mixer(ScaledDotProductOptions{}, {.width = width, .heads = heads});
-  const auto weight = mixer->named_parameters()["query_key_value.weight"].detach().view({3, heads, k, width});
-  const auto expected = torch::einsum("nkd,nke->nde", {weight[0], weight[1]}) / 2.0;
-  CHECK(torch::allclose(forms_of(*mixer, {}, k).input_form_ndd, expected, 1e-12, 1e-14));
-
-  const auto metric =
-      random_mixer(MetricOptions{.constraint = MetricConstraint::diagonal}, {.width = width, .heads = heads});
-  const auto p_nkd = metric->named_parameters()["projection.weight"].detach().view({heads, k, width});
-  const auto m_nk = metric->named_parameters()["diagonal_metric"].detach();
-  const auto form = torch::einsum("nkd,nk,nke->nde", {p_nkd, m_nk, p_nkd}) / 2.0;
-  CHECK(torch::allclose(forms_of(*metric, torch::diag_embed(m_nk), k).input_form_ndd, form, 1e-12, 1e-14));
-}
-
 TEST_CASE("the axioms hold for a positive form, and a singular one is a pseudometric", "[inspect]") {
   torch::manual_seed(3);
   const auto factor = torch::randn({2, k, k}, torch::kDouble);
@@ -104,17 +90,6 @@ TEST_CASE("an indefinite form violates what it violates by brute force", "[inspe
     CHECK(head.violated_triples == Approx(violated_triples(squares_ncc[n])));
     CHECK(head.violated_triples > 0);
   }
-}
-
-TEST_CASE("distances are the roots of the differences' squares, with their sign", "[inspect]") {
-  torch::manual_seed(5);
-  const auto vectors = random_vectors(7, torch::randn({2, k, k}, torch::kDouble));
-  const auto p_nck = vectors.left_bnci[0];
-  const auto difference = p_nck.unsqueeze(2) - p_nck.unsqueeze(1);
-  const auto expected = torch::einsum("ncei,nij,ncej->nce", {difference, vectors.form_nij, difference});
-  const auto distance_nce = signed_distances(vectors);
-  CHECK(torch::allclose(distance_nce * distance_nce.abs(), expected, 1e-9, 1e-9));
-  for (const double sign : {-1, 1}) CHECK((sign * distance_nce > 0).any().item<bool>());
 }
 
 TEST_CASE("asymmetry is 0 of a symmetric form and 1 of an antisymmetric one, whose scores differ by direction",

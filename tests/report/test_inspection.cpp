@@ -42,9 +42,6 @@ TEST_CASE("an inspection has the tokens, a layer for each block, and leaves the 
   CHECK(static_cast<std::int64_t>(inspection.vocabulary.size()) == run.codec.tokenizer->vocabulary_size());
   REQUIRE(inspection.layers.size() == 2);
   for (const auto& layer : inspection.layers) {
-    CHECK(layer.attention_nce.sizes() == torch::IntArrayRef({2, 9, 9}));
-    CHECK(layer.attention_nce.triu(1).abs().max().item<double>() == 0);
-    CHECK(layer.forms.form_nij.sizes() == torch::IntArrayRef({2, 8, 8}));
     CHECK(layer.axioms.size() == 2);
     CHECK(layer.distance_rank_correlation.empty());
   }

@@ -43,7 +43,7 @@ def problems_of(folder, document):
                 yield f"there is no {name}"
 
 
-def main():
+if __name__ == "__main__":
     folder, found = Path(sys.argv[1]), 0
     for document in sorted(folder.rglob("*.md")):
         if SKIPPED & set(document.relative_to(folder).parts):
@@ -52,7 +52,3 @@ def main():
             found += 1
             print(f"{document}: {problem}", file=sys.stderr)
     sys.exit(1 if found else 0)
-
-
-if __name__ == "__main__":
-    main()

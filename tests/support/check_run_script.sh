@@ -13,14 +13,16 @@ fail() {
   exit 1
 }
 
+# stand_in PROGRAM LINE
+stand_in() { printf '#!/bin/sh\n%s\n' "$2" | install -D -m 755 /dev/stdin "$tree/$1"; }
+
 cp -r "$scripts" "$tree/scripts"
 mkdir -p "$tree/src" "$tree/cmake" "$tree/build/release" "$tree/.deps" "$tree/elsewhere/scripts" "$tree/elsewhere/lib"
 touch "$tree/CMakeLists.txt" "$tree/CMakePresets.json" "$tree/src/a.cpp" "$tree/build/release/build.ninja"
 # shellcheck disable=SC2016  # expanded by the inner shell
 bash -c 'source "$1/scripts/lib/environment.sh"; printf "variant=cpu\ninputs=%s\n" "$(setup_inputs)" >"$setup_stamp"' - "$tree"
 touch "$tree/build/release/.configured"
-printf '#!/bin/sh\necho "ran $*"\n' >"$tree/build/release/metaformer"
-chmod +x "$tree/build/release/metaformer"
+stand_in build/release/metaformer 'echo "ran $*"'
 touch -d '1 hour' "$tree/build/release/metaformer"
 
 (
@@ -45,24 +47,21 @@ grep -q "another build is running; waiting for it" "$tree/err" || fail "does not
 [[ ! -s $tree/out ]] || fail "has started a program that is older than its source"
 
 kill "$holder" && holder=''
-printf '#!/bin/sh\necho "[1/9] something"\n' >"$tree/stand-ins-ninja"
-mkdir "$tree/stand-ins"
-mv "$tree/stand-ins-ninja" "$tree/stand-ins/ninja"
-printf '#!/bin/sh\nprintf installed\n' >"$tree/stand-ins/dpkg-query"
-printf '#!/bin/sh\nexit 0\n' | tee "$tree/stand-ins/nvcc" >"$tree/stand-ins/apt-get"
+stand_in stand-ins/ninja 'echo "[1/9] something"'
+stand_in stand-ins/dpkg-query 'printf installed'
+for name in nvcc apt-get; do stand_in "stand-ins/$name" 'exit 0'; done
 # shellcheck disable=SC2016  # expanded by the stand-in
-printf '#!/bin/sh\n[ "$METAFORMER_TEST_GPU" != yes ] || echo "GPU 0: a stand-in"\n' >"$tree/stand-ins/nvidia-smi"
-mkdir -p "$tree/.deps/venv/bin" "$tree/.deps/venv/lib/python3.11/site-packages/torch/lib"
+stand_in stand-ins/nvidia-smi '[ "$METAFORMER_TEST_GPU" != yes ] || echo "GPU 0: a stand-in"'
+mkdir -p "$tree/.deps/venv/lib/python3.11/site-packages/torch/lib"
 touch "$tree/.deps/venv/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so"
-printf '#!/bin/sh\nexit 0\n' >"$tree/.deps/venv/bin/python"
-chmod +x "$tree"/stand-ins/* "$tree/.deps/venv/bin/python"
+stand_in .deps/venv/bin/python 'exit 0'
 export PATH="$tree/stand-ins:$PATH"
 
 timeout 60 "$tree/scripts/run.sh" z >/dev/null 2>"$tree/err" || fail "does not build: $(cat "$tree/err")"
 grep -Eq 'building; the first time this takes about [0-9]+ minutes with [0-9]+ compilers at once' "$tree/err" ||
   fail "does not say how long a build takes: $(cat "$tree/err")"
 
-printf '#!/bin/sh\nsleep 1\necho "survived $*"\n' >"$tree/build/release/metaformer"
+stand_in build/release/metaformer 'sleep 1; echo "survived $*"'
 "$tree/scripts/run.sh" it >"$tree/out" 2>"$tree/err" &
 started=$!
 until grep -Eq '^SigIgn:.*[2367abef]..$' "/proc/$started/status"; do sleep 0.01; done  # its first line has been read

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "support/temporary_folder.h"
@@ -10,16 +11,16 @@
 // A variable of the environment for as long as it lives; nullptr: not set.
 class Variable {
  public:
-  Variable(const char* name, const char* value) : name_(name) {
-    if (const char* before = std::getenv(name)) before_ = before;
-    value != nullptr ? ::setenv(name, value, 1) : ::unsetenv(name);
+  Variable(std::string name, const char* value) : name_(std::move(name)) {
+    if (const char* before = std::getenv(name_.c_str())) before_ = before;
+    value != nullptr ? ::setenv(name_.c_str(), value, 1) : ::unsetenv(name_.c_str());
   }
   Variable(const Variable&) = delete;
   Variable& operator=(const Variable&) = delete;
-  ~Variable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
+  ~Variable() { before_ ? ::setenv(name_.c_str(), before_->c_str(), 1) : ::unsetenv(name_.c_str()); }
 
  private:
-  const char* name_;
+  std::string name_;
   std::optional<std::string> before_;
 };
 
