@@ -77,14 +77,11 @@ TEST_CASE("texts, classes, tokens, cut and unknown ones are counted by split", "
   CHECK(json.at("splits").at("train").at("classes").at("no") == 2);
   CHECK_FALSE(json.at("splits").contains("test"));
   CHECK(json.at("sources").at("train").at("malformed") == 7);
-}
-
-TEST_CASE("a tokenizer without an unknown token has no count of it", "[stats]") {
-  auto config = word_config(64);
-  data_of(config)->tokenizer = ByteTokenizerOptions{};
-  const auto stats = measure({{{{"ab", "x"}, {"cd", "y"}}, {{"\u00e9", "x"}}, {}}}, config);
-  CHECK(stats[Split::validation].all_tokens == 2);
-  CHECK(to_json(stats).at("splits").at("train").at("unknown_tokens").is_null());
+  auto of_bytes = word_config(64);  // without an unknown token
+  data_of(of_bytes)->tokenizer = ByteTokenizerOptions{};
+  const auto bytes = measure({{{{"ab", "x"}, {"cd", "y"}}, {{"\u00e9", "x"}}, {}}}, of_bytes);
+  CHECK(bytes[Split::validation].all_tokens == 2);
+  CHECK(to_json(bytes).at("splits").at("train").at("unknown_tokens").is_null());
 }
 
 TEST_CASE("copies within a split and texts of two splits are counted, byte for byte", "[stats]") {
@@ -98,7 +95,7 @@ TEST_CASE("copies within a split and texts of two splits are counted, byte for b
   CHECK(Numbers{shared.validation_in_train, shared.test_in_train, shared.test_in_validation} == Numbers{1, 3, 2});
 }
 
-TEST_CASE("padding is what fills batches up to their longest text", "[stats]") {
+TEST_CASE("padding is what fills batches up to their longest text, without the noise of training", "[stats]") {
   auto config = word_config(64);
   config.train.batch_size = 4;
   classification(config).bucketing = 1;
@@ -118,15 +115,12 @@ TEST_CASE("padding is what fills batches up to their longest text", "[stats]") {
   config.train.batch_size = 1;
   config.train.accumulate = 4;
   CHECK(measure(twice({5, 5, 5, 5}), config).padding_unsorted == 0);
-}
-
-TEST_CASE("noise that training adds does not reach the counts", "[stats]") {
-  auto config = word_config(64);
-  classification(config).token_removal = classification(config).token_unknown = 0.4;
-  const auto stats = measure(twice({50, 50}), config);
-  CHECK(stats[Split::train].all_tokens == 100);
-  CHECK(stats[Split::train].unknown_tokens == 0);
-  CHECK(stats.padding_unsorted == 0);
+  auto noisy_config = word_config(64);
+  classification(noisy_config).token_removal = classification(noisy_config).token_unknown = 0.4;
+  const auto noisy = measure(twice({50, 50}), noisy_config);
+  CHECK(noisy[Split::train].all_tokens == 100);
+  CHECK(noisy[Split::train].unknown_tokens == 0);
+  CHECK(noisy.padding_unsorted == 0);
 }
 
 TEST_CASE("with packing its rows are counted, of texts cut at the context and of documents in pieces", "[stats]") {

@@ -88,16 +88,18 @@ TEST_CASE("JSON lines are documents with a line break between them", "[text_file
   if (!name.ends_with("gz")) CHECK(read_text_files(path, config).text == json_lines);
 }
 
-TEST_CASE("a folder is all of its files in the order of their paths", "[text_files]") {
+TEST_CASE("a folder is all of its files in the order of their paths; its digest follows each and its name",
+          "[text_files]") {
   const TemporaryFolder folder;
-  folder.write("b.txt", "b");
-  folder.write("a/z.txt", "az");
-  folder.write("a.txt", "a");
-  folder.write("c/deep/d.jsonl", "{\"text\": \"d1\"}\n{\"text\": \"d2\"}\n");
-  folder.write("e.text.gz", gzip("e"));
-  folder.write(".hidden.txt", "hidden");
-  folder.write(".git/f.txt", "hidden");
-  folder.write("notes.pdf", "%PDF");
+  for (const auto& [name, content] : {std::pair<std::string, std::string>{"b.txt", "b"},
+                                      {"a/z.txt", "az"},
+                                      {"a.txt", "a"},
+                                      {"c/deep/d.jsonl", "{\"text\": \"d1\"}\n{\"text\": \"d2\"}\n"},
+                                      {"e.text.gz", gzip("e")},
+                                      {".hidden.txt", "hidden"},
+                                      {".git/f.txt", "hidden"},
+                                      {"notes.pdf", "%PDF"}})
+    folder.write(name, content);
   std::filesystem::create_directory_symlink(folder.path(), folder / "loop");
   const auto files = read_text_files(folder.path(), {});
   CHECK(files.text == "a\naz\nb\nd1\nd2\ne");
@@ -106,20 +108,14 @@ TEST_CASE("a folder is all of its files in the order of their paths", "[text_fil
   CHECK_FALSE(files.is_one_text);
   TextDataConfig all_text;
   all_text.format = TableFormat::text;
-  CHECK_THAT(read_text_files(folder.path(), all_text).text, ContainsSubstring("e\n%PDF") || ContainsSubstring("%PDF"));
-}
-
-TEST_CASE("the digest of a folder follows every file and its name", "[text_files]") {
-  const TemporaryFolder folder;
-  folder.write("a.txt", "a");
-  folder.write("b.txt", "b");
+  CHECK_THAT(read_text_files(folder.path(), all_text).text, ContainsSubstring("%PDF"));
   const auto digest = [&] { return read_text_files(folder.path(), {}).description.at("sha256").get<std::string>(); };
   const auto first = digest();
   CHECK(digest() == first);
   folder.write("b.txt", "c");
   const auto changed = digest();
   CHECK(changed != first);
-  std::filesystem::rename(folder / "b.txt", folder / "c.txt");
+  std::filesystem::rename(folder / "b.txt", folder / "b2.txt");
   CHECK(digest() != changed);
 }
 
@@ -127,13 +123,11 @@ TEST_CASE("texts that cannot be read are errors that name file and line", "[text
   const TemporaryFolder folder;
   CHECK_THAT(text_refusal(folder / "none.txt"), ContainsSubstring("none.txt: no such file"));
   CHECK_THAT(text_refusal(folder.path()), ContainsSubstring("holds no texts"));
-  CHECK_THAT(text_refusal(folder.write("empty.txt", "")), ContainsSubstring("empty.txt: the corpus is empty"));
-  CHECK_THAT(text_refusal(folder.write("latin.txt", "a\nb\ncaf\xe9")),
-             ContainsSubstring("latin.txt: not valid UTF-8: byte 0xe9 at offset 7 (line 3)"));
-  std::filesystem::remove(folder / "empty.txt");
+  const auto latin = folder.write("latin.txt", "a\nb\ncaf\xe9");
   folder.write("a.txt", "fine");
-  CHECK_THAT(text_refusal(folder.path()),
-             ContainsSubstring("latin.txt: not valid UTF-8: byte 0xe9 at offset 7 (line 3)"));
+  for (const auto& path : {latin, folder.path()})
+    CHECK_THAT(text_refusal(path), ContainsSubstring("latin.txt: not valid UTF-8: byte 0xe9 at offset 7 (line 3)"));
+  CHECK_THAT(text_refusal(folder.write("empty.txt", "")), ContainsSubstring("empty.txt: the corpus is empty"));
   const auto gzipped = gzip(std::string(1000, 'x'));
   CHECK_THAT(text_refusal(folder.write("cut.txt.gz", gzipped.substr(0, gzipped.size() - 3))),
              ContainsSubstring("cut.txt.gz: cannot be unpacked"));
@@ -178,30 +172,35 @@ TEST_CASE("a held-out file is the validation split, whole", "[text_files]") {
 TEST_CASE("keys that mean nothing for the files at hand are errors", "[text_files]") {
   const TemporaryFolder folder;
   const auto text = folder.write("a.txt", "plain").string(), lines = folder.write("b.jsonl", json_lines).string();
-  const auto outcome = [&](const std::string& path, auto change) {
+  using Change = void (*)(TextDataConfig&);
+  const Change separate = [](TextDataConfig&config) { config.separate_documents = true; },
+               limit = [](TextDataConfig&config) { config.malformed_limit = 0.1; },
+               field = [](TextDataConfig&config) { config.text_field = "text2"; };
+  const auto outcome = [&](const std::string& path, Change change) {
     TextDataConfig config;
     config.path = path;
     change(config);
     return failure([&] { load_corpus(config, true); });
   };
-  const auto separate = [](TextDataConfig& config) { config.separate_documents = true; };
-  const auto limit = [](TextDataConfig& config) { config.malformed_limit = 0.1; };
-  const auto field = [](TextDataConfig& config) { config.text_field = "text2"; };
-  CHECK_THAT(outcome(text, separate).second, ContainsSubstring("data.separate_documents: means nothing for " + text));
-  CHECK_THAT(outcome(text, limit).second, ContainsSubstring("data.malformed_limit: means nothing"));
-  CHECK_THAT(outcome(text, field).second, ContainsSubstring("data.text_field: means nothing"));
-  CHECK(outcome(text, field).first == ExitCode::usage);
-  CHECK(outcome(lines, separate).first == ExitCode::ok);
-  CHECK(outcome(folder.path().string(), separate).first == ExitCode::ok);
+  for (const auto& [change, key] :
+       {std::pair{separate, "data.separate_documents"}, {limit, "data.malformed_limit"}, {field, "data.text_field"}}) {
+    const auto [code, message] = outcome(text, change);
+    CHECK(code == ExitCode::usage);
+    CHECK_THAT(message, ContainsSubstring(key + std::string(": means nothing for " + text)));
+  }
+  for (const auto& path : {lines, folder.path().string()}) CHECK(outcome(path, separate).first == ExitCode::ok);
   CHECK(outcome(lines, limit).first == ExitCode::ok);
 }
 
-TEST_CASE("the split is the same for every tokenizer and cuts between characters", "[dataset]") {
+TEST_CASE("the split is the same for every tokenizer, cuts between characters, and holds a context", "[dataset]") {
   const auto characters = dataset_of(sample_text, 1), bytes = dataset_of(sample_text, 1, ByteTokenizerOptions{});
   const auto train = CharacterTokenizer::from_text(sample_text).decode(characters.tokens(Split::train));
   CHECK(train == ByteTokenizer().decode(bytes.tokens(Split::train)));
   CHECK(characters.tokens(Split::train).size() == 20);  // int(23 * 0.9)
   CHECK(characters.characters(Split::validation) == 3);
+  CHECK(message_of(ExitCode::data, [] { dataset_of(digits(100), 10); }) ==
+        "memory.txt: its validation split has 10 tokens; model.context 10 needs at least 11");
+  CHECK_NOTHROW(dataset_of(digits(110), 10));
 }
 
 TEST_CASE("every token but the first is an evaluation target exactly once, in order", "[dataset]") {
@@ -237,24 +236,18 @@ TEST_CASE("random windows are text, are replayable, and do not depend on how a s
 
 TEST_CASE("random windows reach every place, the last one too", "[dataset]") {
   const auto dataset = dataset_of(digits(30), 2);  // 27 training tokens: 25 places
-  std::map<std::vector<std::int64_t>, int> seen;
   const auto rows = dataset.random_windows(Split::train, 9, RandomPurpose::batches, 0, 0, 2000);
   const auto& tokens = dataset.tokens(Split::train);
   bool last_target_seen = false;
   std::map<std::int64_t, int> expected, actual;
   for (std::size_t place = 0; place < 25; ++place) ++expected[tokens[place]];
-  for (std::size_t row = 0; row < 2000; ++row) ++actual[rows.ids[row * 2]];
+  for (std::size_t at = 0; at < 4000; at += 2) {
+    ++actual[rows.ids[at]];
+    last_target_seen |=
+        rows.ids[at] == tokens[24] && rows.ids[at + 1] == tokens[25] && rows.targets[at + 1] == tokens[26];
+  }
   for (const auto& [token, count] : expected) CHECK(actual[token] == Approx(80 * count).epsilon(0.35));
-  for (std::size_t row = 0; row < 2000; ++row)
-    last_target_seen |= rows.ids[row * 2] == tokens[24] && rows.ids[row * 2 + 1] == tokens[25] &&
-                        rows.targets[row * 2 + 1] == tokens[26];
   CHECK(last_target_seen);
-}
-
-TEST_CASE("a text shorter than the context is refused with both numbers", "[dataset]") {
-  CHECK(message_of(ExitCode::data, [] { dataset_of(digits(100), 10); }) ==
-        "memory.txt: its validation split has 10 tokens; model.context 10 needs at least 11");
-  CHECK_NOTHROW(dataset_of(digits(110), 10));
 }
 
 TEST_CASE("a public corpus with another digest is refused, and --offline never fetches", "[corpus]") {
@@ -318,9 +311,13 @@ TEST_CASE("there is no cache without a home, and none that others can write to",
   }
 }
 
-TEST_CASE("nothing is downloaded but by https", "[corpus]") {
+TEST_CASE("nothing is downloaded but by https, and digests have the values of RFC 1321 and FIPS 180-4", "[corpus]") {
   for (const std::string url : {"file:///etc/hostname", "http://127.0.0.1:9/a", "ftp://127.0.0.1:9/a"})
     CHECK_THAT(message_of(ExitCode::data, [&] { download(url, 100); }), ContainsSubstring("not supported"));
+  CHECK(md5("") == "d41d8cd98f00b204e9800998ecf8427e");
+  CHECK(md5("message digest") == "f96b697d7cb7938d525a2f31aaf161d0");
+  CHECK(sha256("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  CHECK(sha256("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
 TEST_CASE("characters that unknown words stand for are counted", "[dataset]") {
@@ -335,13 +332,6 @@ TEST_CASE("characters that unknown words stand for are counted", "[dataset]") {
   CHECK(dataset.unknown_characters(Split::validation) == 2 + 7 + 1 + 3);  // aa without a space, strange , odd
   CHECK(dataset.unknown_characters(Split::train) == 2 + 1);
   CHECK(dataset_of(sample_text, 1).unknown_characters(Split::validation) == 0);
-}
-
-TEST_CASE("digests have the values of RFC 1321 and FIPS 180-4", "[corpus]") {
-  CHECK(md5("") == "d41d8cd98f00b204e9800998ecf8427e");
-  CHECK(md5("message digest") == "f96b697d7cb7938d525a2f31aaf161d0");
-  CHECK(sha256("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  CHECK(sha256("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
 }  // namespace metaformer
