@@ -6,6 +6,7 @@
 #include "config/loader.h"
 #include "config/writer.h"
 #include "support/catch.h"
+#include "support/temporary_folder.h"
 
 using namespace metaformer;
 using Overrides = std::vector<std::string>;
@@ -69,16 +70,17 @@ TEST_CASE("equal configs have equal digests, however they are written", "[change
 }
 
 // Their published results are those of the whole validation split.
-TEST_CASE("configs that come with the program evaluate the whole validation split of their data", "[changes]") {
+TEST_CASE("configs that come with the program are valid, say what they measured, and evaluate all of their data",
+          "[changes]") {
   const auto folder = config_folders().back();
   // What is made for other texts.
   const std::set<std::string> for_any_data = {"gpt2", "llama", "vaswani2017", "text_classifier"};
   int seen = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (for_any_data.contains(entry.path().stem().string())) continue;
-    const auto config = load_experiment(entry.path().string(), {}).config;
-    if (is<LinearConfig>(config.model)) continue;
     INFO(entry.path());
+    const auto config = load_experiment(entry.path().string(), {}).config;
+    CHECK(read_text(entry.path()).starts_with("# "));
+    if (is<LinearConfig>(config.model) || for_any_data.contains(entry.path().stem().string())) continue;
     ++seen;
     const auto& evaluation = config.train.evaluation;
     const auto* data = text_data_of(config.task);

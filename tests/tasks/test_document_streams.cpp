@@ -98,11 +98,6 @@ torch::Tensor is_token(const Batch& batch) {
   return batch.segments_bc.defined() ? batch.segments_bc >= 0 : torch::ones_like(batch.ids_bc, torch::kBool);
 }
 
-std::vector<std::int64_t> to_vector(const torch::Tensor& values) {
-  const auto flat = values.contiguous();
-  return {flat.const_data_ptr<std::int64_t>(), flat.const_data_ptr<std::int64_t>() + flat.numel()};
-}
-
 // Bytes depend on their place.
 Corpus documents() {
   return corpus_of(document_lengths, [](std::size_t i, std::size_t place) { return (7 * place + i * i) % alphabet; });
@@ -277,20 +272,18 @@ TEST_CASE("joined packs see the documents before them; an evaluation sees each a
 TEST_CASE("an evaluation has every token of the split once, in batches of any size", "[masking]") {
   auto config = masked_config_of(any_packing_or_windows());
   const auto corpus = counting_corpus(std::vector<std::size_t>(400, 37));
-  const auto stream = stream_of(config, corpus);  // more than one batch
-  std::vector<std::int64_t> seen(static_cast<std::size_t>(counting));
-  double targets = 0;
-  const auto batches = evaluation_of(*stream);
+  const auto batches = evaluation_of(*stream_of(config, corpus));
   CHECK(batches.size() > 1);
+  std::vector<torch::Tensor> seen;
+  double targets = 0;
   for (const auto& batch : batches) {
-    for (const auto token : to_vector(originals(batch).masked_select(is_token(batch))))
-      ++seen.at(static_cast<std::size_t>(token));
+    seen.push_back(originals(batch).masked_select(is_token(batch)));
     targets += batch.weight.item<double>();
     CHECK(batch.weight.item<double>() == (batch.targets_bc >= 0).sum().item<double>());
     CHECK((batch.targets_bc < 0).logical_or(is_token(batch)).all().item<bool>());
     CHECK(wanted_targets_t(batch).ge(0).sum().item<double>() == batch.weight.item<double>());
   }
-  CHECK(seen == std::vector<std::int64_t>(static_cast<std::size_t>(counting), 400 * 37 / counting));
+  CHECK(torch::bincount(torch::cat(seen)).equal(torch::full({counting}, 400 * 37 / counting, torch::kLong)));
   CHECK(targets == Approx(0.3 * 400 * 37).epsilon(0.1));
   config.train.batch_size = 7;
   config.train.seed = 6;
@@ -322,13 +315,10 @@ TEST_CASE("windows of separate documents have these as segments", "[masking]") {
   std::vector<std::int64_t> documents;
   for (std::size_t i = 0; i < document_lengths.size(); ++i)
     documents.insert(documents.end(), document_lengths[i], static_cast<std::int64_t>(i));
-  for (const auto& batch : {stream->training_batch(3, 0, torch::kCPU), evaluation_of(*stream).front()})
-    for (std::int64_t row = 0; row < batch.ids_bc.size(0); ++row)
-      for (std::int64_t c = 0; c < context; ++c) {
-        const auto segment = batch.segments_bc[row][c].item<std::int64_t>();
-        if (segment >= 0)
-          CHECK(segment == documents.at(static_cast<std::size_t>(originals(batch)[row][c].item<std::int64_t>())));
-      }
+  for (const auto& batch : {stream->training_batch(3, 0, torch::kCPU), evaluation_of(*stream).front()}) {
+    const auto tokens = originals(batch).masked_select(is_token(batch));
+    CHECK(batch.segments_bc.masked_select(is_token(batch)).equal(torch::tensor(documents).index({tokens})));
+  }
 }
 
 TEST_CASE("a training batch is a function of seed and step, and its rows of nothing else", "[masking][packing]") {
