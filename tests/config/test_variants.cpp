@@ -149,28 +149,27 @@ TEST_CASE("explain shows the kinds of a section, and which of them have a key", 
                  [&](const auto& field) { return field.path == path; });
     return found;
   };
-  const std::string networks = "model: transformer, encoder_decoder, lstm, gru or feed_forward";
   const auto schedule = of("train.schedule");
   REQUIRE(schedule.size() == 1);
   REQUIRE(schedule[0].kinds.size() == 6);
   CHECK(schedule[0].kinds[2].name == "constant");
   for (const auto& field : fields)
     for (const auto& kind : field.kinds) CHECK_FALSE(kind.summary.empty());
-  CHECK(applies_to(of("train.schedule.floor").at(0)) == networks + ", train.schedule: cosine, linear or trapezoid");
-  CHECK(applies_to(of("train.schedule.warmup_steps").at(0)) ==
-        networks + ", train.schedule: cosine, linear, constant or trapezoid");
-  CHECK(applies_to(of("train.schedule.warmup_steps").at(1)) ==
-        networks + ", train.schedule: inverse_sqrt or noam");  // which need one
-  CHECK(applies_to(of("train.steps").at(0)) == networks);
-  CHECK(applies_to(of("train.batch_size").at(0)).empty());
-  CHECK(applies_to(of("model.context").at(0)) == "model: transformer, encoder_decoder, feed_forward or linear");
-  CHECK(applies_to(of("model.context").at(1)) == "model: lstm or gru");
-  CHECK(applies_to(of("task.head.recalibrate").at(0)) == "task: classification");
-  CHECK(applies_to(of("data.cache").at(0)) == "task: language_model, masked_language_model or classification");
+  const std::string networks = "model: transformer, encoder_decoder, lstm, gru or feed_forward";
+  for (const auto& [path, number, expected] : std::vector<std::tuple<std::string, std::size_t, std::string>>{
+           {"train.schedule.floor", 0, networks + ", train.schedule: cosine, linear or trapezoid"},
+           {"train.schedule.warmup_steps", 0, networks + ", train.schedule: cosine, linear, constant or trapezoid"},
+           {"train.schedule.warmup_steps", 1, networks + ", train.schedule: inverse_sqrt or noam"},  // which need one
+           {"train.steps", 0, networks},
+           {"train.batch_size", 0, ""},
+           {"model.context", 0, "model: transformer, encoder_decoder, feed_forward or linear"},
+           {"model.context", 1, "model: lstm or gru"},
+           {"task.head.recalibrate", 0, "task: classification"},
+           {"data.cache", 0, "task: language_model, masked_language_model or classification"},
+           {"model.mixer.window", 0, "model: transformer or encoder_decoder, model.mixer: average_pooling"}})
+    CHECK(applies_to(of(path).at(number)) == expected);
   CHECK(of("data.path").size() == 3);  // a text, a table, or pairs
   CHECK(of("task.head.recalibrate").size() == 1);
-  CHECK(applies_to(of("model.mixer.window").at(0)) ==
-        "model: transformer or encoder_decoder, model.mixer: average_pooling");
   CHECK(of("model.mixer.window").at(0).fallback == "3");
   CHECK(of("model.mixer.rounds").at(0).expected == "integer, at least 1 and at most 1024");
   CHECK(of("model.mixer").at(0).kinds.back().name == "none");

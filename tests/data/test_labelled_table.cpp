@@ -476,9 +476,6 @@ TEST_CASE("a table beside a training table with a header must have its names", "
   LabelledDataConfig config;
   config.path = folder.write("train.csv", "text,label\na,good\nb,bad\n").string();
   config.validation_path = folder.write("dev.csv", "label,text\ngood,c\n").string();
-  auto splits = load_labelled_splits(config, true);
-  CHECK(splits.description.at("train").at("header") == true);
-  CHECK(splits[Split::validation].at(0).text == "c");
   const auto other = folder.write("other.csv", "a,good\nb,bad\n").string();
   for (auto* path : {&config.validation_path, &config.test_path, &config.extra_path}) {
     const auto before = std::exchange(*path, other);
@@ -487,11 +484,12 @@ TEST_CASE("a table beside a training table with a header must have its names", "
     *path = before;
   }
   config.test_path = folder.write("test.jsonl", "{\"text\": \"d\", \"label\": \"good\"}\n").string();
-  splits = load_labelled_splits(config, true);
+  const auto splits = load_labelled_splits(config, true);
+  CHECK(splits.description.at("train").at("header") == true);
+  CHECK(splits[Split::validation].at(0).text == "c");
   CHECK(splits[Split::test].at(0).text == "d");
   CHECK_FALSE(splits.description.at("test").contains("header"));
-  config.path = other;  // which has no header, so the others need none
-  config.validation_path = other;
+  config.path = config.validation_path = other;  // which has no header, so the others need none
   CHECK(load_labelled_splits(config, true).description.at("train").at("header") == false);
 }
 

@@ -166,22 +166,23 @@ TEST_CASE("a text for a language model is counted by split", "[stats]") {
   experiment.task = LanguageModelConfig{};
   auto& config = *data_of(experiment);
   config.validation_fraction = 0.3;
-  const auto stats = measure_text({.path = "t.txt", .text = "abcab\u00e9abca", .sha256 = "0"}, experiment);
+  const auto measured = [&](const std::string& text) {
+    return measure_text({.path = "t.txt", .text = text, .sha256 = "0"}, experiment);
+  };
+  const auto stats = measured("abcab\u00e9abca");  // abcabéa and bca
   CHECK(stats[Split::train].characters == 7);
   CHECK(stats[Split::validation].characters == 3);
   CHECK(stats[Split::train].tokens == 7);
   CHECK(stats.vocabulary == 4);
   const auto of_fraction = [](double fraction) { return -fraction * std::log(fraction); };
-  // abcabéa and bca
   CHECK(stats[Split::train].unigram_entropy ==
         Approx(of_fraction(3. / 7) + of_fraction(2. / 7) + 2 * of_fraction(1. / 7)));
   CHECK(stats[Split::validation].unigram_entropy == Approx(std::log(3)));
   CHECK(stats[Split::train].unknown_characters == 0);
   config.tokenizer = WordTokenizerOptions{.min_count = 1};  // drops the spaces, which no token stands for
-  CHECK_FALSE(measure_text({.path = "t.txt", .text = "ab ab cd ab", .sha256 = "0"}, experiment)[Split::train]
-                  .unknown_characters.has_value());
+  CHECK_FALSE(measured("ab ab cd ab")[Split::train].unknown_characters.has_value());
   config.tokenizer = ByteTokenizerOptions{};
-  const auto bytes = measure_text({.path = "t.txt", .text = "abcab\u00e9abca", .sha256 = "0"}, experiment);
+  const auto bytes = measured("abcab\u00e9abca");
   CHECK(bytes[Split::train].tokens == 8);
   CHECK(bytes.vocabulary == 256);
   CHECK(to_json(bytes).at("splits").at("validation").at("unknown_tokens").is_null());
