@@ -97,14 +97,11 @@ TEST_CASE("tokens decoded one by one, joined with the separator, are the decoded
   CHECK(joined == tokenizer->decode(ids));
 }
 
-TEST_CASE("the character vocabulary is the sorted set of code points", "[tokenizer]") {
-  const auto tokenizer = CharacterTokenizer::from_text("banana\n\U0001F600é");
-  CHECK(tokenizer.vocabulary_size() == 6);
-  CHECK(tokenizer.encode("\nabn") == Ids{0, 1, 2, 3});
-  CHECK(tokenizer.decode(Ids{4, 5}) == "é\U0001F600");
-}
-
-TEST_CASE("an unknown character takes the last id and changes no other", "[tokenizer]") {
+TEST_CASE("characters are the sorted set of code points; an unknown one takes the last id", "[tokenizer]") {
+  const auto sorted = CharacterTokenizer::from_text("banana\n\U0001F600é");
+  CHECK(sorted.vocabulary_size() == 6);
+  CHECK(sorted.encode("\nabn") == Ids{0, 1, 2, 3});
+  CHECK(sorted.decode(Ids{4, 5}) == "é\U0001F600");
   const auto strict = CharacterTokenizer::from_text("abc\uFFFD");
   const auto mapping = CharacterTokenizer::from_text("abc\uFFFD", Unknown::map);
   CHECK(mapping.vocabulary_size() == strict.vocabulary_size() + 1);
@@ -150,14 +147,6 @@ TEST_CASE("texts are cut into words and marks, by white space, cases and joiners
   CHECK(fmt::format("{}", fmt::join(tokens_of(text, lowercase, joiners), " ")) == tokens);
 }
 
-TEST_CASE("joiners are saved, and hold a word together where white space is kept", "[tokenizer]") {
-  const WordTokenizerOptions options{.min_count = 1, .joiners = "'/", .whitespace = Whitespace::kept};
-  const auto kept = words_of("it's 8/10", options);
-  CHECK(kept.decode(kept.encode("it's 8/10 8/10")) == "it's 8/10 8/10");
-  CHECK(reload(kept)->encode("8/10 8") == kept.encode("8/10 8"));
-  CHECK(kept.to_json()["joiners"] == "'/");
-}
-
 TEST_CASE("the words of a text are cut nowhere but at marks and white space", "[tokenizer]") {
   const std::string alphabet = "aZ9' .\n<";
   const Rng rng(3, RandomPurpose::sampling);
@@ -198,7 +187,7 @@ TEST_CASE("unknown words are id 0, and a word tokenizer comes back from its file
   CHECK(words_of("the cat,").decode(words_of("the cat,").encode("THE dog,cat")) == "the <unk> , cat");
 }
 
-TEST_CASE("words that keep white space come back as they were", "[tokenizer]") {
+TEST_CASE("words that keep white space come back as they were; an unknown word leaves its space", "[tokenizer]") {
   using Tokens = std::vector<std::string>;
   const WordTokenizerOptions options{.min_count = 1, .lowercase = false, .whitespace = Whitespace::kept};
   const auto kept_tokens = [&](const std::string& text) {
@@ -209,8 +198,8 @@ TEST_CASE("words that keep white space come back as they were", "[tokenizer]") {
   };
   CHECK(kept_tokens("To be,  or\n not 't ") == Tokens{"To", " be", ",", " ", " or", "\n", " not", " '", "t", " "});
   CHECK(kept_tokens("\t\r\n\v\f  ") == Tokens{"\t", "\r", "\n", "\v", "\f", " ", " "});
-  const std::vector<std::string> alphabet = {"a", "Z", "9", "'", " ", ".",      "\n", "\t",     "<",
-                                             "é", "Σ", "—", "’", "“", "\u00A0", "自", "\u0301", "\U0001F600"};
+  const Tokens alphabet = {"a", "Z", "9", "'", " ", ".",      "\n", "\t",     "<",
+                           "é", "Σ", "—", "’", "“", "\u00A0", "自", "\u0301", "\U0001F600"};
   const Rng rng(4, RandomPurpose::sampling);
   for (std::uint64_t round = 0; round < 300; ++round) {
     std::string text;
@@ -219,16 +208,18 @@ TEST_CASE("words that keep white space come back as they were", "[tokenizer]") {
     CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
     CHECK(reload(tokenizer)->decode(reload(tokenizer)->encode(text)) == text);
   }
-}
-
-TEST_CASE("an unknown word leaves its space, and a word is known with a space or without", "[tokenizer]") {
-  const WordTokenizerOptions options{.min_count = 1, .lowercase = false, .whitespace = Whitespace::kept};
+  // A word is known with a space or without.
   const auto tokenizer = words_of("to be\n", options);
-  CHECK(tokenizer.to_json()["words"] == std::vector<std::string>{" ", "\n", " be", "to"});
+  CHECK(tokenizer.to_json()["words"] == Tokens{" ", "\n", " be", "to"});
   CHECK(tokenizer.encode("to be") == Ids{4, 3});
   CHECK(tokenizer.encode("be to") == Ids{0, 1, 4});
   CHECK(tokenizer.decode(tokenizer.encode("to swim\nto  be")) == "to <unk>\nto  be");
   CHECK(words_of("A b", {.min_count = 1, .whitespace = Whitespace::kept}).decode(Ids{2, 1}) == " b ");
+  // Joiners are saved, and hold a word together.
+  const auto joined = words_of("it's 8/10", {.min_count = 1, .joiners = "'/", .whitespace = Whitespace::kept});
+  CHECK(joined.decode(joined.encode("it's 8/10 8/10")) == "it's 8/10 8/10");
+  CHECK(reload(joined)->encode("8/10 8") == joined.encode("8/10 8"));
+  CHECK(joined.to_json()["joiners"] == "'/");
 }
 
 TEST_CASE("a word tokenizer's file names its rules, by which each of its words is one", "[tokenizer]") {
