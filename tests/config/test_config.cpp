@@ -162,29 +162,24 @@ TEST_CASE("hostile YAML is refused, not expanded", "[config]") {
   CHECK_THAT(complaint(std::string("a: \0b", 5)), ContainsSubstring("a.yaml:"));
 }
 
-TEST_CASE("the config of a run is read as strictly as any other", "[config]") {
+TEST_CASE("the config of a run is read as strictly as any other, and names what may change its default", "[config]") {
   const TemporaryFolder folder;
   const auto refusal = [&](const std::string& yaml) {
     return failure([&] { load_run_experiment(folder.write("config.yaml", yaml)); }).second;
   };
-  const auto written = config_to_yaml(ExperimentConfig{});
-  CHECK(refusal(written).empty());
-  CHECK_THAT(refusal(written + "      factor: 1\n"), ContainsSubstring("divergence.spikes.factor: unknown key"));
+  CHECK_THAT(refusal(config_to_yaml(ExperimentConfig{}) + "      factor: 1\n"),
+             ContainsSubstring("divergence.spikes.factor: unknown key"));
   CHECK_THAT(refusal("task: sort\ndata: {path: a}\n"), ContainsSubstring("data: unknown key"));
   CHECK_THAT(refusal("train: {betas: [0.9, 0.95]}\n"), ContainsSubstring("did you mean 'train.optimizer.betas'?"));
-}
-
-TEST_CASE("a run names its mixers and the scale of its embeddings, whatever is the default", "[config]") {
-  const TemporaryFolder folder;
   const auto config = default_experiment({"task=sequence_to_sequence", "data.synthetic=copy", "model=encoder_decoder",
                                           "model.positions=sinusoidal", "model.embedding.scale=none"})
                           .config;
   const auto yaml = config_to_yaml(config);
-  CHECK(config_to_json(load_run_experiment(folder.write("config.yaml", yaml)).config) == config_to_json(config));
+  CHECK(refusal(yaml).empty());
+  CHECK(config_to_json(load_run_experiment(folder / "config.yaml").config) == config_to_json(config));
+  const std::string mixer = "kind: scaled_dot_product";
   int mixers = 0;
-  for (auto at = yaml.find("kind: scaled_dot_product"); at != std::string::npos;
-       at = yaml.find("kind: scaled_dot_product", at + 1))
-    ++mixers;
+  for (auto at = yaml.find(mixer); at != std::string::npos; at = yaml.find(mixer, at + 1)) ++mixers;
   CHECK(mixers == 3);
 }
 

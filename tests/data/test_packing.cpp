@@ -116,7 +116,7 @@ std::vector<PairLength> ragged_lengths() {
 
 }  // namespace
 
-TEST_CASE("shortest-pack-first gives the published numbers for Wikipedia", "[packing]") {
+TEST_CASE("shortest-pack-first and least squares give the published numbers for Wikipedia", "[packing]") {
   const std::map<std::int64_t, std::int64_t> packs_by_depth = {{1, 16'279'552}, {2, 10'101'683}, {3, 9'094'695},
                                                                {4, 8'658'996},  {8, 8'224'673},  {12, 8'166'708},
                                                                {0, 8'166'708}};
@@ -126,12 +126,9 @@ TEST_CASE("shortest-pack-first gives the published numbers for Wikipedia", "[pac
   CHECK(stats.efficiency == Approx(0.8944).margin(5e-5));
   CHECK(stats.factor == Approx(1.790).margin(5e-4));
   CHECK(stats.speed_up_limit == Approx(2.0013).margin(5e-5));
-}
-
-TEST_CASE("least squares fill Wikipedia's packs of three better than 99.7%", "[packing]") {
+  // Least squares fill packs of three better than 99.7%.
   const auto start = std::chrono::steady_clock::now();
-  const auto stats = measure_packs(wikipedia(), pack_by_least_squares(wikipedia(), 3));
-  CHECK(stats.efficiency >= 0.997);
+  CHECK(measure_packs(wikipedia(), pack_by_least_squares(wikipedia(), 3)).efficiency >= 0.997);
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(60));
   const auto in_bins = wikipedia(4);
   CHECK(in_bins.size() == 129);
@@ -156,6 +153,11 @@ TEST_CASE("every plan has a place for every sequence, no pack is too long or has
     CHECK(std::ssize(pack.lengths) <= depth);
     CHECK(std::accumulate(pack.lengths.begin(), pack.lengths.end(), std::int64_t{0}) <= context);
   }
+  // No lengths, or one.
+  CHECK(make_pack_plan({0, 0, 0, 0}, packing(kind, 2)).packs() == 0);
+  CHECK(make_pack_plan({0, 0, 0, 5}, packing(kind, 2)).packs() == 5);
+  // Shortest-pack-first opens packs for all sequences of a length at once: none of them joins another.
+  CHECK(make_pack_plan({0, 0, 6, 0, 0}, packing(kind, 2)).packs() == (kind == "spfhp" ? 6 : 3));
 }
 
 TEST_CASE("every pack that is planned gets a sequence, and statistics count no other", "[packing]") {
@@ -174,14 +176,6 @@ TEST_CASE("every pack that is planned gets a sequence, and statistics count no o
     surplus -= std::ssize(lengths);
   }
   if (depth > 1) CHECK(surplus > 0);
-}
-
-TEST_CASE("no lengths, or one, can be packed", "[packing]") {
-  const std::string kind = GENERATE("spfhp", "nnlshp");
-  CHECK(make_pack_plan({0, 0, 0, 0}, packing(kind, 2)).packs() == 0);
-  CHECK(make_pack_plan({0, 0, 0, 5}, packing(kind, 2)).packs() == 5);
-  // Shortest-pack-first opens packs for all sequences of a length at once: none of them joins another.
-  CHECK(make_pack_plan({0, 0, 6, 0, 0}, packing(kind, 2)).packs() == (kind == "spfhp" ? 6 : 3));
 }
 
 TEST_CASE("every epoch holds each sequence once, in another order, by seed and epoch alone", "[packing]") {

@@ -252,39 +252,31 @@ TEST_CASE("random windows reach every place, the last one too", "[dataset]") {
   CHECK(last_target_seen);
 }
 
-TEST_CASE("a public corpus with another digest is refused, and --offline never fetches", "[corpus]") {
+TEST_CASE("a public corpus is found by its names, checked by its digest, and never fetched with --offline",
+          "[corpus]") {
   const TemporaryFolder folder;
   const Variable data("METAFORMER_DATA", folder.path().c_str());
   const OwnCache no_cache;
-  const auto message = [](const TextDataConfig& config = {}) {
-    return message_of(ExitCode::data, [&] { load_corpus(config, true); });
+  const auto message = [](const std::string& corpus, ExitCode code = ExitCode::data) {
+    TextDataConfig config;
+    config.corpus = corpus;
+    return message_of(code, [&] { load_corpus(config, true); });
   };
-  CHECK_THAT(message(), ContainsSubstring("--offline forbids"));
+  CHECK_THAT(message("tinyshakespeare"), ContainsSubstring("--offline forbids"));
   folder.write("tinyshakespeare.txt", "not Shakespeare");
-  CHECK_THAT(message(), ContainsSubstring("should be 86c4e6aa"));
-  TextDataConfig typo;
-  typo.corpus = "tinyshakespear";
-  CHECK_THAT(failure([&] { load_corpus(typo, true); }).second, ContainsSubstring("did you mean 'tinyshakespeare'?"));
-  const Variable nowhere("METAFORMER_DATA", (folder / "nowhere").c_str());
-  CHECK_THAT(message(), ContainsSubstring("no such folder"));
-}
-
-TEST_CASE("an archive by another name counts as the corpus, the official one first", "[corpus]") {
-  const TemporaryFolder folder;
-  const Variable data("METAFORMER_DATA", folder.path().c_str());
-  const OwnCache no_cache;
+  CHECK_THAT(message("tinyshakespeare"), ContainsSubstring("should be 86c4e6aa"));
+  CHECK_THAT(message("tinyshakespear", ExitCode::usage), ContainsSubstring("did you mean 'tinyshakespeare'?"));
   const auto& imdb = find_public_corpus("imdb");
   CHECK_FALSE(locate_corpus(imdb));
   folder.write("aclImdb_v1.txt", "");
   CHECK_FALSE(locate_corpus(imdb));
-  folder.write("aclImdb_v1.labeled.tar.gz", "");
+  folder.write("aclImdb_v1.labeled.tar.gz", "");  // by another name
   CHECK(locate_corpus(imdb) == folder / "aclImdb_v1.labeled.tar.gz");
-  folder.write("aclImdb_v1.tar.gz", "");
+  folder.write("aclImdb_v1.tar.gz", "");  // the official one comes first
   CHECK(locate_corpus(imdb) == folder / "aclImdb_v1.tar.gz");
-  TextDataConfig config;
-  config.corpus = "imdb";
-  CHECK_THAT(message_of(ExitCode::usage, [&] { load_corpus(config, true); }),
-             ContainsSubstring("for task classification"));
+  CHECK_THAT(message("imdb", ExitCode::usage), ContainsSubstring("for task classification"));
+  const Variable nowhere("METAFORMER_DATA", (folder / "nowhere").c_str());
+  CHECK_THAT(message("tinyshakespeare"), ContainsSubstring("no such folder"));
 }
 
 TEST_CASE("there is no cache without a home, and none that others can write to", "[corpus]") {

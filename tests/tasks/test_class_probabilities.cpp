@@ -73,7 +73,7 @@ TEST_CASE("the area under the curve is the share of pairs ranked rightly, of cla
   CHECK(*roc_auc({.classes = 3, .values = {0.9, 0.1, 0, 0.2, 0.8, 0}, .labels = {0, 1}}) == 1);
 }
 
-TEST_CASE("confusion and F1 by hand", "[metrics]") {
+TEST_CASE("confusion and F1 by hand and by definition; classes that a split lacks leave the mean", "[metrics]") {
   // true 0: predicted 0, 0, 1; true 1: predicted 1; true 2: predicted 0
   const ClassProbabilities p{
       .classes = 3, .values = {.6, .3, .1, .5, .5, 0, .2, .7, .1, .1, .8, .1, .9, .1, 0}, .labels = {0, 0, 0, 1, 2}};
@@ -82,13 +82,10 @@ TEST_CASE("confusion and F1 by hand", "[metrics]") {
   for (const std::size_t label : {0, 1}) CHECK(std::abs(*counts[label].f1() - 2.0 / 3) < 1e-15);
   CHECK(*counts[2].f1() == 0);  // a text has it, none is predicted to have it
   CHECK(std::abs(macro_f1(counts) - 4.0 / 9) < 1e-15);
-}
-
-TEST_CASE("classes that a split lacks leave the mean of F1", "[metrics]") {
   // All answers are right, and the third class occurs in neither.
-  const ClassProbabilities right{.classes = 3, .values = {.8, .2, 0, .1, .9, 0, .3, .7, 0}, .labels = {0, 1, 1}};
-  CHECK(macro_f1(count_classes(right)) == 1);
-  CHECK_FALSE(count_classes(right)[2].f1().has_value());
+  const auto right = count_classes({.classes = 3, .values = {.8, .2, 0, .1, .9, 0, .3, .7, 0}, .labels = {0, 1, 1}});
+  CHECK(macro_f1(right) == 1);
+  CHECK_FALSE(right[2].f1().has_value());
   // A class that is only predicted counts, with 0: f1_score([0, 1, 1], [0, 1, 2], average="macro") is 0.5556.
   const ClassProbabilities wrong{.classes = 4, .values = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0}, .labels = {0, 1, 1}};
   CHECK(std::abs(macro_f1(count_classes(wrong)) - (1 + 2.0 / 3 + 0) / 3) < 1e-15);

@@ -221,7 +221,7 @@ TEST_CASE("slices have the logits of their batch, with any number of threads", "
   for (const int threads : {2, 3, 5}) CHECK(torch::equal(logits(threads), with_one));
 }
 
-TEST_CASE("padded rows of texts without labels have what the model says of each token of the batch", "[predictor]") {
+TEST_CASE("slices without labels have what the model says of each token, and their error", "[predictor]") {
   const Workplace place;
   Parts parts(experiment_of(place, /*classifies=*/false));
   auto batch = random_batch(/*is_ragged=*/true);
@@ -231,11 +231,6 @@ TEST_CASE("padded rows of texts without labels have what the model says of each 
   REQUIRE(logits_bcv.sizes() == whole_bcv.sizes());
   const auto is_token_bc1 = (batch.segments_bc >= 0).unsqueeze(2);
   CHECK(torch::allclose(logits_bcv * is_token_bc1, whole_bcv * is_token_bc1, 1e-5, 1e-5));
-}
-
-TEST_CASE("an error in one of the slices is that of the prediction", "[predictor]") {
-  const Workplace place;
-  Parts parts(experiment_of(place, /*classifies=*/false));
   const Batch too_long{.ids_bc = torch::zeros({40, 65}, torch::kLong)};
   CHECK_THROWS_AS(NetworkPredictor(*parts.model).logits(too_long), Error);
 }
