@@ -116,11 +116,10 @@ TEST_CASE("a class's first text may come late", "[linear]") {
   auto texts = noisy_texts(60, 2);
   const LinearConfig config{.buckets = feature_count, .cost = 1};
   std::stable_sort(texts.begin(), texts.end(), [](const auto& a, const auto& b) { return a.label > b.label; });
-  const auto ones_first = fit_linear_classifier(texts, 2, config);
+  const auto ones_first = fit_linear_classifier(texts, 2, config).weights;
   std::reverse(texts.begin(), texts.end());
-  const auto zeros_first = fit_linear_classifier(texts, 2, config);
-  for (std::size_t i = 0; i < ones_first.weights.size(); ++i)
-    CHECK(ones_first.weights[i] == near(zeros_first.weights[i]));
+  const auto zeros_first = fit_linear_classifier(texts, 2, config).weights;
+  for (std::size_t i = 0; i < ones_first.size(); ++i) CHECK(ones_first[i] == near(zeros_first[i]));
 }
 
 TEST_CASE("classes without texts, texts without features", "[linear]") {
