@@ -42,7 +42,7 @@ std::vector<std::string> all_lines(const std::string& text, std::size_t longest 
 
 }  // namespace
 
-TEST_CASE("lines come in order, with any line break, the last with none", "[lines]") {
+TEST_CASE("lines come in order, with any line break, the last with none; one that is too long is skipped", "[lines]") {
   using Lines = std::vector<std::string>;
   CHECK(all_lines("").empty());
   CHECK(all_lines("a\nbb\n\nc") == Lines{"a", "bb", "", "c"});
@@ -50,10 +50,6 @@ TEST_CASE("lines come in order, with any line break, the last with none", "[line
   CHECK(all_lines("\n\n") == Lines{"", ""});
   CHECK(all_lines("\xEF\xBB\xBFmarked\n\xEF\xBB\xBFnot") == Lines{"marked", "\xEF\xBB\xBFnot"});
   CHECK(all_lines(std::string("x\0y\nz", 5)) == Lines{std::string("x\0y", 3), "z"});
-}
-
-TEST_CASE("a line that is too long is named and skipped, its neighbours are read", "[lines]") {
-  using Lines = std::vector<std::string>;
   for (const std::size_t length : {11u, 5'000u}) {
     const std::string many(length, 'x');
     CHECK(all_lines("a\n" + many + "\nb\n", 10) == Lines{"a", "TOO LONG", "b"});

@@ -37,13 +37,10 @@ TEST_CASE("a child that ends its process is an error with its last words, and it
         Outcome(ExitCode::usage, "a key is wrong"));
 }
 
-TEST_CASE("another program is run without a shell, and its output is returned", "[child_process]") {
+TEST_CASE("another program is run without a shell; its output is returned, its failure reported", "[child_process]") {
   CHECK(run_program({"printf", "%s|", "a b", "$HOME"}, "failed") == "a b|$HOME|");
   CHECK(run_program({"cat"}, "failed") == "");  // it reads nothing
   CHECK(run_program({"head", "-c", "10000000", "/dev/zero"}, "failed")->size() == 10'000'000);
-}
-
-TEST_CASE("a program that is not there, or fails, is reported", "[child_process]") {
   CHECK(run_program({"no-such-program-anywhere"}, "failed") == std::nullopt);
   const auto fail = [] { run_program({"sh", "-c", "echo first >&2; echo last >&2; exit 3"}, "it failed"); };
   CHECK(message_of(ExitCode::failure, fail) == "it failed: 'last'");

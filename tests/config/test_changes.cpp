@@ -6,63 +6,57 @@
 #include "config/loader.h"
 #include "config/writer.h"
 #include "support/catch.h"
+#include "support/temporary_folder.h"
 
 using namespace metaformer;
+using Overrides = std::vector<std::string>;
 using Settings = std::map<std::string, std::string>;
 
-static Settings changes_of(const std::vector<std::string>& overrides) {
+static Settings changes_of(const Overrides& overrides) {
   return flattened(config_changes(default_experiment(overrides).config));
 }
 
-TEST_CASE("the default config changes nothing; a key that is set to its default is no change", "[changes]") {
-  CHECK(changes_of({}).empty());
-  CHECK(changes_of({"train.steps=2000", "model.mixer=scaled_dot_product"}).empty());
-  CHECK(changes_of({"train.steps=100"}) == Settings{{"train.steps", "100"}});
-}
-
-TEST_CASE("options are compared with the defaults of their own kind", "[changes]") {
-  CHECK(changes_of({"model.mixer=quadratic"}) == Settings{{"model.mixer.kind", "quadratic"}});
-  CHECK(changes_of({"model.mixer={kind: quadratic, score_std: 0.3}"}) ==
-        Settings{{"model.mixer.kind", "quadratic"}, {"model.mixer.score_std", "0.3"}});
-  CHECK(changes_of({"model.mixer.score_std=0.3"}) == Settings{{"model.mixer.score_std", "0.3"}});
-  CHECK(changes_of({"task=sort"}) == Settings{{"task.kind", "sort"}});
-  CHECK(changes_of({"task=sort", "task.length=8"}) == Settings{{"task.kind", "sort"}, {"task.length", "8"}});
-}
-
-TEST_CASE("sinusoidal positions are compared with their own default scale of the embeddings", "[changes]") {
-  const Settings sinusoidal = {{"model.positions.kind", "sinusoidal"}};
-  CHECK(changes_of({"model.positions=sinusoidal"}) == sinusoidal);
-  CHECK(changes_of({"model.positions=sinusoidal", "model.embedding.scale=sqrt_width"}) == sinusoidal);
-  CHECK(changes_of({"model.positions=sinusoidal", "model.embedding.scale=none"}).at("model.embedding.scale") == "none");
-  CHECK(changes_of({"model.embedding.scale=sqrt_width"}) == Settings{{"model.embedding.scale", "sqrt_width"}});
-}
-
-TEST_CASE("sections that belong to a task or a model are compared with what that has as default", "[changes]") {
-  const Settings expected = {{"data.corpus", "imdb"}, {"task.kind", "classification"}};
-  CHECK(changes_of({"task=classification", "data.corpus=imdb"}) == expected);
-  CHECK(changes_of({"task=classification", "data.corpus=imdb", "model=linear"}).at("model.kind") == "linear");
+TEST_CASE("changes are the keys that differ from the defaults of their own kind, task and model", "[changes]") {
+  const auto [overrides, expected] = GENERATE(table<Overrides, Settings>({
+      {{}, {}},
+      {{"train.steps=2000", "model.mixer=scaled_dot_product"}, {}},  // set to their defaults
+      {{"train.steps=100"}, {{"train.steps", "100"}}},
+      {{"model.mixer=quadratic"}, {{"model.mixer.kind", "quadratic"}}},
+      {{"model.mixer={kind: quadratic, score_std: 0.3}"},
+       {{"model.mixer.kind", "quadratic"}, {"model.mixer.score_std", "0.3"}}},
+      {{"model.mixer.score_std=0.3"}, {{"model.mixer.score_std", "0.3"}}},
+      {{"task=sort"}, {{"task.kind", "sort"}}},
+      {{"task=sort", "task.length=8"}, {{"task.kind", "sort"}, {"task.length", "8"}}},
+      // Sinusoidal positions have their own default scale of the embeddings.
+      {{"model.positions=sinusoidal"}, {{"model.positions.kind", "sinusoidal"}}},
+      {{"model.positions=sinusoidal", "model.embedding.scale=sqrt_width"}, {{"model.positions.kind", "sinusoidal"}}},
+      {{"model.positions=sinusoidal", "model.embedding.scale=none"},
+       {{"model.embedding.scale", "none"}, {"model.positions.kind", "sinusoidal"}}},
+      {{"model.embedding.scale=sqrt_width"}, {{"model.embedding.scale", "sqrt_width"}}},
+      {{"task=classification", "data.corpus=imdb"}, {{"data.corpus", "imdb"}, {"task.kind", "classification"}}},
+      {{"task=classification", "data.corpus=imdb", "model=linear"},
+       {{"data.corpus", "imdb"}, {"model.kind", "linear"}, {"task.kind", "classification"}}},
+  }));
+  CHECK(changes_of(overrides) == expected);
 }
 
 TEST_CASE("the changes give the config back", "[changes]") {
-  for (const std::vector<std::string>& overrides :
-       {std::vector<std::string>{"model.mixer={kind: metric, constraint: psd, score: distance}", "train.seed=3"},
-        {"task=sort", "model.positions=rotary", "train.optimizer.betas=[0.9, 0.95]"},
-        {"model.positions=sinusoidal", "model.embedding.scale=none"},
-        {"model.positions=sinusoidal", "model.mixer={kind: metric, values: own, qk_norm: true}"},
-        {"task=sequence_to_sequence", "data.synthetic=copy", "model=encoder_decoder", "model.mixer=metric",
-         "model.cross_mixer=metric", "model.encoder.mixer=average_pooling", "model.positions=sinusoidal"},
-        {"task=classification", "data.corpus=imdb", "model.embedding.ngrams.order=2", "train.precision=bf16"}}) {
-    const auto config = default_experiment(overrides).config;
-    std::vector<std::string> again;
-    for (const auto& [key, value] : flattened(config_changes(config))) again.push_back(key + "=" + value);
-    CHECK(config_to_json(default_experiment(again).config) == config_to_json(config));
-  }
+  const auto overrides = GENERATE(values<Overrides>(
+      {{"model.mixer={kind: metric, constraint: psd, score: distance}", "train.seed=3"},
+       {"task=sort", "model.positions=rotary", "train.optimizer.betas=[0.9, 0.95]"},
+       {"model.positions=sinusoidal", "model.embedding.scale=none"},
+       {"model.positions=sinusoidal", "model.mixer={kind: metric, values: own, qk_norm: true}"},
+       {"task=sequence_to_sequence", "data.synthetic=copy", "model=encoder_decoder", "model.mixer=metric",
+        "model.cross_mixer=metric", "model.encoder.mixer=average_pooling", "model.positions=sinusoidal"},
+       {"task=classification", "data.corpus=imdb", "model.embedding.ngrams.order=2", "train.precision=bf16"}}));
+  const auto config = default_experiment(overrides).config;
+  Overrides again;
+  for (const auto& [key, value] : flattened(config_changes(config))) again.push_back(key + "=" + value);
+  CHECK(config_to_json(default_experiment(again).config) == config_to_json(config));
 }
 
 TEST_CASE("equal configs have equal digests, however they are written", "[changes]") {
-  const auto digest = [](const std::vector<std::string>& overrides) {
-    return config_digest(default_experiment(overrides).config);
-  };
+  const auto digest = [](const Overrides& overrides) { return config_digest(default_experiment(overrides).config); };
   CHECK(digest({"model.mixer={kind: quadratic, score_std: 0.3}", "train.steps=1e3"}) ==
         digest({"train.steps=1000", "model.mixer.kind=quadratic", "model.mixer.score_std=0.3"}));
   CHECK(digest({"train.seed=1"}) != digest({"train.seed=2"}));
@@ -76,16 +70,17 @@ TEST_CASE("equal configs have equal digests, however they are written", "[change
 }
 
 // Their published results are those of the whole validation split.
-TEST_CASE("configs that come with the program evaluate the whole validation split of their data", "[changes]") {
+TEST_CASE("configs that come with the program are valid, say what they measured, and evaluate all of their data",
+          "[changes]") {
   const auto folder = config_folders().back();
   // What is made for other texts.
   const std::set<std::string> for_any_data = {"gpt2", "llama", "vaswani2017", "text_classifier"};
   int seen = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (for_any_data.contains(entry.path().stem().string())) continue;
-    const auto config = load_experiment(entry.path().string(), {}).config;
-    if (is<LinearConfig>(config.model)) continue;
     INFO(entry.path());
+    const auto config = load_experiment(entry.path().string(), {}).config;
+    CHECK(read_text(entry.path()).starts_with("# "));
+    if (is<LinearConfig>(config.model) || for_any_data.contains(entry.path().stem().string())) continue;
     ++seen;
     const auto& evaluation = config.train.evaluation;
     const auto* data = text_data_of(config.task);

@@ -12,7 +12,6 @@
 
 #include "base/archive.h"
 #include "base/error.h"
-#include "base/files.h"
 #include "data/imdb.h"
 #include "support/catch.h"
 #include "support/failure.h"
@@ -59,11 +58,7 @@ std::string write_archive(const TemporaryFolder& folder, const Files& files) {
 }
 
 std::string write_folder(const TemporaryFolder& folder, const Files& files) {
-  for (const auto& [name, content] : files) {
-    const auto path = folder / name;
-    std::filesystem::create_directories(path.parent_path());
-    write_file_synced(path, content);
-  }
+  for (const auto& [name, content] : files) folder.write(name, content);
   return folder.path().string();
 }
 
@@ -73,10 +68,10 @@ std::multiset<std::string> texts_of(const LabelledSplits& splits, Split split) {
   return texts;
 }
 
-LabelledDataConfig config_with(double malformed_limit) {
+LabelledDataConfig config_with(double malformed_limit, double fraction = 0.3) {
   LabelledDataConfig config;
   config.path = "a part of the corpus";
-  config.validation_fraction = 0.3;
+  config.validation_fraction = fraction;
   config.malformed_limit = malformed_limit;
   return config;
 }
@@ -122,8 +117,13 @@ std::set<std::string> groups_of(const LabelledSplits& splits, Split split, const
   return groups;
 }
 
-bool have_common(const std::set<std::string>& a, const std::set<std::string>& b) {
-  return std::any_of(a.begin(), a.end(), [&](const auto& name) { return b.contains(name); });
+// No group is in both splits; returns the number of groups.
+std::size_t check_groups(const LabelledSplits& splits, const Files& files) {
+  auto train = groups_of(splits, Split::train, files), validation = groups_of(splits, Split::validation, files);
+  const auto count = train.size() + validation.size();
+  train.merge(validation);
+  CHECK(train.size() == count);
+  return count;
 }
 
 }  // namespace
@@ -134,13 +134,13 @@ TEST_CASE("an archive, an unpacked folder and its inner folder give the same rev
   const std::string long_text(1 << 20, 'x');
   files["aclImdb/train/pos/3_9.txt"] = long_text;
   const auto expected = load(files);
-  CHECK(expected[Split::train].size() + expected[Split::validation].size() == 2000);
+  auto all = texts_of(expected, Split::train);
+  all.merge(texts_of(expected, Split::validation));
+  CHECK(all.size() == 2000);
+  CHECK(all.count("pos: " + long_text) == 1);
   CHECK(expected[Split::test].size() == 2000);
   CHECK(expected[Split::test].front().label == "neg");
   CHECK(expected[Split::test].front().text == "test bad film 0");
-  CHECK(texts_of(expected, Split::train).count("pos: " + long_text) +
-            texts_of(expected, Split::validation).count("pos: " + long_text) ==
-        1);
   for (auto& [name, content] : files) content.insert(0, "\xEF\xBB\xBF");
   const TemporaryFolder folder;
   const auto archive = write_archive(folder, files), outer = write_folder(folder, files);
@@ -158,10 +158,9 @@ TEST_CASE("the validation split has whole films of both classes, and as many rev
   std::multiset<std::string> smaller;
   for (const auto fraction : {0.05, 0.1, 0.2, 0.3, 0.5, 0.9}) {
     CAPTURE(fraction);
-    auto config = config_with(0);
-    config.validation_fraction = fraction;
+    const auto config = config_with(0, fraction);
     const auto splits = load_imdb(archive, config);
-    CHECK_FALSE(have_common(groups_of(splits, Split::train, files), groups_of(splits, Split::validation, files)));
+    check_groups(splits, files);
     const auto held_out = static_cast<double>(splits[Split::validation].size());
     CHECK(held_out >= fraction * 2 * count);
     CHECK(held_out < fraction * 2 * count + 60);
@@ -172,20 +171,21 @@ TEST_CASE("the validation split has whole films of both classes, and as many rev
     CHECK(std::includes(texts.begin(), texts.end(), smaller.begin(), smaller.end()));
     smaller = texts;
   }
+  const auto before = digest_imdb_folder(tree);
+  unpacked.write("aclImdb/train/urls_neg.txt", files.at("aclImdb/train/urls_pos.txt"));
+  CHECK(digest_imdb_folder(tree) != before);
 }
 
 TEST_CASE("without lists of films the validation split has whole blocks of neighbouring ids", "[imdb]") {
-  const TemporaryFolder folder;
   auto files = official_layout(12'500);
   files.erase("aclImdb/train/urls_pos.txt");
   std::erase_if(files, [](const auto& file) { return file.first.starts_with("aclImdb/test/neg/"); });
+  const TemporaryFolder folder;
   const auto archive = write_archive(folder, files);
   for (const auto fraction : {0.05, 0.1, 0.3, 0.5}) {
     CAPTURE(fraction);
-    auto config = config_with(0);
-    config.validation_fraction = fraction;
-    const auto splits = load_imdb(archive, config);
-    CHECK_FALSE(have_common(groups_of(splits, Split::train, files), groups_of(splits, Split::validation, files)));
+    const auto splits = load_imdb(archive, config_with(0, fraction));
+    check_groups(splits, files);
     CHECK(static_cast<double>(splits[Split::validation].size()) == fraction * 25'000);
     CHECK(splits.description.at("train").at("validation_split") == "blocks of ids");
     CHECK_FALSE(splits.description.at("train").contains("test_films_in_train"));
@@ -201,14 +201,6 @@ TEST_CASE("a list of films without the film of a review is one clear error", "[i
              ContainsSubstring("aclImdb/train/urls_neg.txt:701: no film for review 700 of train/neg"));
 }
 
-TEST_CASE("a change of the lists of films changes the digest of a folder", "[imdb]") {
-  const TemporaryFolder folder;
-  auto files = with_films(official_layout(10), 10);
-  const auto before = digest_imdb_folder(write_folder(folder, files));
-  folder.write("aclImdb/train/urls_neg.txt", files["aclImdb/train/urls_pos.txt"]);
-  CHECK(digest_imdb_folder(folder.path()) != before);
-}
-
 TEST_CASE("a validation film of the corpus has no review in the training split", "[imdb]") {
   const char* corpora = std::getenv("METAFORMER_DATA");
   const auto archive = std::filesystem::path(corpora != nullptr ? corpora : "") / "aclImdb_v1.full.tar.gz";
@@ -221,9 +213,7 @@ TEST_CASE("a validation film of the corpus has no review in the training split",
   LabelledDataConfig config;
   config.validation_fraction = 0.1;
   const auto splits = load_imdb(archive, config);
-  const auto train = groups_of(splits, Split::train, lists), validation = groups_of(splits, Split::validation, lists);
-  CHECK_FALSE(have_common(train, validation));
-  CHECK(train.size() + validation.size() == 3456);
+  CHECK(check_groups(splits, lists) == 3456);
   CHECK(splits[Split::validation].size() >= 2500);
   CHECK(splits[Split::validation].size() < 2530);
   CHECK(splits.description.at("train").at("test_films_in_train") == 1);
@@ -261,41 +251,27 @@ TEST_CASE("reviews that cannot be used are named, and counted up to the limit", 
   CHECK(splits.description.at("train").at("malformed") == 1);
 }
 
-TEST_CASE("an archive that is cut off, none at all, or without reviews is one clear error", "[imdb]") {
-  const TemporaryFolder folder;
-  const auto path = write_archive(folder, official_layout(1000));
-  const auto whole = read_file(path, 1 << 30, ExitCode::failure);
-  for (const auto share : {0.5, 0.9}) {
-    const auto cut = folder.write("cut.tar.gz",
-                                  whole.substr(0, static_cast<std::size_t>(static_cast<double>(whole.size()) * share)));
-    CHECK_THAT(refusal(cut), ContainsSubstring("cut.tar.gz: cannot be unpacked as gzip"));
-  }
-  CHECK_THAT(refusal(folder.write("text.tar.gz", "no archive")), ContainsSubstring("text.tar.gz"));
-  CHECK_THAT(refusal(folder / "missing.tar.gz"), ContainsSubstring("missing.tar.gz"));
-  const TemporaryFolder other;
-  CHECK_THAT(refusal(write_archive(other, {{"aclImdb/README", "about"}})), ContainsSubstring("holds no reviews"));
-}
-
-TEST_CASE("a damaged archive is an error, whichever bit of its content has changed", "[imdb]") {
-  const TemporaryFolder folder;
-  const auto whole = read_file(write_archive(folder, official_layout(300)), 1 << 30, ExitCode::failure);
+TEST_CASE("an archive that is damaged, cut off, none at all, partial or without reviews is one clear error", "[imdb]") {
+  const TemporaryFolder folder, other, half;
+  const auto whole = read_text(write_archive(folder, official_layout(300)));
+  for (const auto size : {whole.size() / 2, whole.size() * 9 / 10})
+    CHECK_THAT(refusal(folder.write("cut.tar.gz", whole.substr(0, size))),
+               ContainsSubstring("cut.tar.gz: cannot be unpacked as gzip"));
   constexpr std::size_t header = 10;  // of gzip: a time and a system that nothing depends on
   for (std::size_t at = header; at < whole.size(); at += 1 + whole.size() / 100) {
     CAPTURE(at);
     auto damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ (1 << at % 8));
-    const auto path = folder.write("damaged.tar.gz", damaged);
-    CHECK_THAT(refusal(path, config_with(1)), ContainsSubstring("damaged.tar.gz"));
+    CHECK_THAT(refusal(folder.write("damaged.tar.gz", damaged), config_with(1)), ContainsSubstring("damaged.tar.gz"));
   }
-}
-
-TEST_CASE("a corpus by name must be whole; what data.path names need not be", "[imdb]") {
-  const TemporaryFolder folder;
-  const auto path = write_archive(folder, official_layout(1000));
-  auto config = config_with(0);
-  CHECK(load_imdb(path, config)[Split::test].size() == 2000);
-  config.path.reset();
-  CHECK_THAT(refusal(path, config), ContainsSubstring("test/pos 1000; the whole corpus has 12500 each"));
+  CHECK_THAT(refusal(folder.write("text.tar.gz", "no archive")), ContainsSubstring("text.tar.gz"));
+  CHECK_THAT(refusal(folder / "missing.tar.gz"), ContainsSubstring("missing.tar.gz"));
+  CHECK_THAT(refusal(write_archive(other, {{"aclImdb/README", "about"}})), ContainsSubstring("holds no reviews"));
+  // A corpus by name must be whole.
+  auto by_name = config_with(0);
+  by_name.path.reset();
+  CHECK_THAT(refusal(write_archive(half, official_layout(1000)), by_name),
+             ContainsSubstring("test/pos 1000; the whole corpus has 12500 each"));
 }
 
 TEST_CASE("what is named as a review and is a link is not read", "[imdb]") {
@@ -312,21 +288,20 @@ TEST_CASE("what is named as a review and is a link is not read", "[imdb]") {
 }
 
 TEST_CASE("an unpacked folder that cannot be read is an error of the data", "[imdb]") {
+  namespace fs = std::filesystem;
   const TemporaryFolder folder;
   write_folder(folder, official_layout(200));
   const auto blocked = folder / "aclImdb/train/pos";
-  std::filesystem::permissions(folder.path(), std::filesystem::perms::all);
-  std::filesystem::permissions(blocked, std::filesystem::perms::none);
+  fs::permissions(folder.path(), fs::perms::all);
+  fs::permissions(blocked, fs::perms::none);
   const auto user = ::geteuid();
   if (user == 0) REQUIRE(::seteuid(65534) == 0);  // the root user may read everything
-  const auto loaded = failure([&] { load_imdb(folder.path(), config_with(0)); });
-  const auto digested = failure([&] { digest_imdb_folder(folder.path()); });
+  const auto loaded = refusal(folder.path());
+  const auto digested = message_of(ExitCode::data, [&] { digest_imdb_folder(folder.path()); });
   if (user == 0) REQUIRE(::seteuid(0) == 0);
-  std::filesystem::permissions(blocked, std::filesystem::perms::all);
-  for (const auto& [code, message] : {loaded, digested}) {
-    CHECK(code == ExitCode::data);
+  fs::permissions(blocked, fs::perms::all);
+  for (const auto& message : {loaded, digested})
     CHECK_THAT(message, ContainsSubstring(blocked.string() + ": cannot be read: Permission denied"));
-  }
 }
 
 TEST_CASE("an entry larger than makes sense is refused before it is read", "[imdb]") {

@@ -48,17 +48,16 @@ struct Example {
   }
 };
 
-std::vector<std::vector<std::int64_t>> rows_of(const LabelledRows& batch) {
-  std::vector<std::vector<std::int64_t>> rows;
-  for (std::int64_t row = 0; row < batch.rows; ++row) {
-    std::vector<std::int64_t> ids;
-    for (auto at = row * batch.length; at < (row + 1) * batch.length; ++at) {
-      const auto i = static_cast<std::size_t>(at);
-      const bool padding = !batch.segments.empty() && batch.segments[i] < 0;
-      if (!padding) ids.push_back(batch.ids[i]);
-      if (padding) CHECK(batch.ids[i] == 0);
-    }
-    rows.push_back(ids);
+using Ids = std::vector<std::int64_t>;
+
+std::vector<Ids> rows_of(const LabelledRows& batch) {
+  std::vector<Ids> rows(static_cast<std::size_t>(batch.rows));
+  for (std::size_t i = 0; i < batch.ids.size(); ++i) {
+    const bool padding = !batch.segments.empty() && batch.segments[i] < 0;
+    if (padding)
+      CHECK(batch.ids[i] == 0);
+    else
+      rows[i / static_cast<std::size_t>(batch.length)].push_back(batch.ids[i]);
   }
   return rows;
 }
@@ -69,14 +68,14 @@ TEST_CASE("an epoch is a permutation of the training texts, and no two are alike
   const Example example(table(90));
   const auto dataset = example.dataset();
   const auto size = dataset.count(Split::train);
-  std::vector<std::vector<std::vector<std::int64_t>>> epochs(3);
+  std::vector<std::vector<Ids>> epochs(4);
   const std::int64_t rows = 7, micro = 2, per_step = rows * micro;
   std::int64_t seen = 0;
   for (std::int64_t step = 0; seen < 3 * size; ++step)
     for (std::int64_t m = 0; m < micro; ++m)
       for (const auto& row : rows_of(dataset.training_rows(5, step, per_step, m * rows, rows)))
-        if (const auto epoch = seen++ / size; epoch < 3) epochs[static_cast<std::size_t>(epoch)].push_back(row);
-  const std::set<std::vector<std::int64_t>> first(epochs[0].begin(), epochs[0].end());
+        epochs.at(static_cast<std::size_t>(seen++ / size)).push_back(row);
+  const std::set first(epochs[0].begin(), epochs[0].end());
   CHECK(static_cast<std::int64_t>(first.size()) == size);
   CHECK(std::set(epochs[1].begin(), epochs[1].end()) == first);
   CHECK(epochs[0] != epochs[1]);
@@ -93,16 +92,14 @@ TEST_CASE("a split holds every text once, the longest first, with its label, cut
   CHECK(dataset.count(Split::validation) > 5);
   CHECK(dataset.count(Split::test) == 0);
   CHECK(dataset.codec().labels == std::vector<std::string>{"bad", "good"});
-  std::set<std::vector<std::int64_t>> seen;
+  std::set<Ids> seen;
   std::size_t shortest = 100;
-  for (std::int64_t first = 0; first < dataset.count(Split::validation); first += 4) {
-    const auto batch = dataset.rows(Split::validation, first, 4);
-    for (const auto& row : rows_of(batch)) {
+  for (std::int64_t first = 0; first < dataset.count(Split::validation); first += 4)
+    for (const auto& row : rows_of(dataset.rows(Split::validation, first, 4))) {
       CHECK(row.size() <= shortest);
       shortest = row.size();
       seen.insert(row);
     }
-  }
   // Words of held-out texts are unknown: of those of one length only one row is distinct.
   CHECK(seen.size() <= 9);
   const auto train = dataset.rows(Split::train, 0, 90);
@@ -161,7 +158,7 @@ TEST_CASE("bucketing sees the same texts in the same epochs with far less paddin
   std::set<std::int64_t> lengths;
   bool sorted = true;
   for (std::int64_t group = 0; group < 20; ++group) {
-    std::multiset<std::vector<std::int64_t>> seen, expected;
+    std::multiset<Ids> seen, expected;
     std::int64_t last = 0;
     for (auto step = group * bucketing; step < (group + 1) * bucketing; ++step) {
       const auto batch = bucketed.training_rows(3, step, rows, 0, rows),
@@ -214,42 +211,27 @@ TEST_CASE("noise removes and hides so many tokens, other ones in every epoch", "
   CHECK(std::abs(unknown / all - 0.3) < 0.02);
   CHECK(std::set(first.begin(), first.end()) != std::set(second.begin(), second.end()));
   CHECK(rows_of(example.dataset(options).training_rows(9, 0, size, 0, size)) == first);
+  const auto content = table_of(60, [](int i) { return std::pair("w" + std::to_string(i), std::to_string(i % 12)); });
+  const auto of_one_word = Example(content).dataset(BatchOptions{.context = 8, .token_removal = 0.9});
+  for (std::int64_t step = 0; step < 20; ++step)  // a token of every text is left
+    for (const auto& row : rows_of(of_one_word.training_rows(1, step, 4, 0, 4))) CHECK(row.size() == 1);
+  CHECK(of_one_word.codec().labels ==
+        std::vector<std::string>{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11"});  // by value
   // Validation is left as it is.
   CHECK(rows_of(dataset.rows(Split::validation, 0, 100)) == rows_of(plain.rows(Split::validation, 0, 100)));
 }
 
-TEST_CASE("noise leaves a token of every text", "[labelled]") {
-  const auto content = table_of(60, [](int i) { return std::pair("w" + std::to_string(i), letter(i)); });
-  const auto dataset = Example(content).dataset(BatchOptions{.context = 8, .token_removal = 0.9});
-  for (std::int64_t step = 0; step < 20; ++step)
-    for (const auto& row : rows_of(dataset.training_rows(1, step, 4, 0, 4))) CHECK(row.size() == 1);
-}
-
-TEST_CASE("integer labels are ordered by value", "[labelled]") {
-  const auto content = table_of(60, [](int i) { return std::pair("t" + std::to_string(i), std::to_string(i % 12)); });
-  const auto labels = Example(content).dataset().codec().labels;
-  CHECK(labels == std::vector<std::string>{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11"});
-}
-
-TEST_CASE("data no classifier can learn from are refused with the place", "[labelled]") {
-  const auto one_label = table_of(50, [](int i) { return std::pair("t" + std::to_string(i), "same"); });
-  CHECK_THROWS_WITH(Example(one_label).dataset(), ContainsSubstring("every row has the label 'same'"));
-  Example example(table(60));
-  example.config.test_path = example.folder.write("test.tsv", "text\tlabel\nhello\tgood\nhello\tugly\n").string();
-  CHECK_THROWS_WITH(example.dataset(), ContainsSubstring("test.tsv:3: the label 'ugly' is not among"));
-  example.config.path.reset();
-  CHECK_THROWS_WITH(example.dataset(), ContainsSubstring("data.path is not set"));
-}
-
 TEST_CASE("tables of their own are splits, and further texts are trained on, but for the held-out ones", "[labelled]") {
   Example example(table(60));
-  example.config.validation_path = example.folder.write("dev.tsv", "text\tlabel\nheld out\tbad\nw3\tgood\n").string();
-  example.config.test_path = example.folder.write("test.csv", "label,text\nbad,tested\ngood,w3\n").string();
-  const auto more = example.folder.write("more.jsonl",
-                                         "{\"text\": \"new words\", \"label\": \"good\"}\n"
-                                         "{\"text\": \"held out\", \"label\": \"good\"}\n"
-                                         "{\"text\": \"tested\", \"label\": \"good\"}\n");
-  example.config.extra_path = more.string();
+  const auto write = [&](const std::string& name, const std::string& content) {
+    return example.folder.write(name, content).string();
+  };
+  example.config.validation_path = write("dev.tsv", "text\tlabel\nheld out\tbad\nw3\tgood\n");
+  example.config.test_path = write("test.csv", "label,text\nbad,tested\ngood,w3\n");
+  example.config.extra_path = write("more.jsonl",
+                                    "{\"text\": \"new words\", \"label\": \"good\"}\n"
+                                    "{\"text\": \"held out\", \"label\": \"good\"}\n"
+                                    "{\"text\": \"tested\", \"label\": \"good\"}\n");
   const auto dataset = example.dataset();
   CHECK(dataset.count(Split::train) == 61);
   CHECK(dataset.count(Split::validation) == 2);
@@ -258,10 +240,18 @@ TEST_CASE("tables of their own are splits, and further texts are trained on, but
   CHECK(dataset.texts(Split::train).back().label == 1);
   CHECK(dataset.description().at("extra").at("rows") == 3);
   CHECK(dataset.description().at("extra").at("copies_of_held_out") == 2);
-  example.folder.write("more.jsonl", "{\"text\": \"new words\", \"label\": \"goood\"}\n");
+  // Data no classifier can learn from are refused with the place.
+  write("more.jsonl", "{\"text\": \"new words\", \"label\": \"goood\"}\n");
   CHECK_THROWS_WITH(example.dataset(),
-                    ContainsSubstring("more.jsonl:1: data.extra_path: the label 'goood' is none of the "
-                                      "training texts': bad, good"));
+                    ContainsSubstring("more.jsonl:1: data.extra_path: the label 'goood' is none of"));
+  example.config.extra_path.reset();
+  write("test.csv", "label,text\ngood,hello\nugly,hello\n");
+  CHECK_THROWS_WITH(example.dataset(), ContainsSubstring("test.csv:3: the label 'ugly' is not among"));
+  Example unset(table(60));
+  unset.config.path.reset();
+  CHECK_THROWS_WITH(unset.dataset(), ContainsSubstring("data.path is not set"));
+  const auto one_label = table_of(50, [](int i) { return std::pair("t" + std::to_string(i), "same"); });
+  CHECK_THROWS_WITH(Example(one_label).dataset(), ContainsSubstring("every row has the label 'same'"));
 }
 
 }  // namespace metaformer

@@ -41,52 +41,42 @@ std::string review(const std::string& text, const std::string& stars) {
 
 }  // namespace
 
-TEST_CASE("random fields come back from CSV, with the lines where their rows start", "[table]") {
+TEST_CASE("random fields come back from CSV and TSV, with the lines where their rows start", "[table]") {
   const auto seed = static_cast<std::uint64_t>(GENERATE(range(1, 20)));
   const std::string ending = GENERATE(as<std::string>{}, "\n", "\r\n");
-  const Texts pieces = {"\"", "\"\"", ",", "\n", "\r\n", "\t", " ", "a", "é", "自", "\U0001F600", "'", "\\", ";"};
+  const bool csv = GENERATE(true, false);
+  Texts pieces = {"\"", ",", " ", "a", "é", "自", "'", "\\"};
+  if (csv) pieces.insert(pieces.end(), {"\"\"", "\n", "\r\n", "\t", "\U0001F600", ";"});
   const Rng rng(seed, RandomPurpose::sampling);
-  std::string content = "label,text" + ending;
+  std::string content = csv ? "label,text" + ending : "";
   Texts expected;
-  std::int64_t line = 2;
+  std::int64_t line = csv ? 2 : 1;
   for (std::uint64_t row = 0; row < 40; ++row) {
     const auto text = random_field(rng, 2 * row, pieces) + " ";
     const auto label = random_field(rng, 2 * row + 1, pieces) + "x";
     expected.push_back(fmt::format("{} {} {}", line, label, text));
     const bool quoted = rng.below(1'000'000 + row, 2) == 0;
-    const auto written = csv_field(label, quoted) + "," + csv_field(text, quoted) + (row == 39 ? "" : ending);
+    auto written = csv ? csv_field(label, quoted) + "," + csv_field(text, quoted) : text + "\t7\t" + label;
+    if (row < 39) written += ending;
     line += std::count(written.begin(), written.end(), '\n');
     content += written;
   }
-  const auto table = read_text("t.csv", content);
+  const auto table = csv ? read_text("t.csv", content) : read_text("t.tsv", content, columns("1", "3"));
   CHECK(rows_of(table) == expected);
-  CHECK(table.has_header);
+  CHECK(table.has_header == csv);
   CHECK(table.sha256 == sha256(content));
 }
 
-TEST_CASE("random fields come back from TSV, where quotes mean nothing", "[table]") {
-  const auto seed = static_cast<std::uint64_t>(GENERATE(range(1, 20)));
-  const std::string ending = GENERATE(as<std::string>{}, "\n", "\r\n");
-  const Texts pieces = {"\"", ",", " ", "a", "é", "自", "'", "\\"};
-  const Rng rng(seed, RandomPurpose::sampling);
-  std::string content;
-  Texts expected;
-  for (std::uint64_t row = 0; row < 40; ++row) {
-    const auto text = random_field(rng, 2 * row, pieces), label = random_field(rng, 2 * row + 1, pieces) + "x";
-    content += text + "\t7\t" + label + (row == 39 ? "" : ending);
-    expected.push_back(fmt::format("{} {} {}", row + 1, label, text));
-  }
-  CHECK(rows_of(read_text("t.tsv", content, columns("1", "3"))) == expected);
-}
-
 TEST_CASE("the format is the file's ending unless the config names it", "[table]") {
-  const Texts comma_rows = {"1 b a"};
-  CHECK(rows_of(read_text("t.csv", "a,b\n")) == comma_rows);
-  CHECK(rows_of(read_text("t.CSV", "a,b\n")) == comma_rows);
-  CHECK(rows_of(read_text("t.txt", "a\tb\n")) == comma_rows);
-  CHECK(rows_of(read_text("csv", "a\tb\n")) == comma_rows);
-  CHECK(rows_of(read_text("t.tsv", "a,b\n", of_format(TableFormat::csv))) == comma_rows);
-  CHECK(rows_of(read_text("t.csv", "a\tb\n", of_format(TableFormat::tsv))) == comma_rows);
+  const auto [name, content, format] = GENERATE(table<std::string, std::string, TableFormat>({
+      {"t.csv", "a,b\n", TableFormat::automatic},
+      {"t.CSV", "a,b\n", TableFormat::automatic},
+      {"t.txt", "a\tb\n", TableFormat::automatic},
+      {"csv", "a\tb\n", TableFormat::automatic},
+      {"t.tsv", "a,b\n", TableFormat::csv},
+      {"t.csv", "a\tb\n", TableFormat::tsv},
+  }));
+  CHECK(rows_of(read_text(name, content, of_format(format))) == Texts{"1 b a"});
 }
 
 TEST_CASE("columns go by name where there is a header, else by number", "[table]") {
@@ -106,10 +96,10 @@ TEST_CASE("columns go by name where there is a header, else by number", "[table]
 
 TEST_CASE("a header that nobody named is not taken for a row", "[table]") {
   const std::string rows = "fine film,good\nbad film,bad\nlong film,bad\nshort film,good\nold film,good\n";
+  auto config = columns("1", "2");
   for (const std::string header : {"review,sentiment\n", "Text,Label\n"}) {
-    CHECK_THAT(refusal("t.csv", header + rows), ContainsSubstring(":1: looks like a header: no other row has the"));
-    CHECK_THAT(refusal("t.csv", header + rows, columns("1", "2")), ContainsSubstring("looks like a header"));
-    auto config = columns("1", "2");
+    for (const auto& unsaid : {LabelledDataConfig(), columns("1", "2")})
+      CHECK_THAT(refusal("t.csv", header + rows, unsaid), ContainsSubstring(":1: looks like a header: no other row"));
     config.header = TableHeader::present;
     CHECK(read_text("t.csv", header + rows, config).rows.size() == 5);
     config.header = TableHeader::absent;
@@ -126,15 +116,14 @@ TEST_CASE("a header that nobody named is not taken for a row", "[table]") {
 TEST_CASE("a column that is not there is named, with those that are", "[table]") {
   CHECK(refusal("t.csv", "review,class\na,b\n", columns("reviw", "class")) ==
         ":1: no column 'reviw' in the first row, which has 'review', 'class'; did you mean 'review'?");
-  CHECK(refusal("t.csv", "text,class\na,b\n", columns("text", "sentiment")) ==
-        ":1: no column 'sentiment' in the first row, which has 'text', 'class'");
+  CHECK(refusal("t.csv", "text,class\na,b\n", columns("text", "sentiment")).ends_with("which has 'text', 'class'"));
   // One of the default names alone is a header whose other column is called differently, not a row.
-  CHECK(refusal("t.csv", "sentence,label\na,b\n") ==
-        ":1: no column 'text' in the first row, which has 'sentence', 'label'");
-  const TemporaryFolder folder;
-  const auto path = folder.write("t.csv", "a,b\n");
-  CHECK(failure([&] { read_labelled_table(path, columns("0", "1")); }).first == ExitCode::usage);
-  CHECK(failure([&] { read_labelled_table(path, columns("2", "2")); }).first == ExitCode::usage);
+  CHECK_THAT(refusal("t.csv", "sentence,label\na,b\n"), ContainsSubstring(":1: no column 'text' in the first row"));
+  for (const auto& wrong : {columns("0", "1"), columns("2", "2")})
+    CHECK(failure([&] { read_text("t.csv", "a,b\n", wrong); }).first == ExitCode::usage);
+  const std::string twice = "text,label,text,note,note\na,b,c,d,e\n";
+  CHECK_THAT(refusal("t.csv", twice), ContainsSubstring(":1: columns 1 and 3 are both called 'text'"));
+  CHECK(rows_of(read_text("t.csv", twice, columns("3", "label"))) == Texts{"2 b c"});
 }
 
 TEST_CASE("another delimiter is named where it leaves one column", "[table]") {
@@ -171,14 +160,6 @@ TEST_CASE("texts to classify may have one column, and a header that they must ha
                ContainsSubstring("t.csv:1: one column only; ") && ContainsSubstring("looks like its delimiter"));
 }
 
-TEST_CASE("two columns of one name are an error where that name is asked for", "[table]") {
-  const std::string content = "text,label,text,note,note\na,b,c,d,e\n";
-  CHECK_THAT(refusal("t.csv", content), ContainsSubstring(":1: columns 1 and 3 are both called 'text'"));
-  LabelledDataConfig config;
-  config.text_field = "3";
-  CHECK(rows_of(read_text("t.csv", content, config)) == Texts{"2 b c"});
-}
-
 TEST_CASE("every malformed row is reported with its line and reason, and the others are kept", "[table]") {
   const std::string content =
       "text,label,note\n"                  // 1
@@ -208,54 +189,55 @@ TEST_CASE("every malformed row is reported with its line and reason, and the oth
                                      "21 a quote is opened and never closed"});
   CHECK(rows_of(table) ==
         Texts{"2 good two\nlines", "11 good said \"so\"\n\n", "16 good no note", "20 bad fine", "22 good last"});
+  const auto tsv = read_text("t.tsv", "text\tlabel\nok\tgood\n\t\nalone\na\tb\tc\n\n \nok\t\r\n", tolerant());
+  CHECK(malformed_of(tsv) == Texts{"3 the text is empty", "4 the row ends before column 2",
+                                   "5 3 columns, but the first row has 2", "8 the label is empty"});
+  CHECK(rows_of(tsv) == Texts{"2 good ok"});
 }
 
-TEST_CASE("malformed rows of a TSV file", "[table]") {
-  const auto table =
-      read_text("t.tsv", "text\tlabel\nok\tgood\n\t\nalone\na\tb\tc\n\n \nok\t\r\n", columns("text", "label", 1));
-  CHECK(malformed_of(table) == Texts{"3 the text is empty", "4 the row ends before column 2",
-                                     "5 3 columns, but the first row has 2", "8 the label is empty"});
-  CHECK(rows_of(table) == Texts{"2 good ok"});
-}
-
-TEST_CASE("a quote swallows its own row alone, however many there are", "[table]") {
-  std::string content = "text,label\n";
+TEST_CASE("a quote or an open object swallows its own row alone, however many there are", "[table]") {
+  std::string content = "text,label\n", json = review("\"a\"", "5.0");
   for (int i = 0; i < 20'000; ++i) content += i % 2 == 0 ? "\"open,good\n" : "fine,good\n";
-  const auto table = read_text("t.csv", content, columns("text", "label", 1));
+  const auto table = read_text("t.csv", content, tolerant());
   CHECK(table.malformed.size() == 10'000);
   CHECK(table.rows.size() == 10'000);
+  for (int i = 0; i < 100'000; ++i) json += "{\"reviewText\": \"open\n";
+  const auto malformed = read_text("t.json", json, amazon(1)).malformed;
+  CHECK(malformed.size() == 100'000);
+  CHECK(malformed.back().line == 100'001);
   CHECK(malformed_of(read_text("t.csv", "a,b\n\"open", columns("1", "2", 1))) ==
         Texts{"2 a quote is opened and never closed"});
   CHECK(rows_of(read_text("t.csv", "a,b\nfine,\"go\"od\nfine,good\n", columns("1", "2", 1))) ==
         Texts{"1 b a", "3 good fine"});  // the field before the quote is forgotten
-  CHECK(refusal("t.csv", "\"a,b\nc,d\n") ==
-        ":1: a quote is opened and never closed; the first row must name the columns");
+  CHECK_THAT(refusal("t.csv", "\"a,b\nc,d\n"), ContainsSubstring(":1: a quote is opened and never closed; the first"));
 }
 
 TEST_CASE("a fraction of malformed rows above the limit is an error that names the first", "[table]") {
   const std::string content = "text,label\na,b\n,b\na,b\n,b\na,b\n";
-  CHECK(refusal("t.csv", content) ==
-        ":3: the text is empty (2 of 5 rows are malformed; data.malformed_limit allows 0)");
-  CHECK(refusal("t.csv", content, columns("text", "label", 0.39)) ==
-        ":3: the text is empty (2 of 5 rows are malformed; data.malformed_limit allows 0.39)");
-  CHECK(refusal("t.json", "broken\n{\"text\": \"a\", \"label\": 1}\n") ==
-        ":1: not JSON (one object on every line, nested at most 64 deep) (1 of 2 rows are malformed; "
-        "data.malformed_limit allows 0)");
+  for (const double limit : {0.0, 0.39})
+    CHECK(refusal("t.csv", content, columns("text", "label", limit)) ==
+          fmt::format(":3: the text is empty (2 of 5 rows are malformed; data.malformed_limit allows {})", limit));
+  CHECK_THAT(refusal("t.json", "broken\n{\"text\": \"a\", \"label\": 1}\n"),
+             ContainsSubstring(":1: not JSON ") && ContainsSubstring(" (1 of 2 rows are malformed; "));
   CHECK(read_text("t.csv", content, columns("text", "label", 0.4)).malformed.size() == 2);
   std::string percent = "text,label\n";
   for (int i = 0; i < 100; ++i) percent += i < 29 ? ",b\n" : "a,b\n";
   CHECK(read_text("t.csv", percent, columns("text", "label", 0.29)).malformed.size() == 29);  // 0.29 * 100 < 29
 }
 
-TEST_CASE("byte order marks and kinds of line ends are no part of a table", "[table]") {
-  const std::string mark = "\xEF\xBB\xBF";
-  const Texts expected = {"2 good fine", "3 bad poor"};
+TEST_CASE("byte order marks, kinds of line ends and blank lines are no part of a table", "[table]") {
+  const std::string mark = "\xEF\xBB\xBF", row = R"({"label": "x", "text": "a"})";
+  const Texts expected = {"2 good fine", "3 bad poor"}, of_json = {"1 x a", "4 x a"};
   for (const std::string ending : {"\n", "\r\n", "\r"}) {
     const auto content = mark + "text,label" + ending + "fine,good" + ending + "poor,bad" + ending;
     const auto table = read_text("t.csv", content);
     CHECK(rows_of(table) == expected);
     CHECK(table.has_header);
     CHECK(table.sha256 == sha256(content));
+    if (ending == "\r") continue;
+    const auto json = row + ending + ending + " \t" + ending + row;
+    CHECK(rows_of(read_text("t.jsonl", json)) == of_json);
+    CHECK(rows_of(read_text("t.jsonl", mark + json + ending)) == of_json);
   }
   CHECK(rows_of(read_text("t.tsv", mark + "text\tlabel\r\nfine\tgood\r\npoor\tbad\r")) == expected);
   CHECK(rows_of(read_text("t.csv", mark + "\"text\",\"label\"\nfine,good\npoor,bad")) == expected);
@@ -269,7 +251,7 @@ TEST_CASE("a text or a line above the limit is malformed, with its line", "[tabl
     const auto rows = "text" + comma + "label\n" + fits + comma + "good\n" + too_long + "\nfine" + comma + "bad\n";
     const auto why = fmt::format("the line has {} bytes; at most {} make sense",
                                  too_long.size() + (name == "t.csv" ? 1 : 0), longest_delimited_line);
-    CHECK(refusal(name, rows) == ":3: " + why + " (1 of 3 rows are malformed; data.malformed_limit allows 0)");
+    CHECK_THAT(refusal(name, rows), ContainsSubstring(":3: " + why + " (1 of 3 rows are malformed; "));
     const auto table = read_text(name, rows, columns("text", "label", 0.5));
     CHECK(table.rows.size() == 2);
     CHECK(malformed_of(table) == Texts{"3 " + why});
@@ -277,47 +259,24 @@ TEST_CASE("a text or a line above the limit is malformed, with its line", "[tabl
   }
   // A quoted text may have several lines.
   CHECK_THAT(refusal("t.csv", "text,label\n\"" + half + "\n" + half + "\",good\n"),
-             ContainsSubstring(fmt::format(":2: the text has {} bytes; at most {} make sense", 2 * half.size() + 1,
-                                           longest_table_text)));
+             ContainsSubstring(fmt::format(":2: the text has {} bytes; at most ", 2 * half.size() + 1)));
 }
 
 TEST_CASE("tables without rows are refused", "[table]") {
   for (const std::string content : {"", "\n\n", "\xEF\xBB\xBF", "text,label\n", "text,label\n\r\n  \n"})
     CHECK(refusal("t.csv", content) == ": the table has no rows");
-  CHECK(refusal("t.csv", "text,label\n,\n", columns("text", "label", 1)) == ": the table has no rows");
-  const TemporaryFolder folder;
-  CHECK_THAT(message_of(ExitCode::data, [&] { read_labelled_table(folder / "missing.csv", {}); }),
+  CHECK(refusal("t.csv", "text,label\n,\n", tolerant()) == ": the table has no rows");
+  CHECK(refusal("t.jsonl", "\n \n") == ": the table has no rows");
+  CHECK_THAT(message_of(ExitCode::data, [] { read_labelled_table("missing.csv", {}); }),
              ContainsSubstring("missing.csv: no such file"));
 }
 
-TEST_CASE("Amazon's reviews are read as they come", "[reviews]") {
-  const auto content = review(R"("Fine.\nReally \u00e9 \ud83d\ude00 \"fine\".")", "5.0") + "\n" +
-                       review("\"Broke.\"", "1.0") + review("\"So so\"", "3.0");
-  const auto table = read_text("reviews.json", content, amazon());
-  CHECK(rows_of(table) == Texts{"1 5 Fine.\nReally \u00e9 \U0001F600 \"fine\".", "3 1 Broke.", "4 3 So so"});
-  CHECK(table.sha256 == sha256(content));
-  CHECK(table.malformed.empty());
-}
-
 TEST_CASE("labels of JSON lines are strings, numbers, true and false", "[reviews]") {
-  const auto label_of = [](const std::string& json) {
-    return read_text("t.jsonl", "{\"text\": \"a\", \"label\": " + json + "}").rows.at(0).fields.at(1);
-  };
   std::istringstream labels(
       "5 5 5.0 5 5e0 5 -1 -1 -0.0 0 4.5 4.5 0.1 0.1 18446744073709551615 18446744073709551615 1e300 1e+300 true true "
-      "false false \"good\" good \"5.0\" 5.0");
-  for (std::string json, label; labels >> json >> label;) CHECK(label_of(json) == label);
-  CHECK(label_of("\" good \"") == "good");
-}
-
-TEST_CASE("byte order marks, line ends and blank lines are no part of JSON lines", "[reviews]") {
-  const std::string row = R"({"label": "x", "text": "a"})";
-  const Texts expected = {"1 x a", "4 x a"};
-  for (const std::string ending : {"\n", "\r\n"}) {
-    const auto content = row + ending + ending + " \t" + ending + row;
-    CHECK(rows_of(read_text("t.jsonl", content, {})) == expected);
-    CHECK(rows_of(read_text("t.jsonl", "\xEF\xBB\xBF" + content + ending, {})) == expected);
-  }
+      "false false \"good\" good \"5.0\" 5.0 \"\\u0020good\\u0020\" good");
+  for (std::string json, label; labels >> json >> label;)
+    CHECK(rows_of(read_text("t.jsonl", R"({"text": "a", "label": )" + json + "}")) == Texts{"1 " + label + " a"});
 }
 
 TEST_CASE("every malformed line of JSON is reported with its number and reason, and the others are kept", "[reviews]") {
@@ -364,83 +323,90 @@ TEST_CASE("every malformed line of JSON is reported with its number and reason, 
 
 TEST_CASE("a member that no object has is named, with those that there are", "[reviews]") {
   const auto content = "\nbroken\n" + review("\"a\"", "5.0") + review("\"b\"", "1.0");
-  auto config = amazon(1);
-  config.text_field = "reviewTxt";
+  const auto config = columns("reviewTxt", "overall", 1);
   CHECK(refusal("t.json", content, config) ==
         ": no object has a member 'reviewTxt'; the first, on line 3, has 'asin', 'helpful', 'overall', 'reviewText', "
         "'reviewTime', 'reviewerID', 'reviewerName', 'summary', 'unixReviewTime'; did you mean 'reviewText'?");
   CHECK_THAT(refusal("t.json", content, tolerant()), ContainsSubstring("no object has a member 'text'"));
-  CHECK_THAT(refusal("t.jsonl", "{}\n", {}), ContainsSubstring("the first, on line 1, has none"));
+  CHECK_THAT(refusal("t.jsonl", "{}\n"), ContainsSubstring("the first, on line 1, has none"));
   // A single object that has it makes the others malformed rows.
   CHECK(malformed_of(read_text("t.json", content + R"({"reviewTxt": "c", "overall": 1})", config)).size() == 3);
   // A name of a million letters is no near miss of anything, and costs nothing.
-  CHECK_THAT(refusal("t.jsonl", "{\"" + std::string(1 << 20, 'x') + "\": 1}\n", {}), ContainsSubstring("...'"));
-}
-
-TEST_CASE("what JSON lines cannot do is said", "[reviews]") {
-  const TemporaryFolder folder;
-  const auto path = folder.write("t.jsonl", R"({"text": "a", "label": 1})");
-  LabelledDataConfig config;
-  config.header = TableHeader::present;
-  CHECK_THAT(message_of(ExitCode::usage, [&] { read_labelled_table(path, config); }), ContainsSubstring("data.header"));
-  CHECK_THAT(message_of(ExitCode::usage, [&] { read_labelled_table(path, columns("x", "x")); }),
-             ContainsSubstring("both mean the member 'x'"));
-  CHECK(refusal("t.jsonl", "\n \n", {}) == ": the table has no rows");
+  CHECK_THAT(refusal("t.jsonl", "{\"" + std::string(1 << 20, 'x') + "\": 1}\n"), ContainsSubstring("...'"));
+  // JSON lines have no header, and one member is not both.
+  auto headed = LabelledDataConfig();
+  headed.header = TableHeader::present;
+  for (const auto& [wrong, why] : {std::pair(headed, "data.header"), {columns("x", "x"), "both mean the member 'x'"}})
+    CHECK_THAT(message_of(ExitCode::usage,
+                          [&, &wrong = wrong] { read_text("t.jsonl", R"({"text": "a", "label": 1})", wrong); }),
+               ContainsSubstring(why));
 }
 
 TEST_CASE("gzipped tables are told by their bytes, their format by the name without .gz", "[reviews]") {
   const std::string json = R"({"text": "fine", "label": 1})";
   const Texts comma = {"1 1 fine"};
   for (const std::string name : {"t.jsonl", "t.json.gz", "T.NDJSON.GZ"}) {
-    const auto table = read_text(name, gzip(json), {});
+    const auto table = read_text(name, gzip(json));
     CHECK(rows_of(table) == comma);
     CHECK(table.sha256 == sha256(gzip(json)));
-    CHECK(rows_of(read_text(name, json, {})) == comma);  // .gz or not
+    CHECK(rows_of(read_text(name, json)) == comma);  // .gz or not
   }
-  CHECK(rows_of(read_text("t.csv.gz", gzip("fine,1\n"), {})) == comma);
-  CHECK(rows_of(read_text("t.gz", gzip("fine\t1\n"), {})) == comma);
+  CHECK(rows_of(read_text("t.csv.gz", gzip("fine,1\n"))) == comma);
+  CHECK(rows_of(read_text("t.gz", gzip("fine\t1\n"))) == comma);
   CHECK(rows_of(read_text("t.gz", gzip(json), of_format(TableFormat::jsonl))) == comma);
   // Members one after the other are one file, as `cat a.gz b.gz` makes it.
-  CHECK(rows_of(read_text("t.gz", gzip("fine\t1\n") + gzip("poor\t0\n"), {})) == Texts{"1 1 fine", "2 0 poor"});
+  CHECK(rows_of(read_text("t.gz", gzip("fine\t1\n") + gzip("poor\t0\n"))) == Texts{"1 1 fine", "2 0 poor"});
 }
 
 TEST_CASE("a gzipped table that is cut off or damaged is one clear error, wherever it is", "[reviews]") {
   std::string rows;
   for (int i = 0; i < 2000; ++i) rows += fmt::format("text {}\t{}\n", i * 7919 % 2003, i % 2);
   const auto whole = gzip(rows);
-  REQUIRE(read_text("t.gz", whole, {}).rows.size() == 2000);
+  REQUIRE(read_text("t.gz", whole).rows.size() == 2000);
   for (const auto size : {whole.size() - 1, whole.size() - 8, whole.size() / 2, std::size_t{12}, std::size_t{3}})
-    CHECK_THAT(refusal("t.gz", whole.substr(0, size), {}), ContainsSubstring("cannot be unpacked as gzip"));
+    CHECK_THAT(refusal("t.gz", whole.substr(0, size)), ContainsSubstring("cannot be unpacked as gzip"));
   for (const auto at : {whole.size() / 3, whole.size() / 2, whole.size() - 6}) {  // the last: in the checksum
     auto damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
-    CHECK_THAT(refusal("t.gz", damaged, {}), ContainsSubstring("cannot be unpacked as gzip"));
+    CHECK_THAT(refusal("t.gz", damaged), ContainsSubstring("cannot be unpacked as gzip"));
   }
-  CHECK_THAT(refusal("t.gz", whole + "more", {}), ContainsSubstring("something else follows its end"));
+  CHECK_THAT(refusal("t.gz", whole + "more"), ContainsSubstring("something else follows its end"));
 }
 
 TEST_CASE("ratings become classes, and those between are left out and counted", "[reviews]") {
-  auto config = amazon();
+  auto config = amazon(0.5);
   config.rating = {.positive_from = 4, .negative_to = 2};
   std::string content;
   for (const auto* stars : {"5.0", "4.0", "4", "3.0", "3.999", "2.001", "2.0", "1", "-1e300"})
-    content += review("\"a\"", stars);
+    content += review(R"("Fine.\nReally \u00e9 \ud83d\ude00 \"fine\".")", stars);
+  const std::string text = " Fine.\nReally \u00e9 \U0001F600 \"fine\".";
   const auto table = read_text("t.json", content, config);
-  CHECK(rows_of(table) ==
-        Texts{"1 positive a", "2 positive a", "3 positive a", "7 negative a", "8 negative a", "9 negative a"});
+  Texts expected;
+  for (const int line : {1, 2, 3}) expected.push_back(fmt::format("{} positive{}", line, text));
+  for (const int line : {7, 8, 9}) expected.push_back(fmt::format("{} negative{}", line, text));
+  CHECK(rows_of(table) == expected);
   CHECK(table.left_out == 3);
+  CHECK(table.malformed.empty());
+  CHECK_THAT(refusal("t.json", review("\"a\"", "3.0"), config), ContainsSubstring(": all 1 ratings lie between data."));
+  // So says the description of the splits.
+  const TemporaryFolder folder;
+  std::string many = "broken\n";
+  for (int i = 0; i < 50; ++i) many += review(fmt::format("\"review {}\"", i), fmt::format("{}.0", 1 + i % 5));
+  config.path = folder.write("t.json", many).string();
+  const auto description = load_labelled_splits(config, true).description.at("train");
+  for (const auto& [key, count] : {std::pair{"rows", 40}, {"left_out", 10}, {"malformed", 1}})
+    CHECK(description.at(key) == count);
   config.rating.negative_to.reset();
-  CHECK(rows_of(read_text("t.json", content, config)).at(5) == "6 negative a");
+  CHECK(rows_of(read_text("t.json", content, config)).at(5) == "6 negative" + text);
   CHECK(read_text("t.json", content, config).left_out == 0);
-  config.rating.negative_to = 2;
-  CHECK(refusal("t.json", review("\"a\"", "3.0"), config) ==
-        ": all 1 ratings lie between data.rating.negative_to and data.rating.positive_from");
+  config.corpus = "imdb";
+  CHECK(message_of(ExitCode::usage, [&] { load_labelled_splits(config, true); }) ==
+        "data.rating.positive_from: imdb brings its own classes");
 }
 
 TEST_CASE("a rating that is out of range is malformed where the config has a range", "[reviews]") {
-  auto config = amazon();
+  auto config = amazon(1);
   config.rating = {.positive_from = 4, .negative_to = 2, .lowest = 1, .highest = 5};
-  config.malformed_limit = 1;
   std::string content;
   for (const auto* stars : {"5", "5.5", "1", "0.5", "-3", "9"}) content += review("\"a\"", stars);
   const auto table = read_text("t.json", content, config);
@@ -471,51 +437,31 @@ TEST_CASE("a rating that is no number is malformed, in every format", "[reviews]
   CHECK(read_text("t.tsv", "a\t1\nb\t9\nc\t9\nd\t9\ne\t9\n", config).rows.size() == 5);
 }
 
-TEST_CASE("what was left out stands in the description of the splits", "[reviews]") {
-  const TemporaryFolder folder;
-  auto config = amazon(0.5);
-  config.rating = {.positive_from = 4, .negative_to = 2};
-  std::string content = "broken\n";
-  for (int i = 0; i < 50; ++i) content += review(fmt::format("\"review {}\"", i), fmt::format("{}.0", 1 + i % 5));
-  config.path = folder.write("t.json", content).string();
-  const auto splits = load_labelled_splits(config, true);
-  const auto& description = splits.description.at("train");
-  CHECK(description.at("rows") == 40);
-  CHECK(description.at("left_out") == 10);
-  CHECK(description.at("malformed") == 1);
-  config.corpus = "imdb";
-  CHECK(message_of(ExitCode::usage, [&] { load_labelled_splits(config, true); }) ==
-        "data.rating.positive_from: imdb brings its own classes");
-}
-
 TEST_CASE("files that are no tables are refused, whatever their name", "[reviews]") {
-  const std::string nuls(10'000, '\0');
-  CHECK(refusal("t.csv", nuls, {}) == ":1: NUL bytes; a table is UTF-8 text");
-  CHECK(refusal("t.tsv", nuls, {}) == ":1: NUL bytes; a table is UTF-8 text");
-  CHECK_THAT(refusal("t.jsonl", nuls, {}), ContainsSubstring(":1: the line has NUL bytes (1 of 1 rows"));
-  const std::string utf16("\xff\xfet\0e\0x\0t\0\t\0l\0\n\0", 16);
-  CHECK_THAT(refusal("t.tsv", utf16, {}), ContainsSubstring("NUL bytes"));
-  CHECK_THAT(refusal("t.csv", "text,label\ncaf\xe9,good\n", {}), ContainsSubstring(":2: the text is not valid UTF-8"));
+  const std::string nuls(10'000, '\0'), utf16("\xff\xfet\0e\0x\0t\0\t\0l\0\n\0", 16);
+  const auto [name, content, expected] = GENERATE_COPY(table<std::string, std::string, std::string>({
+      {"t.csv", nuls, ":1: NUL bytes; a table is UTF-8 text"},
+      {"t.tsv", nuls, ":1: NUL bytes; a table is UTF-8 text"},
+      {"t.jsonl", nuls, ":1: the line has NUL bytes (1 of 1 rows"},
+      {"t.tsv", utf16, "NUL bytes"},
+      {"t.csv", "text,label\ncaf\xe9,good\n", ":2: the text is not valid UTF-8"},
+  }));
+  CHECK_THAT(refusal(name, content), ContainsSubstring(expected));
   CHECK(malformed_of(read_text("t.csv", std::string("text,label\na,b\nc\0d,e\nf,g\0\n", 26), tolerant())) ==
         Texts{"3 the text has NUL bytes", "4 the label has NUL bytes"});
 }
 
 TEST_CASE("a review of a million bytes is a review, with or without spaces", "[reviews]") {
-  for (const std::string piece : {"x", "x ", "\u00e9", "'", "a'"}) {
-    std::string text;
-    while (text.size() < (1 << 20)) text += piece;
-    const TemporaryFolder folder;
-    LabelledDataConfig config;
-    const auto rows = review("\"" + text + "\"", "5.0") + review("\"short\"", "1.0");
-    config.path = folder.write("t.json", rows).string();
-    config.validation_path = config.path;
-    config.text_field = "reviewText";
-    config.label_field = "overall";
-    config.tokenizer = WordTokenizerOptions{};
-    auto splits = load_labelled_splits(config, true);
-    CHECK(splits[Split::train].at(0).text == text);
-    CHECK_FALSE(encode_splits(std::move(splits), config, Codec{})[Split::train].at(0).ids.empty());
-  }
+  const std::string piece = GENERATE("x", "x ", "\u00e9", "'", "a'");
+  std::string text;
+  while (text.size() < (1 << 20)) text += piece;
+  const TemporaryFolder folder;
+  auto config = amazon();
+  config.path = folder.write("t.json", review("\"" + text + "\"", "5.0") + review("\"short\"", "1.0")).string();
+  config.validation_path = config.path;
+  auto splits = load_labelled_splits(config, true);
+  CHECK(splits[Split::train].at(0).text == text);
+  CHECK_FALSE(encode_splits(std::move(splits), config, Codec{})[Split::train].at(0).ids.empty());
 }
 
 TEST_CASE("a table beside a training table with a header must have its names", "[reviews]") {
@@ -523,9 +469,6 @@ TEST_CASE("a table beside a training table with a header must have its names", "
   LabelledDataConfig config;
   config.path = folder.write("train.csv", "text,label\na,good\nb,bad\n").string();
   config.validation_path = folder.write("dev.csv", "label,text\ngood,c\n").string();
-  auto splits = load_labelled_splits(config, true);
-  CHECK(splits.description.at("train").at("header") == true);
-  CHECK(splits[Split::validation].at(0).text == "c");
   const auto other = folder.write("other.csv", "a,good\nb,bad\n").string();
   for (auto* path : {&config.validation_path, &config.test_path, &config.extra_path}) {
     const auto before = std::exchange(*path, other);
@@ -534,20 +477,13 @@ TEST_CASE("a table beside a training table with a header must have its names", "
     *path = before;
   }
   config.test_path = folder.write("test.jsonl", "{\"text\": \"d\", \"label\": \"good\"}\n").string();
-  splits = load_labelled_splits(config, true);
+  const auto splits = load_labelled_splits(config, true);
+  CHECK(splits.description.at("train").at("header") == true);
+  CHECK(splits[Split::validation].at(0).text == "c");
   CHECK(splits[Split::test].at(0).text == "d");
   CHECK_FALSE(splits.description.at("test").contains("header"));
-  config.path = other;  // which has no header, so the others need none
-  config.validation_path = other;
+  config.path = config.validation_path = other;  // which has no header, so the others need none
   CHECK(load_labelled_splits(config, true).description.at("train").at("header") == false);
-}
-
-TEST_CASE("a hundred thousand malformed lines are counted", "[reviews]") {
-  std::string content = review("\"a\"", "5.0");
-  for (int i = 0; i < 100'000; ++i) content += "{\"reviewText\": \"open\n";
-  const auto table = read_text("t.json", content, amazon(1));
-  CHECK(table.malformed.size() == 100'000);
-  CHECK(table.malformed.back().line == 100'001);
 }
 
 }  // namespace metaformer

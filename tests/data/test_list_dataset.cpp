@@ -116,7 +116,7 @@ TEST_CASE("a copied list stands between zeros, and only its second copy has targ
   }
 }
 
-TEST_CASE("a prompt of the wrong length or with a separator is refused", "[copy]") {
+TEST_CASE("a prompt of the wrong length or with a separator is refused, as are too few lists", "[copy]") {
   const ListTask copies{.copies = true, .length = 3, .digits = 4}, sorts{.length = 3, .digits = 4};
   CHECK(list_prompt(copies, {3, 1, 4}) == List{0, 3, 1, 4, 0});
   CHECK(list_prompt(sorts, {3, 0, 2}) == List{3, 0, 2});
@@ -124,12 +124,9 @@ TEST_CASE("a prompt of the wrong length or with a separator is refused", "[copy]
   CHECK(list_answer(sorts, {3, 0, 2}) == List{0, 2, 3});
   CHECK_THROWS_WITH(list_prompt(copies, {3, 0, 4}), ContainsSubstring("0 stands between lists; numbers are 1 ... 4"));
   CHECK_THROWS_WITH(list_prompt(copies, {3, 1}), ContainsSubstring("2 numbers; this model copies 3"));
-}
-
-TEST_CASE("too few lists for two splits are refused", "[sort]") {
-  CHECK_THROWS_WITH(ListDataset({.length = 1, .digits = 2}), ContainsSubstring("task.length, task.digits: 2 lists"));
-  CHECK_THROWS_WITH(ListDataset({.length = 1, .digits = 2}, "data.synthetic.length"),
-                    ContainsSubstring("data.synthetic.length: 2 lists are too few"));
+  const ListTask few{.length = 1, .digits = 2};
+  CHECK_THROWS_WITH(ListDataset(few), ContainsSubstring("task.length, task.digits: 2 lists are too few"));
+  CHECK_THROWS_WITH(ListDataset(few, "data.synthetic.length"), ContainsSubstring("data.synthetic.length: 2 lists"));
 }
 
 }  // namespace metaformer

@@ -77,14 +77,11 @@ TEST_CASE("texts, classes, tokens, cut and unknown ones are counted by split", "
   CHECK(json.at("splits").at("train").at("classes").at("no") == 2);
   CHECK_FALSE(json.at("splits").contains("test"));
   CHECK(json.at("sources").at("train").at("malformed") == 7);
-}
-
-TEST_CASE("a tokenizer without an unknown token has no count of it", "[stats]") {
-  auto config = word_config(64);
-  data_of(config)->tokenizer = ByteTokenizerOptions{};
-  const auto stats = measure({{{{"ab", "x"}, {"cd", "y"}}, {{"\u00e9", "x"}}, {}}}, config);
-  CHECK(stats[Split::validation].all_tokens == 2);
-  CHECK(to_json(stats).at("splits").at("train").at("unknown_tokens").is_null());
+  auto of_bytes = word_config(64);  // without an unknown token
+  data_of(of_bytes)->tokenizer = ByteTokenizerOptions{};
+  const auto bytes = measure({{{{"ab", "x"}, {"cd", "y"}}, {{"\u00e9", "x"}}, {}}}, of_bytes);
+  CHECK(bytes[Split::validation].all_tokens == 2);
+  CHECK(to_json(bytes).at("splits").at("train").at("unknown_tokens").is_null());
 }
 
 TEST_CASE("copies within a split and texts of two splits are counted, byte for byte", "[stats]") {
@@ -98,7 +95,7 @@ TEST_CASE("copies within a split and texts of two splits are counted, byte for b
   CHECK(Numbers{shared.validation_in_train, shared.test_in_train, shared.test_in_validation} == Numbers{1, 3, 2});
 }
 
-TEST_CASE("padding is what fills batches up to their longest text", "[stats]") {
+TEST_CASE("padding is what fills batches up to their longest text, without the noise of training", "[stats]") {
   auto config = word_config(64);
   config.train.batch_size = 4;
   classification(config).bucketing = 1;
@@ -118,15 +115,12 @@ TEST_CASE("padding is what fills batches up to their longest text", "[stats]") {
   config.train.batch_size = 1;
   config.train.accumulate = 4;
   CHECK(measure(twice({5, 5, 5, 5}), config).padding_unsorted == 0);
-}
-
-TEST_CASE("noise that training adds does not reach the counts", "[stats]") {
-  auto config = word_config(64);
-  classification(config).token_removal = classification(config).token_unknown = 0.4;
-  const auto stats = measure(twice({50, 50}), config);
-  CHECK(stats[Split::train].all_tokens == 100);
-  CHECK(stats[Split::train].unknown_tokens == 0);
-  CHECK(stats.padding_unsorted == 0);
+  auto noisy_config = word_config(64);
+  classification(noisy_config).token_removal = classification(noisy_config).token_unknown = 0.4;
+  const auto noisy = measure(twice({50, 50}), noisy_config);
+  CHECK(noisy[Split::train].all_tokens == 100);
+  CHECK(noisy[Split::train].unknown_tokens == 0);
+  CHECK(noisy.padding_unsorted == 0);
 }
 
 TEST_CASE("with packing its rows are counted, of texts cut at the context and of documents in pieces", "[stats]") {
@@ -172,22 +166,23 @@ TEST_CASE("a text for a language model is counted by split", "[stats]") {
   experiment.task = LanguageModelConfig{};
   auto& config = *data_of(experiment);
   config.validation_fraction = 0.3;
-  const auto stats = measure_text({.path = "t.txt", .text = "abcab\u00e9abca", .sha256 = "0"}, experiment);
+  const auto measured = [&](const std::string& text) {
+    return measure_text({.path = "t.txt", .text = text, .sha256 = "0"}, experiment);
+  };
+  const auto stats = measured("abcab\u00e9abca");  // abcabéa and bca
   CHECK(stats[Split::train].characters == 7);
   CHECK(stats[Split::validation].characters == 3);
   CHECK(stats[Split::train].tokens == 7);
   CHECK(stats.vocabulary == 4);
   const auto of_fraction = [](double fraction) { return -fraction * std::log(fraction); };
-  // abcabéa and bca
   CHECK(stats[Split::train].unigram_entropy ==
         Approx(of_fraction(3. / 7) + of_fraction(2. / 7) + 2 * of_fraction(1. / 7)));
   CHECK(stats[Split::validation].unigram_entropy == Approx(std::log(3)));
   CHECK(stats[Split::train].unknown_characters == 0);
   config.tokenizer = WordTokenizerOptions{.min_count = 1};  // drops the spaces, which no token stands for
-  CHECK_FALSE(measure_text({.path = "t.txt", .text = "ab ab cd ab", .sha256 = "0"}, experiment)[Split::train]
-                  .unknown_characters.has_value());
+  CHECK_FALSE(measured("ab ab cd ab")[Split::train].unknown_characters.has_value());
   config.tokenizer = ByteTokenizerOptions{};
-  const auto bytes = measure_text({.path = "t.txt", .text = "abcab\u00e9abca", .sha256 = "0"}, experiment);
+  const auto bytes = measured("abcab\u00e9abca");
   CHECK(bytes[Split::train].tokens == 8);
   CHECK(bytes.vocabulary == 256);
   CHECK(to_json(bytes).at("splits").at("validation").at("unknown_tokens").is_null());

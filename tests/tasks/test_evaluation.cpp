@@ -52,6 +52,19 @@ Batch random_batch(bool is_ragged) {
   return batch;
 }
 
+// Runs the test case with each of the first `count` examples.
+Overrides any_example(const Workplace& place, int count) {
+  const int number = GENERATE_COPY(range(0, count));
+  UNSCOPED_INFO("example " << number);
+  if (number == 0) return with_long_validation(place);
+  if (number == 1) return with_long_validation(place, {"model.memory=8", "model.positions=transformer_xl"});
+  if (number == 2) return with_long_validation(place, {"task=masked_language_model"});
+  if (number == 3) return classifier(place);
+  if (number == 4) return many_pairs(place);
+  if (number == 5) return with_long_validation(place, {"model=gru", "model.carry_state=true"});
+  return number == 6 ? packed_documents(place) : sorter({"task.length=6"});
+}
+
 Experiment experiment_of(const Workplace& place, bool classifies) {
   const std::vector<std::string> changes = {"model.context=64", "model.positions=rotary"};
   return place.experiment(classifies ? classifier(place, changes) : changes);
@@ -117,20 +130,8 @@ TEST_CASE("random estimates of every task are repeatable and near the whole spli
 
 TEST_CASE("the tokens of evaluation batches are those that their rows hold", "[training]") {
   const Workplace place;
-  const int kind = GENERATE(range(0, 8));
-  const std::vector<Overrides> examples = {
-      with_long_validation(place),
-      with_long_validation(place, {"model.memory=8", "model.positions=transformer_xl"}),
-      with_long_validation(place, {"model=gru", "model.carry_state=true"}),
-      with_long_validation(place, {"task=masked_language_model"}),
-      packed_documents(place),
-      sorter({"task.length=6"}),
-      classifier(place),
-      many_pairs(place)};
-  const auto overrides = examples.at(static_cast<std::size_t>(kind));
-  const auto experiment = place.experiment(overrides);
+  const auto experiment = place.experiment(any_example(place, 8));
   const auto task = make_task(experiment.config, true);
-  INFO(kind);
   for (std::int64_t i = 0; i < task.batches->evaluation_batches(Split::validation); ++i) {
     const auto batch = task.batches->evaluation_batch(Split::validation, i, torch::kCPU);
     const bool has_padding = batch.segments_bc.defined();
@@ -171,12 +172,7 @@ TEST_CASE("a part of a split has at most as many tokens as asked for, evenly spr
 
 TEST_CASE("metrics of a part are those of its rows, for every task", "[training]") {
   const Workplace place;
-  const int kind = GENERATE(range(0, 5));
-  const std::vector<Overrides> examples = {
-      with_long_validation(place), with_long_validation(place, {"model.memory=8", "model.positions=transformer_xl"}),
-      with_long_validation(place, {"task=masked_language_model"}), classifier(place), many_pairs(place)};
-  Parts parts(place.experiment(examples.at(static_cast<std::size_t>(kind))));
-  INFO(kind);
+  Parts parts(place.experiment(any_example(place, 5)));
   const auto predictor = parts.predictor();
   for (const std::int64_t tokens : {700, 20000}) {
     const auto part = part_of_split(*parts.task.batches, Split::validation, tokens, predictor.remembers());
@@ -225,7 +221,7 @@ TEST_CASE("slices have the logits of their batch, with any number of threads", "
   for (const int threads : {2, 3, 5}) CHECK(torch::equal(logits(threads), with_one));
 }
 
-TEST_CASE("padded rows of texts without labels have what the model says of each token of the batch", "[predictor]") {
+TEST_CASE("slices without labels have what the model says of each token, and their error", "[predictor]") {
   const Workplace place;
   Parts parts(experiment_of(place, /*classifies=*/false));
   auto batch = random_batch(/*is_ragged=*/true);
@@ -235,11 +231,6 @@ TEST_CASE("padded rows of texts without labels have what the model says of each 
   REQUIRE(logits_bcv.sizes() == whole_bcv.sizes());
   const auto is_token_bc1 = (batch.segments_bc >= 0).unsqueeze(2);
   CHECK(torch::allclose(logits_bcv * is_token_bc1, whole_bcv * is_token_bc1, 1e-5, 1e-5));
-}
-
-TEST_CASE("an error in one of the slices is that of the prediction", "[predictor]") {
-  const Workplace place;
-  Parts parts(experiment_of(place, /*classifies=*/false));
   const Batch too_long{.ids_bc = torch::zeros({40, 65}, torch::kLong)};
   CHECK_THROWS_AS(NetworkPredictor(*parts.model).logits(too_long), Error);
 }

@@ -16,6 +16,16 @@ Experiment experiment_of(const Workplace& place, const std::string& packing, con
   return place.experiment(overrides);
 }
 
+// In float64, with random weights.
+std::shared_ptr<SequenceModel> random_model(const ExperimentConfig& config, const Task& task) {
+  std::shared_ptr<SequenceModel> model = make_model(config, sizes_of(*task.codec));
+  model->to(torch::kDouble);
+  torch::manual_seed(4);
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : model->parameters()) parameter.normal_(0, 0.4);
+  return model;
+}
+
 struct Answer {
   double loss = 0, weight = 0, rows = 0;
   torch::Tensor gradient;
@@ -24,13 +34,7 @@ struct Answer {
 // Of an epoch, in float64.
 Answer answer_of(const ExperimentConfig& config) {
   const auto task = make_task(config, true);
-  const auto model = make_model(config, sizes_of(*task.codec));
-  model->to(torch::kDouble);
-  torch::manual_seed(4);
-  {
-    const torch::NoGradGuard no_grad;
-    for (auto& parameter : model->parameters()) parameter.normal_(0, 0.4);
-  }
+  const auto model = random_model(config, task);
   Answer answer;
   torch::Tensor sum = torch::zeros({}, torch::kDouble);
   answer.rows = std::round(1 / task.batches->epochs_per_step());
@@ -105,12 +109,8 @@ TEST_CASE("packed texts have the logits of texts by themselves, with every head,
   transformer(config).positions = positions;
   classification(config).head = *make_kind<HeadConfig>(head);
   const auto task = make_task(config, true);
-  const auto model = make_model(config, sizes_of(*task.codec));
-  model->to(torch::kDouble);
-  torch::manual_seed(4);
+  const auto model = random_model(config, task);
   const torch::NoGradGuard no_grad;
-  for (auto& parameter : model->parameters()) parameter.normal_(0, 0.4);
-
   bool is_padded = false;
   for (std::int64_t step = 0; step < 4; ++step) {
     auto batch = task.batches->training_batch(step, 0, torch::kCPU);

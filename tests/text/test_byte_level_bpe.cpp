@@ -41,10 +41,12 @@ Ids merged_naively(Ids ids, const std::vector<std::array<std::int32_t, 3>>& rule
   return ids;
 }
 
-std::string random_bytes(std::uint64_t seed, std::size_t length, const std::string& alphabet) {
+// Elements of `parts`: characters or texts.
+template <class Parts>
+std::string random_text(std::uint64_t seed, std::uint64_t length, const Parts& parts) {
   const Rng rng(seed, RandomPurpose::sampling);
   std::string text;
-  for (std::size_t i = 0; i < length; ++i) text += alphabet[rng.below(i, alphabet.size())];
+  for (std::uint64_t i = 0; i < length; ++i) text += parts[rng.below(i, parts.size())];
   return text;
 }
 
@@ -55,16 +57,15 @@ std::string odd_text(std::uint64_t seed, std::uint64_t length) {
       "\v", "\u0301", "\u00A0",     "\u3000", "\u2028", "\u180E", "\u200B", "\uFEFF",
       "'s", "'LL",    "12",         "\u0663", "\x01",   "\x7F",   "\u81EA", "<|end|>",
       "<|", "|>",     "\U0001F600", "\uFFFD", "\uFFFF", "\u0120", "?!",     std::string(1, '\0')};
-  const Rng rng(seed, RandomPurpose::sampling);
-  std::string text;
-  for (std::uint64_t i = 0; i < length; ++i) text += parts[rng.below(i, parts.size())];
-  return text;
+  return random_text(seed, length, parts);
 }
 
 Json added(const std::string& content, std::int32_t id, bool normalized = false) {
   return {{"id", id},        {"content", content}, {"single_word", false},    {"lstrip", false},
           {"rstrip", false}, {"special", true},    {"normalized", normalized}};
 }
+
+Json only_bytes() { return RandomMerges(1, 0, "").file(); }
 
 Json with_ends() {
   auto file = RandomMerges(3, 200, "ab 's12").file();
@@ -82,7 +83,7 @@ TEST_CASE("merging equals the rules applied one by one", "[byte_level_bpe]") {
     for (const auto& [left, right, merged] : random.rules) merges.add(left, right, merged);
     for (std::size_t length = 0; length < 40; ++length) {
       Ids ids;
-      for (const char byte : random_bytes(seed + 1, length, alphabet)) ids.push_back(static_cast<unsigned char>(byte));
+      for (const char byte : random_text(seed + 1, length, alphabet)) ids.push_back(static_cast<unsigned char>(byte));
       CHECK(merges.merge(ids) == merged_naively(ids, random.rules));
     }
   }
@@ -90,7 +91,7 @@ TEST_CASE("merging equals the rules applied one by one", "[byte_level_bpe]") {
 
 TEST_CASE("a long word takes time in proportion to its length, nearly", "[byte_level_bpe]") {
   const auto tokenizer = tokenizer_of(RandomMerges(1, 100, "ab").file());
-  const auto word = random_bytes(2, 1 << 20, "ab");  // with a scan for every merge: hours
+  const auto word = random_text(2, 1 << 20, std::string("ab"));  // with a scan for every merge: hours
   CHECK(tokenizer.decode(tokenizer.encode(word)) == word);
 }
 
@@ -128,25 +129,18 @@ TEST_CASE("added tokens are found first, the longest of those that start in one 
   CHECK(tokenizer.encode("<|end|") == plain.encode("<|end|"));
 }
 
-TEST_CASE("a word that is a token is not merged, where the file says so", "[byte_level_bpe]") {
+TEST_CASE("merges may be pairs, the last of equal ones counts, and a file may leave tokens unmerged",
+          "[byte_level_bpe]") {
   // No rule leads to "abc": its only rule needs "bc", and "ab" is merged first.
-  Json file = RandomMerges(1, 0, "").file();
+  Json file = only_bytes();
   auto& model = file["model"];
-  model["vocab"]["ab"] = 256;
-  model["vocab"]["bc"] = 257;
-  model["vocab"]["abc"] = 258;
+  for (const auto& [token, id] : {std::pair{"ab", 256}, {"bc", 257}, {"abc", 258}}) model["vocab"][token] = id;
   model["merges"] = {"a b", "b c", "a bc"};
   CHECK(tokenizer_of(file).encode("abc") == Ids{256, 'c'});
   model["ignore_merges"] = true;
   CHECK(tokenizer_of(file).encode("abc") == Ids{258});
   CHECK(tokenizer_of(file).encode(" abc") == Ids{' ', 256, 'c'});
-}
-
-TEST_CASE("merges may be pairs, and the last of equal ones counts", "[byte_level_bpe]") {
-  Json file = RandomMerges(1, 0, "").file();
-  auto& model = file["model"];
-  model["vocab"]["ab"] = 256;
-  model["vocab"]["bc"] = 257;
+  model["ignore_merges"] = false;
   model["merges"] = Json::array({Json::array({"a", "b"}), Json::array({"b", "c"})});
   CHECK(tokenizer_of(file).encode("abc") == Ids{256, 'c'});
   model["merges"].push_back("a b");
@@ -161,17 +155,13 @@ TEST_CASE("a model may have more ids than its tokenizer has tokens", "[byte_leve
   CHECK(tokenizer_of(with_ends(), 5).vocabulary_size() == 459);
 }
 
-TEST_CASE("a token begins a word where white space was", "[byte_level_bpe]") {
-  const auto tokenizer = tokenizer_of(RandomMerges(1, 0, "").file());
+TEST_CASE("a token begins a word where white space was, and text that is not UTF-8 is refused", "[byte_level_bpe]") {
+  const auto tokenizer = tokenizer_of(only_bytes());
   CHECK(tokenizer.begins_word(' ', 'a'));
   CHECK(tokenizer.begins_word('a', '\n'));
   CHECK_FALSE(tokenizer.begins_word('a', 'b'));
-}
-
-TEST_CASE("text that is not UTF-8 is refused", "[byte_level_bpe]") {
-  const auto tokenizer = tokenizer_of(RandomMerges(1, 0, "").file());
-  const std::string bad = GENERATE("a\xFF", "\xC3", "\xED\xA0\x80", "\xC0\x80", "\xF4\x90\x80\x80", "\xE2\x82");
-  CHECK_THAT(message_of(ExitCode::data, [&] { tokenizer.encode(bad); }), ContainsSubstring("not valid UTF-8"));
+  for (const auto* bad : {"a\xFF", "\xC3", "\xED\xA0\x80", "\xC0\x80", "\xF4\x90\x80\x80", "\xE2\x82"})
+    CHECK_THAT(message_of(ExitCode::data, [&] { tokenizer.encode(bad); }), ContainsSubstring("not valid UTF-8"));
 }
 
 TEST_CASE("several threads encode at once", "[byte_level_bpe]") {
@@ -224,7 +214,7 @@ TEST_CASE("an unsupported field is an error that names it", "[byte_level_bpe]") 
       {"/added_tokens", R"([{"id":256,"content":"a"}])", "added_tokens[0].id is 256; the id of 'a' is 97"},
       {"/added_tokens", R"([{"id":256,"content":"<x>","lstrip":true}])", "added_tokens[0].lstrip is true; only false"},
   }));
-  auto file = RandomMerges(1, 0, "").file();
+  auto file = only_bytes();
   file[Json::json_pointer(place)] = Json::parse(value);
   CAPTURE(place, value);
   CHECK_THAT(message_of(ExitCode::data, [&] { tokenizer_of(file); }), ContainsSubstring("t.json: " + message));
@@ -252,24 +242,21 @@ TEST_CASE("regular expressions that another library could read otherwise are ref
   CHECK_THAT(failure([&] { split(R"(a*)"); }).second, ContainsSubstring("matches the empty text"));
 }
 
-TEST_CASE("pieces of a split are the whole text", "[byte_level_bpe]") {
+TEST_CASE("pieces of a split are the whole text, and a match that takes too long is an error", "[byte_level_bpe]") {
+  using Pieces = std::vector<std::string>;
   const SplitPattern pattern(R"(\p{N}{1,3}|b+(?!c)|\s+(?!\S))", "t");
   const auto pieces = [&](const std::string& text) {
-    std::vector<std::string> pieces;
+    Pieces pieces;
     pattern.split(text, [&](std::string_view piece) { pieces.emplace_back(piece); });
     return pieces;
   };
-  using Pieces = std::vector<std::string>;
   CHECK(pieces("").empty());
   CHECK(pieces("a") == Pieces{"a"});
   CHECK(pieces("a12345bbc  d") == Pieces{"a", "123", "45", "b", "bc", " ", " d"});
   const std::string spaces(1 << 20, ' ');
   CHECK(pieces(spaces + "a") == Pieces{spaces.substr(1), " a"});
-}
-
-TEST_CASE("a match that takes too long is an error", "[byte_level_bpe]") {
-  const SplitPattern pattern("(?:a+)+[^a]", "t.json: pattern");
-  CHECK_THAT(message_of(ExitCode::data, [&] { pattern.split(std::string(64, 'a'), [](std::string_view) {}); }),
+  const SplitPattern slow("(?:a+)+[^a]", "t.json: pattern");
+  CHECK_THAT(message_of(ExitCode::data, [&] { slow.split(std::string(64, 'a'), [](std::string_view) {}); }),
              ContainsSubstring("t.json: pattern: cannot be matched"));
 }
 

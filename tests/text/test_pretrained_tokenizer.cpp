@@ -65,8 +65,7 @@ TEST_CASE("a folder's tokenizer.json is read, before other files", "[pretrained_
   const auto file = folder.write("tokenizer.json", merges.file().dump());
   folder.write("vocab.json", "damaged");
   const auto expected = ByteLevelBpeTokenizer(merges.file().dump(), 0, "t").encode(text);
-  CHECK(read_pretrained_tokenizer(folder.path())->encode(text) == expected);
-  CHECK(read_pretrained_tokenizer(file)->encode(text) == expected);
+  for (const auto& path : {folder.path(), file}) CHECK(read_pretrained_tokenizer(path)->encode(text) == expected);
   CHECK(make_tokenizer(PretrainedTokenizerOptions{.path = folder.path().string()}, "")->encode(text) == expected);
 }
 
@@ -109,17 +108,19 @@ TEST_CASE("broken merges and missing files are errors that name them", "[pretrai
   CHECK_THAT(message(), ContainsSubstring("tokenizer.json: not a JSON object"));
 }
 
-TEST_CASE("the model of a folder may have more ids", "[pretrained_tokenizer]") {
-  const TemporaryFolder folder;
-  folder.write("tokenizer.json", merges.file().dump());
+TEST_CASE("the model of a folder may have more ids than its tokenizer has tokens", "[pretrained_tokenizer]") {
+  const Folder folder;
   const auto vocabulary_with = [&](const std::string& config) {
-    folder.write("config.json", config);
-    return read_pretrained_tokenizer(folder.path())->vocabulary_size();
+    folder.folder.write("config.json", config);
+    return folder.read()->vocabulary_size();
   };
   CHECK(vocabulary_with(R"({"vocab_size": 512})") == 512);
   for (const auto* config : {"{}", "[]", "{", R"({"vocab_size": 10})", R"({"vocab_size": -3})",
                              R"({"vocab_size": "512"})", R"({"vocab_size": 1e300})"})
-    CHECK(vocabulary_with(config) == 406);
+    CHECK(vocabulary_with(config) == 258);
+  CHECK(ids_without_token(*folder.read()).empty());
+  vocabulary_with(R"({"vocab_size": 261})");
+  CHECK(ids_without_token(*folder.read()) == Ids{258, 259, 260});
 }
 
 TEST_CASE("a sentencepiece model that keeps white space is read", "[pretrained_tokenizer]") {
@@ -165,19 +166,18 @@ TEST_CASE("a model like LLaMA 2's has the library's ids behind the space in fron
 }
 
 TEST_CASE("a sentencepiece model that changes text is refused", "[pretrained_tokenizer]") {
-  const TemporaryFolder folder;
-  const auto message = [&](const std::string& model) {
-    folder.write("tokenizer.model", model);
-    const auto what = message_of(ExitCode::data, [&] { read_pretrained_tokenizer(folder.path()); });
-    CHECK_THAT(what, ContainsSubstring("tokenizer.model: "));
-    return what;
-  };
-  CHECK_THAT(message(sentencepiece_model(true, Whitespace::dropped)), ContainsSubstring("white space kept"));
-  CHECK_THAT(message(sentencepiece_model(false, Whitespace::kept, /*lowercase=*/true)),
-             ContainsSubstring("its normaliser makes 'a' of"));
-  CHECK_THAT(message("no model"), ContainsSubstring("not a sentencepiece model"));
   const auto model = sentencepiece_model(true, Whitespace::kept);
-  CHECK_THAT(message(model.substr(0, model.size() / 2)), ContainsSubstring("not a sentencepiece model"));
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {sentencepiece_model(true, Whitespace::dropped), "white space kept"},
+      {sentencepiece_model(false, Whitespace::kept, /*lowercase=*/true), "its normaliser makes 'a' of"},
+      {"no model", "not a sentencepiece model"},
+      {model.substr(0, model.size() / 2), "not a sentencepiece model"}};
+  const TemporaryFolder folder;
+  for (const auto& [content, why] : cases) {
+    folder.write("tokenizer.model", content);
+    CHECK_THAT(message_of(ExitCode::data, [&] { read_pretrained_tokenizer(folder.path()); }),
+               ContainsSubstring("tokenizer.model: ") && ContainsSubstring(why));
+  }
 }
 
 TEST_CASE("special tokens are those of the model, and named by its tokenizer", "[special_tokens]") {
@@ -223,13 +223,6 @@ TEST_CASE("a tokenizer is saved with its special tokens, and one without them as
     CHECK(message_of(ExitCode::data, [&] { load_tokenizer(damaged.dump(), "t.json"); }) ==
           "t.json: special_tokens is not ids and names of tokens");
   }
-}
-
-TEST_CASE("ids that no token has are those of a model with more rows than tokens", "[special_tokens]") {
-  const Folder folder;
-  CHECK(ids_without_token(*folder.read()).empty());
-  folder.write("config.json", {{"vocab_size", 261}});
-  CHECK(ids_without_token(*folder.read()) == Ids{258, 259, 260});
 }
 
 }  // namespace metaformer

@@ -85,28 +85,23 @@ TEST_CASE("decoding is the inverse of encoding", "[tokenizer]") {
 
 TEST_CASE("tokens decoded one by one, joined with the separator, are the decoded text", "[tokenizer]") {
   const std::string text = "11 0, 3";
-  std::vector<std::unique_ptr<Tokenizer>> tokenizers;
-  tokenizers.push_back(std::make_unique<NumberTokenizer>(12));
-  tokenizers.push_back(make_tokenizer(CharacterTokenizerOptions{}, text));
-  tokenizers.push_back(make_tokenizer(ByteTokenizerOptions{}, text));
-  tokenizers.push_back(make_tokenizer(WordTokenizerOptions{.min_count = 1}, "11 0"));
-  for (const auto& tokenizer : tokenizers) {
-    const auto ids = tokenizer->encode(text);
-    std::string joined;
-    for (std::size_t i = 0; i < ids.size(); ++i)
-      joined += (i > 0 ? tokenizer->token_separator() : "") + tokenizer->decode(Ids{ids[i]});
-    CHECK(joined == tokenizer->decode(ids));
-  }
+  std::unique_ptr<Tokenizer> tokenizer = std::make_unique<NumberTokenizer>(12);
+  const int kind = GENERATE(range(0, 4));
+  if (kind == 1) tokenizer = make_tokenizer(CharacterTokenizerOptions{}, text);
+  if (kind == 2) tokenizer = make_tokenizer(ByteTokenizerOptions{}, text);
+  if (kind == 3) tokenizer = make_tokenizer(WordTokenizerOptions{.min_count = 1}, "11 0");
+  const auto ids = tokenizer->encode(text);
+  std::string joined;
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    joined += (i > 0 ? tokenizer->token_separator() : "") + tokenizer->decode(Ids{ids[i]});
+  CHECK(joined == tokenizer->decode(ids));
 }
 
-TEST_CASE("the character vocabulary is the sorted set of code points", "[tokenizer]") {
-  const auto tokenizer = CharacterTokenizer::from_text("banana\n\U0001F600é");
-  CHECK(tokenizer.vocabulary_size() == 6);
-  CHECK(tokenizer.encode("\nabn") == Ids{0, 1, 2, 3});
-  CHECK(tokenizer.decode(Ids{4, 5}) == "é\U0001F600");
-}
-
-TEST_CASE("an unknown character takes the last id and changes no other", "[tokenizer]") {
+TEST_CASE("characters are the sorted set of code points; an unknown one takes the last id", "[tokenizer]") {
+  const auto sorted = CharacterTokenizer::from_text("banana\n\U0001F600é");
+  CHECK(sorted.vocabulary_size() == 6);
+  CHECK(sorted.encode("\nabn") == Ids{0, 1, 2, 3});
+  CHECK(sorted.decode(Ids{4, 5}) == "é\U0001F600");
   const auto strict = CharacterTokenizer::from_text("abc\uFFFD");
   const auto mapping = CharacterTokenizer::from_text("abc\uFFFD", Unknown::map);
   CHECK(mapping.vocabulary_size() == strict.vocabulary_size() + 1);
@@ -132,9 +127,8 @@ TEST_CASE("text a tokenizer cannot take is refused with the place", "[tokenizer]
   CHECK(failure([&] { words_of("\xc3"); }).first == ExitCode::data);
 }
 
-// tests/python/compare_words.py has every code point.
-TEST_CASE("texts are cut into words and marks, by Unicode's letters, white space and cases, and by joiners",
-          "[tokenizer]") {
+// tests/python/compare_words.py has every code point, and neighbours of all kinds, with white space kept and dropped.
+TEST_CASE("texts are cut into words and marks, by white space, cases and joiners", "[tokenizer]") {
   static constexpr auto quote = "'";
   const auto [text, lowercase, joiners, tokens] = GENERATE(table<std::string, bool, std::string, std::string>({
       {"Don't stop!", true, quote, "don't stop !"},
@@ -144,20 +138,8 @@ TEST_CASE("texts are cut into words and marks, by Unicode's letters, white space
       {"a\tb\nc\vd\fe\rf  g", true, quote, "a b c d e f g"},
       {"<unk> 3.5%\x01_", true, quote, "< unk > 3 . 5 % \x01 _"},
       {" \n", true, quote, ""},
-      {"no\u00A0break\u2009thin\u3000wide\u2028line", true, quote, "no break thin wide line"},
-      {"“fine” ‘so’ «bien» „gut“", true, quote, "“ fine ” ‘ so ’ « bien » „ gut “"},
-      {"word—dash–range…end・中", true, quote, "word — dash – range … end ・ 中"},
       {"don’t ’tis dogs’ don't", true, quote, "don’t ’ tis dogs ’ don't"},
       {"don’t", true, "", "don ’ t"},
-      {"5€ 3½ ١٢٣ x² 20°", true, quote, "5 € 3½ ١٢٣ x² 20 °"},
-      {"nai\u0308ve हिन्दी 👍🏽 ❤\uFE0F!", true, quote,
-       "nai\u0308ve हिन्दी 👍 🏽 ❤\uFE0F !"},
-      {"می\u200Cخواهم", true, quote, "می\u200Cخواهم"},
-      {"zero\u200Bwidth\uFEFFspaces", true, quote, "zero width spaces"},
-      {"İSTANBUL STRASSE Straße ẞ ǅ", true, quote, "i\u0307stanbul strasse straße ß ǆ"},
-      {"ΟΔΟΣ Σ ΣΑΣ, ΑΣ'Σ", true, quote, "οδος σ σας , ασ'ς"},
-      {"Привет МИР ÉTÉ", true, quote, "привет мир été"},
-      {"ΟΔΟΣ МИР", false, quote, "ΟΔΟΣ МИР"},
       {"8/10, and/or well-made; /x// --a-", true, "'/", "8/10 , and/or well - made ; / x / / - - a -"},
       {"well-made 8/10 don't", true, "-", "well-made 8 / 10 don ' t"},
       {"a-/b a-b/c", true, "-/", "a - / b a-b/c"},
@@ -165,33 +147,18 @@ TEST_CASE("texts are cut into words and marks, by Unicode's letters, white space
   CHECK(fmt::format("{}", fmt::join(tokens_of(text, lowercase, joiners), " ")) == tokens);
 }
 
-TEST_CASE("a word tokenizer's file names its rules, by which each of its words is one", "[tokenizer]") {
-  const auto complaint = [](const std::string& file) { return failure([&] { load_tokenizer(file, "t"); }).second; };
-  CHECK(complaint(word_file(R"("words":["a—b"])")) == "t: 'a—b' is not one new word");
-  CHECK(complaint(R"({"kind":"word","lowercase":true,"words":["a"]})") == "t: letters is not unicode");
-}
-
-TEST_CASE("joiners are saved, and hold a word together where white space is kept", "[tokenizer]") {
-  const WordTokenizerOptions options{.min_count = 1, .joiners = "'/", .whitespace = Whitespace::kept};
-  const auto kept = words_of("it's 8/10", options);
-  CHECK(kept.decode(kept.encode("it's 8/10 8/10")) == "it's 8/10 8/10");
-  CHECK(reload(kept)->encode("8/10 8") == kept.encode("8/10 8"));
-  CHECK(kept.to_json()["joiners"] == "'/");
-}
-
 TEST_CASE("the words of a text are cut nowhere but at marks and white space", "[tokenizer]") {
   const std::string alphabet = "aZ9' .\n<";
   const Rng rng(3, RandomPurpose::sampling);
   for (std::uint64_t round = 0; round < 300; ++round) {
-    std::string text, without_space;
+    std::string text, joined;
     for (std::uint64_t i = 0; i < 12; ++i) text += alphabet[rng.below(round * 12 + i, alphabet.size())];
-    std::copy_if(text.begin(), text.end(), std::back_inserter(without_space),
-                 [](char c) { return c != ' ' && c != '\n'; });
-    const auto tokens = tokens_of(text, false);
-    std::string joined;
-    for (const auto& token : tokens) joined += token;
-    CHECK(joined == without_space);
-    for (std::size_t i = 0; i < tokens.size(); ++i) CHECK(tokens_of(tokens[i], false) == std::vector{tokens[i]});
+    for (const auto& token : tokens_of(text, false)) {
+      CHECK(tokens_of(token, false) == std::vector{token});
+      joined += token;
+    }
+    std::erase_if(text, [](char c) { return c == ' ' || c == '\n'; });
+    CHECK(joined == text);
   }
 }
 
@@ -210,18 +177,17 @@ TEST_CASE("the word vocabulary holds the most frequent words, ties in byte order
 }
 
 TEST_CASE("unknown words are id 0, and a word tokenizer comes back from its file", "[tokenizer]") {
-  for (const bool lowercase : {true, false}) {
-    const auto tokenizer = words_of("The cat, the Cat; don't", {.min_count = 1, .lowercase = lowercase});
-    const auto loaded = reload(tokenizer);
-    const std::string text = "the cat sat, don't THE <unk>";
-    CHECK(loaded->encode(text) == tokenizer.encode(text));
-    CHECK(loaded->to_json() == tokenizer.to_json());
-    CHECK(tokenizer.encode("dog <unk>") == Ids{0, 0, 0, 0});
-  }
+  const bool lowercase = GENERATE(true, false);
+  const auto tokenizer = words_of("The cat, the Cat; don't", {.min_count = 1, .lowercase = lowercase});
+  const auto loaded = reload(tokenizer);
+  const std::string text = "the cat sat, don't THE <unk>";
+  CHECK(loaded->encode(text) == tokenizer.encode(text));
+  CHECK(loaded->to_json() == tokenizer.to_json());
+  CHECK(tokenizer.encode("dog <unk>") == Ids{0, 0, 0, 0});
   CHECK(words_of("the cat,").decode(words_of("the cat,").encode("THE dog,cat")) == "the <unk> , cat");
 }
 
-TEST_CASE("words that keep white space come back as they were", "[tokenizer]") {
+TEST_CASE("words that keep white space come back as they were; an unknown word leaves its space", "[tokenizer]") {
   using Tokens = std::vector<std::string>;
   const WordTokenizerOptions options{.min_count = 1, .lowercase = false, .whitespace = Whitespace::kept};
   const auto kept_tokens = [&](const std::string& text) {
@@ -232,8 +198,8 @@ TEST_CASE("words that keep white space come back as they were", "[tokenizer]") {
   };
   CHECK(kept_tokens("To be,  or\n not 't ") == Tokens{"To", " be", ",", " ", " or", "\n", " not", " '", "t", " "});
   CHECK(kept_tokens("\t\r\n\v\f  ") == Tokens{"\t", "\r", "\n", "\v", "\f", " ", " "});
-  const std::vector<std::string> alphabet = {"a", "Z", "9", "'", " ", ".",      "\n", "\t",     "<",
-                                             "é", "Σ", "—", "’", "“", "\u00A0", "自", "\u0301", "\U0001F600"};
+  const Tokens alphabet = {"a", "Z", "9", "'", " ", ".",      "\n", "\t",     "<",
+                           "é", "Σ", "—", "’", "“", "\u00A0", "自", "\u0301", "\U0001F600"};
   const Rng rng(4, RandomPurpose::sampling);
   for (std::uint64_t round = 0; round < 300; ++round) {
     std::string text;
@@ -242,39 +208,46 @@ TEST_CASE("words that keep white space come back as they were", "[tokenizer]") {
     CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
     CHECK(reload(tokenizer)->decode(reload(tokenizer)->encode(text)) == text);
   }
-}
-
-TEST_CASE("an unknown word leaves its space, and a word is known with a space or without", "[tokenizer]") {
-  const WordTokenizerOptions options{.min_count = 1, .lowercase = false, .whitespace = Whitespace::kept};
+  // A word is known with a space or without.
   const auto tokenizer = words_of("to be\n", options);
-  CHECK(tokenizer.to_json()["words"] == std::vector<std::string>{" ", "\n", " be", "to"});
+  CHECK(tokenizer.to_json()["words"] == Tokens{" ", "\n", " be", "to"});
   CHECK(tokenizer.encode("to be") == Ids{4, 3});
   CHECK(tokenizer.encode("be to") == Ids{0, 1, 4});
   CHECK(tokenizer.decode(tokenizer.encode("to swim\nto  be")) == "to <unk>\nto  be");
   CHECK(words_of("A b", {.min_count = 1, .whitespace = Whitespace::kept}).decode(Ids{2, 1}) == " b ");
+  // Joiners are saved, and hold a word together.
+  const auto joined = words_of("it's 8/10", {.min_count = 1, .joiners = "'/", .whitespace = Whitespace::kept});
+  CHECK(joined.decode(joined.encode("it's 8/10 8/10")) == "it's 8/10 8/10");
+  CHECK(reload(joined)->encode("8/10 8") == joined.encode("8/10 8"));
+  CHECK(joined.to_json()["joiners"] == "'/");
 }
 
-TEST_CASE("a word tokenizer's file names its letters, and white space where it is kept", "[tokenizer]") {
+TEST_CASE("a word tokenizer's file names its rules, by which each of its words is one", "[tokenizer]") {
   CHECK(words_of("a b").to_json().dump() == word_file(R"("words":["a","b"])"));
   const WordTokenizerOptions options{.min_count = 1, .whitespace = Whitespace::kept};
   CHECK(words_of("a b", options).to_json().dump() == word_file(R"("whitespace":"kept","words":[" "," b","a"])"));
-  CHECK(load_tokenizer(word_file(R"("words":["a"])"), "t")->decode(Ids{1, 1}) == "a a");
-  CHECK(load_tokenizer(word_file(R"("whitespace":"dropped","words":["a"])"), "t")->decode(Ids{1, 1}) == "a a");
-  for (const auto* joiners : {R"("a")", R"(" ")", R"("é")", R"("0")", "1", "null"}) {
-    const auto file = word_file(fmt::format(R"("joiners":{},"words":["b"])", joiners));
-    CHECK_THAT(message_of(ExitCode::data, [&] { load_tokenizer(file, "t"); }), ContainsSubstring("joiners is not"));
-  }
+  for (const auto* fields : {R"("words":["a"])", R"("whitespace":"dropped","words":["a"])"})
+    CHECK(load_tokenizer(word_file(fields), "t")->decode(Ids{1, 1}) == "a a");
+  const auto complaint = [](const std::string& file) {
+    return message_of(ExitCode::data, [&] { load_tokenizer(file, "t"); });
+  };
+  CHECK(complaint(word_file(R"("words":["a—b"])")) == "t: 'a—b' is not one new word");
+  CHECK(complaint(R"({"kind":"word","lowercase":true,"words":["a"]})") == "t: letters is not unicode");
+  for (const auto* joiners : {R"("a")", R"(" ")", R"("é")", R"("0")", "1", "null"})
+    CHECK_THAT(complaint(word_file(fmt::format(R"("joiners":{},"words":["b"])", joiners))),
+               ContainsSubstring("joiners is not"));
 }
 
 TEST_CASE("the unknown token has an id where there is one", "[tokenizer]") {
   CHECK(words_of("a").unknown_id() == 0);
   CHECK(CharacterTokenizer::from_text("abc", Unknown::map).unknown_id() == 3);
-  CHECK_FALSE(CharacterTokenizer::from_text("abc").unknown_id().has_value());
-  CHECK_FALSE(make_tokenizer(ByteTokenizerOptions{}, "")->unknown_id().has_value());
-  CHECK_FALSE(NumberTokenizer(3).unknown_id().has_value());
+  CHECK_FALSE(CharacterTokenizer::from_text("abc").unknown_id());
+  CHECK_FALSE(make_tokenizer(ByteTokenizerOptions{}, "")->unknown_id());
+  CHECK_FALSE(NumberTokenizer(3).unknown_id());
 }
 
-TEST_CASE("numbers are read with commas and white space between them", "[tokenizer]") {
+TEST_CASE("numbers are read with commas and white space between them; others and other words are refused",
+          "[tokenizer]") {
   const NumberTokenizer tokenizer(3);
   for (const std::string text : {"2 0 1", "2,0,1", "2, 0, 1", "  2 ,0   1,\n"})
     CHECK(tokenizer.encode(text) == Ids{2, 0, 1});
@@ -283,10 +256,6 @@ TEST_CASE("numbers are read with commas and white space between them", "[tokeniz
   CHECK(tokenizer.decode(Ids{}).empty());
   CHECK(reload(tokenizer)->vocabulary_size() == 3);
   CHECK(reload(NumberTokenizer(NumberTokenizer::largest_count))->encode("999999") == Ids{999999});
-}
-
-TEST_CASE("numbers outside the range and other words are refused", "[tokenizer]") {
-  const NumberTokenizer tokenizer(3);
   const auto message = [&](const std::string& text) {
     return message_of(ExitCode::data, [&] { tokenizer.encode(text); });
   };
@@ -297,33 +266,27 @@ TEST_CASE("numbers outside the range and other words are refused", "[tokenizer]"
 }
 
 TEST_CASE("hostile tokenizer files are data errors that name the file", "[tokenizer]") {
-  const std::string json =
-      GENERATE(as<std::string>{}, "", "[]", "{}", "null", R"({"kind":3})", R"({"kind":["word"]})",
-               R"({"kind":"nonesuch"})", R"({"kind":"character"})", R"({"kind":"character","characters":[1]})",
-               R"({"kind":"character","characters":"ab"})", R"({"kind":"character","characters":["ab"]})",
-               R"({"kind":"character","characters":["a","a"]})", R"({"kind":"character","characters":[""]})",
-               R"({"kind":"character","characters":["a"],"unknown":1})", R"({"kind":"word"})",
-               R"({"kind":"word","letters":"unicode","words":["a"]})",
-               R"({"kind":"word","lowercase":1,"letters":"unicode","words":["a"]})",
-               R"({"kind":"word","lowercase":true,"letters":"unicode"})", word_file(R"("words":{"a":"b"})"),
-               word_file(R"("words":["a",null])"), word_file(R"("words":["a","a"])"), word_file(R"("words":[""])"),
-               word_file(R"("words":["a b"])"), word_file(R"("words":[" a"])"), word_file(R"("words":["A"])"),
-               word_file(R"("words":["<unk>"])"), word_file(R"("words":["'a"])"),
-               word_file(R"("whitespace":"kept","words":["a"])"),
-               word_file(R"("whitespace":"kept","words":[" ","\n a"])"), word_file(R"("whitespace":1,"words":["a"])"),
-               R"({"kind":"unigram"})", R"({"kind":"bpe","whitespace":"kept","sha256":"","model":""})",
-               "{\"kind\":\"word\",\"lowercase\":true,\"words\":[\"\xff\"]}", R"({"kind":"number"})",
-               R"({"kind":"number","count":0})", R"({"kind":"number","count":-1})", R"({"kind":"number","count":1.5})",
-               R"({"kind":"number","count":"3"})", R"({"kind":"number","count":1000001})",
-               R"({"kind":"number","count":18446744073709551615})", R"({"kind":"number","count":1e400})");
+  const std::string json = GENERATE(
+      as<std::string>{}, "", "[]", "{}", "null", R"({"kind":3})", R"({"kind":["word"]})", R"({"kind":"nonesuch"})",
+      R"({"kind":"character"})", R"({"kind":"character","characters":[1]})",
+      R"({"kind":"character","characters":"ab"})", R"({"kind":"character","characters":["ab"]})",
+      R"({"kind":"character","characters":["a","a"]})", R"({"kind":"character","characters":[""]})",
+      R"({"kind":"character","characters":["a"],"unknown":1})", R"({"kind":"word"})",
+      R"({"kind":"word","letters":"unicode","words":["a"]})", R"({"kind":"word","lowercase":true,"letters":"unicode"})",
+      R"({"kind":"word","lowercase":1,"letters":"unicode","words":["a"]})", word_file(R"("words":{"a":"b"})"),
+      word_file(R"("words":["a",null])"), word_file(R"("words":["a","a"])"), word_file(R"("words":[""])"),
+      word_file(R"("words":["a b"])"), word_file(R"("words":[" a"])"), word_file(R"("words":["A"])"),
+      word_file(R"("words":["<unk>"])"), word_file(R"("words":["'a"])"), R"({"kind":"unigram"})",
+      word_file(R"("whitespace":"kept","words":["a"])"), word_file(R"("whitespace":"kept","words":[" ","\n a"])"),
+      word_file(R"("whitespace":1,"words":["a"])"), R"({"kind":"bpe","whitespace":"kept","sha256":"","model":""})",
+      "{\"kind\":\"word\",\"lowercase\":true,\"words\":[\"\xff\"]}", R"({"kind":"number"})",
+      R"({"kind":"number","count":0})", R"({"kind":"number","count":-1})", R"({"kind":"number","count":1.5})",
+      R"({"kind":"number","count":"3"})", R"({"kind":"number","count":1000001})",
+      R"({"kind":"number","count":18446744073709551615})", R"({"kind":"number","count":1e400})");
   CAPTURE(json);
-  CHECK_THAT(message_of(ExitCode::data, [&] { load_tokenizer(json, "t.json"); }), ContainsSubstring("t.json: "));
-}
-
-TEST_CASE("an unknown kind of tokenizer is answered with all kinds", "[tokenizer]") {
-  CHECK(failure([] { load_tokenizer("{}", "t.json"); }).second ==
-        "t.json: not a tokenizer file: expected an object with kind character, byte, word, unigram, bpe, number or "
-        "pretrained");
+  const auto message = message_of(ExitCode::data, [&] { load_tokenizer(json, "t.json"); });
+  CHECK_THAT(message, ContainsSubstring("t.json: "));
+  if (json == "{}") CHECK_THAT(message, ContainsSubstring("kind character, byte, word, unigram, bpe, number or"));
 }
 
 TEST_CASE("a stop signal ends tokenizing", "[tokenizer]") {
