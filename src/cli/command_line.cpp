@@ -24,8 +24,8 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "config/explain.h"
-#include "distributed/c10d_group.h"
 #include "distributed/launch.h"
+#include "distributed/process_group.h"
 #include "ops/device.h"
 
 static bool working_folder_is_gone = false;  // when the program started

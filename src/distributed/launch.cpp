@@ -12,7 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
-#include <optional>
+#include <memory>
 #include <system_error>
 #include <thread>
 
@@ -31,15 +31,14 @@ using Clock = std::chrono::steady_clock;
 constexpr auto here = "127.0.0.1";
 constexpr int lowest_port = 1, highest_port = 65535;
 
-// The variables of one launcher.
-class Variables {
- public:
-  Variables(const Environment& environment, std::string launcher)
-      : environment_(environment), launcher_(std::move(launcher)) {}
+// The environment of one launcher.
+struct Variables {
+  const Environment& environment;
+  std::string launcher;
 
   std::string text(const std::string& name, const std::string& advice = "") const {
-    if (auto value = environment_(name)) return *value;
-    throw Error(ExitCode::usage, fmt::format("{}: {} is not set{}", launcher_, name, advice));
+    if (auto value = environment(name)) return *value;
+    throw Error(ExitCode::usage, fmt::format("{}: {} is not set{}", launcher, name, advice));
   }
 
   int number(const std::string& name, int lowest, int highest) const {
@@ -48,25 +47,13 @@ class Variables {
     const auto* end = value.data() + value.size();
     const auto read = std::from_chars(value.data(), end, number);
     if (read.ec != std::errc() || read.ptr != end || number < lowest || number > highest)
-      throw Error(ExitCode::usage, fmt::format("{}: {}={}: expected a whole number from {} to {}", launcher_, name,
+      throw Error(ExitCode::usage, fmt::format("{}: {}={}: expected a whole number from {} to {}", launcher, name,
                                                value, lowest, highest));
     return number;
   }
 
   int number_or(const std::string& name, int lowest, int highest, int otherwise) const {
-    return environment_(name) ? number(name, lowest, highest) : otherwise;
-  }
-
-  // By the variables of a process and of its machine; without the latter all processes are on one machine.
-  Launch launch(const std::string& rank, const std::string& size, const std::string& local_rank,
-                const std::string& local_size) const {
-    constexpr int most_processes = 1 << 20;
-    Launch found{.launcher = launcher_, .size = number(size, 1, most_processes)};
-    found.rank = number(rank, 0, found.size - 1);
-    if (found.size == 1) return found;  // which needs neither a place on its machine nor an address
-    found.local_rank = number_or(local_rank, 0, found.size - 1, found.rank);
-    found.local_size = number_or(local_size, 1, found.size, found.size);
-    return found;
+    return environment(name) ? number(name, lowest, highest) : otherwise;
   }
 
   // MASTER_PORT, or one that is another for every job.
@@ -75,57 +62,68 @@ class Variables {
     const auto of_job = first + static_cast<int>(std::hash<std::string>()(job) % count);
     return number_or("MASTER_PORT", lowest_port, highest_port, of_job);
   }
-
- private:
-  const Environment& environment_;
-  std::string launcher_;
 };
 
-Launch by_torchrun(const Environment& environment) {
-  const Variables variables(environment, "torchrun");
-  auto launch = variables.launch("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
-  if (launch.size == 1) return launch;
+// Where processes meet, by the variables of each launcher.
+
+void meet_by_torchrun(const Variables& variables, Launch& launch) {
   launch.address = variables.text(
       "MASTER_ADDR", "; set it to the address of the machine of rank 0, or unset WORLD_SIZE and RANK for one process");
   launch.port = variables.number("MASTER_PORT", lowest_port, highest_port);
-  launch.store_is_there = environment("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
-  launch.attempt = environment("TORCHELASTIC_RESTART_COUNT").value_or("0");
-  return launch;
+  launch.store_is_there = variables.environment("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  launch.attempt = variables.environment("TORCHELASTIC_RESTART_COUNT").value_or("0");
 }
 
-Launch by_srun(const Environment& environment) {
-  const Variables variables(environment, "srun");
-  auto launch = variables.launch("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "");
-  if (launch.size == 1) return launch;
+void meet_by_srun(const Variables& variables, Launch& launch) {
+  const auto& environment = variables.environment;
   const auto nodes = environment("SLURM_STEP_NODELIST").value_or(environment("SLURM_JOB_NODELIST").value_or(""));
   const bool one_machine = nodes.find_first_of(",[") == std::string::npos;
   if (!one_machine) launch.local_size = 1;
   launch.address = environment("MASTER_ADDR").value_or(one_machine ? here : first_host(nodes));
-  const auto job = environment("SLURM_JOB_ID").value_or("") + "." + environment("SLURM_STEP_ID").value_or("");
-  launch.port = variables.port(job);
+  launch.port =
+      variables.port(environment("SLURM_JOB_ID").value_or("") + "." + environment("SLURM_STEP_ID").value_or(""));
   launch.attempt = environment("SLURM_RESTART_COUNT").value_or("0");
-  return launch;
 }
 
-Launch by_mpirun(const Environment& environment) {
-  const Variables variables(environment, "mpirun");
-  auto launch = variables.launch("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-                                 "OMPI_COMM_WORLD_LOCAL_SIZE");
-  if (launch.size == 1) return launch;
+void meet_by_mpirun(const Variables& variables, Launch& launch) {
   launch.address =
       launch.local_size == launch.size
-          ? environment("MASTER_ADDR").value_or(here)
+          ? variables.environment("MASTER_ADDR").value_or(here)
           : variables.text("MASTER_ADDR", ": export the address of rank 0's machine (mpirun -x MASTER_ADDR)");
-  const auto job = environment("PMIX_NAMESPACE").value_or("");
-  launch.port = variables.port(job);
-  return launch;
+  launch.port = variables.port(variables.environment("PMIX_NAMESPACE").value_or(""));
 }
 
-Launch by_this_program(const Environment& environment) {
-  const Variables variables(environment, "--processes");
-  auto launch = variables.launch("RANK", "WORLD_SIZE", "", "");
+void meet_by_this_program(const Variables& variables, Launch& launch) {
   launch.store_file = variables.text("METAFORMER_STORE");
   launch.parent = variables.number("METAFORMER_PARENT", 1, std::numeric_limits<int>::max());
+}
+
+// A launcher, and its variables for the rank and number of all processes and of those on a machine; without the latter
+// all processes are on one machine.
+struct Launcher {
+  const char *name, *rank, *size, *local_rank, *local_size;
+  void (*meet)(const Variables&, Launch&);
+};
+
+constexpr Launcher torchrun = {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", meet_by_torchrun};
+constexpr Launcher srun = {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "", meet_by_srun};
+constexpr Launcher mpirun = {"mpirun",
+                             "OMPI_COMM_WORLD_RANK",
+                             "OMPI_COMM_WORLD_SIZE",
+                             "OMPI_COMM_WORLD_LOCAL_RANK",
+                             "OMPI_COMM_WORLD_LOCAL_SIZE",
+                             meet_by_mpirun};
+constexpr Launcher this_program = {"--processes", "RANK", "WORLD_SIZE", "", "", meet_by_this_program};
+
+std::optional<Launch> launch_by(const Launcher& launcher, const Environment& environment) {
+  constexpr int most_processes = 1 << 20;
+  const Variables variables{environment, launcher.name};
+  Launch launch{.launcher = launcher.name, .size = variables.number(launcher.size, 1, most_processes)};
+  launch.rank = variables.number(launcher.rank, 0, launch.size - 1);
+  if (launch.size == 1) return std::nullopt;  // which needs neither a place on its machine nor an address
+  launch.local_rank = variables.number_or(launcher.local_rank, 0, launch.size - 1, launch.rank);
+  launch.local_size = variables.number_or(launcher.local_size, 1, launch.size, launch.size);
+  launcher.meet(variables, launch);
   return launch;
 }
 
@@ -135,37 +133,23 @@ bool is_slurm_task(const Environment& environment) {
   return environment("SLURM_STEP_ID") || environment("ENVIRONMENT").value_or("") != "BATCH";
 }
 
-// Where processes meet.
-fs::path temporary_folder() {
-  const char* given = std::getenv("TMPDIR");
-  return given == nullptr || *given == '\0' ? fs::path("/tmp") : fs::path(given);
+// A folder in which processes meet; it goes with the last pointer to it.
+std::shared_ptr<const fs::path> make_store_folder() {
+  const fs::path parent = environment_variable("TMPDIR").value_or("/tmp");
+  auto path = (parent / "metaformer-XXXXXX").string();
+  if (::mkdtemp(path.data()) == nullptr) {
+    const int error = errno;
+    throw Error(code_of_errno(error, ExitCode::usage),
+                fmt::format("TMPDIR={}: no folder can be made in it, where processes meet: {}; set TMPDIR to a folder "
+                            "that exists and may be written to",
+                            parent.string(), std::strerror(error)));
+  }
+  return {new fs::path(path), [](const fs::path* folder) {
+            std::error_code ignored;
+            fs::remove_all(*folder, ignored);
+            delete folder;
+          }};
 }
-
-// A folder that goes with it.
-class StoreFolder {
- public:
-  StoreFolder() : path_((temporary_folder() / "metaformer-XXXXXX").string()) {
-    if (::mkdtemp(path_.data()) == nullptr) {
-      const int error = errno;
-      throw Error(
-          code_of_errno(error, ExitCode::usage),
-          fmt::format("TMPDIR={}: no folder can be made in it, where processes meet: {}; set TMPDIR to a folder "
-                      "that exists and may be written to",
-                      temporary_folder().string(), std::strerror(error)));
-    }
-  }
-  StoreFolder(const StoreFolder&) = delete;
-  StoreFolder& operator=(const StoreFolder&) = delete;
-  ~StoreFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-
-  std::string store() const { return path_ + "/store"; }
-
- private:
-  std::string path_;
-};
 
 std::vector<char*> pointers_to(std::vector<std::string>& words) {
   std::vector<char*> pointers;
@@ -262,11 +246,9 @@ class Copies {
 
 }  // namespace
 
-Environment process_environment() {
-  return [](const std::string& name) -> std::optional<std::string> {
-    const char* value = std::getenv(name.c_str());
-    return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>(value);
-  };
+std::optional<std::string> environment_variable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>(value);
 }
 
 std::string first_host(const std::string& hosts) {
@@ -279,21 +261,15 @@ std::string first_host(const std::string& hosts) {
 }
 
 std::optional<Launch> find_launch(const Environment& environment) {
-  std::optional<Launch> launch;
-  if (environment("METAFORMER_STORE"))
-    launch = by_this_program(environment);
-  else if (environment("RANK") && environment("WORLD_SIZE"))
-    launch = by_torchrun(environment);
-  else if (environment("OMPI_COMM_WORLD_RANK"))
-    launch = by_mpirun(environment);
-  else if (is_slurm_task(environment))
-    launch = by_srun(environment);
-  return launch && launch->size > 1 ? launch : std::nullopt;
+  if (environment("METAFORMER_STORE")) return launch_by(this_program, environment);
+  if (environment("RANK") && environment("WORLD_SIZE")) return launch_by(torchrun, environment);
+  if (environment("OMPI_COMM_WORLD_RANK")) return launch_by(mpirun, environment);
+  return is_slurm_task(environment) ? launch_by(srun, environment) : std::nullopt;
 }
 
 int run_local_processes(int processes, const std::vector<std::string>& arguments, std::chrono::seconds patience) {
-  const StoreFolder folder;
-  return Copies(processes, arguments, folder.store()).wait(patience);
+  const auto folder = make_store_folder();
+  return Copies(processes, arguments, *folder / "store").wait(patience);
 }
 
 }  // namespace metaformer
