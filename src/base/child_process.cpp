@@ -125,8 +125,7 @@ std::string last_message(std::string_view messages) {
   constexpr std::string_view closing = "Program terminated with an unrecoverable error.";
   std::string last;
   while (!messages.empty()) {
-    const auto line = messages.substr(0, messages.find('\n'));
-    messages.remove_prefix(std::min(messages.size(), line.size() + 1));
+    const auto line = take_line(messages);
     if (!line.empty() && line != closing) last = in_quotes(line);
   }
   return last.empty() ? "no reason given" : last;

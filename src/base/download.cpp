@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <memory>
 #include <set>
-#include <string>
 
 #include "base/error.h"
 #include "base/log.h"

@@ -35,21 +35,25 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 // that is no regular file, no permission.
 int open_own_file(const std::filesystem::path& path, int flags = 0);
 
-// A file of a run that grows, opened so.
-class AppendedFile {
+// Owns the descriptor of an open file or folder. Its functions throw Error(failure).
+class OpenFile {
  public:
-  explicit AppendedFile(const std::filesystem::path& path);
-  AppendedFile(const AppendedFile&) = delete;
-  AppendedFile& operator=(const AppendedFile&) = delete;
-  ~AppendedFile();
+  OpenFile(const std::filesystem::path& path, int descriptor) : path_(path), descriptor_(descriptor) {}
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  ~OpenFile();
 
-  // Both throw Error(failure).
   void write(std::string_view bytes) const;
   void sync() const;
 
  private:
   std::filesystem::path path_;
   int descriptor_;
+};
+
+// A file of a run that grows, opened by open_own_file.
+struct AppendedFile : OpenFile {
+  explicit AppendedFile(const std::filesystem::path& path);
 };
 
 // Writes and syncs a file in place, but not through a link; for files of a folder that is renamed when it is

@@ -8,10 +8,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <utility>
+#include <ranges>
 
 #include "base/error.h"
 #include "base/signals.h"
+#include "base/text.h"
 #include "base/utf8.h"
 
 namespace metaformer {
@@ -153,16 +154,6 @@ class CsvReader {
   bool row_ended_ = true;
 };
 
-std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> fields;
-  for (;;) {
-    const auto end = text.find(separator);
-    fields.emplace_back(text.substr(0, end));
-    if (end == std::string_view::npos) return fields;
-    text.remove_prefix(end + 1);
-  }
-}
-
 }  // namespace
 
 void for_each_csv_row(std::string_view text, const UseRow& use) { CsvReader(use).read(text); }
@@ -176,13 +167,15 @@ std::string csv_field(std::string_view text) {
 
 void for_each_tsv_row(std::string_view text, const UseRow& use) {
   for (std::int64_t number = 1; !text.empty(); ++number) {
-    auto line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    auto line = take_line(text);
     if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty()) continue;
+    DelimitedRow row{.fields = {}, .line = number, .defect = {}};
     if (line.size() > longest_delimited_line)
-      use({.fields = {}, .line = number, .defect = defect_of_length(line)});
-    else if (!line.empty())
-      use({.fields = split(line, '\t'), .line = number, .defect = {}});
+      row.defect = defect_of_length(line);
+    else
+      for (const auto& field : line | std::views::split('\t')) row.fields.emplace_back(field.begin(), field.end());
+    use(std::move(row));
   }
 }
 

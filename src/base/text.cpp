@@ -156,6 +156,12 @@ std::string human_duration(double seconds) {
   return fmt::format("{}s", whole);
 }
 
+std::string_view take_line(std::string_view& text) {
+  const auto line = text.substr(0, text.find('\n'));
+  text.remove_prefix(std::min(text.size(), line.size() + 1));
+  return line;
+}
+
 std::string_view trim(std::string_view text) {
   constexpr std::string_view white_space = " \t\n\v\f\r";
   const auto first = std::min(text.find_first_not_of(white_space), text.size());

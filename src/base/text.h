@@ -45,6 +45,9 @@ std::string without_last_break(std::string text);  // "text\r\n" -> "text"
 std::string human_count(double count);             // "12.3k"
 std::string human_duration(double seconds);        // "1h02m", "3m20s", "12s"
 
+// Takes the first line off `text`, and returns it without its line feed.
+std::string_view take_line(std::string_view& text);
+
 // Removes ASCII white space on both sides.
 std::string_view trim(std::string_view text);
 
