@@ -163,6 +163,7 @@ struct Section {
 
 struct KindHelp {
   std::string name, summary;
+  bool operator==(const KindHelp&) const = default;
 };
 
 struct Kinds {
