@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -26,7 +27,6 @@ namespace metaformer {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 constexpr auto here = "127.0.0.1";
 constexpr int lowest_port = 1, highest_port = 65535;
@@ -182,67 +182,25 @@ pid_t start_copy(int rank, int processes, std::vector<std::string> arguments, co
   return child;
 }
 
-class Copies {
- public:
-  Copies(int processes, const std::vector<std::string>& arguments, const std::string& store) {
-    try {
-      for (int rank = 0; rank < processes; ++rank) children_.push_back(start_copy(rank, processes, arguments, store));
-    } catch (...) {
-      end_all(SIGKILL);
-      while (!children_.empty() && ::waitpid(-1, nullptr, 0) > 0) continue;
-      throw;
-    }
-    running_ = processes;
-  }
+// The copies that still run, by rank; 0: has ended.
+using Children = std::vector<pid_t>;
 
-  int wait(std::chrono::seconds patience) {
-    int passed_on = 0;
-    while (running_ > 0) {
-      reap();
-      if (const int signal = stop_signal(); signal != passed_on) end_all(passed_on = signal);
-      if (take_save_request()) end_all(SIGUSR1);
-      if (first_failure_ && Clock::now() - *first_failure_ > patience) {
-        gives_up_ = true;
-        end_all(SIGKILL);
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    return code_;
-  }
+void send_to_all(const Children& children, int signal) {
+  for (const auto child : children)
+    if (child != 0) ::kill(child, signal);
+}
 
- private:
-  void end_all(int signal) const {
-    for (const auto child : children_)
-      if (child != 0) ::kill(child, signal);
+Children start_copies(int processes, const std::vector<std::string>& arguments, const std::string& store) {
+  Children children;
+  try {
+    for (int rank = 0; rank < processes; ++rank) children.push_back(start_copy(rank, processes, arguments, store));
+  } catch (...) {
+    send_to_all(children, SIGKILL);
+    while (!children.empty() && ::waitpid(-1, nullptr, 0) > 0) continue;
+    throw;
   }
-
-  void reap() {
-    for (std::size_t rank = 0; rank < children_.size(); ++rank) {
-      int status = 0;
-      if (children_[rank] == 0 || ::waitpid(children_[rank], &status, WNOHANG) != children_[rank]) continue;
-      children_[rank] = 0;
-      --running_;
-      const bool killed = WIFSIGNALED(status);
-      const int code = killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-      if (code == 0 || !is_cause(code)) continue;
-      if (!first_failure_) first_failure_ = Clock::now();
-      code_ = code;
-      if (killed && stop_signal() == 0)
-        log::write_error(fmt::format("rank {} was killed by signal {}", rank, WTERMSIG(status)));
-    }
-  }
-
-  // The first failure, but not what is only its consequence, though that process may end earlier.
-  bool is_cause(int code) const {
-    constexpr int lost = static_cast<int>(ExitCode::process_lost);
-    return !first_failure_ || (code_ == lost && code != lost && !gives_up_);
-  }
-
-  std::vector<pid_t> children_;  // by rank; 0: has ended
-  int running_ = 0, code_ = 0;
-  bool gives_up_ = false;
-  std::optional<Clock::time_point> first_failure_;
-};
+  return children;
+}
 
 }  // namespace
 
@@ -268,8 +226,40 @@ std::optional<Launch> find_launch(const Environment& environment) {
 }
 
 int run_local_processes(int processes, const std::vector<std::string>& arguments, std::chrono::seconds patience) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int lost = static_cast<int>(ExitCode::process_lost);
   const auto folder = make_store_folder();
-  return Copies(processes, arguments, *folder / "store").wait(patience);
+  auto children = start_copies(processes, arguments, *folder / "store");
+  int code = 0, passed_on = 0;
+  bool gives_up = false;
+  std::optional<Clock::time_point> first_failure;
+  const auto note_end = [&](std::size_t rank, int status) {
+    const bool killed = WIFSIGNALED(status);
+    const int own_code = killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    // The first failure, but not what is only its consequence, though that process may end earlier.
+    const bool is_cause = !first_failure || (code == lost && own_code != lost && !gives_up);
+    if (own_code == 0 || !is_cause) return;
+    if (!first_failure) first_failure = Clock::now();
+    code = own_code;
+    if (killed && stop_signal() == 0)
+      log::write_error(fmt::format("rank {} was killed by signal {}", rank, WTERMSIG(status)));
+  };
+  while (std::ranges::any_of(children, [](pid_t child) { return child != 0; })) {
+    for (std::size_t rank = 0; rank < children.size(); ++rank) {
+      int status = 0;
+      if (children[rank] == 0 || ::waitpid(children[rank], &status, WNOHANG) != children[rank]) continue;
+      children[rank] = 0;
+      note_end(rank, status);
+    }
+    if (const int signal = stop_signal(); signal != passed_on) send_to_all(children, passed_on = signal);
+    if (take_save_request()) send_to_all(children, SIGUSR1);
+    if (first_failure && Clock::now() - *first_failure > patience) {
+      gives_up = true;
+      send_to_all(children, SIGKILL);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return code;
 }
 
 }  // namespace metaformer
