@@ -97,10 +97,6 @@ void switch_kinds(const ConfigNode& source, ExperimentConfig& config, Provenance
   if (other_task || other_model) forget_absent_keys(config, provenance);
 }
 
-[[noreturn]] void fail_type(const ConfigNode& node, const std::string& path, const std::string& expected) {
-  fail_at(node.location, "{}: expected {}, got {}", path, expected, node.describe());
-}
-
 // How a message names a plain value.
 template <class T>
 constexpr const char* expected_of() {

@@ -221,7 +221,12 @@ const ConfigNode* ConfigNode::find(std::string_view name) const {
 std::string ConfigNode::describe() const {
   if (kind == Kind::scalar) return in_quotes(scalar);
   if (kind == Kind::null) return is_missing ? "nothing" : "null";
-  return kind == Kind::sequence ? "a list" : "a section";
+  return kind == Kind::sequence ? fmt::format("a list of {}", items.size())
+                                : fmt::format("a section of {} keys", entries.size());
+}
+
+void fail_type(const ConfigNode& node, const std::string& key, const std::string& expected) {
+  fail_at(node.location, "{}: expected {}, got {}", key, expected, node.describe());
 }
 
 static ConfigNode parse(const std::string& text, const std::string& source, bool has_lines) {
