@@ -1,7 +1,9 @@
 #pragma once
 // Text for people: numbers, lists, widths.
 
+#include <charconv>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +19,14 @@ enum class WholeNumber {
 
 // Sets `value` if the text is valid.
 WholeNumber parse_whole_number(std::string_view text, std::int64_t& value);
+
+// The number that the whole text is: without a plus sign, a fraction or exponent only for a floating-point type.
+template <class Number>
+std::optional<Number> as_number(std::string_view text) {
+  Number value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
 
 // "a, b or c"
 std::string join_alternatives(const std::vector<std::string>& words);

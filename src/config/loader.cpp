@@ -3,18 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <array>
-#include <charconv>
-#include <cstdint>
 #include <cstdlib>
-#include <optional>
 #include <set>
 #include <sstream>
-#include <type_traits>
-#include <utility>
 
-#include "base/error.h"
 #include "base/platform.h"
 #include "base/text.h"
 #include "config/explain.h"
@@ -111,9 +103,9 @@ bool read(const std::string& text, std::int64_t& value) {
 }
 
 bool read(const std::string& text, double& value) {
-  const char *begin = text.data() + (text.starts_with('+') ? 1 : 0), *end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(begin, end, value);
-  return error == std::errc() && stop == end && begin != end;
+  const auto number = as_number<double>(std::string_view(text).substr(text.starts_with('+') ? 1 : 0));
+  value = number.value_or(value);
+  return number.has_value();
 }
 
 bool read(const std::string& text, bool& value) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 
@@ -34,15 +33,12 @@ using Kind = ConfigNode::Kind;
 
 // Integers also as 1e3, as everywhere in configs.
 double read_number(const ConfigNode& node, const SearchDimension& dimension) {
-  const auto& text = node.scalar;
-  const bool is_scalar = node.kind == Kind::scalar, whole = is_integer(dimension.spread) && is_scalar;
+  const bool whole = is_integer(dimension.spread);
   std::int64_t integer = 0;
-  double value = 0;
-  if (whole && parse_whole_number(text, integer) == WholeNumber::valid) return static_cast<double>(integer);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (whole || !is_scalar || error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
-    fail_type(node, dimension.key, whole ? "a whole number" : "a number");
-  return value;
+  if (whole && parse_whole_number(node.scalar, integer) == WholeNumber::valid) return static_cast<double>(integer);
+  const auto value = as_number<double>(node.scalar);  // of what is no scalar, an empty text
+  if (whole || !value || !std::isfinite(*value)) fail_type(node, dimension.key, whole ? "a whole number" : "a number");
+  return *value;
 }
 
 void read_bounds(const ConfigNode& node, SearchDimension& dimension) {

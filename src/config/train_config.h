@@ -1,8 +1,7 @@
 #pragma once
 // The train section of a config.
 
-#include <charconv>
-
+#include "base/text.h"
 #include "config/schema.h"
 
 namespace metaformer {
@@ -197,11 +196,9 @@ struct RateFactor {
 inline std::optional<RateFactor> parse_rate_factor(const std::string& entry) {
   const auto equals = entry.rfind('=');
   if (equals == std::string::npos || equals == 0) return std::nullopt;
-  RateFactor parsed{.name = entry.substr(0, equals)};
-  const char* end = entry.data() + entry.size();
-  const auto [stop, error] = std::from_chars(entry.data() + equals + 1, end, parsed.factor);
-  if (error != std::errc() || stop != end || !positive.contains(parsed.factor)) return std::nullopt;
-  return parsed;
+  const auto factor = as_number<double>(std::string_view(entry).substr(equals + 1));
+  if (!factor || !positive.contains(*factor)) return std::nullopt;
+  return RateFactor{entry.substr(0, equals), *factor};
 }
 
 enum class Precision { fp32, bf16, tf32, fp16 };

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -21,6 +20,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "base/text.h"
 
 namespace metaformer {
 
@@ -43,13 +43,11 @@ struct Variables {
 
   int number(const std::string& name, int lowest, int highest) const {
     const auto value = text(name);
-    int number = 0;
-    const auto* end = value.data() + value.size();
-    const auto read = std::from_chars(value.data(), end, number);
-    if (read.ec != std::errc() || read.ptr != end || number < lowest || number > highest)
+    const auto number = as_number<int>(value);
+    if (!number || *number < lowest || *number > highest)
       throw Error(ExitCode::usage, fmt::format("{}: {}={}: expected a whole number from {} to {}", launcher, name,
                                                value, lowest, highest));
-    return number;
+    return *number;
   }
 
   int number_or(const std::string& name, int lowest, int highest, int otherwise) const {
