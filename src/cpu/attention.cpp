@@ -344,9 +344,8 @@ template <class Element, class Units, int Rows, int Vectors>
 struct ForwardHead : Head<Element, Units, Rows, Vectors> {
   using Base = Head<Element, Units, Rows, Vectors>;
   using Base::Base;
-  using Base::in, Base::workspace, Base::score_step, Base::key_width, Base::value_width, Base::key_units,
-      Base::value_units, Base::pairs, Base::queries, Base::weights, Base::weight_rows;
-  using Base::keys, Base::values, Base::value_panels;
+  using Base::in, Base::workspace, Base::score_step, Base::value_width, Base::pairs, Base::weights, Base::weight_rows,
+      Base::values;
 
   // Of a tile's row.
   METAFORMER_INLINE void store_weights(std::int64_t row, std::int64_t key, Lanes weight) const {
@@ -413,8 +412,8 @@ struct BackwardHead : Head<Element, Units, Rows, Vectors> {
   using Base = Head<Element, Units, Rows, Vectors>;
   using Base::Base;
   using Base::in, Base::workspace, Base::all_keys, Base::score_step, Base::key_width, Base::value_width,
-      Base::key_units, Base::value_units, Base::pairs, Base::queries, Base::weights, Base::weight_rows, Base::distances;
-  using Base::keys, Base::values, Base::value_panels;
+      Base::value_units, Base::queries, Base::weights, Base::weight_rows, Base::distances, Base::keys,
+      Base::value_panels;
   using typename Base::Packed;
 
   // dt_i . t_i
