@@ -96,11 +96,10 @@ inline bool drops_whitespace(const TokenizerOptions& options) {
       options);
 }
 
-// Whether a token may be a part of a word (Tokenizer::begins_word). To these tokenizers each token is a word.
+// Whether a token may be a part of a word (Tokenizer::begins_word). To the other tokenizers each token is a word.
 inline bool cuts_words(const TokenizerOptions& options) {
-  return !std::holds_alternative<CharacterTokenizerOptions>(options) &&
-         !std::holds_alternative<ByteTokenizerOptions>(options) &&
-         !std::holds_alternative<WordTokenizerOptions>(options);
+  return is<UnigramTokenizerOptions>(options) || is<BpeTokenizerOptions>(options) ||
+         is<PretrainedTokenizerOptions>(options);
 }
 
 // The packing section of a config's data: several sequences in one row of a batch.

@@ -78,9 +78,8 @@ using PositionsConfig =
 
 // Whether positions change scores, and so need a mixer that has them; the others are added to the embeddings.
 inline bool act_on_scores(const PositionsConfig& positions) {
-  return is<RotaryPositionsConfig>(positions) || is<AlibiPositionsConfig>(positions) ||
-         is<T5PositionsConfig>(positions) || is<ShawPositionsConfig>(positions) ||
-         is<TransformerXlPositionsConfig>(positions);
+  return !is<LearnedPositionsConfig>(positions) && !is<NoPositionsConfig>(positions) &&
+         !is<SinusoidalPositionsConfig>(positions);
 }
 
 // reference: the formula as written, with the whole score matrix. composed: batched products around the library's

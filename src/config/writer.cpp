@@ -8,7 +8,6 @@
 #include <array>
 #include <cctype>
 #include <cmath>
-#include <type_traits>
 #include <vector>
 
 #include "base/digest.h"

@@ -6,11 +6,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
 #include <sstream>
-#include <string>
 
-#include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
 
