@@ -359,12 +359,7 @@ struct ForwardHead : Head<Element, Units, Rows, Vectors> {
   METAFORMER_INLINE float exponentiate(std::int64_t row, std::int64_t query, const KeyRange& range,
                                        float& greatest) const {
     const float* score = weights + row * score_step;
-    Lanes most = every_lane(-infinity);
-    for (std::int64_t j = 0; j < range.count; j += lane_count) {
-      const Lanes s = load_lanes(score + j);
-      most = s > most ? s : most;
-    }
-    greatest = greatest_of(most);
+    greatest = greatest_of(greatest_lanes(score, range.count));
     Lanes total = {};
     const float scale = in.scale;  // what is read from `in` within the loop is read anew after every store
     const DropoutLanes mask(in.dropout);
