@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,12 +22,8 @@ bool fault_strikes(const char* point) {
   return colon != nullptr && std::string_view(plan, colon) == point && --remaining == 0;
 }
 
-void fault_point(const char* point) {
-  if (fault_strikes(point)) ::raise(SIGKILL);
-}
-
-void stop_point(const char* point) {
-  if (fault_strikes(point)) ::raise(SIGTERM);
+void fault_point(const char* point, int signal) {
+  if (fault_strikes(point)) ::raise(signal);
 }
 
 namespace fs = std::filesystem;

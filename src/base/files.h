@@ -1,6 +1,7 @@
 #pragma once
-// Reads and writes whole files; injects faults into writing for tests.
+// Reads whole files up to a bound, and writes them so that a reader sees the old content or the new one, never a part.
 
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -16,13 +17,8 @@ namespace metaformer {
 // Whether this arrival is the one that fails.
 bool fault_strikes(const char* point);
 
-// Ends the process at once, as a power cut would, if this arrival is the one that fails.
-void fault_point(const char* point);
-
-// Raises SIGTERM if this arrival is the one that fails.
-void stop_point(const char* point);
-
-// Reads whole files up to a bound, and writes them so that a reader sees the old content or the new one, never a part.
+// Raises the signal if this arrival is the one that fails. SIGKILL ends the process at once, as a power cut would.
+void fault_point(const char* point, int signal = SIGKILL);
 
 // The content of a regular file. Throws Error(code) when it is missing, unreadable, or larger than `largest` bytes.
 std::string read_file(const std::filesystem::path& path, std::uintmax_t largest, ExitCode code);
