@@ -10,6 +10,7 @@
 
 #include "base/files.h"
 #include "base/text.h"
+#include "base/utf8.h"
 
 namespace metaformer {
 
@@ -66,10 +67,7 @@ class TreeBuilder : public YAML::EventHandler {
  public:
   // `has_lines`: else the text is an argument, whose values all have its place.
   TreeBuilder(std::string source, const std::string& text, bool has_lines)
-      : source_(std::move(source)), text_(text), has_lines_(has_lines) {
-    constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
-    if (text_.starts_with(byte_order_mark)) text_.remove_prefix(byte_order_mark.size());  // marks do not count it
-  }
+      : source_(std::move(source)), text_(without_byte_order_mark(text)), has_lines_(has_lines) {}
 
   ConfigNode take_root() { return std::move(root_); }
 
@@ -189,7 +187,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   std::string source_;
-  std::string_view text_;
+  std::string_view text_;  // marks do not count a byte order mark
   bool has_lines_;
   ConfigNode root_;
   std::vector<Open> open_;
