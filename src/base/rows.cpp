@@ -91,8 +91,10 @@ class CsvReader {
   ~CsvReader() { csv_free(&parser_); }
 
   void read(std::string_view text) {
-    Place at{text, 1};
-    Place second_line = at;  // of the current row: reading continues here if the row is malformed
+    struct Place {
+      std::string_view rest;
+      std::int64_t line;
+    } at{text, 1}, second_line = at;  // of the current row: reading continues here if the row is malformed
     while (!at.rest.empty()) {
       const auto line = first_line(at.rest);
       const Place next{at.rest.substr(line.size()), at.line + 1};
@@ -112,11 +114,6 @@ class CsvReader {
   }
 
  private:
-  struct Place {
-    std::string_view rest;
-    std::int64_t line;
-  };
-
   void start_parser() {
     constexpr std::size_t growth = 1 << 16;  // the default of 128 bytes makes long fields slow
     csv_init(&parser_, CSV_STRICT | CSV_STRICT_FINI | CSV_REPALL_NL);

@@ -40,12 +40,8 @@ WholeNumber parse_whole_number(std::string_view text, std::int64_t& value) {
 }
 
 std::string join_alternatives(const std::vector<std::string>& words) {
-  std::string joined;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (i > 0) joined += i + 1 == words.size() ? " or " : ", ";
-    joined += words[i];
-  }
-  return joined;
+  if (words.size() < 2) return fmt::format("{}", fmt::join(words, ""));
+  return fmt::format("{} or {}", fmt::join(words.begin(), words.end() - 1, ", "), words.back());
 }
 
 // Levenshtein distance in which an exchange of two neighbours counts once (optimal string alignment).

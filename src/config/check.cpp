@@ -285,28 +285,14 @@ void check_model(const Checked& checked) {
   check_order(checked);
 }
 
-std::vector<double> numbers_in(const Field::Value& value) {
-  return std::visit(
-      [](const auto& given) -> std::vector<double> {
-        using T = std::decay_t<decltype(given)>;
-        if constexpr (std::is_same_v<T, std::int64_t*> || std::is_same_v<T, double*>)
-          return {static_cast<double>(*given)};
-        else if constexpr (std::is_same_v<T, std::array<double, 2>*>)
-          return {given->begin(), given->end()};
-        else if constexpr (requires { static_cast<double>(**given); })
-          return *given ? std::vector{static_cast<double>(**given)} : std::vector<double>{};
-        else
-          return {};
-      },
-      value);
-}
-
 void check_ranges(const Checked& checked) {
   auto copy = checked.config;  // rows refer to what can be changed
   for (const auto& [path, field] : rows_of(copy)) {
     if (!field.range) continue;
-    for (const double value : numbers_in(field.value)) {
-      if (field.range->contains(value)) continue;
+    const auto given = json_value(field);
+    for (const auto& number : given.is_array() ? given : nlohmann::ordered_json::array({given})) {
+      if (number.is_null() || field.range->contains(number.get<double>())) continue;
+      const auto value = number.get<double>();
       const bool is_huge = std::abs(value) > largest_number && !std::isfinite(field.range->high);
       checked.fail({path}, "{} is out of range; must be {}{}", value, field.range->str(),
                    is_huge ? fmt::format(" and at most {}", largest_number) : "");
