@@ -243,7 +243,8 @@ void check(const EncoderDecoderConfig& model, const Checked& checked) {
   const auto encoder = model.encoder_blocks();
   check_positions(encoder, checked, "model.encoder.mixer");
   check_mixer(encoder.mixer, encoder.mixer_shape(), "model.encoder.mixer", checked);
-  checked.refuse(!can_cross(model.cross_mixer), {"model.cross_mixer"},
+  const bool can_cross = std::visit([](const auto& options) { return options.can_cross(); }, model.cross_mixer);
+  checked.refuse(!can_cross, {"model.cross_mixer"},
                  "{} with these options mixes a sequence with itself only: set it to scaled_dot_product, quadratic "
                  "(projected) or metric",
                  kind_of(model.cross_mixer));
@@ -410,13 +411,12 @@ void check_slices(const ClassificationConfig& task, const Checked& checked) {
   const auto* model = std::get_if<TransformerConfig>(&checked.model);
   const auto slices = checked.train.cpu_slices;
   if (slices == 1 || model == nullptr) return;
-  const auto refuse = [&](const std::string& section, const char* tables) {
-    checked.fail({"train.cpu_slices", section},
-                 "{} cannot be had with {}, whose {} too large to have gradients for each slice: set it to 1", slices,
-                 section, tables);
-  };
-  if (has_regions(model->embedding)) refuse("model.embedding.region", "tables are");
-  if (bag_options(task.head) != nullptr) refuse("task.head.bag", "table is");
+  for (const auto& [holds, section, tables] :
+       {std::tuple(has_regions(model->embedding), "model.embedding.region", "tables are"),
+        std::tuple(bag_options(task.head) != nullptr, "task.head.bag", "table is")})
+    checked.refuse(holds, {"train.cpu_slices", section},
+                   "{} cannot be had with {}, whose {} too large to have gradients for each slice: set it to 1", slices,
+                   section, tables);
 }
 
 void check_task(const ClassificationConfig& task, const Checked& checked) {

@@ -111,7 +111,7 @@ struct MixerProblem {
 // several backends, options also have `backend`.
 struct MixerOptions {
   static constexpr bool has_scores = false, chooses_by_whole_sequence = false;
-  bool can_cross() const { return false; }
+  bool can_cross() const { return false; }  // whether its context can be another sequence
   std::vector<Backend> backends() const { return {Backend::composed}; }
   std::int64_t key_width(const MixerShape& shape) const { return shape.head_width(); }
   std::optional<MixerProblem> problem(const MixerShape&) const { return std::nullopt; }
@@ -326,11 +326,6 @@ inline bool has_scores(const MixerConfig& mixer) {
 // token by token is not what a pass over the whole text gives.
 inline bool chooses_by_whole_sequence(const MixerConfig& mixer) {
   return std::visit([](const auto& options) { return options.chooses_by_whole_sequence; }, mixer);
-}
-
-// Whether its context can be another sequence.
-inline bool can_cross(const MixerConfig& mixer) {
-  return std::visit([](const auto& options) { return options.can_cross(); }, mixer);
 }
 
 // Those that the options have, and the chosen one; composed where there is no choice.
