@@ -18,7 +18,7 @@
 #include <new>
 #include <string_view>
 
-#include "base/error.h"
+#include "base/files.h"
 #include "base/signals.h"
 #include "base/text.h"
 
@@ -74,12 +74,7 @@ std::string answer_of(const std::function<std::string()>& compute) {
   ::dup2(messages.writing(), STDERR_FILENO);
   for (const int fatal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(fatal, SIG_DFL);  // not the parent's
   try {
-    const auto bytes = answer_of(compute);
-    for (std::string_view rest = bytes; !rest.empty();) {
-      const auto written = ::write(answer.writing(), rest.data(), rest.size());
-      if (written < 0 && errno != EINTR) ::_exit(EXIT_FAILURE);
-      if (written > 0) rest.remove_prefix(static_cast<std::size_t>(written));
-    }
+    OpenFile("the answer", answer.writing()).write(answer_of(compute));
     ::_exit(EXIT_SUCCESS);
   } catch (...) {  // Interrupted: the parent receives the signal too
     ::_exit(EXIT_FAILURE);
@@ -125,8 +120,7 @@ std::string last_message(std::string_view messages) {
   constexpr std::string_view closing = "Program terminated with an unrecoverable error.";
   std::string last;
   while (!messages.empty()) {
-    const auto line = messages.substr(0, messages.find('\n'));
-    messages.remove_prefix(std::min(messages.size(), line.size() + 1));
+    const auto line = take_line(messages);
     if (!line.empty() && line != closing) last = in_quotes(line);
   }
   return last.empty() ? "no reason given" : last;

@@ -8,7 +8,7 @@
 
 namespace metaformer {
 
-// Base64 (RFC 4648), by OpenSSL.
+// Base64 (RFC 4648) of up to 1 GiB, by OpenSSL, which counts in int.
 std::string to_base64(std::string_view bytes);
 
 // Nothing if `text` is not valid base64: padded, on one line, without white space.

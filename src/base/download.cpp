@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <memory>
 #include <set>
-#include <string>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -20,16 +19,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// An absolute path, as the XDG Base Directory Specification requires.
-std::optional<fs::path> folder_of_environment(const char* name) {
-  const char* value = std::getenv(name);
-  if (value == nullptr || !fs::path(value).is_absolute()) return std::nullopt;
-  return fs::path(value);
-}
-
+// Paths count if they are absolute, as the XDG Base Directory Specification requires.
 std::optional<fs::path> cache_in_home() {
-  if (const auto cache = folder_of_environment("XDG_CACHE_HOME")) return *cache / "metaformer";
-  if (const auto home = folder_of_environment("HOME")) return *home / ".cache" / "metaformer";
+  for (const auto& [variable, folder] : {std::pair("XDG_CACHE_HOME", "metaformer"), {"HOME", ".cache/metaformer"}})
+    if (const char* value = std::getenv(variable); value != nullptr && fs::path(value).is_absolute())
+      return fs::path(value) / folder;
   return std::nullopt;
 }
 

@@ -28,23 +28,15 @@ class Error : public std::runtime_error {
 };
 
 // A signal asked the program to stop. Training has saved its state; the process exits with 128 + signal.
-class Interrupted : public std::runtime_error {
- public:
-  explicit Interrupted(int signal) : std::runtime_error("interrupted"), signal_(signal) {}
-  int signal() const noexcept { return signal_; }
-
- private:
-  int signal_;
+struct Interrupted : std::runtime_error {
+  explicit Interrupted(int number) : std::runtime_error("interrupted"), signal(number) {}
+  int signal;
 };
 
 // The process ends with this code; another process has reported the reason.
-class ProcessesFailed : public std::runtime_error {
- public:
-  explicit ProcessesFailed(int code) : std::runtime_error("the processes failed"), code_(code) {}
-  int code() const noexcept { return code_; }
-
- private:
-  int code_;
+struct ProcessesFailed : std::runtime_error {
+  explicit ProcessesFailed(int exit_code) : std::runtime_error("the processes failed"), code(exit_code) {}
+  int code;
 };
 
 }  // namespace metaformer

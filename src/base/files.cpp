@@ -2,18 +2,14 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <string_view>
-#include <utility>
 
 #include "base/text.h"
 
@@ -26,12 +22,8 @@ bool fault_strikes(const char* point) {
   return colon != nullptr && std::string_view(plan, colon) == point && --remaining == 0;
 }
 
-void fault_point(const char* point) {
-  if (fault_strikes(point)) ::raise(SIGKILL);
-}
-
-void stop_point(const char* point) {
-  if (fault_strikes(point)) ::raise(SIGTERM);
+void fault_point(const char* point, int signal) {
+  if (fault_strikes(point)) ::raise(signal);
 }
 
 namespace fs = std::filesystem;
@@ -42,43 +34,14 @@ namespace {
   throw Error(ExitCode::failure, fmt::format("cannot {} {}: {}", action, path.string(), std::strerror(errno)));
 }
 
-void write_bytes(int descriptor, std::string_view bytes, const fs::path& path) {
-  while (!bytes.empty()) {
-    const auto written = ::write(descriptor, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail_with_errno("write", path);
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
-
-// Owns a file descriptor; close errors matter for written files, so they are reported by close().
-class Descriptor {
- public:
-  Descriptor(const fs::path& path, int flags, const char* action)
-      : path_(path), fd_(::open(path.c_str(), flags, 0666)) {
-    if (fd_ < 0) fail_with_errno(action, path);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int number() const { return fd_; }
-  void close() {
-    if (::close(std::exchange(fd_, -1)) != 0) fail_with_errno("close", path_);
-  }
-
- private:
-  fs::path path_;
-  int fd_;
-};
-
-void sync(int descriptor, const fs::path& path) {
-  if (::fsync(descriptor) != 0) fail_with_errno("sync", path);
+int open_or_fail(const fs::path& path, int flags, const char* action) {
+  const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+  if (descriptor < 0) fail_with_errno(action, path);
+  return descriptor;
 }
 
 void write_synced(const fs::path& path, std::string_view content, int flags) {
-  Descriptor file(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | flags, "create");
+  const OpenFile file(path, open_or_fail(path, O_WRONLY | O_CREAT | O_NOFOLLOW | flags, "create"));
   fault_point("write");
   if (fault_strikes("full")) {
     errno = ENOSPC;
@@ -90,10 +53,9 @@ void write_synced(const fs::path& path, std::string_view content, int flags) {
     damaged[damaged.size() / 2] ^= 1;
     content = damaged;
   }
-  write_bytes(file.number(), content, path);
+  file.write(content);
   fault_point("sync");
-  sync(file.number(), path);
-  file.close();
+  file.sync();  // after which close() has no error to report
 }
 
 constexpr std::string_view temporary_suffix = ".tmp";
@@ -111,8 +73,7 @@ std::string target_of_temporary(std::string_view name) {
   const auto dot = name.rfind('.');
   if (dot == std::string_view::npos) return "";
   const auto process = name.substr(dot + 1);
-  const bool is_number = !process.empty() && std::all_of(process.begin(), process.end(),
-                                                         [](char digit) { return digit >= '0' && digit <= '9'; });
+  const bool is_number = !process.empty() && process.find_first_not_of("0123456789") == process.npos;
   return is_number ? std::string(name.substr(0, dot)) : "";
 }
 
@@ -150,23 +111,19 @@ void exchange(const fs::path& first, const fs::path& second) {
 }
 
 std::string read_file(const fs::path& path, std::uintmax_t largest, ExitCode code) {
-  std::error_code ignored;
-  std::error_code problem;
+  const auto fail = [&](const std::string& why) { throw Error(code, path.string() + ": " + why); };
+  std::error_code problem, ignored;
   const auto status = fs::status(path, problem);
-  if (problem == std::errc::permission_denied)
-    throw Error(code, fmt::format("{}: cannot be read: {}", path.string(), problem.message()));
-  if (!fs::exists(status)) throw Error(code, fmt::format("{}: no such file", path.string()));
-  if (!fs::is_regular_file(status)) throw Error(code, fmt::format("{}: not a regular file", path.string()));
+  if (problem == std::errc::permission_denied) fail("cannot be read: " + problem.message());
+  if (!fs::exists(status)) fail("no such file");
+  if (!fs::is_regular_file(status)) fail("not a regular file");
   std::ifstream stream(path, std::ios::binary);
-  if (!stream) throw Error(code, fmt::format("{}: cannot be read: {}", path.string(), std::strerror(errno)));
+  if (!stream) fail(std::string("cannot be read: ") + std::strerror(errno));
   const auto size = fs::file_size(path, ignored);
-  if (size > largest)
-    throw Error(code, fmt::format("{}: {} is larger than the {} allowed", path.string(), human_bytes(size),
-                                  human_bytes(largest)));
+  if (size > largest) fail(fmt::format("{} is larger than the {} allowed", human_bytes(size), human_bytes(largest)));
   std::string content(size, '\0');
   stream.read(content.data(), static_cast<std::streamsize>(size));
-  if (stream.gcount() != static_cast<std::streamsize>(size))
-    throw Error(code, fmt::format("{}: could not be read to its end", path.string()));
+  if (stream.gcount() != static_cast<std::streamsize>(size)) fail("could not be read to its end");
   return content;
 }
 
@@ -195,13 +152,22 @@ int open_own_file(const fs::path& path, int flags) {
               fmt::format("cannot write {}: {}", path.string(), reason));
 }
 
-AppendedFile::AppendedFile(const fs::path& path) : path_(path), descriptor_(open_own_file(path, O_APPEND)) {}
+OpenFile::~OpenFile() { ::close(descriptor_); }
 
-AppendedFile::~AppendedFile() { ::close(descriptor_); }
+void OpenFile::write(std::string_view bytes) const {
+  while (!bytes.empty()) {
+    const auto written = ::write(descriptor_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail_with_errno("write", path_);
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
 
-void AppendedFile::write(std::string_view bytes) const { write_bytes(descriptor_, bytes, path_); }
+void OpenFile::sync() const {
+  if (::fsync(descriptor_) != 0) fail_with_errno("sync", path_);
+}
 
-void AppendedFile::sync() const { metaformer::sync(descriptor_, path_); }
+AppendedFile::AppendedFile(const fs::path& path) : OpenFile(path, open_own_file(path, O_APPEND)) {}
 
 void write_file_synced(const fs::path& path, std::string_view content) { write_synced(path, content, O_TRUNC); }
 
@@ -220,8 +186,7 @@ void write_file_atomically(const fs::path& path, std::string_view content) {
 }
 
 void sync_folder(const fs::path& folder) {
-  const Descriptor handle(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, "open");
-  sync(handle.number(), folder);
+  OpenFile(folder, open_or_fail(folder, O_RDONLY | O_DIRECTORY, "open")).sync();
 }
 
 void replace_symlink(const fs::path& target, const fs::path& link) {

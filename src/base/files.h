@@ -1,6 +1,7 @@
 #pragma once
-// Reads and writes whole files; injects faults into writing for tests.
+// Reads whole files up to a bound, and writes them so that a reader sees the old content or the new one, never a part.
 
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -16,13 +17,8 @@ namespace metaformer {
 // Whether this arrival is the one that fails.
 bool fault_strikes(const char* point);
 
-// Ends the process at once, as a power cut would, if this arrival is the one that fails.
-void fault_point(const char* point);
-
-// Raises SIGTERM if this arrival is the one that fails.
-void stop_point(const char* point);
-
-// Reads whole files up to a bound, and writes them so that a reader sees the old content or the new one, never a part.
+// Raises the signal if this arrival is the one that fails. SIGKILL ends the process at once, as a power cut would.
+void fault_point(const char* point, int signal = SIGKILL);
 
 // The content of a regular file. Throws Error(code) when it is missing, unreadable, or larger than `largest` bytes.
 std::string read_file(const std::filesystem::path& path, std::uintmax_t largest, ExitCode code);
@@ -35,21 +31,25 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 // that is no regular file, no permission.
 int open_own_file(const std::filesystem::path& path, int flags = 0);
 
-// A file of a run that grows, opened so.
-class AppendedFile {
+// Owns the descriptor of an open file or folder. Its functions throw Error(failure).
+class OpenFile {
  public:
-  explicit AppendedFile(const std::filesystem::path& path);
-  AppendedFile(const AppendedFile&) = delete;
-  AppendedFile& operator=(const AppendedFile&) = delete;
-  ~AppendedFile();
+  OpenFile(const std::filesystem::path& path, int descriptor) : path_(path), descriptor_(descriptor) {}
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  ~OpenFile();
 
-  // Both throw Error(failure).
   void write(std::string_view bytes) const;
   void sync() const;
 
  private:
   std::filesystem::path path_;
   int descriptor_;
+};
+
+// A file of a run that grows, opened by open_own_file.
+struct AppendedFile : OpenFile {
+  explicit AppendedFile(const std::filesystem::path& path);
 };
 
 // Writes and syncs a file in place, but not through a link; for files of a folder that is renamed when it is

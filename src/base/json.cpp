@@ -2,11 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <vector>
-
 #include "base/error.h"
-#include "base/signals.h"
 #include "base/text.h"
 #include "base/utf8.h"
 
@@ -44,9 +40,7 @@ void for_each_json_object(std::string_view content, const std::vector<std::strin
   std::vector<std::string> first_members;
   for (std::int64_t number = 1; !content.empty(); ++number) {
     throw_if_stopped();
-    auto line = content.substr(0, content.find('\n'));
-    content.remove_prefix(std::min(content.size(), line.size() + 1));
-    line = trim(line);
+    const auto line = trim(take_line(content));
     if (line.empty()) continue;
     nlohmann::json object;
     if (auto defect = read_object(line, object); !defect.empty()) {

@@ -168,19 +168,16 @@ void record(const std::string& message) {
   files().flush();
 }
 
-void add_file(const std::filesystem::path& path) {
+static void add_sink(const std::filesystem::path& path, spdlog::level::level_enum level) {
   auto sink = std::make_shared<FileSink>(path);
-  sink->open();
+  if (level < spdlog::level::err) sink->open();
+  sink->set_level(level);
   files().add_sink(std::move(sink));
   logger().flush_on(spdlog::level::info);
 }
 
-void add_error_file(const std::filesystem::path& path) {
-  auto sink = std::make_shared<FileSink>(path);
-  sink->set_level(spdlog::level::err);
-  files().add_sink(std::move(sink));
-  logger().flush_on(spdlog::level::info);
-}
+void add_file(const std::filesystem::path& path) { add_sink(path, spdlog::level::trace); }
+void add_error_file(const std::filesystem::path& path) { add_sink(path, spdlog::level::err); }
 
 void set_errors_only() { terminal().set_level(spdlog::level::err); }
 

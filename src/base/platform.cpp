@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 #include <ctime>
-#include <string_view>
 
 #include "base/error.h"
 
@@ -53,24 +52,12 @@ extern "C" __attribute__((visibility("default"))) int mkl_serv_intel_cpu_true() 
   return own != nullptr ? own() : 0;
 }
 
-MklPath mkl_path() {
+std::string matrix_products() {
   if (!mkl_env().empty() && mkl_env() != "own")
     throw Error(ExitCode::usage, "METAFORMER_MKL=" + std::string(mkl_env()) + ": expected own, or nothing");
   const bool is_ours = dlsym(RTLD_DEFAULT, symbol) == reinterpret_cast<void*>(&mkl_serv_intel_cpu_true);
-  if (!is_ours || own_of_mkl() == nullptr) return MklPath::absent;
-  return takes_widest() ? MklPath::widest : MklPath::own;
-}
-
-std::string describe(MklPath path) {
-  switch (path) {
-    case MklPath::absent:
-      return "not MKL's, or out of reach; as LibTorch has them";
-    case MklPath::own:
-      return "MKL, as it decides for itself";
-    case MklPath::widest:
-      return "MKL, with the widest instructions of this CPU";
-  }
-  return "";
+  if (!is_ours || own_of_mkl() == nullptr) return "not MKL's, or out of reach; as LibTorch has them";
+  return takes_widest() ? "MKL, with the widest instructions of this CPU" : "MKL, as it decides for itself";
 }
 
 }  // namespace metaformer

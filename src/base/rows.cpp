@@ -8,10 +8,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <utility>
+#include <ranges>
 
 #include "base/error.h"
 #include "base/signals.h"
+#include "base/text.h"
 #include "base/utf8.h"
 
 namespace metaformer {
@@ -90,8 +91,10 @@ class CsvReader {
   ~CsvReader() { csv_free(&parser_); }
 
   void read(std::string_view text) {
-    Place at{text, 1};
-    Place second_line = at;  // of the current row: reading continues here if the row is malformed
+    struct Place {
+      std::string_view rest;
+      std::int64_t line;
+    } at{text, 1}, second_line = at;  // of the current row: reading continues here if the row is malformed
     while (!at.rest.empty()) {
       const auto line = first_line(at.rest);
       const Place next{at.rest.substr(line.size()), at.line + 1};
@@ -111,11 +114,6 @@ class CsvReader {
   }
 
  private:
-  struct Place {
-    std::string_view rest;
-    std::int64_t line;
-  };
-
   void start_parser() {
     constexpr std::size_t growth = 1 << 16;  // the default of 128 bytes makes long fields slow
     csv_init(&parser_, CSV_STRICT | CSV_STRICT_FINI | CSV_REPALL_NL);
@@ -153,16 +151,6 @@ class CsvReader {
   bool row_ended_ = true;
 };
 
-std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> fields;
-  for (;;) {
-    const auto end = text.find(separator);
-    fields.emplace_back(text.substr(0, end));
-    if (end == std::string_view::npos) return fields;
-    text.remove_prefix(end + 1);
-  }
-}
-
 }  // namespace
 
 void for_each_csv_row(std::string_view text, const UseRow& use) { CsvReader(use).read(text); }
@@ -176,13 +164,15 @@ std::string csv_field(std::string_view text) {
 
 void for_each_tsv_row(std::string_view text, const UseRow& use) {
   for (std::int64_t number = 1; !text.empty(); ++number) {
-    auto line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    auto line = take_line(text);
     if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty()) continue;
+    DelimitedRow row{.fields = {}, .line = number, .defect = {}};
     if (line.size() > longest_delimited_line)
-      use({.fields = {}, .line = number, .defect = defect_of_length(line)});
-    else if (!line.empty())
-      use({.fields = split(line, '\t'), .line = number, .defect = {}});
+      row.defect = defect_of_length(line);
+    else
+      for (const auto& field : line | std::views::split('\t')) row.fields.emplace_back(field.begin(), field.end());
+    use(std::move(row));
   }
 }
 

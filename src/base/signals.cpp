@@ -1,6 +1,5 @@
 #include "base/signals.h"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>

@@ -5,10 +5,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
-#include <system_error>
 #include <tuple>
 
 namespace metaformer {
@@ -42,12 +40,8 @@ WholeNumber parse_whole_number(std::string_view text, std::int64_t& value) {
 }
 
 std::string join_alternatives(const std::vector<std::string>& words) {
-  std::string joined;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (i > 0) joined += i + 1 == words.size() ? " or " : ", ";
-    joined += words[i];
-  }
-  return joined;
+  if (words.size() < 2) return fmt::format("{}", fmt::join(words, ""));
+  return fmt::format("{} or {}", fmt::join(words.begin(), words.end() - 1, ", "), words.back());
 }
 
 // Levenshtein distance in which an exchange of two neighbours counts once (optimal string alignment).
@@ -154,6 +148,12 @@ std::string human_duration(double seconds) {
   if (whole >= 3600) return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);
   if (whole >= 60) return fmt::format("{}m{:02}s", whole / 60, whole % 60);
   return fmt::format("{}s", whole);
+}
+
+std::string_view take_line(std::string_view& text) {
+  const auto line = text.substr(0, text.find('\n'));
+  text.remove_prefix(std::min(text.size(), line.size() + 1));
+  return line;
 }
 
 std::string_view trim(std::string_view text) {

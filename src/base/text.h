@@ -1,7 +1,9 @@
 #pragma once
 // Text for people: numbers, lists, widths.
 
+#include <charconv>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +19,14 @@ enum class WholeNumber {
 
 // Sets `value` if the text is valid.
 WholeNumber parse_whole_number(std::string_view text, std::int64_t& value);
+
+// The number that the whole text is: without a plus sign, a fraction or exponent only for a floating-point type.
+template <class Number>
+std::optional<Number> as_number(std::string_view text) {
+  Number value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
 
 // "a, b or c"
 std::string join_alternatives(const std::vector<std::string>& words);
@@ -44,6 +54,9 @@ std::string human_bytes(std::uint64_t bytes);      // "1.5 GiB"
 std::string without_last_break(std::string text);  // "text\r\n" -> "text"
 std::string human_count(double count);             // "12.3k"
 std::string human_duration(double seconds);        // "1h02m", "3m20s", "12s"
+
+// Takes the first line off `text`, and returns it without its line feed.
+std::string_view take_line(std::string_view& text);
 
 // Removes ASCII white space on both sides.
 std::string_view trim(std::string_view text);

@@ -24,8 +24,8 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "config/explain.h"
-#include "distributed/c10d_group.h"
 #include "distributed/launch.h"
+#include "distributed/process_group.h"
 #include "ops/device.h"
 
 static bool working_folder_is_gone = false;  // when the program started
@@ -246,9 +246,9 @@ int run_command_line(int argc, char** argv) {
   } catch (const Error& error) {
     return report(error.code(), error.what());
   } catch (const Interrupted& interrupted) {
-    return 128 + interrupted.signal();
+    return 128 + interrupted.signal;
   } catch (const ProcessesFailed& failed) {
-    return failed.code();
+    return failed.code;
   } catch (const std::exception& error) {
     if (!is_out_of_memory(error)) return report(ExitCode::failure, first_line(error));
     return report(ExitCode::out_of_memory,
@@ -388,7 +388,7 @@ void do_with(ProcessGroup& group, const std::function<void(ProcessGroup&)>& work
   try {
     work(group);
   } catch (const Interrupted& interrupted) {
-    group.announce_failure(fmt::format("signal {}", interrupted.signal()));
+    group.announce_failure(fmt::format("signal {}", interrupted.signal));
     throw;
   } catch (const Error& error) {
     if (group.announce_failure(error.what())) throw;

@@ -68,7 +68,7 @@ Json collect() {
                {"threads", at::get_num_threads()},
                {"mkl", at::hasMKL()},
                {"onednn", at::hasMKLDNN()},
-               {"matrix_products", describe(mkl_path())},
+               {"matrix_products", matrix_products()},
                {"cuda", cuda_info()},
                {"metric_kernels", metric_kernels_info()}};
   for (const auto& folder : config_folders()) info["config_folders"].push_back(folder.string());

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <string>
+#include <ranges>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -56,13 +56,14 @@ bool is_in(std::string_view key, std::string_view section) {
 // kind does not have is unknown, not without effect.
 struct Rule {
   bool holds;
-  std::vector<std::string> sections;
+  std::string_view sections;  // a space between them
   std::string why;
-  std::string except = {};  // a section that has an effect, within `sections`
+  std::string_view except = {};  // a section that has an effect, within `sections`
 
   bool concerns(std::string_view key) const {
-    return !is_in(key, except) &&
-           std::ranges::any_of(sections, [&](const auto& section) { return is_in(key, section); });
+    return !is_in(key, except) && std::ranges::any_of(sections | std::views::split(' '), [&](const auto& section) {
+      return is_in(key, {section.begin(), section.end()});
+    });
   }
 };
 
@@ -74,57 +75,45 @@ std::vector<Rule> rules_of_task(const TaskConfig& task) {
   const bool is_named = corpus != DataConfig().corpus;
   const bool packs = text != nullptr && packing_options(text->packing) != nullptr;
   const bool synthetic = pairs != nullptr && synthetic_options(pairs->data.synthetic) != nullptr;
-  return {{classifier != nullptr,
-           {"model.embedding.tie", "train.loss_chunks"},
+  const auto of_corpus = "has no effect with data.corpus " + corpus;
+  return {{classifier != nullptr, "model.embedding.tie train.loss_chunks",
            "has no meaning for task classification: leave it out"},
-          {is_named,
-           {"data.validation_path", "data.test_path"},
-           "has no effect with data.corpus " + corpus + ", which brings its own splits"},
+          {is_named, "data.validation_path data.test_path", of_corpus + ", which brings its own splits"},
           {is_named && !classifier->data.extra_path,
-           {"data.format", "data.header", "data.text_field", "data.label_field", "data.rating"},
-           "has no effect with data.corpus " + corpus + ": it is for tables"},
-          {classifier == nullptr,
-           {"model.embedding.ngrams", "model.embedding.region"},
+           "data.format data.header data.text_field data.label_field data.rating", of_corpus + ": it is for tables"},
+          {classifier == nullptr, "model.embedding.ngrams model.embedding.region",
            fmt::format("has no meaning for task {}", kind_of(task))},
-          {packs,
-           {"data.separate_documents"},
+          {packs, "data.separate_documents",
            "has no effect with data.packing, whose own key `separate` says what texts in a row see"},
-          {is<LanguageModelConfig>(task) && !packs,
-           {"task.loss"},
+          {is<LanguageModelConfig>(task) && !packs, "task.loss",
            "has no effect without data.packing: all windows are equally long"},
-          {synthetic, {"data"}, "has no effect with data.synthetic: the program makes the pairs", "data.synthetic"},
-          {synthetic, {"task.bucketing"}, "has no effect with data.synthetic, whose pairs are equally long"},
-          {pairs != nullptr && pairs->data.path,
-           {"data.corpus", "data.source_language", "data.target_language"},
+          {synthetic, "data", "has no effect with data.synthetic: the program makes the pairs", "data.synthetic"},
+          {synthetic, "task.bucketing", "has no effect with data.synthetic, whose pairs are equally long"},
+          {pairs != nullptr && pairs->data.path, "data.corpus data.source_language data.target_language",
            "has no effect with data.path: it is of the corpus"},
-          {pairs != nullptr && (pairs->data.validation_path || !pairs->data.path),
-           {"data.validation_fraction"},
+          {pairs != nullptr && (pairs->data.validation_path || !pairs->data.path), "data.validation_fraction",
            "has no effect on these data, which bring a validation split"}};
 }
 
 std::vector<Rule> rules_of_model(const ModelConfig& model) {
   if (is<LinearConfig>(model))
     return {{true,
-             {"task.label_smoothing", "task.class_weights", "task.token_removal", "task.token_unknown",
-              "task.bucketing", "task.head", "task.baselines", "data.packing"},
+             "task.label_smoothing task.class_weights task.token_removal task.token_unknown task.bucketing task.head "
+             "task.baselines data.packing",
              "has no effect with model linear, which is no network and is fitted at once"}};
   const auto* blocks = blocks_of(model);
   if (blocks == nullptr) return {};
-  return {{blocks->embedding.ngrams.order == 1,
-           {"model.embedding.ngrams.buckets"},
+  return {{blocks->embedding.ngrams.order == 1, "model.embedding.ngrams.buckets",
            "has no effect with model.embedding.ngrams.order 1: there are no n-grams"},
-          {has_regions(blocks->embedding),
-           {"model.embedding.ngrams", "model.embedding.scale"},
+          {has_regions(blocks->embedding), "model.embedding.ngrams model.embedding.scale",
            "has no meaning with model.embedding.region, which takes the place of the tokens' own embeddings"},
           {blocks->layers == 0,
-           {"model.heads", "model.same_length", "model.norm.position", "model.norm.final", "model.residual",
-            "model.blocks", "model.feed_forward", "model.mixer"},
+           "model.heads model.same_length model.norm.position model.norm.final model.residual model.blocks "
+           "model.feed_forward model.mixer",
            "has no effect with model.layers 0: there is no block"},
-          {position_of(blocks->norm) == NormPosition::post,
-           {"model.norm.final"},
+          {position_of(blocks->norm) == NormPosition::post, "model.norm.final",
            "has no effect with model.norm.position post"},
-          {is<EncoderDecoderConfig>(model),
-           {"train.layer_rate_decay"},
+          {is<EncoderDecoderConfig>(model), "train.layer_rate_decay",
            "has no meaning for model encoder_decoder: it has two stacks of blocks, of which neither is on top of the "
            "other"}};
 }
@@ -136,11 +125,9 @@ void check_unused_keys(const Checked& checked) {
   // The only norm is that of a head, and it has the only bias terms that can be left out.
   const bool has_no_norm =
       model != nullptr && model->layers == 0 && task != nullptr && !is<MeanPooledHeadConfig>(task->head);
-  const std::vector<Rule> rules = {{checked.train.divergence.spikes.threshold == 0,
-                                    {"train.divergence.spikes.action"},
+  const std::vector<Rule> rules = {{checked.train.divergence.spikes.threshold == 0, "train.divergence.spikes.action",
                                     "has no effect with train.divergence.spikes.threshold 0: nothing is a spike"},
-                                   {has_no_norm,
-                                    {"model.norm", "model.bias"},
+                                   {has_no_norm, "model.norm model.bias",
                                     "has no effect with model.layers 0: there is no block, and task.head has no norm"}};
   const auto changed = flattened(config_changes(checked.config));
   for (const auto& group : {rules, rules_of_task(checked.task), rules_of_model(checked.model)})
@@ -256,7 +243,8 @@ void check(const EncoderDecoderConfig& model, const Checked& checked) {
   const auto encoder = model.encoder_blocks();
   check_positions(encoder, checked, "model.encoder.mixer");
   check_mixer(encoder.mixer, encoder.mixer_shape(), "model.encoder.mixer", checked);
-  checked.refuse(!can_cross(model.cross_mixer), {"model.cross_mixer"},
+  const bool can_cross = std::visit([](const auto& options) { return options.can_cross(); }, model.cross_mixer);
+  checked.refuse(!can_cross, {"model.cross_mixer"},
                  "{} with these options mixes a sequence with itself only: set it to scaled_dot_product, quadratic "
                  "(projected) or metric",
                  kind_of(model.cross_mixer));
@@ -298,28 +286,14 @@ void check_model(const Checked& checked) {
   check_order(checked);
 }
 
-std::vector<double> numbers_in(const Field::Value& value) {
-  return std::visit(
-      [](const auto& given) -> std::vector<double> {
-        using T = std::decay_t<decltype(given)>;
-        if constexpr (std::is_same_v<T, std::int64_t*> || std::is_same_v<T, double*>)
-          return {static_cast<double>(*given)};
-        else if constexpr (std::is_same_v<T, std::array<double, 2>*>)
-          return {given->begin(), given->end()};
-        else if constexpr (requires { static_cast<double>(**given); })
-          return *given ? std::vector{static_cast<double>(**given)} : std::vector<double>{};
-        else
-          return {};
-      },
-      value);
-}
-
 void check_ranges(const Checked& checked) {
   auto copy = checked.config;  // rows refer to what can be changed
   for (const auto& [path, field] : rows_of(copy)) {
     if (!field.range) continue;
-    for (const double value : numbers_in(field.value)) {
-      if (field.range->contains(value)) continue;
+    const auto given = json_value(field);
+    for (const auto& number : given.is_array() ? given : nlohmann::ordered_json::array({given})) {
+      if (number.is_null() || field.range->contains(number.get<double>())) continue;
+      const auto value = number.get<double>();
       const bool is_huge = std::abs(value) > largest_number && !std::isfinite(field.range->high);
       checked.fail({path}, "{} is out of range; must be {}{}", value, field.range->str(),
                    is_huge ? fmt::format(" and at most {}", largest_number) : "");
@@ -437,13 +411,12 @@ void check_slices(const ClassificationConfig& task, const Checked& checked) {
   const auto* model = std::get_if<TransformerConfig>(&checked.model);
   const auto slices = checked.train.cpu_slices;
   if (slices == 1 || model == nullptr) return;
-  const auto refuse = [&](const std::string& section, const char* tables) {
-    checked.fail({"train.cpu_slices", section},
-                 "{} cannot be had with {}, whose {} too large to have gradients for each slice: set it to 1", slices,
-                 section, tables);
-  };
-  if (has_regions(model->embedding)) refuse("model.embedding.region", "tables are");
-  if (bag_options(task.head) != nullptr) refuse("task.head.bag", "table is");
+  for (const auto& [holds, section, tables] :
+       {std::tuple(has_regions(model->embedding), "model.embedding.region", "tables are"),
+        std::tuple(bag_options(task.head) != nullptr, "task.head.bag", "table is")})
+    checked.refuse(holds, {"train.cpu_slices", section},
+                   "{} cannot be had with {}, whose {} too large to have gradients for each slice: set it to 1", slices,
+                   section, tables);
 }
 
 void check_task(const ClassificationConfig& task, const Checked& checked) {

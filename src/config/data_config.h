@@ -96,47 +96,40 @@ inline bool drops_whitespace(const TokenizerOptions& options) {
       options);
 }
 
-// Whether a token may be a part of a word (Tokenizer::begins_word). To these tokenizers each token is a word.
+// Whether a token may be a part of a word (Tokenizer::begins_word). To the other tokenizers each token is a word.
 inline bool cuts_words(const TokenizerOptions& options) {
-  return !std::holds_alternative<CharacterTokenizerOptions>(options) &&
-         !std::holds_alternative<ByteTokenizerOptions>(options) &&
-         !std::holds_alternative<WordTokenizerOptions>(options);
+  return is<UnigramTokenizerOptions>(options) || is<BpeTokenizerOptions>(options) ||
+         is<PretrainedTokenizerOptions>(options);
 }
 
 // The packing section of a config's data: several sequences in one row of a batch.
 struct NoPackingConfig
     : Named<"none", "a classifier's row is a text and padding; a language model's row is a window of the text"> {};
 
-constexpr const char* separate_help =
-    "a token sees nothing of other texts in its row, and positions start again in each; false: only for language "
-    "models";
-
-// Of every kind of packing.
 struct PackingOptions {
   std::int64_t depth = 3;
   bool separate = true;
 };
 
-struct ShortestFirstPackingConfig
-    : PackingOptions,
-      Named<"spfhp",
-            "shortest-pack-first: the longest text goes into the pack with the most room (Krell et al. 2021)"> {
+template <Literal name, Literal about, int fewest, int most, Literal depth_help>
+struct PackingBy : PackingOptions, Named<name, about> {
   void visit(auto& field) {
-    field("depth", depth, between(0, 1 << 20), "most texts in a row; 1: rows with a text and padding; 0: any number");
-    field("separate", separate, separate_help);
+    field("depth", depth, between(fewest, most), depth_help.text);
+    field("separate", separate,
+          "a token sees nothing of other texts in its row, and positions start again in each; false: only for language "
+          "models");
   }
 };
 
-struct LeastSquaresPackingConfig
-    : PackingOptions,
-      Named<
-          "nnlshp",
-          "non-negative least squares over all ways to fill a row: less padding at a small depth (Krell et al. 2021)"> {
-  void visit(auto& field) {
-    field("depth", depth, between(1, 3), "most texts in a row: 1, 2 or 3");
-    field("separate", separate, separate_help);
-  }
-};
+using ShortestFirstPackingConfig =
+    PackingBy<"spfhp",
+              "shortest-pack-first: the longest text goes into the pack with the most room (Krell et al. 2021)", 0,
+              1 << 20, "most texts in a row; 1: rows with a text and padding; 0: any number">;
+using LeastSquaresPackingConfig =
+    PackingBy<"nnlshp",
+              "non-negative least squares over all ways to fill a row: less padding at a small depth (Krell et al. "
+              "2021)",
+              1, 3, "most texts in a row: 1, 2 or 3">;
 
 using PackingConfig = std::variant<NoPackingConfig, ShortestFirstPackingConfig, LeastSquaresPackingConfig>;
 

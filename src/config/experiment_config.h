@@ -99,8 +99,7 @@ using TaskConfig = std::variant<LanguageModelConfig, MaskedLanguageModelConfig, 
 
 // Whether a token is predicted from those before it only.
 inline bool is_causal(const TaskConfig& task) {
-  return !std::holds_alternative<MaskedLanguageModelConfig>(task) &&
-         !std::holds_alternative<SequenceToSequenceConfig>(task) && !std::holds_alternative<ClassificationConfig>(task);
+  return is<LanguageModelConfig>(task) || is<SortConfig>(task) || is<CopyConfig>(task);
 }
 
 // The data of a task that reads a text; nullptr for others.
@@ -154,23 +153,10 @@ struct ExperimentConfig {
   }
 };
 
-// Shorter than std::get, which throws std::bad_variant_access for another kind.
-inline const TransformerConfig& transformer(const ExperimentConfig& config) {
-  return std::get<TransformerConfig>(config.model);
-}
-inline TransformerConfig& transformer(ExperimentConfig& config) { return std::get<TransformerConfig>(config.model); }
-inline const ClassificationConfig& classification(const ExperimentConfig& config) {
-  return std::get<ClassificationConfig>(config.task);
-}
-inline ClassificationConfig& classification(ExperimentConfig& config) {
-  return std::get<ClassificationConfig>(config.task);
-}
-inline const LanguageModelConfig& language_model(const ExperimentConfig& config) {
-  return std::get<LanguageModelConfig>(config.task);
-}
-inline LanguageModelConfig& language_model(ExperimentConfig& config) {
-  return std::get<LanguageModelConfig>(config.task);
-}
+// Shorter than std::get, which throws std::bad_variant_access for another kind; of a constant config or another one.
+auto& transformer(auto&& config) { return std::get<TransformerConfig>(config.model); }
+auto& classification(auto&& config) { return std::get<ClassificationConfig>(config.task); }
+auto& language_model(auto&& config) { return std::get<LanguageModelConfig>(config.task); }
 
 // Whether train.batch_size counts tokens.
 inline bool batches_by_tokens(const TaskConfig& task) {

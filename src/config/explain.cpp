@@ -4,10 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
-#include <tuple>
+#include <functional>
 
-#include "base/error.h"
 #include "base/text.h"
 #include "config/experiment_config.h"
 #include "config/writer.h"
@@ -39,93 +37,62 @@ std::vector<std::string> choices_of(const Field::Value& value) {
   return kinds != nullptr ? kinds->names() : std::vector<std::string>{};
 }
 
-struct Explanation {
-  std::vector<FieldHelp> fields;
-  std::vector<KindCondition> conditions;
+std::vector<FieldHelp> explain(const std::vector<Field>& section, const std::string& prefix);
 
-  void add_section(const std::vector<Field>& section, const std::string& prefix) {
-    for (const auto& field : section) {
-      const auto path = prefix + field.name;
-      const auto* inner = std::get_if<Section>(&field.value);
-      const auto* kinds = std::get_if<Kinds>(&field.value);
-      if (inner == nullptr) add(field, path, kinds);
-      if (kinds != nullptr) {
-        add_kinds(*kinds, path, [&] { add_section(kinds->fields(), path + "."); });
-      } else if (inner != nullptr && !inner->owner.empty()) {
-        const auto owner = std::ranges::find(section, inner->owner, &Field::name);
-        add_kinds(std::get<Kinds>(owner->value), owner->name, [&] { add_section(inner->fields(), path + "."); });
-      } else if (inner != nullptr) {
-        add_section(inner->fields(), path + ".");
+// keys() of every kind in turn. A key that several kinds have with the same meaning is one entry; that every kind has
+// it is no condition.
+std::vector<FieldHelp> explain_kinds(const Kinds& kinds, const std::string& section,
+                                     const std::function<std::vector<FieldHelp>()>& keys) {
+  std::vector<FieldHelp> all;
+  std::vector<KindCondition> conditions;  // of each
+  const auto chosen = kinds.current();
+  const auto names = kinds.names();
+  for (const auto& kind : names) {
+    kinds.select(kind);
+    for (const auto& key : keys()) {
+      const auto place = static_cast<std::size_t>(std::ranges::find(all, key) - all.begin());
+      if (place == all.size()) {
+        all.push_back(key);
+        conditions.push_back({section, {}});
       }
+      conditions[place].kinds.push_back(kind);
     }
   }
+  kinds.select(chosen);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (conditions[i].kinds.size() < names.size()) all[i].conditions.insert(all[i].conditions.begin(), conditions[i]);
+  return all;
+}
 
-  void add(const Field& field, const std::string& path, const Kinds* kinds) {
-    auto type = std::visit([](const auto& value) { return type_of(value); }, field.value);
-    fields.push_back({.path = path,
-                      .expected = field.range ? fmt::format("{}, {}", type, field.range->str()) : type,
-                      .fallback = kinds != nullptr ? kinds->current() : yaml_value(json_value(field)),
-                      .meaning = field.help,
-                      .choices = choices_of(field.value),
-                      .kinds = kinds != nullptr ? kinds->kinds : std::vector<KindHelp>{},
-                      .conditions = conditions});
-  }
+FieldHelp explain(const Field& field, const std::string& path, const Kinds* kinds) {
+  const auto type = std::visit([](const auto& value) { return type_of(value); }, field.value);
+  return {.path = path,
+          .expected = field.range ? fmt::format("{}, {}", type, field.range->str()) : type,
+          .fallback = kinds != nullptr ? kinds->current() : yaml_value(json_value(field)),
+          .meaning = field.help,
+          .choices = choices_of(field.value),
+          .kinds = kinds != nullptr ? kinds->kinds : std::vector<KindHelp>{},
+          .conditions = {}};
+}
 
-  // add_keys() for every kind in turn.
-  void add_kinds(const Kinds& kinds, const std::string& section, const std::function<void()>& add_keys) {
-    const auto chosen = kinds.current();
-    for (const auto& kind : kinds.names()) {
-      kinds.select(kind);
-      conditions.push_back({section, {kind}});
-      add_keys();
-      conditions.pop_back();
+std::vector<FieldHelp> explain(const std::vector<Field>& section, const std::string& prefix) {
+  std::vector<FieldHelp> all;
+  for (const auto& field : section) {
+    const auto path = prefix + field.name;
+    const auto* inner = std::get_if<Section>(&field.value);
+    const auto* kinds = std::get_if<Kinds>(&field.value);
+    const auto keys = [&] { return explain(inner != nullptr ? inner->fields() : kinds->fields(), path + "."); };
+    std::vector<FieldHelp> more;
+    if (inner == nullptr) all.push_back(explain(field, path, kinds));
+    if (kinds != nullptr) {
+      more = explain_kinds(*kinds, path, keys);
+    } else if (inner != nullptr) {
+      const auto owner = std::ranges::find(section, inner->owner, &Field::name);
+      more = owner == section.end() ? keys() : explain_kinds(std::get<Kinds>(owner->value), owner->name, keys);
     }
-    kinds.select(chosen);
+    all.insert(all.end(), more.begin(), more.end());
   }
-};
-
-// Where two differ in the kinds of one condition at most: joins them and returns true.
-bool join(FieldHelp& field, const FieldHelp& other) {
-  if (std::tie(field.path, field.expected, field.fallback, field.meaning) !=
-          std::tie(other.path, other.expected, other.fallback, other.meaning) ||
-      !std::ranges::equal(field.conditions, other.conditions, {}, &KindCondition::section, &KindCondition::section))
-    return false;
-  std::vector<std::size_t> differing;
-  for (std::size_t i = 0; i < other.conditions.size(); ++i)
-    if (field.conditions[i].kinds != other.conditions[i].kinds) differing.push_back(i);
-  if (differing.size() > 1) return false;
-  for (const auto i : differing) {
-    const auto& more = other.conditions[i].kinds;
-    field.conditions[i].kinds.insert(field.conditions[i].kinds.end(), more.begin(), more.end());
-  }
-  return true;
-}
-
-// Joins one pair, the first there is.
-bool join_one(std::vector<FieldHelp>& fields) {
-  for (auto field = fields.begin(); field != fields.end(); ++field)
-    for (auto other = std::next(field); other != fields.end(); ++other)
-      if (join(*field, *other)) {
-        fields.erase(other);
-        return true;
-      }
-  return false;
-}
-
-// A key that several kinds have with the same meaning is one entry.
-std::vector<FieldHelp> join_kinds() {
-  ExperimentConfig defaults;
-  Explanation explanation;
-  explanation.add_section(fields_of(defaults), "");
-  auto& fields = explanation.fields;
-  while (join_one(fields)) {
-  }
-  std::map<std::string, std::size_t> kinds;
-  for (const auto& field : fields)
-    if (!field.kinds.empty()) kinds[field.path] = field.kinds.size();
-  for (auto& field : fields)  // a condition that every kind meets is none
-    std::erase_if(field.conditions, [&](const auto& given) { return given.kinds.size() == kinds[given.section]; });
-  return fields;
+  return all;
 }
 
 struct ForeignName {
@@ -207,7 +174,10 @@ std::string kinds_with(const std::string& path) {
 }  // namespace
 
 const std::vector<FieldHelp>& explain_config() {
-  static const auto fields = join_kinds();
+  static const auto fields = [] {
+    ExperimentConfig defaults;
+    return explain(fields_of(defaults), "");
+  }();
   return fields;
 }
 

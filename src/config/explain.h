@@ -14,6 +14,7 @@ namespace metaformer {
 struct KindCondition {
   std::string section;
   std::vector<std::string> kinds;
+  bool operator==(const KindCondition&) const = default;
 };
 
 // What `config explain` and the documentation show.
@@ -25,6 +26,7 @@ struct FieldHelp {
   std::vector<std::string> choices;       // the names that it takes; none: takes something else
   std::vector<KindHelp> kinds;            // that the key chooses from
   std::vector<KindCondition> conditions;  // for the key to exist, outermost first
+  bool operator==(const FieldHelp&) const = default;
 };
 
 // Every key once for each meaning or default that it has.

@@ -3,18 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <array>
-#include <charconv>
-#include <cstdint>
 #include <cstdlib>
-#include <optional>
 #include <set>
 #include <sstream>
-#include <type_traits>
-#include <utility>
 
-#include "base/error.h"
 #include "base/platform.h"
 #include "base/text.h"
 #include "config/explain.h"
@@ -97,10 +89,6 @@ void switch_kinds(const ConfigNode& source, ExperimentConfig& config, Provenance
   if (other_task || other_model) forget_absent_keys(config, provenance);
 }
 
-[[noreturn]] void fail_type(const ConfigNode& node, const std::string& path, const std::string& expected) {
-  fail_at(node.location, "{}: expected {}, got {}", path, expected, node.describe());
-}
-
 // How a message names a plain value.
 template <class T>
 constexpr const char* expected_of() {
@@ -110,24 +98,22 @@ constexpr const char* expected_of() {
   return std::is_same_v<T, PathText> ? "a path" : "a text";
 }
 
-bool read(const std::string& text, std::int64_t& value) {
-  return parse_whole_number(text, value) == WholeNumber::valid;
-}
-
-bool read(const std::string& text, double& value) {
-  const char *begin = text.data() + (text.starts_with('+') ? 1 : 0), *end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(begin, end, value);
-  return error == std::errc() && stop == end && begin != end;
-}
-
-bool read(const std::string& text, bool& value) {
-  value = text == "true";
-  return value || text == "false";
-}
-
-bool read(const std::string& text, std::string& value) {
-  value = text;
-  return true;
+// False for a text that is no such value.
+template <class T>
+bool read(const std::string& text, T& value) {
+  if constexpr (std::is_same_v<T, std::int64_t>) {
+    return parse_whole_number(text, value) == WholeNumber::valid;
+  } else if constexpr (std::is_same_v<T, double>) {
+    const auto number = as_number<double>(std::string_view(text).substr(text.starts_with('+') ? 1 : 0));
+    value = number.value_or(value);
+    return number.has_value();
+  } else if constexpr (std::is_same_v<T, bool>) {
+    value = text == "true";
+    return value || text == "false";
+  } else {
+    value = text;
+    return true;
+  }
 }
 
 // Empty texts are errors nearly everywhere, so that an unset variable of a shell never means a default.
@@ -255,18 +241,14 @@ struct Decoder {
   }
 };
 
-bool is_file(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_regular_file(path, ignored);
-}
-
 bool is_bare_name(const std::string& name) { return !name.empty() && name.find('/') == std::string::npos; }
 
 // `name`, or `name.yaml` when that is what exists.
 fs::path with_ending(const fs::path& path) {
-  if (is_file(path)) return path;
-  const fs::path longer = path.string() + ".yaml";
-  return is_file(longer) ? longer : fs::path{};
+  std::error_code ignored;
+  for (const auto& found : {path, fs::path(path.string() + ".yaml")})
+    if (fs::is_regular_file(found, ignored)) return found;
+  return {};
 }
 
 std::vector<std::string> config_names(const std::vector<fs::path>& folders) {

@@ -12,18 +12,26 @@ namespace {
 
 using Problem = std::optional<MixerProblem>;
 
+// Of options of the mixer ("score"), or keys of the model ("model.positions").
+template <class... Values>
+MixerProblem at_odds(std::vector<std::string> keys, fmt::format_string<const Values&...> what,
+                     const Values&... values) {
+  for (auto& key : keys)
+    if (!key.starts_with("model.")) key = "model.mixer." + key;
+  return {std::move(keys), fmt::format(what, values...)};
+}
+
 // Values before a normalisation need one.
 Problem values_problem(const auto& options) {
   if (options.values != MixerValues::unnormalised || options.qk_norm) return std::nullopt;
-  return {{{"model.mixer.values", "model.mixer.qk_norm"},
-           "without qk_norm nothing is normalised: set values to shared, or qk_norm to true"}};
+  return at_odds({"values", "qk_norm"},
+                 "without qk_norm nothing is normalised: set values to shared, or qk_norm to true");
 }
 
 // A gain and a temperature would be two factors of one score.
 Problem temperature_problem(const auto& options) {
   if (!options.learned_temperature || options.qk_norm) return std::nullopt;
-  return {{{"model.mixer.learned_temperature", "model.mixer.qk_norm"},
-           "true needs normalised queries and keys: set qk_norm to true"}};
+  return at_odds({"learned_temperature", "qk_norm"}, "true needs normalised queries and keys: set qk_norm to true");
 }
 
 // A number from `fewest` on in steps of `step`, or `word`, which is 0.
@@ -40,67 +48,63 @@ bool read_number_or(std::string_view word, const std::string& text, std::int64_t
 }  // namespace
 
 Problem fused_problem(const MixerShape& shape, MixerValues values) {
-  const std::string backend = "model.mixer.backend";
   if (shape.crosses)
-    return MixerProblem{{backend}, "'fused' mixes a sequence with itself only: set backend to auto or composed"};
+    return at_odds({"backend"}, "'fused' mixes a sequence with itself only: set backend to auto or composed");
   if (values != MixerValues::shared)
-    return MixerProblem{{backend, "model.mixer.values"},
-                        "'fused' shares the values with the scores: set values to shared, or backend to composed"};
+    return at_odds({"backend", "values"},
+                   "'fused' shares the values with the scores: set values to shared, or backend to composed");
   if (act_on_scores(shape.positions))
-    return MixerProblem{{backend, "model.positions"},
-                        fmt::format("'fused' has no {} positions: set backend to composed, or model.positions to none, "
-                                    "learned or sinusoidal",
-                                    kind_of(shape.positions))};
+    return at_odds({"backend", "model.positions"},
+                   "'fused' has no {} positions: set backend to composed, or model.positions to none, learned or "
+                   "sinusoidal",
+                   kind_of(shape.positions));
   if (shape.head_width() % 8 != 0 || shape.head_width() > 128)
-    return MixerProblem{
-        {backend, "model.width", "model.heads"},
-        fmt::format("'fused' needs heads whose width is a multiple of 8 up to 128, not {}; change model.width or "
-                    "model.heads, or set composed",
-                    shape.head_width())};
+    return at_odds({"backend", "model.width", "model.heads"},
+                   "'fused' needs heads whose width is a multiple of 8 up to 128, not {}; change model.width or "
+                   "model.heads, or set composed",
+                   shape.head_width());
   return std::nullopt;
 }
 
 Problem ScaledDotProductOptions::problem(const MixerShape&) const { return temperature_problem(*this); }
 
 Problem QuadraticOptions::problem(const MixerShape& shape) const {
-  const auto full = [](const char* key, const char* what) {
-    return MixerProblem{{std::string("model.mixer.") + key, "model.mixer.form"}, what};
-  };
-  if (form == QuadraticForm::full && values != MixerValues::shared)
-    return full("values",
-                "form 'full' scores the inputs, so its projection is one of values already: set it to shared");
-  if (form == QuadraticForm::full && qk_norm)
-    return full("qk_norm", "form 'full' scores the inputs, which model.norm normalises already: set it to false");
-  if (form == QuadraticForm::full && learned_temperature)
-    return full("learned_temperature", "form 'full' scores the inputs, which have no qk_norm: set it to false");
-  if (form == QuadraticForm::full && fixed_norm) return full("fixed_norm", "is for form 'projected': set it to false");
+  if (form == QuadraticForm::full) {
+    if (values != MixerValues::shared)
+      return at_odds({"values", "form"},
+                     "form 'full' scores the inputs, so its projection is one of values already: set it to shared");
+    if (qk_norm)
+      return at_odds({"qk_norm", "form"},
+                     "form 'full' scores the inputs, which model.norm normalises already: set it to false");
+    if (learned_temperature)
+      return at_odds({"learned_temperature", "form"},
+                     "form 'full' scores the inputs, which have no qk_norm: set it to false");
+    if (fixed_norm) return at_odds({"fixed_norm", "form"}, "is for form 'projected': set it to false");
+    return std::nullopt;
+  }
   if (auto problem = temperature_problem(*this)) return problem;
   if (auto problem = values_problem(*this)) return problem;
-  const bool fused = backend == Backend::fused && form == QuadraticForm::projected;
-  return fused ? fused_problem(shape, values) : std::nullopt;
+  return backend == Backend::fused ? fused_problem(shape, values) : std::nullopt;
 }
 
 Problem MetricOptions::problem(const MixerShape& shape) const {
-  const std::string score_key = "model.mixer.score", constraint_key = "model.mixer.constraint";
   const bool symmetric = constraint == MetricConstraint::symmetric, published = score == MetricScore::as_published;
   if (score == MetricScore::distance && symmetric)
-    return MixerProblem{
-        {score_key, constraint_key},
-        "'distance' needs a metric that is never negative: set constraint to psd, diagonal or identity"};
+    return at_odds({"score", "constraint"},
+                   "'distance' needs a metric that is never negative: set constraint to psd, diagonal or identity");
   if (published && !symmetric)
-    return MixerProblem{{score_key, constraint_key},
-                        "'as_published' is the formula for a packed metric: set constraint to symmetric"};
+    return at_odds({"score", "constraint"},
+                   "'as_published' is the formula for a packed metric: set constraint to symmetric");
   if (published && (backend == Backend::composed || backend == Backend::fused))
-    return MixerProblem{{"model.mixer.backend", score_key},
-                        "score 'as_published' has only the reference backend: set backend to auto or reference"};
+    return at_odds({"backend", "score"},
+                   "score 'as_published' has only the reference backend: set backend to auto or reference");
   if (published && act_on_scores(shape.positions))
-    return MixerProblem{{"model.positions", score_key},
-                        fmt::format("score 'as_published' has no {} positions: set it to none, learned or sinusoidal",
-                                    kind_of(shape.positions))};
+    return at_odds({"model.positions", "score"},
+                   "score 'as_published' has no {} positions: set it to none, learned or sinusoidal",
+                   kind_of(shape.positions));
   if (auto problem = values_problem(*this)) return problem;
   if (fixed_norm && constraint == MetricConstraint::identity)
-    return MixerProblem{{"model.mixer.fixed_norm", constraint_key},
-                        "constraint 'identity' has nothing to learn: set it to false"};
+    return at_odds({"fixed_norm", "constraint"}, "constraint 'identity' has nothing to learn: set it to false");
   if (auto problem = temperature_problem(*this)) return problem;
   return backend == Backend::fused ? fused_problem(shape, values) : std::nullopt;
 }
@@ -139,9 +143,8 @@ Problem problem_of(const MixerConfig& mixer, const MixerShape& shape) {
     return problem;
   std::vector<std::string> names = {"auto"};
   for (const auto each : known) names.emplace_back(to_string(each));
-  return MixerProblem{.keys = {"model.mixer.backend", "model.mixer.kind"},
-                      .what = fmt::format("{} with these options has no backend '{}': set it to {}", kind_of(mixer),
-                                          to_string(backend), join_alternatives(names))};
+  return at_odds({"backend", "kind"}, "{} with these options has no backend '{}': set it to {}", kind_of(mixer),
+                 to_string(backend), join_alternatives(names));
 }
 
 }  // namespace metaformer

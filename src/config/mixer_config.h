@@ -82,9 +82,8 @@ using PositionsConfig =
 
 // Whether positions change scores, and so need a mixer that has them; the others are added to the embeddings.
 inline bool act_on_scores(const PositionsConfig& positions) {
-  return is<RotaryPositionsConfig>(positions) || is<AlibiPositionsConfig>(positions) ||
-         is<T5PositionsConfig>(positions) || is<ShawPositionsConfig>(positions) ||
-         is<TransformerXlPositionsConfig>(positions);
+  return !is<LearnedPositionsConfig>(positions) && !is<NoPositionsConfig>(positions) &&
+         !is<SinusoidalPositionsConfig>(positions);
 }
 
 // reference: the formula as written, with the whole score matrix. composed: batched products around the library's
@@ -117,7 +116,7 @@ struct MixerProblem {
 // initialised (model/parameters.h).
 struct MixerOptions {
   static constexpr bool has_scores = false, chooses_by_whole_sequence = false;
-  bool can_cross() const { return false; }
+  bool can_cross() const { return false; }  // whether its context can be another sequence
   std::vector<Backend> backends() const { return {Backend::composed}; }
   std::int64_t key_width(const MixerShape& shape) const { return shape.head_width(); }
   std::optional<MixerProblem> problem(const MixerShape&) const { return std::nullopt; }
@@ -346,11 +345,6 @@ inline bool has_scores(const MixerConfig& mixer) {
 // token by token is not what a pass over the whole text gives.
 inline bool chooses_by_whole_sequence(const MixerConfig& mixer) {
   return std::visit([](const auto& options) { return options.chooses_by_whole_sequence; }, mixer);
-}
-
-// Whether its context can be another sequence.
-inline bool can_cross(const MixerConfig& mixer) {
-  return std::visit([](const auto& options) { return options.can_cross(); }, mixer);
 }
 
 // Those that the options have, and the chosen one; composed where there is no choice.

@@ -81,33 +81,28 @@ inline bool has_regions(const EmbeddingConfig& embedding) { return sequence_regi
 enum class NormPosition { pre, post, both };
 constexpr std::array<std::string_view, 3> enum_names(NormPosition) { return {"pre", "post", "both"}; }
 
-void visit_norm(auto& field, auto& c) {
-  field("position", c.position,
-        "pre: x + branch(norm(x)), a final norm; post: norm(x + branch(x)) (2017); both: x + norm(branch(norm(x))), a "
-        "final norm");
-  field("final", c.final, "pre and both: a norm after the last block");
-  field("epsilon", c.epsilon, above(0, 1), "added to the variance or mean square");
-}
-
-struct LayerNormConfig : Named<"layer_norm", "mean 0 and variance 1 over the features of a token (Ba et al. 2016)"> {
-  static constexpr bool has_bias = true;  // with model.bias
+// has_bias: with model.bias.
+template <Literal name, Literal about, bool bias>
+struct NormOptions : Named<name, about> {
+  static constexpr bool has_bias = bias;
   NormPosition position = NormPosition::pre;
   bool final = true;
   double epsilon = 1e-5;
 
-  void visit(auto& field) { visit_norm(field, *this); }
+  void visit(auto& field) {
+    field("position", position,
+          "pre: x + branch(norm(x)), a final norm; post: norm(x + branch(x)) (2017); both: x + norm(branch(norm(x))), "
+          "a final norm");
+    field("final", final, "pre and both: a norm after the last block");
+    field("epsilon", epsilon, above(0, 1), "added to the variance or mean square");
+  }
 };
 
-struct RmsNormConfig
-    : Named<"rms_norm", "mean square 1 over the features of a token, without bias (Zhang and Sennrich 2019)"> {
-  static constexpr bool has_bias = false;
-  NormPosition position = NormPosition::pre;
-  bool final = true;
-  double epsilon = 1e-5;
-
-  void visit(auto& field) { visit_norm(field, *this); }
-};
-
+using LayerNormConfig =
+    NormOptions<"layer_norm", "mean 0 and variance 1 over the features of a token (Ba et al. 2016)", true>;
+using RmsNormConfig =
+    NormOptions<"rms_norm", "mean square 1 over the features of a token, without bias (Zhang and Sennrich 2019)",
+                false>;
 using NormConfig = std::variant<LayerNormConfig, RmsNormConfig>;
 
 inline NormPosition position_of(const NormConfig& norm) {

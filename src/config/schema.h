@@ -128,12 +128,6 @@ const Options* options_as(const V& variant) {
       variant);
 }
 
-// use(defaults) with the default options of every alternative in turn.
-template <class Use, class... Options>
-void visit_every_kind(const std::variant<Options...>&, Use use) {
-  (use(Options{}), ...);
-}
-
 // Fields that several kinds of models have.
 void visit_context(auto& field, std::int64_t& context) {
   field("context", context, between(1, 1 << 20), "tokens a model sees at once");
@@ -163,6 +157,7 @@ struct Section {
 
 struct KindHelp {
   std::string name, summary;
+  bool operator==(const KindHelp&) const = default;
 };
 
 struct Kinds {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 
@@ -34,23 +33,17 @@ using Kind = ConfigNode::Kind;
 
 // Integers also as 1e3, as everywhere in configs.
 double read_number(const ConfigNode& node, const SearchDimension& dimension) {
-  const auto& text = node.scalar;
-  const bool is_scalar = node.kind == Kind::scalar, whole = is_integer(dimension.spread) && is_scalar;
+  const bool whole = is_integer(dimension.spread);
   std::int64_t integer = 0;
-  double value = 0;
-  if (whole && parse_whole_number(text, integer) == WholeNumber::valid) return static_cast<double>(integer);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (whole || !is_scalar || error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
-    fail_at(node.location, "{}: expected a {}number, got {}", dimension.key, whole ? "whole " : "", node.describe());
-  return value;
+  if (whole && parse_whole_number(node.scalar, integer) == WholeNumber::valid) return static_cast<double>(integer);
+  const auto value = as_number<double>(node.scalar);  // of what is no scalar, an empty text
+  if (whole || !value || !std::isfinite(*value)) fail_type(node, dimension.key, whole ? "a whole number" : "a number");
+  return *value;
 }
 
 void read_bounds(const ConfigNode& node, SearchDimension& dimension) {
   const auto& key = dimension.key;
-  const bool is_list = node.kind == Kind::sequence;
-  if (!is_list || node.items.size() != 2)
-    fail_at(node.location, "{}: expected two bounds, [low, high], got {}", key,
-            is_list ? fmt::format("{} values", node.items.size()) : node.describe());
+  if (node.kind != Kind::sequence || node.items.size() != 2) fail_type(node, key, "two bounds, [low, high]");
   dimension.low = read_number(node.items[0], dimension);
   dimension.high = read_number(node.items[1], dimension);
   if (dimension.low > dimension.high)
@@ -61,12 +54,9 @@ void read_bounds(const ConfigNode& node, SearchDimension& dimension) {
 
 void read_choices(const ConfigNode& node, SearchDimension& dimension) {
   const auto& key = dimension.key;
-  if (node.kind != Kind::sequence || node.items.empty())
-    fail_at(node.location, "{}: expected a list of values, got {}", key,
-            node.kind == Kind::sequence ? "an empty list" : node.describe());
+  if (node.kind != Kind::sequence || node.items.empty()) fail_type(node, key, "a list of values");
   for (const auto& item : node.items) {
-    if (item.kind != Kind::scalar && item.kind != Kind::null)
-      fail_at(item.location, "{}: expected a plain value, got {}", key, item.describe());
+    if (item.kind != Kind::scalar && item.kind != Kind::null) fail_type(item, key, "a plain value");
     if (item.scalar.find_first_of(" \t\n*?[") != std::string::npos)
       fail_at(item.location, "{}: {}: a shell would split or expand it; expected a value without blanks, *, ? and [",
               key, in_quotes(item.scalar));
@@ -78,8 +68,7 @@ SearchDimension read_dimension(const ConfigEntry& entry) {
   SearchDimension dimension{.key = entry.key.name};
   const auto& node = entry.value;
   if (node.kind != Kind::map || node.entries.size() != 1)
-    fail_at(node.location, "{}: expected one distribution, such as {{uniform: [0, 1]}}, got {}", dimension.key,
-            node.kind == Kind::map ? fmt::format("{} keys", node.entries.size()) : node.describe());
+    fail_type(node, dimension.key, "one distribution, such as {uniform: [0, 1]}");
   const auto& [key, value] = node.entries.front();
   const auto names = names_of<Spread>();
   const auto found = std::ranges::find(names, key.name);

@@ -1,8 +1,7 @@
 #pragma once
 // The train section of a config.
 
-#include <charconv>
-
+#include "base/text.h"
 #include "config/schema.h"
 
 namespace metaformer {
@@ -35,26 +34,21 @@ struct LinearScheduleConfig
       Named<"linear", "a straight line from train.learning_rate to floor, which the step behind the last would have"> {
 };
 
-struct ConstantScheduleConfig : Named<"constant", "train.learning_rate throughout"> {
+template <Literal name, Literal about, int fewest_steps>
+struct WarmupScheduleConfig : Named<name, about> {
   std::int64_t warmup_steps = 100;
 
-  void visit(auto& field) { visit_warmup(field, warmup_steps); }
+  void visit(auto& field) { visit_warmup(field, warmup_steps, fewest_steps); }
 };
 
-struct InverseSqrtScheduleConfig
-    : Named<"inverse_sqrt", "train.learning_rate x sqrt(warmup_steps / step), steps from 0"> {
-  std::int64_t warmup_steps = 100;
-
-  void visit(auto& field) { visit_warmup(field, warmup_steps, 1); }
-};
-
-struct NoamScheduleConfig : Named<"noam",
-                                  "train.learning_rate / sqrt(model.width) x min(1 / sqrt(step), step / "
-                                  "warmup_steps^1.5), steps from 1 (Vaswani et al. 2017)"> {
-  std::int64_t warmup_steps = 100;
-
-  void visit(auto& field) { visit_warmup(field, warmup_steps, 1); }
-};
+using ConstantScheduleConfig = WarmupScheduleConfig<"constant", "train.learning_rate throughout", 0>;
+using InverseSqrtScheduleConfig =
+    WarmupScheduleConfig<"inverse_sqrt", "train.learning_rate x sqrt(warmup_steps / step), steps from 0", 1>;
+using NoamScheduleConfig =
+    WarmupScheduleConfig<"noam",
+                         "train.learning_rate / sqrt(model.width) x min(1 / sqrt(step), step / warmup_steps^1.5), "
+                         "steps from 1 (Vaswani et al. 2017)",
+                         1>;
 
 struct TrapezoidScheduleConfig
     : FallingScheduleConfig,
@@ -192,12 +186,6 @@ struct DivergenceConfig {
   }
 };
 
-// What every rollback multiplies the learning rate by.
-inline double rollback_factor(const DivergenceConfig& divergence) {
-  const auto* rollback = std::get_if<RollbackConfig>(&divergence.action);
-  return rollback == nullptr ? 1 : rollback->factor;
-}
-
 // An entry of train.rate_factors: multiplies the learning rate of the parameters that `name` names.
 struct RateFactor {
   std::string name;
@@ -208,11 +196,9 @@ struct RateFactor {
 inline std::optional<RateFactor> parse_rate_factor(const std::string& entry) {
   const auto equals = entry.rfind('=');
   if (equals == std::string::npos || equals == 0) return std::nullopt;
-  RateFactor parsed{.name = entry.substr(0, equals)};
-  const char* end = entry.data() + entry.size();
-  const auto [stop, error] = std::from_chars(entry.data() + equals + 1, end, parsed.factor);
-  if (error != std::errc() || stop != end || !positive.contains(parsed.factor)) return std::nullopt;
-  return parsed;
+  const auto factor = as_number<double>(std::string_view(entry).substr(equals + 1));
+  if (!factor || !positive.contains(*factor)) return std::nullopt;
+  return RateFactor{entry.substr(0, equals), *factor};
 }
 
 enum class Precision { fp32, bf16, tf32, fp16 };

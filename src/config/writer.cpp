@@ -8,7 +8,6 @@
 #include <array>
 #include <cctype>
 #include <cmath>
-#include <type_traits>
 #include <vector>
 
 #include "base/digest.h"
@@ -93,43 +92,29 @@ Json to_json(const TextForm& value) {
   return parse_whole_number(text, number) == WholeNumber::valid ? Json(number) : Json(text);
 }
 
-void add_fields(const std::vector<Field>& fields, Json& json) {
-  for (const auto& field : fields) {
+// All values, or with `defaults` those that differ from them. Another kind than the default one is compared with the
+// defaults of that kind, which `defaults` then has.
+Json values_of(const std::vector<Field>& fields, const std::vector<Field>& defaults = {}) {
+  auto json = Json::object();
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    const Field::Value& value = fields[i].value;
+    const auto* other = defaults.empty() ? nullptr : &defaults[i].value;
     auto inner = Json::object();
-    if (const auto* kinds = std::get_if<Kinds>(&field.value)) {
-      inner["kind"] = kinds->current();
-      add_fields(kinds->fields(), inner);
-    } else if (const auto* section = std::get_if<Section>(&field.value)) {
-      add_fields(section->fields(), inner);
-      if (inner.empty()) continue;
-    } else {
-      inner = json_value(field);
-    }
-    json[field.name] = std::move(inner);
-  }
-}
-
-// The values in `now` that differ from those `before`. Another kind than before is compared with the defaults of that
-// kind, which `before` then has.
-nlohmann::json differences(const std::vector<Field>& before, const std::vector<Field>& now) {
-  auto json = nlohmann::json::object();
-  for (std::size_t i = 0; i < now.size(); ++i) {
-    const auto& name = now[i].name;
-    nlohmann::json inner;
-    if (const auto* kinds = std::get_if<Kinds>(&now[i].value)) {
-      const auto& kinds_before = std::get<Kinds>(before[i].value);
+    if (const auto* kinds = std::get_if<Kinds>(&value)) {
+      const auto* usual = other == nullptr ? nullptr : &std::get<Kinds>(*other);
       const auto kind = kinds->current();
-      const bool is_other = kinds_before.current() != kind;
-      if (is_other) kinds_before.select(kind);
-      inner = differences(kinds_before.fields(), kinds->fields());
+      const bool is_other = usual == nullptr || usual->current() != kind;
       if (is_other) inner["kind"] = kind;
-    } else if (const auto* section = std::get_if<Section>(&now[i].value)) {
-      inner = differences(std::get<Section>(before[i].value).fields(), section->fields());
-    } else if (auto value = json_value(now[i]); value != json_value(before[i])) {
-      json[name] = std::move(value);
-      continue;
+      if (is_other && usual != nullptr) usual->select(kind);
+      inner.update(values_of(kinds->fields(), usual == nullptr ? std::vector<Field>{} : usual->fields()));
+    } else if (const auto* section = std::get_if<Section>(&value)) {
+      inner =
+          values_of(section->fields(), other == nullptr ? std::vector<Field>{} : std::get<Section>(*other).fields());
+    } else {
+      inner = json_value(fields[i]);
+      if (other != nullptr && inner == json_value(defaults[i])) continue;
     }
-    if (!inner.empty()) json[name] = std::move(inner);
+    if (!inner.is_object() || !inner.empty()) json[fields[i].name] = std::move(inner);
   }
   return json;
 }
@@ -171,9 +156,7 @@ std::string yaml_value(const Json& value) {
 
 Json config_to_json(const ExperimentConfig& config) {
   auto copy = config;  // fields refer to what can be changed
-  auto json = Json::object();
-  add_fields(fields_of(copy), json);
-  return json;
+  return values_of(fields_of(copy));
 }
 
 std::string json_to_yaml(const Json& sections) {
@@ -198,7 +181,7 @@ nlohmann::json config_changes(const ExperimentConfig& config) {
     random->tokens = RandomEvaluationConfig{}.tokens;
   else
     copy.train.evaluation = EvaluationConfig{};
-  auto json = differences(fields_of(defaults), fields_of(copy));
+  nlohmann::json json = values_of(fields_of(copy), fields_of(defaults));
   if (kind_of(config.task) != task) json["task"]["kind"] = std::string(kind_of(config.task));
   if (kind_of(config.model) != model) json["model"]["kind"] = std::string(kind_of(config.model));
   return json;

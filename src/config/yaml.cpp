@@ -6,13 +6,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
 #include <sstream>
-#include <string>
 
-#include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "base/utf8.h"
 
 namespace metaformer {
 
@@ -69,10 +67,7 @@ class TreeBuilder : public YAML::EventHandler {
  public:
   // `has_lines`: else the text is an argument, whose values all have its place.
   TreeBuilder(std::string source, const std::string& text, bool has_lines)
-      : source_(std::move(source)), text_(text), has_lines_(has_lines) {
-    constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
-    if (text_.starts_with(byte_order_mark)) text_.remove_prefix(byte_order_mark.size());  // marks do not count it
-  }
+      : source_(std::move(source)), text_(without_byte_order_mark(text)), has_lines_(has_lines) {}
 
   ConfigNode take_root() { return std::move(root_); }
 
@@ -192,7 +187,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   std::string source_;
-  std::string_view text_;
+  std::string_view text_;  // marks do not count a byte order mark
   bool has_lines_;
   ConfigNode root_;
   std::vector<Open> open_;
@@ -221,7 +216,12 @@ const ConfigNode* ConfigNode::find(std::string_view name) const {
 std::string ConfigNode::describe() const {
   if (kind == Kind::scalar) return in_quotes(scalar);
   if (kind == Kind::null) return is_missing ? "nothing" : "null";
-  return kind == Kind::sequence ? "a list" : "a section";
+  return kind == Kind::sequence ? fmt::format("a list of {}", items.size())
+                                : fmt::format("a section of {} keys", entries.size());
+}
+
+void fail_type(const ConfigNode& node, const std::string& key, const std::string& expected) {
+  fail_at(node.location, "{}: expected {}, got {}", key, expected, node.describe());
 }
 
 static ConfigNode parse(const std::string& text, const std::string& source, bool has_lines) {

@@ -48,7 +48,7 @@ struct ConfigNode {
   Location location;
 
   const ConfigNode* find(std::string_view name) const;  // in a map; nullptr when absent
-  std::string describe() const;                         // "'text'", "a list", "a section", "null", "nothing"
+  std::string describe() const;  // "'text'", "a list of 2", "a section of 3 keys", "null", "nothing"
   bool is_empty() const { return kind == Kind::null ? is_missing : kind == Kind::scalar && scalar.empty(); }
 };
 
@@ -60,6 +60,9 @@ struct ConfigEntry {
 // The tag of a scalar in which \xff stands for a byte and \\ for a backslash: a path need not be UTF-8, but YAML must
 // be.
 constexpr std::string_view escaped_tag = "!escaped";
+
+// Throws an Error (exit code 2): "PLACE: KEY: expected EXPECTED, got 'text'".
+[[noreturn]] void fail_type(const ConfigNode& node, const std::string& key, const std::string& expected);
 
 // Parses one YAML document. Errors (exit code 2) name `source`, line and column: bad syntax, a key twice, more than one
 // document, nesting deeper than 32, more than 10,000 values (aliases expanded). An empty document is an empty map.

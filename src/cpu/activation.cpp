@@ -72,65 +72,51 @@ struct ReluSquaredLanes {
   }
 };
 
-template <class F, class Element>
-METAFORMER_INLINE void activate_lanes(F f, const Element* x, Element* y, Element* slope, std::int64_t count) {
-  Lanes value, derivative;
-  f(load_some(x, count), value, derivative);
-  store_some(y, value, count);
-  store_some(slope, derivative, count);
+// `count` elements of a row. Of a gated product, those by which they are multiplied lie `width` elements further.
+template <bool gated, class F, class Element>
+METAFORMER_INLINE void activate_lanes(F f, const Element* x, Element* y, Element* slopes, std::int64_t width,
+                                      std::int64_t count) {
+  Lanes value, slope;
+  f(load_some(x, count), value, slope);
+  if constexpr (gated) {
+    const Lanes factor = load_some(x + width, count);
+    store_some(y, value * factor, count);
+    store_some(slopes, slope * factor, count);
+    store_some(slopes + width, value, count);
+  } else {
+    store_some(y, value, count);
+    store_some(slopes, slope, count);
+  }
 }
 
-// Elements of a row of a gated product, `width` elements before those by which they are multiplied.
-template <class F, class Element>
-METAFORMER_INLINE void gate_lanes(F f, const Element* x, Element* y, Element* slopes, std::int64_t width,
-                                  std::int64_t count) {
-  Lanes value, derivative;
-  f(load_some(x, count), value, derivative);
-  const Lanes factor = load_some(x + width, count);
-  store_some(y, value * factor, count);
-  store_some(slopes, derivative * factor, count);
-  store_some(slopes + width, value, count);
-}
-
-struct Activation {
-  template <class F, class Element>
-  METAFORMER_INLINE void operator()(F f, const Element* x, Element* y, Element* slope, std::int64_t rows,
-                                    std::int64_t width) const {
-    const auto count = rows * width;
+template <bool gated, class F, class Element>
+METAFORMER_INLINE void activate_rows(F f, const Element* x, Element* y, Element* slopes, std::int64_t rows,
+                                     std::int64_t width) {
+  const auto step = gated ? 2 * width : width;
+  for (std::int64_t row = 0; row < rows; ++row, x += step, y += width, slopes += step) {
     std::int64_t i = 0;
-    for (; i + lane_count <= count; i += lane_count) activate_lanes(f, x + i, y + i, slope + i, lane_count);
-    if (i < count) activate_lanes(f, x + i, y + i, slope + i, count - i);
+    for (; i + lane_count <= width; i += lane_count)
+      activate_lanes<gated>(f, x + i, y + i, slopes + i, width, lane_count);
+    if (i < width) activate_lanes<gated>(f, x + i, y + i, slopes + i, width, width - i);
   }
-};
-
-struct GatedProduct {
-  template <class F, class Element>
-  METAFORMER_INLINE void operator()(F f, const Element* x, Element* y, Element* slopes, std::int64_t rows,
-                                    std::int64_t width) const {
-    for (std::int64_t row = 0; row < rows; ++row, x += 2 * width, y += width, slopes += 2 * width) {
-      std::int64_t i = 0;
-      for (; i + lane_count <= width; i += lane_count) gate_lanes(f, x + i, y + i, slopes + i, width, lane_count);
-      if (i < width) gate_lanes(f, x + i, y + i, slopes + i, width, width - i);
-    }
-  }
-};
+}
 
 // A switch, not std::visit over options: only that is sure to be inlined into the functions that are compiled for the
 // CPU's instructions.
-template <class Use, class Element>
-METAFORMER_INLINE void apply(Use use, ActivationFunction f, const Element* x, Element* y, Element* slopes,
-                             std::int64_t rows, std::int64_t width) {
+template <bool gated, class Element>
+METAFORMER_INLINE void apply(ActivationFunction f, const Element* x, Element* y, Element* slopes, std::int64_t rows,
+                             std::int64_t width) {
   switch (f.kind) {
     case ActivationFunction::Kind::gelu:
-      return use(GeluLanes{}, x, y, slopes, rows, width);
+      return activate_rows<gated>(GeluLanes{}, x, y, slopes, rows, width);
     case ActivationFunction::Kind::gelu_tanh:
-      return use(GeluTanhLanes{}, x, y, slopes, rows, width);
+      return activate_rows<gated>(GeluTanhLanes{}, x, y, slopes, rows, width);
     case ActivationFunction::Kind::relu:
-      return use(ReluLanes{}, x, y, slopes, rows, width);
+      return activate_rows<gated>(ReluLanes{}, x, y, slopes, rows, width);
     case ActivationFunction::Kind::silu:
-      return use(SiluLanes{f.beta}, x, y, slopes, rows, width);
+      return activate_rows<gated>(SiluLanes{f.beta}, x, y, slopes, rows, width);
     case ActivationFunction::Kind::relu_squared:
-      return use(ReluSquaredLanes{}, x, y, slopes, rows, width);
+      return activate_rows<gated>(ReluSquaredLanes{}, x, y, slopes, rows, width);
   }
 }
 
@@ -138,24 +124,24 @@ METAFORMER_INLINE void apply(Use use, ActivationFunction f, const Element* x, El
 
 METAFORMER_EVERY_VECTOR_WIDTH
 void activate(ActivationFunction f, const float* x, float* y, float* slope, std::int64_t count) {
-  apply(Activation{}, f, x, y, slope, 1, count);
+  apply<false>(f, x, y, slope, 1, count);
 }
 
 METAFORMER_EVERY_VECTOR_WIDTH
 void activate(ActivationFunction f, const std::uint16_t* x, std::uint16_t* y, std::uint16_t* slope,
               std::int64_t count) {
-  apply(Activation{}, f, x, y, slope, 1, count);
+  apply<false>(f, x, y, slope, 1, count);
 }
 
 METAFORMER_EVERY_VECTOR_WIDTH
 void gate(ActivationFunction f, const float* x, float* y, float* slopes, std::int64_t rows, std::int64_t width) {
-  apply(GatedProduct{}, f, x, y, slopes, rows, width);
+  apply<true>(f, x, y, slopes, rows, width);
 }
 
 METAFORMER_EVERY_VECTOR_WIDTH
 void gate(ActivationFunction f, const std::uint16_t* x, std::uint16_t* y, std::uint16_t* slopes, std::int64_t rows,
           std::int64_t width) {
-  apply(GatedProduct{}, f, x, y, slopes, rows, width);
+  apply<true>(f, x, y, slopes, rows, width);
 }
 
 }  // namespace metaformer

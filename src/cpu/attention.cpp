@@ -344,9 +344,8 @@ template <class Element, class Units, int Rows, int Vectors>
 struct ForwardHead : Head<Element, Units, Rows, Vectors> {
   using Base = Head<Element, Units, Rows, Vectors>;
   using Base::Base;
-  using Base::in, Base::workspace, Base::score_step, Base::key_width, Base::value_width, Base::key_units,
-      Base::value_units, Base::pairs, Base::queries, Base::weights, Base::weight_rows;
-  using Base::keys, Base::values, Base::value_panels;
+  using Base::in, Base::workspace, Base::score_step, Base::value_width, Base::pairs, Base::weights, Base::weight_rows,
+      Base::values;
 
   // Of a tile's row.
   METAFORMER_INLINE void store_weights(std::int64_t row, std::int64_t key, Lanes weight) const {
@@ -360,12 +359,7 @@ struct ForwardHead : Head<Element, Units, Rows, Vectors> {
   METAFORMER_INLINE float exponentiate(std::int64_t row, std::int64_t query, const KeyRange& range,
                                        float& greatest) const {
     const float* score = weights + row * score_step;
-    Lanes most = every_lane(-infinity);
-    for (std::int64_t j = 0; j < range.count; j += lane_count) {
-      const Lanes s = load_lanes(score + j);
-      most = s > most ? s : most;
-    }
-    greatest = greatest_of(most);
+    greatest = greatest_of(greatest_lanes(score, range.count));
     Lanes total = {};
     const float scale = in.scale;  // what is read from `in` within the loop is read anew after every store
     const DropoutLanes mask(in.dropout);
@@ -413,8 +407,8 @@ struct BackwardHead : Head<Element, Units, Rows, Vectors> {
   using Base = Head<Element, Units, Rows, Vectors>;
   using Base::Base;
   using Base::in, Base::workspace, Base::all_keys, Base::score_step, Base::key_width, Base::value_width,
-      Base::key_units, Base::value_units, Base::pairs, Base::queries, Base::weights, Base::weight_rows, Base::distances;
-  using Base::keys, Base::values, Base::value_panels;
+      Base::value_units, Base::queries, Base::weights, Base::weight_rows, Base::distances, Base::keys,
+      Base::value_panels;
   using typename Base::Packed;
 
   // dt_i . t_i

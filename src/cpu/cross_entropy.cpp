@@ -13,13 +13,9 @@ namespace {
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
 METAFORMER_INLINE float greatest_logit(const float* x, std::int64_t width) {
-  Lanes greatest = every_lane(-infinity);
-  std::int64_t i = 0;
-  for (; i + lane_count <= width; i += lane_count) {
-    const Lanes part = load_lanes(x + i);
-    greatest = part > greatest ? part : greatest;
-  }
-  const Lanes part = load_some(x + i, width - i, -infinity);
+  const Lanes greatest = greatest_lanes(x, width);
+  const auto rest = width % lane_count;
+  const Lanes part = load_some(x + width - rest, rest, -infinity);
   return greatest_of(part > greatest ? part : greatest);
 }
 

@@ -26,8 +26,6 @@ class DropoutMask {
 
  private:
   friend struct DropoutLanes;
-  template <class Element>
-  void apply_to(const Element* x, Element* y, std::int64_t count, std::int64_t place) const;
 
   std::uint32_t limit_ = 0;  // bits below it: dropped
   float factor_ = 1;

@@ -10,9 +10,9 @@ DropoutMask::DropoutMask(double probability, std::uint64_t seed)
       high_key_(scrambled(static_cast<std::uint32_t>(seed >> 32) ^ low_key_)) {}
 
 template <class Element>
-METAFORMER_INLINE void DropoutMask::apply_to(const Element* x, Element* y, std::int64_t count,
-                                             std::int64_t place) const {
-  const DropoutLanes lanes(*this);
+static METAFORMER_INLINE void apply_mask(const DropoutMask& mask, const Element* x, Element* y, std::int64_t count,
+                                         std::int64_t place) {
+  const DropoutLanes lanes(mask);
   // A dropped NaN is dropped: no product with 0.
   const auto dropped = [&](Lanes values, std::int64_t i) {
     const auto factors = lanes.factors(place + i);
@@ -25,12 +25,12 @@ METAFORMER_INLINE void DropoutMask::apply_to(const Element* x, Element* y, std::
 
 METAFORMER_EVERY_VECTOR_WIDTH
 void DropoutMask::apply(const float* x, float* y, std::int64_t count, std::int64_t place) const {
-  apply_to(x, y, count, place);
+  apply_mask(*this, x, y, count, place);
 }
 
 METAFORMER_EVERY_VECTOR_WIDTH
 void DropoutMask::apply(const std::uint16_t* x, std::uint16_t* y, std::int64_t count, std::int64_t place) const {
-  apply_to(x, y, count, place);
+  apply_mask(*this, x, y, count, place);
 }
 
 }  // namespace metaformer

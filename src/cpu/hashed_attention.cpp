@@ -181,15 +181,6 @@ struct Hashed {
     multiply_seen(queries, &Block::key_columns, scores);
   }
 
-  METAFORMER_INLINE float greatest_score(std::int64_t p) const {
-    Lanes most = every_lane(-infinity);
-    for (std::int64_t j = 0; j < neighbours * m; j += lane_count) {
-      const Lanes s = load_lanes(scores + p * step + j);
-      most = s > most ? s : most;
-    }
-    return greatest_of(most);
-  }
-
   // Of all rounds so far: the greatest score, the sum of exponentials relative to it, and the sum of values that they
   // weigh.
   METAFORMER_INLINE void forward() {
@@ -205,7 +196,8 @@ struct Hashed {
       for (std::int64_t p = 0; p < m; ++p) {
         float* score = scores + p * step;
         const auto token = seen[1]->token[p];
-        const float most = mask(p) ? std::max(greatest_score(p), greatest[token]) : -infinity;
+        const float most =
+            mask(p) ? std::max(greatest_of(greatest_lanes(score, neighbours * m)), greatest[token]) : -infinity;
         if (most == -infinity) {
           std::fill_n(score, neighbours * m, 0.0F);
           continue;

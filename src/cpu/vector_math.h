@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "cpu/dropout.h"
@@ -121,6 +122,16 @@ METAFORMER_INLINE float greatest_of(Lanes x) {
     x = x > other ? x : other;
   }
   return x[0];
+}
+
+// Of each lane, the greatest number in the parts of sixteen that fit into `count` numbers; -infinity: there is none.
+METAFORMER_INLINE Lanes greatest_lanes(const float* x, std::int64_t count) {
+  Lanes greatest = every_lane(-std::numeric_limits<float>::infinity());
+  for (std::int64_t i = 0; i + lane_count <= count; i += lane_count) {
+    const Lanes part = load_lanes(x + i);
+    greatest = part > greatest ? part : greatest;
+  }
+  return greatest;
 }
 
 // Loads and stores sixteen numbers of a storage type.

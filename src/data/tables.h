@@ -1,7 +1,6 @@
 #pragma once
 // Tables of named columns: CSV, TSV and JSON lines, compressed or not.
 
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -10,7 +9,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "config/data_config.h"
@@ -31,14 +29,6 @@ struct TextFile {
 
 // Errors (exit code 3) name `path`: unreadable, cut off or damaged gzip, more than `largest` bytes.
 TextFile read_text_file(const std::filesystem::path& path, std::uintmax_t largest = largest_text_file);
-
-// The number that the whole text is, without white space.
-template <class Number>
-std::optional<Number> as_number(std::string_view text) {
-  Number value = 0;
-  const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && at == text.data() + text.size() ? std::optional(value) : std::nullopt;
-}
 
 // A column, or a member of JSON lines, as the config names it.
 struct TableColumn {

@@ -1,5 +1,3 @@
-#include "distributed/c10d_group.h"
-
 #include <c10/util/Logging.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -15,6 +13,8 @@
 
 #include "base/error.h"
 #include "base/signals.h"
+#include "distributed/launch.h"
+#include "distributed/process_group.h"
 #include "ops/device.h"
 
 namespace metaformer {
@@ -105,20 +105,20 @@ class C10dGroup : public ProcessGroup {
   int local_rank() const override { return launch_.local_rank; }
   int size() const override { return launch_.size; }
 
-  std::unique_ptr<PendingSum> start_sum(const Tensor& x) override {
+  PendingSum start_sum(const Tensor& x) override {
     constexpr std::int64_t least_elements = 1024;  // of fewer, the messages of parts cost more than their bytes
     if (is_added_in_order(x))
-      return pending(x.numel() < least_elements ? start_gathered_sum(x, std::nullopt) : start_sum_by_parts(x));
+      return x.numel() < least_elements ? start_gathered_sum(x, std::nullopt) : start_sum_by_parts(x);
     std::vector<Tensor> list = {x};
-    return pending(end_of(guarded([&] { return backend_of(x).allreduce(list); })));
+    return end_of(guarded([&] { return backend_of(x).allreduce(list); }));
   }
 
-  std::unique_ptr<PendingSum> start_sum_on(const Tensor& x, int root) override {
-    if (is_added_in_order(x)) return pending(start_gathered_sum(x, root));
+  PendingSum start_sum_on(const Tensor& x, int root) override {
+    if (is_added_in_order(x)) return start_gathered_sum(x, root);
     std::vector<Tensor> list = {x};
     c10d::ReduceOptions options;
     options.rootRank = root;
-    return pending(end_of(guarded([&] { return backend_of(x).reduce(list, options); })));
+    return end_of(guarded([&] { return backend_of(x).reduce(list, options); }));
   }
 
   void broadcast(const Tensor& x, int root) override {
@@ -162,13 +162,7 @@ class C10dGroup : public ProcessGroup {
   }
 
  private:
-  using Wait = std::function<void()>;
-
-  static std::unique_ptr<PendingSum> pending(Wait wait) {
-    return std::make_unique<PendingSum>(PendingSum{std::move(wait)});
-  }
-
-  Wait end_of(c10::intrusive_ptr<c10d::Work> work) {
+  PendingSum end_of(c10::intrusive_ptr<c10d::Work> work) {
     return [this, work] { guarded([&] { work->wait(); }); };
   }
 
@@ -189,7 +183,7 @@ class C10dGroup : public ProcessGroup {
   }
 
   // Each process has all terms of the sum, or only the process `root`.
-  Wait start_gathered_sum(const Tensor& x, std::optional<int> root) {
+  PendingSum start_gathered_sum(const Tensor& x, std::optional<int> root) {
     const auto terms = std::make_shared<std::vector<std::vector<Tensor>>>();
     if (!root || rank() == *root) terms->push_back(one_for_each_rank(x));
     std::vector<Tensor> own = {x};
@@ -205,7 +199,7 @@ class C10dGroup : public ProcessGroup {
 
   // Each process adds up an equal part of a large tensor, and sends that to the others: as many bytes as in a ring.
   // What cannot be divided is gathered.
-  Wait start_sum_by_parts(const Tensor& x) {
+  PendingSum start_sum_by_parts(const Tensor& x) {
     const auto flat = x.view({-1}), divided = flat.narrow(0, 0, x.numel() / size() * size()),
                rest = flat.narrow(0, divided.numel(), x.numel() - divided.numel());
     const auto terms = torch::empty({size(), divided.numel() / size()}, x.options());  // of this part, by rank
@@ -222,7 +216,7 @@ class C10dGroup : public ProcessGroup {
   }
 
   // The part that `sent` has for each rank goes there.
-  Wait start_exchange(Tensor sent, Tensor received) {
+  PendingSum start_exchange(Tensor sent, Tensor received) {
     std::vector<std::int64_t> equal_parts;
     return end_of(guarded([&] { return gloo_->alltoall_base(received, sent, equal_parts, equal_parts); }));
   }

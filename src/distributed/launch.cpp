@@ -7,12 +7,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <charconv>
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <limits>
-#include <optional>
+#include <memory>
 #include <system_error>
 #include <thread>
 
@@ -20,53 +20,38 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "base/text.h"
 
 namespace metaformer {
 
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 constexpr auto here = "127.0.0.1";
 constexpr int lowest_port = 1, highest_port = 65535;
 
-// The variables of one launcher.
-class Variables {
- public:
-  Variables(const Environment& environment, std::string launcher)
-      : environment_(environment), launcher_(std::move(launcher)) {}
+// The environment of one launcher.
+struct Variables {
+  const Environment& environment;
+  std::string launcher;
 
   std::string text(const std::string& name, const std::string& advice = "") const {
-    if (auto value = environment_(name)) return *value;
-    throw Error(ExitCode::usage, fmt::format("{}: {} is not set{}", launcher_, name, advice));
+    if (auto value = environment(name)) return *value;
+    throw Error(ExitCode::usage, fmt::format("{}: {} is not set{}", launcher, name, advice));
   }
 
   int number(const std::string& name, int lowest, int highest) const {
     const auto value = text(name);
-    int number = 0;
-    const auto* end = value.data() + value.size();
-    const auto read = std::from_chars(value.data(), end, number);
-    if (read.ec != std::errc() || read.ptr != end || number < lowest || number > highest)
-      throw Error(ExitCode::usage, fmt::format("{}: {}={}: expected a whole number from {} to {}", launcher_, name,
+    const auto number = as_number<int>(value);
+    if (!number || *number < lowest || *number > highest)
+      throw Error(ExitCode::usage, fmt::format("{}: {}={}: expected a whole number from {} to {}", launcher, name,
                                                value, lowest, highest));
-    return number;
+    return *number;
   }
 
   int number_or(const std::string& name, int lowest, int highest, int otherwise) const {
-    return environment_(name) ? number(name, lowest, highest) : otherwise;
-  }
-
-  // By the variables of a process and of its machine; without the latter all processes are on one machine.
-  Launch launch(const std::string& rank, const std::string& size, const std::string& local_rank,
-                const std::string& local_size) const {
-    constexpr int most_processes = 1 << 20;
-    Launch found{.launcher = launcher_, .size = number(size, 1, most_processes)};
-    found.rank = number(rank, 0, found.size - 1);
-    if (found.size == 1) return found;  // which needs neither a place on its machine nor an address
-    found.local_rank = number_or(local_rank, 0, found.size - 1, found.rank);
-    found.local_size = number_or(local_size, 1, found.size, found.size);
-    return found;
+    return environment(name) ? number(name, lowest, highest) : otherwise;
   }
 
   // MASTER_PORT, or one that is another for every job.
@@ -75,57 +60,68 @@ class Variables {
     const auto of_job = first + static_cast<int>(std::hash<std::string>()(job) % count);
     return number_or("MASTER_PORT", lowest_port, highest_port, of_job);
   }
-
- private:
-  const Environment& environment_;
-  std::string launcher_;
 };
 
-Launch by_torchrun(const Environment& environment) {
-  const Variables variables(environment, "torchrun");
-  auto launch = variables.launch("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
-  if (launch.size == 1) return launch;
+// Where processes meet, by the variables of each launcher.
+
+void meet_by_torchrun(const Variables& variables, Launch& launch) {
   launch.address = variables.text(
       "MASTER_ADDR", "; set it to the address of the machine of rank 0, or unset WORLD_SIZE and RANK for one process");
   launch.port = variables.number("MASTER_PORT", lowest_port, highest_port);
-  launch.store_is_there = environment("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
-  launch.attempt = environment("TORCHELASTIC_RESTART_COUNT").value_or("0");
-  return launch;
+  launch.store_is_there = variables.environment("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  launch.attempt = variables.environment("TORCHELASTIC_RESTART_COUNT").value_or("0");
 }
 
-Launch by_srun(const Environment& environment) {
-  const Variables variables(environment, "srun");
-  auto launch = variables.launch("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "");
-  if (launch.size == 1) return launch;
+void meet_by_srun(const Variables& variables, Launch& launch) {
+  const auto& environment = variables.environment;
   const auto nodes = environment("SLURM_STEP_NODELIST").value_or(environment("SLURM_JOB_NODELIST").value_or(""));
   const bool one_machine = nodes.find_first_of(",[") == std::string::npos;
   if (!one_machine) launch.local_size = 1;
   launch.address = environment("MASTER_ADDR").value_or(one_machine ? here : first_host(nodes));
-  const auto job = environment("SLURM_JOB_ID").value_or("") + "." + environment("SLURM_STEP_ID").value_or("");
-  launch.port = variables.port(job);
+  launch.port =
+      variables.port(environment("SLURM_JOB_ID").value_or("") + "." + environment("SLURM_STEP_ID").value_or(""));
   launch.attempt = environment("SLURM_RESTART_COUNT").value_or("0");
-  return launch;
 }
 
-Launch by_mpirun(const Environment& environment) {
-  const Variables variables(environment, "mpirun");
-  auto launch = variables.launch("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-                                 "OMPI_COMM_WORLD_LOCAL_SIZE");
-  if (launch.size == 1) return launch;
+void meet_by_mpirun(const Variables& variables, Launch& launch) {
   launch.address =
       launch.local_size == launch.size
-          ? environment("MASTER_ADDR").value_or(here)
+          ? variables.environment("MASTER_ADDR").value_or(here)
           : variables.text("MASTER_ADDR", ": export the address of rank 0's machine (mpirun -x MASTER_ADDR)");
-  const auto job = environment("PMIX_NAMESPACE").value_or("");
-  launch.port = variables.port(job);
-  return launch;
+  launch.port = variables.port(variables.environment("PMIX_NAMESPACE").value_or(""));
 }
 
-Launch by_this_program(const Environment& environment) {
-  const Variables variables(environment, "--processes");
-  auto launch = variables.launch("RANK", "WORLD_SIZE", "", "");
+void meet_by_this_program(const Variables& variables, Launch& launch) {
   launch.store_file = variables.text("METAFORMER_STORE");
   launch.parent = variables.number("METAFORMER_PARENT", 1, std::numeric_limits<int>::max());
+}
+
+// A launcher, and its variables for the rank and number of all processes and of those on a machine; without the latter
+// all processes are on one machine.
+struct Launcher {
+  const char *name, *rank, *size, *local_rank, *local_size;
+  void (*meet)(const Variables&, Launch&);
+};
+
+constexpr Launcher torchrun = {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", meet_by_torchrun};
+constexpr Launcher srun = {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "", meet_by_srun};
+constexpr Launcher mpirun = {"mpirun",
+                             "OMPI_COMM_WORLD_RANK",
+                             "OMPI_COMM_WORLD_SIZE",
+                             "OMPI_COMM_WORLD_LOCAL_RANK",
+                             "OMPI_COMM_WORLD_LOCAL_SIZE",
+                             meet_by_mpirun};
+constexpr Launcher this_program = {"--processes", "RANK", "WORLD_SIZE", "", "", meet_by_this_program};
+
+std::optional<Launch> launch_by(const Launcher& launcher, const Environment& environment) {
+  constexpr int most_processes = 1 << 20;
+  const Variables variables{environment, launcher.name};
+  Launch launch{.launcher = launcher.name, .size = variables.number(launcher.size, 1, most_processes)};
+  launch.rank = variables.number(launcher.rank, 0, launch.size - 1);
+  if (launch.size == 1) return std::nullopt;  // which needs neither a place on its machine nor an address
+  launch.local_rank = variables.number_or(launcher.local_rank, 0, launch.size - 1, launch.rank);
+  launch.local_size = variables.number_or(launcher.local_size, 1, launch.size, launch.size);
+  launcher.meet(variables, launch);
   return launch;
 }
 
@@ -135,37 +131,23 @@ bool is_slurm_task(const Environment& environment) {
   return environment("SLURM_STEP_ID") || environment("ENVIRONMENT").value_or("") != "BATCH";
 }
 
-// Where processes meet.
-fs::path temporary_folder() {
-  const char* given = std::getenv("TMPDIR");
-  return given == nullptr || *given == '\0' ? fs::path("/tmp") : fs::path(given);
+// A folder in which processes meet; it goes with the last pointer to it.
+std::shared_ptr<const fs::path> make_store_folder() {
+  const fs::path parent = environment_variable("TMPDIR").value_or("/tmp");
+  auto path = (parent / "metaformer-XXXXXX").string();
+  if (::mkdtemp(path.data()) == nullptr) {
+    const int error = errno;
+    throw Error(code_of_errno(error, ExitCode::usage),
+                fmt::format("TMPDIR={}: no folder can be made in it, where processes meet: {}; set TMPDIR to a folder "
+                            "that exists and may be written to",
+                            parent.string(), std::strerror(error)));
+  }
+  return {new fs::path(path), [](const fs::path* folder) {
+            std::error_code ignored;
+            fs::remove_all(*folder, ignored);
+            delete folder;
+          }};
 }
-
-// A folder that goes with it.
-class StoreFolder {
- public:
-  StoreFolder() : path_((temporary_folder() / "metaformer-XXXXXX").string()) {
-    if (::mkdtemp(path_.data()) == nullptr) {
-      const int error = errno;
-      throw Error(
-          code_of_errno(error, ExitCode::usage),
-          fmt::format("TMPDIR={}: no folder can be made in it, where processes meet: {}; set TMPDIR to a folder "
-                      "that exists and may be written to",
-                      temporary_folder().string(), std::strerror(error)));
-    }
-  }
-  StoreFolder(const StoreFolder&) = delete;
-  StoreFolder& operator=(const StoreFolder&) = delete;
-  ~StoreFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-
-  std::string store() const { return path_ + "/store"; }
-
- private:
-  std::string path_;
-};
 
 std::vector<char*> pointers_to(std::vector<std::string>& words) {
   std::vector<char*> pointers;
@@ -198,75 +180,31 @@ pid_t start_copy(int rank, int processes, std::vector<std::string> arguments, co
   return child;
 }
 
-class Copies {
- public:
-  Copies(int processes, const std::vector<std::string>& arguments, const std::string& store) {
-    try {
-      for (int rank = 0; rank < processes; ++rank) children_.push_back(start_copy(rank, processes, arguments, store));
-    } catch (...) {
-      end_all(SIGKILL);
-      while (!children_.empty() && ::waitpid(-1, nullptr, 0) > 0) continue;
-      throw;
-    }
-    running_ = processes;
-  }
+// The copies that still run, by rank; 0: has ended.
+using Children = std::vector<pid_t>;
 
-  int wait(std::chrono::seconds patience) {
-    int passed_on = 0;
-    while (running_ > 0) {
-      reap();
-      if (const int signal = stop_signal(); signal != passed_on) end_all(passed_on = signal);
-      if (take_save_request()) end_all(SIGUSR1);
-      if (first_failure_ && Clock::now() - *first_failure_ > patience) {
-        gives_up_ = true;
-        end_all(SIGKILL);
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    return code_;
-  }
+void send_to_all(const Children& children, int signal) {
+  for (const auto child : children)
+    if (child != 0) ::kill(child, signal);
+}
 
- private:
-  void end_all(int signal) const {
-    for (const auto child : children_)
-      if (child != 0) ::kill(child, signal);
+Children start_copies(int processes, const std::vector<std::string>& arguments, const std::string& store) {
+  Children children;
+  try {
+    for (int rank = 0; rank < processes; ++rank) children.push_back(start_copy(rank, processes, arguments, store));
+  } catch (...) {
+    send_to_all(children, SIGKILL);
+    while (!children.empty() && ::waitpid(-1, nullptr, 0) > 0) continue;
+    throw;
   }
-
-  void reap() {
-    for (std::size_t rank = 0; rank < children_.size(); ++rank) {
-      int status = 0;
-      if (children_[rank] == 0 || ::waitpid(children_[rank], &status, WNOHANG) != children_[rank]) continue;
-      children_[rank] = 0;
-      --running_;
-      const bool killed = WIFSIGNALED(status);
-      const int code = killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-      if (code == 0 || !is_cause(code)) continue;
-      if (!first_failure_) first_failure_ = Clock::now();
-      code_ = code;
-      if (killed && stop_signal() == 0)
-        log::write_error(fmt::format("rank {} was killed by signal {}", rank, WTERMSIG(status)));
-    }
-  }
-
-  // The first failure, but not what is only its consequence, though that process may end earlier.
-  bool is_cause(int code) const {
-    constexpr int lost = static_cast<int>(ExitCode::process_lost);
-    return !first_failure_ || (code_ == lost && code != lost && !gives_up_);
-  }
-
-  std::vector<pid_t> children_;  // by rank; 0: has ended
-  int running_ = 0, code_ = 0;
-  bool gives_up_ = false;
-  std::optional<Clock::time_point> first_failure_;
-};
+  return children;
+}
 
 }  // namespace
 
-Environment process_environment() {
-  return [](const std::string& name) -> std::optional<std::string> {
-    const char* value = std::getenv(name.c_str());
-    return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>(value);
-  };
+std::optional<std::string> environment_variable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>(value);
 }
 
 std::string first_host(const std::string& hosts) {
@@ -279,21 +217,47 @@ std::string first_host(const std::string& hosts) {
 }
 
 std::optional<Launch> find_launch(const Environment& environment) {
-  std::optional<Launch> launch;
-  if (environment("METAFORMER_STORE"))
-    launch = by_this_program(environment);
-  else if (environment("RANK") && environment("WORLD_SIZE"))
-    launch = by_torchrun(environment);
-  else if (environment("OMPI_COMM_WORLD_RANK"))
-    launch = by_mpirun(environment);
-  else if (is_slurm_task(environment))
-    launch = by_srun(environment);
-  return launch && launch->size > 1 ? launch : std::nullopt;
+  if (environment("METAFORMER_STORE")) return launch_by(this_program, environment);
+  if (environment("RANK") && environment("WORLD_SIZE")) return launch_by(torchrun, environment);
+  if (environment("OMPI_COMM_WORLD_RANK")) return launch_by(mpirun, environment);
+  return is_slurm_task(environment) ? launch_by(srun, environment) : std::nullopt;
 }
 
 int run_local_processes(int processes, const std::vector<std::string>& arguments, std::chrono::seconds patience) {
-  const StoreFolder folder;
-  return Copies(processes, arguments, folder.store()).wait(patience);
+  using Clock = std::chrono::steady_clock;
+  constexpr int lost = static_cast<int>(ExitCode::process_lost);
+  const auto folder = make_store_folder();
+  auto children = start_copies(processes, arguments, *folder / "store");
+  int code = 0, passed_on = 0;
+  bool gives_up = false;
+  std::optional<Clock::time_point> first_failure;
+  const auto note_end = [&](std::size_t rank, int status) {
+    const bool killed = WIFSIGNALED(status);
+    const int own_code = killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    // The first failure, but not what is only its consequence, though that process may end earlier.
+    const bool is_cause = !first_failure || (code == lost && own_code != lost && !gives_up);
+    if (own_code == 0 || !is_cause) return;
+    if (!first_failure) first_failure = Clock::now();
+    code = own_code;
+    if (killed && stop_signal() == 0)
+      log::write_error(fmt::format("rank {} was killed by signal {}", rank, WTERMSIG(status)));
+  };
+  while (std::ranges::any_of(children, [](pid_t child) { return child != 0; })) {
+    for (std::size_t rank = 0; rank < children.size(); ++rank) {
+      int status = 0;
+      if (children[rank] == 0 || ::waitpid(children[rank], &status, WNOHANG) != children[rank]) continue;
+      children[rank] = 0;
+      note_end(rank, status);
+    }
+    if (const int signal = stop_signal(); signal != passed_on) send_to_all(children, passed_on = signal);
+    if (take_save_request()) send_to_all(children, SIGUSR1);
+    if (first_failure && Clock::now() - *first_failure > patience) {
+      gives_up = true;
+      send_to_all(children, SIGKILL);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return code;
 }
 
 }  // namespace metaformer

@@ -25,10 +25,10 @@ struct Launch {
 
 // The value of an environment variable; an empty one counts as not set.
 using Environment = std::function<std::optional<std::string>(const std::string&)>;
-Environment process_environment();
+std::optional<std::string> environment_variable(const std::string& name);
 
 // Nothing: one process. Errors (exit code 2): variables are missing or make no sense.
-std::optional<Launch> find_launch(const Environment& environment = process_environment());
+std::optional<Launch> find_launch(const Environment& environment = environment_variable);
 
 // The first host of a Slurm list such as "node[07-09,12],login".
 std::string first_host(const std::string& hosts);

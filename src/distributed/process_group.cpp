@@ -19,23 +19,14 @@ class OneProcess : public ProcessGroup {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  std::unique_ptr<PendingSum> start_sum(const torch::Tensor&) override {
-    return std::make_unique<PendingSum>(PendingSum{[] {}});
+  PendingSum start_sum(const torch::Tensor&) override {
+    return [] {};
   }
-  std::unique_ptr<PendingSum> start_sum_on(const torch::Tensor& x, int) override { return start_sum(x); }
+  PendingSum start_sum_on(const torch::Tensor& x, int) override { return start_sum(x); }
   void broadcast(const torch::Tensor&, int) override {}
   std::vector<std::string> gather(const std::string& bytes) override { return {bytes}; }
   bool announce_failure(const std::string&) override { return true; }
 };
-
-}  // namespace
-
-ProcessGroup& one_process() {
-  static OneProcess group;
-  return group;
-}
-
-namespace {
 
 std::string to_bytes(const NamedTensors& named) {
   std::vector<std::string> names;
@@ -57,28 +48,15 @@ NamedTensors from_bytes(const std::string& bytes) {
   return named;
 }
 
-}  // namespace
-
-std::vector<NamedTensors> gather_tensors(ProcessGroup& group, const NamedTensors& own) {
-  if (group.size() == 1) return {own};
-  std::vector<NamedTensors> all;
-  for (const auto& bytes : group.gather(to_bytes(own))) all.push_back(from_bytes(bytes));
-  return all;
-}
-
-static std::int64_t sum_over_all(ProcessGroup& group, std::int64_t value) {
+std::int64_t sum_over_all(ProcessGroup& group, std::int64_t value) {
   const auto sum = torch::tensor({value});
   group.sum(sum);
   return sum.item<std::int64_t>();
 }
 
-void wait_for_all(ProcessGroup& group) { group.gather(""); }
-
-std::string of_first(ProcessGroup& group, const std::string& text) { return group.gather(text).front(); }
-
 // "train.steps is 20 on rank 1 and 10 on rank 0".
-static std::string describe_difference(std::size_t rank, const nlohmann::ordered_json& there,
-                                       const nlohmann::ordered_json& first) {
+std::string describe_difference(std::size_t rank, const nlohmann::ordered_json& there,
+                                const nlohmann::ordered_json& first) {
   const nlohmann::ordered_json::json_pointer place(
       nlohmann::ordered_json::diff(first, there).front().at("path").get<std::string>());
   const auto value_in = [&](const nlohmann::ordered_json& values) {
@@ -88,6 +66,24 @@ static std::string describe_difference(std::size_t rank, const nlohmann::ordered
   std::replace(name.begin(), name.end(), '/', '.');
   return fmt::format("{} is {} on rank {} and {} on rank 0", name, value_in(there), rank, value_in(first));
 }
+
+}  // namespace
+
+ProcessGroup& one_process() {
+  static OneProcess group;
+  return group;
+}
+
+std::vector<NamedTensors> gather_tensors(ProcessGroup& group, const NamedTensors& own) {
+  if (group.size() == 1) return {own};
+  std::vector<NamedTensors> all;
+  for (const auto& bytes : group.gather(to_bytes(own))) all.push_back(from_bytes(bytes));
+  return all;
+}
+
+void wait_for_all(ProcessGroup& group) { group.gather(""); }
+
+std::string of_first(ProcessGroup& group, const std::string& text) { return group.gather(text).front(); }
 
 void require_same(ProcessGroup& group, const nlohmann::ordered_json& values) {
   if (group.size() == 1) return;

@@ -3,6 +3,7 @@
 
 #include <torch/types.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,13 +14,13 @@
 
 namespace metaformer {
 
+struct Launch;
+
 // The processes that share the work of one training or evaluation. All of them call the same functions in the same
 // order. Errors of all functions (exit code 6): another process has ended, or has not answered in time.
 
-// What has been started and goes on by itself.
-struct PendingSum {
-  std::function<void()> wait;  // the tensor then holds the sum
-};
+// Waits for a sum that has been started and goes on by itself; the tensor then holds it.
+using PendingSum = std::function<void()>;
 
 class ProcessGroup {
  public:
@@ -31,12 +32,12 @@ class ProcessGroup {
   bool is_first() const { return rank() == 0; }
 
   // x becomes the sum of what all ranks have in it, of the same bytes on each; on the CPU added in the order of the
-  // ranks. Contiguous, on the CPU or on this process's device. Until wait() x must neither be read nor written.
-  virtual std::unique_ptr<PendingSum> start_sum(const torch::Tensor& x) = 0;
-  void sum(const torch::Tensor& x) { start_sum(x)->wait(); }
+  // ranks. Contiguous, on the CPU or on this process's device. Until the wait x must neither be read nor written.
+  virtual PendingSum start_sum(const torch::Tensor& x) = 0;
+  void sum(const torch::Tensor& x) { start_sum(x)(); }
 
   // The same on rank `root` only; on the others x is then of no use.
-  virtual std::unique_ptr<PendingSum> start_sum_on(const torch::Tensor& x, int root) = 0;
+  virtual PendingSum start_sum_on(const torch::Tensor& x, int root) = 0;
 
   // x becomes that of rank `root`.
   virtual void broadcast(const torch::Tensor& x, int root = 0) = 0;
@@ -51,6 +52,10 @@ class ProcessGroup {
 
 // A group of one.
 ProcessGroup& one_process();
+
+// A group by LibTorch's c10d: Gloo for tensors on the CPU, NCCL for those on CUDA devices. Waits until all processes
+// are there. Errors (exit code 6): some are not, within the time.
+std::shared_ptr<ProcessGroup> make_c10d_group(const Launch& launch, std::chrono::seconds timeout);
 
 // The named tensors that every rank has, in the order of the ranks, on the CPU. Names may repeat. To be called by all.
 std::vector<NamedTensors> gather_tensors(ProcessGroup& group, const NamedTensors& own);

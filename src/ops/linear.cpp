@@ -33,10 +33,10 @@ bool products_are_right() {
 }
 
 void require_right_products() {
-  const auto path = mkl_path();
+  const auto products = matrix_products();
   if (products_are_right()) return;
-  throw Error(ExitCode::failure, "this CPU's matrix products are wrong (" + describe(path) +
-                                     "); set METAFORMER_MKL=own in the environment");
+  throw Error(ExitCode::failure,
+              "this CPU's matrix products are wrong (" + products + "); set METAFORMER_MKL=own in the environment");
 }
 
 using torch::Tensor;

@@ -156,7 +156,7 @@ Json describe(const Session& session) {
           {"device", session.device.str()},
           {"device_name", device_description(session.device)},
           {"threads", at::get_num_threads()},
-          {"matrix_products", describe(mkl_path())},
+          {"matrix_products", matrix_products()},
           {"system", fmt::format("{} {} {}", system.sysname, system.release, system.machine)},
           {"host", system.nodename},
           {"command", session.command}};

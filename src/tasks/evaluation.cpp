@@ -74,7 +74,7 @@ ScoreSums score_batches(const Scoring& scoring, std::string_view what, std::int6
   LineTimer timer;
   log::progress(fmt::format("evaluating {}", what));
   for (std::int64_t turn = 0; turn * group.size() < batches; ++turn) {
-    stop_point("evaluate");
+    fault_point("evaluate", SIGTERM);
     throw_if_any_stopped(group);
     const auto i = turn * group.size() + group.rank();
     if (i >= batches) continue;

@@ -54,7 +54,8 @@ AcceptNorm spike_watch(const TrainConfig& config, Progress& progress) {
 }
 
 double rollback_factor(const TrainConfig& config, const Progress& progress) {
-  return std::pow(rollback_factor(config.divergence), static_cast<double>(progress.rollbacks));
+  const auto* rollback = std::get_if<RollbackConfig>(&config.divergence.action);
+  return rollback == nullptr ? 1 : std::pow(rollback->factor, static_cast<double>(progress.rollbacks));
 }
 
 std::int64_t batch_step(const Progress& progress) {

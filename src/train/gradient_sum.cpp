@@ -153,7 +153,7 @@ void GradientSum::finish() {
       if (view.gradient_rows != nullptr) view.gradient_rows->add_all();
   while (started_.size() < buckets_.size()) start_next();
   for (const auto* table : tables_) add_rows_of_all(group_, *table);
-  for (const auto& sum : started_) sum->wait();
+  for (const auto& sum : started_) sum();
   started_.clear();
   std::fill(completed_.begin(), completed_.end(), false);
 }

@@ -53,7 +53,7 @@ class GradientSum {
   std::vector<Watch> watches_;
   bool is_watching_ = false;
   std::vector<bool> completed_;  // by view
-  std::vector<std::unique_ptr<PendingSum>> started_;
+  std::vector<PendingSum> started_;
 };
 
 }  // namespace metaformer

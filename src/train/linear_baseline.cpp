@@ -92,7 +92,7 @@ Json linear_accuracies(const LabelledSplits& splits) {
 // model over uni- and bigrams of all lower-case words and punctuation marks, trained on the same texts as the network,
 // whatever its tokens are. Without a test split there is no "test". Errors: as load_labelled_splits; Interrupted.
 Json compute_reference_accuracies(const LabelledDataConfig& config, bool offline) {
-  stop_point("baselines");
+  fault_point("baselines", SIGTERM);
   log::info("baselines: reading the texts for a linear model over words");
   const auto splits = load_labelled_splits(config, offline);
   std::map<std::string, std::int64_t> counts;

@@ -74,7 +74,7 @@ TEST_CASE(
       {{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}, {"SLURM_LOCALID", "0"}, {"SLURM_STEP_NODELIST", "a[1-2]"}}},
   }));
   auto given = variables;
-  std::erase_if(given, [](const auto& variable) { return variable.second.empty(); });  // as process_environment does
+  std::erase_if(given, [](const auto& variable) { return variable.second.empty(); });  // as environment_variable does
   CHECK_FALSE(launch_of(given));
   for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
   CHECK_FALSE(find_launch());

@@ -9,19 +9,17 @@ namespace metaformer {
 // Every kind at every position; the numbers of options are not the defaults.
 inline std::vector<NormConfig> every_norm() {
   std::vector<NormConfig> all;
-  visit_every_kind(NormConfig(), [&](auto options) {
-    options.epsilon = 1e-3;
+  for (const auto& kind : kinds_of<NormConfig>())
     for (const auto position : {NormPosition::pre, NormPosition::post, NormPosition::both}) {
-      options.position = position;
-      all.emplace_back(options);
+      all.push_back(*make_kind<NormConfig>(kind));
+      std::visit([&](auto& options) { options.position = position, options.epsilon = 1e-3; }, all.back());
     }
-  });
   return all;
 }
 
 inline std::vector<ActivationConfig> every_activation() {
   std::vector<ActivationConfig> all;
-  visit_every_kind(ActivationConfig(), [&](const auto& options) { all.emplace_back(options); });
+  for (const auto& kind : kinds_of<ActivationConfig>()) all.push_back(*make_kind<ActivationConfig>(kind));
   all.emplace_back(SiluConfig{.beta = 1.7});
   return all;
 }

@@ -42,7 +42,7 @@ int interruption(Action action) {
     try {
       action();
     } catch (const Interrupted& interrupted) {
-      ::_exit(interrupted.signal());
+      ::_exit(interrupted.signal);
     }
     ::_exit(0);
   }

@@ -5,7 +5,8 @@
 #include <thread>
 #include <vector>
 
-#include "distributed/c10d_group.h"
+#include "distributed/launch.h"
+#include "distributed/process_group.h"
 #include "support/temporary_folder.h"
 
 namespace metaformer {

@@ -1,4 +1,4 @@
-// The part of distributed/c10d_group.h that needs LibTorch's CUDA library and NCCL. It is a separate library, which the
+// The part of distributed/c10d_group.cpp that needs LibTorch's CUDA library and NCCL. It is a separate library, which the
 // program loads only for tensors on a CUDA device.
 
 // The header is empty without it.
