@@ -24,7 +24,7 @@ class TextScores {
     rouge_ += rouge_statistics(hypothesis, reference);
   }
 
-  Json report() const {
+  Scores report() const {
     const auto rouge_scores = rouge(rouge_);
     return {{"bleu", bleu(bleu_).bleu},
             {"bleu_lowercase", bleu(lowercase_bleu_).bleu},
@@ -34,12 +34,9 @@ class TextScores {
             {"rouge_l", rouge_scores.rouge_l.f1}};
   }
 
-  static Json signatures() {
-    return {{"bleu", bleu_signature({})}, {"bleu_lowercase", bleu_signature(lowercase)}, {"chrf", chrf_signature()}};
-  }
+  static constexpr BleuOptions lowercase{.lowercase = true};
 
  private:
-  static constexpr BleuOptions lowercase{.lowercase = true};
   BleuStatistics bleu_, lowercase_bleu_;
   ChrfStatistics chrf_;
   RougeStatistics rouge_;
@@ -85,8 +82,9 @@ std::string first_sentence(const std::string& text) {
   return text;
 }
 
-Json score_written_targets(SequenceModel& model, const ExperimentConfig& config, torch::Device device,
-                           const PairDataset& pairs, Split split, const BeamOptions& options, ProcessGroup& group) {
+WrittenScores score_written_targets(SequenceModel& model, const ExperimentConfig& config, torch::Device device,
+                                    const PairDataset& pairs, Split split, const BeamOptions& options,
+                                    ProcessGroup& group) {
   const auto start = Clock::now();
   const auto written = share(write_own_turns(model, config, device, pairs, split, options, group), group);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
@@ -101,16 +99,20 @@ Json score_written_targets(SequenceModel& model, const ExperimentConfig& config,
     exact += written[i] == pairs.pair(split, index).target ? 1 : 0;
     tokens += std::ssize(written[i]);
   }
-  Json report = {{"beam", options.beam},
-                 {"alpha", options.alpha},
-                 {"exact_match", static_cast<double>(exact) / static_cast<double>(written.size())}};
-  report.update(scores.report());
+  Scores report = {{"beam", options.beam},
+                   {"alpha", options.alpha},
+                   {"exact_match", static_cast<double>(exact) / static_cast<double>(written.size())}};
+  const auto of_texts = scores.report();
+  report.insert(report.end(), of_texts.begin(), of_texts.end());
+  const auto value = [&](std::string_view key) { return value_of(report, key).value(); };
   log::info("{} targets written with a beam of {}, {} tokens/s: BLEU {:.2f}, chrF {:.2f}, ROUGE-L {:.2f}%",
-            written.size(), options.beam, human_count(static_cast<double>(tokens) / seconds),
-            report["bleu"].get<double>(), report["chrf"].get<double>(), 100 * report["rouge_l"].get<double>());
-  report["baselines"] = {{"source", copied.report()}, {"first_sentence", first.report()}};
-  report["signatures"] = TextScores::signatures();
-  return report;
+            written.size(), options.beam, human_count(static_cast<double>(tokens) / seconds), value("bleu"),
+            value("chrf"), 100 * value("rouge_l"));
+  return {.scores = std::move(report),
+          .baselines = {{"source", copied.report()}, {"first_sentence", first.report()}},
+          .signatures = {{"bleu", bleu_signature({})},
+                         {"bleu_lowercase", bleu_signature(TextScores::lowercase)},
+                         {"chrf", chrf_signature()}}};
 }
 
 }  // namespace metaformer

@@ -12,9 +12,9 @@ namespace metaformer {
 // BLEU, also of lower-cased texts, and chrF in percent, with their signatures; ROUGE's F1 as fractions; and the
 // fraction of targets of which every token is written. Beside them the scores of two texts that need no model: the
 // source, and its first sentence. Processes take turns in batches; all of them get the scores.
-nlohmann::ordered_json score_written_targets(SequenceModel& model, const ExperimentConfig& config, torch::Device device,
-                                             const PairDataset& pairs, Split split, const BeamOptions& options,
-                                             ProcessGroup& group);
+WrittenScores score_written_targets(SequenceModel& model, const ExperimentConfig& config, torch::Device device,
+                                    const PairDataset& pairs, Split split, const BeamOptions& options,
+                                    ProcessGroup& group);
 
 // Up to the first full stop, question or exclamation mark before white space; all of it if there is none.
 std::string first_sentence(const std::string& text);

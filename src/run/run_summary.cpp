@@ -55,7 +55,7 @@ void fields(AnyOf<RunSummary> auto& summary, auto field) {
 Json to_json(const RunSummary& summary) {
   auto json = json_of(summary);
   if (!summary.attention_collapse) json.erase("attention_collapse");
-  if (summary.baselines.is_null()) json.erase("baselines");
+  if (summary.baselines.empty()) json.erase("baselines");
   return json;
 }
 

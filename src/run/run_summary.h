@@ -26,17 +26,17 @@ struct RunSummary {
   std::int64_t steps = 0;
   double train_loss = 0, val_loss = 0;  // the last ones
   double best_val_loss = 0;
-  double best_val_error = 0;  // of the best, which it chose (Metrics::selection_error)
+  double best_val_error = 0;  // of the best, which it chose (Measures::selection_error)
   std::int64_t best_step = 0;
-  nlohmann::ordered_json validation;  // the last evaluation
-  nlohmann::ordered_json test;        // that of the best checkpoint; null: no test split
+  std::optional<Evaluation> validation;  // the last evaluation
+  std::optional<Evaluation> test;        // that of the best checkpoint; nothing: no test split
   bool stopped_early = false;
   std::int64_t parameters = 0, mixer_parameters = 0;
   std::optional<StepwiseSummary> stepwise;
   std::int64_t peak_memory_bytes = 0;
   double train_seconds = 0;
-  std::string run;                   // its folder
-  nlohmann::ordered_json baselines;  // null: none
+  std::string run;        // its folder
+  NamedScores baselines;  // accuracies by split; empty: none
   std::optional<AttentionCollapse> attention_collapse = std::nullopt;
 };
 

@@ -42,7 +42,7 @@ void write_confusion(const RunDirectory& run, const Task& task, Split split, con
   write_file_atomically(run.confusion_file(to_string(split)), task.classes->confusion_csv(sums));
 }
 
-nlohmann::ordered_json report_test(const Scoring& scoring, const TrainConfig& train, const RunDirectory& run) {
+Evaluation report_test(const Scoring& scoring, const TrainConfig& train, const RunDirectory& run) {
   const auto& task = scoring.task;
   const auto sums = score_split(scoring, Split::test);
   if (scoring.group.is_first()) {

@@ -1,5 +1,5 @@
 #pragma once
-// Results of a run on held-out splits: the test metrics, a classifier's confusion tables, and
+// Results of a run on held-out splits: the test scores, a classifier's confusion tables, and
 // test_predictions.safetensors, its probabilities for each test text, to compare it with others text by text.
 
 #include <optional>
@@ -22,9 +22,9 @@ std::optional<TestPredictions> read_test_predictions(const RunDirectory& run);
 // most_confused_classes.
 void write_confusion(const RunDirectory& run, const Task& task, Split split, const ScoreSums& sums);
 
-// The metrics of the whole test split. Of a classifier, also writes the run's confusion_test.csv and, unless it was
+// The evaluation of the whole test split. Of a classifier, also writes the run's confusion_test.csv and, unless it was
 // trained and is evaluated on one batch only (train.overfit_batch), the predictions. Processes of a group share the
 // work; the first writes.
-nlohmann::ordered_json report_test(const Scoring& scoring, const TrainConfig& train, const RunDirectory& run);
+Evaluation report_test(const Scoring& scoring, const TrainConfig& train, const RunDirectory& run);
 
 }  // namespace metaformer

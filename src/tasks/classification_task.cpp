@@ -24,8 +24,6 @@
 
 namespace metaformer {
 
-using Json = nlohmann::ordered_json;
-
 namespace {
 
 // The rank sum of Mann and Whitney, ties sharing their ranks.
@@ -93,22 +91,6 @@ ClassProbabilities to_probabilities(const torch::Tensor& given_lv, const torch::
 
 ClassProbabilities to_probabilities(const ScoreSums& sums) {
   return to_probabilities(sums.joined("probabilities"), sums.joined("labels"));
-}
-
-// Labels are distinct: an ordered object would look through all of them at every insertion.
-void append(Json& object, const std::string& name, Json value) {
-  object.get_ref<Json::object_t&>().emplace_back(name, std::move(value));
-}
-
-Json describe_classes(const std::vector<ClassCounts>& counts, const std::vector<std::string>& names) {
-  auto classes = Json::object();
-  for (std::size_t label = 0; label < names.size(); ++label) {
-    const auto& count = counts[label];
-    Json entry = {{"texts", count.texts}, {"predicted", count.predicted}, {"correct", count.correct}};
-    if (const auto f1 = count.f1()) entry["f1"] = *f1;
-    append(classes, names[label], std::move(entry));
-  }
-  return classes;
 }
 
 class LabelledStream : public RowStream {
@@ -262,11 +244,6 @@ std::vector<std::int64_t> confusion_table(const ClassProbabilities& probabilitie
   return table;
 }
 
-std::optional<double> ClassCounts::f1() const {
-  if (texts + predicted == 0) return std::nullopt;
-  return 2.0 * static_cast<double>(correct) / static_cast<double>(texts + predicted);  // multiplied out
-}
-
 std::vector<ClassCounts> count_classes(const ClassProbabilities& probabilities) {
   std::vector<ClassCounts> counts(static_cast<std::size_t>(probabilities.classes));
   for (std::int64_t text = 0; text < probabilities.texts(); ++text) {
@@ -358,10 +335,11 @@ void recalibrate(Classifier& model, const TrainingTexts& texts, std::int64_t cou
   model.set_logit_shift(calibrating_shift(logits_bv, weighted_bv / weights_b.unsqueeze(1), weights_b));
 }
 
-ClassificationMetrics::ClassificationMetrics(std::shared_ptr<const LabelledDataset> dataset, SelectionMetric selection)
+ClassificationMeasures::ClassificationMeasures(std::shared_ptr<const LabelledDataset> dataset,
+                                               SelectionMetric selection)
     : dataset_(std::move(dataset)), selection_(selection) {}
 
-void ClassificationMetrics::score(const torch::Tensor& given_lv, const Batch& batch, ScoreSums& sums) const {
+void ClassificationMeasures::score(const torch::Tensor& given_lv, const Batch& batch, ScoreSums& sums) const {
   const auto logits_lv = widened(given_lv);
   sums.add("loss", at::cross_entropy_loss(logits_lv, batch.labels_l, {}, at::Reduction::Sum));
   sums.add("probabilities", torch::softmax(logits_lv.to(torch::kDouble), 1));
@@ -369,43 +347,32 @@ void ClassificationMetrics::score(const torch::Tensor& given_lv, const Batch& ba
   sums.add("weight", batch.weight);
 }
 
-Json ClassificationMetrics::report(const ScoreSums& sums, Split) const {
-  return report_of(to_probabilities(sums), sums.item("loss") / sums.item("weight"));
+Evaluation ClassificationMeasures::report(const ScoreSums& sums, Split, Tables tables) const {
+  return report_of(to_probabilities(sums), sums.item("loss") / sums.item("weight"), tables);
 }
 
-Json ClassificationMetrics::report_of(const ClassProbabilities& probabilities, double loss) const {
+Evaluation ClassificationMeasures::report_of(const ClassProbabilities& probabilities, double loss,
+                                             Tables tables) const {
   const auto counts = count_classes(probabilities);
   const double correct = std::accumulate(counts.begin(), counts.end(), 0.0, [](double sum, const ClassCounts& count) {
     return sum + static_cast<double>(count.correct);
   });
-  Json report = {
-      {"loss", loss}, {"accuracy", correct / static_cast<double>(probabilities.texts())}, {"f1", macro_f1(counts)}};
+  Evaluation report{.scores = {{"loss", loss},
+                               {"accuracy", correct / static_cast<double>(probabilities.texts())},
+                               {"f1", macro_f1(counts)}}};
   if (std::isfinite(loss)) {  // a network that diverged ranks nothing
-    if (const auto auc = roc_auc(probabilities)) report["auc"] = *auc;
-    report["calibration_error"] = calibration_error(probabilities);
+    if (const auto auc = roc_auc(probabilities)) report.scores.emplace_back("auc", *auc);
+    report.scores.emplace_back("calibration_error", calibration_error(probabilities));
   }
-  report["texts"] = probabilities.texts();
-  if (labels().size() <= most_reported_classes) report["classes"] = describe_classes(counts, labels());
+  report.scores.emplace_back("texts", probabilities.texts());
+  const bool all = tables == Tables::all;
+  if (all || labels().size() <= most_reported_classes)
+    for (std::size_t i = 0; i < labels().size(); ++i) report.classes.emplace_back(labels()[i], counts[i]);
+  if (all && labels().size() <= most_confused_classes) report.confusion = confusion_table(probabilities);
   return report;
 }
 
-Json ClassificationMetrics::tables(const ScoreSums& sums) const { return tables_of(to_probabilities(sums)); }
-
-Json ClassificationMetrics::tables_of(const ClassProbabilities& probabilities) const {
-  Json tables = {{"classes", describe_classes(count_classes(probabilities), labels())}};
-  if (labels().size() > most_confused_classes) return tables;
-  auto& confusion = tables["confusion"] = Json::object();
-  const auto table = confusion_table(probabilities);
-  auto count = table.begin();
-  for (const auto& label : labels()) {
-    auto row = Json::object();
-    for (const auto& predicted : labels()) append(row, predicted, *count++);
-    append(confusion, label, std::move(row));
-  }
-  return tables;
-}
-
-std::string ClassificationMetrics::confusion_csv(const ScoreSums& sums) const {
+std::string ClassificationMeasures::confusion_csv(const ScoreSums& sums) const {
   const auto table = confusion_table(to_probabilities(sums));
   std::string text = "true_label";
   for (const auto& label : labels()) text += "," + csv_field(label);
@@ -418,7 +385,7 @@ std::string ClassificationMetrics::confusion_csv(const ScoreSums& sums) const {
   return text + "\n";
 }
 
-ClassProbabilities ClassificationMetrics::probabilities_of(const ScoreSums& sums, Split split) const {
+ClassProbabilities ClassificationMeasures::probabilities_of(const ScoreSums& sums, Split split) const {
   const auto& order = dataset_->source_order(split);
   const auto places_l = torch::tensor(std::vector<std::int64_t>(order.begin(), order.end()));
   const auto inverse_l = places_l.argsort();
@@ -426,12 +393,12 @@ ClassProbabilities ClassificationMetrics::probabilities_of(const ScoreSums& sums
                           sums.joined("labels").cpu().index_select(0, inverse_l));
 }
 
-double ClassificationMetrics::selection_error(const Json& report) const {
-  if (selection_ == SelectionMetric::loss) return report.at("loss");
-  return 1 - report.value(std::string(to_string(selection_)), 0.0);
+double ClassificationMeasures::selection_error(const Evaluation& evaluation) const {
+  if (selection_ == SelectionMetric::loss) return evaluation.at("loss");
+  return 1 - evaluation.find(to_string(selection_)).value_or(0);
 }
 
-std::vector<std::string> ClassificationMetrics::headline() const {
+std::vector<std::string> ClassificationMeasures::headline() const {
   std::vector<std::string> names = {"accuracy"};
   if (selection_ == SelectionMetric::auc) names.push_back("auc");
   return names;
@@ -448,7 +415,7 @@ Task make_classification_task(const ExperimentConfig& config, bool offline, Code
               options.truncation == Truncation::head_and_tail ? "head and tail" : to_string(options.truncation));
   const auto weights_v = options.class_weights == ClassWeights::balanced ? balanced_weights(*dataset) : torch::Tensor();
   const auto texts = std::make_shared<const LabelledStream>(config, dataset);
-  const auto metrics = std::make_shared<const ClassificationMetrics>(dataset, options.selection_metric);
+  const auto measures = std::make_shared<const ClassificationMeasures>(dataset, options.selection_metric);
   Task task{.codec = {dataset, &codec},
             .description = dataset->description(),
             .summary = fmt::format("{} ({} + {} + {} texts, {} classes, vocabulary of {} tokens, {:.0f} tokens a text)",
@@ -458,8 +425,8 @@ Task make_classification_task(const ExperimentConfig& config, bool offline, Code
                                    dataset->mean_length()),
             .batches = texts,
             .objective = std::make_shared<Objective>(class_objective(weights_v, options.label_smoothing)),
-            .metrics = metrics,
-            .classes = metrics};
+            .measures = measures,
+            .classes = measures};
   // A batch that is overfitted chooses no checkpoint, and needs no shift for texts.
   if (!config.train.overfit_batch)
     task.check = [dataset, by_auc = options.selection_metric == SelectionMetric::auc] {

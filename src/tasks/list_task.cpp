@@ -44,7 +44,7 @@ Task make_list_task(const ExperimentConfig& config) {
   const auto dataset = std::make_shared<const ListDataset>(lists);
   const bool is_exhaustive = dataset->is_exhaustive();
   const auto train_lists = dataset->list_count(Split::train), held_out = dataset->list_count(Split::validation);
-  const auto report = [](const TokenScores& scores, Split) -> nlohmann::ordered_json {
+  const auto report = [](const TokenScores& scores, Split) -> Scores {
     return {{"loss", scores.loss},
             {"accuracy", scores.accuracy},
             {"exact_match", scores.exact_match},
@@ -65,7 +65,7 @@ Task make_list_task(const ExperimentConfig& config) {
               held_out),
           .batches = std::make_shared<ListStream>(config, dataset),
           .objective = std::make_shared<TokenObjective>(),
-          .metrics = std::make_shared<TokenMetrics>(report, std::vector{headline}, /*by_row=*/true)};
+          .measures = std::make_shared<TokenMeasures>(report, std::vector{headline}, /*by_row=*/true)};
 }
 
 }  // namespace metaformer

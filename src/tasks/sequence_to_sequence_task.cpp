@@ -71,7 +71,7 @@ class PairStream : public RowStream {
   std::shared_ptr<const PairDataset> pairs_;
 };
 
-nlohmann::ordered_json pair_report(const TokenScores& scores, Split) {
+Scores pair_report(const TokenScores& scores, Split) {
   return {{"loss", scores.loss},         {"perplexity", std::exp(scores.loss)},
           {"accuracy", scores.accuracy}, {"exact_match", scores.exact_match},
           {"pairs", scores.rows},        {"targets", scores.targets}};
@@ -87,8 +87,8 @@ Task make_sequence_to_sequence_task(const ExperimentConfig& config, bool offline
           .summary = pairs->summary(),
           .batches = std::make_shared<PairStream>(config, pairs),
           .objective = std::make_shared<TokenObjective>(task.label_smoothing),
-          .metrics = std::make_shared<TokenMetrics>(pair_report, std::vector<std::string>{"accuracy", "exact_match"},
-                                                    /*by_row=*/true),
+          .measures = std::make_shared<TokenMeasures>(pair_report, std::vector<std::string>{"accuracy", "exact_match"},
+                                                      /*by_row=*/true),
           .pairs = pairs};
 }
 

@@ -17,8 +17,6 @@ namespace metaformer {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 // What the parts of a task over a text share.
 struct TaskText {
   // Errors: those of load_corpus and TextDataset. An empty codec is made from the text.
@@ -31,7 +29,7 @@ struct TaskText {
     corpus.document_starts = corpus.held_out_document_starts = {};
   }
 
-  // Nothing where the tokenizer has no unknown token. The unknown token is easy to predict: the metrics say how
+  // Nothing where the tokenizer has no unknown token. The unknown token is easy to predict: the measures say how
   // frequent it is.
   std::optional<double> unknown_token_fraction(Split split) const {
     const auto unknown = codec.tokenizer->unknown_id();
@@ -52,7 +50,7 @@ struct TaskText {
   TextDataset dataset;
 };
 
-// Without batches and metrics.
+// Without batches and measures.
 Task task_over(const std::shared_ptr<const TaskText>& text) {
   const auto vocabulary = text->codec.tokenizer->vocabulary_size();
   const auto train_tokens = text->dataset.tokens(Split::train).size(),
@@ -71,7 +69,7 @@ Task task_over(const std::shared_ptr<const TaskText>& text) {
                                  characters ? fmt::format(", {:.2f}% of characters", 100 * *characters) : ""),
           .batches = nullptr,
           .objective = std::make_shared<TokenObjective>(),
-          .metrics = nullptr};
+          .measures = nullptr};
 }
 
 }  // namespace
@@ -84,19 +82,19 @@ Task make_language_model_task(const ExperimentConfig& config, bool offline, Code
     const auto& dataset = text->dataset;
     const double tokens_per_character =
         static_cast<double>(dataset.tokens(split).size()) / static_cast<double>(dataset.characters(split));
-    Json report = {{"loss", scores.loss},
-                   {"perplexity", std::exp(scores.loss)},
-                   {"bits_per_character", scores.loss / std::numbers::ln2 * tokens_per_character},
-                   {"accuracy", scores.accuracy},
-                   {"tokens", scores.targets}};
+    Scores report = {{"loss", scores.loss},
+                     {"perplexity", std::exp(scores.loss)},
+                     {"bits_per_character", scores.loss / std::numbers::ln2 * tokens_per_character},
+                     {"accuracy", scores.accuracy},
+                     {"tokens", scores.targets}};
     // Unknown tokens are cheap to predict, so bits per character count what they stand for hardly at all.
     if (const auto fraction = text->unknown_token_fraction(split)) {
-      report["unknown_share"] = *fraction;
-      report["unknown_character_fraction"] = *text->unknown_character_fraction(split);
+      report.emplace_back("unknown_share", *fraction);
+      report.emplace_back("unknown_character_fraction", *text->unknown_character_fraction(split));
     }
     return report;
   };
-  task.metrics = std::make_shared<TokenMetrics>(report, std::vector<std::string>{}, /*by_row=*/false);
+  task.measures = std::make_shared<TokenMeasures>(report, std::vector<std::string>{}, /*by_row=*/false);
   return task;
 }
 
@@ -107,15 +105,15 @@ Task make_masked_language_model_task(const ExperimentConfig& config, bool offlin
   const std::array<double, 2> unigram_entropy = {text->dataset.unigram_entropy(Split::train),
                                                  text->dataset.unigram_entropy(Split::validation)};
   const auto report = [text, unigram_entropy](const TokenScores& scores, Split split) {
-    Json report = {{"loss", scores.loss},
-                   {"perplexity", std::exp(scores.loss)},
-                   {"accuracy", scores.accuracy},
-                   {"targets", scores.targets},
-                   {"unigram_entropy", unigram_entropy.at(static_cast<std::size_t>(split))}};
-    if (const auto share = text->unknown_token_fraction(split)) report["unknown_share"] = *share;
+    Scores report = {{"loss", scores.loss},
+                     {"perplexity", std::exp(scores.loss)},
+                     {"accuracy", scores.accuracy},
+                     {"targets", scores.targets},
+                     {"unigram_entropy", unigram_entropy.at(static_cast<std::size_t>(split))}};
+    if (const auto share = text->unknown_token_fraction(split)) report.emplace_back("unknown_share", *share);
     return report;
   };
-  task.metrics = std::make_shared<TokenMetrics>(report, std::vector<std::string>{"accuracy"}, /*by_row=*/false);
+  task.measures = std::make_shared<TokenMeasures>(report, std::vector<std::string>{"accuracy"}, /*by_row=*/false);
   return task;
 }
 

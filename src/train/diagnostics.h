@@ -1,7 +1,7 @@
 #pragma once
 // Norms, gradients, score forms and attention of a model while it trains, by block and by module outside the blocks.
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>

@@ -167,10 +167,6 @@ WeightTransfer copy_initial_weights(const InitialWeights& weights, const Experim
   return result;
 }
 
-nlohmann::ordered_json WeightTransfer::to_json() const {
-  return {{"taken", copied}, {"taken_in_part", parts}, {"new", initialised}, {"left", unused}};
-}
-
 std::string WeightTransfer::str() const {
   return fmt::format("{} parameters taken{}, {}, {}", copied.size(),
                      parts.empty() ? "" : ", " + counted("in part", parts), counted("new", initialised),

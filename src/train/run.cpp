@@ -324,8 +324,7 @@ OpenRun open_or_create(TrainRequest& request, Beginning& beginning, const Task& 
 // Finds the best checkpoint again where it is missing; the log says where the run goes on.
 void continue_from(Beginning& beginning, const RunDirectory& run, const Task& task, const ExperimentConfig& config) {
   auto& [folder, progress, model, optimizer, codec] = *beginning.checkpoint;
-  require_best_checkpoint(
-      run, [&](const auto& report) { return task.metrics->selection_error(report); }, progress);
+  require_best_checkpoint(run, *task.measures, progress);
   if (!beginning.earlier) return;  // another process than the first
   repair_links(run.checkpoints(), progress, config.train.keep_checkpoints);
   log::info("going on from {}", folder.string());
@@ -338,8 +337,8 @@ void report(const InitialWeights& initial, const WeightTransfer& transfer, const
   log::info("weights from {}: {}", initial.source, transfer.str());
   if (const auto keys = differing_model_keys(config, initial.config); !keys.empty())
     log::warning("the weights of {} were trained in another model: {}", initial.source, fmt::join(keys, ", "));
-  nlohmann::ordered_json json = {{"source", initial.source}, {"sha256", initial.digest}};
-  json.update(transfer.to_json());
+  const Json json = {{"source", initial.source},        {"sha256", initial.digest},    {"taken", transfer.copied},
+                     {"taken_in_part", transfer.parts}, {"new", transfer.initialised}, {"left", transfer.unused}};
   write_file_atomically(run.initial_weights_file(), json_text(json, 2) + "\n");
 }
 
@@ -363,13 +362,18 @@ RunSummary train_network(const TrainRequest& request, const RunDirectory& run, c
   if (!writes) return summary;
   const auto& times = *summary.stepwise;
   log::info("validation {}{}, best loss {:.4f} at step {}; {:.1f} ms a step, {} tokens/s",
-            headline_of(task, summary.validation),
+            headline_of(task, *summary.validation),
             part.is_whole() ? "" : fmt::format(" ({} of {} tokens)", part.tokens, part.split_tokens),
             summary.best_val_loss, summary.best_step, times.ms_per_step, human_count(times.tokens_per_second));
   log::info("seconds: start-up {:.1f}, training {:.1f}, evaluation {:.1f}, checkpoints {:.1f}", times.startup_seconds,
             summary.train_seconds, times.evaluation_seconds, times.checkpoint_seconds);
-  auto comparison = compare_with_baselines(
-      config, task.description, {{"validation", summary.validation}, {"test", summary.test}}, request.offline);
+  Scores accuracies;
+  const auto add = [&](const char* split, const Evaluation& evaluation) {
+    if (const auto accuracy = evaluation.find("accuracy")) accuracies.emplace_back(split, *accuracy);
+  };
+  add("validation", *summary.validation);
+  if (summary.test) add("test", *summary.test);
+  auto comparison = compare_with_baselines(config, task.description, accuracies, request.offline);
   for (const auto& line : comparison.table) log::info("{}", line);
   summary.baselines = std::move(comparison.accuracies);
   return summary;

@@ -332,8 +332,13 @@ void Trainer::write_sample() {
   const auto sample = metaformer::write_sample(*step_.model, *task_.codec->tokenizer, step_.device(),
                                                static_cast<std::uint64_t>(config_.train.seed), step);
   if (!sample) return;
-  metrics_->write_sample(step, *sample);
-  log_sample(step, *sample);
+  metrics_->write_sample(step, {{"prompt", sample->prompt},
+                                {"text", sample->text},
+                                {"tokens", sample->tokens},
+                                {"temperature", sample->options.temperature},
+                                {"top_k", sample->options.top_k},
+                                {"seed", sample->options.seed}});
+  log_sample(step, sample->text);
 }
 
 // A stop in between leaves the progress as it was, not evaluated, and counts the time.
@@ -367,7 +372,7 @@ Progress Trainer::evaluated_progress() {
   const auto* random = std::get_if<RandomEvaluationConfig>(&config_.train.evaluation);
   const auto written = [&](const std::string& name, Split split, const ScoreSums& sums) {
     auto report = report_of(task_, split, sums);
-    metrics_->write(progress_.step, name, report);
+    metrics_->write(progress_.step, name, json_of(report));
     return report;
   };
   ScoreSums sums;  // of the part
@@ -382,9 +387,9 @@ Progress Trainer::evaluated_progress() {
   auto after = progress_;
   if (random != nullptr) estimate(Split::train);
   after.validation = random != nullptr ? estimate(Split::validation) : evaluate_part();
-  const double loss = after.validation.at("loss").get<double>();
+  const double loss = after.validation->at("loss");
   if (!std::isfinite(loss)) throw divergence_error(step_, progress_, "validation loss");
-  const double error = task_.metrics->selection_error(after.validation);
+  const double error = task_.measures->selection_error(*after.validation);
   const bool improved = !after.best || error < after.best->error;
   after.evaluations_since_best = improved ? 0 : after.evaluations_since_best + 1;
   if (improved) after.best = BestSoFar{after.step, loss, error};
@@ -393,11 +398,11 @@ Progress Trainer::evaluated_progress() {
     if (random != nullptr) after.validation = evaluate_part();
     if (group_.is_first()) write_confusion(run_, task_, Split::validation, sums);
   }
-  log::info("step {}: validation {}{}", after.step, headline_of(task_, after.validation), improved ? " (best)" : "");
+  log::info("step {}: validation {}{}", after.step, headline_of(task_, *after.validation), improved ? " (best)" : "");
   return after;
 }
 
-Json Trainer::test() {
+Evaluation Trainer::test() {
   const auto step = progress_.best->step;
   if (step != progress_.step) {
     const auto best = load_checkpoint(run_, step_name(step), WithOptimizer::no);
@@ -409,9 +414,9 @@ Json Trainer::test() {
   }
   auto report = report_test(scoring_, config_.train, run_);
   if (task_.pairs != nullptr && !config_.train.overfit_batch)
-    report["written"] =
+    report.written =
         score_written_targets(*step_.model, config_, step_.device(), *task_.pairs, Split::test, {}, group_);
-  metrics_->write(step, "test", report);
+  metrics_->write(step, "test", json_of(report));
   log::info("test, step {}: {}", step, headline_of(task_, report));
   return report;
 }
@@ -472,8 +477,7 @@ void Trainer::go_back() {
     step_.restart(initial_values_);
     progress_ = {};
   }
-  require_best_checkpoint(
-      run_, [&](const auto& report) { return task_.metrics->selection_error(report); }, progress_);
+  require_best_checkpoint(run_, *task_.measures, progress_);
 }
 
 bool Trainer::roll_back(const Error& error) {
@@ -499,7 +503,7 @@ bool Trainer::roll_back(const Error& error) {
 
 RunSummary Trainer::summary() {
   const WeightAverage::Use average(*step_.average);
-  auto of_test = task_.batches->has(Split::test) ? test() : Json();
+  auto of_test = task_.batches->has(Split::test) ? std::optional(test()) : std::nullopt;
   const auto counts = count_parameters(*step_.model);
   const double ms_per_step = clock_->seconds_per_step(progress_.step) * 1e3;
   const StepwiseSummary stepwise{
@@ -520,7 +524,7 @@ RunSummary Trainer::summary() {
       .wall_seconds = clock_->wall_seconds()};
   return {.steps = progress_.step,
           .train_loss = progress_.last_train_loss,
-          .val_loss = progress_.validation.at("loss"),
+          .val_loss = progress_.validation->at("loss"),
           .best_val_loss = progress_.best->loss,
           .best_val_error = progress_.best->error,
           .best_step = progress_.best->step,

@@ -132,12 +132,12 @@ class Trainer {
 
   void adapt();  // lets the task adapt the weights of a step, once (tasks/task.h)
   void evaluate();
-  // The progress with the metrics of its step and the best so far; at the end also writes a classifier's confusion
+  // The progress with the evaluation of its step and the best so far; at the end also writes a classifier's confusion
   // table. Throws Error (exit code 4) when the validation loss is not finite, Interrupted.
   Progress evaluated_progress();
-  // Metrics of the best checkpoint on the test split, with scores of the targets that greedy search writes for pairs.
+  // Evaluates the best checkpoint on the test split, with scores of the targets that greedy search writes for pairs.
   // Leaves the model with the weights of that checkpoint.
-  nlohmann::ordered_json test();
+  Evaluation test();
   void evaluate_and_save();  // as far as due after a step; saves before it lets a stop signal through
 
   // Saves the state as a checkpoint, after the lines of metrics.jsonl before it; the first one makes the run

@@ -74,9 +74,9 @@ TEST_CASE("a classifier that diverged has a loss that says so, and no ranking", 
   Parts parts(place.experiment(classifier(place)));
   parts.parameters->values().fill_(std::numeric_limits<float>::quiet_NaN());
   const auto metrics = evaluate_split({parts.predictor(), parts.task}, Split::validation);
-  CHECK(std::isnan(metrics["loss"].get<double>()));
-  CHECK_FALSE(metrics.contains("auc"));
-  CHECK_FALSE(metrics.contains("calibration_error"));
+  CHECK(std::isnan(metrics.at("loss")));
+  CHECK_FALSE(metrics.find("auc"));
+  CHECK_FALSE(metrics.find("calibration_error"));
 }
 
 TEST_CASE("class weights and smoothing change the loss that is trained, not the one that is reported",
@@ -114,9 +114,9 @@ TEST_CASE("the test split is read once, by the checkpoint that validation chose"
                                             "data.test_path='" + (place / "test.tsv").string() + "'"}));
   const auto run = load_run(place / "run", "best", "cpu");
   const auto task = make_task(run.experiment.config, true, std::move(load_run(place / "run", "best", "cpu").codec));
-  CHECK(summary["test"] == evaluate_split({*run.predictor, task}, Split::test));
+  CHECK(summary["test"] == json_of(evaluate_split({*run.predictor, task}, Split::test)));
   CHECK(run.progress.step == summary["best_step"].get<std::int64_t>());
-  CHECK(summary["best_val_error"].get<double>() == 1 - run.progress.validation["accuracy"].get<double>());
+  CHECK(summary["best_val_error"].get<double>() == 1 - run.progress.validation->at("accuracy"));
   std::istringstream lines(read_text(place / "run" / "metrics.jsonl"));
   int tests = 0;
   for (std::string line; std::getline(lines, line);) tests += nlohmann::json::parse(line)["split"] == "test";
@@ -165,18 +165,18 @@ TEST_CASE("more than 20 classes are not logged one by one", "[classification]") 
 
 TEST_CASE("the metric that chooses a classifier's best checkpoint is the config's", "[classification]") {
   const Workplace place;
-  const auto error = [&](const std::string& metric, const nlohmann::ordered_json& metrics) {
+  const auto error = [&](const std::string& metric, const Evaluation& evaluation) {
     Parts parts(place.experiment(classifier(place, {"task.selection_metric=" + metric})));
-    return parts.task.metrics->selection_error(metrics);
+    return parts.task.measures->selection_error(evaluation);
   };
-  const nlohmann::ordered_json metrics = {{"loss", 0.75}, {"accuracy", 0.875}, {"auc", 0.9375}};
-  CHECK(error("loss", metrics) == 0.75);
-  CHECK(error("accuracy", metrics) == 0.125);
-  CHECK(error("auc", metrics) == 0.0625);
-  CHECK(error("auc", {{"loss", 0.75}, {"accuracy", 0.875}}) == 1);  // texts of one class have none
+  const Evaluation evaluation{.scores = {{"loss", 0.75}, {"accuracy", 0.875}, {"auc", 0.9375}}};
+  CHECK(error("loss", evaluation) == 0.75);
+  CHECK(error("accuracy", evaluation) == 0.125);
+  CHECK(error("auc", evaluation) == 0.0625);
+  CHECK(error("auc", {.scores = {{"loss", 0.75}, {"accuracy", 0.875}}}) == 1);  // texts of one class have none
   Parts by_auc(place.experiment(classifier(place, {"task.selection_metric=auc"})));
-  CHECK(headline_of(by_auc.task, metrics) == "loss 0.7500, accuracy 87.50%, auc 93.75%");
-  CHECK(headline_of(Parts(place.experiment(classifier(place))).task, metrics) == "loss 0.7500, accuracy 87.50%");
+  CHECK(headline_of(by_auc.task, evaluation) == "loss 0.7500, accuracy 87.50%, auc 93.75%");
+  CHECK(headline_of(Parts(place.experiment(classifier(place))).task, evaluation) == "loss 0.7500, accuracy 87.50%");
   CHECK_THROWS_WITH(
       place.experiment({"task.selection_metric=auc"}),
       ContainsSubstring(
