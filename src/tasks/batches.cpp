@@ -102,8 +102,8 @@ torch::Tensor widened(const torch::Tensor& logits) {
   return narrow ? logits.to(torch::kFloat) : logits;
 }
 
-TokenObjective::TokenObjective(double smoothing) {
-  loss = [smoothing](const torch::Tensor& logits, const Batch& batch) {
+Objective token_objective(double smoothing) {
+  return [smoothing](const torch::Tensor& logits, const Batch& batch) {
     const auto logits_tv = widened(logits).flatten(0, -2), targets_t = wanted_targets_t(batch),
                weights_t = wanted_weights_t(batch);
     if (!weights_t.defined()) return cross_entropy_sum(logits_tv, targets_t, smoothing);

@@ -40,9 +40,7 @@ std::int64_t evaluation_rows(std::int64_t row_length);
 
 // Cross-entropy of tokens, summed over the targets with their weights. Logits of all tokens, or of those that the batch
 // names. Only targets without weights are smoothed.
-struct TokenObjective : Objective {
-  explicit TokenObjective(double smoothing = 0);
-};
+Objective token_objective(double smoothing = 0);
 
 struct TokenScores {
   double loss = 0, accuracy = 0;  // means over the targets, neither weighted nor smoothed

@@ -154,12 +154,12 @@ torch::Tensor balanced_weights(const LabelledDataset& dataset) {
 // Cross-entropy of the class, with smoothed targets and weighted classes where the config says so. The weights stay
 // where the last loss was computed: a recorded step cannot copy from the host.
 Objective class_objective(const torch::Tensor& given_weights_v, double smoothing) {
-  return {[weights_v = given_weights_v, smoothing](const torch::Tensor& given_lv, const Batch& batch) mutable {
+  return [weights_v = given_weights_v, smoothing](const torch::Tensor& given_lv, const Batch& batch) mutable {
     const auto logits_lv = widened(given_lv);
     if (weights_v.defined() && weights_v.device() != logits_lv.device()) weights_v = weights_v.to(logits_lv.device());
     return at::cross_entropy_loss(logits_lv, batch.labels_l, weights_v, at::Reduction::Sum, /*ignore_index=*/-100,
                                   smoothing);
-  }};
+  };
 }
 
 // The distinct features of every row; -1: none.
@@ -424,7 +424,7 @@ Task make_classification_task(const ExperimentConfig& config, bool offline, Code
                                    dataset->count(Split::test), codec.labels.size(), codec.tokenizer->vocabulary_size(),
                                    dataset->mean_length()),
             .batches = texts,
-            .objective = std::make_shared<Objective>(class_objective(weights_v, options.label_smoothing)),
+            .objective = class_objective(weights_v, options.label_smoothing),
             .measures = measures,
             .classes = measures};
   // A batch that is overfitted chooses no checkpoint, and needs no shift for texts.

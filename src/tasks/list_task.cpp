@@ -64,7 +64,7 @@ Task make_list_task(const ExperimentConfig& config) {
               is_exhaustive ? fmt::format("{} to train on", train_lists) : "drawn at random, evaluated on a sample",
               held_out),
           .batches = std::make_shared<ListStream>(config, dataset),
-          .objective = std::make_shared<TokenObjective>(),
+          .objective = token_objective(),
           .measures = std::make_shared<TokenMeasures>(report, std::vector{headline}, /*by_row=*/true)};
 }
 

@@ -86,7 +86,7 @@ Task make_sequence_to_sequence_task(const ExperimentConfig& config, bool offline
           .description = pairs->description(),
           .summary = pairs->summary(),
           .batches = std::make_shared<PairStream>(config, pairs),
-          .objective = std::make_shared<TokenObjective>(task.label_smoothing),
+          .objective = token_objective(task.label_smoothing),
           .measures = std::make_shared<TokenMeasures>(pair_report, std::vector<std::string>{"accuracy", "exact_match"},
                                                       /*by_row=*/true),
           .pairs = pairs};

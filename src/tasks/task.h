@@ -83,12 +83,9 @@ class Predictor {
   virtual bool remembers() const { return false; }
 };
 
-// The loss that a task minimises.
-struct Objective {
-  // The loss of a model's logits for a batch, summed over its targets: a scalar on the device, at least float32. Sums
-  // and batch.weight can be added up over batches and processes.
-  std::function<torch::Tensor(const torch::Tensor& logits, const Batch& batch)> loss;
-};
+// The loss of a model's logits for a batch, summed over its targets: a scalar on the device, at least float32. Sums and
+// batch.weight can be added up over batches and processes.
+using Objective = std::function<torch::Tensor(const torch::Tensor& logits, const Batch& batch)>;
 
 // The batches that a task reads.
 class BatchStream {
@@ -157,7 +154,7 @@ struct Task {
   nlohmann::ordered_json description;  // of the data, for environment.json: where they came from, their digests
   std::string summary;                 // the same in a line for people
   std::shared_ptr<const BatchStream> batches;
-  std::shared_ptr<const Objective> objective;
+  Objective objective;  // the loss that the task minimises
   std::shared_ptr<const Measures> measures;
 
   // Before training: warns of probable mistakes; throws (exit code 3) where nothing could be chosen on the

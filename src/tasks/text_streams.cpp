@@ -168,22 +168,40 @@ class PackStream : public TextStream {
     std::function<Batch(const std::vector<TextPack>& packs, Split split, torch::Device device)> evaluation;
   };
 
+  // `documents`: nothing for windows.
+  PackStream(const ExperimentConfig& config, std::shared_ptr<const TextDataset> dataset, Make make,
+             std::optional<PackedDocuments> documents = std::nullopt)
+      : TextStream(config, std::move(dataset)), make_(std::move(make)), documents_(std::move(documents)) {}
+
+  double tokens_per_step() const override {
+    if (!documents_) return TextStream::tokens_per_step();
+    return static_cast<double>(documents_->tokens(Split::train)) * epochs_per_step();
+  }
+  double epochs_per_step() const override {
+    if (!documents_) return TextStream::epochs_per_step();
+    return static_cast<double>(rows_per_step()) / static_cast<double>(documents_->packs(Split::train));
+  }
+
   Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
     const auto first_row = micro * rows();
-    return make_.training(training_packs(step, first_row), step, first_row, device);
+    const auto packs = documents_
+                           ? documents_->packs_at(Split::train, seed(), step * rows_per_step() + first_row, rows())
+                           : windows_at(dataset().random_starts(Split::train, seed(), RandomPurpose::batches, step,
+                                                                first_row, rows()));
+    return make_.training(packs, step, first_row, device);
   }
 
   Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
-    return make_.evaluation(random_packs(split, index), split, device);
+    const auto packs =
+        documents_ ? documents_->random_packs(split, seed(), index, rows())
+                   : windows_at(dataset().random_starts(split, seed(), RandomPurpose::evaluation, index, 0, rows()));
+    return make_.evaluation(packs, split, device);
   }
 
-  PackStream(const ExperimentConfig& config, std::shared_ptr<const TextDataset> dataset, Make make)
-      : TextStream(config, std::move(dataset)), make_(std::move(make)) {}
-
  private:
-  virtual std::vector<TextPack> training_packs(std::int64_t step, std::int64_t first_row) const = 0;
-  virtual std::vector<TextPack> random_packs(Split split, std::int64_t index) const = 0;
-  virtual std::vector<TextPack> packs_of(Split split, std::int64_t first, std::int64_t rows) const = 0;
+  std::int64_t count(Split split) const override {
+    return documents_ ? documents_->packs(split) : (size(split) + context() - 1) / context();
+  }
 
   Batch batch_of(Split split, std::int64_t first, std::int64_t rows, torch::Device device) const override {
     return make_.evaluation(packs_of(split, first, rows), split, device);
@@ -196,23 +214,8 @@ class PackStream : public TextStream {
     return tokens;
   }
 
-  Make make_;
-};
-
-class MaskedWindows : public PackStream {
- public:
-  using PackStream::PackStream;
-
- private:
-  std::int64_t count(Split split) const override { return (size(split) + context() - 1) / context(); }
-
-  std::vector<TextPack> training_packs(std::int64_t step, std::int64_t first_row) const override {
-    return windows_at(dataset().random_starts(Split::train, seed(), RandomPurpose::batches, step, first_row, rows()));
-  }
-  std::vector<TextPack> random_packs(Split split, std::int64_t index) const override {
-    return windows_at(dataset().random_starts(split, seed(), RandomPurpose::evaluation, index, 0, rows()));
-  }
-  std::vector<TextPack> packs_of(Split split, std::int64_t first, std::int64_t rows) const override {
+  std::vector<TextPack> packs_of(Split split, std::int64_t first, std::int64_t rows) const {
+    if (documents_) return documents_->packs_at(split, /*seed=*/0, first, rows);
     std::vector<TextPack> windows;
     for (auto start = first * context(); std::ssize(windows) < rows; start += context())
       windows.push_back({{.start = start, .length = std::min(context(), size(split) - start)}});
@@ -224,37 +227,9 @@ class MaskedWindows : public PackStream {
     for (const auto start : starts) windows.push_back({{.start = start, .length = context()}});
     return windows;
   }
-};
 
-class Documents : public PackStream {
- public:
-  // `pieces`: of both splits, as PackedDocuments takes them.
-  Documents(const ExperimentConfig& config, std::shared_ptr<const TextDataset> dataset,
-            std::array<std::vector<TextPiece>, 2> pieces, Make make)
-      : PackStream(config, std::move(dataset), std::move(make)),
-        documents_(std::move(pieces), context(), packing_of(config)) {}
-
-  double tokens_per_step() const override {
-    return static_cast<double>(documents_.tokens(Split::train)) * epochs_per_step();
-  }
-  double epochs_per_step() const override {
-    return static_cast<double>(rows_per_step()) / static_cast<double>(documents_.packs(Split::train));
-  }
-
- private:
-  std::int64_t count(Split split) const override { return documents_.packs(split); }
-
-  std::vector<TextPack> training_packs(std::int64_t step, std::int64_t first_row) const override {
-    return documents_.packs_at(Split::train, seed(), step * rows_per_step() + first_row, rows());
-  }
-  std::vector<TextPack> random_packs(Split split, std::int64_t index) const override {
-    return documents_.random_packs(split, seed(), index, rows());
-  }
-  std::vector<TextPack> packs_of(Split split, std::int64_t first, std::int64_t rows) const override {
-    return documents_.packs_at(split, /*seed=*/0, first, rows);
-  }
-
-  PackedDocuments documents_;
+  Make make_;
+  std::optional<PackedDocuments> documents_;
 };
 
 // Rows of windows. Segments are documents, if these are separate, and what they leave empty is padding.
@@ -308,9 +283,11 @@ std::shared_ptr<const BatchStream> make_text_stream(const ExperimentConfig& conf
   const auto evaluation = [dataset](const auto& packs, Split split, torch::Device device) {
     return to_batch(dataset->packed_rows(split, packs, /*separate=*/true, /*by_sequence=*/false), device);
   };
-  const auto pieces_of = [&](Split split) { return dataset->pieces_with_targets(split, context_of(config.model)); };
-  return std::make_shared<Documents>(config, dataset, std::array{pieces_of(Split::train), pieces_of(Split::validation)},
-                                     PackStream::Make{training, evaluation});
+  const auto context = context_of(config.model);
+  PackedDocuments documents(
+      {dataset->pieces_with_targets(Split::train, context), dataset->pieces_with_targets(Split::validation, context)},
+      context, packing_of(config));
+  return std::make_shared<PackStream>(config, dataset, PackStream::Make{training, evaluation}, std::move(documents));
 }
 
 std::shared_ptr<const BatchStream> make_masked_stream(const ExperimentConfig& config,
@@ -321,14 +298,15 @@ std::shared_ptr<const BatchStream> make_masked_stream(const ExperimentConfig& co
     const auto rows_of = [dataset](Split split, const auto& windows, bool) {
       return window_rows(*dataset, split, windows);
     };
-    return std::make_shared<MaskedWindows>(config, dataset, masked(config, tokenizer, rows_of));
+    return std::make_shared<PackStream>(config, dataset, masked(config, tokenizer, rows_of));
   }
   const auto rows_of = [dataset, separate = options->separate](Split split, const auto& packs, bool trains) {
     return dataset->rows_of(split, packs, !trains || separate);
   };
-  const auto pieces_of = [&](Split split) { return dataset->pieces(split, context_of(config.model)); };
-  return std::make_shared<Documents>(config, dataset, std::array{pieces_of(Split::train), pieces_of(Split::validation)},
-                                     masked(config, tokenizer, rows_of));
+  const auto context = context_of(config.model);
+  PackedDocuments documents({dataset->pieces(Split::train, context), dataset->pieces(Split::validation, context)},
+                            context, packing_of(config));
+  return std::make_shared<PackStream>(config, dataset, masked(config, tokenizer, rows_of), std::move(documents));
 }
 
 }  // namespace metaformer

@@ -68,7 +68,7 @@ Task task_over(const std::shared_ptr<const TaskText>& text) {
                                  tokens ? fmt::format("; unknown in validation: {:.2f}% of tokens", 100 * *tokens) : "",
                                  characters ? fmt::format(", {:.2f}% of characters", 100 * *characters) : ""),
           .batches = nullptr,
-          .objective = std::make_shared<TokenObjective>(),
+          .objective = token_objective(),
           .measures = nullptr};
 }
 

@@ -187,7 +187,7 @@ std::vector<StackDiagnostics> StreamDiagnostics::measure(Gradients gradients) {
   for (const auto& stack : probe.stacks())
     for (const auto& value : stack.stream) values.push_back(value.x_bcd);
   if (has_gradients) {
-    const auto loss = task_.objective->loss(logits, seen) / seen.weight;
+    const auto loss = task_.objective(logits, seen) / seen.weight;
     of_values = gradients_of(loss, values, torch::ones_like(loss));
   }
   auto next = of_values.begin();

@@ -163,13 +163,11 @@ std::optional<EarlierRun> find_earlier_run(const ExperimentConfig& config, const
 
 // Errors: the data are not those that the run was trained on (exit code 2; 3 at another path than before).
 void require_same_data(const EarlierRun& earlier, const ExperimentConfig& config, const Task& task) {
-  const auto description = task.description;
-  require_moved_data(earlier.run, config, moved_data(earlier.config, config), description);
-  if (has_same_data(earlier.run, description)) return;
-  const auto difference = differing_digest(earlier.run, description);
-  refuse_resume(earlier.run,
-                fmt::format("the data are not those it was trained on, which its environment.json names{}{}",
-                            difference.empty() ? "" : ": ", difference));
+  require_moved_data(earlier.run, config, moved_data(earlier.config, config), task.description);
+  if (const auto difference = difference_of_data(earlier.run, task.description))
+    refuse_resume(earlier.run,
+                  fmt::format("the data are not those it was trained on, which its environment.json names{}{}",
+                              difference->empty() ? "" : ": ", *difference));
 }
 
 // Logs how the learning rate goes on where the number of steps has changed: another number stretches the schedule, so

@@ -340,7 +340,7 @@ torch::Tensor Step::loss_in_chunks(const Batch& batch, const torch::Tensor& hidd
     chunk.targets_bc = targets_t.narrow(0, first, count).unsqueeze(0);
     if (weights_t.defined()) chunk.target_weights_bc = weights_t.narrow(0, first, count).unsqueeze(0);
     const auto loss_of = [this, chunk](const torch::Tensor& part_td) {
-      return task_.objective->loss(model->logits_of(part_td.unsqueeze(0)), chunk);
+      return task_.objective(model->logits_of(part_td.unsqueeze(0)), chunk);
     };
     const auto loss = recomputed(loss_of, hidden_td.narrow(0, first, count), model->head_weights());
     sum = sum.defined() ? sum + loss : loss;
@@ -352,9 +352,8 @@ torch::Tensor Step::batch_loss(const Batch& batch, const torch::Tensor& weight, 
                                AutocastCasts casts) {
   const AutocastScope autocast(config_.train.precision, device_, casts);
   auto* remembered = memory->of_pass(number);
-  const auto sum = config_.train.loss_chunks > 1
-                       ? loss_in_chunks(batch, model->hidden(batch, remembered, pass))
-                       : task_.objective->loss(model->forward(batch, remembered, pass), batch);
+  const auto sum = config_.train.loss_chunks > 1 ? loss_in_chunks(batch, model->hidden(batch, remembered, pass))
+                                                 : task_.objective(model->forward(batch, remembered, pass), batch);
   return sum / weight.to(sum.scalar_type());
 }
 

@@ -193,7 +193,7 @@ TEST_CASE("the gradient with respect to the embeddings is that of the position t
   for (const auto& parameter : run.model->parameters()) CHECK_FALSE(parameter.grad().defined());
 
   const auto batch = task.batches->random_batch(Split::validation, 0, torch::kCPU);
-  (task.objective->loss(run.model->evaluate(batch), batch) / batch.weight).backward();
+  (task.objective(run.model->evaluate(batch), batch) / batch.weight).backward();
   const auto named = run.model->named_parameters();
   const auto& table = named["transformer.position_embedding.weight"];
   CHECK(gradients.stream.embedding == Approx(table.grad().norm().item<double>()).epsilon(1e-5));

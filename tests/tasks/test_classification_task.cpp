@@ -98,9 +98,9 @@ TEST_CASE("class weights and smoothing change the loss that is trained, not the 
   const auto losses_bv = -torch::log_softmax(logits, 1);
   const auto exact_b = losses_bv.gather(1, batch.labels_l.unsqueeze(1)).squeeze(1);
   const auto weighted = 0.8 * (weights.index({batch.labels_l}) * exact_b).sum() + 0.1 * (losses_bv * weights).sum();
-  CHECK(plain.task.objective->loss(plain.model->evaluate(batch), batch).item<double>() ==
+  CHECK(plain.task.objective(plain.model->evaluate(batch), batch).item<double>() ==
         Approx(exact_b.sum().item<double>()));
-  CHECK(changed.task.objective->loss(changed.model->evaluate(batch), batch).item<double>() ==
+  CHECK(changed.task.objective(changed.model->evaluate(batch), batch).item<double>() ==
         Approx(weighted.item<double>()));
   const auto report = [&](Parts& parts) { return evaluate_split({parts.predictor(), parts.task}, Split::validation); };
   CHECK(report(changed) == report(plain));
@@ -227,7 +227,7 @@ TEST_CASE("a recalibrated classifier is at the minimum of its loss in the bias, 
   // Fewer than 4,096: each of them counts once.
   for (std::int64_t i = 0; i < task.batches->evaluation_batches(Split::train); ++i) {
     const auto batch = task.batches->evaluation_batch(Split::train, i, torch::kCPU);
-    task.objective->loss(run.model->evaluate(batch), batch).backward();
+    task.objective(run.model->evaluate(batch), batch).backward();
     sum += batch.weight.item<double>();
   }
   CHECK(sum > 900);

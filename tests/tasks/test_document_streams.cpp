@@ -66,7 +66,7 @@ Answer mean_loss(SequenceModel& model, const std::vector<Batch>& batches) {
   torch::Tensor sum = torch::zeros({}, torch::kDouble), weight = torch::zeros({}, torch::kDouble);
   for (const auto& batch : batches) {
     Pass pass;
-    sum = sum + TokenObjective().loss(model.forward(batch, nullptr, pass), batch);
+    sum = sum + token_objective()(model.forward(batch, nullptr, pass), batch);
     weight = weight + batch.weight;
   }
   const auto loss = sum / weight;
@@ -308,7 +308,7 @@ TEST_CASE("a loss by sequence is the mean over documents of their means", "[pack
                    .item<double>();
         ++sequences;
       }
-    CHECK(TokenObjective().loss(logits_bcv, batch).item<double>() == Approx(sum).epsilon(1e-6));
+    CHECK(token_objective()(logits_bcv, batch).item<double>() == Approx(sum).epsilon(1e-6));
     CHECK(batch.weight.item<double>() == sequences);
   }
 }
