@@ -90,7 +90,7 @@ void read_member(const nlohmann::ordered_json& object, const std::string& key, T
   }
 }
 
-// Running mean and variance of the logarithm of the gradient norm (train/divergence.h). Part of a checkpoint.
+// Running mean and variance of the logarithm of the gradient norm (train/trainer.h). Part of a checkpoint.
 struct SpikeState {
   std::int64_t seen = 0;
   double mean = 0;

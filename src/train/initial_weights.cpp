@@ -11,7 +11,7 @@
 #include "config/loader.h"
 #include "config/writer.h"
 #include "run/checkpoint.h"
-#include "run/huggingface/pretrained_model.h"
+#include "run/huggingface/model_folder.h"
 #include "run/safetensors.h"
 
 namespace metaformer {

@@ -22,7 +22,7 @@ struct InitialWeights {
 };
 
 // `path`: the folder of a run, whose best checkpoint is meant, of one of its checkpoints, or a Hugging Face folder
-// (run/huggingface/pretrained_model.h). Errors: exit code 2 where there is none, or no tokenizer; those of
+// (run/huggingface/model_folder.h). Errors: exit code 2 where there is none, or no tokenizer; those of
 // load_checkpoint and read_huggingface.
 InitialWeights read_initial_weights(const std::filesystem::path& path);
 

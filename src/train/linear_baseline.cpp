@@ -23,7 +23,7 @@
 #include "ops/device.h"
 #include "run/checkpoint.h"
 #include "run/metrics_log.h"
-#include "run/test_predictions.h"
+#include "run/run_summary.h"
 #include "tasks/evaluation.h"
 #include "tasks/linear_classifier.h"
 #include "text/ngram_features.h"

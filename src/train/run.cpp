@@ -25,7 +25,6 @@
 #include "run/run_directory.h"
 #include "tasks/make_task.h"
 #include "text/make_tokenizer.h"
-#include "train/divergence.h"
 #include "train/initial_weights.h"
 #include "train/linear_baseline.h"
 #include "train/optim/learning_rate.h"

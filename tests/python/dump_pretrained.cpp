@@ -12,8 +12,7 @@
 #include "base/files.h"
 #include "config/writer.h"
 #include "model/make_model.h"
-#include "run/huggingface/export_model.h"
-#include "run/huggingface/pretrained_model.h"
+#include "run/huggingface/model_folder.h"
 #include "run/safetensors.h"
 #include "text/symbol_tokenizers.h"
 
