@@ -56,6 +56,23 @@ void fields(AnyOf<RunSummary> auto& summary, auto field) {
   field("baselines", summary.baselines);
 }
 
+RunSummary summary_of(const RunDirectory& run, const Progress& progress) {
+  const auto& best = progress.best.value();
+  return {.steps = progress.step,
+          .train_loss = progress.last_train_loss,
+          .val_loss = progress.validation->at("loss"),
+          .best_val_loss = best.loss,
+          .best_val_error = best.error,
+          .best_step = best.step,
+          .validation = progress.validation,
+          .test = {},
+          .stepwise = {},
+          .train_seconds = progress.train_seconds,
+          .run = std::filesystem::absolute(run.path()).lexically_normal().string(),
+          .baselines = {},
+          .attention_collapse = progress.collapse};
+}
+
 Json to_json(const RunSummary& summary) {
   auto json = json_of(summary);
   if (!summary.attention_collapse) json.erase("attention_collapse");

@@ -42,6 +42,9 @@ struct RunSummary {
   std::optional<AttentionCollapse> attention_collapse = std::nullopt;
 };
 
+// What the progress of a run says of it: no test, parameters, memory and baselines.
+RunSummary summary_of(const RunDirectory& run, const Progress& progress);
+
 // The keys of summary.json (docs/run_directory.md), in their order.
 nlohmann::ordered_json to_json(const RunSummary& summary);
 

@@ -18,9 +18,4 @@ Task make_masked_language_model_task(const ExperimentConfig& config, bool offlin
 
 Task make_classification_task(const ExperimentConfig& config, bool offline, Codec codec);
 
-// The measures of both have exact_match: the fraction of lists or targets of which every token is the most likely one,
-// given the true ones before it, so that greedy generation writes them.
-Task make_list_task(const ExperimentConfig& config);
-Task make_sequence_to_sequence_task(const ExperimentConfig& config, bool offline, Codec codec);
-
 }  // namespace metaformer

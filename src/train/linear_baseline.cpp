@@ -179,14 +179,12 @@ RunSummary train_linear(const Experiment& experiment, const RunDirectory& run, c
   metrics.write_config(config);
   const Scoring scoring{model, task, config.train.precision, device};
   const auto evaluate = [&](Split split) {
-    Evaluation report;
-    if (split == Split::test) {
-      report = report_test(scoring, config.train, run);
-    } else {
+    const auto report = [&] {
+      if (split == Split::test) return report_test(scoring, config.train, run);
       const auto sums = score_split(scoring, split);
       if (split == Split::validation) write_confusion(run, task, split, sums);
-      report = report_of(task, split, sums);
-    }
+      return report_of(task, split, sums);
+    }();
     metrics.write(only_step, std::string(to_string(split)), json_of(report));
     log::info("{}: {}", to_string(split), headline_of(task, report));
     return report;
@@ -202,22 +200,11 @@ RunSummary train_linear(const Experiment& experiment, const RunDirectory& run, c
   metrics.sync();
   save_checkpoint(run, progress, model.tensors(), {}, *task.codec, config.train.keep_checkpoints);
   link_latest(run.path());
-  return {.steps = progress.step,
-          .train_loss = progress.last_train_loss,
-          .val_loss = best.loss,
-          .best_val_loss = best.loss,
-          .best_val_error = best.error,
-          .best_step = best.step,
-          .validation = validation,
-          .test = task.batches->has(Split::test) ? std::optional(evaluate(Split::test)) : std::nullopt,
-          .stopped_early = false,
-          .parameters = model.parameters(),
-          .mixer_parameters = 0,
-          .stepwise = std::nullopt,
-          .peak_memory_bytes = peak_memory_bytes(device),
-          .train_seconds = progress.train_seconds,
-          .run = std::filesystem::absolute(run.path()).lexically_normal().string(),
-          .baselines = {}};
+  auto summary = summary_of(run, progress);
+  if (task.batches->has(Split::test)) summary.test = evaluate(Split::test);
+  summary.parameters = model.parameters();
+  summary.peak_memory_bytes = peak_memory_bytes(device);
+  return summary;
 }
 
 BaselineComparison compare_with_baselines(const ExperimentConfig& config, const Json& description,

@@ -28,7 +28,10 @@ std::string counted(std::int64_t count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-using Clock = TrainingClock::Clock;
+using Clock = Trainer::Clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
 using Json = nlohmann::ordered_json;
 
 std::int64_t tokens_seen(const BatchStream& batches, std::int64_t step) {
@@ -215,8 +218,23 @@ Trainer::Trainer(const RunDirectory& run, const Task& task, Step& step, const Ch
     task.before_training(*step.model);
   }
   progress_.startup_seconds += seconds_since_program_start();
-  clock_.emplace(progress_);
+  first_step_ = progress_.step;
+  earlier_wall_seconds_ = progress_.wall_seconds;
+  start_ = Clock::now();
   open_metrics(progress_.rollbacks);
+}
+
+double Trainer::wall_seconds() const { return earlier_wall_seconds_ + seconds_since(start_); }
+
+double Trainer::seconds_per_step() const {
+  const auto timed_steps = progress_.step - first_step_ - 1;
+  return timed_steps > 0 ? session_seconds_ / static_cast<double>(timed_steps) : 0;
+}
+
+void Trainer::count_training(Clock::time_point start) {
+  const double seconds = seconds_since(start);
+  if (progress_.step > first_step_ + 1) session_seconds_ += seconds;
+  progress_.train_seconds += seconds;
 }
 
 // Only the end of a training has estimates and the whole split.
@@ -259,12 +277,12 @@ RunSummary Trainer::run() {
 }
 
 void Trainer::advance() {
-  if (profiler_) profiler_->before_step(progress_.step - clock_->first_step());
+  if (profiler_) profiler_->before_step(progress_.step - first_step_);
   train_step();
   if (profiler_) profiler_->after_step();
   if (line_.is_due()) {
     if (group_.size() == 1) read_losses();  // several processes do so at the same steps, to notice a divergence at once
-    line_.show(progress_.step, step_.learning_rate(), clock_->seconds_per_step(progress_.step));
+    line_.show(progress_.step, step_.learning_rate(), seconds_per_step());
   }
   if (is_at(config_.train.log_interval)) write_training_line();
   write_sample();
@@ -280,7 +298,7 @@ void Trainer::train_step() {
   ++progress_.step;
   step_.average->update(progress_.step);
   if (step_.device().is_cpu()) read_losses();  // costs nothing there, and names the very step that diverged
-  clock_->count(progress_, start);
+  count_training(start);
   if (diagnoses) return write_diagnostics(before);
   if (!is_look_due(progress_.step, config_.train.steps)) return;
   read_losses();  // of all processes at the same steps; weights that are not finite have no attention
@@ -330,8 +348,7 @@ void Trainer::read_losses() {
   progress_.clipped_count += clipped;
   progress_.clipped_steps += clipped;
   last_norm_ = norm_n[-1].item<double>();
-  if (!step_.device().is_cpu())
-    clock_->count(progress_, start);  // the host has waited for steps that it had only started
+  if (!step_.device().is_cpu()) count_training(start);  // the host has waited for steps that it had only started
   if (!std::isfinite(progress_.loss_sum)) throw divergence_error(step_, progress_, "training loss");
   if (has_scale && on_host(&StepResult::exhausted, torch::kBool).any().item<bool>())
     throw divergence_error(step_, progress_, "gradient norm, even with a loss scale of 1,");
@@ -353,7 +370,7 @@ void Trainer::write_training_line() {
                {"tokens", tokens_seen(*task_.batches, progress_.step)}};
   if (const auto epochs = epochs_seen(*task_.batches, progress_.step)) line["epoch"] = *epochs;
   line.update({{"seconds", progress_.train_seconds},
-               {"wall_seconds", clock_->wall_seconds()},
+               {"wall_seconds", wall_seconds()},
                {"evaluation_seconds", progress_.evaluation_seconds},
                {"peak_memory_bytes", peak_memory_bytes(step_.device())},
                {"rollbacks", progress_.rollbacks},
@@ -397,9 +414,9 @@ void Trainer::write_sample() {
 // A stop in between leaves the progress as it was, not evaluated, and counts the time.
 void Trainer::evaluate() {
   read_losses();
-  line_.record(progress_.step, step_.learning_rate(), clock_->seconds_per_step(progress_.step));
+  line_.record(progress_.step, step_.learning_rate(), seconds_per_step());
   const auto count_time = [&, start = Clock::now()] {
-    const double seconds = TrainingClock::seconds_since(start);
+    const double seconds = seconds_since(start);
     progress_.evaluation_seconds += seconds;
     line_.add_evaluation(seconds);
   };
@@ -490,7 +507,7 @@ void Trainer::evaluate_and_save() {
 
 void Trainer::save() {
   read_losses();
-  progress_.wall_seconds = clock_->wall_seconds();
+  progress_.wall_seconds = wall_seconds();
   progress_.scheduled = is_checkpoint_due();
   const auto start = Clock::now();
   const auto& values = step_.parameters->values();
@@ -518,7 +535,7 @@ void Trainer::save() {
       if (!std::exchange(is_linked_, true)) link_latest(run_.path());
     }
   }
-  progress_.checkpoint_seconds += TrainingClock::seconds_since(start);
+  progress_.checkpoint_seconds += seconds_since(start);
 }
 
 void Trainer::go_back() {
@@ -556,10 +573,15 @@ bool Trainer::roll_back(const Error& error) {
 
 RunSummary Trainer::summary() {
   const WeightAverage::Use average(*step_.average);
-  auto of_test = task_.batches->has(Split::test) ? std::optional(test()) : std::nullopt;
+  auto summary = summary_of(run_, progress_);
+  if (task_.batches->has(Split::test)) summary.test = test();
   const auto counts = count_parameters(*step_.model);
-  const double ms_per_step = clock_->seconds_per_step(progress_.step) * 1e3;
-  const StepwiseSummary stepwise{
+  const double ms_per_step = seconds_per_step() * 1e3;
+  summary.stopped_early = progress_.step < config_.train.steps;
+  summary.parameters = counts.all;
+  summary.mixer_parameters = counts.mixers;
+  summary.peak_memory_bytes = peak_memory_bytes(step_.device());
+  summary.stepwise = {
       .ms_per_step = ms_per_step,
       .tokens_per_second = ms_per_step > 0 ? task_.batches->tokens_per_step() / ms_per_step * 1e3 : 0,
       .rollbacks = progress_.rollbacks,
@@ -574,24 +596,8 @@ RunSummary Trainer::summary() {
       .startup_seconds = progress_.startup_seconds,
       .evaluation_seconds = progress_.evaluation_seconds,
       .checkpoint_seconds = progress_.checkpoint_seconds,
-      .wall_seconds = clock_->wall_seconds()};
-  return {.steps = progress_.step,
-          .train_loss = progress_.last_train_loss,
-          .val_loss = progress_.validation->at("loss"),
-          .best_val_loss = progress_.best->loss,
-          .best_val_error = progress_.best->error,
-          .best_step = progress_.best->step,
-          .validation = progress_.validation,
-          .test = std::move(of_test),
-          .stopped_early = progress_.step < config_.train.steps,
-          .parameters = counts.all,
-          .mixer_parameters = counts.mixers,
-          .stepwise = stepwise,
-          .peak_memory_bytes = peak_memory_bytes(step_.device()),
-          .train_seconds = progress_.train_seconds,
-          .run = std::filesystem::absolute(run_.path()).lexically_normal().string(),
-          .baselines = {},
-          .attention_collapse = progress_.collapse};
+      .wall_seconds = wall_seconds()};
+  return summary;
 }
 
 }  // namespace metaformer

@@ -22,43 +22,6 @@
 
 namespace metaformer {
 
-// The time that a run takes.
-class TrainingClock {
- public:
-  using Clock = std::chrono::steady_clock;
-
-  static double seconds_since(Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-  }
-
-  // Starts where a run goes on from `progress`.
-  explicit TrainingClock(const Progress& progress)
-      : first_step_(progress.step), earlier_wall_seconds_(progress.wall_seconds) {}
-
-  std::int64_t first_step() const { return first_step_; }  // of this process
-
-  // Since `start` this process has trained.
-  void count(Progress& progress, Clock::time_point start) {
-    if (progress.step > first_step_ + 1) session_seconds_ += seconds_since(start);
-    progress.train_seconds += seconds_since(start);
-  }
-
-  // Of training, in this process, without its first step; 0 while unknown.
-  double seconds_per_step(std::int64_t step) const {
-    const auto timed_steps = step - first_step_ - 1;
-    return timed_steps > 0 ? session_seconds_ / static_cast<double>(timed_steps) : 0;
-  }
-
-  // Of all processes that trained the run.
-  double wall_seconds() const { return earlier_wall_seconds_ + seconds_since(start_); }
-
- private:
-  std::int64_t first_step_;
-  double earlier_wall_seconds_;
-  double session_seconds_ = 0;
-  Clock::time_point start_ = Clock::now();
-};
-
 // The error (exit code 4) for a training of which `what` is not finite. Names the first tensor that is not finite, too,
 // and what to do.
 Error divergence_error(const Step& step, const Progress& progress, const std::string& what);
@@ -125,6 +88,8 @@ bool is_finished(const TrainConfig& config, const Progress& progress);
 
 class Trainer {
  public:
+  using Clock = std::chrono::steady_clock;
+
   // Keeps references; the run directory must exist. Goes on from the checkpoint; without one (nullptr) it starts with
   // the weights that the step has. All processes of the step's group make the same steps together; the first of them
   // writes.
@@ -144,6 +109,9 @@ class Trainer {
   void advance();  // one step and what is due after it
   void train_step();
   StepResult run_step();
+  double wall_seconds() const;      // of all processes that trained the run
+  double seconds_per_step() const;  // of training, in this process, without its first step; 0 while unknown
+  void count_training(Clock::time_point start);         // this process has trained since then
   void open_metrics(std::int64_t rollbacks);            // to go on from progress_
   void read_losses();                                   // takes them from the device; throws when they are not finite
   void write_training_line();                           // unless no step has come since the last one
@@ -190,7 +158,9 @@ class Trainer {
   ProgressLine line_;
   StreamDiagnostics diagnostics_;
   AttentionWatch attention_watch_;
-  std::optional<TrainingClock> clock_;
+  std::int64_t first_step_ = 0;                            // of this process
+  double earlier_wall_seconds_ = 0, session_seconds_ = 0;  // of earlier processes; of training, in this one
+  Clock::time_point start_;
   std::unique_ptr<MetricsLog> metrics_;
   std::unique_ptr<StepProfiler> profiler_;
   bool is_linked_ = false;  // runs/latest leads to the run
