@@ -20,7 +20,6 @@
 #include "tasks/batches.h"
 #include "tasks/evaluation.h"
 #include "tasks/linear_classifier.h"
-#include "tasks/make_task.h"
 
 namespace metaformer {
 

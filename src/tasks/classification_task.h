@@ -1,5 +1,5 @@
 #pragma once
-// Finding the class of a text (made by make_task): measures and recalibration.
+// Finding the class of a text: measures and recalibration.
 
 #include <cstdint>
 #include <functional>
@@ -102,5 +102,7 @@ class ClassificationMeasures : public Measures {
   std::shared_ptr<const LabelledDataset> dataset_;
   SelectionMetric selection_;
 };
+
+Task make_classification_task(const ExperimentConfig& config, bool offline, Codec codec);
 
 }  // namespace metaformer

@@ -10,6 +10,8 @@
 #include "data/list_dataset.h"
 #include "data/pairs.h"
 #include "tasks/batches.h"
+#include "tasks/classification_task.h"
+#include "tasks/text_tasks.h"
 #include "text/symbol_tokenizers.h"
 
 namespace metaformer {

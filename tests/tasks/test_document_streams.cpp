@@ -12,7 +12,7 @@
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
 #include "tasks/batches.h"
-#include "tasks/text_streams.h"
+#include "tasks/text_tasks.h"
 #include "text/symbol_tokenizers.h"
 
 namespace metaformer {
