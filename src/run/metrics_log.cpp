@@ -21,35 +21,6 @@
 
 namespace metaformer {
 
-// TensorBoard's event format: records of TensorFlow's TFRecord framing around protobuf Event messages.
-class TensorBoardWriter {
- public:
-  // A new events.out.tfevents.* file in `folder`, which TensorBoard reads after those that are there.
-  explicit TensorBoardWriter(const std::filesystem::path& folder);
-
-  // A session starts that writes the events of `step` and later ones: TensorBoard forgets those of earlier sessions.
-  // The first session of a folder must be announced, too.
-  void start_session(std::int64_t step);
-
-  void add_scalar(std::string_view tag, double value, std::int64_t step);
-
-  // Shown under TEXT, as Markdown.
-  void add_text(std::string_view tag, std::string_view markdown, std::int64_t step);
-
-  // A flat object of numbers, strings and booleans, shown under HPARAMS.
-  void add_hyper_parameters(const nlohmann::ordered_json& values, std::int64_t step);
-
-  // Writes what was added. Throws Error (exit code 1) for a full disk.
-  void flush();
-
- private:
-  void write_summary(const std::string& value, std::int64_t step);
-  void write_event(std::uint32_t field, const std::string& content, std::int64_t step);
-  void write_record(const std::string& event);
-  AppendedFile file_;
-  std::string pending_;  // records that are not yet written
-};
-
 namespace {
 
 // Protobuf wire format (https://protobuf.dev/programming-guides/encoding): a key of field number and wire type, a
@@ -222,77 +193,91 @@ std::string as_code(const std::string& text) {
 
 }  // namespace
 
-TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder) : file_(folder / new_name(folder)) {
-  auto event = event_header();
-  put(event, 3, "brain.Event:2");
-  write_record(event);
-}
-
-void TensorBoardWriter::start_session(std::int64_t step) {
-  std::string session;
-  put(session, 1, std::uint64_t{1});  // SessionLog.status: START
-  write_event(7, session, step);
-}
-
-void TensorBoardWriter::add_scalar(std::string_view tag, double value, std::int64_t step) {
-  std::string entry;
-  put(entry, 1, tag);
-  put_varint(entry, 2 << 3 | fixed32);  // Value.simple_value
-  put_fixed(entry, static_cast<float>(value));
-  write_summary(entry, step);
-}
-
-void TensorBoardWriter::add_text(std::string_view tag, std::string_view markdown, std::int64_t step) {
-  std::string tensor;  // tensorflow/core/framework/tensor.proto: dtype = 1, tensor_shape = 2, string_val = 8
-  put(tensor, 1, std::uint64_t{7});  // DT_STRING
-  put(tensor, 2, "");                // a scalar
-  put(tensor, 8, markdown);
-  write_summary(tensor_value(tag, "text", "", tensor), step);
-}
-
-void TensorBoardWriter::add_hyper_parameters(const nlohmann::ordered_json& values, std::int64_t step) {
-  std::string session;  // tensorboard/plugins/hparams/plugin_data.proto: SessionStartInfo
-  for (const auto& [name, value] : values.items()) {
-    std::string entry;
-    put(entry, 1, name);
-    put(entry, 2, protobuf_value(value));
-    put(session, 1, entry);
+// TensorBoard's event format: records of TensorFlow's TFRecord framing around protobuf Event messages.
+class TensorBoardWriter {
+ public:
+  // A new events.out.tfevents.* file in `folder`, which TensorBoard reads after those that are there.
+  explicit TensorBoardWriter(const std::filesystem::path& folder) : file_(folder / new_name(folder)) {
+    auto event = event_header();
+    put(event, 3, "brain.Event:2");
+    write_record(event);
   }
-  put(session, 5, seconds_now());  // start_time_secs
-  std::string data;                // HParamsPluginData: version = 1 (0), session_start_info = 3
-  put(data, 3, session);
-  std::string tensor;                // the plugin reads none, but TensorBoard's storage expects one
-  put(tensor, 1, std::uint64_t{1});  // DT_FLOAT
-  put(tensor, 2, "");
-  put(tensor, 4, std::string(sizeof(float), '\0'));  // tensor_content
-  write_summary(tensor_value("_hparams_/session_start_info", "hparams", data, tensor), step);
-}
 
-// tensorflow/core/framework/summary.proto: Summary.value = 1.
-void TensorBoardWriter::write_summary(const std::string& value, std::int64_t step) {
-  std::string summary;
-  put(summary, 1, value);
-  write_event(5, summary, step);
-}
+  // A session starts that writes the events of `step` and later ones: TensorBoard forgets those of earlier sessions.
+  // The first session of a folder must be announced, too.
+  void start_session(std::int64_t step) {
+    std::string session;
+    put(session, 1, std::uint64_t{1});  // SessionLog.status: START
+    write_event(7, session, step);
+  }
 
-void TensorBoardWriter::write_event(std::uint32_t field, const std::string& content, std::int64_t step) {
-  auto event = event_header();
-  put(event, 2, static_cast<std::uint64_t>(step));
-  put(event, field, content);
-  write_record(event);
-}
+  void add_scalar(std::string_view tag, double value, std::int64_t step) {
+    std::string entry;
+    put(entry, 1, tag);
+    put_varint(entry, 2 << 3 | fixed32);  // Value.simple_value
+    put_fixed(entry, static_cast<float>(value));
+    write_summary(entry, step);
+  }
 
-void TensorBoardWriter::write_record(const std::string& event) {
-  std::string length;
-  put_fixed(length, static_cast<std::uint64_t>(event.size()));
-  std::string record = length;
-  put_fixed(record, masked_crc(length));
-  record += event;
-  put_fixed(record, masked_crc(event));
-  pending_ += record;
-}
+  // Shown under TEXT, as Markdown.
+  void add_text(std::string_view tag, std::string_view markdown, std::int64_t step) {
+    std::string tensor;  // tensorflow/core/framework/tensor.proto: dtype = 1, tensor_shape = 2, string_val = 8
+    put(tensor, 1, std::uint64_t{7});  // DT_STRING
+    put(tensor, 2, "");                // a scalar
+    put(tensor, 8, markdown);
+    write_summary(tensor_value(tag, "text", "", tensor), step);
+  }
 
-void TensorBoardWriter::flush() { file_.write(std::exchange(pending_, {})); }
+  // A flat object of numbers, strings and booleans, shown under HPARAMS.
+  void add_hyper_parameters(const nlohmann::ordered_json& values, std::int64_t step) {
+    std::string session;  // tensorboard/plugins/hparams/plugin_data.proto: SessionStartInfo
+    for (const auto& [name, value] : values.items()) {
+      std::string entry;
+      put(entry, 1, name);
+      put(entry, 2, protobuf_value(value));
+      put(session, 1, entry);
+    }
+    put(session, 5, seconds_now());  // start_time_secs
+    std::string data;                // HParamsPluginData: version = 1 (0), session_start_info = 3
+    put(data, 3, session);
+    std::string tensor;                // the plugin reads none, but TensorBoard's storage expects one
+    put(tensor, 1, std::uint64_t{1});  // DT_FLOAT
+    put(tensor, 2, "");
+    put(tensor, 4, std::string(sizeof(float), '\0'));  // tensor_content
+    write_summary(tensor_value("_hparams_/session_start_info", "hparams", data, tensor), step);
+  }
+
+  // Writes what was added. Throws Error (exit code 1) for a full disk.
+  void flush() { file_.write(std::exchange(pending_, {})); }
+
+ private:
+  // tensorflow/core/framework/summary.proto: Summary.value = 1.
+  void write_summary(const std::string& value, std::int64_t step) {
+    std::string summary;
+    put(summary, 1, value);
+    write_event(5, summary, step);
+  }
+
+  void write_event(std::uint32_t field, const std::string& content, std::int64_t step) {
+    auto event = event_header();
+    put(event, 2, static_cast<std::uint64_t>(step));
+    put(event, field, content);
+    write_record(event);
+  }
+
+  void write_record(const std::string& event) {
+    std::string length;
+    put_fixed(length, static_cast<std::uint64_t>(event.size()));
+    std::string record = length;
+    put_fixed(record, masked_crc(length));
+    record += event;
+    put_fixed(record, masked_crc(event));
+    pending_ += record;
+  }
+
+  AppendedFile file_;
+  std::string pending_;  // records that are not yet written
+};
 
 MetricsLog::MetricsLog() = default;
 MetricsLog::~MetricsLog() = default;
