@@ -301,13 +301,11 @@ void TextGenerator::encode_windows() {
 bool TextGenerator::take_from_device() {
   if (on_device_ == nullptr) return false;
   const auto tokens_b = on_device_->next();
-  if (tokens_b.empty()) {
-    on_device_.reset();
-    make_cache();
-    return false;
-  }
   tokens_b_.assign(tokens_b.begin(), tokens_b.end());
-  return true;
+  if (!tokens_b.empty()) return true;
+  on_device_.reset();
+  make_cache();
+  return false;
 }
 
 void TextGenerator::pick_tokens() {

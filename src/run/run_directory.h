@@ -48,6 +48,7 @@ class RunDirectory {
   std::filesystem::path confusion_file(std::string_view split) const {
     return path_ / ("confusion_" + std::string(split) + ".csv");
   }
+  std::filesystem::path predictions_file() const { return path_ / "test_predictions.safetensors"; }
   std::filesystem::path profile_file() const { return path_ / "profile.json"; }
   std::filesystem::path environment_file() const { return path_ / "environment.json"; }
   std::filesystem::path initial_weights_file() const { return path_ / "initial_weights.json"; }

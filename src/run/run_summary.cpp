@@ -104,15 +104,9 @@ std::optional<RunSummary> read_summary(const RunDirectory& run) {
   return summary;
 }
 
-namespace {
-
-std::filesystem::path file_of(const RunDirectory& run) { return run.path() / "test_predictions.safetensors"; }
-
-}  // namespace
-
 std::optional<TestPredictions> read_test_predictions(const RunDirectory& run) {
   constexpr std::uintmax_t largest = std::uintmax_t{1} << 34;
-  const auto file = file_of(run);
+  const auto file = run.predictions_file();
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored)) return std::nullopt;
   TestPredictions predictions;
@@ -145,8 +139,9 @@ Evaluation report_test(const Scoring& scoring, const TrainConfig& train, const R
     if (task.classes != nullptr && !train.overfit_batch) {
       const auto predicted = task.classes->probabilities_of(sums, Split::test);
       const auto probabilities_lv = torch::tensor(predicted.values, torch::kDouble).view({-1, predicted.classes});
-      write_file_atomically(file_of(run), to_safetensors({{"probabilities", probabilities_lv},
-                                                          {"labels", torch::tensor(predicted.labels, torch::kLong)}}));
+      write_file_atomically(run.predictions_file(),
+                            to_safetensors({{"probabilities", probabilities_lv},
+                                            {"labels", torch::tensor(predicted.labels, torch::kLong)}}));
     }
   }
   return report_of(task, Split::test, sums);

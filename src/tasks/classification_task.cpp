@@ -47,6 +47,18 @@ std::optional<double> auc_of_class(const ClassProbabilities& probabilities, std:
   return (rank_sum - members * (members + 1) / 2) / (members * others);
 }
 
+// Over the classes that have a value.
+template <class ValueOf>
+std::optional<double> mean_over_classes(std::int64_t classes, ValueOf value_of) {
+  double sum = 0, counted = 0;
+  for (std::int64_t label = 0; label < classes; ++label) {
+    const std::optional<double> value = value_of(label);
+    sum += value.value_or(0);
+    if (value) ++counted;
+  }
+  return counted == 0 ? std::nullopt : std::optional(sum / counted);
+}
+
 // Training texts by class.
 std::vector<std::int64_t> training_counts(const LabelledDataset& dataset) {
   std::vector<std::int64_t> counts(dataset.codec().labels.size());
@@ -86,10 +98,6 @@ ClassProbabilities to_probabilities(const torch::Tensor& given_lv, const torch::
   return {.classes = probabilities_lv.size(1),
           .values = {values, values + probabilities_lv.numel()},
           .labels = {labels, labels + labels_l.numel()}};
-}
-
-ClassProbabilities to_probabilities(const ScoreSums& sums) {
-  return to_probabilities(sums.joined("probabilities"), sums.joined("labels"));
 }
 
 class LabelledStream : public RowStream {
@@ -236,10 +244,9 @@ double log_loss(const ClassProbabilities& probabilities) {
 
 std::vector<std::int64_t> confusion_table(const ClassProbabilities& probabilities) {
   std::vector<std::int64_t> table(static_cast<std::size_t>(probabilities.classes * probabilities.classes));
-  for (std::int64_t text = 0; text < probabilities.texts(); ++text) {
+  for (std::int64_t text = 0; text < probabilities.texts(); ++text)
     ++table[static_cast<std::size_t>(probabilities.label(text) * probabilities.classes +
                                      probabilities.predicted(text))];
-  }
   return table;
 }
 
@@ -256,26 +263,14 @@ std::vector<ClassCounts> count_classes(const ClassProbabilities& probabilities) 
 }
 
 double macro_f1(const std::vector<ClassCounts>& counts) {
-  double sum = 0, present = 0;
-  for (const auto& count : counts) {
-    if (const auto f1 = count.f1()) {
-      sum += *f1;
-      ++present;
-    }
-  }
-  return sum / present;  // a split has a text
+  const auto f1 = [&](std::int64_t label) { return counts[static_cast<std::size_t>(label)].f1(); };
+  return mean_over_classes(std::ssize(counts), f1).value();  // a split has a text
 }
 
 std::optional<double> roc_auc(const ClassProbabilities& probabilities) {
   if (probabilities.classes == 2) return auc_of_class(probabilities, 1);
-  double sum = 0, counted = 0;
-  for (std::int64_t label = 0; label < probabilities.classes; ++label) {
-    if (const auto auc = auc_of_class(probabilities, label)) {
-      sum += *auc;
-      ++counted;
-    }
-  }
-  return counted == 0 ? std::nullopt : std::optional(sum / counted);
+  return mean_over_classes(probabilities.classes,
+                           [&](std::int64_t label) { return auc_of_class(probabilities, label); });
 }
 
 double calibration_error(const ClassProbabilities& probabilities) {
@@ -347,15 +342,15 @@ void ClassificationMeasures::score(const torch::Tensor& given_lv, const Batch& b
 }
 
 Evaluation ClassificationMeasures::report(const ScoreSums& sums, Split, Tables tables) const {
-  return report_of(to_probabilities(sums), sums.item("loss") / sums.item("weight"), tables);
+  return report_of(to_probabilities(sums.joined("probabilities"), sums.joined("labels")),
+                   sums.item("loss") / sums.item("weight"), tables);
 }
 
 Evaluation ClassificationMeasures::report_of(const ClassProbabilities& probabilities, double loss,
                                              Tables tables) const {
   const auto counts = count_classes(probabilities);
-  const double correct = std::accumulate(counts.begin(), counts.end(), 0.0, [](double sum, const ClassCounts& count) {
-    return sum + static_cast<double>(count.correct);
-  });
+  double correct = 0;
+  for (const auto& count : counts) correct += static_cast<double>(count.correct);
   Evaluation report{.scores = {{"loss", loss},
                                {"accuracy", correct / static_cast<double>(probabilities.texts())},
                                {"f1", macro_f1(counts)}}};
@@ -372,7 +367,7 @@ Evaluation ClassificationMeasures::report_of(const ClassProbabilities& probabili
 }
 
 std::string ClassificationMeasures::confusion_csv(const ScoreSums& sums) const {
-  const auto table = confusion_table(to_probabilities(sums));
+  const auto table = confusion_table(to_probabilities(sums.joined("probabilities"), sums.joined("labels")));
   std::string text = "true_label";
   for (const auto& label : labels()) text += "," + csv_field(label);
   auto count = table.begin();

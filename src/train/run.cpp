@@ -79,17 +79,11 @@ constexpr const char *tokenizer_path = "data.tokenizer.path", *initial_weights_p
 // Data may lie elsewhere, which require_moved_data checks, and so may the tokenizer and the weights that the training
 // began with.
 void require_same_experiment(const RunDirectory& run, const ExperimentConfig& before, const ExperimentConfig& now) {
-  std::vector<std::string> free = {"train.steps",
-                                   "train.eval_interval",
-                                   "train.checkpoint_interval",
-                                   "train.log_interval",
-                                   "train.diagnostics_interval",
-                                   "train.keep_checkpoints",
-                                   "train.patience",
-                                   tokenizer_path,
-                                   initial_weights_path};
-  const auto moved = moved_data(before, now);
-  free.insert(free.end(), moved.begin(), moved.end());
+  auto free = moved_data(before, now);
+  for (const auto* name : {"steps", "eval_interval", "checkpoint_interval", "log_interval", "diagnostics_interval",
+                           "keep_checkpoints", "patience", "init_from"})
+    free.push_back(fmt::format("train.{}", name));
+  free.emplace_back(tokenizer_path);
   const auto earlier = config_to_json(before);
   for (const auto& change : Json::diff(earlier, config_to_json(now))) {
     const auto path = change.at("path").get<std::string>();
@@ -106,9 +100,9 @@ void require_same_experiment(const RunDirectory& run, const ExperimentConfig& be
 // What a training has begun with, at another path.
 void require_same_digest(const EarlierRun& earlier, const std::string& key, const PathText& path,
                          const std::string& found, const std::string& trained) {
-  if (found != trained)
-    refuse_resume(earlier.run, fmt::format("{}={}: not what it was trained with: its SHA-256 is {} and was {}", key,
-                                           path, found, trained));
+  if (found == trained) return;
+  refuse_resume(earlier.run, fmt::format("{}={}: not what it was trained with: its SHA-256 is {} and was {}", key, path,
+                                         found, trained));
 }
 
 void require_same_tokenizer(const EarlierRun& earlier, const ExperimentConfig& now) {
