@@ -7,7 +7,7 @@
 #include "config/writer.h"
 #include "data/statistics.h"
 #include "model/memory_estimate.h"
-#include "run/huggingface/pretrained_model.h"
+#include "run/huggingface/model_folder.h"
 
 namespace metaformer {
 

@@ -1,7 +1,7 @@
 #include "base/log.h"
 #include "cli/command_line.h"
 #include "infer/answers.h"
-#include "infer/target_scores.h"
+#include "infer/beam_search.h"
 #include "tasks/evaluation.h"
 #include "train/linear_baseline.h"
 
@@ -22,11 +22,11 @@ struct EvaluateArguments {
   bool json = false, offline = false;
 };
 
-void print_metrics(const Json& metrics, const std::string& indent) {
-  for (const auto& [name, value] : metrics.items()) {
+void print_measures(const Json& measures, const std::string& indent) {
+  for (const auto& [name, value] : measures.items()) {
     if (value.is_object() && value.size() <= most_reported_classes) {
       print_lines("{}{}\n", indent, name);
-      print_metrics(value, indent + "  ");
+      print_measures(value, indent + "  ");
       continue;
     }
     const auto shown = value.is_object()           ? fmt::format("{} classes: see --json", value.size())
@@ -38,24 +38,25 @@ void print_metrics(const Json& metrics, const std::string& indent) {
 }
 
 // `source`: the members of JSON that say which checkpoints were evaluated. `members`: lines of text about these.
-void print_result(const EvaluateArguments& arguments, Json source, const std::string& title, const Json& metrics,
-                  const std::string& members, const BaselineComparison& comparison) {
+void print_result(const EvaluateArguments& arguments, Json source, const std::string& title,
+                  const Evaluation& evaluation, const std::string& members, const BaselineComparison& comparison) {
   if (arguments.json) {
     source["split"] = to_string(arguments.split);
-    source.update(metrics);
-    if (!comparison.accuracies.is_null()) source["baselines"] = comparison.accuracies;
+    source.update(json_of(evaluation));
+    if (!comparison.accuracies.empty()) source["baselines"] = json_of(comparison.accuracies);
     return print_json(source);
   }
   print_lines("{}, {} split\n", title, to_string(arguments.split));
-  print_metrics(metrics, "  ");
+  print_measures(json_of(evaluation), "  ");
   print_lines(members);
   for (const auto& line : comparison.table) print_lines("  " + line + "\n");
 }
 
 BaselineComparison compare(const EvaluateArguments& arguments, const ExperimentConfig& config, const Task& task,
-                           const Json& metrics) {
-  return compare_with_baselines(config, task.description, {{std::string(to_string(arguments.split)), metrics}},
-                                arguments.offline);
+                           const Evaluation& evaluation) {
+  Scores accuracies;
+  if (const auto accuracy = evaluation.find("accuracy")) accuracies.emplace_back(to_string(arguments.split), *accuracy);
+  return compare_with_baselines(config, task.description, accuracies, arguments.offline);
 }
 
 void require_split(const Task& task, Split split, const ExperimentConfig& config) {
@@ -87,14 +88,13 @@ void evaluate_together(const EvaluateArguments& arguments, ProcessGroup& group) 
     ensemble.add(name, *task.classes, sums, split);
     const auto accuracy = task.classes->report(sums, split).at("accuracy");
     members.push_back({{"checkpoint", run.checkpoint.string()}, {"step", run.progress.step}, {"accuracy", accuracy}});
-    lines += fmt::format("  {:<20} {:.5f}  {}\n", "accuracy of", accuracy.get<double>(), run.checkpoint.string());
+    lines += fmt::format("  {:<20} {:.5f}  {}\n", "accuracy of", accuracy, run.checkpoint.string());
     if (members.size() < names.size()) continue;
     const auto mean = ensemble.mean();
-    Json metrics = task.classes->report_of(mean, log_loss(mean));
-    metrics.update(task.classes->tables_of(mean));
+    const auto evaluation = task.classes->report_of(mean, log_loss(mean), Tables::all);
     if (!group.is_first()) return;
-    print_result(arguments, {{"members", members}}, fmt::format("mean of {} classifiers", members.size()), metrics,
-                 lines, compare(arguments, config, task, metrics));
+    print_result(arguments, {{"members", members}}, fmt::format("mean of {} classifiers", members.size()), evaluation,
+                 lines, compare(arguments, config, task, evaluation));
   }
 }
 
@@ -115,21 +115,18 @@ void check_beam_flags(const EvaluateArguments& arguments, const LoadedRun& run) 
     fail_usage("{}: has no effect on a run with train.overfit_batch, of which no targets are written", flag);
 }
 
-Json evaluate_as_asked(const EvaluateArguments& arguments, const LoadedRun& run, const Task& task,
-                       ProcessGroup& group) {
+Evaluation evaluate_as_asked(const EvaluateArguments& arguments, const LoadedRun& run, const Task& task,
+                             ProcessGroup& group) {
   const auto split = arguments.split;
   const Scoring scoring{*run.predictor, task, run.experiment.config.train.precision, run.device, group};
-  const auto with_tables = [&](const ScoreSums& sums) {
-    auto metrics = report_of(task, split, sums);
-    metrics.update(task.metrics->tables(sums));
-    return metrics;
-  };
+  const auto with_tables = [&](const ScoreSums& sums) { return report_of(task, split, sums, Tables::all); };
   if (arguments.random_batches > 0) return with_tables(score_random_batches(scoring, split, arguments.random_batches));
   if (arguments.tokens == 0) return with_tables(score_split(scoring, split));
   const auto part = part_of_split(*task.batches, split, arguments.tokens, run.predictor->remembers());
-  auto metrics = with_tables(score_part(scoring, split, part));
-  metrics.update({{"evaluated_tokens", part.tokens}, {"split_tokens", part.split_tokens}});
-  return metrics;
+  auto evaluation = with_tables(score_part(scoring, split, part));
+  evaluation.evaluated_tokens = part.tokens;
+  evaluation.split_tokens = part.split_tokens;
+  return evaluation;
 }
 
 void run_evaluate(const EvaluateArguments& arguments, ProcessGroup& group) {
@@ -141,15 +138,15 @@ void run_evaluate(const EvaluateArguments& arguments, ProcessGroup& group) {
   check_beam_flags(arguments, run);
   if (config.train.overfit_batch)
     log::warning("this run trained only on its first batch (train.overfit_batch), and is evaluated on it");
-  auto metrics = evaluate_as_asked(arguments, run, task, group);
+  auto evaluation = evaluate_as_asked(arguments, run, task, group);
   if (task.pairs != nullptr && sees_whole_split(arguments) && !config.train.overfit_batch)
-    metrics["written"] =
+    evaluation.written =
         score_written_targets(*run.model, config, run.device, *task.pairs, arguments.split, arguments.beam, group);
   if (!group.is_first()) return;
   const auto checkpoint = run.checkpoint.string();
   print_result(arguments, {{"checkpoint", checkpoint}, {"step", run.progress.step}},
-               fmt::format("{} (step {})", checkpoint, run.progress.step), metrics, "",
-               compare(arguments, config, task, metrics));
+               fmt::format("{} (step {})", checkpoint, run.progress.step), evaluation, "",
+               compare(arguments, config, task, evaluation));
 }
 
 }  // namespace

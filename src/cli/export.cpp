@@ -1,6 +1,6 @@
 #include "cli/command_line.h"
 #include "run/checkpoint.h"
-#include "run/huggingface/export_model.h"
+#include "run/huggingface/model_folder.h"
 
 namespace metaformer {
 

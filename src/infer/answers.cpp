@@ -58,18 +58,19 @@ std::vector<Prediction> predict(const LoadedRun& run, const std::vector<std::vec
   return predictions;
 }
 
-void Ensemble::add(const std::string& name, const ClassificationMetrics& metrics, const ScoreSums& sums, Split split) {
-  auto member = metrics.probabilities_of(sums, split);
+void Ensemble::add(const std::string& name, const ClassificationMeasures& measures, const ScoreSums& sums,
+                   Split split) {
+  auto member = measures.probabilities_of(sums, split);
   if (members_++ == 0) {
-    classes_ = metrics.labels();
-    text_digest_ = metrics.text_digest(split);
+    classes_ = measures.labels();
+    text_digest_ = measures.text_digest(split);
     sum_ = std::move(member);
     return;
   }
-  if (metrics.labels() != classes_)
+  if (measures.labels() != classes_)
     throw Error(ExitCode::usage, fmt::format("{}: its classes are {}, those of the first run are {}", name,
-                                             fmt::join(metrics.labels(), ", "), fmt::join(classes_, ", ")));
-  if (metrics.text_digest(split) != text_digest_ || member.labels != sum_.labels)
+                                             fmt::join(measures.labels(), ", "), fmt::join(classes_, ", ")));
+  if (measures.text_digest(split) != text_digest_ || member.labels != sum_.labels)
     throw Error(ExitCode::usage,
                 fmt::format("{}: its {} split has other texts than the first run's ({} and {}); an ensemble needs runs "
                             "of the same data and data.validation_fraction",

@@ -40,9 +40,9 @@ std::vector<Prediction> predict(const LoadedRun& run, const std::vector<std::vec
 // learning").
 class Ensemble {
  public:
-  // Adds what the metrics gathered of a classifier on a split. Errors (exit code 2), naming the member as `name`: its
+  // Adds what the measures gathered of a classifier on a split. Errors (exit code 2), naming the member as `name`: its
   // classes, or its texts and their labels, are not those of the first member.
-  void add(const std::string& name, const ClassificationMetrics& metrics, const ScoreSums& sums, Split split);
+  void add(const std::string& name, const ClassificationMeasures& measures, const ScoreSums& sums, Split split);
 
   // Mean over the members, texts in the order of the source.
   ClassProbabilities mean() const;

@@ -1,8 +1,13 @@
 #pragma once
-// Writes targets with an encoder and decoder, by beam search; with a beam of 1 greedily.
+// Writes targets with an encoder and decoder, by beam search; with a beam of 1 greedily. Scores them against those of a
+// split.
 
 #include <vector>
 
+#include "config/experiment_config.h"
+#include "data/pairs.h"
+#include "distributed/process_group.h"
+#include "model/sequence_model.h"
 #include "run/load_run.h"
 
 namespace metaformer {
@@ -48,5 +53,15 @@ std::vector<std::vector<Hypothesis>> write_targets(const LoadedRun& run, const T
 
 // The best one for one source.
 Hypothesis write_target(const LoadedRun& run, const std::vector<std::int32_t>& source, const BeamOptions& options = {});
+
+// BLEU, also of lower-cased texts, and chrF in percent, with their signatures; ROUGE's F1 as fractions; and the
+// fraction of targets of which every token is written. Beside them the scores of two texts that need no model: the
+// source, and its first sentence. Processes take turns in batches; all of them get the scores.
+WrittenScores score_written_targets(SequenceModel& model, const ExperimentConfig& config, torch::Device device,
+                                    const PairDataset& pairs, Split split, const BeamOptions& options,
+                                    ProcessGroup& group);
+
+// Up to the first full stop, question or exclamation mark before white space; all of it if there is none.
+std::string first_sentence(const std::string& text);
 
 }  // namespace metaformer

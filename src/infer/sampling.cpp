@@ -301,13 +301,11 @@ void TextGenerator::encode_windows() {
 bool TextGenerator::take_from_device() {
   if (on_device_ == nullptr) return false;
   const auto tokens_b = on_device_->next();
-  if (tokens_b.empty()) {
-    on_device_.reset();
-    make_cache();
-    return false;
-  }
   tokens_b_.assign(tokens_b.begin(), tokens_b.end());
-  return true;
+  if (!tokens_b.empty()) return true;
+  on_device_.reset();
+  make_cache();
+  return false;
 }
 
 void TextGenerator::pick_tokens() {
@@ -371,8 +369,8 @@ std::string default_prompt(const Tokenizer& tokenizer) {
   return tokenizer.decode(std::vector<std::int32_t>{0});
 }
 
-std::optional<nlohmann::ordered_json> write_sample(SequenceModel& model, const Tokenizer& tokenizer,
-                                                   torch::Device device, std::uint64_t seed, std::int64_t step) {
+std::optional<Sample> write_sample(SequenceModel& model, const Tokenizer& tokenizer, torch::Device device,
+                                   std::uint64_t seed, std::int64_t step) {
   constexpr std::int64_t length = 200;
   SamplingOptions options;
   options.graphs = false;  // they would take memory beside that of the training
@@ -387,14 +385,12 @@ std::optional<nlohmann::ordered_json> write_sample(SequenceModel& model, const T
       tokens.push_back(generator.next().front());
   }
   if (static_cast<std::int64_t>(tokens.size()) < length) return std::nullopt;
-  return nlohmann::ordered_json{{"prompt", prompt},       {"text", tokenizer.decode(tokens)},
-                                {"tokens", length},       {"temperature", options.temperature},
-                                {"top_k", options.top_k}, {"seed", options.seed}};
+  return Sample{.prompt = prompt, .text = tokenizer.decode(tokens), .tokens = length, .options = options};
 }
 
-void log_sample(std::int64_t step, const nlohmann::ordered_json& sample) {
+void log_sample(std::int64_t step, const std::string& text) {
   log::info("sample at step {}:", step);
-  std::istringstream lines(sample.at("text").get<std::string>());
+  std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     std::replace_if(
         line.begin(), line.end(), [](unsigned char byte) { return byte < 0x20 || byte == 0x7f; }, ' ');

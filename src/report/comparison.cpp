@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "config/loader.h"
 #include "config/writer.h"
-#include "run/test_predictions.h"
+#include "run/run_summary.h"
 
 namespace metaformer {
 

@@ -400,7 +400,7 @@ GradientNorms measure_gradients(const LoadedRun& run, const Task& task) {
   StreamProbe probe(/*wants_scores=*/false);
   Pass pass{.probe = &probe};
   model.zero_grad();
-  const auto loss = task.objective->loss(model.forward(batch, nullptr, pass), batch) / batch.weight;
+  const auto loss = task.objective(model.forward(batch, nullptr, pass), batch) / batch.weight;
   const auto& stack = probe.stacks().front();
   for (const auto& value : stack.stream)
     if (value.x_bcd.requires_grad()) value.x_bcd.retain_grad();

@@ -328,11 +328,12 @@ void add(RunRecord& record, const std::string& id, double value) {
 }
 
 void add_summary(RunRecord& record, const RunSummary& summary) {
+  const auto& [validation, test] = std::tie(summary.validation, summary.test);
   const std::map<Measure::Origin, Json> reports = {
       {Measure::Origin::summary, to_json(summary)},
-      {Measure::Origin::validation, summary.validation},
-      {Measure::Origin::test, summary.test},
-      {Measure::Origin::written, summary.test.is_object() ? summary.test.value("written", Json()) : Json()}};
+      {Measure::Origin::validation, validation ? json_of(validation->scores) : Json()},
+      {Measure::Origin::test, test ? json_of(test->scores) : Json()},
+      {Measure::Origin::written, test && test->written ? json_of(test->written->scores) : Json()}};
   for (const auto& measure : all_measures()) {
     const auto report = reports.find(measure.origin);
     if (report == reports.end() || measure.column == Measure::Column::none || !report->second.is_object()) continue;

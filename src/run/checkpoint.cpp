@@ -38,8 +38,8 @@ Files checkpoint_files(const Progress& progress, const NamedTensors& model, cons
                  {state_file, to_safetensors(optimizer)},
                  {tokenizer_file, codec.tokenizer->to_json().dump(1) + "\n"}};
   if (!codec.labels.empty()) files.emplace_back(labels_file, nlohmann::json(codec.labels).dump(1) + "\n");
-  if (without_tables(progress.validation) != progress.validation)
-    files.emplace_back(validation_file, progress.validation.dump() + "\n");
+  if (progress.validation && !progress.validation->classes.empty())
+    files.emplace_back(validation_file, json_of(*progress.validation).dump() + "\n");
   return files;
 }
 
@@ -97,12 +97,17 @@ class Loader {
     return json.get<std::vector<std::string>>();
   }
 
-  nlohmann::ordered_json read_validation() const {
+  Evaluation read_validation() const {
     constexpr auto any_number = std::numeric_limits<std::int64_t>::max();
-    auto json = parse_json<nlohmann::ordered_json>(read_checked(validation_file, largest_table), any_number);
-    if (!json.is_object() || without_tables(json) != meta_.progress.validation)
-      throw Error(ExitCode::failure, path(validation_file) + ": damaged: not the metrics that meta.json gives");
-    return json;
+    const auto refuse = [&](const std::string& problem, std::string_view = {}) {
+      throw Error(ExitCode::failure, fmt::format("{}: damaged: {}", path(validation_file), problem));
+    };
+    const auto json = parse_json<nlohmann::ordered_json>(read_checked(validation_file, largest_table), any_number);
+    Evaluation evaluation;
+    if (json.is_object()) read_object(json, evaluation, refuse);
+    const auto& known = meta_.progress.validation;
+    if (!known || evaluation.scores != known->scores) refuse("not the evaluation that meta.json gives");
+    return evaluation;
   }
 
   std::string read_checked(const char* name, std::uintmax_t largest = largest_tensors) const {
@@ -190,14 +195,14 @@ std::string problem_of(const RunDirectory& run, std::int64_t step) {
   return damage_of([&] { load_checkpoint(run, step_name(step), WithOptimizer::no); });
 }
 
-std::optional<BestSoFar> find_best(const RunDirectory& run, const SelectionError& error_of, const Progress& now) {
+std::optional<BestSoFar> find_best(const RunDirectory& run, const Measures& measures, const Progress& now) {
   std::optional<BestSoFar> best;
   for (const auto& [step, saved] : saved_progress(run.checkpoints())) {
     const bool counts = saved && step > 0 && step <= now.step && is_evaluated(*saved) && !is_abandoned(*saved, now);
     if (!counts || !problem_of(run, step).empty()) continue;
-    const auto error = error_of(saved->validation);
+    const auto error = measures.selection_error(*saved->validation);
     if (best && !(error <= best->error)) continue;  // of equal ones the first that was reached
-    best = BestSoFar{.step = step, .loss = saved->validation.at("loss"), .error = error};
+    best = BestSoFar{.step = step, .loss = saved->validation->at("loss"), .error = error};
   }
   return best;
 }
@@ -281,19 +286,19 @@ std::optional<Checkpoint> load_rollback_checkpoint(const RunDirectory& run, cons
   return load_first_whole(run.checkpoints(), steps);
 }
 
-void require_best_checkpoint(const RunDirectory& run, const SelectionError& error_of, Progress& progress) {
+void require_best_checkpoint(const RunDirectory& run, const Measures& measures, Progress& progress) {
   if (!progress.best || progress.best->step == progress.step) return;
   const auto name = step_name(progress.best->step);
   const auto problem = problem_of(run, progress.best->step);
   if (problem.empty()) return;
-  progress.best = find_best(run, error_of, progress);
+  progress.best = find_best(run, measures, progress);
   log::warning("the best checkpoint, {}, cannot be used: {}; {}", name, problem,
                progress.best ? "the best of those that are left is " + step_name(progress.best->step)
                              : "the next evaluation starts the choice again");
   if (progress.best) return;
   progress.evaluated_step = 0;
   progress.evaluations_since_best = 0;
-  progress.validation = nullptr;
+  progress.validation.reset();
 }
 
 }  // namespace metaformer

@@ -1,12 +1,12 @@
 #pragma once
 // Checkpoints of a run.
 
-#include <functional>
 #include <optional>
 
 #include "ops/named_tensors.h"
 #include "run/checkpoint_meta.h"
 #include "run/run_directory.h"
+#include "tasks/task.h"
 #include "text/tokenizer.h"
 
 namespace metaformer {
@@ -34,7 +34,7 @@ void repair_checkpoints(const RunDirectory& run);
 enum class WithOptimizer { no, yes };
 
 // `name`: best, last, step-N, or a folder. Every file that is read is checked against the digests in meta.json: all of
-// them with the optimizer, without it neither its state nor the tables of validation metrics. Errors: exit code 2 when
+// them with the optimizer, without it neither its state nor the tables of the evaluation. Errors: exit code 2 when
 // there is no such checkpoint, 1 when it is damaged.
 Checkpoint load_checkpoint(const RunDirectory& run, const std::string& name, WithOptimizer with_optimizer);
 
@@ -48,11 +48,8 @@ std::optional<Checkpoint> load_newest_checkpoint(const RunDirectory& run);
 // start.
 std::optional<Checkpoint> load_rollback_checkpoint(const RunDirectory& run, const Progress& progress);
 
-// What chooses among checkpoints by their validation metrics: the lowest is the best (Metrics::selection_error).
-using SelectionError = std::function<double(const nlohmann::ordered_json& metrics)>;
-
 // When the best checkpoint is missing or damaged, `progress` takes the best of those that are left, with a warning.
 // When none that was evaluated is left, it counts as not evaluated yet.
-void require_best_checkpoint(const RunDirectory& run, const SelectionError& error_of, Progress& progress);
+void require_best_checkpoint(const RunDirectory& run, const Measures& measures, Progress& progress);
 
 }  // namespace metaformer

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <tuple>
 
 #include "base/digest.h"
@@ -16,6 +17,12 @@ namespace metaformer {
 using Json = nlohmann::ordered_json;
 
 namespace fs = std::filesystem;
+
+void fields(AnyOf<ClassCounts> auto& counts, auto field) {
+  field("texts", counts.texts);
+  field("predicted", counts.predicted);
+  field("correct", counts.correct);
+}
 
 void fields(AnyOf<SpikeState> auto& spikes, auto field) {
   field("seen", spikes.seen);
@@ -59,6 +66,11 @@ namespace {
 
 constexpr std::int64_t format_version = 2;
 
+// Names are distinct: an ordered object would look through all of them at every insertion.
+void append(Json& object, const std::string& name, Json value) {
+  object.get_ref<Json::object_t&>().emplace_back(name, std::move(value));
+}
+
 // What the trainer relies on.
 void require_possible(const Progress& progress, const RefuseMember& refuse) {
   constexpr std::int64_t most_rollbacks = 1000;
@@ -68,9 +80,8 @@ void require_possible(const Progress& progress, const RefuseMember& refuse) {
   if (progress.collapse && progress.collapse->kind == CollapseKind::none) refuse("attention_collapse", "of a kind");
   if (progress.evaluated_step == 0) return;
   if (!progress.best) refuse("best", "there, though an evaluation was");
-  if (!progress.validation.is_object()) refuse("validation", "there, though an evaluation was");
-  double loss = 0;
-  read_member(progress.validation, "loss", loss, refuse);
+  if (!progress.validation) refuse("validation", "there, though an evaluation was");
+  if (!std::isfinite(progress.validation->find("loss").value_or(NAN))) refuse("loss", "a number");
 }
 
 constexpr std::uintmax_t largest_meta = 1 << 20;
@@ -125,18 +136,76 @@ void remove_old(const fs::path& checkpoints, const Progress& now, std::int64_t k
 
 }  // namespace
 
-Json without_tables(const Json& metrics) {
-  if (!metrics.is_object()) return metrics;
-  auto values = Json::object();
-  for (const auto& [name, value] : metrics.items())
-    if (!value.is_structured()) values[name] = value;
-  return values;
+Json json_of(const Scores& scores) {
+  auto json = Json::object();
+  for (const auto& [key, value] : scores) std::visit([&, &key = key](auto number) { json[key] = number; }, value);
+  return json;
+}
+
+Json json_of(const NamedScores& scores) {
+  auto json = Json::object();
+  for (const auto& [name, of_name] : scores) json[name] = json_of(of_name);
+  return json;
+}
+
+Json json_of(const Evaluation& evaluation) {
+  auto json = json_of(evaluation.scores);
+  const auto& [scores, classes, confusion, evaluated_tokens, split_tokens, written] = evaluation;
+  if (!classes.empty()) json["classes"] = Json::object();
+  for (const auto& [label, counts] : classes) {
+    auto entry = json_of(counts);
+    if (const auto f1 = counts.f1()) entry["f1"] = *f1;
+    append(json["classes"], label, std::move(entry));
+  }
+  if (!confusion.empty()) json["confusion"] = Json::object();
+  for (auto count = confusion.begin(); count != confusion.end();) {
+    auto row = Json::object();
+    const auto& label = classes[static_cast<std::size_t>(count - confusion.begin()) / classes.size()].first;
+    for (const auto& [predicted, counts] : classes) append(row, predicted, *count++);
+    append(json["confusion"], label, std::move(row));
+  }
+  if (split_tokens > 0) json.update({{"evaluated_tokens", evaluated_tokens}, {"split_tokens", split_tokens}});
+  if (!written) return json;
+  auto& of_written = json["written"] = json_of(written->scores);
+  of_written["baselines"] = json_of(written->baselines);
+  for (const auto& [name, signature] : written->signatures) of_written["signatures"][name] = signature;
+  return json;
+}
+
+void read_object(const Json& object, Scores& scores, const RefuseMember&) {
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_number_integer())
+      scores.emplace_back(key, value.get<std::int64_t>());
+    else if (value.is_number() || value.is_null())  // JSON has no NaN
+      scores.emplace_back(key, value.is_null() ? NAN : value.get<double>());
+  }
+}
+
+void read_object(const Json& object, NamedScores& scores, const RefuseMember& refuse) {
+  for (const auto& [name, value] : object.items())
+    read_member(object, name, scores.emplace_back(name, Scores()).second, refuse);
+}
+
+void read_object(const Json& object, Evaluation& evaluation, const RefuseMember& refuse) {
+  read_object(object, evaluation.scores, refuse);
+  const auto classes = object.value("classes", Json::object());
+  for (const auto& [label, value] : classes.items())
+    read_member(classes, label, evaluation.classes.emplace_back(label, ClassCounts()).second, refuse);
+  if (!object.contains("written")) return;
+  Scores scores;
+  read_member(object, "written", scores, refuse);
+  const auto& written = object["written"];
+  evaluation.written = {.scores = std::move(scores), .baselines = {}, .signatures = {}};
+  if (written.contains("baselines")) read_member(written, "baselines", evaluation.written->baselines, refuse);
+  const auto signatures = written.value("signatures", Json::object());
+  for (const auto& [name, text] : signatures.items())
+    read_member(signatures, name, evaluation.written->signatures.emplace_back(name, "").second, refuse);
 }
 
 std::string to_text(const CheckpointMeta& meta) {
   Json json = {{"format_version", format_version}};
   json.update(json_of(meta.progress));
-  json["validation"] = without_tables(meta.progress.validation);
+  if (const auto& validation = meta.progress.validation) json["validation"] = json_of(validation->scores);
   if (!meta.progress.collapse) json.erase("attention_collapse");
   for (const auto& [name, digest] : meta.digests) json["files"][name] = digest;
   json["sha256"] = sha256(json.dump());
@@ -166,8 +235,8 @@ CheckpointMeta read_checkpoint_meta(const std::string& text, const std::string& 
   CheckpointMeta meta;
   fields(meta.progress, [&](const char* key, auto& member) { read_member(json, key, member, refuse); });
   require_possible(meta.progress, refuse);
-  Json files;
-  read_member(json, "files", files, refuse);
+  const auto files = json.value("files", Json());
+  if (!files.is_null() && !files.is_object()) refuse("files", "an object");
   for (const auto& [name, of_file] : files.items()) read_member(files, name, meta.digests[name], refuse);
   return meta;
 }

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "config/schema.h"
+#include "tasks/measures.h"
 
 namespace metaformer {
 
@@ -27,6 +28,11 @@ template <class T>
 concept HasFields = requires(T& value) {
   fields(value, [](const char*, auto&) {});
 };
+
+// Scores are an object, in their order. Those of an evaluation stand beside its tables.
+nlohmann::ordered_json json_of(const Scores& scores);
+nlohmann::ordered_json json_of(const NamedScores& scores);
+nlohmann::ordered_json json_of(const Evaluation& evaluation);
 
 // An empty optional is null.
 template <class T>
@@ -47,6 +53,11 @@ nlohmann::ordered_json json_of(const T& value) {
 // Throws: the value of a key is not what was expected.
 using RefuseMember = std::function<void(const std::string& key, std::string_view expected)>;
 
+// Reads what json_of wrote, except confusion tables, which no file keeps; passes over members of other types.
+void read_object(const nlohmann::ordered_json& object, Scores& scores, const RefuseMember& refuse);
+void read_object(const nlohmann::ordered_json& object, NamedScores& scores, const RefuseMember& refuse);
+void read_object(const nlohmann::ordered_json& object, Evaluation& evaluation, const RefuseMember& refuse);
+
 // Sets `value` to a member of the object; a missing one is null. Whole numbers are counts: 0 to 2^53.
 template <class T>
 void read_member(const nlohmann::ordered_json& object, const std::string& key, T& value, const RefuseMember& refuse) {
@@ -65,9 +76,9 @@ void read_member(const nlohmann::ordered_json& object, const std::string& key, T
     const auto found = std::find(names.begin(), names.end(), member.is_string() ? member.get<std::string>() : "");
     require(found != names.end(), "a known name");
     value = static_cast<T>(found - names.begin());
-  } else if constexpr (std::same_as<T, nlohmann::ordered_json>) {
-    require(member.is_null() || member.is_object(), "an object");
-    value = member;
+  } else if constexpr (requires { read_object(member, value, refuse); }) {
+    require(member.is_object(), "an object");
+    read_object(member, value, refuse);
   } else {
     if constexpr (std::same_as<T, bool>) require(member.is_boolean(), "true or false");
     if constexpr (std::same_as<T, double>) require(member.is_number(), "a number");
@@ -79,7 +90,7 @@ void read_member(const nlohmann::ordered_json& object, const std::string& key, T
   }
 }
 
-// Running mean and variance of the logarithm of the gradient norm (train/divergence.h). Part of a checkpoint.
+// Running mean and variance of the logarithm of the gradient norm (train/trainer.h). Part of a checkpoint.
 struct SpikeState {
   std::int64_t seen = 0;
   double mean = 0;
@@ -90,7 +101,7 @@ struct SpikeState {
 struct BestSoFar {
   std::int64_t step = 0;
   double loss = 0;   // on the validation split
-  double error = 0;  // what chose it (Metrics::selection_error)
+  double error = 0;  // what chose it (Measures::selection_error)
 };
 
 // How the attention of all heads has collapsed (train/diagnostics.h).
@@ -118,8 +129,8 @@ struct Progress {
   std::int64_t loss_count = 0;  // without those that were skipped
   double last_train_loss = 0;   // of the last such line
   double train_seconds = 0;
-  std::int64_t evaluated_step = 0;    // of the last evaluation
-  nlohmann::ordered_json validation;  // metrics of the last evaluation, null before it
+  std::int64_t evaluated_step = 0;       // of the last evaluation
+  std::optional<Evaluation> validation;  // the last evaluation
   std::int64_t evaluations_since_best = 0;
   std::int64_t rollbacks = 0;
   std::int64_t rollback_step = 0;  // the step that the last rollback went back to
@@ -156,11 +167,8 @@ std::string damage_of(Read read) {
   }
 }
 
-// Metrics without what holds more values the more classes there are: objects and lists.
-nlohmann::ordered_json without_tables(const nlohmann::ordered_json& metrics);
-
 struct CheckpointMeta {
-  Progress progress;                           // its validation metrics without_tables
+  Progress progress;                           // its evaluation without tables
   std::map<std::string, std::string> digests;  // SHA-256 by file name
 };
 

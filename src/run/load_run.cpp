@@ -113,11 +113,9 @@ Task task_of(const LoadedRun& run, bool offline) {
   require_moved_files(run.directory, config, run.moved_data);
   auto task = make_task(config, offline, run.codec);
   require_moved_data(run.directory, config, run.moved_data, task.description);
-  if (!has_same_data(run.directory, task.description)) {
-    const auto difference = differing_digest(run.directory, task.description);
+  if (const auto difference = difference_of_data(run.directory, task.description))
     log::warning("{}: the data are not what this run was trained on; its environment.json names those{}",
-                 run.directory.path().string(), difference.empty() ? "" : " (" + difference + ")");
-  }
+                 run.directory.path().string(), difference->empty() ? "" : " (" + *difference + ")");
   return task;
 }
 

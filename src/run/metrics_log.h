@@ -1,13 +1,13 @@
 #pragma once
 // The logs of a run over its steps: numbers in metrics.jsonl, texts in samples.jsonl, and both for TensorBoard.
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/files.h"
 #include "config/experiment_config.h"
 #include "run/run_directory.h"
-#include "run/tensorboard_writer.h"
 
 namespace metaformer {
 
@@ -19,12 +19,18 @@ struct LogPosition {
   bool past_end = false;       // lines of an end that the run now goes beyond are dropped: the whole validation split's
 };
 
+class TensorBoardWriter;
+
 class MetricsLog {
  public:
   // Of a process that writes nothing.
-  MetricsLog() = default;
+  MetricsLog();
   // For TensorBoard a session that starts at the position: it forgets the lines that are dropped.
   MetricsLog(const RunDirectory& run, const LogPosition& position);
+
+  MetricsLog(const MetricsLog&) = delete;
+  MetricsLog& operator=(const MetricsLog&) = delete;
+  ~MetricsLog();
 
   // For TensorBoard: the text of config.yaml, and every key of it as a hyper-parameter, at the step of the position.
   void write_config(const ExperimentConfig& config);
@@ -49,7 +55,7 @@ class MetricsLog {
   std::int64_t first_step_ = 0;
   std::optional<AppendedFile> file_, samples_file_;  // the second once there is a sample
   std::int64_t last_sampled_step_ = 0;
-  std::optional<TensorBoardWriter> tensorboard_;  // nothing: it writes nothing at all
+  std::unique_ptr<TensorBoardWriter> tensorboard_;  // none: it writes nothing at all
 };
 
 }  // namespace metaformer

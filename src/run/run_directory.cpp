@@ -164,9 +164,11 @@ Json describe(const Session& session) {
 
 }  // namespace
 
-std::string differing_digest(const RunDirectory& run, const Json& description) {
-  const auto before = digests_of(run);
-  return before.empty() ? "" : first_difference(before, digests_in(description));
+std::optional<std::string> difference_of_data(const RunDirectory& run, const Json& description) {
+  const auto before = environment_of(run, "data");
+  if (!before.is_object() || without_paths(before) == without_paths(description)) return std::nullopt;
+  const auto digests = digests_in(before);
+  return digests.empty() ? "" : first_difference(digests, digests_in(description));
 }
 
 void require_moved_files(const RunDirectory& run, const ExperimentConfig& config,
@@ -302,11 +304,6 @@ void write_environment(const RunDirectory& run, const Session& session, const Js
   environment["data"] = data;
   environment["sessions"] = std::move(sessions);
   write_file_atomically(run.environment_file(), json_text(environment, 2) + "\n");
-}
-
-bool has_same_data(const RunDirectory& run, const Json& data) {
-  const auto before = environment_of(run, "data");
-  return !before.is_object() || without_paths(before) == without_paths(data);
 }
 
 nlohmann::ordered_json without_paths(const nlohmann::ordered_json& description) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,6 +48,7 @@ class RunDirectory {
   std::filesystem::path confusion_file(std::string_view split) const {
     return path_ / ("confusion_" + std::string(split) + ".csv");
   }
+  std::filesystem::path predictions_file() const { return path_ / "test_predictions.safetensors"; }
   std::filesystem::path profile_file() const { return path_ / "profile.json"; }
   std::filesystem::path environment_file() const { return path_ / "environment.json"; }
   std::filesystem::path initial_weights_file() const { return path_ / "initial_weights.json"; }
@@ -79,9 +81,6 @@ void write_environment(const RunDirectory& run, const Session& session, const nl
 // The content; null when the run has none, or none that can be read.
 nlohmann::ordered_json read_environment(const RunDirectory& run);
 
-// Whether data are those that the run was trained on, wherever they lie now. True when the run does not say.
-bool has_same_data(const RunDirectory& run, const nlohmann::ordered_json& data);
-
 // A data description without where the data lie: what is left is the same for the same data.
 nlohmann::ordered_json without_paths(const nlohmann::ordered_json& description);
 
@@ -95,8 +94,9 @@ void require_moved_files(const RunDirectory& run, const ExperimentConfig& config
 void require_moved_data(const RunDirectory& run, const ExperimentConfig& config, const std::vector<std::string>& moved,
                         const nlohmann::ordered_json& description);
 
-// "train.sha256 is 86c4... and was 9d8c..." of the first digest that differs from those in the run's environment.json;
-// "" where none does, or the run has none.
-std::string differing_digest(const RunDirectory& run, const nlohmann::ordered_json& description);
+// How data differ from those that the run was trained on, wherever they lie now: "train.sha256 is 86c4... and was
+// 9d8c..." of the first digest that does; "" where no digest does. Nothing when they are the same, or the run does not
+// say.
+std::optional<std::string> difference_of_data(const RunDirectory& run, const nlohmann::ordered_json& description);
 
 }  // namespace metaformer

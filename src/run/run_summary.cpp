@@ -1,11 +1,15 @@
 #include "run/run_summary.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <limits>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "run/safetensors.h"
+#include "tasks/classification_task.h"
 
 namespace metaformer {
 
@@ -52,10 +56,27 @@ void fields(AnyOf<RunSummary> auto& summary, auto field) {
   field("baselines", summary.baselines);
 }
 
+RunSummary summary_of(const RunDirectory& run, const Progress& progress) {
+  const auto& best = progress.best.value();
+  return {.steps = progress.step,
+          .train_loss = progress.last_train_loss,
+          .val_loss = progress.validation->at("loss"),
+          .best_val_loss = best.loss,
+          .best_val_error = best.error,
+          .best_step = best.step,
+          .validation = progress.validation,
+          .test = {},
+          .stepwise = {},
+          .train_seconds = progress.train_seconds,
+          .run = std::filesystem::absolute(run.path()).lexically_normal().string(),
+          .baselines = {},
+          .attention_collapse = progress.collapse};
+}
+
 Json to_json(const RunSummary& summary) {
   auto json = json_of(summary);
   if (!summary.attention_collapse) json.erase("attention_collapse");
-  if (summary.baselines.is_null()) json.erase("baselines");
+  if (summary.baselines.empty()) json.erase("baselines");
   return json;
 }
 
@@ -81,6 +102,49 @@ std::optional<RunSummary> read_summary(const RunDirectory& run) {
     }
   });
   return summary;
+}
+
+std::optional<TestPredictions> read_test_predictions(const RunDirectory& run) {
+  constexpr std::uintmax_t largest = std::uintmax_t{1} << 34;
+  const auto file = run.predictions_file();
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) return std::nullopt;
+  TestPredictions predictions;
+  for (const auto& [name, tensor] : from_safetensors(read_file(file, largest, ExitCode::failure), file.string())) {
+    if (name == "probabilities") predictions.probabilities_lv = tensor;
+    if (name == "labels") predictions.labels_l = tensor;
+  }
+  const auto& [probabilities_lv, labels_l] = predictions;
+  const bool is_valid = probabilities_lv.defined() && labels_l.defined() && probabilities_lv.dim() == 2 &&
+                        labels_l.dim() == 1 && probabilities_lv.size(0) == labels_l.size(0) &&
+                        probabilities_lv.size(1) > 0 && probabilities_lv.scalar_type() == torch::kDouble &&
+                        labels_l.scalar_type() == torch::kLong;
+  if (!is_valid)
+    throw Error(ExitCode::failure, fmt::format("{}: expected 'probabilities', float64 [texts, classes], and 'labels', "
+                                               "int64 [texts]",
+                                               file.string()));
+  return predictions;
+}
+
+void write_confusion(const RunDirectory& run, const Task& task, Split split, const ScoreSums& sums) {
+  if (task.classes == nullptr || task.classes->labels().size() > most_confused_classes) return;
+  write_file_atomically(run.confusion_file(to_string(split)), task.classes->confusion_csv(sums));
+}
+
+Evaluation report_test(const Scoring& scoring, const TrainConfig& train, const RunDirectory& run) {
+  const auto& task = scoring.task;
+  const auto sums = score_split(scoring, Split::test);
+  if (scoring.group.is_first()) {
+    write_confusion(run, task, Split::test, sums);
+    if (task.classes != nullptr && !train.overfit_batch) {
+      const auto predicted = task.classes->probabilities_of(sums, Split::test);
+      const auto probabilities_lv = torch::tensor(predicted.values, torch::kDouble).view({-1, predicted.classes});
+      write_file_atomically(run.predictions_file(),
+                            to_safetensors({{"probabilities", probabilities_lv},
+                                            {"labels", torch::tensor(predicted.labels, torch::kLong)}}));
+    }
+  }
+  return report_of(task, Split::test, sums);
 }
 
 }  // namespace metaformer

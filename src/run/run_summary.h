@@ -1,5 +1,6 @@
 #pragma once
-// summary.json of a run.
+// Results of a run: summary.json; on held-out splits a classifier's confusion tables and test_predictions.safetensors,
+// its probabilities for each test text, to compare it with others text by text.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -8,6 +9,7 @@
 
 #include "run/checkpoint_meta.h"
 #include "run/run_directory.h"
+#include "tasks/evaluation.h"
 
 namespace metaformer {
 
@@ -26,19 +28,22 @@ struct RunSummary {
   std::int64_t steps = 0;
   double train_loss = 0, val_loss = 0;  // the last ones
   double best_val_loss = 0;
-  double best_val_error = 0;  // of the best, which it chose (Metrics::selection_error)
+  double best_val_error = 0;  // of the best, which it chose (Measures::selection_error)
   std::int64_t best_step = 0;
-  nlohmann::ordered_json validation;  // the last evaluation
-  nlohmann::ordered_json test;        // that of the best checkpoint; null: no test split
+  std::optional<Evaluation> validation;  // the last evaluation
+  std::optional<Evaluation> test;        // that of the best checkpoint; nothing: no test split
   bool stopped_early = false;
   std::int64_t parameters = 0, mixer_parameters = 0;
   std::optional<StepwiseSummary> stepwise;
   std::int64_t peak_memory_bytes = 0;
   double train_seconds = 0;
-  std::string run;                   // its folder
-  nlohmann::ordered_json baselines;  // null: none
+  std::string run;        // its folder
+  NamedScores baselines;  // accuracies by split; empty: none
   std::optional<AttentionCollapse> attention_collapse = std::nullopt;
 };
+
+// What the progress of a run says of it: no test, parameters, memory and baselines.
+RunSummary summary_of(const RunDirectory& run, const Progress& progress);
 
 // The keys of summary.json (docs/run_directory.md), in their order.
 nlohmann::ordered_json to_json(const RunSummary& summary);
@@ -48,5 +53,23 @@ void write_summary(const RunDirectory& run, const RunSummary& summary);
 
 // Nothing when there is no such file or it cannot be read. Numbers that it does not have are NaN or 0.
 std::optional<RunSummary> read_summary(const RunDirectory& run);
+
+// Of the best checkpoint, texts in the order of the source.
+struct TestPredictions {
+  torch::Tensor probabilities_lv;  // float64, every row sums to 1
+  torch::Tensor labels_l;          // int64, the true classes
+};
+
+// Nothing when the run has none. Errors (exit code 1): the file is damaged, or is not such a file.
+std::optional<TestPredictions> read_test_predictions(const RunDirectory& run);
+
+// Of a classifier, writes confusion_SPLIT.csv of the run from the scores of a whole split; not for more than
+// most_confused_classes.
+void write_confusion(const RunDirectory& run, const Task& task, Split split, const ScoreSums& sums);
+
+// The evaluation of the whole test split. Of a classifier, also writes the run's confusion_test.csv and, unless it was
+// trained and is evaluated on one batch only (train.overfit_batch), the predictions. Processes of a group share the
+// work; the first writes.
+Evaluation report_test(const Scoring& scoring, const TrainConfig& train, const RunDirectory& run);
 
 }  // namespace metaformer

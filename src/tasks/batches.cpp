@@ -102,8 +102,8 @@ torch::Tensor widened(const torch::Tensor& logits) {
   return narrow ? logits.to(torch::kFloat) : logits;
 }
 
-TokenObjective::TokenObjective(double smoothing) {
-  loss = [smoothing](const torch::Tensor& logits, const Batch& batch) {
+Objective token_objective(double smoothing) {
+  return [smoothing](const torch::Tensor& logits, const Batch& batch) {
     const auto logits_tv = widened(logits).flatten(0, -2), targets_t = wanted_targets_t(batch),
                weights_t = wanted_weights_t(batch);
     if (!weights_t.defined()) return cross_entropy_sum(logits_tv, targets_t, smoothing);
@@ -112,7 +112,7 @@ TokenObjective::TokenObjective(double smoothing) {
   };
 }
 
-void TokenMetrics::score(const torch::Tensor& logits, const Batch& batch, ScoreSums& sums) const {
+void TokenMeasures::score(const torch::Tensor& logits, const Batch& batch, ScoreSums& sums) const {
   const auto targets_t = wanted_targets_t(batch);
   sums.add("loss", cross_entropy_sum(widened(logits).flatten(0, -2), targets_t, /*smoothing=*/0));
   sums.add("correct", (logits.flatten(0, -2).argmax(1) == targets_t).sum());
@@ -123,14 +123,14 @@ void TokenMetrics::score(const torch::Tensor& logits, const Batch& batch, ScoreS
   sums.add("rows", torch::ones_like(right_b).sum());
 }
 
-nlohmann::ordered_json TokenMetrics::report(const ScoreSums& sums, Split split) const {
+Evaluation TokenMeasures::report(const ScoreSums& sums, Split split, Tables) const {
   const double targets = sums.item("weight"), rows = by_row_ ? sums.item("rows") : 0;
-  return report_({.loss = sums.item("loss") / targets,
-                  .accuracy = sums.item("correct") / targets,
-                  .targets = static_cast<std::int64_t>(targets),
-                  .exact_match = by_row_ ? sums.item("exact") / rows : 0,
-                  .rows = static_cast<std::int64_t>(rows)},
-                 split);
+  return {report_({.loss = sums.item("loss") / targets,
+                   .accuracy = sums.item("correct") / targets,
+                   .targets = static_cast<std::int64_t>(targets),
+                   .exact_match = by_row_ ? sums.item("exact") / rows : 0,
+                   .rows = static_cast<std::int64_t>(rows)},
+                  split)};
 }
 
 std::int64_t evaluation_rows(std::int64_t row_length) {

@@ -40,9 +40,7 @@ std::int64_t evaluation_rows(std::int64_t row_length);
 
 // Cross-entropy of tokens, summed over the targets with their weights. Logits of all tokens, or of those that the batch
 // names. Only targets without weights are smoothed.
-struct TokenObjective : Objective {
-  explicit TokenObjective(double smoothing = 0);
-};
+Objective token_objective(double smoothing = 0);
 
 struct TokenScores {
   double loss = 0, accuracy = 0;  // means over the targets, neither weighted nor smoothed
@@ -53,16 +51,16 @@ struct TokenScores {
   std::int64_t rows = 0;
 };
 
-class TokenMetrics : public Metrics {
+class TokenMeasures : public Measures {
  public:
-  using Report = std::function<nlohmann::ordered_json(const TokenScores& scores, Split split)>;
+  using Report = std::function<Scores(const TokenScores& scores, Split split)>;
 
   // `by_row`: with exact_match and rows.
-  TokenMetrics(Report report, std::vector<std::string> headline, bool by_row)
+  TokenMeasures(Report report, std::vector<std::string> headline, bool by_row)
       : report_(std::move(report)), headline_(std::move(headline)), by_row_(by_row) {}
 
   void score(const torch::Tensor& logits, const Batch& batch, ScoreSums& sums) const override;
-  nlohmann::ordered_json report(const ScoreSums& sums, Split split) const override;
+  Evaluation report(const ScoreSums& sums, Split split, Tables) const override;
   std::vector<std::string> headline() const override { return headline_; }
 
  private:

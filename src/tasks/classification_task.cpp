@@ -20,11 +20,8 @@
 #include "tasks/batches.h"
 #include "tasks/evaluation.h"
 #include "tasks/linear_classifier.h"
-#include "tasks/make_task.h"
 
 namespace metaformer {
-
-using Json = nlohmann::ordered_json;
 
 namespace {
 
@@ -48,6 +45,18 @@ std::optional<double> auc_of_class(const ClassProbabilities& probabilities, std:
   const double others = static_cast<double>(texts.size()) - members;
   if (members == 0 || others == 0) return std::nullopt;
   return (rank_sum - members * (members + 1) / 2) / (members * others);
+}
+
+// Over the classes that have a value.
+template <class ValueOf>
+std::optional<double> mean_over_classes(std::int64_t classes, ValueOf value_of) {
+  double sum = 0, counted = 0;
+  for (std::int64_t label = 0; label < classes; ++label) {
+    const std::optional<double> value = value_of(label);
+    sum += value.value_or(0);
+    if (value) ++counted;
+  }
+  return counted == 0 ? std::nullopt : std::optional(sum / counted);
 }
 
 // Training texts by class.
@@ -89,26 +98,6 @@ ClassProbabilities to_probabilities(const torch::Tensor& given_lv, const torch::
   return {.classes = probabilities_lv.size(1),
           .values = {values, values + probabilities_lv.numel()},
           .labels = {labels, labels + labels_l.numel()}};
-}
-
-ClassProbabilities to_probabilities(const ScoreSums& sums) {
-  return to_probabilities(sums.joined("probabilities"), sums.joined("labels"));
-}
-
-// Labels are distinct: an ordered object would look through all of them at every insertion.
-void append(Json& object, const std::string& name, Json value) {
-  object.get_ref<Json::object_t&>().emplace_back(name, std::move(value));
-}
-
-Json describe_classes(const std::vector<ClassCounts>& counts, const std::vector<std::string>& names) {
-  auto classes = Json::object();
-  for (std::size_t label = 0; label < names.size(); ++label) {
-    const auto& count = counts[label];
-    Json entry = {{"texts", count.texts}, {"predicted", count.predicted}, {"correct", count.correct}};
-    if (const auto f1 = count.f1()) entry["f1"] = *f1;
-    append(classes, names[label], std::move(entry));
-  }
-  return classes;
 }
 
 class LabelledStream : public RowStream {
@@ -172,12 +161,12 @@ torch::Tensor balanced_weights(const LabelledDataset& dataset) {
 // Cross-entropy of the class, with smoothed targets and weighted classes where the config says so. The weights stay
 // where the last loss was computed: a recorded step cannot copy from the host.
 Objective class_objective(const torch::Tensor& given_weights_v, double smoothing) {
-  return {[weights_v = given_weights_v, smoothing](const torch::Tensor& given_lv, const Batch& batch) mutable {
+  return [weights_v = given_weights_v, smoothing](const torch::Tensor& given_lv, const Batch& batch) mutable {
     const auto logits_lv = widened(given_lv);
     if (weights_v.defined() && weights_v.device() != logits_lv.device()) weights_v = weights_v.to(logits_lv.device());
     return at::cross_entropy_loss(logits_lv, batch.labels_l, weights_v, at::Reduction::Sum, /*ignore_index=*/-100,
                                   smoothing);
-  }};
+  };
 }
 
 // The distinct features of every row; -1: none.
@@ -255,16 +244,10 @@ double log_loss(const ClassProbabilities& probabilities) {
 
 std::vector<std::int64_t> confusion_table(const ClassProbabilities& probabilities) {
   std::vector<std::int64_t> table(static_cast<std::size_t>(probabilities.classes * probabilities.classes));
-  for (std::int64_t text = 0; text < probabilities.texts(); ++text) {
+  for (std::int64_t text = 0; text < probabilities.texts(); ++text)
     ++table[static_cast<std::size_t>(probabilities.label(text) * probabilities.classes +
                                      probabilities.predicted(text))];
-  }
   return table;
-}
-
-std::optional<double> ClassCounts::f1() const {
-  if (texts + predicted == 0) return std::nullopt;
-  return 2.0 * static_cast<double>(correct) / static_cast<double>(texts + predicted);  // multiplied out
 }
 
 std::vector<ClassCounts> count_classes(const ClassProbabilities& probabilities) {
@@ -280,26 +263,14 @@ std::vector<ClassCounts> count_classes(const ClassProbabilities& probabilities) 
 }
 
 double macro_f1(const std::vector<ClassCounts>& counts) {
-  double sum = 0, present = 0;
-  for (const auto& count : counts) {
-    if (const auto f1 = count.f1()) {
-      sum += *f1;
-      ++present;
-    }
-  }
-  return sum / present;  // a split has a text
+  const auto f1 = [&](std::int64_t label) { return counts[static_cast<std::size_t>(label)].f1(); };
+  return mean_over_classes(std::ssize(counts), f1).value();  // a split has a text
 }
 
 std::optional<double> roc_auc(const ClassProbabilities& probabilities) {
   if (probabilities.classes == 2) return auc_of_class(probabilities, 1);
-  double sum = 0, counted = 0;
-  for (std::int64_t label = 0; label < probabilities.classes; ++label) {
-    if (const auto auc = auc_of_class(probabilities, label)) {
-      sum += *auc;
-      ++counted;
-    }
-  }
-  return counted == 0 ? std::nullopt : std::optional(sum / counted);
+  return mean_over_classes(probabilities.classes,
+                           [&](std::int64_t label) { return auc_of_class(probabilities, label); });
 }
 
 double calibration_error(const ClassProbabilities& probabilities) {
@@ -358,10 +329,11 @@ void recalibrate(Classifier& model, const TrainingTexts& texts, std::int64_t cou
   model.set_logit_shift(calibrating_shift(logits_bv, weighted_bv / weights_b.unsqueeze(1), weights_b));
 }
 
-ClassificationMetrics::ClassificationMetrics(std::shared_ptr<const LabelledDataset> dataset, SelectionMetric selection)
+ClassificationMeasures::ClassificationMeasures(std::shared_ptr<const LabelledDataset> dataset,
+                                               SelectionMetric selection)
     : dataset_(std::move(dataset)), selection_(selection) {}
 
-void ClassificationMetrics::score(const torch::Tensor& given_lv, const Batch& batch, ScoreSums& sums) const {
+void ClassificationMeasures::score(const torch::Tensor& given_lv, const Batch& batch, ScoreSums& sums) const {
   const auto logits_lv = widened(given_lv);
   sums.add("loss", at::cross_entropy_loss(logits_lv, batch.labels_l, {}, at::Reduction::Sum));
   sums.add("probabilities", torch::softmax(logits_lv.to(torch::kDouble), 1));
@@ -369,44 +341,33 @@ void ClassificationMetrics::score(const torch::Tensor& given_lv, const Batch& ba
   sums.add("weight", batch.weight);
 }
 
-Json ClassificationMetrics::report(const ScoreSums& sums, Split) const {
-  return report_of(to_probabilities(sums), sums.item("loss") / sums.item("weight"));
+Evaluation ClassificationMeasures::report(const ScoreSums& sums, Split, Tables tables) const {
+  return report_of(to_probabilities(sums.joined("probabilities"), sums.joined("labels")),
+                   sums.item("loss") / sums.item("weight"), tables);
 }
 
-Json ClassificationMetrics::report_of(const ClassProbabilities& probabilities, double loss) const {
+Evaluation ClassificationMeasures::report_of(const ClassProbabilities& probabilities, double loss,
+                                             Tables tables) const {
   const auto counts = count_classes(probabilities);
-  const double correct = std::accumulate(counts.begin(), counts.end(), 0.0, [](double sum, const ClassCounts& count) {
-    return sum + static_cast<double>(count.correct);
-  });
-  Json report = {
-      {"loss", loss}, {"accuracy", correct / static_cast<double>(probabilities.texts())}, {"f1", macro_f1(counts)}};
+  double correct = 0;
+  for (const auto& count : counts) correct += static_cast<double>(count.correct);
+  Evaluation report{.scores = {{"loss", loss},
+                               {"accuracy", correct / static_cast<double>(probabilities.texts())},
+                               {"f1", macro_f1(counts)}}};
   if (std::isfinite(loss)) {  // a network that diverged ranks nothing
-    if (const auto auc = roc_auc(probabilities)) report["auc"] = *auc;
-    report["calibration_error"] = calibration_error(probabilities);
+    if (const auto auc = roc_auc(probabilities)) report.scores.emplace_back("auc", *auc);
+    report.scores.emplace_back("calibration_error", calibration_error(probabilities));
   }
-  report["texts"] = probabilities.texts();
-  if (labels().size() <= most_reported_classes) report["classes"] = describe_classes(counts, labels());
+  report.scores.emplace_back("texts", probabilities.texts());
+  const bool all = tables == Tables::all;
+  if (all || labels().size() <= most_reported_classes)
+    for (std::size_t i = 0; i < labels().size(); ++i) report.classes.emplace_back(labels()[i], counts[i]);
+  if (all && labels().size() <= most_confused_classes) report.confusion = confusion_table(probabilities);
   return report;
 }
 
-Json ClassificationMetrics::tables(const ScoreSums& sums) const { return tables_of(to_probabilities(sums)); }
-
-Json ClassificationMetrics::tables_of(const ClassProbabilities& probabilities) const {
-  Json tables = {{"classes", describe_classes(count_classes(probabilities), labels())}};
-  if (labels().size() > most_confused_classes) return tables;
-  auto& confusion = tables["confusion"] = Json::object();
-  const auto table = confusion_table(probabilities);
-  auto count = table.begin();
-  for (const auto& label : labels()) {
-    auto row = Json::object();
-    for (const auto& predicted : labels()) append(row, predicted, *count++);
-    append(confusion, label, std::move(row));
-  }
-  return tables;
-}
-
-std::string ClassificationMetrics::confusion_csv(const ScoreSums& sums) const {
-  const auto table = confusion_table(to_probabilities(sums));
+std::string ClassificationMeasures::confusion_csv(const ScoreSums& sums) const {
+  const auto table = confusion_table(to_probabilities(sums.joined("probabilities"), sums.joined("labels")));
   std::string text = "true_label";
   for (const auto& label : labels()) text += "," + csv_field(label);
   auto count = table.begin();
@@ -418,7 +379,7 @@ std::string ClassificationMetrics::confusion_csv(const ScoreSums& sums) const {
   return text + "\n";
 }
 
-ClassProbabilities ClassificationMetrics::probabilities_of(const ScoreSums& sums, Split split) const {
+ClassProbabilities ClassificationMeasures::probabilities_of(const ScoreSums& sums, Split split) const {
   const auto& order = dataset_->source_order(split);
   const auto places_l = torch::tensor(std::vector<std::int64_t>(order.begin(), order.end()));
   const auto inverse_l = places_l.argsort();
@@ -426,12 +387,12 @@ ClassProbabilities ClassificationMetrics::probabilities_of(const ScoreSums& sums
                           sums.joined("labels").cpu().index_select(0, inverse_l));
 }
 
-double ClassificationMetrics::selection_error(const Json& report) const {
-  if (selection_ == SelectionMetric::loss) return report.at("loss");
-  return 1 - report.value(std::string(to_string(selection_)), 0.0);
+double ClassificationMeasures::selection_error(const Evaluation& evaluation) const {
+  if (selection_ == SelectionMetric::loss) return evaluation.at("loss");
+  return 1 - evaluation.find(to_string(selection_)).value_or(0);
 }
 
-std::vector<std::string> ClassificationMetrics::headline() const {
+std::vector<std::string> ClassificationMeasures::headline() const {
   std::vector<std::string> names = {"accuracy"};
   if (selection_ == SelectionMetric::auc) names.push_back("auc");
   return names;
@@ -448,7 +409,7 @@ Task make_classification_task(const ExperimentConfig& config, bool offline, Code
               options.truncation == Truncation::head_and_tail ? "head and tail" : to_string(options.truncation));
   const auto weights_v = options.class_weights == ClassWeights::balanced ? balanced_weights(*dataset) : torch::Tensor();
   const auto texts = std::make_shared<const LabelledStream>(config, dataset);
-  const auto metrics = std::make_shared<const ClassificationMetrics>(dataset, options.selection_metric);
+  const auto measures = std::make_shared<const ClassificationMeasures>(dataset, options.selection_metric);
   Task task{.codec = {dataset, &codec},
             .description = dataset->description(),
             .summary = fmt::format("{} ({} + {} + {} texts, {} classes, vocabulary of {} tokens, {:.0f} tokens a text)",
@@ -457,9 +418,9 @@ Task make_classification_task(const ExperimentConfig& config, bool offline, Code
                                    dataset->count(Split::test), codec.labels.size(), codec.tokenizer->vocabulary_size(),
                                    dataset->mean_length()),
             .batches = texts,
-            .objective = std::make_shared<Objective>(class_objective(weights_v, options.label_smoothing)),
-            .metrics = metrics,
-            .classes = metrics};
+            .objective = class_objective(weights_v, options.label_smoothing),
+            .measures = measures,
+            .classes = measures};
   // A batch that is overfitted chooses no checkpoint, and needs no shift for texts.
   if (!config.train.overfit_batch)
     task.check = [dataset, by_auc = options.selection_metric == SelectionMetric::auc] {

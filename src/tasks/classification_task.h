@@ -1,5 +1,5 @@
 #pragma once
-// Finding the class of a text (made by make_task): metrics and recalibration.
+// Finding the class of a text: measures and recalibration.
 
 #include <cstdint>
 #include <functional>
@@ -35,13 +35,6 @@ double log_loss(const ClassProbabilities& probabilities);
 // [true class][predicted class], row-major: how many texts.
 std::vector<std::int64_t> confusion_table(const ClassProbabilities& probabilities);
 
-// How many texts have a class, how many are predicted to have it, and how many of these have it.
-struct ClassCounts {
-  std::int64_t texts = 0, predicted = 0, correct = 0;
-
-  // 2 precision recall / (precision + recall). Nothing for a class that no text has and none is predicted to have.
-  std::optional<double> f1() const;
-};
 std::vector<ClassCounts> count_classes(const ClassProbabilities& probabilities);
 
 // The mean over the classes that have an F1; other classes do not count (scikit-learn's f1_score, average="macro").
@@ -78,26 +71,23 @@ void recalibrate(Classifier& model, const TrainingTexts& texts, std::int64_t cou
 // More classes are not reported one by one, and more than so many have no confusion table.
 constexpr std::size_t most_reported_classes = 20, most_confused_classes = 5000;
 
-// Reports loss (neither smoothed nor weighted), accuracy, f1 (macro_f1), auc (roc_auc), calibration_error, texts; of up
-// to most_reported_classes also `classes`: of each texts that have it, texts predicted to have it, how many of these
-// are right, f1. The tables: `classes`, and `confusion`: texts by their class and the predicted one.
-class ClassificationMetrics : public Metrics {
+// Reports loss (neither smoothed nor weighted), accuracy, f1 (macro_f1), auc (roc_auc), calibration_error, texts; the
+// counts of up to most_reported_classes, or of all with the confusion table of up to most_confused_classes.
+class ClassificationMeasures : public Measures {
  public:
-  ClassificationMetrics(std::shared_ptr<const LabelledDataset> dataset, SelectionMetric selection);
+  ClassificationMeasures(std::shared_ptr<const LabelledDataset> dataset, SelectionMetric selection);
 
   void score(const torch::Tensor& logits_lv, const Batch& batch, ScoreSums& sums) const override;
-  nlohmann::ordered_json report(const ScoreSums& sums, Split split) const override;
-  nlohmann::ordered_json tables(const ScoreSums& sums) const override;
+  Evaluation report(const ScoreSums& sums, Split split, Tables tables = Tables::few) const override;
 
   // The same of probabilities from elsewhere (an ensemble), with their mean loss.
-  nlohmann::ordered_json report_of(const ClassProbabilities& probabilities, double loss) const;
-  nlohmann::ordered_json tables_of(const ClassProbabilities& probabilities) const;
+  Evaluation report_of(const ClassProbabilities& probabilities, double loss, Tables tables) const;
 
   // The confusion table as CSV: a row for each class, a column for each predicted one, both with its label.
   std::string confusion_csv(const ScoreSums& sums) const;
 
-  // By the metric of the config. An AUC that batches of one class do not have counts as 0.
-  double selection_error(const nlohmann::ordered_json& report) const override;
+  // By the measure of the config. An AUC that batches of one class do not have counts as 0.
+  double selection_error(const Evaluation& evaluation) const override;
   std::vector<std::string> headline() const override;
 
   const std::vector<std::string>& labels() const { return dataset_->codec().labels; }
@@ -112,5 +102,7 @@ class ClassificationMetrics : public Metrics {
   std::shared_ptr<const LabelledDataset> dataset_;
   SelectionMetric selection_;
 };
+
+Task make_classification_task(const ExperimentConfig& config, bool offline, Codec codec);
 
 }  // namespace metaformer

@@ -16,7 +16,6 @@
 #include "ops/autocast.h"
 #include "ops/kernel.h"
 #include "tasks/batches.h"
-#include "tasks/measures.h"
 
 namespace metaformer {
 
@@ -83,7 +82,7 @@ ScoreSums score_batches(const Scoring& scoring, std::string_view what, std::int6
       show_progress(fmt::format("evaluating {}: batch {} of {}", what, i + 1, batches));
     }
     const auto batch = make_batch(i);
-    scoring.task.metrics->score(scoring.predictor.logits(batch), batch, own.emplace_back());
+    scoring.task.measures->score(scoring.predictor.logits(batch), batch, own.emplace_back());
   }
   return add_scores_of_all(group, own);
 }
@@ -170,18 +169,18 @@ ScoreSums score_random_batches(const Scoring& scoring, Split split, std::int64_t
                        [&](std::int64_t i) { return scoring.task.batches->random_batch(split, i, scoring.device); });
 }
 
-nlohmann::ordered_json report_of(const Task& task, Split split, const ScoreSums& sums) {
-  return task.metrics->report(sums, task.batches->source_of(split));
+Evaluation report_of(const Task& task, Split split, const ScoreSums& sums, Tables tables) {
+  return task.measures->report(sums, task.batches->source_of(split), tables);
 }
 
-nlohmann::ordered_json evaluate_split(const Scoring& scoring, Split split) {
+Evaluation evaluate_split(const Scoring& scoring, Split split) {
   return report_of(scoring.task, split, score_split(scoring, split));
 }
 
-std::string headline_of(const Task& task, const nlohmann::ordered_json& metrics) {
-  auto text = fmt::format("loss {:.4f}", metrics.at("loss").get<double>());
-  for (const auto& key : task.metrics->headline())
-    if (metrics.contains(key)) text += ", " + described(key, metrics.at(key).get<double>());
+std::string headline_of(const Task& task, const Evaluation& evaluation) {
+  auto text = fmt::format("loss {:.4f}", evaluation.at("loss"));
+  for (const auto& key : task.measures->headline())
+    if (const auto value = evaluation.find(key)) text += ", " + described(key, *value);
   return text;
 }
 

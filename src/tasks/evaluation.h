@@ -2,7 +2,6 @@
 // Evaluates a predictor on a split.
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
@@ -55,19 +54,19 @@ struct Scoring {
   ProcessGroup& group = one_process();
 };
 
-// The sums that the metrics of a split follow from: of the whole split, each target once; of a part of it; of `batches`
-// random batches, always the same ones. Deterministic. Throw Interrupted when a stop signal arrives. Processes of a
-// group take turns in the batches, and all get what one process gets, to the last bit. A predictor that remembers
-// computes all batches in each of them.
+// The sums that the measures of a split follow from: of the whole split, each target once; of a part of it; of
+// `batches` random batches, always the same ones. Deterministic. Throw Interrupted when a stop signal arrives.
+// Processes of a group take turns in the batches, and all get what one process gets, to the last bit. A predictor that
+// remembers computes all batches in each of them.
 ScoreSums score_split(const Scoring& scoring, Split split);
 ScoreSums score_part(const Scoring& scoring, Split split, const EvaluationPart& part);
 ScoreSums score_random_batches(const Scoring& scoring, Split split, std::int64_t batches);
 
-// The metrics that follow from such sums.
-nlohmann::ordered_json report_of(const Task& task, Split split, const ScoreSums& sums);
-nlohmann::ordered_json evaluate_split(const Scoring& scoring, Split split);
+// The measures that follow from such sums.
+Evaluation report_of(const Task& task, Split split, const ScoreSums& sums, Tables tables = Tables::few);
+Evaluation evaluate_split(const Scoring& scoring, Split split);
 
-// "loss 0.0012, exact match 99.5%": what a task's metrics come down to.
-std::string headline_of(const Task& task, const nlohmann::ordered_json& metrics);
+// "loss 0.0012, exact match 99.5%": what a task's measures come down to.
+std::string headline_of(const Task& task, const Evaluation& evaluation);
 
 }  // namespace metaformer

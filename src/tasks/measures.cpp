@@ -135,4 +135,15 @@ std::string described(const std::string& key, double value) {
   return fmt::format("{} {}{}", words, shown(measure, value), measure.scale == percent ? "%" : "");
 }
 
+std::optional<double> value_of(const Scores& scores, std::string_view key) {
+  for (const auto& [name, value] : scores)
+    if (name == key) return std::visit([](auto number) { return static_cast<double>(number); }, value);
+  return std::nullopt;
+}
+
+std::optional<double> ClassCounts::f1() const {
+  if (texts + predicted == 0) return std::nullopt;
+  return 2.0 * static_cast<double>(correct) / static_cast<double>(texts + predicted);  // multiplied out
+}
+
 }  // namespace metaformer

@@ -1,8 +1,14 @@
 #pragma once
-// Measures: the numbers that are reported of a run, in one table. Whatever names, orders or formats them reads it.
+// Measures: the numbers that are reported of a run, in one table. Whatever names, orders or formats them reads it. And
+// the result of an evaluation: their values.
 
+#include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 namespace metaformer {
@@ -57,5 +63,43 @@ std::string shown_difference(const Measure& measure, double value);
 
 // One that an evaluation of the validation split reports under this key, in words: "exact match 99.50%".
 std::string described(const std::string& key, double value);
+
+// Values by the key of their measure, in the order in which they are written. Counts are whole numbers.
+using Scores = std::vector<std::pair<std::string, std::variant<double, std::int64_t>>>;
+using NamedScores = std::vector<std::pair<std::string, Scores>>;
+
+// Nothing where there is no such value.
+std::optional<double> value_of(const Scores& scores, std::string_view key);
+
+// How many texts have a class, how many are predicted to have it, and how many of these have it.
+struct ClassCounts {
+  std::int64_t texts = 0, predicted = 0, correct = 0;
+
+  // 2 precision recall / (precision + recall). Nothing for a class that no text has and none is predicted to have.
+  std::optional<double> f1() const;
+  bool operator==(const ClassCounts&) const = default;
+};
+
+// Scores of the targets that a model writes.
+struct WrittenScores {
+  Scores scores;
+  NamedScores baselines;                                        // of texts that need no model
+  std::vector<std::pair<std::string, std::string>> signatures;  // of scores that have variants
+
+  bool operator==(const WrittenScores&) const = default;
+};
+
+// The result of an evaluation.
+struct Evaluation {
+  Scores scores;
+  std::vector<std::pair<std::string, ClassCounts>> classes = {};  // by label; empty: not reported
+  std::vector<std::int64_t> confusion = {};                       // [true class][predicted class]; empty: not reported
+  std::int64_t evaluated_tokens = 0, split_tokens = 0;            // of a part of a split; 0: not limited
+  std::optional<WrittenScores> written = {};
+
+  std::optional<double> find(std::string_view key) const { return value_of(scores, key); }
+  double at(std::string_view key) const { return find(key).value(); }
+  bool operator==(const Evaluation&) const = default;
+};
 
 }  // namespace metaformer

@@ -14,11 +14,12 @@
 #include "data/token_rows.h"
 #include "model/batch.h"
 #include "model/sequence_model.h"
+#include "tasks/measures.h"
 #include "text/tokenizer.h"
 
 namespace metaformer {
 
-class ClassificationMetrics;
+class ClassificationMeasures;
 class PairDataset;
 
 // What an evaluation gathers: by name a scalar or rows of every batch.
@@ -48,24 +49,24 @@ class ScoreSums {
   std::map<std::string, std::vector<torch::Tensor>> of_batches_;
 };
 
-// The metrics that a task reports.
-class Metrics {
+// Tables by class: of few classes, as logged at every evaluation; or of all, with the confusion table.
+enum class Tables { few, all };
+
+// The measures that a task reports.
+class Measures {
  public:
-  virtual ~Metrics() = default;
+  virtual ~Measures() = default;
 
   // Adds a model's logits for a batch.
   virtual void score(const torch::Tensor& logits, const Batch& batch, ScoreSums& sums) const = 0;
 
-  // The metrics that apply: loss, perplexity, accuracy, ... `split`: of the data (BatchStream::source_of).
-  virtual nlohmann::ordered_json report(const ScoreSums& sums, Split split) const = 0;
-
-  // Tables that are too large to be logged at every evaluation: an object, empty where there are none.
-  virtual nlohmann::ordered_json tables(const ScoreSums&) const { return nlohmann::ordered_json::object(); }
+  // Loss, perplexity, accuracy, ..., as far as they apply. `split`: of the data (BatchStream::source_of).
+  virtual Evaluation report(const ScoreSums& sums, Split split, Tables tables = Tables::few) const = 0;
 
   // The best checkpoint has the lowest of these on the validation split.
-  virtual double selection_error(const nlohmann::ordered_json& report) const { return report.at("loss"); }
+  virtual double selection_error(const Evaluation& evaluation) const { return evaluation.at("loss"); }
 
-  // Besides the loss, the metrics that people look at first, all of them fractions: "accuracy", "exact_match", ...
+  // Besides the loss, the measures that people look at first, all of them fractions: "accuracy", "exact_match", ...
   virtual std::vector<std::string> headline() const { return {}; }
 };
 
@@ -82,12 +83,9 @@ class Predictor {
   virtual bool remembers() const { return false; }
 };
 
-// The loss that a task minimises.
-struct Objective {
-  // The loss of a model's logits for a batch, summed over its targets: a scalar on the device, at least float32. Sums
-  // and batch.weight can be added up over batches and processes.
-  std::function<torch::Tensor(const torch::Tensor& logits, const Batch& batch)> loss;
-};
+// The loss of a model's logits for a batch, summed over its targets: a scalar on the device, at least float32. Sums and
+// batch.weight can be added up over batches and processes.
+using Objective = std::function<torch::Tensor(const torch::Tensor& logits, const Batch& batch)>;
 
 // The batches that a task reads.
 class BatchStream {
@@ -156,8 +154,8 @@ struct Task {
   nlohmann::ordered_json description;  // of the data, for environment.json: where they came from, their digests
   std::string summary;                 // the same in a line for people
   std::shared_ptr<const BatchStream> batches;
-  std::shared_ptr<const Objective> objective;
-  std::shared_ptr<const Metrics> metrics;
+  Objective objective;  // the loss that the task minimises
+  std::shared_ptr<const Measures> measures;
 
   // Before training: warns of probable mistakes; throws (exit code 3) where nothing could be chosen on the
   // validation split.
@@ -170,8 +168,8 @@ struct Task {
                                                                                          torch::Device) {};
 
   // Null for every task but one.
-  std::shared_ptr<const ClassificationMetrics> classes = nullptr;  // of classification: `metrics`
-  std::shared_ptr<const PairDataset> pairs = nullptr;              // of sequence_to_sequence
+  std::shared_ptr<const ClassificationMeasures> classes = nullptr;  // of classification: `measures`
+  std::shared_ptr<const PairDataset> pairs = nullptr;               // of sequence_to_sequence
 };
 
 }  // namespace metaformer

@@ -57,10 +57,10 @@ std::vector<std::optional<AttentionMeasures>> measure_mixers(const std::vector<S
 
 void add_block(const StackDiagnostics& stack, std::size_t i, Json& block) {
   const auto add_attention = [&](const std::optional<AttentionMeasures>& measures, const std::string& prefix) {
-    if (!measures) return;
-    block[prefix + "attention_entropy"] = measures->entropy;
-    block[prefix + "score_std"] = measures->score_std;
-    block[prefix + "score_max"] = measures->score_max;
+    if (measures)
+      block.update({{prefix + "attention_entropy", measures->entropy},
+                    {prefix + "score_std", measures->score_std},
+                    {prefix + "score_max", measures->score_max}});
   };
   block["stream_norm"] = stack.norms.after_feed_forward.at(i);
   block["mixer_norm"] = stack.norms.mixer_branch.at(i);
@@ -187,7 +187,7 @@ std::vector<StackDiagnostics> StreamDiagnostics::measure(Gradients gradients) {
   for (const auto& stack : probe.stacks())
     for (const auto& value : stack.stream) values.push_back(value.x_bcd);
   if (has_gradients) {
-    const auto loss = task_.objective->loss(logits, seen) / seen.weight;
+    const auto loss = task_.objective(logits, seen) / seen.weight;
     of_values = gradients_of(loss, values, torch::ones_like(loss));
   }
   auto next = of_values.begin();

@@ -1,7 +1,7 @@
 #pragma once
 // Norms, gradients, score forms and attention of a model while it trains, by block and by module outside the blocks.
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -67,8 +67,6 @@ class StreamDiagnostics {
   std::optional<Batch> batch_;  // once it was needed
 };
 
-// Warns, once in a training, of attention that has collapsed: in the heads of all mixers with scores each query attends
-// to one token, or to all that it sees alike. Such a mixer no longer chooses by content.
 // Entropies of attention, as fractions of their maximum, that count as collapsed. One token: the mean of all heads is
 // below the first number, and every head below the second. Uniform: every head is above the third. In
 // experiments/metric_failure.sh trainings that fail have a mean of 0.15 and no head above 0.45 after a fifth of their
@@ -89,6 +87,8 @@ CollapseKind collapsed(const std::vector<double>& entropies);
 // Whether a look is due after `step` of `steps` steps.
 bool is_look_due(std::int64_t step, std::int64_t steps);
 
+// Warns, once in a training, of attention that has collapsed: in the heads of all mixers with scores each query attends
+// to one token, or to all that it sees alike. Such a mixer no longer chooses by content.
 class AttentionWatch {
  public:
   // Keeps references.

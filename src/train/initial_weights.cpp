@@ -11,7 +11,7 @@
 #include "config/loader.h"
 #include "config/writer.h"
 #include "run/checkpoint.h"
-#include "run/huggingface/pretrained_model.h"
+#include "run/huggingface/model_folder.h"
 #include "run/safetensors.h"
 
 namespace metaformer {
@@ -156,19 +156,13 @@ WeightTransfer copy_initial_weights(const InitialWeights& weights, const Experim
       target.copy_(from);
     else
       target.narrow(0, 0, rows).copy_(from.narrow(0, 0, rows));
-    if (rows < all)
-      result.parts.push_back(fmt::format("{} ({} of {} rows)", name, rows, all));
-    else
-      result.copied.push_back(name);
+    rows < all ? result.parts.push_back(fmt::format("{} ({} of {} rows)", name, rows, all))
+               : result.copied.push_back(name);
     rest.erase(source);
   }
   for (const auto& [name, tensor] : rest) result.unused.push_back(name);
   if (result.copied.empty() && result.parts.empty()) refuse(weights.source, "nothing of it is part of this model");
   return result;
-}
-
-nlohmann::ordered_json WeightTransfer::to_json() const {
-  return {{"taken", copied}, {"taken_in_part", parts}, {"new", initialised}, {"left", unused}};
 }
 
 std::string WeightTransfer::str() const {
@@ -185,10 +179,8 @@ std::vector<std::string> differing_model_keys(const ExperimentConfig& here, cons
     if (!name.starts_with("model.") || keeps_function(name)) continue;
     if (classifies && name == "model.embedding.tie") continue;
     const auto other = theirs.find(name);
-    if (other == theirs.end())
-      keys.push_back(fmt::format("{} is {} here and unknown there", name, value));
-    else if (other->second != value)
-      keys.push_back(fmt::format("{} is {} here and {} there", name, value, other->second));
+    const auto there = other == theirs.end() ? "unknown" : other->second;
+    if (there != value) keys.push_back(fmt::format("{} is {} here and {} there", name, value, there));
   }
   return keys;
 }

@@ -2,7 +2,6 @@
 // train.init_from: a training begins with the weights of a run, and with its tokenizer.
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -23,7 +22,7 @@ struct InitialWeights {
 };
 
 // `path`: the folder of a run, whose best checkpoint is meant, of one of its checkpoints, or a Hugging Face folder
-// (run/huggingface/pretrained_model.h). Errors: exit code 2 where there is none, or no tokenizer; those of
+// (run/huggingface/model_folder.h). Errors: exit code 2 where there is none, or no tokenizer; those of
 // load_checkpoint and read_huggingface.
 InitialWeights read_initial_weights(const std::filesystem::path& path);
 
@@ -36,7 +35,6 @@ struct WeightTransfer {
   std::vector<std::string> copied, initialised, unused;
   std::vector<std::string> parts;  // "transformer.token_embedding.weight (1000 of 1001 rows)", the rest is initialised
 
-  nlohmann::ordered_json to_json() const;
   std::string str() const;  // for the log: counts, and the names where something was not copied whole
 };
 

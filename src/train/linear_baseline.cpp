@@ -23,7 +23,7 @@
 #include "ops/device.h"
 #include "run/checkpoint.h"
 #include "run/metrics_log.h"
-#include "run/test_predictions.h"
+#include "run/run_summary.h"
 #include "tasks/evaluation.h"
 #include "tasks/linear_classifier.h"
 #include "text/ngram_features.h"
@@ -46,8 +46,8 @@ const WordTokenizerOptions reference_word_options = {
 
 // The fraction of each held-out split's texts whose label is the one that `predict` says.
 template <class Predict>
-Json accuracies(const LabelledSplits& splits, Predict predict) {
-  Json result;
+Scores accuracies(const LabelledSplits& splits, Predict predict) {
+  Scores result;
   for (const auto split : held_out_splits) {
     const auto& texts = splits[split];
     if (texts.empty()) continue;
@@ -55,12 +55,12 @@ Json accuracies(const LabelledSplits& splits, Predict predict) {
       throw_if_stopped();
       return predict(text) == text.label;
     });
-    result[std::string(to_string(split))] = static_cast<double>(right) / static_cast<double>(texts.size());
+    result.emplace_back(to_string(split), static_cast<double>(right) / static_cast<double>(texts.size()));
   }
   return result;
 }
 
-Json linear_accuracies(const LabelledSplits& splits) {
+Scores linear_accuracies(const LabelledSplits& splits) {
   const auto& training = splits[Split::train];
   std::size_t bytes = 0;
   std::set<std::string> labels;
@@ -91,7 +91,7 @@ Json linear_accuracies(const LabelledSplits& splits) {
 // The accuracies that a network must beat. majority: the most frequent class of the training texts. linear: a linear
 // model over uni- and bigrams of all lower-case words and punctuation marks, trained on the same texts as the network,
 // whatever its tokens are. Without a test split there is no "test". Errors: as load_labelled_splits; Interrupted.
-Json compute_reference_accuracies(const LabelledDataConfig& config, bool offline) {
+NamedScores compute_reference_accuracies(const LabelledDataConfig& config, bool offline) {
   fault_point("baselines", SIGTERM);
   log::info("baselines: reading the texts for a linear model over words");
   const auto splits = load_labelled_splits(config, offline);
@@ -131,30 +131,33 @@ Json entry_of(const Json& key, const Json& baselines) {
 
 // compute_reference_accuracies, kept in cache_folder()/baselines by what they follow from (`description` of the data,
 // with its digests; data.*), unless data.cache is off. Ignores a damaged entry with a warning and computes it again.
-Json cached_reference_accuracies(const ExperimentConfig& config, const Json& description, bool offline) {
+NamedScores cached_reference_accuracies(const ExperimentConfig& config, const Json& description, bool offline) {
   auto data = classification(config).data;
   data.extra_path.reset();  // the baselines have only the labels that were given
   const auto cache = data.cache ? cache_folder() : std::nullopt;
   if (!cache) return compute_reference_accuracies(data, offline);
   const auto key = key_of(config, description);
   const auto file = *cache / "baselines" / (sha256(json_text(key)) + ".json");
-  Json accuracies;
+  NamedScores accuracies;
   std::error_code ignored;
   if (fs::exists(file, ignored)) {
     constexpr std::uintmax_t largest = 1 << 20;
     const auto damage = damage_of([&] {
       const auto json = parse_json<Json>(read_file(file, largest, ExitCode::failure));
       const auto baselines = json.is_object() ? json.value("baselines", Json()) : Json();
-      if (json != entry_of(key, baselines)) throw Error(ExitCode::failure, file.string() + ": damaged");
-      accuracies = baselines;
+      const auto refuse = [&](const std::string&, std::string_view) {
+        throw Error(ExitCode::failure, file.string() + ": damaged");
+      };
+      if (json != entry_of(key, baselines)) refuse("", "");
+      read_member(json, "baselines", accuracies, refuse);
     });
     if (!damage.empty()) log::warning("{}; computed anew", damage);
   }
-  if (!accuracies.is_null()) return accuracies;
+  if (!accuracies.empty()) return accuracies;
   accuracies = compute_reference_accuracies(data, offline);
   try {
     fs::create_directories(file.parent_path());
-    write_file_atomically(file, json_text(entry_of(key, accuracies), 1) + "\n");
+    write_file_atomically(file, json_text(entry_of(key, json_of(accuracies)), 1) + "\n");
   } catch (const std::exception& error) {
     log::warning("the baselines could not be kept for later runs: {}", error.what());
   }
@@ -176,20 +179,18 @@ RunSummary train_linear(const Experiment& experiment, const RunDirectory& run, c
   metrics.write_config(config);
   const Scoring scoring{model, task, config.train.precision, device};
   const auto evaluate = [&](Split split) {
-    Json report;
-    if (split == Split::test) {
-      report = report_test(scoring, config.train, run);
-    } else {
+    const auto report = [&] {
+      if (split == Split::test) return report_test(scoring, config.train, run);
       const auto sums = score_split(scoring, split);
       if (split == Split::validation) write_confusion(run, task, split, sums);
-      report = report_of(task, split, sums);
-    }
-    metrics.write(only_step, std::string(to_string(split)), report);
+      return report_of(task, split, sums);
+    }();
+    metrics.write(only_step, std::string(to_string(split)), json_of(report));
     log::info("{}: {}", to_string(split), headline_of(task, report));
     return report;
   };
   const auto training = evaluate(Split::train), validation = evaluate(Split::validation);
-  const BestSoFar best = {only_step, validation.at("loss"), task.metrics->selection_error(validation)};
+  const BestSoFar best = {only_step, validation.at("loss"), task.measures->selection_error(validation)};
   const Progress progress{.step = only_step,
                           .best = best,
                           .last_train_loss = training.at("loss"),
@@ -199,33 +200,22 @@ RunSummary train_linear(const Experiment& experiment, const RunDirectory& run, c
   metrics.sync();
   save_checkpoint(run, progress, model.tensors(), {}, *task.codec, config.train.keep_checkpoints);
   link_latest(run.path());
-  return {.steps = progress.step,
-          .train_loss = progress.last_train_loss,
-          .val_loss = best.loss,
-          .best_val_loss = best.loss,
-          .best_val_error = best.error,
-          .best_step = best.step,
-          .validation = validation,
-          .test = task.batches->has(Split::test) ? evaluate(Split::test) : Json(),
-          .stopped_early = false,
-          .parameters = model.parameters(),
-          .mixer_parameters = 0,
-          .stepwise = std::nullopt,
-          .peak_memory_bytes = peak_memory_bytes(device),
-          .train_seconds = progress.train_seconds,
-          .run = std::filesystem::absolute(run.path()).lexically_normal().string(),
-          .baselines = {}};
+  auto summary = summary_of(run, progress);
+  if (task.batches->has(Split::test)) summary.test = evaluate(Split::test);
+  summary.parameters = model.parameters();
+  summary.peak_memory_bytes = peak_memory_bytes(device);
+  return summary;
 }
 
 BaselineComparison compare_with_baselines(const ExperimentConfig& config, const Json& description,
-                                          const Json& metrics_by_split, bool offline) {
+                                          const Scores& accuracies, bool offline) {
   if (!is<ClassificationConfig>(config.task) || !is<TransformerConfig>(config.model) ||
       !classification(config).baselines || config.train.overfit_batch)
     return {};
   try {
-    auto accuracies = cached_reference_accuracies(config, description, offline);
-    auto table = baseline_table(accuracies, metrics_by_split);
-    return {.accuracies = std::move(accuracies), .table = std::move(table)};
+    auto baselines = cached_reference_accuracies(config, description, offline);
+    auto table = baseline_table(baselines, accuracies);
+    return {.accuracies = std::move(baselines), .table = std::move(table)};
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& error) {
@@ -234,20 +224,16 @@ BaselineComparison compare_with_baselines(const ExperimentConfig& config, const 
   }
 }
 
-std::vector<std::string> baseline_table(const Json& baselines, const Json& metrics_by_split) {
-  Json accuracies = baselines;
-  for (const auto split : held_out_splits) {
-    const std::string name(to_string(split));
-    if (!metrics_by_split.contains(name) || metrics_by_split[name].is_null()) continue;
-    accuracies["this network"][name] = metrics_by_split[name].at("accuracy");
-  }
+std::vector<std::string> baseline_table(NamedScores baselines, const Scores& accuracies) {
+  if (std::any_of(held_out_splits.begin(), held_out_splits.end(),
+                  [&](Split split) { return value_of(accuracies, to_string(split)).has_value(); }))
+    baselines.emplace_back("this network", accuracies);
   std::vector<std::string> lines = {fmt::format("{:<12} {:>10} {:>10}", "accuracy", "validation", "test")};
-  for (const auto& [name, by_split] : accuracies.items()) {
+  for (const auto& [name, by_split] : baselines) {
     lines.push_back(fmt::format("{:<12}", name));
     for (const auto split : held_out_splits) {
-      const std::string column(to_string(split));
-      lines.back() += by_split.contains(column) ? fmt::format(" {:>9.2f}%", 100 * by_split[column].get<double>())
-                                                : fmt::format(" {:>10}", "-");
+      const auto value = value_of(by_split, to_string(split));
+      lines.back() += value ? fmt::format(" {:>9.2f}%", 100 * *value) : fmt::format(" {:>10}", "-");
     }
   }
   return lines;

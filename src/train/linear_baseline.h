@@ -1,7 +1,7 @@
 #pragma once
 // The linear model over n-grams: trained as model.kind linear, and as the baseline of a network.
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -19,19 +19,18 @@ namespace metaformer {
 RunSummary train_linear(const Experiment& experiment, const RunDirectory& run, const Task& task, torch::Device device);
 
 struct BaselineComparison {
-  nlohmann::ordered_json accuracies;  // {"majority": {"validation": 0.5, "test": 0.5}, "linear": {...}}; null: none
-  std::vector<std::string> table;     // lines for people; none then
+  NamedScores accuracies;          // of "majority" and "linear" by split; empty: none
+  std::vector<std::string> table;  // lines for people; none then
 };
 
-// Compares the metrics of a run by split ({"validation": {...}, "test": null}) with the baselines on the held-out
-// splits. A classifier that is a network and was trained on a whole corpus is compared with the majority class and a
-// linear model, unless task.baselines is off. Other runs are compared with nothing, nor is any run, with a warning,
-// where the baselines cannot be computed. `description` of the data: Task::description. Throws Interrupted only.
+// Compares the accuracies of a run by split ("validation") with those of the baselines on the held-out splits. A
+// classifier that is a network and was trained on a whole corpus is compared with the majority class and a linear
+// model, unless task.baselines is off. Other runs are compared with nothing, nor is any run, with a warning, where the
+// baselines cannot be computed. `description` of the data: Task::description. Throws Interrupted only.
 BaselineComparison compare_with_baselines(const ExperimentConfig& config, const nlohmann::ordered_json& description,
-                                          const nlohmann::ordered_json& metrics_by_split, bool offline);
+                                          const Scores& accuracies, bool offline);
 
-// The lines of a table of accuracies: the baselines, and below them this network's metrics by split.
-std::vector<std::string> baseline_table(const nlohmann::ordered_json& baselines,
-                                        const nlohmann::ordered_json& metrics_by_split);
+// The lines of a table of accuracies by split: the baselines, and below them this network.
+std::vector<std::string> baseline_table(NamedScores baselines, const Scores& accuracies);
 
 }  // namespace metaformer

@@ -25,7 +25,6 @@
 #include "run/run_directory.h"
 #include "tasks/make_task.h"
 #include "text/make_tokenizer.h"
-#include "train/divergence.h"
 #include "train/initial_weights.h"
 #include "train/linear_baseline.h"
 #include "train/optim/learning_rate.h"
@@ -80,17 +79,11 @@ constexpr const char *tokenizer_path = "data.tokenizer.path", *initial_weights_p
 // Data may lie elsewhere, which require_moved_data checks, and so may the tokenizer and the weights that the training
 // began with.
 void require_same_experiment(const RunDirectory& run, const ExperimentConfig& before, const ExperimentConfig& now) {
-  std::vector<std::string> free = {"train.steps",
-                                   "train.eval_interval",
-                                   "train.checkpoint_interval",
-                                   "train.log_interval",
-                                   "train.diagnostics_interval",
-                                   "train.keep_checkpoints",
-                                   "train.patience",
-                                   tokenizer_path,
-                                   initial_weights_path};
-  const auto moved = moved_data(before, now);
-  free.insert(free.end(), moved.begin(), moved.end());
+  auto free = moved_data(before, now);
+  for (const auto* name : {"steps", "eval_interval", "checkpoint_interval", "log_interval", "diagnostics_interval",
+                           "keep_checkpoints", "patience", "init_from"})
+    free.push_back(fmt::format("train.{}", name));
+  free.emplace_back(tokenizer_path);
   const auto earlier = config_to_json(before);
   for (const auto& change : Json::diff(earlier, config_to_json(now))) {
     const auto path = change.at("path").get<std::string>();
@@ -107,9 +100,9 @@ void require_same_experiment(const RunDirectory& run, const ExperimentConfig& be
 // What a training has begun with, at another path.
 void require_same_digest(const EarlierRun& earlier, const std::string& key, const PathText& path,
                          const std::string& found, const std::string& trained) {
-  if (found != trained)
-    refuse_resume(earlier.run, fmt::format("{}={}: not what it was trained with: its SHA-256 is {} and was {}", key,
-                                           path, found, trained));
+  if (found == trained) return;
+  refuse_resume(earlier.run, fmt::format("{}={}: not what it was trained with: its SHA-256 is {} and was {}", key, path,
+                                         found, trained));
 }
 
 void require_same_tokenizer(const EarlierRun& earlier, const ExperimentConfig& now) {
@@ -163,13 +156,11 @@ std::optional<EarlierRun> find_earlier_run(const ExperimentConfig& config, const
 
 // Errors: the data are not those that the run was trained on (exit code 2; 3 at another path than before).
 void require_same_data(const EarlierRun& earlier, const ExperimentConfig& config, const Task& task) {
-  const auto description = task.description;
-  require_moved_data(earlier.run, config, moved_data(earlier.config, config), description);
-  if (has_same_data(earlier.run, description)) return;
-  const auto difference = differing_digest(earlier.run, description);
-  refuse_resume(earlier.run,
-                fmt::format("the data are not those it was trained on, which its environment.json names{}{}",
-                            difference.empty() ? "" : ": ", difference));
+  require_moved_data(earlier.run, config, moved_data(earlier.config, config), task.description);
+  if (const auto difference = difference_of_data(earlier.run, task.description))
+    refuse_resume(earlier.run,
+                  fmt::format("the data are not those it was trained on, which its environment.json names{}{}",
+                              difference->empty() ? "" : ": ", *difference));
 }
 
 // Logs how the learning rate goes on where the number of steps has changed: another number stretches the schedule, so
@@ -324,8 +315,7 @@ OpenRun open_or_create(TrainRequest& request, Beginning& beginning, const Task& 
 // Finds the best checkpoint again where it is missing; the log says where the run goes on.
 void continue_from(Beginning& beginning, const RunDirectory& run, const Task& task, const ExperimentConfig& config) {
   auto& [folder, progress, model, optimizer, codec] = *beginning.checkpoint;
-  require_best_checkpoint(
-      run, [&](const auto& report) { return task.metrics->selection_error(report); }, progress);
+  require_best_checkpoint(run, *task.measures, progress);
   if (!beginning.earlier) return;  // another process than the first
   repair_links(run.checkpoints(), progress, config.train.keep_checkpoints);
   log::info("going on from {}", folder.string());
@@ -338,8 +328,8 @@ void report(const InitialWeights& initial, const WeightTransfer& transfer, const
   log::info("weights from {}: {}", initial.source, transfer.str());
   if (const auto keys = differing_model_keys(config, initial.config); !keys.empty())
     log::warning("the weights of {} were trained in another model: {}", initial.source, fmt::join(keys, ", "));
-  nlohmann::ordered_json json = {{"source", initial.source}, {"sha256", initial.digest}};
-  json.update(transfer.to_json());
+  const Json json = {{"source", initial.source},        {"sha256", initial.digest},    {"taken", transfer.copied},
+                     {"taken_in_part", transfer.parts}, {"new", transfer.initialised}, {"left", transfer.unused}};
   write_file_atomically(run.initial_weights_file(), json_text(json, 2) + "\n");
 }
 
@@ -363,13 +353,18 @@ RunSummary train_network(const TrainRequest& request, const RunDirectory& run, c
   if (!writes) return summary;
   const auto& times = *summary.stepwise;
   log::info("validation {}{}, best loss {:.4f} at step {}; {:.1f} ms a step, {} tokens/s",
-            headline_of(task, summary.validation),
+            headline_of(task, *summary.validation),
             part.is_whole() ? "" : fmt::format(" ({} of {} tokens)", part.tokens, part.split_tokens),
             summary.best_val_loss, summary.best_step, times.ms_per_step, human_count(times.tokens_per_second));
   log::info("seconds: start-up {:.1f}, training {:.1f}, evaluation {:.1f}, checkpoints {:.1f}", times.startup_seconds,
             summary.train_seconds, times.evaluation_seconds, times.checkpoint_seconds);
-  auto comparison = compare_with_baselines(
-      config, task.description, {{"validation", summary.validation}, {"test", summary.test}}, request.offline);
+  Scores accuracies;
+  const auto add = [&](const char* split, const Evaluation& evaluation) {
+    if (const auto accuracy = evaluation.find("accuracy")) accuracies.emplace_back(split, *accuracy);
+  };
+  add("validation", *summary.validation);
+  if (summary.test) add("test", *summary.test);
+  auto comparison = compare_with_baselines(config, task.description, accuracies, request.offline);
   for (const auto& line : comparison.table) log::info("{}", line);
   summary.baselines = std::move(comparison.accuracies);
   return summary;

@@ -123,11 +123,9 @@ torch::Tensor norm_of_gradients(const ParameterBuffer& parameters) {
 
 bool have_same_shape(const Batch& a, const Batch& b) {
   const auto of_a = tensors_of(a), of_b = tensors_of(b);
-  for (std::size_t i = 0; i < of_a.size(); ++i) {
-    if (of_a[i]->defined() != of_b[i]->defined() || (of_a[i]->defined() && of_a[i]->sizes() != of_b[i]->sizes()))
-      return false;
-  }
-  return true;
+  return std::equal(of_a.begin(), of_a.end(), of_b.begin(), [](const auto* x, const auto* y) {
+    return x->defined() == y->defined() && (!x->defined() || x->sizes() == y->sizes());
+  });
 }
 
 torch::Tensor copy(const torch::Tensor& x) { return x.defined() ? x.clone() : x; }
@@ -197,16 +195,6 @@ NamedTensors StepMemory::part_of(const NamedTensors& whole, std::size_t pass) co
   return part;
 }
 
-// The tensors are those of one state, which load() has checked.
-void StepMemory::require_rows(const NamedTensors& whole, std::int64_t rows, const std::string& source) const {
-  for (const auto& [name, tensor] : whole) {
-    if (tensor.dim() == 0) continue;
-    auto shape = tensor.sizes().vec();
-    shape[static_cast<std::size_t>(passes_.front()->sequence_dimension(name))] = rows;
-    require_shape(source, name, tensor, shape);
-  }
-}
-
 void StepMemory::take(NamedTensors& saved, std::int64_t rows, const std::string& file) {
   if (passes_.empty()) return;
   const auto source = file + ": memory";
@@ -216,8 +204,13 @@ void StepMemory::take(NamedTensors& saved, std::int64_t rows, const std::string&
   for (auto entry = own; entry != saved.end(); ++entry)
     whole.emplace_back(entry->first.substr(prefix.size()), entry->second);
   saved.erase(own, saved.end());
-  passes_.front()->load(whole, source);  // which checks it
-  require_rows(whole, rows, source);
+  passes_.front()->load(whole, source);  // checks that the tensors are those of a state
+  for (const auto& [name, tensor] : whole) {
+    if (tensor.dim() == 0) continue;
+    auto shape = tensor.sizes().vec();
+    shape[static_cast<std::size_t>(passes_.front()->sequence_dimension(name))] = rows;
+    require_shape(source, name, tensor, shape);
+  }
   for (std::size_t pass = 0; pass < passes_.size(); ++pass) passes_[pass]->load(part_of(whole, pass), source);
 }
 
@@ -340,7 +333,7 @@ torch::Tensor Step::loss_in_chunks(const Batch& batch, const torch::Tensor& hidd
     chunk.targets_bc = targets_t.narrow(0, first, count).unsqueeze(0);
     if (weights_t.defined()) chunk.target_weights_bc = weights_t.narrow(0, first, count).unsqueeze(0);
     const auto loss_of = [this, chunk](const torch::Tensor& part_td) {
-      return task_.objective->loss(model->logits_of(part_td.unsqueeze(0)), chunk);
+      return task_.objective(model->logits_of(part_td.unsqueeze(0)), chunk);
     };
     const auto loss = recomputed(loss_of, hidden_td.narrow(0, first, count), model->head_weights());
     sum = sum.defined() ? sum + loss : loss;
@@ -352,9 +345,8 @@ torch::Tensor Step::batch_loss(const Batch& batch, const torch::Tensor& weight, 
                                AutocastCasts casts) {
   const AutocastScope autocast(config_.train.precision, device_, casts);
   auto* remembered = memory->of_pass(number);
-  const auto sum = config_.train.loss_chunks > 1
-                       ? loss_in_chunks(batch, model->hidden(batch, remembered, pass))
-                       : task_.objective->loss(model->forward(batch, remembered, pass), batch);
+  const auto sum = config_.train.loss_chunks > 1 ? loss_in_chunks(batch, model->hidden(batch, remembered, pass))
+                                                 : task_.objective(model->forward(batch, remembered, pass), batch);
   return sum / weight.to(sum.scalar_type());
 }
 

@@ -45,7 +45,6 @@ class StepMemory {
 
  private:
   NamedTensors join(const std::vector<NamedTensors>& parts) const;  // parts of rows, in their order
-  void require_rows(const NamedTensors& whole, std::int64_t rows, const std::string& source) const;
   // The rows that belong to one pass, out of those of a whole step.
   NamedTensors part_of(const NamedTensors& whole, std::size_t pass) const;
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -10,12 +11,11 @@
 #include "base/platform.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "infer/beam_search.h"
 #include "infer/sampling.h"
-#include "infer/target_scores.h"
 #include "ops/device.h"
 #include "ops/named_tensors.h"
-#include "run/test_predictions.h"
-#include "train/divergence.h"
+#include "run/run_summary.h"
 #include "train/optim/learning_rate.h"
 
 namespace metaformer {
@@ -28,7 +28,10 @@ std::string counted(std::int64_t count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-using Clock = TrainingClock::Clock;
+using Clock = Trainer::Clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
 using Json = nlohmann::ordered_json;
 
 std::int64_t tokens_seen(const BatchStream& batches, std::int64_t step) {
@@ -49,6 +52,60 @@ std::optional<std::int64_t> evaluated_tokens(const TrainConfig& train) {
 }
 
 }  // namespace
+
+Error divergence_error(const Step& step, const Progress& progress, const std::string& what) {
+  auto& parameters = *step.parameters;
+  std::string culprit;
+  if (const auto* gradient = parameters.first_not_finite(parameters.gradients())) {
+    culprit = fmt::format(", first in the gradient of {}", gradient->name);
+  } else if (const auto* value = parameters.first_not_finite(parameters.values())) {
+    culprit = fmt::format(", first in {}", value->name);
+  }
+  return Error(ExitCode::diverged,
+               fmt::format("step {}: the {} is not finite{}; try a lower train.learning_rate ({} now). {}",
+                           progress.step, what, culprit, step.learning_rate(),
+                           progress.best ? fmt::format("The best checkpoint is step-{}", progress.best->step)
+                                         : "No evaluation came before it"));
+}
+
+bool is_spike(SpikeState& state, double norm, double threshold) {
+  constexpr std::int64_t first_judged = 20;
+  constexpr double memory = 0.98;           // about the last 50 steps
+  constexpr double least_deviation = 0.05;  // norms that hardly vary must not make every change a spike
+  if (threshold == 0 || !std::isfinite(norm) || norm <= 0) return false;
+  const double value = std::log(norm), difference = value - state.mean;
+  const double deviation = std::max(least_deviation, std::sqrt(state.variance));
+  if (state.seen >= first_judged && difference > threshold * deviation) {
+    ++state.count;
+    return true;
+  }
+  // Until enough was seen the mean is a plain one.
+  const double weight = std::max(1 - memory, 1 / static_cast<double>(++state.seen));
+  state.mean += weight * difference;
+  state.variance = (1 - weight) * (state.variance + weight * difference * difference);
+  return false;
+}
+
+AcceptNorm spike_watch(const TrainConfig& config, Progress& progress) {
+  if (config.divergence.spikes.threshold == 0) return {};
+  return [&](double norm) {
+    if (!is_spike(progress.spikes, norm, config.divergence.spikes.threshold)) return true;
+    const bool skips = config.divergence.spikes.action == SpikeAction::skip;
+    log::warning("step {}: the gradient norm {:.3g} is a spike (number {}){}", progress.step + 1, norm,
+                 progress.spikes.count, skips ? "; its update is skipped" : "");
+    return !skips;
+  };
+}
+
+double rollback_factor(const TrainConfig& config, const Progress& progress) {
+  const auto* rollback = std::get_if<RollbackConfig>(&config.divergence.action);
+  return rollback == nullptr ? 1 : std::pow(rollback->factor, static_cast<double>(progress.rollbacks));
+}
+
+std::int64_t batch_step(const Progress& progress) {
+  constexpr std::int64_t far = std::int64_t{1} << 36;
+  return progress.step + progress.rollbacks * far;
+}
 
 void ProgressLine::add_losses(double sum, std::int64_t count) {
   constexpr double kept_per_step = 0.98;
@@ -162,8 +219,23 @@ Trainer::Trainer(const RunDirectory& run, const Task& task, Step& step, const Ch
     task.before_training(*step.model);
   }
   progress_.startup_seconds += seconds_since_program_start();
-  clock_.emplace(progress_);
+  first_step_ = progress_.step;
+  earlier_wall_seconds_ = progress_.wall_seconds;
+  start_ = Clock::now();
   open_metrics(progress_.rollbacks);
+}
+
+double Trainer::wall_seconds() const { return earlier_wall_seconds_ + seconds_since(start_); }
+
+double Trainer::seconds_per_step() const {
+  const auto timed_steps = progress_.step - first_step_ - 1;
+  return timed_steps > 0 ? session_seconds_ / static_cast<double>(timed_steps) : 0;
+}
+
+void Trainer::count_training(Clock::time_point start) {
+  const double seconds = seconds_since(start);
+  if (progress_.step > first_step_ + 1) session_seconds_ += seconds;
+  progress_.train_seconds += seconds;
 }
 
 // Only the end of a training has estimates and the whole split.
@@ -206,12 +278,12 @@ RunSummary Trainer::run() {
 }
 
 void Trainer::advance() {
-  if (profiler_) profiler_->before_step(progress_.step - clock_->first_step());
+  if (profiler_) profiler_->before_step(progress_.step - first_step_);
   train_step();
   if (profiler_) profiler_->after_step();
   if (line_.is_due()) {
     if (group_.size() == 1) read_losses();  // several processes do so at the same steps, to notice a divergence at once
-    line_.show(progress_.step, step_.learning_rate(), clock_->seconds_per_step(progress_.step));
+    line_.show(progress_.step, step_.learning_rate(), seconds_per_step());
   }
   if (is_at(config_.train.log_interval)) write_training_line();
   write_sample();
@@ -227,7 +299,7 @@ void Trainer::train_step() {
   ++progress_.step;
   step_.average->update(progress_.step);
   if (step_.device().is_cpu()) read_losses();  // costs nothing there, and names the very step that diverged
-  clock_->count(progress_, start);
+  count_training(start);
   if (diagnoses) return write_diagnostics(before);
   if (!is_look_due(progress_.step, config_.train.steps)) return;
   read_losses();  // of all processes at the same steps; weights that are not finite have no attention
@@ -277,8 +349,7 @@ void Trainer::read_losses() {
   progress_.clipped_count += clipped;
   progress_.clipped_steps += clipped;
   last_norm_ = norm_n[-1].item<double>();
-  if (!step_.device().is_cpu())
-    clock_->count(progress_, start);  // the host has waited for steps that it had only started
+  if (!step_.device().is_cpu()) count_training(start);  // the host has waited for steps that it had only started
   if (!std::isfinite(progress_.loss_sum)) throw divergence_error(step_, progress_, "training loss");
   if (has_scale && on_host(&StepResult::exhausted, torch::kBool).any().item<bool>())
     throw divergence_error(step_, progress_, "gradient norm, even with a loss scale of 1,");
@@ -300,7 +371,7 @@ void Trainer::write_training_line() {
                {"tokens", tokens_seen(*task_.batches, progress_.step)}};
   if (const auto epochs = epochs_seen(*task_.batches, progress_.step)) line["epoch"] = *epochs;
   line.update({{"seconds", progress_.train_seconds},
-               {"wall_seconds", clock_->wall_seconds()},
+               {"wall_seconds", wall_seconds()},
                {"evaluation_seconds", progress_.evaluation_seconds},
                {"peak_memory_bytes", peak_memory_bytes(step_.device())},
                {"rollbacks", progress_.rollbacks},
@@ -332,16 +403,21 @@ void Trainer::write_sample() {
   const auto sample = metaformer::write_sample(*step_.model, *task_.codec->tokenizer, step_.device(),
                                                static_cast<std::uint64_t>(config_.train.seed), step);
   if (!sample) return;
-  metrics_->write_sample(step, *sample);
-  log_sample(step, *sample);
+  metrics_->write_sample(step, {{"prompt", sample->prompt},
+                                {"text", sample->text},
+                                {"tokens", sample->tokens},
+                                {"temperature", sample->options.temperature},
+                                {"top_k", sample->options.top_k},
+                                {"seed", sample->options.seed}});
+  log_sample(step, sample->text);
 }
 
 // A stop in between leaves the progress as it was, not evaluated, and counts the time.
 void Trainer::evaluate() {
   read_losses();
-  line_.record(progress_.step, step_.learning_rate(), clock_->seconds_per_step(progress_.step));
+  line_.record(progress_.step, step_.learning_rate(), seconds_per_step());
   const auto count_time = [&, start = Clock::now()] {
-    const double seconds = TrainingClock::seconds_since(start);
+    const double seconds = seconds_since(start);
     progress_.evaluation_seconds += seconds;
     line_.add_evaluation(seconds);
   };
@@ -367,7 +443,7 @@ Progress Trainer::evaluated_progress() {
   const auto* random = std::get_if<RandomEvaluationConfig>(&config_.train.evaluation);
   const auto written = [&](const std::string& name, Split split, const ScoreSums& sums) {
     auto report = report_of(task_, split, sums);
-    metrics_->write(progress_.step, name, report);
+    metrics_->write(progress_.step, name, json_of(report));
     return report;
   };
   ScoreSums sums;  // of the part
@@ -382,9 +458,9 @@ Progress Trainer::evaluated_progress() {
   auto after = progress_;
   if (random != nullptr) estimate(Split::train);
   after.validation = random != nullptr ? estimate(Split::validation) : evaluate_part();
-  const double loss = after.validation.at("loss").get<double>();
+  const double loss = after.validation->at("loss");
   if (!std::isfinite(loss)) throw divergence_error(step_, progress_, "validation loss");
-  const double error = task_.metrics->selection_error(after.validation);
+  const double error = task_.measures->selection_error(*after.validation);
   const bool improved = !after.best || error < after.best->error;
   after.evaluations_since_best = improved ? 0 : after.evaluations_since_best + 1;
   if (improved) after.best = BestSoFar{after.step, loss, error};
@@ -393,11 +469,11 @@ Progress Trainer::evaluated_progress() {
     if (random != nullptr) after.validation = evaluate_part();
     if (group_.is_first()) write_confusion(run_, task_, Split::validation, sums);
   }
-  log::info("step {}: validation {}{}", after.step, headline_of(task_, after.validation), improved ? " (best)" : "");
+  log::info("step {}: validation {}{}", after.step, headline_of(task_, *after.validation), improved ? " (best)" : "");
   return after;
 }
 
-Json Trainer::test() {
+Evaluation Trainer::test() {
   const auto step = progress_.best->step;
   if (step != progress_.step) {
     const auto best = load_checkpoint(run_, step_name(step), WithOptimizer::no);
@@ -409,9 +485,9 @@ Json Trainer::test() {
   }
   auto report = report_test(scoring_, config_.train, run_);
   if (task_.pairs != nullptr && !config_.train.overfit_batch)
-    report["written"] =
+    report.written =
         score_written_targets(*step_.model, config_, step_.device(), *task_.pairs, Split::test, {}, group_);
-  metrics_->write(step, "test", report);
+  metrics_->write(step, "test", json_of(report));
   log::info("test, step {}: {}", step, headline_of(task_, report));
   return report;
 }
@@ -432,7 +508,7 @@ void Trainer::evaluate_and_save() {
 
 void Trainer::save() {
   read_losses();
-  progress_.wall_seconds = clock_->wall_seconds();
+  progress_.wall_seconds = wall_seconds();
   progress_.scheduled = is_checkpoint_due();
   const auto start = Clock::now();
   const auto& values = step_.parameters->values();
@@ -460,7 +536,7 @@ void Trainer::save() {
       if (!std::exchange(is_linked_, true)) link_latest(run_.path());
     }
   }
-  progress_.checkpoint_seconds += TrainingClock::seconds_since(start);
+  progress_.checkpoint_seconds += seconds_since(start);
 }
 
 void Trainer::go_back() {
@@ -472,8 +548,7 @@ void Trainer::go_back() {
     step_.restart(initial_values_);
     progress_ = {};
   }
-  require_best_checkpoint(
-      run_, [&](const auto& report) { return task_.metrics->selection_error(report); }, progress_);
+  require_best_checkpoint(run_, *task_.measures, progress_);
 }
 
 bool Trainer::roll_back(const Error& error) {
@@ -499,10 +574,15 @@ bool Trainer::roll_back(const Error& error) {
 
 RunSummary Trainer::summary() {
   const WeightAverage::Use average(*step_.average);
-  auto of_test = task_.batches->has(Split::test) ? test() : Json();
+  auto summary = summary_of(run_, progress_);
+  if (task_.batches->has(Split::test)) summary.test = test();
   const auto counts = count_parameters(*step_.model);
-  const double ms_per_step = clock_->seconds_per_step(progress_.step) * 1e3;
-  const StepwiseSummary stepwise{
+  const double ms_per_step = seconds_per_step() * 1e3;
+  summary.stopped_early = progress_.step < config_.train.steps;
+  summary.parameters = counts.all;
+  summary.mixer_parameters = counts.mixers;
+  summary.peak_memory_bytes = peak_memory_bytes(step_.device());
+  summary.stepwise = {
       .ms_per_step = ms_per_step,
       .tokens_per_second = ms_per_step > 0 ? task_.batches->tokens_per_step() / ms_per_step * 1e3 : 0,
       .rollbacks = progress_.rollbacks,
@@ -517,24 +597,8 @@ RunSummary Trainer::summary() {
       .startup_seconds = progress_.startup_seconds,
       .evaluation_seconds = progress_.evaluation_seconds,
       .checkpoint_seconds = progress_.checkpoint_seconds,
-      .wall_seconds = clock_->wall_seconds()};
-  return {.steps = progress_.step,
-          .train_loss = progress_.last_train_loss,
-          .val_loss = progress_.validation.at("loss"),
-          .best_val_loss = progress_.best->loss,
-          .best_val_error = progress_.best->error,
-          .best_step = progress_.best->step,
-          .validation = progress_.validation,
-          .test = std::move(of_test),
-          .stopped_early = progress_.step < config_.train.steps,
-          .parameters = counts.all,
-          .mixer_parameters = counts.mixers,
-          .stepwise = stepwise,
-          .peak_memory_bytes = peak_memory_bytes(step_.device()),
-          .train_seconds = progress_.train_seconds,
-          .run = std::filesystem::absolute(run_.path()).lexically_normal().string(),
-          .baselines = {},
-          .attention_collapse = progress_.collapse};
+      .wall_seconds = wall_seconds()};
+  return summary;
 }
 
 }  // namespace metaformer

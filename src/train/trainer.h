@@ -1,5 +1,5 @@
 #pragma once
-// The training loop: steps, and what is due between them.
+// The training loop: steps, and what is due between them; trainings that diverge.
 
 #include <chrono>
 #include <cstdint>
@@ -10,7 +10,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "config/experiment_config.h"
+#include "config/train_config.h"
 #include "run/checkpoint.h"
+#include "run/checkpoint_meta.h"
 #include "run/metrics_log.h"
 #include "run/run_summary.h"
 #include "tasks/evaluation.h"
@@ -20,42 +22,26 @@
 
 namespace metaformer {
 
-// The time that a run takes.
-class TrainingClock {
- public:
-  using Clock = std::chrono::steady_clock;
+// The error (exit code 4) for a training of which `what` is not finite. Names the first tensor that is not finite, too,
+// and what to do.
+Error divergence_error(const Step& step, const Progress& progress, const std::string& what);
 
-  static double seconds_since(Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-  }
+// Takes the gradient norm of one step. True for a spike: log(norm) lies more than `threshold` standard deviations above
+// its running mean. The first 20 steps are never spikes; spikes and norms that are not finite do not enter the mean.
+// threshold 0: never a spike.
+bool is_spike(SpikeState& state, double norm, double threshold);
 
-  // Starts where a run goes on from `progress`.
-  explicit TrainingClock(const Progress& progress)
-      : first_step_(progress.step), earlier_wall_seconds_(progress.wall_seconds) {}
+// Warns of spikes in the coming steps, and rejects their updates where the config says so. Empty when nobody watches.
+// Keeps references.
+AcceptNorm spike_watch(const TrainConfig& config, Progress& progress);
 
-  std::int64_t first_step() const { return first_step_; }  // of this process
+// train.divergence.action: rollback. A run that diverged goes on from an earlier checkpoint, with other batches and a
+// lower learning rate.
+// The product of the factors by which the rollbacks so far lower the learning rate.
+double rollback_factor(const TrainConfig& config, const Progress& progress);
 
-  // Since `start` this process has trained.
-  void count(Progress& progress, Clock::time_point start) {
-    if (progress.step > first_step_ + 1) session_seconds_ += seconds_since(start);
-    progress.train_seconds += seconds_since(start);
-  }
-
-  // Of training, in this process, without its first step; 0 while unknown.
-  double seconds_per_step(std::int64_t step) const {
-    const auto timed_steps = step - first_step_ - 1;
-    return timed_steps > 0 ? session_seconds_ / static_cast<double>(timed_steps) : 0;
-  }
-
-  // Of all processes that trained the run.
-  double wall_seconds() const { return earlier_wall_seconds_ + seconds_since(start_); }
-
- private:
-  std::int64_t first_step_;
-  double earlier_wall_seconds_;
-  double session_seconds_ = 0;
-  Clock::time_point start_ = Clock::now();
-};
+// The step whose batches are trained on next; after a rollback an index beyond train.steps.
+std::int64_t batch_step(const Progress& progress);
 
 // Progress bar.
 class ProgressLine {
@@ -102,6 +88,8 @@ bool is_finished(const TrainConfig& config, const Progress& progress);
 
 class Trainer {
  public:
+  using Clock = std::chrono::steady_clock;
+
   // Keeps references; the run directory must exist. Goes on from the checkpoint; without one (nullptr) it starts with
   // the weights that the step has. All processes of the step's group make the same steps together; the first of them
   // writes.
@@ -121,6 +109,9 @@ class Trainer {
   void advance();  // one step and what is due after it
   void train_step();
   StepResult run_step();
+  double wall_seconds() const;      // of all processes that trained the run
+  double seconds_per_step() const;  // of training, in this process, without its first step; 0 while unknown
+  void count_training(Clock::time_point start);         // this process has trained since then
   void open_metrics(std::int64_t rollbacks);            // to go on from progress_
   void read_losses();                                   // takes them from the device; throws when they are not finite
   void write_training_line();                           // unless no step has come since the last one
@@ -132,12 +123,12 @@ class Trainer {
 
   void adapt();  // lets the task adapt the weights of a step, once (tasks/task.h)
   void evaluate();
-  // The progress with the metrics of its step and the best so far; at the end also writes a classifier's confusion
+  // The progress with the evaluation of its step and the best so far; at the end also writes a classifier's confusion
   // table. Throws Error (exit code 4) when the validation loss is not finite, Interrupted.
   Progress evaluated_progress();
-  // Metrics of the best checkpoint on the test split, with scores of the targets that greedy search writes for pairs.
+  // Evaluates the best checkpoint on the test split, with scores of the targets that greedy search writes for pairs.
   // Leaves the model with the weights of that checkpoint.
-  nlohmann::ordered_json test();
+  Evaluation test();
   void evaluate_and_save();  // as far as due after a step; saves before it lets a stop signal through
 
   // Saves the state as a checkpoint, after the lines of metrics.jsonl before it; the first one makes the run
@@ -167,7 +158,9 @@ class Trainer {
   ProgressLine line_;
   StreamDiagnostics diagnostics_;
   AttentionWatch attention_watch_;
-  std::optional<TrainingClock> clock_;
+  std::int64_t first_step_ = 0;                            // of this process
+  double earlier_wall_seconds_ = 0, session_seconds_ = 0;  // of earlier processes; of training, in this one
+  Clock::time_point start_;
   std::unique_ptr<MetricsLog> metrics_;
   std::unique_ptr<StepProfiler> profiler_;
   bool is_linked_ = false;  // runs/latest leads to the run

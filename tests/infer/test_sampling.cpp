@@ -4,8 +4,8 @@
 #include <set>
 
 #include "base/random.h"
+#include "infer/beam_search.h"
 #include "infer/generated_text.h"
-#include "infer/target_scores.h"
 #include "model/feed_forward_model.h"
 #include "model/parameters.h"
 #include "model/recurrent_model.h"

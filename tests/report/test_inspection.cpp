@@ -167,8 +167,8 @@ TEST_CASE("losses by position add up to the loss of the split, and contexts are 
     targets += static_cast<double>(entry.targets);
   }
   const auto whole = evaluate_split({*run.predictor, task}, Split::validation);
-  CHECK(loss / targets == Approx(whole.at("loss").get<double>()));
-  CHECK(targets == whole.at(masked ? "targets" : "tokens").get<double>());
+  CHECK(loss / targets == Approx(whole.at("loss")));
+  CHECK(targets == whole.at(masked ? "targets" : "tokens"));
   CHECK(found.gradients.mixer.size() == static_cast<std::size_t>(transformer(run.experiment.config).layers));
   CHECK(found.loss_by_context.empty() == !overrides.empty());
   if (overrides.empty()) {
@@ -190,7 +190,7 @@ TEST_CASE("the gradient with respect to the embeddings is that of the position t
   for (const auto& parameter : run.model->parameters()) CHECK_FALSE(parameter.grad().defined());
 
   const auto batch = task.batches->random_batch(Split::validation, 0, torch::kCPU);
-  (task.objective->loss(run.model->evaluate(batch), batch) / batch.weight).backward();
+  (task.objective(run.model->evaluate(batch), batch) / batch.weight).backward();
   const auto named = run.model->named_parameters();
   const auto& table = named["transformer.position_embedding.weight"];
   CHECK(gradients.stream.embedding == Approx(table.grad().norm().item<double>()).epsilon(1e-5));

@@ -80,7 +80,7 @@ TEST_CASE("150 classes train, save, resume and evaluate", "[checkpoint][classes]
 
   auto run = load_run(place / "run", "last", "cpu");
   const auto task = make_task(run.experiment.config, true, std::move(run.codec));
-  CHECK(evaluate_split({*run.predictor, task}, Split::validation) == summary["validation"]);
+  CHECK(json_of(evaluate_split({*run.predictor, task}, Split::validation)) == summary["validation"]);
 }
 
 TEST_CASE("tables that are damaged are noticed where they are needed", "[checkpoint][classes]") {

@@ -71,9 +71,9 @@ TEST_CASE("a classifier that diverged has a loss that says so, and no ranking", 
   Parts parts(place.experiment(classifier(place)));
   parts.parameters->values().fill_(std::numeric_limits<float>::quiet_NaN());
   const auto metrics = evaluate_split({parts.predictor(), parts.task}, Split::validation);
-  CHECK(std::isnan(metrics["loss"].get<double>()));
-  CHECK_FALSE(metrics.contains("auc"));
-  CHECK_FALSE(metrics.contains("calibration_error"));
+  CHECK(std::isnan(metrics.at("loss")));
+  CHECK_FALSE(metrics.find("auc"));
+  CHECK_FALSE(metrics.find("calibration_error"));
 }
 
 TEST_CASE("class weights and smoothing change the loss that is trained, not the one that is reported",
@@ -95,9 +95,9 @@ TEST_CASE("class weights and smoothing change the loss that is trained, not the 
   const auto losses_bv = -torch::log_softmax(logits, 1);
   const auto exact_b = losses_bv.gather(1, batch.labels_l.unsqueeze(1)).squeeze(1);
   const auto weighted = 0.8 * (weights.index({batch.labels_l}) * exact_b).sum() + 0.1 * (losses_bv * weights).sum();
-  CHECK(plain.task.objective->loss(plain.model->evaluate(batch), batch).item<double>() ==
+  CHECK(plain.task.objective(plain.model->evaluate(batch), batch).item<double>() ==
         Approx(exact_b.sum().item<double>()));
-  CHECK(changed.task.objective->loss(changed.model->evaluate(batch), batch).item<double>() ==
+  CHECK(changed.task.objective(changed.model->evaluate(batch), batch).item<double>() ==
         Approx(weighted.item<double>()));
   const auto report = [&](Parts& parts) { return evaluate_split({parts.predictor(), parts.task}, Split::validation); };
   CHECK(report(changed) == report(plain));
@@ -111,9 +111,9 @@ TEST_CASE("the test split is read once, by the checkpoint that validation chose"
                                             "data.test_path='" + (place / "test.tsv").string() + "'"}));
   auto run = load_run(place / "run", "best", "cpu");
   const auto task = make_task(run.experiment.config, true, std::move(run.codec));
-  CHECK(summary["test"] == evaluate_split({*run.predictor, task}, Split::test));
+  CHECK(summary["test"] == json_of(evaluate_split({*run.predictor, task}, Split::test)));
   CHECK(run.progress.step == summary["best_step"].get<std::int64_t>());
-  CHECK(summary["best_val_error"].get<double>() == 1 - run.progress.validation["accuracy"].get<double>());
+  CHECK(summary["best_val_error"].get<double>() == 1 - run.progress.validation->at("accuracy"));
   CHECK(metrics_of(place / "run", "test").size() == 1);
 }
 
@@ -159,16 +159,16 @@ TEST_CASE("more than 20 classes are not logged one by one", "[classification]") 
 
 TEST_CASE("the metric that chooses a classifier's best checkpoint is the config's", "[classification]") {
   const Workplace place;
-  const nlohmann::ordered_json metrics = {{"loss", 0.75}, {"accuracy", 0.875}, {"auc", 0.9375}};
+  const Evaluation evaluation{.scores = {{"loss", 0.75}, {"accuracy", 0.875}, {"auc", 0.9375}}};
   const auto [metric, error, headline] = GENERATE(table<std::string, double, std::string>({
       {"loss", 0.75, "loss 0.7500, accuracy 87.50%"},
       {"accuracy", 0.125, "loss 0.7500, accuracy 87.50%"},
       {"auc", 0.0625, "loss 0.7500, accuracy 87.50%, auc 93.75%"},
   }));
   const Parts parts(place.experiment(classifier(place, {"task.selection_metric=" + metric})));
-  CHECK(parts.task.metrics->selection_error(metrics) == error);
-  CHECK(headline_of(parts.task, metrics) == headline);
-  if (metric == "auc") CHECK(parts.task.metrics->selection_error({{"loss", 0.75}, {"accuracy", 0.875}}) == 1);
+  CHECK(parts.task.measures->selection_error(evaluation) == error);
+  CHECK(headline_of(parts.task, evaluation) == headline);
+  if (metric == "auc") CHECK(parts.task.measures->selection_error({.scores = {{"loss", 0.75}, {"accuracy", 0.875}}}) == 1);
 }
 
 TEST_CASE("AUC cannot choose by validation texts of one class, which is said before there is a run",
@@ -211,7 +211,7 @@ TEST_CASE("a recalibrated classifier is at the minimum of its loss in the bias, 
   // Fewer than 4,096: each of them counts once.
   for (std::int64_t i = 0; i < task.batches->evaluation_batches(Split::train); ++i) {
     const auto batch = task.batches->evaluation_batch(Split::train, i, torch::kCPU);
-    task.objective->loss(run.model->evaluate(batch), batch).backward();
+    task.objective(run.model->evaluate(batch), batch).backward();
     sum += batch.weight.item<double>();
   }
   CHECK(sum > 900);

@@ -11,7 +11,7 @@
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
 #include "tasks/batches.h"
-#include "tasks/text_streams.h"
+#include "tasks/text_tasks.h"
 #include "text/symbol_tokenizers.h"
 
 namespace metaformer {
@@ -67,7 +67,7 @@ Answer mean_loss(SequenceModel& model, const std::vector<Batch>& batches) {
   torch::Tensor sum = torch::zeros({}, torch::kDouble), weight = torch::zeros({}, torch::kDouble);
   for (const auto& batch : batches) {
     Pass pass;
-    sum = sum + TokenObjective().loss(model.forward(batch, nullptr, pass), batch);
+    sum = sum + token_objective()(model.forward(batch, nullptr, pass), batch);
     weight = weight + batch.weight;
   }
   const auto loss = sum / weight;

@@ -99,12 +99,11 @@ TEST_CASE("an evaluation is the mean over single predictions, whatever the batch
       }
     }
   }
-  CHECK(metrics[is_masked ? "targets" : "tokens"].get<double>() == count);
-  CHECK(metrics["loss"].get<double>() == Approx(sum / count).epsilon(1e-6));
-  CHECK(metrics["accuracy"].get<double>() == Approx(correct / count));
-  CHECK(metrics["perplexity"].get<double>() == Approx(std::exp(sum / count)).epsilon(1e-6));
-  if (overrides.empty())
-    CHECK(metrics["bits_per_character"].get<double>() == Approx(sum / count / std::log(2.0)).epsilon(1e-6));
+  CHECK(metrics.at(is_masked ? "targets" : "tokens") == count);
+  CHECK(metrics.at("loss") == Approx(sum / count).epsilon(1e-6));
+  CHECK(metrics.at("accuracy") == Approx(correct / count));
+  CHECK(metrics.at("perplexity") == Approx(std::exp(sum / count)).epsilon(1e-6));
+  if (overrides.empty()) CHECK(metrics.at("bits_per_character") == Approx(sum / count / std::log(2.0)).epsilon(1e-6));
   Parts other(place.experiment(joined(overrides, {"train.batch_size=5", "train.seed=99"})));
   other.parameters->values().copy_(parts.parameters->values());
   CHECK(report(other) == metrics);
@@ -124,8 +123,8 @@ TEST_CASE("random estimates of every task are repeatable and near the whole spli
   };
   const auto whole = evaluate_split({parts.predictor(), parts.task}, Split::validation);
   CHECK(estimate() == estimate());
-  CHECK(estimate()["loss"].get<double>() == Approx(whole["loss"].get<double>()).epsilon(0.05));
-  CHECK(estimate()["loss"] != whole["loss"]);
+  CHECK(estimate().at("loss") == Approx(whole.at("loss")).epsilon(0.05));
+  CHECK(estimate().at("loss") != whole.at("loss"));
 }
 
 TEST_CASE("the tokens of evaluation batches are those that their rows hold", "[training]") {
@@ -189,13 +188,13 @@ TEST_CASE("metrics of a part are those of its rows, for every task", "[training]
         auto one = rows_of(batch, row, step);
         ScoreSums sums;
         one.weight = torch::tensor(0.0, torch::kDouble);
-        parts.task.metrics->score(fresh.logits(one), one, sums);
+        parts.task.measures->score(fresh.logits(one), one, sums);
         sum += sums.item("loss");
         weight += static_cast<double>(one.labels_l.defined() ? one.labels_l.numel()
                                                              : (wanted_targets_t(one) >= 0).sum().item<std::int64_t>());
       }
     }
-    CHECK(metrics["loss"].get<double>() == Approx(sum / weight).epsilon(1e-5));
+    CHECK(metrics.at("loss") == Approx(sum / weight).epsilon(1e-5));
   }
 }
 

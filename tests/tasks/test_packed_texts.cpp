@@ -42,7 +42,7 @@ Answer answer_of(const ExperimentConfig& config) {
     const auto batch = task.batches->training_batch(step, 0, torch::kCPU);
     Pass pass{.training = true};
     const auto logits_lv = model->forward(batch, nullptr, pass).to(torch::kFloat);  // as weights of classes are
-    sum = sum + task.objective->loss(logits_lv, batch);
+    sum = sum + task.objective(logits_lv, batch);
     answer.weight += batch.weight.item<double>();
   }
   const auto loss = sum / answer.weight;

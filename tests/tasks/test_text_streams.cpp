@@ -9,7 +9,7 @@
 #include "support/torch_catch.h"
 #include "support/workplace.h"
 #include "tasks/batches.h"
-#include "tasks/text_streams.h"
+#include "tasks/text_tasks.h"
 
 namespace metaformer {
 

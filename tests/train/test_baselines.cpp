@@ -43,7 +43,7 @@ class BaselinePlace {
 
   Json find(const Overrides& more = {}) const {
     const auto config = place.experiment(options(more)).config;
-    return compare_with_baselines(config, make_task(config, true).description, {}, true).accuracies;
+    return json_of(compare_with_baselines(config, make_task(config, true).description, {}, true).accuracies);
   }
 
   std::vector<std::filesystem::path> cached() const {
@@ -114,7 +114,7 @@ TEST_CASE("a cache that cannot be written stops nothing, and baselines that cann
   CHECK(at.find() == expected);
   const auto config = at.place.experiment(at.options()).config;
   std::filesystem::remove(at.place / "train.tsv");
-  CHECK(compare_with_baselines(config, {{"train", {{"sha256", "00"}}}}, {}, true).accuracies.is_null());
+  CHECK(compare_with_baselines(config, {{"train", {{"sha256", "00"}}}}, {}, true).accuracies.empty());
 }
 
 TEST_CASE("a classifier's summary holds the baselines where they apply", "[baselines]") {
@@ -129,8 +129,9 @@ TEST_CASE("a classifier's summary holds the baselines where they apply", "[basel
 }
 
 TEST_CASE("the table of baselines", "[baselines]") {
-  const auto lines = baseline_table({{"majority", {{"validation", 0.5}}}, {"linear", {{"validation", 0.91}}}},
-                                    {{"validation", {{"accuracy", 0.8712}}}, {"test", nullptr}});
+  const NamedScores baselines = {{"majority", {{"validation", 0.5}}}, {"linear", {{"validation", 0.91}}}};
+  CHECK(baseline_table(baselines, {{"train", 0.9}}).size() == 3);
+  const auto lines = baseline_table(baselines, {{"validation", 0.8712}});
   REQUIRE(lines.size() == 4);
   CHECK(lines[0] == "accuracy     validation       test");
   CHECK(lines[1] == "majority         50.00%          -");

@@ -195,7 +195,7 @@ TEST_CASE("the gradient by depth is that of backward, and no parameter's gradien
   REQUIRE(stacks.size() == 1);
   const auto batch = beginning_of(parts.task.batches->evaluation_batch(Split::validation, 0, torch::kCPU), 8);
   Pass pass{.probe = &probe};
-  (parts.task.objective->loss(parts.model->forward(batch, nullptr, pass), batch) / batch.weight).backward();
+  (parts.task.objective(parts.model->forward(batch, nullptr, pass), batch) / batch.weight).backward();
   REQUIRE(probe.kept.size() == 3);
   const auto norm = [&](std::size_t i) { return probe.kept[i].grad().to(torch::kDouble).norm().item<double>(); };
   CHECK(stacks[0].gradients->embedding == Approx(norm(0)).epsilon(1e-4));

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "run/checkpoint_surgery.h"
 #include "support/failure.h"
-#include "train/divergence.h"
+#include "train/trainer.h"
 
 namespace metaformer {
 

@@ -75,7 +75,7 @@ TEST_CASE("a carried state is that of the tokens before, in training and in eval
                                              at::Reduction::Sum, /*ignore_index=*/-1)
                           .item<double>();
   const auto found = evaluate_split({predictor, task}, Split::validation);
-  CHECK(found.at("loss").get<double>() == Approx(loss / targets).epsilon(1e-5));
+  CHECK(found.at("loss") == Approx(loss / targets).epsilon(1e-5));
 }
 
 TEST_CASE("recurrent and feed-forward models sort lists", "[language_models][sort]") {

@@ -60,8 +60,8 @@ TEST_CASE("a linear run is evaluated and asked like a network, text by text", "[
   const auto run = load_run(place / "run", "best", "cpu");
   const auto task = make_task(run.experiment.config, true, std::move(load_run(place / "run", "best", "cpu").codec));
   const auto metrics = evaluate_split({*run.predictor, task}, Split::validation);
-  CHECK(metrics == summary["validation"]);
-  CHECK(metrics["loss"] < 0.3);
+  CHECK(json_of(metrics) == summary["validation"]);
+  CHECK(metrics.at("loss") < 0.3);
   const auto good = run.codec.tokenizer->encode("word1 not bad"),
              poor = run.codec.tokenizer->encode("bad not end3 word2");
   const auto together = predict(run, {good, poor});

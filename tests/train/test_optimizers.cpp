@@ -204,9 +204,9 @@ TEST_CASE("gradients of a scaled loss give the same update, and those that overf
     const auto before = scaled.values().clone();
     const auto state = from_safetensors(to_safetensors(scaled_optimizer->state()), "t");
     scaled.gradients().fill_(std::numeric_limits<float>::infinity());
-    scale.found_inf.fill_(1);
+    scale.found_inf->fill_(1);
     scaled_optimizer->step(0.1);
-    scale.found_inf.fill_(0);
+    scale.found_inf->fill_(0);
     CHECK(torch::equal(scaled.values(), before));
     const auto after = scaled_optimizer->state();
     for (std::size_t i = 0; i < state.size(); ++i) {

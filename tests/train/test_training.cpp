@@ -32,7 +32,7 @@ TEST_CASE("an accumulated step draws what its batches draw one by one", "[traini
   for (const std::int64_t micro : {0, 1}) {
     auto pass = passes.pass(micro * parts.experiment.config.train.batch_size);
     const auto& batch = batches[static_cast<std::size_t>(micro)];
-    const auto sum = parts.task.objective->loss(parts.model->forward(batch, nullptr, pass), batch);
+    const auto sum = parts.task.objective(parts.model->forward(batch, nullptr, pass), batch);
     (sum / weight).backward();
   }
   const auto expected = parts.parameters->gradients().clone();

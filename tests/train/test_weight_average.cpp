@@ -51,7 +51,7 @@ TEST_CASE("the average is what is evaluated, selected and loaded", "[average]") 
   const auto run = load_run(place / "run", "last", "cpu");
   const auto task = make_task(run.experiment.config, true);
   const auto report = evaluate_split({*run.predictor, task}, Split::validation);
-  CHECK(report["loss"] == summary["val_loss"]);
+  CHECK(report.at("loss") == summary["val_loss"]);
 }
 
 TEST_CASE("a recalibrated classifier shifts the logits of its average", "[average][classification]") {

@@ -54,10 +54,6 @@ std::vector<Range> ranges_of(const ParameterBuffer& parameters, const WeightDeca
   return ranges;
 }
 
-std::optional<torch::Tensor> as_optional(const torch::Tensor& tensor) {
-  return tensor.defined() ? std::optional(tensor) : std::nullopt;
-}
-
 // An optimiser that updates range by range. Its state are moments: numbers for every element, by name.
 class RangeOptimizer : public Optimizer {
  public:
@@ -91,11 +87,7 @@ class RangeOptimizer : public Optimizer {
  protected:
   RangeOptimizer(ParameterBuffer& parameters, std::vector<std::string> names, const GradientScale& scale,
                  std::vector<Range> ranges)
-      : parameters_(parameters),
-        found_inf_(as_optional(scale.found_inf)),
-        divisor_(as_optional(scale.divisor)),
-        names_(std::move(names)),
-        ranges_(std::move(ranges)) {
+      : parameters_(parameters), scale_(scale), names_(std::move(names)), ranges_(std::move(ranges)) {
     for (auto& range : ranges_) {
       range.values = {parameters.values().narrow(0, range.first, range.count)};
       range.gradients = {parameters.gradients().narrow(0, range.first, range.count)};
@@ -107,7 +99,7 @@ class RangeOptimizer : public Optimizer {
   virtual void update(const Range& range, const LearningRate& learning_rate) = 0;
 
   const ParameterBuffer& parameters_;
-  std::optional<torch::Tensor> found_inf_, divisor_;  // as GradientScale
+  GradientScale scale_;
 
  private:
   std::vector<std::string> names_;
@@ -135,7 +127,7 @@ class Adam : public RangeOptimizer {
     {
       const torch::NoGradGuard no_grad;
       steps_.add_(1);
-      if (found_inf_) steps_.sub_(*found_inf_);
+      if (scale_.found_inf) steps_.sub_(*scale_.found_inf);
     }
     RangeOptimizer::step(learning_rate);
   }
@@ -155,19 +147,16 @@ class Adam : public RangeOptimizer {
   void update(const Range& range, const LearningRate& learning_rate) override {
     const std::vector<torch::Tensor> largest;  // of AMSGrad only
     const std::vector<torch::Tensor> steps = {steps_};
-    const auto apply = [&](const auto& fused, const auto& rate) {
-      fused(range.values, range.gradients, range.moments[0], range.moments[1], largest, steps, rate, config_.betas[0],
-            config_.betas[1], range.weight_decay, config_.epsilon, /*amsgrad=*/false, /*maximize=*/false, divisor_,
-            found_inf_);
+    const auto apply = [&](const auto& rate) {
+      const auto with = [&](const auto& fused) {
+        fused(range.values, range.gradients, range.moments[0], range.moments[1], largest, steps, rate, config_.betas[0],
+              config_.betas[1], range.weight_decay, config_.epsilon, /*amsgrad=*/false, /*maximize=*/false,
+              scale_.divisor, scale_.found_inf);
+      };
+      if (decaying_ == Decaying::decoupled) return with([](const auto&... all) { at::_fused_adamw_(all...); });
+      with([](const auto&... all) { at::_fused_adam_(all...); });
     };
-    std::visit(
-        [&](const auto& rate) {
-          if (decaying_ == Decaying::decoupled)
-            apply([](const auto&... arguments) { at::_fused_adamw_(arguments...); }, rate);
-          else
-            apply([](const auto&... arguments) { at::_fused_adam_(arguments...); }, rate);
-        },
-        learning_rate);
+    std::visit(apply, learning_rate);
   }
 
   MomentsConfig config_;
@@ -190,7 +179,8 @@ class Sgd : public RangeOptimizer {
         [&](const auto& rate) {
           // Not as a first step: without dampening, a momentum of zeros becomes the gradient anyway.
           at::_fused_sgd_(range.values, range.gradients, moments, range.weight_decay, momentum_, rate, /*dampening=*/0,
-                          /*nesterov=*/false, /*maximize=*/false, /*is_first_step=*/false, divisor_, found_inf_);
+                          /*nesterov=*/false, /*maximize=*/false, /*is_first_step=*/false, scale_.divisor,
+                          scale_.found_inf);
         },
         learning_rate);
   }
@@ -213,7 +203,7 @@ class Adagrad : public RangeOptimizer {
   void update(const Range& range, const LearningRate& learning_rate) override {
     const auto& values = range.values.front();
     const auto* number = std::get_if<double>(&learning_rate);
-    const bool has_kernel = values.is_cpu() && values.scalar_type() == torch::kFloat && !divisor_;
+    const bool has_kernel = values.is_cpu() && values.scalar_type() == torch::kFloat && !scale_.divisor;
     const auto& views = parameters_.views();
     const auto table =
         std::find_if(views.begin(), views.end(), [&](const View& view) { return view.offset == range.first; });
@@ -222,7 +212,7 @@ class Adagrad : public RangeOptimizer {
     std::visit(
         [&](const auto& rate) {
           at::_fused_adagrad_(range.values, range.gradients, range.moments.front(), {steps_}, rate, /*lr_decay=*/0,
-                              range.weight_decay, epsilon_, /*maximize=*/false, divisor_, found_inf_);
+                              range.weight_decay, epsilon_, /*maximize=*/false, scale_.divisor, scale_.found_inf);
         },
         learning_rate);
   }
@@ -303,13 +293,13 @@ class Muon : public Optimizer {
   }
 
   void step(const LearningRate& given) override {
-    if (!scale_.found_inf.defined()) {
+    if (!scale_.found_inf) {
       std::visit([&](const auto& rate) { update(rate); }, given);
       return rest_.step(given);
     }
     const auto* number = std::get_if<double>(&given);
-    const auto rate = number == nullptr ? std::get<torch::Tensor>(given) : torch::full_like(scale_.found_inf, *number);
-    update(rate * (1 - scale_.found_inf));
+    const auto rate = number == nullptr ? std::get<torch::Tensor>(given) : torch::full_like(*scale_.found_inf, *number);
+    update(rate * (1 - *scale_.found_inf));
     rest_.step(rate);
   }
 
@@ -358,9 +348,9 @@ class Muon : public Optimizer {
   void take_gradients(Group& group) {
     const double kept = config_.momentum;
     at::cat_out(group.direction_mrc, group.gradients);
-    if (scale_.divisor.defined()) {
-      group.direction_mrc.div_(scale_.divisor).nan_to_num_(0, 0, 0);
-      group.momentum_mrc.lerp_(group.direction_mrc, (1 - scale_.found_inf) * (1 - kept));
+    if (scale_.divisor) {
+      group.direction_mrc.div_(*scale_.divisor).nan_to_num_(0, 0, 0);
+      group.momentum_mrc.lerp_(group.direction_mrc, (1 - *scale_.found_inf) * (1 - kept));
     } else {
       group.momentum_mrc.lerp_(group.direction_mrc, 1 - kept);
     }

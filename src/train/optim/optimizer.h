@@ -2,6 +2,7 @@
 // Optimisers over a flat parameter buffer, the loss scale, and the average of the weights.
 
 #include <memory>
+#include <optional>
 #include <variant>
 
 #include "config/train_config.h"
@@ -15,11 +16,12 @@ namespace metaformer {
 // update can be given another rate.
 using LearningRate = std::variant<double, torch::Tensor>;
 
-// Gradients of a scaled loss: float scalars on the parameters' device, which an optimiser reads in every step. Both
-// undefined: gradients of the loss itself.
+// Gradients of a scaled loss: float scalars on the parameters' device, which an optimiser reads in every step. Nothing:
+// gradients of the loss itself.
 struct GradientScale {
-  torch::Tensor divisor;    // what the gradients are to be divided by
-  torch::Tensor found_inf;  // 1: some are not finite, and the step must change nothing; 0: all are finite
+  std::optional<torch::Tensor> divisor;  // what the gradients are to be divided by
+  std::optional<torch::Tensor>
+      found_inf;  // 1: some are not finite, and the step must change nothing; 0: all are finite
 };
 
 class Optimizer {

@@ -1,5 +1,5 @@
 #pragma once
-// Batches over a text: windows in any order, ordered streams, packed documents.
+// The tasks over a text: predicting its next token, and predicting hidden tokens from those on both sides of them.
 
 #include "config/experiment_config.h"
 #include "data/text_dataset.h"
@@ -21,5 +21,11 @@ std::shared_ptr<const BatchStream> make_text_stream(const ExperimentConfig& conf
 std::shared_ptr<const BatchStream> make_masked_stream(const ExperimentConfig& config,
                                                       std::shared_ptr<const TextDataset> dataset,
                                                       const Tokenizer& tokenizer);
+
+Task make_language_model_task(const ExperimentConfig& config, bool offline, Codec codec);
+
+// The measures have unigram_entropy, the loss of predicting every token of the split by its frequency: a model with a
+// lower loss has learned from the context.
+Task make_masked_language_model_task(const ExperimentConfig& config, bool offline, Codec codec);
 
 }  // namespace metaformer
