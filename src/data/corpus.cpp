@@ -61,13 +61,12 @@ std::vector<fs::path> list_folder(const fs::path& folder, const TextDataConfig& 
 
 void check_digest(const PublicCorpus& corpus, const CorpusFile& file, const std::string& where,
                   std::string_view content) {
-  const bool by_md5 = file.sha256.empty();
+  const bool by_md5 = file.digest.size() == 32;
   const auto digest = by_md5 ? md5(content) : sha256(content);
-  const auto& expected = by_md5 ? file.md5 : file.sha256;
-  if (digest != expected)
+  if (digest != file.digest)
     throw Error(ExitCode::data, fmt::format("{}: not {}: {} is {}, should be {}", where,
                                             corpus.is_folder() ? file.name + " of " + corpus.name : corpus.name,
-                                            by_md5 ? "MD5" : "SHA-256", digest, expected));
+                                            by_md5 ? "MD5" : "SHA-256", digest, file.digest));
 }
 
 // The corpus in a folder, under its name or another accepted one.
@@ -80,12 +79,11 @@ std::optional<fs::path> find_in(const fs::path& folder, const PublicCorpus& corp
     return std::nullopt;
   }
   if (auto path = folder / corpus.files.front().name; fs::exists(path, ignored)) return path;
-  if (corpus.stem.empty()) return std::nullopt;
   std::optional<fs::path> first;  // the first by name, whatever the order in the folder
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     const auto name = entry.path().filename().string();
-    if (name.starts_with(corpus.stem) && name.ends_with(".tar.gz") && (!first || entry.path() < *first))
-      first = entry.path();
+    const bool is_other = !corpus.stem.empty() && name.starts_with(corpus.stem) && name.ends_with(".tar.gz");
+    if (is_other && (!first || entry.path() < *first)) first = entry.path();
   }
   return first;
 }
@@ -98,8 +96,7 @@ void refuse_void_keys(const TextDataConfig& config, const fs::path& path, bool h
   };
   constexpr auto one_document = "which is one document; JSON lines and folders have several";
   constexpr auto no_lines =
-      "which is plain text; files named .jsonl, .json or .ndjson, and with data.format jsonl all, are "
-      "JSON lines";
+      "which is plain text: JSON lines are files named .jsonl, .json or .ndjson, or any with data.format jsonl";
   refuse_if(!has_json_lines && config.text_field != usual.text_field, "data.text_field", no_lines);
   refuse_if(!has_json_lines && config.malformed_limit != usual.malformed_limit, "data.malformed_limit", no_lines);
   refuse_if(is_one_text && config.separate_documents, "data.separate_documents", one_document);
@@ -110,14 +107,6 @@ void refuse_void_keys(const TextDataConfig& config, const fs::path& path, bool h
 std::string help(const PublicCorpus& corpus) {
   const auto names = corpus.files | std::views::transform(&CorpusFile::name);
   return fmt::format("put {} into a folder and name that folder in METAFORMER_DATA", fmt::join(names, ", "));
-}
-
-std::string download_file(const PublicCorpus& corpus, const CorpusFile& file, const std::string& url) {
-  try {
-    return download(url, file.bytes + (1 << 20));
-  } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("{}; without a network, {}", error.what(), help(corpus)));
-  }
 }
 
 }  // namespace
@@ -184,38 +173,33 @@ const std::vector<PublicCorpus>& public_corpora() {
       {.name = "tinyshakespeare",
        .task = LanguageModelConfig::kind,
        .url = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
-       .files = {{"tinyshakespeare.txt", "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed", "",
-                  1'115'394}},
-       .stem = ""},
+       .files = {{"tinyshakespeare.txt", "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+                  1'115'394}}},
       {.name = "imdb",
        .task = ClassificationConfig::kind,
        .url = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
-       .files = {{"aclImdb_v1.tar.gz", "", "7c2ac02c03563afcf9b574c7e56c153a", 84'125'825}},
+       .files = {{"aclImdb_v1.tar.gz", "7c2ac02c03563afcf9b574c7e56c153a", 84'125'825}},
        .stem = "aclImdb_v1"},
       {.name = "multi30k",
        .task = SequenceToSequenceConfig::kind,
        .url = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/",
-       .files = {{"train.de.gz", "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6", "", 637'044},
-                 {"train.en.gz", "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f", "", 568'929},
-                 {"val.de.gz", "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a", "", 24'681},
-                 {"val.en.gz", "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28", "", 21'650},
-                 {"test_2016_flickr.de.gz", "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8", "",
-                  22'890},
-                 {"test_2016_flickr.en.gz", "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9", "",
-                  21'077}},
-       .stem = ""},
+       .files = {{"train.de.gz", "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6", 637'044},
+                 {"train.en.gz", "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f", 568'929},
+                 {"val.de.gz", "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a", 24'681},
+                 {"val.en.gz", "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28", 21'650},
+                 {"test_2016_flickr.de.gz", "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8", 22'890},
+                 {"test_2016_flickr.en.gz", "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
+                  21'077}}},
   };
   return corpora;
 }
 
 const PublicCorpus& find_public_corpus(const std::string& name) {
-  std::vector<std::string> names;
-  for (const auto& corpus : public_corpora()) {
-    if (corpus.name == name) return corpus;
-    names.push_back(corpus.name);
-  }
+  const auto found = std::ranges::find(public_corpora(), name, &PublicCorpus::name);
+  if (found != public_corpora().end()) return *found;
   throw Error(ExitCode::usage, fmt::format("unknown corpus {}; known: {}{}; for a file of your own set data.path",
-                                           in_quotes(name), fmt::join(names, ", "), did_you_mean(name, names)));
+                                           in_quotes(name), fmt::join(corpus_names, ", "),
+                                           did_you_mean(name, {corpus_names.begin(), corpus_names.end()})));
 }
 
 std::optional<fs::path> locate_corpus(const PublicCorpus& corpus) {
@@ -249,7 +233,12 @@ fs::path fetch_corpus(const PublicCorpus& corpus, const fs::path& folder) {
   for (const auto& file : corpus.files) {
     const auto url = corpus.is_folder() ? corpus.url + file.name : corpus.url;
     log::info("fetching {} ({}) from {}", corpus.is_folder() ? file.name : corpus.name, human_bytes(file.bytes), url);
-    const auto content = download_file(corpus, file, url);
+    std::string content;
+    try {
+      content = download(url, file.bytes + (1 << 20));
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("{}; without a network, {}", error.what(), help(corpus)));
+    }
     check_digest(corpus, file, url, content);
     const auto path = corpus.is_folder() ? target / file.name : target;
     std::error_code error;
