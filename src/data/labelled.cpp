@@ -97,16 +97,13 @@ void add_extra_texts(const LabelledDataConfig& config, LabelledSplits& splits) {
     for (const auto& text : splits[split]) held_out.insert(text.text);
   std::set<std::string> labels;
   for (const auto& text : splits[Split::train]) labels.insert(text.label);
-  std::int64_t copies = 0;
-  for (auto& text : read_texts(*config.extra_path, config, "extra", splits.description)) {
+  auto extra = read_texts(*config.extra_path, config, "extra", splits.description);
+  for (const auto& text : extra)
     if (!labels.contains(text.label))
       throw Error(ExitCode::data, fmt::format("{}: data.extra_path: the label {} is none of the training texts': {}",
                                               text.place, in_quotes(text.label), fmt::join(labels, ", ")));
-    if (held_out.contains(text.text))
-      ++copies;
-    else
-      splits[Split::train].push_back(std::move(text));
-  }
+  const auto copies = std::erase_if(extra, [&](const auto& text) { return held_out.contains(text.text); });
+  std::ranges::move(extra, std::back_inserter(splits[Split::train]));
   splits.description["extra"]["copies_of_held_out"] = copies;
   if (copies > 0)
     log::warning("{}: {} texts also stand in the validation or test split and are left out", *config.extra_path,
@@ -302,10 +299,9 @@ double LabelledDataset::expected_length(const EncodedText& text) const {
 }
 
 double LabelledDataset::mean_length() const {
-  const auto& training = texts(Split::train);
   double tokens = 0;
-  for (const auto& text : training) tokens += expected_length(text);
-  return tokens / static_cast<double>(training.size());
+  for (const auto& text : texts(Split::train)) tokens += expected_length(text);
+  return tokens / static_cast<double>(count(Split::train));
 }
 
 // Cut to the context.

@@ -135,19 +135,17 @@ void settle(PassiveSet& passive, const Vector& b, double nothing, Vector& x) {
   }
 }
 
-// Every way to fill `room` with at most `depth` lengths that do not fall, the first at least `shortest`.
+// Every way to fill `room` with at most `depth` lengths that do not fall, the first at least `shortest` <= room.
 void add_fillings(std::int64_t room, std::int64_t shortest, std::int64_t depth, PackKind& begun,
                   std::vector<PackKind>& all) {
   if (room == 0) return all.push_back(begun);
-  if (depth == 0) return;
-  const auto last = depth == 1 ? room : room / 2;
   const auto add = [&](std::int64_t length) {
     begun.lengths.push_back(length);
     add_fillings(room - length, length, depth - 1, begun, all);
     begun.lengths.pop_back();
   };
-  for (auto length = depth == 1 ? room : shortest; length <= last; ++length) add(length);
-  if (depth > 1 && room >= shortest) add(room);
+  for (auto length = shortest; depth > 1 && length <= room / 2; ++length) add(length);
+  add(room);
 }
 
 // The residual of a length counts this much: short ones cost little padding.
@@ -189,9 +187,8 @@ std::vector<double> nonnegative_least_squares(const std::vector<SparseColumn>& c
   Vector x(columns.size());
   PassiveSet passive(columns, b.size());
   std::vector<bool> is_out(columns.size());  // no step along them makes the residual smaller
-  double largest = 0;
-  for (const auto value : b) largest = std::max(largest, std::abs(value));
-  const double nothing = 1e-10 * largest;
+  double nothing = 0;                        // by rounding
+  for (const auto value : b) nothing = std::max(nothing, 1e-10 * std::abs(value));
   while (true) {
     const auto residual = residual_of(columns, b, x, passive.members());
     std::size_t best = columns.size();

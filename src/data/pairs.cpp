@@ -441,18 +441,18 @@ PairRows to_rows(const std::vector<EncodedPair>& pairs, std::int32_t mark, std::
     to.length = std::max(to.length, row_length(pair.target, context));
   }
   rows.source = pad_rows({sources.begin(), sources.end()});
-  to.rows = std::ssize(pairs);
   for (const auto& [source, target] : pairs) {
-    const auto length = row_length(target, context), padding = to.length - length;
+    const auto length = row_length(target, context);
     to.target_count += length;
     to.ids.push_back(mark);
     to.ids.insert(to.ids.end(), target.begin(), target.begin() + length - 1);
-    to.ids.insert(to.ids.end(), static_cast<std::size_t>(padding), mark);
     to.targets.insert(to.targets.end(), target.begin(), target.begin() + std::min(length, std::ssize(target)));
     if (length > std::ssize(target)) to.targets.push_back(mark);
-    to.targets.insert(to.targets.end(), static_cast<std::size_t>(padding), -1);
     to.segments.insert(to.segments.end(), static_cast<std::size_t>(length), 0);
-    to.segments.insert(to.segments.end(), static_cast<std::size_t>(padding), -1);
+    const auto row_end = static_cast<std::size_t>(++to.rows * to.length);
+    to.ids.resize(row_end, mark);
+    to.targets.resize(row_end, -1);
+    to.segments.resize(row_end, -1);
   }
   if (to.target_count == to.rows * to.length) to.segments.clear();
   return rows;

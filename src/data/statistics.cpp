@@ -155,20 +155,22 @@ Json to_json(const SharedTexts& shared) {
 // The texts of a split, in memory that somebody else owns.
 using Texts = std::vector<std::string_view>;
 
-// Encodes all, and returns the seconds it took.
-double encode_all(const Tokenizer& tokenizer, const Texts& texts, TokenizedSplit& split) {
-  split = {};
+struct EncodedTexts {
+  std::int64_t characters = 0, tokens = 0, unknown_tokens = 0;
   double seconds = 0;
+};
+
+EncodedTexts encode_all(const Tokenizer& tokenizer, const Texts& texts) {
+  EncodedTexts all;
   for (const auto text : texts) {
     const auto start = std::chrono::steady_clock::now();
     const auto ids = tokenizer.encode(text);
-    seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    ++split.texts;
-    split.characters += count_characters(text);
-    split.tokens += std::ssize(ids);
-    split.unknown_tokens += count_unknown(tokenizer, ids);
+    all.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    all.characters += count_characters(text);
+    all.tokens += std::ssize(ids);
+    all.unknown_tokens += count_unknown(tokenizer, ids);
   }
-  return seconds;
+  return all;
 }
 
 std::vector<std::string> longest_tokens(const Tokenizer& tokenizer) {
@@ -182,16 +184,24 @@ std::vector<std::string> longest_tokens(const Tokenizer& tokenizer) {
 }
 
 TokenizerReport measure(std::unique_ptr<Tokenizer> tokenizer, const DataConfig& config, const BySplit<Texts>& texts) {
-  TokenizerReport report;
-  report.kind = kind_of(config.tokenizer);
-  report.longest_tokens = longest_tokens(*tokenizer);
+  Json json = {{"kind", kind_of(config.tokenizer)}, {"vocabulary", tokenizer->vocabulary_size()}};
+  const auto first = encode_all(*tokenizer, texts[Split::train]), second = encode_all(*tokenizer, texts[Split::train]),
+             validation = encode_all(*tokenizer, texts[Split::validation]);
+  for (const auto& [split, counts] : {std::pair(Split::train, &second), std::pair(Split::validation, &validation)}) {
+    const auto tokens = static_cast<double>(counts->tokens);
+    auto& entry = json["splits"][std::string(to_string(split))];
+    entry = {{"texts", texts[split].size()},
+             {"characters", counts->characters},
+             {"tokens", counts->tokens},
+             {"characters_per_token", static_cast<double>(counts->characters) / tokens}};
+    if (tokenizer->unknown_id()) entry["unknown_share"] = static_cast<double>(counts->unknown_tokens) / tokens;
+  }
   double bytes = 0;
   for (const auto text : texts[Split::train]) bytes += static_cast<double>(text.size());
-  for (auto& speed : report.megabytes_per_second)
-    speed = bytes / 1e6 / std::max(encode_all(*tokenizer, texts[Split::train], report.splits[Split::train]), 1e-9);
-  encode_all(*tokenizer, texts[Split::validation], report.splits[Split::validation]);
-  report.tokenizer = std::move(tokenizer);
-  return report;
+  json["megabytes_per_second"] = {{"first_pass", bytes / 1e6 / std::max(first.seconds, 1e-9)},
+                                  {"second_pass", bytes / 1e6 / std::max(second.seconds, 1e-9)}};
+  json["longest_tokens"] = longest_tokens(*tokenizer);
+  return {std::move(tokenizer), std::move(json)};
 }
 
 // Of labelled texts or pairs, which have their texts in these members.
@@ -358,24 +368,6 @@ TokenizerReport report_tokenizer(const ExperimentConfig& config, bool offline) {
   }
   const auto data = labelled_data(config);
   return measure<LabelledText>(load_labelled_splits(data, offline), data, {&LabelledText::text});
-}
-
-Json to_json(const TokenizerReport& report) {
-  Json json = {{"kind", report.kind}, {"vocabulary", report.tokenizer->vocabulary_size()}};
-  for (const auto split : {Split::train, Split::validation}) {
-    const auto& counts = report.splits[split];
-    auto& entry = json["splits"][std::string(to_string(split))];
-    entry = {{"texts", counts.texts},
-             {"characters", counts.characters},
-             {"tokens", counts.tokens},
-             {"characters_per_token", static_cast<double>(counts.characters) / static_cast<double>(counts.tokens)}};
-    if (report.tokenizer->unknown_id())
-      entry["unknown_share"] = static_cast<double>(counts.unknown_tokens) / static_cast<double>(counts.tokens);
-  }
-  json["megabytes_per_second"] = {{"first_pass", report.megabytes_per_second[0]},
-                                  {"second_pass", report.megabytes_per_second[1]}};
-  json["longest_tokens"] = report.longest_tokens;
-  return json;
 }
 
 DataCounts count_data(const ExperimentConfig& config) {

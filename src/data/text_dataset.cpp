@@ -109,12 +109,8 @@ const TextDataset::Part& TextDataset::part(Split split) const {
 }
 
 double TextDataset::unigram_entropy(Split split) const {
-  std::vector<std::int64_t> counts;  // by id
-  for (const auto token : tokens(split)) {
-    const auto id = static_cast<std::size_t>(token);
-    if (id >= counts.size()) counts.resize(id + 1);
-    ++counts[id];
-  }
+  std::vector<std::int64_t> counts(1 + static_cast<std::size_t>(std::ranges::max(tokens(split))));  // by id
+  for (const auto token : tokens(split)) ++counts[static_cast<std::size_t>(token)];
   const auto all = static_cast<double>(tokens(split).size());
   double entropy = 0;
   for (const auto count : counts)
