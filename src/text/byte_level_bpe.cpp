@@ -32,16 +32,11 @@ constexpr std::array<std::uint32_t, 256> byte_characters = [] {
 
 // The bytes that valid UTF-8 stands for; nothing when it has a character that stands for none.
 std::optional<std::string> from_byte_level(std::string_view text) {
-  static const auto bytes_by_character = [] {
-    std::unordered_map<std::uint32_t, char> bytes;
-    for (std::size_t byte = 0; byte < 256; ++byte) bytes.emplace(byte_characters[byte], static_cast<char>(byte));
-    return bytes;
-  }();
   std::string bytes;
   for (auto at = text.begin(); at != text.end();) {
-    const auto found = bytes_by_character.find(utf8::unchecked::next(at));
-    if (found == bytes_by_character.end()) return std::nullopt;
-    bytes += found->second;
+    const auto found = std::ranges::find(byte_characters, utf8::unchecked::next(at));
+    if (found == byte_characters.end()) return std::nullopt;
+    bytes += static_cast<char>(found - byte_characters.begin());
   }
   return bytes;
 }
@@ -338,15 +333,12 @@ void ByteLevelBpeTokenizer::encode(std::string_view text, std::size_t added, Wor
 void ByteLevelBpeTokenizer::cut(std::string_view text, std::size_t pattern,
                                 const std::function<void(std::string_view)>& use_word) const {
   if (pattern == bpe_.patterns.size()) return use_word(text);
-  const bool is_last = pattern + 1 == bpe_.patterns.size();
-  if (is_last) return bpe_.patterns[pattern].split(text, use_word);
   bpe_.patterns[pattern].split(text, [&](std::string_view part) { cut(part, pattern + 1, use_word); });
 }
 
 std::vector<std::int32_t> ByteLevelBpeTokenizer::ids_of_word(std::string_view word) const {
-  if (!bpe_.whole_words.empty())
-    if (const auto whole = bpe_.whole_words.find(std::string(word)); whole != bpe_.whole_words.end())
-      return {whole->second};
+  if (const auto whole = bpe_.whole_words.find(std::string(word)); whole != bpe_.whole_words.end())
+    return {whole->second};
   Ids bytes;
   for (const char byte : word) bytes.push_back(bpe_.byte_ids[static_cast<unsigned char>(byte)]);
   return bpe_.merges.merge(bytes);

@@ -113,31 +113,21 @@ std::string escaped(std::string_view text) {
   return regex;
 }
 
-// An expression for any of `words` from `depth` on: common beginnings stand once. Words are sorted and
-// distinct.
-std::string any_word(std::span<const std::string> words, std::size_t depth = 0) {
-  const auto begin = depth;
+// An expression for any of `words` behind their first `begin` bytes, which are the same: common beginnings stand once.
+// Words are sorted and distinct.
+std::string any_word(std::span<const std::string> words, std::size_t begin = 0) {
   const auto &first = words.front(), &last = words.back();
-  const auto character_at = [&](const std::string& word) {
-    return word.substr(depth, character_size(std::string_view(word).substr(depth)));
-  };
-  while (depth < first.size() && last.compare(depth, character_at(first).size(), character_at(first)) == 0)
-    depth += character_at(first).size();
-  const auto common = escaped(std::string_view(first).substr(begin, depth - begin));
+  auto end = static_cast<std::size_t>(std::ranges::mismatch(first, last).in1 - first.begin());
+  while (end < first.size() && utf8::internal::is_trail(first[end])) --end;
+  const auto common = escaped(std::string_view(first).substr(begin, end - begin));
   if (words.size() == 1) return common;
+  const bool may_end = first.size() == end;
   std::vector<std::string> branches;
-  bool may_end = false;
-  for (std::size_t i = 0; i < words.size();) {
-    if (words[i].size() == depth) {
-      may_end = true;
-      ++i;
-      continue;
-    }
-    const auto character = character_at(words[i]);
-    auto end = i + 1;
-    while (end < words.size() && words[end].compare(depth, character.size(), character) == 0) ++end;
-    branches.push_back(any_word(words.subspan(i, end - i), depth));
-    i = end;
+  for (std::size_t i = may_end ? 1 : 0; i < words.size();) {
+    const auto branch = words[i].substr(0, end + character_size(std::string_view(words[i]).substr(end)));
+    const auto start = i;
+    while (i < words.size() && words[i].starts_with(branch)) ++i;
+    branches.push_back(any_word(words.subspan(start, i - start), end));
   }
   return fmt::format("{}(?:{}){}", common, fmt::join(branches, "|"), may_end ? "?" : "");
 }

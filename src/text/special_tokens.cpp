@@ -112,13 +112,14 @@ SpecialTokens read_special_tokens(const fs::path& folder, const SubwordTokenizer
     const auto name = tokens.names.find(token);
     return name == tokens.names.end() ? std::vector<std::int32_t>() : std::vector{ids.at(name->second)};
   };
-  const auto bos = ids_of("bos_token"), eos = ids_of("eos_token"), pad = ids_of("pad_token");
-  tokens.eos = eos;
-  if (!bos.empty()) tokens.bos = bos.front();
-  if (!pad.empty()) tokens.pad = pad.front();
-  for (const auto& [key, own] :
-       {std::pair("bos_token", &bos), std::pair("eos_token", &eos), std::pair("pad_token", &pad)})
-    if (!own->empty()) tokens.names.emplace(key, tokenizer.token_name(own->front()));
+  for (const std::string key : {"bos_token", "eos_token", "pad_token"}) {
+    const auto own = ids_of(key);
+    if (own.empty()) continue;
+    if (key == "eos_token") tokens.eos = own;
+    if (key == "bos_token") tokens.bos = own.front();
+    if (key == "pad_token") tokens.pad = own.front();
+    tokens.names.emplace(key, tokenizer.token_name(own.front()));
+  }
   return tokens;
 }
 

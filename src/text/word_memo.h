@@ -21,52 +21,45 @@ class WordMemo {
   // The value of `word`, computed by `find()` if it is not in the table; valid until the next call.
   template <class Find>
   Value& get(std::string_view word, Find find) {
-    const auto hash = std::hash<std::string_view>()(word);
-    if (const auto entry = find_slot(word, hash).entry; entry != 0) return entries_[entry - 1].value;
+    if (const auto number = slot(word).number; number != 0) return entries_[number - 1].second;
     if (word.size() > longest_kept) return unkept_ = find();
     if (entries_.size() == most_words_) {
       entries_.clear();
       slots_.assign(slots_.size(), {});
     }
-    if (entries_.size() == slots_.size() / 2) grow();
-    entries_.push_back({std::string(word), find()});
-    find_slot(word, hash) = {tag(hash), static_cast<std::uint32_t>(entries_.size())};
-    return entries_.back().value;
+    entries_.emplace_back(word, find());
+    add(entries_.size());
+    if (entries_.size() > slots_.size() / 2) {
+      slots_.assign(2 * slots_.size(), {});
+      for (std::size_t number = 1; number <= entries_.size(); ++number) add(number);
+    }
+    return entries_.back().second;
   }
 
  private:
   static constexpr std::size_t longest_kept = 64;
 
-  struct Entry {
-    std::string word;
-    Value value;
-  };
   struct Slot {
-    std::uint32_t tag = 0;    // the bits of the hash that do not select the slot
-    std::uint32_t entry = 0;  // its number, counted from 1; 0: free
+    std::uint32_t tag = 0;     // the bits of the hash that do not select the slot
+    std::uint32_t number = 0;  // of the entry, counted from 1; 0: free
   };
 
-  static std::uint32_t tag(std::size_t hash) { return static_cast<std::uint32_t>(hash >> 32); }
-
-  // The slot of the word, or the free one where it belongs.
-  Slot& find_slot(std::string_view word, std::size_t hash) {
+  // The slot of the word, or the free one where it belongs, with its tag.
+  Slot& slot(std::string_view word) {
+    const auto hash = std::hash<std::string_view>()(word);
+    const auto tag = static_cast<std::uint32_t>(hash >> 32);
     for (auto at = hash;; ++at) {
       auto& slot = slots_[at & (slots_.size() - 1)];
-      if (slot.entry == 0 || (slot.tag == tag(hash) && entries_[slot.entry - 1].word == word)) return slot;
+      if (slot.number == 0) slot.tag = tag;
+      if (slot.number == 0 || (slot.tag == tag && entries_[slot.number - 1].first == word)) return slot;
     }
   }
 
-  void grow() {
-    slots_.assign(2 * slots_.size(), {});
-    for (std::uint32_t number = 0; const auto& entry : entries_) {
-      const auto hash = std::hash<std::string_view>()(entry.word);
-      find_slot(entry.word, hash) = {tag(hash), ++number};
-    }
-  }
+  void add(std::size_t number) { slot(entries_[number - 1].first).number = static_cast<std::uint32_t>(number); }
 
   std::size_t most_words_;
   std::vector<Slot> slots_;  // a power of two; at least half of them are free
-  std::vector<Entry> entries_;
+  std::vector<std::pair<std::string, Value>> entries_;
   Value unkept_;
 };
 
