@@ -48,8 +48,7 @@ std::vector<fs::path> list_folder(const fs::path& folder, const TextDataConfig& 
   if (error) throw Error(ExitCode::data, fmt::format("{}: cannot be read: {}", folder.string(), error.message()));
   if (files.empty())
     throw Error(ExitCode::data,
-                fmt::format("{}: holds no texts: names are expected to end with {}; data.format text or "
-                            "jsonl takes files of any name",
+                fmt::format("{}: holds no texts: no name ends with {}; data.format text or jsonl takes any name",
                             folder.string(), text_endings));
   if (!passed_over.empty())
     log::warning("{}: passes over {} of {} files, which are hidden or do not end with {}; the first found is {}",
@@ -217,10 +216,10 @@ fs::path obtain_corpus(const PublicCorpus& corpus, bool offline) {
   if (const auto found = locate_corpus(corpus)) return *found;
   const auto cache = cache_folder();
   if (!cache)
-    throw Error(ExitCode::data,
-                fmt::format("corpus {} is not in METAFORMER_DATA, and there is no cache to fetch it into; "
-                            "set HOME, or {}",
-                            corpus.name, help(corpus)));
+    throw Error(
+        ExitCode::data,
+        fmt::format("corpus {}: not in METAFORMER_DATA, and there is no cache to fetch it into; set HOME, or {}",
+                    corpus.name, help(corpus)));
   if (offline)
     throw Error(ExitCode::data, fmt::format("corpus {} is neither in METAFORMER_DATA nor in {}, and --offline forbids "
                                             "fetching it; without a network, {}",

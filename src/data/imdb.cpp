@@ -258,21 +258,18 @@ nlohmann::ordered_json describe(const fs::path& path, const Imdb& imdb) {
   return description;
 }
 
-void report(const LabelledSplits& splits, const std::vector<std::string>& groups) {
+void report(const LabelledSplits& splits) {
   const auto& facts = splits.description.at("train");
-  const auto train = splits[Split::train].size(), validation = splits[Split::validation].size();
-  const std::unordered_set<std::string_view> distinct(groups.begin(), groups.end());
   const auto count = [&](const char* name) { return facts.at(name).get<std::int64_t>(); };
+  const bool by_films = facts.at("validation_split") == "films";
   log::info(
-      "IMDb: {} reviews to train on, {} for validation ({:.2f}% of the training half, by {}), {} to test on; {} and {} "
-      "copies within the halves, {} test reviews stand in the training half too",
-      train, validation, 100 * static_cast<double>(validation) / static_cast<double>(train + validation),
-      facts.at("validation_split") == "films"
-          ? fmt::format("whole films of {} in all", distinct.size())
-          : fmt::format("blocks of {} neighbouring ids: without the lists train/urls_pos.txt and train/urls_neg.txt a "
-                        "film can have reviews on both sides",
-                        block_of_ids),
-      splits[Split::test].size(), count("copies_in_train"), count("copies_in_test"), count("test_texts_in_train"));
+      "IMDb: {} reviews to train on, {} for validation, {} to test on; {} and {} copies within the halves, {} test "
+      "reviews in the training half; validation by {}",
+      splits[Split::train].size(), splits[Split::validation].size(), splits[Split::test].size(),
+      count("copies_in_train"), count("copies_in_test"), count("test_texts_in_train"),
+      by_films ? "whole films"
+               : "blocks of ids, since train/urls_pos.txt and train/urls_neg.txt are missing: a film can have reviews "
+                 "on both sides");
 }
 
 }  // namespace
@@ -312,7 +309,7 @@ LabelledSplits load_imdb(const fs::path& path, const LabelledDataConfig& config)
     throw Error(ExitCode::data, fmt::format("{}: too few reviews for data.validation_fraction {} to leave some on "
                                             "either side",
                                             path.string(), config.validation_fraction));
-  report(splits, groups);
+  report(splits);
   return splits;
 }
 

@@ -188,8 +188,7 @@ LabelledSources labelled_sources(const LabelledDataConfig& config, bool offline)
   } else if (!config.path) {
     throw Error(
         ExitCode::usage,
-        "data.path is not set; task classification needs a CSV, TSV or JSON-lines table with texts and labels, such as "
-        "--set data.path=reviews.csv, or a corpus: --set data.corpus=imdb");
+        "data.path is not set; task classification needs a table of texts and labels, or --set data.corpus=imdb");
   } else {
     add("train", config.path);
     add("validation", config.validation_path);

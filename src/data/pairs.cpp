@@ -70,22 +70,6 @@ Lines read_lines(const std::filesystem::path& path) {
   return read;
 }
 
-void check_counts(const Lines& source, const Lines& target) {
-  const auto sources = source.lines.size(), targets = target.lines.size();
-  if (sources != targets)
-    throw Error(ExitCode::data, fmt::format("{} has {} lines and {} has {}, but each line needs its partner in the "
-                                            "other file: line {} of {} has none",
-                                            source.path, sources, target.path, targets, 1 + std::min(sources, targets),
-                                            sources > targets ? source.path : target.path));
-  if (sources == 0) throw Error(ExitCode::data, fmt::format("{} and {} have no lines", source.path, target.path));
-  for (std::size_t index = 0; index < sources; ++index)
-    for (const auto& [read, partner] : {std::pair(&source, &target), std::pair(&target, &source)})
-      if (is_blank(read->lines[index]))
-        throw Error(ExitCode::data,
-                    fmt::format("{}: the line is empty; its partner {} needs a text here, or must go too",
-                                read->place(index), partner->place(index)));
-}
-
 struct SplitPaths {
   Split split;
   std::string_view key, target_key;
@@ -162,22 +146,21 @@ PairSplits load_files(const ParallelDataConfig& config) {
 
 void check_languages(const ParallelDataConfig& config) {
   const auto &source = config.source_language, &target = config.target_language;
-  const auto is_known = [](const std::string& language) { return language == "de" || language == "en"; };
-  if (is_known(source) && is_known(target) && source != target) return;
-  throw Error(ExitCode::usage,
-              fmt::format("{}: {}, but the languages of {} are 'de' and 'en', one for data.source_language and the "
-                          "other for data.target_language",
-                          is_known(source) ? "data.target_language" : "data.source_language",
-                          in_quotes(is_known(source) ? target : source), config.corpus));
+  for (const auto& [key, language] : {std::pair("source", &source), std::pair("target", &target)})
+    if ((*language != "de" && *language != "en") || (language == &target && target == source))
+      throw Error(ExitCode::usage,
+                  fmt::format("data.{}_language: {}, but the languages of {} are 'de' and 'en', one for "
+                              "each side",
+                              key, in_quotes(*language), config.corpus));
 }
 
 PairSplits load_multi30k(const ParallelDataConfig& config, bool offline) {
   if (config.corpus == ParallelDataConfig().corpus)
-    throw Error(ExitCode::usage,
-                fmt::format("data.path is not set; task {} needs pairs of texts: the lines of two files, such as --set "
-                            "data.path=train.de --set data.target_path=train.en, a table of sources and targets, or a "
-                            "corpus: --set data.corpus=multi30k",
-                            SequenceToSequenceConfig::kind));
+    throw Error(
+        ExitCode::usage,
+        fmt::format("data.path is not set; task {} needs pairs of texts: a table, the lines of two files (data.path "
+                    "and data.target_path), or --set data.corpus=multi30k",
+                    SequenceToSequenceConfig::kind));
   const auto& corpus = find_public_corpus(config.corpus);
   if (corpus.task != SequenceToSequenceConfig::kind)
     throw Error(ExitCode::usage, fmt::format("data.corpus: {} has no pairs of texts; task {} takes multi30k, or texts "
@@ -355,9 +338,8 @@ class TextPairDataset final : public PairDataset {
       log::info("{} training pairs are left out: their targets do not fit model.context {}", count, context_);
     if (pairs.empty())
       throw Error(ExitCode::data,
-                  fmt::format("{}: neither this target nor any other fits model.context {}: raise it to at least {}, "
-                              "for the shortest with its mark",
-                              first_place, context_, shortest + 1));
+                  fmt::format("{}: no target fits model.context {}: the shortest with its mark needs {}", first_place,
+                              context_, shortest + 1));
   }
 
   void report_cut(const std::vector<ReadPair>& pairs, Split split) const {
@@ -389,11 +371,24 @@ class TextPairDataset final : public PairDataset {
 
 LinePairs read_line_pairs(const std::filesystem::path& source_path, const std::filesystem::path& target_path) {
   auto source = read_lines(source_path), target = read_lines(target_path);
-  check_counts(source, target);
+  const auto sources = source.lines.size(), targets = target.lines.size();
+  if (sources != targets)
+    throw Error(ExitCode::data,
+                fmt::format("{} has {} lines and {} has {}, but each line needs its partner in the other file: line {} "
+                            "of {} has none",
+                            source.path, sources, target.path, targets, 1 + std::min(sources, targets),
+                            sources > targets ? source.path : target.path));
+  if (sources == 0) throw Error(ExitCode::data, fmt::format("{} and {} have no lines", source.path, target.path));
   LinePairs read{.pairs = {}, .source_sha256 = source.sha256, .target_sha256 = target.sha256};
-  for (std::size_t index = 0; index < source.lines.size(); ++index)
+  for (std::size_t index = 0; index < sources; ++index) {
+    for (const auto& [side, partner] : {std::pair(&source, &target), std::pair(&target, &source)})
+      if (is_blank(side->lines[index]))
+        throw Error(ExitCode::data,
+                    fmt::format("{}: the line is empty; its partner {} needs a text here, or must go too",
+                                side->place(index), partner->place(index)));
     read.pairs.push_back(
         {std::move(source.lines[index]), std::move(target.lines[index]), source.place(index), target.place(index)});
+  }
   return read;
 }
 

@@ -129,9 +129,7 @@ bool is_there(const fs::path& file) {
 
 // vocab_size of the model that lies in the folder; 0: nothing says.
 std::int64_t vocabulary_of(const fs::path& folder) {
-  const auto file = folder / "config.json";
-  if (!is_there(file)) return 0;
-  const auto size = json_member(parse_json(content_of(file)), "vocab_size");
+  const auto size = json_member(read_json_file(folder / "config.json"), "vocab_size");
   return size.is_number_unsigned() && size <= ByteLevelBpeTokenizer::largest_vocabulary ? size.get<std::int64_t>() : 0;
 }
 
@@ -206,8 +204,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& json_text, const st
 
 std::optional<fs::path> find_pretrained_tokenizer(const fs::path& folder) {
   const auto json = folder / json_file, model = folder / sentencepiece_file;
-  if (!is_there(folder / own_tokenizer_file) && is_there(json) && is_there(model) &&
-      json_member(json_member(parse_json(content_of(json)), "model"), "byte_fallback") == true)
+  if (!is_there(folder / own_tokenizer_file) && is_there(model) &&
+      json_member(json_member(read_json_file(json), "model"), "byte_fallback") == true)
     return model;  // which the tokenizer.json repeats, as LLaMA 2's does
   for (const auto* name : {own_tokenizer_file, json_file, vocabulary_file, merges_file, sentencepiece_file})
     if (is_there(folder / name)) return folder / name;

@@ -24,14 +24,8 @@ bool is_id(const Json& id, std::int64_t vocabulary) {
   return id.is_number_unsigned() && id.get<std::uint64_t>() < static_cast<std::uint64_t>(vocabulary);
 }
 
-// null without the file.
-Json read_json(const fs::path& file) {
-  std::error_code ignored;
-  return fs::is_regular_file(file, ignored) ? parse_json(read_file(file, largest_json, ExitCode::data)) : Json();
-}
-
 Json read_object(const fs::path& file) {
-  auto json = read_json(file);
+  auto json = read_json_file(file);
   if (!json.is_null() && !json.is_object()) throw Error(ExitCode::data, file.string() + ": not a JSON object");
   return json;
 }
@@ -80,6 +74,11 @@ std::map<std::string, std::string> read_names(const fs::path& folder) {
 
 }  // namespace
 
+Json read_json_file(const fs::path& file) {
+  std::error_code ignored;
+  return fs::is_regular_file(file, ignored) ? parse_json(read_file(file, largest_json, ExitCode::data)) : Json();
+}
+
 nlohmann::ordered_json SubwordTokenizer::with_special_tokens(nlohmann::ordered_json json) const {
   if (special_tokens_ != SpecialTokens()) json["special_tokens"] = metaformer::to_json(special_tokens_);
   return json;
@@ -99,7 +98,7 @@ std::vector<std::int32_t> ids_without_token(const Tokenizer& tokenizer) {
 }
 
 SpecialTokens read_special_tokens(const fs::path& folder, const SubwordTokenizer& tokenizer) {
-  const auto config = read_json(folder / "config.json");
+  const auto config = read_json_file(folder / "config.json");
   const auto generation = read_object(folder / "generation_config.json");
   std::map<std::string, std::int32_t> ids;  // by name
   for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id)
