@@ -337,9 +337,8 @@ class TextPairDataset final : public PairDataset {
     if (count > 0)
       log::info("{} training pairs are left out: their targets do not fit model.context {}", count, context_);
     if (pairs.empty())
-      throw Error(ExitCode::data,
-                  fmt::format("{}: no target fits model.context {}: the shortest with its mark needs {}", first_place,
-                              context_, shortest + 1));
+      throw Error(ExitCode::data, fmt::format("{}: no target fits model.context {}: raise it to at least {}",
+                                              first_place, context_, shortest + 1));
   }
 
   void report_cut(const std::vector<ReadPair>& pairs, Split split) const {
