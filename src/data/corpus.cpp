@@ -45,11 +45,10 @@ std::vector<fs::path> list_folder(const fs::path& folder, const TextDataConfig& 
     const bool is_text = format == TableFormat::text || format == TableFormat::jsonl;
     (!is_hidden && is_text && entry->is_regular_file() ? files : passed_over).push_back(entry->path());
   }
-  if (error) throw Error(ExitCode::data, fmt::format("{}: cannot be read: {}", folder.string(), error.message()));
+  if (error) fail_data("{}: cannot be read: {}", folder.string(), error.message());
   if (files.empty())
-    throw Error(ExitCode::data,
-                fmt::format("{}: holds no texts: no name ends with {}; data.format text or jsonl takes any name",
-                            folder.string(), text_endings));
+    fail_data("{}: holds no texts: no name ends with {}; data.format text or jsonl takes any name", folder.string(),
+              text_endings);
   if (!passed_over.empty())
     log::warning("{}: passes over {} of {} files, which are hidden or do not end with {}; the first found is {}",
                  folder.string(), passed_over.size(), passed_over.size() + files.size(), text_endings,
@@ -63,9 +62,9 @@ void check_digest(const PublicCorpus& corpus, const CorpusFile& file, const std:
   const bool by_md5 = file.digest.size() == 32;
   const auto digest = by_md5 ? md5(content) : sha256(content);
   if (digest != file.digest)
-    throw Error(ExitCode::data, fmt::format("{}: not {}: {} is {}, should be {}", where,
-                                            corpus.is_folder() ? file.name + " of " + corpus.name : corpus.name,
-                                            by_md5 ? "MD5" : "SHA-256", digest, file.digest));
+    fail_data("{}: not {}: {} is {}, should be {}", where,
+              corpus.is_folder() ? file.name + " of " + corpus.name : corpus.name, by_md5 ? "MD5" : "SHA-256", digest,
+              file.digest);
 }
 
 // The corpus in a folder, under its name or another accepted one.
@@ -91,7 +90,7 @@ std::optional<fs::path> find_in(const fs::path& folder, const PublicCorpus& corp
 void refuse_void_keys(const TextDataConfig& config, const fs::path& path, bool has_json_lines, bool is_one_text) {
   const TextDataConfig usual;
   const auto refuse_if = [&](bool is_void, const char* key, const char* why) {
-    if (is_void) throw Error(ExitCode::usage, fmt::format("{}: means nothing for {}, {}", key, path.string(), why));
+    if (is_void) fail_usage("{}: means nothing for {}, {}", key, path.string(), why);
   };
   constexpr auto one_document = "which is one document; JSON lines and folders have several";
   constexpr auto no_lines =
@@ -152,7 +151,7 @@ TextFiles read_text_files(const fs::path& path, const TextDataConfig& config) {
     log::info("{}: {} of {} documents are empty and left out", path.string(), empty, empty + documents);
   report_malformed(path.string(), malformed, malformed + empty + documents, first_defect, "documents",
                    config.malformed_limit);
-  if (documents == 0) throw Error(ExitCode::data, path.string() + ": the corpus is empty");
+  if (documents == 0) fail_data("{}: the corpus is empty", path.string());
   read.is_one_text = !is_whole_folder && !read.has_json_lines;
   read.description = {{"path", path.string()}, {"sha256", is_whole_folder ? sha256(digests) : digests}};
   if (is_whole_folder) read.description["files"] = files.size();
@@ -196,16 +195,14 @@ const std::vector<PublicCorpus>& public_corpora() {
 const PublicCorpus& find_public_corpus(const std::string& name) {
   const auto found = std::ranges::find(public_corpora(), name, &PublicCorpus::name);
   if (found != public_corpora().end()) return *found;
-  throw Error(ExitCode::usage, fmt::format("unknown corpus {}; known: {}{}; for a file of your own set data.path",
-                                           in_quotes(name), fmt::join(corpus_names, ", "),
-                                           did_you_mean(name, {corpus_names.begin(), corpus_names.end()})));
+  fail_usage("unknown corpus {}; known: {}{}; for a file of your own set data.path", in_quotes(name),
+             fmt::join(corpus_names, ", "), did_you_mean(name, {corpus_names.begin(), corpus_names.end()}));
 }
 
 std::optional<fs::path> locate_corpus(const PublicCorpus& corpus) {
   std::error_code ignored;
   if (const char* folder = std::getenv("METAFORMER_DATA"); folder && *folder) {
-    if (!fs::is_directory(folder, ignored))
-      throw Error(ExitCode::data, fmt::format("METAFORMER_DATA={}: no such folder", folder));
+    if (!fs::is_directory(folder, ignored)) fail_data("METAFORMER_DATA={}: no such folder", folder);
     if (auto path = find_in(folder, corpus)) return path;
   }
   const auto cache = cache_folder();
@@ -216,14 +213,12 @@ fs::path obtain_corpus(const PublicCorpus& corpus, bool offline) {
   if (const auto found = locate_corpus(corpus)) return *found;
   const auto cache = cache_folder();
   if (!cache)
-    throw Error(
-        ExitCode::data,
-        fmt::format("corpus {}: not in METAFORMER_DATA, and there is no cache to fetch it into; set HOME, or {}",
-                    corpus.name, help(corpus)));
+    fail_data("corpus {}: not in METAFORMER_DATA, and there is no cache to fetch it into; set HOME, or {}", corpus.name,
+              help(corpus));
   if (offline)
-    throw Error(ExitCode::data, fmt::format("corpus {} is neither in METAFORMER_DATA nor in {}, and --offline forbids "
-                                            "fetching it; without a network, {}",
-                                            corpus.name, cache->string(), help(corpus)));
+    fail_data(
+        "corpus {} is neither in METAFORMER_DATA nor in {}, and --offline forbids fetching it; without a network, {}",
+        corpus.name, cache->string(), help(corpus));
   return fetch_corpus(corpus, *cache);
 }
 
@@ -259,8 +254,7 @@ void check_corpus_files(const PublicCorpus& corpus, const fs::path& folder) {
 Corpus load_corpus(const TextDataConfig& config, bool offline) {
   const auto* known = config.path ? nullptr : &find_public_corpus(config.corpus);
   if (known != nullptr && known->task != LanguageModelConfig::kind)
-    throw Error(ExitCode::usage,
-                fmt::format("data.corpus: {} is for task {}, not a text to predict", known->name, known->task));
+    fail_usage("data.corpus: {} is for task {}, not a text to predict", known->name, known->task);
   Corpus corpus{.path = known ? obtain_corpus(*known, offline) : fs::path(*config.path), .text = {}, .sha256 = {}};
   auto training = read_text_files(corpus.path, config);
   corpus.text = std::move(training.text);

@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/signals.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "data/tables.h"
 
@@ -83,15 +84,15 @@ const std::string& film_of(const FilmLists& lists, const ImdbFile& review) {
   const auto& list = lists[review.is_test][review.is_positive];
   const auto line = static_cast<std::size_t>(review.id);
   if (line >= list.films.size() || list.films[line].empty())
-    throw Error(ExitCode::data, fmt::format("{}:{}: no film for review {} of {}/{}; an address with tt and a number is "
-                                            "expected, such as http://www.imdb.com/title/tt0453418/usercomments",
-                                            list.path, line + 1, review.id, review.is_test ? "test" : "train",
-                                            review.is_positive ? "pos" : "neg"));
+    fail_data(
+        "{}:{}: no film for review {} of {}/{}; an address with tt and a number is expected, such as "
+        "http://www.imdb.com/title/tt0453418/usercomments",
+        list.path, line + 1, review.id, review.is_test ? "test" : "train", review.is_positive ? "pos" : "neg");
   return list.films[line];
 }
 
 [[noreturn]] void fail_to_read(const fs::path& path, const std::error_code& error) {
-  throw Error(ExitCode::data, fmt::format("{}: cannot be read: {}", path.string(), error.message()));
+  fail_data("{}: cannot be read: {}", path.string(), error.message());
 }
 
 // Calls `use(path, content, defect)` for the reviews and lists of films in an unpacked folder, or in one that contains
@@ -171,7 +172,7 @@ void add_file(Imdb& imdb, std::string_view path, std::string&& text, std::string
   drop_byte_order_mark(text);
   const auto name = *parse_path(path);
   if (name.is_list) {
-    if (!defect.empty()) throw Error(ExitCode::data, fmt::format("{}: {}", path, defect));
+    if (!defect.empty()) fail_data("{}: {}", path, defect);
     imdb.films[name.is_test][name.is_positive] = parse_film_list(path, text);
     return;
   }
@@ -197,9 +198,8 @@ Imdb read_imdb(const fs::path& path, double malformed_limit) {
   report_malformed(path.string(), imdb.malformed, imdb.malformed + imdb.reviews.size(), imdb.first_defect, "reviews",
                    malformed_limit);
   if (imdb.reviews.empty())
-    throw Error(ExitCode::data, fmt::format("{}: holds no reviews; files train/pos/ID_RATING.txt are expected, as in "
-                                            "aclImdb_v1.tar.gz",
-                                            path.string()));
+    fail_data("{}: holds no reviews; files train/pos/ID_RATING.txt are expected, as in aclImdb_v1.tar.gz",
+              path.string());
   std::ranges::sort(imdb.reviews, {}, [](const Review& review) {
     return std::tuple(review.name.is_test, review.name.is_positive, review.name.id,
                       std::string_view(review.text.place));
@@ -238,9 +238,10 @@ void require_whole(const Imdb& imdb, const fs::path& path, bool is_by_name) {
       fmt::format("train/neg has {} reviews, train/pos {}, test/neg {}, test/pos {}; the whole corpus has {} each",
                   train[0], train[1], test[0], test[1], whole);
   if (!is_by_name) return log::warning("{}: a part of the corpus: {}", path.string(), counts);
-  throw Error(ExitCode::data, fmt::format("{}: {}; replace it by the whole archive (metaformer data list names its "
-                                          "source), or name a part of it by data.path",
-                                          path.string(), counts));
+  fail_data(
+      "{}: {}; replace it by the whole archive (metaformer data list names its source), or name a part of it by "
+      "data.path",
+      path.string(), counts);
 }
 
 nlohmann::ordered_json describe(const fs::path& path, const Imdb& imdb) {
@@ -306,9 +307,8 @@ LabelledSplits load_imdb(const fs::path& path, const LabelledDataConfig& config)
         .push_back(std::move(text));
   }
   if (splits[Split::train].empty() || splits[Split::validation].empty())
-    throw Error(ExitCode::data, fmt::format("{}: too few reviews for data.validation_fraction {} to leave some on "
-                                            "either side",
-                                            path.string(), config.validation_fraction));
+    fail_data("{}: too few reviews for data.validation_fraction {} to leave some on either side", path.string(),
+              config.validation_fraction);
   report(splits);
   return splits;
 }

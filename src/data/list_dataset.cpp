@@ -1,13 +1,11 @@
 #include "data/list_dataset.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <set>
 #include <utility>
 
-#include "base/error.h"
 #include "base/random.h"
+#include "base/text.h"
 
 namespace metaformer {
 
@@ -38,11 +36,9 @@ std::vector<std::int32_t> draw_list(const Rng& rng, const ListTask& task, std::i
 
 std::vector<std::int32_t> list_prompt(const ListTask& task, const std::vector<std::int32_t>& list) {
   if (static_cast<std::int64_t>(list.size()) != task.length)
-    throw Error(ExitCode::usage, fmt::format("{} numbers; this model {} {}", list.size(),
-                                             task.copies ? "copies" : "sorts", task.length));
+    fail_usage("{} numbers; this model {} {}", list.size(), task.copies ? "copies" : "sorts", task.length);
   if (!task.copies) return list;
-  if (std::ranges::find(list, 0) != list.end())
-    throw Error(ExitCode::usage, fmt::format("0 stands between lists; numbers are 1 ... {}", task.digits));
+  if (std::ranges::find(list, 0) != list.end()) fail_usage("0 stands between lists; numbers are 1 ... {}", task.digits);
   auto prompt = list;
   prompt.insert(prompt.begin(), 0);
   prompt.push_back(0);
@@ -80,9 +76,7 @@ ListDataset::ListDataset(const ListTask& task, std::string_view keys) : task_(ta
     if (std::ssize(lists) < wanted && seen.insert(list).second) lists.push_back(std::move(list));
   }
   if (train_.empty() || held_out_.empty())
-    throw Error(
-        ExitCode::usage,
-        fmt::format("{}: {} lists are too few to train on some and test on others; raise one of these", keys, count));
+    fail_usage("{}: {} lists are too few to train on some and test on others; raise one of these", keys, count);
 }
 
 ListDataset::List ListDataset::random_list(std::uint64_t seed, std::int64_t step, std::int64_t row) const {

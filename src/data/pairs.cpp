@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 
-#include "base/error.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "base/text.h"
@@ -63,8 +62,7 @@ Lines read_lines(const std::filesystem::path& path) {
     auto line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
     if (line.ends_with('\r')) line.remove_suffix(1);
-    if (const auto why = defect_of(line); !why.empty())
-      throw Error(ExitCode::data, fmt::format("{}: {}", read.place(read.lines.size()), why));
+    if (const auto why = defect_of(line); !why.empty()) fail_data("{}: {}", read.place(read.lines.size()), why);
     read.lines.emplace_back(line);
   }
   return read;
@@ -92,9 +90,8 @@ void refuse_table_keys(const ParallelDataConfig& config) {
   const auto data = config.path ? std::string("lines of two files") : config.corpus;
   const auto refuse_if = [&](bool is_set, std::string_view key, const std::string& value) {
     if (is_set)
-      throw Error(ExitCode::usage,
-                  fmt::format("{}: {} means nothing for {}: it is for tables, which have no target path", key,
-                              in_quotes(value), data));
+      fail_usage("{}: {} means nothing for {}: it is for tables, which have no target path", key, in_quotes(value),
+                 data);
   };
   const ParallelDataConfig usual;
   refuse_if(config.format != usual.format, "data.format", std::string(to_string(config.format)));
@@ -148,29 +145,26 @@ void check_languages(const ParallelDataConfig& config) {
   const auto &source = config.source_language, &target = config.target_language;
   for (const auto& [key, language] : {std::pair("source", &source), std::pair("target", &target)})
     if ((*language != "de" && *language != "en") || (language == &target && target == source))
-      throw Error(ExitCode::usage,
-                  fmt::format("data.{}_language: {}, but the languages of {} are 'de' and 'en', one for "
-                              "each side",
-                              key, in_quotes(*language), config.corpus));
+      fail_usage("data.{}_language: {}, but the languages of {} are 'de' and 'en', one for each side", key,
+                 in_quotes(*language), config.corpus);
 }
 
 PairSplits load_multi30k(const ParallelDataConfig& config, bool offline) {
   if (config.corpus == ParallelDataConfig().corpus)
-    throw Error(
-        ExitCode::usage,
-        fmt::format("data.path is not set; task {} needs pairs of texts: a table, the lines of two files (data.path "
-                    "and data.target_path), or --set data.corpus=multi30k",
-                    SequenceToSequenceConfig::kind));
+    fail_usage(
+        "data.path is not set; task {} needs pairs of texts: a table, the lines of two files (data.path and "
+        "data.target_path), or --set data.corpus=multi30k",
+        SequenceToSequenceConfig::kind);
   const auto& corpus = find_public_corpus(config.corpus);
   if (corpus.task != SequenceToSequenceConfig::kind)
-    throw Error(ExitCode::usage, fmt::format("data.corpus: {} has no pairs of texts; task {} takes multi30k, or texts "
-                                             "that data.path names",
-                                             corpus.name, SequenceToSequenceConfig::kind));
+    fail_usage("data.corpus: {} has no pairs of texts; task {} takes multi30k, or texts that data.path names",
+               corpus.name, SequenceToSequenceConfig::kind);
   for (const auto& paths : paths_of(config))
     if (paths.path)
-      throw Error(ExitCode::usage, fmt::format("{}: {} means nothing beside data.corpus {}, which brings its own "
-                                               "splits; leave it out, or set data.path in the place of data.corpus",
-                                               paths.key, in_quotes(*paths.path), config.corpus));
+      fail_usage(
+          "{}: {} means nothing beside data.corpus {}, which brings its own splits; leave it out, or set data.path in "
+          "the place of data.corpus",
+          paths.key, in_quotes(*paths.path), config.corpus);
   refuse_table_keys(config);
   check_languages(config);
   const auto folder = obtain_corpus(corpus, offline);
@@ -248,7 +242,7 @@ EncodedPair encode(const TextPair& pair, const Tokenizer& tokenizer) {
   throw_if_stopped();
   const auto encode_side = [&](const std::string& text, const std::string& place, std::string_view side) {
     auto ids = tokenizer.encode(text);
-    if (ids.empty()) throw Error(ExitCode::data, fmt::format("{}: the {} has no token", place, side));
+    if (ids.empty()) fail_data("{}: the {} has no token", place, side);
     return ids;
   };
   return {.source = encode_side(pair.source, pair.source_place, "source"),
@@ -337,8 +331,7 @@ class TextPairDataset final : public PairDataset {
     if (count > 0)
       log::info("{} training pairs are left out: their targets do not fit model.context {}", count, context_);
     if (pairs.empty())
-      throw Error(ExitCode::data, fmt::format("{}: no target fits model.context {}: raise it to at least {}",
-                                              first_place, context_, shortest + 1));
+      fail_data("{}: no target fits model.context {}: raise it to at least {}", first_place, context_, shortest + 1);
   }
 
   void report_cut(const std::vector<ReadPair>& pairs, Split split) const {
@@ -372,19 +365,17 @@ LinePairs read_line_pairs(const std::filesystem::path& source_path, const std::f
   auto source = read_lines(source_path), target = read_lines(target_path);
   const auto sources = source.lines.size(), targets = target.lines.size();
   if (sources != targets)
-    throw Error(ExitCode::data,
-                fmt::format("{} has {} lines and {} has {}, but each line needs its partner in the other file: line {} "
-                            "of {} has none",
-                            source.path, sources, target.path, targets, 1 + std::min(sources, targets),
-                            sources > targets ? source.path : target.path));
-  if (sources == 0) throw Error(ExitCode::data, fmt::format("{} and {} have no lines", source.path, target.path));
+    fail_data(
+        "{} has {} lines and {} has {}, but each line needs its partner in the other file: line {} of {} has none",
+        source.path, sources, target.path, targets, 1 + std::min(sources, targets),
+        sources > targets ? source.path : target.path);
+  if (sources == 0) fail_data("{} and {} have no lines", source.path, target.path);
   LinePairs read{.pairs = {}, .source_sha256 = source.sha256, .target_sha256 = target.sha256};
   for (std::size_t index = 0; index < sources; ++index) {
     for (const auto& [side, partner] : {std::pair(&source, &target), std::pair(&target, &source)})
       if (is_blank(side->lines[index]))
-        throw Error(ExitCode::data,
-                    fmt::format("{}: the line is empty; its partner {} needs a text here, or must go too",
-                                side->place(index), partner->place(index)));
+        fail_data("{}: the line is empty; its partner {} needs a text here, or must go too", side->place(index),
+                  partner->place(index));
     read.pairs.push_back(
         {std::move(source.lines[index]), std::move(target.lines[index]), source.place(index), target.place(index)});
   }
@@ -394,9 +385,8 @@ LinePairs read_line_pairs(const std::filesystem::path& source_path, const std::f
 PairSplits load_pair_splits(const ParallelDataConfig& config, bool offline) {
   for (const auto& paths : paths_of(config))
     if (paths.target_path && !paths.path)
-      throw Error(ExitCode::usage,
-                  fmt::format("{}: {} has the targets of no sources; set {} to the file of the sources",
-                              paths.target_key, in_quotes(*paths.target_path), paths.key));
+      fail_usage("{}: {} has the targets of no sources; set {} to the file of the sources", paths.target_key,
+                 in_quotes(*paths.target_path), paths.key);
   return config.path ? load_files(config) : load_multi30k(config, offline);
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "data/labelled.h"
 #include "data/text_dataset.h"
@@ -354,11 +355,10 @@ Json to_json(const TextStats& stats) {
 
 TokenizerReport report_tokenizer(const ExperimentConfig& config, bool offline) {
   if (list_task(config.task))
-    throw Error(ExitCode::usage,
-                fmt::format("task {} has no texts: its tokens are the numbers of its lists", kind_of(config.task)));
+    fail_usage("task {} has no texts: its tokens are the numbers of its lists", kind_of(config.task));
   if (const auto* task = std::get_if<SequenceToSequenceConfig>(&config.task)) {
     if (synthetic_options(task->data.synthetic) != nullptr)
-      throw Error(ExitCode::usage, "data.synthetic has no texts: its tokens are the numbers of its symbols");
+      fail_usage("data.synthetic has no texts: its tokens are the numbers of its symbols");
     return measure<TextPair>(load_pair_splits(task->data, offline), task->data, {&TextPair::source, &TextPair::target});
   }
   if (const auto* data = text_data_of(config.task)) {

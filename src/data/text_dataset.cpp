@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "text/make_tokenizer.h"
 
@@ -96,15 +97,13 @@ TextDataset::TextDataset(const Corpus& corpus, const TextDataConfig& config, std
     if (!drops_whitespace(config.tokenizer))
       part.unknown_characters = count_unknown_characters(*tokenizer, part.tokens, part.characters);
     if (std::ssize(part.tokens) < context + 1)
-      throw Error(ExitCode::data,
-                  fmt::format("{}: its {} split has {} tokens; model.context {} needs at least {}",
-                              corpus.path.string(), to_string(split), part.tokens.size(), context, context + 1));
+      fail_data("{}: its {} split has {} tokens; model.context {} needs at least {}", corpus.path.string(),
+                to_string(split), part.tokens.size(), context, context + 1);
   }
 }
 
 const TextDataset::Part& TextDataset::part(Split split) const {
-  if (split == Split::test)
-    throw Error(ExitCode::usage, "a text corpus has a train and a validation split, no test split");
+  if (split == Split::test) fail_usage("a text corpus has a train and a validation split, no test split");
   return parts_[static_cast<std::size_t>(split)];
 }
 

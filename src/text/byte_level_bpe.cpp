@@ -9,7 +9,6 @@
 #include <optional>
 #include <queue>
 
-#include "base/error.h"
 #include "base/json.h"
 #include "base/signals.h"
 #include "base/text.h"
@@ -70,9 +69,7 @@ class Reader {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ExitCode::data, fmt::format("{}: {}", source_, what));
-  }
+  [[noreturn]] void fail(const std::string& what) const { fail_data("{}: {}", source_, what); }
   [[noreturn]] void refuse(const std::string& field, const Json& value, const std::string& expected) const {
     fail(fmt::format("{} is {}; {}", field, printable(json_text(value)), expected));
   }

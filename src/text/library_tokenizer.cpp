@@ -10,7 +10,6 @@
 #include <span>
 #include <vector>
 
-#include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/utf8.h"
@@ -358,7 +357,7 @@ std::string gpt2_tokenizer_json(const std::string& vocab_json, const std::string
                                 const std::string& merges_txt, const std::string& merges_source) {
   const std::string end_of_text = "<|endoftext|>";
   auto vocabulary = parse_json(vocab_json);
-  if (!vocabulary.is_object()) throw Error(ExitCode::data, vocab_source + ": not an object of tokens with their ids");
+  if (!vocabulary.is_object()) fail_data("{}: not an object of tokens with their ids", vocab_source);
   auto added = Json::array();
   if (vocabulary.contains(end_of_text))
     added.push_back({{"id", vocabulary[end_of_text]},
@@ -376,8 +375,7 @@ std::string gpt2_tokenizer_json(const std::string& vocab_json, const std::string
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.starts_with("#version")) continue;
     if (std::ranges::count(line, ' ') != 1)
-      throw Error(ExitCode::data, fmt::format("{}:{}: {} is not two tokens with a space between them", merges_source,
-                                              number, in_quotes(line)));
+      fail_data("{}:{}: {} is not two tokens with a space between them", merges_source, number, in_quotes(line));
     merges.push_back(line);
   }
   const auto coder = byte_level(true);

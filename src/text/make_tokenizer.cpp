@@ -38,7 +38,7 @@ struct TokenizerFile {
   std::string source;
 
   void require(bool valid, const std::string& name, const std::string& expected) const {
-    if (!valid) throw Error(ExitCode::data, fmt::format("{}: {} is not {}", source, name, expected));
+    if (!valid) fail_data("{}: {} is not {}", source, name, expected);
   }
   const nlohmann::json& field(const std::string& name) const { return json_member(json, name); }
   bool flag(const std::string& name) const {
@@ -169,7 +169,7 @@ std::unique_ptr<Tokenizer> read_cached(const fs::path& path) {
     const auto json = parse_json<nlohmann::ordered_json>(content_of(path));
     const bool intact = json.is_object() && json.contains("tokenizer") &&
                         json.value("sha256", nlohmann::ordered_json()) == digest_of(path, json["tokenizer"]);
-    if (!intact) throw Error(ExitCode::data, path.string() + ": damaged");
+    if (!intact) fail_data("{}: damaged", path.string());
     return load_tokenizer(json["tokenizer"].dump(), path.string());
   } catch (const Error& error) {
     log::warning("{}; learning the tokenizer again", error.what());
@@ -198,8 +198,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& json_text, const st
     if (file.field("kind") == kind) return load(file);
     kinds.emplace_back(kind);
   }
-  throw Error(ExitCode::data, fmt::format("{}: not a tokenizer file: expected an object with kind {}", source,
-                                          join_alternatives(kinds)));
+  fail_data("{}: not a tokenizer file: expected an object with kind {}", source, join_alternatives(kinds));
 }
 
 std::optional<fs::path> find_pretrained_tokenizer(const fs::path& folder) {
@@ -217,8 +216,8 @@ std::unique_ptr<Tokenizer> read_pretrained_tokenizer(const fs::path& path) {
   if (!fs::is_directory(path, ignored)) return read_file_of(path, 0);
   const auto file = find_pretrained_tokenizer(path);
   if (!file)
-    throw Error(ExitCode::data, fmt::format("{}: holds no tokenizer: neither {} nor {} nor {}", path.string(),
-                                            json_file, vocabulary_file, sentencepiece_file));
+    fail_data("{}: holds no tokenizer: neither {} nor {} nor {}", path.string(), json_file, vocabulary_file,
+              sentencepiece_file);
   auto tokenizer = read_file_of(*file, vocabulary_of(path));
   if (auto* subwords = dynamic_cast<SubwordTokenizer*>(tokenizer.get()))
     subwords->set_special_tokens(read_special_tokens(path, *subwords));

@@ -103,10 +103,10 @@ void require_restored_text(const Tokenizer& tokenizer, const std::string& source
   for (const std::string text : {"a", " a  b ", "\n\t a", "\uFF21", "e\u0301", "\u2460", "A"}) {
     const auto restored = tokenizer.decode(tokenizer.encode(text));
     if (restored != text)
-      throw Error(ExitCode::data,
-                  fmt::format("{}: its normaliser makes {} of {}; only a model that restores every text "
-                              "is supported: of rule identity, that keeps spaces in a row",
-                              source, in_quotes(restored), in_quotes(text)));
+      fail_data(
+          "{}: its normaliser makes {} of {}; only a model that restores every text is supported: of rule identity, "
+          "that keeps spaces in a row",
+          source, in_quotes(restored), in_quotes(text));
   }
 }
 
@@ -230,11 +230,11 @@ std::unordered_map<std::string, std::string> trainer_arguments(const Options& op
 [[noreturn]] void refuse(const std::string& library_message, std::int64_t vocabulary) {
   static const std::regex too_small(R"(required_chars\. \d+ vs (\d+)\.)");
   if (std::smatch match; std::regex_search(library_message, match, too_small))
-    throw Error(ExitCode::data,
-                fmt::format("data.tokenizer.vocabulary {} is too small: the characters of the training text take "
-                            "{}; set it to more than that, or lower data.tokenizer.character_coverage",
-                            vocabulary, match[1].str()));
-  throw Error(ExitCode::data, fmt::format("sentencepiece cannot learn from the training text: {}", library_message));
+    fail_data(
+        "data.tokenizer.vocabulary {} is too small: the characters of the training text take {}; set it to more than "
+        "that, or lower data.tokenizer.character_coverage",
+        vocabulary, match[1].str());
+  fail_data("sentencepiece cannot learn from the training text: {}", library_message);
 }
 
 }  // namespace
@@ -315,7 +315,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string kind, Whitespace whit
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& error) {  // the library throws if one of its checks fails
-    throw Error(ExitCode::data, fmt::format("{}: not a sentencepiece model: {}", source, error.what()));
+    fail_data("{}: not a sentencepiece model: {}", source, error.what());
   }
 }
 
@@ -524,7 +524,7 @@ SentencePieceTraits traits_of_sentencepiece(std::string_view model) {
 template <class UnigramOrBpeOptions>
 std::string train_sentencepiece(const UnigramOrBpeOptions& options, std::string_view text) {
   auto words = count_words(text, options.whitespace);
-  if (words.empty()) throw Error(ExitCode::data, "the training text has no word to learn pieces from");
+  if (words.empty()) fail_data("the training text has no word to learn pieces from");
   // The library ends the process if a required character is in no word.
   const auto starts_with_space = [](const auto& word) { return word.first[0] == ' '; };
   if (options.whitespace == Whitespace::kept && std::none_of(words.begin(), words.end(), starts_with_space))

@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
 
 namespace metaformer {
 
@@ -26,7 +27,7 @@ bool is_id(const Json& id, std::int64_t vocabulary) {
 
 Json read_object(const fs::path& file) {
   auto json = read_json_file(file);
-  if (!json.is_null() && !json.is_object()) throw Error(ExitCode::data, file.string() + ": not a JSON object");
+  if (!json.is_null() && !json.is_object()) fail_data("{}: not a JSON object", file.string());
   return json;
 }
 

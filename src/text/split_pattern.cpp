@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "base/error.h"
 #include "base/text.h"
 
 namespace metaformer {
@@ -86,8 +85,7 @@ class Translator {
 
  private:
   [[noreturn]] void refuse(std::size_t length) const {
-    throw Error(ExitCode::data, fmt::format("{}: {} in a regular expression is not supported", source_,
-                                            in_quotes(rest_.substr(0, length))));
+    fail_data("{}: {} in a regular expression is not supported", source_, in_quotes(rest_.substr(0, length)));
   }
 
   void copy(std::size_t length) {
@@ -132,7 +130,7 @@ class Translator {
     copy(rest_.starts_with("[^") ? 2 : 1);
     if (rest_.starts_with(']')) refuse(1);
     while (!rest_.starts_with(']')) {
-      if (rest_.empty()) throw Error(ExitCode::data, source_ + ": a [ in a regular expression has no ]");
+      if (rest_.empty()) fail_data("{}: a [ in a regular expression has no ]", source_);
       if (rest_[0] == '[' || rest_.starts_with("&&")) refuse(2);
       rest_[0] == '\\' ? add_escape(true) : copy(1);
     }
@@ -197,12 +195,10 @@ SplitPattern::SplitPattern(std::string_view pattern, const std::string& source) 
   PCRE2_SIZE offset = 0;
   code_.reset(pcre2_compile(as_units(translated), translated.size(), PCRE2_UTF | PCRE2_UCP, &error, &offset,
                             /*context=*/nullptr));
-  if (code_ == nullptr)
-    throw Error(ExitCode::data, fmt::format("{}: not a regular expression: {}", source, message_of(error)));
+  if (code_ == nullptr) fail_data("{}: not a regular expression: {}", source, message_of(error));
   std::uint32_t matches_nothing = 0;
   pcre2_pattern_info(code_.get(), PCRE2_INFO_MATCHEMPTY, &matches_nothing);
-  if (matches_nothing != 0)
-    throw Error(ExitCode::data, source + ": a regular expression that matches the empty text is not supported");
+  if (matches_nothing != 0) fail_data("{}: a regular expression that matches the empty text is not supported", source);
   pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // where it cannot, matching is slower
 }
 
@@ -218,7 +214,7 @@ void SplitPattern::split(std::string_view text, const std::function<void(std::st
     auto found = find(0);
     if (found == PCRE2_ERROR_JIT_STACKLIMIT) found = find(PCRE2_NO_JIT);
     if (found == PCRE2_ERROR_NOMATCH) return use(text.substr(at));
-    if (found < 0) throw Error(ExitCode::data, fmt::format("{}: cannot be matched: {}", source_, message_of(found)));
+    if (found < 0) fail_data("{}: cannot be matched: {}", source_, message_of(found));
     if (place[0] > at) use(text.substr(at, place[0] - at));
     use(text.substr(place[0], place[1] - place[0]));
     at = place[1];

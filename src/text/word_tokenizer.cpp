@@ -148,10 +148,10 @@ WordTokenizer::WordTokenizer(std::vector<std::string> words, WordRules rules, co
   for (const auto& word : words_) {
     const auto id = static_cast<std::int32_t>(ids_.size()) + 1;
     if (!is_one_token(word, rules_) || !ids_.try_emplace(word, id).second)
-      throw Error(ExitCode::data, fmt::format("{}: {} is not one new word", source, in_quotes(word)));
+      fail_data("{}: {} is not one new word", source, in_quotes(word));
   }
   if (rules_.whitespace == Whitespace::kept && !ids_.contains(space))
-    throw Error(ExitCode::data, fmt::format("{}: white space is kept, and the space is not among the words", source));
+    fail_data("{}: white space is kept, and the space is not among the words", source);
 }
 
 std::int32_t WordTokenizer::id(const std::string& token) const {
