@@ -3,20 +3,11 @@
 #include <algorithm>
 
 #include "base/random.h"
-#include "base/text.h"
 
 namespace metaformer {
 
 bool is_held_out(const std::string& key, double fraction) {
   return static_cast<double>(Rng::mix(hash_name(key)) >> 11) * 0x1p-53 < fraction;
-}
-
-void refuse_one_sided_split(const DataConfig& config, std::size_t distinct, std::string_view keys,
-                            const std::string& advice) {
-  fail_data(
-      "{}: {} distinct {} are too few for data.validation_fraction {} to leave some on either side; set "
-      "data.validation_path{}",
-      *config.path, distinct, keys, config.validation_fraction, advice);
 }
 
 bool truncate(std::vector<std::int32_t>& ids, std::int64_t context, Truncation truncation) {

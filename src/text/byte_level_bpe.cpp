@@ -69,9 +69,12 @@ class Reader {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const { fail_data("{}: {}", source_, what); }
+  template <class... Values>
+  [[noreturn]] void fail(fmt::format_string<Values...> what, Values&&... values) const {
+    fail_data("{}: {}", source_, fmt::format(what, std::forward<Values>(values)...));
+  }
   [[noreturn]] void refuse(const std::string& field, const Json& value, const std::string& expected) const {
-    fail(fmt::format("{} is {}; {}", field, printable(json_text(value)), expected));
+    fail("{} is {}; {}", field, printable(json_text(value)), expected);
   }
 
   // Of a member that may be left out, and then is `usual`.
@@ -130,7 +133,7 @@ class Reader {
     const auto place = static_cast<std::size_t>(id);
     bpe_.tokens.resize(std::max(bpe_.tokens.size(), place + 1));
     bpe_.names.resize(bpe_.tokens.size());
-    if (!bpe_.tokens[place].empty()) fail(fmt::format("two tokens have the id {}; one is {}", id, in_quotes(token)));
+    if (!bpe_.tokens[place].empty()) fail("two tokens have the id {}; one is {}", id, in_quotes(token));
     bpe_.tokens[place] = std::move(bytes);
     bpe_.names[place] = token;
   }
@@ -160,8 +163,7 @@ class Reader {
       const auto token = to_byte_level(std::string(1, static_cast<char>(byte)));
       const auto found = ids_.find(token);
       if (found == ids_.end())
-        fail(fmt::format("model.vocab has no token {} for the byte {}: not every text can be encoded", in_quotes(token),
-                         byte));
+        fail("model.vocab has no token {} for the byte {}: not every text can be encoded", in_quotes(token), byte);
       bpe_.byte_ids[byte] = found->second;
     }
   }
@@ -184,7 +186,7 @@ class Reader {
       const auto id_of = [&](const std::string& token) {
         const auto found = ids_.find(token);
         if (found == ids_.end())
-          fail(fmt::format("model.merges[{}] needs the token {}, which model.vocab lacks", i, in_quotes(token)));
+          fail("model.merges[{}] needs the token {}, which model.vocab lacks", i, in_quotes(token));
         return found->second;
       };
       const auto left_id = id_of(left), right_id = id_of(right);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -92,31 +91,6 @@ std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerFile& file) {
       std::make_unique<SentencePieceTokenizer>(file.text("kind"), file.whitespace(), std::move(*model), file.source));
 }
 
-std::unique_ptr<Tokenizer> load_pretrained(const TokenizerFile& file) {
-  const auto vocabulary = file.number("vocabulary", 0, ByteLevelBpeTokenizer::largest_vocabulary);
-  return file.with_special_tokens(
-      std::make_unique<ByteLevelBpeTokenizer>(file.text("file"), vocabulary, file.source + ": file"));
-}
-
-using Load = std::unique_ptr<Tokenizer> (*)(const TokenizerFile&);
-constexpr std::array<std::pair<std::string_view, Load>, 7> loaders = {
-    {{CharacterTokenizerOptions::kind,
-      [](const TokenizerFile& file) -> std::unique_ptr<Tokenizer> {
-        const bool maps_unknown = file.json.contains("unknown") && file.flag("unknown");
-        return std::make_unique<CharacterTokenizer>(file.strings("characters"), file.source,
-                                                    maps_unknown ? Unknown::map : Unknown::refuse);
-      }},
-     {ByteTokenizerOptions::kind,
-      [](const TokenizerFile&) -> std::unique_ptr<Tokenizer> { return std::make_unique<ByteTokenizer>(); }},
-     {WordTokenizerOptions::kind, load_words},
-     {UnigramTokenizerOptions::kind, load_sentencepiece},
-     {BpeTokenizerOptions::kind, load_sentencepiece},
-     {NumberTokenizer::kind,
-      [](const TokenizerFile& file) -> std::unique_ptr<Tokenizer> {
-        return std::make_unique<NumberTokenizer>(file.number("count", 1, NumberTokenizer::largest_count));
-      }},
-     {PretrainedTokenizerOptions::kind, load_pretrained}}};
-
 constexpr const char* json_file = "tokenizer.json";
 constexpr const char* vocabulary_file = "vocab.json";
 constexpr const char* merges_file = "merges.txt";
@@ -193,12 +167,24 @@ void write_cached(const fs::path& path, const Tokenizer& tokenizer) {
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& json_text, const std::string& source) {
   const TokenizerFile file{parse_json(json_text), source};
-  std::vector<std::string> kinds;
-  for (const auto& [kind, load] : loaders) {
-    if (file.field("kind") == kind) return load(file);
-    kinds.emplace_back(kind);
+  const auto& kind = file.field("kind");
+  if (kind == CharacterTokenizerOptions::kind) {
+    const bool maps_unknown = file.json.contains("unknown") && file.flag("unknown");
+    return std::make_unique<CharacterTokenizer>(file.strings("characters"), source,
+                                                maps_unknown ? Unknown::map : Unknown::refuse);
   }
-  fail_data("{}: not a tokenizer file: expected an object with kind {}", source, join_alternatives(kinds));
+  if (kind == ByteTokenizerOptions::kind) return std::make_unique<ByteTokenizer>();
+  if (kind == WordTokenizerOptions::kind) return load_words(file);
+  if (kind == UnigramTokenizerOptions::kind || kind == BpeTokenizerOptions::kind) return load_sentencepiece(file);
+  if (kind == NumberTokenizer::kind)
+    return std::make_unique<NumberTokenizer>(file.number("count", 1, NumberTokenizer::largest_count));
+  if (kind == PretrainedTokenizerOptions::kind)
+    return file.with_special_tokens(std::make_unique<ByteLevelBpeTokenizer>(
+        file.text("file"), file.number("vocabulary", 0, ByteLevelBpeTokenizer::largest_vocabulary), source + ": file"));
+  fail_data(
+      "{}: not a tokenizer file: expected an object with kind character, byte, word, unigram, bpe, number or "
+      "pretrained",
+      source);
 }
 
 std::optional<fs::path> find_pretrained_tokenizer(const fs::path& folder) {

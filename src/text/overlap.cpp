@@ -102,12 +102,11 @@ std::string lower_case(std::string_view text) {
     std::string valid(at, bad);
     make_lowercase(valid);
     for (const auto point : code_points(valid)) {
-      const auto number = static_cast<std::int32_t>(point);
-      const auto range = std::ranges::find_if(newer_capitals, [&](const LowerCaseRange& capitals) {
-        return number >= capitals.first && number <= capitals.last && (number - capitals.first) % capitals.step == 0;
-      });
-      const auto offset = range == newer_capitals.end() ? 0 : range->offset;
-      utf8::unchecked::append(static_cast<char32_t>(number + offset), std::back_inserter(lowered));
+      const auto capital = static_cast<std::int32_t>(point);
+      auto number = capital;
+      for (const auto& [first, last, offset, step] : newer_capitals)
+        if (capital >= first && capital <= last && (capital - first) % step == 0) number += offset;
+      utf8::unchecked::append(static_cast<char32_t>(number), std::back_inserter(lowered));
     }
     if (bad == text.end()) return lowered;
     lowered += *bad;
