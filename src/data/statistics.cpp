@@ -20,10 +20,8 @@ namespace metaformer {
 LengthStats measure_lengths(std::vector<std::int64_t> lengths) {
   if (lengths.empty()) return {};
   std::sort(lengths.begin(), lengths.end());
-  const auto percentile = [&](std::size_t percent) {
-    const auto rank = (lengths.size() * percent + 99) / 100;  // rounded up, counted from 1
-    return lengths[rank - 1];
-  };
+  // The rank is rounded up and counted from 1.
+  const auto percentile = [&](std::size_t percent) { return lengths[(lengths.size() * percent + 99) / 100 - 1]; };
   const auto sum = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
   return {.mean = static_cast<double>(sum) / static_cast<double>(lengths.size()),
           .median = percentile(50),

@@ -29,14 +29,10 @@ std::size_t byte_offset(std::string_view text, std::int64_t character) {
 // is one in each part.
 std::array<std::vector<std::size_t>, 2> split_document_starts(const Corpus& corpus, std::size_t train_bytes) {
   if (corpus.held_out) return {corpus.document_starts, corpus.held_out_document_starts};
-  std::array<std::vector<std::size_t>, 2> starts;
-  starts[1].push_back(0);
-  for (const auto start : corpus.document_starts) {
-    if (start < train_bytes)
-      starts[0].push_back(start);
-    else if (start > train_bytes)
-      starts[1].push_back(start - train_bytes);
-  }
+  const auto cut = std::ranges::lower_bound(corpus.document_starts, train_bytes);
+  std::array<std::vector<std::size_t>, 2> starts = {{{corpus.document_starts.begin(), cut}, {0}}};
+  for (auto start = cut; start != corpus.document_starts.end(); ++start)
+    if (*start > train_bytes) starts[1].push_back(*start - train_bytes);
   return starts;
 }
 

@@ -219,9 +219,6 @@ class WordExpressions {
 
 LibraryTokenizer library_words(const Tokenizer& tokenizer) {
   const auto own = tokenizer.to_json();
-  static const std::set<std::string> known_keys = {"kind", "lowercase", "letters", "joiners", "whitespace", "words"};
-  for (const auto& [key, value] : own.items())
-    if (!known_keys.contains(key)) return {"", fmt::format("its rule {} is not the library's", key)};
   const WordExpressions expressions(own.value("joiners", WordTokenizerOptions().joiners));
   const bool keeps = own.value("whitespace", "") == to_string(Whitespace::kept);
   auto vocabulary = Json::object();

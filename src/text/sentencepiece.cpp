@@ -5,7 +5,6 @@
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -91,12 +90,7 @@ std::string text_of_piece(PieceKind kind, const std::string& piece) {
 }
 
 // The double with the shortest decimal form of a float: another program that reads it there has the same number.
-double decimal(float value) {
-  const auto text = fmt::format("{}", value);
-  double number = 0;
-  std::from_chars(text.data(), text.data() + text.size(), number);
-  return number;
-}
+double decimal(float value) { return std::stod(fmt::format("{}", value)); }
 
 // With texts that the usual normalisers change: spaces in a row, forms of characters, case.
 void require_restored_text(const Tokenizer& tokenizer, const std::string& source) {
@@ -201,9 +195,9 @@ class WordIterator : public sentencepiece::SentenceIterator {
 template <class Options>
 std::unordered_map<std::string, std::string> trainer_arguments(const Options& options) {
   const bool keeps = options.whitespace == Whitespace::kept;
-  const std::string rule = keeps               ? options.lowercase ? "nfkc_cf" : "identity"
-                           : options.lowercase ? "nmt_nfkc_cf"
-                                               : "nmt_nfkc";
+  const auto rule = keeps && !options.lowercase
+                        ? "identity"
+                        : fmt::format("{}nfkc{}", keeps ? "" : "nmt_", options.lowercase ? "_cf" : "");
   std::unordered_map<std::string, std::string> arguments = {
       {"model_type", std::string(Options::kind)},
       {"normalization_rule_name", rule},
@@ -322,7 +316,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string kind, Whitespace whit
 SentencePieceTokenizer::~SentencePieceTokenizer() = default;
 
 void SentencePieceTokenizer::read_pieces() {
-  const auto require = [&](bool valid, const std::string& what) {
+  const auto require = [](bool valid, const std::string& what) {
     if (!valid) throw Error(ExitCode::data, what);
   };
   unknown_ = processor_->unk_id();
