@@ -280,7 +280,14 @@ class TextPairDataset final : public PairDataset {
 
   std::vector<EncodedPair> training_pairs(std::int64_t step, std::int64_t micro) const override {
     std::vector<EncodedPair> found;
-    for (const auto item : items_of(step, micro)) found.push_back(pairs_[Split::train][item].ids);
+    const auto add = [&](std::size_t item) { found.push_back(pairs_[Split::train][item].ids); };
+    if (batches_) {
+      std::ranges::for_each(batches_->batch(step * train_.accumulate + micro), add);
+      return found;
+    }
+    const auto of_step = train_.batch_size * train_.accumulate, first = micro * train_.batch_size;
+    for (auto row = first; row < first + train_.batch_size; ++row)
+      add(order_->item_at(seed(), order_->place(seed(), step, of_step, row)));
     return found;
   }
 
@@ -312,15 +319,6 @@ class TextPairDataset final : public PairDataset {
       for (const auto& pair : pairs_[Split::train]) lengths.push_back(sorting_length(pair));
       order_.emplace(std::move(lengths), task.bucketing);
     }
-  }
-
-  std::vector<std::size_t> items_of(std::int64_t step, std::int64_t micro) const {
-    if (batches_) return batches_->batch(step * train_.accumulate + micro);
-    std::vector<std::size_t> items;
-    const auto of_step = train_.batch_size * train_.accumulate, first = micro * train_.batch_size;
-    for (auto row = first; row < first + train_.batch_size; ++row)
-      items.push_back(order_->item_at(seed(), order_->place(seed(), step, of_step, row)));
-    return items;
   }
 
   // A target that is cut off would teach where to cut.

@@ -293,9 +293,8 @@ TextStats measure_text(const Corpus& corpus, const ExperimentConfig& experiment)
                            .unigram_entropy = dataset.unigram_entropy(split)};
   }
   const auto context = context_of(experiment.model);
-  const auto pieces = is<MaskedLanguageModelConfig>(experiment.task)
-                          ? dataset.pieces(Split::train, context)
-                          : dataset.pieces_with_targets(Split::train, context);
+  const auto without_target = is<MaskedLanguageModelConfig>(experiment.task) ? 0 : 1;
+  const auto pieces = dataset.pieces(Split::train, context, without_target);
   stats.packs = measure_packs(pieces, context, config.packing, &TextPiece::length);
   return stats;
 }

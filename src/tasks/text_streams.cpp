@@ -308,7 +308,7 @@ std::shared_ptr<const BatchStream> make_text_stream(const ExperimentConfig& conf
   const auto evaluation = [dataset](const auto& packs, Split split, torch::Device device) {
     return to_batch(dataset->packed_rows(split, packs, /*separate=*/true, /*by_sequence=*/false), device);
   };
-  const auto pieces_of = [&](Split split) { return dataset->pieces_with_targets(split, context_of(config.model)); };
+  const auto pieces_of = [&](Split split) { return dataset->pieces(split, context_of(config.model), 1); };
   return std::make_shared<Documents>(config, dataset, std::array{pieces_of(Split::train), pieces_of(Split::validation)},
                                      PackStream::Make{training, evaluation});
 }
