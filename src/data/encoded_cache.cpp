@@ -56,14 +56,10 @@ Json digests_of(const LabelledSources& sources) {
 
 std::string digest_of(const Tokenizer& tokenizer) { return sha256(tokenizer.to_json().dump()); }
 
-// A pretrained tokenizer by its content, not by its path. With a codec it need no longer be where it was.
-LabelledDataConfig with_tokenizer_digest(LabelledDataConfig config, const Codec& codec) {
+std::string key_of(LabelledDataConfig config, const Codec& codec, const Json& digests) {
+  // A pretrained tokenizer by its content, not by its path. With a codec it need no longer be where it was.
   if (auto* pretrained = std::get_if<PretrainedTokenizerOptions>(&config.tokenizer))
     pretrained->path = digest_of(codec.tokenizer ? *codec.tokenizer : *read_pretrained_tokenizer(pretrained->path));
-  return config;
-}
-
-std::string key_of(const LabelledDataConfig& config, const Json& digests) {
   ClassificationConfig task;
   task.data = config;
   auto data = config_to_json({.task = task}).at("data");
@@ -242,7 +238,7 @@ EncodedSplits load_encoded_splits(const LabelledDataConfig& config, bool offline
   const auto sources = labelled_sources(config, offline);
   const auto digests = digests_of(sources);
   // A given codec usually is the one that training made from the same texts.
-  std::vector<std::string> keys = {key_of(with_tokenizer_digest(config, codec), digests)};
+  std::vector<std::string> keys = {key_of(config, codec, digests)};
   if (codec.tokenizer) keys.push_back(key_with_codec(keys.front(), codec));
   if (auto splits = find(folder, sources, keys, codec)) return std::move(*splits);
   auto splits = encode_splits(load_labelled_splits(config, offline), config, std::move(codec));

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <regex>
+#include <sstream>
 #include <system_error>
 #include <tuple>
 #include <unordered_set>
@@ -61,15 +62,14 @@ struct FilmList {
 };
 using FilmLists = std::array<std::array<FilmList, 2>, 2>;  // by half and class
 
-FilmList parse_film_list(std::string_view path, std::string_view text) {
+FilmList parse_film_list(std::string_view path, const std::string& text) {
   static const std::regex film("tt[0-9]+");
   FilmList list{.path = std::string(path), .films = {}};
-  while (!text.empty()) {
-    const auto line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
-    std::match_results<std::string_view::const_iterator> found;
-    std::regex_search(line.begin(), line.end(), found, film);
-    list.films.push_back(found.empty() ? "" : found.str());
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch found;
+    std::regex_search(line, found, film);
+    list.films.push_back(found.str());
   }
   return list;
 }

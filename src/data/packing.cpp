@@ -106,14 +106,6 @@ class PassiveSet {
   Vector dense_;
 };
 
-// b - A x.
-Vector residual_of(const std::vector<SparseColumn>& columns, Vector b, const Vector& x,
-                   const std::vector<std::size_t>& members) {
-  for (const auto j : members)
-    for (const auto& entry : columns[j]) b[static_cast<std::size_t>(entry.row)] -= entry.value * x[j];
-  return b;
-}
-
 // Goes to the least squares of the members, without those that come to 0 on the way.
 void settle(PassiveSet& passive, const Vector& b, double nothing, Vector& x) {
   while (true) {
@@ -190,7 +182,9 @@ std::vector<double> nonnegative_least_squares(const std::vector<SparseColumn>& c
   double nothing = 0;                        // by rounding
   for (const auto value : b) nothing = std::max(nothing, 1e-10 * std::abs(value));
   while (true) {
-    const auto residual = residual_of(columns, b, x, passive.members());
+    auto residual = b;  // b - A x
+    for (const auto j : passive.members())
+      for (const auto& entry : columns[j]) residual[static_cast<std::size_t>(entry.row)] -= entry.value * x[j];
     std::size_t best = columns.size();
     double steepest = nothing;
     for (std::size_t j = 0; j < columns.size(); ++j) {

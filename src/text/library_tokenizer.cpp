@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
+#include <sstream>
 #include <vector>
 
 #include "base/json.h"
@@ -365,11 +366,10 @@ std::string gpt2_tokenizer_json(const std::string& vocab_json, const std::string
                      {"normalized", false},
                      {"special", true}});
   auto merges = Json::array();  // pairs of tokens, the first to be merged first
-  auto rest = without_byte_order_mark(merges_txt);
-  for (std::int64_t number = 1; !rest.empty(); ++number) {
-    auto line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
+  std::istringstream lines(std::string(without_byte_order_mark(merges_txt)));
+  std::string line;
+  for (std::int64_t number = 1; std::getline(lines, line); ++number) {
+    if (line.ends_with('\r')) line.pop_back();
     if (line.starts_with("#version")) continue;
     if (std::ranges::count(line, ' ') != 1)
       fail_data("{}:{}: {} is not two tokens with a space between them", merges_source, number, in_quotes(line));

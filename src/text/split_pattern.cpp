@@ -187,14 +187,13 @@ std::string message_of(int error) {
 
 }  // namespace
 
-void SplitPattern::Free::operator()(pcre2_real_code_8* code) const { pcre2_code_free(code); }
-
 SplitPattern::SplitPattern(std::string_view pattern, const std::string& source) : source_(source) {
   const auto translated = Translator(pattern, source).translate();
   int error = 0;
   PCRE2_SIZE offset = 0;
   code_.reset(pcre2_compile(as_units(translated), translated.size(), PCRE2_UTF | PCRE2_UCP, &error, &offset,
-                            /*context=*/nullptr));
+                            /*context=*/nullptr),
+              pcre2_code_free);
   if (code_ == nullptr) fail_data("{}: not a regular expression: {}", source, message_of(error));
   std::uint32_t matches_nothing = 0;
   pcre2_pattern_info(code_.get(), PCRE2_INFO_MATCHEMPTY, &matches_nothing);

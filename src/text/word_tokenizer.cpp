@@ -133,13 +133,12 @@ WordTokenizer WordTokenizer::from_text(const WordTokenizerOptions& options, std:
   for_each_token(text, rules, [&](const std::string& token) { ++counts[token]; });
   if (rules.whitespace == Whitespace::kept) counts[space] = std::numeric_limits<std::int64_t>::max();  // never dropped
   std::erase_if(counts, [&](const auto& entry) { return entry.second < options.min_count; });
-  std::vector<std::pair<std::int64_t, std::string>> ranking;  // negated counts: the greatest comes first
-  ranking.reserve(counts.size());
-  for (const auto& [word, count] : counts) ranking.emplace_back(-count, word);
-  std::sort(ranking.begin(), ranking.end());
-  const auto kept = std::min(ranking.size(), static_cast<std::size_t>(options.vocabulary - 1));
+  std::vector<std::pair<std::string, std::int64_t>> ranking(counts.begin(), counts.end());
+  std::ranges::sort(ranking, {},
+                    [](const auto& entry) { return std::pair(-entry.second, std::string_view(entry.first)); });
+  ranking.resize(std::min(ranking.size(), static_cast<std::size_t>(options.vocabulary - 1)));
   std::vector<std::string> words;
-  for (std::size_t i = 0; i < kept; ++i) words.push_back(std::move(ranking[i].second));
+  for (auto& [word, count] : ranking) words.push_back(std::move(word));
   return {std::move(words), std::move(rules), "text"};
 }
 
