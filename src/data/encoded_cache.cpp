@@ -98,17 +98,6 @@ void remove_least_recently_used(const fs::path& kept) {
     if (all > most_bytes && fs::remove(file.first, error)) all -= file.second;
 }
 
-void write(const EncodedSplits& splits, const fs::path& path, const std::string& key) {
-  std::error_code ignored;  // the failing write is reported
-  fs::create_directories(path.parent_path(), ignored);
-  try {
-    write_file_atomically(path, write_encoded(splits, key, most_bytes));
-    remove_least_recently_used(path);
-  } catch (const Error& error) {
-    log::warning("the tokens are not kept for the next run: {}", error.what());
-  }
-}
-
 // The log of a hit has the counts that reading the source would have logged.
 void report(const std::string& path, const Json& source) {
   std::vector<std::string> counts;
@@ -242,8 +231,16 @@ EncodedSplits load_encoded_splits(const LabelledDataConfig& config, bool offline
   if (codec.tokenizer) keys.push_back(key_with_codec(keys.front(), codec));
   if (auto splits = find(folder, sources, keys, codec)) return std::move(*splits);
   auto splits = encode_splits(load_labelled_splits(config, offline), config, std::move(codec));
-  const bool unchanged = digests_of(sources) == digests;  // while they were read
-  if (unchanged) write(splits, folder / (keys.back() + ".bin"), keys.back());
+  if (digests_of(sources) != digests) return splits;  // they changed while they were read
+  std::error_code ignored;                            // the failing write is reported
+  std::filesystem::create_directories(folder, ignored);
+  try {
+    const auto path = folder / (keys.back() + ".bin");
+    write_file_atomically(path, write_encoded(splits, keys.back(), most_bytes));
+    remove_least_recently_used(path);
+  } catch (const Error& error) {
+    log::warning("the tokens are not kept for the next run: {}", error.what());
+  }
   return splits;
 }
 

@@ -259,20 +259,6 @@ nlohmann::ordered_json describe(const fs::path& path, const Imdb& imdb) {
   return description;
 }
 
-void report(const LabelledSplits& splits) {
-  const auto& facts = splits.description.at("train");
-  const auto count = [&](const char* name) { return facts.at(name).get<std::int64_t>(); };
-  const bool by_films = facts.at("validation_split") == "films";
-  log::info(
-      "IMDb: {} reviews to train on, {} for validation, {} to test on; {} and {} copies within the halves, {} test "
-      "reviews in the training half; validation by {}",
-      splits[Split::train].size(), splits[Split::validation].size(), splits[Split::test].size(),
-      count("copies_in_train"), count("copies_in_test"), count("test_texts_in_train"),
-      by_films ? "whole films"
-               : "blocks of ids, since train/urls_pos.txt and train/urls_neg.txt are missing: a film can have reviews "
-                 "on both sides");
-}
-
 }  // namespace
 
 bool is_folder(const fs::path& path) {
@@ -309,7 +295,17 @@ LabelledSplits load_imdb(const fs::path& path, const LabelledDataConfig& config)
   if (splits[Split::train].empty() || splits[Split::validation].empty())
     fail_data("{}: too few reviews for data.validation_fraction {} to leave some on either side", path.string(),
               config.validation_fraction);
-  report(splits);
+  const auto& facts = splits.description.at("train");
+  const auto count = [&](const char* name) { return facts.at(name).get<std::int64_t>(); };
+  const bool by_films = facts.at("validation_split") == "films";
+  log::info(
+      "IMDb: {} reviews to train on, {} for validation, {} to test on; {} and {} copies within the halves, {} test "
+      "reviews in the training half; validation by {}",
+      splits[Split::train].size(), splits[Split::validation].size(), splits[Split::test].size(),
+      count("copies_in_train"), count("copies_in_test"), count("test_texts_in_train"),
+      by_films ? "whole films"
+               : "blocks of ids, since train/urls_pos.txt and train/urls_neg.txt are missing: a film can have reviews "
+                 "on both sides");
   return splits;
 }
 

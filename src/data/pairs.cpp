@@ -141,14 +141,6 @@ PairSplits load_files(const ParallelDataConfig& config) {
   return splits;
 }
 
-void check_languages(const ParallelDataConfig& config) {
-  const auto &source = config.source_language, &target = config.target_language;
-  for (const auto& [key, language] : {std::pair("source", &source), std::pair("target", &target)})
-    if ((*language != "de" && *language != "en") || (language == &target && target == source))
-      fail_usage("data.{}_language: {}, but the languages of {} are 'de' and 'en', one for each side", key,
-                 in_quotes(*language), config.corpus);
-}
-
 PairSplits load_multi30k(const ParallelDataConfig& config, bool offline) {
   if (config.corpus == ParallelDataConfig().corpus)
     fail_usage(
@@ -166,7 +158,11 @@ PairSplits load_multi30k(const ParallelDataConfig& config, bool offline) {
           "the place of data.corpus",
           paths.key, in_quotes(*paths.path), config.corpus);
   refuse_table_keys(config);
-  check_languages(config);
+  const auto &source = config.source_language, &target = config.target_language;
+  for (const auto& [key, language] : {std::pair("source", &source), std::pair("target", &target)})
+    if ((*language != "de" && *language != "en") || (language == &target && target == source))
+      fail_usage("data.{}_language: {}, but the languages of {} are 'de' and 'en', one for each side", key,
+                 in_quotes(*language), config.corpus);
   const auto folder = obtain_corpus(corpus, offline);
   check_corpus_files(corpus, folder);
   PairSplits splits;
