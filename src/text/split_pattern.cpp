@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <regex>
 #include <utility>
 
 #include "base/text.h"
@@ -141,24 +142,16 @@ class Translator {
     for (const std::string_view known : {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"})
       if (rest_.starts_with(known)) return copy(known.size());
     if (!rest_.starts_with("(?i:")) refuse(3);
-    // Of letters only, and without pairs that equal a single character if case does not matter: there the libraries
-    // differ.
+    // Of letters only, and without pairs that equal a single character if case does not matter, as "ss" U+00DF: there
+    // the libraries differ.
+    static const std::regex folded_pairs("ss|st|ff|fi|fl", std::regex::icase);
     const auto end = rest_.find(')');
     const auto words = rest_.substr(4, end == std::string_view::npos ? end : end - 4);
     const bool plain =
         std::all_of(words.begin(), words.end(), [](char c) { return is_letter(c) || c == '\'' || c == '|'; });
-    if (end == std::string_view::npos || !plain || has_folded_pair(words)) refuse(end);
+    if (end == std::string_view::npos || !plain || std::regex_search(words.begin(), words.end(), folded_pairs))
+      refuse(end);
     copy(end + 1);
-  }
-
-  // "ss" equals U+00DF, "fi" U+FB01.
-  static bool has_folded_pair(std::string_view words) {
-    std::string lower(words);
-    for (char& c : lower)
-      if (is_letter(c)) c = static_cast<char>(c | 0x20);
-    for (const auto* pair : {"ss", "st", "ff", "fi", "fl"})
-      if (lower.find(pair) != std::string::npos) return true;
-    return false;
   }
 
   // {2}, {2,} and {2,3}; a + or ? behind them means different things.
