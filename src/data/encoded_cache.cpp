@@ -30,15 +30,6 @@ constexpr std::string_view signature = "metaformer tokens\n";
 constexpr std::size_t digest_size = 64;
 constexpr std::size_t numbers_of_text = 3 * sizeof(std::uint64_t);  // label, count of ids, count of the text's bytes
 
-// An estimate of the bytes of a file but for its two strings of JSON, for the limit and the memory.
-std::uint64_t size_of(const EncodedSplits& splits) {
-  std::uint64_t size = 1024;  // all that is not counted below
-  for (const auto& label : splits.codec.labels) size += sizeof(std::uint64_t) + label.size();
-  for (const auto& texts : splits.texts)
-    for (const auto& text : texts) size += numbers_of_text + text.ids.size() * sizeof(std::int32_t) + text.text.size();
-  return size;
-}
-
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
@@ -136,7 +127,10 @@ std::optional<EncodedSplits> find(const fs::path& folder, const LabelledSources&
 std::string write_encoded(const EncodedSplits& splits, std::string_view key, std::uint64_t largest) {
   const auto description = json_text(splits.description);  // paths may be invalid UTF-8
   const auto tokenizer = splits.codec.tokenizer->to_json().dump();
-  const auto size = size_of(splits) + description.size() + tokenizer.size();
+  auto size = 1024 + description.size() + tokenizer.size();  // an estimate
+  for (const auto& label : splits.codec.labels) size += sizeof(std::uint64_t) + label.size();
+  for (const auto& texts : splits.texts)
+    for (const auto& text : texts) size += numbers_of_text + text.ids.size() * sizeof(std::int32_t) + text.text.size();
   if (size > largest)
     throw Error(ExitCode::failure,
                 fmt::format("they have {}, and at most {} are kept", human_bytes(size), human_bytes(largest)));

@@ -204,9 +204,8 @@ LabelledSplits load_labelled_splits(const LabelledDataConfig& config, bool offli
     } else if (names_public_corpus(config)) {
       splits = load_imdb(path, config);
     } else {
-      static constexpr auto names = enum_names(Split{});
-      const auto split = std::ranges::find(names, name) - names.begin();
-      splits.texts[static_cast<std::size_t>(split)] = read_texts(path.string(), config, name, splits.description);
+      for (const auto split : every_split)
+        if (name == to_string(split)) splits[split] = read_texts(path.string(), config, name, splits.description);
       if (name == "train" && !config.validation_path)
         hold_out(splits, &LabelledText::text, config, "texts",
                  fmt::format(", or look whether column {} holds the texts", in_quotes(config.text_field)));

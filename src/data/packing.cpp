@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/random.h"
 
@@ -40,9 +41,7 @@ namespace {
 using Vector = std::vector<double>;
 
 double dot(const Vector& a, const Vector& b, std::size_t count) {
-  double sum = 0;
-  for (std::size_t i = 0; i < count; ++i) sum += a[i] * b[i];
-  return sum;
+  return std::inner_product(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(count), b.begin(), 0.0);
 }
 
 double dot(const SparseColumn& column, const Vector& b) {

@@ -304,7 +304,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string kind, Whitespace whit
     const bool keeps = whitespace == Whitespace::kept;
     const auto status =
         processor_->LoadFromSerializedProto(keeps ? model_ + std::string(without_space_in_front) : model_);
-    if (!status.ok()) throw Error(ExitCode::data, status.error_message());
+    if (!status.ok()) fail_data("{}", status.error_message());
     read_pieces();
   } catch (const std::bad_alloc&) {
     throw;
@@ -316,24 +316,21 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string kind, Whitespace whit
 SentencePieceTokenizer::~SentencePieceTokenizer() = default;
 
 void SentencePieceTokenizer::read_pieces() {
-  const auto require = [](bool valid, const std::string& what) {
-    if (!valid) throw Error(ExitCode::data, what);
-  };
   unknown_ = processor_->unk_id();
   const auto size = processor_->GetPieceSize();
-  require(unknown_ >= 0 && unknown_ < size && processor_->IsUnknown(unknown_), "it has no unknown token");
+  if (unknown_ < 0 || unknown_ >= size || !processor_->IsUnknown(unknown_)) fail_data("it has no unknown token");
   for (int id = 0; id < size; ++id) {
-    require(std::isfinite(processor_->GetScore(id)), fmt::format("piece {} has no finite score", id));
+    if (!std::isfinite(processor_->GetScore(id))) fail_data("piece {} has no finite score", id);
     scores_.push_back(decimal(processor_->GetScore(id)));
     const auto kind = piece_kind(id);
     pieces_.push_back(text_of_piece(kind, processor_->IdToPiece(id)));
     if (kind != PieceKind::text) continue;
     const auto& piece = processor_->IdToPiece(id);
-    require(utf8_defect(piece).empty(), fmt::format("piece {} is not UTF-8", id));
+    if (!utf8::is_valid(piece)) fail_data("piece {} is not UTF-8", id);
     const auto& text = pieces_.back();
     const auto spaces = std::min(text.find_first_not_of(' '), text.size());
-    require(text.find(' ', spaces) == std::string::npos && (text.size() == 1 || std::ranges::none_of(text, is_break)),
-            fmt::format("piece {} reaches beyond a word, which is not supported: {}", id, in_quotes(text)));
+    if (text.find(' ', spaces) != std::string::npos || (text.size() > 1 && std::ranges::any_of(text, is_break)))
+      fail_data("piece {} reaches beyond a word, which is not supported: {}", id, in_quotes(text));
     has_pieces_of_spaces_ = has_pieces_of_spaces_ || (spaces > 1 && whitespace_ == Whitespace::kept);
     ids_[piece] = id;
     longest_piece_ = std::max(longest_piece_, piece.size());
@@ -345,9 +342,8 @@ void SentencePieceTokenizer::read_pieces() {
       if (!ids_.contains(rest.substr(0, character_size(rest)))) has_plain_scores_ = false;
   }
   const auto& any_byte = processor_->IdToPiece(processor_->PieceToId(byte_piece('\0')));
-  const bool has_bytes = any_byte == byte_piece('\0');
-  require(has_bytes == (whitespace_ == Whitespace::kept),
-          fmt::format("it is not one that has white space {}", to_string(whitespace_)));
+  if ((any_byte == byte_piece('\0')) != (whitespace_ == Whitespace::kept))
+    fail_data("it is not one that has white space {}", to_string(whitespace_));
 }
 
 std::vector<std::int32_t> SentencePieceTokenizer::cut(std::string_view word) const {
