@@ -131,17 +131,6 @@ void for_each_field(std::string_view message, Use use) {
   }
 }
 
-bool is_symbol(std::string_view piece_message) {
-  constexpr std::uint64_t user_defined = 4;
-  std::string_view piece;
-  std::uint64_t type = 1;
-  for_each_field(piece_message, [&](std::uint64_t number, std::uint64_t value, std::string_view bytes) {
-    if (number == 1) piece = bytes;
-    if (number == 3) type = value;
-  });
-  return type == user_defined && count_characters(piece) > 1;
-}
-
 using WordCounts = std::vector<std::pair<std::string, std::int64_t>>;
 
 // Distinct words in byte order. In languages without spaces words are very long, and are cut.
@@ -500,13 +489,17 @@ std::unique_ptr<SubwordTokenizer> read_sentencepiece(std::string model, const st
 SentencePieceTraits traits_of_sentencepiece(std::string_view model) {
   SentencePieceTraits traits;
   for_each_field(model, [&](std::uint64_t part, std::uint64_t, std::string_view message) {
-    if (part == 1) traits.has_symbols = traits.has_symbols || is_symbol(message);
-    if (part != 2 && part != 3) return;
+    constexpr std::uint64_t normal = 1, user_defined = 4;
+    std::string_view piece;
+    std::uint64_t type = normal;
     for_each_field(message, [&](std::uint64_t number, std::uint64_t value, std::string_view bytes) {
+      if (part == 1 && number == 1) piece = bytes;
+      if (part == 1 && number == 3) type = value;
       if (part == 2 && number == 3) traits.is_unigram = value == 1;
       if (part == 2 && number == 24) traits.marks_ends = value != 0;
       if (part == 3 && number == 2) traits.normalises = !bytes.empty();
     });
+    traits.has_symbols = traits.has_symbols || (type == user_defined && count_characters(piece) > 1);
   });
   return traits;
 }
