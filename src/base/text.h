@@ -1,14 +1,29 @@
 #pragma once
-// Text for people: numbers, lists, widths.
+// Text for people: messages of errors, numbers, lists, widths.
+
+#include <fmt/core.h>
 
 #include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/error.h"
+
 namespace metaformer {
+
+// Both throw an Error: with exit code 2, and with exit code 3.
+template <class... Values>
+[[noreturn]] void fail_usage(fmt::format_string<Values...> what, Values&&... values) {
+  throw Error(ExitCode::usage, fmt::format(what, std::forward<Values>(values)...));
+}
+template <class... Values>
+[[noreturn]] void fail_data(fmt::format_string<Values...> what, Values&&... values) {
+  throw Error(ExitCode::data, fmt::format(what, std::forward<Values>(values)...));
+}
 
 // Whole numbers as people write them: 12, +3, -4, also 1e3 and 2.5e2.
 enum class WholeNumber {

@@ -43,12 +43,6 @@ void print_lines(fmt::format_string<Values...> text, Values&&... values) {
   print_lines(fmt::format(text, std::forward<Values>(values)...));
 }
 
-// Throws an Error with exit code 2.
-template <class... Values>
-[[noreturn]] void fail_usage(fmt::format_string<Values...> what, Values&&... values) {
-  throw Error(ExitCode::usage, fmt::format(what, std::forward<Values>(values)...));
-}
-
 // A descriptor of a file, of standard input, or of a file in memory.
 class InputFile {
  public:

@@ -188,9 +188,8 @@ struct TokenizerArguments {
   bool offline = false, json = false;
 };
 
-std::string describe(const TokenizerReport& report) {
-  const auto json = to_json(report);
-  auto text = fmt::format("{} tokenizer, vocabulary {}\n", report.kind, report.tokenizer->vocabulary_size());
+std::string describe_tokenizer(const nlohmann::ordered_json& json) {
+  auto text = fmt::format("{} tokenizer, vocabulary {}\n", json["kind"].get<std::string>(), json["vocabulary"].dump());
   for (const auto& [name, split] : json["splits"].items()) {
     text += fmt::format("{:<11} {} characters in {} tokens, {:.2f} per token", name, split["characters"].dump(),
                         split["tokens"].dump(), split["characters_per_token"].get<double>());
@@ -199,8 +198,9 @@ std::string describe(const TokenizerReport& report) {
     text += "\n";
   }
   text += fmt::format("encodes {:.1f} MB/s on one thread, {:.1f} MB/s the second time\nlongest tokens:",
-                      report.megabytes_per_second[0], report.megabytes_per_second[1]);
-  for (const auto& token : report.longest_tokens) text += " " + in_quotes(token);
+                      json["megabytes_per_second"]["first_pass"].get<double>(),
+                      json["megabytes_per_second"]["second_pass"].get<double>());
+  for (const auto& token : json["longest_tokens"]) text += " " + in_quotes(token.get<std::string>());
   return text + "\n";
 }
 
@@ -214,15 +214,14 @@ nlohmann::ordered_json encode(const Tokenizer& tokenizer, std::string_view text)
 
 void run_tokenizer(const TokenizerArguments& arguments) {
   const auto config = arguments.choice.load().config;
-  const auto report = report_tokenizer(config, arguments.offline);
-  auto json = to_json(report);
-  if (arguments.text) json["encoded"] = encode(*report.tokenizer, without_byte_order_mark(*arguments.text));
+  auto [tokenizer, json] = report_tokenizer(config, arguments.offline);
+  if (arguments.text) json["encoded"] = encode(*tokenizer, without_byte_order_mark(*arguments.text));
   if (!arguments.out.empty()) {
-    write_file_atomically(file_to_write(arguments.out), report.tokenizer->to_json().dump() + "\n");
+    write_file_atomically(file_to_write(arguments.out), tokenizer->to_json().dump() + "\n");
     log::info("saved {}", arguments.out);
   }
   if (arguments.json) return print_json(json);
-  print_lines(describe(report));
+  print_lines(describe_tokenizer(json));
   if (!arguments.text) return;
   for (const auto& token : json["encoded"])
     print("{:>7} {}\n", token["id"].get<std::int32_t>(), in_quotes(token["text"].get<std::string>()));

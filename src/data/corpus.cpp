@@ -45,12 +45,10 @@ std::vector<fs::path> list_folder(const fs::path& folder, const TextDataConfig& 
     const bool is_text = format == TableFormat::text || format == TableFormat::jsonl;
     (!is_hidden && is_text && entry->is_regular_file() ? files : passed_over).push_back(entry->path());
   }
-  if (error) throw Error(ExitCode::data, fmt::format("{}: cannot be read: {}", folder.string(), error.message()));
+  if (error) fail_data("{}: cannot be read: {}", folder.string(), error.message());
   if (files.empty())
-    throw Error(ExitCode::data,
-                fmt::format("{}: holds no texts: names are expected to end with {}; data.format text or "
-                            "jsonl takes files of any name",
-                            folder.string(), text_endings));
+    fail_data("{}: holds no texts: no name ends with {}; data.format text or jsonl takes any name", folder.string(),
+              text_endings);
   if (!passed_over.empty())
     log::warning("{}: passes over {} of {} files, which are hidden or do not end with {}; the first found is {}",
                  folder.string(), passed_over.size(), passed_over.size() + files.size(), text_endings,
@@ -61,13 +59,12 @@ std::vector<fs::path> list_folder(const fs::path& folder, const TextDataConfig& 
 
 void check_digest(const PublicCorpus& corpus, const CorpusFile& file, const std::string& where,
                   std::string_view content) {
-  const bool by_md5 = file.sha256.empty();
+  const bool by_md5 = file.digest.size() == 32;
   const auto digest = by_md5 ? md5(content) : sha256(content);
-  const auto& expected = by_md5 ? file.md5 : file.sha256;
-  if (digest != expected)
-    throw Error(ExitCode::data, fmt::format("{}: not {}: {} is {}, should be {}", where,
-                                            corpus.is_folder() ? file.name + " of " + corpus.name : corpus.name,
-                                            by_md5 ? "MD5" : "SHA-256", digest, expected));
+  if (digest != file.digest)
+    fail_data("{}: not {}: {} is {}, should be {}", where,
+              corpus.is_folder() ? file.name + " of " + corpus.name : corpus.name, by_md5 ? "MD5" : "SHA-256", digest,
+              file.digest);
 }
 
 // The corpus in a folder, under its name or another accepted one.
@@ -80,12 +77,11 @@ std::optional<fs::path> find_in(const fs::path& folder, const PublicCorpus& corp
     return std::nullopt;
   }
   if (auto path = folder / corpus.files.front().name; fs::exists(path, ignored)) return path;
-  if (corpus.stem.empty()) return std::nullopt;
   std::optional<fs::path> first;  // the first by name, whatever the order in the folder
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     const auto name = entry.path().filename().string();
-    if (name.starts_with(corpus.stem) && name.ends_with(".tar.gz") && (!first || entry.path() < *first))
-      first = entry.path();
+    const bool is_other = !corpus.stem.empty() && name.starts_with(corpus.stem) && name.ends_with(".tar.gz");
+    if (is_other && (!first || entry.path() < *first)) first = entry.path();
   }
   return first;
 }
@@ -94,12 +90,11 @@ std::optional<fs::path> find_in(const fs::path& folder, const PublicCorpus& corp
 void refuse_void_keys(const TextDataConfig& config, const fs::path& path, bool has_json_lines, bool is_one_text) {
   const TextDataConfig usual;
   const auto refuse_if = [&](bool is_void, const char* key, const char* why) {
-    if (is_void) throw Error(ExitCode::usage, fmt::format("{}: means nothing for {}, {}", key, path.string(), why));
+    if (is_void) fail_usage("{}: means nothing for {}, {}", key, path.string(), why);
   };
   constexpr auto one_document = "which is one document; JSON lines and folders have several";
   constexpr auto no_lines =
-      "which is plain text; files named .jsonl, .json or .ndjson, and with data.format jsonl all, are "
-      "JSON lines";
+      "which is plain text: JSON lines are files named .jsonl, .json or .ndjson, or any with data.format jsonl";
   refuse_if(!has_json_lines && config.text_field != usual.text_field, "data.text_field", no_lines);
   refuse_if(!has_json_lines && config.malformed_limit != usual.malformed_limit, "data.malformed_limit", no_lines);
   refuse_if(is_one_text && config.separate_documents, "data.separate_documents", one_document);
@@ -110,14 +105,6 @@ void refuse_void_keys(const TextDataConfig& config, const fs::path& path, bool h
 std::string help(const PublicCorpus& corpus) {
   const auto names = corpus.files | std::views::transform(&CorpusFile::name);
   return fmt::format("put {} into a folder and name that folder in METAFORMER_DATA", fmt::join(names, ", "));
-}
-
-std::string download_file(const PublicCorpus& corpus, const CorpusFile& file, const std::string& url) {
-  try {
-    return download(url, file.bytes + (1 << 20));
-  } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("{}; without a network, {}", error.what(), help(corpus)));
-  }
 }
 
 }  // namespace
@@ -164,7 +151,7 @@ TextFiles read_text_files(const fs::path& path, const TextDataConfig& config) {
     log::info("{}: {} of {} documents are empty and left out", path.string(), empty, empty + documents);
   report_malformed(path.string(), malformed, malformed + empty + documents, first_defect, "documents",
                    config.malformed_limit);
-  if (documents == 0) throw Error(ExitCode::data, path.string() + ": the corpus is empty");
+  if (documents == 0) fail_data("{}: the corpus is empty", path.string());
   read.is_one_text = !is_whole_folder && !read.has_json_lines;
   read.description = {{"path", path.string()}, {"sha256", is_whole_folder ? sha256(digests) : digests}};
   if (is_whole_folder) read.description["files"] = files.size();
@@ -184,45 +171,38 @@ const std::vector<PublicCorpus>& public_corpora() {
       {.name = "tinyshakespeare",
        .task = LanguageModelConfig::kind,
        .url = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
-       .files = {{"tinyshakespeare.txt", "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed", "",
-                  1'115'394}},
-       .stem = ""},
+       .files = {{"tinyshakespeare.txt", "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+                  1'115'394}}},
       {.name = "imdb",
        .task = ClassificationConfig::kind,
        .url = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
-       .files = {{"aclImdb_v1.tar.gz", "", "7c2ac02c03563afcf9b574c7e56c153a", 84'125'825}},
+       .files = {{"aclImdb_v1.tar.gz", "7c2ac02c03563afcf9b574c7e56c153a", 84'125'825}},
        .stem = "aclImdb_v1"},
       {.name = "multi30k",
        .task = SequenceToSequenceConfig::kind,
        .url = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/",
-       .files = {{"train.de.gz", "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6", "", 637'044},
-                 {"train.en.gz", "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f", "", 568'929},
-                 {"val.de.gz", "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a", "", 24'681},
-                 {"val.en.gz", "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28", "", 21'650},
-                 {"test_2016_flickr.de.gz", "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8", "",
-                  22'890},
-                 {"test_2016_flickr.en.gz", "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9", "",
-                  21'077}},
-       .stem = ""},
+       .files = {{"train.de.gz", "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6", 637'044},
+                 {"train.en.gz", "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f", 568'929},
+                 {"val.de.gz", "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a", 24'681},
+                 {"val.en.gz", "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28", 21'650},
+                 {"test_2016_flickr.de.gz", "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8", 22'890},
+                 {"test_2016_flickr.en.gz", "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
+                  21'077}}},
   };
   return corpora;
 }
 
 const PublicCorpus& find_public_corpus(const std::string& name) {
-  std::vector<std::string> names;
-  for (const auto& corpus : public_corpora()) {
-    if (corpus.name == name) return corpus;
-    names.push_back(corpus.name);
-  }
-  throw Error(ExitCode::usage, fmt::format("unknown corpus {}; known: {}{}; for a file of your own set data.path",
-                                           in_quotes(name), fmt::join(names, ", "), did_you_mean(name, names)));
+  const auto found = std::ranges::find(public_corpora(), name, &PublicCorpus::name);
+  if (found != public_corpora().end()) return *found;
+  fail_usage("unknown corpus {}; known: {}{}; for a file of your own set data.path", in_quotes(name),
+             fmt::join(corpus_names, ", "), did_you_mean(name, {corpus_names.begin(), corpus_names.end()}));
 }
 
 std::optional<fs::path> locate_corpus(const PublicCorpus& corpus) {
   std::error_code ignored;
   if (const char* folder = std::getenv("METAFORMER_DATA"); folder && *folder) {
-    if (!fs::is_directory(folder, ignored))
-      throw Error(ExitCode::data, fmt::format("METAFORMER_DATA={}: no such folder", folder));
+    if (!fs::is_directory(folder, ignored)) fail_data("METAFORMER_DATA={}: no such folder", folder);
     if (auto path = find_in(folder, corpus)) return path;
   }
   const auto cache = cache_folder();
@@ -233,14 +213,12 @@ fs::path obtain_corpus(const PublicCorpus& corpus, bool offline) {
   if (const auto found = locate_corpus(corpus)) return *found;
   const auto cache = cache_folder();
   if (!cache)
-    throw Error(ExitCode::data,
-                fmt::format("corpus {} is not in METAFORMER_DATA, and there is no cache to fetch it into; "
-                            "set HOME, or {}",
-                            corpus.name, help(corpus)));
+    fail_data("corpus {}: not in METAFORMER_DATA, and there is no cache to fetch it into; set HOME, or {}", corpus.name,
+              help(corpus));
   if (offline)
-    throw Error(ExitCode::data, fmt::format("corpus {} is neither in METAFORMER_DATA nor in {}, and --offline forbids "
-                                            "fetching it; without a network, {}",
-                                            corpus.name, cache->string(), help(corpus)));
+    fail_data(
+        "corpus {} is neither in METAFORMER_DATA nor in {}, and --offline forbids fetching it; without a network, {}",
+        corpus.name, cache->string(), help(corpus));
   return fetch_corpus(corpus, *cache);
 }
 
@@ -249,7 +227,12 @@ fs::path fetch_corpus(const PublicCorpus& corpus, const fs::path& folder) {
   for (const auto& file : corpus.files) {
     const auto url = corpus.is_folder() ? corpus.url + file.name : corpus.url;
     log::info("fetching {} ({}) from {}", corpus.is_folder() ? file.name : corpus.name, human_bytes(file.bytes), url);
-    const auto content = download_file(corpus, file, url);
+    std::string content;
+    try {
+      content = download(url, file.bytes + (1 << 20));
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("{}; without a network, {}", error.what(), help(corpus)));
+    }
     check_digest(corpus, file, url, content);
     const auto path = corpus.is_folder() ? target / file.name : target;
     std::error_code error;
@@ -271,8 +254,7 @@ void check_corpus_files(const PublicCorpus& corpus, const fs::path& folder) {
 Corpus load_corpus(const TextDataConfig& config, bool offline) {
   const auto* known = config.path ? nullptr : &find_public_corpus(config.corpus);
   if (known != nullptr && known->task != LanguageModelConfig::kind)
-    throw Error(ExitCode::usage,
-                fmt::format("data.corpus: {} is for task {}, not a text to predict", known->name, known->task));
+    fail_usage("data.corpus: {} is for task {}, not a text to predict", known->name, known->task);
   Corpus corpus{.path = known ? obtain_corpus(*known, offline) : fs::path(*config.path), .text = {}, .sha256 = {}};
   auto training = read_text_files(corpus.path, config);
   corpus.text = std::move(training.text);

@@ -33,8 +33,7 @@ TextFiles read_text_files(const std::filesystem::path& path, const TextDataConfi
 
 struct CorpusFile {
   std::string name;    // in METAFORMER_DATA and in the cache
-  std::string sha256;  // "" if its publisher uses another digest
-  std::string md5;     // "" if the publisher uses another digest
+  std::string digest;  // its publisher's: SHA-256, or an MD5 of 32 digits
   std::uint64_t bytes;
 };
 
@@ -43,7 +42,7 @@ struct PublicCorpus {
   std::string_view task;  // the kind of task that it is for
   std::string url;        // of its file; of several files that of their folder, which ends with a slash
   std::vector<CorpusFile> files;
-  std::string stem;  // any STEM*.tar.gz is accepted as the file; "" if none is
+  std::string stem = {};  // any STEM*.tar.gz is accepted as the file; "" if none is
 
   bool is_folder() const { return files.size() > 1; }
   std::uint64_t bytes() const;  // of all files

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <optional>
 
 #include "base/digest.h"
@@ -29,23 +30,11 @@ constexpr std::string_view signature = "metaformer tokens\n";
 constexpr std::size_t digest_size = 64;
 constexpr std::size_t numbers_of_text = 3 * sizeof(std::uint64_t);  // label, count of ids, count of the text's bytes
 
-// An estimate of the bytes of a file, for the limit and the memory.
-std::uint64_t size_of(const EncodedSplits& splits, const std::string& description, const std::string& tokenizer) {
-  constexpr std::uint64_t all_else = 1024;
-  auto size = all_else + description.size() + tokenizer.size();
-  for (const auto& label : splits.codec.labels) size += sizeof(std::uint64_t) + label.size();
-  for (const auto& texts : splits.texts)
-    for (const auto& text : texts) size += numbers_of_text + text.ids.size() * sizeof(std::int32_t) + text.text.size();
-  return size;
-}
-
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr int format_version = 4;  // raise it when the same texts and config give other tokens or another file
 constexpr std::uintmax_t most_bytes = std::uintmax_t{2} << 30;  // of the folder, and so of a file
-
-fs::path path_of(const fs::path& cache, const std::string& key) { return cache / "tokens" / (key + ".bin"); }
 
 // The folder of a source does not matter; its name may determine the format.
 Json digests_of(const LabelledSources& sources) {
@@ -58,14 +47,10 @@ Json digests_of(const LabelledSources& sources) {
 
 std::string digest_of(const Tokenizer& tokenizer) { return sha256(tokenizer.to_json().dump()); }
 
-// A pretrained tokenizer by its content, not by its path. With a codec it need no longer be where it was.
-LabelledDataConfig with_tokenizer_digest(LabelledDataConfig config, const Codec& codec) {
+std::string key_of(LabelledDataConfig config, const Codec& codec, const Json& digests) {
+  // A pretrained tokenizer by its content, not by its path. With a codec it need no longer be where it was.
   if (auto* pretrained = std::get_if<PretrainedTokenizerOptions>(&config.tokenizer))
     pretrained->path = digest_of(codec.tokenizer ? *codec.tokenizer : *read_pretrained_tokenizer(pretrained->path));
-  return config;
-}
-
-std::string key_of(const LabelledDataConfig& config, const Json& digests) {
   ClassificationConfig task;
   task.data = config;
   auto data = config_to_json({.task = task}).at("data");
@@ -89,12 +74,7 @@ bool is_given(const Codec& found, const Codec& given) {
 
 // Files that other processes add or remove in the meantime are no errors.
 void remove_least_recently_used(const fs::path& kept) {
-  struct File {
-    fs::file_time_type used;
-    std::uintmax_t size;
-    fs::path path;
-  };
-  std::vector<File> files;
+  std::multimap<fs::file_time_type, std::pair<fs::path, std::uintmax_t>> files;  // by last use: path and bytes
   std::uintmax_t all = 0;
   std::error_code error;
   for (fs::directory_iterator entry(kept.parent_path(), error), end; !error && entry != end; entry.increment(error)) {
@@ -103,24 +83,10 @@ void remove_least_recently_used(const fs::path& kept) {
     const auto used = gone ? fs::file_time_type() : fs::last_write_time(entry->path(), gone);
     if (gone) continue;
     all += size;
-    if (entry->path() != kept) files.push_back({used, size, entry->path()});
+    if (entry->path() != kept) files.emplace(used, std::pair(entry->path(), size));
   }
-  std::ranges::sort(files, {}, &File::used);
-  for (const auto& file : files) {
-    if (all <= most_bytes) return;
-    if (fs::remove(file.path, error)) all -= file.size;
-  }
-}
-
-void write(const EncodedSplits& splits, const fs::path& path, const std::string& key) {
-  std::error_code ignored;  // the failing write is reported
-  fs::create_directories(path.parent_path(), ignored);
-  try {
-    write_file_atomically(path, write_encoded(splits, key, most_bytes));
-    remove_least_recently_used(path);
-  } catch (const Error& error) {
-    log::warning("the tokens are not kept for the next run: {}", error.what());
-  }
+  for (const auto& [used, file] : files)
+    if (all > most_bytes && fs::remove(file.first, error)) all -= file.second;
 }
 
 // The log of a hit has the counts that reading the source would have logged.
@@ -134,10 +100,10 @@ void report(const std::string& path, const Json& source) {
 }
 
 // Files that cannot be used are a warning.
-std::optional<EncodedSplits> find(const fs::path& cache, const LabelledSources& sources,
+std::optional<EncodedSplits> find(const fs::path& folder, const LabelledSources& sources,
                                   const std::vector<std::string>& keys, const Codec& codec) {
   for (const auto& key : keys) {
-    const auto path = path_of(cache, key);
+    const auto path = folder / (key + ".bin");
     std::error_code ignored;
     if (!fs::exists(path, ignored)) continue;
     try {
@@ -161,7 +127,10 @@ std::optional<EncodedSplits> find(const fs::path& cache, const LabelledSources& 
 std::string write_encoded(const EncodedSplits& splits, std::string_view key, std::uint64_t largest) {
   const auto description = json_text(splits.description);  // paths may be invalid UTF-8
   const auto tokenizer = splits.codec.tokenizer->to_json().dump();
-  const auto size = size_of(splits, description, tokenizer);
+  auto size = 1024 + description.size() + tokenizer.size();  // an estimate
+  for (const auto& label : splits.codec.labels) size += sizeof(std::uint64_t) + label.size();
+  for (const auto& texts : splits.texts)
+    for (const auto& text : texts) size += numbers_of_text + text.ids.size() * sizeof(std::int32_t) + text.text.size();
   if (size > largest)
     throw Error(ExitCode::failure,
                 fmt::format("they have {}, and at most {} are kept", human_bytes(size), human_bytes(largest)));
@@ -230,15 +199,14 @@ EncodedSplits read_encoded(std::string_view bytes, std::string_view key, const s
   for (auto& texts : splits.texts) {
     texts.resize(count(numbers_of_text));
     for (auto& [ids, label, text] : texts) {
-      const auto class_id = number();
-      label = static_cast<std::int64_t>(class_id);
+      label = static_cast<std::int64_t>(number());
       ids.resize(count(sizeof ids[0]));
       if (const auto raw = take(ids.size() * sizeof ids[0]); !raw.empty())
         std::memcpy(ids.data(), raw.data(), raw.size());
       text = string();
       const auto vocabulary = splits.codec.tokenizer->vocabulary_size();
       const bool known = std::ranges::all_of(ids, [&](auto id) { return id >= 0 && id < vocabulary; });
-      require(class_id < splits.codec.labels.size() && !ids.empty() && known,
+      require(label >= 0 && label < std::ssize(splits.codec.labels) && !ids.empty() && known,
               "holds ids that its tokenizer does not have");
     }
   }
@@ -249,16 +217,24 @@ EncodedSplits read_encoded(std::string_view bytes, std::string_view key, const s
 EncodedSplits load_encoded_splits(const LabelledDataConfig& config, bool offline, Codec codec) {
   const auto cache = config.cache ? cache_folder() : std::nullopt;
   if (!cache) return encode_splits(load_labelled_splits(config, offline), config, std::move(codec));
+  const auto folder = *cache / "tokens";
   const auto sources = labelled_sources(config, offline);
   const auto digests = digests_of(sources);
-  const auto keyed = with_tokenizer_digest(config, codec);
   // A given codec usually is the one that training made from the same texts.
-  std::vector<std::string> keys = {key_of(keyed, digests)};
+  std::vector<std::string> keys = {key_of(config, codec, digests)};
   if (codec.tokenizer) keys.push_back(key_with_codec(keys.front(), codec));
-  if (auto splits = find(*cache, sources, keys, codec)) return std::move(*splits);
+  if (auto splits = find(folder, sources, keys, codec)) return std::move(*splits);
   auto splits = encode_splits(load_labelled_splits(config, offline), config, std::move(codec));
-  const bool unchanged = digests_of(sources) == digests;  // while they were read
-  if (unchanged) write(splits, path_of(*cache, keys.back()), keys.back());
+  if (digests_of(sources) != digests) return splits;  // they changed while they were read
+  std::error_code ignored;                            // the failing write is reported
+  std::filesystem::create_directories(folder, ignored);
+  try {
+    const auto path = folder / (keys.back() + ".bin");
+    write_file_atomically(path, write_encoded(splits, keys.back(), most_bytes));
+    remove_least_recently_used(path);
+  } catch (const Error& error) {
+    log::warning("the tokens are not kept for the next run: {}", error.what());
+  }
   return splits;
 }
 

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <optional>
 #include <regex>
+#include <sstream>
 #include <system_error>
 #include <tuple>
 #include <unordered_set>
@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/signals.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "data/tables.h"
 
@@ -33,86 +34,65 @@ namespace {
 constexpr std::size_t largest_imdb_file = 16 << 20;
 constexpr std::int64_t block_of_ids = 125;
 
-// The information in the name of a review's file.
-struct ReviewName {
-  bool is_test = false, is_positive = false;
-  std::int64_t id = 0, rating = 0;
+// A file of the corpus, by its path: a review, or the list of the films that the reviews of a half and class are about.
+struct ImdbFile {
+  bool is_test = false, is_positive = false, is_list = false;
+  std::int64_t id = 0, rating = 0;  // of a review
 };
 
-bool take_number(std::string_view& text, std::int64_t& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc()) return false;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  return number >= 0;
+// For paths that end with train/pos/ID_RATING.txt, train/urls_pos.txt and the like; nothing for other files.
+std::optional<ImdbFile> parse_path(std::string_view path) {
+  static const std::regex form(R"((?:^|/)(train|test)/(?:urls_(pos|neg)|(pos|neg)/(\d{1,18})_(\d{1,18}))\.txt$)");
+  std::match_results<std::string_view::const_iterator> part;
+  if (!std::regex_search(path.begin(), path.end(), part, form)) return std::nullopt;
+  if (part[2].matched) return ImdbFile{.is_test = part[1] == "test", .is_positive = part[2] == "pos", .is_list = true};
+  return ImdbFile{.is_test = part[1] == "test",
+                  .is_positive = part[3] == "pos",
+                  .id = std::stoll(part[4].str()),
+                  .rating = std::stoll(part[5].str())};
 }
 
-// For paths that end with train/pos/ID_RATING.txt and the like; nothing for other files of the corpus.
-std::optional<ReviewName> parse_review_name(const fs::path& path) {
-  const auto half = path.parent_path().parent_path().filename(), side = path.parent_path().filename();
-  if ((half != "train" && half != "test") || (side != "pos" && side != "neg")) return std::nullopt;
-  ReviewName name{.is_test = half == "test", .is_positive = side == "pos"};
-  const auto file = path.filename().string();
-  std::string_view rest = file;
-  if (!take_number(rest, name.id) || !rest.starts_with('_')) return std::nullopt;
-  rest.remove_prefix(1);
-  if (!take_number(rest, name.rating) || rest != ".txt") return std::nullopt;
-  return name;
-}
+bool is_imdb_file(std::string_view path) { return parse_path(path).has_value(); }
 
-// The films of the reviews of a half and class, from lists of addresses: line i of train/urls_pos.txt, counted from 0,
-// is http://www.imdb.com/title/tt0453418/usercomments where review i of train/pos is about film tt0453418.
+// Addresses: line i of train/urls_pos.txt, counted from 0, is http://www.imdb.com/title/tt0453418/usercomments where
+// review i of train/pos is about film tt0453418.
 struct FilmList {
-  std::string path;
+  std::string path;                // "" where there is no such list
   std::vector<std::string> films;  // by id of the review; "" where the line names none
 };
-using FilmLists = std::map<std::string, FilmList>;  // by name, such as train/urls_pos.txt
+using FilmLists = std::array<std::array<FilmList, 2>, 2>;  // by half and class
 
-std::string name_of_list(const std::string& half, bool is_positive) {
-  return fmt::format("{}/urls_{}.txt", half, is_positive ? "pos" : "neg");
-}
-
-// The list's name at the end of a path, or "".
-std::string list_at_end_of(const fs::path& path) {
-  const auto name = path.parent_path().filename() / path.filename();
-  for (const auto* list : {"train/urls_pos.txt", "train/urls_neg.txt", "test/urls_pos.txt", "test/urls_neg.txt"})
-    if (name == list) return list;
-  return "";
-}
-
-FilmList parse_film_list(std::string_view path, std::string_view text) {
+FilmList parse_film_list(std::string_view path, const std::string& text) {
   static const std::regex film("tt[0-9]+");
   FilmList list{.path = std::string(path), .films = {}};
-  while (!text.empty()) {
-    const auto line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
-    std::match_results<std::string_view::const_iterator> found;
-    std::regex_search(line.begin(), line.end(), found, film);
-    list.films.push_back(found.empty() ? "" : found.str());
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch found;
+    std::regex_search(line, found, film);
+    list.films.push_back(found.str());
   }
   return list;
 }
 
-// Whether both lists of a half ("train" or "test") are there.
-bool has_films(const FilmLists& lists, const std::string& half) {
-  return lists.contains(name_of_list(half, false)) && lists.contains(name_of_list(half, true));
+// Whether both lists of a half are there.
+bool has_films(const FilmLists& lists, bool is_test) {
+  return std::ranges::none_of(lists[is_test], [](const FilmList& list) { return list.path.empty(); });
 }
 
 // The half has its lists. Errors (exit code 3) name the list and line: no such line, or that line names no film.
-const std::string& film_of(const FilmLists& lists, const ReviewName& name) {
-  const std::string half = name.is_test ? "test" : "train";
-  const auto& list = lists.at(name_of_list(half, name.is_positive));
-  const auto line = static_cast<std::size_t>(name.id);
+const std::string& film_of(const FilmLists& lists, const ImdbFile& review) {
+  const auto& list = lists[review.is_test][review.is_positive];
+  const auto line = static_cast<std::size_t>(review.id);
   if (line >= list.films.size() || list.films[line].empty())
-    throw Error(ExitCode::data, fmt::format("{}:{}: no film for review {} of {}/{}; an address with tt and a number is "
-                                            "expected, such as http://www.imdb.com/title/tt0453418/usercomments",
-                                            list.path, line + 1, name.id, half, name.is_positive ? "pos" : "neg"));
+    fail_data(
+        "{}:{}: no film for review {} of {}/{}; an address with tt and a number is expected, such as "
+        "http://www.imdb.com/title/tt0453418/usercomments",
+        list.path, line + 1, review.id, review.is_test ? "test" : "train", review.is_positive ? "pos" : "neg");
   return list.films[line];
 }
 
-bool is_imdb_file(std::string_view path) { return parse_review_name(path) || !list_at_end_of(path).empty(); }
-
 [[noreturn]] void fail_to_read(const fs::path& path, const std::error_code& error) {
-  throw Error(ExitCode::data, fmt::format("{}: cannot be read: {}", path.string(), error.message()));
+  fail_data("{}: cannot be read: {}", path.string(), error.message());
 }
 
 // Calls `use(path, content, defect)` for the reviews and lists of films in an unpacked folder, or in one that contains
@@ -134,9 +114,9 @@ void for_each_imdb_file(const fs::path& folder, Use use) {
   }
 }
 
-// Which items are held out, given the name of each item's group. The groups are ordered by a stable hash of their names
-// and held out one after the other until they have `fraction` of the items.
-std::vector<bool> hold_out_groups(const std::vector<std::string>& groups, double fraction) {
+// The names of the groups that are held out, given that of each item's group. The groups are ordered by a stable hash
+// of their names and held out one after the other until they have `fraction` of the items.
+std::unordered_set<std::string_view> held_out_groups(const std::vector<std::string>& groups, double fraction) {
   std::map<std::string_view, std::int64_t> sizes;
   for (const auto& group : groups) ++sizes[group];
   std::vector<std::pair<std::uint64_t, std::string_view>> order;
@@ -144,23 +124,20 @@ std::vector<bool> hold_out_groups(const std::vector<std::string>& groups, double
   std::sort(order.begin(), order.end());
   auto wanted = std::llround(fraction * static_cast<double>(groups.size()));
   std::unordered_set<std::string_view> chosen;
-  for (const auto& [hash, name] : order) {
-    if (wanted <= 0) break;
-    chosen.insert(name);
-    wanted -= sizes[name];
+  for (std::size_t i = 0; i < order.size() && wanted > 0; ++i) {
+    chosen.insert(order[i].second);
+    wanted -= sizes[order[i].second];
   }
-  std::vector<bool> held_out;
-  for (const auto& group : groups) held_out.push_back(chosen.contains(group));
-  return held_out;
+  return chosen;
 }
 
 struct Review {
-  ReviewName name;
+  ImdbFile name;
   LabelledText text;
 };
 
 // Why the review cannot be used, or "".
-std::string defect_of(const ReviewName& name, const std::string& text) {
+std::string defect_of(const ImdbFile& name, const std::string& text) {
   if (text.find('\0') != std::string::npos) return "the review has NUL bytes";
   if (auto defect = utf8_defect(text); !defect.empty()) return "the review is " + defect;
   if (is_blank(text)) return "the review is empty";
@@ -193,12 +170,12 @@ struct Imdb {
 void add_file(Imdb& imdb, std::string_view path, std::string&& text, std::string defect) {
   throw_if_stopped();
   drop_byte_order_mark(text);
-  if (const auto list = list_at_end_of(path); !list.empty()) {
-    if (!defect.empty()) throw Error(ExitCode::data, fmt::format("{}: {}", path, defect));
-    imdb.films[list] = parse_film_list(path, text);
+  const auto name = *parse_path(path);
+  if (name.is_list) {
+    if (!defect.empty()) fail_data("{}: {}", path, defect);
+    imdb.films[name.is_test][name.is_positive] = parse_film_list(path, text);
     return;
   }
-  const auto name = *parse_review_name(path);
   ++imdb.counts[name.is_test][name.is_positive];
   text = with_line_breaks(text);
   if (defect.empty()) defect = defect_of(name, text);
@@ -221,9 +198,8 @@ Imdb read_imdb(const fs::path& path, double malformed_limit) {
   report_malformed(path.string(), imdb.malformed, imdb.malformed + imdb.reviews.size(), imdb.first_defect, "reviews",
                    malformed_limit);
   if (imdb.reviews.empty())
-    throw Error(ExitCode::data, fmt::format("{}: holds no reviews; files train/pos/ID_RATING.txt are expected, as in "
-                                            "aclImdb_v1.tar.gz",
-                                            path.string()));
+    fail_data("{}: holds no reviews; files train/pos/ID_RATING.txt are expected, as in aclImdb_v1.tar.gz",
+              path.string());
   std::ranges::sort(imdb.reviews, {}, [](const Review& review) {
     return std::tuple(review.name.is_test, review.name.is_positive, review.name.id,
                       std::string_view(review.text.place));
@@ -236,8 +212,8 @@ std::vector<std::string> groups_of(const Imdb& imdb) {
   std::vector<std::string> groups;
   for (const auto& [name, text] : imdb.reviews)
     if (!name.is_test)
-      groups.push_back(has_films(imdb.films, "train") ? film_of(imdb.films, name)
-                                                      : fmt::format("imdb block {}", name.id / block_of_ids));
+      groups.push_back(has_films(imdb.films, false) ? film_of(imdb.films, name)
+                                                    : fmt::format("imdb block {}", name.id / block_of_ids));
   return groups;
 }
 
@@ -262,9 +238,10 @@ void require_whole(const Imdb& imdb, const fs::path& path, bool is_by_name) {
       fmt::format("train/neg has {} reviews, train/pos {}, test/neg {}, test/pos {}; the whole corpus has {} each",
                   train[0], train[1], test[0], test[1], whole);
   if (!is_by_name) return log::warning("{}: a part of the corpus: {}", path.string(), counts);
-  throw Error(ExitCode::data, fmt::format("{}: {}; replace it by the whole archive (metaformer data list names its "
-                                          "source), or name a part of it by data.path",
-                                          path.string(), counts));
+  fail_data(
+      "{}: {}; replace it by the whole archive (metaformer data list names its source), or name a part of it by "
+      "data.path",
+      path.string(), counts);
 }
 
 nlohmann::ordered_json describe(const fs::path& path, const Imdb& imdb) {
@@ -273,30 +250,13 @@ nlohmann::ordered_json describe(const fs::path& path, const Imdb& imdb) {
                                         {"rows", imdb.reviews.size()},
                                         {"malformed", imdb.malformed}};
   description.update(count_copies(imdb.reviews));
-  description["validation_split"] = has_films(imdb.films, "train") ? "films" : "blocks of ids";
-  if (!has_films(imdb.films, "train") || !has_films(imdb.films, "test")) return description;
+  description["validation_split"] = has_films(imdb.films, false) ? "films" : "blocks of ids";
+  if (!has_films(imdb.films, false) || !has_films(imdb.films, true)) return description;
   std::array<std::unordered_set<std::string_view>, 2> films;  // by half
   for (const auto& [name, text] : imdb.reviews) films[name.is_test].insert(film_of(imdb.films, name));
   description["test_films_in_train"] =
       std::ranges::count_if(films[1], [&](const auto& film) { return films[0].contains(film); });
   return description;
-}
-
-void report(const LabelledSplits& splits, const std::vector<std::string>& groups) {
-  const auto& facts = splits.description.at("train");
-  const auto train = splits[Split::train].size(), validation = splits[Split::validation].size();
-  const std::unordered_set<std::string_view> distinct(groups.begin(), groups.end());
-  const auto count = [&](const char* name) { return facts.at(name).get<std::int64_t>(); };
-  log::info(
-      "IMDb: {} reviews to train on, {} for validation ({:.2f}% of the training half, by {}), {} to test on; {} and {} "
-      "copies within the halves, {} test reviews stand in the training half too",
-      train, validation, 100 * static_cast<double>(validation) / static_cast<double>(train + validation),
-      facts.at("validation_split") == "films"
-          ? fmt::format("whole films of {} in all", distinct.size())
-          : fmt::format("blocks of {} neighbouring ids: without the lists train/urls_pos.txt and train/urls_neg.txt a "
-                        "film can have reviews on both sides",
-                        block_of_ids),
-      splits[Split::test].size(), count("copies_in_train"), count("copies_in_test"), count("test_texts_in_train"));
 }
 
 }  // namespace
@@ -324,16 +284,28 @@ LabelledSplits load_imdb(const fs::path& path, const LabelledDataConfig& config)
   LabelledSplits splits;
   splits.description["train"] = describe(path, imdb);
   const auto groups = groups_of(imdb);
-  const auto held_out = hold_out_groups(groups, config.validation_fraction);
+  const auto held_out = held_out_groups(groups, config.validation_fraction);
   for (std::size_t i = 0; i < imdb.reviews.size(); ++i) {  // the training half comes first
     auto& [name, text] = imdb.reviews[i];
-    splits[name.is_test ? Split::test : held_out[i] ? Split::validation : Split::train].push_back(std::move(text));
+    splits[name.is_test                   ? Split::test
+           : held_out.contains(groups[i]) ? Split::validation
+                                          : Split::train]
+        .push_back(std::move(text));
   }
   if (splits[Split::train].empty() || splits[Split::validation].empty())
-    throw Error(ExitCode::data, fmt::format("{}: too few reviews for data.validation_fraction {} to leave some on "
-                                            "either side",
-                                            path.string(), config.validation_fraction));
-  report(splits, groups);
+    fail_data("{}: too few reviews for data.validation_fraction {} to leave some on either side", path.string(),
+              config.validation_fraction);
+  const auto& facts = splits.description.at("train");
+  const auto count = [&](const char* name) { return facts.at(name).get<std::int64_t>(); };
+  const bool by_films = facts.at("validation_split") == "films";
+  log::info(
+      "IMDb: {} reviews to train on, {} for validation, {} to test on; {} and {} copies within the halves, {} test "
+      "reviews in the training half; validation by {}",
+      splits[Split::train].size(), splits[Split::validation].size(), splits[Split::test].size(),
+      count("copies_in_train"), count("copies_in_test"), count("test_texts_in_train"),
+      by_films ? "whole films"
+               : "blocks of ids, since train/urls_pos.txt and train/urls_neg.txt are missing: a film can have reviews "
+                 "on both sides");
   return splits;
 }
 

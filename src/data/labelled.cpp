@@ -11,7 +11,6 @@
 #include <unordered_set>
 
 #include "base/digest.h"
-#include "base/error.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/signals.h"
@@ -54,10 +53,10 @@ void refuse_header_as_row(const Table& table, const LabelledDataConfig& config) 
   const auto& first = table.rows.front();
   const auto singles = std::count_if(counts.begin(), counts.end(), [](const auto& entry) { return entry.second == 1; });
   if (singles != 1 || counts[first.fields[1]] != 1) return;
-  throw Error(ExitCode::data,
-              fmt::format("{}: looks like a header: no other row has the label {}. Name its columns by "
-                          "data.text_field and data.label_field, or set data.header to present or absent",
-                          table.place(first), in_quotes(first.fields[1])));
+  fail_data(
+      "{}: looks like a header: no other row has the label {}. Name its columns by data.text_field and "
+      "data.label_field, or set data.header to present or absent",
+      table.place(first), in_quotes(first.fields[1]));
 }
 
 std::vector<LabelledText> read_texts(const std::string& path, const LabelledDataConfig& config, const std::string& name,
@@ -80,7 +79,7 @@ bool names_public_corpus(const LabelledDataConfig& config) { return config.corpu
 std::filesystem::path locate_public_corpus(const LabelledDataConfig& config, bool offline) {
   const auto& corpus = find_public_corpus(config.corpus);
   const auto refuse_if = [&](bool is_set, std::string_view key, const std::string& why) {
-    if (is_set) throw Error(ExitCode::usage, fmt::format("data.{}: {} {}", key, corpus.name, why));
+    if (is_set) fail_usage("data.{}: {} {}", key, corpus.name, why);
   };
   refuse_if(corpus.task != ClassificationConfig::kind, "corpus",
             "has no labels; task classification takes imdb, or a table that data.path names");
@@ -97,16 +96,13 @@ void add_extra_texts(const LabelledDataConfig& config, LabelledSplits& splits) {
     for (const auto& text : splits[split]) held_out.insert(text.text);
   std::set<std::string> labels;
   for (const auto& text : splits[Split::train]) labels.insert(text.label);
-  std::int64_t copies = 0;
-  for (auto& text : read_texts(*config.extra_path, config, "extra", splits.description)) {
+  auto extra = read_texts(*config.extra_path, config, "extra", splits.description);
+  for (const auto& text : extra)
     if (!labels.contains(text.label))
-      throw Error(ExitCode::data, fmt::format("{}: data.extra_path: the label {} is none of the training texts': {}",
-                                              text.place, in_quotes(text.label), fmt::join(labels, ", ")));
-    if (held_out.contains(text.text))
-      ++copies;
-    else
-      splits[Split::train].push_back(std::move(text));
-  }
+      fail_data("{}: data.extra_path: the label {} is none of the training texts': {}", text.place,
+                in_quotes(text.label), fmt::join(labels, ", "));
+  const auto copies = std::erase_if(extra, [&](const auto& text) { return held_out.contains(text.text); });
+  std::ranges::move(extra, std::back_inserter(splits[Split::train]));
   splits.description["extra"]["copies_of_held_out"] = copies;
   if (copies > 0)
     log::warning("{}: {} texts also stand in the validation or test split and are left out", *config.extra_path,
@@ -189,10 +185,8 @@ LabelledSources labelled_sources(const LabelledDataConfig& config, bool offline)
   if (names_public_corpus(config)) {
     sources.emplace_back("train", locate_public_corpus(config, offline));
   } else if (!config.path) {
-    throw Error(
-        ExitCode::usage,
-        "data.path is not set; task classification needs a CSV, TSV or JSON-lines table with texts and labels, such as "
-        "--set data.path=reviews.csv, or a corpus: --set data.corpus=imdb");
+    fail_usage(
+        "data.path is not set; task classification needs a table of texts and labels, or --set data.corpus=imdb");
   } else {
     add("train", config.path);
     add("validation", config.validation_path);
@@ -210,9 +204,8 @@ LabelledSplits load_labelled_splits(const LabelledDataConfig& config, bool offli
     } else if (names_public_corpus(config)) {
       splits = load_imdb(path, config);
     } else {
-      static constexpr auto names = enum_names(Split{});
-      const auto split = std::ranges::find(names, name) - names.begin();
-      splits.texts[static_cast<std::size_t>(split)] = read_texts(path.string(), config, name, splits.description);
+      for (const auto split : every_split)
+        if (name == to_string(split)) splits[split] = read_texts(path.string(), config, name, splits.description);
       if (name == "train" && !config.validation_path)
         hold_out(splits, &LabelledText::text, config, "texts",
                  fmt::format(", or look whether column {} holds the texts", in_quotes(config.text_field)));
@@ -234,8 +227,8 @@ EncodedSplits encode_splits(LabelledSplits splits, const LabelledDataConfig& con
   if (!codec.tokenizer) codec.tokenizer = obtain_tokenizer(config, joined_texts(training), Unknown::map);
   if (codec.labels.empty()) codec.labels = sorted_labels(training);
   if (codec.labels.size() < 2)
-    throw Error(ExitCode::data, fmt::format("{}: every row has the label {}; classification needs two or more",
-                                            training.front().place, in_quotes(training.front().label)));
+    fail_data("{}: every row has the label {}; classification needs two or more", training.front().place,
+              in_quotes(training.front().label));
   for (const auto split : every_split) {
     const bool keep_texts = split == Split::train && sampling_of(config.tokenizer) > 0;
     auto& digest = encoded.text_digests[split];
@@ -244,12 +237,11 @@ EncodedSplits encode_splits(LabelledSplits splits, const LabelledDataConfig& con
       digest = sha256(digest + sha256(text));
       const auto known = std::ranges::find(codec.labels, label);
       if (known == codec.labels.end())
-        throw Error(ExitCode::data,
-                    fmt::format("{}: the label {} is not among the {} of the training texts{}", place, in_quotes(label),
-                                codec.labels.size(), did_you_mean(label, codec.labels)));
+        fail_data("{}: the label {} is not among the {} of the training texts{}", place, in_quotes(label),
+                  codec.labels.size(), did_you_mean(label, codec.labels));
       auto& [ids, class_id, kept_text] = encoded[split].emplace_back();
       ids = codec.tokenizer->encode(text);
-      if (ids.empty()) throw Error(ExitCode::data, fmt::format("{}: the text has no token", place));
+      if (ids.empty()) fail_data("{}: the text has no token", place);
       ids.shrink_to_fit();
       class_id = known - codec.labels.begin();
       if (keep_texts) kept_text = std::move(text);
@@ -273,7 +265,7 @@ BatchOptions BatchOptions::of(const ExperimentConfig& config) {
 LabelledDataset::LabelledDataset(EncodedSplits splits, const BatchOptions& options)
     : splits_(std::move(splits)), options_(options) {
   if (options.token_unknown > 0 && !codec().tokenizer->unknown_id())
-    throw Error(ExitCode::usage, "task.token_unknown: this tokenizer has no unknown token; set it to 0");
+    fail_usage("task.token_unknown: this tokenizer has no unknown token; set it to 0");
   for (const auto split : every_split) {
     cut_count_ +=
         std::ranges::count_if(texts(split), [&](const auto& text) { return std::ssize(text.ids) > options.context; });
@@ -302,10 +294,9 @@ double LabelledDataset::expected_length(const EncodedText& text) const {
 }
 
 double LabelledDataset::mean_length() const {
-  const auto& training = texts(Split::train);
   double tokens = 0;
-  for (const auto& text : training) tokens += expected_length(text);
-  return tokens / static_cast<double>(training.size());
+  for (const auto& text : texts(Split::train)) tokens += expected_length(text);
+  return tokens / static_cast<double>(count(Split::train));
 }
 
 // Cut to the context.

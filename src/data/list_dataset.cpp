@@ -1,13 +1,11 @@
 #include "data/list_dataset.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <set>
 #include <utility>
 
-#include "base/error.h"
 #include "base/random.h"
+#include "base/text.h"
 
 namespace metaformer {
 
@@ -38,11 +36,9 @@ std::vector<std::int32_t> draw_list(const Rng& rng, const ListTask& task, std::i
 
 std::vector<std::int32_t> list_prompt(const ListTask& task, const std::vector<std::int32_t>& list) {
   if (static_cast<std::int64_t>(list.size()) != task.length)
-    throw Error(ExitCode::usage, fmt::format("{} numbers; this model {} {}", list.size(),
-                                             task.copies ? "copies" : "sorts", task.length));
+    fail_usage("{} numbers; this model {} {}", list.size(), task.copies ? "copies" : "sorts", task.length);
   if (!task.copies) return list;
-  if (std::find(list.begin(), list.end(), 0) != list.end())
-    throw Error(ExitCode::usage, fmt::format("0 stands between lists; numbers are 1 ... {}", task.digits));
+  if (std::ranges::find(list, 0) != list.end()) fail_usage("0 stands between lists; numbers are 1 ... {}", task.digits);
   auto prompt = list;
   prompt.insert(prompt.begin(), 0);
   prompt.push_back(0);
@@ -80,9 +76,7 @@ ListDataset::ListDataset(const ListTask& task, std::string_view keys) : task_(ta
     if (std::ssize(lists) < wanted && seen.insert(list).second) lists.push_back(std::move(list));
   }
   if (train_.empty() || held_out_.empty())
-    throw Error(
-        ExitCode::usage,
-        fmt::format("{}: {} lists are too few to train on some and test on others; raise one of these", keys, count));
+    fail_usage("{}: {} lists are too few to train on some and test on others; raise one of these", keys, count);
 }
 
 ListDataset::List ListDataset::random_list(std::uint64_t seed, std::int64_t step, std::int64_t row) const {
@@ -92,37 +86,36 @@ ListDataset::List ListDataset::random_list(std::uint64_t seed, std::int64_t step
     if (auto list = draw_list(rng, task_, row, attempt); !is_held_out(list)) return list;
 }
 
-TokenRows ListDataset::random_rows(std::uint64_t seed, std::int64_t step, std::int64_t first, std::int64_t rows) const {
-  TokenRows batch;
-  for (auto row = first; row < first + rows; ++row) append(batch, random_list(seed, step, row));
+// ids: the prompt and the answer without its last number; targets: the answer, from the prompt's last token on.
+template <class ListOf>
+TokenRows ListDataset::rows_of(std::int64_t first, std::int64_t last, ListOf list_of) const {
+  TokenRows batch{.rows = std::max<std::int64_t>(last - first, 0)};
+  batch.length = batch.rows > 0 ? task_.row_length() : 0;
+  batch.target_count = batch.rows * task_.length;
+  for (auto row = first; row < last; ++row) {
+    const auto list = list_of(row), prompt = list_prompt(task_, list), answer = list_answer(task_, list);
+    batch.ids.insert(batch.ids.end(), prompt.begin(), prompt.end());
+    batch.ids.insert(batch.ids.end(), answer.begin(), answer.end() - 1);
+    batch.targets.insert(batch.targets.end(), prompt.size() - 1, -1);
+    batch.targets.insert(batch.targets.end(), answer.begin(), answer.end());
+  }
   return batch;
 }
 
+TokenRows ListDataset::random_rows(std::uint64_t seed, std::int64_t step, std::int64_t first, std::int64_t rows) const {
+  return rows_of(first, first + rows, [&](std::int64_t row) { return random_list(seed, step, row); });
+}
+
 TokenRows ListDataset::rows(Split split, std::int64_t first, std::int64_t rows) const {
-  TokenRows batch;
-  for (auto row = first; row < std::min(first + rows, list_count(split)); ++row)
-    append(batch, lists(split)[static_cast<std::size_t>(row)]);
-  return batch;
+  return rows_of(first, std::min(first + rows, list_count(split)),
+                 [&](std::int64_t row) { return lists(split)[static_cast<std::size_t>(row)]; });
 }
 
 TokenRows ListDataset::random_rows_of(Split split, std::uint64_t seed, std::int64_t index, std::int64_t rows) const {
   const Rng rng(seed, RandomPurpose::evaluation, static_cast<std::uint64_t>(index));
-  TokenRows batch;
-  for (std::int64_t row = 0; row < rows; ++row)
-    append(batch, lists(split)[rng.below(static_cast<std::uint64_t>(row), lists(split).size())]);
-  return batch;
-}
-
-// ids: the prompt and the answer without its last number; targets: the answer, from the prompt's last token on.
-void ListDataset::append(TokenRows& batch, const List& list) const {
-  const auto prompt = list_prompt(task_, list), answer = list_answer(task_, list);
-  ++batch.rows;
-  batch.length = task_.row_length();
-  batch.target_count += task_.length;
-  batch.ids.insert(batch.ids.end(), prompt.begin(), prompt.end());
-  batch.ids.insert(batch.ids.end(), answer.begin(), answer.end() - 1);
-  batch.targets.insert(batch.targets.end(), prompt.size() - 1, -1);
-  batch.targets.insert(batch.targets.end(), answer.begin(), answer.end());
+  return rows_of(0, rows, [&](std::int64_t row) {
+    return lists(split)[rng.below(static_cast<std::uint64_t>(row), lists(split).size())];
+  });
 }
 
 }  // namespace metaformer

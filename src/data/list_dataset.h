@@ -42,7 +42,8 @@ class ListDataset {
   static bool is_held_out(const std::vector<std::int32_t>& list);
 
  private:
-  void append(TokenRows& batch, const List& list) const;
+  template <class ListOf>
+  TokenRows rows_of(std::int64_t first, std::int64_t last, ListOf list_of) const;
 
   ListTask task_;
   bool exhaustive_ = false;

@@ -29,25 +29,22 @@ std::int64_t Masking::seen(std::int64_t id, const Rng& rng, std::int64_t place) 
 
 void Masking::mask(TokenRows& rows, std::int64_t first, std::int64_t length, const Rng& rng, std::int64_t place,
                    bool by_sequence) const {
-  struct Word {
-    std::int64_t begin;
-    double draw;
-  };
-  std::vector<Word> words;
+  std::vector<std::pair<std::int64_t, double>> words;  // where each begins, and its draw
   double least = 1;
   for (std::int64_t i = 0; i < length; ++i) {
     const auto* ids = rows.ids.data() + first + i;
     if (i > 0 && config_.whole_words &&
         !tokenizer_.begins_word(static_cast<std::int32_t>(ids[0]), static_cast<std::int32_t>(ids[-1])))
       continue;
-    words.push_back({.begin = i, .draw = rng.uniform(index_of(place + i, Draw::target))});
-    least = std::min(least, words.back().draw);
+    words.emplace_back(i, rng.uniform(index_of(place + i, Draw::target)));
+    least = std::min(least, words.back().second);
   }
-  words.push_back({.begin = length, .draw = 1});
+  words.emplace_back(length, 1);
   const auto before = rows.places.size();
   for (std::size_t word = 0; word + 1 < words.size(); ++word) {
-    if (words[word].draw >= config_.fraction && words[word].draw > least) continue;
-    for (auto i = words[word].begin; i < words[word + 1].begin; ++i) {
+    const auto [begin, draw] = words[word];
+    if (draw >= config_.fraction && draw > least) continue;
+    for (auto i = begin; i < words[word + 1].first; ++i) {
       const auto at = static_cast<std::size_t>(first + i);
       rows.places.push_back(first + i);
       rows.targets[at] = rows.ids[at];

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/random.h"
 
@@ -40,9 +41,7 @@ namespace {
 using Vector = std::vector<double>;
 
 double dot(const Vector& a, const Vector& b, std::size_t count) {
-  double sum = 0;
-  for (std::size_t i = 0; i < count; ++i) sum += a[i] * b[i];
-  return sum;
+  return std::inner_product(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(count), b.begin(), 0.0);
 }
 
 double dot(const SparseColumn& column, const Vector& b) {
@@ -106,14 +105,6 @@ class PassiveSet {
   Vector dense_;
 };
 
-// b - A x.
-Vector residual_of(const std::vector<SparseColumn>& columns, Vector b, const Vector& x,
-                   const std::vector<std::size_t>& members) {
-  for (const auto j : members)
-    for (const auto& entry : columns[j]) b[static_cast<std::size_t>(entry.row)] -= entry.value * x[j];
-  return b;
-}
-
 // Goes to the least squares of the members, without those that come to 0 on the way.
 void settle(PassiveSet& passive, const Vector& b, double nothing, Vector& x) {
   while (true) {
@@ -135,19 +126,17 @@ void settle(PassiveSet& passive, const Vector& b, double nothing, Vector& x) {
   }
 }
 
-// Every way to fill `room` with at most `depth` lengths that do not fall, the first at least `shortest`.
+// Every way to fill `room` with at most `depth` lengths that do not fall, the first at least `shortest` <= room.
 void add_fillings(std::int64_t room, std::int64_t shortest, std::int64_t depth, PackKind& begun,
                   std::vector<PackKind>& all) {
   if (room == 0) return all.push_back(begun);
-  if (depth == 0) return;
-  const auto last = depth == 1 ? room : room / 2;
   const auto add = [&](std::int64_t length) {
     begun.lengths.push_back(length);
     add_fillings(room - length, length, depth - 1, begun, all);
     begun.lengths.pop_back();
   };
-  for (auto length = depth == 1 ? room : shortest; length <= last; ++length) add(length);
-  if (depth > 1 && room >= shortest) add(room);
+  for (auto length = shortest; depth > 1 && length <= room / 2; ++length) add(length);
+  add(room);
 }
 
 // The residual of a length counts this much: short ones cost little padding.
@@ -189,11 +178,12 @@ std::vector<double> nonnegative_least_squares(const std::vector<SparseColumn>& c
   Vector x(columns.size());
   PassiveSet passive(columns, b.size());
   std::vector<bool> is_out(columns.size());  // no step along them makes the residual smaller
-  double largest = 0;
-  for (const auto value : b) largest = std::max(largest, std::abs(value));
-  const double nothing = 1e-10 * largest;
+  double nothing = 0;                        // by rounding
+  for (const auto value : b) nothing = std::max(nothing, 1e-10 * std::abs(value));
   while (true) {
-    const auto residual = residual_of(columns, b, x, passive.members());
+    auto residual = b;  // b - A x
+    for (const auto j : passive.members())
+      for (const auto& entry : columns[j]) residual[static_cast<std::size_t>(entry.row)] -= entry.value * x[j];
     std::size_t best = columns.size();
     double steepest = nothing;
     for (std::size_t j = 0; j < columns.size(); ++j) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 
-#include "base/error.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "base/text.h"
@@ -63,27 +62,10 @@ Lines read_lines(const std::filesystem::path& path) {
     auto line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
     if (line.ends_with('\r')) line.remove_suffix(1);
-    if (const auto why = defect_of(line); !why.empty())
-      throw Error(ExitCode::data, fmt::format("{}: {}", read.place(read.lines.size()), why));
+    if (const auto why = defect_of(line); !why.empty()) fail_data("{}: {}", read.place(read.lines.size()), why);
     read.lines.emplace_back(line);
   }
   return read;
-}
-
-void check_counts(const Lines& source, const Lines& target) {
-  const auto sources = source.lines.size(), targets = target.lines.size();
-  if (sources != targets)
-    throw Error(ExitCode::data, fmt::format("{} has {} lines and {} has {}, but each line needs its partner in the "
-                                            "other file: line {} of {} has none",
-                                            source.path, sources, target.path, targets, 1 + std::min(sources, targets),
-                                            sources > targets ? source.path : target.path));
-  if (sources == 0) throw Error(ExitCode::data, fmt::format("{} and {} have no lines", source.path, target.path));
-  for (std::size_t index = 0; index < sources; ++index)
-    for (const auto& [read, partner] : {std::pair(&source, &target), std::pair(&target, &source)})
-      if (is_blank(read->lines[index]))
-        throw Error(ExitCode::data,
-                    fmt::format("{}: the line is empty; its partner {} needs a text here, or must go too",
-                                read->place(index), partner->place(index)));
 }
 
 struct SplitPaths {
@@ -108,9 +90,8 @@ void refuse_table_keys(const ParallelDataConfig& config) {
   const auto data = config.path ? std::string("lines of two files") : config.corpus;
   const auto refuse_if = [&](bool is_set, std::string_view key, const std::string& value) {
     if (is_set)
-      throw Error(ExitCode::usage,
-                  fmt::format("{}: {} means nothing for {}: it is for tables, which have no target path", key,
-                              in_quotes(value), data));
+      fail_usage("{}: {} means nothing for {}: it is for tables, which have no target path", key, in_quotes(value),
+                 data);
   };
   const ParallelDataConfig usual;
   refuse_if(config.format != usual.format, "data.format", std::string(to_string(config.format)));
@@ -160,36 +141,28 @@ PairSplits load_files(const ParallelDataConfig& config) {
   return splits;
 }
 
-void check_languages(const ParallelDataConfig& config) {
-  const auto &source = config.source_language, &target = config.target_language;
-  const auto is_known = [](const std::string& language) { return language == "de" || language == "en"; };
-  if (is_known(source) && is_known(target) && source != target) return;
-  throw Error(ExitCode::usage,
-              fmt::format("{}: {}, but the languages of {} are 'de' and 'en', one for data.source_language and the "
-                          "other for data.target_language",
-                          is_known(source) ? "data.target_language" : "data.source_language",
-                          in_quotes(is_known(source) ? target : source), config.corpus));
-}
-
 PairSplits load_multi30k(const ParallelDataConfig& config, bool offline) {
   if (config.corpus == ParallelDataConfig().corpus)
-    throw Error(ExitCode::usage,
-                fmt::format("data.path is not set; task {} needs pairs of texts: the lines of two files, such as --set "
-                            "data.path=train.de --set data.target_path=train.en, a table of sources and targets, or a "
-                            "corpus: --set data.corpus=multi30k",
-                            SequenceToSequenceConfig::kind));
+    fail_usage(
+        "data.path is not set; task {} needs pairs of texts: a table, the lines of two files (data.path and "
+        "data.target_path), or --set data.corpus=multi30k",
+        SequenceToSequenceConfig::kind);
   const auto& corpus = find_public_corpus(config.corpus);
   if (corpus.task != SequenceToSequenceConfig::kind)
-    throw Error(ExitCode::usage, fmt::format("data.corpus: {} has no pairs of texts; task {} takes multi30k, or texts "
-                                             "that data.path names",
-                                             corpus.name, SequenceToSequenceConfig::kind));
+    fail_usage("data.corpus: {} has no pairs of texts; task {} takes multi30k, or texts that data.path names",
+               corpus.name, SequenceToSequenceConfig::kind);
   for (const auto& paths : paths_of(config))
     if (paths.path)
-      throw Error(ExitCode::usage, fmt::format("{}: {} means nothing beside data.corpus {}, which brings its own "
-                                               "splits; leave it out, or set data.path in the place of data.corpus",
-                                               paths.key, in_quotes(*paths.path), config.corpus));
+      fail_usage(
+          "{}: {} means nothing beside data.corpus {}, which brings its own splits; leave it out, or set data.path in "
+          "the place of data.corpus",
+          paths.key, in_quotes(*paths.path), config.corpus);
   refuse_table_keys(config);
-  check_languages(config);
+  const auto &source = config.source_language, &target = config.target_language;
+  for (const auto& [key, language] : {std::pair("source", &source), std::pair("target", &target)})
+    if ((*language != "de" && *language != "en") || (language == &target && target == source))
+      fail_usage("data.{}_language: {}, but the languages of {} are 'de' and 'en', one for each side", key,
+                 in_quotes(*language), config.corpus);
   const auto folder = obtain_corpus(corpus, offline);
   check_corpus_files(corpus, folder);
   PairSplits splits;
@@ -265,7 +238,7 @@ EncodedPair encode(const TextPair& pair, const Tokenizer& tokenizer) {
   throw_if_stopped();
   const auto encode_side = [&](const std::string& text, const std::string& place, std::string_view side) {
     auto ids = tokenizer.encode(text);
-    if (ids.empty()) throw Error(ExitCode::data, fmt::format("{}: the {} has no token", place, side));
+    if (ids.empty()) fail_data("{}: the {} has no token", place, side);
     return ids;
   };
   return {.source = encode_side(pair.source, pair.source_place, "source"),
@@ -303,7 +276,14 @@ class TextPairDataset final : public PairDataset {
 
   std::vector<EncodedPair> training_pairs(std::int64_t step, std::int64_t micro) const override {
     std::vector<EncodedPair> found;
-    for (const auto item : items_of(step, micro)) found.push_back(pairs_[Split::train][item].ids);
+    const auto add = [&](std::size_t item) { found.push_back(pairs_[Split::train][item].ids); };
+    if (batches_) {
+      std::ranges::for_each(batches_->batch(step * train_.accumulate + micro), add);
+      return found;
+    }
+    const auto of_step = train_.batch_size * train_.accumulate, first = micro * train_.batch_size;
+    for (auto row = first; row < first + train_.batch_size; ++row)
+      add(order_->item_at(seed(), order_->place(seed(), step, of_step, row)));
     return found;
   }
 
@@ -337,15 +317,6 @@ class TextPairDataset final : public PairDataset {
     }
   }
 
-  std::vector<std::size_t> items_of(std::int64_t step, std::int64_t micro) const {
-    if (batches_) return batches_->batch(step * train_.accumulate + micro);
-    std::vector<std::size_t> items;
-    const auto of_step = train_.batch_size * train_.accumulate, first = micro * train_.batch_size;
-    for (auto row = first; row < first + train_.batch_size; ++row)
-      items.push_back(order_->item_at(seed(), order_->place(seed(), step, of_step, row)));
-    return items;
-  }
-
   // A target that is cut off would teach where to cut.
   void leave_out_long(std::vector<ReadPair>& pairs, const std::string& first_place) const {
     const auto length = [](const auto& pair) { return pair.ids.target.size(); };
@@ -354,10 +325,7 @@ class TextPairDataset final : public PairDataset {
     if (count > 0)
       log::info("{} training pairs are left out: their targets do not fit model.context {}", count, context_);
     if (pairs.empty())
-      throw Error(ExitCode::data,
-                  fmt::format("{}: neither this target nor any other fits model.context {}: raise it to at least {}, "
-                              "for the shortest with its mark",
-                              first_place, context_, shortest + 1));
+      fail_data("{}: no target fits model.context {}: raise it to at least {}", first_place, context_, shortest + 1);
   }
 
   void report_cut(const std::vector<ReadPair>& pairs, Split split) const {
@@ -389,20 +357,30 @@ class TextPairDataset final : public PairDataset {
 
 LinePairs read_line_pairs(const std::filesystem::path& source_path, const std::filesystem::path& target_path) {
   auto source = read_lines(source_path), target = read_lines(target_path);
-  check_counts(source, target);
+  const auto sources = source.lines.size(), targets = target.lines.size();
+  if (sources != targets)
+    fail_data(
+        "{} has {} lines and {} has {}, but each line needs its partner in the other file: line {} of {} has none",
+        source.path, sources, target.path, targets, 1 + std::min(sources, targets),
+        sources > targets ? source.path : target.path);
+  if (sources == 0) fail_data("{} and {} have no lines", source.path, target.path);
   LinePairs read{.pairs = {}, .source_sha256 = source.sha256, .target_sha256 = target.sha256};
-  for (std::size_t index = 0; index < source.lines.size(); ++index)
+  for (std::size_t index = 0; index < sources; ++index) {
+    for (const auto& [side, partner] : {std::pair(&source, &target), std::pair(&target, &source)})
+      if (is_blank(side->lines[index]))
+        fail_data("{}: the line is empty; its partner {} needs a text here, or must go too", side->place(index),
+                  partner->place(index));
     read.pairs.push_back(
         {std::move(source.lines[index]), std::move(target.lines[index]), source.place(index), target.place(index)});
+  }
   return read;
 }
 
 PairSplits load_pair_splits(const ParallelDataConfig& config, bool offline) {
   for (const auto& paths : paths_of(config))
     if (paths.target_path && !paths.path)
-      throw Error(ExitCode::usage,
-                  fmt::format("{}: {} has the targets of no sources; set {} to the file of the sources",
-                              paths.target_key, in_quotes(*paths.target_path), paths.key));
+      fail_usage("{}: {} has the targets of no sources; set {} to the file of the sources", paths.target_key,
+                 in_quotes(*paths.target_path), paths.key);
   return config.path ? load_files(config) : load_multi30k(config, offline);
 }
 
@@ -441,18 +419,18 @@ PairRows to_rows(const std::vector<EncodedPair>& pairs, std::int32_t mark, std::
     to.length = std::max(to.length, row_length(pair.target, context));
   }
   rows.source = pad_rows({sources.begin(), sources.end()});
-  to.rows = std::ssize(pairs);
   for (const auto& [source, target] : pairs) {
-    const auto length = row_length(target, context), padding = to.length - length;
+    const auto length = row_length(target, context);
     to.target_count += length;
     to.ids.push_back(mark);
     to.ids.insert(to.ids.end(), target.begin(), target.begin() + length - 1);
-    to.ids.insert(to.ids.end(), static_cast<std::size_t>(padding), mark);
     to.targets.insert(to.targets.end(), target.begin(), target.begin() + std::min(length, std::ssize(target)));
     if (length > std::ssize(target)) to.targets.push_back(mark);
-    to.targets.insert(to.targets.end(), static_cast<std::size_t>(padding), -1);
     to.segments.insert(to.segments.end(), static_cast<std::size_t>(length), 0);
-    to.segments.insert(to.segments.end(), static_cast<std::size_t>(padding), -1);
+    const auto row_end = static_cast<std::size_t>(++to.rows * to.length);
+    to.ids.resize(row_end, mark);
+    to.targets.resize(row_end, -1);
+    to.segments.resize(row_end, -1);
   }
   if (to.target_count == to.rows * to.length) to.segments.clear();
   return rows;

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "data/labelled.h"
 #include "data/text_dataset.h"
@@ -19,10 +20,8 @@ namespace metaformer {
 LengthStats measure_lengths(std::vector<std::int64_t> lengths) {
   if (lengths.empty()) return {};
   std::sort(lengths.begin(), lengths.end());
-  const auto percentile = [&](std::size_t percent) {
-    const auto rank = (lengths.size() * percent + 99) / 100;  // rounded up, counted from 1
-    return lengths[rank - 1];
-  };
+  // The rank is rounded up and counted from 1.
+  const auto percentile = [&](std::size_t percent) { return lengths[(lengths.size() * percent + 99) / 100 - 1]; };
   const auto sum = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
   return {.mean = static_cast<double>(sum) / static_cast<double>(lengths.size()),
           .median = percentile(50),
@@ -155,20 +154,22 @@ Json to_json(const SharedTexts& shared) {
 // The texts of a split, in memory that somebody else owns.
 using Texts = std::vector<std::string_view>;
 
-// Encodes all, and returns the seconds it took.
-double encode_all(const Tokenizer& tokenizer, const Texts& texts, TokenizedSplit& split) {
-  split = {};
+struct EncodedTexts {
+  std::int64_t characters = 0, tokens = 0, unknown_tokens = 0;
   double seconds = 0;
+};
+
+EncodedTexts encode_all(const Tokenizer& tokenizer, const Texts& texts) {
+  EncodedTexts all;
   for (const auto text : texts) {
     const auto start = std::chrono::steady_clock::now();
     const auto ids = tokenizer.encode(text);
-    seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    ++split.texts;
-    split.characters += count_characters(text);
-    split.tokens += std::ssize(ids);
-    split.unknown_tokens += count_unknown(tokenizer, ids);
+    all.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    all.characters += count_characters(text);
+    all.tokens += std::ssize(ids);
+    all.unknown_tokens += count_unknown(tokenizer, ids);
   }
-  return seconds;
+  return all;
 }
 
 std::vector<std::string> longest_tokens(const Tokenizer& tokenizer) {
@@ -182,16 +183,24 @@ std::vector<std::string> longest_tokens(const Tokenizer& tokenizer) {
 }
 
 TokenizerReport measure(std::unique_ptr<Tokenizer> tokenizer, const DataConfig& config, const BySplit<Texts>& texts) {
-  TokenizerReport report;
-  report.kind = kind_of(config.tokenizer);
-  report.longest_tokens = longest_tokens(*tokenizer);
+  Json json = {{"kind", kind_of(config.tokenizer)}, {"vocabulary", tokenizer->vocabulary_size()}};
+  const auto first = encode_all(*tokenizer, texts[Split::train]), second = encode_all(*tokenizer, texts[Split::train]),
+             validation = encode_all(*tokenizer, texts[Split::validation]);
+  for (const auto& [split, counts] : {std::pair(Split::train, &second), std::pair(Split::validation, &validation)}) {
+    const auto tokens = static_cast<double>(counts->tokens);
+    auto& entry = json["splits"][std::string(to_string(split))];
+    entry = {{"texts", texts[split].size()},
+             {"characters", counts->characters},
+             {"tokens", counts->tokens},
+             {"characters_per_token", static_cast<double>(counts->characters) / tokens}};
+    if (tokenizer->unknown_id()) entry["unknown_share"] = static_cast<double>(counts->unknown_tokens) / tokens;
+  }
   double bytes = 0;
   for (const auto text : texts[Split::train]) bytes += static_cast<double>(text.size());
-  for (auto& speed : report.megabytes_per_second)
-    speed = bytes / 1e6 / std::max(encode_all(*tokenizer, texts[Split::train], report.splits[Split::train]), 1e-9);
-  encode_all(*tokenizer, texts[Split::validation], report.splits[Split::validation]);
-  report.tokenizer = std::move(tokenizer);
-  return report;
+  json["megabytes_per_second"] = {{"first_pass", bytes / 1e6 / std::max(first.seconds, 1e-9)},
+                                  {"second_pass", bytes / 1e6 / std::max(second.seconds, 1e-9)}};
+  json["longest_tokens"] = longest_tokens(*tokenizer);
+  return {std::move(tokenizer), std::move(json)};
 }
 
 // Of labelled texts or pairs, which have their texts in these members.
@@ -284,9 +293,8 @@ TextStats measure_text(const Corpus& corpus, const ExperimentConfig& experiment)
                            .unigram_entropy = dataset.unigram_entropy(split)};
   }
   const auto context = context_of(experiment.model);
-  const auto pieces = is<MaskedLanguageModelConfig>(experiment.task)
-                          ? dataset.pieces(Split::train, context)
-                          : dataset.pieces_with_targets(Split::train, context);
+  const auto without_target = is<MaskedLanguageModelConfig>(experiment.task) ? 0 : 1;
+  const auto pieces = dataset.pieces(Split::train, context, without_target);
   stats.packs = measure_packs(pieces, context, config.packing, &TextPiece::length);
   return stats;
 }
@@ -344,11 +352,10 @@ Json to_json(const TextStats& stats) {
 
 TokenizerReport report_tokenizer(const ExperimentConfig& config, bool offline) {
   if (list_task(config.task))
-    throw Error(ExitCode::usage,
-                fmt::format("task {} has no texts: its tokens are the numbers of its lists", kind_of(config.task)));
+    fail_usage("task {} has no texts: its tokens are the numbers of its lists", kind_of(config.task));
   if (const auto* task = std::get_if<SequenceToSequenceConfig>(&config.task)) {
     if (synthetic_options(task->data.synthetic) != nullptr)
-      throw Error(ExitCode::usage, "data.synthetic has no texts: its tokens are the numbers of its symbols");
+      fail_usage("data.synthetic has no texts: its tokens are the numbers of its symbols");
     return measure<TextPair>(load_pair_splits(task->data, offline), task->data, {&TextPair::source, &TextPair::target});
   }
   if (const auto* data = text_data_of(config.task)) {
@@ -358,24 +365,6 @@ TokenizerReport report_tokenizer(const ExperimentConfig& config, bool offline) {
   }
   const auto data = labelled_data(config);
   return measure<LabelledText>(load_labelled_splits(data, offline), data, {&LabelledText::text});
-}
-
-Json to_json(const TokenizerReport& report) {
-  Json json = {{"kind", report.kind}, {"vocabulary", report.tokenizer->vocabulary_size()}};
-  for (const auto split : {Split::train, Split::validation}) {
-    const auto& counts = report.splits[split];
-    auto& entry = json["splits"][std::string(to_string(split))];
-    entry = {{"texts", counts.texts},
-             {"characters", counts.characters},
-             {"tokens", counts.tokens},
-             {"characters_per_token", static_cast<double>(counts.characters) / static_cast<double>(counts.tokens)}};
-    if (report.tokenizer->unknown_id())
-      entry["unknown_share"] = static_cast<double>(counts.unknown_tokens) / static_cast<double>(counts.tokens);
-  }
-  json["megabytes_per_second"] = {{"first_pass", report.megabytes_per_second[0]},
-                                  {"second_pass", report.megabytes_per_second[1]}};
-  json["longest_tokens"] = report.longest_tokens;
-  return json;
 }
 
 DataCounts count_data(const ExperimentConfig& config) {

@@ -100,23 +100,16 @@ nlohmann::ordered_json to_json(const LabelledStats& stats);
 nlohmann::ordered_json to_json(const PairStats& stats);
 nlohmann::ordered_json to_json(const TextStats& stats);
 
-struct TokenizedSplit {
-  std::int64_t texts = 0, characters = 0, tokens = 0, unknown_tokens = 0;
-};
-
 struct TokenizerReport {
   std::shared_ptr<Tokenizer> tokenizer;
-  std::string kind;
-  BySplit<TokenizedSplit> splits;                // no test split
-  std::array<double, 2> megabytes_per_second{};  // first and second pass over the training texts, one thread
-  std::vector<std::string> longest_tokens;       // ten, by characters
+  // Kind, vocabulary, counts of the training and validation texts, the speed of a first and a second pass over the
+  // training texts in one thread, and the ten longest tokens.
+  nlohmann::ordered_json json;
 };
 
 // Makes the tokenizer of a config, as training would, and encodes the training and validation texts. Errors: exit codes
 // 2 (the task has no texts) and 3.
 TokenizerReport report_tokenizer(const ExperimentConfig& config, bool offline);
-
-nlohmann::ordered_json to_json(const TokenizerReport& report);
 
 // The counts that a model's size depends on; nothing: it is not known.
 struct DataCounts {

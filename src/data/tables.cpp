@@ -70,7 +70,7 @@ void add_row(Table& table, const TableColumns& columns, std::int64_t line, std::
 // The index of a column number; nothing if the field is a name.
 std::optional<std::size_t> numbered_place(const TableColumn& column) {
   const auto number = as_number<std::size_t>(column.field);
-  if (number == 0U) throw Error(ExitCode::usage, fmt::format("{} counts columns from 1, not 0", column.key));
+  if (number == 0U) fail_usage("{} counts columns from 1, not 0", column.key);
   return number ? std::optional(*number - 1) : std::nullopt;
 }
 
@@ -92,8 +92,8 @@ std::string delimiter_hint(std::string_view row) {
   for (const auto& [delimiter, name] : delimiters)
     if (row.find(delimiter) != std::string_view::npos)
       return fmt::format(
-          "; {} looks like its delimiter, but csv is separated by ',' and tsv by tabs: set data.format, or "
-          "convert the file",
+          "; {} looks like its delimiter, but csv is separated by ',' and tsv by tabs: set data.format, or convert the "
+          "file",
           name);
   return "";
 }
@@ -101,9 +101,7 @@ std::string delimiter_hint(std::string_view row) {
 // The places of the columns needed, in their order, by the first row of a CSV or TSV file. Notes in the table whether
 // that is a header.
 std::vector<std::size_t> find_columns(const DelimitedRow& row, const TableColumns& columns, Table& table) {
-  const auto fail = [&](const std::string& why) {
-    throw Error(ExitCode::data, fmt::format("{}:{}: {}", table.path.string(), row.line, why));
-  };
+  const auto fail = [&](const std::string& why) { fail_data("{}:{}: {}", table.path.string(), row.line, why); };
   const auto needed = columns.needed();
   std::vector<std::string> names;
   if (!row.defect.empty()) fail(row.defect + "; the first row must name the columns");
@@ -144,8 +142,7 @@ std::vector<std::size_t> find_columns(const DelimitedRow& row, const TableColumn
   if (missing != nullptr && (!places.empty() || !table.has_guessed_columns)) refuse_absence(*missing);
   for (auto i = places.size(); i < needed.size(); ++i) places.push_back(i);
   if (places.size() > 1 && places[0] == places[1])
-    throw Error(ExitCode::usage, fmt::format("{} and {} both mean column {} of {}", needed[0].key, needed[1].key,
-                                             places[0] + 1, table.path.string()));
+    fail_usage("{} and {} both mean column {} of {}", needed[0].key, needed[1].key, places[0] + 1, table.path.string());
   return places;
 }
 
@@ -176,8 +173,8 @@ void read_delimited(std::string_view content, const TableColumns& columns, Table
   };
   table.format == TableFormat::csv ? for_each_csv_row(content, use) : for_each_tsv_row(content, use);
   if (width == 0 && columns.header == TableHeader::present)
-    throw Error(ExitCode::data, fmt::format("{}: has no row; the first one must name the columns, {} among them",
-                                            table.path.string(), in_quotes(columns.columns[0].field)));
+    fail_data("{}: has no row; the first one must name the columns, {} among them", table.path.string(),
+              in_quotes(columns.columns[0].field));
 }
 
 // Moves the field out of the member of an object. Why it cannot, or "".
@@ -199,10 +196,10 @@ void read_json_lines(std::string_view content, const TableColumns& columns, Tabl
   const auto needed = columns.needed();
   const auto path = table.path.string();
   if (needed.size() > 1 && needed[0].field == needed[1].field)
-    throw Error(ExitCode::usage, fmt::format("{} and {} both mean the member {} of {}", needed[0].key, needed[1].key,
-                                             in_quotes(needed[0].field), path));
+    fail_usage("{} and {} both mean the member {} of {}", needed[0].key, needed[1].key, in_quotes(needed[0].field),
+               path);
   if (columns.header != TableHeader::automatic)
-    throw Error(ExitCode::usage, fmt::format("data.header: {} holds JSON lines, which have no header", path));
+    fail_usage("data.header: {} holds JSON lines, which have no header", path);
   std::vector<std::string> names;
   for (const auto& column : needed) names.push_back(column.field);
   const auto refuse = [&](std::int64_t line, std::string why) { table.malformed.push_back({line, std::move(why)}); };
@@ -242,8 +239,7 @@ void report_malformed(const std::string& source, std::size_t malformed, std::siz
   // A quotient of whole numbers rounds as the decimal in the config does, so a fraction equal to the limit is allowed.
   const auto fraction = static_cast<double>(malformed) / static_cast<double>(all);
   if (fraction > limit)
-    throw Error(ExitCode::data, fmt::format("{} ({} of {} {} are malformed; data.malformed_limit allows {})", first,
-                                            malformed, all, units, limit));
+    fail_data("{} ({} of {} {} are malformed; data.malformed_limit allows {})", first, malformed, all, units, limit);
   log::warning("{}: {} of {} {} ({:.2g}%) are malformed and left out; the first is {}", source, malformed, all, units,
                100 * fraction, first);
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "text/make_tokenizer.h"
 
@@ -28,14 +29,10 @@ std::size_t byte_offset(std::string_view text, std::int64_t character) {
 // is one in each part.
 std::array<std::vector<std::size_t>, 2> split_document_starts(const Corpus& corpus, std::size_t train_bytes) {
   if (corpus.held_out) return {corpus.document_starts, corpus.held_out_document_starts};
-  std::array<std::vector<std::size_t>, 2> starts;
-  starts[1].push_back(0);
-  for (const auto start : corpus.document_starts) {
-    if (start < train_bytes)
-      starts[0].push_back(start);
-    else if (start > train_bytes)
-      starts[1].push_back(start - train_bytes);
-  }
+  const auto cut = std::ranges::lower_bound(corpus.document_starts, train_bytes);
+  std::array<std::vector<std::size_t>, 2> starts = {{{corpus.document_starts.begin(), cut}, {0}}};
+  for (auto start = cut; start != corpus.document_starts.end(); ++start)
+    if (*start > train_bytes) starts[1].push_back(*start - train_bytes);
   return starts;
 }
 
@@ -96,25 +93,19 @@ TextDataset::TextDataset(const Corpus& corpus, const TextDataConfig& config, std
     if (!drops_whitespace(config.tokenizer))
       part.unknown_characters = count_unknown_characters(*tokenizer, part.tokens, part.characters);
     if (std::ssize(part.tokens) < context + 1)
-      throw Error(ExitCode::data,
-                  fmt::format("{}: its {} split has {} tokens; model.context {} needs at least {}",
-                              corpus.path.string(), to_string(split), part.tokens.size(), context, context + 1));
+      fail_data("{}: its {} split has {} tokens; model.context {} needs at least {}", corpus.path.string(),
+                to_string(split), part.tokens.size(), context, context + 1);
   }
 }
 
 const TextDataset::Part& TextDataset::part(Split split) const {
-  if (split == Split::test)
-    throw Error(ExitCode::usage, "a text corpus has a train and a validation split, no test split");
+  if (split == Split::test) fail_usage("a text corpus has a train and a validation split, no test split");
   return parts_[static_cast<std::size_t>(split)];
 }
 
 double TextDataset::unigram_entropy(Split split) const {
-  std::vector<std::int64_t> counts;  // by id
-  for (const auto token : tokens(split)) {
-    const auto id = static_cast<std::size_t>(token);
-    if (id >= counts.size()) counts.resize(id + 1);
-    ++counts[id];
-  }
+  std::vector<std::int64_t> counts(1 + static_cast<std::size_t>(std::ranges::max(tokens(split))));  // by id
+  for (const auto token : tokens(split)) ++counts[static_cast<std::size_t>(token)];
   const auto all = static_cast<double>(tokens(split).size());
   double entropy = 0;
   for (const auto count : counts)

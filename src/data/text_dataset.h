@@ -66,13 +66,9 @@ class TextDataset {
   std::int64_t consecutive_window_count(Split split) const;
   TokenRows consecutive_windows(Split split, std::int64_t first, std::int64_t rows) const;
 
-  // The documents in parts of at most a context, without the last `left_out` tokens of every document.
+  // The documents in parts of at most a context, without the last `left_out` tokens of every document: with 1 every
+  // token has one behind it as its target.
   std::vector<TextPiece> pieces(Split split, std::int64_t context, std::int64_t left_out = 0) const;
-
-  // Every token that has one behind it as its target.
-  std::vector<TextPiece> pieces_with_targets(Split split, std::int64_t context) const {
-    return pieces(split, context, 1);
-  }
 
   // Packs of pieces, each a row, padded to the longest, without targets. `separate`: they see nothing of each other,
   // and positions start again in each.

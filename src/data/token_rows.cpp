@@ -1,24 +1,13 @@
 #include "data/token_rows.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "base/error.h"
 #include "base/random.h"
 
 namespace metaformer {
 
 bool is_held_out(const std::string& key, double fraction) {
   return static_cast<double>(Rng::mix(hash_name(key)) >> 11) * 0x1p-53 < fraction;
-}
-
-void refuse_one_sided_split(const DataConfig& config, std::size_t distinct, std::string_view keys,
-                            const std::string& advice) {
-  throw Error(ExitCode::data,
-              fmt::format("{}: {} distinct {} are too few for data.validation_fraction {} to leave some on either "
-                          "side; set data.validation_path{}",
-                          *config.path, distinct, keys, config.validation_fraction, advice));
 }
 
 bool truncate(std::vector<std::int32_t>& ids, std::int64_t context, Truncation truncation) {

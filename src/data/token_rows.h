@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "config/data_config.h"
 
 namespace metaformer {
@@ -51,9 +52,6 @@ using LabelledSplits = Splits<LabelledText>;
 // of all keys.
 bool is_held_out(const std::string& key, double fraction);
 
-[[noreturn]] void refuse_one_sided_split(const DataConfig& config, std::size_t distinct, std::string_view keys,
-                                         const std::string& advice);
-
 // Moves the training texts whose `key` is held out to the validation split, so that equal keys are in one split. Errors
 // (exit code 3): one of both is empty; `keys` and `advice` are for that message.
 template <class Text>
@@ -67,7 +65,10 @@ void hold_out(Splits<Text>& splits, std::string Text::*key, const DataConfig& co
   std::set<std::string_view> distinct;
   for (const auto& texts : splits.texts)
     for (const auto& text : texts) distinct.insert(text.*key);
-  refuse_one_sided_split(config, distinct.size(), keys, advice);
+  fail_data(
+      "{}: {} distinct {} are too few for data.validation_fraction {} to leave some on either side; set "
+      "data.validation_path{}",
+      *config.path, distinct.size(), keys, config.validation_fraction, advice);
 }
 
 // Row-major [rows, length] token ids and what is predicted at each of them (by a causal model the token after it);

@@ -9,7 +9,6 @@
 #include <optional>
 #include <queue>
 
-#include "base/error.h"
 #include "base/json.h"
 #include "base/signals.h"
 #include "base/text.h"
@@ -32,16 +31,11 @@ constexpr std::array<std::uint32_t, 256> byte_characters = [] {
 
 // The bytes that valid UTF-8 stands for; nothing when it has a character that stands for none.
 std::optional<std::string> from_byte_level(std::string_view text) {
-  static const auto bytes_by_character = [] {
-    std::unordered_map<std::uint32_t, char> bytes;
-    for (std::size_t byte = 0; byte < 256; ++byte) bytes.emplace(byte_characters[byte], static_cast<char>(byte));
-    return bytes;
-  }();
   std::string bytes;
   for (auto at = text.begin(); at != text.end();) {
-    const auto found = bytes_by_character.find(utf8::unchecked::next(at));
-    if (found == bytes_by_character.end()) return std::nullopt;
-    bytes += found->second;
+    const auto found = std::ranges::find(byte_characters, utf8::unchecked::next(at));
+    if (found == byte_characters.end()) return std::nullopt;
+    bytes += static_cast<char>(found - byte_characters.begin());
   }
   return bytes;
 }
@@ -75,11 +69,12 @@ class Reader {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ExitCode::data, fmt::format("{}: {}", source_, what));
+  template <class... Values>
+  [[noreturn]] void fail(fmt::format_string<Values...> what, Values&&... values) const {
+    fail_data("{}: {}", source_, fmt::format(what, std::forward<Values>(values)...));
   }
   [[noreturn]] void refuse(const std::string& field, const Json& value, const std::string& expected) const {
-    fail(fmt::format("{} is {}; {}", field, printable(json_text(value)), expected));
+    fail("{} is {}; {}", field, printable(json_text(value)), expected);
   }
 
   // Of a member that may be left out, and then is `usual`.
@@ -138,7 +133,7 @@ class Reader {
     const auto place = static_cast<std::size_t>(id);
     bpe_.tokens.resize(std::max(bpe_.tokens.size(), place + 1));
     bpe_.names.resize(bpe_.tokens.size());
-    if (!bpe_.tokens[place].empty()) fail(fmt::format("two tokens have the id {}; one is {}", id, in_quotes(token)));
+    if (!bpe_.tokens[place].empty()) fail("two tokens have the id {}; one is {}", id, in_quotes(token));
     bpe_.tokens[place] = std::move(bytes);
     bpe_.names[place] = token;
   }
@@ -168,8 +163,7 @@ class Reader {
       const auto token = to_byte_level(std::string(1, static_cast<char>(byte)));
       const auto found = ids_.find(token);
       if (found == ids_.end())
-        fail(fmt::format("model.vocab has no token {} for the byte {}: not every text can be encoded", in_quotes(token),
-                         byte));
+        fail("model.vocab has no token {} for the byte {}: not every text can be encoded", in_quotes(token), byte);
       bpe_.byte_ids[byte] = found->second;
     }
   }
@@ -192,7 +186,7 @@ class Reader {
       const auto id_of = [&](const std::string& token) {
         const auto found = ids_.find(token);
         if (found == ids_.end())
-          fail(fmt::format("model.merges[{}] needs the token {}, which model.vocab lacks", i, in_quotes(token)));
+          fail("model.merges[{}] needs the token {}, which model.vocab lacks", i, in_quotes(token));
         return found->second;
       };
       const auto left_id = id_of(left), right_id = id_of(right);
@@ -338,15 +332,12 @@ void ByteLevelBpeTokenizer::encode(std::string_view text, std::size_t added, Wor
 void ByteLevelBpeTokenizer::cut(std::string_view text, std::size_t pattern,
                                 const std::function<void(std::string_view)>& use_word) const {
   if (pattern == bpe_.patterns.size()) return use_word(text);
-  const bool is_last = pattern + 1 == bpe_.patterns.size();
-  if (is_last) return bpe_.patterns[pattern].split(text, use_word);
   bpe_.patterns[pattern].split(text, [&](std::string_view part) { cut(part, pattern + 1, use_word); });
 }
 
 std::vector<std::int32_t> ByteLevelBpeTokenizer::ids_of_word(std::string_view word) const {
-  if (!bpe_.whole_words.empty())
-    if (const auto whole = bpe_.whole_words.find(std::string(word)); whole != bpe_.whole_words.end())
-      return {whole->second};
+  if (const auto whole = bpe_.whole_words.find(std::string(word)); whole != bpe_.whole_words.end())
+    return {whole->second};
   Ids bytes;
   for (const char byte : word) bytes.push_back(bpe_.byte_ids[static_cast<unsigned char>(byte)]);
   return bpe_.merges.merge(bytes);

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
+#include <sstream>
 #include <vector>
 
-#include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/utf8.h"
@@ -113,31 +113,21 @@ std::string escaped(std::string_view text) {
   return regex;
 }
 
-// An expression for any of `words` from `depth` on: common beginnings stand once. Words are sorted and
-// distinct.
-std::string any_word(std::span<const std::string> words, std::size_t depth = 0) {
-  const auto begin = depth;
+// An expression for any of `words` behind their first `begin` bytes, which are the same: common beginnings stand once.
+// Words are sorted and distinct.
+std::string any_word(std::span<const std::string> words, std::size_t begin = 0) {
   const auto &first = words.front(), &last = words.back();
-  const auto character_at = [&](const std::string& word) {
-    return word.substr(depth, character_size(std::string_view(word).substr(depth)));
-  };
-  while (depth < first.size() && last.compare(depth, character_at(first).size(), character_at(first)) == 0)
-    depth += character_at(first).size();
-  const auto common = escaped(std::string_view(first).substr(begin, depth - begin));
+  auto end = static_cast<std::size_t>(std::ranges::mismatch(first, last).in1 - first.begin());
+  while (end < first.size() && utf8::internal::is_trail(first[end])) --end;
+  const auto common = escaped(std::string_view(first).substr(begin, end - begin));
   if (words.size() == 1) return common;
+  const bool may_end = first.size() == end;
   std::vector<std::string> branches;
-  bool may_end = false;
-  for (std::size_t i = 0; i < words.size();) {
-    if (words[i].size() == depth) {
-      may_end = true;
-      ++i;
-      continue;
-    }
-    const auto character = character_at(words[i]);
-    auto end = i + 1;
-    while (end < words.size() && words[end].compare(depth, character.size(), character) == 0) ++end;
-    branches.push_back(any_word(words.subspan(i, end - i), depth));
-    i = end;
+  for (std::size_t i = may_end ? 1 : 0; i < words.size();) {
+    const auto branch = words[i].substr(0, end + character_size(std::string_view(words[i]).substr(end)));
+    const auto start = i;
+    while (i < words.size() && words[i].starts_with(branch)) ++i;
+    branches.push_back(any_word(words.subspan(start, i - start), end));
   }
   return fmt::format("{}(?:{}){}", common, fmt::join(branches, "|"), may_end ? "?" : "");
 }
@@ -230,9 +220,6 @@ class WordExpressions {
 
 LibraryTokenizer library_words(const Tokenizer& tokenizer) {
   const auto own = tokenizer.to_json();
-  static const std::set<std::string> known_keys = {"kind", "lowercase", "letters", "joiners", "whitespace", "words"};
-  for (const auto& [key, value] : own.items())
-    if (!known_keys.contains(key)) return {"", fmt::format("its rule {} is not the library's", key)};
   const WordExpressions expressions(own.value("joiners", WordTokenizerOptions().joiners));
   const bool keeps = own.value("whitespace", "") == to_string(Whitespace::kept);
   auto vocabulary = Json::object();
@@ -368,7 +355,7 @@ std::string gpt2_tokenizer_json(const std::string& vocab_json, const std::string
                                 const std::string& merges_txt, const std::string& merges_source) {
   const std::string end_of_text = "<|endoftext|>";
   auto vocabulary = parse_json(vocab_json);
-  if (!vocabulary.is_object()) throw Error(ExitCode::data, vocab_source + ": not an object of tokens with their ids");
+  if (!vocabulary.is_object()) fail_data("{}: not an object of tokens with their ids", vocab_source);
   auto added = Json::array();
   if (vocabulary.contains(end_of_text))
     added.push_back({{"id", vocabulary[end_of_text]},
@@ -379,15 +366,13 @@ std::string gpt2_tokenizer_json(const std::string& vocab_json, const std::string
                      {"normalized", false},
                      {"special", true}});
   auto merges = Json::array();  // pairs of tokens, the first to be merged first
-  auto rest = without_byte_order_mark(merges_txt);
-  for (std::int64_t number = 1; !rest.empty(); ++number) {
-    auto line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
+  std::istringstream lines(std::string(without_byte_order_mark(merges_txt)));
+  std::string line;
+  for (std::int64_t number = 1; std::getline(lines, line); ++number) {
+    if (line.ends_with('\r')) line.pop_back();
     if (line.starts_with("#version")) continue;
     if (std::ranges::count(line, ' ') != 1)
-      throw Error(ExitCode::data, fmt::format("{}:{}: {} is not two tokens with a space between them", merges_source,
-                                              number, in_quotes(line)));
+      fail_data("{}:{}: {} is not two tokens with a space between them", merges_source, number, in_quotes(line));
     merges.push_back(line);
   }
   const auto coder = byte_level(true);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -38,7 +37,7 @@ struct TokenizerFile {
   std::string source;
 
   void require(bool valid, const std::string& name, const std::string& expected) const {
-    if (!valid) throw Error(ExitCode::data, fmt::format("{}: {} is not {}", source, name, expected));
+    if (!valid) fail_data("{}: {} is not {}", source, name, expected);
   }
   const nlohmann::json& field(const std::string& name) const { return json_member(json, name); }
   bool flag(const std::string& name) const {
@@ -92,31 +91,6 @@ std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerFile& file) {
       std::make_unique<SentencePieceTokenizer>(file.text("kind"), file.whitespace(), std::move(*model), file.source));
 }
 
-std::unique_ptr<Tokenizer> load_pretrained(const TokenizerFile& file) {
-  const auto vocabulary = file.number("vocabulary", 0, ByteLevelBpeTokenizer::largest_vocabulary);
-  return file.with_special_tokens(
-      std::make_unique<ByteLevelBpeTokenizer>(file.text("file"), vocabulary, file.source + ": file"));
-}
-
-using Load = std::unique_ptr<Tokenizer> (*)(const TokenizerFile&);
-constexpr std::array<std::pair<std::string_view, Load>, 7> loaders = {
-    {{CharacterTokenizerOptions::kind,
-      [](const TokenizerFile& file) -> std::unique_ptr<Tokenizer> {
-        const bool maps_unknown = file.json.contains("unknown") && file.flag("unknown");
-        return std::make_unique<CharacterTokenizer>(file.strings("characters"), file.source,
-                                                    maps_unknown ? Unknown::map : Unknown::refuse);
-      }},
-     {ByteTokenizerOptions::kind,
-      [](const TokenizerFile&) -> std::unique_ptr<Tokenizer> { return std::make_unique<ByteTokenizer>(); }},
-     {WordTokenizerOptions::kind, load_words},
-     {UnigramTokenizerOptions::kind, load_sentencepiece},
-     {BpeTokenizerOptions::kind, load_sentencepiece},
-     {NumberTokenizer::kind,
-      [](const TokenizerFile& file) -> std::unique_ptr<Tokenizer> {
-        return std::make_unique<NumberTokenizer>(file.number("count", 1, NumberTokenizer::largest_count));
-      }},
-     {PretrainedTokenizerOptions::kind, load_pretrained}}};
-
 constexpr const char* json_file = "tokenizer.json";
 constexpr const char* vocabulary_file = "vocab.json";
 constexpr const char* merges_file = "merges.txt";
@@ -129,9 +103,7 @@ bool is_there(const fs::path& file) {
 
 // vocab_size of the model that lies in the folder; 0: nothing says.
 std::int64_t vocabulary_of(const fs::path& folder) {
-  const auto file = folder / "config.json";
-  if (!is_there(file)) return 0;
-  const auto size = json_member(parse_json(content_of(file)), "vocab_size");
+  const auto size = json_member(read_json_file(folder / "config.json"), "vocab_size");
   return size.is_number_unsigned() && size <= ByteLevelBpeTokenizer::largest_vocabulary ? size.get<std::int64_t>() : 0;
 }
 
@@ -171,7 +143,7 @@ std::unique_ptr<Tokenizer> read_cached(const fs::path& path) {
     const auto json = parse_json<nlohmann::ordered_json>(content_of(path));
     const bool intact = json.is_object() && json.contains("tokenizer") &&
                         json.value("sha256", nlohmann::ordered_json()) == digest_of(path, json["tokenizer"]);
-    if (!intact) throw Error(ExitCode::data, path.string() + ": damaged");
+    if (!intact) fail_data("{}: damaged", path.string());
     return load_tokenizer(json["tokenizer"].dump(), path.string());
   } catch (const Error& error) {
     log::warning("{}; learning the tokenizer again", error.what());
@@ -195,19 +167,30 @@ void write_cached(const fs::path& path, const Tokenizer& tokenizer) {
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& json_text, const std::string& source) {
   const TokenizerFile file{parse_json(json_text), source};
-  std::vector<std::string> kinds;
-  for (const auto& [kind, load] : loaders) {
-    if (file.field("kind") == kind) return load(file);
-    kinds.emplace_back(kind);
+  const auto& kind = file.field("kind");
+  if (kind == CharacterTokenizerOptions::kind) {
+    const bool maps_unknown = file.json.contains("unknown") && file.flag("unknown");
+    return std::make_unique<CharacterTokenizer>(file.strings("characters"), source,
+                                                maps_unknown ? Unknown::map : Unknown::refuse);
   }
-  throw Error(ExitCode::data, fmt::format("{}: not a tokenizer file: expected an object with kind {}", source,
-                                          join_alternatives(kinds)));
+  if (kind == ByteTokenizerOptions::kind) return std::make_unique<ByteTokenizer>();
+  if (kind == WordTokenizerOptions::kind) return load_words(file);
+  if (kind == UnigramTokenizerOptions::kind || kind == BpeTokenizerOptions::kind) return load_sentencepiece(file);
+  if (kind == NumberTokenizer::kind)
+    return std::make_unique<NumberTokenizer>(file.number("count", 1, NumberTokenizer::largest_count));
+  if (kind == PretrainedTokenizerOptions::kind)
+    return file.with_special_tokens(std::make_unique<ByteLevelBpeTokenizer>(
+        file.text("file"), file.number("vocabulary", 0, ByteLevelBpeTokenizer::largest_vocabulary), source + ": file"));
+  fail_data(
+      "{}: not a tokenizer file: expected an object with kind character, byte, word, unigram, bpe, number or "
+      "pretrained",
+      source);
 }
 
 std::optional<fs::path> find_pretrained_tokenizer(const fs::path& folder) {
   const auto json = folder / json_file, model = folder / sentencepiece_file;
-  if (!is_there(folder / own_tokenizer_file) && is_there(json) && is_there(model) &&
-      json_member(json_member(parse_json(content_of(json)), "model"), "byte_fallback") == true)
+  if (!is_there(folder / own_tokenizer_file) && is_there(model) &&
+      json_member(json_member(read_json_file(json), "model"), "byte_fallback") == true)
     return model;  // which the tokenizer.json repeats, as LLaMA 2's does
   for (const auto* name : {own_tokenizer_file, json_file, vocabulary_file, merges_file, sentencepiece_file})
     if (is_there(folder / name)) return folder / name;
@@ -219,8 +202,8 @@ std::unique_ptr<Tokenizer> read_pretrained_tokenizer(const fs::path& path) {
   if (!fs::is_directory(path, ignored)) return read_file_of(path, 0);
   const auto file = find_pretrained_tokenizer(path);
   if (!file)
-    throw Error(ExitCode::data, fmt::format("{}: holds no tokenizer: neither {} nor {} nor {}", path.string(),
-                                            json_file, vocabulary_file, sentencepiece_file));
+    fail_data("{}: holds no tokenizer: neither {} nor {} nor {}", path.string(), json_file, vocabulary_file,
+              sentencepiece_file);
   auto tokenizer = read_file_of(*file, vocabulary_of(path));
   if (auto* subwords = dynamic_cast<SubwordTokenizer*>(tokenizer.get()))
     subwords->set_special_tokens(read_special_tokens(path, *subwords));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <regex>
 #include <span>
 #include <utility>
 
@@ -101,12 +102,11 @@ std::string lower_case(std::string_view text) {
     std::string valid(at, bad);
     make_lowercase(valid);
     for (const auto point : code_points(valid)) {
-      const auto number = static_cast<std::int32_t>(point);
-      const auto range = std::ranges::find_if(newer_capitals, [&](const LowerCaseRange& capitals) {
-        return number >= capitals.first && number <= capitals.last && (number - capitals.first) % capitals.step == 0;
-      });
-      const auto offset = range == newer_capitals.end() ? 0 : range->offset;
-      utf8::unchecked::append(static_cast<char32_t>(number + offset), std::back_inserter(lowered));
+      const auto capital = static_cast<std::int32_t>(point);
+      auto number = capital;
+      for (const auto& [first, last, offset, step] : newer_capitals)
+        if (capital >= first && capital <= last && (capital - first) % step == 0) number += offset;
+      utf8::unchecked::append(static_cast<char32_t>(number), std::back_inserter(lowered));
     }
     if (bad == text.end()) return lowered;
     lowered += *bad;
@@ -137,44 +137,24 @@ std::int64_t count_common_ngrams(const Sequence& first, const Sequence& second, 
   return static_cast<std::int64_t>(common.size());
 }
 
-template <std::size_t n>
-void add(std::array<std::int64_t, n>& sums, const std::array<std::int64_t, n>& terms) {
-  for (std::size_t i = 0; i < n; ++i) sums[i] += terms[i];
+// Element n - 1 of the counts is of n-grams.
+template <std::size_t orders, class Sequence>
+NgramCounts<orders> count_all_ngrams(const Sequence& hypothesis, const Sequence& reference) {
+  NgramCounts<orders> counts;
+  for (std::size_t i = 0; i < orders; ++i) {
+    counts.hypothesis[i] = count_ngrams(hypothesis, i + 1);
+    counts.reference[i] = count_ngrams(reference, i + 1);
+    counts.matches[i] = count_common_ngrams(hypothesis, reference, i + 1);
+  }
+  return counts;
 }
 
 // The version whose scores tests/python/compare_overlap.py compares BLEU and chrF with.
 constexpr std::string_view sacrebleu_version = "2.6.0";
 
-bool is_digit(char32_t c) { return c >= '0' && c <= '9'; }
-bool is_stop(char c) { return c == '.' || c == ','; }
-
-// ASCII marks but the apostrophe, and the comma, hyphen and full stop, which depend on what is beside them.
-bool is_mark(char c) {
-  return (c >= ' ' && c <= '&') || (c >= '(' && c <= '+') || c == '/' || (c >= ':' && c <= '@') ||
-         (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
-}
-
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
   for (auto at = text.find(from); at != text.npos; at = text.find(from, at + to.size()))
     text.replace(at, from.size(), to);
-}
-
-// Writes `before`, a space between both, and `after` around each two bytes for which `is_pair` holds. As with a
-// regular expression, a byte belongs to one pair at most. Bytes will do, because all that is looked for is ASCII.
-template <class IsPair>
-std::string separate_pairs(std::string_view text, IsPair is_pair, std::string_view before, std::string_view after) {
-  std::string separated;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (i + 1 == text.size() || !is_pair(text[i], text[i + 1])) {
-      separated += text[i];
-      continue;
-    }
-    separated += before;
-    separated += {text[i], ' ', text[i + 1]};
-    separated += after;
-    ++i;
-  }
-  return separated;
 }
 
 double brevity_penalty(double hypothesis_length, double reference_length) {
@@ -183,13 +163,13 @@ double brevity_penalty(double hypothesis_length, double reference_length) {
 }
 
 // Of orders without n-grams they stay 0. The k-th that would be 0 otherwise counts 1 / 2^k matches instead.
-std::array<double, BleuStatistics::orders> smoothed_precisions(const BleuStatistics& statistics) {
-  std::array<double, BleuStatistics::orders> precisions{};
+std::array<double, bleu_orders> smoothed_precisions(const BleuStatistics& statistics) {
+  std::array<double, bleu_orders> precisions{};
   double smoothed_matches = 1;
-  for (std::size_t i = 0; i < precisions.size() && statistics.ngrams[i] > 0; ++i) {
+  for (std::size_t i = 0; i < precisions.size() && statistics.hypothesis[i] > 0; ++i) {
     if (statistics.matches[i] == 0) smoothed_matches /= 2;
     const auto matches = statistics.matches[i] > 0 ? static_cast<double>(statistics.matches[i]) : smoothed_matches;
-    precisions[i] = 100 * matches / static_cast<double>(statistics.ngrams[i]);
+    precisions[i] = 100 * matches / static_cast<double>(statistics.hypothesis[i]);
   }
   return precisions;
 }
@@ -229,15 +209,15 @@ Words tokenize_13a(std::string_view line) {
                                  {"&lt;", "<"},
                                  {"&gt;", ">"}})
     replace_all(text, from, to);
-  std::string separated = " ";
-  for (const char c : text) separated += is_mark(c) ? std::string{' ', c, ' '} : std::string(1, c);
-  text = separated + " ";
-  text = separate_pairs(
-      text, [](char c, char next) { return !is_digit(c) && is_stop(next); }, "", " ");
-  text = separate_pairs(
-      text, [](char c, char next) { return is_stop(c) && !is_digit(next); }, " ", "");
-  text = separate_pairs(
-      text, [](char c, char next) { return is_digit(c) && next == '-'; }, "", " ");
+  // Those of mteval-v13a.pl: marks but the apostrophe; stops and commas not between digits; hyphens behind a digit. All
+  // of it is ASCII, so that bytes will do.
+  static const std::array<std::pair<std::regex, const char*>, 4> separated = {
+      {{std::regex(R"(([ -&(-+/:-@\[-`{-~]))"), " $1 "},
+       {std::regex("([^0-9])([.,])"), "$1 $2 "},
+       {std::regex("([.,])([^0-9])"), " $1 $2"},
+       {std::regex("([0-9])(-)"), "$1 $2 "}}};
+  text = " " + text + " ";
+  for (const auto& [pattern, with_spaces] : separated) text = std::regex_replace(text, pattern, with_spaces);
   return split_words(text);
 }
 
@@ -251,58 +231,32 @@ std::vector<std::string> bleu_tokens(std::string_view line, const BleuOptions& o
   return options.is_tokenized ? split_words(text) : tokenize_13a(without_trailing_space(text));
 }
 
-BleuStatistics& BleuStatistics::operator+=(const BleuStatistics& other) {
-  hypothesis_length += other.hypothesis_length;
-  reference_length += other.reference_length;
-  add(ngrams, other.ngrams);
-  add(matches, other.matches);
-  return *this;
-}
-
 BleuStatistics bleu_statistics(std::string_view hypothesis, std::string_view reference, const BleuOptions& options) {
-  const auto tokens = bleu_tokens(hypothesis, options), expected = bleu_tokens(reference, options);
-  BleuStatistics statistics{.hypothesis_length = count_ngrams(tokens, 1),
-                            .reference_length = count_ngrams(expected, 1)};
-  for (std::size_t i = 0; i < BleuStatistics::orders; ++i) {
-    statistics.ngrams[i] = count_ngrams(tokens, i + 1);
-    statistics.matches[i] = count_common_ngrams(tokens, expected, i + 1);
-  }
-  return statistics;
+  return count_all_ngrams<bleu_orders>(bleu_tokens(hypothesis, options), bleu_tokens(reference, options));
 }
 
 BleuScore bleu(const BleuStatistics& statistics) {
-  BleuScore score{.brevity_penalty = brevity_penalty(static_cast<double>(statistics.hypothesis_length),
-                                                     static_cast<double>(statistics.reference_length))};
+  BleuScore score{.brevity_penalty = brevity_penalty(static_cast<double>(statistics.hypothesis[0]),
+                                                     static_cast<double>(statistics.reference[0]))};
   if (statistics.matches[0] == 0) return score;  // an n-gram that matches has words that do
   score.precisions = smoothed_precisions(statistics);
   double sum_of_logarithms = 0;
   for (const auto precision : score.precisions) sum_of_logarithms += std::log(precision);  // of 0: -inf, and BLEU is 0
-  score.bleu = score.brevity_penalty * std::exp(sum_of_logarithms / BleuStatistics::orders);
+  score.bleu = score.brevity_penalty * std::exp(sum_of_logarithms / bleu_orders);
   return score;
 }
 
 std::string chrf_signature() {
-  return fmt::format("nrefs:1|case:mixed|eff:yes|nc:{}|nw:0|space:no|version:{}", ChrfStatistics::orders,
-                     sacrebleu_version);
-}
-
-ChrfStatistics& ChrfStatistics::operator+=(const ChrfStatistics& other) {
-  add(hypothesis, other.hypothesis);
-  add(reference, other.reference);
-  add(matches, other.matches);
-  return *this;
+  return fmt::format("nrefs:1|case:mixed|eff:yes|nc:{}|nw:0|space:no|version:{}", chrf_orders, sacrebleu_version);
 }
 
 ChrfStatistics chrf_statistics(std::string_view hypothesis, std::string_view reference) {
   auto characters = code_points(hypothesis), expected = code_points(reference);
   std::erase_if(characters, is_white_space);
   std::erase_if(expected, is_white_space);
-  ChrfStatistics statistics;
-  for (std::size_t i = 0; i < ChrfStatistics::orders; ++i) {
-    statistics.reference[i] = count_ngrams(expected, i + 1);
-    statistics.hypothesis[i] = statistics.reference[i] > 0 ? count_ngrams(characters, i + 1) : 0;
-    statistics.matches[i] = count_common_ngrams(characters, expected, i + 1);
-  }
+  auto statistics = count_all_ngrams<chrf_orders>(characters, expected);
+  for (std::size_t i = 0; i < chrf_orders; ++i)
+    if (statistics.reference[i] == 0) statistics.hypothesis[i] = 0;
   return statistics;
 }
 
@@ -310,7 +264,7 @@ double chrf(const ChrfStatistics& statistics) {
   constexpr double beta_squared = 4;
   double precisions = 0, recalls = 0;
   int used_orders = 0;
-  for (std::size_t i = 0; i < ChrfStatistics::orders; ++i) {
+  for (std::size_t i = 0; i < chrf_orders; ++i) {
     if (statistics.hypothesis[i] == 0 || statistics.reference[i] == 0) continue;
     const auto matches = static_cast<double>(statistics.matches[i]);
     precisions += matches / static_cast<double>(statistics.hypothesis[i]);
@@ -322,7 +276,7 @@ double chrf(const ChrfStatistics& statistics) {
 }
 
 Words rouge_tokens(std::string_view text) {
-  return split(lower_case(text), [](char32_t c) { return (c >= 'a' && c <= 'z') || is_digit(c); });
+  return split(lower_case(text), [](char32_t c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); });
 }
 
 RougeStatistics& RougeStatistics::operator+=(const RougeStatistics& other) {

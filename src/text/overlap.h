@@ -29,23 +29,32 @@ std::string bleu_signature(const BleuOptions& options);
 // The tokens of a line of UTF-8. Bytes that are not valid are parts of words.
 std::vector<std::string> bleu_tokens(std::string_view line, const BleuOptions& options);
 
-// Counts of one line or, added up, of a corpus. Element n - 1 is of n-grams.
-struct BleuStatistics {
-  static constexpr std::size_t orders = 4;
+// n-grams of one line or, added up, of a corpus. Element n - 1 is of n-grams; the first is the length.
+template <std::size_t orders>
+struct NgramCounts {
+  std::array<std::int64_t, orders> hypothesis{}, reference{};
+  std::array<std::int64_t, orders> matches{};  // of the hypothesis, clipped to how often the line's reference has each
 
-  std::int64_t hypothesis_length = 0, reference_length = 0;  // in tokens
-  std::array<std::int64_t, orders> ngrams{};                 // of the hypothesis
-  std::array<std::int64_t, orders> matches{};  // of these, clipped to how often the line's reference has each
-
-  BleuStatistics& operator+=(const BleuStatistics& other);
+  NgramCounts& operator+=(const NgramCounts& other) {
+    for (std::size_t i = 0; i < orders; ++i) {
+      hypothesis[i] += other.hypothesis[i];
+      reference[i] += other.reference[i];
+      matches[i] += other.matches[i];
+    }
+    return *this;
+  }
 };
+
+constexpr std::size_t bleu_orders = 4, chrf_orders = 6;
+using BleuStatistics = NgramCounts<bleu_orders>;  // of tokens
+using ChrfStatistics = NgramCounts<chrf_orders>;  // of characters
 
 BleuStatistics bleu_statistics(std::string_view hypothesis, std::string_view reference, const BleuOptions& options);
 
 struct BleuScore {
   double bleu = 0;  // in percent: brevity penalty times the geometric mean of the precisions
   double brevity_penalty = 1;
-  std::array<double, BleuStatistics::orders> precisions{};  // in percent, smoothed
+  std::array<double, bleu_orders> precisions{};  // in percent, smoothed
 };
 
 // The score of a corpus. BLEU is 0 if nothing matches or no hypothesis has four tokens.
@@ -57,18 +66,8 @@ BleuScore bleu(const BleuStatistics& statistics);
 
 std::string chrf_signature();
 
-// Counts of one line or, added up, of a corpus. Element n - 1 is of n-grams.
-struct ChrfStatistics {
-  static constexpr std::size_t orders = 6;
-
-  std::array<std::int64_t, orders> hypothesis{};  // n-grams; 0 for a line whose reference has none of that order
-  std::array<std::int64_t, orders> reference{};
-  std::array<std::int64_t, orders> matches{};  // n-grams of both
-
-  ChrfStatistics& operator+=(const ChrfStatistics& other);
-};
-
-// Of UTF-8; each byte that is not valid is a character.
+// Of UTF-8; each byte that is not valid is a character. A line whose reference has no n-grams of an order counts none
+// of the hypothesis.
 ChrfStatistics chrf_statistics(std::string_view hypothesis, std::string_view reference);
 
 // The score of a corpus in percent: (1 + beta^2) P R / (beta^2 P + R), where P and R are the means of precision and

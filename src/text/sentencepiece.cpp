@@ -5,7 +5,6 @@
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -91,22 +90,17 @@ std::string text_of_piece(PieceKind kind, const std::string& piece) {
 }
 
 // The double with the shortest decimal form of a float: another program that reads it there has the same number.
-double decimal(float value) {
-  const auto text = fmt::format("{}", value);
-  double number = 0;
-  std::from_chars(text.data(), text.data() + text.size(), number);
-  return number;
-}
+double decimal(float value) { return std::stod(fmt::format("{}", value)); }
 
 // With texts that the usual normalisers change: spaces in a row, forms of characters, case.
 void require_restored_text(const Tokenizer& tokenizer, const std::string& source) {
   for (const std::string text : {"a", " a  b ", "\n\t a", "\uFF21", "e\u0301", "\u2460", "A"}) {
     const auto restored = tokenizer.decode(tokenizer.encode(text));
     if (restored != text)
-      throw Error(ExitCode::data,
-                  fmt::format("{}: its normaliser makes {} of {}; only a model that restores every text "
-                              "is supported: of rule identity, that keeps spaces in a row",
-                              source, in_quotes(restored), in_quotes(text)));
+      fail_data(
+          "{}: its normaliser makes {} of {}; only a model that restores every text is supported: of rule identity, "
+          "that keeps spaces in a row",
+          source, in_quotes(restored), in_quotes(text));
   }
 }
 
@@ -135,17 +129,6 @@ void for_each_field(std::string_view message, Use use) {
     use(tag >> 3, value, type == counted_bytes ? message.substr(0, size) : std::string_view());
     message.remove_prefix(size);
   }
-}
-
-bool is_symbol(std::string_view piece_message) {
-  constexpr std::uint64_t user_defined = 4;
-  std::string_view piece;
-  std::uint64_t type = 1;
-  for_each_field(piece_message, [&](std::uint64_t number, std::uint64_t value, std::string_view bytes) {
-    if (number == 1) piece = bytes;
-    if (number == 3) type = value;
-  });
-  return type == user_defined && count_characters(piece) > 1;
 }
 
 using WordCounts = std::vector<std::pair<std::string, std::int64_t>>;
@@ -201,9 +184,9 @@ class WordIterator : public sentencepiece::SentenceIterator {
 template <class Options>
 std::unordered_map<std::string, std::string> trainer_arguments(const Options& options) {
   const bool keeps = options.whitespace == Whitespace::kept;
-  const std::string rule = keeps               ? options.lowercase ? "nfkc_cf" : "identity"
-                           : options.lowercase ? "nmt_nfkc_cf"
-                                               : "nmt_nfkc";
+  const auto rule = keeps && !options.lowercase
+                        ? "identity"
+                        : fmt::format("{}nfkc{}", keeps ? "" : "nmt_", options.lowercase ? "_cf" : "");
   std::unordered_map<std::string, std::string> arguments = {
       {"model_type", std::string(Options::kind)},
       {"normalization_rule_name", rule},
@@ -230,11 +213,11 @@ std::unordered_map<std::string, std::string> trainer_arguments(const Options& op
 [[noreturn]] void refuse(const std::string& library_message, std::int64_t vocabulary) {
   static const std::regex too_small(R"(required_chars\. \d+ vs (\d+)\.)");
   if (std::smatch match; std::regex_search(library_message, match, too_small))
-    throw Error(ExitCode::data,
-                fmt::format("data.tokenizer.vocabulary {} is too small: the characters of the training text take "
-                            "{}; set it to more than that, or lower data.tokenizer.character_coverage",
-                            vocabulary, match[1].str()));
-  throw Error(ExitCode::data, fmt::format("sentencepiece cannot learn from the training text: {}", library_message));
+    fail_data(
+        "data.tokenizer.vocabulary {} is too small: the characters of the training text take {}; set it to more than "
+        "that, or lower data.tokenizer.character_coverage",
+        vocabulary, match[1].str());
+  fail_data("sentencepiece cannot learn from the training text: {}", library_message);
 }
 
 }  // namespace
@@ -310,36 +293,33 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string kind, Whitespace whit
     const bool keeps = whitespace == Whitespace::kept;
     const auto status =
         processor_->LoadFromSerializedProto(keeps ? model_ + std::string(without_space_in_front) : model_);
-    if (!status.ok()) throw Error(ExitCode::data, status.error_message());
+    if (!status.ok()) fail_data("{}", status.error_message());
     read_pieces();
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& error) {  // the library throws if one of its checks fails
-    throw Error(ExitCode::data, fmt::format("{}: not a sentencepiece model: {}", source, error.what()));
+    fail_data("{}: not a sentencepiece model: {}", source, error.what());
   }
 }
 
 SentencePieceTokenizer::~SentencePieceTokenizer() = default;
 
 void SentencePieceTokenizer::read_pieces() {
-  const auto require = [&](bool valid, const std::string& what) {
-    if (!valid) throw Error(ExitCode::data, what);
-  };
   unknown_ = processor_->unk_id();
   const auto size = processor_->GetPieceSize();
-  require(unknown_ >= 0 && unknown_ < size && processor_->IsUnknown(unknown_), "it has no unknown token");
+  if (unknown_ < 0 || unknown_ >= size || !processor_->IsUnknown(unknown_)) fail_data("it has no unknown token");
   for (int id = 0; id < size; ++id) {
-    require(std::isfinite(processor_->GetScore(id)), fmt::format("piece {} has no finite score", id));
+    if (!std::isfinite(processor_->GetScore(id))) fail_data("piece {} has no finite score", id);
     scores_.push_back(decimal(processor_->GetScore(id)));
     const auto kind = piece_kind(id);
     pieces_.push_back(text_of_piece(kind, processor_->IdToPiece(id)));
     if (kind != PieceKind::text) continue;
     const auto& piece = processor_->IdToPiece(id);
-    require(utf8_defect(piece).empty(), fmt::format("piece {} is not UTF-8", id));
+    if (!utf8::is_valid(piece)) fail_data("piece {} is not UTF-8", id);
     const auto& text = pieces_.back();
     const auto spaces = std::min(text.find_first_not_of(' '), text.size());
-    require(text.find(' ', spaces) == std::string::npos && (text.size() == 1 || std::ranges::none_of(text, is_break)),
-            fmt::format("piece {} reaches beyond a word, which is not supported: {}", id, in_quotes(text)));
+    if (text.find(' ', spaces) != std::string::npos || (text.size() > 1 && std::ranges::any_of(text, is_break)))
+      fail_data("piece {} reaches beyond a word, which is not supported: {}", id, in_quotes(text));
     has_pieces_of_spaces_ = has_pieces_of_spaces_ || (spaces > 1 && whitespace_ == Whitespace::kept);
     ids_[piece] = id;
     longest_piece_ = std::max(longest_piece_, piece.size());
@@ -351,9 +331,8 @@ void SentencePieceTokenizer::read_pieces() {
       if (!ids_.contains(rest.substr(0, character_size(rest)))) has_plain_scores_ = false;
   }
   const auto& any_byte = processor_->IdToPiece(processor_->PieceToId(byte_piece('\0')));
-  const bool has_bytes = any_byte == byte_piece('\0');
-  require(has_bytes == (whitespace_ == Whitespace::kept),
-          fmt::format("it is not one that has white space {}", to_string(whitespace_)));
+  if ((any_byte == byte_piece('\0')) != (whitespace_ == Whitespace::kept))
+    fail_data("it is not one that has white space {}", to_string(whitespace_));
 }
 
 std::vector<std::int32_t> SentencePieceTokenizer::cut(std::string_view word) const {
@@ -510,13 +489,17 @@ std::unique_ptr<SubwordTokenizer> read_sentencepiece(std::string model, const st
 SentencePieceTraits traits_of_sentencepiece(std::string_view model) {
   SentencePieceTraits traits;
   for_each_field(model, [&](std::uint64_t part, std::uint64_t, std::string_view message) {
-    if (part == 1) traits.has_symbols = traits.has_symbols || is_symbol(message);
-    if (part != 2 && part != 3) return;
+    constexpr std::uint64_t normal = 1, user_defined = 4;
+    std::string_view piece;
+    std::uint64_t type = normal;
     for_each_field(message, [&](std::uint64_t number, std::uint64_t value, std::string_view bytes) {
+      if (part == 1 && number == 1) piece = bytes;
+      if (part == 1 && number == 3) type = value;
       if (part == 2 && number == 3) traits.is_unigram = value == 1;
       if (part == 2 && number == 24) traits.marks_ends = value != 0;
       if (part == 3 && number == 2) traits.normalises = !bytes.empty();
     });
+    traits.has_symbols = traits.has_symbols || (type == user_defined && count_characters(piece) > 1);
   });
   return traits;
 }
@@ -524,7 +507,7 @@ SentencePieceTraits traits_of_sentencepiece(std::string_view model) {
 template <class UnigramOrBpeOptions>
 std::string train_sentencepiece(const UnigramOrBpeOptions& options, std::string_view text) {
   auto words = count_words(text, options.whitespace);
-  if (words.empty()) throw Error(ExitCode::data, "the training text has no word to learn pieces from");
+  if (words.empty()) fail_data("the training text has no word to learn pieces from");
   // The library ends the process if a required character is in no word.
   const auto starts_with_space = [](const auto& word) { return word.first[0] == ' '; };
   if (options.whitespace == Whitespace::kept && std::none_of(words.begin(), words.end(), starts_with_space))

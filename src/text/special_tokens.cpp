@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
 
 namespace metaformer {
 
@@ -24,15 +25,9 @@ bool is_id(const Json& id, std::int64_t vocabulary) {
   return id.is_number_unsigned() && id.get<std::uint64_t>() < static_cast<std::uint64_t>(vocabulary);
 }
 
-// null without the file.
-Json read_json(const fs::path& file) {
-  std::error_code ignored;
-  return fs::is_regular_file(file, ignored) ? parse_json(read_file(file, largest_json, ExitCode::data)) : Json();
-}
-
 Json read_object(const fs::path& file) {
-  auto json = read_json(file);
-  if (!json.is_null() && !json.is_object()) throw Error(ExitCode::data, file.string() + ": not a JSON object");
+  auto json = read_json_file(file);
+  if (!json.is_null() && !json.is_object()) fail_data("{}: not a JSON object", file.string());
   return json;
 }
 
@@ -80,6 +75,11 @@ std::map<std::string, std::string> read_names(const fs::path& folder) {
 
 }  // namespace
 
+Json read_json_file(const fs::path& file) {
+  std::error_code ignored;
+  return fs::is_regular_file(file, ignored) ? parse_json(read_file(file, largest_json, ExitCode::data)) : Json();
+}
+
 nlohmann::ordered_json SubwordTokenizer::with_special_tokens(nlohmann::ordered_json json) const {
   if (special_tokens_ != SpecialTokens()) json["special_tokens"] = metaformer::to_json(special_tokens_);
   return json;
@@ -99,7 +99,7 @@ std::vector<std::int32_t> ids_without_token(const Tokenizer& tokenizer) {
 }
 
 SpecialTokens read_special_tokens(const fs::path& folder, const SubwordTokenizer& tokenizer) {
-  const auto config = read_json(folder / "config.json");
+  const auto config = read_json_file(folder / "config.json");
   const auto generation = read_object(folder / "generation_config.json");
   std::map<std::string, std::int32_t> ids;  // by name
   for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id)
@@ -112,13 +112,14 @@ SpecialTokens read_special_tokens(const fs::path& folder, const SubwordTokenizer
     const auto name = tokens.names.find(token);
     return name == tokens.names.end() ? std::vector<std::int32_t>() : std::vector{ids.at(name->second)};
   };
-  const auto bos = ids_of("bos_token"), eos = ids_of("eos_token"), pad = ids_of("pad_token");
-  tokens.eos = eos;
-  if (!bos.empty()) tokens.bos = bos.front();
-  if (!pad.empty()) tokens.pad = pad.front();
-  for (const auto& [key, own] :
-       {std::pair("bos_token", &bos), std::pair("eos_token", &eos), std::pair("pad_token", &pad)})
-    if (!own->empty()) tokens.names.emplace(key, tokenizer.token_name(own->front()));
+  for (const std::string key : {"bos_token", "eos_token", "pad_token"}) {
+    const auto own = ids_of(key);
+    if (own.empty()) continue;
+    if (key == "eos_token") tokens.eos = own;
+    if (key == "bos_token") tokens.bos = own.front();
+    if (key == "pad_token") tokens.pad = own.front();
+    tokens.names.emplace(key, tokenizer.token_name(own.front()));
+  }
   return tokens;
 }
 

@@ -45,6 +45,9 @@ SpecialTokens special_tokens_of(const Tokenizer& tokenizer);
 // The ids that no token has, ascending: a model's table of embeddings may have more rows than there are tokens.
 std::vector<std::int32_t> ids_without_token(const Tokenizer& tokenizer);
 
+// The content of a file of a Hugging Face folder; null without the file, discarded where it is no JSON.
+nlohmann::json read_json_file(const std::filesystem::path& file);
+
 // Those that a Hugging Face folder gives for its tokenizer: ids from generation_config.json, then config.json, where
 // absent keys have the defaults of the model type, or without config.json those of the names; names from
 // tokenizer_config.json, then special_tokens_map.json, then from the ids. Those that the tokenizer lacks are left out.

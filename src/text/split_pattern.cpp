@@ -7,53 +7,44 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <regex>
+#include <utility>
 
-#include "base/error.h"
 #include "base/text.h"
 
 namespace metaformer {
 
-// The letters, marks, numbers, punctuation and symbols that Unicode 15, 15.1 and 16 added. Regular expressions of
-// tokenizers are written for a library that knows them, and PCRE2 up to 10.42 knows Unicode 14. A test compares the
-// classes with those of the package `tokenizers`, for every code point (tests/python/compare_tokenizers.py).
-struct CharacterRange {
-  std::uint32_t first, last;
-  std::string_view category;  // general category: Lu, Nd, ...
-};
-
-constexpr std::array<CharacterRange, 125> newer_characters = {
-    {{0x897, 0x897, "Mn"},     {0xCF3, 0xCF3, "Mc"},     {0xECE, 0xECE, "Mn"},     {0x1B4E, 0x1B4F, "Po"},
-     {0x1B7F, 0x1B7F, "Po"},   {0x1C89, 0x1C89, "Lu"},   {0x1C8A, 0x1C8A, "Ll"},   {0x2427, 0x2429, "So"},
-     {0x2FFC, 0x2FFF, "So"},   {0x31E4, 0x31E5, "So"},   {0x31EF, 0x31EF, "So"},   {0xA7CB, 0xA7CC, "Lu"},
-     {0xA7CD, 0xA7CD, "Ll"},   {0xA7DA, 0xA7DA, "Lu"},   {0xA7DB, 0xA7DB, "Ll"},   {0xA7DC, 0xA7DC, "Lu"},
-     {0x105C0, 0x105F3, "Lo"}, {0x10D40, 0x10D49, "Nd"}, {0x10D4A, 0x10D4D, "Lo"}, {0x10D4E, 0x10D4E, "Lm"},
-     {0x10D4F, 0x10D4F, "Lo"}, {0x10D50, 0x10D65, "Lu"}, {0x10D69, 0x10D6D, "Mn"}, {0x10D6E, 0x10D6E, "Pd"},
-     {0x10D6F, 0x10D6F, "Lm"}, {0x10D70, 0x10D85, "Ll"}, {0x10D8E, 0x10D8F, "Sm"}, {0x10EC2, 0x10EC4, "Lo"},
-     {0x10EFC, 0x10EFF, "Mn"}, {0x1123F, 0x11240, "Lo"}, {0x11241, 0x11241, "Mn"}, {0x11380, 0x11389, "Lo"},
-     {0x1138B, 0x1138B, "Lo"}, {0x1138E, 0x1138E, "Lo"}, {0x11390, 0x113B5, "Lo"}, {0x113B7, 0x113B7, "Lo"},
-     {0x113B8, 0x113BA, "Mc"}, {0x113BB, 0x113C0, "Mn"}, {0x113C2, 0x113C2, "Mc"}, {0x113C5, 0x113C5, "Mc"},
-     {0x113C7, 0x113CA, "Mc"}, {0x113CC, 0x113CD, "Mc"}, {0x113CE, 0x113CE, "Mn"}, {0x113CF, 0x113CF, "Mc"},
-     {0x113D0, 0x113D0, "Mn"}, {0x113D1, 0x113D1, "Lo"}, {0x113D2, 0x113D2, "Mn"}, {0x113D3, 0x113D3, "Lo"},
-     {0x113D4, 0x113D5, "Po"}, {0x113D7, 0x113D8, "Po"}, {0x113E1, 0x113E2, "Mn"}, {0x116D0, 0x116E3, "Nd"},
-     {0x11B00, 0x11B09, "Po"}, {0x11BC0, 0x11BE0, "Lo"}, {0x11BE1, 0x11BE1, "Po"}, {0x11BF0, 0x11BF9, "Nd"},
-     {0x11F00, 0x11F01, "Mn"}, {0x11F02, 0x11F02, "Lo"}, {0x11F03, 0x11F03, "Mc"}, {0x11F04, 0x11F10, "Lo"},
-     {0x11F12, 0x11F33, "Lo"}, {0x11F34, 0x11F35, "Mc"}, {0x11F36, 0x11F3A, "Mn"}, {0x11F3E, 0x11F3F, "Mc"},
-     {0x11F40, 0x11F40, "Mn"}, {0x11F41, 0x11F41, "Mc"}, {0x11F42, 0x11F42, "Mn"}, {0x11F43, 0x11F4F, "Po"},
-     {0x11F50, 0x11F59, "Nd"}, {0x11F5A, 0x11F5A, "Mn"}, {0x1342F, 0x1342F, "Lo"}, {0x13440, 0x13440, "Mn"},
-     {0x13441, 0x13446, "Lo"}, {0x13447, 0x13455, "Mn"}, {0x13460, 0x143FA, "Lo"}, {0x16100, 0x1611D, "Lo"},
-     {0x1611E, 0x16129, "Mn"}, {0x1612A, 0x1612C, "Mc"}, {0x1612D, 0x1612F, "Mn"}, {0x16130, 0x16139, "Nd"},
-     {0x16D40, 0x16D42, "Lm"}, {0x16D43, 0x16D6A, "Lo"}, {0x16D6B, 0x16D6C, "Lm"}, {0x16D6D, 0x16D6F, "Po"},
-     {0x16D70, 0x16D79, "Nd"}, {0x18CFF, 0x18CFF, "Lo"}, {0x1B132, 0x1B132, "Lo"}, {0x1B155, 0x1B155, "Lo"},
-     {0x1CC00, 0x1CCEF, "So"}, {0x1CCF0, 0x1CCF9, "Nd"}, {0x1CD00, 0x1CEB3, "So"}, {0x1D2C0, 0x1D2D3, "No"},
-     {0x1DF25, 0x1DF2A, "Ll"}, {0x1E030, 0x1E06D, "Lm"}, {0x1E08F, 0x1E08F, "Mn"}, {0x1E4D0, 0x1E4EA, "Lo"},
-     {0x1E4EB, 0x1E4EB, "Lm"}, {0x1E4EC, 0x1E4EF, "Mn"}, {0x1E4F0, 0x1E4F9, "Nd"}, {0x1E5D0, 0x1E5ED, "Lo"},
-     {0x1E5EE, 0x1E5EF, "Mn"}, {0x1E5F0, 0x1E5F0, "Lo"}, {0x1E5F1, 0x1E5FA, "Nd"}, {0x1E5FF, 0x1E5FF, "Po"},
-     {0x1F6DC, 0x1F6DC, "So"}, {0x1F774, 0x1F776, "So"}, {0x1F77B, 0x1F77F, "So"}, {0x1F7D9, 0x1F7D9, "So"},
-     {0x1F8B2, 0x1F8BB, "So"}, {0x1F8C0, 0x1F8C1, "So"}, {0x1FA75, 0x1FA77, "So"}, {0x1FA87, 0x1FA89, "So"},
-     {0x1FA8F, 0x1FA8F, "So"}, {0x1FAAD, 0x1FAAF, "So"}, {0x1FABB, 0x1FABF, "So"}, {0x1FAC6, 0x1FAC6, "So"},
-     {0x1FACE, 0x1FACF, "So"}, {0x1FADA, 0x1FADC, "So"}, {0x1FADF, 0x1FADF, "So"}, {0x1FAE8, 0x1FAE9, "So"},
-     {0x1FAF7, 0x1FAF8, "So"}, {0x1FBCB, 0x1FBEF, "So"}, {0x2B739, 0x2B739, "Lo"}, {0x2EBF0, 0x2EE5D, "Lo"},
-     {0x31350, 0x323AF, "Lo"}}};
+// The letters, marks, numbers, punctuation and symbols that Unicode 15, 15.1 and 16 added, by general category, as the
+// inside of a class. Regular expressions of tokenizers are written for a library that knows them, and PCRE2 up to 10.42
+// knows Unicode 14. A test compares the classes with those of the package `tokenizers`, for every code point
+// (tests/python/compare_tokenizers.py).
+constexpr std::array<std::pair<std::string_view, std::string_view>, 12> newer_characters = {
+    {{"Ll", R"(\x{1C8A}\x{A7CD}\x{A7DB}\x{10D70}-\x{10D85}\x{1DF25}-\x{1DF2A})"},
+     {"Lm", R"(\x{10D4E}\x{10D6F}\x{16D40}-\x{16D42}\x{16D6B}-\x{16D6C}\x{1E030}-\x{1E06D}\x{1E4EB})"},
+     {"Lo", R"(\x{105C0}-\x{105F3}\x{10D4A}-\x{10D4D}\x{10D4F}\x{10EC2}-\x{10EC4}\x{1123F}-\x{11240})"
+            R"(\x{11380}-\x{11389}\x{1138B}\x{1138E}\x{11390}-\x{113B5}\x{113B7}\x{113D1}\x{113D3})"
+            R"(\x{11BC0}-\x{11BE0}\x{11F02}\x{11F04}-\x{11F10}\x{11F12}-\x{11F33}\x{1342F}\x{13441}-\x{13446})"
+            R"(\x{13460}-\x{143FA}\x{16100}-\x{1611D}\x{16D43}-\x{16D6A}\x{18CFF}\x{1B132}\x{1B155})"
+            R"(\x{1E4D0}-\x{1E4EA}\x{1E5D0}-\x{1E5ED}\x{1E5F0}\x{2B739}\x{2EBF0}-\x{2EE5D}\x{31350}-\x{323AF})"},
+     {"Lu", R"(\x{1C89}\x{A7CB}-\x{A7CC}\x{A7DA}\x{A7DC}\x{10D50}-\x{10D65})"},
+     {"Mc", R"(\x{CF3}\x{113B8}-\x{113BA}\x{113C2}\x{113C5}\x{113C7}-\x{113CA}\x{113CC}-\x{113CD}\x{113CF}\x{11F03})"
+            R"(\x{11F34}-\x{11F35}\x{11F3E}-\x{11F3F}\x{11F41}\x{1612A}-\x{1612C})"},
+     {"Mn", R"(\x{897}\x{ECE}\x{10D69}-\x{10D6D}\x{10EFC}-\x{10EFF}\x{11241}\x{113BB}-\x{113C0}\x{113CE}\x{113D0})"
+            R"(\x{113D2}\x{113E1}-\x{113E2}\x{11F00}-\x{11F01}\x{11F36}-\x{11F3A}\x{11F40}\x{11F42}\x{11F5A})"
+            R"(\x{13440}\x{13447}-\x{13455}\x{1611E}-\x{16129}\x{1612D}-\x{1612F}\x{1E08F}\x{1E4EC}-\x{1E4EF})"
+            R"(\x{1E5EE}-\x{1E5EF})"},
+     {"Nd", R"(\x{10D40}-\x{10D49}\x{116D0}-\x{116E3}\x{11BF0}-\x{11BF9}\x{11F50}-\x{11F59}\x{16130}-\x{16139})"
+            R"(\x{16D70}-\x{16D79}\x{1CCF0}-\x{1CCF9}\x{1E4F0}-\x{1E4F9}\x{1E5F1}-\x{1E5FA})"},
+     {"No", R"(\x{1D2C0}-\x{1D2D3})"},
+     {"Pd", R"(\x{10D6E})"},
+     {"Po", R"(\x{1B4E}-\x{1B4F}\x{1B7F}\x{113D4}-\x{113D5}\x{113D7}-\x{113D8}\x{11B00}-\x{11B09}\x{11BE1})"
+            R"(\x{11F43}-\x{11F4F}\x{16D6D}-\x{16D6F}\x{1E5FF})"},
+     {"Sm", R"(\x{10D8E}-\x{10D8F})"},
+     {"So", R"(\x{2427}-\x{2429}\x{2FFC}-\x{2FFF}\x{31E4}-\x{31E5}\x{31EF}\x{1CC00}-\x{1CCEF}\x{1CD00}-\x{1CEB3})"
+            R"(\x{1F6DC}\x{1F774}-\x{1F776}\x{1F77B}-\x{1F77F}\x{1F7D9}\x{1F8B2}-\x{1F8BB}\x{1F8C0}-\x{1F8C1})"
+            R"(\x{1FA75}-\x{1FA77}\x{1FA87}-\x{1FA89}\x{1FA8F}\x{1FAAD}-\x{1FAAF}\x{1FABB}-\x{1FABF}\x{1FAC6})"
+            R"(\x{1FACE}-\x{1FACF}\x{1FADA}-\x{1FADC}\x{1FADF}\x{1FAE8}-\x{1FAE9}\x{1FAF7}-\x{1FAF8})"
+            R"(\x{1FBCB}-\x{1FBEF})"}}};
 
 namespace {
 
@@ -68,15 +59,8 @@ constexpr std::array<std::string_view, 25> categories = {"L",  "Lu", "Ll", "Lt",
 // The inside of a class: the category, and the newer characters of it.
 std::string class_of(std::string_view category) {
   auto text = fmt::format("\\p{{{}}}", category);
-  for (std::size_t i = 0; i < newer_characters.size(); ++i) {
-    const auto belongs = [&](const CharacterRange& range) { return range.category.starts_with(category); };
-    if (!belongs(newer_characters[i])) continue;
-    const auto first = newer_characters[i].first;
-    while (i + 1 < newer_characters.size() && belongs(newer_characters[i + 1]) &&
-           newer_characters[i + 1].first == newer_characters[i].last + 1)
-      ++i;
-    text += fmt::format("\\x{{{:x}}}-\\x{{{:x}}}", first, newer_characters[i].last);
-  }
+  for (const auto& [name, characters] : newer_characters)
+    if (name.starts_with(category)) text += characters;
   return text;
 }
 
@@ -102,8 +86,7 @@ class Translator {
 
  private:
   [[noreturn]] void refuse(std::size_t length) const {
-    throw Error(ExitCode::data, fmt::format("{}: {} in a regular expression is not supported", source_,
-                                            in_quotes(rest_.substr(0, length))));
+    fail_data("{}: {} in a regular expression is not supported", source_, in_quotes(rest_.substr(0, length)));
   }
 
   void copy(std::size_t length) {
@@ -148,7 +131,7 @@ class Translator {
     copy(rest_.starts_with("[^") ? 2 : 1);
     if (rest_.starts_with(']')) refuse(1);
     while (!rest_.starts_with(']')) {
-      if (rest_.empty()) throw Error(ExitCode::data, source_ + ": a [ in a regular expression has no ]");
+      if (rest_.empty()) fail_data("{}: a [ in a regular expression has no ]", source_);
       if (rest_[0] == '[' || rest_.starts_with("&&")) refuse(2);
       rest_[0] == '\\' ? add_escape(true) : copy(1);
     }
@@ -159,24 +142,16 @@ class Translator {
     for (const std::string_view known : {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"})
       if (rest_.starts_with(known)) return copy(known.size());
     if (!rest_.starts_with("(?i:")) refuse(3);
-    // Of letters only, and without pairs that equal a single character if case does not matter: there the libraries
-    // differ.
+    // Of letters only, and without pairs that equal a single character if case does not matter, as "ss" U+00DF: there
+    // the libraries differ.
+    static const std::regex folded_pairs("ss|st|ff|fi|fl", std::regex::icase);
     const auto end = rest_.find(')');
     const auto words = rest_.substr(4, end == std::string_view::npos ? end : end - 4);
     const bool plain =
         std::all_of(words.begin(), words.end(), [](char c) { return is_letter(c) || c == '\'' || c == '|'; });
-    if (end == std::string_view::npos || !plain || has_folded_pair(words)) refuse(end);
+    if (end == std::string_view::npos || !plain || std::regex_search(words.begin(), words.end(), folded_pairs))
+      refuse(end);
     copy(end + 1);
-  }
-
-  // "ss" equals U+00DF, "fi" U+FB01.
-  static bool has_folded_pair(std::string_view words) {
-    std::string lower(words);
-    for (char& c : lower)
-      if (is_letter(c)) c = static_cast<char>(c | 0x20);
-    for (const auto* pair : {"ss", "st", "ff", "fi", "fl"})
-      if (lower.find(pair) != std::string::npos) return true;
-    return false;
   }
 
   // {2}, {2,} and {2,3}; a + or ? behind them means different things.
@@ -205,20 +180,17 @@ std::string message_of(int error) {
 
 }  // namespace
 
-void SplitPattern::Free::operator()(pcre2_real_code_8* code) const { pcre2_code_free(code); }
-
 SplitPattern::SplitPattern(std::string_view pattern, const std::string& source) : source_(source) {
   const auto translated = Translator(pattern, source).translate();
   int error = 0;
   PCRE2_SIZE offset = 0;
   code_.reset(pcre2_compile(as_units(translated), translated.size(), PCRE2_UTF | PCRE2_UCP, &error, &offset,
-                            /*context=*/nullptr));
-  if (code_ == nullptr)
-    throw Error(ExitCode::data, fmt::format("{}: not a regular expression: {}", source, message_of(error)));
+                            /*context=*/nullptr),
+              pcre2_code_free);
+  if (code_ == nullptr) fail_data("{}: not a regular expression: {}", source, message_of(error));
   std::uint32_t matches_nothing = 0;
   pcre2_pattern_info(code_.get(), PCRE2_INFO_MATCHEMPTY, &matches_nothing);
-  if (matches_nothing != 0)
-    throw Error(ExitCode::data, source + ": a regular expression that matches the empty text is not supported");
+  if (matches_nothing != 0) fail_data("{}: a regular expression that matches the empty text is not supported", source);
   pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // where it cannot, matching is slower
 }
 
@@ -234,7 +206,7 @@ void SplitPattern::split(std::string_view text, const std::function<void(std::st
     auto found = find(0);
     if (found == PCRE2_ERROR_JIT_STACKLIMIT) found = find(PCRE2_NO_JIT);
     if (found == PCRE2_ERROR_NOMATCH) return use(text.substr(at));
-    if (found < 0) throw Error(ExitCode::data, fmt::format("{}: cannot be matched: {}", source_, message_of(found)));
+    if (found < 0) fail_data("{}: cannot be matched: {}", source_, message_of(found));
     if (place[0] > at) use(text.substr(at, place[0] - at));
     use(text.substr(place[0], place[1] - place[0]));
     at = place[1];

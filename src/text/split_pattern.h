@@ -21,10 +21,7 @@ class SplitPattern {
   void split(std::string_view text, const std::function<void(std::string_view)>& use) const;
 
  private:
-  struct Free {
-    void operator()(pcre2_real_code_8* code) const;
-  };
-  std::unique_ptr<pcre2_real_code_8, Free> code_;
+  std::shared_ptr<pcre2_real_code_8> code_;
   std::string source_;
 };
 

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/error.h"
 #include "base/text.h"
 #include "base/utf8.h"
 
@@ -36,8 +35,7 @@ CharacterTokenizer::CharacterTokenizer(std::vector<std::string> characters, cons
     std::vector<std::uint32_t> points;
     for_each_code_point(character, [&](std::uint32_t point) { points.push_back(point); });
     const bool fresh = points.size() == 1 && ids_.try_emplace(points[0], static_cast<std::int32_t>(ids_.size())).second;
-    if (!fresh)
-      throw Error(ExitCode::data, fmt::format("{}: {} is not one new character", source, in_quotes(character)));
+    if (!fresh) fail_data("{}: {} is not one new character", source, in_quotes(character));
   }
 }
 
@@ -48,8 +46,8 @@ std::vector<std::int32_t> CharacterTokenizer::encode(std::string_view text) cons
   for_each_code_point(text, [&](std::uint32_t point) {
     const auto found = ids_.find(point);
     if (found == ids_.end() && !unknown)
-      throw Error(ExitCode::data, fmt::format("the character {} (U+{:04X}) is not among the {} this model knows",
-                                              in_quotes(to_utf8(point)), point, characters_.size()));
+      fail_data("the character {} (U+{:04X}) is not among the {} this model knows", in_quotes(to_utf8(point)), point,
+                characters_.size());
     ids.push_back(found == ids_.end() ? *unknown : found->second);
   });
   return ids;
@@ -83,10 +81,9 @@ std::vector<std::int32_t> NumberTokenizer::encode(std::string_view text) const {
     text.remove_prefix(number.size());
     const auto* end = number.data() + number.size();
     const auto [at, error] = std::from_chars(number.data(), end, ids.emplace_back());
-    if (at != end || error == std::errc::invalid_argument)
-      throw Error(ExitCode::data, fmt::format("{} is not a number", in_quotes(number)));
+    if (at != end || error == std::errc::invalid_argument) fail_data("{} is not a number", in_quotes(number));
     if (error == std::errc::result_out_of_range || ids.back() < 0 || ids.back() >= count_)
-      throw Error(ExitCode::data, fmt::format("the number {} is not among 0 ... {}", in_quotes(number), count_ - 1));
+      fail_data("the number {} is not among 0 ... {}", in_quotes(number), count_ - 1);
   }
 }
 

@@ -133,13 +133,12 @@ WordTokenizer WordTokenizer::from_text(const WordTokenizerOptions& options, std:
   for_each_token(text, rules, [&](const std::string& token) { ++counts[token]; });
   if (rules.whitespace == Whitespace::kept) counts[space] = std::numeric_limits<std::int64_t>::max();  // never dropped
   std::erase_if(counts, [&](const auto& entry) { return entry.second < options.min_count; });
-  std::vector<std::pair<std::int64_t, std::string>> ranking;  // negated counts: the greatest comes first
-  ranking.reserve(counts.size());
-  for (const auto& [word, count] : counts) ranking.emplace_back(-count, word);
-  std::sort(ranking.begin(), ranking.end());
-  const auto kept = std::min(ranking.size(), static_cast<std::size_t>(options.vocabulary - 1));
+  std::vector<std::pair<std::string, std::int64_t>> ranking(counts.begin(), counts.end());
+  std::ranges::sort(ranking, {},
+                    [](const auto& entry) { return std::pair(-entry.second, std::string_view(entry.first)); });
+  ranking.resize(std::min(ranking.size(), static_cast<std::size_t>(options.vocabulary - 1)));
   std::vector<std::string> words;
-  for (std::size_t i = 0; i < kept; ++i) words.push_back(std::move(ranking[i].second));
+  for (auto& [word, count] : ranking) words.push_back(std::move(word));
   return {std::move(words), std::move(rules), "text"};
 }
 
@@ -148,10 +147,10 @@ WordTokenizer::WordTokenizer(std::vector<std::string> words, WordRules rules, co
   for (const auto& word : words_) {
     const auto id = static_cast<std::int32_t>(ids_.size()) + 1;
     if (!is_one_token(word, rules_) || !ids_.try_emplace(word, id).second)
-      throw Error(ExitCode::data, fmt::format("{}: {} is not one new word", source, in_quotes(word)));
+      fail_data("{}: {} is not one new word", source, in_quotes(word));
   }
   if (rules_.whitespace == Whitespace::kept && !ids_.contains(space))
-    throw Error(ExitCode::data, fmt::format("{}: white space is kept, and the space is not among the words", source));
+    fail_data("{}: white space is kept, and the space is not among the words", source);
 }
 
 std::int32_t WordTokenizer::id(const std::string& token) const {

@@ -39,10 +39,10 @@ Json scores(const Lines& hypotheses, const Lines& references, CountsOf counts_of
 
 Json bleu_values(const BleuStatistics& counts) {
   const auto score = bleu(counts);
-  Json values = {score.bleu, score.brevity_penalty, counts.hypothesis_length, counts.reference_length};
+  Json values = {score.bleu, score.brevity_penalty, counts.hypothesis[0], counts.reference[0]};
   for (const auto precision : score.precisions) values.push_back(precision);
   for (const auto number : counts.matches) values.push_back(number);
-  for (const auto number : counts.ngrams) values.push_back(number);
+  for (const auto number : counts.hypothesis) values.push_back(number);
   return values;
 }
 
