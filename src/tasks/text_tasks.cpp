@@ -345,7 +345,7 @@ std::shared_ptr<const BatchStream> make_text_stream(const ExperimentConfig& conf
   };
   const auto context = context_of(config.model);
   PackedDocuments documents(
-      {dataset->pieces_with_targets(Split::train, context), dataset->pieces_with_targets(Split::validation, context)},
+      {dataset->pieces(Split::train, context, 1), dataset->pieces(Split::validation, context, 1)},
       context, packing_of(config));
   return std::make_shared<PackStream>(config, dataset, PackStream::Make{training, evaluation}, std::move(documents));
 }
