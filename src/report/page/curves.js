@@ -49,21 +49,15 @@ function curveControls() {
       button('Reset zoom', () => zoomTo(null), {id: 'reset-zoom'}));
 }
 
-// What is drawn: {group, label, x, y, low, high, kind}; kind is "validation", "train" or another series.
+// What is drawn, as drawLines() takes it; kind is "validation", "train" or another series.
 function visibleCurves() {
   const {series: names} = curveView(), runs = curveState.show === 'runs';
   return names.flatMap((name) => report.curves.series[name][curveState.show].flatMap((curve, i) => {
     const group = runs ? report.runs[i].group : i;
     if (!curve || curveState.hidden.has(group)) return [];
-    return {
-      group,
-      label: report.groups[group].name + (runs ? `, seed ${report.runs[i].seed}` : ''),
-      kind: names.length > 1 ? name.split(' ')[0] : 'validation',
-      x: curve[curveState.axis],
-      y: curve.value,
-      low: curve.low,
-      high: curve.high
-    };
+    const label = report.groups[group].name + (runs ? `, seed ${report.runs[i].seed}` : '');
+    const kind = names.length > 1 ? name.split(' ')[0] : 'validation', css = kind + (runs ? ' single' : '');
+    return {...curve, group, label, kind, css, x: curve[curveState.axis], y: curve.value};
   }));
 }
 
@@ -98,10 +92,9 @@ function drawCurves() {
   const curves = visibleCurves(), {zoom} = curveState, log = curveState.scale === 'log';
   const width = widthOf(curveBox), height = width < 560 ? 300 : 420;
   const area = {left: 56, top: 10, right: width - 16, bottom: height - 40};
-  const isShown = (value) => Number.isFinite(value) && (!log || value > 0);
-  const values = curves.flatMap(({y, low, high}) => [...y, ...(low || []), ...(high || [])]).filter(isShown);
+  const isShown = isShownOn(log);
   const x = d3.scaleLinear().domain(zoom ? zoom.x : d3.extent(curves.flatMap((curve) => curve.x)));
-  const y = (log ? d3.scaleLog() : d3.scaleLinear()).domain(zoom ? zoom.y : d3.extent(values));
+  const y = (log ? d3.scaleLog() : d3.scaleLinear()).domain(zoom ? zoom.y : d3.extent(valuesOf(curves, isShown)));
   x.range([area.left, area.right]);
   y.range([area.bottom, area.top]);
   if (!zoom && !log) y.nice(6);
@@ -114,7 +107,7 @@ function drawCurves() {
   drawAxes(svg, x, y, height, area);
   const inner = {x: area.left, y: 0, width: area.right - area.left, height: area.bottom + 1};
   add(add(svg, 'clipPath', {id: 'curve-clip'}), 'rect', inner);
-  drawLines(add(svg, 'g', {'clip-path': 'url(#curve-clip)'}), curves, x, y, isShown);
+  drawLines(add(svg, 'g', {'clip-path': 'url(#curve-clip)'}), curves, x, y, isShown, 1, 4);
   add(svg, 'line', {class: 'cursor', y1: area.top, y2: area.bottom, visibility: 'hidden'});
   addZoom(svg, x, y, area);
   curveBox.replaceChildren(svg.node());
@@ -134,24 +127,6 @@ function shortDuration(seconds) {
   if (seconds < 120) return `${Math.round(seconds * 10) / 10} s`;
   if (seconds < 7200) return `${Math.round(seconds / 6) / 10} min`;
   return `${Math.round(seconds / 360) / 10} h`;
-}
-
-function drawLines(layer, curves, x, y, isShown) {
-  const line = d3.line().defined((p) => isShown(p[1])).x((p) => x(p[0])).y((p) => y(p[1]));
-  const area = d3.area().defined((p) => isShown(p[1]) && isShown(p[2]));
-  area.x((p) => x(p[0])).y0((p) => y(p[1])).y1((p) => y(p[2]));
-  const color = (curve) => curveColor(curve.group);
-  const each = (name, css, shown) => layer.selectAll(`.${css}`).data(shown).join(name).attr('class', css);
-  each('path', 'band', curves.filter((curve) => curve.low))
-      .style('fill', color)
-      .attr('d', (curve) => area(d3.zip(curve.x, curve.low, curve.high)));
-  set(each('path', 'curve', curves), {
-    class: (curve) => `curve ${curve.kind}${curveState.show === 'runs' ? ' single' : ''}`,
-    'stroke-dasharray': (curve) => curveDashes(curve.group),
-    d: (curve) => line(d3.zip(curve.x, curve.y))
-  }).style('stroke', color);
-  const points = each('circle', 'point', curves.filter((curve) => curve.x.length === 1)).style('fill', color);
-  set(points, {r: 4, cx: (curve) => x(curve.x[0]), cy: (curve) => y(curve.y[0])});
 }
 
 // Zoom by dragging, hover, and the same with the keyboard.
