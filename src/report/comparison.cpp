@@ -20,13 +20,12 @@
 
 namespace metaformer {
 
-namespace {
-
-// "" where there is no such key.
 std::string value_of(const Settings& settings, const std::string& key) {
   const auto found = settings.find(key);
   return found == settings.end() ? "" : found->second;
 }
+
+namespace {
 
 Settings without_seed(Settings settings) {
   settings.erase("train.seed");
@@ -44,11 +43,6 @@ void add_derived_measures(RunRecord& record) {
     measures["validation_score"] = 1 - measures["best_val_error"];
 }
 
-void remove_derived_measures(RunRecord& record) {
-  for (const auto& measure : all_measures())
-    if (measure.origin == Measure::Origin::derived) record.measures.erase(measure.id);
-}
-
 Settings changed_settings(const ExperimentConfig& config) { return without_seed(flattened(config_changes(config))); }
 
 Settings all_settings(const Settings& changed) {
@@ -62,13 +56,6 @@ Settings all_settings(const Settings& changed) {
 }
 
 namespace {
-
-// The length of the common start of all words, up to its last underscore.
-std::size_t common_start(const std::vector<std::string>& words) {
-  auto common = words.front();
-  for (const auto& word : words) common.erase(std::ranges::mismatch(common, word).in1, common.end());
-  return common.rfind('_') + 1;  // 0 without an underscore
-}
 
 // Of a group's name after its config, "KEY=VALUE" words, and a number where the name was not unique.
 std::vector<std::string> words_after_config(const ComparedGroup& group) {
@@ -102,7 +89,9 @@ std::vector<std::string> short_names(const std::vector<ComparedGroup>& groups) {
   };
   const auto different = std::set(configs.begin(), configs.end()).size();
   const bool is_one_config = different == 1, has_own_config = different == groups.size();
-  const auto start = common_start(configs);
+  auto common = configs.front();
+  for (const auto& config : configs) common.erase(std::ranges::mismatch(common, config).in1, common.end());
+  const auto start = common.rfind('_') + 1;  // 0 without an underscore
   for (std::size_t i = 0; i < groups.size(); ++i) {
     auto name = is_one_config ? "" : configs[i].substr(start);
     for (const auto& word : words[i])
@@ -123,7 +112,6 @@ std::string unique_name(const std::string& name, const std::vector<ComparedGroup
   return candidate;
 }
 
-// Null: none.
 const RunRecord* run_with_seed(const ComparedGroup& group, std::int64_t seed) {
   const auto found = std::ranges::find(group.runs, seed, &RunRecord::seed);
   return found == group.runs.end() ? nullptr : &*found;
@@ -152,11 +140,6 @@ bool has_other_data(const RunRecord& run, const RunRecord& first) {
   return data_settings(run) != data_settings(first);
 }
 
-// A sorter's lists are made from its config.
-bool has_recorded_data(const RunRecord& run) {
-  return !run.data.empty() || value_of(run.settings, "task.kind") == "sort";
-}
-
 // Leaves out runs of other data than the first run, or with a `by` than the first run with an equal value of that key.
 std::vector<RunRecord> with_equal_data(std::vector<RunRecord> runs, const std::string& by,
                                        std::vector<std::string>& notes) {
@@ -178,7 +161,9 @@ std::vector<RunRecord> with_equal_data(std::vector<RunRecord> runs, const std::s
     if (!run.data.empty()) recorded.try_emplace(value, kept.size());
     kept.push_back(std::move(run));
   }
-  const auto unknown = std::ranges::count_if(kept, std::not_fn(has_recorded_data));
+  const auto unknown = std::ranges::count_if(kept, [](const RunRecord& run) {  // a sorter's config makes its lists
+    return run.data.empty() && value_of(run.settings, "task.kind") != "sort";
+  });
   if (unknown > 0 && kept.size() > 1)
     notes.push_back(
         fmt::format("what data {} of {} runs had is not recorded: only their configs' data keys were compared", unknown,
@@ -226,13 +211,13 @@ std::optional<std::size_t> find_reference(const std::vector<ComparedGroup>& grou
   if (key == "train.seed")
     throw Error(ExitCode::usage,
                 "--by 'train.seed': the runs of a group differ in it; expected a key in which groups differ");
-  std::set<std::string> keys;
-  for (const auto& settings : resolved)
-    for (const auto& [name, value] : settings) keys.insert(name);
+  Settings keys;
+  for (const auto& settings : resolved) keys.insert(settings.begin(), settings.end());
+  const auto names = keys | std::views::keys;
   const auto kind = key + ".kind";
   throw Error(ExitCode::usage, fmt::format("--by {}: no run has such a key{}", in_quotes(key),
                                            keys.contains(kind) ? fmt::format("; did you mean {}?", in_quotes(kind))
-                                                               : did_you_mean(key, {keys.begin(), keys.end()})));
+                                                               : did_you_mean(key, {names.begin(), names.end()})));
 }
 
 // Groups in the order of their first runs, without measures; each is its own reference.
@@ -332,11 +317,11 @@ std::vector<Measure> choose_measures(const std::vector<ComparedGroup>& groups, c
 GroupMeasure values_of(const ComparedGroup& group, const std::string& id) {
   GroupMeasure result;
   std::vector<double> values;
-  for (const auto& run : group.runs)
-    if (const auto found = run.measures.find(id); found != run.measures.end()) {
-      result.values[run.seed] = found->second;
-      values.push_back(found->second);
-    }
+  for (const auto& run : group.runs) {
+    const auto found = run.measures.find(id);
+    if (found == run.measures.end()) continue;
+    values.push_back(result.values[run.seed] = found->second);
+  }
   result.summary = summarise(values);
   return result;
 }
@@ -462,25 +447,18 @@ std::string difference_cell(const Measure& measure, const GroupMeasure& group) {
                      shown_difference(measure, *difference.high));
 }
 
-// Columns of a terminal: "±" and "…" are two and three bytes.
-std::size_t columns_of(const std::string& text) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
-}
-
-std::string padded(const std::string& text, std::size_t width) {
-  return text + std::string(width - std::min(width, columns_of(text)), ' ');
-}
-
+// Of names in ASCII.
 std::string cut(const std::string& name, std::size_t width) {
-  if (columns_of(name) <= width || columns_of(name) != name.size()) return name;
+  const bool is_ascii = std::ranges::all_of(name, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  if (name.size() <= width || !is_ascii) return name;
   const auto kept = width - 1, start = kept / 2;
   return name.substr(0, start) + "…" + name.substr(name.size() - (kept - start));
 }
 
 std::string label(const Comparison& comparison, const std::vector<std::string>& names, std::size_t group) {
   const auto mark = comparison.groups[group].reference == group ? "*" : " ";
-  return padded(fmt::format("{}{:>2} {}", mark, group + 1, cut(names[group], name_width - 5)), name_width);
+  return fmt::format("{:<{}}", fmt::format("{}{:>2} {}", mark, group + 1, cut(names[group], name_width - 5)),
+                     name_width);
 }
 
 std::string list_groups(const Comparison& comparison) {
@@ -502,13 +480,13 @@ std::string verdict(const PairedDifference& difference) {
 }
 
 std::string measure_block(const Comparison& comparison, const std::vector<std::string>& names, const Measure& measure) {
-  auto text = fmt::format("\n{} {}{}\n", padded(measure.title, name_width - 1), padded("mean ± sd (runs)", 24),
-                          "difference to * (95% interval; pairs)");
+  auto text = fmt::format("\n{:<{}} {:<24}difference to * (95% interval; pairs)\n", measure.title, name_width - 1,
+                          "mean ± sd (runs)");
   for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
     const auto& values = comparison.groups[i].measures.at(measure.id);
-    const auto mean = values.values.empty() ? std::string("–")
-                                            : fmt::format("{} ({})", mean_cell(measure, values), values.summary.count);
-    auto line = label(comparison, names, i) + padded(mean, 24) + difference_cell(measure, values);
+    const auto count = values.values.empty() ? "" : fmt::format(" ({})", values.summary.count);
+    auto line = fmt::format("{}{:<24}{}", label(comparison, names, i), mean_cell(measure, values) + count,
+                            difference_cell(measure, values));
     if (values.difference) line += fmt::format("; {}", values.difference->pairs) + verdict(*values.difference);
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
@@ -522,9 +500,8 @@ std::string mcnemar_block(const Comparison& comparison, const std::vector<std::s
       text += fmt::format("{}{:<8}{:>10}{:>12}   {:<12.3g}{:.3g}\n", label(comparison, names, i), test.seed,
                           test.only_reference, test.only_this, test.p_exact, test.p_chi_square);
   if (text.empty()) return "";
-  return fmt::format("\n{}{:<8}{:>10}{:>12}   {:<12}{}\n", padded("McNemar's test, texts right by", name_width),
-                     " seed", "only *", "only this", "p (exact)", "p (chi-square)") +
-         text;
+  return fmt::format("\n{:<{}}{:<8}{:>10}{:>12}   {:<12}{}\n{}", "McNemar's test, texts right by", name_width, " seed",
+                     "only *", "only this", "p (exact)", "p (chi-square)", text);
 }
 
 std::string cost_block(const Comparison& comparison, const std::vector<std::string>& names) {
@@ -625,8 +602,8 @@ std::string values_cell(const Measure& measure, const ComparedGroup& group) {
 }
 
 std::string equivalent_cell(const GroupMeasure& group) {
-  if (!group.difference || !group.difference->equivalent) return "";
-  return *group.difference->equivalent ? "yes" : "no";
+  const auto inside = group.difference ? group.difference->equivalent : std::nullopt;
+  return inside ? *inside ? "yes" : "no" : "";
 }
 
 std::string cell_of(const Column& column, const ComparedGroup& group) {

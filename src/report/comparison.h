@@ -47,7 +47,9 @@ struct RunRecord {
 // is smoothed. validation_score, of a classifier whose best checkpoint was chosen by a fraction (accuracy, AUC): one
 // minus the error that chose it.
 void add_derived_measures(RunRecord& record);
-void remove_derived_measures(RunRecord& record);
+
+// "" where there is no such key.
+std::string value_of(const Settings& settings, const std::string& key);
 
 // The config keys that are not default (config/writer.h), without train.seed.
 Settings changed_settings(const ExperimentConfig& config);

@@ -271,6 +271,10 @@ std::string tick_text(double value, double step) {
   return with_commas(fmt::format("{:.{}f}", value, decimals));
 }
 
+void append(std::vector<double>& values, const std::vector<double>& more) {
+  values.insert(values.end(), more.begin(), more.end());
+}
+
 // At multiples of 1, 2, 2.5 or 5 times a power of ten.
 std::vector<Tick> linear_ticks(double low, double high, int wanted) {
   const double raw = (high - low) / std::max(1, wanted), power = std::pow(10.0, std::floor(std::log10(raw)));
@@ -301,30 +305,19 @@ std::vector<Tick> logarithmic_ticks(double low, double high, int wanted) {
 
 }  // namespace
 
-void Extent::add(const std::vector<double>& values) {
-  for (const double value : values) {
-    if (!std::isfinite(value) || (scale == Scale::logarithmic && value <= 0)) continue;
-    low = std::min(low, value);
-    high = std::max(high, value);
-  }
-}
-
-void Extent::widen(double fraction) {
-  if (empty()) return;
-  const bool linear = scale == Scale::linear;
-  const double more = fraction * (high - low), factor = std::pow(high / low, fraction);
-  low = linear ? low - more : low / factor;
-  high = linear ? high + more : high * factor;
-}
-
-AxisScale::AxisScale(const Extent& data, double first_pixel, double last_pixel)
-    : scale_(data.scale), low_(data.low), high_(data.high), first_pixel_(first_pixel), last_pixel_(last_pixel) {
+AxisScale::AxisScale(Scale scale, const std::vector<double>& values, double first_pixel, double last_pixel,
+                     double margin)
+    : scale_(scale), low_(0), high_(1), first_pixel_(first_pixel), last_pixel_(last_pixel) {
   const bool logarithmic = scale_ == Scale::logarithmic;
-  if (data.empty()) std::tie(low_, high_) = logarithmic ? std::pair(1.0, 10.0) : std::pair(0.0, 1.0);
-  if (low_ < high_) return;
-  const double around = low_ == 0 ? 1 : std::abs(low_) / 2;
-  low_ = logarithmic ? low_ / 2 : low_ - around;
-  high_ = logarithmic ? high_ * 2 : high_ + around;
+  if (logarithmic) std::tie(low_, high_) = std::pair(1.0, 10.0);
+  auto shown = values;
+  std::erase_if(shown, [&](double value) { return !shows(value); });
+  if (shown.empty()) return;
+  const auto [low, high] = std::ranges::minmax(shown);
+  const double around = low < high ? margin * (high - low) : low == 0 ? 1 : std::abs(low) / 2;
+  const double factor = low < high ? std::pow(high / low, margin) : 2;
+  low_ = logarithmic ? low / factor : low - around;
+  high_ = logarithmic ? high * factor : high + around;
 }
 
 double AxisScale::operator()(double value) const {
@@ -338,17 +331,15 @@ std::vector<Tick> AxisScale::ticks(int wanted) const {
 }
 
 ColorScale::ColorScale(const std::vector<const HeatMap*>& maps) : palette_(maps.front()->palette) {
-  Extent extent;
+  std::vector<double> values = {0};
   for (const auto* map : maps) {
-    extent.add(map->values);
-    if (map->top) extent.add({*map->top});
+    append(values, map->values);
+    values.push_back(map->top.value_or(0));
   }
-  if (!extent.empty()) std::tie(low_, high_) = std::pair(std::min(0.0, extent.low), extent.high);
-  if (palette_ == Palette::diverging) {
-    if (!extent.empty()) high_ = std::max(std::abs(extent.high), std::abs(extent.low));
-    low_ = -high_;
-  }
-  if (!(low_ < high_)) high_ = low_ + 1;
+  std::erase_if(values, [](double value) { return !std::isfinite(value); });
+  std::tie(low_, high_) = std::pair(std::ranges::min(values), std::ranges::max(values));
+  if (low_ == high_) high_ = 1;
+  if (palette_ == Palette::diverging) low_ = -(high_ = std::max(high_, -low_));
 }
 
 int ColorScale::levels() const { return kind_of(palette_).levels; }
@@ -472,13 +463,13 @@ Room room_of(const LineChart&, double width) {
 }
 
 void draw(Svg& svg, const LineChart& chart, const Rectangle& area) {
-  Extent x(chart.x.scale), y(chart.y.scale);
+  std::vector<double> x, y;
   for (const auto& curve : chart.curves) {
-    x.add(curve.x);
-    for (const auto* values : {&curve.y, &curve.low, &curve.high}) y.add(*values);
+    append(x, curve.x);
+    for (const auto* values : {&curve.y, &curve.low, &curve.high}) append(y, *values);
   }
-  y.widen(0.03);
-  const Scales scales{AxisScale(x, area.x, area.right()), AxisScale(y, area.bottom(), area.y)};
+  const Scales scales{AxisScale(chart.x.scale, x, area.x, area.right()),
+                      AxisScale(chart.y.scale, y, area.bottom(), area.y, /*margin=*/0.03)};
   draw_x_axis(svg, scales.x, chart.x.label, area);
   draw_y_axis(svg, scales.y, chart.y.label, area);
   for (std::size_t i = 0; i < chart.curves.size(); ++i)
@@ -508,14 +499,14 @@ Room room_of(const IntervalChart& chart, double width) {
 }
 
 void draw(Svg& svg, const IntervalChart& chart, const Rectangle& area) {
-  Extent values;
-  if (chart.reference) values.add({*chart.reference});
+  std::vector<double> values;
+  if (chart.reference) values.push_back(*chart.reference);
   for (const auto& row : chart.rows) {
-    values.add(row.points);
-    values.add({row.value, row.low, row.high});
+    append(values, row.points);
+    append(values, {row.value, row.low, row.high});
   }
   constexpr double inset = 8;  // dots at the ends stay inside
-  const AxisScale scale(values, area.x + inset, area.right() - inset);
+  const AxisScale scale(Scale::linear, values, area.x + inset, area.right() - inset);
   draw_x_axis(svg, scale, chart.label, area);
   if (chart.reference) svg.line(scale(*chart.reference), area.y, scale(*chart.reference), area.bottom(), "mark");
   const double step = area.height / at_least_one(std::ssize(chart.rows));
@@ -560,8 +551,8 @@ struct MapSide {
     for (std::size_t i = 0; i < labels.size(); ++i)
       ticks.push_back({static_cast<double>(i), shorten(labels[i], longest_label)});
     if (!labels.empty()) return ticks;
-    const Extent places(Scale::linear, {0, std::max(1.0, count - 1)});
-    ticks = AxisScale(places, 0, 1).ticks(static_cast<int>(count * cell / pixels_per_number));
+    const AxisScale places(Scale::linear, {0, std::max(1.0, count - 1)}, 0, 1);
+    ticks = places.ticks(static_cast<int>(count * cell / pixels_per_number));
     std::erase_if(ticks, [](const Tick& tick) { return tick.value != std::floor(tick.value); });
     for (auto& tick : ticks) tick.text = tick_text(tick.value, 1);
     return ticks;
@@ -638,7 +629,7 @@ void draw(Svg& svg, const HeatMap& map, const ColorScale& colors, const Rectangl
 // A vertical bar with the values of its ends and some between them.
 void draw_color_bar(Svg& svg, const ColorScale& colors, double x, double y, double height) {
   const Rectangle area{x, y, color_bar_width, std::min(200.0, height)};
-  const AxisScale scale(Extent(Scale::linear, {colors.low(), colors.high()}), area.bottom(), area.y);
+  const AxisScale scale(Scale::linear, {colors.low(), colors.high()}, area.bottom(), area.y);
   const double step = area.height / colors.levels();
   svg.open_group("cells");
   for (int level = 0; level < colors.levels(); ++level)

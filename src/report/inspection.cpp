@@ -72,28 +72,21 @@ void judge(MetricAxioms& axioms, const torch::Tensor& eigenvalue_r) {
   axioms.verdict = negative > 0 ? FormVerdict::no_metric : positive ? FormVerdict::metric : FormVerdict::pseudometric;
 }
 
-// `square_cc`: contiguous.
+// t: the triples of three different vectors.
 void test_triples(MetricAxioms& axioms, const torch::Tensor& square_cc, double bound) {
-  const auto count = square_cc.size(0);
-  const auto distance_cc = square_cc.clamp_min(0).sqrt().contiguous();
-  const auto* square = square_cc.const_data_ptr<double>();
-  const auto* distance = distance_cc.const_data_ptr<double>();
-  const double slack = negligible * largest(distance_cc);
-  std::int64_t incomplete = 0, violated = 0, all = 0;
-  for (std::int64_t a = 0; a < count; ++a)
-    for (std::int64_t b = a + 1; b < count; ++b)
-      for (std::int64_t c = b + 1; c < count; ++c) {
-        const std::array pairs = {a * count + b, a * count + c, b * count + c};
-        ++all;
-        if (std::any_of(pairs.begin(), pairs.end(), [&](auto pair) { return square[pair] < -bound; })) {
-          ++incomplete;
-          continue;
-        }
-        const double x = distance[pairs[0]], y = distance[pairs[1]], z = distance[pairs[2]];
-        violated += 2 * std::max({x, y, z}) > x + y + z + slack;
-      }
+  const auto triple_t3 = torch::combinations(torch::arange(square_cc.size(0)), 3);
+  const auto sides_of = [&](const torch::Tensor& value_cc) {  // of a, b and c: ab, ac, bc
+    return torch::stack({value_cc.index({triple_t3.select(1, 0), triple_t3.select(1, 1)}),
+                         value_cc.index({triple_t3.select(1, 0), triple_t3.select(1, 2)}),
+                         value_cc.index({triple_t3.select(1, 1), triple_t3.select(1, 2)})});
+  };
+  const auto distance_cc = square_cc.clamp_min(0).sqrt();
+  const auto side_3t = sides_of(distance_cc);
+  const auto incomplete_t = (sides_of(square_cc) < -bound).any(0);
+  const auto violated_t = 2 * side_3t.amax(0) > side_3t.sum(0) + negligible * largest(distance_cc);
+  const auto incomplete = incomplete_t.sum().item<std::int64_t>(), all = triple_t3.size(0);
   axioms.incomplete_triples = fraction(incomplete, all);
-  axioms.violated_triples = fraction(violated, all - incomplete);
+  axioms.violated_triples = fraction((violated_t & ~incomplete_t).sum().item<std::int64_t>(), all - incomplete);
 }
 
 }  // namespace

@@ -79,9 +79,10 @@ std::string classify(const LoadedRun& run, const std::string& prompt) {
 
 // From the largest number down.
 std::string default_list(const ListTask& task) {
-  std::vector<std::int64_t> numbers;
-  for (std::int64_t i = task.length - 1; i >= 0; --i) numbers.push_back(i % task.digits + task.first_number());
-  return fmt::format("{}", fmt::join(numbers, " "));
+  std::string numbers;
+  for (std::int64_t i = task.length - 1; i >= 0; --i)
+    numbers += fmt::format("{}{}", i % task.digits + task.first_number(), i > 0 ? " " : "");
+  return numbers;
 }
 
 // Random symbols have no words.
@@ -243,13 +244,9 @@ void add_run(ReportedRuns& reported, const fs::path& folder, const std::map<fs::
 
 // A group of the comparison whose runs are rows of a results file has nothing to show.
 void drop_empty_groups(ReportedRuns& reported) {
-  std::vector<ReportedGroup> kept;
-  for (auto& group : reported.groups) {
-    if (group.runs.empty()) continue;
-    for (const auto run : group.runs) reported.runs[run].group = kept.size();
-    kept.push_back(std::move(group));
-  }
-  reported.groups = std::move(kept);
+  std::erase_if(reported.groups, [](const auto& group) { return group.runs.empty(); });
+  for (std::size_t i = 0; i < reported.groups.size(); ++i)
+    for (const auto run : reported.groups[i].runs) reported.runs[run].group = i;
 }
 
 ReportedRuns read_reported_runs(const std::vector<std::string>& arguments, const ComparisonOptions& options) {
@@ -273,9 +270,7 @@ ReportedRuns read_reported_runs(const std::vector<std::string>& arguments, const
     }
   }
   drop_empty_groups(reported);
-  if (reported.comparison)
-    reported.problems.insert(reported.problems.end(), reported.comparison->notes.begin(),
-                             reported.comparison->notes.end());
+  if (reported.comparison) std::ranges::copy(reported.comparison->notes, std::back_inserter(reported.problems));
   return reported;
 }
 
