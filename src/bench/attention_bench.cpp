@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cmath>
+#include <ranges>
 #include <utility>
 
 #include "attention/lsh.h"
@@ -298,6 +299,8 @@ struct AttentionCandidate {
   std::function<Tensor()> forward = {};     // of one that is not skipped
   std::vector<Tensor> differentiated = {};  // the inputs of a core; none of a layer
   Tensor dy = {};
+  std::optional<WorkTimer> timer = {};
+  std::vector<double> times = {};  // ms, by round
 
   // Forward, and where it is asked for, backward: gradients of a layer are added to those of its parameters, as in a
   // training; those of a core's inputs are not kept, so that no sum of large tensors is measured.
@@ -345,21 +348,17 @@ class ShapeBench {
   }
 
   std::vector<AttentionResult> run() {
-    std::vector<AttentionCandidate*> present;
-    for (auto& candidate : candidates_)
-      if (candidate.result.skipped.empty()) present.push_back(&candidate);
-    for (auto* candidate : present) measure_memory(*candidate);
-    std::vector<WorkTimer> timers;
-    for (auto* candidate : present) timers.push_back(make_timer(*candidate));
-    std::vector<std::vector<double>> times(present.size());
+    auto present = candidates_ | std::views::filter([](const auto& of) { return of.result.skipped.empty(); });
+    for (auto& candidate : present) measure_memory(candidate);
+    for (auto& candidate : present) candidate.timer.emplace(make_timer(candidate));
     for (std::int64_t round = 0; round < request_.rounds; ++round)
-      for (std::size_t i = 0; i < present.size(); ++i) times[i].push_back(timers[i].milliseconds());
-    for (std::size_t i = 0; i < present.size(); ++i) {
-      auto& result = present[i]->result;
-      result.ms = median(times[i]);
-      result.timed_by = timers[i].timed_by();
+      for (auto& candidate : present) candidate.times.push_back(candidate.timer->milliseconds());
+    for (auto& candidate : present) {
+      auto& result = candidate.result;
+      result.ms = median(candidate.times);
+      result.timed_by = candidate.timer->timed_by();
       const double passes = request_.backward ? 3 : 1;  // backward: twice forward
-      result.teraflops = present[i]->operations * passes / result.ms * 1e-9;
+      result.teraflops = candidate.operations * passes / result.ms * 1e-9;
     }
     std::vector<AttentionResult> results;
     for (auto& candidate : candidates_) results.push_back(std::move(candidate.result));

@@ -49,14 +49,11 @@ template <class... Values>
   throw Error(ExitCode::usage, fmt::format(what, std::forward<Values>(values)...));
 }
 
-// A descriptor of a file, of standard input, or of a file in memory.
+// A descriptor of a file or of standard input.
 class InputFile {
  public:
   // "-": standard input. Errors: exit code 3.
   explicit InputFile(const std::string& path);
-
-  // A file in memory. Errors: exit code 5.
-  InputFile(const std::string& name, const std::string& content);
 
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
@@ -148,7 +145,7 @@ void add_beam(CLI::App& command, BeamOptions& beam);
 const std::vector<std::string> beam_flags = {"--beam", "--alpha", "--further-tokens"};
 
 // Those of the options that are on the command line.
-std::vector<std::string> given_flags(const CLI::App& command, const std::vector<std::string>& names);
+std::vector<std::string> given_flags(const CLI::App& command, std::vector<std::string> names);
 
 // Errors (exit code 2): an option is given that has no meaning for the run's task.
 void require_no_flags(const std::vector<std::string>& given, const LoadedRun& run);
@@ -157,8 +154,7 @@ void require_no_flags(const std::vector<std::string>& given, const LoadedRun& ru
 struct ConfigChoice {
   std::string config;
   std::vector<std::string> overrides;
-  void add_to(CLI::App& command);
-  void add_optional_to(CLI::App& command);
+  void add_to(CLI::App& command, bool required = true);
   Experiment load() const;  // of no file: the defaults
 };
 

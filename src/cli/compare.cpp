@@ -96,8 +96,7 @@ void add_compare_command(CLI::App& app) {
   add_output_options(command, *arguments);
   command.footer(
       "Groups are runs that differ only in train.seed. Differences are paired by seed; intervals and p values are\n"
-      "Student's t. Runs that are unfinished, diverged, of other data or given twice are named on stderr and left "
-      "out.\n"
+      "Student's t. Runs that are unfinished, diverged, of other data or given twice are left out, with a warning.\n"
       "Examples:\n"
       "  metaformer compare runs/a runs/b\n"
       "  metaformer compare 'runs/sweep-*' --reference runs/sweep-a --margin 0.02\n"

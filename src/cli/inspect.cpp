@@ -180,13 +180,13 @@ void write_files(const std::filesystem::path& folder, const Findings& findings, 
   for (const auto& entry : std::filesystem::directory_iterator(folder, error))  // an earlier inspection's
     if (is_picture(entry.path().filename().string())) std::filesystem::remove(entry.path(), error);
   if (!with_pictures) return;
-  std::vector<NamedFigure> pictures;
+  const auto write = [&](const std::vector<NamedFigure>& pictures) {
+    for (const auto& [file, figure] : pictures)
+      write_file_atomically(folder / (file + ".svg"), figures::to_svg(figure));
+  };
   for (std::size_t i = 0; i < findings.texts.size(); ++i)
-    for (auto& picture : figures_of(findings.texts[i], name, findings.beside.empty() ? nullptr : &findings.beside[i]))
-      pictures.push_back(std::move(picture));
-  if (findings.split)
-    for (auto& picture : figures_of(*findings.split, name)) pictures.push_back(std::move(picture));
-  for (const auto& [file, figure] : pictures) write_file_atomically(folder / (file + ".svg"), figures::to_svg(figure));
+    write(figures_of(findings.texts[i], name, findings.beside.empty() ? nullptr : &findings.beside[i]));
+  if (findings.split) write(figures_of(*findings.split, name));
 }
 
 LoadedRun load_other(const InspectArguments& arguments, const LoadedRun& run) {

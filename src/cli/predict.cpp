@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <sstream>
 
 #include "base/archive.h"
 #include "base/log.h"
 #include "base/rows.h"
+#include "base/signals.h"
+#include "base/utf8.h"
 #include "cli/command_line.h"
 #include "data/labelled.h"
 #include "data/pairs.h"
@@ -135,25 +138,33 @@ class TextPredictor {
   double seconds_ = 0;       // of the model
 };
 
-void predict_lines(int file, const std::string& name, TextPredictor& predictor) {
-  LineReader reader(file, name, longest_line);
-  while (const auto line = reader.next()) {
-    if (line->too_long)
-      predictor.refuse(line->number, fmt::format("the line is longer than {} bytes", longest_line));
-    else
-      predictor.add(line->text, line->number);
-    // A slow writer gets answers line by line, a fast one in batches.
-    if (!reader.is_ready()) predictor.flush();
-  }
+void predict_line(const Line& line, TextPredictor& predictor) {
+  if (line.too_long)
+    predictor.refuse(line.number, fmt::format("the line is longer than {} bytes", longest_line));
+  else
+    predictor.add(line.text, line.number);
 }
 
 void predict_lines(const InputFile& input, TextPredictor& predictor) {
   log::info("{}: plain lines, a text on every line", input.name());
   std::string start(2, '\0');
-  const bool is_gzipped = ::pread(input.descriptor(), start.data(), start.size(), 0) == 2 && is_gzip(start);
-  if (!is_gzipped) return predict_lines(input.descriptor(), input.name(), predictor);  // a pipe too
-  const InputFile decompressed(input.name(), unpack_gzip(input.read_to_end(), largest_text_file, input.name()));
-  predict_lines(decompressed.descriptor(), decompressed.name(), predictor);
+  if (::pread(input.descriptor(), start.data(), start.size(), 0) == 2 && is_gzip(start)) {
+    std::istringstream texts(unpack_gzip(input.read_to_end(), largest_text_file, input.name()));
+    for (Line line{.number = 1}; std::getline(texts, line.text); ++line.number) {
+      throw_if_stopped();
+      line.too_long = line.text.size() > longest_line;
+      if (line.number == 1) drop_byte_order_mark(line.text);
+      if (line.text.ends_with('\r')) line.text.pop_back();
+      predict_line(line, predictor);
+    }
+    return;
+  }
+  LineReader reader(input.descriptor(), input.name(), longest_line);  // of a pipe too
+  while (const auto line = reader.next()) {
+    predict_line(*line, predictor);
+    // A slow writer gets answers line by line, a fast one in batches.
+    if (!reader.is_ready()) predictor.flush();
+  }
 }
 
 void predict_table(const InputFile& input, TableFormat format, const TableColumns& columns, TextPredictor& predictor) {
@@ -298,9 +309,8 @@ void add_predict_command(CLI::App& app) {
   command.add_flag("--json", arguments->json,
                    "one line of JSON per text, with the probability of every class, or of every hypothesis");
   command.footer(
-      "Prints label, tab, probability for every line or row, in order, or the text that is written from it; plain "
-      "lines\n"
-      "are answered as soon as they come.\n"
+      "Prints label, tab, probability for every line or row, in order, or the text that is written from it; plain\n"
+      "lines are answered as soon as they come.\n"
       "A text that cannot be read (not UTF-8, blank, a line over 1 MiB, a malformed row) is named on stderr and gets\n"
       "empty fields; the exit code is then 3. Texts longer than the model's context are cut off.\n"
       "With several processes the first reads, and gives each a batch at a time.\n"

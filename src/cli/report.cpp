@@ -14,8 +14,7 @@ namespace {
 struct ReportArguments {
   ReportOptions options;
   std::string out = "report.html";
-  std::optional<std::string> prompt, text;
-  bool without_samples = false, without_insides = false, json = false;
+  bool json = false;
 };
 
 // The run, or the folder that all of them are in.
@@ -35,10 +34,8 @@ std::string default_title(const std::vector<std::string>& runs) {
 void run_report(ReportArguments& arguments) {
   auto& options = arguments.options;
   if (options.title.empty()) options.title = default_title(options.runs);
-  if (arguments.prompt) options.prompt.prompt = without_byte_order_mark(*arguments.prompt);
-  if (arguments.text) options.text = without_byte_order_mark(*arguments.text);
-  options.with_texts = !arguments.without_samples;
-  options.with_insides = !arguments.without_insides;
+  for (auto* text : {&options.prompt.prompt, &options.text})
+    if (*text) drop_byte_order_mark(**text);
   file_to_write(arguments.out);  // before the work
   const auto report = make_report(options);
   for (const auto& problem : report.problems) log::warning("{}", problem);
@@ -66,16 +63,21 @@ void add_content_options(CLI::App& command, ReportArguments& arguments) {
                   "differences inside plus and minus this margin count as equivalent, in the unit that is shown")
       ->transform(number_in(positive));
   auto* prompt =
-      may_be_empty(command.add_option("--prompt", arguments.prompt,
+      may_be_empty(command.add_option("--prompt", options.prompt.prompt,
                                       "what all runs answer, and language models go on with where attention is shown; "
                                       "default: a line break, a list of a sorter, a text of the validation split"));
   add_whole_number(command, "--tokens", options.prompt.tokens, 1, 1 << 20, "tokens that language models generate");
-  command.add_flag("--no-samples", arguments.without_samples, "no texts: faster")->excludes(prompt);
+  command
+      .add_flag_callback(
+          "--no-samples", [&options] { options.with_texts = false; }, "no texts: faster")
+      ->excludes(prompt);
   auto* text = may_be_empty(command.add_option(
-      "--text", arguments.text,
+      "--text", options.text,
       "text whose attention is shown; default: what the first language model writes from the prompt, or the prompt"));
   command
-      .add_flag("--no-heads", arguments.without_insides, "no attention, forms, distances and norms: faster, smaller")
+      .add_flag_callback(
+          "--no-heads", [&options] { options.with_insides = false; },
+          "no attention, forms, distances and norms: faster, smaller")
       ->excludes(text);
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <sstream>
 
 #include "base/error.h"
@@ -23,9 +24,7 @@ constexpr const char* validation_loss = "validation loss";
 constexpr const char* norm_curve = "gradient norm";
 
 double mean(const std::vector<double>& values, std::size_t first, std::size_t last) {
-  double sum = 0;
-  for (std::size_t i = first; i < last; ++i) sum += values[i];
-  return sum / static_cast<double>(last - first);
+  return std::accumulate(values.data() + first, values.data() + last, 0.0) / static_cast<double>(last - first);
 }
 
 void add_point(StepCurve& curve, double step, double time, const Json& value) {

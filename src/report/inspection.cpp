@@ -315,21 +315,19 @@ std::vector<TextInspection> inspect_pair(const LoadedRun& run, const EncodedPair
   const auto& tokenizer = *run.codec.tokenizer;
   const auto mark = static_cast<std::int32_t>(tokenizer.vocabulary_size());
   const auto most = std::min({limits.tokens, most_inspected_tokens, config.context}) - 1;  // a mark comes to them
-  auto source_ids = cut(pair.source, most), target_ids = cut(pair.target, most);
-  auto source_names = names_of(tokenizer, source_ids), target_names = names_of(tokenizer, target_ids);
-  const auto source_text = source_ids, target_text = target_ids;
+  const auto source_text = cut(pair.source, most), target_text = cut(pair.target, most);
+  auto source_ids = source_text, target_ids = target_text;
   source_ids.push_back(mark);
-  source_names.emplace_back("[mark]");
   target_ids.insert(target_ids.begin(), mark);
+  auto source_names = names_of(tokenizer, source_text), written_names = names_of(tokenizer, target_text);
+  auto target_names = written_names;
+  source_names.emplace_back("[mark]");
   target_names.insert(target_names.begin(), "[mark]");
-  std::vector<std::string> written_names(target_names.begin() + 1, target_names.end());
   written_names.emplace_back(std::ssize(pair.target) > most ? "…" : "[mark]");
   StreamProbe probe;
   Pass pass{.probe = &probe};
-  Batch batch;
-  batch.ids_bc = to_row(target_ids, run.device);
-  batch.source_ids_bs = to_row(source_ids, run.device);
-  run.model->forward(batch, nullptr, pass);
+  run.model->forward({.ids_bc = to_row(target_ids, run.device), .source_ids_bs = to_row(source_ids, run.device)},
+                     nullptr, pass);
   const auto &encoder = probe.stacks().at(0), &decoder = probe.stacks().at(1);
 
   TextInspection source{.part = InspectedPart::encoder,
