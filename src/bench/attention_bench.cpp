@@ -548,8 +548,7 @@ class ShapeBench {
     candidate.result.peak_bytes = meter.peak_bytes();
   }
 
-  // Graphs keep their memory, and those of all candidates exist at once: a candidate that may not fit is timed without
-  // one.
+  // The graphs of all candidates keep their memory at once: a candidate that may not fit is timed without one.
   std::unique_ptr<DeviceGraph> make_graph(const AttentionResult& result, std::string& problem) {
     if (request_.make_graph) return request_.make_graph();
     if (!request_.device.is_cuda()) return nullptr;

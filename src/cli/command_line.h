@@ -62,8 +62,7 @@ class InputFile {
   int descriptor() const { return descriptor_; }
   const std::string& name() const { return name_; }  // for messages
 
-  // Reads a file to its end, or a pipe until it is closed. Errors: exit code 3. Throws Interrupted when a signal asks
-  // to stop.
+  // A file to its end, a pipe until it is closed. Errors: exit code 3. Throws Interrupted when a signal asks to stop.
   std::string read_to_end() const;
 
  private:
@@ -96,8 +95,7 @@ void add_bench_command(CLI::App& app);
 CLI::Validator whole_number(std::int64_t low, std::int64_t high);
 CLI::Validator number_in(const Range& range);
 
-// An option whose value may be empty. An empty value of any other option is an error: it is usually an unset variable
-// of the shell.
+// An option whose value may be empty: of others that is an error, usually an unset variable of the shell.
 CLI::Option* may_be_empty(CLI::Option* option);
 
 // An option that may be repeated and takes one value each time.

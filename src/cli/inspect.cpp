@@ -105,8 +105,7 @@ struct InspectArguments {
   std::vector<std::string> split_flags;  // that are given
 };
 
-// The first text of the validation split, without padding; of a sorter, whose first lists are all equal numbers, one
-// drawn from it.
+// The first text of the validation split, without padding; of a sorter, whose first lists are constant, a drawn one.
 std::vector<std::int32_t> validation_text(const Task& task, std::int64_t tokens, bool is_sorter) {
   const auto batch = is_sorter ? task.batches->random_batch(Split::validation, 0, torch::kCPU)
                                : task.batches->evaluation_batch(Split::validation, 0, torch::kCPU);
@@ -198,8 +197,7 @@ LoadedRun load_other(const InspectArguments& arguments, const LoadedRun& run) {
   return other;
 }
 
-// The same text in another run, by its own tokenizer. Masks, whose ids follow those of the tokenizer, stay where they
-// are.
+// The same text by the other run's tokenizer. Masks, whose ids follow those of the tokenizer, stay in their places.
 std::vector<std::int32_t> ids_in_other(const LoadedRun& run, const LoadedRun& other,
                                        const std::vector<std::int32_t>& ids) {
   const auto &from = *run.codec.tokenizer, &to = *other.codec.tokenizer;

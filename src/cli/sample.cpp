@@ -60,9 +60,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Prints the best target for a source, and for every token of it the source's tokens with the largest weights; with
-// `json` one line with all weights, which are means over layers and heads of the cross-attention. Errors: exit code 2
-// for a source that cannot be read, 4 for numbers that are not finite.
+// Prints the best target for a source, and to which tokens of the source each of its tokens attends most; with `json`
+// all weights, means over layers and heads. Errors: exit code 2, the source cannot be read; 4, numbers are not finite.
 void show_target(const LoadedRun& run, const std::string& source, const BeamOptions& options, bool json) {
   bool cut = false;
   const auto ids =

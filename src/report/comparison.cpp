@@ -171,8 +171,7 @@ std::vector<RunRecord> with_equal_data(std::vector<RunRecord> runs, const std::s
   return kept;
 }
 
-// The groups that a name may mean: those of that name, short name or number, or with that run; else those of that
-// config, also "metric" for "shakespeare_metric.yaml".
+// Those of that name, short name, number or run; else of that config, also "metric" for "shakespeare_metric.yaml".
 std::vector<std::size_t> groups_named(const std::vector<ComparedGroup>& groups, const std::string& name) {
   const auto names = short_names(groups);
   std::vector<std::size_t> exact, of_config;
@@ -252,8 +251,7 @@ std::vector<std::string> find_differing_keys(std::vector<ComparedGroup>& groups)
   return {differing.begin(), differing.end()};
 }
 
-// Sets every group's reference: the group that options.reference names, or the first one; with options.by, of those
-// that are equal in that key.
+// Of every group: the one that options.reference names, or the first; with options.by, of those equal in that key.
 void choose_references(std::vector<ComparedGroup>& groups, const ComparisonOptions& options) {
   std::map<std::string, std::vector<std::size_t>> sets;  // by the value of options.by
   const auto resolved = options.by.empty() ? std::vector<Settings>(groups.size()) : resolve(groups);
@@ -285,8 +283,7 @@ TestPredictions predictions_of(const RunRecord& run) {
   throw Error(ExitCode::usage, fmt::format("{} has no test_predictions.safetensors", run.source));
 }
 
-// Of two classifiers with the same seed, by their predictions for the same test texts. Errors: exit code 2
-// where they cannot be compared.
+// Of two classifiers with the same seed on the same test texts. Errors: exit code 2, they cannot be compared.
 McNemarTest compare_predictions(const RunRecord& reference, const RunRecord& run) {
   const auto theirs = predictions_of(reference), ours = predictions_of(run);
   if (!ours.labels_l.equal(theirs.labels_l))

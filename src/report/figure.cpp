@@ -34,8 +34,7 @@ std::u32string code_points(std::string_view text) {
   return points;
 }
 
-// In parts of the font size, as in DejaVu Sans, which is broader than most; characters of East Asian scripts fill a
-// square.
+// In parts of the font size, as in DejaVu Sans, which is broader than most; East Asian characters fill a square.
 double width_of(char32_t point) {
   constexpr char32_t first_wide = 0x1100;
   constexpr std::u32string_view narrow = U" .,:;'|!ijlIft()[]/-", broad = U"mwMWABCDEFGHKNOPQRSUVXY%@&";
@@ -175,8 +174,7 @@ constexpr std::array<PaletteKind, 2> palette_kinds = {
     {{"sequential", "s", sequential_levels}, {"diverging", "d", diverging_levels}}};
 const PaletteKind& kind_of(Palette palette) { return palette_kinds[static_cast<std::size_t>(palette)]; }
 
-// Neighbouring curves differ for readers who confuse red and green, too. Sequential palettes go from next to the
-// ground, from which zero must differ, to far from it.
+// Neighbouring curves differ for colour-blind readers, too. Sequential palettes begin near the colour of the ground.
 constexpr Theme light = {.paper = 0xffffff,
                          .ink = 0x1b1b19,
                          .soft_ink = 0x55544f,
@@ -260,8 +258,7 @@ std::string with_commas(std::string digits) {
   return digits;
 }
 
-// A number as people write it: as many decimals as the step between ticks needs, thousands with commas, far from 1 as
-// 1e-5.
+// With as many decimals as the step between ticks needs, and commas between thousands; far from 1 as 1e-5.
 std::string tick_text(double value, double step) {
   constexpr double largest = 1e7, smallest = 1e-5;
   if (std::abs(value) < 1e-9 * step) return "0";

@@ -180,8 +180,7 @@ torch::Tensor to_row(const std::vector<std::int32_t>& ids, torch::Device device)
   return to_tensor({ids.begin(), ids.end()}, 1, device);
 }
 
-// Tokens as the first block gets them, but without positions and n-grams: [1, v, d]. Of regions, those of a text of one
-// token.
+// Tokens as the first block gets them, without positions and n-grams, [1, v, d]. Of regions: of texts of one token.
 torch::Tensor embeddings_of(TransformerImpl& transformer, const torch::Tensor& ids_1v) {
   if (const auto& regions = transformer.region_embedding(); !regions.is_empty())
     return regions->forward({.ids_bc = ids_1v.t()}).transpose(0, 1);

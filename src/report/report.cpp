@@ -39,8 +39,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// Only "<" could end the script element or start a comment in it. JSON has it only inside strings, where it can be
-// escaped.
+// "<" could end the script element or start a comment in it. JSON has it only in strings, where it can be escaped.
 std::string script_safe(const std::string& json) {
   std::string result;
   result.reserve(json.size());
@@ -130,8 +129,8 @@ std::string default_source(const SequenceToSequenceConfig& task) {
   return "Ein Mann mit einem Hut steht neben einem kleinen Hund.";
 }
 
-// A short text of the validation split of a classifier, a translator or a masked language model, as it was read: what
-// its tokens and classes are about. Nothing for other runs. Nothing is downloaded. Errors: the data cannot be read.
+// A short text of the validation split, as it was read, of a classifier, a translator or a masked language model; of
+// other runs nothing. Downloads nothing. Errors: the data cannot be read.
 std::optional<std::string> validation_text(const LoadedRun& run) {
   constexpr bool offline = true;
   static constexpr std::size_t short_text = 300;  // bytes: it fits into a page
@@ -236,8 +235,7 @@ Json describe_environment(const Json& given) {
   return result;
 }
 
-// `compared`: groups of the comparison by folder; `unfinished`: why there is no result. A run that equals a compared
-// one in config and seed is passed over.
+// `compared`: the comparison's groups by folder; `unfinished`: why it has no result. Skips a copy of a compared run.
 void add_run(ReportedRuns& reported, const fs::path& folder, const std::map<fs::path, std::size_t>& compared,
              const std::string& unfinished) {
   const auto run = RunDirectory::open(folder, "");
@@ -492,8 +490,7 @@ class ReportMaker {
     for (const auto& [name, figure] : figures_of(*reported_.comparison)) figures_->write(name, figure);
   }
 
-  // The page may have no room for the heads of all groups: first the groups that others are compared with, then one of
-  // each mixer, then the others.
+  // The heads of all groups may not fit: first the references of others, then one group of each mixer, then the rest.
   std::vector<std::size_t> visiting_order() const {
     std::set<fs::path> references;
     if (reported_.comparison)

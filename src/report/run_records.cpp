@@ -274,8 +274,7 @@ std::vector<fs::path> expand(const std::string& argument) {
   return paths;
 }
 
-// A results file or run itself; of another folder the runs in it, by name. A link there (runs/latest) names a run that
-// has another name too.
+// A results file or run itself; of another folder the runs in it, by name. Links there are other names (runs/latest).
 std::vector<fs::path> named_by(const fs::path& path) {
   if (!fs::is_directory(status_of(path)) || is_run(path)) return {path};
   std::vector<fs::path> runs;
@@ -376,8 +375,7 @@ void add_names(RunRecord& record, const Json& environment, const fs::path& folde
   }
 }
 
-// The parts of environment.json's description of data that identify them: not their place, their tokenizer, or counts
-// of one version of the program.
+// What identifies data in environment.json: not their place, their tokenizer, or counts of one version.
 Json identity_of(const Json& description) {
   static const std::set<std::string> identifying = {"sha256",    "rows",        "validation_split",
                                                     "generator", "train_lists", "validation_lists"};

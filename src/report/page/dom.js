@@ -100,9 +100,8 @@ function set(selection, attributes) {
 const add = (parent, name, attributes) => set(parent.append(name), attributes);
 const label = (parent, x, y, text, attributes = {}) => add(parent, 'text', {x, y, ...attributes}).text(text);
 // A label in the middle of a vertical axis.
-const turnedLabel = (parent, x, y, text, attributes = {
-  'text-anchor': 'middle'
-}) => label(parent, null, null, text, {transform: `translate(${x},${y}) rotate(-90)`, ...attributes});
+const turnedLabel = (parent, x, y, text, attributes) => label(
+    parent, null, null, text, {transform: `translate(${x},${y}) rotate(-90)`, 'text-anchor': 'middle', ...attributes});
 // New elements of a class, one for each of the data.
 const each = (parent, name, css, data) => parent.selectAll(`.${css}`).data(data).join(name).attr('class', css);
 
