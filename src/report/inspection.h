@@ -21,11 +21,10 @@
 
 namespace metaformer {
 
-// The bilinear forms that the heads of a mixer score with, and whether such a form is a metric: by its eigenvalues, and
-// on given vectors.
+// The bilinear forms that heads score with, and whether they are metrics: by their eigenvalues, and on given vectors.
 
-// Letters: n heads; i and j the vectors that the form maps (the k features of a projection, or d of the input); r
-// eigenvalues. All float64 on the CPU.
+// n heads; i and j the vectors that the form maps (k features of a projection, or d of the input); r eigenvalues. All
+// float64 on the CPU.
 struct HeadForms {
   // As scores use it, without 1/sqrt(k): M of metric, W or U of quadratic attention, unpacked from the checkpoint, with
   // its fixed norm and its temperature. Undefined for scaled dot product, which has none.
@@ -92,8 +91,7 @@ struct LayerInspection {
   std::size_t heads() const { return has_scores() ? static_cast<std::size_t>(attention_nce.size(0)) : 0; }
 };
 
-// Which tokens of an encoder and decoder attend to which: the source's to each other, the target's to each other, the
-// target's to the source.
+// Of an encoder and decoder: the source's tokens to each other, the target's to each other, the target's to the source.
 enum class InspectedPart { whole, encoder, decoder, cross };
 constexpr std::array<std::string_view, 4> enum_names(InspectedPart) { return {"whole", "encoder", "decoder", "cross"}; }
 
