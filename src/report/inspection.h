@@ -119,10 +119,9 @@ constexpr std::int64_t most_inspected_tokens = 1024;
 // Throws Error (exit code 2) for a run whose model is no transformer.
 void require_transformer(const LoadedRun& run);
 
-// The token ids of a text as the run's model reads them: cut to the limit and to the model's context, a
-// source to one token less, as a mark follows; for sorters the numbers of a list, which are followed by the sorted list
-// without its last number. Errors: exit code 2 for a list of another length, 3 for a text that is empty or cannot be
-// encoded.
+// Token ids as the run's model reads a text: cut to the limit and to the model's context, a source to one token less,
+// as a mark follows; of sorters a list's numbers, then the sorted list without its last number. Errors: exit code 2, a
+// list of another length; 3, a text that is empty or cannot be encoded.
 std::vector<std::int32_t> ids_of_text(const LoadedRun& run, const std::string& text, std::int64_t tokens);
 
 // Runs the model once over the ids, in float64 whatever it was trained in, so that mixers take their reference path.
@@ -140,8 +139,7 @@ std::vector<TextInspection> inspect_pair(const LoadedRun& run, const EncodedPair
 // All arrays, float32, by the names of docs/inspect.md: "layer.0.attention", "cross.layer.0.attention", ...
 NamedTensors to_tensors(const TextInspection& inspection);
 
-// Of the mean loss of one batch of training size (with model.memory of evaluation, before which nothing is remembered),
-// without dropout and without an update.
+// Of the mean loss of one training-sized batch (model.memory as in evaluation, empty), without dropout and update.
 struct GradientNorms {
   DepthNorms stream;                        // Frobenius norm of the gradient with respect to the stream
   std::vector<double> mixer, feed_forward;  // by layer, with respect to the branch's parameters, its norms included

@@ -43,8 +43,7 @@ struct Report {
 // argument that names none; those of compare_runs.
 Report make_report(const ReportOptions& options);
 
-// One HTML file that loads nothing else. `json`: the data that the scripts in report/page read. Any text may be in it:
-// markup in it stays text.
+// One HTML file that loads nothing else. `json`: the data for the scripts in report/page; markup in it stays text.
 std::string make_page(const std::string& title, const std::string& json);
 
 // The files of report/page and d3, as the build read them (cmake/EmbedFiles.cmake).
