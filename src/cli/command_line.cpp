@@ -30,9 +30,8 @@
 static bool working_folder_is_gone = false;  // when the program started
 static char path[PATH_MAX];
 
-// LibTorch's MKL asks for the working folder while libraries are initialised, and ends the process without one. This
-// runs before: main() can then say what is wrong. No sanitizer has begun yet, hence a system call and no variable on
-// the stack.
+// LibTorch's MKL ends the process where there is no working folder, before main() can say so: this runs earlier. No
+// sanitizer has begun yet, hence a system call and no variable on the stack.
 __attribute__((no_sanitize_address)) static void look_before_libraries_start(int, char**, char**) {
   if (syscall(SYS_getcwd, path, sizeof(path)) >= 0) return;
   working_folder_is_gone = chdir("/") == 0;
