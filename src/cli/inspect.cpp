@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
+#include <ranges>
 
 #include "base/files.h"
 #include "base/json.h"
@@ -23,9 +24,8 @@ double mean_of(const std::vector<double>& values) {
 }
 
 double mean_of(const LayerInspection& layer, double MetricAxioms::*value) {
-  std::vector<double> values;
-  for (const auto& axioms : layer.axioms) values.push_back(axioms.*value);
-  return mean_of(values);
+  const auto values = layer.axioms | std::views::transform(value);
+  return mean_of({values.begin(), values.end()});
 }
 
 std::string verdicts_of(const LayerInspection& layer) {

@@ -50,7 +50,6 @@ class TextPredictor {
     }
     longest_ = std::max(longest_, texts_.back().size());
     answers_.push_back({.line = line, .problem = {}, .batch = batches_.size(), .text = texts_.size() - 1, .cut = cut});
-    ++lines_;
     // Long texts and wide beams must not fill the memory, whatever the batch size.
     constexpr std::size_t most_padded_tokens = 1 << 17;
     const auto hypotheses = static_cast<std::size_t>(arguments_.beam.beam);
@@ -64,7 +63,6 @@ class TextPredictor {
   void refuse(std::int64_t line, const std::string& problem) {
     constexpr std::size_t most_answers = 1 << 16;
     answers_.push_back({.line = line, .problem = problem, .batch = 0, .text = 0, .cut = false});
-    ++lines_;
     if (answers_.size() >= most_answers) flush();
   }
 
@@ -88,7 +86,8 @@ class TextPredictor {
       }
       shown += describe(answer, answer.problem.empty() ? &given[answer.batch][answer.text] : nullptr) + "\n";
     }
-    cut_ += std::count_if(answers_.begin(), answers_.end(), [](const Answer& answer) { return answer.cut; });
+    lines_ += std::ssize(answers_);
+    cut_ += std::ranges::count(answers_, true, &Answer::cut);
     answers_.clear();
     batches_.clear();
     longest_ = 0;
@@ -188,9 +187,7 @@ void predict_table(const InputFile& input, TableFormat format, const TableColumn
   refuse_before(std::numeric_limits<std::int64_t>::max());
 }
 
-bool is_number(std::string_view field) {
-  return std::all_of(field.begin(), field.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
+bool is_number(std::string_view field) { return field.find_first_not_of("0123456789") == field.npos; }
 
 // Whether the run's training table had a header; nothing for texts of other forms.
 std::optional<bool> had_header(const LoadedRun& run) {

@@ -351,21 +351,20 @@ std::string ColorScale::css_class(int level) const { return kind_of(palette_).le
 namespace {
 
 void check(const Figure& figure) {
+  const auto fit = [](const auto& values, auto count) { return values.empty() || std::ssize(values) == count; };
   for (const auto& panel : figure.panels) {
-    const auto require = [&](bool condition, const char* defect) {
-      if (!condition) throw Error(ExitCode::usage, fmt::format("figure '{}': {}", panel.title, defect));
-    };
-    if (const auto* map = std::get_if<HeatMap>(&panel.chart)) {
-      require(std::ssize(map->values) == map->rows * map->columns, "the map does not have rows * columns values");
-      for (const auto& [labels, count] : {std::pair(&map->row_labels, map->rows), {&map->column_labels, map->columns}})
-        require(labels->empty() || std::ssize(*labels) == count,
-                "the map does not have a label for each row and column");
-    } else if (const auto* lines = std::get_if<LineChart>(&panel.chart)) {
-      for (const auto& curve : lines->curves)
-        require(curve.x.size() == curve.y.size() && curve.low.size() == curve.high.size() &&
-                    (curve.low.empty() || curve.low.size() == curve.x.size()),
-                "a curve does not have as many values as positions");
-    }
+    bool fits = true;
+    if (const auto* map = std::get_if<HeatMap>(&panel.chart))
+      fits = std::ssize(map->values) == map->rows * map->columns && fit(map->row_labels, map->rows) &&
+             fit(map->column_labels, map->columns);
+    else if (const auto* lines = std::get_if<LineChart>(&panel.chart))
+      fits = std::ranges::all_of(lines->curves, [&](const Curve& curve) {
+        return curve.x.size() == curve.y.size() && curve.low.size() == curve.high.size() &&
+               fit(curve.low, std::ssize(curve.x));
+      });
+    if (!fits)
+      throw Error(ExitCode::usage,
+                  fmt::format("figure '{}': lengths of one curve, or of a map and its labels, differ", panel.title));
   }
 }
 
