@@ -549,21 +549,18 @@ class ShapeBench {
   }
 
   // The graphs of all candidates keep their memory at once: a candidate that may not fit is timed without one.
-  std::unique_ptr<DeviceGraph> make_graph(const AttentionResult& result, std::string& problem) {
-    if (request_.make_graph) return request_.make_graph();
-    if (!request_.device.is_cuda()) return nullptr;
-    const auto bytes = static_cast<double>(result.peak_bytes);
-    if (bytes > bytes_left_) {
-      problem = "its memory may not fit beside that of the others";
-      return nullptr;
-    }
-    bytes_left_ -= bytes;
-    return make_cuda_graph(request_.device, problem);
-  }
-
   WorkTimer make_timer(const AttentionCandidate& candidate) {
     std::string problem;
-    auto graph = make_graph(candidate.result, problem);
+    std::unique_ptr<DeviceGraph> graph;
+    const auto bytes = static_cast<double>(candidate.result.peak_bytes);
+    if (request_.make_graph) {
+      graph = request_.make_graph();
+    } else if (request_.device.is_cuda() && bytes > bytes_left_) {
+      problem = "its memory may not fit beside that of the others";
+    } else if (request_.device.is_cuda()) {
+      bytes_left_ -= bytes;
+      graph = make_cuda_graph(request_.device, problem);
+    }
     const auto work = [&candidate, backward = request_.backward] { candidate.run(backward); };
     WorkTimer timer(request_.device, work, std::move(graph));
     if (problem.empty()) problem = timer.recording_problem();
