@@ -286,12 +286,6 @@ bool library_can(const LibraryBackend& backend, const CoreInputs& qkv, bool caus
   }
 }
 
-// t_bnck. Throws c10::Error where the backend cannot do it.
-Tensor library_attention(const LibraryBackend& backend, const CoreInputs& qkv, bool causal) {
-  const auto only = only_backend(backend.backend);
-  return at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {}, 0, causal, mixing_of(qkv[0]).scale);
-}
-
 // A mixer and backend of a request at one shape, with its inputs.
 struct AttentionCandidate {
   AttentionResult result;                   // mixer, backend, shape, error, and why it is skipped
@@ -486,8 +480,10 @@ class ShapeBench {
     const auto inputs = leaves(draw_core_inputs(options, shape_, draws_).value());
     for (const auto& backend : library_backends) {
       if (!library_can(backend, inputs, request_.causal)) continue;
-      const auto mix = [&backend](const CoreInputs& qkv, const Visibility& seen) {
-        return merge_heads(library_attention(backend, qkv, seen.causal));
+      const auto mix = [&backend](const CoreInputs& in, const Visibility& seen) {
+        const auto only = only_backend(backend.backend);
+        const double scale = mixing_of(in[0]).scale;
+        return merge_heads(at::scaled_dot_product_attention(in[0], in[1], in[2], {}, 0, seen.causal, scale));
       };
       fill_core(start(options, backend.name), options, mix, inputs, backend.keeps_pairs);
     }

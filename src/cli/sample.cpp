@@ -27,10 +27,9 @@ using Row = std::vector<double>;
 std::vector<Row> mean_attention(const TextInspection& cross) {
   std::vector<torch::Tensor> layers;
   for (const auto& layer : cross.layers) layers.push_back(layer.attention_nce.mean(0));
-  const auto mean_ce = torch::stack(layers).mean(0).contiguous();
+  const auto mean_ce = torch::stack(layers).mean(0);
   std::vector<Row> rows;
-  for (const auto& row_e : mean_ce.unbind())
-    rows.emplace_back(row_e.const_data_ptr<double>(), row_e.const_data_ptr<double>() + row_e.numel());
+  for (const auto& row_e : mean_ce.unbind()) rows.push_back(to_vector(row_e));
   return rows;
 }
 
@@ -39,7 +38,7 @@ std::string largest_of(const Row& weights, const std::vector<std::string>& token
   constexpr double smallest = 0.05;
   std::vector<std::size_t> order(weights.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return weights[a] > weights[b]; });
+  std::ranges::stable_sort(order, std::greater{}, [&](auto i) { return weights[i]; });
   std::string text;
   for (std::size_t i = 0; i < std::min(most, order.size()) && weights[order[i]] >= smallest; ++i)
     text += fmt::format("  {} {:.2f}", trim(tokens[order[i]]), weights[order[i]]);

@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/replace.hpp>
 #include <functional>
 #include <iterator>
 #include <numeric>
@@ -57,12 +58,6 @@ Settings all_settings(const Settings& changed) {
 
 namespace {
 
-// Of a group's name after its config, "KEY=VALUE" words, and a number where the name was not unique.
-std::vector<std::string> words_after_config(const ComparedGroup& group) {
-  std::istringstream text(group.name.substr(std::min(group.name.size(), group.runs.front().config.size())));
-  return {std::istream_iterator<std::string>(text), {}};
-}
-
 // "score_std=0.3" for "model.mixer.score_std=0.3".
 std::string shortened(std::string word) {
   if (const auto at = word.find('='); at != std::string::npos) word.erase(0, std::min(word.rfind('.', at) + 1, at));
@@ -78,11 +73,13 @@ std::string without_ending(const std::string& name) {
 
 std::vector<std::string> short_names(const std::vector<ComparedGroup>& groups) {
   std::vector<std::string> configs, whole, names;
-  std::vector<std::vector<std::string>> words;
+  std::vector<std::vector<std::string>> words;  // "KEY=VALUE", and a number where the name was not unique
   for (const auto& group : groups) {
-    configs.push_back(without_ending(group.runs.front().config));
+    const auto& config = group.runs.front().config;
+    configs.push_back(without_ending(config));
     whole.push_back(group.name);
-    words.push_back(words_after_config(group));
+    std::istringstream text(group.name.substr(std::min(group.name.size(), config.size())));
+    words.emplace_back(std::istream_iterator<std::string>(text), std::istream_iterator<std::string>());
   }
   const auto is_common = [&](const std::string& word) {
     return std::ranges::all_of(words, [&](const auto& own) { return std::ranges::find(own, word) != own.end(); });
@@ -620,12 +617,12 @@ std::string cell_of(const Column& column, const ComparedGroup& group) {
 }
 
 std::string markdown_row(const std::vector<std::string>& cells) {
-  static const std::map<char, std::string> written = {{'|', "\\|"}, {'\n', " "}, {'\r', " "}};
   std::string row = "|";
-  for (const auto& cell : cells) {
-    row += " ";
-    for (const char c : cell) row += written.contains(c) ? written.at(c) : std::string(1, c);
-    row += " |";
+  for (auto cell : cells) {
+    boost::replace_all(cell, "|", "\\|");
+    std::ranges::replace_if(
+        cell, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+    row += " " + cell + " |";
   }
   return row + "\n";
 }

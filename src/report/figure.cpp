@@ -614,14 +614,6 @@ void label_columns(Svg& svg, const MapSide& columns, const Rectangle& area) {
              {"middle"});
 }
 
-void draw(Svg& svg, const HeatMap& map, const ColorScale& colors, const Rectangle& area) {
-  const double cell = area.width / at_least_one(map.columns);
-  draw_cells(svg, map, colors, area, cell);
-  svg.rectangle(area, "frame");
-  label_rows(svg, rows_of(map, cell), area);
-  label_columns(svg, columns_of(map, cell), area);
-}
-
 // A vertical bar with the values of its ends and some between them.
 void draw_color_bar(Svg& svg, const ColorScale& colors, double x, double y, double height) {
   const Rectangle area{x, y, color_bar_width, std::min(200.0, height)};
@@ -737,7 +729,11 @@ class FigureWriter {
   void draw_chart(const auto& chart, const Rectangle& area) { draw(svg_, chart, area); }
   void draw_chart(const HeatMap& map, const Rectangle& area) {
     const ColorScale colors(figure_.same_colors ? maps_ : std::vector{&map});
-    draw(svg_, map, colors, area);
+    const double cell = area.width / at_least_one(map.columns);
+    draw_cells(svg_, map, colors, area, cell);
+    svg_.rectangle(area, "frame");
+    label_rows(svg_, rows_of(map, cell), area);
+    label_columns(svg_, columns_of(map, cell), area);
     if (!figure_.same_colors) draw_color_bar(svg_, colors, area.right() + panel_gap, area.y, area.height);
   }
 

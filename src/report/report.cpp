@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/replace.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -39,14 +40,6 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// "<" could end the script element or start a comment in it. JSON has it only in strings, where it can be escaped.
-std::string script_safe(const std::string& json) {
-  std::string result;
-  result.reserve(json.size());
-  for (const char letter : json) letter == '<' ? result += "\\u003c" : result += letter;
-  return result;
-}
-
 // Puts values for @names@; text that was put in is not searched again.
 std::string fill(std::string_view pattern, const std::map<std::string, std::string_view>& values) {
   static const std::regex name("@([a-z0-9_]+)@");
@@ -63,7 +56,9 @@ std::string fill(std::string_view pattern, const std::map<std::string, std::stri
 }  // namespace
 
 std::string make_page(const std::string& title, const std::string& json) {
-  const auto heading = figures::escape(title), palette = figures::palette_variables(), data = script_safe(json);
+  const auto heading = figures::escape(title), palette = figures::palette_variables();
+  // "<" could end the script element or start a comment in it. JSON has it only in strings, where it can be escaped.
+  const auto data = boost::replace_all_copy(json, "<", "\\u003c");
   return fill(embedded::html, {{"title", heading},
                                {"palette", palette},
                                {"style", embedded::style},
@@ -277,13 +272,6 @@ void add_run(ReportedRuns& reported, const fs::path& folder, const std::map<fs::
   reported.runs.push_back(std::move(added));
 }
 
-// A group of the comparison whose runs are rows of a results file has nothing to show.
-void drop_empty_groups(ReportedRuns& reported) {
-  std::erase_if(reported.groups, [](const auto& group) { return group.runs.empty(); });
-  for (std::size_t i = 0; i < reported.groups.size(); ++i)
-    for (const auto run : reported.groups[i].runs) reported.runs[run].group = i;
-}
-
 ReportedRuns read_reported_runs(const std::vector<std::string>& arguments, const ComparisonOptions& options) {
   ReportedRuns reported;
   auto found = find_runs(arguments);
@@ -304,7 +292,10 @@ ReportedRuns read_reported_runs(const std::vector<std::string>& arguments, const
       if (!has_problem) reported.problems.push_back(fmt::format("{}: left out: {}", folder.string(), error.what()));
     }
   }
-  drop_empty_groups(reported);
+  // A group of the comparison whose runs are rows of a results file has nothing to show.
+  std::erase_if(reported.groups, [](const auto& group) { return group.runs.empty(); });
+  for (std::size_t i = 0; i < reported.groups.size(); ++i)
+    for (const auto run : reported.groups[i].runs) reported.runs[run].group = i;
   if (reported.comparison) std::ranges::copy(reported.comparison->notes, std::back_inserter(reported.problems));
   return reported;
 }
