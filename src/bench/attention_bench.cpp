@@ -143,100 +143,6 @@ MixerCost layer_cost(const MixerConfig& mixer, const AttentionShape& shape, bool
                  {.context = shape.context, .tokens = b * c, .pairs = b * (causal ? c * (c + 1) / 2 : c * c)});
 }
 
-}  // namespace
-
-NormalDraws::NormalDraws(torch::Device device) : device_(device), generator_(at::detail::createCPUGenerator(1)) {}
-
-Tensor NormalDraws::draw(const std::vector<std::int64_t>& sizes) {
-  return device_.is_cpu() ? torch::randn(sizes, generator_)
-                          : torch::randn(sizes, torch::TensorOptions().dtype(torch::kFloat).device(device_));
-}
-
-std::optional<CoreInputs> draw_core_inputs(const MixerConfig& mixer, const AttentionShape& shape, NormalDraws& draws) {
-  const auto inputs = [&] { return draws.draw({shape.batch, shape.context, shape.width()}); };
-  const auto vectors = [&] { return split_heads(inputs(), shape.heads).detach(); };
-  // W of scores p W p / sqrt(k) with the standard deviation 1; U of x U x / sqrt(k).
-  const auto form = [&](std::int64_t side) {
-    return draws.draw({shape.heads, side, side}) * (root(shape.head_width) / static_cast<double>(side));
-  };
-  if (const auto* dot = std::get_if<ScaledDotProductOptions>(&mixer)) {
-    if (dot->qk_norm) return std::nullopt;
-    return CoreInputs{vectors(), vectors(), vectors()};
-  }
-  if (const auto* metric = std::get_if<MetricOptions>(&mixer)) {
-    if (metric->values != MixerValues::shared || metric->qk_norm || metric->fixed_norm ||
-        metric->score == MetricScore::as_published)
-      return std::nullopt;
-    auto drawn = draw_metric_form(*metric, shape, draws);
-    drawn.insert(drawn.begin(), vectors());
-    return drawn;
-  }
-  if (const auto* quadratic = std::get_if<QuadraticOptions>(&mixer)) {
-    if (quadratic->values != MixerValues::shared || quadratic->qk_norm || quadratic->fixed_norm) return std::nullopt;
-    if (quadratic->form == QuadraticForm::projected) return CoreInputs{vectors(), form(shape.head_width)};
-    return CoreInputs{inputs(), vectors(), form(shape.width())};
-  }
-  if (is<LshOptions>(mixer)) return CoreInputs{vectors(), vectors()};
-  if (!make_mixer(mixer, shape.mixer_shape())->parameters().empty()) return std::nullopt;
-  return CoreInputs{inputs()};
-}
-
-CoreMix make_core_mix(const MixerConfig& mixer, const AttentionShape& shape) {
-  return std::visit(
-      [&](const auto& options) -> CoreMix {
-        if constexpr (requires { mix_core(options, CoreInputs{}, Visibility{}); })
-          return [options](const CoreInputs& in, const Visibility& visibility) {
-            return merge_heads(mix_core(options, in, visibility));
-          };
-        else
-          return
-              [whole = make_mixer(options, shape.mixer_shape())](const CoreInputs& in, const Visibility& visibility) {
-                Pass pass;
-                return whole->forward(in[0], in[0], visibility, nullptr, pass);
-              };
-      },
-      mixer);
-}
-
-double forward_operations(const MixerConfig& mixer, const AttentionShape& shape, bool causal) {
-  return layer_cost(mixer, shape, causal).operations;
-}
-
-double projection_operations(const MixerConfig& mixer, const AttentionShape& shape) {
-  double weights = 0;
-  for (const auto& module : make_mixer(mixer, shape.mixer_shape())->modules())
-    if (const auto* linear = dynamic_cast<const LinearImpl*>(module.get()))
-      weights += static_cast<double>(linear->weight().numel());
-  return 2 * static_cast<double>(shape.batch * shape.context) * weights;
-}
-
-double pair_table_bytes(std::int64_t batch, std::int64_t heads, std::int64_t context, std::int64_t head_width,
-                        std::int64_t element_bytes) {
-  const auto pairs = [](std::int64_t n) { return static_cast<double>(n) * static_cast<double>(n + 1) / 2; };
-  return static_cast<double>(batch * heads * element_bytes) * pairs(context) * pairs(head_width);
-}
-
-Tensor pair_table_scores(const Tensor& p_bnck, const Tensor& triangle_nl) {
-  const auto context = p_bnck.size(2), width = p_bnck.size(3);
-  const auto indices = torch::TensorOptions().dtype(torch::kLong).device(p_bnck.device());
-  const auto tokens = torch::tril_indices(context, context, 0, indices),
-             features = torch::tril_indices(width, width, 0, indices);
-  const auto at = [&](std::int64_t token, std::int64_t feature) {
-    return p_bnck.index_select(2, tokens[token]).index_select(3, features[feature]);
-  };
-  // An off-diagonal entry of M stands for two terms, a diagonal one for one.
-  const auto mirrored = (features[0] != features[1]).to(p_bnck.scalar_type());
-  const auto table_bnpl = at(0, 0) * at(1, 1) + at(0, 1) * at(1, 0) * mirrored;
-  const auto score_bnp = torch::matmul(table_bnpl, triangle_nl.unsqueeze(2)).squeeze(3);
-  auto score_bnce = torch::zeros({p_bnck.size(0), p_bnck.size(1), context, context}, p_bnck.options());
-  const auto all = torch::indexing::Slice();
-  score_bnce.index_put_({all, all, tokens[0], tokens[1]}, score_bnp);
-  score_bnce.index_put_({all, all, tokens[1], tokens[0]}, score_bnp);
-  return score_bnce;
-}
-
-namespace {
-
 // LibTorch's scaled dot product attention by one of its backends, whatever it would choose.
 struct LibraryBackend {
   const char* name;
@@ -586,6 +492,96 @@ auto float32_products(torch::Device device, bool tf32) {
 }
 
 }  // namespace
+
+NormalDraws::NormalDraws(torch::Device device) : device_(device), generator_(at::detail::createCPUGenerator(1)) {}
+
+Tensor NormalDraws::draw(const std::vector<std::int64_t>& sizes) {
+  return device_.is_cpu() ? torch::randn(sizes, generator_)
+                          : torch::randn(sizes, torch::TensorOptions().dtype(torch::kFloat).device(device_));
+}
+
+std::optional<CoreInputs> draw_core_inputs(const MixerConfig& mixer, const AttentionShape& shape, NormalDraws& draws) {
+  const auto inputs = [&] { return draws.draw({shape.batch, shape.context, shape.width()}); };
+  const auto vectors = [&] { return split_heads(inputs(), shape.heads).detach(); };
+  // W of scores p W p / sqrt(k) with the standard deviation 1; U of x U x / sqrt(k).
+  const auto form = [&](std::int64_t side) {
+    return draws.draw({shape.heads, side, side}) * (root(shape.head_width) / static_cast<double>(side));
+  };
+  if (const auto* dot = std::get_if<ScaledDotProductOptions>(&mixer)) {
+    if (dot->qk_norm) return std::nullopt;
+    return CoreInputs{vectors(), vectors(), vectors()};
+  }
+  if (const auto* metric = std::get_if<MetricOptions>(&mixer)) {
+    if (metric->values != MixerValues::shared || metric->qk_norm || metric->fixed_norm ||
+        metric->score == MetricScore::as_published)
+      return std::nullopt;
+    auto drawn = draw_metric_form(*metric, shape, draws);
+    drawn.insert(drawn.begin(), vectors());
+    return drawn;
+  }
+  if (const auto* quadratic = std::get_if<QuadraticOptions>(&mixer)) {
+    if (quadratic->values != MixerValues::shared || quadratic->qk_norm || quadratic->fixed_norm) return std::nullopt;
+    if (quadratic->form == QuadraticForm::projected) return CoreInputs{vectors(), form(shape.head_width)};
+    return CoreInputs{inputs(), vectors(), form(shape.width())};
+  }
+  if (is<LshOptions>(mixer)) return CoreInputs{vectors(), vectors()};
+  if (!make_mixer(mixer, shape.mixer_shape())->parameters().empty()) return std::nullopt;
+  return CoreInputs{inputs()};
+}
+
+CoreMix make_core_mix(const MixerConfig& mixer, const AttentionShape& shape) {
+  return std::visit(
+      [&](const auto& options) -> CoreMix {
+        if constexpr (requires { mix_core(options, CoreInputs{}, Visibility{}); })
+          return [options](const CoreInputs& in, const Visibility& visibility) {
+            return merge_heads(mix_core(options, in, visibility));
+          };
+        else
+          return
+              [whole = make_mixer(options, shape.mixer_shape())](const CoreInputs& in, const Visibility& visibility) {
+                Pass pass;
+                return whole->forward(in[0], in[0], visibility, nullptr, pass);
+              };
+      },
+      mixer);
+}
+
+double forward_operations(const MixerConfig& mixer, const AttentionShape& shape, bool causal) {
+  return layer_cost(mixer, shape, causal).operations;
+}
+
+double projection_operations(const MixerConfig& mixer, const AttentionShape& shape) {
+  double weights = 0;
+  for (const auto& module : make_mixer(mixer, shape.mixer_shape())->modules())
+    if (const auto* linear = dynamic_cast<const LinearImpl*>(module.get()))
+      weights += static_cast<double>(linear->weight().numel());
+  return 2 * static_cast<double>(shape.batch * shape.context) * weights;
+}
+
+double pair_table_bytes(std::int64_t batch, std::int64_t heads, std::int64_t context, std::int64_t head_width,
+                        std::int64_t element_bytes) {
+  const auto pairs = [](std::int64_t n) { return static_cast<double>(n) * static_cast<double>(n + 1) / 2; };
+  return static_cast<double>(batch * heads * element_bytes) * pairs(context) * pairs(head_width);
+}
+
+Tensor pair_table_scores(const Tensor& p_bnck, const Tensor& triangle_nl) {
+  const auto context = p_bnck.size(2), width = p_bnck.size(3);
+  const auto indices = torch::TensorOptions().dtype(torch::kLong).device(p_bnck.device());
+  const auto tokens = torch::tril_indices(context, context, 0, indices),
+             features = torch::tril_indices(width, width, 0, indices);
+  const auto at = [&](std::int64_t token, std::int64_t feature) {
+    return p_bnck.index_select(2, tokens[token]).index_select(3, features[feature]);
+  };
+  // An off-diagonal entry of M stands for two terms, a diagonal one for one.
+  const auto mirrored = (features[0] != features[1]).to(p_bnck.scalar_type());
+  const auto table_bnpl = at(0, 0) * at(1, 1) + at(0, 1) * at(1, 0) * mirrored;
+  const auto score_bnp = torch::matmul(table_bnpl, triangle_nl.unsqueeze(2)).squeeze(3);
+  auto score_bnce = torch::zeros({p_bnck.size(0), p_bnck.size(1), context, context}, p_bnck.options());
+  const auto all = torch::indexing::Slice();
+  score_bnce.index_put_({all, all, tokens[0], tokens[1]}, score_bnp);
+  score_bnce.index_put_({all, all, tokens[1], tokens[0]}, score_bnp);
+  return score_bnce;
+}
 
 std::vector<AttentionResult> bench_attention(const AttentionRequest& request, const ShowLine& progress) {
   const auto products = float32_products(request.device, request.tf32);

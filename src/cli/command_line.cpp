@@ -42,17 +42,6 @@ __attribute__((section(".preinit_array"), used)) static void (*entry)(int, char*
 
 namespace metaformer {
 
-void print(const std::string& text) {
-  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-  if (!written) throw Error(ExitCode::failure, "cannot write to standard output");
-}
-
-void print_lines(const std::string& text) { print(escaped_lines(text)); }
-
-std::string to_line(const nlohmann::ordered_json& json) { return escaped(json_text(json)); }
-
-void print_json(const nlohmann::ordered_json& json) { print(to_line(json) + "\n"); }
-
 namespace {
 
 // Lists an option once, also when it may be given by position.
@@ -226,7 +215,35 @@ void parse_and_run(CLI::App& app, int argc, char** argv) {
   }
 }
 
+void do_with(ProcessGroup& group, const std::function<void(ProcessGroup&)>& work) {
+  try {
+    work(group);
+  } catch (const Interrupted& interrupted) {
+    group.announce_failure(fmt::format("signal {}", interrupted.signal()));
+    throw;
+  } catch (const Error& error) {
+    if (group.announce_failure(error.what())) throw;
+    log::record(error.what());  // in the log of this rank; the first one prints it
+    throw ProcessesFailed(static_cast<int>(error.code()));
+  } catch (const std::exception& error) {
+    group.announce_failure(is_out_of_memory(error) ? "out of memory: " + describe_out_of_memory(error)
+                                                   : first_line(error));
+    throw;
+  }
+}
+
 }  // namespace
+
+void print(const std::string& text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (!written) throw Error(ExitCode::failure, "cannot write to standard output");
+}
+
+void print_lines(const std::string& text) { print(escaped_lines(text)); }
+
+std::string to_line(const nlohmann::ordered_json& json) { return escaped(json_text(json)); }
+
+void print_json(const nlohmann::ordered_json& json) { print(to_line(json) + "\n"); }
 
 std::vector<const CLI::App*> subcommands_of(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
@@ -358,27 +375,6 @@ void RunChoice::add_options_to(CLI::App& command) {
                  "model.same_length, model.positions.clamp_length, model.carry_state; and data.path and other paths, "
                  "where the run's data have moved");
 }
-
-namespace {
-
-void do_with(ProcessGroup& group, const std::function<void(ProcessGroup&)>& work) {
-  try {
-    work(group);
-  } catch (const Interrupted& interrupted) {
-    group.announce_failure(fmt::format("signal {}", interrupted.signal()));
-    throw;
-  } catch (const Error& error) {
-    if (group.announce_failure(error.what())) throw;
-    log::record(error.what());  // in the log of this rank; the first one prints it
-    throw ProcessesFailed(static_cast<int>(error.code()));
-  } catch (const std::exception& error) {
-    group.announce_failure(is_out_of_memory(error) ? "out of memory: " + describe_out_of_memory(error)
-                                                   : first_line(error));
-    throw;
-  }
-}
-
-}  // namespace
 
 std::vector<std::string> process_arguments() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);

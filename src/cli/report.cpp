@@ -93,9 +93,8 @@ std::string default_title(const std::vector<std::string>& runs) {
   };
   if (runs.size() == 1) return last_name(runs.front());
   const auto folder = std::filesystem::path(runs.front()).parent_path();
-  const bool together = std::all_of(runs.begin(), runs.end(), [&](const std::string& run) {
-    return std::filesystem::path(run).parent_path() == folder;
-  });
+  const bool together =
+      std::ranges::all_of(runs, [&](const std::filesystem::path& run) { return run.parent_path() == folder; });
   return fmt::format("{} runs{}", runs.size(),
                      together ? " of " + last_name(folder.empty() ? std::filesystem::current_path() : folder) : "");
 }

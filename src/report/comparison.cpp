@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <boost/algorithm/string/replace.hpp>
-#include <functional>
 #include <iterator>
 #include <numeric>
 #include <ranges>
@@ -21,42 +20,12 @@
 
 namespace metaformer {
 
-std::string value_of(const Settings& settings, const std::string& key) {
-  const auto found = settings.find(key);
-  return found == settings.end() ? "" : found->second;
-}
-
 namespace {
 
 Settings without_seed(Settings settings) {
   settings.erase("train.seed");
   return settings;
 }
-
-}  // namespace
-
-void add_derived_measures(RunRecord& record) {
-  auto& measures = record.measures;
-  const auto smoothing = value_of(record.settings, "task.label_smoothing");
-  if ((smoothing.empty() || smoothing == "0") && measures.contains("val_loss") && measures.contains("train_loss"))
-    measures["loss_gap"] = measures["val_loss"] - measures["train_loss"];
-  if (measures.contains("best_val_error") && value_of(record.settings, "task.selection_metric") != "loss")
-    measures["validation_score"] = 1 - measures["best_val_error"];
-}
-
-Settings changed_settings(const ExperimentConfig& config) { return without_seed(flattened(config_changes(config))); }
-
-Settings all_settings(const Settings& changed) {
-  std::vector<std::string> overrides;
-  for (const auto& [key, value] : changed) overrides.push_back(key + "=" + value);
-  try {
-    return without_seed(flattened(config_to_json(default_experiment(overrides).config)));
-  } catch (const Error&) {
-    return changed;  // of another version
-  }
-}
-
-namespace {
 
 // "score_std=0.3" for "model.mixer.score_std=0.3".
 std::string shortened(std::string word) {
@@ -68,38 +37,6 @@ std::string shortened(std::string word) {
 std::string without_ending(const std::string& name) {
   return name.ends_with(".yaml") ? name.substr(0, name.size() - 5) : name;
 }
-
-}  // namespace
-
-std::vector<std::string> short_names(const std::vector<ComparedGroup>& groups) {
-  std::vector<std::string> configs, whole, names;
-  std::vector<std::vector<std::string>> words;  // "KEY=VALUE", and a number where the name was not unique
-  for (const auto& group : groups) {
-    const auto& config = group.runs.front().config;
-    configs.push_back(without_ending(config));
-    whole.push_back(group.name);
-    std::istringstream text(group.name.substr(std::min(group.name.size(), config.size())));
-    words.emplace_back(std::istream_iterator<std::string>(text), std::istream_iterator<std::string>());
-  }
-  const auto is_common = [&](const std::string& word) {
-    return std::ranges::all_of(words, [&](const auto& own) { return std::ranges::find(own, word) != own.end(); });
-  };
-  const auto different = std::set(configs.begin(), configs.end()).size();
-  const bool is_one_config = different == 1, has_own_config = different == groups.size();
-  auto common = configs.front();
-  for (const auto& config : configs) common.erase(std::ranges::mismatch(common, config).in1, common.end());
-  const auto start = common.rfind('_') + 1;  // 0 without an underscore
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    auto name = is_one_config ? "" : configs[i].substr(start);
-    for (const auto& word : words[i])
-      if (!is_common(word) && (is_one_config || !has_own_config)) name += (name.empty() ? "" : " ") + shortened(word);
-    names.push_back(name.empty() ? configs[i] : name);
-  }
-  const bool unique = std::set(names.begin(), names.end()).size() == names.size();
-  return unique ? names : whole;
-}
-
-namespace {
 
 // Groups of other settings may have the same name: the file has changed in between.
 std::string unique_name(const std::string& name, const std::vector<ComparedGroup>& groups) {
@@ -392,26 +329,6 @@ void add_differences(Comparison& comparison) {
     comparison.notes.emplace_back("results files hold no predictions, so their rows have no McNemar test");
 }
 
-}  // namespace
-
-Comparison compare_runs(std::vector<RunRecord> runs, const ComparisonOptions& options) {
-  Comparison comparison{.by = options.by, .margin = options.margin};
-  comparison.groups = group_runs(std::move(runs), options.by, comparison.notes);
-  if (comparison.groups.empty()) throw Error(ExitCode::usage, "there is no finished run to compare");
-  comparison.measures = choose_measures(comparison.groups, options.measures);
-  comparison.differing_keys = find_differing_keys(comparison.groups);
-  choose_references(comparison.groups, options);
-  add_measures(comparison);
-  add_differences(comparison);
-  const auto is_tokenizer = [](const std::string& key) { return key.starts_with("data.tokenizer"); };
-  if (std::ranges::any_of(comparison.differing_keys, is_tokenizer))
-    comparison.notes.emplace_back(
-        "the tokenizers differ: losses per token cannot be compared; bits per character can be");
-  return comparison;
-}
-
-namespace {
-
 // A comparison as text for a terminal, as a table in Markdown, as CSV for other programs.
 
 constexpr int name_width = 30;
@@ -516,23 +433,6 @@ std::string cost_block(const Comparison& comparison, const std::vector<std::stri
   return text;
 }
 
-}  // namespace
-
-std::string to_text(const Comparison& comparison) {
-  const auto names = short_names(comparison.groups);
-  std::size_t runs = 0;
-  for (const auto& group : comparison.groups) runs += group.runs.size();
-  const auto count = comparison.groups.size();
-  auto text = fmt::format("{} run{} in {} group{}; * marks what the others are compared with, paired by seed\n", runs,
-                          runs == 1 ? "" : "s", count, count == 1 ? "" : "s");
-  if (comparison.margin) text += fmt::format("margin: ±{}\n", *comparison.margin);
-  text += list_groups(comparison);
-  for (const auto& measure : comparison.measures) text += measure_block(comparison, names, measure);
-  return text + mcnemar_block(comparison, names) + cost_block(comparison, names);
-}
-
-namespace {
-
 struct Column {
   std::string measure, part;  // "val_loss:difference"
 };
@@ -628,6 +528,89 @@ std::string markdown_row(const std::vector<std::string>& cells) {
 }
 
 }  // namespace
+
+std::string value_of(const Settings& settings, const std::string& key) {
+  const auto found = settings.find(key);
+  return found == settings.end() ? "" : found->second;
+}
+
+void add_derived_measures(RunRecord& record) {
+  auto& measures = record.measures;
+  const auto smoothing = value_of(record.settings, "task.label_smoothing");
+  if ((smoothing.empty() || smoothing == "0") && measures.contains("val_loss") && measures.contains("train_loss"))
+    measures["loss_gap"] = measures["val_loss"] - measures["train_loss"];
+  if (measures.contains("best_val_error") && value_of(record.settings, "task.selection_metric") != "loss")
+    measures["validation_score"] = 1 - measures["best_val_error"];
+}
+
+Settings changed_settings(const ExperimentConfig& config) { return without_seed(flattened(config_changes(config))); }
+
+Settings all_settings(const Settings& changed) {
+  std::vector<std::string> overrides;
+  for (const auto& [key, value] : changed) overrides.push_back(key + "=" + value);
+  try {
+    return without_seed(flattened(config_to_json(default_experiment(overrides).config)));
+  } catch (const Error&) {
+    return changed;  // of another version
+  }
+}
+
+std::vector<std::string> short_names(const std::vector<ComparedGroup>& groups) {
+  std::vector<std::string> configs, whole, names;
+  std::vector<std::vector<std::string>> words;  // "KEY=VALUE", and a number where the name was not unique
+  for (const auto& group : groups) {
+    const auto& config = group.runs.front().config;
+    configs.push_back(without_ending(config));
+    whole.push_back(group.name);
+    std::istringstream text(group.name.substr(std::min(group.name.size(), config.size())));
+    words.emplace_back(std::istream_iterator<std::string>(text), std::istream_iterator<std::string>());
+  }
+  const auto is_common = [&](const std::string& word) {
+    return std::ranges::all_of(words, [&](const auto& own) { return std::ranges::find(own, word) != own.end(); });
+  };
+  const auto different = std::set(configs.begin(), configs.end()).size();
+  const bool is_one_config = different == 1, has_own_config = different == groups.size();
+  auto common = configs.front();
+  for (const auto& config : configs) common.erase(std::ranges::mismatch(common, config).in1, common.end());
+  const auto start = common.rfind('_') + 1;  // 0 without an underscore
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    auto name = is_one_config ? "" : configs[i].substr(start);
+    for (const auto& word : words[i])
+      if (!is_common(word) && (is_one_config || !has_own_config)) name += (name.empty() ? "" : " ") + shortened(word);
+    names.push_back(name.empty() ? configs[i] : name);
+  }
+  const bool unique = std::set(names.begin(), names.end()).size() == names.size();
+  return unique ? names : whole;
+}
+
+Comparison compare_runs(std::vector<RunRecord> runs, const ComparisonOptions& options) {
+  Comparison comparison{.by = options.by, .margin = options.margin};
+  comparison.groups = group_runs(std::move(runs), options.by, comparison.notes);
+  if (comparison.groups.empty()) throw Error(ExitCode::usage, "there is no finished run to compare");
+  comparison.measures = choose_measures(comparison.groups, options.measures);
+  comparison.differing_keys = find_differing_keys(comparison.groups);
+  choose_references(comparison.groups, options);
+  add_measures(comparison);
+  add_differences(comparison);
+  const auto is_tokenizer = [](const std::string& key) { return key.starts_with("data.tokenizer"); };
+  if (std::ranges::any_of(comparison.differing_keys, is_tokenizer))
+    comparison.notes.emplace_back(
+        "the tokenizers differ: losses per token cannot be compared; bits per character can be");
+  return comparison;
+}
+
+std::string to_text(const Comparison& comparison) {
+  const auto names = short_names(comparison.groups);
+  std::size_t runs = 0;
+  for (const auto& group : comparison.groups) runs += group.runs.size();
+  const auto count = comparison.groups.size();
+  auto text = fmt::format("{} run{} in {} group{}; * marks what the others are compared with, paired by seed\n", runs,
+                          runs == 1 ? "" : "s", count, count == 1 ? "" : "s");
+  if (comparison.margin) text += fmt::format("margin: ±{}\n", *comparison.margin);
+  text += list_groups(comparison);
+  for (const auto& measure : comparison.measures) text += measure_block(comparison, names, measure);
+  return text + mcnemar_block(comparison, names) + cost_block(comparison, names);
+}
 
 std::vector<std::string> measures_of_columns(const std::vector<std::string>& columns) {
   std::vector<std::string> ids;

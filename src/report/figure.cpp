@@ -51,24 +51,6 @@ std::string number(double value) {
   return text == "-0" ? "0" : text;
 }
 
-}  // namespace
-
-std::string escape(std::string_view text) {
-  static const std::map<char32_t, const char*> entities = {
-      {U'&', "&amp;"}, {U'<', "&lt;"}, {U'>', "&gt;"}, {U'"', "&quot;"}};
-  std::string result;
-  for (const char32_t point : code_points(text)) {
-    const bool control = point < U' ' || point == delete_character || point == 0xFFFE || point == 0xFFFF;
-    if (const auto entity = entities.find(point); entity != entities.end())
-      result += entity->second;
-    else
-      utf8::append(control ? replacement : static_cast<std::uint32_t>(point), std::back_inserter(result));
-  }
-  return result;
-}
-
-namespace {
-
 // Estimated width in pixels of text set in a sans-serif font of this size.
 double text_width(std::string_view text, double size = font_size) {
   double width = 0;
@@ -243,14 +225,6 @@ std::string style_sheet(const std::set<Palette>& palettes) {
          rules_of(light, palettes) + "@media (prefers-color-scheme:dark){\n" + rules_of(dark, palettes) + "}\n";
 }
 
-}  // namespace
-
-std::string palette_variables() {
-  return variables_of(light) + "\n@media screen and (prefers-color-scheme:dark){" + variables_of(dark) + "}";
-}
-
-namespace {
-
 std::string with_commas(std::string digits) {
   const auto start = digits.front() == '-' ? 1u : 0u;
   auto end = std::min(digits.find('.'), digits.size());
@@ -299,56 +273,6 @@ std::vector<Tick> logarithmic_ticks(double low, double high, int wanted) {
   }
   return ticks;
 }
-
-}  // namespace
-
-AxisScale::AxisScale(Scale scale, const std::vector<double>& values, double first_pixel, double last_pixel,
-                     double margin)
-    : scale_(scale), low_(0), high_(1), first_pixel_(first_pixel), last_pixel_(last_pixel) {
-  const bool logarithmic = scale_ == Scale::logarithmic;
-  if (logarithmic) std::tie(low_, high_) = std::pair(1.0, 10.0);
-  auto shown = values;
-  std::erase_if(shown, [&](double value) { return !shows(value); });
-  if (shown.empty()) return;
-  const auto [low, high] = std::ranges::minmax(shown);
-  const double around = low < high ? margin * (high - low) : low == 0 ? 1 : std::abs(low) / 2;
-  const double factor = low < high ? std::pow(high / low, margin) : 2;
-  low_ = logarithmic ? low / factor : low - around;
-  high_ = logarithmic ? high * factor : high + around;
-}
-
-double AxisScale::operator()(double value) const {
-  const double fraction =
-      scale_ == Scale::linear ? (value - low_) / (high_ - low_) : std::log(value / low_) / std::log(high_ / low_);
-  return first_pixel_ + fraction * (last_pixel_ - first_pixel_);
-}
-
-std::vector<Tick> AxisScale::ticks(int wanted) const {
-  return scale_ == Scale::linear ? linear_ticks(low_, high_, wanted) : logarithmic_ticks(low_, high_, wanted);
-}
-
-ColorScale::ColorScale(const std::vector<const HeatMap*>& maps) : palette_(maps.front()->palette) {
-  std::vector<double> values = {0};
-  for (const auto* map : maps) {
-    append(values, map->values);
-    values.push_back(map->top.value_or(0));
-  }
-  std::erase_if(values, [](double value) { return !std::isfinite(value); });
-  std::tie(low_, high_) = std::pair(std::ranges::min(values), std::ranges::max(values));
-  if (low_ == high_) high_ = 1;
-  if (palette_ == Palette::diverging) low_ = -(high_ = std::max(high_, -low_));
-}
-
-int ColorScale::levels() const { return kind_of(palette_).levels; }
-
-int ColorScale::level(double value) const {
-  const double fraction = std::clamp((value - low_) / (high_ - low_), 0.0, 1.0);
-  return std::min(static_cast<int>(fraction * levels()), levels() - 1);
-}
-
-std::string ColorScale::css_class(int level) const { return kind_of(palette_).letter + std::to_string(level); }
-
-namespace {
 
 void check(const Figure& figure) {
   const auto fit = [](const auto& values, auto count) { return values.empty() || std::ssize(values) == count; };
@@ -756,6 +680,70 @@ class FigureWriter {
 };
 
 }  // namespace
+
+std::string escape(std::string_view text) {
+  static const std::map<char32_t, const char*> entities = {
+      {U'&', "&amp;"}, {U'<', "&lt;"}, {U'>', "&gt;"}, {U'"', "&quot;"}};
+  std::string result;
+  for (const char32_t point : code_points(text)) {
+    const bool control = point < U' ' || point == delete_character || point == 0xFFFE || point == 0xFFFF;
+    if (const auto entity = entities.find(point); entity != entities.end())
+      result += entity->second;
+    else
+      utf8::append(control ? replacement : static_cast<std::uint32_t>(point), std::back_inserter(result));
+  }
+  return result;
+}
+
+std::string palette_variables() {
+  return variables_of(light) + "\n@media screen and (prefers-color-scheme:dark){" + variables_of(dark) + "}";
+}
+
+AxisScale::AxisScale(Scale scale, const std::vector<double>& values, double first_pixel, double last_pixel,
+                     double margin)
+    : scale_(scale), low_(0), high_(1), first_pixel_(first_pixel), last_pixel_(last_pixel) {
+  const bool logarithmic = scale_ == Scale::logarithmic;
+  if (logarithmic) std::tie(low_, high_) = std::pair(1.0, 10.0);
+  auto shown = values;
+  std::erase_if(shown, [&](double value) { return !shows(value); });
+  if (shown.empty()) return;
+  const auto [low, high] = std::ranges::minmax(shown);
+  const double around = low < high ? margin * (high - low) : low == 0 ? 1 : std::abs(low) / 2;
+  const double factor = low < high ? std::pow(high / low, margin) : 2;
+  low_ = logarithmic ? low / factor : low - around;
+  high_ = logarithmic ? high * factor : high + around;
+}
+
+double AxisScale::operator()(double value) const {
+  const double fraction =
+      scale_ == Scale::linear ? (value - low_) / (high_ - low_) : std::log(value / low_) / std::log(high_ / low_);
+  return first_pixel_ + fraction * (last_pixel_ - first_pixel_);
+}
+
+std::vector<Tick> AxisScale::ticks(int wanted) const {
+  return scale_ == Scale::linear ? linear_ticks(low_, high_, wanted) : logarithmic_ticks(low_, high_, wanted);
+}
+
+ColorScale::ColorScale(const std::vector<const HeatMap*>& maps) : palette_(maps.front()->palette) {
+  std::vector<double> values = {0};
+  for (const auto* map : maps) {
+    append(values, map->values);
+    values.push_back(map->top.value_or(0));
+  }
+  std::erase_if(values, [](double value) { return !std::isfinite(value); });
+  std::tie(low_, high_) = std::pair(std::ranges::min(values), std::ranges::max(values));
+  if (low_ == high_) high_ = 1;
+  if (palette_ == Palette::diverging) low_ = -(high_ = std::max(high_, -low_));
+}
+
+int ColorScale::levels() const { return kind_of(palette_).levels; }
+
+int ColorScale::level(double value) const {
+  const double fraction = std::clamp((value - low_) / (high_ - low_), 0.0, 1.0);
+  return std::min(static_cast<int>(fraction * levels()), levels() - 1);
+}
+
+std::string ColorScale::css_class(int level) const { return kind_of(palette_).letter + std::to_string(level); }
 
 std::string to_svg(const Figure& figure) {
   check(figure);

@@ -89,60 +89,6 @@ void test_triples(MetricAxioms& axioms, const torch::Tensor& square_cc, double b
   axioms.violated_triples = fraction((violated_t & ~incomplete_t).sum().item<std::int64_t>(), all - incomplete);
 }
 
-}  // namespace
-
-HeadForms forms_of(const Mixer& mixer, const torch::Tensor& form_nij, std::int64_t k) {
-  const torch::NoGradGuard no_grad;
-  HeadForms forms;
-  if (form_nij.defined()) {
-    forms.form_nij = wide(form_nij);
-    forms.eigenvalue_nr = eigenvalues(forms.form_nij);
-    for (const auto& form_ij : forms.form_nij.unbind()) forms.asymmetry.push_back(asymmetry_of(form_ij));
-  }
-  const auto factors = mixer.score_form();
-  if (!factors) return forms;
-  const auto left_nrd = wide(factors->left_nrd) / std::sqrt(static_cast<double>(k)),
-             right_nrd = wide(factors->right_nrd);
-  const bool has_form = forms.form_nij.defined();
-  if (!has_form) {
-    forms.eigenvalue_nr = eigenvalues(left_nrd, right_nrd);
-    for (std::int64_t n = 0; n < left_nrd.size(0); ++n)
-      forms.asymmetry.push_back(asymmetry_of(torch::matmul(left_nrd[n].t(), right_nrd[n])));
-  }
-  if (left_nrd.size(0) * left_nrd.size(2) * left_nrd.size(2) <= most_input_form_numbers)
-    forms.input_form_ndd = torch::matmul(left_nrd.mT(), right_nrd);
-  return forms;
-}
-
-torch::Tensor signed_distances(const ScoredVectors& vectors) {
-  const auto square_nce = squares_of(bilinear_scores(vectors));
-  return square_nce.sign() * square_nce.abs().sqrt();
-}
-
-std::vector<MetricAxioms> test_axioms(const ScoredVectors& vectors, const torch::Tensor& eigenvalue_nr) {
-  const auto count = std::min(most_vectors, vectors.left_bnci.size(2));
-  const auto score_nce = bilinear_scores({.left_bnci = vectors.left_bnci.narrow(2, 0, count),
-                                          .right_bnej = vectors.right_bnej.narrow(2, 0, count),
-                                          .form_nij = vectors.form_nij});
-  const auto square_ncc = squares_of(score_nce).contiguous();
-  const auto pairs = count * (count - 1) / 2;
-  std::vector<MetricAxioms> heads;
-  for (std::int64_t n = 0; n < score_nce.size(0); ++n) {
-    MetricAxioms axioms{.vectors = count};
-    if (eigenvalue_nr.defined()) judge(axioms, eigenvalue_nr[n]);
-    const auto score_ce = score_nce[n], square_cc = square_ncc[n];
-    const auto differ = (score_ce - score_ce.mT()).abs() > negligible * largest(score_ce);
-    axioms.asymmetric_pairs = fraction(differ.triu(1).sum().item<std::int64_t>(), pairs);
-    const double bound = negligible * largest(square_cc);
-    axioms.negative_pairs = fraction((square_cc < -bound).triu(1).sum().item<std::int64_t>(), pairs);
-    test_triples(axioms, square_cc, bound);
-    heads.push_back(axioms);
-  }
-  return heads;
-}
-
-namespace {
-
 // In float64 until the result is destroyed.
 auto as_double(SequenceModel& model) {
   model.to(torch::kDouble);
@@ -254,7 +200,165 @@ std::vector<std::int32_t> cut(std::vector<std::int32_t> ids, std::int64_t most) 
   return ids;
 }
 
+double gradient_norm(const torch::nn::Module& block, const std::string& branch) {
+  double squares = 0;
+  for (const auto& parameter : block.named_parameters())
+    if (parameter.key().starts_with(branch) && parameter.value().grad().defined())
+      squares += parameter.value().grad().to(torch::kDouble).square().sum().item<double>();
+  return std::sqrt(squares);
+}
+
+GradientNorms measure_gradients(const LoadedRun& run, const Task& task) {
+  const torch::AutoGradMode with_gradients(true);
+  auto& model = *run.model;
+  const auto batch = model.remembers() ? task.batches->evaluation_batch(Split::validation, 0, run.device)
+                                       : task.batches->random_batch(Split::validation, 0, run.device);
+  StreamProbe probe(/*wants_scores=*/false);
+  Pass pass{.probe = &probe};
+  model.zero_grad();
+  const auto loss = task.objective->loss(model.forward(batch, nullptr, pass), batch) / batch.weight;
+  const auto& stack = probe.stacks().front();
+  for (const auto& value : stack.stream)
+    if (value.x_bcd.requires_grad()) value.x_bcd.retain_grad();
+  loss.backward();
+  std::vector<torch::Tensor> gradients;
+  for (const auto& value : stack.stream)
+    gradients.push_back(value.x_bcd.requires_grad() ? value.x_bcd.grad() : torch::Tensor());
+  GradientNorms norms{.stream = gradient_norms(stack, gradients)};
+  for (const auto& module : model.modules(/*include_self=*/false)) {
+    const auto* block = dynamic_cast<const BlockImpl*>(module.get());
+    if (block == nullptr) continue;
+    norms.mixer.push_back(gradient_norm(*block, "mixer"));
+    norms.feed_forward.push_back(gradient_norm(*block, "feed_forward"));
+  }
+  model.zero_grad();
+  return norms;
+}
+
+// [t], of the tokens to predict: 0 where there is no target.
+torch::Tensor losses_of(const torch::Tensor& logits, const torch::Tensor& targets_t) {
+  return at::cross_entropy_loss(widened(logits).flatten(0, -2), targets_t, {}, at::Reduction::None, /*ignore_index=*/-1)
+      .to(torch::kDouble);
+}
+
+// Where each of them stands in its row.
+torch::Tensor columns_of(const Batch& batch) {
+  const auto rows = batch.ids_bc.size(0), length = batch.ids_bc.size(1);
+  if (batch.places_t.defined()) return batch.places_t.clamp_min(0).remainder(length);
+  return torch::arange(length, batch.ids_bc.options()).repeat(rows);
+}
+
+std::vector<PositionLoss> measure_positions(const LoadedRun& run, const Task& task, std::int64_t batches) {
+  const auto all = task.batches->evaluation_batches(Split::validation);
+  const auto context = context_of(run.experiment.config.model);
+  auto loss_c = torch::zeros(context, torch::kDouble).to(run.device), targets_c = torch::zeros_like(loss_c);
+  for (std::int64_t i = 0; i < (batches > 0 ? std::min(batches, all) : all); ++i) {
+    throw_if_stopped();
+    const auto batch = task.batches->evaluation_batch(Split::validation, i, run.device);
+    const auto column_t = columns_of(batch), target_t = wanted_targets_t(batch);
+    loss_c.index_add_(0, column_t, losses_of(run.predictor->logits(batch), target_t));
+    targets_c.index_add_(0, column_t, (target_t >= 0).to(torch::kDouble));
+  }
+  std::vector<PositionLoss> found;
+  for (std::int64_t c = 0; c < context; ++c)
+    if (const auto targets = targets_c[c].item<double>(); targets > 0)
+      found.push_back(
+          {.position = c, .targets = static_cast<std::int64_t>(targets), .loss = loss_c[c].item<double>() / targets});
+  return found;
+}
+
+// 1, 2, 3, 4, 6, 8, 12, 16, ..., context.
+std::vector<std::int64_t> tried_contexts(std::int64_t context) {
+  std::vector<std::int64_t> tried;
+  for (std::int64_t m = 1; m < context; m *= 2) {
+    tried.push_back(m);
+    if (m >= 2 && 3 * m / 2 < context) tried.push_back(3 * m / 2);
+  }
+  tried.push_back(context);
+  return tried;
+}
+
+// Adds the losses of the batch's last targets to those of every context.
+void add_context_losses(const LoadedRun& run, const Batch& batch, std::vector<ContextLoss>& losses) {
+  const auto whole = batch.targets_bc.size(1);
+  const auto targets_b = batch.targets_bc.select(1, whole - 1);
+  for (auto& [tokens, loss] : losses) {
+    throw_if_stopped();
+    const auto logits_bcv = run.predictor->logits({.ids_bc = batch.ids_bc.narrow(1, whole - tokens, tokens)});
+    loss += losses_of(logits_bcv.select(1, tokens - 1), targets_b).sum().item<double>();
+  }
+}
+
+void measure_context(const LoadedRun& run, const Task& task, std::int64_t wanted, SplitInspection& inspection) {
+  const auto context = context_of(run.experiment.config.model);
+  const auto all = task.batches->evaluation_batches(Split::validation);
+  const auto rows = evaluation_rows(context);
+  const auto batches = std::clamp<std::int64_t>((wanted + rows - 1) / rows, 1, all);
+  for (const auto tokens : tried_contexts(context)) inspection.loss_by_context.push_back({.tokens = tokens});
+  for (std::int64_t i = 0; i < batches; ++i) {
+    const auto batch = task.batches->evaluation_batch(Split::validation, i * all / batches, run.device);
+    inspection.context_targets += (batch.targets_bc.select(1, context - 1) >= 0).sum().item<std::int64_t>();
+    add_context_losses(run, batch, inspection.loss_by_context);
+  }
+  if (inspection.context_targets == 0) {  // the split is shorter than the context
+    inspection.loss_by_context.clear();
+    return;
+  }
+  for (auto& entry : inspection.loss_by_context) entry.loss /= static_cast<double>(inspection.context_targets);
+  inspection.effective_context = effective_context_of(inspection.loss_by_context);
+}
+
 }  // namespace
+
+HeadForms forms_of(const Mixer& mixer, const torch::Tensor& form_nij, std::int64_t k) {
+  const torch::NoGradGuard no_grad;
+  HeadForms forms;
+  if (form_nij.defined()) {
+    forms.form_nij = wide(form_nij);
+    forms.eigenvalue_nr = eigenvalues(forms.form_nij);
+    for (const auto& form_ij : forms.form_nij.unbind()) forms.asymmetry.push_back(asymmetry_of(form_ij));
+  }
+  const auto factors = mixer.score_form();
+  if (!factors) return forms;
+  const auto left_nrd = wide(factors->left_nrd) / std::sqrt(static_cast<double>(k)),
+             right_nrd = wide(factors->right_nrd);
+  const bool has_form = forms.form_nij.defined();
+  if (!has_form) {
+    forms.eigenvalue_nr = eigenvalues(left_nrd, right_nrd);
+    for (std::int64_t n = 0; n < left_nrd.size(0); ++n)
+      forms.asymmetry.push_back(asymmetry_of(torch::matmul(left_nrd[n].t(), right_nrd[n])));
+  }
+  if (left_nrd.size(0) * left_nrd.size(2) * left_nrd.size(2) <= most_input_form_numbers)
+    forms.input_form_ndd = torch::matmul(left_nrd.mT(), right_nrd);
+  return forms;
+}
+
+torch::Tensor signed_distances(const ScoredVectors& vectors) {
+  const auto square_nce = squares_of(bilinear_scores(vectors));
+  return square_nce.sign() * square_nce.abs().sqrt();
+}
+
+std::vector<MetricAxioms> test_axioms(const ScoredVectors& vectors, const torch::Tensor& eigenvalue_nr) {
+  const auto count = std::min(most_vectors, vectors.left_bnci.size(2));
+  const auto score_nce = bilinear_scores({.left_bnci = vectors.left_bnci.narrow(2, 0, count),
+                                          .right_bnej = vectors.right_bnej.narrow(2, 0, count),
+                                          .form_nij = vectors.form_nij});
+  const auto square_ncc = squares_of(score_nce).contiguous();
+  const auto pairs = count * (count - 1) / 2;
+  std::vector<MetricAxioms> heads;
+  for (std::int64_t n = 0; n < score_nce.size(0); ++n) {
+    MetricAxioms axioms{.vectors = count};
+    if (eigenvalue_nr.defined()) judge(axioms, eigenvalue_nr[n]);
+    const auto score_ce = score_nce[n], square_cc = square_ncc[n];
+    const auto differ = (score_ce - score_ce.mT()).abs() > negligible * largest(score_ce);
+    axioms.asymmetric_pairs = fraction(differ.triu(1).sum().item<std::int64_t>(), pairs);
+    const double bound = negligible * largest(square_cc);
+    axioms.negative_pairs = fraction((square_cc < -bound).triu(1).sum().item<std::int64_t>(), pairs);
+    test_triples(axioms, square_cc, bound);
+    heads.push_back(axioms);
+  }
+  return heads;
+}
 
 void require_transformer(const LoadedRun& run) {
   const auto& model = run.experiment.config.model;
@@ -371,118 +475,6 @@ NamedTensors to_tensors(const TextInspection& inspection) {
         tensors.emplace_back(fmt::format("{}layer.{}.{}", part, i, name), values.to(torch::kFloat).contiguous());
   return tensors;
 }
-
-namespace {
-
-double gradient_norm(const torch::nn::Module& block, const std::string& branch) {
-  double squares = 0;
-  for (const auto& parameter : block.named_parameters())
-    if (parameter.key().starts_with(branch) && parameter.value().grad().defined())
-      squares += parameter.value().grad().to(torch::kDouble).square().sum().item<double>();
-  return std::sqrt(squares);
-}
-
-GradientNorms measure_gradients(const LoadedRun& run, const Task& task) {
-  const torch::AutoGradMode with_gradients(true);
-  auto& model = *run.model;
-  const auto batch = model.remembers() ? task.batches->evaluation_batch(Split::validation, 0, run.device)
-                                       : task.batches->random_batch(Split::validation, 0, run.device);
-  StreamProbe probe(/*wants_scores=*/false);
-  Pass pass{.probe = &probe};
-  model.zero_grad();
-  const auto loss = task.objective->loss(model.forward(batch, nullptr, pass), batch) / batch.weight;
-  const auto& stack = probe.stacks().front();
-  for (const auto& value : stack.stream)
-    if (value.x_bcd.requires_grad()) value.x_bcd.retain_grad();
-  loss.backward();
-  std::vector<torch::Tensor> gradients;
-  for (const auto& value : stack.stream)
-    gradients.push_back(value.x_bcd.requires_grad() ? value.x_bcd.grad() : torch::Tensor());
-  GradientNorms norms{.stream = gradient_norms(stack, gradients)};
-  for (const auto& module : model.modules(/*include_self=*/false)) {
-    const auto* block = dynamic_cast<const BlockImpl*>(module.get());
-    if (block == nullptr) continue;
-    norms.mixer.push_back(gradient_norm(*block, "mixer"));
-    norms.feed_forward.push_back(gradient_norm(*block, "feed_forward"));
-  }
-  model.zero_grad();
-  return norms;
-}
-
-// [t], of the tokens to predict: 0 where there is no target.
-torch::Tensor losses_of(const torch::Tensor& logits, const torch::Tensor& targets_t) {
-  return at::cross_entropy_loss(widened(logits).flatten(0, -2), targets_t, {}, at::Reduction::None, /*ignore_index=*/-1)
-      .to(torch::kDouble);
-}
-
-// Where each of them stands in its row.
-torch::Tensor columns_of(const Batch& batch) {
-  const auto rows = batch.ids_bc.size(0), length = batch.ids_bc.size(1);
-  if (batch.places_t.defined()) return batch.places_t.clamp_min(0).remainder(length);
-  return torch::arange(length, batch.ids_bc.options()).repeat(rows);
-}
-
-std::vector<PositionLoss> measure_positions(const LoadedRun& run, const Task& task, std::int64_t batches) {
-  const auto all = task.batches->evaluation_batches(Split::validation);
-  const auto context = context_of(run.experiment.config.model);
-  auto loss_c = torch::zeros(context, torch::kDouble).to(run.device), targets_c = torch::zeros_like(loss_c);
-  for (std::int64_t i = 0; i < (batches > 0 ? std::min(batches, all) : all); ++i) {
-    throw_if_stopped();
-    const auto batch = task.batches->evaluation_batch(Split::validation, i, run.device);
-    const auto column_t = columns_of(batch), target_t = wanted_targets_t(batch);
-    loss_c.index_add_(0, column_t, losses_of(run.predictor->logits(batch), target_t));
-    targets_c.index_add_(0, column_t, (target_t >= 0).to(torch::kDouble));
-  }
-  std::vector<PositionLoss> found;
-  for (std::int64_t c = 0; c < context; ++c)
-    if (const auto targets = targets_c[c].item<double>(); targets > 0)
-      found.push_back(
-          {.position = c, .targets = static_cast<std::int64_t>(targets), .loss = loss_c[c].item<double>() / targets});
-  return found;
-}
-
-// 1, 2, 3, 4, 6, 8, 12, 16, ..., context.
-std::vector<std::int64_t> tried_contexts(std::int64_t context) {
-  std::vector<std::int64_t> tried;
-  for (std::int64_t m = 1; m < context; m *= 2) {
-    tried.push_back(m);
-    if (m >= 2 && 3 * m / 2 < context) tried.push_back(3 * m / 2);
-  }
-  tried.push_back(context);
-  return tried;
-}
-
-// Adds the losses of the batch's last targets to those of every context.
-void add_context_losses(const LoadedRun& run, const Batch& batch, std::vector<ContextLoss>& losses) {
-  const auto whole = batch.targets_bc.size(1);
-  const auto targets_b = batch.targets_bc.select(1, whole - 1);
-  for (auto& [tokens, loss] : losses) {
-    throw_if_stopped();
-    const auto logits_bcv = run.predictor->logits({.ids_bc = batch.ids_bc.narrow(1, whole - tokens, tokens)});
-    loss += losses_of(logits_bcv.select(1, tokens - 1), targets_b).sum().item<double>();
-  }
-}
-
-void measure_context(const LoadedRun& run, const Task& task, std::int64_t wanted, SplitInspection& inspection) {
-  const auto context = context_of(run.experiment.config.model);
-  const auto all = task.batches->evaluation_batches(Split::validation);
-  const auto rows = evaluation_rows(context);
-  const auto batches = std::clamp<std::int64_t>((wanted + rows - 1) / rows, 1, all);
-  for (const auto tokens : tried_contexts(context)) inspection.loss_by_context.push_back({.tokens = tokens});
-  for (std::int64_t i = 0; i < batches; ++i) {
-    const auto batch = task.batches->evaluation_batch(Split::validation, i * all / batches, run.device);
-    inspection.context_targets += (batch.targets_bc.select(1, context - 1) >= 0).sum().item<std::int64_t>();
-    add_context_losses(run, batch, inspection.loss_by_context);
-  }
-  if (inspection.context_targets == 0) {  // the split is shorter than the context
-    inspection.loss_by_context.clear();
-    return;
-  }
-  for (auto& entry : inspection.loss_by_context) entry.loss /= static_cast<double>(inspection.context_targets);
-  inspection.effective_context = effective_context_of(inspection.loss_by_context);
-}
-
-}  // namespace
 
 std::int64_t effective_context_of(const std::vector<ContextLoss>& losses) {
   constexpr double tolerance = 1.01;

@@ -114,6 +114,14 @@ Figure line_figure(std::string title, std::string description, figures::LineChar
   return {.title = std::move(title), .description = std::move(description), .panels = {{"", std::move(chart)}}};
 }
 
+std::string file_name(std::string name) {
+  constexpr std::string_view kept = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
+  std::replace_if(
+      name.begin(), name.end(), [&](char letter) { return kept.find(letter) == kept.npos; }, '_');
+  constexpr std::size_t most = 120, end = 50;  // a file system takes 255 bytes
+  return name.size() > most ? name.substr(0, most - end) + ".." + name.substr(name.size() - end) : name;
+}
+
 }  // namespace
 
 std::vector<NamedFigure> figures_of(const TextInspection& inspection, const std::string& run,
@@ -223,18 +231,6 @@ std::vector<NamedFigure> figures_of(const Comparison& comparison) {
   }
   return figures;
 }
-
-namespace {
-
-std::string file_name(std::string name) {
-  constexpr std::string_view kept = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
-  std::replace_if(
-      name.begin(), name.end(), [&](char letter) { return kept.find(letter) == kept.npos; }, '_');
-  constexpr std::size_t most = 120, end = 50;  // a file system takes 255 bytes
-  return name.size() > most ? name.substr(0, most - end) + ".." + name.substr(name.size() - end) : name;
-}
-
-}  // namespace
 
 FigureFolder::FigureFolder(std::filesystem::path folder) : folder_(std::move(folder)) {
   std::error_code error;

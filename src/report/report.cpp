@@ -53,23 +53,6 @@ std::string fill(std::string_view pattern, const std::map<std::string, std::stri
   return result.append(rest, pattern.end());
 }
 
-}  // namespace
-
-std::string make_page(const std::string& title, const std::string& json) {
-  const auto heading = figures::escape(title), palette = figures::palette_variables();
-  // "<" could end the script element or start a comment in it. JSON has it only in strings, where it can be escaped.
-  const auto data = boost::replace_all_copy(json, "<", "\\u003c");
-  return fill(embedded::html, {{"title", heading},
-                               {"palette", palette},
-                               {"style", embedded::style},
-                               {"data", data},
-                               {"d3_licence", embedded::d3_licence},
-                               {"d3", embedded::d3},
-                               {"script", embedded::script}});
-}
-
-namespace {
-
 // Prompts and answers.
 
 std::string generate(const LoadedRun& run, const std::vector<std::int32_t>& prompt, std::int64_t count,
@@ -629,6 +612,19 @@ class ReportMaker {
 };
 
 }  // namespace
+
+std::string make_page(const std::string& title, const std::string& json) {
+  const auto heading = figures::escape(title), palette = figures::palette_variables();
+  // "<" could end the script element or start a comment in it. JSON has it only in strings, where it can be escaped.
+  const auto data = boost::replace_all_copy(json, "<", "\\u003c");
+  return fill(embedded::html, {{"title", heading},
+                               {"palette", palette},
+                               {"style", embedded::style},
+                               {"data", data},
+                               {"d3_licence", embedded::d3_licence},
+                               {"d3", embedded::d3},
+                               {"script", embedded::script}});
+}
 
 Report make_report(const ReportOptions& options) { return ReportMaker(options).make(); }
 

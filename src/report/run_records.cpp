@@ -37,6 +37,8 @@ namespace metaformer {
 
 namespace fs = std::filesystem;
 
+using Json = nlohmann::ordered_json;
+
 namespace {
 
 // Columns that are no measures: these, seed and settings.
@@ -188,72 +190,6 @@ auto lock_folder(const fs::path& folder) {
   while (descriptor >= 0 && ::flock(descriptor, LOCK_EX) != 0 && errno == EINTR) throw_if_stopped();
   return lock;
 }
-
-}  // namespace
-
-ResultsFile read_results(const fs::path& path) {
-  constexpr std::uintmax_t largest = std::uintmax_t{1} << 30;
-  auto text = read_file(path, largest, ExitCode::data);
-  drop_byte_order_mark(text);  // of spreadsheets
-  ResultsFile file;
-  for_each_csv_row(text, [&](DelimitedRow&& row) {
-    if (!row.defect.empty())
-      fail(path, row.line, (file.columns.empty() ? "not a CSV file of results: " : "") + row.defect);
-    if (file.columns.empty()) {
-      file.columns = std::move(row.fields);
-      require_distinct(file.columns, path, row.line);
-      return;
-    }
-    if (row.fields.size() != file.columns.size())
-      fail(path, row.line, fmt::format("{} cells for {} columns", row.fields.size(), file.columns.size()));
-    auto& cells = file.rows.emplace_back();
-    for (std::size_t i = 0; i < row.fields.size(); ++i)
-      if (!row.fields[i].empty()) cells[file.columns[i]] = std::move(row.fields[i]);
-    file.lines.push_back(row.line);
-  });
-  for (const char* needed : {"config", "seed", "settings"})
-    if (std::ranges::find(file.columns, needed) == file.columns.end())
-      fail(path, 1,
-           fmt::format("not a CSV file of results: no column '{}'; they have the columns key, config, overrides, seed, "
-                       "..., settings",
-                       needed));
-  return file;
-}
-
-ResultsRecords records_of(const ResultsFile& file, const fs::path& path) {
-  ResultsRecords records;
-  for (std::size_t i = 0; i < file.rows.size(); ++i) {
-    auto record = record_of(file.rows[i], path, file.lines[i]);
-    const auto bad =
-        std::ranges::find_if(record.measures, [](const auto& entry) { return !std::isfinite(entry.second); });
-    if (bad == record.measures.end())
-      records.runs.push_back(std::move(record));
-    else
-      records.problems.push_back(
-          fmt::format("{}: left out: diverged: its {} is not finite", record.source, bad->first));
-  }
-  return records;
-}
-
-void export_results(const fs::path& given, const std::vector<RunRecord>& runs, const std::vector<std::string>& order) {
-  const auto path = file_to_write(given);
-  if (runs.empty()) throw Error(ExitCode::usage, fmt::format("{}: there is no finished run to export", path.string()));
-  const auto folder = fs::absolute(path).parent_path();
-  std::error_code error;
-  fs::create_directories(folder, error);
-  const auto lock = lock_folder(folder);
-  auto file = fs::exists(path, error) ? read_results(path) : ResultsFile{};
-  for (const auto& problem : records_of(file, path).problems) log::warning("{}; the row stays", problem);
-  for (auto& row : distinct_rows(runs)) put(file, std::move(row));
-  std::ranges::stable_sort(file.rows, {},
-                           [&](const auto& row) { return std::ranges::find(order, value_of(row, "key")); });
-  const auto text = to_csv(file);
-  if (!holds(path, text)) write_file_atomically(path, text);
-}
-
-using Json = nlohmann::ordered_json;
-
-namespace {
 
 // Of no such file where it cannot be asked for.
 fs::file_status status_of(const fs::path& path) {
@@ -448,6 +384,66 @@ RunRecord read_run(const fs::path& folder) {
 }
 
 }  // namespace
+
+ResultsFile read_results(const fs::path& path) {
+  constexpr std::uintmax_t largest = std::uintmax_t{1} << 30;
+  auto text = read_file(path, largest, ExitCode::data);
+  drop_byte_order_mark(text);  // of spreadsheets
+  ResultsFile file;
+  for_each_csv_row(text, [&](DelimitedRow&& row) {
+    if (!row.defect.empty())
+      fail(path, row.line, (file.columns.empty() ? "not a CSV file of results: " : "") + row.defect);
+    if (file.columns.empty()) {
+      file.columns = std::move(row.fields);
+      require_distinct(file.columns, path, row.line);
+      return;
+    }
+    if (row.fields.size() != file.columns.size())
+      fail(path, row.line, fmt::format("{} cells for {} columns", row.fields.size(), file.columns.size()));
+    auto& cells = file.rows.emplace_back();
+    for (std::size_t i = 0; i < row.fields.size(); ++i)
+      if (!row.fields[i].empty()) cells[file.columns[i]] = std::move(row.fields[i]);
+    file.lines.push_back(row.line);
+  });
+  for (const char* needed : {"config", "seed", "settings"})
+    if (std::ranges::find(file.columns, needed) == file.columns.end())
+      fail(path, 1,
+           fmt::format("not a CSV file of results: no column '{}'; they have the columns key, config, overrides, seed, "
+                       "..., settings",
+                       needed));
+  return file;
+}
+
+ResultsRecords records_of(const ResultsFile& file, const fs::path& path) {
+  ResultsRecords records;
+  for (std::size_t i = 0; i < file.rows.size(); ++i) {
+    auto record = record_of(file.rows[i], path, file.lines[i]);
+    const auto bad =
+        std::ranges::find_if(record.measures, [](const auto& entry) { return !std::isfinite(entry.second); });
+    if (bad == record.measures.end())
+      records.runs.push_back(std::move(record));
+    else
+      records.problems.push_back(
+          fmt::format("{}: left out: diverged: its {} is not finite", record.source, bad->first));
+  }
+  return records;
+}
+
+void export_results(const fs::path& given, const std::vector<RunRecord>& runs, const std::vector<std::string>& order) {
+  const auto path = file_to_write(given);
+  if (runs.empty()) throw Error(ExitCode::usage, fmt::format("{}: there is no finished run to export", path.string()));
+  const auto folder = fs::absolute(path).parent_path();
+  std::error_code error;
+  fs::create_directories(folder, error);
+  const auto lock = lock_folder(folder);
+  auto file = fs::exists(path, error) ? read_results(path) : ResultsFile{};
+  for (const auto& problem : records_of(file, path).problems) log::warning("{}; the row stays", problem);
+  for (auto& row : distinct_rows(runs)) put(file, std::move(row));
+  std::ranges::stable_sort(file.rows, {},
+                           [&](const auto& row) { return std::ranges::find(order, value_of(row, "key")); });
+  const auto text = to_csv(file);
+  if (!holds(path, text)) write_file_atomically(path, text);
+}
 
 FoundRuns find_runs(const std::vector<std::string>& arguments) {
   FoundRuns found;
