@@ -15,14 +15,11 @@ const curveView = () => report.curves.views.find(({name}) => name === curveState
 
 const curveBox = make('figure'), curveReadout = make('p', {class: 'readout', 'aria-live': 'polite'});
 
-function redrawCurves() {
+function redrawCurves(zoom = curveState.zoom) {
+  curveState.zoom = zoom;
   hideTooltip();
   drawCurves();
   fadeCurves();
-}
-function zoomTo(zoom) {
-  curveState.zoom = zoom;
-  redrawCurves();
 }
 
 // The ends of a scale, nearer together or farther apart.
@@ -34,11 +31,11 @@ const zoomed = (scale, factor, middle = d3.mean(scale.domain())) => {
 function curveControls() {
   const chosen = (key, title, options) => choice(title, options, curveState[key], (value) => {
     curveState[key] = value;
-    zoomTo(key === 'show' ? curveState.zoom : null);
+    redrawCurves(key === 'show' ? curveState.zoom : null);
   });
   const zoomBy = (factor) => () => {
     const {x, y} = curveChart;
-    zoomTo({x: zoomed(x, factor), y: curveState.scale === 'log' ? y.domain() : zoomed(y, factor)});
+    redrawCurves({x: zoomed(x, factor), y: curveState.scale === 'log' ? y.domain() : zoomed(y, factor)});
   };
   return make(
       'div', {class: 'controls'}, chosen('series', 'show', report.curves.views.map(({name, title}) => [name, title])),
@@ -46,7 +43,7 @@ function curveControls() {
       chosen('scale', 'scale', [['linear', 'linear'], ['log', 'logarithmic']]),
       chosen('show', 'as', [['groups', 'mean ± sd over seeds'], ['runs', 'every run']]),
       button('+', zoomBy(0.6), {'aria-label': 'zoom in'}), button('−', zoomBy(1 / 0.6), {'aria-label': 'zoom out'}),
-      button('Reset zoom', () => zoomTo(null), {id: 'reset-zoom'}));
+      button('Reset zoom', () => redrawCurves(null), {id: 'reset-zoom'}));
 }
 
 // What is drawn, as drawLines() takes it; kind is "validation", "train" or another series.
@@ -62,10 +59,7 @@ function visibleCurves() {
 }
 
 function curveLegend() {
-  const highlight = (group) => () => {
-    curveState.highlighted = group;
-    fadeCurves();
-  };
+  const highlight = (group) => () => fadeCurves(group);
   const items = report.groups.map((group, i) => {
     const toggle = () => {
       if (!curveState.hidden.delete(i)) curveState.hidden.add(i);
@@ -81,9 +75,10 @@ function curveLegend() {
   return make('ul', {class: `legend${items.length > 16 ? ' many' : ''}`, 'aria-label': 'Groups'}, ...items);
 }
 
-function fadeCurves() {
+function fadeCurves(group = curveState.highlighted) {
+  curveState.highlighted = group;
   d3.selectAll('#curve-chart .curve, #curve-chart .band')
-      .classed('faded', (curve) => curveState.highlighted !== null && curve.group !== curveState.highlighted);
+      .classed('faded', (curve) => group !== null && curve.group !== group);
 }
 
 const curveChart = {};  // the scales and curves of the last drawing
@@ -135,7 +130,7 @@ function addZoom(svg, x, y, {left, top, right, bottom}) {
   const brush = d3.brush().extent([[left, top], [right, bottom]]).touchable(false).on('end', () => {
     if (!d3.event.selection) return;
     const [[x0, y0], [x1, y1]] = d3.event.selection;
-    zoomTo({x: [x.invert(x0), x.invert(x1)], y: [y.invert(y1), y.invert(y0)]});
+    redrawCurves({x: [x.invert(x0), x.invert(x1)], y: [y.invert(y1), y.invert(y0)]});
   });
   svg.append('g').attr('class', 'brush').call(brush).select('.selection').attr('stroke', null);
   const follow = () => {
@@ -146,7 +141,7 @@ function addZoom(svg, x, y, {left, top, right, bottom}) {
     hideTooltip();
     svg.select('.cursor').attr('visibility', 'hidden');
   };
-  svg.on('dblclick', () => zoomTo(null))
+  svg.on('dblclick', () => redrawCurves(null))
       .on('mousemove touchstart touchmove', follow)
       .on('mouseleave blur', leave)
       .on('keydown', () => moveByKey(svg));
@@ -162,9 +157,9 @@ function moveByKey(svg) {
     const box = svg.node().getBoundingClientRect();
     showCurveValues(svg, keyboardX, null, [box.left + x(keyboardX), box.top + 60]);
   } else if (key === '+' || key === '=') {
-    zoomTo({x: zoomed(x, 0.6, keyboardX ?? undefined), y: y.domain()});
+    redrawCurves({x: zoomed(x, 0.6, keyboardX ?? undefined), y: y.domain()});
   } else if (key === '-' || key === '0' || key === 'Escape') {
-    zoomTo(null);
+    redrawCurves(null);
   } else {
     return;
   }
@@ -202,5 +197,5 @@ function showCurves() {
   if (!report.curves.views.length) return;
   const text = soft(report.curves.description);
   addSection('curves', 'Curves', text, curveControls(), curveLegend(), curveBox, curveReadout);
-  keepDrawn(redrawCurves);
+  keepDrawn(() => redrawCurves());
 }
