@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cmath>
+#include <ranges>
 #include <utility>
 
 #include "attention/lsh.h"
@@ -141,100 +142,6 @@ MixerCost layer_cost(const MixerConfig& mixer, const AttentionShape& shape, bool
                  {.context = shape.context, .tokens = b * c, .pairs = b * (causal ? c * (c + 1) / 2 : c * c)});
 }
 
-}  // namespace
-
-NormalDraws::NormalDraws(torch::Device device) : device_(device), generator_(at::detail::createCPUGenerator(1)) {}
-
-Tensor NormalDraws::draw(const std::vector<std::int64_t>& sizes) {
-  return device_.is_cpu() ? torch::randn(sizes, generator_)
-                          : torch::randn(sizes, torch::TensorOptions().dtype(torch::kFloat).device(device_));
-}
-
-std::optional<CoreInputs> draw_core_inputs(const MixerConfig& mixer, const AttentionShape& shape, NormalDraws& draws) {
-  const auto inputs = [&] { return draws.draw({shape.batch, shape.context, shape.width()}); };
-  const auto vectors = [&] { return split_heads(inputs(), shape.heads).detach(); };
-  // W of scores p W p / sqrt(k) with the standard deviation 1; U of x U x / sqrt(k).
-  const auto form = [&](std::int64_t side) {
-    return draws.draw({shape.heads, side, side}) * (root(shape.head_width) / static_cast<double>(side));
-  };
-  if (const auto* dot = std::get_if<ScaledDotProductOptions>(&mixer)) {
-    if (dot->qk_norm) return std::nullopt;
-    return CoreInputs{vectors(), vectors(), vectors()};
-  }
-  if (const auto* metric = std::get_if<MetricOptions>(&mixer)) {
-    if (metric->values != MixerValues::shared || metric->qk_norm || metric->fixed_norm ||
-        metric->score == MetricScore::as_published)
-      return std::nullopt;
-    auto drawn = draw_metric_form(*metric, shape, draws);
-    drawn.insert(drawn.begin(), vectors());
-    return drawn;
-  }
-  if (const auto* quadratic = std::get_if<QuadraticOptions>(&mixer)) {
-    if (quadratic->values != MixerValues::shared || quadratic->qk_norm || quadratic->fixed_norm) return std::nullopt;
-    if (quadratic->form == QuadraticForm::projected) return CoreInputs{vectors(), form(shape.head_width)};
-    return CoreInputs{inputs(), vectors(), form(shape.width())};
-  }
-  if (is<LshOptions>(mixer)) return CoreInputs{vectors(), vectors()};
-  if (!make_mixer(mixer, shape.mixer_shape())->parameters().empty()) return std::nullopt;
-  return CoreInputs{inputs()};
-}
-
-CoreMix make_core_mix(const MixerConfig& mixer, const AttentionShape& shape) {
-  return std::visit(
-      [&](const auto& options) -> CoreMix {
-        if constexpr (requires { mix_core(options, CoreInputs{}, Visibility{}); })
-          return [options](const CoreInputs& in, const Visibility& visibility) {
-            return merge_heads(mix_core(options, in, visibility));
-          };
-        else
-          return
-              [whole = make_mixer(options, shape.mixer_shape())](const CoreInputs& in, const Visibility& visibility) {
-                Pass pass;
-                return whole->forward(in[0], in[0], visibility, nullptr, pass);
-              };
-      },
-      mixer);
-}
-
-double forward_operations(const MixerConfig& mixer, const AttentionShape& shape, bool causal) {
-  return layer_cost(mixer, shape, causal).operations;
-}
-
-double projection_operations(const MixerConfig& mixer, const AttentionShape& shape) {
-  double weights = 0;
-  for (const auto& module : make_mixer(mixer, shape.mixer_shape())->modules())
-    if (const auto* linear = dynamic_cast<const LinearImpl*>(module.get()))
-      weights += static_cast<double>(linear->weight().numel());
-  return 2 * static_cast<double>(shape.batch * shape.context) * weights;
-}
-
-double pair_table_bytes(std::int64_t batch, std::int64_t heads, std::int64_t context, std::int64_t head_width,
-                        std::int64_t element_bytes) {
-  const auto pairs = [](std::int64_t n) { return static_cast<double>(n) * static_cast<double>(n + 1) / 2; };
-  return static_cast<double>(batch * heads * element_bytes) * pairs(context) * pairs(head_width);
-}
-
-Tensor pair_table_scores(const Tensor& p_bnck, const Tensor& triangle_nl) {
-  const auto context = p_bnck.size(2), width = p_bnck.size(3);
-  const auto indices = torch::TensorOptions().dtype(torch::kLong).device(p_bnck.device());
-  const auto tokens = torch::tril_indices(context, context, 0, indices),
-             features = torch::tril_indices(width, width, 0, indices);
-  const auto at = [&](std::int64_t token, std::int64_t feature) {
-    return p_bnck.index_select(2, tokens[token]).index_select(3, features[feature]);
-  };
-  // An off-diagonal entry of M stands for two terms, a diagonal one for one.
-  const auto mirrored = (features[0] != features[1]).to(p_bnck.scalar_type());
-  const auto table_bnpl = at(0, 0) * at(1, 1) + at(0, 1) * at(1, 0) * mirrored;
-  const auto score_bnp = torch::matmul(table_bnpl, triangle_nl.unsqueeze(2)).squeeze(3);
-  auto score_bnce = torch::zeros({p_bnck.size(0), p_bnck.size(1), context, context}, p_bnck.options());
-  const auto all = torch::indexing::Slice();
-  score_bnce.index_put_({all, all, tokens[0], tokens[1]}, score_bnp);
-  score_bnce.index_put_({all, all, tokens[1], tokens[0]}, score_bnp);
-  return score_bnce;
-}
-
-namespace {
-
 // LibTorch's scaled dot product attention by one of its backends, whatever it would choose.
 struct LibraryBackend {
   const char* name;
@@ -284,12 +191,6 @@ bool library_can(const LibraryBackend& backend, const CoreInputs& qkv, bool caus
   }
 }
 
-// t_bnck. Throws c10::Error where the backend cannot do it.
-Tensor library_attention(const LibraryBackend& backend, const CoreInputs& qkv, bool causal) {
-  const auto only = only_backend(backend.backend);
-  return at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {}, 0, causal, mixing_of(qkv[0]).scale);
-}
-
 // A mixer and backend of a request at one shape, with its inputs.
 struct AttentionCandidate {
   AttentionResult result;                   // mixer, backend, shape, error, and why it is skipped
@@ -297,6 +198,8 @@ struct AttentionCandidate {
   std::function<Tensor()> forward = {};     // of one that is not skipped
   std::vector<Tensor> differentiated = {};  // the inputs of a core; none of a layer
   Tensor dy = {};
+  std::optional<WorkTimer> timer = {};
+  std::vector<double> times = {};  // ms, by round
 
   // Forward, and where it is asked for, backward: gradients of a layer are added to those of its parameters, as in a
   // training; those of a core's inputs are not kept, so that no sum of large tensors is measured.
@@ -344,21 +247,17 @@ class ShapeBench {
   }
 
   std::vector<AttentionResult> run() {
-    std::vector<AttentionCandidate*> present;
-    for (auto& candidate : candidates_)
-      if (candidate.result.skipped.empty()) present.push_back(&candidate);
-    for (auto* candidate : present) measure_memory(*candidate);
-    std::vector<WorkTimer> timers;
-    for (auto* candidate : present) timers.push_back(make_timer(*candidate));
-    std::vector<std::vector<double>> times(present.size());
+    auto present = candidates_ | std::views::filter([](const auto& of) { return of.result.skipped.empty(); });
+    for (auto& candidate : present) measure_memory(candidate);
+    for (auto& candidate : present) candidate.timer.emplace(make_timer(candidate));
     for (std::int64_t round = 0; round < request_.rounds; ++round)
-      for (std::size_t i = 0; i < present.size(); ++i) times[i].push_back(timers[i].milliseconds());
-    for (std::size_t i = 0; i < present.size(); ++i) {
-      auto& result = present[i]->result;
-      result.ms = median(times[i]);
-      result.timed_by = timers[i].timed_by();
+      for (auto& candidate : present) candidate.times.push_back(candidate.timer->milliseconds());
+    for (auto& candidate : present) {
+      auto& result = candidate.result;
+      result.ms = median(candidate.times);
+      result.timed_by = candidate.timer->timed_by();
       const double passes = request_.backward ? 3 : 1;  // backward: twice forward
-      result.teraflops = present[i]->operations * passes / result.ms * 1e-9;
+      result.teraflops = candidate.operations * passes / result.ms * 1e-9;
     }
     std::vector<AttentionResult> results;
     for (auto& candidate : candidates_) results.push_back(std::move(candidate.result));
@@ -486,8 +385,10 @@ class ShapeBench {
     const auto inputs = leaves(draw_core_inputs(options, shape_, draws_).value());
     for (const auto& backend : library_backends) {
       if (!library_can(backend, inputs, request_.causal)) continue;
-      const auto mix = [&backend](const CoreInputs& qkv, const Visibility& seen) {
-        return merge_heads(library_attention(backend, qkv, seen.causal));
+      const auto mix = [&backend](const CoreInputs& in, const Visibility& seen) {
+        const auto only = only_backend(backend.backend);
+        const double scale = mixing_of(in[0]).scale;
+        return merge_heads(at::scaled_dot_product_attention(in[0], in[1], in[2], {}, 0, seen.causal, scale));
       };
       fill_core(start(options, backend.name), options, mix, inputs, backend.keeps_pairs);
     }
@@ -548,23 +449,19 @@ class ShapeBench {
     candidate.result.peak_bytes = meter.peak_bytes();
   }
 
-  // Graphs keep their memory, and those of all candidates exist at once: a candidate that may not fit is timed without
-  // one.
-  std::unique_ptr<DeviceGraph> make_graph(const AttentionResult& result, std::string& problem) {
-    if (request_.make_graph) return request_.make_graph();
-    if (!request_.device.is_cuda()) return nullptr;
-    const auto bytes = static_cast<double>(result.peak_bytes);
-    if (bytes > bytes_left_) {
-      problem = "its memory may not fit beside that of the others";
-      return nullptr;
-    }
-    bytes_left_ -= bytes;
-    return make_cuda_graph(request_.device, problem);
-  }
-
+  // The graphs of all candidates keep their memory at once: a candidate that may not fit is timed without one.
   WorkTimer make_timer(const AttentionCandidate& candidate) {
     std::string problem;
-    auto graph = make_graph(candidate.result, problem);
+    std::unique_ptr<DeviceGraph> graph;
+    const auto bytes = static_cast<double>(candidate.result.peak_bytes);
+    if (request_.make_graph) {
+      graph = request_.make_graph();
+    } else if (request_.device.is_cuda() && bytes > bytes_left_) {
+      problem = "its memory may not fit beside that of the others";
+    } else if (request_.device.is_cuda()) {
+      bytes_left_ -= bytes;
+      graph = make_cuda_graph(request_.device, problem);
+    }
     const auto work = [&candidate, backward = request_.backward] { candidate.run(backward); };
     WorkTimer timer(request_.device, work, std::move(graph));
     if (problem.empty()) problem = timer.recording_problem();
@@ -594,6 +491,96 @@ auto float32_products(torch::Device device, bool tf32) {
 }
 
 }  // namespace
+
+NormalDraws::NormalDraws(torch::Device device) : device_(device), generator_(at::detail::createCPUGenerator(1)) {}
+
+Tensor NormalDraws::draw(const std::vector<std::int64_t>& sizes) {
+  return device_.is_cpu() ? torch::randn(sizes, generator_)
+                          : torch::randn(sizes, torch::TensorOptions().dtype(torch::kFloat).device(device_));
+}
+
+std::optional<CoreInputs> draw_core_inputs(const MixerConfig& mixer, const AttentionShape& shape, NormalDraws& draws) {
+  const auto inputs = [&] { return draws.draw({shape.batch, shape.context, shape.width()}); };
+  const auto vectors = [&] { return split_heads(inputs(), shape.heads).detach(); };
+  // W of scores p W p / sqrt(k) with the standard deviation 1; U of x U x / sqrt(k).
+  const auto form = [&](std::int64_t side) {
+    return draws.draw({shape.heads, side, side}) * (root(shape.head_width) / static_cast<double>(side));
+  };
+  if (const auto* dot = std::get_if<ScaledDotProductOptions>(&mixer)) {
+    if (dot->qk_norm) return std::nullopt;
+    return CoreInputs{vectors(), vectors(), vectors()};
+  }
+  if (const auto* metric = std::get_if<MetricOptions>(&mixer)) {
+    if (metric->values != MixerValues::shared || metric->qk_norm || metric->fixed_norm ||
+        metric->score == MetricScore::as_published)
+      return std::nullopt;
+    auto drawn = draw_metric_form(*metric, shape, draws);
+    drawn.insert(drawn.begin(), vectors());
+    return drawn;
+  }
+  if (const auto* quadratic = std::get_if<QuadraticOptions>(&mixer)) {
+    if (quadratic->values != MixerValues::shared || quadratic->qk_norm || quadratic->fixed_norm) return std::nullopt;
+    if (quadratic->form == QuadraticForm::projected) return CoreInputs{vectors(), form(shape.head_width)};
+    return CoreInputs{inputs(), vectors(), form(shape.width())};
+  }
+  if (is<LshOptions>(mixer)) return CoreInputs{vectors(), vectors()};
+  if (!make_mixer(mixer, shape.mixer_shape())->parameters().empty()) return std::nullopt;
+  return CoreInputs{inputs()};
+}
+
+CoreMix make_core_mix(const MixerConfig& mixer, const AttentionShape& shape) {
+  return std::visit(
+      [&](const auto& options) -> CoreMix {
+        if constexpr (requires { mix_core(options, CoreInputs{}, Visibility{}); })
+          return [options](const CoreInputs& in, const Visibility& visibility) {
+            return merge_heads(mix_core(options, in, visibility));
+          };
+        else
+          return
+              [whole = make_mixer(options, shape.mixer_shape())](const CoreInputs& in, const Visibility& visibility) {
+                Pass pass;
+                return whole->forward(in[0], in[0], visibility, nullptr, pass);
+              };
+      },
+      mixer);
+}
+
+double forward_operations(const MixerConfig& mixer, const AttentionShape& shape, bool causal) {
+  return layer_cost(mixer, shape, causal).operations;
+}
+
+double projection_operations(const MixerConfig& mixer, const AttentionShape& shape) {
+  double weights = 0;
+  for (const auto& module : make_mixer(mixer, shape.mixer_shape())->modules())
+    if (const auto* linear = dynamic_cast<const LinearImpl*>(module.get()))
+      weights += static_cast<double>(linear->weight().numel());
+  return 2 * static_cast<double>(shape.batch * shape.context) * weights;
+}
+
+double pair_table_bytes(std::int64_t batch, std::int64_t heads, std::int64_t context, std::int64_t head_width,
+                        std::int64_t element_bytes) {
+  const auto pairs = [](std::int64_t n) { return static_cast<double>(n) * static_cast<double>(n + 1) / 2; };
+  return static_cast<double>(batch * heads * element_bytes) * pairs(context) * pairs(head_width);
+}
+
+Tensor pair_table_scores(const Tensor& p_bnck, const Tensor& triangle_nl) {
+  const auto context = p_bnck.size(2), width = p_bnck.size(3);
+  const auto indices = torch::TensorOptions().dtype(torch::kLong).device(p_bnck.device());
+  const auto tokens = torch::tril_indices(context, context, 0, indices),
+             features = torch::tril_indices(width, width, 0, indices);
+  const auto at = [&](std::int64_t token, std::int64_t feature) {
+    return p_bnck.index_select(2, tokens[token]).index_select(3, features[feature]);
+  };
+  // An off-diagonal entry of M stands for two terms, a diagonal one for one.
+  const auto mirrored = (features[0] != features[1]).to(p_bnck.scalar_type());
+  const auto table_bnpl = at(0, 0) * at(1, 1) + at(0, 1) * at(1, 0) * mirrored;
+  const auto score_bnp = torch::matmul(table_bnpl, triangle_nl.unsqueeze(2)).squeeze(3);
+  auto score_bnce = torch::zeros({p_bnck.size(0), p_bnck.size(1), context, context}, p_bnck.options());
+  const auto all = torch::indexing::Slice();
+  score_bnce.index_put_({all, all, tokens[0], tokens[1]}, score_bnp);
+  score_bnce.index_put_({all, all, tokens[1], tokens[0]}, score_bnp);
+  return score_bnce;
+}
 
 std::vector<AttentionResult> bench_attention(const AttentionRequest& request, const ShowLine& progress) {
   const auto products = float32_products(request.device, request.tf32);

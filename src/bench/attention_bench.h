@@ -1,6 +1,5 @@
 #pragma once
-// Time, memory and accuracy of token mixers by themselves, backend by backend: a whole layer, or its core, which is all
-// between its projections and its output.
+// Time, memory and accuracy of mixers, by backend: of a layer, or of its core between its projections and its output.
 
 #include <torch/types.h>
 
@@ -57,8 +56,7 @@ std::optional<CoreInputs> draw_core_inputs(const MixerConfig& mixer, const Atten
 // Gives t, [b, c, n k], by the backend of a mixer whose core is known. The backend is not auto.
 CoreMix make_core_mix(const MixerConfig& mixer, const AttentionShape& shape);
 
-// Floating-point operations of a forward call: of a layer with its projections, where pairs that a causal mask hides
-// are not counted, and of the projections.
+// Floating-point operations of a forward call: of a layer, without pairs that are masked, and of its projections.
 double forward_operations(const MixerConfig& mixer, const AttentionShape& shape, bool causal);
 double projection_operations(const MixerConfig& mixer, const AttentionShape& shape);
 

@@ -32,23 +32,6 @@ std::string attention_obstacle(const TransformerConfig& config) {
   return "model.mixer has only the reference backend";
 }
 
-}  // namespace
-
-std::vector<FastPath> fast_paths(const ExperimentConfig& config, torch::Device device) {
-  std::string why_not = device.is_cpu() ? "" : "the device is not a CPU";
-  if (const auto* options = recurrent(config.model)) {  // in float32 whatever the precision is
-    if (why_not.empty() && options->cell == RecurrentCell::gru) why_not = "LibTorch has oneDNN compute LSTMs only";
-    return {{.part = "recurrence", .why_not = why_not}};
-  }
-  const auto* transformer = blocks_of(config.model);
-  if (transformer == nullptr) return {};
-  if (why_not.empty() && config.train.precision == Precision::fp16) why_not = "train.precision is fp16";
-  if (why_not.empty()) why_not = attention_obstacle(*transformer);
-  return {{.part = "attention", .why_not = why_not}};
-}
-
-namespace {
-
 // The fastest of several products of large square matrices: the machine's peak.
 double peak_product_gflops(torch::Device device, Precision precision) {
   const torch::NoGradGuard no_grad;
@@ -111,6 +94,19 @@ double operations_of(const FeedForwardModelConfig& config, std::int64_t vocabula
 double operations_of(const LinearConfig&, std::int64_t, double, bool) { return 0; }  // fitted, not trained by steps
 
 }  // namespace
+
+std::vector<FastPath> fast_paths(const ExperimentConfig& config, torch::Device device) {
+  std::string why_not = device.is_cpu() ? "" : "the device is not a CPU";
+  if (const auto* options = recurrent(config.model)) {  // in float32 whatever the precision is
+    if (why_not.empty() && options->cell == RecurrentCell::gru) why_not = "LibTorch has oneDNN compute LSTMs only";
+    return {{.part = "recurrence", .why_not = why_not}};
+  }
+  const auto* transformer = blocks_of(config.model);
+  if (transformer == nullptr) return {};
+  if (why_not.empty() && config.train.precision == Precision::fp16) why_not = "train.precision is fp16";
+  if (why_not.empty()) why_not = attention_obstacle(*transformer);
+  return {{.part = "attention", .why_not = why_not}};
+}
 
 double training_operations(const ModelConfig& model, std::int64_t vocabulary, double tokens, bool causal) {
   constexpr double passes = 3;  // backward: twice forward

@@ -16,8 +16,7 @@
 
 namespace metaformer {
 
-// Bytes that tensors take on a device, counted while the meter lives. At most one at a time; tensors made under it may
-// outlive it.
+// Bytes of the tensors made while the meter lives, which may outlive it. At most one meter at a time.
 class MemoryMeter {
  public:
   explicit MemoryMeter(torch::Device device);
@@ -59,9 +58,8 @@ constexpr std::array<std::string_view, 3> enum_names(TimedBy) { return {"clock",
 
 class WorkTimer {
  public:
-  // Records `work`, which must have run before, in `graph`; a nullptr, or a recording that fails, leaves events, on the
-  // CPU the clock. Then runs it to see how many calls take a millisecond. Tensors that work makes may lie in the memory
-  // of the graph.
+  // Records `work`, which must have run before, in `graph`, whose memory its tensors may use; without one, or where
+  // that fails, uses events, on the CPU the clock. Then runs it to see how many calls take a millisecond.
   WorkTimer(torch::Device device, std::function<void()> work, std::unique_ptr<DeviceGraph> graph = nullptr);
 
   // Of one call, as the mean of calls_per_measurement(). Throws Interrupted.

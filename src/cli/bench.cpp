@@ -82,14 +82,7 @@ PositionsConfig positions_of(const AttentionArguments& arguments) {
 
 bool has_backend(const MixerConfig& mixer, Backend backend) {
   const auto known = backends_of(mixer);
-  return std::find(known.begin(), known.end(), backend) != known.end();
-}
-
-std::vector<std::string> kinds_with(Backend backend) {
-  std::vector<std::string> kinds;
-  for (const auto& kind : kinds_of<MixerConfig>())
-    if (has_backend(parse_mixer(kind), backend)) kinds.push_back(kind);
-  return kinds;
+  return std::ranges::find(known, backend) != known.end();
 }
 
 // Those that exist on the device; "fused" where it has the kernels for such heads.
@@ -107,17 +100,19 @@ void add_mixers(AttentionRequest& request, const std::vector<std::string>& mixer
   for (const auto& name : mixers) {
     for (const auto& backend : backends) {
       const auto mixer = parse_mixer(name);
-      const bool library = choose<BenchBackend>("--backend", backend) == BenchBackend::library;
-      if (library && !request.core) fail_usage("--backend library has no projections: it needs --core");
-      if (library) request.library = request.library || name == ScaledDotProductOptions::kind;
-      if (library) continue;
-      const auto chosen = choose<Backend>("--backend", backend);
-      if (has_backend(mixer, chosen)) request.mixers.push_back(with_backend(mixer, chosen));
+      if (choose<BenchBackend>("--backend", backend) == BenchBackend::library) {
+        if (!request.core) fail_usage("--backend library has no projections: it needs --core");
+        request.library = request.library || name == ScaledDotProductOptions::kind;
+      } else if (const auto chosen = choose<Backend>("--backend", backend); has_backend(mixer, chosen)) {
+        request.mixers.push_back(with_backend(mixer, chosen));
+      }
     }
   }
-  if (request.mixers.empty() && !request.library && !request.pair_table)
-    fail_usage("none of these mixers has one of these backends; only {} have fused, and only {} has library",
-               fmt::join(kinds_with(Backend::fused), " and "), ScaledDotProductOptions::kind);
+  if (!request.mixers.empty() || request.library || request.pair_table) return;
+  auto kinds = kinds_of<MixerConfig>();
+  std::erase_if(kinds, [](const auto& kind) { return !has_backend(parse_mixer(kind), Backend::fused); });
+  fail_usage("none of these mixers has one of these backends; only {} have fused, and only {} has library",
+             fmt::join(kinds, " and "), ScaledDotProductOptions::kind);
 }
 
 AttentionRequest request_of(const AttentionArguments& arguments) {
@@ -145,17 +140,15 @@ Json to_json(const AttentionResult& result) {
   Json json = {{"mixer", result.mixer},           {"backend", result.backend},
                {"batch", result.shape.batch},     {"heads", result.shape.heads},
                {"context", result.shape.context}, {"head_width", result.shape.head_width}};
-  if (!result.skipped.empty()) {
-    json["skipped"] = result.skipped;
-    json["predicted_bytes"] = result.predicted_bytes;
-    return json;
-  }
-  json["ms"] = result.ms;
-  json["timed_by"] = to_string(result.timed_by);
-  json["teraflops"] = result.teraflops;
-  json["peak_bytes"] = result.peak_bytes;
-  json["kept_bytes"] = result.kept_bytes;
-  json["error"] = result.error ? Json(*result.error) : Json(nullptr);
+  if (!result.skipped.empty())
+    json.update({{"skipped", result.skipped}, {"predicted_bytes", result.predicted_bytes}});
+  else
+    json.update({{"ms", result.ms},
+                 {"timed_by", to_string(result.timed_by)},
+                 {"teraflops", result.teraflops},
+                 {"peak_bytes", result.peak_bytes},
+                 {"kept_bytes", result.kept_bytes},
+                 {"error", result.error ? Json(*result.error) : Json()}});
   return json;
 }
 

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -31,9 +30,8 @@
 static bool working_folder_is_gone = false;  // when the program started
 static char path[PATH_MAX];
 
-// LibTorch's MKL asks for the working folder while libraries are initialised, and ends the process without one. This
-// runs before: main() can then say what is wrong. No sanitizer has begun yet, hence a system call and no variable on
-// the stack.
+// LibTorch's MKL ends the process where there is no working folder, before main() can say so: this runs earlier. No
+// sanitizer has begun yet, hence a system call and no variable on the stack.
 __attribute__((no_sanitize_address)) static void look_before_libraries_start(int, char**, char**) {
   if (syscall(SYS_getcwd, path, sizeof(path)) >= 0) return;
   working_folder_is_gone = chdir("/") == 0;
@@ -43,17 +41,6 @@ __attribute__((section(".preinit_array"), used)) static void (*entry)(int, char*
                                                                       char**) = look_before_libraries_start;
 
 namespace metaformer {
-
-void print(const std::string& text) {
-  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-  if (!written) throw Error(ExitCode::failure, "cannot write to standard output");
-}
-
-void print_lines(const std::string& text) { print(escaped_lines(text)); }
-
-std::string to_line(const nlohmann::ordered_json& json) { return escaped(json_text(json)); }
-
-void print_json(const nlohmann::ordered_json& json) { print(to_line(json) + "\n"); }
 
 namespace {
 
@@ -110,10 +97,10 @@ std::string suggest_option(const CLI::App& app, const std::string& argument) {
 std::string describe_extras(const CLI::App& app, const std::vector<std::string>& extras) {
   const auto& first = extras.front();
   if (!first.starts_with('-') && !commands_of(app).empty()) return describe_unknown_command(app, first);
-  std::vector<std::string> quoted;
-  std::ranges::transform(extras, std::back_inserter(quoted), in_quotes);
-  return fmt::format("unexpected argument{} {}{} (see {} --help)", extras.size() == 1 ? "" : "s",
-                     fmt::join(quoted, ", "), suggest_option(app, first), words_of(app));
+  std::string quoted;
+  for (const auto& extra : extras) quoted += (quoted.empty() ? "" : ", ") + in_quotes(extra);
+  return fmt::format("unexpected argument{} {}{} (see {} --help)", extras.size() == 1 ? "" : "s", quoted,
+                     suggest_option(app, first), words_of(app));
 }
 
 std::string help_of(const CLI::App& program, const std::vector<std::string>& words) {
@@ -208,8 +195,8 @@ void set_up(CLI::App& app) {
       "  metaformer sample --run runs/latest --prompt \"ROMEO:\" --tokens 500\n"
       "  metaformer predict --run runs/reviews < reviews.txt\n"
       "  metaformer config explain model.mixer\n"
-      "Exit codes: 0 ok, 1 failure, 2 usage or config, 3 data, 4 diverged, 5 out of memory,\n            6 another "
-      "process lost, 128+n stopped by signal n");
+      "Exit codes: 0 ok, 1 failure, 2 usage or config, 3 data, 4 diverged, 5 out of memory,\n"
+      "            6 another process lost, 128+n stopped by signal n");
 }
 
 void parse_and_run(CLI::App& app, int argc, char** argv) {
@@ -228,7 +215,35 @@ void parse_and_run(CLI::App& app, int argc, char** argv) {
   }
 }
 
+void do_with(ProcessGroup& group, const std::function<void(ProcessGroup&)>& work) {
+  try {
+    work(group);
+  } catch (const Interrupted& interrupted) {
+    group.announce_failure(fmt::format("signal {}", interrupted.signal));
+    throw;
+  } catch (const Error& error) {
+    if (group.announce_failure(error.what())) throw;
+    log::record(error.what());  // in the log of this rank; the first one prints it
+    throw ProcessesFailed(static_cast<int>(error.code()));
+  } catch (const std::exception& error) {
+    group.announce_failure(is_out_of_memory(error) ? "out of memory: " + describe_out_of_memory(error)
+                                                   : first_line(error));
+    throw;
+  }
+}
+
 }  // namespace
+
+void print(const std::string& text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (!written) throw Error(ExitCode::failure, "cannot write to standard output");
+}
+
+void print_lines(const std::string& text) { print(escaped_lines(text)); }
+
+std::string to_line(const nlohmann::ordered_json& json) { return escaped(json_text(json)); }
+
+void print_json(const nlohmann::ordered_json& json) { print(to_line(json) + "\n"); }
 
 std::vector<const CLI::App*> subcommands_of(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
@@ -289,11 +304,9 @@ void add_beam(CLI::App& command, BeamOptions& beam) {
                    "tokens that a target may have more than its source");
 }
 
-std::vector<std::string> given_flags(const CLI::App& command, const std::vector<std::string>& names) {
-  std::vector<std::string> given;
-  for (const auto& name : names)
-    if (command.count(name) > 0) given.push_back(name);
-  return given;
+std::vector<std::string> given_flags(const CLI::App& command, std::vector<std::string> names) {
+  std::erase_if(names, [&](const auto& name) { return command.count(name) == 0; });
+  return names;
 }
 
 void require_no_flags(const std::vector<std::string>& given, const LoadedRun& run) {
@@ -302,17 +315,11 @@ void require_no_flags(const std::vector<std::string>& given, const LoadedRun& ru
                run.directory.path().string(), kind_of(run.experiment.config.task));
 }
 
-static CLI::Option* add_config(CLI::App& command, ConfigChoice& choice, const std::string& without = "") {
-  auto* config = add_text(command, "--config,config", choice.config, "CONFIG",
-                          "config file, or the name of one in configs/" + without);
-  add_repeatable(command, "--set", choice.overrides, "KEY=VALUE", "sets a key of the config: section.key=value");
-  return config;
-}
-
-void ConfigChoice::add_to(CLI::App& command) { add_config(command, *this)->required(); }
-
-void ConfigChoice::add_optional_to(CLI::App& command) {
-  add_config(command, *this, "; default: the built-in defaults");
+void ConfigChoice::add_to(CLI::App& command, bool required) {
+  const std::string help = "config file, or the name of one in configs/";
+  add_text(command, "--config,config", config, "CONFIG", help + (required ? "" : "; default: the built-in defaults"))
+      ->required(required);
+  add_repeatable(command, "--set", overrides, "KEY=VALUE", "sets a key of the config: section.key=value");
 }
 
 Experiment ConfigChoice::load() const {
@@ -369,40 +376,6 @@ void RunChoice::add_options_to(CLI::App& command) {
                  "where the run's data have moved");
 }
 
-namespace {
-
-// Divides the processors of a machine among its processes, unless the user has set the number of threads.
-void set_threads(const Launch& launch) {
-  if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
-  const auto processors = static_cast<int>(std::thread::hardware_concurrency());
-  at::set_num_threads(std::max(1, processors / launch.local_size));
-}
-
-// Only the first process logs what happens; the others log why they fail.
-void mute() {
-  log::set_errors_only();
-  set_stop_notice(nullptr);
-}
-
-void do_with(ProcessGroup& group, const std::function<void(ProcessGroup&)>& work) {
-  try {
-    work(group);
-  } catch (const Interrupted& interrupted) {
-    group.announce_failure(fmt::format("signal {}", interrupted.signal));
-    throw;
-  } catch (const Error& error) {
-    if (group.announce_failure(error.what())) throw;
-    log::record(error.what());  // in the log of this rank; the first one prints it
-    throw ProcessesFailed(static_cast<int>(error.code()));
-  } catch (const std::exception& error) {
-    group.announce_failure(is_out_of_memory(error) ? "out of memory: " + describe_out_of_memory(error)
-                                                   : first_line(error));
-    throw;
-  }
-}
-
-}  // namespace
-
 std::vector<std::string> process_arguments() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::vector<std::string> arguments;
@@ -443,25 +416,18 @@ void ProcessChoice::run(const std::function<void(ProcessGroup&)>& work) const {
     end_with_parent(launch->parent);
   else if (processes > 1)
     fail_usage("--processes {}: {} has already started {} processes", processes, launch->launcher, launch->size);
-  set_threads(*launch);
-  if (launch->rank > 0) mute();
+  if (std::getenv("OMP_NUM_THREADS") == nullptr)  // divides the processors of a machine among its processes
+    at::set_num_threads(std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / launch->local_size));
+  if (launch->rank > 0) {  // only the first process logs what happens; the others log why they fail
+    log::set_errors_only();
+    set_stop_notice(nullptr);
+  }
   do_with(*make_c10d_group(*launch, timeout), work);
 }
 
 InputFile::InputFile(const std::string& path) : name_(path == "-" ? "standard input" : path) {
   if (path != "-") descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor_ < 0) throw Error(ExitCode::data, fmt::format("{}: {}", in_quotes(path), std::strerror(errno)));
-}
-
-InputFile::InputFile(const std::string& name, const std::string& content)
-    : name_(name), descriptor_(::memfd_create("texts", MFD_CLOEXEC)) {
-  std::size_t done = 0;
-  for (ssize_t count = 1; descriptor_ >= 0 && done < content.size() && count > 0;
-       done += static_cast<std::size_t>(count))
-    count = std::max<ssize_t>(::write(descriptor_, content.data() + done, content.size() - done), 0);
-  if (descriptor_ >= 0 && done == content.size() && ::lseek(descriptor_, 0, SEEK_SET) == 0) return;
-  if (descriptor_ >= 0) ::close(descriptor_);
-  throw Error(ExitCode::out_of_memory, fmt::format("{}: no memory to hold {}", name, human_bytes(content.size())));
 }
 
 InputFile::~InputFile() {

@@ -43,14 +43,11 @@ void print_lines(fmt::format_string<Values...> text, Values&&... values) {
   print_lines(fmt::format(text, std::forward<Values>(values)...));
 }
 
-// A descriptor of a file, of standard input, or of a file in memory.
+// A descriptor of a file or of standard input.
 class InputFile {
  public:
   // "-": standard input. Errors: exit code 3.
   explicit InputFile(const std::string& path);
-
-  // A file in memory. Errors: exit code 5.
-  InputFile(const std::string& name, const std::string& content);
 
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
@@ -59,8 +56,7 @@ class InputFile {
   int descriptor() const { return descriptor_; }
   const std::string& name() const { return name_; }  // for messages
 
-  // Reads a file to its end, or a pipe until it is closed. Errors: exit code 3. Throws Interrupted when a signal asks
-  // to stop.
+  // A file to its end, a pipe until it is closed. Errors: exit code 3. Throws Interrupted when a signal asks to stop.
   std::string read_to_end() const;
 
  private:
@@ -93,8 +89,7 @@ void add_bench_command(CLI::App& app);
 CLI::Validator whole_number(std::int64_t low, std::int64_t high);
 CLI::Validator number_in(const Range& range);
 
-// An option whose value may be empty. An empty value of any other option is an error: it is usually an unset variable
-// of the shell.
+// An option whose value may be empty: of others that is an error, usually an unset variable of the shell.
 CLI::Option* may_be_empty(CLI::Option* option);
 
 // An option that may be repeated and takes one value each time.
@@ -142,7 +137,7 @@ void add_beam(CLI::App& command, BeamOptions& beam);
 const std::vector<std::string> beam_flags = {"--beam", "--alpha", "--further-tokens"};
 
 // Those of the options that are on the command line.
-std::vector<std::string> given_flags(const CLI::App& command, const std::vector<std::string>& names);
+std::vector<std::string> given_flags(const CLI::App& command, std::vector<std::string> names);
 
 // Errors (exit code 2): an option is given that has no meaning for the run's task.
 void require_no_flags(const std::vector<std::string>& given, const LoadedRun& run);
@@ -151,8 +146,7 @@ void require_no_flags(const std::vector<std::string>& given, const LoadedRun& ru
 struct ConfigChoice {
   std::string config;
   std::vector<std::string> overrides;
-  void add_to(CLI::App& command);
-  void add_optional_to(CLI::App& command);
+  void add_to(CLI::App& command, bool required = true);
   Experiment load() const;  // of no file: the defaults
 };
 

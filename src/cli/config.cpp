@@ -196,7 +196,7 @@ void add_config_command(CLI::App& app) {
   auto arguments = std::make_shared<ConfigArguments>();
 
   auto& dump = *config.add_subcommand("dump", "print the resolved config: every key with its value");
-  arguments->choice.add_optional_to(dump);
+  arguments->choice.add_to(dump, /*required=*/false);
   add_json(dump, arguments->json, "JSON on stdout");
   auto* changes = dump.add_flag("--changes", arguments->changes, "only the keys that are not default");
   dump.add_flag("--digest", arguments->digest, "a digest of the keys that are not default: the key of a run in results")
@@ -206,7 +206,7 @@ void add_config_command(CLI::App& app) {
 
   auto& check = *config.add_subcommand(
       "check", "check a config: exit code 0 if it is valid, else 2 and one line that says why not");
-  arguments->choice.add_optional_to(check);
+  arguments->choice.add_to(check, /*required=*/false);
   add_json(check, arguments->json, "JSON on stdout");
   check.footer(
       "Examples:\n  metaformer config check my.yaml\n  metaformer config check my.yaml --set model.width=1024");
@@ -225,13 +225,7 @@ void add_config_command(CLI::App& app) {
   add_draw_command(config);
   add_import_command(config);
 
-  config.footer(
-      "Examples:\n"
-      "  metaformer config dump --config shakespeare_metric.yaml --set train.steps=100\n"
-      "  metaformer config check my.yaml\n"
-      "  metaformer config explain model.mixer\n"
-      "  metaformer config draw --space space.yaml --index 3\n"
-      "  metaformer config import gpt2 > my_gpt2.yaml");
+  config.footer("Examples:\n  metaformer config check my.yaml\n  metaformer config explain model.mixer");
 }
 
 }  // namespace metaformer

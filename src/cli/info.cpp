@@ -50,11 +50,6 @@ Json cuda_info() {
   return {{"compiled", devices.compiled}, {"problem", devices.problem}, {"devices", list}};
 }
 
-std::string metric_kernels_info() {
-  if (cuda::metric_kernel_device() == cuda::MetricDevice::none) return "not in this build";
-  return cuda::find_devices().list.empty() ? "compiled; there is no GPU" : "compiled";
-}
-
 Json collect() {
   Json info = {{"version", build_info().version},
                {"commit", build_info().commit},
@@ -70,7 +65,9 @@ Json collect() {
                {"onednn", at::hasMKLDNN()},
                {"matrix_products", matrix_products()},
                {"cuda", cuda_info()},
-               {"metric_kernels", metric_kernels_info()}};
+               {"metric_kernels", cuda::metric_kernel_device() == cuda::MetricDevice::none ? "not in this build"
+                                  : cuda::find_devices().list.empty()                      ? "compiled; there is no GPU"
+                                                                                           : "compiled"}};
   for (const auto& folder : config_folders()) info["config_folders"].push_back(folder.string());
   const auto cache = cache_folder();
   info["corpus_cache"] = cache ? nlohmann::ordered_json(cache->string()) : nullptr;
@@ -81,8 +78,10 @@ Json collect() {
 void print_table(const Json& info) {
   const auto text = [](const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); };
   for (const auto& [name, value] : info.items()) {
-    if (!value.is_object()) print_lines("{:<22} {}\n", name, text(value));
-    if (!value.is_object()) continue;
+    if (!value.is_object()) {
+      print_lines("{:<22} {}\n", name, text(value));
+      continue;
+    }
     print_lines("{}:\n", name);
     for (const auto& [inner, detail] : value.items()) print_lines("  {:<20} {}\n", inner, text(detail));
   }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
+#include <ranges>
 
 #include "base/files.h"
 #include "base/json.h"
@@ -23,9 +24,8 @@ double mean_of(const std::vector<double>& values) {
 }
 
 double mean_of(const LayerInspection& layer, double MetricAxioms::*value) {
-  std::vector<double> values;
-  for (const auto& axioms : layer.axioms) values.push_back(axioms.*value);
-  return mean_of(values);
+  const auto values = layer.axioms | std::views::transform(value);
+  return mean_of({values.begin(), values.end()});
 }
 
 std::string verdicts_of(const LayerInspection& layer) {
@@ -105,8 +105,7 @@ struct InspectArguments {
   std::vector<std::string> split_flags;  // that are given
 };
 
-// The first text of the validation split, without padding; of a sorter, whose first lists are all equal numbers, one
-// drawn from it.
+// The first text of the validation split, without padding; of a sorter, whose first lists are constant, a drawn one.
 std::vector<std::int32_t> validation_text(const Task& task, std::int64_t tokens, bool is_sorter) {
   const auto batch = is_sorter ? task.batches->random_batch(Split::validation, 0, torch::kCPU)
                                : task.batches->evaluation_batch(Split::validation, 0, torch::kCPU);
@@ -180,13 +179,13 @@ void write_files(const std::filesystem::path& folder, const Findings& findings, 
   for (const auto& entry : std::filesystem::directory_iterator(folder, error))  // an earlier inspection's
     if (is_picture(entry.path().filename().string())) std::filesystem::remove(entry.path(), error);
   if (!with_pictures) return;
-  std::vector<NamedFigure> pictures;
+  const auto write = [&](const std::vector<NamedFigure>& pictures) {
+    for (const auto& [file, figure] : pictures)
+      write_file_atomically(folder / (file + ".svg"), figures::to_svg(figure));
+  };
   for (std::size_t i = 0; i < findings.texts.size(); ++i)
-    for (auto& picture : figures_of(findings.texts[i], name, findings.beside.empty() ? nullptr : &findings.beside[i]))
-      pictures.push_back(std::move(picture));
-  if (findings.split)
-    for (auto& picture : figures_of(*findings.split, name)) pictures.push_back(std::move(picture));
-  for (const auto& [file, figure] : pictures) write_file_atomically(folder / (file + ".svg"), figures::to_svg(figure));
+    write(figures_of(findings.texts[i], name, findings.beside.empty() ? nullptr : &findings.beside[i]));
+  if (findings.split) write(figures_of(*findings.split, name));
 }
 
 LoadedRun load_other(const InspectArguments& arguments, const LoadedRun& run) {
@@ -198,8 +197,7 @@ LoadedRun load_other(const InspectArguments& arguments, const LoadedRun& run) {
   return other;
 }
 
-// The same text in another run, by its own tokenizer. Masks, whose ids follow those of the tokenizer, stay where they
-// are.
+// The same text by the other run's tokenizer. Masks, whose ids follow those of the tokenizer, stay in their places.
 std::vector<std::int32_t> ids_in_other(const LoadedRun& run, const LoadedRun& other,
                                        const std::vector<std::int32_t>& ids) {
   const auto &from = *run.codec.tokenizer, &to = *other.codec.tokenizer;

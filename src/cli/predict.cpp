@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <sstream>
 
 #include "base/archive.h"
 #include "base/log.h"
 #include "base/rows.h"
+#include "base/signals.h"
+#include "base/utf8.h"
 #include "cli/command_line.h"
 #include "data/labelled.h"
 #include "data/pairs.h"
@@ -47,7 +50,6 @@ class TextPredictor {
     }
     longest_ = std::max(longest_, texts_.back().size());
     answers_.push_back({.line = line, .problem = {}, .batch = batches_.size(), .text = texts_.size() - 1, .cut = cut});
-    ++lines_;
     // Long texts and wide beams must not fill the memory, whatever the batch size.
     constexpr std::size_t most_padded_tokens = 1 << 17;
     const auto hypotheses = static_cast<std::size_t>(arguments_.beam.beam);
@@ -61,7 +63,6 @@ class TextPredictor {
   void refuse(std::int64_t line, const std::string& problem) {
     constexpr std::size_t most_answers = 1 << 16;
     answers_.push_back({.line = line, .problem = problem, .batch = 0, .text = 0, .cut = false});
-    ++lines_;
     if (answers_.size() >= most_answers) flush();
   }
 
@@ -85,7 +86,8 @@ class TextPredictor {
       }
       shown += describe(answer, answer.problem.empty() ? &given[answer.batch][answer.text] : nullptr) + "\n";
     }
-    cut_ += std::count_if(answers_.begin(), answers_.end(), [](const Answer& answer) { return answer.cut; });
+    lines_ += std::ssize(answers_);
+    cut_ += std::ranges::count(answers_, true, &Answer::cut);
     answers_.clear();
     batches_.clear();
     longest_ = 0;
@@ -135,25 +137,33 @@ class TextPredictor {
   double seconds_ = 0;       // of the model
 };
 
-void predict_lines(int file, const std::string& name, TextPredictor& predictor) {
-  LineReader reader(file, name, longest_line);
-  while (const auto line = reader.next()) {
-    if (line->too_long)
-      predictor.refuse(line->number, fmt::format("the line is longer than {} bytes", longest_line));
-    else
-      predictor.add(line->text, line->number);
-    // A slow writer gets answers line by line, a fast one in batches.
-    if (!reader.is_ready()) predictor.flush();
-  }
+void predict_line(const Line& line, TextPredictor& predictor) {
+  if (line.too_long)
+    predictor.refuse(line.number, fmt::format("the line is longer than {} bytes", longest_line));
+  else
+    predictor.add(line.text, line.number);
 }
 
 void predict_lines(const InputFile& input, TextPredictor& predictor) {
   log::info("{}: plain lines, a text on every line", input.name());
   std::string start(2, '\0');
-  const bool is_gzipped = ::pread(input.descriptor(), start.data(), start.size(), 0) == 2 && is_gzip(start);
-  if (!is_gzipped) return predict_lines(input.descriptor(), input.name(), predictor);  // a pipe too
-  const InputFile decompressed(input.name(), unpack_gzip(input.read_to_end(), largest_text_file, input.name()));
-  predict_lines(decompressed.descriptor(), decompressed.name(), predictor);
+  if (::pread(input.descriptor(), start.data(), start.size(), 0) == 2 && is_gzip(start)) {
+    std::istringstream texts(unpack_gzip(input.read_to_end(), largest_text_file, input.name()));
+    for (Line line{.number = 1}; std::getline(texts, line.text); ++line.number) {
+      throw_if_stopped();
+      line.too_long = line.text.size() > longest_line;
+      if (line.number == 1) drop_byte_order_mark(line.text);
+      if (line.text.ends_with('\r')) line.text.pop_back();
+      predict_line(line, predictor);
+    }
+    return;
+  }
+  LineReader reader(input.descriptor(), input.name(), longest_line);  // of a pipe too
+  while (const auto line = reader.next()) {
+    predict_line(*line, predictor);
+    // A slow writer gets answers line by line, a fast one in batches.
+    if (!reader.is_ready()) predictor.flush();
+  }
 }
 
 void predict_table(const InputFile& input, TableFormat format, const TableColumns& columns, TextPredictor& predictor) {
@@ -177,9 +187,7 @@ void predict_table(const InputFile& input, TableFormat format, const TableColumn
   refuse_before(std::numeric_limits<std::int64_t>::max());
 }
 
-bool is_number(std::string_view field) {
-  return std::all_of(field.begin(), field.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
+bool is_number(std::string_view field) { return field.find_first_not_of("0123456789") == field.npos; }
 
 // Whether the run's training table had a header; nothing for texts of other forms.
 std::optional<bool> had_header(const LoadedRun& run) {
@@ -298,9 +306,8 @@ void add_predict_command(CLI::App& app) {
   command.add_flag("--json", arguments->json,
                    "one line of JSON per text, with the probability of every class, or of every hypothesis");
   command.footer(
-      "Prints label, tab, probability for every line or row, in order, or the text that is written from it; plain "
-      "lines\n"
-      "are answered as soon as they come.\n"
+      "Prints label, tab, probability for every line or row, in order, or the text that is written from it; plain\n"
+      "lines are answered as soon as they come.\n"
       "A text that cannot be read (not UTF-8, blank, a line over 1 MiB, a malformed row) is named on stderr and gets\n"
       "empty fields; the exit code is then 3. Texts longer than the model's context are cut off.\n"
       "With several processes the first reads, and gives each a batch at a time.\n"

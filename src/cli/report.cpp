@@ -6,16 +6,84 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "cli/command_line.h"
+#include "report/comparison.h"
+#include "report/json.h"
+#include "report/pictures.h"
+#include "report/run_records.h"
 
 namespace metaformer {
 
+enum class CompareFormat { text, markdown, csv, json };
+constexpr std::array<std::string_view, 4> enum_names(CompareFormat) { return {"text", "markdown", "csv", "json"}; }
+
 namespace {
+
+struct CompareArguments {
+  std::vector<std::string> runs;
+  ComparisonOptions options;
+  std::string measures, columns;  // separated by commas
+  CompareFormat format = CompareFormat::text;
+  std::string export_file, order_file, figures;
+  bool json = false, export_only = false;
+};
+
+// What stands between the separators, without blanks.
+std::vector<std::string> words_of(const std::string& text, char separator) {
+  std::vector<std::string> words;
+  std::istringstream stream(text);
+  for (std::string word; std::getline(stream, word, separator);)
+    if (!trim(word).empty()) words.emplace_back(trim(word));
+  return words;
+}
+
+std::vector<std::string> read_order(const std::string& path) {
+  constexpr std::uintmax_t largest = 1 << 26;
+  return path.empty() ? std::vector<std::string>{} : words_of(read_file(path, largest, ExitCode::usage), '\n');
+}
+
+void run_compare(CompareArguments& arguments) {
+  const auto format = arguments.json ? CompareFormat::json : arguments.format;
+  arguments.options.measures = words_of(arguments.measures, ',');
+  const auto columns = words_of(arguments.columns, ',');
+  if (!columns.empty() && format != CompareFormat::markdown)
+    fail_usage("--columns is for --format markdown; choose measures with --metrics");
+  if (!columns.empty() && arguments.options.measures.empty()) arguments.options.measures = measures_of_columns(columns);
+  auto found = find_runs(arguments.runs);
+  for (const auto& problem : found.problems) log::warning("{}", problem);
+  const auto export_runs = [&] { export_results(arguments.export_file, found.runs, read_order(arguments.order_file)); };
+  if (arguments.export_only) return export_runs();
+  const auto comparison = compare_runs(found.runs, arguments.options);  // its errors come before a file is changed
+  if (!arguments.export_file.empty()) export_runs();
+  for (const auto& note : comparison.notes) log::warning("{}", note);
+  if (!arguments.figures.empty()) {
+    FigureFolder files(arguments.figures);
+    for (const auto& [name, figure] : figures_of(comparison)) files.write(name, figure);
+  }
+  if (format == CompareFormat::json) return print_json(to_json(comparison));
+  if (format == CompareFormat::csv) return print(to_csv(comparison));
+  print_lines(format == CompareFormat::text ? to_text(comparison) : to_markdown(comparison, columns));
+}
+
+void add_output_options(CLI::App& command, CompareArguments& arguments) {
+  add_choice(command, "--format", arguments.format, "how to print the comparison");
+  command.add_flag("--json", arguments.json, "the same as --format json");
+  add_text(command, "--columns", arguments.columns, "LIST",
+           "columns of the Markdown table, separated by commas: MEASURE, MEASURE:difference, MEASURE:equivalent, "
+           "MEASURE:worst, MEASURE:values, mcnemar, settings");
+  add_text(command, "--figures", arguments.figures, "DIR",
+           "folder for the values and the differences of every measure as pictures (SVG and PDF)");
+  auto* file = add_text(command, "--export", arguments.export_file, "FILE",
+                        "also write the runs into this CSV file of results; rows of other runs stay in it");
+  add_text(command, "--order", arguments.order_file, "FILE",
+           "with --export: a file with keys of runs, one on a line, by which the rows are sorted")
+      ->needs(file);
+  command.add_flag("--export-only", arguments.export_only, "print no comparison")->needs(file);
+}
 
 struct ReportArguments {
   ReportOptions options;
   std::string out = "report.html";
-  std::optional<std::string> prompt, text;
-  bool without_samples = false, without_insides = false, json = false;
+  bool json = false;
 };
 
 // The run, or the folder that all of them are in.
@@ -25,9 +93,8 @@ std::string default_title(const std::vector<std::string>& runs) {
   };
   if (runs.size() == 1) return last_name(runs.front());
   const auto folder = std::filesystem::path(runs.front()).parent_path();
-  const bool together = std::all_of(runs.begin(), runs.end(), [&](const std::string& run) {
-    return std::filesystem::path(run).parent_path() == folder;
-  });
+  const bool together =
+      std::ranges::all_of(runs, [&](const std::filesystem::path& run) { return run.parent_path() == folder; });
   return fmt::format("{} runs{}", runs.size(),
                      together ? " of " + last_name(folder.empty() ? std::filesystem::current_path() : folder) : "");
 }
@@ -35,10 +102,8 @@ std::string default_title(const std::vector<std::string>& runs) {
 void run_report(ReportArguments& arguments) {
   auto& options = arguments.options;
   if (options.title.empty()) options.title = default_title(options.runs);
-  if (arguments.prompt) options.prompt.prompt = without_byte_order_mark(*arguments.prompt);
-  if (arguments.text) options.text = without_byte_order_mark(*arguments.text);
-  options.with_texts = !arguments.without_samples;
-  options.with_insides = !arguments.without_insides;
+  for (auto* text : {&options.prompt.prompt, &options.text})
+    if (*text) drop_byte_order_mark(**text);
   file_to_write(arguments.out);  // before the work
   const auto report = make_report(options);
   for (const auto& problem : report.problems) log::warning("{}", problem);
@@ -66,20 +131,54 @@ void add_content_options(CLI::App& command, ReportArguments& arguments) {
                   "differences inside plus and minus this margin count as equivalent, in the unit that is shown")
       ->transform(number_in(positive));
   auto* prompt =
-      may_be_empty(command.add_option("--prompt", arguments.prompt,
+      may_be_empty(command.add_option("--prompt", options.prompt.prompt,
                                       "what all runs answer, and language models go on with where attention is shown; "
                                       "default: a line break, a list of a sorter, a text of the validation split"));
   add_whole_number(command, "--tokens", options.prompt.tokens, 1, 1 << 20, "tokens that language models generate");
-  command.add_flag("--no-samples", arguments.without_samples, "no texts: faster")->excludes(prompt);
+  command
+      .add_flag_callback(
+          "--no-samples", [&options] { options.with_texts = false; }, "no texts: faster")
+      ->excludes(prompt);
   auto* text = may_be_empty(command.add_option(
-      "--text", arguments.text,
+      "--text", options.text,
       "text whose attention is shown; default: what the first language model writes from the prompt, or the prompt"));
   command
-      .add_flag("--no-heads", arguments.without_insides, "no attention, forms, distances and norms: faster, smaller")
+      .add_flag_callback(
+          "--no-heads", [&options] { options.with_insides = false; },
+          "no attention, forms, distances and norms: faster, smaller")
       ->excludes(text);
 }
 
 }  // namespace
+
+void add_compare_command(CLI::App& app) {
+  auto& command = *app.add_subcommand("compare", "compare finished runs: mean over seeds, paired differences, tests");
+  auto arguments = std::make_shared<CompareArguments>();
+  add_text(command, "runs", arguments->runs, "RUN...",
+           "folders of runs, folders that contain runs, quoted patterns of these, or CSV files of results")
+      ->required();
+  add_text(
+      command, "--reference", arguments->options.reference, "GROUP",
+      "group to compare with: its name or number in the table, one of its runs, or its config; default: the first");
+  add_text(command, "--by", arguments->options.by, "KEY",
+           "compare only groups with equal values of this config key, each set with its own reference");
+  add_text(command, "--metrics", arguments->measures, "LIST",
+           "measures to compare, separated by commas; default: those of the task");
+  add_text(command, "--margin", arguments->options.margin, "M",
+           "equivalence: whether the 95% interval lies inside plus/minus this, in the unit of the table")
+      ->transform(number_in(positive));
+  add_output_options(command, *arguments);
+  command.footer(
+      "Groups are runs that differ only in train.seed. Differences are paired by seed; intervals and p values are\n"
+      "Student's t. Runs that are unfinished, diverged, of other data or given twice are left out, with a warning.\n"
+      "Examples:\n"
+      "  metaformer compare runs/a runs/b\n"
+      "  metaformer compare 'runs/sweep-*' --reference runs/sweep-a --margin 0.02\n"
+      "  metaformer compare runs/shakespeare_cpu --export results.csv\n"
+      "  metaformer compare results.csv --metrics val_loss --figures paper/figures\n"
+      "  metaformer compare results.csv --format markdown --columns val_loss,val_loss:difference,parameters");
+  command.callback([arguments] { run_compare(*arguments); });
+}
 
 void add_report_command(CLI::App& app) {
   auto& command = *app.add_subcommand("report", "one HTML page with curves, tables, attention and texts of runs");

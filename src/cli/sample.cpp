@@ -27,10 +27,9 @@ using Row = std::vector<double>;
 std::vector<Row> mean_attention(const TextInspection& cross) {
   std::vector<torch::Tensor> layers;
   for (const auto& layer : cross.layers) layers.push_back(layer.attention_nce.mean(0));
-  const auto mean_ce = torch::stack(layers).mean(0).contiguous();
+  const auto mean_ce = torch::stack(layers).mean(0);
   std::vector<Row> rows;
-  for (const auto& row_e : mean_ce.unbind())
-    rows.emplace_back(row_e.const_data_ptr<double>(), row_e.const_data_ptr<double>() + row_e.numel());
+  for (const auto& row_e : mean_ce.unbind()) rows.push_back(to_vector(row_e));
   return rows;
 }
 
@@ -39,7 +38,7 @@ std::string largest_of(const Row& weights, const std::vector<std::string>& token
   constexpr double smallest = 0.05;
   std::vector<std::size_t> order(weights.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return weights[a] > weights[b]; });
+  std::ranges::stable_sort(order, std::greater{}, [&](auto i) { return weights[i]; });
   std::string text;
   for (std::size_t i = 0; i < std::min(most, order.size()) && weights[order[i]] >= smallest; ++i)
     text += fmt::format("  {} {:.2f}", trim(tokens[order[i]]), weights[order[i]]);
@@ -60,9 +59,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Prints the best target for a source, and for every token of it the source's tokens with the largest weights; with
-// `json` one line with all weights, which are means over layers and heads of the cross-attention. Errors: exit code 2
-// for a source that cannot be read, 4 for numbers that are not finite.
+// Prints the best target for a source, and to which tokens of the source each of its tokens attends most; with `json`
+// all weights, means over layers and heads. Errors: exit code 2, the source cannot be read; 4, numbers are not finite.
 void show_target(const LoadedRun& run, const std::string& source, const BeamOptions& options, bool json) {
   bool cut = false;
   const auto ids =
@@ -108,8 +106,7 @@ struct SampleArguments {
   std::optional<double> temperature;
   SamplingOptions options;
   std::vector<std::string> stops;
-  WindowKind window = WindowKind::half;
-  bool uncached = false, without_graphs = false, without_eos = false, json = false;
+  bool without_eos = false, json = false;
   BeamOptions beam;
   std::vector<std::string> beam_flags, next_token_flags;  // that were given
 };
@@ -119,8 +116,6 @@ struct Sample {
   std::int64_t tokens = 0;
   bool stopped = false;  // by a stop text
   bool ended = false;    // by a token that ends texts
-
-  bool is_done() const { return stopped || ended; }
 };
 
 // Answers prompts with one model. One of lists answers with as many numbers as it was given, the likeliest each.
@@ -132,11 +127,8 @@ class Sampler {
     tokens_ = lists_ ? lists_->length : arguments.tokens.value_or(usual_tokens);
     options_ = arguments.options;
     options_.temperature = arguments.temperature.value_or(lists_ ? 0.0 : options_.temperature);
-    options_.cached = !arguments.uncached;
-    options_.graphs = !arguments.without_graphs;
     options_.never = ids_without_token(*run.codec.tokenizer);
     if (!arguments.without_eos) eos_ = special_tokens_of(*run.codec.tokenizer).eos;
-    options_.window = arguments.window;
   }
 
   void answer(const std::string& prompt) {
@@ -148,15 +140,10 @@ class Sampler {
     const auto start = std::chrono::steady_clock::now();
     TextGenerator generator(*run_.model, ids, options_, run_.device, arguments_.samples);
     const auto samples = generate(generator, streams);
-    const double seconds = seconds_since(start);
-    if (arguments_.json) {
-      print_as_json(prompt, !cut.empty(), samples, seconds, generator.cache_bytes());
-    } else if (streams) {
-      print("\n");
-    } else {
-      for (std::size_t s = 0; s < samples.size(); ++s)
-        print(std::string(s > 0 ? "---------------\n" : "") + (lists_ ? "" : prompt) + samples[s].text + "\n");
-    }
+    if (arguments_.json) print_as_json(prompt, !cut.empty(), samples, seconds_since(start), generator.cache_bytes());
+    if (streams) print("\n");
+    for (std::size_t s = 0; s < samples.size() && !arguments_.json && !streams; ++s)
+      print(std::string(s > 0 ? "---------------\n" : "") + (lists_ ? "" : prompt) + samples[s].text + "\n");
     throw_if_stopped();
   }
 
@@ -182,16 +169,14 @@ class Sampler {
       const auto& tokens = generator.next();
       for (std::size_t s = 0; s < samples.size(); ++s) {
         auto& sample = samples[s];
-        if (sample.is_done()) continue;
-        sample.ended = std::find(eos_.begin(), eos_.end(), tokens[s]) != eos_.end();
-        if (sample.ended) {
-          --running;
-          continue;
+        if (sample.stopped || sample.ended) continue;
+        sample.ended = std::ranges::find(eos_, tokens[s]) != eos_.end();
+        if (!sample.ended) {
+          const auto separator = sample.tokens++ > 0 ? run_.codec.tokenizer->token_separator() : "";
+          show(sample, filters[s].feed(separator + run_.codec.tokenizer->decode({&tokens[s], 1})));
+          sample.stopped = filters[s].stopped();
         }
-        const auto separator = sample.tokens++ > 0 ? run_.codec.tokenizer->token_separator() : "";
-        show(sample, filters[s].feed(separator + run_.codec.tokenizer->decode({&tokens[s], 1})));
-        sample.stopped = filters[s].stopped();
-        running -= sample.stopped;
+        running -= sample.stopped || sample.ended;
       }
     }
     for (std::size_t s = 0; s < samples.size(); ++s) show(samples[s], filters[s].rest());
@@ -264,9 +249,9 @@ void check(const SampleArguments& arguments, const LoadedRun& run) {
                run.directory.path().string(), kind_of(task));
   require_no_flags(arguments.beam_flags, run);
   const auto& model = run.experiment.config.model;
-  if (run.model->has_endless_state() && arguments.window != WindowKind::half)
+  if (run.model->has_endless_state() && arguments.options.window != WindowKind::half)
     fail_usage("--window {}: has no effect on a model with {}, which goes on past its context without a cut",
-               to_string(arguments.window),
+               to_string(arguments.options.window),
                is<TransformerConfig>(model) ? "model.memory" : fmt::format("model.kind {}", kind_of(model)));
   const auto lists = list_task(task);
   if (lists && arguments.tokens)
@@ -322,13 +307,15 @@ void add_sampling_options(CLI::App& command, SampleArguments& arguments) {
       ->type_name("INT")
       ->capture_default_str()
       ->transform(whole_number(0, (std::int64_t{1} << 53) - 1));
-  add_choice(command, "--window", arguments.window, "what to forget when the model's context is full");
+  add_choice(command, "--window", options.window, "what to forget when the model's context is full");
   add_repeatable(command, "--stop", arguments.stops, "TEXT", "stop before this text");
   command.add_flag("--no-eos", arguments.without_eos, "go on behind a token that ends texts (eos), which is shown");
-  command.add_flag("--no-cache", arguments.uncached,
-                   "encode the whole window again for every token (slow, for comparison)");
-  command.add_flag("--no-graph", arguments.without_graphs,
-                   "on a GPU, start every operation of a token from the host (for comparison)");
+  command.add_flag_callback(
+      "--no-cache", [&options] { options.cached = false; },
+      "encode the whole window again for every token (slow, for comparison)");
+  command.add_flag_callback(
+      "--no-graph", [&options] { options.graphs = false; },
+      "on a GPU, start every operation of a token from the host (for comparison)");
 }
 
 }  // namespace
@@ -358,17 +345,12 @@ void add_sample_command(CLI::App& app) {
   add_beam(command, arguments->beam);
   command.add_flag("--json", arguments->json, "one line of JSON per prompt when done, instead of streaming");
   command.footer(
-      "Of a prompt that is longer than the model's context the model sees the last tokens, as many as the context "
-      "has;\n"
-      "of a source it sees the first ones. A warning says so.\n"
+      "Of a prompt longer than the model's context the model sees the last tokens that fit; of a source the first.\n"
       "When the model's context is full, --window half forgets its first half, so that each token is predicted from\n"
-      "half a context or more. --window slide forgets one token, as nanoGPT does, so that each token is predicted "
-      "from\n"
-      "the whole context. This is slower, since the context is encoded again for every token: with 256 tokens by a\n"
-      "factor of 15 to 50.\n"
-      "A run of task sequence_to_sequence writes one text, with --beam, --alpha and --further-tokens, and shows what "
-      "of\n"
-      "the source each token attends to.\n"
+      "half a context or more. --window slide forgets one token, as nanoGPT does, and predicts each token from the\n"
+      "whole context, which is encoded again for every token: with 256 tokens 15 to 50 times slower.\n"
+      "A run of task sequence_to_sequence writes one text, with --beam, --alpha and --further-tokens, and shows to\n"
+      "which tokens of the source each token attends.\n"
       "A text ends before the end-of-text token (eos) of a model from elsewhere, if it has one.\n"
       "Examples:\n"
       "  metaformer sample --prompt \"ROMEO:\" --tokens 1000\n"

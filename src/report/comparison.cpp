@@ -4,7 +4,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <functional>
+#include <boost/algorithm/string/replace.hpp>
 #include <iterator>
 #include <numeric>
 #include <ranges>
@@ -22,58 +22,9 @@ namespace metaformer {
 
 namespace {
 
-// "" where there is no such key.
-std::string value_of(const Settings& settings, const std::string& key) {
-  const auto found = settings.find(key);
-  return found == settings.end() ? "" : found->second;
-}
-
 Settings without_seed(Settings settings) {
   settings.erase("train.seed");
   return settings;
-}
-
-}  // namespace
-
-void add_derived_measures(RunRecord& record) {
-  auto& measures = record.measures;
-  const auto smoothing = value_of(record.settings, "task.label_smoothing");
-  if ((smoothing.empty() || smoothing == "0") && measures.contains("val_loss") && measures.contains("train_loss"))
-    measures["loss_gap"] = measures["val_loss"] - measures["train_loss"];
-  if (measures.contains("best_val_error") && value_of(record.settings, "task.selection_metric") != "loss")
-    measures["validation_score"] = 1 - measures["best_val_error"];
-}
-
-void remove_derived_measures(RunRecord& record) {
-  for (const auto& measure : all_measures())
-    if (measure.origin == Measure::Origin::derived) record.measures.erase(measure.id);
-}
-
-Settings changed_settings(const ExperimentConfig& config) { return without_seed(flattened(config_changes(config))); }
-
-Settings all_settings(const Settings& changed) {
-  std::vector<std::string> overrides;
-  for (const auto& [key, value] : changed) overrides.push_back(key + "=" + value);
-  try {
-    return without_seed(flattened(config_to_json(default_experiment(overrides).config)));
-  } catch (const Error&) {
-    return changed;  // of another version
-  }
-}
-
-namespace {
-
-// The length of the common start of all words, up to its last underscore.
-std::size_t common_start(const std::vector<std::string>& words) {
-  auto common = words.front();
-  for (const auto& word : words) common.erase(std::ranges::mismatch(common, word).in1, common.end());
-  return common.rfind('_') + 1;  // 0 without an underscore
-}
-
-// Of a group's name after its config, "KEY=VALUE" words, and a number where the name was not unique.
-std::vector<std::string> words_after_config(const ComparedGroup& group) {
-  std::istringstream text(group.name.substr(std::min(group.name.size(), group.runs.front().config.size())));
-  return {std::istream_iterator<std::string>(text), {}};
 }
 
 // "score_std=0.3" for "model.mixer.score_std=0.3".
@@ -87,34 +38,6 @@ std::string without_ending(const std::string& name) {
   return name.ends_with(".yaml") ? name.substr(0, name.size() - 5) : name;
 }
 
-}  // namespace
-
-std::vector<std::string> short_names(const std::vector<ComparedGroup>& groups) {
-  std::vector<std::string> configs, whole, names;
-  std::vector<std::vector<std::string>> words;
-  for (const auto& group : groups) {
-    configs.push_back(without_ending(group.runs.front().config));
-    whole.push_back(group.name);
-    words.push_back(words_after_config(group));
-  }
-  const auto is_common = [&](const std::string& word) {
-    return std::ranges::all_of(words, [&](const auto& own) { return std::ranges::find(own, word) != own.end(); });
-  };
-  const auto different = std::set(configs.begin(), configs.end()).size();
-  const bool is_one_config = different == 1, has_own_config = different == groups.size();
-  const auto start = common_start(configs);
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    auto name = is_one_config ? "" : configs[i].substr(start);
-    for (const auto& word : words[i])
-      if (!is_common(word) && (is_one_config || !has_own_config)) name += (name.empty() ? "" : " ") + shortened(word);
-    names.push_back(name.empty() ? configs[i] : name);
-  }
-  const bool unique = std::set(names.begin(), names.end()).size() == names.size();
-  return unique ? names : whole;
-}
-
-namespace {
-
 // Groups of other settings may have the same name: the file has changed in between.
 std::string unique_name(const std::string& name, const std::vector<ComparedGroup>& groups) {
   auto candidate = name;
@@ -123,7 +46,6 @@ std::string unique_name(const std::string& name, const std::vector<ComparedGroup
   return candidate;
 }
 
-// Null: none.
 const RunRecord* run_with_seed(const ComparedGroup& group, std::int64_t seed) {
   const auto found = std::ranges::find(group.runs, seed, &RunRecord::seed);
   return found == group.runs.end() ? nullptr : &*found;
@@ -152,11 +74,6 @@ bool has_other_data(const RunRecord& run, const RunRecord& first) {
   return data_settings(run) != data_settings(first);
 }
 
-// A sorter's lists are made from its config.
-bool has_recorded_data(const RunRecord& run) {
-  return !run.data.empty() || value_of(run.settings, "task.kind") == "sort";
-}
-
 // Leaves out runs of other data than the first run, or with a `by` than the first run with an equal value of that key.
 std::vector<RunRecord> with_equal_data(std::vector<RunRecord> runs, const std::string& by,
                                        std::vector<std::string>& notes) {
@@ -178,7 +95,9 @@ std::vector<RunRecord> with_equal_data(std::vector<RunRecord> runs, const std::s
     if (!run.data.empty()) recorded.try_emplace(value, kept.size());
     kept.push_back(std::move(run));
   }
-  const auto unknown = std::ranges::count_if(kept, std::not_fn(has_recorded_data));
+  const auto unknown = std::ranges::count_if(kept, [](const RunRecord& run) {  // a sorter's config makes its lists
+    return run.data.empty() && value_of(run.settings, "task.kind") != "sort";
+  });
   if (unknown > 0 && kept.size() > 1)
     notes.push_back(
         fmt::format("what data {} of {} runs had is not recorded: only their configs' data keys were compared", unknown,
@@ -186,8 +105,7 @@ std::vector<RunRecord> with_equal_data(std::vector<RunRecord> runs, const std::s
   return kept;
 }
 
-// The groups that a name may mean: those of that name, short name or number, or with that run; else those of that
-// config, also "metric" for "shakespeare_metric.yaml".
+// Those of that name, short name, number or run; else of that config, also "metric" for "shakespeare_metric.yaml".
 std::vector<std::size_t> groups_named(const std::vector<ComparedGroup>& groups, const std::string& name) {
   const auto names = short_names(groups);
   std::vector<std::size_t> exact, of_config;
@@ -226,13 +144,13 @@ std::optional<std::size_t> find_reference(const std::vector<ComparedGroup>& grou
   if (key == "train.seed")
     throw Error(ExitCode::usage,
                 "--by 'train.seed': the runs of a group differ in it; expected a key in which groups differ");
-  std::set<std::string> keys;
-  for (const auto& settings : resolved)
-    for (const auto& [name, value] : settings) keys.insert(name);
+  Settings keys;
+  for (const auto& settings : resolved) keys.insert(settings.begin(), settings.end());
+  const auto names = keys | std::views::keys;
   const auto kind = key + ".kind";
   throw Error(ExitCode::usage, fmt::format("--by {}: no run has such a key{}", in_quotes(key),
                                            keys.contains(kind) ? fmt::format("; did you mean {}?", in_quotes(kind))
-                                                               : did_you_mean(key, {keys.begin(), keys.end()})));
+                                                               : did_you_mean(key, {names.begin(), names.end()})));
 }
 
 // Groups in the order of their first runs, without measures; each is its own reference.
@@ -267,8 +185,7 @@ std::vector<std::string> find_differing_keys(std::vector<ComparedGroup>& groups)
   return {differing.begin(), differing.end()};
 }
 
-// Sets every group's reference: the group that options.reference names, or the first one; with options.by, of those
-// that are equal in that key.
+// Of every group: the one that options.reference names, or the first; with options.by, of those equal in that key.
 void choose_references(std::vector<ComparedGroup>& groups, const ComparisonOptions& options) {
   std::map<std::string, std::vector<std::size_t>> sets;  // by the value of options.by
   const auto resolved = options.by.empty() ? std::vector<Settings>(groups.size()) : resolve(groups);
@@ -300,8 +217,7 @@ TestPredictions predictions_of(const RunRecord& run) {
   throw Error(ExitCode::usage, fmt::format("{} has no test_predictions.safetensors", run.source));
 }
 
-// Of two classifiers with the same seed, by their predictions for the same test texts. Errors: exit code 2
-// where they cannot be compared.
+// Of two classifiers with the same seed on the same test texts. Errors: exit code 2, they cannot be compared.
 McNemarTest compare_predictions(const RunRecord& reference, const RunRecord& run) {
   const auto theirs = predictions_of(reference), ours = predictions_of(run);
   if (!ours.labels_l.equal(theirs.labels_l))
@@ -332,11 +248,11 @@ std::vector<Measure> choose_measures(const std::vector<ComparedGroup>& groups, c
 GroupMeasure values_of(const ComparedGroup& group, const std::string& id) {
   GroupMeasure result;
   std::vector<double> values;
-  for (const auto& run : group.runs)
-    if (const auto found = run.measures.find(id); found != run.measures.end()) {
-      result.values[run.seed] = found->second;
-      values.push_back(found->second);
-    }
+  for (const auto& run : group.runs) {
+    const auto found = run.measures.find(id);
+    if (found == run.measures.end()) continue;
+    values.push_back(result.values[run.seed] = found->second);
+  }
   result.summary = summarise(values);
   return result;
 }
@@ -413,26 +329,6 @@ void add_differences(Comparison& comparison) {
     comparison.notes.emplace_back("results files hold no predictions, so their rows have no McNemar test");
 }
 
-}  // namespace
-
-Comparison compare_runs(std::vector<RunRecord> runs, const ComparisonOptions& options) {
-  Comparison comparison{.by = options.by, .margin = options.margin};
-  comparison.groups = group_runs(std::move(runs), options.by, comparison.notes);
-  if (comparison.groups.empty()) throw Error(ExitCode::usage, "there is no finished run to compare");
-  comparison.measures = choose_measures(comparison.groups, options.measures);
-  comparison.differing_keys = find_differing_keys(comparison.groups);
-  choose_references(comparison.groups, options);
-  add_measures(comparison);
-  add_differences(comparison);
-  const auto is_tokenizer = [](const std::string& key) { return key.starts_with("data.tokenizer"); };
-  if (std::ranges::any_of(comparison.differing_keys, is_tokenizer))
-    comparison.notes.emplace_back(
-        "the tokenizers differ: losses per token cannot be compared; bits per character can be");
-  return comparison;
-}
-
-namespace {
-
 // A comparison as text for a terminal, as a table in Markdown, as CSV for other programs.
 
 constexpr int name_width = 30;
@@ -462,25 +358,18 @@ std::string difference_cell(const Measure& measure, const GroupMeasure& group) {
                      shown_difference(measure, *difference.high));
 }
 
-// Columns of a terminal: "±" and "…" are two and three bytes.
-std::size_t columns_of(const std::string& text) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
-}
-
-std::string padded(const std::string& text, std::size_t width) {
-  return text + std::string(width - std::min(width, columns_of(text)), ' ');
-}
-
+// Of names in ASCII.
 std::string cut(const std::string& name, std::size_t width) {
-  if (columns_of(name) <= width || columns_of(name) != name.size()) return name;
+  const bool is_ascii = std::ranges::all_of(name, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  if (name.size() <= width || !is_ascii) return name;
   const auto kept = width - 1, start = kept / 2;
   return name.substr(0, start) + "…" + name.substr(name.size() - (kept - start));
 }
 
 std::string label(const Comparison& comparison, const std::vector<std::string>& names, std::size_t group) {
   const auto mark = comparison.groups[group].reference == group ? "*" : " ";
-  return padded(fmt::format("{}{:>2} {}", mark, group + 1, cut(names[group], name_width - 5)), name_width);
+  return fmt::format("{:<{}}", fmt::format("{}{:>2} {}", mark, group + 1, cut(names[group], name_width - 5)),
+                     name_width);
 }
 
 std::string list_groups(const Comparison& comparison) {
@@ -502,13 +391,13 @@ std::string verdict(const PairedDifference& difference) {
 }
 
 std::string measure_block(const Comparison& comparison, const std::vector<std::string>& names, const Measure& measure) {
-  auto text = fmt::format("\n{} {}{}\n", padded(measure.title, name_width - 1), padded("mean ± sd (runs)", 24),
-                          "difference to * (95% interval; pairs)");
+  auto text = fmt::format("\n{:<{}} {:<24}difference to * (95% interval; pairs)\n", measure.title, name_width - 1,
+                          "mean ± sd (runs)");
   for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
     const auto& values = comparison.groups[i].measures.at(measure.id);
-    const auto mean = values.values.empty() ? std::string("–")
-                                            : fmt::format("{} ({})", mean_cell(measure, values), values.summary.count);
-    auto line = label(comparison, names, i) + padded(mean, 24) + difference_cell(measure, values);
+    const auto count = values.values.empty() ? "" : fmt::format(" ({})", values.summary.count);
+    auto line = fmt::format("{}{:<24}{}", label(comparison, names, i), mean_cell(measure, values) + count,
+                            difference_cell(measure, values));
     if (values.difference) line += fmt::format("; {}", values.difference->pairs) + verdict(*values.difference);
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
@@ -522,9 +411,8 @@ std::string mcnemar_block(const Comparison& comparison, const std::vector<std::s
       text += fmt::format("{}{:<8}{:>10}{:>12}   {:<12.3g}{:.3g}\n", label(comparison, names, i), test.seed,
                           test.only_reference, test.only_this, test.p_exact, test.p_chi_square);
   if (text.empty()) return "";
-  return fmt::format("\n{}{:<8}{:>10}{:>12}   {:<12}{}\n", padded("McNemar's test, texts right by", name_width),
-                     " seed", "only *", "only this", "p (exact)", "p (chi-square)") +
-         text;
+  return fmt::format("\n{:<{}}{:<8}{:>10}{:>12}   {:<12}{}\n{}", "McNemar's test, texts right by", name_width, " seed",
+                     "only *", "only this", "p (exact)", "p (chi-square)", text);
 }
 
 std::string cost_block(const Comparison& comparison, const std::vector<std::string>& names) {
@@ -544,23 +432,6 @@ std::string cost_block(const Comparison& comparison, const std::vector<std::stri
   }
   return text;
 }
-
-}  // namespace
-
-std::string to_text(const Comparison& comparison) {
-  const auto names = short_names(comparison.groups);
-  std::size_t runs = 0;
-  for (const auto& group : comparison.groups) runs += group.runs.size();
-  const auto count = comparison.groups.size();
-  auto text = fmt::format("{} run{} in {} group{}; * marks what the others are compared with, paired by seed\n", runs,
-                          runs == 1 ? "" : "s", count, count == 1 ? "" : "s");
-  if (comparison.margin) text += fmt::format("margin: ±{}\n", *comparison.margin);
-  text += list_groups(comparison);
-  for (const auto& measure : comparison.measures) text += measure_block(comparison, names, measure);
-  return text + mcnemar_block(comparison, names) + cost_block(comparison, names);
-}
-
-namespace {
 
 struct Column {
   std::string measure, part;  // "val_loss:difference"
@@ -625,8 +496,8 @@ std::string values_cell(const Measure& measure, const ComparedGroup& group) {
 }
 
 std::string equivalent_cell(const GroupMeasure& group) {
-  if (!group.difference || !group.difference->equivalent) return "";
-  return *group.difference->equivalent ? "yes" : "no";
+  const auto inside = group.difference ? group.difference->equivalent : std::nullopt;
+  return inside ? *inside ? "yes" : "no" : "";
 }
 
 std::string cell_of(const Column& column, const ComparedGroup& group) {
@@ -646,17 +517,100 @@ std::string cell_of(const Column& column, const ComparedGroup& group) {
 }
 
 std::string markdown_row(const std::vector<std::string>& cells) {
-  static const std::map<char, std::string> written = {{'|', "\\|"}, {'\n', " "}, {'\r', " "}};
   std::string row = "|";
-  for (const auto& cell : cells) {
-    row += " ";
-    for (const char c : cell) row += written.contains(c) ? written.at(c) : std::string(1, c);
-    row += " |";
+  for (auto cell : cells) {
+    boost::replace_all(cell, "|", "\\|");
+    std::ranges::replace_if(
+        cell, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+    row += " " + cell + " |";
   }
   return row + "\n";
 }
 
 }  // namespace
+
+std::string value_of(const Settings& settings, const std::string& key) {
+  const auto found = settings.find(key);
+  return found == settings.end() ? "" : found->second;
+}
+
+void add_derived_measures(RunRecord& record) {
+  auto& measures = record.measures;
+  const auto smoothing = value_of(record.settings, "task.label_smoothing");
+  if ((smoothing.empty() || smoothing == "0") && measures.contains("val_loss") && measures.contains("train_loss"))
+    measures["loss_gap"] = measures["val_loss"] - measures["train_loss"];
+  if (measures.contains("best_val_error") && value_of(record.settings, "task.selection_metric") != "loss")
+    measures["validation_score"] = 1 - measures["best_val_error"];
+}
+
+Settings changed_settings(const ExperimentConfig& config) { return without_seed(flattened(config_changes(config))); }
+
+Settings all_settings(const Settings& changed) {
+  std::vector<std::string> overrides;
+  for (const auto& [key, value] : changed) overrides.push_back(key + "=" + value);
+  try {
+    return without_seed(flattened(config_to_json(default_experiment(overrides).config)));
+  } catch (const Error&) {
+    return changed;  // of another version
+  }
+}
+
+std::vector<std::string> short_names(const std::vector<ComparedGroup>& groups) {
+  std::vector<std::string> configs, whole, names;
+  std::vector<std::vector<std::string>> words;  // "KEY=VALUE", and a number where the name was not unique
+  for (const auto& group : groups) {
+    const auto& config = group.runs.front().config;
+    configs.push_back(without_ending(config));
+    whole.push_back(group.name);
+    std::istringstream text(group.name.substr(std::min(group.name.size(), config.size())));
+    words.emplace_back(std::istream_iterator<std::string>(text), std::istream_iterator<std::string>());
+  }
+  const auto is_common = [&](const std::string& word) {
+    return std::ranges::all_of(words, [&](const auto& own) { return std::ranges::find(own, word) != own.end(); });
+  };
+  const auto different = std::set(configs.begin(), configs.end()).size();
+  const bool is_one_config = different == 1, has_own_config = different == groups.size();
+  auto common = configs.front();
+  for (const auto& config : configs) common.erase(std::ranges::mismatch(common, config).in1, common.end());
+  const auto start = common.rfind('_') + 1;  // 0 without an underscore
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    auto name = is_one_config ? "" : configs[i].substr(start);
+    for (const auto& word : words[i])
+      if (!is_common(word) && (is_one_config || !has_own_config)) name += (name.empty() ? "" : " ") + shortened(word);
+    names.push_back(name.empty() ? configs[i] : name);
+  }
+  const bool unique = std::set(names.begin(), names.end()).size() == names.size();
+  return unique ? names : whole;
+}
+
+Comparison compare_runs(std::vector<RunRecord> runs, const ComparisonOptions& options) {
+  Comparison comparison{.by = options.by, .margin = options.margin};
+  comparison.groups = group_runs(std::move(runs), options.by, comparison.notes);
+  if (comparison.groups.empty()) throw Error(ExitCode::usage, "there is no finished run to compare");
+  comparison.measures = choose_measures(comparison.groups, options.measures);
+  comparison.differing_keys = find_differing_keys(comparison.groups);
+  choose_references(comparison.groups, options);
+  add_measures(comparison);
+  add_differences(comparison);
+  const auto is_tokenizer = [](const std::string& key) { return key.starts_with("data.tokenizer"); };
+  if (std::ranges::any_of(comparison.differing_keys, is_tokenizer))
+    comparison.notes.emplace_back(
+        "the tokenizers differ: losses per token cannot be compared; bits per character can be");
+  return comparison;
+}
+
+std::string to_text(const Comparison& comparison) {
+  const auto names = short_names(comparison.groups);
+  std::size_t runs = 0;
+  for (const auto& group : comparison.groups) runs += group.runs.size();
+  const auto count = comparison.groups.size();
+  auto text = fmt::format("{} run{} in {} group{}; * marks what the others are compared with, paired by seed\n", runs,
+                          runs == 1 ? "" : "s", count, count == 1 ? "" : "s");
+  if (comparison.margin) text += fmt::format("margin: ±{}\n", *comparison.margin);
+  text += list_groups(comparison);
+  for (const auto& measure : comparison.measures) text += measure_block(comparison, names, measure);
+  return text + mcnemar_block(comparison, names) + cost_block(comparison, names);
+}
 
 std::vector<std::string> measures_of_columns(const std::vector<std::string>& columns) {
   std::vector<std::string> ids;

@@ -43,17 +43,17 @@ struct RunRecord {
   std::string name() const { return overrides.empty() ? config : config + " " + overrides; }
 };
 
-// Adds measures that follow from others. loss_gap: validation loss minus training loss; not where only that of training
-// is smoothed. validation_score, of a classifier whose best checkpoint was chosen by a fraction (accuracy, AUC): one
-// minus the error that chose it.
+// Adds measures that follow from others. loss_gap: validation minus training loss, unless only that one is smoothed.
+// validation_score, of a classifier whose best checkpoint a fraction chose (accuracy, AUC): one minus its error.
 void add_derived_measures(RunRecord& record);
-void remove_derived_measures(RunRecord& record);
+
+// "" where there is no such key.
+std::string value_of(const Settings& settings, const std::string& key);
 
 // The config keys that are not default (config/writer.h), without train.seed.
 Settings changed_settings(const ExperimentConfig& config);
 
-// Every key that applies, from those that are not default. Nothing more than the given ones where this version of the
-// program does not know one of them.
+// Every key that applies, from those that are not default; only these where this version does not know one of them.
 Settings all_settings(const Settings& changed);
 
 struct ComparisonOptions {
@@ -100,8 +100,7 @@ Comparison compare_runs(std::vector<RunRecord> runs, const ComparisonOptions& op
 std::vector<std::string> short_names(const std::vector<ComparedGroup>& groups);
 
 // The groups with the settings in which they differ, a block for each measure (mean, standard deviation, number of
-// runs, difference with its 95% interval, p value), McNemar's tests, time and size. Lines are at most 100 columns wide,
-// unless a config's own values are longer.
+// runs, difference with its 95% interval, p value), McNemar's tests, time and size. Lines have about 100 columns.
 std::string to_text(const Comparison& comparison);
 
 // Markdown: a row for each group, with these columns after its name and its number of seeds; none given: every measure

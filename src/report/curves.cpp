@@ -3,13 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <sstream>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "report/statistics.h"
 #include "tasks/measures.h"
 
 namespace metaformer {
@@ -23,9 +25,7 @@ constexpr const char* validation_loss = "validation loss";
 constexpr const char* norm_curve = "gradient norm";
 
 double mean(const std::vector<double>& values, std::size_t first, std::size_t last) {
-  double sum = 0;
-  for (std::size_t i = first; i < last; ++i) sum += values[i];
-  return sum / static_cast<double>(last - first);
+  return std::accumulate(values.data() + first, values.data() + last, 0.0) / static_cast<double>(last - first);
 }
 
 void add_point(StepCurve& curve, double step, double time, const Json& value) {
@@ -128,27 +128,22 @@ StepCurve thinned(const StepCurve& curve, std::size_t most_points, bool averages
 StepCurve mean_curve(const std::vector<const StepCurve*>& curves) {
   StepCurve group;
   if (curves.empty()) return group;
-  std::map<double, std::vector<std::pair<double, double>>> points;  // times and values by step, of all curves so far
+  std::map<double, std::array<std::vector<double>, 2>> points;  // times and values by step, of all curves so far
   for (std::size_t c = 0; c < curves.size(); ++c)
     for (std::size_t i = 0; i < curves[c]->step.size(); ++i)
-      if (auto& of_runs = points[curves[c]->step[i]]; of_runs.size() == c)
-        of_runs.emplace_back(curves[c]->time[i], curves[c]->value[i]);
-  const auto runs = static_cast<double>(curves.size());
+      if (auto& [times, values] = points[curves[c]->step[i]]; values.size() == c) {
+        times.push_back(curves[c]->time[i]);
+        values.push_back(curves[c]->value[i]);
+      }
   for (const auto& [step, of_runs] : points) {
-    if (of_runs.size() < curves.size()) continue;
-    double mean_time = 0, mean_value = 0, squares = 0;
-    for (const auto& [time, value] : of_runs) {
-      mean_time += time / runs;
-      mean_value += value / runs;
-    }
-    for (const auto& [time, value] : of_runs) squares += std::pow(value - mean_value, 2);
+    if (of_runs[1].size() < curves.size()) continue;
+    const auto time = summarise(of_runs[0]), value = summarise(of_runs[1]);
     group.step.push_back(step);
-    group.time.push_back(mean_time);
-    group.value.push_back(mean_value);
-    if (curves.size() < 2) continue;
-    const double deviation = std::sqrt(squares / (runs - 1));
-    group.low.push_back(mean_value - deviation);
-    group.high.push_back(mean_value + deviation);
+    group.time.push_back(time.mean);
+    group.value.push_back(value.mean);
+    if (!value.deviation) continue;
+    group.low.push_back(value.mean - *value.deviation);
+    group.high.push_back(value.mean + *value.deviation);
   }
   return group;
 }

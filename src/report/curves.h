@@ -11,9 +11,8 @@
 
 namespace metaformer {
 
-// In the order of its steps. Over the runs of a group: means of time and value at the steps that all of them have, and
-// the mean minus and plus one standard deviation (n - 1 in the denominator). Over the heads of a block: the mean, the
-// lowest and the highest.
+// By step. Over the runs of a group: means of time and value at the steps that all of them have, and the mean minus and
+// plus one standard deviation (n - 1 in the denominator). Over the heads of a block: mean, lowest and highest value.
 struct StepCurve {
   std::vector<double> step;
   std::vector<double> time = {};  // seconds of training; empty: not of blocks

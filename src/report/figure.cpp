@@ -34,8 +34,7 @@ std::u32string code_points(std::string_view text) {
   return points;
 }
 
-// In parts of the font size, as in DejaVu Sans, which is broader than most; characters of East Asian scripts fill a
-// square.
+// In parts of the font size, as in DejaVu Sans, which is broader than most; East Asian characters fill a square.
 double width_of(char32_t point) {
   constexpr char32_t first_wide = 0x1100;
   constexpr std::u32string_view narrow = U" .,:;'|!ijlIft()[]/-", broad = U"mwMWABCDEFGHKNOPQRSUVXY%@&";
@@ -51,24 +50,6 @@ std::string number(double value) {
   if (text.back() == '.') text.pop_back();
   return text == "-0" ? "0" : text;
 }
-
-}  // namespace
-
-std::string escape(std::string_view text) {
-  static const std::map<char32_t, const char*> entities = {
-      {U'&', "&amp;"}, {U'<', "&lt;"}, {U'>', "&gt;"}, {U'"', "&quot;"}};
-  std::string result;
-  for (const char32_t point : code_points(text)) {
-    const bool control = point < U' ' || point == delete_character || point == 0xFFFE || point == 0xFFFF;
-    if (const auto entity = entities.find(point); entity != entities.end())
-      result += entity->second;
-    else
-      utf8::append(control ? replacement : static_cast<std::uint32_t>(point), std::back_inserter(result));
-  }
-  return result;
-}
-
-namespace {
 
 // Estimated width in pixels of text set in a sans-serif font of this size.
 double text_width(std::string_view text, double size = font_size) {
@@ -175,8 +156,7 @@ constexpr std::array<PaletteKind, 2> palette_kinds = {
     {{"sequential", "s", sequential_levels}, {"diverging", "d", diverging_levels}}};
 const PaletteKind& kind_of(Palette palette) { return palette_kinds[static_cast<std::size_t>(palette)]; }
 
-// Neighbouring curves differ for readers who confuse red and green, too. Sequential palettes go from next to the
-// ground, from which zero must differ, to far from it.
+// Neighbouring curves differ for colour-blind readers, too. Sequential palettes begin near the colour of the ground.
 constexpr Theme light = {.paper = 0xffffff,
                          .ink = 0x1b1b19,
                          .soft_ink = 0x55544f,
@@ -245,14 +225,6 @@ std::string style_sheet(const std::set<Palette>& palettes) {
          rules_of(light, palettes) + "@media (prefers-color-scheme:dark){\n" + rules_of(dark, palettes) + "}\n";
 }
 
-}  // namespace
-
-std::string palette_variables() {
-  return variables_of(light) + "\n@media screen and (prefers-color-scheme:dark){" + variables_of(dark) + "}";
-}
-
-namespace {
-
 std::string with_commas(std::string digits) {
   const auto start = digits.front() == '-' ? 1u : 0u;
   auto end = std::min(digits.find('.'), digits.size());
@@ -260,8 +232,7 @@ std::string with_commas(std::string digits) {
   return digits;
 }
 
-// A number as people write it: as many decimals as the step between ticks needs, thousands with commas, far from 1 as
-// 1e-5.
+// With as many decimals as the step between ticks needs, and commas between thousands; far from 1 as 1e-5.
 std::string tick_text(double value, double step) {
   constexpr double largest = 1e7, smallest = 1e-5;
   if (std::abs(value) < 1e-9 * step) return "0";
@@ -269,6 +240,10 @@ std::string tick_text(double value, double step) {
   int decimals = 0;
   for (double rest = step; decimals < 6 && std::abs(rest - std::round(rest)) > 1e-6 * rest; rest *= 10) ++decimals;
   return with_commas(fmt::format("{:.{}f}", value, decimals));
+}
+
+void append(std::vector<double>& values, const std::vector<double>& more) {
+  values.insert(values.end(), more.begin(), more.end());
 }
 
 // At multiples of 1, 2, 2.5 or 5 times a power of ten.
@@ -299,85 +274,21 @@ std::vector<Tick> logarithmic_ticks(double low, double high, int wanted) {
   return ticks;
 }
 
-}  // namespace
-
-void Extent::add(const std::vector<double>& values) {
-  for (const double value : values) {
-    if (!std::isfinite(value) || (scale == Scale::logarithmic && value <= 0)) continue;
-    low = std::min(low, value);
-    high = std::max(high, value);
-  }
-}
-
-void Extent::widen(double fraction) {
-  if (empty()) return;
-  const bool linear = scale == Scale::linear;
-  const double more = fraction * (high - low), factor = std::pow(high / low, fraction);
-  low = linear ? low - more : low / factor;
-  high = linear ? high + more : high * factor;
-}
-
-AxisScale::AxisScale(const Extent& data, double first_pixel, double last_pixel)
-    : scale_(data.scale), low_(data.low), high_(data.high), first_pixel_(first_pixel), last_pixel_(last_pixel) {
-  const bool logarithmic = scale_ == Scale::logarithmic;
-  if (data.empty()) std::tie(low_, high_) = logarithmic ? std::pair(1.0, 10.0) : std::pair(0.0, 1.0);
-  if (low_ < high_) return;
-  const double around = low_ == 0 ? 1 : std::abs(low_) / 2;
-  low_ = logarithmic ? low_ / 2 : low_ - around;
-  high_ = logarithmic ? high_ * 2 : high_ + around;
-}
-
-double AxisScale::operator()(double value) const {
-  const double fraction =
-      scale_ == Scale::linear ? (value - low_) / (high_ - low_) : std::log(value / low_) / std::log(high_ / low_);
-  return first_pixel_ + fraction * (last_pixel_ - first_pixel_);
-}
-
-std::vector<Tick> AxisScale::ticks(int wanted) const {
-  return scale_ == Scale::linear ? linear_ticks(low_, high_, wanted) : logarithmic_ticks(low_, high_, wanted);
-}
-
-ColorScale::ColorScale(const std::vector<const HeatMap*>& maps) : palette_(maps.front()->palette) {
-  Extent extent;
-  for (const auto* map : maps) {
-    extent.add(map->values);
-    if (map->top) extent.add({*map->top});
-  }
-  if (!extent.empty()) std::tie(low_, high_) = std::pair(std::min(0.0, extent.low), extent.high);
-  if (palette_ == Palette::diverging) {
-    if (!extent.empty()) high_ = std::max(std::abs(extent.high), std::abs(extent.low));
-    low_ = -high_;
-  }
-  if (!(low_ < high_)) high_ = low_ + 1;
-}
-
-int ColorScale::levels() const { return kind_of(palette_).levels; }
-
-int ColorScale::level(double value) const {
-  const double fraction = std::clamp((value - low_) / (high_ - low_), 0.0, 1.0);
-  return std::min(static_cast<int>(fraction * levels()), levels() - 1);
-}
-
-std::string ColorScale::css_class(int level) const { return kind_of(palette_).letter + std::to_string(level); }
-
-namespace {
-
 void check(const Figure& figure) {
+  const auto fit = [](const auto& values, auto count) { return values.empty() || std::ssize(values) == count; };
   for (const auto& panel : figure.panels) {
-    const auto require = [&](bool condition, const char* defect) {
-      if (!condition) throw Error(ExitCode::usage, fmt::format("figure '{}': {}", panel.title, defect));
-    };
-    if (const auto* map = std::get_if<HeatMap>(&panel.chart)) {
-      require(std::ssize(map->values) == map->rows * map->columns, "the map does not have rows * columns values");
-      for (const auto& [labels, count] : {std::pair(&map->row_labels, map->rows), {&map->column_labels, map->columns}})
-        require(labels->empty() || std::ssize(*labels) == count,
-                "the map does not have a label for each row and column");
-    } else if (const auto* lines = std::get_if<LineChart>(&panel.chart)) {
-      for (const auto& curve : lines->curves)
-        require(curve.x.size() == curve.y.size() && curve.low.size() == curve.high.size() &&
-                    (curve.low.empty() || curve.low.size() == curve.x.size()),
-                "a curve does not have as many values as positions");
-    }
+    bool fits = true;
+    if (const auto* map = std::get_if<HeatMap>(&panel.chart))
+      fits = std::ssize(map->values) == map->rows * map->columns && fit(map->row_labels, map->rows) &&
+             fit(map->column_labels, map->columns);
+    else if (const auto* lines = std::get_if<LineChart>(&panel.chart))
+      fits = std::ranges::all_of(lines->curves, [&](const Curve& curve) {
+        return curve.x.size() == curve.y.size() && curve.low.size() == curve.high.size() &&
+               fit(curve.low, std::ssize(curve.x));
+      });
+    if (!fits)
+      throw Error(ExitCode::usage,
+                  fmt::format("figure '{}': lengths of one curve, or of a map and its labels, differ", panel.title));
   }
 }
 
@@ -472,13 +383,13 @@ Room room_of(const LineChart&, double width) {
 }
 
 void draw(Svg& svg, const LineChart& chart, const Rectangle& area) {
-  Extent x(chart.x.scale), y(chart.y.scale);
+  std::vector<double> x, y;
   for (const auto& curve : chart.curves) {
-    x.add(curve.x);
-    for (const auto* values : {&curve.y, &curve.low, &curve.high}) y.add(*values);
+    append(x, curve.x);
+    for (const auto* values : {&curve.y, &curve.low, &curve.high}) append(y, *values);
   }
-  y.widen(0.03);
-  const Scales scales{AxisScale(x, area.x, area.right()), AxisScale(y, area.bottom(), area.y)};
+  const Scales scales{AxisScale(chart.x.scale, x, area.x, area.right()),
+                      AxisScale(chart.y.scale, y, area.bottom(), area.y, /*margin=*/0.03)};
   draw_x_axis(svg, scales.x, chart.x.label, area);
   draw_y_axis(svg, scales.y, chart.y.label, area);
   for (std::size_t i = 0; i < chart.curves.size(); ++i)
@@ -508,14 +419,14 @@ Room room_of(const IntervalChart& chart, double width) {
 }
 
 void draw(Svg& svg, const IntervalChart& chart, const Rectangle& area) {
-  Extent values;
-  if (chart.reference) values.add({*chart.reference});
+  std::vector<double> values;
+  if (chart.reference) values.push_back(*chart.reference);
   for (const auto& row : chart.rows) {
-    values.add(row.points);
-    values.add({row.value, row.low, row.high});
+    append(values, row.points);
+    append(values, {row.value, row.low, row.high});
   }
   constexpr double inset = 8;  // dots at the ends stay inside
-  const AxisScale scale(values, area.x + inset, area.right() - inset);
+  const AxisScale scale(Scale::linear, values, area.x + inset, area.right() - inset);
   draw_x_axis(svg, scale, chart.label, area);
   if (chart.reference) svg.line(scale(*chart.reference), area.y, scale(*chart.reference), area.bottom(), "mark");
   const double step = area.height / at_least_one(std::ssize(chart.rows));
@@ -560,8 +471,8 @@ struct MapSide {
     for (std::size_t i = 0; i < labels.size(); ++i)
       ticks.push_back({static_cast<double>(i), shorten(labels[i], longest_label)});
     if (!labels.empty()) return ticks;
-    const Extent places(Scale::linear, {0, std::max(1.0, count - 1)});
-    ticks = AxisScale(places, 0, 1).ticks(static_cast<int>(count * cell / pixels_per_number));
+    const AxisScale places(Scale::linear, {0, std::max(1.0, count - 1)}, 0, 1);
+    ticks = places.ticks(static_cast<int>(count * cell / pixels_per_number));
     std::erase_if(ticks, [](const Tick& tick) { return tick.value != std::floor(tick.value); });
     for (auto& tick : ticks) tick.text = tick_text(tick.value, 1);
     return ticks;
@@ -627,18 +538,10 @@ void label_columns(Svg& svg, const MapSide& columns, const Rectangle& area) {
              {"middle"});
 }
 
-void draw(Svg& svg, const HeatMap& map, const ColorScale& colors, const Rectangle& area) {
-  const double cell = area.width / at_least_one(map.columns);
-  draw_cells(svg, map, colors, area, cell);
-  svg.rectangle(area, "frame");
-  label_rows(svg, rows_of(map, cell), area);
-  label_columns(svg, columns_of(map, cell), area);
-}
-
 // A vertical bar with the values of its ends and some between them.
 void draw_color_bar(Svg& svg, const ColorScale& colors, double x, double y, double height) {
   const Rectangle area{x, y, color_bar_width, std::min(200.0, height)};
-  const AxisScale scale(Extent(Scale::linear, {colors.low(), colors.high()}), area.bottom(), area.y);
+  const AxisScale scale(Scale::linear, {colors.low(), colors.high()}, area.bottom(), area.y);
   const double step = area.height / colors.levels();
   svg.open_group("cells");
   for (int level = 0; level < colors.levels(); ++level)
@@ -750,7 +653,11 @@ class FigureWriter {
   void draw_chart(const auto& chart, const Rectangle& area) { draw(svg_, chart, area); }
   void draw_chart(const HeatMap& map, const Rectangle& area) {
     const ColorScale colors(figure_.same_colors ? maps_ : std::vector{&map});
-    draw(svg_, map, colors, area);
+    const double cell = area.width / at_least_one(map.columns);
+    draw_cells(svg_, map, colors, area, cell);
+    svg_.rectangle(area, "frame");
+    label_rows(svg_, rows_of(map, cell), area);
+    label_columns(svg_, columns_of(map, cell), area);
     if (!figure_.same_colors) draw_color_bar(svg_, colors, area.right() + panel_gap, area.y, area.height);
   }
 
@@ -773,6 +680,70 @@ class FigureWriter {
 };
 
 }  // namespace
+
+std::string escape(std::string_view text) {
+  static const std::map<char32_t, const char*> entities = {
+      {U'&', "&amp;"}, {U'<', "&lt;"}, {U'>', "&gt;"}, {U'"', "&quot;"}};
+  std::string result;
+  for (const char32_t point : code_points(text)) {
+    const bool control = point < U' ' || point == delete_character || point == 0xFFFE || point == 0xFFFF;
+    if (const auto entity = entities.find(point); entity != entities.end())
+      result += entity->second;
+    else
+      utf8::append(control ? replacement : static_cast<std::uint32_t>(point), std::back_inserter(result));
+  }
+  return result;
+}
+
+std::string palette_variables() {
+  return variables_of(light) + "\n@media screen and (prefers-color-scheme:dark){" + variables_of(dark) + "}";
+}
+
+AxisScale::AxisScale(Scale scale, const std::vector<double>& values, double first_pixel, double last_pixel,
+                     double margin)
+    : scale_(scale), low_(0), high_(1), first_pixel_(first_pixel), last_pixel_(last_pixel) {
+  const bool logarithmic = scale_ == Scale::logarithmic;
+  if (logarithmic) std::tie(low_, high_) = std::pair(1.0, 10.0);
+  auto shown = values;
+  std::erase_if(shown, [&](double value) { return !shows(value); });
+  if (shown.empty()) return;
+  const auto [low, high] = std::ranges::minmax(shown);
+  const double around = low < high ? margin * (high - low) : low == 0 ? 1 : std::abs(low) / 2;
+  const double factor = low < high ? std::pow(high / low, margin) : 2;
+  low_ = logarithmic ? low / factor : low - around;
+  high_ = logarithmic ? high * factor : high + around;
+}
+
+double AxisScale::operator()(double value) const {
+  const double fraction =
+      scale_ == Scale::linear ? (value - low_) / (high_ - low_) : std::log(value / low_) / std::log(high_ / low_);
+  return first_pixel_ + fraction * (last_pixel_ - first_pixel_);
+}
+
+std::vector<Tick> AxisScale::ticks(int wanted) const {
+  return scale_ == Scale::linear ? linear_ticks(low_, high_, wanted) : logarithmic_ticks(low_, high_, wanted);
+}
+
+ColorScale::ColorScale(const std::vector<const HeatMap*>& maps) : palette_(maps.front()->palette) {
+  std::vector<double> values = {0};
+  for (const auto* map : maps) {
+    append(values, map->values);
+    values.push_back(map->top.value_or(0));
+  }
+  std::erase_if(values, [](double value) { return !std::isfinite(value); });
+  std::tie(low_, high_) = std::pair(std::ranges::min(values), std::ranges::max(values));
+  if (low_ == high_) high_ = 1;
+  if (palette_ == Palette::diverging) low_ = -(high_ = std::max(high_, -low_));
+}
+
+int ColorScale::levels() const { return kind_of(palette_).levels; }
+
+int ColorScale::level(double value) const {
+  const double fraction = std::clamp((value - low_) / (high_ - low_), 0.0, 1.0);
+  return std::min(static_cast<int>(fraction * levels()), levels() - 1);
+}
+
+std::string ColorScale::css_class(int level) const { return kind_of(palette_).letter + std::to_string(level); }
 
 std::string to_svg(const Figure& figure) {
   check(figure);

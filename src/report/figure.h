@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -82,20 +81,8 @@ std::string palette_variables();
 // Text as content or attribute: markup and control characters escaped, bytes that are not UTF-8 replaced.
 std::string escape(std::string_view text);
 
-// A complete SVG file. It follows the reader's choice of light or dark colours. Throws Error (exit code 2) when lengths
-// of one curve or map differ.
+// A complete SVG file, in light or dark colours as the reader prefers. Errors (exit code 2): lengths that differ.
 std::string to_svg(const Figure& figure);
-
-// The smallest and largest of the values that a scale can show.
-struct Extent {
-  explicit Extent(Scale scale = Scale::linear, const std::vector<double>& values = {}) : scale(scale) { add(values); }
-  void add(const std::vector<double>& values);
-  void widen(double fraction);  // on both sides, by a fraction of the distance between them
-  bool empty() const { return low > high; }
-
-  Scale scale;
-  double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
-};
 
 struct Tick {
   double value = 0;
@@ -105,8 +92,9 @@ struct Tick {
 // From values to pixels, and where an axis has its ticks.
 class AxisScale {
  public:
-  // From the low to the high end of the data. One value stands in the middle. Without data: 0 to 1, or 1 to 10.
-  AxisScale(const Extent& data, double first_pixel, double last_pixel);
+  // From the lowest to the highest value that it can show, and beyond by `margin` of their distance. One value stands
+  // in the middle. Without values: 0 to 1, or 1 to 10.
+  AxisScale(Scale scale, const std::vector<double>& values, double first_pixel, double last_pixel, double margin = 0);
 
   // Whether the value has a place: finite, and positive on a logarithmic axis.
   bool shows(double value) const { return std::isfinite(value) && (scale_ == Scale::linear || value > 0); }

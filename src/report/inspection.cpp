@@ -72,83 +72,22 @@ void judge(MetricAxioms& axioms, const torch::Tensor& eigenvalue_r) {
   axioms.verdict = negative > 0 ? FormVerdict::no_metric : positive ? FormVerdict::metric : FormVerdict::pseudometric;
 }
 
-// `square_cc`: contiguous.
+// t: the triples of three different vectors.
 void test_triples(MetricAxioms& axioms, const torch::Tensor& square_cc, double bound) {
-  const auto count = square_cc.size(0);
-  const auto distance_cc = square_cc.clamp_min(0).sqrt().contiguous();
-  const auto* square = square_cc.const_data_ptr<double>();
-  const auto* distance = distance_cc.const_data_ptr<double>();
-  const double slack = negligible * largest(distance_cc);
-  std::int64_t incomplete = 0, violated = 0, all = 0;
-  for (std::int64_t a = 0; a < count; ++a)
-    for (std::int64_t b = a + 1; b < count; ++b)
-      for (std::int64_t c = b + 1; c < count; ++c) {
-        const std::array pairs = {a * count + b, a * count + c, b * count + c};
-        ++all;
-        if (std::any_of(pairs.begin(), pairs.end(), [&](auto pair) { return square[pair] < -bound; })) {
-          ++incomplete;
-          continue;
-        }
-        const double x = distance[pairs[0]], y = distance[pairs[1]], z = distance[pairs[2]];
-        violated += 2 * std::max({x, y, z}) > x + y + z + slack;
-      }
+  const auto triple_t3 = torch::combinations(torch::arange(square_cc.size(0)), 3);
+  const auto sides_of = [&](const torch::Tensor& value_cc) {  // of a, b and c: ab, ac, bc
+    return torch::stack({value_cc.index({triple_t3.select(1, 0), triple_t3.select(1, 1)}),
+                         value_cc.index({triple_t3.select(1, 0), triple_t3.select(1, 2)}),
+                         value_cc.index({triple_t3.select(1, 1), triple_t3.select(1, 2)})});
+  };
+  const auto distance_cc = square_cc.clamp_min(0).sqrt();
+  const auto side_3t = sides_of(distance_cc);
+  const auto incomplete_t = (sides_of(square_cc) < -bound).any(0);
+  const auto violated_t = 2 * side_3t.amax(0) > side_3t.sum(0) + negligible * largest(distance_cc);
+  const auto incomplete = incomplete_t.sum().item<std::int64_t>(), all = triple_t3.size(0);
   axioms.incomplete_triples = fraction(incomplete, all);
-  axioms.violated_triples = fraction(violated, all - incomplete);
+  axioms.violated_triples = fraction((violated_t & ~incomplete_t).sum().item<std::int64_t>(), all - incomplete);
 }
-
-}  // namespace
-
-HeadForms forms_of(const Mixer& mixer, const torch::Tensor& form_nij, std::int64_t k) {
-  const torch::NoGradGuard no_grad;
-  HeadForms forms;
-  if (form_nij.defined()) {
-    forms.form_nij = wide(form_nij);
-    forms.eigenvalue_nr = eigenvalues(forms.form_nij);
-    for (const auto& form_ij : forms.form_nij.unbind()) forms.asymmetry.push_back(asymmetry_of(form_ij));
-  }
-  const auto factors = mixer.score_form();
-  if (!factors) return forms;
-  const auto left_nrd = wide(factors->left_nrd) / std::sqrt(static_cast<double>(k)),
-             right_nrd = wide(factors->right_nrd);
-  const bool has_form = forms.form_nij.defined();
-  if (!has_form) {
-    forms.eigenvalue_nr = eigenvalues(left_nrd, right_nrd);
-    for (std::int64_t n = 0; n < left_nrd.size(0); ++n)
-      forms.asymmetry.push_back(asymmetry_of(torch::matmul(left_nrd[n].t(), right_nrd[n])));
-  }
-  if (left_nrd.size(0) * left_nrd.size(2) * left_nrd.size(2) <= most_input_form_numbers)
-    forms.input_form_ndd = torch::matmul(left_nrd.mT(), right_nrd);
-  return forms;
-}
-
-torch::Tensor signed_distances(const ScoredVectors& vectors) {
-  const auto square_nce = squares_of(bilinear_scores(vectors));
-  return square_nce.sign() * square_nce.abs().sqrt();
-}
-
-std::vector<MetricAxioms> test_axioms(const ScoredVectors& vectors, const torch::Tensor& eigenvalue_nr) {
-  const auto count = std::min(most_vectors, vectors.left_bnci.size(2));
-  const auto score_nce = bilinear_scores({.left_bnci = vectors.left_bnci.narrow(2, 0, count),
-                                          .right_bnej = vectors.right_bnej.narrow(2, 0, count),
-                                          .form_nij = vectors.form_nij});
-  const auto square_ncc = squares_of(score_nce).contiguous();
-  const auto pairs = count * (count - 1) / 2;
-  std::vector<MetricAxioms> heads;
-  for (std::int64_t n = 0; n < score_nce.size(0); ++n) {
-    MetricAxioms axioms{.vectors = count};
-    if (eigenvalue_nr.defined()) judge(axioms, eigenvalue_nr[n]);
-    const auto score_ce = score_nce[n], square_cc = square_ncc[n];
-    const auto differ = (score_ce - score_ce.mT()).abs() > negligible * largest(score_ce);
-    axioms.asymmetric_pairs = fraction(differ.triu(1).sum().item<std::int64_t>(), pairs);
-    const double bound = negligible * largest(square_cc);
-    axioms.negative_pairs = fraction((square_cc < -bound).triu(1).sum().item<std::int64_t>(), pairs);
-    test_triples(axioms, square_cc, bound);
-    heads.push_back(axioms);
-  }
-  return heads;
-}
-
-namespace {
 
 // In float64 until the result is destroyed.
 auto as_double(SequenceModel& model) {
@@ -187,8 +126,7 @@ torch::Tensor to_row(const std::vector<std::int32_t>& ids, torch::Device device)
   return to_tensor({ids.begin(), ids.end()}, 1, device);
 }
 
-// Tokens as the first block gets them, but without positions and n-grams: [1, v, d]. Of regions, those of a text of one
-// token.
+// Tokens as the first block gets them, without positions and n-grams, [1, v, d]. Of regions: of texts of one token.
 torch::Tensor embeddings_of(TransformerImpl& transformer, const torch::Tensor& ids_1v) {
   if (const auto& regions = transformer.region_embedding(); !regions.is_empty())
     return regions->forward({.ids_bc = ids_1v.t()}).transpose(0, 1);
@@ -261,128 +199,6 @@ std::vector<std::int32_t> cut(std::vector<std::int32_t> ids, std::int64_t most) 
   if (std::ssize(ids) > most) ids.resize(static_cast<std::size_t>(most));
   return ids;
 }
-
-}  // namespace
-
-void require_transformer(const LoadedRun& run) {
-  const auto& model = run.experiment.config.model;
-  if (blocks_of(model) == nullptr)
-    throw Error(ExitCode::usage, fmt::format("--run {}: its model is {}, and only transformers have layers to inspect",
-                                             run.directory.path().string(), kind_of(model)));
-}
-
-std::vector<std::int32_t> ids_of_text(const LoadedRun& run, const std::string& text, std::int64_t tokens) {
-  const auto& config = run.experiment.config;
-  const bool refuses_nul = is<SequenceToSequenceConfig>(config.task) || is<ClassificationConfig>(config.task);
-  if (refuses_nul && text.find('\0') != std::string::npos)
-    throw Error(ExitCode::data, "the text has NUL bytes; a text is UTF-8");
-  auto ids = run.codec.tokenizer->encode(text);
-  if (const auto lists = list_task(config.task)) {
-    auto prompt = list_prompt(*lists, ids);
-    const auto answer = list_answer(*lists, ids);
-    prompt.insert(prompt.end(), answer.begin(), answer.end() - 1);  // the model never reads its last number
-    return prompt;
-  }
-  if (ids.empty()) throw Error(ExitCode::data, "the text to inspect is empty");
-  const auto marks = is<SequenceToSequenceConfig>(config.task) ? 1 : 0;
-  return cut(std::move(ids), std::max<std::int64_t>(1, std::min(tokens, context_of(config.model)) - marks));
-}
-
-TextInspection inspect_text(const LoadedRun& run, const std::vector<std::int32_t>& ids,
-                            const InspectionLimits& limits) {
-  require_transformer(run);
-  if (std::ssize(ids) > most_inspected_tokens)
-    throw Error(ExitCode::usage, fmt::format("a text of {} tokens is too long to inspect: at most {}", ids.size(),
-                                             most_inspected_tokens));
-  const torch::NoGradGuard no_grad;
-  const auto wide = as_double(*run.model);
-  const auto& config = transformer(run.experiment.config);
-  StreamProbe probe;
-  Pass pass{.probe = &probe};
-  run.model->forward({.ids_bc = to_row(ids, run.device)}, nullptr, pass);
-  const auto& seen = probe.stacks().front();
-
-  TextInspection inspection{.mixer = std::string(kind_of(config.mixer)),
-                            .causal = is_causal(run.experiment.config.task),
-                            .tokens = names_of(*run.codec.tokenizer, ids),
-                            .norms = token_norms(seen)};
-  if (is<ClassificationConfig>(run.experiment.config.task) &&
-      is<FirstTokenHeadConfig>(classification(run.experiment.config).head))
-    inspection.tokens.insert(inspection.tokens.begin(), "[class]");
-  add_layers(inspection, transformer_of(*run.model), seen.own, ids, limits.vocabulary, run);
-  return inspection;
-}
-
-std::vector<TextInspection> inspect_pair(const LoadedRun& run, const EncodedPair& pair,
-                                         const InspectionLimits& limits) {
-  const torch::NoGradGuard no_grad;
-  const auto wide = as_double(*run.model);
-  auto& model = dynamic_cast<EncoderDecoder&>(*run.model);
-  const auto& config = std::get<EncoderDecoderConfig>(run.experiment.config.model);
-  const auto& tokenizer = *run.codec.tokenizer;
-  const auto mark = static_cast<std::int32_t>(tokenizer.vocabulary_size());
-  const auto most = std::min({limits.tokens, most_inspected_tokens, config.context}) - 1;  // a mark comes to them
-  auto source_ids = cut(pair.source, most), target_ids = cut(pair.target, most);
-  auto source_names = names_of(tokenizer, source_ids), target_names = names_of(tokenizer, target_ids);
-  const auto source_text = source_ids, target_text = target_ids;
-  source_ids.push_back(mark);
-  source_names.emplace_back("[mark]");
-  target_ids.insert(target_ids.begin(), mark);
-  target_names.insert(target_names.begin(), "[mark]");
-  std::vector<std::string> written_names(target_names.begin() + 1, target_names.end());
-  written_names.emplace_back(std::ssize(pair.target) > most ? "…" : "[mark]");
-  StreamProbe probe;
-  Pass pass{.probe = &probe};
-  Batch batch;
-  batch.ids_bc = to_row(target_ids, run.device);
-  batch.source_ids_bs = to_row(source_ids, run.device);
-  run.model->forward(batch, nullptr, pass);
-  const auto &encoder = probe.stacks().at(0), &decoder = probe.stacks().at(1);
-
-  TextInspection source{.part = InspectedPart::encoder,
-                        .mixer = std::string(kind_of(config.encoder.mixer)),
-                        .tokens = source_names,
-                        .norms = token_norms(encoder)};
-  TextInspection target{.part = InspectedPart::decoder,
-                        .mixer = std::string(kind_of(config.mixer)),
-                        .causal = true,
-                        .tokens = target_names,
-                        .norms = token_norms(decoder)};
-  TextInspection cross{.part = InspectedPart::cross,
-                       .mixer = std::string(kind_of(config.cross_mixer)),
-                       .tokens = written_names,
-                       .keys = source_names,
-                       .norms = token_norms(decoder)};
-  auto& trunk = transformer_of(model);
-  add_layers(source, model.encoder(), encoder.own, source_text, limits.vocabulary, run);
-  add_layers(target, trunk, decoder.own, target_text, limits.vocabulary, run);
-  for (std::size_t i = 0; i < decoder.cross.size(); ++i) {
-    auto block = trunk.blocks()[i];
-    cross.layers.push_back(inspect_layer(decoder.cross[i], *block->cross_mixer(), trunk.config(), /*causal=*/false));
-  }
-  return {std::move(source), std::move(target), std::move(cross)};
-}
-
-NamedTensors LayerInspection::arrays() const {
-  return {{"attention", attention_nce},
-          {"scores", score_nce},
-          {"form", forms.form_nij},
-          {"input_form", forms.input_form_ndd},
-          {"eigenvalues", forms.eigenvalue_nr},
-          {"distances", distance_nvv}};
-}
-
-NamedTensors to_tensors(const TextInspection& inspection) {
-  NamedTensors tensors;
-  const auto part = inspection.part == InspectedPart::whole ? "" : std::string(to_string(inspection.part)) + ".";
-  for (std::size_t i = 0; i < inspection.layers.size(); ++i)
-    for (const auto& [name, values] : inspection.layers[i].arrays())
-      if (values.defined())
-        tensors.emplace_back(fmt::format("{}layer.{}.{}", part, i, name), values.to(torch::kFloat).contiguous());
-  return tensors;
-}
-
-namespace {
 
 double gradient_norm(const torch::nn::Module& block, const std::string& branch) {
   double squares = 0;
@@ -493,6 +309,172 @@ void measure_context(const LoadedRun& run, const Task& task, std::int64_t wanted
 }
 
 }  // namespace
+
+HeadForms forms_of(const Mixer& mixer, const torch::Tensor& form_nij, std::int64_t k) {
+  const torch::NoGradGuard no_grad;
+  HeadForms forms;
+  if (form_nij.defined()) {
+    forms.form_nij = wide(form_nij);
+    forms.eigenvalue_nr = eigenvalues(forms.form_nij);
+    for (const auto& form_ij : forms.form_nij.unbind()) forms.asymmetry.push_back(asymmetry_of(form_ij));
+  }
+  const auto factors = mixer.score_form();
+  if (!factors) return forms;
+  const auto left_nrd = wide(factors->left_nrd) / std::sqrt(static_cast<double>(k)),
+             right_nrd = wide(factors->right_nrd);
+  const bool has_form = forms.form_nij.defined();
+  if (!has_form) {
+    forms.eigenvalue_nr = eigenvalues(left_nrd, right_nrd);
+    for (std::int64_t n = 0; n < left_nrd.size(0); ++n)
+      forms.asymmetry.push_back(asymmetry_of(torch::matmul(left_nrd[n].t(), right_nrd[n])));
+  }
+  if (left_nrd.size(0) * left_nrd.size(2) * left_nrd.size(2) <= most_input_form_numbers)
+    forms.input_form_ndd = torch::matmul(left_nrd.mT(), right_nrd);
+  return forms;
+}
+
+torch::Tensor signed_distances(const ScoredVectors& vectors) {
+  const auto square_nce = squares_of(bilinear_scores(vectors));
+  return square_nce.sign() * square_nce.abs().sqrt();
+}
+
+std::vector<MetricAxioms> test_axioms(const ScoredVectors& vectors, const torch::Tensor& eigenvalue_nr) {
+  const auto count = std::min(most_vectors, vectors.left_bnci.size(2));
+  const auto score_nce = bilinear_scores({.left_bnci = vectors.left_bnci.narrow(2, 0, count),
+                                          .right_bnej = vectors.right_bnej.narrow(2, 0, count),
+                                          .form_nij = vectors.form_nij});
+  const auto square_ncc = squares_of(score_nce).contiguous();
+  const auto pairs = count * (count - 1) / 2;
+  std::vector<MetricAxioms> heads;
+  for (std::int64_t n = 0; n < score_nce.size(0); ++n) {
+    MetricAxioms axioms{.vectors = count};
+    if (eigenvalue_nr.defined()) judge(axioms, eigenvalue_nr[n]);
+    const auto score_ce = score_nce[n], square_cc = square_ncc[n];
+    const auto differ = (score_ce - score_ce.mT()).abs() > negligible * largest(score_ce);
+    axioms.asymmetric_pairs = fraction(differ.triu(1).sum().item<std::int64_t>(), pairs);
+    const double bound = negligible * largest(square_cc);
+    axioms.negative_pairs = fraction((square_cc < -bound).triu(1).sum().item<std::int64_t>(), pairs);
+    test_triples(axioms, square_cc, bound);
+    heads.push_back(axioms);
+  }
+  return heads;
+}
+
+void require_transformer(const LoadedRun& run) {
+  const auto& model = run.experiment.config.model;
+  if (blocks_of(model) == nullptr)
+    throw Error(ExitCode::usage, fmt::format("--run {}: its model is {}, and only transformers have layers to inspect",
+                                             run.directory.path().string(), kind_of(model)));
+}
+
+std::vector<std::int32_t> ids_of_text(const LoadedRun& run, const std::string& text, std::int64_t tokens) {
+  const auto& config = run.experiment.config;
+  const bool refuses_nul = is<SequenceToSequenceConfig>(config.task) || is<ClassificationConfig>(config.task);
+  if (refuses_nul && text.find('\0') != std::string::npos)
+    throw Error(ExitCode::data, "the text has NUL bytes; a text is UTF-8");
+  auto ids = run.codec.tokenizer->encode(text);
+  if (const auto lists = list_task(config.task)) {
+    auto prompt = list_prompt(*lists, ids);
+    const auto answer = list_answer(*lists, ids);
+    prompt.insert(prompt.end(), answer.begin(), answer.end() - 1);  // the model never reads its last number
+    return prompt;
+  }
+  if (ids.empty()) throw Error(ExitCode::data, "the text to inspect is empty");
+  const auto marks = is<SequenceToSequenceConfig>(config.task) ? 1 : 0;
+  return cut(std::move(ids), std::max<std::int64_t>(1, std::min(tokens, context_of(config.model)) - marks));
+}
+
+TextInspection inspect_text(const LoadedRun& run, const std::vector<std::int32_t>& ids,
+                            const InspectionLimits& limits) {
+  require_transformer(run);
+  if (std::ssize(ids) > most_inspected_tokens)
+    throw Error(ExitCode::usage, fmt::format("a text of {} tokens is too long to inspect: at most {}", ids.size(),
+                                             most_inspected_tokens));
+  const torch::NoGradGuard no_grad;
+  const auto wide = as_double(*run.model);
+  const auto& config = transformer(run.experiment.config);
+  StreamProbe probe;
+  Pass pass{.probe = &probe};
+  run.model->forward({.ids_bc = to_row(ids, run.device)}, nullptr, pass);
+  const auto& seen = probe.stacks().front();
+
+  TextInspection inspection{.mixer = std::string(kind_of(config.mixer)),
+                            .causal = is_causal(run.experiment.config.task),
+                            .tokens = names_of(*run.codec.tokenizer, ids),
+                            .norms = token_norms(seen)};
+  if (is<ClassificationConfig>(run.experiment.config.task) &&
+      is<FirstTokenHeadConfig>(classification(run.experiment.config).head))
+    inspection.tokens.insert(inspection.tokens.begin(), "[class]");
+  add_layers(inspection, transformer_of(*run.model), seen.own, ids, limits.vocabulary, run);
+  return inspection;
+}
+
+std::vector<TextInspection> inspect_pair(const LoadedRun& run, const EncodedPair& pair,
+                                         const InspectionLimits& limits) {
+  const torch::NoGradGuard no_grad;
+  const auto wide = as_double(*run.model);
+  auto& model = dynamic_cast<EncoderDecoder&>(*run.model);
+  const auto& config = std::get<EncoderDecoderConfig>(run.experiment.config.model);
+  const auto& tokenizer = *run.codec.tokenizer;
+  const auto mark = static_cast<std::int32_t>(tokenizer.vocabulary_size());
+  const auto most = std::min({limits.tokens, most_inspected_tokens, config.context}) - 1;  // a mark comes to them
+  const auto source_text = cut(pair.source, most), target_text = cut(pair.target, most);
+  auto source_ids = source_text, target_ids = target_text;
+  source_ids.push_back(mark);
+  target_ids.insert(target_ids.begin(), mark);
+  auto source_names = names_of(tokenizer, source_text), written_names = names_of(tokenizer, target_text);
+  auto target_names = written_names;
+  source_names.emplace_back("[mark]");
+  target_names.insert(target_names.begin(), "[mark]");
+  written_names.emplace_back(std::ssize(pair.target) > most ? "…" : "[mark]");
+  StreamProbe probe;
+  Pass pass{.probe = &probe};
+  run.model->forward({.ids_bc = to_row(target_ids, run.device), .source_ids_bs = to_row(source_ids, run.device)},
+                     nullptr, pass);
+  const auto &encoder = probe.stacks().at(0), &decoder = probe.stacks().at(1);
+
+  TextInspection source{.part = InspectedPart::encoder,
+                        .mixer = std::string(kind_of(config.encoder.mixer)),
+                        .tokens = source_names,
+                        .norms = token_norms(encoder)};
+  TextInspection target{.part = InspectedPart::decoder,
+                        .mixer = std::string(kind_of(config.mixer)),
+                        .causal = true,
+                        .tokens = target_names,
+                        .norms = token_norms(decoder)};
+  TextInspection cross{.part = InspectedPart::cross,
+                       .mixer = std::string(kind_of(config.cross_mixer)),
+                       .tokens = written_names,
+                       .keys = source_names,
+                       .norms = token_norms(decoder)};
+  auto& trunk = transformer_of(model);
+  add_layers(source, model.encoder(), encoder.own, source_text, limits.vocabulary, run);
+  add_layers(target, trunk, decoder.own, target_text, limits.vocabulary, run);
+  for (std::size_t i = 0; i < decoder.cross.size(); ++i) {
+    auto block = trunk.blocks()[i];
+    cross.layers.push_back(inspect_layer(decoder.cross[i], *block->cross_mixer(), trunk.config(), /*causal=*/false));
+  }
+  return {std::move(source), std::move(target), std::move(cross)};
+}
+
+NamedTensors LayerInspection::arrays() const {
+  return {{"attention", attention_nce},
+          {"scores", score_nce},
+          {"form", forms.form_nij},
+          {"input_form", forms.input_form_ndd},
+          {"eigenvalues", forms.eigenvalue_nr},
+          {"distances", distance_nvv}};
+}
+
+NamedTensors to_tensors(const TextInspection& inspection) {
+  NamedTensors tensors;
+  const auto part = inspection.part == InspectedPart::whole ? "" : std::string(to_string(inspection.part)) + ".";
+  for (std::size_t i = 0; i < inspection.layers.size(); ++i)
+    for (const auto& [name, values] : inspection.layers[i].arrays())
+      if (values.defined())
+        tensors.emplace_back(fmt::format("{}layer.{}.{}", part, i, name), values.to(torch::kFloat).contiguous());
+  return tensors;
+}
 
 std::int64_t effective_context_of(const std::vector<ContextLoss>& losses) {
   constexpr double tolerance = 1.01;

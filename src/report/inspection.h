@@ -21,11 +21,10 @@
 
 namespace metaformer {
 
-// The bilinear forms that the heads of a mixer score with, and whether such a form is a metric: by its eigenvalues, and
-// on given vectors.
+// The bilinear forms that heads score with, and whether they are metrics: by their eigenvalues, and on given vectors.
 
-// Letters: n heads; i and j the vectors that the form maps (the k features of a projection, or d of the input); r
-// eigenvalues. All float64 on the CPU.
+// n heads; i and j the vectors that the form maps (k features of a projection, or d of the input); r eigenvalues. All
+// float64 on the CPU.
 struct HeadForms {
   // As scores use it, without 1/sqrt(k): M of metric, W or U of quadratic attention, unpacked from the checkpoint, with
   // its fixed norm and its temperature. Undefined for scaled dot product, which has none.
@@ -92,8 +91,7 @@ struct LayerInspection {
   std::size_t heads() const { return has_scores() ? static_cast<std::size_t>(attention_nce.size(0)) : 0; }
 };
 
-// Which tokens of an encoder and decoder attend to which: the source's to each other, the target's to each other, the
-// target's to the source.
+// Of an encoder and decoder: the source's tokens to each other, the target's to each other, the target's to the source.
 enum class InspectedPart { whole, encoder, decoder, cross };
 constexpr std::array<std::string_view, 4> enum_names(InspectedPart) { return {"whole", "encoder", "decoder", "cross"}; }
 
@@ -121,10 +119,9 @@ constexpr std::int64_t most_inspected_tokens = 1024;
 // Throws Error (exit code 2) for a run whose model is no transformer.
 void require_transformer(const LoadedRun& run);
 
-// The token ids of a text as the run's model reads them: cut to the limit and to the model's context, a
-// source to one token less, as a mark follows; for sorters the numbers of a list, which are followed by the sorted list
-// without its last number. Errors: exit code 2 for a list of another length, 3 for a text that is empty or cannot be
-// encoded.
+// Token ids as the run's model reads a text: cut to the limit and to the model's context, a source to one token less,
+// as a mark follows; of sorters a list's numbers, then the sorted list without its last number. Errors: exit code 2, a
+// list of another length; 3, a text that is empty or cannot be encoded.
 std::vector<std::int32_t> ids_of_text(const LoadedRun& run, const std::string& text, std::int64_t tokens);
 
 // Runs the model once over the ids, in float64 whatever it was trained in, so that mixers take their reference path.
@@ -142,8 +139,7 @@ std::vector<TextInspection> inspect_pair(const LoadedRun& run, const EncodedPair
 // All arrays, float32, by the names of docs/inspect.md: "layer.0.attention", "cross.layer.0.attention", ...
 NamedTensors to_tensors(const TextInspection& inspection);
 
-// Of the mean loss of one batch of training size (with model.memory of evaluation, before which nothing is remembered),
-// without dropout and without an update.
+// Of the mean loss of one training-sized batch (model.memory as in evaluation, empty), without dropout and update.
 struct GradientNorms {
   DepthNorms stream;                        // Frobenius norm of the gradient with respect to the stream
   std::vector<double> mixer, feed_forward;  // by layer, with respect to the branch's parameters, its norms included

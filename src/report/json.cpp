@@ -51,26 +51,6 @@ Json describe(const ComparedGroup& group, const std::string& short_name, const s
   return json;
 }
 
-}  // namespace
-
-Json to_json(const Measure& measure) {
-  return {{"name", measure.id}, {"title", measure.title}, {"scale", measure.scale}, {"digits", measure.digits}};
-}
-
-Json to_json(const Comparison& comparison) {
-  Json json = {{"margin", or_null(comparison.margin)}, {"differing_keys", comparison.differing_keys}};
-  for (const auto& measure : comparison.measures) json["metrics"].push_back(to_json(measure));
-  const auto names = short_names(comparison.groups);
-  for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
-    const auto& group = comparison.groups[i];
-    json["groups"].push_back(describe(group, names[i], comparison.groups[group.reference].name));
-  }
-  json["notes"] = comparison.notes;
-  return json;
-}
-
-namespace {
-
 Json describe_head(const LayerInspection& layer, std::size_t n, bool causal, Matrices matrices) {
   Json head = Json::object();
   const auto number = static_cast<std::int64_t>(n);
@@ -103,7 +83,39 @@ Json describe_head(const LayerInspection& layer, std::size_t n, bool causal, Mat
   return head;
 }
 
+void add_curve(Json& json, const StepCurve& curve) {
+  json["step"] = rounded(curve.step, 12);
+  if (!curve.time.empty()) json["time"] = rounded(curve.time);
+  json["value"] = rounded(curve.value);
+  if (curve.low.empty()) return;
+  json["low"] = rounded(curve.low);
+  json["high"] = rounded(curve.high);
+}
+
+Json describe(const std::vector<StepCurve>& curves) {
+  auto list = Json::array();
+  for (const auto& curve : curves)
+    if (auto& json = list.emplace_back(); !curve.step.empty()) add_curve(json, curve);
+  return list;
+}
+
 }  // namespace
+
+Json to_json(const Measure& measure) {
+  return {{"name", measure.id}, {"title", measure.title}, {"scale", measure.scale}, {"digits", measure.digits}};
+}
+
+Json to_json(const Comparison& comparison) {
+  Json json = {{"margin", or_null(comparison.margin)}, {"differing_keys", comparison.differing_keys}};
+  for (const auto& measure : comparison.measures) json["metrics"].push_back(to_json(measure));
+  const auto names = short_names(comparison.groups);
+  for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
+    const auto& group = comparison.groups[i];
+    json["groups"].push_back(describe(group, names[i], comparison.groups[group.reference].name));
+  }
+  json["notes"] = comparison.notes;
+  return json;
+}
 
 Json to_json(const TextInspection& inspection, Matrices matrices) {
   Json json = {{"mixer", inspection.mixer}, {"causal", inspection.causal}, {"tokens", inspection.tokens}};
@@ -135,26 +147,6 @@ Json to_json(const SplitInspection& inspection) {
   }
   return json;
 }
-
-namespace {
-
-void add_curve(Json& json, const StepCurve& curve) {
-  json["step"] = rounded(curve.step, 12);
-  if (!curve.time.empty()) json["time"] = rounded(curve.time);
-  json["value"] = rounded(curve.value);
-  if (curve.low.empty()) return;
-  json["low"] = rounded(curve.low);
-  json["high"] = rounded(curve.high);
-}
-
-Json describe(const std::vector<StepCurve>& curves) {
-  auto list = Json::array();
-  for (const auto& curve : curves)
-    if (auto& json = list.emplace_back(); !curve.step.empty()) add_curve(json, curve);
-  return list;
-}
-
-}  // namespace
 
 Json to_json(const CurveTable& table) {
   Json json = {{"views", Json::array()}, {"series", Json::object()}};

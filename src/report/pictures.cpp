@@ -54,20 +54,8 @@ Figure grid(std::string title, std::string description, std::size_t panels) {
           .columns = std::min<std::int64_t>(4, static_cast<std::int64_t>(panels))};
 }
 
-HeatMap attention_map(const TextInspection& inspection, const LayerInspection& layer, std::int64_t n) {
-  auto map = token_map(layer.attention_nce[n], inspection, Palette::sequential);
-  map.top = 1;
-  return map;
-}
-
-HeatMap score_map(const TextInspection& inspection, const LayerInspection& layer, std::int64_t n) {
-  return token_map(layer.score_nce[n], inspection, Palette::diverging);
-}
-
-HeatMap distance_map(const TextInspection& inspection, const LayerInspection& layer, std::int64_t n) {
-  const auto& distance_vv = layer.distance_nvv[n];
-  const bool has_negative =
-      layer.axioms[static_cast<std::size_t>(n)].verdict != FormVerdict::metric && (distance_vv < 0).any().item<bool>();
+HeatMap distance_map(const torch::Tensor& distance_vv, const TextInspection& inspection, const MetricAxioms& axioms) {
+  const bool has_negative = axioms.verdict != FormVerdict::metric && (distance_vv < 0).any().item<bool>();
   auto map = has_negative ? heat_map(distance_vv, Palette::diverging)
                           : heat_map(distance_vv.clamp_min(0), Palette::sequential);
   map.row_labels = map.column_labels = inspection.vocabulary;
@@ -126,6 +114,14 @@ Figure line_figure(std::string title, std::string description, figures::LineChar
   return {.title = std::move(title), .description = std::move(description), .panels = {{"", std::move(chart)}}};
 }
 
+std::string file_name(std::string name) {
+  constexpr std::string_view kept = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
+  std::replace_if(
+      name.begin(), name.end(), [&](char letter) { return kept.find(letter) == kept.npos; }, '_');
+  constexpr std::size_t most = 120, end = 50;  // a file system takes 255 bytes
+  return name.size() > most ? name.substr(0, most - end) + ".." + name.substr(name.size() - end) : name;
+}
+
 }  // namespace
 
 std::vector<NamedFigure> figures_of(const TextInspection& inspection, const std::string& run,
@@ -144,19 +140,20 @@ std::vector<NamedFigure> figures_of(const TextInspection& inspection, const std:
     const auto of_heads = [&](const char* what, std::string description, auto map_of) {
       auto figure = grid(fmt::format("{}: {} layer {}", title, what, i), std::move(description), layer.heads());
       for (std::int64_t n = 0; n < static_cast<std::int64_t>(layer.heads()); ++n)
-        figure.panels.push_back({fmt::format("head {}", n), map_of(inspection, layer, n)});
+        figure.panels.push_back({fmt::format("head {}", n), map_of(n)});
       return figure;
     };
     auto attention =
         of_heads("attention of", "Weights after the softmax; rows are queries and sum to 1." + shown_tokens(inspection),
-                 attention_map);
+                 [&](auto n) { return token_map(layer.attention_nce[n], inspection, Palette::sequential); });
+    std::get<HeatMap>(attention.panels.front().chart).top = 1;
     attention.same_colors = true;
     add(fmt::format("attention_{}", i), std::move(attention));
     add(fmt::format("scores_{}", i),
         of_heads("scores of",
                  "Scores before the softmax, divided by the root of the head's width; rows are queries." +
                      shown_tokens(inspection),
-                 score_map));
+                 [&](auto n) { return token_map(layer.score_nce[n], inspection, Palette::diverging); }));
     auto forms =
         grid(fmt::format("{}: the forms of layer {}", title, i), "Rows and columns are features.", layer.heads());
     add_forms(forms, inspection, i);
@@ -167,7 +164,9 @@ std::vector<NamedFigure> figures_of(const TextInspection& inspection, const std:
           of_heads("distances between token embeddings in",
                    "The root of (x - y) F (x - y), with F the form of the head; negative: the square is negative, and "
                    "there is no distance.",
-                   distance_map));
+                   [&](auto n) {
+                     return distance_map(layer.distance_nvv[n], inspection, layer.axioms[static_cast<std::size_t>(n)]);
+                   }));
   }
   add("eigenvalues", eigenvalue_figure(inspection, title));
   if (inspection.part != InspectedPart::cross)
@@ -211,21 +210,18 @@ std::vector<NamedFigure> figures_of(const Comparison& comparison) {
   for (const auto& measure : comparison.measures) {
     figures::IntervalChart values{.label = measure.title, .rows = {}};
     figures::IntervalChart differences{.label = "difference of " + measure.title, .rows = {}, .reference = 0};
-    const auto row = [&](std::size_t group, double value, double low, double high) {
-      return figures::Interval{names[group], value * measure.scale, low * measure.scale, high * measure.scale};
-    };
+    const auto scale = measure.scale;
     for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
       const auto& found = comparison.groups[i].measures.at(measure.id);
       if (found.values.empty()) continue;
-      const auto mean = found.summary.mean;
-      values.rows.push_back(row(i, mean, mean, mean));
-      for (const auto& [seed, value] : found.values) values.rows.back().points.push_back(value * measure.scale);
-      if (const auto& difference = found.difference)
-        differences.rows.push_back(row(i, difference->mean, difference->low.value_or(difference->mean),
-                                       difference->high.value_or(difference->mean)));
+      const auto mean = found.summary.mean * scale;
+      auto& points = values.rows.emplace_back(figures::Interval{names[i], mean, mean, mean}).points;
+      for (const auto& [seed, value] : found.values) points.push_back(value * scale);
+      if (const auto& to = found.difference)
+        differences.rows.push_back(
+            {names[i], to->mean * scale, to->low.value_or(to->mean) * scale, to->high.value_or(to->mean) * scale});
     }
-    const auto add = [&](const std::string& name, std::string title, std::string description,
-                         figures::IntervalChart& chart) {
+    const auto add = [&](const std::string& name, std::string title, std::string description, auto& chart) {
       if (!chart.rows.empty())
         figures.push_back({name, {std::move(title), std::move(description), {{"", std::move(chart)}}}});
     };
@@ -235,18 +231,6 @@ std::vector<NamedFigure> figures_of(const Comparison& comparison) {
   }
   return figures;
 }
-
-namespace {
-
-std::string file_name(std::string name) {
-  constexpr std::string_view kept = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
-  std::replace_if(
-      name.begin(), name.end(), [&](char letter) { return kept.find(letter) == kept.npos; }, '_');
-  constexpr std::size_t most = 120, end = 50;  // a file system takes 255 bytes
-  return name.size() > most ? name.substr(0, most - end) + ".." + name.substr(name.size() - end) : name;
-}
-
-}  // namespace
 
 FigureFolder::FigureFolder(std::filesystem::path folder) : folder_(std::move(folder)) {
   std::error_code error;

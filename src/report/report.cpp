@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/replace.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 
 #include "base/error.h"
@@ -24,7 +26,6 @@
 #include "report/figure.h"
 #include "report/inspection.h"
 #include "report/json.h"
-#include "report/page.h"
 #include "report/pictures.h"
 #include "report/run_records.h"
 #include "run/load_run.h"
@@ -38,6 +39,19 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 namespace {
+
+// Puts values for @names@; text that was put in is not searched again.
+std::string fill(std::string_view pattern, const std::map<std::string, std::string_view>& values) {
+  static const std::regex name("@([a-z0-9_]+)@");
+  std::string result;
+  const auto* rest = pattern.begin();
+  for (std::cregex_iterator match(pattern.begin(), pattern.end(), name), end; match != end; ++match) {
+    result.append(rest, (*match)[0].first);
+    result += values.at((*match)[1]);
+    rest = (*match)[0].second;
+  }
+  return result.append(rest, pattern.end());
+}
 
 // Prompts and answers.
 
@@ -79,9 +93,10 @@ std::string classify(const LoadedRun& run, const std::string& prompt) {
 
 // From the largest number down.
 std::string default_list(const ListTask& task) {
-  std::vector<std::int64_t> numbers;
-  for (std::int64_t i = task.length - 1; i >= 0; --i) numbers.push_back(i % task.digits + task.first_number());
-  return fmt::format("{}", fmt::join(numbers, " "));
+  std::string numbers;
+  for (std::int64_t i = task.length - 1; i >= 0; --i)
+    numbers += fmt::format("{}{}", i % task.digits + task.first_number(), i > 0 ? " " : "");
+  return numbers;
 }
 
 // Random symbols have no words.
@@ -92,8 +107,8 @@ std::string default_source(const SequenceToSequenceConfig& task) {
   return "Ein Mann mit einem Hut steht neben einem kleinen Hund.";
 }
 
-// A short text of the validation split of a classifier, a translator or a masked language model, as it was read: what
-// its tokens and classes are about. Nothing for other runs. Nothing is downloaded. Errors: the data cannot be read.
+// A short text of the validation split, as it was read, of a classifier, a translator or a masked language model; of
+// other runs nothing. Downloads nothing. Errors: the data cannot be read.
 std::optional<std::string> validation_text(const LoadedRun& run) {
   constexpr bool offline = true;
   static constexpr std::size_t short_text = 300;  // bytes: it fits into a page
@@ -198,8 +213,7 @@ Json describe_environment(const Json& given) {
   return result;
 }
 
-// `compared`: groups of the comparison by folder; `unfinished`: why there is no result. A run that equals a compared
-// one in config and seed is passed over.
+// `compared`: the comparison's groups by folder; `unfinished`: why it has no result. Skips a copy of a compared run.
 void add_run(ReportedRuns& reported, const fs::path& folder, const std::map<fs::path, std::size_t>& compared,
              const std::string& unfinished) {
   const auto run = RunDirectory::open(folder, "");
@@ -241,17 +255,6 @@ void add_run(ReportedRuns& reported, const fs::path& folder, const std::map<fs::
   reported.runs.push_back(std::move(added));
 }
 
-// A group of the comparison whose runs are rows of a results file has nothing to show.
-void drop_empty_groups(ReportedRuns& reported) {
-  std::vector<ReportedGroup> kept;
-  for (auto& group : reported.groups) {
-    if (group.runs.empty()) continue;
-    for (const auto run : group.runs) reported.runs[run].group = kept.size();
-    kept.push_back(std::move(group));
-  }
-  reported.groups = std::move(kept);
-}
-
 ReportedRuns read_reported_runs(const std::vector<std::string>& arguments, const ComparisonOptions& options) {
   ReportedRuns reported;
   auto found = find_runs(arguments);
@@ -272,10 +275,11 @@ ReportedRuns read_reported_runs(const std::vector<std::string>& arguments, const
       if (!has_problem) reported.problems.push_back(fmt::format("{}: left out: {}", folder.string(), error.what()));
     }
   }
-  drop_empty_groups(reported);
-  if (reported.comparison)
-    reported.problems.insert(reported.problems.end(), reported.comparison->notes.begin(),
-                             reported.comparison->notes.end());
+  // A group of the comparison whose runs are rows of a results file has nothing to show.
+  std::erase_if(reported.groups, [](const auto& group) { return group.runs.empty(); });
+  for (std::size_t i = 0; i < reported.groups.size(); ++i)
+    for (const auto run : reported.groups[i].runs) reported.runs[run].group = i;
+  if (reported.comparison) std::ranges::copy(reported.comparison->notes, std::back_inserter(reported.problems));
   return reported;
 }
 
@@ -460,8 +464,7 @@ class ReportMaker {
     for (const auto& [name, figure] : figures_of(*reported_.comparison)) figures_->write(name, figure);
   }
 
-  // The page may have no room for the heads of all groups: first the groups that others are compared with, then one of
-  // each mixer, then the others.
+  // The heads of all groups may not fit: first the references of others, then one group of each mixer, then the rest.
   std::vector<std::size_t> visiting_order() const {
     std::set<fs::path> references;
     if (reported_.comparison)
@@ -609,6 +612,19 @@ class ReportMaker {
 };
 
 }  // namespace
+
+std::string make_page(const std::string& title, const std::string& json) {
+  const auto heading = figures::escape(title), palette = figures::palette_variables();
+  // "<" could end the script element or start a comment in it. JSON has it only in strings, where it can be escaped.
+  const auto data = boost::replace_all_copy(json, "<", "\\u003c");
+  return fill(embedded::html, {{"title", heading},
+                               {"palette", palette},
+                               {"style", embedded::style},
+                               {"data", data},
+                               {"d3_licence", embedded::d3_licence},
+                               {"d3", embedded::d3},
+                               {"script", embedded::script}});
+}
 
 Report make_report(const ReportOptions& options) { return ReportMaker(options).make(); }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "report/comparison.h"
@@ -41,5 +42,13 @@ struct Report {
 // A run whose checkpoint cannot be used only lacks its text and its heads. Errors: exit code 2 for no run, or for an
 // argument that names none; those of compare_runs.
 Report make_report(const ReportOptions& options);
+
+// One HTML file that loads nothing else. `json`: the data for the scripts in report/page; markup in it stays text.
+std::string make_page(const std::string& title, const std::string& json);
+
+// The files of report/page and d3, as the build read them (cmake/EmbedFiles.cmake).
+namespace embedded {
+extern const std::string_view html, style, script, d3, d3_licence;
+}
 
 }  // namespace metaformer

@@ -37,6 +37,8 @@ namespace metaformer {
 
 namespace fs = std::filesystem;
 
+using Json = nlohmann::ordered_json;
+
 namespace {
 
 // Columns that are no measures: these, seed and settings.
@@ -69,11 +71,6 @@ std::vector<std::string> column_order() {
   return order;
 }
 
-std::string cell(const ResultsRow& row, const std::string& column) {
-  const auto found = row.find(column);
-  return found == row.end() ? "" : found->second;
-}
-
 [[noreturn]] void fail(const fs::path& path, std::int64_t line, const std::string& why) {
   throw Error(ExitCode::data, fmt::format("{}:{}: {}", path.string(), line, why));
 }
@@ -87,15 +84,11 @@ void require_distinct(const std::vector<std::string>& columns, const fs::path& p
                        in_quotes(columns[i])));
 }
 
-std::map<std::string, std::string> parse_settings(const std::string& text, const fs::path& path, std::int64_t line) {
+Settings parse_settings(const std::string& text, const fs::path& path, std::int64_t line) {
   const auto json = parse_json(text);
-  std::map<std::string, std::string> settings;
-  if (!json.is_object()) fail(path, line, "settings: expected a JSON object");
-  for (const auto& [key, value] : json.items()) {
-    if (!value.is_string()) fail(path, line, fmt::format("settings: {}: expected text", in_quotes(key)));
-    settings[key] = value.get<std::string>();
-  }
-  return settings;
+  if (!json.is_object() || !std::ranges::all_of(json, &nlohmann::json::is_string))
+    fail(path, line, "settings: expected a JSON object of texts");
+  return json.get<Settings>();
 }
 
 std::optional<double> parse_number(const std::string& text) {
@@ -107,13 +100,13 @@ std::optional<double> parse_number(const std::string& text) {
 
 RunRecord record_of(const ResultsRow& row, const fs::path& path, std::int64_t line) {
   RunRecord record{.cells = row, .source = fmt::format("{}:{}", path.string(), line)};
-  for (const auto& [column, member] : text_columns) record.*member = cell(row, column);
-  const auto seed = parse_number(cell(row, "seed"));
+  for (const auto& [column, member] : text_columns) record.*member = value_of(row, column);
+  const auto seed = parse_number(value_of(row, "seed"));
   constexpr double largest_seed = 0x1p53;
   if (!seed || *seed != std::floor(*seed) || std::abs(*seed) > largest_seed)
-    fail(path, line, fmt::format("seed: expected a whole number, got {}", in_quotes(cell(row, "seed"))));
+    fail(path, line, fmt::format("seed: expected a whole number, got {}", in_quotes(value_of(row, "seed"))));
   record.seed = static_cast<std::int64_t>(*seed);
-  record.settings = parse_settings(cell(row, "settings"), path, line);
+  record.settings = parse_settings(value_of(row, "settings"), path, line);
   for (const auto& [column, text] : row) {
     if (is_description(column)) continue;
     if (const auto value = parse_number(text))
@@ -127,17 +120,17 @@ RunRecord record_of(const ResultsRow& row, const fs::path& path, std::int64_t li
 
 ResultsRow row_of(RunRecord record) {
   if (!record.cells.empty()) return record.cells;
-  remove_derived_measures(record);
   ResultsRow row = {{"seed", fmt::format("{}", record.seed)}, {"settings", json_text(nlohmann::json(record.settings))}};
   for (const auto& [column, member] : text_columns) row[column] = record.*member;
-  for (const auto& [name, value] : record.measures) row[name] = fmt::format("{}", value);
+  for (const auto& [name, value] : record.measures)
+    if (measure_of(name).origin != Measure::Origin::derived) row[name] = fmt::format("{}", value);
   std::erase_if(row, [](const auto& entry) { return entry.second.empty(); });
   return row;
 }
 
 bool is_same_run(const ResultsRow& a, const ResultsRow& b) {
-  const auto equal = [&](const char* column) { return cell(a, column) == cell(b, column); };
-  if (!cell(a, "key").empty() || !cell(b, "key").empty()) return equal("key");
+  const auto equal = [&](const char* column) { return value_of(a, column) == value_of(b, column); };
+  if (!value_of(a, "key").empty() || !value_of(b, "key").empty()) return equal("key");
   return equal("config") && equal("overrides") && equal("seed") && equal("data");
 }
 
@@ -186,7 +179,7 @@ std::string to_csv(const ResultsFile& file) {
     text += "\n";
   };
   add([](const std::string& column) { return column; });
-  for (const auto& row : file.rows) add([&](const std::string& column) { return cell(row, column); });
+  for (const auto& row : file.rows) add([&](const std::string& column) { return value_of(row, column); });
   return text;
 }
 
@@ -198,89 +191,17 @@ auto lock_folder(const fs::path& folder) {
   return lock;
 }
 
-}  // namespace
-
-ResultsFile read_results(const fs::path& path) {
-  constexpr std::uintmax_t largest = std::uintmax_t{1} << 30;
-  auto text = read_file(path, largest, ExitCode::data);
-  drop_byte_order_mark(text);  // of spreadsheets
-  ResultsFile file;
-  for_each_csv_row(text, [&](DelimitedRow&& row) {
-    if (!row.defect.empty())
-      fail(path, row.line, (file.columns.empty() ? "not a CSV file of results: " : "") + row.defect);
-    if (file.columns.empty()) {
-      file.columns = std::move(row.fields);
-      require_distinct(file.columns, path, row.line);
-      return;
-    }
-    if (row.fields.size() != file.columns.size())
-      fail(path, row.line, fmt::format("{} cells for {} columns", row.fields.size(), file.columns.size()));
-    auto& cells = file.rows.emplace_back();
-    for (std::size_t i = 0; i < row.fields.size(); ++i)
-      if (!row.fields[i].empty()) cells[file.columns[i]] = std::move(row.fields[i]);
-    file.lines.push_back(row.line);
-  });
-  for (const char* needed : {"config", "seed", "settings"})
-    if (std::ranges::find(file.columns, needed) == file.columns.end())
-      fail(path, 1,
-           fmt::format("not a CSV file of results: no column '{}'; they have the columns key, config, overrides, seed, "
-                       "..., settings",
-                       needed));
-  return file;
-}
-
-ResultsRecords records_of(const ResultsFile& file, const fs::path& path) {
-  ResultsRecords records;
-  for (std::size_t i = 0; i < file.rows.size(); ++i) {
-    auto record = record_of(file.rows[i], path, file.lines[i]);
-    const auto bad =
-        std::ranges::find_if(record.measures, [](const auto& entry) { return !std::isfinite(entry.second); });
-    if (bad == record.measures.end())
-      records.runs.push_back(std::move(record));
-    else
-      records.problems.push_back(
-          fmt::format("{}: left out: diverged: its {} is not finite", record.source, bad->first));
-  }
-  return records;
-}
-
-void export_results(const fs::path& given, const std::vector<RunRecord>& runs, const std::vector<std::string>& order) {
-  const auto path = file_to_write(given);
-  if (runs.empty()) throw Error(ExitCode::usage, fmt::format("{}: there is no finished run to export", path.string()));
-  const auto folder = fs::absolute(path).parent_path();
-  std::error_code error;
-  fs::create_directories(folder, error);
-  const auto lock = lock_folder(folder);
-  auto file = fs::exists(path, error) ? read_results(path) : ResultsFile{};
-  for (const auto& problem : records_of(file, path).problems) log::warning("{}; the row stays", problem);
-  for (auto& row : distinct_rows(runs)) put(file, std::move(row));
-  std::ranges::stable_sort(file.rows, {}, [&](const auto& row) { return std::ranges::find(order, cell(row, "key")); });
-  const auto text = to_csv(file);
-  if (!holds(path, text)) write_file_atomically(path, text);
-}
-
-using Json = nlohmann::ordered_json;
-
-namespace {
-
-bool is_there(const fs::path& path) {
+// Of no such file where it cannot be asked for.
+fs::file_status status_of(const fs::path& path) {
   std::error_code ignored;
-  return fs::exists(path, ignored);
+  return fs::status(path, ignored);
 }
 
-bool is_folder(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
-}
-
-bool is_run(const fs::path& folder) {
-  std::error_code ignored;
-  return fs::is_regular_file(folder / "config.yaml", ignored);
-}
+bool is_run(const fs::path& folder) { return fs::is_regular_file(status_of(folder / "config.yaml")); }
 
 // The path itself, or what a pattern matches.
 std::vector<fs::path> expand(const std::string& argument) {
-  if (is_there(argument)) return {argument};
+  if (fs::exists(status_of(argument))) return {argument};
   glob_t matches{};
   const int status = ::glob(argument.c_str(), 0, nullptr, &matches);
   std::vector<fs::path> paths(matches.gl_pathv, matches.gl_pathv + (status == 0 ? matches.gl_pathc : 0));
@@ -289,10 +210,9 @@ std::vector<fs::path> expand(const std::string& argument) {
   return paths;
 }
 
-// A results file or run itself; of another folder the runs in it, by name. A link there (runs/latest) names a run that
-// has another name too.
+// A results file or run itself; of another folder the runs in it, by name. Links there are other names (runs/latest).
 std::vector<fs::path> named_by(const fs::path& path) {
-  if (!is_folder(path) || is_run(path)) return {path};
+  if (!fs::is_directory(status_of(path)) || is_run(path)) return {path};
   std::vector<fs::path> runs;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(path, error))
@@ -314,9 +234,10 @@ std::vector<fs::path> all_paths(const std::vector<std::string>& arguments) {
         if (seen.insert(fs::weakly_canonical(named, ignored)).second) paths.push_back(named);
       }
     if (!names_any)
-      throw Error(ExitCode::usage, fmt::format("{}: {}", argument,
-                                               is_there(argument) ? "not a run, and no run is in it"
-                                                                  : "no run matches it, nor is one in what matches"));
+      throw Error(ExitCode::usage,
+                  fmt::format("{}: {}", argument,
+                              fs::exists(status_of(argument)) ? "not a run, and no run is in it"
+                                                              : "no run matches it, nor is one in what matches"));
   }
   return paths;
 }
@@ -381,18 +302,17 @@ void add_names(RunRecord& record, const Json& environment, const fs::path& folde
   const auto name_config = [&](const std::string& path) { record.config = fs::path(path).filename().string(); };
   if (words.size() > 2 && words[1] == "train" && !words[2].starts_with("-")) name_config(words[2]);
   for (std::size_t i = 0; i < words.size(); ++i) {
-    const auto value_of = [&](const std::string& option) -> std::string {
+    const auto given = [&](const std::string& option) -> std::string {
       if (words[i].starts_with(option + "=")) return words[i].substr(option.size() + 1);
       return words[i] == option && i + 1 < words.size() ? words[i + 1] : "";
     };
-    if (const auto config = value_of("--config"); !config.empty()) name_config(config);
-    if (const auto set = value_of("--set"); !set.empty() && !set.starts_with("train.seed="))
+    if (const auto config = given("--config"); !config.empty()) name_config(config);
+    if (const auto set = given("--set"); !set.empty() && !set.starts_with("train.seed="))
       record.overrides += (record.overrides.empty() ? "" : " ") + set;
   }
 }
 
-// The parts of environment.json's description of data that identify them: not their place, their tokenizer, or counts
-// of one version of the program.
+// What identifies data in environment.json: not their place, their tokenizer, or counts of one version.
 Json identity_of(const Json& description) {
   static const std::set<std::string> identifying = {"sha256",    "rows",        "validation_split",
                                                     "generator", "train_lists", "validation_lists"};
@@ -433,8 +353,8 @@ void add_environment(RunRecord& record, const Json& environment, const fs::path&
 
 // Why a run has no summary: the last error in its log, or how far it came.
 std::string describe_unfinished(const RunDirectory& run) {
-  if (is_there(run.summary_file())) return "damaged: its summary.json is not a JSON object";
-  if (!is_there(run.log_file())) return "unfinished: it has no summary.json";
+  if (fs::exists(status_of(run.summary_file()))) return "damaged: its summary.json is not a JSON object";
+  if (!fs::exists(status_of(run.log_file()))) return "unfinished: it has no summary.json";
   std::istringstream lines(read_file(run.log_file(), largest_file, ExitCode::data));
   std::string last;
   for (std::string line; std::getline(lines, line);) last = line;
@@ -466,10 +386,70 @@ RunRecord read_run(const fs::path& folder) {
 
 }  // namespace
 
+ResultsFile read_results(const fs::path& path) {
+  constexpr std::uintmax_t largest = std::uintmax_t{1} << 30;
+  auto text = read_file(path, largest, ExitCode::data);
+  drop_byte_order_mark(text);  // of spreadsheets
+  ResultsFile file;
+  for_each_csv_row(text, [&](DelimitedRow&& row) {
+    if (!row.defect.empty())
+      fail(path, row.line, (file.columns.empty() ? "not a CSV file of results: " : "") + row.defect);
+    if (file.columns.empty()) {
+      file.columns = std::move(row.fields);
+      require_distinct(file.columns, path, row.line);
+      return;
+    }
+    if (row.fields.size() != file.columns.size())
+      fail(path, row.line, fmt::format("{} cells for {} columns", row.fields.size(), file.columns.size()));
+    auto& cells = file.rows.emplace_back();
+    for (std::size_t i = 0; i < row.fields.size(); ++i)
+      if (!row.fields[i].empty()) cells[file.columns[i]] = std::move(row.fields[i]);
+    file.lines.push_back(row.line);
+  });
+  for (const char* needed : {"config", "seed", "settings"})
+    if (std::ranges::find(file.columns, needed) == file.columns.end())
+      fail(path, 1,
+           fmt::format("not a CSV file of results: no column '{}'; they have the columns key, config, overrides, seed, "
+                       "..., settings",
+                       needed));
+  return file;
+}
+
+ResultsRecords records_of(const ResultsFile& file, const fs::path& path) {
+  ResultsRecords records;
+  for (std::size_t i = 0; i < file.rows.size(); ++i) {
+    auto record = record_of(file.rows[i], path, file.lines[i]);
+    const auto bad =
+        std::ranges::find_if(record.measures, [](const auto& entry) { return !std::isfinite(entry.second); });
+    if (bad == record.measures.end())
+      records.runs.push_back(std::move(record));
+    else
+      records.problems.push_back(
+          fmt::format("{}: left out: diverged: its {} is not finite", record.source, bad->first));
+  }
+  return records;
+}
+
+void export_results(const fs::path& given, const std::vector<RunRecord>& runs, const std::vector<std::string>& order) {
+  const auto path = file_to_write(given);
+  if (runs.empty()) throw Error(ExitCode::usage, fmt::format("{}: there is no finished run to export", path.string()));
+  const auto folder = fs::absolute(path).parent_path();
+  std::error_code error;
+  fs::create_directories(folder, error);
+  const auto lock = lock_folder(folder);
+  auto file = fs::exists(path, error) ? read_results(path) : ResultsFile{};
+  for (const auto& problem : records_of(file, path).problems) log::warning("{}; the row stays", problem);
+  for (auto& row : distinct_rows(runs)) put(file, std::move(row));
+  std::ranges::stable_sort(file.rows, {},
+                           [&](const auto& row) { return std::ranges::find(order, value_of(row, "key")); });
+  const auto text = to_csv(file);
+  if (!holds(path, text)) write_file_atomically(path, text);
+}
+
 FoundRuns find_runs(const std::vector<std::string>& arguments) {
   FoundRuns found;
   for (const auto& path : all_paths(arguments)) {
-    if (!is_folder(path)) {
+    if (!fs::is_directory(status_of(path))) {
       auto [runs, problems] = records_of(read_results(path), path);
       std::ranges::move(runs, std::back_inserter(found.runs));
       std::ranges::move(problems, std::back_inserter(found.problems));

@@ -35,13 +35,12 @@ struct ResultsRecords {
 // with FILE:LINE: a seed that is no whole number, a measure that is no number, settings that are no JSON.
 ResultsRecords records_of(const ResultsFile& file, const std::filesystem::path& path);
 
-// Adds the runs to the file: the row of the same run (of the same key; of the same config, overrides, seed and data
-// where neither has a key) is replaced, but for cells in columns that are not of this program; of equal runs the first
-// counts. Other rows and columns stay as they are, and runs that were rows are written as they stood. Rows whose keys
-// are in `order` come first, in that order. Takes a lock on the folder, so that several processes may export into one
-// file, and replaces the file at once. Rows of the file that a comparison leaves out stay, with a warning. Errors,
-// which leave the file as it is: it cannot be read or written (exit code 1 or 3), one of its rows is malformed (3, as
-// records_of), there is no run (2).
+// Adds the runs to the file. The row of the same run (by key; by config, overrides, seed and data where neither has
+// one) is replaced, but for cells in columns of other programs; of equal runs the first counts. Other rows and columns
+// stay, and runs that were rows are written as they stood. Rows whose keys are in `order` come first, in that order.
+// Locks the folder, so that several processes may export into one file, and replaces the file at once. Rows that a
+// comparison leaves out stay, with a warning. Errors, which leave the file as it is: it cannot be read or written (exit
+// code 1 or 3), one of its rows is malformed (3, as records_of), there is no run (2).
 void export_results(const std::filesystem::path& given, const std::vector<RunRecord>& runs,
                     const std::vector<std::string>& order);
 

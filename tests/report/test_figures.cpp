@@ -58,7 +58,7 @@ TEST_CASE("ticks stand at round values inside the axis", "[figures]") {
     return result;
   };
   const auto axis = [](double low, double high, Scale scale = Scale::linear) {
-    return AxisScale(Extent(scale, {low, high}), 0, 1);
+    return AxisScale(scale, {low, high}, 0, 1);
   };
   CHECK(texts(axis(0, 2000), 4) == std::vector<std::string>{"0", "500", "1,000", "1,500", "2,000"});
   CHECK(texts(axis(1.83, 2.47), 3) == std::vector<std::string>{"2.00", "2.25"});
@@ -75,11 +75,11 @@ TEST_CASE("ticks stand at round values inside the axis", "[figures]") {
 
 TEST_CASE("a scale maps its ends to the ends of the axis", "[figures]") {
   const std::vector<double> data = {2, 32, nothing};
-  const AxisScale linear(Extent(Scale::linear, data), 10, 110), logarithmic(Extent(Scale::logarithmic, data), 10, 110);
+  const AxisScale linear(Scale::linear, data, 10, 110), logarithmic(Scale::logarithmic, data, 10, 110);
   CHECK((linear(2) == 10 && linear(32) == 110 && linear(17) == 60));
   CHECK((logarithmic(2) == 10 && logarithmic(32) == Approx(110) && logarithmic(8) == Approx(60)));
   CHECK((linear.shows(-1) && !linear.shows(nothing) && !logarithmic.shows(0)));
-  CHECK(AxisScale(Extent(Scale::linear, {5}), 0, 100)(5) == 50);
+  CHECK(AxisScale(Scale::linear, {5}, 0, 100)(5) == 50);
 }
 
 TEST_CASE("a gap divides a line and its band", "[figures]") {

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "report/curves.h"
 #include "report/json.h"
-#include "report/page.h"
+#include "report/report.h"
 #include "support/temporary_folder.h"
 #include "support/torch_catch.h"
 

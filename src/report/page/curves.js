@@ -15,14 +15,11 @@ const curveView = () => report.curves.views.find(({name}) => name === curveState
 
 const curveBox = make('figure'), curveReadout = make('p', {class: 'readout', 'aria-live': 'polite'});
 
-function redrawCurves() {
+function redrawCurves(zoom = curveState.zoom) {
+  curveState.zoom = zoom;
   hideTooltip();
   drawCurves();
   fadeCurves();
-}
-function zoomTo(zoom) {
-  curveState.zoom = zoom;
-  redrawCurves();
 }
 
 // The ends of a scale, nearer together or farther apart.
@@ -34,11 +31,11 @@ const zoomed = (scale, factor, middle = d3.mean(scale.domain())) => {
 function curveControls() {
   const chosen = (key, title, options) => choice(title, options, curveState[key], (value) => {
     curveState[key] = value;
-    zoomTo(key === 'show' ? curveState.zoom : null);
+    redrawCurves(key === 'show' ? curveState.zoom : null);
   });
   const zoomBy = (factor) => () => {
     const {x, y} = curveChart;
-    zoomTo({x: zoomed(x, factor), y: curveState.scale === 'log' ? y.domain() : zoomed(y, factor)});
+    redrawCurves({x: zoomed(x, factor), y: curveState.scale === 'log' ? y.domain() : zoomed(y, factor)});
   };
   return make(
       'div', {class: 'controls'}, chosen('series', 'show', report.curves.views.map(({name, title}) => [name, title])),
@@ -46,32 +43,23 @@ function curveControls() {
       chosen('scale', 'scale', [['linear', 'linear'], ['log', 'logarithmic']]),
       chosen('show', 'as', [['groups', 'mean ± sd over seeds'], ['runs', 'every run']]),
       button('+', zoomBy(0.6), {'aria-label': 'zoom in'}), button('−', zoomBy(1 / 0.6), {'aria-label': 'zoom out'}),
-      button('Reset zoom', () => zoomTo(null), {id: 'reset-zoom'}));
+      button('Reset zoom', () => redrawCurves(null), {id: 'reset-zoom'}));
 }
 
-// What is drawn: {group, label, x, y, low, high, kind}; kind is "validation", "train" or another series.
+// What is drawn, as drawLines() takes it; kind is "validation", "train" or another series.
 function visibleCurves() {
   const {series: names} = curveView(), runs = curveState.show === 'runs';
   return names.flatMap((name) => report.curves.series[name][curveState.show].flatMap((curve, i) => {
     const group = runs ? report.runs[i].group : i;
     if (!curve || curveState.hidden.has(group)) return [];
-    return {
-      group,
-      label: report.groups[group].name + (runs ? `, seed ${report.runs[i].seed}` : ''),
-      kind: names.length > 1 ? name.split(' ')[0] : 'validation',
-      x: curve[curveState.axis],
-      y: curve.value,
-      low: curve.low,
-      high: curve.high
-    };
+    const label = report.groups[group].name + (runs ? `, seed ${report.runs[i].seed}` : '');
+    const kind = names.length > 1 ? name.split(' ')[0] : 'validation', css = kind + (runs ? ' single' : '');
+    return {...curve, group, label, kind, css, x: curve[curveState.axis], y: curve.value};
   }));
 }
 
 function curveLegend() {
-  const highlight = (group) => () => {
-    curveState.highlighted = group;
-    fadeCurves();
-  };
+  const highlight = (group) => () => fadeCurves(group);
   const items = report.groups.map((group, i) => {
     const toggle = () => {
       if (!curveState.hidden.delete(i)) curveState.hidden.add(i);
@@ -87,9 +75,10 @@ function curveLegend() {
   return make('ul', {class: `legend${items.length > 16 ? ' many' : ''}`, 'aria-label': 'Groups'}, ...items);
 }
 
-function fadeCurves() {
+function fadeCurves(group = curveState.highlighted) {
+  curveState.highlighted = group;
   d3.selectAll('#curve-chart .curve, #curve-chart .band')
-      .classed('faded', (curve) => curveState.highlighted !== null && curve.group !== curveState.highlighted);
+      .classed('faded', (curve) => group !== null && curve.group !== group);
 }
 
 const curveChart = {};  // the scales and curves of the last drawing
@@ -98,10 +87,9 @@ function drawCurves() {
   const curves = visibleCurves(), {zoom} = curveState, log = curveState.scale === 'log';
   const width = widthOf(curveBox), height = width < 560 ? 300 : 420;
   const area = {left: 56, top: 10, right: width - 16, bottom: height - 40};
-  const isShown = (value) => Number.isFinite(value) && (!log || value > 0);
-  const values = curves.flatMap(({y, low, high}) => [...y, ...(low || []), ...(high || [])]).filter(isShown);
+  const isShown = isShownOn(log);
   const x = d3.scaleLinear().domain(zoom ? zoom.x : d3.extent(curves.flatMap((curve) => curve.x)));
-  const y = (log ? d3.scaleLog() : d3.scaleLinear()).domain(zoom ? zoom.y : d3.extent(values));
+  const y = (log ? d3.scaleLog() : d3.scaleLinear()).domain(zoom ? zoom.y : d3.extent(valuesOf(curves, isShown)));
   x.range([area.left, area.right]);
   y.range([area.bottom, area.top]);
   if (!zoom && !log) y.nice(6);
@@ -114,7 +102,7 @@ function drawCurves() {
   drawAxes(svg, x, y, height, area);
   const inner = {x: area.left, y: 0, width: area.right - area.left, height: area.bottom + 1};
   add(add(svg, 'clipPath', {id: 'curve-clip'}), 'rect', inner);
-  drawLines(add(svg, 'g', {'clip-path': 'url(#curve-clip)'}), curves, x, y, isShown);
+  drawLines(add(svg, 'g', {'clip-path': 'url(#curve-clip)'}), curves, x, y, isShown, 1, 4);
   add(svg, 'line', {class: 'cursor', y1: area.top, y2: area.bottom, visibility: 'hidden'});
   addZoom(svg, x, y, area);
   curveBox.replaceChildren(svg.node());
@@ -136,31 +124,13 @@ function shortDuration(seconds) {
   return `${Math.round(seconds / 360) / 10} h`;
 }
 
-function drawLines(layer, curves, x, y, isShown) {
-  const line = d3.line().defined((p) => isShown(p[1])).x((p) => x(p[0])).y((p) => y(p[1]));
-  const area = d3.area().defined((p) => isShown(p[1]) && isShown(p[2]));
-  area.x((p) => x(p[0])).y0((p) => y(p[1])).y1((p) => y(p[2]));
-  const color = (curve) => curveColor(curve.group);
-  const each = (name, css, shown) => layer.selectAll(`.${css}`).data(shown).join(name).attr('class', css);
-  each('path', 'band', curves.filter((curve) => curve.low))
-      .style('fill', color)
-      .attr('d', (curve) => area(d3.zip(curve.x, curve.low, curve.high)));
-  set(each('path', 'curve', curves), {
-    class: (curve) => `curve ${curve.kind}${curveState.show === 'runs' ? ' single' : ''}`,
-    'stroke-dasharray': (curve) => curveDashes(curve.group),
-    d: (curve) => line(d3.zip(curve.x, curve.y))
-  }).style('stroke', color);
-  const points = each('circle', 'point', curves.filter((curve) => curve.x.length === 1)).style('fill', color);
-  set(points, {r: 4, cx: (curve) => x(curve.x[0]), cy: (curve) => y(curve.y[0])});
-}
-
 // Zoom by dragging, hover, and the same with the keyboard.
 
 function addZoom(svg, x, y, {left, top, right, bottom}) {
   const brush = d3.brush().extent([[left, top], [right, bottom]]).touchable(false).on('end', () => {
     if (!d3.event.selection) return;
     const [[x0, y0], [x1, y1]] = d3.event.selection;
-    zoomTo({x: [x.invert(x0), x.invert(x1)], y: [y.invert(y1), y.invert(y0)]});
+    redrawCurves({x: [x.invert(x0), x.invert(x1)], y: [y.invert(y1), y.invert(y0)]});
   });
   svg.append('g').attr('class', 'brush').call(brush).select('.selection').attr('stroke', null);
   const follow = () => {
@@ -171,7 +141,7 @@ function addZoom(svg, x, y, {left, top, right, bottom}) {
     hideTooltip();
     svg.select('.cursor').attr('visibility', 'hidden');
   };
-  svg.on('dblclick', () => zoomTo(null))
+  svg.on('dblclick', () => redrawCurves(null))
       .on('mousemove touchstart touchmove', follow)
       .on('mouseleave blur', leave)
       .on('keydown', () => moveByKey(svg));
@@ -187,9 +157,9 @@ function moveByKey(svg) {
     const box = svg.node().getBoundingClientRect();
     showCurveValues(svg, keyboardX, null, [box.left + x(keyboardX), box.top + 60]);
   } else if (key === '+' || key === '=') {
-    zoomTo({x: zoomed(x, 0.6, keyboardX ?? undefined), y: y.domain()});
+    redrawCurves({x: zoomed(x, 0.6, keyboardX ?? undefined), y: y.domain()});
   } else if (key === '-' || key === '0' || key === 'Escape') {
-    zoomTo(null);
+    redrawCurves(null);
   } else {
     return;
   }
@@ -227,5 +197,5 @@ function showCurves() {
   if (!report.curves.views.length) return;
   const text = soft(report.curves.description);
   addSection('curves', 'Curves', text, curveControls(), curveLegend(), curveBox, curveReadout);
-  keepDrawn(redrawCurves);
+  keepDrawn(() => redrawCurves());
 }

@@ -1,10 +1,9 @@
 // The sections on norms by depth, and on the blocks over a training.
 
-// Draws a legend of {color, name}, and charts {title, axis, log, lines} beside each other. Lines are {color, name,
-// points: [[x, y], ...], band: [[x, low, high], ...] or nothing}.
+// Draws a legend of {group, label}, and charts {title, axis, log, lines} beside each other.
 function drawCharts(box, legend, charts) {
   const figures = charts.map(() => make('figure'));
-  const items = legend.map(({color, name}) => make('li', {}, lineSwatch(color), ` ${name}`));
+  const items = legend.map(({group, label}) => make('li', {}, lineSwatch(group), ` ${label}`));
   const sides = charts.map(({title}, i) => make('div', {}, make('h3', {}, title), figures[i]));
   box.replaceChildren(make('ul', {class: 'legend'}, ...items), make('div', {class: 'sides thirds'}, ...sides));
   charts.forEach((lines, i) => drawLineChart(figures[i], lines));
@@ -12,11 +11,10 @@ function drawCharts(box, legend, charts) {
 
 // From y = 0 on; few points have dots. With `log` y is logarithmic, and values up to 0 are left out.
 function drawLineChart(box, {title, axis, log, lines}) {
-  const shown = (list) => list.filter((p) => (log ? p[1] > 0 : Number.isFinite(p[1])));
+  const isShown = isShownOn(log);
   const width = Math.min(520, widthOf(box)), height = 210, left = 48, bottom = 34;
-  const points = lines.flatMap((line) => shown(line.points)), bands = lines.flatMap((line) => shown(line.band || []));
-  const [lowest = 1, highest = 1] = d3.extent([...points.map((p) => p[1]), ...bands.flatMap((p) => [p[1], p[2]])]);
-  const x = d3.scaleLinear().domain(d3.extent(points, (p) => p[0])).range([left + 6, width - 14]);
+  const [lowest = 1, highest = 1] = d3.extent(valuesOf(lines, isShown));
+  const x = d3.scaleLinear().domain(d3.extent(lines.flatMap((line) => line.x))).range([left + 6, width - 14]);
   const y = log ? d3.scaleLog().domain([lowest, highest]).nice() : d3.scaleLinear().domain([0, highest || 1]).nice(5);
   y.range([height - bottom, 8]);
   const svg = chart(width, height, {'aria-label': `${title} by ${axis}`});
@@ -25,29 +23,19 @@ function drawLineChart(box, {title, axis, log, lines}) {
   add(svg, 'g', {class: 'axis', transform: `translate(0,${height - bottom})`})
       .call(d3.axisBottom(x).ticks(bottomTicks).tickFormat(d3.format('d')));
   label(svg, (left + width) / 2, height - 3, axis, {'text-anchor': 'middle'});
-  const area = d3.area().x((p) => x(p[0])).y0((p) => y(p[1])).y1((p) => y(p[2]));
-  const path = d3.line().x((p) => x(p[0])).y((p) => y(p[1]));
-  for (const line of lines) {
-    const own = shown(line.points), color = curveColor(line.color), dashes = curveDashes(line.color);
-    if (line.band) add(svg, 'path', {class: 'band', d: area(shown(line.band))}).style('fill', color);
-    add(svg, 'path', {class: 'curve', 'stroke-dasharray': dashes, d: path(own)}).style('stroke', color);
-    const dots = svg.append('g').selectAll('circle').data(own.length <= 30 ? own : []).join('circle');
-    set(dots, {r: 3.5, cx: (p) => x(p[0]), cy: (p) => y(p[1])}).style('fill', color);
-    dots.append('title').text((p) => `${line.name}: ${shortNumber(p[1])}`);
-  }
+  drawLines(svg.append('g'), lines, x, y, isShown, 30, 3.5);
   box.replaceChildren(svg.node());
 }
 
 // Mean norms of the residual stream and of both branches, by layer.
 function showNorms() {
   const runs = report.inspected.filter((run) => run.norms && run.norms.after_feed_forward)
-                   .map(({run, name, norms}) => ({color: report.runs[run].group, name, norms}));
+                   .map(({run, name, norms}) => ({group: report.runs[run].group, label: name, norms}));
   if (!runs.length) return;
-  const of = (title, axis, values) => ({
-    title,
-    axis,
-    lines: runs.map((run) => ({...run, points: values(run.norms).map((value, layer) => [layer, value])}))
-  });
+  const of = (title, axis, values) => {
+    const lines = runs.map((run) => ({...run, css: '', x: d3.range(values(run.norms).length), y: values(run.norms)}));
+    return {title, axis, lines};
+  };
   const charts = [
     of('residual stream', 'layers passed', (norms) => [norms.embedding, ...norms.after_feed_forward]),
     of('mixer branch', 'layer', (norms) => norms.mixer_branch),
@@ -84,11 +72,9 @@ function showBlocks() {
 }
 
 function drawBlocks(box, panels) {
-  const names = [...new Set(panels.flatMap((panel) => panel.lines.map(({block}) => block.replace(/_/g, ' '))))];
-  const lineOf = ({block, step, value, low, high}) => {
-    const name = block.replace(/_/g, ' ');
-    return {color: names.indexOf(name), name, points: d3.zip(step, value), band: low && d3.zip(step, low, high)};
-  };
-  const charts = panels.map((panel) => ({...panel, axis: 'step', lines: panel.lines.map(lineOf)}));
-  drawCharts(box, names.map((name, color) => ({color, name})), charts);
+  const blocks = [...new Set(panels.flatMap((panel) => panel.lines.map(({block}) => block)))];
+  const legend = blocks.map((block, group) => ({group, label: block.replace(/_/g, ' ')}));
+  const lineOf = ({block, step, value, low, high}) =>
+      ({...legend[blocks.indexOf(block)], css: '', x: step, y: value, low, high});
+  drawCharts(box, legend, panels.map((panel) => ({...panel, axis: 'step', lines: panel.lines.map(lineOf)})));
 }

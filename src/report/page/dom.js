@@ -100,9 +100,10 @@ function set(selection, attributes) {
 const add = (parent, name, attributes) => set(parent.append(name), attributes);
 const label = (parent, x, y, text, attributes = {}) => add(parent, 'text', {x, y, ...attributes}).text(text);
 // A label in the middle of a vertical axis.
-const turnedLabel = (parent, x, y, text, attributes = {
-  'text-anchor': 'middle'
-}) => label(parent, null, null, text, {transform: `translate(${x},${y}) rotate(-90)`, ...attributes});
+const turnedLabel = (parent, x, y, text, attributes) => label(
+    parent, null, null, text, {transform: `translate(${x},${y}) rotate(-90)`, 'text-anchor': 'middle', ...attributes});
+// New elements of a class, one for each of the data.
+const each = (parent, name, css, data) => parent.selectAll(`.${css}`).data(data).join(name).attr('class', css);
 
 // An SVG that shrinks where it is given less room, as on paper.
 const chart = (width, height, attributes = {}) =>
@@ -117,9 +118,37 @@ function drawAxis(svg, axis, x, y, gridLength) {
 
 // Where the pointer is: in the coordinates of an SVG element, and in those of the window.
 function pointer(element) {
-  const touch = d3.event.touches && d3.event.touches[0], {clientX, clientY} = touch || d3.event;
-  return [...(touch ? d3.touches(element)[0] : d3.mouse(element)), clientX, clientY];
+  const event = d3.event.touches?.[0] ?? d3.event;
+  return [...d3.clientPoint(element, event), event.clientX, event.clientY];
 }
+
+// Bands, lines and dots of {group, label, css, x, y, low, high} in the colour of the group, where values are shown.
+// Lines of at most `dotted` points have dots.
+function drawLines(layer, lines, x, y, isShown, dotted, radius) {
+  const path = d3.line().defined((p) => isShown(p[1])).x((p) => x(p[0])).y((p) => y(p[1]));
+  const area = d3.area().defined((p) => isShown(p[1]) && isShown(p[2]));
+  area.x((p) => x(p[0])).y0((p) => y(p[1])).y1((p) => y(p[2]));
+  const color = ({group}) => curveColor(group);
+  each(layer, 'path', 'band', lines.filter(({low}) => low))
+      .style('fill', color)
+      .attr('d', (line) => area(d3.zip(line.x, line.low, line.high)));
+  set(each(layer, 'path', 'curve', lines), {
+    class: ({css}) => `curve ${css}`,
+    'stroke-dasharray': ({group}) => curveDashes(group),
+    d: (line) => path(d3.zip(line.x, line.y))
+  }).style('stroke', color);
+  const points = lines.filter((line) => line.x.length <= dotted).flatMap((line) => line.x.map((at, i) => {
+    return {...line, at, value: line.y[i]};
+  }));
+  const dots = each(layer, 'circle', 'point', points.filter(({value}) => isShown(value))).style('fill', color);
+  set(dots, {r: radius, cx: ({at}) => x(at), cy: ({value}) => y(value)});
+  dots.append('title').text((point) => `${point.label}: ${shortNumber(point.value)}`);
+}
+
+// Which values an axis has a place for, and all values of lines that have one.
+const isShownOn = (log) => (value) => Number.isFinite(value) && (!log || value > 0);
+const valuesOf = (lines, isShown) =>
+    lines.flatMap(({y, low = [], high = []}) => [...y, ...low, ...high]).filter(isShown);
 
 const widthOf = (element) => Math.max(240, Math.floor(element.getBoundingClientRect().width));
 
@@ -132,11 +161,8 @@ const curveDashes = (number) => (Math.floor(number / curveColors) % 2 ? '6 4' : 
 // From a value to a colour; `scale` is {kind: 'sequential' | 'diverging', low, high}.
 function colorScale({kind, low, high}) {
   const style = getComputedStyle(document.documentElement);
-  return d3.scaleLinear()
-      .domain(d3.range(5).map((i) => low + ((high - low) * i) / 4))
-      .range(d3.range(5).map((i) => style.getPropertyValue(`--${kind}-${i}`).trim()))
-      .interpolate(d3.interpolateRgb)
-      .clamp(true);
+  const colors = d3.range(5).map((i) => style.getPropertyValue(`--${kind}-${i}`).trim());
+  return d3.scaleSequential([low, high], d3.piecewise(d3.interpolateRgb, colors)).clamp(true);
 }
 
 // Probabilities and distances start at 0; scores and weights are symmetric about 0.

@@ -155,8 +155,7 @@ function tokenColumns(head, run, panel) {
   label(svg, right + 8, 12, run.keys ? 'source' : 'keys');
   const links =
       [...matrix.values].map((value, i) => ({query: Math.floor(i / matrix.columns), key: i % matrix.columns, value}));
-  const each = (name, css, data) => svg.append('g').selectAll(name).data(data).join(name).attr('class', css);
-  const lines = set(each('line', 'link', links.filter(({value}) => value > 0.01)), {
+  const lines = set(each(svg.append('g'), 'line', 'link', links.filter(({value}) => value > 0.01)), {
     x1: left,
     x2: right,
     y1: (link) => y(link.query),
@@ -165,7 +164,7 @@ function tokenColumns(head, run, panel) {
     'stroke-opacity': (link) => link.value
   });
   const tokens = (x, anchor, labels) =>
-      set(each('text', 'token', labels), {x, y: (_, i) => y(i), dy: '.35em', 'text-anchor': anchor})
+      set(each(svg.append('g'), 'text', 'token', labels), {x, y: (_, i) => y(i), dy: '.35em', 'text-anchor': anchor})
           .text((text) => shortenTo(text, 14));
   const queries = tokens(left - 8, 'end', queryLabels);
   tokens(right + 8, 'start', keyLabels);

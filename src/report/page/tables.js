@@ -81,12 +81,9 @@ function showMeasures(section, comparison) {
 }
 
 function showMcNemar(section, comparison) {
-  const rows = comparison.groups.flatMap(
-      (entry) =>
-          (entry.mcnemar || [])
-              .map(
-                  (test) =>
-                      [entryName(entry), test.seed, test.only_reference, test.only_this, shortNumber(test.p_exact)]));
+  const rows = comparison.groups.flatMap((entry) => (entry.mcnemar || []).map((test) => {
+    return [entryName(entry), test.seed, test.only_reference, test.only_this, shortNumber(test.p_exact)];
+  }));
   if (!rows.length) return;
   section.append(
       make('h3', {}, 'McNemar’s test'),
@@ -129,9 +126,9 @@ const shortenTo = (text, letters) => (text.length <= letters ? text : `${text.sl
 function showConfigs() {
   const section = addSection('configs', 'Configs'), keys = report.differing_keys;
   if (report.groups.length > 1) {
-    const rows = report.groups.map(
-        ({name, settings},
-         i) => [make('th', {scope: 'row'}, groupSwatch(i), name), ...keys.map((key) => settings[key] ?? '–')]);
+    const rows = report.groups.map(({name, settings}, i) => {
+      return [make('th', {scope: 'row'}, groupSwatch(i), name), ...keys.map((key) => settings[key] ?? '–')];
+    });
     section.append(
         make('h3', {}, 'What differs'),
         table(['group', ...keys.map((key) => make('code', {}, key))], rows, {class: 'text'}));
@@ -153,8 +150,8 @@ function showEnvironment() {
       (field) => report.runs.some((run) => run.environment[field]));
   const rows = report.runs.map(
       (run) =>
-          [make('th', {scope: 'row'}, groupSwatch(run.group), run.name), stateOf(run),
-           run.time === null ? '–' : duration(run.time), ...fields.map((field) => run.environment[field] || '–')]);
+          [make('th', {scope: 'row'}, groupSwatch(run.group), run.name), stateOf(run), duration(run.time ?? NaN),
+           ...fields.map((field) => run.environment[field] || '–')]);
   const section =
       addSection('environment', 'Environment', table(['run', 'state', 'training', ...fields], rows, {class: 'text'}));
   const commands = report.runs.filter((run) => run.environment.command).map(({name, environment}) => {
