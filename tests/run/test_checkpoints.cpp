@@ -45,8 +45,6 @@ bool is_link_to(const fs::path& link, const std::string& target) {
   return fs::is_symlink(link) && fs::read_symlink(link) == target && fs::exists(link / "model.safetensors");
 }
 
-void forget_summary(const fs::path& run) { fs::remove(run / "summary.json"); }
-
 }  // namespace
 
 TEST_CASE("the same weights are recalibrated alike whether they were evaluated or not", "[checkpoint]") {
@@ -75,7 +73,7 @@ TEST_CASE("150 classes train, save, resume and evaluate", "[checkpoint][classes]
   const auto last = place / "run/checkpoints/last";
   CHECK(fs::file_size(last / "meta.json") < 5000);
   CHECK_FALSE(fs::exists(last / "validation.json"));
-  forget_summary(place / "run");
+  forget_end(place / "run");
   CHECK(place.train("run", options("8"), true)["validation"] == summary["validation"]);
 
   auto run = load_run(place / "run", "last", "cpu");
@@ -93,20 +91,26 @@ TEST_CASE("tables that are damaged are noticed where they are needed", "[checkpo
   CHECK(load_checkpoint(run, "last", WithOptimizer::no).progress.step == 4);
 }
 
-TEST_CASE("a checkpoint saved without its evaluation is replaced when that is done", "[checkpoint]") {
+TEST_CASE("an evaluation that a stop cut short is made up for, and its checkpoint replaced", "[checkpoint]") {
   const Workplace place;
   const Overrides options = {"train.eval_interval=4", "train.checkpoint_interval=100"};
-  place.train("whole", options);
-  place.train("cut", options);
+  const auto whole = place.train("whole", options);
+  copy_run(place / "whole", place / "cut");
+  // As if stopped while evaluating step 12, the last: saved, but without its metrics, links and summary.
   const auto folder = place / "cut/checkpoints/step-12";
   const auto evaluated = meta_without_time(folder), before = read_meta(place / "cut/checkpoints/step-8");
   change_meta(folder, [&](Json& meta) {
     for (const auto* key : {"evaluated_step", "validation", "best", "evaluations_since_best"}) meta[key] = before[key];
     meta["scheduled"] = false;
   });
+  auto lines = read_text(place / "cut/metrics.jsonl");
+  lines.resize(lines.rfind('\n', lines.size() - 2) + 1);
+  std::ofstream(place / "cut/metrics.jsonl") << lines;
   if (GENERATE(false, true)) fs::rename(folder, folder.string() + ".replaced");  // killed between two renames
-  forget_summary(place / "cut");
-  place.train("cut", options, true);
+  forget_end(place / "cut");
+  const auto cut = place.train("cut", options, true);
+  for (const auto* key : {"steps", "train_loss", "val_loss", "best_val_loss", "best_step"})
+    CHECK(cut.at(key) == whole.at(key));
   CHECK(meta_without_time(folder) == evaluated);
   CHECK(metrics_without_time(place / "cut") == metrics_without_time(place / "whole"));
   CHECK(is_link_to(place / "cut/checkpoints/best", "step-12"));
@@ -139,7 +143,7 @@ TEST_CASE("without the best checkpoint the best of the others takes its place", 
     change_meta(checkpoints / step, [](Json& meta) { meta["best"] = {{"step", 4}, {"loss", 1e-9}, {"error", -1}}; });
   flip_a_bit(checkpoints / "step-4/model.safetensors");
   if (GENERATE(true, false)) fs::remove_all(checkpoints / "step-4");
-  forget_summary(place / "run");
+  forget_end(place / "run");
   const auto at_end = place.train("run", options("12"), true);
   CHECK((at_end["best_step"] == 8 || at_end["best_step"] == 12));
   CHECK(at_end["test"].is_object());
@@ -159,7 +163,7 @@ TEST_CASE("where nothing that was evaluated is left, the next evaluation chooses
   });
   fs::remove_all(checkpoints / "step-6");
   fs::remove_all(checkpoints / "step-4");
-  forget_summary(place / "run");
+  forget_end(place / "run");
   const auto summary = place.train("run", {"train.steps=12", "train.eval_interval=6"}, true);
   CHECK(summary["best_step"] == 12);
   CHECK(is_link_to(checkpoints / "best", "step-12"));
@@ -169,7 +173,7 @@ TEST_CASE("fewer steps than are done are refused, and change nothing", "[checkpo
   const Workplace place;
   place.train("run", {});
   const auto config = read_text(place / "run/config.yaml");
-  if (GENERATE(false, true)) forget_summary(place / "run");
+  if (GENERATE(false, true)) forget_end(place / "run");
   const auto [code, message] = failure([&] { place.train("run", {"train.steps=8"}, true); });
   CHECK(code == ExitCode::usage);
   CHECK_THAT(message, ContainsSubstring("train.steps is 8, and the run has done 12 steps"));
@@ -241,7 +245,7 @@ TEST_CASE("links that a process died before it could swap are repaired", "[check
     fs::create_symlink("step-8", checkpoints / link);
   }
   fs::create_symlink("step-12", checkpoints / ".last.1.tmp");
-  forget_summary(place / "run");
+  forget_end(place / "run");
   place.train("run", {}, true);
   CHECK(fs::read_symlink(checkpoints / "last") == "step-12");
   CHECK(fs::read_symlink(checkpoints / "best") == "step-12");
@@ -255,7 +259,7 @@ TEST_CASE("a damaged checkpoint of the step that is saved again is replaced", "[
   const auto newest = place / "run/checkpoints/step-12/model.safetensors";
   flip_a_bit(newest);
   const auto damaged = read_text(newest);
-  forget_summary(place / "run");
+  forget_end(place / "run");
   place.train("run", {}, true);
   CHECK(model_bytes(place / "run") == model_bytes(place / "whole"));
   CHECK(load_checkpoint(RunDirectory::open(place / "run"), "last", WithOptimizer::yes).progress.step == 12);
@@ -268,7 +272,7 @@ TEST_CASE("a checkpoint of a newer program is refused and left alone", "[checkpo
   const auto newest = place / "run/checkpoints/step-12";
   change_meta(newest, [](Json& meta) { meta["format_version"] = 99; });
   const auto meta = read_meta(newest);
-  forget_summary(place / "run");
+  forget_end(place / "run");
   const auto [code, message] = failure([&] { place.train("run", {"train.steps=20"}, true); });
   CHECK(code == ExitCode::failure);
   CHECK_THAT(message, ContainsSubstring("format 99"));

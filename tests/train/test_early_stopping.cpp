@@ -1,6 +1,6 @@
 // train.patience ends a run whose validation loss no longer falls, and ends it alike however often it was interrupted.
 
-#include "support/workplace.h"
+#include "run/checkpoint_surgery.h"
 
 namespace metaformer {
 
@@ -37,39 +37,31 @@ TEST_CASE("training ends after as many evaluations without a better loss as the 
   CHECK(summary["val_loss"] == losses.back());
   for (const auto& [link, step] : {std::pair("last", steps), {"best", summary["best_step"].get<std::int64_t>()}})
     CHECK(std::filesystem::read_symlink(place / "run/checkpoints" / link) == fmt::format("step-{}", step));
-  const auto patient = place.train("patient", impatient("0"));
-  CHECK((patient["steps"] == 400 && patient["stopped_early"] == false));
+  const auto patient = place.train("patient", joined(impatient("0"), {fmt::format("train.steps={}", steps + 4)}));
+  CHECK((patient["steps"] == steps + 4 && patient["stopped_early"] == false));
 }
 
-TEST_CASE("an interrupted run ends early at the same step with the same bytes", "[patience]") {
+TEST_CASE("a run ends early at the same step however often it was interrupted, and goes on with more patience",
+          "[patience]") {
   const Workplace place;
   const auto mode = GENERATE("whole", "random");
   const auto whole = place.train("whole", impatient("4", mode));
   const auto steps = whole["steps"].get<std::int64_t>();
   REQUIRE(steps < 400);
-  place.train("cut", impatient("4", mode));
+  CHECK(whole["stopped_early"] == true);
+  CHECK(whole["val_loss"] == metrics_of(place / "whole", "validation").back()["loss"]);  // of the whole split
   // As if the process had died within the last evaluations.
-  const auto checkpoints = place / "cut/checkpoints";
-  for (const auto& name : {fmt::format("step-{}", steps), std::string("last"), std::string("best")})
-    std::filesystem::remove_all(checkpoints / name);
-  std::filesystem::remove(place / "cut/summary.json");
-  const auto cut = place.train("cut", impatient("4", mode), true);
-  CHECK(cut["steps"] == steps);
+  copy_run(place / "whole", place / "cut");
+  forget_end(place / "cut", {fmt::format("step-{}", steps), "last", "best"});
+  CHECK(place.train("cut", impatient("4", mode), true)["steps"] == steps);
   CHECK(model_bytes(place / "cut") == model_bytes(place / "whole"));
   CHECK(metrics_without_time(place / "cut") == metrics_without_time(place / "whole"));
-}
 
-TEST_CASE("a run that ended early is finished; with more patience it goes on", "[patience]") {
-  const Workplace place;
-  const auto mode = GENERATE("whole", "random");
-  const auto summary = place.train("run", impatient("2", mode));
-  CHECK(summary["stopped_early"] == true);
-  CHECK(summary["val_loss"] == metrics_of(place / "run", "validation").back()["loss"]);  // of the whole split
-  CHECK(place.train("run", impatient("2", mode), true) == summary);
-  CHECK(place.train("run", impatient("6", mode), true)["steps"] > summary["steps"]);
-  place.train("whole", impatient("6", mode));
-  CHECK(model_bytes(place / "run") == model_bytes(place / "whole"));
-  CHECK(metrics_without_time(place / "run") == metrics_without_time(place / "whole"));
+  CHECK(place.train("whole", impatient("4", mode), true) == whole);  // finished
+  CHECK(place.train("whole", impatient("6", mode), true)["steps"] > steps);
+  place.train("longer", impatient("6", mode));
+  CHECK(model_bytes(place / "whole") == model_bytes(place / "longer"));
+  CHECK(metrics_without_time(place / "whole") == metrics_without_time(place / "longer"));
 }
 
 }  // namespace metaformer

@@ -8,19 +8,6 @@
 
 namespace metaformer {
 
-TEST_CASE("accumulated batches give the gradient of the big batch, also ragged ones", "[training]") {
-  const Workplace place;
-  const Overrides task = GENERATE(true, false) ? classifier(place) : Overrides{};
-  Parts big(place.experiment(joined(task, {"train.batch_size=12", "train.clip=0"})));
-  Parts small(place.experiment(joined(task, {"train.batch_size=3", "train.accumulate=4", "train.clip=0"})));
-  for (std::int64_t step = 0; step < 3; ++step) {
-    const auto one = big.run(step, 1e-3), four = small.run(step, 1e-3);
-    CHECK(four.loss.item<double>() == Approx(one.loss.item<double>()).epsilon(task.empty() ? 1e-6 : 1e-5));
-    CHECK(four.gradient_norm.item<double>() == Approx(one.gradient_norm.item<double>()).epsilon(1e-5));
-    CHECK(torch::allclose(small.parameters->gradients(), big.parameters->gradients(), 1e-4, 1e-7));
-  }
-}
-
 TEST_CASE("an accumulated step draws what its batches draw one by one", "[training]") {
   const Workplace place;
   Parts parts(place.experiment({"train.accumulate=2", "train.clip=0", "model.dropout=0.3"}));
@@ -40,18 +27,10 @@ TEST_CASE("an accumulated step draws what its batches draw one by one", "[traini
   CHECK(torch::equal(parts.parameters->gradients(), expected));
 }
 
-TEST_CASE("clipping scales the gradient to the limit and reports the norm before", "[training]") {
-  const Workplace place;
-  Parts parts(place.experiment({"train.clip=0.01"}));
-  const auto result = parts.run(0, 1e-3);
-  CHECK(result.gradient_norm.item<double>() > 0.01);
-  CHECK(parts.parameters->gradients().norm().item<double>() == Approx(0.01).epsilon(1e-3));
-}
-
 TEST_CASE("training learns, and the same seed gives the same run to the byte", "[training]") {
   const Workplace place;
-  const Overrides longer = {"train.steps=150", "train.eval_interval=50", "train.learning_rate=0.01",
-                            "model.dropout=0.1"};
+  const Overrides longer = {"train.steps=150", "train.eval_interval=50", "train.checkpoint_interval=50",
+                            "train.learning_rate=0.01", "model.dropout=0.1"};
   const auto first = place.train("one", longer);
   CHECK(first["val_loss"].get<double>() < 0.6);
   CHECK(first["steps"] == 150);
@@ -60,27 +39,6 @@ TEST_CASE("training learns, and the same seed gives the same run to the byte", "
   CHECK(metrics_without_time(place / "one") == metrics_without_time(place / "two"));
   place.train("three", joined(longer, {"train.seed=2"}));
   CHECK(model_bytes(place / "one") != model_bytes(place / "three"));
-}
-
-TEST_CASE("an evaluation that a stop cut short is made up for", "[training]") {
-  const Workplace place;
-  place.train("whole", {});
-  place.train("cut", {});
-  const auto checkpoints = place / "cut/checkpoints";
-  // As if stopped while evaluating step 12, the last: saved, but without its metrics, links and summary.
-  const auto before = read_meta(checkpoints / "step-8");
-  change_meta(checkpoints / "step-12", [&](auto& meta) {
-    for (const auto* key : {"evaluated_step", "validation", "best", "evaluations_since_best"}) meta[key] = before[key];
-  });
-  std::filesystem::remove(place / "cut/summary.json");
-  auto lines = read_text(place / "cut/metrics.jsonl");
-  lines.resize(lines.rfind('\n', lines.size() - 2) + 1);
-  std::ofstream(place / "cut/metrics.jsonl") << lines;
-  auto cut = place.train("cut", {}, true),
-       whole = nlohmann::ordered_json::parse(read_text(place / "whole/summary.json"));
-  CHECK(metrics_without_time(place / "cut") == metrics_without_time(place / "whole"));
-  for (const auto* key : {"steps", "train_loss", "val_loss", "best_val_loss", "best_step"})
-    CHECK(cut[key] == whole[key]);
 }
 
 TEST_CASE("an evaluation sees at most the tokens of train.evaluation, and log and summary say how many", "[training]") {
@@ -203,16 +161,16 @@ TEST_CASE("the first batch is overfitted, of every task and with every mixer", "
                                    "task=classification", "model.mixer=scaled_dot_product", "model.mixer=quadratic",
                                    "model.mixer=metric", "model.mixer=average_pooling", "model.mixer=identity");
   CAPTURE(key);
-  const Overrides common = {"train.steps=400",          "train.eval_interval=200",
-                            "train.learning_rate=1e-2", "train.schedule.warmup_steps=10",
-                            "train.batch_size=2",       "train.overfit_batch=true"};
+  const Overrides common =
+      joined(evaluates_and_saves_once, {"train.steps=400", "train.learning_rate=1e-2", "train.schedule.warmup_steps=10",
+                                        "train.batch_size=2", "train.overfit_batch=true"});
   const Overrides of_mixer = {key, "model.width=32", "train.batch_size=1", "train.learning_rate=3e-3",
                               "train.schedule={kind: constant, warmup_steps: 10}"};
   const auto summary = place.train("run", key == "task=sort"             ? sorter(common)
                                           : key == "task=classification" ? classifier(place, common)
                                           : key.starts_with("task")      ? joined(common, {key})
                                                                          : joined(common, of_mixer));
-  CHECK(summary["train_loss"] < 0.02);
+  CHECK(summary["train_loss"] < (key.starts_with("task") ? 0.02 : 0.01));
   CHECK(summary["val_loss"].get<double>() == Approx(summary["train_loss"].get<double>()).margin(0.01));
 }
 
