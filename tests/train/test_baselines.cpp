@@ -1,7 +1,5 @@
 // The baselines beside a classifier, and their cache.
 
-#include <cstdlib>
-
 #include "base/digest.h"
 #include "support/own_cache.h"
 #include "support/workplace.h"
@@ -22,15 +20,10 @@ std::string skewed_table(int rows, int first = 0) {
   return table;
 }
 
-class BaselinePlace {
-  OwnCache restored_;  // what the constructor sets
-
- public:
+struct BaselinePlace {
   BaselinePlace() {
-    setenv("XDG_CACHE_HOME", (place.folder() / "cache").c_str(), 1);
-    place.folder().write("train.tsv", skewed_table(90));
-    place.folder().write("validation.tsv", skewed_table(30, 90));
-    place.folder().write("test.tsv", skewed_table(60, 120));
+    for (const auto& [name, rows, first] : {std::tuple("train", 90, 0), {"validation", 30, 90}, {"test", 60, 120}})
+      place.folder().write(name + std::string(".tsv"), skewed_table(rows, first));
   }
 
   Overrides options(const Overrides& more = {}) const {
@@ -47,13 +40,12 @@ class BaselinePlace {
   }
 
   std::vector<std::filesystem::path> cached() const {
-    std::vector<std::filesystem::path> files;
-    const auto folder = place / "cache" / "metaformer" / "baselines";
-    if (!std::filesystem::exists(folder)) return files;
-    for (const auto& entry : std::filesystem::directory_iterator(folder)) files.push_back(entry.path());
+    auto files = cache.files();
+    std::erase_if(files, [](const auto& file) { return file.parent_path().filename() != "baselines"; });
     return files;
   }
 
+  OwnCache cache;
   Workplace place;
 };
 
@@ -62,21 +54,15 @@ const Json expected = {{"majority", {{"validation", 2.0 / 3}, {"test", 2.0 / 3}}
 
 }  // namespace
 
-TEST_CASE("the majority class and a linear model over words", "[baselines]") {
+TEST_CASE("the majority class and a linear model over words are kept, by the content of the data", "[baselines]") {
   const BaselinePlace at;
-  CHECK(at.find({"data.tokenizer.kind=byte"}) == expected);  // whatever the network's tokens are
-  CHECK(at.find({"data.test_path=null"})["linear"] == Json{{"validation", 1.0}});
-}
-
-TEST_CASE("baselines are kept, by the content of the data", "[baselines]") {
-  const BaselinePlace at;
-  at.find();
+  CHECK(at.find() == expected);
   REQUIRE(at.cached().size() == 1);
   auto kept = Json::parse(read_text(at.cached().front()));
   kept["baselines"]["linear"]["validation"] = 0.25;  // to see that it is read
   kept.erase("sha256");
   kept["sha256"] = sha256(kept.dump());
-  at.place.folder().write("cache/metaformer/baselines/" + at.cached().front().filename().string(), kept.dump());
+  std::ofstream(at.cached().front()) << kept;
   CHECK(at.find()["linear"]["validation"] == 0.25);
   CHECK(at.find({"model.width=32"})["linear"]["validation"] == 0.25);
   CHECK(at.find({"data.cache=false"}) == expected);
@@ -84,6 +70,9 @@ TEST_CASE("baselines are kept, by the content of the data", "[baselines]") {
   at.place.folder().write("test.tsv", skewed_table(60, 121));
   CHECK(at.find() == expected);
   CHECK(at.cached().size() == 2);
+  // Whatever the network's tokens are.
+  CHECK(at.find({"data.tokenizer.kind=byte", "data.cache=false"}) == expected);
+  CHECK(at.find({"data.test_path=null"})["linear"] == Json{{"validation", 1.0}});
 }
 
 TEST_CASE("a damaged cache is computed anew and replaced", "[baselines]") {
@@ -110,7 +99,7 @@ TEST_CASE("a damaged cache is computed anew and replaced", "[baselines]") {
 TEST_CASE("a cache that cannot be written stops nothing, and baselines that cannot be computed are left out",
           "[baselines]") {
   const BaselinePlace at;
-  at.place.folder().write("cache", "a file where the folder should be");
+  at.cache.folder().write("metaformer", "a file where the folder should be");
   CHECK(at.find() == expected);
   const auto config = at.place.experiment(at.options()).config;
   std::filesystem::remove(at.place / "train.tsv");

@@ -36,9 +36,10 @@ Overrides linear(const Workplace& place, const Overrides& more = {}) {
 
 }  // namespace
 
-TEST_CASE("a linear run learns pairs of words and leaves a run like any other", "[linear]") {
+TEST_CASE("a linear run learns pairs of words, leaves a run like any other, and is not trained again", "[linear]") {
   const Workplace place;
-  const auto summary = place.train("run", linear(place));
+  const auto options = linear(place);
+  const auto summary = place.train("run", options);
   const auto folder = place / "run";
   CHECK(summary["steps"] == 1);
   CHECK(summary["parameters"] == (4096 + 1) * 2);
@@ -52,6 +53,20 @@ TEST_CASE("a linear run learns pairs of words and leaves a run like any other", 
     CHECK(std::filesystem::read_symlink(folder / "checkpoints" / link) == "step-1");
   CHECK(place.train("words", linear(place, {"model.ngrams=1"}))["validation"]["accuracy"] < 0.8);
   for (const auto* split : {"train", "validation", "test"}) CHECK(metrics_of(folder, split).size() == 1);
+  place.train("again", options);
+  CHECK(model_bytes(folder) == model_bytes(place / "again"));
+  CHECK(metrics_without_time(folder) == metrics_without_time(place / "again"));
+
+  const auto checkpoint = folder / "checkpoints/step-1";
+  const auto written = std::filesystem::last_write_time(checkpoint / "meta.json");
+  CHECK(place.train("run", options, /*resume=*/true) == summary);
+  std::filesystem::remove(folder / "summary.json");  // as if the process had died before it
+  CHECK(place.train("run", options, /*resume=*/true)["validation"] == summary["validation"]);
+  CHECK(std::filesystem::last_write_time(checkpoint / "meta.json") == written);
+  auto bytes = read_text(checkpoint / "model.safetensors");  // a damaged checkpoint is not loaded
+  bytes.back() ^= 1;
+  std::ofstream(checkpoint / "model.safetensors", std::ios::binary) << bytes;
+  CHECK(failure([&] { load_run(folder, "best", "cpu"); }).first == ExitCode::failure);
 }
 
 TEST_CASE("a linear run is evaluated and asked like a network, text by text", "[linear]") {
@@ -69,31 +84,6 @@ TEST_CASE("a linear run is evaluated and asked like a network, text by text", "[
   CHECK(run.codec.labels[together[1].label] == "poor");
   CHECK(predict(run, {good})[0].probabilities == together[0].probabilities);
   CHECK(predict(run, {poor})[0].probabilities == together[1].probabilities);
-}
-
-TEST_CASE("linear training gives the same bytes every time", "[linear]") {
-  const Workplace place;
-  place.train("one", linear(place));
-  place.train("two", linear(place));
-  CHECK(model_bytes(place / "one") == model_bytes(place / "two"));
-  CHECK(metrics_without_time(place / "one") == metrics_without_time(place / "two"));
-}
-
-TEST_CASE("a linear run that is finished is not trained again", "[linear]") {
-  const Workplace place;
-  const auto options = linear(place);
-  const auto first = place.train("run", options);
-  const auto written = std::filesystem::last_write_time(place / "run" / "checkpoints" / "step-1" / "meta.json");
-  CHECK(place.train("run", options, /*resume=*/true) == first);
-  std::filesystem::remove(place / "run" / "summary.json");  // as if the process had died before it
-  const auto again = place.train("run", options, /*resume=*/true);
-  CHECK(again["validation"] == first["validation"]);
-  CHECK(std::filesystem::last_write_time(place / "run" / "checkpoints" / "step-1" / "meta.json") == written);
-  const auto file = place / "run/checkpoints/step-1/model.safetensors";  // a damaged checkpoint is not loaded
-  auto bytes = read_text(file);
-  bytes.back() ^= 1;
-  std::ofstream(file, std::ios::binary) << bytes;
-  CHECK(failure([&] { load_run(place / "run", "best", "cpu"); }).first == ExitCode::failure);
 }
 
 }  // namespace metaformer

@@ -1,8 +1,7 @@
 // Trainings that several processes share. Each is a thread here; tests/cli starts real ones.
 
-#include "support/any_mixer.h"
+#include "run/checkpoint_surgery.h"
 #include "support/together.h"
-#include "support/workplace.h"
 #include "tasks/task_examples.h"
 
 namespace metaformer {
@@ -25,16 +24,8 @@ void train_together(const Workplace& place, int processes, const std::string& ou
   together(processes, [&](ProcessGroup& group) { train_as_part(place, group, out, overrides, resume); });
 }
 
-std::string state_bytes(const std::filesystem::path& run) {
-  return read_text(run / "checkpoints/last/state.safetensors");
-}
-
 const Overrides noisy = {"model.dropout=0.1",     "train.batch_size=4",          "train.accumulate=2",  "train.steps=6",
                          "train.eval_interval=3", "train.checkpoint_interval=3", "train.log_interval=1"};
-
-const Overrides without_blocks = joined(
-    noisy, {"model.layers=0", "model.heads=4", "model.positions=none", "model.dropout=0", "train.optimizer=adagrad",
-            "train.clip=0", "task.head=max_pooled", "model.embedding.region=sequence"});
 
 // Lists of words, whose targets are theirs with others.
 std::string marked_pairs(int rows) {
@@ -105,32 +96,36 @@ TEST_CASE("two processes train what one does in two micro-batches, to the byte",
 
 TEST_CASE("two processes train every task as one does, to the byte", "[processes]") {
   const Workplace place;
+  place.folder().write("pairs.tsv", marked_pairs(300));
+  const Overrides of_pairs = {"task=sequence_to_sequence",
+                              "data.path='" + (place / "pairs.tsv").string() + "'",
+                              "data.tokenizer=word",
+                              "model.kind=encoder_decoder",
+                              "model.layers=1",
+                              "model.cross_mixer=metric"};
+  const std::map<std::string, Overrides> tasks = {
+      {"sorting", sorter(joined(noisy, {"model.context=7"}))},
+      {"ragged", classifier(place, noisy)},
+      {"bucketing", classifier(place, joined(noisy, {"task.bucketing=5"}))},
+      {"packed", classifier(place, joined(noisy, {"data.packing=spfhp", "model.context=24"}))},
+      {"pairs", joined(of_pairs, noisy)},
+      {"pairs by tokens", joined(joined(of_pairs, noisy), {"task.batch_unit=token", "train.batch_size=24"})}};
   const std::string task = GENERATE("sorting", "ragged", "bucketing", "packed", "pairs", "pairs by tokens");
   CAPTURE(task);
-  if (task == "sorting") return require_same_bytes(place, sorter(joined(noisy, {"model.context=7"})));
-  if (!task.starts_with("pairs")) {
-    const std::map<std::string, Overrides> more = {
-        {"ragged", {}}, {"bucketing", {"task.bucketing=5"}}, {"packed", {"data.packing=spfhp", "model.context=24"}}};
-    return require_same_bytes(place, classifier(place, joined(noisy, more.at(task))));
-  }
-  place.folder().write("pairs.tsv", marked_pairs(300));
-  const auto overrides =
-      joined({"task=sequence_to_sequence", "data.path='" + (place / "pairs.tsv").string() + "'", "data.tokenizer=word",
-              "model.kind=encoder_decoder", "model.layers=1", "model.cross_mixer=metric"},
-             noisy);
-  require_same_bytes(place,
-                     task == "pairs" ? overrides : joined(overrides, {"task.batch_unit=token", "train.batch_size=24"}));
+  require_same_bytes(place, tasks.at(task));
 }
 
 TEST_CASE("several processes train what one does in as many micro-batches, to the byte", "[processes]") {
   const Workplace place;
   const int processes = GENERATE(2, 3, 4);
-  const Overrides accumulate = {"train.accumulate=" + std::to_string(processes)};
   // Enough parameters for the sums of large tensors; tables of regions have gradients in few rows.
-  require_same_bytes(place,
-                     GENERATE(true, false) ? joined(noisy, joined({"model.width=32", "train.cpu_slices=2"}, accumulate))
-                                           : classifier(place, joined(without_blocks, accumulate)),
-                     processes);
+  const auto model =
+      GENERATE(true, false)
+          ? joined(noisy, {"model.width=32", "train.cpu_slices=2"})
+          : classifier(place, joined(noisy, {"model.layers=0", "model.heads=4", "model.positions=none",
+                                             "model.dropout=0", "train.optimizer=adagrad", "train.clip=0",
+                                             "task.head=max_pooled", "model.embedding.region=sequence"}));
+  require_same_bytes(place, joined(model, {"train.accumulate=" + std::to_string(processes)}), processes);
 }
 
 TEST_CASE("more processes than micro-batches train the same but for rounding", "[processes]") {

@@ -7,10 +7,6 @@
 
 namespace metaformer {
 
-static double learning_rate_at(const TrainConfig& config, std::int64_t step) {
-  return scheduled_rate(config, 64, step);
-}
-
 TEST_CASE("after the last step a rate goes on, and a warm-up may be absent or longer than the training", "[schedule]") {
   TrainConfig config;
   config.steps = 1000;
@@ -24,19 +20,8 @@ TEST_CASE("after the last step a rate goes on, and a warm-up may be absent or lo
        {ConstantScheduleConfig{.warmup_steps = 5000}, 999, 1000.0 / 5001},
        {ConstantScheduleConfig{.warmup_steps = 0}, 0, 1}}));
   config.schedule = schedule;
-  CHECK(learning_rate_at(config, step) == Approx(rate));
+  CHECK(scheduled_rate(config, 64, step) == Approx(rate));
 }
-
-namespace {
-
-// docs/configs.md: `after(s)` is the formula of steps after the warm-up.
-struct Documented {
-  ScheduleConfig schedule;
-  std::function<double(double)> after;
-  double last;  // of the step n - 1
-};
-
-}  // namespace
 
 TEST_CASE("warm-up, peak and last step of every schedule are those of the documented formulas", "[schedule]") {
   const std::int64_t w = GENERATE(1, 4), n = GENERATE(10, 37), decay = GENERATE(1, 3, 1000);
@@ -48,6 +33,11 @@ TEST_CASE("warm-up, peak and last step of every schedule are those of the docume
   trapezoid.decay_steps = decay;
   const double f = std::max(warmup, steps - 1 - static_cast<double>(decay));
   const auto p = [&](double s) { return (s - warmup) / (steps - warmup); };
+  struct Documented {
+    ScheduleConfig schedule;
+    std::function<double(double)> after;  // of a step after the warm-up, by docs/configs.md
+    double last;                          // of the step n - 1
+  };
   const std::vector<Documented> all = {
       {CosineScheduleConfig{{.warmup_steps = w, .floor = floor}},
        [&](double s) { return floor + (r - floor) * (1 + std::cos(pi * p(s))) / 2; },
@@ -72,10 +62,10 @@ TEST_CASE("warm-up, peak and last step of every schedule are those of the docume
     for (std::int64_t s = 0; s < n; ++s) {
       const auto step = static_cast<double>(s);
       const bool warms_up = s < w && !is_noam;
-      CHECK(learning_rate_at(config, s) == Approx(warms_up ? r * (step + 1) / (warmup + 1) : after(step)));
+      CHECK(scheduled_rate(config, 64, s) == Approx(warms_up ? r * (step + 1) / (warmup + 1) : after(step)));
     }
-    CHECK(learning_rate_at(config, n - 1) == Approx(last));
-    if (!is_noam) CHECK(learning_rate_at(config, w) == Approx(r));
+    CHECK(scheduled_rate(config, 64, n - 1) == Approx(last));
+    if (!is_noam) CHECK(scheduled_rate(config, 64, w) == Approx(r));
   }
 }
 

@@ -21,15 +21,14 @@ std::map<std::string, torch::Tensor> tensors(const std::filesystem::path& run, i
   return {named.begin(), named.end()};
 }
 
-const Overrides averaged = {"train.weight_average.decay=0.8", "train.checkpoint_interval=1",
-                            "train.keep_checkpoints=12"};
-
 }  // namespace
 
-TEST_CASE("checkpoints hold the average of float64 and the weights of a training without it", "[average]") {
+TEST_CASE("checkpoints hold the average of float64, which is evaluated, and the weights of a training without it",
+          "[average]") {
   const Workplace place;
-  place.train("averaged", averaged);
-  place.train("plain", {"train.checkpoint_interval=1", "train.keep_checkpoints=12"});
+  const Overrides plain = {"train.checkpoint_interval=1", "train.keep_checkpoints=12", "train.learning_rate=0.01"};
+  const auto summary = place.train("averaged", joined(plain, {"train.weight_average.decay=0.8"}));
+  CHECK(place.train("plain", plain)["val_loss"] != summary["val_loss"]);
   std::map<std::string, torch::Tensor> sums;
   for (int step = 1; step <= 12; ++step) {
     const auto average = tensors(place / "averaged", step, "model"), state = tensors(place / "averaged", step, "state");
@@ -41,17 +40,9 @@ TEST_CASE("checkpoints hold the average of float64 and the weights of a training
       CHECK(torch::allclose(average.at(name).to(torch::kDouble), sum / (1 - std::pow(0.8, step)), 1e-5, 1e-6));
     }
   }
-}
-
-TEST_CASE("the average is what is evaluated, selected and loaded", "[average]") {
-  const Workplace place;
-  const auto summary = place.train("run", joined(averaged, {"train.learning_rate=0.01"}));
-  const auto plain = place.train("plain", {"train.learning_rate=0.01"});
-  CHECK(summary["val_loss"] != plain["val_loss"]);
-  const auto run = load_run(place / "run", "last", "cpu");
+  const auto run = load_run(place / "averaged", "last", "cpu");
   const auto task = make_task(run.experiment.config, true);
-  const auto report = evaluate_split({*run.predictor, task}, Split::validation);
-  CHECK(report["loss"] == summary["val_loss"]);
+  CHECK(evaluate_split({*run.predictor, task}, Split::validation)["loss"] == summary["val_loss"]);
 }
 
 TEST_CASE("a recalibrated classifier shifts the logits of its average", "[average][classification]") {
