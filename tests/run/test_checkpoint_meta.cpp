@@ -52,9 +52,7 @@ std::string with(const std::string& key, const Json& value) {
 }
 
 std::string refusal(const std::string& text) {
-  const auto [code, message] = failure([&] { read_checkpoint_meta(text, "a/meta.json"); });
-  CHECK(code == ExitCode::failure);
-  return message;
+  return message_of(ExitCode::failure, [&] { read_checkpoint_meta(text, "a/meta.json"); });
 }
 
 }  // namespace
@@ -107,13 +105,12 @@ TEST_CASE("what no run can have written is damage, with the key", "[meta]") {
 
 TEST_CASE("hostile nesting and endless keys are refused, and a newer format is named", "[meta]") {
   CHECK_THAT(refusal(with("format_version", 3)), ContainsSubstring("a/meta.json: ") && ContainsSubstring("format 3"));
-  CHECK_THAT(refusal(std::string(1'000'000, '[')), ContainsSubstring("not a JSON object"));
-  CHECK_THAT(refusal("{\"a\":" + std::string(100'000, '[') + std::string(100'000, ']') + "}"),
-             ContainsSubstring("not a JSON object"));
   std::string keys = "{";
   for (int i = 0; i < 300'000; ++i) keys += fmt::format("\"k{}\":0,", i);
   keys.back() = '}';
-  CHECK_THAT(refusal(keys), ContainsSubstring("not a JSON object"));
+  for (const auto& text :
+       {std::string(1'000'000, '['), keys, "{\"a\":" + std::string(100'000, '[') + std::string(100'000, ']') + "}"})
+    CHECK_THAT(refusal(text), ContainsSubstring("not a JSON object"));
 }
 
 }  // namespace metaformer
