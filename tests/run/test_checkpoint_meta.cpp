@@ -14,39 +14,19 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-CheckpointMeta sample() {
-  CheckpointMeta meta;
-  meta.progress = {.step = 40,
-                   .best = BestSoFar{30, 2.25, 0.125},
-                   .loss_sum = 4.5,
-                   .loss_count = 2,
-                   .last_train_loss = 0.1,
-                   .train_seconds = 1.5,
-                   .evaluated_step = 40,
-                   .validation = {{"loss", 2.3}, {"targets", 100}},
-                   .evaluations_since_best = 1,
-                   .rollbacks = 2,
-                   .rollback_step = 20,
-                   .scheduled = false,
-                   .spikes = {.seen = 7, .mean = 0.25, .variance = 0.5, .count = 3},
-                   .clipped_steps = 9,
-                   .clipped_count = 1,
-                   .skipped_steps = 4,
-                   .uniform_entropy = 0.998,
-                   .collapse = AttentionCollapse{.step = 30, .kind = CollapseKind::one_token, .entropy = 0.01},
-                   .startup_seconds = 0.5,
-                   .wall_seconds = 8.5,
-                   .evaluation_seconds = 2.5,
-                   .checkpoint_seconds = 0.25};
-  meta.digests = {{"model.safetensors", "abc"}, {"tokenizer.json", "def"}};
-  return meta;
-}
+const Json sample = Json::parse(R"({"format_version": 2, "step": 40, "best": {"step": 30, "loss": 2.25, "error": 0.125},
+  "loss_sum": 4.5, "loss_count": 2, "last_train_loss": 0.1, "train_seconds": 1.5, "evaluated_step": 40,
+  "validation": {"loss": 2.3, "targets": 100}, "evaluations_since_best": 1, "rollbacks": 2, "rollback_step": 20,
+  "scheduled": false, "spikes": {"seen": 7, "mean": 0.25, "variance": 0.5, "count": 3}, "clipped_steps": 9,
+  "clipped_count": 1, "skipped_steps": 4, "uniform_entropy": 0.998,
+  "attention_collapse": {"step": 30, "kind": "one_token", "entropy": 0.01}, "startup_seconds": 0.5, "wall_seconds": 8.5,
+  "evaluation_seconds": 2.5, "checkpoint_seconds": 0.25,
+  "files": {"model.safetensors": "abc", "tokenizer.json": "def"}})");
 
 // As a hostile writer would: the digest is right.
 std::string with(const std::string& key, const Json& value) {
-  auto json = Json::parse(to_text(sample()));
+  auto json = sample;
   json[key] = value;
-  json.erase("sha256");
   json["sha256"] = sha256(json.dump());
   return json.dump();
 }
@@ -58,20 +38,21 @@ std::string refusal(const std::string& text) {
 }  // namespace
 
 TEST_CASE("progress and digests come back as they were written", "[meta]") {
-  const auto text = to_text(sample());
+  const auto text = with("step", 40);
   const auto meta = read_checkpoint_meta(text, "t");
-  CHECK(to_text(meta) == text);
+  CHECK(Json::parse(to_text(meta)) == Json::parse(text));
   CHECK(meta.progress.best->error == 0.125);
   CHECK(meta.progress.spikes.variance == 0.5);
   CHECK_FALSE(meta.progress.scheduled);
   CHECK(meta.progress.collapse->kind == CollapseKind::one_token);
-  CHECK(meta.digests == sample().digests);
+  CHECK(meta.digests == std::map<std::string, std::string>{{"model.safetensors", "abc"}, {"tokenizer.json", "def"}});
 }
 
 TEST_CASE("metrics of any number of classes leave meta.json small", "[meta]") {
-  auto large = sample();
+  const auto small = read_checkpoint_meta(with("step", 40), "t");
+  auto large = small;
   for (int i = 0; i < 300; ++i) large.progress.validation["confusion"][std::to_string(i)] = {{"a", i}};
-  CHECK(to_text(large) == to_text(sample()));
+  CHECK(to_text(large) == to_text(small));
   CHECK(without_tables(nullptr).is_null());
   Json table;  // many small objects are read
   for (int i = 0; i < 40'000; ++i) table[std::to_string(i / 200)][std::to_string(i % 200)] = 0;

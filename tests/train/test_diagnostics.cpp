@@ -254,14 +254,6 @@ TEST_CASE("diagnostics of a score form are those of the dense matrix", "[diagnos
   for (int i = 0; i < 4; ++i) CHECK(result.spectrum[static_cast<std::size_t>(i)] == Approx(spectrum[i].item<double>()));
 }
 
-TEST_CASE("asymmetry is 0 for symmetric and 1 for antisymmetric forms", "[diagnostics]") {
-  const auto factor = torch::randn({1, 3, 5}, torch::kDouble);
-  CHECK(diagnose_form({factor, factor}).asymmetry < 1e-7);
-  const auto turn = torch::tensor({0., 1., -1., 0.}, torch::kDouble).view({1, 2, 2});
-  const auto plane = torch::randn({1, 2, 6}, torch::kDouble);
-  CHECK(diagnose_form({plane, torch::matmul(turn, plane)}).asymmetry == Approx(1));
-}
-
 TEST_CASE("every mixer with one score form gives it, and only metrics are symmetric", "[diagnostics]") {
   const auto options = any_mixer();
   torch::manual_seed(1);

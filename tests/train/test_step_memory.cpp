@@ -61,9 +61,8 @@ TEST_CASE("memory of other shapes than the model's is refused by name", "[memory
       for (const auto& [changed, value] : changes)
         if (name == changed) tensor = value;
     StepMemory other(*parts.model, 2, 1, one_process());
-    const auto [code, message] = failure([&] { other.take(saved, 12, "state.safetensors"); });
-    CHECK(code == ExitCode::usage);
-    CHECK_THAT(message, ContainsSubstring("state.safetensors: memory: ") && ContainsSubstring(text));
+    CHECK_THAT(message_of(ExitCode::usage, [&] { other.take(saved, 12, "state.safetensors"); }),
+               ContainsSubstring("state.safetensors: memory: ") && ContainsSubstring(text));
   };
   check({{"memory.hidden", torch::zeros({2, 12})}}, "'hidden' has shape [2, 12], and this model expects [2, any, 16]");
   check({{"memory.hidden", torch::zeros({2, 12, 8})}}, "has shape [2, 12, 8]");
