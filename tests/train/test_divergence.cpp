@@ -3,7 +3,6 @@
 #include <cmath>
 #include <limits>
 
-#include "base/error.h"
 #include "run/checkpoint_surgery.h"
 #include "support/failure.h"
 #include "train/divergence.h"
