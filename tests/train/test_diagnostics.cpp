@@ -90,24 +90,18 @@ TEST_CASE("uniform attention counts behind the warm-up, when two looks in a row 
   StreamDiagnostics diagnostics(experiment.config, parts.task, *parts.model, torch::kCPU);
   const AttentionWatch watch(experiment.config, diagnostics);
   Progress progress;
-  const auto look = [&](std::int64_t step, double entropy) {
+  const std::vector<std::tuple<std::int64_t, double, bool>> looks = {
+      {6, 1, false},     {10, 1, false}, {12, 1, false},      {13, 1, false},  // measured for the diagnostics: no look
+      {14, 0.5, false},  {16, 1, false}, {18, 0.9991, false},                  // it learns
+      {20, 0.999, true}, {22, 0, true}};                                       // the first that was found stays
+  for (const auto& [step, entropy, is_found] : looks) {
     progress.step = step;
     watch.note({entropy, entropy}, progress);
-    return progress.collapse.has_value();
-  };
-  CHECK_FALSE(look(6, 1));
-  CHECK_FALSE(look(10, 1));
-  CHECK_FALSE(look(12, 1));
-  CHECK_FALSE(look(13, 1));  // measured for the diagnostics: no look
-  CHECK_FALSE(look(14, 0.5));
-  CHECK_FALSE(look(16, 1));
-  CHECK_FALSE(look(18, 0.9991));  // it learns
-  CHECK(look(20, 0.999));
+    CHECK(progress.collapse.has_value() == is_found);
+  }
   CHECK(progress.collapse->kind == CollapseKind::uniform);
   CHECK(progress.collapse->step == 20);
   CHECK(progress.collapse->entropy == Approx(0.999));
-  CHECK(look(22, 0));
-  CHECK(progress.collapse->step == 20);  // the first that was found stays
 }
 
 TEST_CASE("training is the same to the byte with and without measurements, of every task and kind of model",
