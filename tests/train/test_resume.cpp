@@ -142,11 +142,7 @@ Overrides model_of(const Row& row, const Workplace& place) {
 }
 
 Overrides options_of(const Row& row) {
-  static const std::map<std::string, std::string> mixers = {{"sdp", "scaled_dot_product"},
-                                                            {"quadratic", "quadratic"},
-                                                            {"metric", "metric"},
-                                                            {"pooling", "average_pooling"},
-                                                            {"identity", "identity"}};
+  const auto mixer = row.mixer == "sdp" ? "scaled_dot_product" : row.mixer == "pooling" ? "average_pooling" : row.mixer;
   static const std::map<std::string, std::string> optimizers = {{"adamw", "{kind: adamw, embedding_weight_decay: 0}"},
                                                                 {"adam", "{kind: adam, weight_decay: 0.01}"},
                                                                 {"sgd", "sgd"},
@@ -162,7 +158,7 @@ Overrides options_of(const Row& row) {
       {"none", {}}, {"model", {"model.dropout=0.2"}}, {"embedding", {"model.embedding.dropout=0.5"}}};
   Overrides options = {"train.optimizer=" + optimizers.at(row.optimizer), "train.precision=" + row.precision,
                        "train.accumulate=" + row.accumulate, "train.weight_average.decay=" + row.average};
-  if (row.mixer != "-") options.push_back("model.mixer.kind=" + mixers.at(row.mixer));
+  if (row.mixer != "-") options.push_back("model.mixer.kind=" + mixer);
   options = joined(joined(options, computed.at(row.computed)), dropouts.at(row.dropout));
   if (row.rates == "-") return options;
   options.emplace_back("train.layer_rate_decay=0.7");

@@ -42,12 +42,6 @@ void finish_step(LossScale& scale, bool overflows) {
 
 double factor(const LossScale& scale) { return scale.factor().item<double>(); }
 
-// Parts whose gradients are scaled, in the precision that the config gives.
-void scale_losses(Parts& parts) {
-  parts.loss_scale = std::make_unique<LossScale>(torch::kCPU);
-  parts.optimizer = make_optimizer(*parts.parameters, parts.experiment.config.train, parts.loss_scale->of_gradients());
-}
-
 // From now on one parameter gets an infinite gradient in the steps where `*overflows`.
 void inject_overflows(Parts& parts, const std::shared_ptr<bool>& overflows) {
   parts.parameters->views()[2].parameter.register_hook(
@@ -202,7 +196,8 @@ TEST_CASE("a scale that is a power of two changes nothing but the gradients' exp
   const auto experiment =
       place.experiment({"train.accumulate=2", "train.clip=" + clip, "train.optimizer=" + optimizer});
   Parts plain(experiment), scaled(experiment);
-  scale_losses(scaled);
+  scaled.loss_scale = std::make_unique<LossScale>(torch::kCPU);  // in float32
+  scaled.optimizer = make_optimizer(*scaled.parameters, experiment.config.train, scaled.loss_scale->of_gradients());
   for (std::int64_t step = 0; step < 4; ++step) {
     const auto expected = plain.run(step, 1e-2), given = scaled.run(step, 1e-2);
     CHECK(given.loss.item<double>() == expected.loss.item<double>());
