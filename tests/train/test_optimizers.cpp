@@ -247,30 +247,17 @@ TEST_CASE("an optimiser that starts again forgets, and names the state that is n
   CHECK(optimizer->first_not_finite() == state.front().first);
 }
 
-namespace {
-
-// One matrix at a time in float64.
-torch::Tensor orthogonal_factors(const torch::Tensor& x_mrc, std::int64_t iterations) {
-  std::vector<torch::Tensor> results;
-  for (const auto& matrix : x_mrc.unbind()) results.push_back(newton_schulz(matrix.to(torch::kDouble), iterations));
-  return torch::stack(results);
-}
-
-torch::Tensor of_low_rank(std::int64_t matrices, std::int64_t rows, std::int64_t columns) {
-  return torch::bmm(torch::randn({matrices, rows, 2}), torch::randn({matrices, 2, columns})) +
-         1e-3 * torch::randn({matrices, rows, columns});
-}
-
-}  // namespace
-
 TEST_CASE("Newton-Schulz iterations are those of float64", "[optimizer]") {
   torch::manual_seed(0);
   const auto [rows, columns] = GENERATE(table<std::int64_t, std::int64_t>({{32, 32}, {32, 48}, {32, 128}, {128, 32}}));
   const std::int64_t iterations = GENERATE(1, 2, 5);
   const bool low_rank = GENERATE(false, true);
   INFO(rows << " x " << columns << ", " << iterations << " iterations" << (low_rank ? ", nearly of rank 2" : ""));
-  const auto x_mrc = low_rank ? of_low_rank(3, rows, columns) : torch::randn({3, rows, columns});
-  const auto expected = orthogonal_factors(x_mrc, iterations);
+  auto x_mrc = torch::randn({3, rows, columns});
+  if (low_rank) x_mrc = torch::bmm(torch::randn({3, rows, 2}), torch::randn({3, 2, columns})) + 1e-3 * x_mrc;
+  std::vector<torch::Tensor> factors;  // one matrix at a time in float64
+  for (const auto& matrix : x_mrc.unbind()) factors.push_back(newton_schulz(matrix.to(torch::kDouble), iterations));
+  const auto expected = torch::stack(factors);
   const auto given = orthogonalise(x_mrc, iterations, torch::kFloat).to(torch::kDouble);
   // Wide matrices go by their Gram matrix, which squares the condition number of 1,000 and more.
   const bool loses_digits = low_rank && std::max(rows, columns) >= 2 * std::min(rows, columns);
