@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 
 const std::string first =
     R"({"steps":40,"train_loss":0.1,"val_loss":2.25,"best_val_loss":2.125,"best_val_error":0.25,"best_step":30,)"
-    R"("validation":{"loss":2.25,"texts":7},"test":null,"stopped_early":true,"parameters":1000,"mixer_parameters":300,)";
+    R"("validation":{"loss":2.25,"texts":7},"test":null,"stopped_early":true,"parameters":100,"mixer_parameters":30,)";
 
 }  // namespace
 
