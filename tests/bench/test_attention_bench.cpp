@@ -7,6 +7,7 @@
 #include "bench/attention_bench.h"
 #include "bench/step_bench.h"
 #include "bench/timing.h"
+#include "config/loader.h"
 #include "config/mixer_config.h"
 #include "ops/attention.h"
 #include "support/graph_by_hand.h"
@@ -52,17 +53,15 @@ torch::Tensor form_of_metric(Mixer& mixer, const MetricOptions& options) {
 
 // Sets the mixer's projections, and returns the inputs of its core.
 CoreInputs inputs_of(const MixerConfig& options, Mixer& mixer, const torch::Tensor& x_bcd) {
-  const auto d = shape.width();
   auto parameters = mixer.named_parameters();
-  const auto identity = torch::eye(d);
-  if (std::get_if<ScaledDotProductOptions>(&options) != nullptr) {
-    const auto q_rows = torch::randperm(d), k_rows = torch::randperm(d);
+  const auto identity = torch::eye(shape.width());
+  const auto q_rows = torch::randperm(shape.width()), k_rows = torch::randperm(shape.width());
+  if (is<ScaledDotProductOptions>(options)) {
     parameters["query_key_value.weight"].copy_(
         torch::cat({identity.index_select(0, q_rows), identity.index_select(0, k_rows), identity}));
     return {heads_of(x_bcd.index_select(2, q_rows)), heads_of(x_bcd.index_select(2, k_rows)), heads_of(x_bcd)};
   }
-  if (std::get_if<LshOptions>(&options) != nullptr) {
-    const auto q_rows = torch::randperm(d);
+  if (is<LshOptions>(options)) {
     parameters["projection.weight"].copy_(torch::cat({identity.index_select(0, q_rows), identity}));
     return {heads_of(x_bcd.index_select(2, q_rows)), heads_of(x_bcd)};
   }
@@ -83,9 +82,10 @@ Visibility visibility_of(bool segmented) {
   return self_visibility(true, segment_bc);
 }
 
-AttentionRequest core_request() {
+AttentionRequest core_request(const std::vector<MixerConfig>& mixers) {
   AttentionRequest request;
   request.shapes = {shape};
+  request.mixers = mixers;
   request.core = true;
   request.rounds = 1;
   return request;
@@ -156,7 +156,7 @@ TEST_CASE("inputs of a core have the shapes of the mixer's, and scores of the st
 }
 
 TEST_CASE("the benchmark of cores has right operations, errors and memory for every mixer", "[attention_core]") {
-  auto request = core_request();
+  auto request = core_request({});
   request.type = GENERATE(torch::kFloat, torch::kBFloat16);
   for (const auto& mixer : mixers_with_cores())
     for (const auto backend : backends_of(mixer))
@@ -180,9 +180,9 @@ TEST_CASE("the benchmark of cores has right operations, errors and memory for ev
 }
 
 TEST_CASE("memory of a core is attention's, without inputs", "[attention_core]") {
-  auto request = core_request();
+  auto request = core_request(
+      {ScaledDotProductOptions{.backend = Backend::composed}, MetricOptions{.backend = Backend::composed}});
   request.shapes = {{.batch = 2, .heads = 2, .context = 64, .head_width = 16}};
-  request.mixers = {ScaledDotProductOptions{.backend = Backend::composed}, MetricOptions{.backend = Backend::composed}};
   const auto results = bench(request);
   const std::int64_t vectors = 2 * 64 * 2 * 16 * 4, number_per_row = 2 * 2 * 64 * 4;
   CHECK(results[0].kept_bytes == vectors + number_per_row);             // t
@@ -191,8 +191,7 @@ TEST_CASE("memory of a core is attention's, without inputs", "[attention_core]")
 }
 
 TEST_CASE("every backend of the library's attention equals composed attention", "[attention_core]") {
-  auto request = core_request();
-  request.mixers = {ScaledDotProductOptions{.backend = Backend::composed}};
+  auto request = core_request({ScaledDotProductOptions{.backend = Backend::composed}});
   request.library = true;
   const auto results = bench(request);
   std::vector<std::string> backends;
@@ -208,12 +207,11 @@ TEST_CASE("every backend of the library's attention equals composed attention", 
 }
 
 TEST_CASE("a core that the benchmark does not know is left out, with the reason", "[attention_core]") {
-  auto request = core_request();
-  request.mixers = {MetricOptions{.score = MetricScore::as_published, .backend = Backend::reference},
-                    MetricOptions{.values = MixerValues::own, .backend = Backend::composed},
-                    QuadraticOptions{.qk_norm = true, .backend = Backend::composed},
-                    QuadraticOptions{.fixed_norm = true, .backend = Backend::composed},
-                    MetricOptions{.fixed_norm = true, .backend = Backend::composed}};
+  const auto request = core_request({MetricOptions{.score = MetricScore::as_published, .backend = Backend::reference},
+                                     MetricOptions{.values = MixerValues::own, .backend = Backend::composed},
+                                     QuadraticOptions{.qk_norm = true, .backend = Backend::composed},
+                                     QuadraticOptions{.fixed_norm = true, .backend = Backend::composed},
+                                     MetricOptions{.fixed_norm = true, .backend = Backend::composed}});
   for (const auto& result : bench(request)) {
     CHECK_THAT(result.skipped, ContainsSubstring("does not know the core"));
     CHECK(result.predicted_bytes == 0);
@@ -221,10 +219,10 @@ TEST_CASE("a core that the benchmark does not know is left out, with the reason"
 }
 
 TEST_CASE("candidates are timed by replays, forward and backward, where they can be recorded", "[attention_core]") {
-  auto request = core_request();
+  auto request =
+      core_request({MetricOptions{.backend = Backend::composed}, MetricOptions{.backend = Backend::reference}});
   request.core = GENERATE(true, false);
   request.backward = GENERATE(true, false);
-  request.mixers = {MetricOptions{.backend = Backend::composed}, MetricOptions{.backend = Backend::reference}};
   request.rounds = 3;
   GraphCounts counts;
   request.make_graph = [&] { return std::make_unique<GraphByHand>(counts, /*fails=*/counts.captures == 1); };
@@ -286,30 +284,21 @@ TEST_CASE("operations are those of the products that a layer makes, those of a c
 }
 
 TEST_CASE("operations of a training step are those of its products", "[bench]") {
-  TransformerConfig transformer;
-  transformer.layers = 2;
-  transformer.heads = 2;
-  transformer.width = 8;
-  transformer.context = 4;
-  transformer.mixer = IdentityOptions{};
-  auto with_attention = transformer;
-  with_attention.mixer = ScaledDotProductOptions{};
-  GruConfig gru;
-  gru.layers = 2;
-  gru.width = 8;
-  LstmConfig lstm;
-  lstm.layers = 1;
-  lstm.width = 8;
-  const FeedForwardModelConfig window{.window = 5, .width = 4, .hidden = 16};
+  const auto model_of = [](const std::string& model) { return default_experiment({"model=" + model}).config.model; };
+  const auto transformer = [&](const std::string& mixer) {
+    return model_of("{kind: transformer, layers: 2, heads: 2, width: 8, context: 4, mixer: " + mixer + "}");
+  };
   // 12 tokens; a head of 8 -> 10; backward twice forward. A layer's products 8 -> 32 -> 8, 3 rows of 10 visible pairs,
   // 2 heads of 4; in a recurrent layer each gate is from its input and from its state.
   const double head = 2.0 * 12 * 8 * 10, layer = 2.0 * 12 * 2 * 8 * 32;
   const double attention = 4 * 2.0 * 12 * 8 * 8 + 3 * 2 * 2.0 * 10 * 2 * 4;
-  CHECK(training_operations(transformer, 10, 12, true) == 3 * (2 * layer + head));
-  CHECK(training_operations(with_attention, 10, 12, true) == 3 * (2 * (attention + layer) + head));
-  CHECK(training_operations(gru, 10, 12, true) == 3 * (2 * (2.0 * 12 * 2 * 3 * 8 * 8) + head));
-  CHECK(training_operations(lstm, 10, 12, true) == 3 * (2.0 * 12 * 2 * 4 * 8 * 8 + head));
-  CHECK(training_operations(window, 10, 12, true) == 3 * (2.0 * 12 * 20 * 16 + 2.0 * 12 * 16 * 10));
+  const std::vector<std::pair<ModelConfig, double>> cases = {
+      {transformer("identity"), 2 * layer + head},
+      {transformer("scaled_dot_product"), 2 * (attention + layer) + head},
+      {model_of("{kind: gru, layers: 2, width: 8}"), 2 * (2.0 * 12 * 2 * 3 * 8 * 8) + head},
+      {model_of("{kind: lstm, layers: 1, width: 8}"), 2.0 * 12 * 2 * 4 * 8 * 8 + head},
+      {model_of("{kind: feed_forward, window: 5, width: 4, hidden: 16}"), 2.0 * 12 * 20 * 16 + 2.0 * 12 * 16 * 10}};
+  for (const auto& [model, forward] : cases) CHECK(training_operations(model, 10, 12, true) == 3 * forward);
 }
 
 TEST_CASE("memory of composed attention grows with the context, that of the reference with its square", "[bench]") {
@@ -318,34 +307,26 @@ TEST_CASE("memory of composed attention grows with the context, that of the refe
     request.shapes.push_back({.batch = 1, .heads = 2, .context = context, .head_width = 16});
   request.mixers = {MetricOptions{.backend = Backend::composed}, MetricOptions{.backend = Backend::reference}};
   request.rounds = 1;
-  std::vector<std::string> done;
-  const auto results = bench_attention(request, [&](const std::string& line) { done.push_back(line); });
+  int lines = 0;
+  const auto results = bench_attention(request, [&](const std::string&) { ++lines; });
   REQUIRE(results.size() == 6);
-  CHECK(done.size() == 3);
-  const auto growth = [&](std::size_t backend) {
-    return static_cast<double>(results[4 + backend].kept_bytes) / static_cast<double>(results[2 + backend].kept_bytes);
-  };
-  CHECK(growth(0) < 2.2);
-  CHECK(growth(1) > 3);
+  CHECK(lines == 3);
+  const auto kept = [&](std::size_t i) { return static_cast<double>(results[i].kept_bytes); };
+  CHECK(kept(4) < 2.2 * kept(2));
+  CHECK(kept(5) > 3 * kept(3));
   for (const auto& result : results) {
     CHECK(result.skipped.empty());
-    CHECK(result.ms > 0);
-    CHECK(result.teraflops > 0);
+    CHECK((result.ms > 0 && result.teraflops > 0));
     CHECK(result.peak_bytes >= result.kept_bytes);
     REQUIRE(result.error);
-    CHECK(*result.error < 1e-5);
-    CHECK(*result.error > 0);
+    CHECK((*result.error > 0 && *result.error < 1e-5));
   }
-}
-
-TEST_CASE("a candidate that does not fit is left out, with its size", "[bench]") {
-  AttentionRequest request;
-  request.shapes = {{.batch = 32, .heads = 8, .context = 2048, .head_width = 48}};
-  request.pair_table = true;
-  const auto results = bench(request);
-  REQUIRE(results.size() == 1);
-  CHECK_FALSE(results[0].skipped.empty());
-  CHECK(results[0].predicted_bytes > 1e12);
+  // A candidate that does not fit is left out, with its size.
+  const auto table = bench(
+      {.shapes = {{.batch = 32, .heads = 8, .context = 2048, .head_width = 48}}, .mixers = {}, .pair_table = true});
+  REQUIRE(table.size() == 1);
+  CHECK_FALSE(table[0].skipped.empty());
+  CHECK(table[0].predicted_bytes > 1e12);
 }
 
 }  // namespace metaformer

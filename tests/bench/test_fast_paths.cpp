@@ -1,4 +1,4 @@
-// Fast paths that a benchmark reports, against the nodes in the graph of a training pass.
+// Kernels that a benchmark times, and fast paths that it reports, against the nodes in the graph of a training pass.
 
 #include <torch/csrc/autograd/function.h>
 
@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/kernel_bench.h"
 #include "bench/step_bench.h"
 #include "config/mixer_config.h"
 #include "model/parameters.h"
@@ -68,14 +69,10 @@ TEST_CASE("fast paths of every mixer and position are those that are taken", "[b
 
 TEST_CASE("oneDNN computes the recurrence of an LSTM, in every precision, and of no other model", "[bench]") {
   const auto cell = GENERATE(RecurrentCell::lstm, RecurrentCell::gru);
-  RecurrentConfig options{.cell = cell};
-  RecurrentModel model(options, /*vocabulary=*/5);
+  RecurrentModel model(RecurrentConfig{.cell = cell}, /*vocabulary=*/5);
   initialise(model, 1);
   ExperimentConfig config;
-  if (cell == RecurrentCell::lstm)
-    config.model = LstmConfig();
-  else
-    config.model = GruConfig();
+  config.model = cell == RecurrentCell::lstm ? ModelConfig(LstmConfig()) : ModelConfig(GruConfig());
   config.train.precision = GENERATE(Precision::fp32, Precision::bf16, Precision::fp16);
   const AutocastScope autocast(config.train.precision, torch::kCPU);
   Pass pass{.training = true};
@@ -110,6 +107,24 @@ TEST_CASE("no fast path in float16 or on another device", "[bench]") {
     config.model = model;
     CHECK(fast_paths(config, torch::kCPU).front().why_not == why_not);
   }
+}
+
+TEST_CASE("every kernel is timed on both sides", "[bench]") {
+  const auto type = GENERATE(torch::kFloat, torch::kBFloat16);
+  const auto head_width = GENERATE(3, 8);  // of an odd one nothing is rotated
+  const auto results = bench_kernels(
+      {.shape = {.batch = 2, .heads = 2, .context = 5, .head_width = head_width}, .type = type, .rounds = 2});
+  std::vector<std::string> kernels;
+  for (const auto& result : results) {
+    CHECK(result.ms > 0);
+    CHECK(result.library_ms > 0);
+    CHECK(result.ratio > 0);
+    kernels.push_back(result.kernel);
+  }
+  std::vector<std::string> expected = {"attention", "gelu", "gated silu", "dropout", "rms_norm"};
+  if (head_width == 8) expected.push_back("rotary");
+  expected.insert(expected.end(), {"cross_entropy", "linear layer"});
+  CHECK(kernels == expected);
 }
 
 }  // namespace metaformer

@@ -67,30 +67,40 @@ std::vector<std::vector<Hypothesis>> search(SequenceModel& model, const std::vec
   return beam_search(model, given, mark, never, options, torch::kCPU);
 }
 
-// The best scores of a beam search that goes on until all targets are as long as they may be.
-std::vector<double> best_of_unstopped_search(SequenceModel& model, const Ids& source, std::int64_t longest,
-                                             const BeamOptions& options) {
-  std::vector<std::pair<double, Ids>> live = {{0.0, {}}};
-  std::vector<double> scores;
+// The hypotheses of a beam search that goes on until all targets are as long as they may be: scores and ids.
+std::vector<std::pair<double, Ids>> unstopped_search(SequenceModel& model, const Ids& source, std::int64_t longest,
+                                                     const BeamOptions& options) {
+  std::vector<std::pair<double, Ids>> live = {{0.0, {}}}, ended;
   for (std::int64_t length = 1; length <= longest; ++length) {
     std::vector<std::pair<double, Ids>> next;
-    for (const auto& [sum, target] : live)
+    for (const auto& [sum, target] : live) {
+      const auto log_probabilities_v = log_probabilities_cv(model, source, target)[-1];
       for (std::int32_t token = length < longest ? 0 : mark; token <= mark; ++token) {
-        next.emplace_back(sum + log_probabilities_cv(model, source, target)[-1][token].item<double>(), target);
+        next.emplace_back(sum + log_probabilities_v[token].item<double>(), target);
         next.back().second.push_back(token);
       }
-    std::sort(next.begin(), next.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    }
+    std::sort(next.rbegin(), next.rend());
     next.resize(std::min(next.size(), static_cast<std::size_t>(options.beam)));
     live.clear();
-    for (const auto& [sum, target] : next) {
-      if (target.back() != mark)
+    for (auto& [sum, target] : next)
+      if (target.back() != mark) {
         live.emplace_back(sum, target);
-      else
-        scores.push_back(sum / std::pow((5 + static_cast<double>(length)) / 6, options.alpha));
-    }
+      } else {
+        target.pop_back();
+        ended.emplace_back(sum / std::pow((5 + static_cast<double>(length)) / 6, options.alpha), target);
+      }
   }
-  std::sort(scores.rbegin(), scores.rend());
-  return scores;
+  std::sort(ended.rbegin(), ended.rend());
+  return ended;
+}
+
+void check_found(const std::vector<Hypothesis>& found, const std::vector<std::pair<double, Ids>>& expected) {
+  REQUIRE(found.size() == expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    CHECK(found[i].ids == expected[i].second);
+    CHECK(std::abs(found[i].score - expected[i].first) < 1e-5);
+  }
 }
 
 }  // namespace
@@ -105,57 +115,30 @@ TEST_CASE("a beam as wide as the tree finds what a search of all targets finds",
     const auto penalty = std::pow((5 + static_cast<double>(target.size()) + 1) / 6, alpha);
     scored.emplace_back(log_probability(*model, source, target) / penalty, target);
   }
-  std::sort(scored.begin(), scored.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-  const auto found =
-      search(*model, {source}, {.beam = 200, .n_best = std::ssize(scored), .alpha = alpha, .further_tokens = 0})[0];
-  REQUIRE(found.size() == scored.size());
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    CHECK(found[i].ids == scored[i].second);
-    CHECK(std::abs(found[i].score - scored[i].first) < 1e-5);
-  }
+  std::sort(scored.rbegin(), scored.rend());
+  check_found(
+      search(*model, {source}, {.beam = 200, .n_best = std::ssize(scored), .alpha = alpha, .further_tokens = 0})[0],
+      scored);
 }
 
 TEST_CASE("the unknown token is in no target, and others keep their probabilities", "[beam]") {
   const auto model = some_model(GENERATE(1, 2, 3));
   const std::int32_t unknown = GENERATE(0, 1, 2);
   const BeamOptions all{.beam = 200, .n_best = 200, .alpha = 0, .further_tokens = 0};
-  std::vector<Hypothesis> expected;
-  const auto of_all = search(*model, {{0, 2, 1}}, all)[0];
-  for (const auto& hypothesis : of_all)
-    if (std::count(hypothesis.ids.begin(), hypothesis.ids.end(), unknown) == 0) expected.push_back(hypothesis);
-  const auto found = search(*model, {{0, 2, 1}}, all, {unknown})[0];
-  REQUIRE(found.size() == expected.size());
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    CHECK(found[i].ids == expected[i].ids);
-    CHECK(std::abs(found[i].log_probability - expected[i].log_probability) < 1e-5);
-  }
+  std::vector<std::pair<double, Ids>> expected;
+  for (const auto& [ids, sum, score, is_cut] : search(*model, {{0, 2, 1}}, all)[0])
+    if (std::count(ids.begin(), ids.end(), unknown) == 0) expected.emplace_back(sum, ids);
+  check_found(search(*model, {{0, 2, 1}}, all, {unknown})[0], expected);
 }
 
 TEST_CASE("a beam finds the best that its width can, however many poor targets end early", "[beam]") {
-  const std::int64_t context = 8;
-  const BeamOptions options{.beam = GENERATE(2, 3, 5), .n_best = 2, .alpha = GENERATE(0.0, 0.6)};
+  const std::int64_t context = 8, beam = GENERATE(1, 2, 3, 5);  // 1: the most likely token each time
+  const BeamOptions options{.beam = beam, .n_best = std::min<std::int64_t>(beam, 2), .alpha = GENERATE(0.0, 0.6)};
   const auto model = some_model(GENERATE(range(11, 19)), context);
   for (const auto& source : sources) {
-    const auto expected = best_of_unstopped_search(*model, source, context, options);
-    const auto found = search(*model, {source}, options)[0];
-    REQUIRE(found.size() == 2);
-    for (std::size_t i = 0; i < found.size(); ++i) CHECK(std::abs(found[i].score - expected[i]) < 1e-5);
-  }
-}
-
-TEST_CASE("a beam of one takes the likeliest token each time", "[beam]") {
-  const auto model = some_model(GENERATE(1, 2, 3, 4));
-  for (const auto& source : sources) {
-    Ids target;
-    while (std::ssize(target) + 1 < model->context()) {
-      const auto best = log_probabilities_cv(*model, source, target)[-1].argmax().item<std::int64_t>();
-      if (best == mark) break;
-      target.push_back(static_cast<std::int32_t>(best));
-    }
-    const auto found = search(*model, {source}, {.beam = 1})[0];
-    REQUIRE(found.size() == 1);
-    CHECK(found[0].ids == target);
-    CHECK(std::abs(found[0].log_probability - log_probability(*model, source, target)) < 1e-5);
+    auto expected = unstopped_search(*model, source, context, options);
+    expected.resize(static_cast<std::size_t>(options.n_best));
+    check_found(search(*model, {source}, options)[0], expected);
   }
 }
 

@@ -38,11 +38,12 @@ namespace metaformer {
 
 namespace {
 
+using Ids = std::vector<std::int64_t>;
+
 // What TokenPicker picks from each row of float32 logits.
-std::vector<std::int64_t> picked_on_host(const torch::Tensor& logits_bv, const torch::Tensor& uniform_b,
-                                         const SamplingOptions& options) {
+Ids picked_on_host(const torch::Tensor& logits_bv, const torch::Tensor& uniform_b, const SamplingOptions& options) {
   TokenPicker picker(options);
-  std::vector<std::int64_t> tokens;
+  Ids tokens;
   for (std::int64_t row = 0; row < logits_bv.size(0); ++row) {
     const auto logits_v = logits_bv[row].to(torch::kDouble).contiguous();
     const std::span<const double> values(logits_v.data_ptr<double>(), static_cast<std::size_t>(logits_v.numel()));
@@ -51,11 +52,10 @@ std::vector<std::int64_t> picked_on_host(const torch::Tensor& logits_bv, const t
   return tokens;
 }
 
-std::vector<std::int64_t> picked_on_device(const torch::Tensor& logits_bv, const torch::Tensor& uniform_b,
-                                           const SamplingOptions& options) {
-  const std::vector<std::int64_t> never(options.never.begin(), options.never.end());
-  const auto never_n = never.empty() ? torch::Tensor() : torch::tensor(never);
-  const auto tokens_b = pick_tokens_b(logits_bv, uniform_b, options, never_n);
+Ids picked_on_device(const torch::Tensor& logits_bv, const torch::Tensor& uniform_b, const SamplingOptions& options) {
+  const Ids never(options.never.begin(), options.never.end());
+  const auto tokens_b =
+      pick_tokens_b(logits_bv, uniform_b, options, never.empty() ? torch::Tensor() : torch::tensor(never));
   REQUIRE(tokens_b.sizes() == uniform_b.sizes());
   REQUIRE(tokens_b.scalar_type() == torch::kLong);
   return {tokens_b.data_ptr<std::int64_t>(), tokens_b.data_ptr<std::int64_t>() + tokens_b.numel()};
@@ -71,14 +71,21 @@ torch::Tensor uniform_numbers(std::int64_t count) {
 // Small enough that every bucket of a context of 9 is reached, warmed up and recorded.
 constexpr DeviceGenerationPlan small_plan{.smallest_bucket = 2, .steps_to_warm_up = 1, .longest_chunk = 8};
 
+// The text of graphs must be the host's; `counts` is theirs.
+Tokens check_text(Gpt& model, const Tokens& prompt, const SamplingOptions& options, std::int64_t samples, int steps,
+                  GraphCounts& counts, const DeviceGenerationPlan& plan = small_plan) {
+  const auto text = by_device(model, prompt, options, samples, steps, plan, counts);
+  CHECK(text == by_host(model, prompt, options, samples, steps));
+  return text;
+}
+
 // Greedy text, in both windows, after prompts within and beyond the context.
-void check_text(const TransformerConfig& config) {
+void check_greedy_text(const TransformerConfig& config) {
   const auto model = random_gpt(config);
   const SamplingOptions greedy{.temperature = 0, .window = GENERATE(WindowKind::half, WindowKind::slide)};
   for (const std::int64_t length : {1, 5, 30}) {
-    const auto prompt = prompt_of(length);
     GraphCounts counts;
-    CHECK(by_device(*model, prompt, greedy, 2, 30, small_plan, counts) == by_host(*model, prompt, greedy, 2, 30));
+    check_text(*model, prompt_of(length), greedy, 2, 30, counts);
     CHECK(counts.replays > 20);
   }
 }
@@ -134,8 +141,8 @@ void move_to_meta(torch::nn::Module& model) {
   for (auto& buffer : model.buffers()) move(buffer);
 }
 
-// The number of graphs, of two, that a chunk of text needs and that can be recorded.
-int recorded_graphs(const TransformerConfig& config, const SamplingOptions& options) {
+// Both graphs that a chunk of text needs can be recorded.
+void check_recordings(const TransformerConfig& config, const SamplingOptions& options) {
   Gpt model(config, small_vocabulary);
   move_to_meta(model);
   const torch::InferenceMode inference;
@@ -145,7 +152,7 @@ int recorded_graphs(const TransformerConfig& config, const SamplingOptions& opti
                             {.smallest_bucket = 4, .steps_to_warm_up = 0, .first_chunk = 12});
   // When all was started, the host reads the tokens, which have no values here.
   CHECK_THROWS_WITH(generator.next(), Catch::Contains("copy out of meta tensor"));
-  return captures;
+  CHECK(captures == 2);
 }
 
 }  // namespace
@@ -166,7 +173,6 @@ TEST_CASE("the ends of the uniform numbers pick the ends of the order, and no to
   const auto logits_bv =
       torch::tensor({{std::log(0.1F), std::log(0.4F), std::log(0.2F), std::log(0.3F)}}).repeat({2, 1});
   const auto ends_b = torch::tensor({0.0, 1 - 0x1p-53}, torch::kDouble);
-  using Ids = std::vector<std::int64_t>;
   const auto [top_k, top_p, expected] = GENERATE(table<std::int64_t, double, Ids>(
       {{0, 1, {1, 0}}, {2, 1, {1, 3}}, {0, 0.69, {1, 3}}, {0, 0.39, {1, 1}}, {1, 1, {1, 1}}}));
   CHECK(picked_on_device(logits_bv, ends_b, {.temperature = 1, .top_k = top_k, .top_p = top_p}) == expected);
@@ -178,55 +184,42 @@ TEST_CASE("the ends of the uniform numbers pick the ends of the order, and no to
   CHECK(picked_on_device(unlikely_bv, ends_b, {.temperature = 1, .top_k = 0}) == Ids{0, 0});
 }
 
-TEST_CASE("graphs generate the host's text, with every mixer, past the context too", "[sampling]") {
+TEST_CASE("graphs generate the host's text, with every mixer and kind of positions, past the context too",
+          "[sampling]") {
   auto config = small_config(9);
-  config.mixer = any_mixer();
-  check_text(config);
-}
-
-TEST_CASE("graphs generate the host's text, with every kind of positions, past the context too", "[sampling]") {
-  auto config = small_config(9);
+  if (GENERATE(true, false)) {
+    config.mixer = any_mixer();
+    return check_greedy_text(config);
+  }
   config.positions = any_positions();
   config.mixer = GENERATE(MixerConfig(ScaledDotProductOptions{}), MixerConfig(MetricOptions{}),
                           MixerConfig(MetricOptions{.score = MetricScore::distance}),
                           MixerConfig(QuadraticOptions{.form = QuadraticForm::full}));
-  check_text(config);
+  check_greedy_text(config);
 }
 
-TEST_CASE("graphs draw the host's random numbers, for every sample", "[sampling]") {
+TEST_CASE("graphs draw the host's random numbers, for every sample, and no id without a token", "[sampling]") {
   const auto model = random_gpt(small_config(GENERATE(1, 2, 12)));
-  const SamplingOptions options{.temperature = 1.3,
+  const SamplingOptions options{.temperature = GENERATE(0.0, 1.3),
                                 .top_k = GENERATE(0, 6),
                                 .top_p = GENERATE(0.9, 1.0),
-                                .window = GENERATE(WindowKind::half, WindowKind::slide)};
+                                .window = GENERATE(WindowKind::half, WindowKind::slide),
+                                .never = GENERATE(Tokens{}, Tokens{0, 2, 3})};
   GraphCounts counts;
-  CHECK(by_device(*model, {1, 2, 3}, options, 5, 50, small_plan, counts) == by_host(*model, {1, 2, 3}, options, 5, 50));
-}
-
-TEST_CASE("ids without a token are never generated, by graphs and by the host", "[sampling]") {
-  const auto model = random_gpt(small_config(8));
-  const Tokens never = {0, 2, 3};
-  const SamplingOptions options{.temperature = GENERATE(0.0, 2.0), .top_k = GENERATE(0, 2), .never = never};
-  GraphCounts counts;
-  const auto text = by_device(*model, {1, 2, 3}, options, 3, 60, small_plan, counts);
-  CHECK(text == by_host(*model, {1, 2, 3}, options, 3, 60));
-  for (const auto id : never) CHECK(std::count(text.begin(), text.end(), id) == 0);
+  const auto text = check_text(*model, {1, 2, 3}, options, 5, 50, counts);
+  for (const auto id : options.never) CHECK(std::count(text.begin(), text.end(), id) == 0);
 }
 
 TEST_CASE("the text does not depend on chunks, buckets or what is warmed up", "[sampling]") {
   const auto model = random_gpt(small_config(24));
   const SamplingOptions options{.temperature = 1, .window = GENERATE(WindowKind::half, WindowKind::slide)};
-  const auto expected = by_host(*model, {4, 5}, options, 3, 70);
-  for (const std::int64_t smallest_bucket : {1, 3, 32})
-    for (const std::int64_t warm : {0, 4, 1000})
-      for (const std::int64_t chunk : {1, 7, 100}) {
-        const DeviceGenerationPlan plan{.smallest_bucket = smallest_bucket,
-                                        .steps_to_warm_up = warm,
-                                        .first_chunk = std::min<std::int64_t>(chunk, 2),
-                                        .longest_chunk = chunk};
-        GraphCounts counts;
-        CHECK(by_device(*model, {4, 5}, options, 3, 70, plan, counts) == expected);
-      }
+  const std::int64_t smallest_bucket = GENERATE(1, 3, 32), warm = GENERATE(0, 4, 1000), chunk = GENERATE(1, 7, 100);
+  GraphCounts counts;
+  check_text(*model, {4, 5}, options, 3, 70, counts,
+             {.smallest_bucket = smallest_bucket,
+              .steps_to_warm_up = warm,
+              .first_chunk = std::min<std::int64_t>(chunk, 2),
+              .longest_chunk = chunk});
 }
 
 TEST_CASE("one graph is recorded for each bucket that is used often, and replayed for all its tokens", "[sampling]") {
@@ -310,19 +303,17 @@ TEST_CASE("graphs replace the cache, where they are wanted and expected to pay",
   CHECK(used(*wide, {}, 100) == "cache");
 }
 
-TEST_CASE("what is recorded needs nothing of the host, with every mixer", "[sampling]") {
+TEST_CASE("what is recorded needs nothing of the host, with every mixer, positions and way to pick", "[sampling]") {
   auto config = small_config(8);
-  config.mixer = any_mixer();
-  CHECK(recorded_graphs(config, {.temperature = 1}) == 2);
-}
-
-TEST_CASE("what is recorded needs nothing of the host, with every kind of positions and way to pick", "[sampling]") {
-  auto config = small_config(8);
+  if (GENERATE(true, false)) {
+    config.mixer = any_mixer();
+    return check_recordings(config, {.temperature = 1});
+  }
   config.positions = any_positions();
-  CHECK(recorded_graphs(config, {.temperature = GENERATE(0.0, 1.0), .top_p = GENERATE(0.5, 1.0)}) == 2);
+  check_recordings(config, {.temperature = GENERATE(0.0, 1.0), .top_p = GENERATE(0.5, 1.0)});
 }
 
-TEST_CASE("work that needs the host is found by the two tests above", "[sampling]") {
+TEST_CASE("work that needs the host is found by the test above", "[sampling]") {
   const auto x = torch::ones({3}, torch::kMeta);
   int captures = 0;
   GraphWithoutHost graph(captures);

@@ -4,11 +4,10 @@
 #include <set>
 
 #include "base/random.h"
+#include "config/loader.h"
 #include "infer/beam_search.h"
 #include "infer/generated_text.h"
-#include "model/feed_forward_model.h"
-#include "model/parameters.h"
-#include "model/recurrent_model.h"
+#include "model/make_model.h"
 #include "support/any_mixer.h"
 
 namespace metaformer {
@@ -33,34 +32,16 @@ Tokens recompute(SequenceModel& model, Tokens tokens, int count, std::int64_t se
 }
 
 std::shared_ptr<Gpt> any_small_gpt() {
-  auto config = small_config(GENERATE(1, 7, 16));
+  auto config = small_config(GENERATE(1, 7));
   config.mixer = any_mixer();
   return random_gpt(config);
 }
 
-template <class Model, class Config>
-std::shared_ptr<SequenceModel> small_model(Config config) {
-  config.width = 8;
-  config.context = 6;
-  return with_random_weights(std::make_shared<Model>(config, small_vocabulary), 0.5);
-}
-
 std::shared_ptr<SequenceModel> any_recurrent_or_window_model() {
-  switch (GENERATE(0, 1, 2, 3, 4)) {
-    case 0: {
-      RecurrentConfig carrying{.cell = RecurrentCell::lstm};
-      carrying.carry_state = true;
-      return small_model<RecurrentModel>(carrying);
-    }
-    case 1:
-      return small_model<RecurrentModel>(RecurrentConfig{.cell = RecurrentCell::lstm});
-    case 2:
-      return small_model<RecurrentModel>(RecurrentConfig{.cell = RecurrentCell::gru});
-    case 3:
-      return small_model<FeedForwardModel>(FeedForwardModelConfig{.window = 2});
-    default:
-      return small_model<FeedForwardModel>(FeedForwardModelConfig{.window = 4});
-  }
+  const std::string model = GENERATE("{kind: lstm, carry_state: true}", "{kind: lstm}", "{kind: gru}",
+                                     "{kind: feed_forward, window: 2}", "{kind: feed_forward, window: 4}");
+  const auto config = default_experiment({"model=" + model, "model.width=8", "model.context=6"}).config;
+  return with_random_weights(make_model(config, {.vocabulary = small_vocabulary}), 0.5);
 }
 
 // Texts of several samples.
@@ -79,11 +60,6 @@ const Tokens long_prompt = {1, 2, 3, 4, 5, 6, 7, 8, 9};
 
 }  // namespace
 
-TEST_CASE("greedy picking takes the likeliest, the first of equals", "[sampling]") {
-  SamplingOptions options{.temperature = 0};
-  CHECK(TokenPicker(options).pick(std::vector<double>{1, 3, 2, 3}, 0.99) == 1);
-}
-
 TEST_CASE("picking follows the softmax with temperature", "[sampling]") {
   const double temperature = GENERATE(0.5, 1.0, 2.0);
   const SamplingOptions options{.temperature = temperature, .top_k = 0};
@@ -97,22 +73,23 @@ TEST_CASE("picking follows the softmax with temperature", "[sampling]") {
   for (std::size_t i = 0; i < 4; ++i) CHECK(counts[i] / draws == Approx(expected[i] / total).margin(2e-4));
 }
 
-TEST_CASE("top-k and top-p keep the likeliest and nothing else", "[sampling]") {
+TEST_CASE("top-k and top-p keep the most likely tokens and nothing else", "[sampling]") {
   const std::vector<double> logits = {std::log(0.1), std::log(0.4), std::log(0.2), std::log(0.3)};
-  const auto reached = [&](const SamplingOptions& options) {
-    std::set<std::int32_t> tokens;
-    for (int i = 0; i < 1000; ++i) tokens.insert(TokenPicker(options).pick(logits, i / 1000.0));
-    return tokens;
-  };
-  using Tokens = std::set<std::int32_t>;
-  CHECK(reached({.temperature = 1, .top_k = 1}) == Tokens{1});
-  CHECK(reached({.temperature = 1, .top_k = 2}) == Tokens{1, 3});
-  CHECK(reached({.temperature = 1, .top_k = 9}) == Tokens{0, 1, 2, 3});
-  CHECK(reached({.temperature = 1, .top_k = 0, .top_p = 0.39}) == Tokens{1});
-  CHECK(reached({.temperature = 1, .top_k = 0, .top_p = 0.69}) == Tokens{1, 3});
-  CHECK(reached({.temperature = 1, .top_k = 0, .top_p = 0.95}) == Tokens{0, 1, 2, 3});
-  CHECK(reached({.temperature = 1e-6, .top_k = 0}) == Tokens{1});
-  CHECK(reached({.temperature = 1e6, .top_k = 0}) == Tokens{0, 1, 2, 3});
+  using Ids = std::set<std::int32_t>;
+  const auto [temperature, top_k, top_p, expected] =
+      GENERATE(table<double, std::int64_t, double, Ids>({{1, 1, 1, {1}},
+                                                         {1, 2, 1, {1, 3}},
+                                                         {1, 9, 1, {0, 1, 2, 3}},
+                                                         {1, 0, 0.39, {1}},
+                                                         {1, 0, 0.69, {1, 3}},
+                                                         {1, 0, 0.95, {0, 1, 2, 3}},
+                                                         {1e-6, 0, 1, {1}},
+                                                         {1e6, 0, 1, {0, 1, 2, 3}}}));
+  TokenPicker picker({.temperature = temperature, .top_k = top_k, .top_p = top_p});
+  Ids reached;
+  for (int i = 0; i < 1000; ++i) reached.insert(picker.pick(logits, i / 1000.0));
+  CHECK(reached == expected);
+  CHECK(TokenPicker({.temperature = 0}).pick(std::vector<double>{1, 3, 2, 3}, 0.99) == 1);  // the first of equals
 }
 
 TEST_CASE("ids without a token are never picked, and the others as if they were all", "[sampling]") {
@@ -153,7 +130,7 @@ TEST_CASE("a sliding window gives what encoding the last context tokens for ever
   const auto prompt = GENERATE(Tokens{4}, long_prompt);
   const auto cached = GENERATE(true, false);
   const SamplingOptions options{.temperature = 1, .cached = cached, .window = WindowKind::slide};
-  CHECK(by_host(*model, prompt, options, 1, 40) == recompute(*model, prompt, 40, model->context()));
+  CHECK(by_host(*model, prompt, options, 1, 24) == recompute(*model, prompt, 24, model->context()));
 }
 
 TEST_CASE("the first token after a prompt beyond the context follows from the whole context", "[sampling]") {
@@ -170,15 +147,12 @@ TEST_CASE("the first token after a prompt beyond the context follows from the wh
 
 TEST_CASE("cached and uncached generation give the same text, past the context too", "[sampling]") {
   const auto model = any_small_gpt();
-  const auto generate = [&](bool cached, std::uint64_t seed) {
-    TextGenerator generator(*model, {1, 2, 3}, {.temperature = 1, .seed = seed, .cached = cached}, torch::kCPU);
-    const auto tokens = metaformer::generate(generator, 30);
-    CHECK((generator.cache_bytes() == 0 || cached));
-    return tokens;
+  const auto text = [&](bool cached, std::uint64_t seed) {
+    return by_host(*model, {1, 2, 3}, {.temperature = 1, .seed = seed, .cached = cached}, 1, 30);
   };
-  CHECK(generate(true, 1) == generate(false, 1));
-  CHECK(generate(true, 1) == generate(true, 1));
-  CHECK(generate(true, 1) != generate(true, 2));
+  CHECK(text(true, 1) == text(false, 1));
+  CHECK(text(true, 1) == text(true, 1));
+  CHECK(text(true, 1) != text(true, 2));
 }
 
 TEST_CASE("samples of a batch are those of one by one, and differ", "[sampling]") {

@@ -52,7 +52,7 @@ EMBEDDINGS = ("token_embedding.weight", "position_embedding.weight")
 
 
 def learning_rate(config, step):
-    """The cosine; tests/train/test_schedule.cpp compares the other schedules with their formulas."""
+    """The cosine; tests/train/test_learning_rates.cpp compares the other schedules with their formulas."""
     train, schedule = config["train"], config["train"]["schedule"]
     peak, warmup = train["learning_rate"], schedule["warmup_steps"]
     if step < warmup:

@@ -1,5 +1,5 @@
 #pragma once
-// Checkpoints as other programs or accidents leave them: changed, with digests that are right.
+// Runs and checkpoints as other programs or accidents leave them: changed, with digests that are right.
 
 #include <functional>
 
@@ -8,6 +8,24 @@
 #include "support/workplace.h"
 
 namespace metaformer {
+
+// Saving takes most of the time of a small training.
+inline const Overrides evaluates_and_saves_once = {"train.eval_interval=1000", "train.checkpoint_interval=1000"};
+
+inline std::string state_bytes(const std::filesystem::path& run) {
+  return read_text(run / "checkpoints/last/state.safetensors");
+}
+
+inline void copy_run(const std::filesystem::path& from, const std::filesystem::path& to) {
+  std::filesystem::copy(from, to,
+                        std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks);
+}
+
+// As if the process had died before its end, without these checkpoints.
+inline void forget_end(const std::filesystem::path& run, const std::vector<std::string>& checkpoints = {}) {
+  std::filesystem::remove(run / "summary.json");
+  for (const auto& name : checkpoints) std::filesystem::remove_all(run / "checkpoints" / name);
+}
 
 using MetaChange = std::function<void(nlohmann::ordered_json&)>;
 

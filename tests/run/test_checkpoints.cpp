@@ -1,10 +1,13 @@
-// Checkpoints that a run keeps and goes on from; those that are damaged, unfinished or of another version.
+// Checkpoints that a run keeps and goes on from; those that are damaged, unfinished or of another version. meta.json
+// comes back as it was written, and nothing that no run can have written is believed.
 
+#include <map>
+
+#include "base/digest.h"
 #include "base/random.h"
+#include "run/checkpoint_meta.h"
 #include "run/checkpoint_surgery.h"
 #include "support/failure.h"
-#include "tasks/evaluation.h"
-#include "tasks/make_task.h"
 
 namespace metaformer {
 
@@ -12,6 +15,29 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 namespace {
+
+using Json = nlohmann::ordered_json;
+
+const Json sample = Json::parse(R"({"format_version": 2, "step": 40, "best": {"step": 30, "loss": 2.25, "error": 0.125},
+  "loss_sum": 4.5, "loss_count": 2, "last_train_loss": 0.1, "train_seconds": 1.5, "evaluated_step": 40,
+  "validation": {"loss": 2.3, "targets": 100}, "evaluations_since_best": 1, "rollbacks": 2, "rollback_step": 20,
+  "scheduled": false, "spikes": {"seen": 7, "mean": 0.25, "variance": 0.5, "count": 3}, "clipped_steps": 9,
+  "clipped_count": 1, "skipped_steps": 4, "uniform_entropy": 0.998,
+  "attention_collapse": {"step": 30, "kind": "one_token", "entropy": 0.01}, "startup_seconds": 0.5, "wall_seconds": 8.5,
+  "evaluation_seconds": 2.5, "checkpoint_seconds": 0.25,
+  "files": {"model.safetensors": "abc", "tokenizer.json": "def"}})");
+
+// As a hostile writer would: the digest is right.
+std::string with(const std::string& key, const Json& value) {
+  auto json = sample;
+  json[key] = value;
+  json["sha256"] = sha256(json.dump());
+  return json.dump();
+}
+
+std::string refusal(const std::string& text) {
+  return message_of(ExitCode::failure, [&] { read_checkpoint_meta(text, "a/meta.json"); });
+}
 
 // `classes` labels, eight texts of each; a word names the label.
 Overrides classifier(const Workplace& place, int classes, const Overrides& more = {}) {
@@ -45,9 +71,72 @@ bool is_link_to(const fs::path& link, const std::string& target) {
   return fs::is_symlink(link) && fs::read_symlink(link) == target && fs::exists(link / "model.safetensors");
 }
 
-void forget_summary(const fs::path& run) { fs::remove(run / "summary.json"); }
+// A run of 12 steps, which goes on.
+struct ShortRun {
+  explicit ShortRun(const Overrides& overrides = {}) { place.train("run", overrides); }
+  Json resume(const Overrides& overrides = {}) const { return place.train("run", overrides, true); }
+
+  const Workplace place;
+  const fs::path run = place / "run", checkpoints = run / "checkpoints", newest = checkpoints / "step-12";
+};
 
 }  // namespace
+
+TEST_CASE("progress and digests come back as they were written", "[meta]") {
+  const auto text = with("step", 40);
+  const auto meta = read_checkpoint_meta(text, "t");
+  CHECK(Json::parse(to_text(meta)) == Json::parse(text));
+  CHECK(meta.progress.best->error == 0.125);
+  CHECK(meta.progress.spikes.variance == 0.5);
+  CHECK_FALSE(meta.progress.scheduled);
+  CHECK(meta.progress.collapse->kind == CollapseKind::one_token);
+  CHECK(meta.digests == std::map<std::string, std::string>{{"model.safetensors", "abc"}, {"tokenizer.json", "def"}});
+}
+
+TEST_CASE("an evaluation of any number of classes leaves meta.json small", "[meta]") {
+  const auto small = read_checkpoint_meta(with("step", 40), "t");
+  auto large = small;
+  for (int i = 0; i < 300; ++i) large.progress.validation->classes.emplace_back(std::to_string(i), ClassCounts{.texts = i});
+  CHECK(to_text(large) == to_text(small));
+  Json table;  // many small objects are read
+  for (int i = 0; i < 40'000; ++i) table[std::to_string(i / 200)][std::to_string(i % 200)] = 0;
+  CHECK(read_checkpoint_meta(with("confusion", table), "t").progress.step == 40);
+}
+
+TEST_CASE("what no run can have written is damage, with the key", "[meta]") {
+  const std::map<std::string, std::string> wrong = {
+      {"step", R"(-1, 1.5, "40", 18446744073709551615)"},
+      {"format_version", "null, 1"},
+      {"loss_sum", R"("4")"},
+      {"loss_count", "-2"},
+      {"evaluated_step", "41"},
+      {"best", R"(null, [1, 2], {"step": 30, "loss": 1}, {"step": 41, "loss": 1, "error": 1})"},
+      {"validation", R"(null, {"accuracy": 1})"},
+      {"rollbacks", "1001"},
+      {"rollback_step", "-1, null"},
+      {"scheduled", "1, null"},
+      {"clipped_steps", "null"},
+      {"spikes", R"(7, null, {"seen": 1})"},
+      {"uniform_entropy", R"("high")"},
+      {"attention_collapse", R"(7, {"step": 1, "kind": "none", "entropy": 0.5},
+                                {"step": 18446744073709551615, "kind": "uniform", "entropy": 1})"},
+      {"files", R"({"model.safetensors": 1})"}};
+  for (const auto& [key, values] : wrong)
+    for (const auto& value : Json::parse("[" + values + "]")) {
+      INFO(key << " = " << value);
+      CHECK_THAT(refusal(with(key, value)), ContainsSubstring("a/meta.json: damaged"));
+    }
+}
+
+TEST_CASE("hostile nesting and endless keys are refused, and a newer format is named", "[meta]") {
+  CHECK_THAT(refusal(with("format_version", 3)), ContainsSubstring("a/meta.json: ") && ContainsSubstring("format 3"));
+  std::string keys = "{";
+  for (int i = 0; i < 300'000; ++i) keys += fmt::format("\"k{}\":0,", i);
+  keys.back() = '}';
+  for (const auto& text :
+       {std::string(1'000'000, '['), keys, "{\"a\":" + std::string(100'000, '[') + std::string(100'000, ']') + "}"})
+    CHECK_THAT(refusal(text), ContainsSubstring("not a JSON object"));
+}
 
 TEST_CASE("the same weights are recalibrated alike whether they were evaluated or not", "[checkpoint]") {
   const Workplace place;
@@ -75,7 +164,7 @@ TEST_CASE("150 classes train, save, resume and evaluate", "[checkpoint][classes]
   const auto last = place / "run/checkpoints/last";
   CHECK(fs::file_size(last / "meta.json") < 5000);
   CHECK_FALSE(fs::exists(last / "validation.json"));
-  forget_summary(place / "run");
+  forget_end(place / "run");
   CHECK(place.train("run", options("8"), true)["validation"] == summary["validation"]);
 
   auto run = load_run(place / "run", "last", "cpu");
@@ -93,20 +182,26 @@ TEST_CASE("tables that are damaged are noticed where they are needed", "[checkpo
   CHECK(load_checkpoint(run, "last", WithOptimizer::no).progress.step == 4);
 }
 
-TEST_CASE("a checkpoint saved without its evaluation is replaced when that is done", "[checkpoint]") {
+TEST_CASE("an evaluation that a stop cut short is made up for, and its checkpoint replaced", "[checkpoint]") {
   const Workplace place;
   const Overrides options = {"train.eval_interval=4", "train.checkpoint_interval=100"};
-  place.train("whole", options);
-  place.train("cut", options);
+  const auto whole = place.train("whole", options);
+  copy_run(place / "whole", place / "cut");
+  // As if stopped while evaluating step 12, the last: saved, but without its metrics, links and summary.
   const auto folder = place / "cut/checkpoints/step-12";
   const auto evaluated = meta_without_time(folder), before = read_meta(place / "cut/checkpoints/step-8");
   change_meta(folder, [&](Json& meta) {
     for (const auto* key : {"evaluated_step", "validation", "best", "evaluations_since_best"}) meta[key] = before[key];
     meta["scheduled"] = false;
   });
+  auto lines = read_text(place / "cut/metrics.jsonl");
+  lines.resize(lines.rfind('\n', lines.size() - 2) + 1);
+  std::ofstream(place / "cut/metrics.jsonl") << lines;
   if (GENERATE(false, true)) fs::rename(folder, folder.string() + ".replaced");  // killed between two renames
-  forget_summary(place / "cut");
-  place.train("cut", options, true);
+  forget_end(place / "cut");
+  const auto cut = place.train("cut", options, true);
+  for (const auto* key : {"steps", "train_loss", "val_loss", "best_val_loss", "best_step"})
+    CHECK(cut.at(key) == whole.at(key));
   CHECK(meta_without_time(folder) == evaluated);
   CHECK(metrics_without_time(place / "cut") == metrics_without_time(place / "whole"));
   CHECK(is_link_to(place / "cut/checkpoints/best", "step-12"));
@@ -114,16 +209,15 @@ TEST_CASE("a checkpoint saved without its evaluation is replaced when that is do
 }
 
 TEST_CASE("a copy that follows links goes on", "[checkpoint]") {
-  const Workplace place;
-  place.train("run", {});
-  fs::copy(place / "run", place / "copy", fs::copy_options::recursive);
-  const auto checkpoints = place / "copy/checkpoints";
+  const ShortRun at;
+  fs::copy(at.run, at.place / "copy", fs::copy_options::recursive);
+  const auto checkpoints = at.place / "copy/checkpoints";
   REQUIRE_FALSE(fs::is_symlink(checkpoints / "last"));
   if (GENERATE(false, true)) fs::remove_all(checkpoints / "step-12");  // it is still there as `last`
   const Overrides longer = {"train.steps=16"};
-  place.train("copy", longer, true);
-  place.train("run", longer, true);
-  CHECK(model_bytes(place / "copy") == model_bytes(place / "run"));
+  at.place.train("copy", longer, true);
+  at.resume(longer);
+  CHECK(model_bytes(at.place / "copy") == model_bytes(at.run));
   CHECK(is_link_to(checkpoints / "last", "step-16"));
   CHECK(fs::is_symlink(checkpoints / "best"));
 }
@@ -139,7 +233,7 @@ TEST_CASE("without the best checkpoint the best of the others takes its place", 
     change_meta(checkpoints / step, [](Json& meta) { meta["best"] = {{"step", 4}, {"loss", 1e-9}, {"error", -1}}; });
   flip_a_bit(checkpoints / "step-4/model.safetensors");
   if (GENERATE(true, false)) fs::remove_all(checkpoints / "step-4");
-  forget_summary(place / "run");
+  forget_end(place / "run");
   const auto at_end = place.train("run", options("12"), true);
   CHECK((at_end["best_step"] == 8 || at_end["best_step"] == 12));
   CHECK(at_end["test"].is_object());
@@ -149,131 +243,106 @@ TEST_CASE("without the best checkpoint the best of the others takes its place", 
 }
 
 TEST_CASE("where nothing that was evaluated is left, the next evaluation chooses", "[checkpoint]") {
-  const Workplace place;
-  place.train("run", {"train.steps=8", "train.eval_interval=6"});
-  const auto checkpoints = place / "run/checkpoints";
+  const ShortRun at({"train.steps=8", "train.eval_interval=6"});
   // Saved at step 4, before the first evaluation at 6: pretend one before it.
-  change_meta(checkpoints / "step-8", [](Json& meta) {
+  change_meta(at.checkpoints / "step-8", [](Json& meta) {
     meta["best"] = {{"step", 2}, {"loss", 1e-9}, {"error", 1e-9}};
     meta["evaluated_step"] = 2;
   });
-  fs::remove_all(checkpoints / "step-6");
-  fs::remove_all(checkpoints / "step-4");
-  forget_summary(place / "run");
-  const auto summary = place.train("run", {"train.steps=12", "train.eval_interval=6"}, true);
-  CHECK(summary["best_step"] == 12);
-  CHECK(is_link_to(checkpoints / "best", "step-12"));
+  forget_end(at.run, {"step-4", "step-6"});
+  CHECK(at.resume({"train.steps=12", "train.eval_interval=6"})["best_step"] == 12);
+  CHECK(is_link_to(at.checkpoints / "best", "step-12"));
 }
 
 TEST_CASE("fewer steps than are done are refused, and change nothing", "[checkpoint]") {
-  const Workplace place;
-  place.train("run", {});
-  const auto config = read_text(place / "run/config.yaml");
-  if (GENERATE(false, true)) forget_summary(place / "run");
-  const auto [code, message] = failure([&] { place.train("run", {"train.steps=8"}, true); });
-  CHECK(code == ExitCode::usage);
-  CHECK_THAT(message, ContainsSubstring("train.steps is 8, and the run has done 12 steps"));
-  CHECK(read_text(place / "run/config.yaml") == config);
+  const ShortRun at;
+  const auto config = read_text(at.run / "config.yaml");
+  if (GENERATE(false, true)) forget_end(at.run);
+  const auto message = message_of(ExitCode::usage, [&] { at.resume({"train.steps=8"}); });
+  CHECK_THAT(message, ContainsSubstring("train.steps is 8, and the run has done 12"));
+  CHECK(read_text(at.run / "config.yaml") == config);
 }
 
 TEST_CASE("only what the program left behind is removed", "[checkpoint]") {
-  const Workplace place;
-  place.train("run", {});
-  const auto checkpoints = place / "run/checkpoints";
-  place.folder().write("outside/kept.txt", "kept");
-  for (const auto* name : {"run/checkpoints/notes.tmp", "run/.mine.tmp", "run/checkpoints/.step-x.12.tmp",
-                           "run/checkpoints/.step-3.1.tmp/model.safetensors", "run/.summary.json.7.tmp"})
-    place.folder().write(name, "x");
-  fs::create_directory_symlink(place / "outside", checkpoints / ".last.5.tmp");
-  place.train("run", {"train.steps=16"}, true);
-  for (const auto* name :
-       {"run/checkpoints/notes.tmp", "run/.mine.tmp", "run/checkpoints/.step-x.12.tmp", "outside/kept.txt"})
-    CHECK(fs::exists(place / name));
+  const ShortRun at;
+  const auto& folder = at.place.folder();
+  const std::vector<std::string> foreign = {"run/checkpoints/notes.tmp", "run/.mine.tmp",
+                                            "run/checkpoints/.step-x.12.tmp", "outside/kept.txt"};
+  for (const auto& name : foreign) folder.write(name, "kept");
+  for (const auto* name : {"run/checkpoints/.step-3.1.tmp/model.safetensors", "run/.summary.json.7.tmp"})
+    folder.write(name, "x");
+  fs::create_directory_symlink(at.place / "outside", at.checkpoints / ".last.5.tmp");
+  at.resume({"train.steps=16"});
+  for (const auto& name : foreign) CHECK(fs::exists(at.place / name));
   for (const auto* name : {"run/checkpoints/.step-3.1.tmp", "run/.summary.json.7.tmp", "run/checkpoints/.last.5.tmp"})
-    CHECK_FALSE(fs::exists(fs::symlink_status(place / name)));
+    CHECK_FALSE(fs::exists(fs::symlink_status(at.place / name)));
   // Of a finished run too; a step's name that is a link to nowhere is no checkpoint.
-  place.folder().write("run/.summary.json.7.tmp", "{");
-  fs::create_directory_symlink("nowhere", checkpoints / "step-20");
-  place.train("run", {"train.steps=16"}, true);
-  CHECK_FALSE(fs::exists(place / "run/.summary.json.7.tmp"));
-  place.train("run", {"train.steps=20"}, true);
-  CHECK(is_link_to(checkpoints / "last", "step-20"));
+  folder.write("run/.summary.json.7.tmp", "{");
+  fs::create_directory_symlink("nowhere", at.checkpoints / "step-20");
+  at.resume({"train.steps=16"});
+  CHECK_FALSE(fs::exists(at.run / ".summary.json.7.tmp"));
+  at.resume({"train.steps=20"});
+  CHECK(is_link_to(at.checkpoints / "last", "step-20"));
 }
 
 TEST_CASE("a flipped bit or a truncation anywhere in a checkpoint is refused, and an earlier one taken",
           "[checkpoint]") {
-  const Workplace place;
-  place.train("run", {"train.keep_checkpoints=5"});
-  const auto run = RunDirectory::open(place / "run");
-  const auto newest = place / "run/checkpoints/step-12";
+  const ShortRun at({"train.keep_checkpoints=5"});
+  const auto run = RunDirectory::open(at.run);
   const Rng rng(1, RandomPurpose::evaluation);
   std::uint64_t drawn = 0;
   for (const std::string name : {"model.safetensors", "state.safetensors", "tokenizer.json", "meta.json"}) {
-    const auto whole = read_text(newest / name);
+    const auto whole = read_text(at.newest / name);
     for (int i = 0; i < 100; ++i) {
       auto bytes = whole;
-      const auto at = rng.below(drawn++, whole.size());
-      if (i % 2 == 0) {
-        bytes[at] = static_cast<char>(bytes[at] ^ (1 << rng.below(drawn++, 8)));
-      } else {
-        bytes.resize(at);
-      }
+      const auto place = rng.below(drawn++, whole.size());
+      if (i % 2 == 0)
+        bytes[place] = static_cast<char>(bytes[place] ^ (1 << rng.below(drawn++, 8)));
+      else
+        bytes.resize(place);
       // White space is no content.
-      const bool same =
-          name == "meta.json" && nlohmann::json::parse(bytes, nullptr, false) == nlohmann::json::parse(whole);
-      std::ofstream(newest / name, std::ios::binary) << bytes;
-      INFO(name << " at " << at << (i % 2 == 0 ? " flipped" : " cut"));
+      const bool same = name == "meta.json" && Json::parse(bytes, nullptr, false) == Json::parse(whole);
+      std::ofstream(at.newest / name, std::ios::binary) << bytes;
+      INFO(name << " at " << place << (i % 2 == 0 ? " flipped" : " cut"));
       if (!same) CHECK_THROWS_AS(load_checkpoint(run, "step-12", WithOptimizer::yes), Error);
       if (i < 4) CHECK(load_newest_checkpoint(run)->progress.step == (same ? 12 : 8));
     }
-    std::ofstream(newest / name, std::ios::binary) << whole;
+    std::ofstream(at.newest / name, std::ios::binary) << whole;
   }
   CHECK(load_newest_checkpoint(run)->progress.step == 12);
 }
 
 TEST_CASE("links that a process died before it could swap are repaired", "[checkpoint]") {
-  const Workplace place;
-  place.train("run", {});
-  const auto checkpoints = place / "run/checkpoints";
-  REQUIRE(fs::read_symlink(checkpoints / "best") == "step-12");
-  for (const auto* link : {"last", "best"}) {
-    fs::remove(checkpoints / link);
-    fs::create_symlink("step-8", checkpoints / link);
-  }
-  fs::create_symlink("step-12", checkpoints / ".last.1.tmp");
-  forget_summary(place / "run");
-  place.train("run", {}, true);
-  CHECK(fs::read_symlink(checkpoints / "last") == "step-12");
-  CHECK(fs::read_symlink(checkpoints / "best") == "step-12");
-  CHECK_FALSE(fs::is_symlink(checkpoints / ".last.1.tmp"));
+  const ShortRun at;
+  REQUIRE(fs::read_symlink(at.checkpoints / "best") == "step-12");
+  forget_end(at.run, {"last", "best"});
+  for (const auto* link : {"last", "best"}) fs::create_symlink("step-8", at.checkpoints / link);
+  fs::create_symlink("step-12", at.checkpoints / ".last.1.tmp");
+  at.resume();
+  for (const auto* link : {"last", "best"}) CHECK(fs::read_symlink(at.checkpoints / link) == "step-12");
+  CHECK_FALSE(fs::is_symlink(at.checkpoints / ".last.1.tmp"));
 }
 
 TEST_CASE("a damaged checkpoint of the step that is saved again is replaced", "[checkpoint]") {
-  const Workplace place;
-  place.train("whole", {});
-  place.train("run", {});
-  const auto newest = place / "run/checkpoints/step-12/model.safetensors";
-  flip_a_bit(newest);
-  const auto damaged = read_text(newest);
-  forget_summary(place / "run");
-  place.train("run", {}, true);
-  CHECK(model_bytes(place / "run") == model_bytes(place / "whole"));
-  CHECK(load_checkpoint(RunDirectory::open(place / "run"), "last", WithOptimizer::yes).progress.step == 12);
-  CHECK(read_text(place / "run/checkpoints/step-12.damaged/model.safetensors") == damaged);
+  const ShortRun at;
+  const auto whole = model_bytes(at.run);
+  flip_a_bit(at.newest / "model.safetensors");
+  const auto damaged = model_bytes(at.run, "step-12");
+  forget_end(at.run);
+  at.resume();
+  CHECK(model_bytes(at.run) == whole);
+  CHECK(load_checkpoint(RunDirectory::open(at.run), "last", WithOptimizer::yes).progress.step == 12);
+  CHECK(model_bytes(at.run, "step-12.damaged") == damaged);
 }
 
 TEST_CASE("a checkpoint of a newer program is refused and left alone", "[checkpoint]") {
-  const Workplace place;
-  place.train("run", {});
-  const auto newest = place / "run/checkpoints/step-12";
-  change_meta(newest, [](Json& meta) { meta["format_version"] = 99; });
-  const auto meta = read_meta(newest);
-  forget_summary(place / "run");
-  const auto [code, message] = failure([&] { place.train("run", {"train.steps=20"}, true); });
-  CHECK(code == ExitCode::failure);
-  CHECK_THAT(message, ContainsSubstring("format 99"));
-  CHECK(read_meta(newest) == meta);
-  CHECK_FALSE(fs::exists(place / "run/checkpoints/step-20"));
+  const ShortRun at;
+  change_meta(at.newest, [](Json& meta) { meta["format_version"] = 99; });
+  const auto meta = read_meta(at.newest);
+  forget_end(at.run);
+  CHECK_THAT(message_of(ExitCode::failure, [&] { at.resume({"train.steps=20"}); }), ContainsSubstring("format 99"));
+  CHECK(read_meta(at.newest) == meta);
+  CHECK_FALSE(fs::exists(at.checkpoints / "step-20"));
 }
 
 }  // namespace metaformer

@@ -84,39 +84,35 @@ TEST_CASE("a config does not differ from itself, nor in what changes no function
        {"model.dropout=0.1", "model.embedding.std=1", "model.embedding.dropout=0.5", "model.mixer.backend=reference",
         "model.mixer.score_std=null", "model.feed_forward.chunks=2"})
     CHECK(differences({free}, like_gpt2).empty());
-  CHECK(differences({"model.memory=32"}, like_llama).empty());
-  CHECK(differences({"model.context=1024"}, like_llama).empty());
-  CHECK(differences({"model.feed_forward.ratio=2.67"}, like_llama).empty());  // 344 units as before
-}
-
-TEST_CASE("every other difference is a line with both values", "[config_differences]") {
-  using Row = std::tuple<Names, std::string, std::string>;
-  const auto [needed, override, line] = GENERATE(values<Row>({
-      {like_gpt2, "model.layers=2", "model.layers is 2 and must be 4"},
-      {like_gpt2, "model.heads=8", "model.heads is 8 and must be 4"},
-      {like_gpt2, "model.context=32", "model.context is 32 and must be 64"},
-      {like_gpt2, "model.bias=false", "model.bias is false and must be true"},
-      {like_gpt2, "model.embedding.tie=false", "model.embedding.tie is false and must be true"},
-      {like_gpt2, "model.embedding.scale=sqrt_width", "model.embedding.scale is sqrt_width and must be none"},
-      {like_gpt2, "model.norm.epsilon=0.001", "model.norm.epsilon is 0.001 and must be 1.0e-05"},
-      {like_gpt2, "model.norm.final=false", "model.norm.final is false and must be true"},
-      {like_gpt2, "model.norm=rms_norm", "model.norm.kind is rms_norm and must be layer_norm"},
-      {like_gpt2, "model.residual=false", "model.residual is false and must be true"},
-      {like_gpt2, "model.blocks=reversible", "model.blocks is reversible and must be plain"},
-      {like_gpt2, "model.mixer=metric", "model.mixer.kind is metric and must be scaled_dot_product"},
-      {like_gpt2, "model.mixer.qk_norm=true", "model.mixer.qk_norm is true and must be false"},
-      {like_gpt2, "model.feed_forward.activation=relu", "model.feed_forward.activation.kind is relu and must be gelu"},
-      {like_gpt2, "model.feed_forward.ratio=2", "model.feed_forward.ratio is 2 and must be 4"},
-      {like_llama, "model.positions.base=500", "model.positions.base is 500 and must be 10000"},
-      {like_llama, "model.positions=none", "model.positions.kind is none and must be rotary"},
-  }));
-  CHECK(differences({override}, needed) == Names{line});
-}
-
-TEST_CASE("GPT-2 and LLaMA are themselves what is closest to them", "[config_differences]") {
+  for (const auto* free : {"model.memory=32", "model.context=1024", "model.feed_forward.ratio=2.67"})  // 344 units too
+    CHECK(differences({free}, like_llama).empty());
   CHECK(config_differences(config_of(like_gpt2), gpt2().closest(config_of(like_gpt2))).empty());
   CHECK(config_differences(config_of(like_llama), llama().closest(config_of(like_llama))).empty());
   CHECK_FALSE(config_differences(config_of(like_llama), gpt2().closest(config_of(like_llama))).empty());
+}
+
+TEST_CASE("every other difference is a line with both values", "[config_differences]") {
+  const auto [needed, key, value, right] = GENERATE(table<Names, std::string, std::string, std::string>({
+      {like_gpt2, "layers", "2", "4"},
+      {like_gpt2, "heads", "8", "4"},
+      {like_gpt2, "context", "32", "64"},
+      {like_gpt2, "bias", "false", "true"},
+      {like_gpt2, "embedding.tie", "false", "true"},
+      {like_gpt2, "embedding.scale", "sqrt_width", "none"},
+      {like_gpt2, "norm.epsilon", "0.001", "1.0e-05"},
+      {like_gpt2, "norm.final", "false", "true"},
+      {like_gpt2, "norm.kind", "rms_norm", "layer_norm"},
+      {like_gpt2, "residual", "false", "true"},
+      {like_gpt2, "blocks", "reversible", "plain"},
+      {like_gpt2, "mixer.kind", "metric", "scaled_dot_product"},
+      {like_gpt2, "mixer.qk_norm", "true", "false"},
+      {like_gpt2, "feed_forward.activation.kind", "relu", "gelu"},
+      {like_gpt2, "feed_forward.ratio", "2", "4"},
+      {like_llama, "positions.base", "500", "10000"},
+      {like_llama, "positions.kind", "none", "rotary"},
+  }));
+  CHECK(differences({fmt::format("model.{}={}", key, value)}, needed) ==
+        Names{fmt::format("model.{} is {} and must be {}", key, value, right)});
 }
 
 TEST_CASE("an exported GPT-2 reads back as it was", "[export]") {
@@ -162,8 +158,7 @@ TEST_CASE("what is no GPT-2 or LLaMA is refused with the keys that differ, and c
   const TemporaryFolder folder;
   const auto is_whole_model = override.starts_with("model={");
   const Model model(is_whole_model ? std::vector{override} : with(small_gpt2, override));
-  const auto [code, what] = failure([&] { model.write(ExportFormat::huggingface, folder / "out"); });
-  CHECK(code == ExitCode::usage);
+  const auto what = message_of(ExitCode::usage, [&] { model.write(ExportFormat::huggingface, folder / "out"); });
   CHECK_THAT(what, ContainsSubstring(text) && ContainsSubstring("--format safetensors"));
   CHECK(files_in(folder.path()) == 0);
   CHECK(model.write(ExportFormat::safetensors, folder / "safetensors").size() == 3 + model.codec.labels.size() / 2);
@@ -177,13 +172,10 @@ TEST_CASE("an existing folder stays as it is, and an export that fails leaves no
   folder.write("file", "kept");
   fs::create_symlink("nowhere", folder / "link");
   for (const auto* name : {"empty", "full", "full/", "file", "link"}) {
-    const auto [code, what] = failure([&] { model.write(ExportFormat::safetensors, folder / name); });
-    CHECK(code == ExitCode::usage);
+    const auto what = message_of(ExitCode::usage, [&] { model.write(ExportFormat::safetensors, folder / name); });
     CHECK_THAT(what, ContainsSubstring("exists already"));
   }
-  const auto [code, what] = failure([&] { model.write(ExportFormat::safetensors, folder / "file/out"); });
-  CHECK(code == ExitCode::failure);
-  CHECK_THAT(what, ContainsSubstring("could not be written"));
+  CHECK(failure([&] { model.write(ExportFormat::safetensors, folder / "file/out"); }).first == ExitCode::failure);
   CHECK(files_in(folder / "full") == 1);
   CHECK(files_in(folder.path()) == 4);
   model.write(ExportFormat::safetensors, folder / "new/folder/out");  // with the folders above it

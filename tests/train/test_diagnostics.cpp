@@ -5,6 +5,7 @@
 
 #include "attention/mixer.h"
 #include "config/mixer_config.h"
+#include "run/checkpoint_surgery.h"
 #include "support/any_mixer.h"
 #include "tasks/batches.h"
 #include "tasks/evaluation.h"
@@ -88,91 +89,76 @@ TEST_CASE("uniform attention counts behind the warm-up, when two looks in a row 
   StreamDiagnostics diagnostics(experiment.config, parts.task, *parts.model, torch::kCPU);
   const AttentionWatch watch(experiment.config, diagnostics);
   Progress progress;
-  const auto look = [&](std::int64_t step, double entropy) {
+  const std::vector<std::tuple<std::int64_t, double, bool>> looks = {
+      {6, 1, false},     {10, 1, false}, {12, 1, false},      {13, 1, false},  // measured for the diagnostics: no look
+      {14, 0.5, false},  {16, 1, false}, {18, 0.9991, false},                  // it learns
+      {20, 0.999, true}, {22, 0, true}};                                       // the first that was found stays
+  for (const auto& [step, entropy, is_found] : looks) {
     progress.step = step;
     watch.note({entropy, entropy}, progress);
-    return progress.collapse.has_value();
-  };
-  CHECK_FALSE(look(6, 1));
-  CHECK_FALSE(look(10, 1));
-  CHECK_FALSE(look(12, 1));
-  CHECK_FALSE(look(13, 1));  // measured for the diagnostics: no look
-  CHECK_FALSE(look(14, 0.5));
-  CHECK_FALSE(look(16, 1));
-  CHECK_FALSE(look(18, 0.9991));  // it learns
-  CHECK(look(20, 0.999));
+    CHECK(progress.collapse.has_value() == is_found);
+  }
   CHECK(progress.collapse->kind == CollapseKind::uniform);
   CHECK(progress.collapse->step == 20);
   CHECK(progress.collapse->entropy == Approx(0.999));
-  CHECK(look(22, 0));
-  CHECK(progress.collapse->step == 20);  // the first that was found stays
 }
 
-TEST_CASE("training is the same to the byte with and without measurements, of every kind of model", "[watch]") {
+TEST_CASE("training is the same to the byte with and without measurements, of every task and kind of model",
+          "[watch]") {
   const Workplace place;
-  auto models = language_models;
-  models.insert(models.end(), {{"slices", {"train.cpu_slices=2", "train.accumulate=2"}},
-                               {"frozen", {"train.freeze=[transformer.token_embedding, transformer.blocks.0]"}},
-                               {"without residual", {"model.norm.position=post", "model.residual=false"}},
-                               {"identity", {"model.mixer=identity"}},
-                               {"fp16", {"train.precision=fp16"}},
-                               {"alibi", {"model.positions=alibi"}}});
-  const auto [name, overrides] = GENERATE_COPY(from_range(models));
+  std::vector<std::pair<std::string, Overrides>> models = {
+      {"sorter", sorter({"model.heads=2"})},
+      {"classifier", classifier(place, {"task.head=first_token", "data.packing=spfhp"})},
+      {"regions", classifier(place, {"model.embedding.region=sequence"})},
+      {"pairs", pairs(place, {"model.layers=1", "model.mixer=identity", "model.cross_mixer=metric"})},
+      {"slices", {"train.cpu_slices=2", "train.accumulate=2"}},
+      {"frozen", {"train.freeze=[transformer.token_embedding, transformer.blocks.0]"}},
+      {"without residual", {"model.norm.position=post", "model.residual=false"}},
+      {"identity", {"model.mixer=identity"}},
+      {"fp16", {"train.precision=fp16"}},
+      {"alibi", {"model.positions=alibi"}}};
+  models.insert(models.end(), language_models.begin(), language_models.end());
+  const auto index = GENERATE_COPY(range(std::size_t{0}, models.size()));
+  const auto& [name, overrides] = models[index];
   INFO(name);
-  auto more = joined(overrides, {"train.steps=6", "train.schedule={kind: constant, warmup_steps: 2}"});
+  const bool is_language_model = index >= 4;  // behind the other tasks
+  const bool crosses = name == "pairs";
+  auto more = joined(joined(overrides, evaluates_and_saves_once),
+                     {"train.steps=6", "train.schedule={kind: constant, warmup_steps: 2}"});
   const auto model = place.experiment(more).config.model;
   place.train("plain", more);
   more.emplace_back("train.diagnostics_interval=1");
   place.train("measured", more);
   CHECK(model_bytes(place / "plain") == model_bytes(place / "measured"));
-  CHECK(read_text(place / "plain/checkpoints/last/state.safetensors") ==
-        read_text(place / "measured/checkpoints/last/state.safetensors"));
-  const auto lines = metrics_of(place / "measured", "diagnostics"), others = metrics_of(place / "plain", "diagnostics");
-  REQUIRE(lines.size() == 6);
-  CHECK(others.empty());
-  const auto part = only_part(model);
-  for (const auto& line : lines) {
-    const auto& embedding = line.at("token_embedding");
-    CHECK(embedding.contains("stream_norm") == part.empty());
-    if (!part.empty()) {
-      for (const auto* field : {"gradient_norm", "update_ratio"}) CHECK(line.at(part).at(field) > 0);
-      CHECK(embedding.at("gradient_norm") > 0);
-      continue;
-    }
-    for (const auto* block : {"block_0", "block_1"}) {
-      check_block(line.at(block));
-      CHECK(line.at(block).contains("attention_entropy") == is_scored(model));
-      if (is_scored(model)) check_attention(line.at(block), "");
-    }
-    CHECK(embedding.at("stream_gradient") > 0);
-  }
-}
-
-TEST_CASE("classifiers, sorters, and encoders with decoders are measured, and train as before", "[watch]") {
-  const Workplace place;
-  const std::string kind = GENERATE("sorter", "classifier", "regions", "pairs");
-  CAPTURE(kind);
-  const bool crosses = kind == "pairs";
-  Overrides overrides = kind == "sorter" ? sorter({"model.heads=2"})
-                        : crosses ? pairs(place, {"model.layers=1", "model.mixer=identity", "model.cross_mixer=metric"})
-                        : kind == "regions" ? classifier(place, {"model.embedding.region=sequence"})
-                                            : classifier(place, {"task.head=first_token", "data.packing=spfhp"});
-  overrides = joined(overrides, {"train.steps=4", "train.eval_interval=4"});
-  place.train("plain", overrides);
-  overrides.emplace_back("train.diagnostics_interval=2");
-  place.train("measured", overrides);
-  CHECK(model_bytes(place / "plain") == model_bytes(place / "measured"));
+  CHECK(state_bytes(place / "plain") == state_bytes(place / "measured"));
   const auto lines = metrics_of(place / "measured", "diagnostics");
-  REQUIRE(lines.size() == 2);
-  for (const std::string name : {"block_0", "encoder_block_0"}) {
-    if (name != "block_0" && !crosses) continue;
-    const auto& block = lines.back().at(name);
-    check_block(block);
-    CHECK(block.contains("attention_entropy") == (!crosses || name != "block_0"));
-    CHECK(block.contains("cross_attention_entropy") == (crosses && name == "block_0"));
-    CHECK(block.contains("cross_norm") == (crosses && name == "block_0"));
+  REQUIRE(lines.size() == 6);
+  CHECK(metrics_of(place / "plain", "diagnostics").empty());
+  const auto part = is_language_model ? only_part(model) : "";
+  for (const auto& line : lines) {
+    if (is_language_model) {
+      const auto& embedding = line.at("token_embedding");
+      CHECK(embedding.contains("stream_norm") == part.empty());
+      CHECK(embedding.at(part.empty() ? "stream_gradient" : "gradient_norm") > 0);
+    }
+    for (const auto* field : {"gradient_norm", "update_ratio"})
+      if (!part.empty()) CHECK(line.at(part).at(field) > 0);
+    auto blocks = std::vector<std::string>{"block_0"};
+    if (crosses) blocks.emplace_back("encoder_block_0");
+    if (is_language_model) blocks.emplace_back("block_1");
+    if (!part.empty()) blocks.clear();
+    for (const auto& block_name : blocks) {
+      const auto& block = line.at(block_name);
+      const bool is_decoder = crosses && block_name == "block_0";
+      const bool scores = crosses ? !is_decoder : is_scored(model);
+      check_block(block);
+      CHECK(block.contains("attention_entropy") == scores);
+      CHECK(block.contains("cross_attention_entropy") == is_decoder);
+      CHECK(block.contains("cross_norm") == is_decoder);
+      if (is_language_model && scores) check_attention(block, "");
+      if (is_decoder) check_attention(block, "cross_");
+    }
   }
-  if (crosses) check_attention(lines.back().at("block_0"), "cross_");
 }
 
 TEST_CASE("the gradient by depth is that of backward, and no parameter's gradient changes", "[watch]") {
@@ -259,14 +245,6 @@ TEST_CASE("diagnostics of a score form are those of the dense matrix", "[diagnos
   CHECK(result.effective_rank == Approx(rank));
   REQUIRE(result.spectrum.size() == 4);
   for (int i = 0; i < 4; ++i) CHECK(result.spectrum[static_cast<std::size_t>(i)] == Approx(spectrum[i].item<double>()));
-}
-
-TEST_CASE("asymmetry is 0 for symmetric and 1 for antisymmetric forms", "[diagnostics]") {
-  const auto factor = torch::randn({1, 3, 5}, torch::kDouble);
-  CHECK(diagnose_form({factor, factor}).asymmetry < 1e-7);
-  const auto turn = torch::tensor({0., 1., -1., 0.}, torch::kDouble).view({1, 2, 2});
-  const auto plane = torch::randn({1, 2, 6}, torch::kDouble);
-  CHECK(diagnose_form({plane, torch::matmul(turn, plane)}).asymmetry == Approx(1));
 }
 
 TEST_CASE("every mixer with one score form gives it, and only metrics are symmetric", "[diagnostics]") {

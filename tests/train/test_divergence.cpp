@@ -3,7 +3,6 @@
 #include <cmath>
 #include <limits>
 
-#include "base/error.h"
 #include "run/checkpoint_surgery.h"
 #include "support/failure.h"
 #include "train/trainer.h"
@@ -46,14 +45,17 @@ std::vector<nlohmann::json> numbers(std::initializer_list<int> values) { return 
 
 }  // namespace
 
-TEST_CASE("a divergence names step and tensor, and nothing that is not finite is saved", "[divergence]") {
+TEST_CASE("a divergence names step and tensor, also after the last rollback, and only finite numbers are saved",
+          "[divergence]") {
   const Workplace place;
-  const auto fp16 =
-      GENERATE(values<Overrides>({{}, {"train.precision=fp16", "train.steps=100", "train.eval_interval=100"}}));
-  const auto [code, message] = failure([&] { place.train("run", joined(wild, fp16)); });
+  const auto more = GENERATE(values<Overrides>(
+      {{"train.precision=fp32"},
+       {"train.precision=fp16", "train.steps=100", "train.eval_interval=100"},
+       {"train.divergence.action={kind: rollback, factor: 1, limit: 2}", "train.learning_rate=1e30"}}));
+  const auto [code, message] = failure([&] { place.train("run", joined(wild, more)); });
   CHECK(code == ExitCode::diverged);
   CHECK_THAT(message, ContainsSubstring("step ") && ContainsSubstring("is not finite") &&
-                          ContainsSubstring(fp16.empty() ? "train.learning_rate" : "loss scale"));
+                          ContainsSubstring(more[0] == "train.precision=fp16" ? "loss scale" : "train.learning_rate"));
   CHECK(all_saved_are_finite(place / "run"));
 }
 
@@ -85,14 +87,6 @@ TEST_CASE("a rollback lowers the rate until the run ends, counts, and comes to t
   CHECK(all_saved_are_finite(place / "run"));
   place.train("again", rolled_back);
   CHECK(model_bytes(place / "run") == model_bytes(place / "again"));
-}
-
-TEST_CASE("rollbacks are given up after the number that the config allows", "[divergence]") {
-  const Workplace place;
-  const auto hopeless =
-      joined(wild, {"train.divergence.action={kind: rollback, factor: 1, limit: 2}", "train.learning_rate=1e30"});
-  CHECK(failure([&] { place.train("run", hopeless); }).first == ExitCode::diverged);
-  CHECK(all_saved_are_finite(place / "run"));
 }
 
 TEST_CASE("norms that stand out are spikes, and teach nothing", "[spike]") {
@@ -157,40 +151,36 @@ TEST_CASE("every rollback goes further back, until the run gets on", "[rollback]
       CHECK(tensor.abs().max().item<double>() < 1e6);
 }
 
-TEST_CASE("a course that was given up is not gone on with", "[rollback]") {
+TEST_CASE("a resumed run knows its rollbacks", "[rollback]") {
   const Workplace place;
   place.train("run", mending("12"));
   const auto checkpoints = place / "run/checkpoints";
-  // As if killed right after the first checkpoint since a rollback from step 12 to step 4.
-  change_meta(checkpoints / "step-8", [](Json& meta) {
-    meta["rollbacks"] = 2;
-    meta["rollback_step"] = 4;
-  });
-  doom(place / "run", "step-12");
-  const auto summary = place.train("run", mending("16"), true);
-  CHECK(summary["rollbacks"] == 2);
-  CHECK(read_meta(checkpoints / "step-12")["rollbacks"] == 2);
-  CHECK(summary["steps"] == 16);
-}
-
-TEST_CASE("a rollback that the last checkpoint knows nothing of leaves no line", "[rollback]") {
-  const Workplace place;
-  place.train("run", mending("12"));
-  std::ofstream(place / "run/metrics.jsonl", std::ios::app)
-      << R"({"step":12,"split":"rollback","failed_step":14,"rollbacks":1})"
-      << "\n";
-  place.train("run", mending("16"), true);
-  CHECK(field_of(place / "run", "rollback", "step").empty());
-}
-
-TEST_CASE("a checkpoint that only a signal asked for is no place to go back to", "[rollback]") {
-  const Workplace place;
-  place.train("run", mending("12"));
-  change_meta(place / "run/checkpoints/step-12", [](Json& meta) { meta["scheduled"] = false; });
-  doom(place / "run", "step-12");
-  const auto summary = place.train("run", mending("16"), true);
-  CHECK(field_of(place / "run", "rollback", "step") == numbers({8}));
-  CHECK(summary["rollbacks"] == 1);
+  const auto end = [&] { return place.train("run", mending("16"), true); };
+  SECTION("a course that was given up is not gone on with") {
+    // As if killed right after the first checkpoint since a rollback from step 12 to step 4.
+    change_meta(checkpoints / "step-8", [](Json& meta) {
+      meta["rollbacks"] = 2;
+      meta["rollback_step"] = 4;
+    });
+    doom(place / "run", "step-12");
+    const auto summary = end();
+    CHECK(summary["rollbacks"] == 2);
+    CHECK(read_meta(checkpoints / "step-12")["rollbacks"] == 2);
+    CHECK(summary["steps"] == 16);
+  }
+  SECTION("a rollback that the last checkpoint knows nothing of leaves no line") {
+    std::ofstream(place / "run/metrics.jsonl", std::ios::app)
+        << R"({"step":12,"split":"rollback","failed_step":14,"rollbacks":1})"
+        << "\n";
+    end();
+    CHECK(field_of(place / "run", "rollback", "step").empty());
+  }
+  SECTION("a checkpoint that only a signal asked for is no place to go back to") {
+    change_meta(checkpoints / "step-12", [](Json& meta) { meta["scheduled"] = false; });
+    doom(place / "run", "step-12");
+    CHECK(end()["rollbacks"] == 1);
+    CHECK(field_of(place / "run", "rollback", "step") == numbers({8}));
+  }
 }
 
 }  // namespace metaformer

@@ -1,12 +1,13 @@
-// Every optimiser against its formula, in float64 and tensor by tensor.
+// Every optimiser against its formula, in float64 and tensor by tensor, and the average of weights.
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "config/loader.h"
+#include "ops/linear.h"
 #include "run/safetensors.h"
-#include "support/torch_catch.h"
+#include "tasks/task_examples.h"
 #include "train/optim/optimizer.h"
 
 namespace metaformer {
@@ -122,6 +123,12 @@ TrainConfig any_config() {
                "{kind: muon, momentum: 0.8, iterations: 3, weight_decay: 0, embedding_weight_decay: 0.3}", "adagrad",
                "{kind: adagrad, epsilon: 1e-2, weight_decay: 0.1, embedding_weight_decay: 0}");
   return default_experiment({"train.optimizer=" + optimizer}).config.train;
+}
+
+std::map<std::string, torch::Tensor> tensors(const std::filesystem::path& run, int step, const std::string& file) {
+  const auto path = run / "checkpoints" / ("step-" + std::to_string(step)) / (file + ".safetensors");
+  const auto named = from_safetensors(read_text(path), path.string());
+  return {named.begin(), named.end()};
 }
 
 }  // namespace
@@ -240,30 +247,17 @@ TEST_CASE("an optimiser that starts again forgets, and names the state that is n
   CHECK(optimizer->first_not_finite() == state.front().first);
 }
 
-namespace {
-
-// One matrix at a time in float64.
-torch::Tensor orthogonal_factors(const torch::Tensor& x_mrc, std::int64_t iterations) {
-  std::vector<torch::Tensor> results;
-  for (const auto& matrix : x_mrc.unbind()) results.push_back(newton_schulz(matrix.to(torch::kDouble), iterations));
-  return torch::stack(results);
-}
-
-torch::Tensor of_low_rank(std::int64_t matrices, std::int64_t rows, std::int64_t columns) {
-  return torch::bmm(torch::randn({matrices, rows, 2}), torch::randn({matrices, 2, columns})) +
-         1e-3 * torch::randn({matrices, rows, columns});
-}
-
-}  // namespace
-
 TEST_CASE("Newton-Schulz iterations are those of float64", "[optimizer]") {
   torch::manual_seed(0);
   const auto [rows, columns] = GENERATE(table<std::int64_t, std::int64_t>({{32, 32}, {32, 48}, {32, 128}, {128, 32}}));
   const std::int64_t iterations = GENERATE(1, 2, 5);
   const bool low_rank = GENERATE(false, true);
   INFO(rows << " x " << columns << ", " << iterations << " iterations" << (low_rank ? ", nearly of rank 2" : ""));
-  const auto x_mrc = low_rank ? of_low_rank(3, rows, columns) : torch::randn({3, rows, columns});
-  const auto expected = orthogonal_factors(x_mrc, iterations);
+  auto x_mrc = torch::randn({3, rows, columns});
+  if (low_rank) x_mrc = torch::bmm(torch::randn({3, rows, 2}), torch::randn({3, 2, columns})) + 1e-3 * x_mrc;
+  std::vector<torch::Tensor> factors;  // one matrix at a time in float64
+  for (const auto& matrix : x_mrc.unbind()) factors.push_back(newton_schulz(matrix.to(torch::kDouble), iterations));
+  const auto expected = torch::stack(factors);
   const auto given = orthogonalise(x_mrc, iterations, torch::kFloat).to(torch::kDouble);
   // Wide matrices go by their Gram matrix, which squares the condition number of 1,000 and more.
   const bool loses_digits = low_rank && std::max(rows, columns) >= 2 * std::min(rows, columns);
@@ -279,6 +273,73 @@ TEST_CASE("five iterations bring singular values near 1, and leave 0 alone", "[o
   CHECK(near.min().item<double>() > 0.65);
   CHECK(near.max().item<double>() < 1.25);
   CHECK(torch::equal(orthogonalise(torch::zeros({1, 3, 3}), 5, torch::kFloat), torch::zeros({1, 3, 3})));
+}
+
+TEST_CASE("checkpoints hold the average of float64, which is evaluated, and the weights of a training without it",
+          "[average]") {
+  const Workplace place;
+  const Overrides plain = {"train.checkpoint_interval=1", "train.keep_checkpoints=12", "train.learning_rate=0.01"};
+  const auto summary = place.train("averaged", joined(plain, {"train.weight_average.decay=0.8"}));
+  CHECK(place.train("plain", plain)["val_loss"] != summary["val_loss"]);
+  std::map<std::string, torch::Tensor> sums;
+  for (int step = 1; step <= 12; ++step) {
+    const auto average = tensors(place / "averaged", step, "model"), state = tensors(place / "averaged", step, "state");
+    for (const auto& [name, weight] : tensors(place / "plain", step, "model")) {
+      INFO("step " << step << ", " << name);
+      CHECK(torch::equal(state.at("trained." + name), weight));
+      auto& sum = sums[name];
+      sum = 0.2 * weight.to(torch::kDouble) + (sum.defined() ? 0.8 * sum : torch::zeros_like(weight, torch::kDouble));
+      CHECK(torch::allclose(average.at(name).to(torch::kDouble), sum / (1 - std::pow(0.8, step)), 1e-5, 1e-6));
+    }
+  }
+  const auto run = load_run(place / "averaged", "last", "cpu");
+  const auto task = make_task(run.experiment.config, true);
+  CHECK(evaluate_split({*run.predictor, task}, Split::validation).at("loss") == summary["val_loss"]);
+}
+
+TEST_CASE("a recalibrated classifier shifts the logits of its average", "[average][classification]") {
+  const Workplace place;
+  place.train("run", classifier(place, {"train.steps=8", "train.eval_interval=4", "task.head.recalibrate=true",
+                                        "train.learning_rate=0.01", "train.weight_average.decay=0.8"}));
+  const auto run = load_run(place / "run", "last", "cpu");
+  auto shift = run.model->named_buffers()["logit_shift"];
+  const auto saved = shift.clone();
+  CHECK(saved.abs().sum().item<double>() > 0);
+  shift.zero_();
+  make_task(run.experiment.config, true).before_evaluation(*run.model, torch::kCPU);
+  CHECK(torch::allclose(shift, saved, 1e-5, 1e-7));
+}
+
+TEST_CASE("the average of weights is that of float64, and is only lent", "[average]") {
+  torch::manual_seed(0);
+  const double decay = GENERATE(0.5, 0.999);
+  Linear layer(7, 5, /*bias=*/true);
+  ParameterBuffer parameters(*layer);
+  WeightAverage average(parameters, decay);
+  auto sum = torch::zeros_like(parameters.values(), torch::kDouble);
+  for (int step = 1; step <= 50; ++step) {
+    parameters.values().normal_();
+    average.update(step);
+    sum = decay * sum + (1 - decay) * parameters.values().to(torch::kDouble);
+    const auto expected = sum / (1 - std::pow(decay, step));
+    const auto in_training = parameters.values().clone();
+    {
+      const WeightAverage::Use use(average);
+      CHECK(torch::allclose(parameters.values().to(torch::kDouble), expected, 1e-5, 1e-6));
+      for (const auto& [name, value] : average.state())
+        CHECK(torch::equal(value, ParameterBuffer::part(in_training, parameters.views()[name == "trained.bias"])));
+    }
+    CHECK(torch::equal(parameters.values(), in_training));
+  }
+  average.reset();
+  const auto again = parameters.values().clone();
+  const WeightAverage::Use use(average);
+  CHECK(torch::equal(parameters.values(), again));
+  WeightAverage without(parameters, /*decay=*/0);
+  without.update(1);
+  const WeightAverage::Use unchanged(without);
+  CHECK(torch::equal(parameters.values(), again));
+  CHECK(without.state().empty());
 }
 
 }  // namespace metaformer

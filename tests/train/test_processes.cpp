@@ -1,13 +1,74 @@
-// Trainings that several processes share. Each is a thread here; tests/cli starts real ones.
+// Trainings that several processes share, each a thread here (tests/cli starts real ones): how a step is divided over
+// them, the sums of their gradients, which are sent while backward goes on, and whole trainings.
 
-#include "support/any_mixer.h"
+#include <array>
+
+#include "run/checkpoint_surgery.h"
 #include "support/together.h"
-#include "support/workplace.h"
 #include "tasks/task_examples.h"
+#include "train/gradient_sum.h"
 
 namespace metaformer {
 
 namespace {
+
+// One of two processes that compute the same: a sum is twice what the other one sends too.
+class Twin : public ProcessGroup {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  PendingSum start_sum(const torch::Tensor& x) override {
+    x.mul_(2);
+    sent += x.numel();
+    ++sums;
+    return [] {};
+  }
+  PendingSum start_sum_on(const torch::Tensor& x, int root) override {
+    roots.push_back(root);
+    return start_sum(x);
+  }
+  void broadcast(const torch::Tensor&, int) override {}
+  std::vector<std::string> gather(const std::string& bytes) override { return {bytes, bytes}; }
+  bool announce_failure(const std::string&) override { return true; }
+
+  std::int64_t sent = 0, sums = 0;  // elements, messages
+  std::vector<int> roots;
+};
+
+torch::Tensor loss_of(Parts& parts) {
+  const auto batch = parts.batches(3).front();
+  return parts.batch_loss(batch, batch.weight, StepPasses(0, torch::kCPU).pass(0), 0);
+}
+
+torch::Tensor gradients_of(Parts& parts) {
+  parts.parameters->clear_gradients();
+  loss_of(parts).backward();
+  return parts.parameters->gradients().clone();
+}
+
+// "0 1.0/2": the micro-batch 0, and the first half of 1.
+std::string text_of(const std::vector<Piece>& pieces) {
+  std::string text;
+  for (const auto& [micro, part, parts] : pieces)
+    text += (text.empty() ? "" : " ") + std::to_string(micro) +
+            (parts == 1 ? "" : "." + std::to_string(part) + "/" + std::to_string(parts));
+  return text;
+}
+
+std::int64_t elements_of(const std::vector<ParameterBuffer::View>& views) {
+  std::int64_t count = 0;
+  for (const auto& view : views)
+    if (view.rate > 0) count += view.count;
+  return count;
+}
+
+// A small model, and beside it a process that computes the same.
+struct TwinPlace {
+  explicit TwinPlace(const Overrides& overrides = {}) : parts(place.experiment(overrides)) {}
+  const Workplace place;
+  Parts parts;
+  Twin twin;
+};
 
 void train_as_part(const Workplace& place, ProcessGroup& group, const std::string& out, const Overrides& overrides,
                    bool resume = false) {
@@ -25,16 +86,8 @@ void train_together(const Workplace& place, int processes, const std::string& ou
   together(processes, [&](ProcessGroup& group) { train_as_part(place, group, out, overrides, resume); });
 }
 
-std::string state_bytes(const std::filesystem::path& run) {
-  return read_text(run / "checkpoints/last/state.safetensors");
-}
-
 const Overrides noisy = {"model.dropout=0.1",     "train.batch_size=4",          "train.accumulate=2",  "train.steps=6",
                          "train.eval_interval=3", "train.checkpoint_interval=3", "train.log_interval=1"};
-
-const Overrides without_blocks = joined(
-    noisy, {"model.layers=0", "model.heads=4", "model.positions=none", "model.dropout=0", "train.optimizer=adagrad",
-            "train.clip=0", "task.head=max_pooled", "model.embedding.region=sequence"});
 
 // Lists of words, whose targets are theirs with others.
 std::string marked_pairs(int rows) {
@@ -75,6 +128,115 @@ void check_close(const NamedTensors& given, const NamedTensors& expected, double
 
 }  // namespace
 
+TEST_CASE("gradients are sent while backward goes on, once and complete, in every step", "[processes]") {
+  TwinPlace at({"model.layers=3"});
+  auto& [place, parts, twin] = at;
+  const auto shards = shards_of(*parts.parameters, parts.experiment.config.train, 2);
+  const bool is_sharded = GENERATE(false, true), freezes = GENERATE(false, true);
+  const std::int64_t bucket_bytes = GENERATE(1, 4096, 25 << 20);
+  if (freezes) parts.parameters->set_rates([](const auto& view) { return view.decay == Decay::matrices ? 1.0 : 0.0; });
+  const auto expected = 2 * gradients_of(parts);
+  GradientSum sum(twin, *parts.parameters, is_sharded ? &shards : nullptr, bucket_bytes);
+  for (int step = 0; step < 3; ++step) {
+    const auto sent = twin.sent, sums = twin.sums;
+    parts.parameters->clear_gradients();
+    sum.start_with_backward();
+    loss_of(parts).backward();
+    const auto early = twin.sums - sums;
+    sum.finish();
+    CHECK(torch::equal(parts.parameters->gradients(), expected));
+    CHECK(twin.sent - sent >= elements_of(parts.parameters->views()));
+    CHECK(twin.sent - sent <= parts.parameters->gradients().numel());
+    CHECK(early > (bucket_bytes == 1 ? 10 : 0));
+    CHECK(std::ssize(twin.roots) == (is_sharded ? twin.sums : 0));
+  }
+}
+
+TEST_CASE("of several backward passes the last is sent, and a gradient that is added to later is an error",
+          "[processes]") {
+  TwinPlace at;
+  auto& [place, parts, twin] = at;
+  const auto once = gradients_of(parts);
+  {
+    GradientSum sum(twin, *parts.parameters, nullptr, 1);
+    parts.parameters->clear_gradients();
+    loss_of(parts).backward();
+    CHECK(twin.sums == 0);
+    sum.start_with_backward();
+    loss_of(parts).backward();
+    sum.finish();
+    CHECK(torch::equal(parts.parameters->gradients(), 4 * once));
+    sum.start_with_backward();
+    loss_of(parts).backward();
+    CHECK_THROWS_WITH(loss_of(parts).backward(), ContainsSubstring("after it had been sent: transformer."));
+  }
+  { GradientSum(twin, *parts.parameters, nullptr, 1).start_with_backward(); }
+  const auto sums = twin.sums;  // backward is watched no longer than the sum exists
+  CHECK(torch::equal(gradients_of(parts), once));
+  CHECK(twin.sums == sums);
+}
+
+TEST_CASE("processes whose losses have other parameters send in the same order", "[processes]") {
+  const Workplace place;
+  const auto experiment = place.experiment({"model.layers=2"});
+  const bool is_sharded = GENERATE(false, true);
+  std::array<int, 3> wrong = {};  // by rank
+  together(3, [&](ProcessGroup& group) {
+    Parts parts(experiment);
+    const auto shards = shards_of(*parts.parameters, experiment.config.train, 3);
+    GradientSum sum(group, *parts.parameters, is_sharded ? &shards : nullptr, 64);
+    // Rank 1 lacks every third parameter.
+    torch::Tensor loss = torch::zeros({});
+    const auto& views = parts.parameters->views();
+    for (std::size_t i = 0; i < views.size(); ++i)
+      if (group.rank() != 1 || i % 3 != 0) loss = loss + (group.rank() + 1) * views[i].parameter.sum();
+    sum.start_with_backward();
+    loss.backward();
+    sum.finish();
+    const auto own = shards[static_cast<std::size_t>(group.rank())];
+    for (std::size_t i = 0; i < views.size(); ++i) {
+      auto begin = views[i].offset, end = begin + views[i].count;
+      if (is_sharded) begin = std::max(begin, own.first), end = std::min(end, own.first + own.count);
+      if (begin >= end) continue;
+      const auto sums = parts.parameters->gradients().narrow(0, begin, end - begin);
+      wrong[static_cast<std::size_t>(group.rank())] += (sums != (i % 3 == 0 ? 4 : 6)).sum().item<int>();
+    }
+  });
+  CHECK(wrong == std::array<int, 3>{});
+}
+
+TEST_CASE("processes compute whole micro-batches as far as possible, all of a step once and in order", "[pieces]") {
+  CHECK(text_of(pieces_of(0, 1, 3)) == "0 1 2");
+  CHECK(text_of(pieces_of(1, 2, 4)) == "2 3");
+  CHECK(text_of(pieces_of(3, 4, 2)) == "1.1/2");
+  CHECK(text_of(pieces_of(0, 2, 3)) == "0.0/2 0.1/2 1.0/2");
+  const std::int64_t accumulate = GENERATE(1, 2, 3, 4, 6);
+  const int size = GENERATE(1, 2, 3, 4, 8);
+  std::int64_t next = 0, parts = 0;
+  for (int rank = 0; rank < size; ++rank)
+    for (const auto& piece : pieces_of(rank, size, accumulate)) {
+      parts = piece.parts;
+      CHECK(piece.micro * parts + piece.part == next++);
+    }
+  CHECK(next == accumulate * parts);
+}
+
+TEST_CASE("rows or batches that cannot be divided evenly are an error that names the numbers", "[pieces]") {
+  ExperimentConfig config;
+  config.train.batch_size = 6;
+  config.train.accumulate = 2;
+  for (const int processes : {2, 4}) CHECK_NOTHROW(require_equal_pieces(config, processes));
+  CHECK_THROWS_WITH(require_equal_pieces(config, 8), ContainsSubstring("train.batch_size 6 x train.accumulate 2") &&
+                                                         ContainsSubstring("a multiple of 4"));
+  // Batches of tokens are never divided.
+  config.task = SequenceToSequenceConfig{.batch_unit = BatchUnit::token};
+  config.train.batch_size = 4096;
+  config.train.accumulate = 4;
+  for (const int processes : {1, 4}) CHECK_NOTHROW(require_equal_pieces(config, processes));
+  CHECK_THROWS_WITH(require_equal_pieces(config, 8),
+                    ContainsSubstring("task.batch_unit token") && ContainsSubstring("a multiple of 8"));
+}
+
 TEST_CASE("two processes train what one does in two micro-batches, to the byte", "[processes]") {
   const Workplace place;
   const auto more = GENERATE(values<Overrides>({{"model.mixer=scaled_dot_product", "train.cpu_slices=1"},
@@ -105,32 +267,36 @@ TEST_CASE("two processes train what one does in two micro-batches, to the byte",
 
 TEST_CASE("two processes train every task as one does, to the byte", "[processes]") {
   const Workplace place;
+  place.folder().write("pairs.tsv", marked_pairs(300));
+  const Overrides of_pairs = {"task=sequence_to_sequence",
+                              "data.path='" + (place / "pairs.tsv").string() + "'",
+                              "data.tokenizer=word",
+                              "model.kind=encoder_decoder",
+                              "model.layers=1",
+                              "model.cross_mixer=metric"};
+  const std::map<std::string, Overrides> tasks = {
+      {"sorting", sorter(joined(noisy, {"model.context=7"}))},
+      {"ragged", classifier(place, noisy)},
+      {"bucketing", classifier(place, joined(noisy, {"task.bucketing=5"}))},
+      {"packed", classifier(place, joined(noisy, {"data.packing=spfhp", "model.context=24"}))},
+      {"pairs", joined(of_pairs, noisy)},
+      {"pairs by tokens", joined(joined(of_pairs, noisy), {"task.batch_unit=token", "train.batch_size=24"})}};
   const std::string task = GENERATE("sorting", "ragged", "bucketing", "packed", "pairs", "pairs by tokens");
   CAPTURE(task);
-  if (task == "sorting") return require_same_bytes(place, sorter(joined(noisy, {"model.context=7"})));
-  if (!task.starts_with("pairs")) {
-    const std::map<std::string, Overrides> more = {
-        {"ragged", {}}, {"bucketing", {"task.bucketing=5"}}, {"packed", {"data.packing=spfhp", "model.context=24"}}};
-    return require_same_bytes(place, classifier(place, joined(noisy, more.at(task))));
-  }
-  place.folder().write("pairs.tsv", marked_pairs(300));
-  const auto overrides =
-      joined({"task=sequence_to_sequence", "data.path='" + (place / "pairs.tsv").string() + "'", "data.tokenizer=word",
-              "model.kind=encoder_decoder", "model.layers=1", "model.cross_mixer=metric"},
-             noisy);
-  require_same_bytes(place,
-                     task == "pairs" ? overrides : joined(overrides, {"task.batch_unit=token", "train.batch_size=24"}));
+  require_same_bytes(place, tasks.at(task));
 }
 
 TEST_CASE("several processes train what one does in as many micro-batches, to the byte", "[processes]") {
   const Workplace place;
   const int processes = GENERATE(2, 3, 4);
-  const Overrides accumulate = {"train.accumulate=" + std::to_string(processes)};
   // Enough parameters for the sums of large tensors; tables of regions have gradients in few rows.
-  require_same_bytes(place,
-                     GENERATE(true, false) ? joined(noisy, joined({"model.width=32", "train.cpu_slices=2"}, accumulate))
-                                           : classifier(place, joined(without_blocks, accumulate)),
-                     processes);
+  const auto model =
+      GENERATE(true, false)
+          ? joined(noisy, {"model.width=32", "train.cpu_slices=2"})
+          : classifier(place, joined(noisy, {"model.layers=0", "model.heads=4", "model.positions=none",
+                                             "model.dropout=0", "train.optimizer=adagrad", "train.clip=0",
+                                             "task.head=max_pooled", "model.embedding.region=sequence"}));
+  require_same_bytes(place, joined(model, {"train.accumulate=" + std::to_string(processes)}), processes);
 }
 
 TEST_CASE("more processes than micro-batches train the same but for rounding", "[processes]") {
@@ -159,19 +325,6 @@ TEST_CASE("processes that share the optimiser's state train the same but for rou
   check_close(shards.optimizer, plain.optimizer, 1e-5, 1e-7);
 }
 
-TEST_CASE("a run that shares the optimiser's state goes on to the byte, also with one process", "[processes][shards]") {
-  const Workplace place;
-  const auto steps = [](int count) { return steps_of({"train.shard_optimizer=true", "train.clip=0"}, count); };
-  train_together(place, 2, "whole", steps(8));
-  for (const int processes : {1, 2}) {
-    const auto run = std::to_string(processes);
-    train_together(place, 2, run, steps(3));
-    if (processes == 1) place.train(run, steps(8), /*resume=*/true);
-    if (processes == 2) train_together(place, 2, run, steps(8), /*resume=*/true);
-    CHECK((model_bytes(place / "whole") == model_bytes(place / run)));
-  }
-}
-
 TEST_CASE("shards are equal parts of the optimiser's state", "[shards]") {
   const Workplace place;
   const std::string optimizer = GENERATE("adamw", "muon");
@@ -188,16 +341,22 @@ TEST_CASE("shards are equal parts of the optimiser's state", "[shards]") {
   }
 }
 
-TEST_CASE("a run goes on with another number of processes, and what it remembers too", "[processes]") {
+TEST_CASE("a run goes on with another number of processes, and what it remembers or shares too", "[processes]") {
   const Workplace place;
-  const std::string model = GENERATE("model={kind: lstm, width: 16, carry_state: true}", "model.width=16");
-  const auto steps = [&](int count) { return steps_of({model}, count); };
-  place.train("one", steps(8));
+  const auto more = GENERATE(values<Overrides>({{"model={kind: lstm, width: 16, carry_state: true}"},
+                                                {"model.width=16"},
+                                                {"train.shard_optimizer=true", "train.clip=0"}}));
+  const bool shares = more.size() == 2;
+  const auto steps = [&](int count) { return steps_of(more, count); };
+  if (shares)
+    train_together(place, 2, "whole", steps(8));
+  else
+    place.train("whole", steps(8));
   train_together(place, 2, "changing", steps(3));
   place.train("changing", steps(5), /*resume=*/true);
   train_together(place, 2, "changing", steps(8), /*resume=*/true);
-  CHECK((model_bytes(place / "one") == model_bytes(place / "changing")));
-  CHECK((state_bytes(place / "one") == state_bytes(place / "changing")));
+  CHECK((model_bytes(place / "whole") == model_bytes(place / "changing")));
+  if (!shares) CHECK((state_bytes(place / "whole") == state_bytes(place / "changing")));
 }
 
 TEST_CASE("processes roll back together, and skip spikes together", "[processes][divergence]") {

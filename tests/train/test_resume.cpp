@@ -1,18 +1,25 @@
-// A run that was stopped and goes on ends with the bytes of one that was not.
+// A run that was stopped and goes on ends with the bytes of one that was not; train.init_from: what a training begins
+// with.
 
+#include <algorithm>
 #include <map>
 #include <regex>
 #include <sstream>
 
+#include "base/json.h"
+#include "ops/named_tensors.h"
+#include "run/checkpoint_surgery.h"
+#include "support/failure.h"
 #include "tasks/task_examples.h"
+#include "train/initial_weights.h"
 
 namespace metaformer {
 
 namespace {
 
-// Rows in which every pair of values of two columns stands at least once, as far as a config allows it: made by a
-// greedy search, the row with the most new pairs first. "-": the model has no such option. All options of the state
-// that a checkpoint keeps are values here: a new option is a value of a column, with rows that pair it with the others.
+// Rows in which every pair of values of two columns but the last stands at least once, as far as a config allows it,
+// found by a greedy search. "-": the model has no such option. All options of the state that a checkpoint keeps are
+// values here: a new option is a value of a column, with rows that pair it with the others.
 constexpr const char* table =
     R"(model          mixer      optimizer  precision  computed     accumulate  dropout    rates   average  cut
 transformer    sdp        adamw      fp32       chunks       1           embedding  layers  0        11
@@ -58,38 +65,24 @@ classifier     pooling    adamw      fp16       plain        1           none   
 classifier     pooling    momentum   fp16       reversible   2           embedding  -       0.9      1
 classifier     identity   muon       bf16       chunks       1           embedding  -       0        5
 regions        -          momentum   fp32       plain        1           none       -       0        11
-regions        -          momentum   fp32       plain        2           none       -       0.9      8
-regions        -          adagrad    fp32       plain        1           none       -       0        5
-regions        -          adagrad    fp32       plain        2           none       -       0        3
 regions        -          adagrad    fp32       plain        2           none       -       0.9      1
 regions_block  -          momentum   fp32       plain        1           none       -       0        8
-regions_block  -          adagrad    fp32       plain        1           none       -       0        3
-regions_block  -          adagrad    fp32       plain        1           none       -       0        5
 regions_block  -          adagrad    fp32       plain        2           none       -       0.9      1
-regions_block  -          adagrad    fp32       plain        2           none       -       0.9      11
 pairs          metric     adamw      fp32       plain        2           model      -       0        5
 pairs          sdp        muon       bf16       plain        1           none       -       0.9      8
 pairs_tokens   quadratic  adam       fp16       plain        2           model      -       0        3
 lstm           -          adamw      fp16       loss_chunks  2           model      layers  0        11
 lstm           -          momentum   fp32       plain        1           none       -       0.9      1
-lstm           -          momentum   bf16       slices       2           embedding  layers  0        8
 lstm           -          muon       bf16       slices       2           embedding  layers  0.9      5
-lstm           -          muon       fp16       plain        2           embedding  layers  0        3
 lstm_carry     -          adamw      bf16       loss_chunks  1           model      layers  0.9      5
 lstm_carry     -          momentum   fp32       plain        1           none       layers  0        8
-lstm_carry     -          momentum   fp16       loss_chunks  2           none       layers  0.9      1
 lstm_carry     -          muon       fp16       slices       2           embedding  -       0.9      11
-lstm_carry     -          muon       fp16       loss_chunks  2           none       layers  0        3
-gru_carry      -          adamw      fp32       plain        2           embedding  -       0.9      8
 gru_carry      -          adamw      bf16       plain        2           embedding  layers  0.9      3
 gru_carry      -          momentum   fp32       slices       1           none       -       0        5
-gru_carry      -          momentum   bf16       plain        1           model      layers  0        11
 gru_carry      -          muon       fp16       loss_chunks  2           model      layers  0        1
 feed_forward   -          adamw      fp32       slices       2           embedding  -       0        3
-feed_forward   -          momentum   bf16       loss_chunks  2           embedding  -       0.9      1
 feed_forward   -          momentum   fp16       plain        2           none       -       0.9      11
 feed_forward   -          muon       bf16       loss_chunks  1           model      -       0        8
-feed_forward   -          muon       fp16       plain        2           model      -       0        5
 )";
 
 struct Row {
@@ -107,52 +100,49 @@ std::vector<Row> rows() {
   return all;
 }
 
-Overrides packed(const Workplace& place) {
-  return {"data.path=" + documents(place), "data.packing=spfhp", "data.tokenizer=byte"};
+// About 170 texts, so that an epoch ends within the run.
+Overrides small_classifier(const Workplace& place, const Overrides& more) {
+  const auto options = classifier(place, joined({"task.baselines=false"}, more));
+  place.folder().write("table.tsv", marked_table(240));
+  return options;
 }
 
-// Of classifiers of regions, whose tables are updated row by row.
-Overrides regions(const Workplace& place, const std::string& layers) {
-  return classifier(place, {"model.layers=" + layers, layers == "0" ? "model.heads=4" : "model.heads=2",
-                            "model.positions=none", "model.embedding.region={kind: sequence, shortest: 1, longest: 2}",
-                            "task.head={kind: max_pooled, dropout: 0.5, response_norm: true, bag: {kind: naive_bayes, "
-                            "buckets: 500, units: 3}}"});
-}
-
-// About 1,050 texts, so that an epoch ends within the run.
-Overrides adapted_classifier(const Workplace& place) {
-  return classifier(
-      place, {"train.batch_size=96", "model.embedding.scale=log_count_ratio",
-              "model.embedding.ngrams={order: 2, buckets: 64}", "task.head.recalibrate=true", "train.eval_interval=2"});
+// Classifiers of regions, whose tables are updated row by row.
+Overrides regions(const Workplace& place, const Overrides& layers) {
+  return small_classifier(
+      place, joined({"model.positions=none", "model.embedding.region={kind: sequence, shortest: 1, longest: 2}",
+                     "task.head={kind: max_pooled, dropout: 0.5, response_norm: true, bag: {kind: naive_bayes, "
+                     "buckets: 500, units: 3}}"},
+                    layers));
 }
 
 Overrides model_of(const Row& row, const Workplace& place) {
   const auto& model = row.model;
   if (model == "memory" && row.mixer == "pooling") return {"model.memory=10"};
-  if (model == "memory") return {"model.memory=10", "model.positions=transformer_xl"};
-  if (model == "packed") return packed(place);
-  if (model == "masked") return {"task=masked_language_model"};
-  if (model == "masked_packed") return joined({"task=masked_language_model", "task.loss=sequence"}, packed(place));
-  if (model == "sorter") return sorter();
-  if (model == "classifier") return adapted_classifier(place);
-  if (model == "regions") return regions(place, "0");
-  if (model == "regions_block") return regions(place, "1");
-  if (model == "pairs") return pairs(place, {"model.layers=1"});
-  if (model == "pairs_tokens") return pairs(place, {"model.layers=1", "task.batch_unit=token", "train.batch_size=24"});
-  if (model == "lstm") return {"model={kind: lstm, width: 16}"};
-  if (model == "lstm_carry") return {"model={kind: lstm, width: 16, carry_state: true}"};
-  if (model == "gru_carry") return {"model={kind: gru, width: 16, carry_state: true, embedding: {tie: false}}"};
-  if (model == "feed_forward") return {"model={kind: feed_forward, window: 4, width: 8, hidden: 16}"};
-  REQUIRE(model == "transformer");
-  return {};
+  if (model == "regions") return regions(place, {"model.layers=0", "model.heads=4"});
+  if (model == "regions_block") return regions(place, {});
+  if (model == "classifier")
+    return small_classifier(place, {"model.embedding.scale=log_count_ratio",
+                                    "model.embedding.ngrams={order: 2, buckets: 64}", "task.head.recalibrate=true"});
+  const Overrides packed = {"data.path=" + documents(place), "data.packing=spfhp", "data.tokenizer=byte"};
+  const std::map<std::string, Overrides> others = {
+      {"transformer", {}},
+      {"memory", {"model.memory=10", "model.positions=transformer_xl"}},
+      {"packed", packed},
+      {"masked", {"task=masked_language_model"}},
+      {"masked_packed", joined({"task=masked_language_model", "task.loss=sequence"}, packed)},
+      {"sorter", sorter()},
+      {"pairs", pairs(place, {"model.layers=1"})},
+      {"pairs_tokens", pairs(place, {"model.layers=1", "task.batch_unit=token", "train.batch_size=24"})},
+      {"lstm", {"model={kind: lstm, width: 16}"}},
+      {"lstm_carry", {"model={kind: lstm, width: 16, carry_state: true}"}},
+      {"gru_carry", {"model={kind: gru, width: 16, carry_state: true, embedding: {tie: false}}"}},
+      {"feed_forward", {"model={kind: feed_forward, window: 4, width: 8, hidden: 16}"}}};
+  return others.at(model);
 }
 
 Overrides options_of(const Row& row) {
-  static const std::map<std::string, std::string> mixers = {{"sdp", "scaled_dot_product"},
-                                                            {"quadratic", "quadratic"},
-                                                            {"metric", "metric"},
-                                                            {"pooling", "average_pooling"},
-                                                            {"identity", "identity"}};
+  const auto mixer = row.mixer == "sdp" ? "scaled_dot_product" : row.mixer == "pooling" ? "average_pooling" : row.mixer;
   static const std::map<std::string, std::string> optimizers = {{"adamw", "{kind: adamw, embedding_weight_decay: 0}"},
                                                                 {"adam", "{kind: adam, weight_decay: 0.01}"},
                                                                 {"sgd", "sgd"},
@@ -168,7 +158,7 @@ Overrides options_of(const Row& row) {
       {"none", {}}, {"model", {"model.dropout=0.2"}}, {"embedding", {"model.embedding.dropout=0.5"}}};
   Overrides options = {"train.optimizer=" + optimizers.at(row.optimizer), "train.precision=" + row.precision,
                        "train.accumulate=" + row.accumulate, "train.weight_average.decay=" + row.average};
-  if (row.mixer != "-") options.push_back("model.mixer.kind=" + mixers.at(row.mixer));
+  if (row.mixer != "-") options.push_back("model.mixer.kind=" + mixer);
   options = joined(joined(options, computed.at(row.computed)), dropouts.at(row.dropout));
   if (row.rates == "-") return options;
   options.emplace_back("train.layer_rate_decay=0.7");
@@ -177,14 +167,40 @@ Overrides options_of(const Row& row) {
   return options;
 }
 
-// The schedule must not depend on the number of steps.
-void check_resumed(const Row& row) {
+const Overrides words = {"data.tokenizer={kind: word, whitespace: kept, min_count: 1}", "model.embedding.tie=true"};
+
+// The weights of a run's checkpoint by name.
+std::map<std::string, torch::Tensor> weights_of(const std::filesystem::path& run, const std::string& checkpoint) {
+  const auto loaded = load_checkpoint(RunDirectory::open(run), checkpoint, WithOptimizer::no);
+  return {loaded.model.begin(), loaded.model.end()};
+}
+
+nlohmann::json report_of(const std::filesystem::path& run) {
+  return nlohmann::json::parse(read_text(run / "initial_weights.json"));
+}
+
+bool has(const nlohmann::json& names, const std::string& name) {
+  return std::count(names.begin(), names.end(), name) > 0;
+}
+
+// A rate at which no weight moves.
+const Overrides still = {"train.learning_rate=1e-30", "train.optimizer.weight_decay=0", "train.schedule=constant",
+                         "train.steps=1"};
+
+std::string from(const std::filesystem::path& source) { return "train.init_from='" + source.string() + "'"; }
+
+}  // namespace
+
+TEST_CASE("models of every kind resume to the byte, wherever the run stopped", "[resume]") {
+  const auto row = GENERATE(from_range(rows()));
   const Workplace place;
   CAPTURE(row.model, row.mixer, row.optimizer, row.precision, row.computed, row.accumulate, row.dropout, row.rates,
           row.average, row.cut);
+  // The schedule must not depend on the number of steps.
   const std::string schedule = row.accumulate == "1" ? "constant" : "inverse_sqrt";
-  const auto common = joined(model_of(row, place),
-                             joined(options_of(row), {"train.schedule={kind: " + schedule + ", warmup_steps: 2}"}));
+  const auto common =
+      joined(joined(model_of(row, place), options_of(row)),
+             joined(evaluates_and_saves_once, {"train.schedule={kind: " + schedule + ", warmup_steps: 2}"}));
   const auto train = [&](const std::string& run, const std::string& steps, bool resume) {
     place.train(run, joined(common, {"train.steps=" + steps}), resume);
   };
@@ -193,16 +209,10 @@ void check_resumed(const Row& row) {
   torch::manual_seed(99);  // what the generator did before must not matter
   train("cut", "12", true);
   CHECK((model_bytes(place / "whole") == model_bytes(place / "cut")));
-  const auto state = read_text(place / "cut/checkpoints/last/state.safetensors");
-  CHECK((read_text(place / "whole/checkpoints/last/state.safetensors") == state));
+  const auto state = state_bytes(place / "cut");
+  CHECK((state_bytes(place / "whole") == state));
   CHECK((state.find("memory.blocks.0") != std::string::npos) == (row.model == "memory"));
   CHECK((state.find("memory.hidden") != std::string::npos) == row.model.ends_with("_carry"));
-}
-
-}  // namespace
-
-TEST_CASE("models of every kind resume to the byte, wherever the run stopped", "[resume]") {
-  check_resumed(GENERATE(from_range(rows())));
 }
 
 TEST_CASE("a run goes on with its own numbering or not at all", "[classification]") {
@@ -215,6 +225,119 @@ TEST_CASE("a run goes on with its own numbering or not at all", "[classification
   CHECK_THROWS_WITH(place.train("run", overrides, true), ContainsSubstring("the data are not those it was trained on"));
   place.folder().write("table.tsv", marked_table(1500));
   CHECK(place.train("run", overrides, true)["steps"] == 9);
+}
+
+TEST_CASE("a run begins with the best weights of another one", "[init_from]") {
+  const Workplace place;
+  place.train("first", {"train.learning_rate=0.01"});
+  place.train("second", joined(still, {from(place / "first"), "train.seed=5"}));
+  const auto before = weights_of(place / "first", "best"), after = weights_of(place / "second", "last");
+  CHECK(before.size() == after.size());
+  for (const auto& [name, tensor] : before) CHECK(torch::equal(tensor, after.at(name)));
+  const auto report = report_of(place / "second");
+  CHECK(report["taken"].size() == before.size());
+  CHECK(report["new"].empty());
+  CHECK(report["left"].empty());
+  CHECK(report["sha256"].get<std::string>().size() == 64);
+  // Or with those of one of its checkpoints, or of another run for every seed.
+  place.train("third", joined(still, {from(place / "first/checkpoints/step-8")}));
+  CHECK(torch::equal(weights_of(place / "third", "last").begin()->second,
+                     weights_of(place / "first", "step-8").begin()->second));
+  std::filesystem::rename(place / "first", place / "first-5");
+  place.train("fourth", joined(still, {from(place / "first-{seed}"), "train.seed=5"}));
+  CHECK(torch::equal(weights_of(place / "fourth", "last").begin()->second, before.begin()->second));
+}
+
+TEST_CASE("a language model becomes a classifier of the same tokens", "[init_from][classification]") {
+  const Workplace place;
+  place.train("language_model", joined(words, {"train.learning_rate=0.01", "model.layers=1"}));
+  const auto tokenizer = read_text(place / "language_model/checkpoints/best/tokenizer.json");
+  const std::string head = GENERATE("mean_pooled", "first_token");
+  place.train("classifier", classifier(place, joined(still, {from(place / "language_model"), "task.head=" + head})));
+  CHECK(read_text(place / "classifier/checkpoints/last/tokenizer.json") == tokenizer);
+  const auto before = weights_of(place / "language_model", "best"), after = weights_of(place / "classifier", "last");
+  const auto report = report_of(place / "classifier");
+  CHECK(has(report["new"], "head.weight"));
+  CHECK(has(report["new"], "head.bias"));
+  for (const auto& [name, tensor] : before) {
+    INFO(name);
+    const auto rows = tensor.dim() == 0 ? 0 : tensor.size(0);
+    CHECK(torch::equal(after.at(name).narrow(0, 0, rows), tensor));  // a class token comes behind
+  }
+  // The row of the class token, and the position that it adds.
+  CHECK(report["taken_in_part"].size() == (head == "first_token" ? 2 : 0));
+  CHECK(read_text(place / "classifier/config.yaml").find("kind: word") != std::string::npos);
+}
+
+TEST_CASE("the head of a classifier goes to one with the same classes", "[init_from][classification]") {
+  const Workplace place;
+  place.train("first", classifier(place, {"train.learning_rate=0.01", "train.steps=4"}));
+  place.train("same", classifier(place, joined(still, {from(place / "first")})));
+  CHECK(has(report_of(place / "same")["taken"], "head.weight"));
+  place.folder().write("other.tsv", std::regex_replace(marked_table(1500), std::regex("good"), "best"));
+  const auto path = "data.path='" + (place / "other.tsv").string() + "'";
+  place.train("other", classifier(place, joined(still, {from(place / "first"), path})));
+  const auto report = report_of(place / "other");
+  CHECK(has(report["new"], "head.weight"));
+  CHECK(has(report["left"], "head.weight"));
+}
+
+TEST_CASE("a longer context keeps the positions that were trained, and another mixer is new", "[init_from]") {
+  const Workplace place;
+  place.train("first", {"train.steps=2", "model.mixer=scaled_dot_product"});
+  place.train("second", joined(still, {from(place / "first"), "model.context=24", "model.mixer=average_pooling"}));
+  const auto name = "transformer.position_embedding.weight";
+  CHECK(torch::equal(weights_of(place / "second", "last").at(name).narrow(0, 0, 16),
+                     weights_of(place / "first", "best").at(name)));
+  const auto report = report_of(place / "second");
+  CHECK(report["taken_in_part"] == nlohmann::json::array({"transformer.position_embedding.weight (16 of 24 rows)"}));
+  CHECK(report["new"].empty());
+  CHECK(report["left"].size() == 4);  // two layers with a projection and an output each
+  CHECK(has(report["taken"], "transformer.blocks.1.feed_forward.up.weight"));
+}
+
+TEST_CASE("a run with initial weights resumes to the byte without them", "[init_from]") {
+  const Workplace place;
+  place.train("source", joined(words, {"train.steps=3"}));
+  const auto steps = [&](const std::string& count) {
+    return Overrides{from(place / "source"), "train.steps=" + count,
+                     "train.schedule={kind: constant, warmup_steps: 2}"};
+  };
+  place.train("whole", steps("12"));
+  place.train("cut", steps("5"));
+  std::filesystem::remove_all(place / "source");
+  place.train("cut", steps("12"), true);
+  CHECK(model_bytes(place / "whole") == model_bytes(place / "cut"));
+}
+
+TEST_CASE("what a training cannot begin with is one clear error", "[init_from]") {
+  const Workplace place;
+  place.train("source", joined(words, {"train.steps=1"}));
+  const auto table = classifier(place).at(1);  // data.path
+  place.train("linear", {"task=classification", table, "model=linear"});
+  for (const auto& [overrides, text] : std::vector<std::pair<Overrides, std::string>>{
+           {{from(place / "nowhere")}, "no run (config.yaml), checkpoint (meta.json) or Hugging Face folder"},
+           {{"model.width=32"}, "model.width is 32 here and 16 there"},
+           {{"data.tokenizer=byte"}, "tokenizer (word)"},
+           {sorter(), "task sort"},
+           {classifier(place, {from(place / "linear")}), "a linear model"}}) {
+    const auto all = joined({from(place / "source")}, overrides);
+    CHECK_THAT(message_of(ExitCode::usage, [&] { place.train("target", all); }), ContainsSubstring(text));
+    CHECK_FALSE(std::filesystem::exists(place / "target"));
+  }
+  // The same tokenizer may be written, too.
+  CHECK_NOTHROW(place.train("same", joined(joined(words, still), {from(place / "source")})));
+}
+
+TEST_CASE("keys that change what a model computes are named, others are not", "[init_from]") {
+  const Workplace place;
+  const auto here = place.experiment({"model.heads=4", "model.dropout=0.3", "model.norm.epsilon=1e-6"}).config;
+  const auto there = place.experiment({"model.context=8"}).config;
+  CHECK(differing_model_keys(here, there) ==
+        Overrides{"model.heads is 4 here and 2 there", "model.norm.epsilon is 1.0e-06 here and 1.0e-05 there"});
+  const auto untied = place.experiment({"model.embedding.tie=false"}).config;
+  CHECK(differing_model_keys(place.experiment({}).config, untied).size() == 1);
+  CHECK(differing_model_keys(place.experiment(classifier(place, {"model.layers=2"})).config, untied).empty());
 }
 
 }  // namespace metaformer

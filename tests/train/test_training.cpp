@@ -1,25 +1,38 @@
-// Whole trainings on small texts.
+// Whole trainings on small texts: what they learn, when they end, and what they write about themselves.
 
-#include "base/error.h"
+#include "ops/named_tensors.h"
 #include "run/checkpoint_surgery.h"
 #include "support/failure.h"
 #include "tasks/task_examples.h"
-#include "train/step.h"
+#include "train/optim/learning_rate.h"
+#include "train/trainer.h"
 
 namespace metaformer {
 
-TEST_CASE("accumulated batches give the gradient of the big batch, also ragged ones", "[training]") {
-  const Workplace place;
-  const Overrides task = GENERATE(true, false) ? classifier(place) : Overrides{};
-  Parts big(place.experiment(joined(task, {"train.batch_size=12", "train.clip=0"})));
-  Parts small(place.experiment(joined(task, {"train.batch_size=3", "train.accumulate=4", "train.clip=0"})));
-  for (std::int64_t step = 0; step < 3; ++step) {
-    const auto one = big.run(step, 1e-3), four = small.run(step, 1e-3);
-    CHECK(four.loss.item<double>() == Approx(one.loss.item<double>()).epsilon(task.empty() ? 1e-6 : 1e-5));
-    CHECK(four.gradient_norm.item<double>() == Approx(one.gradient_norm.item<double>()).epsilon(1e-5));
-    CHECK(torch::allclose(small.parameters->gradients(), big.parameters->gradients(), 1e-4, 1e-7));
-  }
+namespace {
+
+// Evaluated after every step, with a step so large that the loss soon stops falling.
+Overrides impatient(const std::string& patience, const std::string& mode = "whole") {
+  return {"train.steps=400",
+          "train.eval_interval=2",
+          "train.checkpoint_interval=3",
+          "train.patience=" + patience,
+          "train.learning_rate=0.3",
+          "train.schedule={kind: constant, warmup_steps: 2}",
+          "train.evaluation=" + mode,
+          "model.dropout=0.1",
+          mode == "random" ? "train.evaluation.batches=2" : "train.log_interval=3"};
 }
+
+using Json = nlohmann::ordered_json;
+
+// As if the process had died after step 8: its checkpoint is whole, later lines were written already.
+void forget_after_step_8(const std::filesystem::path& run) {
+  forget_end(run, {"step-12", "last", "best"});
+  std::ofstream(run / "metrics.jsonl", std::ios::app) << R"({"step":12,"spl)";
+}
+
+}  // namespace
 
 TEST_CASE("an accumulated step draws what its batches draw one by one", "[training]") {
   const Workplace place;
@@ -40,18 +53,10 @@ TEST_CASE("an accumulated step draws what its batches draw one by one", "[traini
   CHECK(torch::equal(parts.parameters->gradients(), expected));
 }
 
-TEST_CASE("clipping scales the gradient to the limit and reports the norm before", "[training]") {
-  const Workplace place;
-  Parts parts(place.experiment({"train.clip=0.01"}));
-  const auto result = parts.run(0, 1e-3);
-  CHECK(result.gradient_norm.item<double>() > 0.01);
-  CHECK(parts.parameters->gradients().norm().item<double>() == Approx(0.01).epsilon(1e-3));
-}
-
 TEST_CASE("training learns, and the same seed gives the same run to the byte", "[training]") {
   const Workplace place;
-  const Overrides longer = {"train.steps=150", "train.eval_interval=50", "train.learning_rate=0.01",
-                            "model.dropout=0.1"};
+  const Overrides longer = {"train.steps=150", "train.eval_interval=50", "train.checkpoint_interval=50",
+                            "train.learning_rate=0.01", "model.dropout=0.1"};
   const auto first = place.train("one", longer);
   CHECK(first["val_loss"].get<double>() < 0.6);
   CHECK(first["steps"] == 150);
@@ -60,27 +65,6 @@ TEST_CASE("training learns, and the same seed gives the same run to the byte", "
   CHECK(metrics_without_time(place / "one") == metrics_without_time(place / "two"));
   place.train("three", joined(longer, {"train.seed=2"}));
   CHECK(model_bytes(place / "one") != model_bytes(place / "three"));
-}
-
-TEST_CASE("an evaluation that a stop cut short is made up for", "[training]") {
-  const Workplace place;
-  place.train("whole", {});
-  place.train("cut", {});
-  const auto checkpoints = place / "cut/checkpoints";
-  // As if stopped while evaluating step 12, the last: saved, but without its metrics, links and summary.
-  const auto before = read_meta(checkpoints / "step-8");
-  change_meta(checkpoints / "step-12", [&](auto& meta) {
-    for (const auto* key : {"evaluated_step", "validation", "best", "evaluations_since_best"}) meta[key] = before[key];
-  });
-  std::filesystem::remove(place / "cut/summary.json");
-  auto lines = read_text(place / "cut/metrics.jsonl");
-  lines.resize(lines.rfind('\n', lines.size() - 2) + 1);
-  std::ofstream(place / "cut/metrics.jsonl") << lines;
-  auto cut = place.train("cut", {}, true),
-       whole = nlohmann::ordered_json::parse(read_text(place / "whole/summary.json"));
-  CHECK(metrics_without_time(place / "cut") == metrics_without_time(place / "whole"));
-  for (const auto* key : {"steps", "train_loss", "val_loss", "best_val_loss", "best_step"})
-    CHECK(cut[key] == whole[key]);
 }
 
 TEST_CASE("an evaluation sees at most the tokens of train.evaluation, and log and summary say how many", "[training]") {
@@ -140,24 +124,21 @@ TEST_CASE("resuming refuses what is not the same run, and a run without a checkp
   CHECK_THROWS_WITH(load_newest_checkpoint(run), ContainsSubstring("no checkpoint is whole"));
 }
 
-TEST_CASE("a finished run is not trained again; an empty folder starts one", "[training]") {
+TEST_CASE("a finished run is not trained again, and an empty folder starts one", "[training]") {
   const Workplace place;
   std::filesystem::create_directories(place / "runs/run");
   const auto summary = place.train("runs/run", {}, true);
   CHECK(place.train("runs/run", {}, true) == summary);
-  CHECK(nlohmann::ordered_json::parse(read_text(place / "runs/run/summary.json")) == summary);
   CHECK(std::filesystem::read_symlink(place / "runs/latest") == "run");
-}
-
-TEST_CASE("the summary of an earlier end is not taken for that of a longer run", "[training]") {
-  const Workplace place;
-  place.train("run", {});
-  const auto earlier = read_text(place / "run/summary.json");
-  auto summary = place.train("run", {"train.steps=16"}, true);
-  // As if the process had died between its last checkpoint and its summary.
-  std::ofstream(place / "run/summary.json") << earlier;
-  auto again = place.train("run", {"train.steps=16"}, true);
-  for (const auto* key : {"steps", "val_loss", "best_val_loss", "train_loss"}) CHECK(again[key] == summary[key]);
+  const auto earlier = read_text(place / "runs/run/summary.json");
+  CHECK(nlohmann::ordered_json::parse(earlier) == summary);
+  const Overrides more = {"train.steps=16"};
+  const auto longer = place.train("runs/run", more, true);
+  // As if the process had died between its last checkpoint and its summary: the summary of the earlier end is not
+  // taken.
+  std::ofstream(place / "runs/run/summary.json") << earlier;
+  const auto again = place.train("runs/run", more, true);
+  for (const auto* key : {"steps", "val_loss", "best_val_loss", "train_loss"}) CHECK(again.at(key) == longer.at(key));
   CHECK(again["steps"] == 16);
 }
 
@@ -189,11 +170,9 @@ TEST_CASE("bf16 training keeps fp32 weights and follows the fp32 losses", "[trai
 
 TEST_CASE("what cannot fit into memory is refused before anything is made", "[memory]") {
   const Workplace place;
-  const auto [code, message] = failure([&] {
-    place.train("run", {"model.width=65536", "model.heads=8", "model.layers=1024"});
-  });
-  CHECK(code == ExitCode::out_of_memory);
-  CHECK_THAT(message, ContainsSubstring("model.width") && ContainsSubstring("--force"));
+  const Overrides large = {"model.width=65536", "model.heads=8", "model.layers=1024"};
+  CHECK_THAT(message_of(ExitCode::out_of_memory, [&] { place.train("run", large); }),
+             ContainsSubstring("model.width") && ContainsSubstring("--force"));
   CHECK_FALSE(std::filesystem::exists(place / "run"));
 }
 
@@ -203,17 +182,278 @@ TEST_CASE("the first batch is overfitted, of every task and with every mixer", "
                                    "task=classification", "model.mixer=scaled_dot_product", "model.mixer=quadratic",
                                    "model.mixer=metric", "model.mixer=average_pooling", "model.mixer=identity");
   CAPTURE(key);
-  const Overrides common = {"train.steps=400",          "train.eval_interval=200",
-                            "train.learning_rate=1e-2", "train.schedule.warmup_steps=10",
-                            "train.batch_size=2",       "train.overfit_batch=true"};
+  const Overrides common =
+      joined(evaluates_and_saves_once, {"train.steps=400", "train.learning_rate=1e-2", "train.schedule.warmup_steps=10",
+                                        "train.batch_size=2", "train.overfit_batch=true"});
   const Overrides of_mixer = {key, "model.width=32", "train.batch_size=1", "train.learning_rate=3e-3",
                               "train.schedule={kind: constant, warmup_steps: 10}"};
   const auto summary = place.train("run", key == "task=sort"             ? sorter(common)
                                           : key == "task=classification" ? classifier(place, common)
                                           : key.starts_with("task")      ? joined(common, {key})
                                                                          : joined(common, of_mixer));
-  CHECK(summary["train_loss"] < 0.02);
+  CHECK(summary["train_loss"] < (key.starts_with("task") ? 0.02 : 0.01));
   CHECK(summary["val_loss"].get<double>() == Approx(summary["train_loss"].get<double>()).margin(0.01));
+}
+
+TEST_CASE("training ends after as many evaluations without a better loss as the config allows", "[patience]") {
+  const Workplace place;
+  const auto summary = place.train("run", impatient("3"));
+  const auto steps = summary["steps"].get<std::int64_t>();
+  REQUIRE(steps < 400);
+  CHECK(summary["stopped_early"] == true);
+  std::vector<double> losses;
+  for (const auto& line : metrics_of(place / "run", "validation")) losses.push_back(line["loss"]);
+  REQUIRE(std::ssize(losses) == steps / 2);
+  const auto best = std::min_element(losses.begin(), losses.end());
+  CHECK(losses.end() - best == 4);  // the best and three more
+  CHECK(summary["best_val_loss"] == *best);
+  CHECK(summary["best_step"] == (best - losses.begin() + 1) * 2);
+  CHECK(summary["val_loss"] == losses.back());
+  for (const auto& [link, step] : {std::pair("last", steps), {"best", summary["best_step"].get<std::int64_t>()}})
+    CHECK(std::filesystem::read_symlink(place / "run/checkpoints" / link) == fmt::format("step-{}", step));
+  const auto patient = place.train("patient", joined(impatient("0"), {fmt::format("train.steps={}", steps + 4)}));
+  CHECK((patient["steps"] == steps + 4 && patient["stopped_early"] == false));
+}
+
+TEST_CASE("a run ends early at the same step however often it was interrupted, and goes on with more patience",
+          "[patience]") {
+  const Workplace place;
+  const auto mode = GENERATE("whole", "random");
+  const auto whole = place.train("whole", impatient("4", mode));
+  const auto steps = whole["steps"].get<std::int64_t>();
+  REQUIRE(steps < 400);
+  CHECK(whole["stopped_early"] == true);
+  CHECK(whole["val_loss"] == metrics_of(place / "whole", "validation").back()["loss"]);  // of the whole split
+  // As if the process had died within the last evaluations.
+  copy_run(place / "whole", place / "cut");
+  forget_end(place / "cut", {fmt::format("step-{}", steps), "last", "best"});
+  CHECK(place.train("cut", impatient("4", mode), true)["steps"] == steps);
+  CHECK(model_bytes(place / "cut") == model_bytes(place / "whole"));
+  CHECK(metrics_without_time(place / "cut") == metrics_without_time(place / "whole"));
+
+  CHECK(place.train("whole", impatient("4", mode), true) == whole);  // finished
+  CHECK(place.train("whole", impatient("6", mode), true)["steps"] > steps);
+  place.train("longer", impatient("6", mode));
+  CHECK(model_bytes(place / "whole") == model_bytes(place / "longer"));
+  CHECK(metrics_without_time(place / "whole") == metrics_without_time(place / "longer"));
+}
+
+TEST_CASE("language models of every kind learn, in every precision", "[language_models]") {
+  const Workplace place;
+  const std::string model = GENERATE("{kind: lstm, width: 16}", "{kind: lstm, width: 16, carry_state: true}",
+                                     "{kind: gru, width: 16, carry_state: true, embedding: {tie: false}}",
+                                     "{kind: feed_forward, window: 4, width: 8, hidden: 16}");
+  const std::string precision = GENERATE("fp32", "bf16", "fp16");
+  INFO(model << ", " << precision);
+  const auto summary =
+      place.train("run", {"model=" + model, "train.steps=150", "train.learning_rate=1e-2", "train.eval_interval=150",
+                          "train.checkpoint_interval=150", "train.schedule={kind: constant, warmup_steps: 5}",
+                          "train.precision=" + precision});
+  // A cycle of words with a letter between: without any context its characters have 2.8 nats.
+  CHECK(summary.at("val_loss").get<double>() < 0.6);
+}
+
+TEST_CASE("a carried state is that of the tokens before, in training and in evaluation", "[language_models]") {
+  const Workplace place;
+  const std::string kind = GENERATE("lstm", "gru"), slices = GENERATE("1", "2");
+  const auto experiment = place.experiment({"model={kind: " + kind + ", width: 16, carry_state: true}",
+                                            "train.accumulate=2", "train.cpu_slices=" + slices, "train.steps=4"});
+  const auto task = make_task(experiment.config, true);
+  Step setup(experiment.config, task, torch::kCPU);
+  const torch::NoGradGuard no_grad;
+  // Without a change of weights: what is remembered after four steps is what one pass over their tokens ends with.
+  for (std::int64_t step = 0; step < 4; ++step) {
+    const torch::AutoGradMode with_gradients(true);
+    setup.run(step, /*learning_rate=*/0);
+  }
+  std::vector<torch::Tensor> ids;
+  for (std::int64_t step = 0; step < 4; ++step) {
+    std::vector<torch::Tensor> rows;
+    for (std::int64_t micro = 0; micro < 2; ++micro)
+      rows.push_back(task.batches->training_batch(step, micro, torch::kCPU).ids_bc);
+    ids.push_back(torch::cat(rows));
+  }
+  const auto state = setup.model->new_state(12, 64);
+  setup.model->evaluate({.ids_bc = torch::cat(ids, 1)}, state.get());
+  const auto expected_lbd = state->tensors()[1].second;
+  const auto tensors = setup.memory->tensors();
+  const auto hidden = std::find_if(tensors.begin(), tensors.end(), [](auto& t) { return t.first.ends_with("hidden"); });
+  REQUIRE(hidden != tensors.end());
+  CHECK(torch::allclose(hidden->second, expected_lbd, 1e-5, 1e-6));
+
+  // The rows of the evaluation, each read at once.
+  const NetworkPredictor predictor(*setup.model);
+  double targets = 0;
+  std::vector<torch::Tensor> inputs, outputs;
+  for (std::int64_t i = 0; i < task.batches->evaluation_batches(Split::validation); ++i) {
+    const auto batch = task.batches->evaluation_batch(Split::validation, i, torch::kCPU);
+    inputs.push_back(batch.ids_bc);
+    outputs.push_back(batch.targets_bc);
+    targets += batch.weight.item<double>();
+  }
+  const auto logits_bcv = setup.model->evaluate({.ids_bc = torch::cat(inputs, 1)});
+  const double loss = at::cross_entropy_loss(logits_bcv.flatten(0, 1), torch::cat(outputs, 1).flatten(), {},
+                                             at::Reduction::Sum, /*ignore_index=*/-1)
+                          .item<double>();
+  const auto found = evaluate_split({predictor, task}, Split::validation);
+  CHECK(found.at("loss") == Approx(loss / targets).epsilon(1e-5));
+}
+
+TEST_CASE("recurrent and feed-forward models sort lists", "[language_models][sort]") {
+  const Workplace place;
+  const std::string model =
+      GENERATE("{kind: lstm, width: 32, layers: 1, context: 8}", "{kind: gru, width: 32, layers: 1, context: 8}",
+               "{kind: feed_forward, window: 8, width: 16, hidden: 64, context: 8}");
+  const auto summary = place.train(
+      "run", {"task={kind: sort, length: 4, digits: 3}", "model=" + model, "train.steps=600", "train.batch_size=32",
+              "train.learning_rate=1e-2", "train.eval_interval=600", "train.checkpoint_interval=600"});
+  CHECK(summary.at("validation").at("accuracy").get<double>() > 0.9);
+}
+
+TEST_CASE("the schedule of 2017 takes the width of any language model", "[language_models]") {
+  const Workplace place;
+  const auto rate = [&](const std::string& model) {
+    const auto experiment = place.experiment({"model=" + model, "train.schedule={kind: noam, warmup_steps: 10}"});
+    return scheduled_rate(experiment.config.train, width_of(experiment.config.model), 3);
+  };
+  CHECK(rate("{kind: lstm, width: 16}") == Approx(2 * rate("{kind: lstm, width: 64}")));
+  CHECK(rate("{kind: feed_forward, width: 16}") == Approx(rate("{kind: lstm, width: 16}")));
+}
+
+TEST_CASE("a masked language model falls below the entropy of its tokens", "[masking]") {
+  const Workplace place;
+  const bool packs = GENERATE(false, true);
+  const Overrides packed = {"data.path=" + documents(place), "data.packing=spfhp", "data.tokenizer=byte"};
+  const Overrides overrides = {"task=masked_language_model", "train.steps=500", "train.learning_rate=5e-3",
+                               "train.batch_size=16",        "model.width=32",  "model.mixer=scaled_dot_product",
+                               "model.positions=rotary"};
+  const auto summary =
+      place.train("run", joined(joined(overrides, evaluates_and_saves_once), packs ? packed : Overrides{}));
+  const auto& validation = summary["validation"];
+  CHECK(validation["loss"].get<double>() < 0.5 * validation["unigram_entropy"].get<double>());
+  CHECK(validation["perplexity"].get<double>() == Approx(std::exp(validation["loss"].get<double>())));
+  CHECK(validation["accuracy"].get<double>() > 0.5);
+  CHECK(validation["targets"].get<double>() > 20);
+}
+
+TEST_CASE("training lines and the summary give tokens, epochs, clipping, times and memory", "[outputs]") {
+  const Workplace place;
+  const auto summary = place.train("run", {"train.clip=0.000001"});
+  const auto environment = Json::parse(read_text(place / "run/environment.json"));
+  const double split = environment["data"]["train_tokens"];
+  double earlier = 0;
+  for (const auto& line : metrics_of(place / "run", "train")) {
+    CHECK(line["tokens"] == line["step"].get<std::int64_t>() * 6 * 16);
+    CHECK(line["epoch"].get<double>() == Approx(line["tokens"].get<double>() / split));
+    CHECK(line["clipped_fraction"] == 1.0);
+    CHECK(line["wall_seconds"].get<double>() >= std::max(earlier, line["seconds"].get<double>()));
+    CHECK(line["peak_memory_bytes"].get<std::int64_t>() > 1'000'000);
+    earlier = line["wall_seconds"];
+  }
+  CHECK(summary["tokens"] == 12 * 6 * 16);
+  CHECK(summary["epochs"].get<double>() == Approx(12 * 6 * 16 / split));
+  CHECK(summary["clipped_fraction"] == 1.0);
+  double phases = 0;
+  for (const auto* phase : {"evaluation_seconds", "checkpoint_seconds", "train_seconds"}) {
+    CHECK(summary[phase] > 0);
+    phases += summary[phase].get<double>();
+  }
+  CHECK(summary["startup_seconds"] > 0);
+  CHECK(summary["wall_seconds"] >= phases);
+  CHECK(place.train("loose", {"train.clip=0"})["clipped_fraction"] == 0.0);
+}
+
+TEST_CASE("an epoch is every training text once, and a sorter has none", "[outputs]") {
+  const Workplace place;
+  std::string table = "text,label\n";
+  for (int i = 0; i < 100; ++i) table += fmt::format("w{} x,c{}\n", i, i % 2);
+  const auto file = place.folder().write("table.csv", table).string();
+  const auto classified =
+      place.train("classified", {"task=classification", "data.path='" + file + "'", "task.baselines=false"});
+  const double held_out = classified["validation"]["texts"];
+  CHECK(classified["epochs"].get<double>() == Approx(12 * 6 / (100 - held_out)));
+  const auto sorted = place.train("sorted", {"task=sort", "task.length=4"});
+  CHECK(sorted["epochs"].is_null());
+  CHECK_FALSE(metrics_of(place / "sorted", "train").front().contains("epoch"));
+}
+
+TEST_CASE("clipped steps and times are counted on by a resumed run", "[outputs]") {
+  const Workplace place;
+  place.train("free", {"train.log_interval=1", "train.schedule={kind: constant, warmup_steps: 2}", "train.clip=0"});
+  std::vector<double> norms;
+  for (const auto& line : metrics_of(place / "free", "train")) norms.push_back(line["gradient_norm"]);
+  std::sort(norms.begin(), norms.end());
+  const Overrides some_clipped = {"train.schedule={kind: constant, warmup_steps: 2}",
+                                  "train.clip=" + std::to_string(norms[norms.size() / 2])};
+  const auto whole = place.train("whole", some_clipped);
+  CHECK(whole["clipped_fraction"] > 0.0);
+  CHECK(whole["clipped_fraction"] < 1.0);
+  copy_run(place / "whole", place / "cut");
+  forget_after_step_8(place / "cut");
+  const auto before = read_meta(place / "cut/checkpoints/step-8");
+  const auto cut = place.train("cut", some_clipped, true);
+  CHECK(metrics_without_time(place / "cut") == metrics_without_time(place / "whole"));
+  for (const auto* phase : {"evaluation_seconds", "checkpoint_seconds", "startup_seconds", "wall_seconds"})
+    CHECK(cut[phase] > before[phase]);
+  for (const auto* key : {"steps", "train_loss", "val_loss", "best_val_loss", "best_step", "clipped_fraction"})
+    CHECK(cut[key] == whole[key]);
+}
+
+TEST_CASE("samples while training change nothing else, for every mixer", "[samples]") {
+  const std::string mixer =
+      GENERATE("scaled_dot_product", "quadratic", "metric", "average_pooling", "identity", "none");
+  const Workplace place;
+  const Overrides plain = {"model.mixer.kind=" + mixer, "model.dropout=0.1"};
+  place.train("plain", plain);
+  place.train("sampled", joined(plain, {"task.sample_interval=5"}));
+  CHECK(model_bytes(place / "plain") == model_bytes(place / "sampled"));
+  CHECK(metrics_without_time(place / "plain") == metrics_without_time(place / "sampled"));
+  CHECK_FALSE(std::filesystem::exists(place / "plain/samples.jsonl"));
+  const auto samples = json_lines(place / "sampled/samples.jsonl");
+  REQUIRE(samples.size() == 2);
+  CHECK(samples[0]["step"] == 5);
+  CHECK(samples[1]["step"] == 10);
+  CHECK(samples[0]["text"].get<std::string>().size() == 200);
+  CHECK(samples[0]["seed"] != samples[1]["seed"]);
+  CHECK_THAT(read_text(place / "sampled/train.log"), ContainsSubstring("sample at step 10:"));
+}
+
+TEST_CASE("a resumed run has the samples of an undisturbed one", "[samples]") {
+  const Workplace place;
+  const Overrides sampled = {"task.sample_interval=4"};
+  place.train("whole", sampled);
+  copy_run(place / "whole", place / "cut");
+  const auto whole = read_text(place / "whole/samples.jsonl");
+  const auto cut = place / "cut/samples.jsonl";
+  forget_after_step_8(place / "cut");
+  // The process may have died in the text of step 12, or a signal may have come between step 8 and its text.
+  const auto kept = GENERATE(as<std::size_t>(), 1, 2);
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < kept; ++i) end = whole.find('\n', end) + 1;
+  std::ofstream(cut) << whole.substr(0, end) << R"({"step":12,"te)";
+  place.train("cut", sampled, true);
+  CHECK(read_text(cut) == whole);
+}
+
+TEST_CASE("the progress line shows a moving mean, and counts coming evaluations in the time left", "[progress]") {
+  TrainConfig config;
+  config.steps = 105;
+  config.eval_interval = 10;
+  ProgressLine line(config, 1000);
+  CHECK(line.text(50, 1e-3, 0) == "step 50/105  lr 1.00e-03");
+  line.add_losses(4, 1);
+  CHECK(line.text(50, 1e-3, 0.1) == "step 50/105  loss 4.0000  lr 1.00e-03  10.0k tokens/s  ETA 6s");
+  line.add_evaluation(9);
+  line.add_evaluation(11);
+  CHECK_THAT(line.text(50, 1e-3, 0.1), ContainsSubstring("10.0k tokens/s  ETA 1m06s"));  // 60, 70, 80, 90, 100 and 105
+  CHECK_THAT(line.text(105, 1e-3, 0.1), ContainsSubstring("ETA 0s"));
+  for (int step = 0; step < 1000; ++step) line.add_losses(2, 1);
+  CHECK_THAT(line.text(50, 1e-3, 0), ContainsSubstring("loss 2.0000"));
+  line.add_losses(3, 1);
+  CHECK_THAT(line.text(50, 1e-3, 0), ContainsSubstring("loss 2.0200"));
+  ProgressLine together(config, 1000);
+  together.add_losses(6, 2);
+  CHECK_THAT(together.text(50, 1e-3, 0), ContainsSubstring("loss 3.0000"));
 }
 
 }  // namespace metaformer

@@ -1,17 +1,21 @@
-// Parameters that do not change, and learning rates by depth and by name.
+// Schedules of the learning rate, rates by depth and by name, and parameters that do not change.
 
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <cmath>
+#include <functional>
 #include <map>
+#include <numbers>
 
 #include "support/failure.h"
 #include "support/workplace.h"
+#include "train/optim/learning_rate.h"
 
 namespace metaformer {
 
 namespace {
 
-const Overrides optimisers = {"adamw", "adam", "sgd", "{kind: sgd, momentum: 0.9}", "muon"};
+const Overrides optimisers = {"adamw", "adam", "sgd", "{kind: sgd, momentum: 0.9}", "adagrad", "muon"};
 
 // A training with rates by layer, after `steps` steps from the same weights and batches.
 struct Trained {
@@ -40,17 +44,69 @@ void check_rates(const Overrides& overrides, const std::map<std::string, double>
   }
 }
 
-// A step of plain and changed parameters with the same drawn gradients.
-void step_both(Trained& plain, Trained& changed, double rate, bool as_tensor = false) {
-  for (auto* trained : {&plain, &changed}) {
-    auto generator = at::make_generator<at::CPUGeneratorImpl>(7);
-    for (const auto& view : trained->parts.parameters->views()) view.parameter.mutable_grad().normal_(0, 1, generator);
-    auto& optimizer = *trained->parts.optimizer;
-    as_tensor ? optimizer.step(torch::tensor(static_cast<float>(rate))) : optimizer.step(rate);
-  }
+}  // namespace
+
+TEST_CASE("after the last step a rate goes on, and a warm-up may be absent or longer than the training", "[schedule]") {
+  TrainConfig config;
+  config.steps = 1000;
+  config.learning_rate = 1;
+  TrapezoidScheduleConfig trapezoid;
+  trapezoid.floor = 0.1;
+  const auto [schedule, step, rate] = GENERATE_COPY(table<ScheduleConfig, std::int64_t, double>(
+      {{CosineScheduleConfig{{.warmup_steps = 99, .floor = 0.1}}, 5000, 0.1},
+       {trapezoid, 5000, 0.1},
+       {InverseSqrtScheduleConfig{.warmup_steps = 25}, 5000, std::sqrt(25.0 / 5000)},
+       {ConstantScheduleConfig{.warmup_steps = 5000}, 999, 1000.0 / 5001},
+       {ConstantScheduleConfig{.warmup_steps = 0}, 0, 1}}));
+  config.schedule = schedule;
+  CHECK(scheduled_rate(config, 64, step) == Approx(rate));
 }
 
-}  // namespace
+TEST_CASE("warm-up, peak and last step of every schedule are those of the documented formulas", "[schedule]") {
+  const std::int64_t w = GENERATE(1, 4), n = GENERATE(10, 37), decay = GENERATE(1, 3, 1000);
+  constexpr double r = 0.5, floor = 0.125, width = 64, pi = std::numbers::pi;
+  const auto steps = static_cast<double>(n), warmup = static_cast<double>(w);
+  TrapezoidScheduleConfig trapezoid;
+  trapezoid.warmup_steps = w;
+  trapezoid.floor = floor;
+  trapezoid.decay_steps = decay;
+  const double f = std::max(warmup, steps - 1 - static_cast<double>(decay));
+  const auto p = [&](double s) { return (s - warmup) / (steps - warmup); };
+  struct Documented {
+    ScheduleConfig schedule;
+    std::function<double(double)> after;  // of a step after the warm-up, by docs/configs.md
+    double last;                          // of the step n - 1
+  };
+  const std::vector<Documented> all = {
+      {CosineScheduleConfig{{.warmup_steps = w, .floor = floor}},
+       [&](double s) { return floor + (r - floor) * (1 + std::cos(pi * p(s))) / 2; },
+       floor + (r - floor) * (1 - std::cos(pi / (steps - warmup))) / 2},
+      {LinearScheduleConfig{{.warmup_steps = w, .floor = floor}},
+       [&](double s) { return floor + (r - floor) * (1 - p(s)); }, floor + (r - floor) / (steps - warmup)},
+      {trapezoid, [&](double s) { return s <= f ? r : floor + (r - floor) * (1 - (s - f) / (steps - 1 - f)); }, floor},
+      {ConstantScheduleConfig{.warmup_steps = w}, [&](double) { return r; }, r},
+      {InverseSqrtScheduleConfig{.warmup_steps = w}, [&](double s) { return r * std::sqrt(warmup / s); },
+       r * std::sqrt(warmup / (steps - 1))},
+      {NoamScheduleConfig{.warmup_steps = w},
+       [&](double s) { return r / std::sqrt(width) * std::min(1 / std::sqrt(s + 1), (s + 1) / std::pow(warmup, 1.5)); },
+       r / std::sqrt(width * steps)}};
+  REQUIRE(all.size() == std::variant_size_v<ScheduleConfig>);
+  TrainConfig config;
+  config.steps = n;
+  config.learning_rate = r;
+  for (const auto& [schedule, after, last] : all) {
+    CAPTURE(kind_of(schedule), w, n, decay);
+    config.schedule = schedule;
+    const bool is_noam = is<NoamScheduleConfig>(schedule);
+    for (std::int64_t s = 0; s < n; ++s) {
+      const auto step = static_cast<double>(s);
+      const bool warms_up = s < w && !is_noam;
+      CHECK(scheduled_rate(config, 64, s) == Approx(warms_up ? r * (step + 1) / (warmup + 1) : after(step)));
+    }
+    CHECK(scheduled_rate(config, 64, n - 1) == Approx(last));
+    if (!is_noam) CHECK(scheduled_rate(config, 64, w) == Approx(r));
+  }
+}
 
 TEST_CASE("learning rates fall from the head to the embeddings", "[rates]") {
   check_rates({"model.layers=3", "model.embedding.tie=false", "train.layer_rate_decay=0.5"},
@@ -84,27 +140,6 @@ TEST_CASE("factors of rates go to parameters by their names, and to parts of nam
                {"transformer.blocks.1.mixer_norm.weight", 1}});
 }
 
-TEST_CASE("from zeros, a step with a factor that is a power of two is exactly that factor of the plain one",
-          "[rates]") {
-  const Workplace place;
-  const std::string optimiser = GENERATE("sgd", "adagrad");
-  const Overrides common = {"model.mixer=metric", "train.optimizer=" + optimiser};
-  Trained plain(place, common, 0), factored(place, joined(common, {"train.rate_factors=[mixer.projection=0.25]"}), 0);
-  for (auto* trained : {&plain, &factored}) {
-    trained->parts.parameters->values().zero_();
-    trained->before.zero_();
-  }
-  step_both(plain, factored, 0x1p-7);
-  const auto& views = plain.parts.parameters->views();
-  for (std::size_t i = 0; i < views.size(); ++i) {
-    INFO(views[i].name);
-    const bool is_slower = views[i].name.find("mixer.projection") != std::string::npos;
-    const auto update = factored.update(factored.parts.parameters->views()[i]);
-    CHECK(torch::equal(update, (is_slower ? 0.25 : 1) * plain.update(views[i])));
-    if (is_slower) CHECK(update.abs().max().item<double>() > 0);
-  }
-}
-
 TEST_CASE("a factor of the rate is a factor of the first update, decay included", "[rates]") {
   const Workplace place;
   const std::string optimiser = GENERATE(from_range(optimisers));
@@ -116,7 +151,12 @@ TEST_CASE("a factor of the rate is a factor of the first update, decay included"
               joined(common, {"train.layer_rate_decay=0.5",
                               "train.rate_factors=[feed_forward.up=0.3, transformer.token_embedding=2]"}),
               0);
-  step_both(plain, layered, 1e-2, as_tensor);
+  for (auto* trained : {&plain, &layered}) {  // a step with the same drawn gradients
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(7);
+    for (const auto& view : trained->parts.parameters->views()) view.parameter.mutable_grad().normal_(0, 1, generator);
+    auto& optimizer = *trained->parts.optimizer;
+    as_tensor ? optimizer.step(torch::tensor(1e-2F)) : optimizer.step(1e-2);
+  }
   const auto& views = plain.parts.parameters->views();
   for (std::size_t i = 0; i < views.size(); ++i) {
     const auto& view = layered.parts.parameters->views()[i];
@@ -174,9 +214,7 @@ TEST_CASE("names of no parameter, names that freeze all, and what is no factor a
   CHECK_THAT(found.second, ContainsSubstring(text));
   for (const std::string entry : {"mixer", "mixer=", "=2", "mixer=0", "mixer=-1", "mixer=inf", "mixer=nan",
                                   "mixer=1e400", "mixer=2x", "mixer= 2", "mixer=x"}) {
-    const auto [kind, what] = failure([&] { Trained(place, {"train.rate_factors=['" + entry + "']"}, 0); });
-    INFO(what);
-    CHECK(kind == ExitCode::usage);
+    const auto what = message_of(ExitCode::usage, [&] { Trained(place, {"train.rate_factors=['" + entry + "']"}, 0); });
     CHECK(what.starts_with("--set train.rate_factors"));
     CHECK_THAT(what, ContainsSubstring("'" + entry + "'"));
   }
