@@ -152,7 +152,7 @@ std::string expected_of(const CLI::Option& option) {
 }
 
 // The lines of two case statements: the words that may follow a command, and what its options and positions take.
-struct Tables {
+struct CompletionTables {
   std::string commands, expected;
 
   void add(const CLI::App& command, const std::string& words) {
@@ -199,7 +199,7 @@ std::string config_keys() {
 
 // The script for a shell: commands, options and their values come from `program`, keys of --set from explain_config.
 std::string completion_script(const CLI::App& program, Shell shell) {
-  Tables tables;
+  CompletionTables tables;
   tables.add(program, "");
   const bool is_bash = shell == Shell::bash;
   return fmt::format(

@@ -344,9 +344,8 @@ std::shared_ptr<const BatchStream> make_text_stream(const ExperimentConfig& conf
     return to_batch(dataset->packed_rows(split, packs, /*separate=*/true, /*by_sequence=*/false), device);
   };
   const auto context = context_of(config.model);
-  PackedDocuments documents(
-      {dataset->pieces(Split::train, context, 1), dataset->pieces(Split::validation, context, 1)},
-      context, packing_of(config));
+  PackedDocuments documents({dataset->pieces(Split::train, context, 1), dataset->pieces(Split::validation, context, 1)},
+                            context, packing_of(config));
   return std::make_shared<PackStream>(config, dataset, PackStream::Make{training, evaluation}, std::move(documents));
 }
 

@@ -96,7 +96,8 @@ TEST_CASE("progress and digests come back as they were written", "[meta]") {
 TEST_CASE("an evaluation of any number of classes leaves meta.json small", "[meta]") {
   const auto small = read_checkpoint_meta(with("step", 40), "t");
   auto large = small;
-  for (int i = 0; i < 300; ++i) large.progress.validation->classes.emplace_back(std::to_string(i), ClassCounts{.texts = i});
+  for (int i = 0; i < 300; ++i)
+    large.progress.validation->classes.emplace_back(std::to_string(i), ClassCounts{.texts = i});
   CHECK(to_text(large) == to_text(small));
   Json table;  // many small objects are read
   for (int i = 0; i < 40'000; ++i) table[std::to_string(i / 200)][std::to_string(i % 200)] = 0;

@@ -168,7 +168,8 @@ TEST_CASE("the metric that chooses a classifier's best checkpoint is the config'
   const Parts parts(place.experiment(classifier(place, {"task.selection_metric=" + metric})));
   CHECK(parts.task.measures->selection_error(evaluation) == error);
   CHECK(headline_of(parts.task, evaluation) == headline);
-  if (metric == "auc") CHECK(parts.task.measures->selection_error({.scores = {{"loss", 0.75}, {"accuracy", 0.875}}}) == 1);
+  if (metric == "auc")
+    CHECK(parts.task.measures->selection_error({.scores = {{"loss", 0.75}, {"accuracy", 0.875}}}) == 1);
 }
 
 TEST_CASE("AUC cannot choose by validation texts of one class, which is said before there is a run",

@@ -31,8 +31,8 @@ struct Sorts : Layer {
 };
 
 // A table whose rows with gradients are listed, and a bias.
-struct Tables : Layer {
-  Tables() {
+struct TableSetup : Layer {
+  TableSetup() {
     add_parameter("table", torch::randn({20, 33}), {.decay = Decay::embeddings, .gradient_rows = &rows});
     add_parameter("bias", torch::randn({5}), {});
   }
@@ -167,7 +167,7 @@ TEST_CASE("rows of tables whose gradients are listed are updated as whole tables
   torch::manual_seed(0);
   const auto config = any_config();
   INFO(kind_of(config.optimizer));
-  Tables listed_tables, whole_tables;
+  TableSetup listed_tables, whole_tables;
   ParameterBuffer listed(listed_tables), whole(whole_tables);
   whole.values().copy_(listed.values());
   const auto listed_optimizer = make_optimizer(listed, config), whole_optimizer = make_optimizer(whole, config);

@@ -1,5 +1,5 @@
-// The part of distributed/c10d_group.cpp that needs LibTorch's CUDA library and NCCL. It is a separate library, which the
-// program loads only for tensors on a CUDA device.
+// The part of distributed/c10d_group.cpp that needs LibTorch's CUDA library and NCCL. It is a separate library, which
+// the program loads only for tensors on a CUDA device.
 
 // The header is empty without it.
 #define USE_C10D_NCCL
