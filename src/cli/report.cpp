@@ -123,9 +123,9 @@ void run_report(ReportArguments& arguments) {
 void add_content_options(CLI::App& command, ReportArguments& arguments) {
   auto& options = arguments.options;
   may_be_empty(command.add_option("--title", options.title, "title of the page; default: the runs"));
-  command.add_option("--reference", options.comparison.reference,
-                     "group that the others are compared with: its name or number in the table, one of its runs, or "
-                     "its config; default: the first");
+  add_repeatable(command, "--reference", options.comparison.references, "GROUP",
+                 "group that the others are compared with: its name or number in the table, one of its runs, or its "
+                 "config; default: the first");
   command
       .add_option("--margin", options.comparison.margin,
                   "differences inside plus and minus this margin count as equivalent, in the unit that is shown")
@@ -157,9 +157,10 @@ void add_compare_command(CLI::App& app) {
   add_text(command, "runs", arguments->runs, "RUN...",
            "folders of runs, folders that contain runs, quoted patterns of these, or CSV files of results")
       ->required();
-  add_text(
-      command, "--reference", arguments->options.reference, "GROUP",
-      "group to compare with: its name or number in the table, one of its runs, or its config; default: the first");
+  add_repeatable(
+      command, "--reference", arguments->options.references, "GROUP",
+      "group to compare with: its name or number in the table, one of its runs, or its config; with --by one "
+      "of each set; default: the first");
   add_text(command, "--by", arguments->options.by, "KEY",
            "compare only groups with equal values of this config key, each set with its own reference");
   add_text(command, "--metrics", arguments->measures, "LIST",

@@ -128,16 +128,31 @@ std::string numbered_names(const std::vector<ComparedGroup>& groups, const std::
   return fmt::format("{}", fmt::join(listed, ", "));
 }
 
-// The group of one set that --reference names, if there is one.
+// The group of one set that is named as reference, if there is one.
 std::optional<std::size_t> find_reference(const std::vector<ComparedGroup>& groups, const std::vector<std::size_t>& set,
-                                          const std::vector<std::size_t>& named, const std::string& name) {
-  if (name.empty()) return set.front();
+                                          const std::set<std::size_t>& named, const std::vector<std::string>& names) {
+  if (names.empty()) return set.front();
   std::vector<std::size_t> found;
-  std::set_intersection(set.begin(), set.end(), named.begin(), named.end(), std::back_inserter(found));
+  std::ranges::set_intersection(set, named, std::back_inserter(found));
   if (found.size() > 1)
-    throw Error(ExitCode::usage, fmt::format("--reference {} names {} groups; give the number or the name of one: {}",
-                                             in_quotes(name), found.size(), numbered_names(groups, found)));
+    throw Error(ExitCode::usage, fmt::format("--reference '{}' names {} groups; give the number or the name of one: {}",
+                                             fmt::join(names, "', '"), found.size(), numbered_names(groups, found)));
   return found.empty() ? std::nullopt : std::optional(found.front());
+}
+
+// The groups that any of the names means.
+std::set<std::size_t> groups_named(const std::vector<ComparedGroup>& groups, const std::vector<std::string>& names) {
+  std::vector<std::size_t> all(groups.size());
+  std::iota(all.begin(), all.end(), 0);
+  std::set<std::size_t> named;
+  for (const auto& name : names) {
+    const auto found = groups_named(groups, name);
+    if (found.empty())
+      throw Error(ExitCode::usage, fmt::format("--reference {}: no such group; there are {}", in_quotes(name),
+                                               numbered_names(groups, all)));
+    named.insert(found.begin(), found.end());
+  }
+  return named;
 }
 
 [[noreturn]] void fail_no_key(const std::vector<Settings>& resolved, const std::string& key) {
@@ -185,7 +200,7 @@ std::vector<std::string> find_differing_keys(std::vector<ComparedGroup>& groups)
   return {differing.begin(), differing.end()};
 }
 
-// Of every group: the one that options.reference names, or the first; with options.by, of those equal in that key.
+// Of every group: the one that options.references name, or the first; with options.by, of those equal in that key.
 void choose_references(std::vector<ComparedGroup>& groups, const ComparisonOptions& options) {
   std::map<std::string, std::vector<std::size_t>> sets;  // by the value of options.by
   const auto resolved = options.by.empty() ? std::vector<Settings>(groups.size()) : resolve(groups);
@@ -195,18 +210,11 @@ void choose_references(std::vector<ComparedGroup>& groups, const ComparisonOptio
     sets[value_of(resolved[i], options.by)].push_back(i);
   }
   if (!has_key) fail_no_key(resolved, options.by);
-  bool has_reference = false;
-  const auto named = groups_named(groups, options.reference);
+  const auto named = groups_named(groups, options.references);
   for (const auto& [value, members] : sets) {
-    const auto reference = find_reference(groups, members, named, options.reference);
-    has_reference = has_reference || reference;
+    const auto reference = find_reference(groups, members, named, options.references);
     for (const auto i : members) groups[i].reference = reference.value_or(i);
   }
-  if (has_reference) return;
-  std::vector<std::size_t> all(groups.size());
-  std::iota(all.begin(), all.end(), 0);
-  throw Error(ExitCode::usage, fmt::format("--reference {}: no such group; there are {}", in_quotes(options.reference),
-                                           numbered_names(groups, all)));
 }
 
 // Errors: exit code 2 for a run without, 1 for a damaged file.

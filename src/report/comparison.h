@@ -57,8 +57,10 @@ Settings changed_settings(const ExperimentConfig& config);
 Settings all_settings(const Settings& changed);
 
 struct ComparisonOptions {
-  std::string reference;  // a group's name, short name or number, a run's folder, or a config; "": the first
-  std::string by;         // a config key: compares only groups that are equal in it; "": all
+  // Each a group's name, short name or number, a run's folder, or a config; with `by` at most one of every set. None:
+  // the first.
+  std::vector<std::string> references;
+  std::string by;                     // a config key: compares only groups that are equal in it; "": all
   std::vector<std::string> measures;  // by id; empty: default_measures() of what any run has
   std::optional<double> margin;       // in the unit that is shown: 0.5 with percentages is half a point
 };

@@ -69,23 +69,25 @@ TEST_CASE("the reference is the group that is named, or the first at equal value
   auto runs = two_groups();
   for (const char* name : {"x_b", "x_b.yaml", "b", "x_b.yaml-2", "2"}) {
     INFO(name);
-    const auto comparison = compare_runs(runs, {.reference = name});
+    const auto comparison = compare_runs(runs, {.references = {name}});
     CHECK(comparison.groups[0].measures.at("val_loss").difference->mean == -2);
   }
   CHECK(compare_runs(runs, {.by = "model.mixer.kind"}).groups[1].reference == 1);
+  CHECK(compare_runs(runs, {.references = {"2", "1"}, .by = "model.mixer.kind"}).groups[1].reference == 1);
+  CHECK(failure([&] { compare_runs(runs, {.references = {"2", "1"}}); }).first == ExitCode::usage);
   for (auto& run : runs) {
     run.overrides = run.config == "x_a.yaml" ? "model.layers=1" : "model.layers=2";
     run.config = "x.yaml";
   }
-  CHECK(compare_runs(runs, {.reference = "layers=2"}).groups[0].reference == 1);
-  const auto [code, what] = failure([&] { compare_runs(runs, {.reference = "x.yaml"}); });
+  CHECK(compare_runs(runs, {.references = {"layers=2"}}).groups[0].reference == 1);
+  const auto [code, what] = failure([&] { compare_runs(runs, {.references = {"x.yaml"}}); });
   CHECK(code == ExitCode::usage);
   CHECK_THAT(what, ContainsSubstring("'x.yaml' names 2 groups") && ContainsSubstring("1 'layers=1', 2 'layers=2'"));
 }
 
 TEST_CASE("an unknown group, key or measure is an error that lists the known ones", "[compare]") {
   const std::vector<std::pair<ComparisonOptions, std::string>> cases = {
-      {{.reference = "x_d"}, "--reference 'x_d': no such group; there are 1 'a', 2 'b'"},
+      {{.references = {"x_d"}}, "--reference 'x_d': no such group; there are 1 'a', 2 'b'"},
       {{.by = "model.no"}, "--by 'model.no': no run has such a key"},
       {{.by = "train.seed"}, "the runs of a group differ in it"},
       {{.by = "model.mixer"}, "did you mean 'model.mixer.kind'?"},
