@@ -377,8 +377,8 @@ void log_sample(std::int64_t step, const std::string& text) {
   log::info("sample at step {}:", step);
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    std::replace_if(
-        line.begin(), line.end(), [](unsigned char byte) { return byte < 0x20 || byte == 0x7f; }, ' ');
+    std::ranges::replace_if(
+        line, [](unsigned char byte) { return byte < 0x20 || byte == 0x7f; }, ' ');
     log::info("  {}", line);
   }
 }

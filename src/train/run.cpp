@@ -71,8 +71,9 @@ struct EarlierRun {
 
 constexpr const char *tokenizer_path = "data.tokenizer.path", *initial_weights_path = "train.init_from";
 
-[[noreturn]] void refuse_resume(const RunDirectory& run, const std::string& why) {
-  fail_usage("--resume {}: {}", run.path().string(), why);
+template <class... Values>
+[[noreturn]] void refuse_resume(const RunDirectory& run, fmt::format_string<Values...> why, Values&&... values) {
+  fail_usage("--resume {}: {}", run.path().string(), fmt::format(why, std::forward<Values>(values)...));
 }
 
 // Data may lie elsewhere, which require_moved_data checks, and so may the tokenizer and the weights that the training
@@ -89,10 +90,10 @@ void require_same_experiment(const RunDirectory& run, const ExperimentConfig& be
     auto key = path.substr(1);
     std::replace(key.begin(), key.end(), '/', '.');
     if (change.at("op") == "remove" || std::find(free.begin(), free.end(), key) != free.end()) continue;
-    refuse_resume(run, fmt::format("{} is {} now and was {}; only steps, intervals, patience, retention and the paths "
-                                   "of the same data may change",
-                                   key, json_text(change.at("value")),
-                                   json_text(earlier.value(Json::json_pointer(path), Json()))));
+    refuse_resume(run,
+                  "{} is {} now and was {}; only steps, intervals, patience, retention and the paths "
+                  "of the same data may change",
+                  key, json_text(change.at("value")), json_text(earlier.value(Json::json_pointer(path), Json())));
   }
 }
 
@@ -100,8 +101,8 @@ void require_same_experiment(const RunDirectory& run, const ExperimentConfig& be
 void require_same_digest(const EarlierRun& earlier, const std::string& key, const PathText& path,
                          const std::string& found, const std::string& trained) {
   if (found == trained) return;
-  refuse_resume(earlier.run, fmt::format("{}={}: not what it was trained with: its SHA-256 is {} and was {}", key, path,
-                                         found, trained));
+  refuse_resume(earlier.run, "{}={}: not what it was trained with: its SHA-256 is {} and was {}", key, path, found,
+                trained);
 }
 
 void require_same_tokenizer(const EarlierRun& earlier, const ExperimentConfig& now) {
@@ -148,8 +149,8 @@ std::optional<EarlierRun> find_earlier_run(const ExperimentConfig& config, const
   require_same_initial_weights(earlier, config);
   // What is done cannot be undone. A linear model has its one step whatever train.steps says.
   if (const auto done = earlier.checkpoint ? earlier.checkpoint->progress.step : 0; config.train.steps < done)
-    refuse_resume(earlier.run, fmt::format("train.steps is {}, and the run has done {} steps; give at least that many",
-                                           config.train.steps, done));
+    refuse_resume(earlier.run, "train.steps is {}, and the run has done {} steps; give at least that many",
+                  config.train.steps, done);
   return earlier;
 }
 
@@ -157,9 +158,8 @@ std::optional<EarlierRun> find_earlier_run(const ExperimentConfig& config, const
 void require_same_data(const EarlierRun& earlier, const ExperimentConfig& config, const Task& task) {
   require_moved_data(earlier.run, config, moved_data(earlier.config, config), task.description);
   if (const auto difference = difference_of_data(earlier.run, task.description))
-    refuse_resume(earlier.run,
-                  fmt::format("the data are not those it was trained on, which its environment.json names{}{}",
-                              difference->empty() ? "" : ": ", *difference));
+    refuse_resume(earlier.run, "the data are not those it was trained on, which its environment.json names{}{}",
+                  difference->empty() ? "" : ": ", *difference);
 }
 
 // Logs how the learning rate goes on where the number of steps has changed: another number stretches the schedule, so
