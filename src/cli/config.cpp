@@ -156,7 +156,7 @@ void run_import(const ImportArguments& arguments) {
                             "tokenizer. Nothing is downloaded: fetch it first, for instance with `hf download "
                             "openai-community/gpt2 --local-dir gpt2`",
                             folder, std::filesystem::exists(folder, ignored) ? "not a folder" : "no such folder"));
-  const auto model = describe_huggingface(folder);
+  const auto model = read_huggingface(folder, /*with_tensors=*/false);
   ExperimentConfig config;
   config.model = model.config;
   config.train.init_from = folder;

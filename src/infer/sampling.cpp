@@ -17,9 +17,14 @@
 
 namespace metaformer {
 
+namespace {
+
 constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
-namespace {
+// How many tokens of a prompt a model sees at most: its context, or with an endless state all.
+std::int64_t most_prompt_tokens(const SequenceModel& model) {
+  return model.has_endless_state() ? unlimited : model.context();
+}
 
 // The newest tokens that are kept of context + 1.
 std::int64_t tokens_kept(std::int64_t context, WindowKind kind) {
@@ -79,14 +84,9 @@ DeviceGenerator::DeviceGenerator(SequenceModel& model, const std::vector<std::in
       context_(model.context()),
       length_(static_cast<std::int64_t>(window.size())) {
   const auto on_device = torch::TensorOptions().dtype(torch::kLong).device(device);
-  const std::vector<std::int64_t> ids(window.begin(), window.end());
-  const auto ids_c = torch::tensor(at::ArrayRef<std::int64_t>(ids));
   ids_bc_ = torch::zeros({samples, context_ + 1}, on_device);
-  ids_bc_.narrow(1, 0, length_).copy_(ids_c);
-  if (!options.never.empty()) {
-    const std::vector<std::int64_t> never(options.never.begin(), options.never.end());
-    never_n_ = torch::tensor(at::ArrayRef<std::int64_t>(never)).to(device);
-  }
+  ids_bc_.narrow(1, 0, length_).copy_(torch::tensor(window, torch::kLong));
+  if (!options.never.empty()) never_n_ = torch::tensor(options.never, torch::kLong).to(device);
   newest_1_ = torch::full({1}, length_ - 1, on_device);
   draw_1_ = torch::zeros({1}, on_device);
   const auto longest = std::max(plan.first_chunk, plan.longest_chunk);
@@ -170,14 +170,11 @@ void DeviceGenerator::compute(std::int64_t bucket) {
 
 std::int32_t TokenPicker::pick(std::span<const double> logits, double uniform) {
   order_.clear();
-  auto never = options_.never.begin();
-  for (std::int32_t id = 0; id < std::ssize(logits); ++id) {
-    const bool is_drawn = never == options_.never.end() || *never != id;
-    is_drawn ? order_.push_back(id) : void(++never);
-  }
+  for (std::int32_t id = 0; id < std::ssize(logits); ++id)
+    if (!std::ranges::binary_search(options_.never, id)) order_.push_back(id);
+  const auto logit_of = [&](std::int32_t id) { return logits[static_cast<std::size_t>(id)]; };
   const auto likelier = [&](std::int32_t a, std::int32_t b) {
-    const auto x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
-    return x > y || (x == y && a < b);
+    return logit_of(a) > logit_of(b) || (logit_of(a) == logit_of(b) && a < b);
   };
   if (options_.temperature == 0) return *std::min_element(order_.begin(), order_.end(), likelier);
   if (options_.top_k > 0 && static_cast<std::size_t>(options_.top_k) < order_.size()) {
@@ -185,10 +182,9 @@ std::int32_t TokenPicker::pick(std::span<const double> logits, double uniform) {
     order_.resize(static_cast<std::size_t>(options_.top_k));
   }
   std::sort(order_.begin(), order_.end(), likelier);
-  const double highest = logits[static_cast<std::size_t>(order_[0])];
   weights_.clear();
-  for (const auto token : order_)
-    weights_.push_back(std::exp((logits[static_cast<std::size_t>(token)] - highest) / options_.temperature));
+  for (const auto id : order_)
+    weights_.push_back(std::exp((logit_of(id) - logit_of(order_[0])) / options_.temperature));
   double total = std::accumulate(weights_.begin(), weights_.end(), 0.0);
   if (options_.top_p < 1) {
     double kept = 0;
@@ -205,10 +201,6 @@ std::int32_t TokenPicker::pick(std::span<const double> logits, double uniform) {
   return order_[weights_.size() - 1];
 }
 
-std::int64_t most_prompt_tokens(const SequenceModel& model) {
-  return model.has_endless_state() ? unlimited : model.context();
-}
-
 std::string prompt_cut(const SequenceModel& model, std::size_t prompt_tokens) {
   const auto most = most_prompt_tokens(model);
   if (static_cast<std::int64_t>(prompt_tokens) <= most) return "";
@@ -219,13 +211,12 @@ std::string prompt_cut(const SequenceModel& model, std::size_t prompt_tokens) {
 ContextWindow::ContextWindow(std::int64_t context, WindowKind kind, std::span<const std::int32_t> prompt)
     : context_(context), kind_(kind) {
   if (context < unlimited) tokens_.reserve(static_cast<std::size_t>(context) + 1);
-  const auto seen = std::min(prompt.size(), static_cast<std::size_t>(context));
-  tokens_.assign(prompt.end() - static_cast<std::ptrdiff_t>(seen), prompt.end());
+  tokens_.assign(prompt.end() - std::min(std::ssize(prompt), context), prompt.end());
 }
 
 bool ContextWindow::push(std::int32_t token) {
   tokens_.push_back(token);
-  if (static_cast<std::int64_t>(tokens_.size()) <= context_) return false;
+  if (std::ssize(tokens_) <= context_) return false;
   tokens_.erase(tokens_.begin(), tokens_.end() - tokens_kept(context_, kind_));
   return true;
 }
@@ -242,7 +233,6 @@ TextGenerator::TextGenerator(SequenceModel& model, const std::vector<std::int32_
       picker_(options) {
   for (std::int64_t sample = 0; sample < samples; ++sample)
     windows_.emplace_back(most_prompt_tokens(model), options.window, prompt);
-  fresh_ = static_cast<std::int64_t>(windows_.front().tokens().size());
   if (!options.cached) return;
   if (!make_graph && device.is_cuda()) make_graph = make_cuda_graph;
   if (options.graphs && make_graph && should_record(model, samples)) {
@@ -344,8 +334,6 @@ const std::vector<std::int32_t>& TextGenerator::next() {
   return tokens_b_;
 }
 
-std::int64_t TextGenerator::cache_bytes() const { return state_ ? state_->bytes() : 0; }
-
 std::string StopFilter::feed(const std::string& text) {
   held_ += text;
   std::size_t first_stop = std::string::npos, holds = 0;
@@ -379,12 +367,9 @@ std::optional<Sample> write_sample(SequenceModel& model, const Tokenizer& tokeni
   options.seed = Rng(seed, RandomPurpose::sampling, static_cast<std::uint64_t>(step)).bits(0) >> exact_in_json;
   const auto prompt = default_prompt(tokenizer);
   std::vector<std::int32_t> tokens;
-  {
-    TextGenerator generator(model, tokenizer.encode(prompt), options, device);
-    while (static_cast<std::int64_t>(tokens.size()) < length && stop_signal() == 0)
-      tokens.push_back(generator.next().front());
-  }
-  if (static_cast<std::int64_t>(tokens.size()) < length) return std::nullopt;
+  TextGenerator generator(model, tokenizer.encode(prompt), options, device);
+  while (std::ssize(tokens) < length && stop_signal() == 0) tokens.push_back(generator.next().front());
+  if (std::ssize(tokens) < length) return std::nullopt;
   return Sample{.prompt = prompt, .text = tokenizer.decode(tokens), .tokens = length, .options = options};
 }
 
@@ -392,8 +377,8 @@ void log_sample(std::int64_t step, const std::string& text) {
   log::info("sample at step {}:", step);
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    std::replace_if(
-        line.begin(), line.end(), [](unsigned char byte) { return byte < 0x20 || byte == 0x7f; }, ' ');
+    std::ranges::replace_if(
+        line, [](unsigned char byte) { return byte < 0x20 || byte == 0x7f; }, ' ');
     log::info("  {}", line);
   }
 }

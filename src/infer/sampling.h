@@ -44,7 +44,6 @@ void require_finite_answers(std::int64_t unanswered, std::int64_t texts);
 torch::Tensor pick_tokens_b(const torch::Tensor& logits_bv, const torch::Tensor& uniform_b,
                             const SamplingOptions& options, const torch::Tensor& never_n = {});
 
-// Text on a device that does not wait for its host: recorded work encodes the window, picks a token and appends it.
 // As make_cuda_graph.
 using MakeGraph = std::function<std::unique_ptr<DeviceGraph>(torch::Device, std::string& problem)>;
 
@@ -59,6 +58,7 @@ struct DeviceGenerationPlan {
 // context of `samples` sequences in less time than its host needs to start the operations of one token with a cache.
 bool should_record(const SequenceModel& model, std::int64_t samples);
 
+// Text on a device that does not wait for its host: recorded work encodes the window, picks a token and appends it.
 // For causal models: every token encodes the window again, without a cache, together with what lies behind its newest
 // token in a bucket. There is one graph for each bucket: of plan.smallest_bucket tokens, of twice as many and so on,
 // and of the context. The text is that of TokenPicker and ContextWindow, whatever the buckets and chunks.
@@ -118,9 +118,6 @@ class TokenPicker {
   std::vector<double> weights_;
 };
 
-// How many tokens of a prompt a model sees at most: its context, or with an endless state all.
-std::int64_t most_prompt_tokens(const SequenceModel& model);
-
 // "the prompt has 33 tokens; the model sees the last 32 of them (model.context)", or "" if it sees all.
 std::string prompt_cut(const SequenceModel& model, std::size_t prompt_tokens);
 
@@ -146,9 +143,9 @@ class ContextWindow {
 // however many there are (but for draws that rounding decides).
 class TextGenerator {
  public:
-  // Keeps a reference to the model. `prompt` must not be empty; of a longer one the model sees its last
-  // most_prompt_tokens. `make_graph` makes graphs for the device, which replace
-  // the cache where they are expected to pay; by default CUDA graphs on a CUDA device and none on the CPU.
+  // Keeps a reference to the model. `prompt` must not be empty; of a longer one than its context the model sees the
+  // end, with an endless state all. `make_graph` makes graphs for the device, which replace the cache where they are
+  // expected to pay; by default CUDA graphs on a CUDA device and none on the CPU.
   TextGenerator(SequenceModel& model, const std::vector<std::int32_t>& prompt, const SamplingOptions& options,
                 torch::Device device, std::int64_t samples = 1, MakeGraph make_graph = {});
 
@@ -161,7 +158,7 @@ class TextGenerator {
   const std::vector<std::int32_t>& next();
 
   // Of the cache; 0 without, as in a window that slides, and with graphs.
-  std::int64_t cache_bytes() const;
+  std::int64_t cache_bytes() const { return state_ ? state_->bytes() : 0; }
 
  private:
   // Sets tokens_b_: from graphs on the device, false without them; or from logits on the host.

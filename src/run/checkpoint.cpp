@@ -91,8 +91,7 @@ class Loader {
 
   std::vector<std::string> read_labels() const {
     const auto json = parse_json(read_checked(labels_file));
-    const bool texts =
-        json.is_array() && std::all_of(json.begin(), json.end(), [](const auto& entry) { return entry.is_string(); });
+    const bool texts = json.is_array() && std::ranges::all_of(json, &nlohmann::json::is_string);
     if (!texts) throw Error(ExitCode::failure, path(labels_file) + ": damaged: not a list of texts");
     return json.get<std::vector<std::string>>();
   }
@@ -122,9 +121,9 @@ class Loader {
   CheckpointMeta meta_;
 };
 
-fs::path set_aside(const fs::path& folder, const char* suffix) {
-  auto aside = folder;
-  aside += suffix;
+// Renames a damaged folder; returns its new name.
+std::string set_aside(const fs::path& folder) {
+  const auto aside = folder.string() + ".damaged";
   fs::remove_all(aside);
   fs::rename(folder, aside);
   return aside;
@@ -146,8 +145,7 @@ bool stays(const fs::path& folder, const Progress& now) {
   }
   bool stays = false;
   const auto damage = damage_of([&] { stays = !supersedes(now, Loader(folder).load(WithOptimizer::yes).progress); });
-  if (!damage.empty())
-    log::warning("{}; it is written again, the old one is now {}", damage, set_aside(folder, ".damaged").string());
+  if (!damage.empty()) log::warning("{}; it is written again, the old one is now {}", damage, set_aside(folder));
   return stays;
 }
 
@@ -160,8 +158,7 @@ void turn_into_link(const fs::path& checkpoints, const std::string& name) {
   const auto copy = checkpoints / name;
   if (!fs::is_directory(fs::symlink_status(copy))) return;
   if (!is_whole(copy)) {
-    log::warning("{} is a damaged folder where a link should be; it is now {}", copy.string(),
-                 set_aside(copy, ".damaged").string());
+    log::warning("{} is a damaged folder where a link should be; it is now {}", copy.string(), set_aside(copy));
     return;
   }
   const auto target = step_name(read_meta_of(copy).progress.step);
@@ -170,7 +167,7 @@ void turn_into_link(const fs::path& checkpoints, const std::string& name) {
     fs::rename(copy, temporary_name(copy));  // its temporary name counts as left behind
     fs::remove_all(temporary_name(copy));
   } else {
-    if (fs::exists(fs::symlink_status(folder))) set_aside(folder, ".damaged");
+    if (fs::exists(fs::symlink_status(folder))) set_aside(folder);
     fs::rename(copy, folder);
   }
   replace_symlink(target, copy);
@@ -191,7 +188,7 @@ std::optional<Checkpoint> load_first_whole(const fs::path& checkpoints, const st
 // What is wrong with it; "" when it is whole.
 std::string problem_of(const RunDirectory& run, std::int64_t step) {
   std::error_code ignored;
-  if (!std::filesystem::exists(run.checkpoints() / step_name(step), ignored)) return "it is no longer there";
+  if (!fs::exists(run.checkpoints() / step_name(step), ignored)) return "it is no longer there";
   return damage_of([&] { load_checkpoint(run, step_name(step), WithOptimizer::no); });
 }
 
@@ -257,13 +254,12 @@ Checkpoint load_checkpoint(const RunDirectory& run, const std::string& name, Wit
   std::error_code ignored, problem;
   if (!fs::is_directory(folder, ignored) && name.find('/') != std::string::npos) folder = name;
   const bool is_there = fs::is_regular_file(folder / meta_file, problem);
-  if (problem == std::errc::permission_denied)
-    throw Error(ExitCode::usage, fmt::format("{}: cannot be read: {}", folder.string(), problem.message()));
+  if (problem == std::errc::permission_denied) fail_usage("{}: cannot be read: {}", folder.string(), problem.message());
   if (name.empty() || !is_there) {
     std::vector<std::string> names;
     for (const auto step : saved_steps(run.checkpoints())) names.push_back(step_name(step));
-    throw Error(ExitCode::usage, fmt::format("--checkpoint {}: {} has no such checkpoint; it has {}", name,
-                                             run.path().string(), names.empty() ? "none" : join_alternatives(names)));
+    fail_usage("--checkpoint {}: {} has no such checkpoint; it has {}", name, run.path().string(),
+               names.empty() ? "none" : join_alternatives(names));
   }
   return Loader(folder).load(with_optimizer);
 }

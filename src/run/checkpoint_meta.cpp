@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <tuple>
 
@@ -11,6 +10,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
 
 namespace metaformer {
 
@@ -87,12 +87,9 @@ void require_possible(const Progress& progress, const RefuseMember& refuse) {
 constexpr std::uintmax_t largest_meta = 1 << 20;
 
 // The step of a checkpoint's name, or nothing.
-std::optional<std::int64_t> step_of(const std::string& name) {
-  std::int64_t step = 0;
-  const char* digits = name.c_str() + std::min<std::size_t>(name.size(), 5);
-  const auto [end, error] = std::from_chars(digits, name.c_str() + name.size(), step);
-  const bool is_step = error == std::errc() && *end == '\0' && name == step_name(step);
-  return is_step ? std::optional(step) : std::nullopt;
+std::optional<std::int64_t> step_of(std::string_view name) {
+  const auto step = name.starts_with("step-") ? as_number<std::int64_t>(name.substr(5)) : std::nullopt;
+  return step && name == step_name(*step) ? step : std::nullopt;
 }
 
 std::optional<Progress> progress_of(const fs::path& checkpoint) {
@@ -253,7 +250,7 @@ std::vector<std::int64_t> saved_steps(const fs::path& checkpoints) {
   std::error_code error;
   const fs::directory_iterator entries(checkpoints, error);
   if (error && error != std::errc::no_such_file_or_directory)
-    throw Error(ExitCode::usage, fmt::format("{}: cannot be read: {}", checkpoints.string(), error.message()));
+    fail_usage("{}: cannot be read: {}", checkpoints.string(), error.message());
   for (const auto& entry : entries)
     if (const auto step = step_of(entry.path().filename().string()); step && !entry.is_symlink())
       steps.push_back(*step);
@@ -268,10 +265,9 @@ std::vector<SavedProgress> saved_progress(const fs::path& checkpoints) {
   std::int64_t most = 0;
   for (const auto& saved : all)
     if (saved.progress) most = std::max(most, saved.progress->rollbacks);
-  const auto rank = [&](const SavedProgress& saved) {
+  std::ranges::stable_sort(all, std::ranges::greater(), [&](const SavedProgress& saved) {
     return std::tuple(saved.progress ? saved.progress->rollbacks : most, saved.step);
-  };
-  std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& b) { return rank(a) > rank(b); });
+  });
   return all;
 }
 

@@ -7,7 +7,6 @@
 #include <array>
 #include <bit>
 #include <boost/crc.hpp>
-#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <limits>
@@ -17,9 +16,12 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "config/writer.h"
 
 namespace metaformer {
+
+using Json = nlohmann::ordered_json;
 
 namespace {
 
@@ -80,7 +82,7 @@ std::string tensor_value(std::string_view tag, std::string_view plugin, std::str
 }
 
 // google/protobuf/struct.proto, Value: number_value = 2, string_value = 3, bool_value = 4.
-std::string protobuf_value(const nlohmann::ordered_json& value) {
+std::string protobuf_value(const Json& value) {
   std::string out;
   if (value.is_boolean()) {
     put(out, 4, std::uint64_t{value.get<bool>()});
@@ -115,18 +117,16 @@ std::string new_name(const std::filesystem::path& folder) {
   auto seconds = std::chrono::system_clock::now().time_since_epoch() / std::chrono::seconds(1);
   const auto name = [&] { return fmt::format("{}{:010}.{}.{}", start, seconds, host.data(), ::getpid()); };
   constexpr std::size_t digits = 10;
-  std::int64_t last_seconds = 0;
-  const auto* first = last.data() + std::min(last.size(), start.size());
-  std::from_chars(first, last.data() + std::min(last.size(), start.size() + digits), last_seconds);
-  if (!last.empty() && name() <= last) seconds = last_seconds + 1;
+  if (!last.empty() && name() <= last)
+    seconds = as_number<std::int64_t>(last.substr(start.size(), digits)).value_or(0) + 1;
   return name();
 }
 
-bool is_kept(const nlohmann::json& line, const LogPosition& position) {
-  const auto name = line.value("split", nlohmann::json());
+bool is_kept(const Json& line, const LogPosition& position) {
+  const auto name = line.value("split", Json());
   const auto split = name.is_string() ? name.get<std::string>() : "";
   const auto step = line["step"].get<std::int64_t>();
-  if (split == "rollback") return line.value("rollbacks", nlohmann::json()) <= position.rollbacks;
+  if (split == "rollback") return line.value("rollbacks", Json()) <= position.rollbacks;
   if (step > position.step || split == "test") return false;  // the test is the end's, and is made again
   if (split == "validation" && position.past_end) return false;
   const bool of_evaluation = split.starts_with("validation") || split == "train_estimate";
@@ -139,13 +139,20 @@ struct KeptLines {
   std::int64_t first_dropped = std::numeric_limits<std::int64_t>::max();  // the lowest step of those that are dropped
 };
 
-// A half-written last line is dropped too.
-KeptLines kept_lines(const std::string& text, const LogPosition& position) {
-  KeptLines kept;
+// use(line, the same as JSON)
+template <class Use>
+void for_each_line(const std::string& text, const Use& use) {
   std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) {
-    const auto json = parse_json(line);
-    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
+  for (std::string line; std::getline(stream, line);) use(line, parse_json<Json>(line));
+}
+
+// A half-written last line is dropped too.
+KeptLines kept_lines(const std::filesystem::path& file, const LogPosition& position) {
+  constexpr std::uintmax_t largest = std::uintmax_t{4} << 30;
+  KeptLines kept;
+  if (!std::filesystem::exists(file)) return kept;
+  for_each_line(read_file(file, largest, ExitCode::failure), [&](const std::string& line, const Json& json) {
+    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return;
     const auto step = json["step"].get<std::int64_t>();
     if (is_kept(json, position)) {
       kept.text += line + "\n";
@@ -153,27 +160,12 @@ KeptLines kept_lines(const std::string& text, const LogPosition& position) {
     } else {
       kept.first_dropped = std::min(kept.first_dropped, step);
     }
-  }
+  });
   return kept;
 }
 
-// The kept lines of that step and later ones, as objects.
-template <class Use>
-void for_lines_from(std::int64_t first_step, const std::string& lines, Use use) {
-  std::istringstream stream(lines);
-  for (std::string line; std::getline(stream, line);) {
-    const auto json = parse_json(line);
-    if (const std::int64_t step = json["step"]; step >= first_step) use(nlohmann::ordered_json(json), step);
-  }
-}
-
-std::string read_lines(const std::filesystem::path& file) {
-  constexpr std::uintmax_t largest = std::uintmax_t{4} << 30;
-  return std::filesystem::exists(file) ? read_file(file, largest, ExitCode::failure) : std::string();
-}
-
 // {"model": {"layers": 4}} as {"model.layers": 4}.
-void flatten(const nlohmann::ordered_json& values, const std::string& prefix, nlohmann::ordered_json& flat) {
+void flatten(const Json& values, const std::string& prefix, Json& flat) {
   for (const auto& [name, value] : values.items()) {
     if (value.is_object()) {
       flatten(value, prefix + name + ".", flat);
@@ -181,14 +173,6 @@ void flatten(const nlohmann::ordered_json& values, const std::string& prefix, nl
       flat[prefix + name] = value;
     }
   }
-}
-
-// TensorBoard renders Markdown, where indented lines stay as they are.
-std::string as_code(const std::string& text) {
-  std::istringstream stream(text);
-  std::string code;
-  for (std::string line; std::getline(stream, line);) code += "    " + line + "\n";
-  return code;
 }
 
 }  // namespace
@@ -219,8 +203,11 @@ class TensorBoardWriter {
     write_summary(entry, step);
   }
 
-  // Shown under TEXT, as Markdown.
-  void add_text(std::string_view tag, std::string_view markdown, std::int64_t step) {
+  // Shown under TEXT, as Markdown, where indented lines stay as they are.
+  void add_text(std::string_view tag, const std::string& text, std::int64_t step) {
+    std::istringstream stream(text);
+    std::string markdown;
+    for (std::string line; std::getline(stream, line);) markdown += "    " + line + "\n";
     std::string tensor;  // tensorflow/core/framework/tensor.proto: dtype = 1, tensor_shape = 2, string_val = 8
     put(tensor, 1, std::uint64_t{7});  // DT_STRING
     put(tensor, 2, "");                // a scalar
@@ -229,7 +216,7 @@ class TensorBoardWriter {
   }
 
   // A flat object of numbers, strings and booleans, shown under HPARAMS.
-  void add_hyper_parameters(const nlohmann::ordered_json& values, std::int64_t step) {
+  void add_hyper_parameters(const Json& values, std::int64_t step) {
     std::string session;  // tensorboard/plugins/hparams/plugin_data.proto: SessionStartInfo
     for (const auto& [name, value] : values.items()) {
       std::string entry;
@@ -285,8 +272,7 @@ MetricsLog::~MetricsLog() = default;
 MetricsLog::MetricsLog(const RunDirectory& run, const LogPosition& position)
     : path_(run.metrics_file()), samples_path_(run.samples_file()), first_step_(position.step) {
   tensorboard_ = std::make_unique<TensorBoardWriter>(run.path());
-  const auto metrics = kept_lines(read_lines(path_), position),
-             samples = kept_lines(read_lines(samples_path_), position);
+  const auto metrics = kept_lines(path_, position), samples = kept_lines(samples_path_, position);
   write_file_atomically(path_, metrics.text);
   file_.emplace(path_);
   if (std::filesystem::exists(samples_path_)) write_file_atomically(samples_path_, samples.text);
@@ -294,19 +280,22 @@ MetricsLog::MetricsLog(const RunDirectory& run, const LogPosition& position)
   // TensorBoard can only forget all of a step and of later ones; lines of them that are kept are written again.
   const auto forgotten = std::min({position.step, metrics.first_dropped, samples.first_dropped});
   tensorboard_->start_session(forgotten);
-  for_lines_from(forgotten, metrics.text, [&](nlohmann::ordered_json line, std::int64_t step) {
-    const auto split = line.value("split", nlohmann::ordered_json());
+  for_each_line(metrics.text, [&](const std::string&, Json line) {
+    const std::int64_t step = line["step"];
+    const auto split = line.value("split", Json());
     line.erase("step");
-    if (split.is_string()) add_scalars(split, line, step);
+    if (step >= forgotten && split.is_string()) add_scalars(split, line, step);
   });
-  for_lines_from(forgotten, samples.text, [&](const auto& sample, std::int64_t step) { add_sample(sample, step); });
+  for_each_line(samples.text, [&](const std::string&, const Json& line) {
+    if (const std::int64_t step = line["step"]; step >= forgotten) add_sample(line, step);
+  });
   tensorboard_->flush();
 }
 
 void MetricsLog::write_config(const ExperimentConfig& config) {
   if (!tensorboard_) return;
-  tensorboard_->add_text("config", as_code(config_to_yaml(config)), first_step_);
-  nlohmann::ordered_json values;
+  tensorboard_->add_text("config", config_to_yaml(config), first_step_);
+  Json values;
   flatten(config_to_json(config), "", values);
   tensorboard_->add_hyper_parameters(values, first_step_);
   tensorboard_->flush();
@@ -318,33 +307,32 @@ void MetricsLog::sync() const {
   if (samples_file_) samples_file_->sync();
 }
 
-void MetricsLog::write(std::int64_t step, const std::string& split, const nlohmann::ordered_json& measures) {
+void MetricsLog::write(std::int64_t step, const std::string& split, const Json& measures) {
   if (!tensorboard_) return;
-  nlohmann::ordered_json line = {{"step", step}, {"split", split}};
+  Json line = {{"step", step}, {"split", split}};
   line.update(measures);
   file_->write(line.dump() + "\n");
   add_scalars(split, measures, step);
   tensorboard_->flush();
 }
 
-void MetricsLog::write_sample(std::int64_t step, const nlohmann::ordered_json& sample) {
+void MetricsLog::write_sample(std::int64_t step, const Json& sample) {
   if (!tensorboard_) return;
-  nlohmann::ordered_json line = {{"step", step}};
+  Json line = {{"step", step}};
   line.update(sample);
-  const auto text = line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   if (!samples_file_) samples_file_.emplace(samples_path_);
-  samples_file_->write(text + "\n");
+  samples_file_->write(json_text(line) + "\n");
   last_sampled_step_ = step;
   add_sample(sample, step);
   tensorboard_->flush();
 }
 
-void MetricsLog::add_sample(const nlohmann::ordered_json& sample, std::int64_t step) {
-  if (const auto text = sample.value("text", nlohmann::ordered_json()); text.is_string())
-    tensorboard_->add_text("sample", as_code(text.get<std::string>()), step);
+void MetricsLog::add_sample(const Json& sample, std::int64_t step) {
+  if (const auto text = sample.value("text", Json()); text.is_string())
+    tensorboard_->add_text("sample", text.get<std::string>(), step);
 }
 
-void MetricsLog::add_scalars(const std::string& prefix, const nlohmann::ordered_json& measures, std::int64_t step) {
+void MetricsLog::add_scalars(const std::string& prefix, const Json& measures, std::int64_t step) {
   for (const auto& [name, value] : measures.items()) {
     if (value.is_number()) tensorboard_->add_scalar(prefix + "/" + name, value.get<double>(), step);
     if (value.is_object()) add_scalars(prefix + "/" + name, value, step);

@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/platform.h"
+#include "base/text.h"
 #include "ops/device.h"
 #include "run/checkpoint_meta.h"
 
@@ -28,12 +29,6 @@ namespace {
 
 using Digests = std::map<std::string, std::string>;  // "train.sha256"
 
-// A member of environment.json; null where there is none.
-Json environment_of(const RunDirectory& run, const char* key) {
-  const auto environment = read_environment(run);
-  return environment.is_object() ? environment.value(key, Json()) : Json();
-}
-
 Digests digests_in(const Json& description, const std::string& prefix = "") {
   Digests digests;
   if (!description.is_object()) return digests;
@@ -44,7 +39,7 @@ Digests digests_in(const Json& description, const std::string& prefix = "") {
   return digests;
 }
 
-Digests digests_of(const RunDirectory& run) { return digests_in(environment_of(run, "data")); }
+Digests digests_of(const RunDirectory& run) { return digests_in(read_environment(run).value("data", Json())); }
 
 std::string digest_or(const Digests& digests, const std::string& name) {
   const auto found = digests.find(name);
@@ -55,8 +50,8 @@ std::string first_difference(const Digests& before, const Digests& now) {
   auto all = before;
   all.insert(now.begin(), now.end());
   for (const auto& [name, digest] : all)
-    if (digest_or(before, name) != digest_or(now, name))
-      return fmt::format("{} is {} and was {}", name, digest_or(now, name), digest_or(before, name));
+    if (const auto was = digest_or(before, name), is = digest_or(now, name); was != is)
+      return fmt::format("{} is {} and was {}", name, is, was);
   return "";
 }
 
@@ -69,8 +64,8 @@ std::string digest_name(std::string_view key, const Digests& digests) {
 }
 
 [[noreturn]] void refuse(const RunDirectory& run, const std::vector<std::string>& places, const std::string& why) {
-  throw Error(ExitCode::data, fmt::format("--set {}: not the data that {} was trained on: {}",
-                                          fmt::join(places, " --set "), run.path().string(), why));
+  fail_data("--set {}: not the data that {} was trained on: {}", fmt::join(places, " --set "), run.path().string(),
+            why);
 }
 
 // The paths of these keys, as "data.path=/b.txt".
@@ -113,7 +108,7 @@ std::vector<fs::path> runs_of_working_folder() {
   for (const auto& entry : fs::directory_iterator(link.parent_path(), ignored))
     if (!entry.is_symlink(ignored) && fs::is_regular_file(entry.path() / "config.yaml", ignored))
       runs.push_back(entry.path());
-  std::stable_sort(runs.begin(), runs.end(), [](const auto& a, const auto& b) { return started(a) > started(b); });
+  std::ranges::stable_sort(runs, std::ranges::greater(), started);
   return runs;
 }
 
@@ -165,7 +160,7 @@ Json describe(const Session& session) {
 }  // namespace
 
 std::optional<std::string> difference_of_data(const RunDirectory& run, const Json& description) {
-  const auto before = environment_of(run, "data");
+  const auto before = read_environment(run).value("data", Json());
   if (!before.is_object() || without_paths(before) == without_paths(description)) return std::nullopt;
   const auto digests = digests_in(before);
   return digests.empty() ? "" : first_difference(digests, digests_in(description));
@@ -181,7 +176,7 @@ void require_moved_files(const RunDirectory& run, const ExperimentConfig& config
     const auto name = digest_name(key, before);
     const auto place = with_seed(*path, config.train);
     std::error_code ignored;
-    if (!std::filesystem::is_regular_file(place, ignored)) continue;
+    if (!fs::is_regular_file(place, ignored)) continue;
     if (const auto digest = sha256_of_file(place), trained = digest_or(before, name); digest != trained)
       refuse(run, places_of(config, {key}), fmt::format("{} is {} and was {}", name, digest, trained));
   }
@@ -211,9 +206,7 @@ bool RunDirectory::is_free(const fs::path& folder) {
 
 RunDirectory RunDirectory::create(const fs::path& folder) {
   if (!is_free(folder))
-    throw Error(ExitCode::usage, fmt::format("--out {}: already exists; give another folder, or --resume to go on with "
-                                             "that run",
-                                             folder.string()));
+    fail_usage("--out {}: already exists; give another folder, or --resume to go on with that run", folder.string());
   std::error_code error;
   fs::create_directories(folder / "checkpoints", error);
   if (fault_strikes("full")) error = std::make_error_code(std::errc::no_space_on_device);
@@ -234,12 +227,12 @@ RunDirectory RunDirectory::open(const fs::path& folder, const char* option) {
   std::error_code error;
   const auto require = [&](bool holds, const fs::path& path, const std::string& problem) {
     if (error == std::errc::permission_denied)  // what may be there, but not for this user
-      throw Error(ExitCode::usage, fmt::format("{} {}: cannot be read: {}", option, path.string(), error.message()));
-    if (!holds) throw Error(ExitCode::usage, fmt::format("{} {}: {}", option, folder.string(), problem));
+      fail_usage("{} {}: cannot be read: {}", option, path.string(), error.message());
+    if (!holds) fail_usage("{} {}: {}", option, folder.string(), problem);
   };
   if (!fs::exists(folder, error) && fs::is_symlink(fs::symlink_status(folder, error)))
-    throw Error(ExitCode::usage, fmt::format("{} {}: the run that this link points at, {}, is gone; name another run",
-                                             option, folder.string(), fs::read_symlink(folder, error).string()));
+    fail_usage("{} {}: the run that this link points at, {}, is gone; name another run", option, folder.string(),
+               fs::read_symlink(folder, error).string());
   const bool is_folder = fs::is_directory(folder, error);
   require(is_folder, folder, "no such run; name the folder of one");
   const bool has_config = fs::is_regular_file(run.config_file(), error);
@@ -254,10 +247,8 @@ RunDirectory RunDirectory::open_trained(const fs::path& folder) {
   if (!has_checkpoint(folder)) {
     const auto found = std::find_if(runs.begin(), runs.end(), has_checkpoint);
     if (found == runs.end() && !runs.empty())
-      throw Error(ExitCode::usage,
-                  fmt::format("--run {}: no run of this folder has a checkpoint; the newest, {}, has none, and its "
-                              "train.log says how far it came",
-                              folder.string(), shown(runs.front())));
+      fail_usage("--run {}: no run of this folder has a checkpoint; the newest is {}, see its train.log",
+                 folder.string(), shown(runs.front()));
     if (found != runs.end()) run = *found;
   }
   auto opened = open(run);
@@ -286,9 +277,9 @@ void link_latest(const fs::path& run) {
 Json read_environment(const RunDirectory& run) {
   constexpr std::uintmax_t largest = 1 << 26;
   std::error_code ignored;
-  if (!std::filesystem::exists(run.environment_file(), ignored)) return {};
+  if (!fs::exists(run.environment_file(), ignored)) return Json::object();
   auto environment = parse_json<Json>(read_file(run.environment_file(), largest, ExitCode::failure));
-  return environment.is_object() ? environment : Json();
+  return environment.is_object() ? environment : Json::object();
 }
 
 void write_environment(const RunDirectory& run, const Session& session, const Json& data) {
@@ -297,7 +288,7 @@ void write_environment(const RunDirectory& run, const Session& session, const Js
   Json entry = {{"started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
                 {"first_step", session.first_step}};
   entry.update(environment);
-  auto sessions = environment_of(run, "sessions");
+  auto sessions = read_environment(run).value("sessions", Json());
   if (!sessions.is_array()) sessions = Json::array();
   sessions.push_back(std::move(entry));
   if (sessions.size() > most_sessions) sessions.erase(1);
@@ -306,9 +297,9 @@ void write_environment(const RunDirectory& run, const Session& session, const Js
   write_file_atomically(run.environment_file(), json_text(environment, 2) + "\n");
 }
 
-nlohmann::ordered_json without_paths(const nlohmann::ordered_json& description) {
+Json without_paths(const Json& description) {
   if (!description.is_object()) return description;
-  nlohmann::ordered_json kept;
+  Json kept;
   for (const auto& [key, value] : description.items())
     if (!key.ends_with("path")) kept[key] = without_paths(value);
   return kept;

@@ -78,7 +78,7 @@ struct Session {
 // Describes this process and the data, and adds the process to the list of sessions, which keeps the earlier ones.
 void write_environment(const RunDirectory& run, const Session& session, const nlohmann::ordered_json& data);
 
-// The content; null when the run has none, or none that can be read.
+// The content; {} when the run has none, or none that can be read.
 nlohmann::ordered_json read_environment(const RunDirectory& run);
 
 // A data description without where the data lie: what is left is the same for the same data.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "distributed/process_group.h"
 #include "model/parameters.h"
@@ -24,37 +25,33 @@ std::optional<std::vector<std::int64_t>> rows_of_all(ProcessGroup& group, const 
                            ? std::string(reinterpret_cast<const char*>(own.data()), own.size() * row_bytes)
                            : all_rows;
   std::vector<std::int64_t> rows;
-  bool has_all = false;
   for (const auto& bytes : group.gather(message)) {
-    has_all = has_all || bytes == all_rows;
-    if (has_all) continue;
+    if (bytes == all_rows) return std::nullopt;
     const auto before = rows.size();
     rows.resize(before + bytes.size() / row_bytes);
     std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(rows.data() + before));
   }
-  if (has_all) return std::nullopt;
   std::sort(rows.begin(), rows.end());
   rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
   return rows;
-}
-
-void add_rows(ProcessGroup& group, const View& table, const std::vector<std::int64_t>& rows) {
-  if (rows.empty()) return;
-  const auto gradient_rw = table.parameter.grad().view({-1, table.row_width()});
-  const auto row_l = torch::tensor(rows, torch::kLong);
-  const auto listed_lw = gradient_rw.index_select(0, row_l);
-  group.sum(listed_lw);
-  gradient_rw.index_copy_(0, row_l, listed_lw);
-  for (const auto row : rows) table.gradient_rows->add(row);
 }
 
 // Adds up the gradients of a table on all processes, sending only rows that one of them has listed. Where one has no
 // list, all rows are sent. To be called by all, with the same table.
 void add_rows_of_all(ProcessGroup& group, const View& table) {
   const torch::NoGradGuard no_grad;
-  if (const auto rows = rows_of_all(group, table)) return add_rows(group, table, *rows);
-  table.gradient_rows->add_all();
-  group.sum(table.parameter.grad());
+  const auto rows = rows_of_all(group, table);
+  if (!rows) {
+    table.gradient_rows->add_all();
+    return group.sum(table.parameter.grad());
+  }
+  if (rows->empty()) return;
+  const auto gradient_rw = table.parameter.grad().view({-1, table.row_width()});
+  const auto row_l = torch::tensor(*rows, torch::kLong);
+  const auto listed_lw = gradient_rw.index_select(0, row_l);
+  group.sum(listed_lw);
+  gradient_rw.index_copy_(0, row_l, listed_lw);
+  for (const auto row : *rows) table.gradient_rows->add(row);
 }
 
 }  // namespace
@@ -66,15 +63,14 @@ GradientSum::GradientSum(ProcessGroup& group, ParameterBuffer& parameters, const
     : group_(group), parameters_(parameters), shards_(shards), completed_(parameters.views().size()) {
   const auto most = bucket_bytes / parameters.gradients().element_size();
   for (const auto decay : {Decay::matrices, Decay::none, Decay::embeddings})
-    for (const auto& bucket : buckets_of_views(decay, most))
-      for (auto& piece : cut_by_shards(bucket)) buckets_.push_back(std::move(piece));
+    for (const auto& bucket : buckets_of_views(decay, most)) add_by_shards(bucket);
   if (shards != nullptr) return;  // rows are then sent as they lie
   for (const auto& view : parameters.views())
     if (view.rate > 0 && view.gradient_rows != nullptr) tables_.push_back(&view);
 }
 
 GradientSum::~GradientSum() {
-  for (const auto& watch : watches_) watch.node->del_post_hook(watch.hook);
+  for (const auto& [node, hook] : hooks_) node->del_post_hook(hook);
 }
 
 std::vector<GradientSum::Bucket> GradientSum::buckets_of_views(Decay decay, std::int64_t most) const {
@@ -84,11 +80,9 @@ std::vector<GradientSum::Bucket> GradientSum::buckets_of_views(Decay decay, std:
   for (auto i = views.size(); i-- > 0;) {
     const auto& view = views[i];
     const bool is_sent = view.decay == decay && view.rate > 0 && (view.gradient_rows == nullptr || shards_ != nullptr);
-    if (!is_sent) {
-      goes_on = false;
-      continue;
-    }
-    if (!goes_on) buckets.push_back({.offset = view.offset + view.count});
+    const bool starts = !std::exchange(goes_on, false);
+    if (!is_sent) continue;
+    if (starts) buckets.push_back({.offset = view.offset + view.count});
     auto& bucket = buckets.back();
     bucket.count += bucket.offset - view.offset;  // with what lies between two views
     bucket.offset = view.offset;
@@ -98,22 +92,21 @@ std::vector<GradientSum::Bucket> GradientSum::buckets_of_views(Decay decay, std:
   return buckets;
 }
 
-std::vector<GradientSum::Bucket> GradientSum::cut_by_shards(const Bucket& bucket) const {
-  if (shards_ == nullptr) return {bucket};
-  std::vector<Bucket> pieces;
+void GradientSum::add_by_shards(const Bucket& bucket) {
+  if (shards_ == nullptr) return buckets_.push_back(bucket);
   for (std::size_t rank = 0; rank < shards_->size(); ++rank) {
     const auto& shard = (*shards_)[rank];
     const auto first = std::max(bucket.offset, shard.first),
                end = std::min(bucket.offset + bucket.count, shard.first + shard.count);
-    if (first >= end) continue;
-    pieces.push_back({.offset = first, .count = end - first, .views = bucket.views, .root = static_cast<int>(rank)});
+    if (first < end)
+      buckets_.push_back(
+          {.offset = first, .count = end - first, .views = bucket.views, .root = static_cast<int>(rank)});
   }
-  return pieces;
 }
 
 void GradientSum::start_with_backward() {
   is_watching_ = true;
-  if (!watches_.empty()) return;
+  if (!hooks_.empty()) return;
   const auto& views = parameters_.views();
   for (std::size_t i = 0; i < views.size(); ++i) {
     if (views[i].rate == 0 || views[i].gradient_rows != nullptr) continue;
@@ -124,7 +117,7 @@ void GradientSum::start_with_backward() {
           complete(i);
           return outputs;
         }));
-    watches_.push_back({std::move(node), hook});
+    hooks_.emplace_back(std::move(node), hook);
   }
 }
 

@@ -35,7 +35,7 @@ class GradientSum {
   };
 
   std::vector<Bucket> buckets_of_views(Decay decay, std::int64_t most) const;
-  std::vector<Bucket> cut_by_shards(const Bucket& bucket) const;
+  void add_by_shards(const Bucket& bucket);  // to buckets_
   void complete(std::size_t view);
   void start_next();
 
@@ -46,11 +46,7 @@ class GradientSum {
   std::vector<const ParameterBuffer::View*> tables_;
 
   // Hooks of autograd, called when a gradient is complete.
-  struct Watch {
-    std::shared_ptr<torch::autograd::Node> node;
-    std::uintptr_t hook;
-  };
-  std::vector<Watch> watches_;
+  std::vector<std::pair<std::shared_ptr<torch::autograd::Node>, std::uintptr_t>> hooks_;
   bool is_watching_ = false;
   std::vector<bool> completed_;  // by view
   std::vector<PendingSum> started_;

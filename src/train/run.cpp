@@ -40,9 +40,8 @@ bool is_linear(const ExperimentConfig& config) { return is<LinearConfig>(config.
 
 std::string describe_memory(const MemoryEstimate& estimate) {
   return fmt::format(
-      "training takes about {} of memory ({} for weights, gradients and optimiser state, {} for "
-      "activations), and {} are available; lower train.batch_size (and raise train.accumulate), "
-      "model.context or model.width",
+      "training takes about {} of memory ({} for weights, gradients and optimiser state, {} for activations), and {} "
+      "are available; lower train.batch_size (and raise train.accumulate), model.context or model.width",
       human_bytes(estimate.total()), human_bytes(estimate.state()), human_bytes(estimate.activations),
       human_bytes(machine_memory()));
 }
@@ -72,8 +71,9 @@ struct EarlierRun {
 
 constexpr const char *tokenizer_path = "data.tokenizer.path", *initial_weights_path = "train.init_from";
 
-[[noreturn]] void refuse_resume(const RunDirectory& run, const std::string& why) {
-  throw Error(ExitCode::usage, fmt::format("--resume {}: {}", run.path().string(), why));
+template <class... Values>
+[[noreturn]] void refuse_resume(const RunDirectory& run, fmt::format_string<Values...> why, Values&&... values) {
+  fail_usage("--resume {}: {}", run.path().string(), fmt::format(why, std::forward<Values>(values)...));
 }
 
 // Data may lie elsewhere, which require_moved_data checks, and so may the tokenizer and the weights that the training
@@ -90,10 +90,10 @@ void require_same_experiment(const RunDirectory& run, const ExperimentConfig& be
     auto key = path.substr(1);
     std::replace(key.begin(), key.end(), '/', '.');
     if (change.at("op") == "remove" || std::find(free.begin(), free.end(), key) != free.end()) continue;
-    refuse_resume(run, fmt::format("{} is {} now and was {}; only steps, intervals, patience, retention and the paths "
-                                   "of the same data may change",
-                                   key, json_text(change.at("value")),
-                                   json_text(earlier.value(Json::json_pointer(path), Json()))));
+    refuse_resume(run,
+                  "{} is {} now and was {}; only steps, intervals, patience, retention and the paths "
+                  "of the same data may change",
+                  key, json_text(change.at("value")), json_text(earlier.value(Json::json_pointer(path), Json())));
   }
 }
 
@@ -101,8 +101,8 @@ void require_same_experiment(const RunDirectory& run, const ExperimentConfig& be
 void require_same_digest(const EarlierRun& earlier, const std::string& key, const PathText& path,
                          const std::string& found, const std::string& trained) {
   if (found == trained) return;
-  refuse_resume(earlier.run, fmt::format("{}={}: not what it was trained with: its SHA-256 is {} and was {}", key, path,
-                                         found, trained));
+  refuse_resume(earlier.run, "{}={}: not what it was trained with: its SHA-256 is {} and was {}", key, path, found,
+                trained);
 }
 
 void require_same_tokenizer(const EarlierRun& earlier, const ExperimentConfig& now) {
@@ -125,7 +125,7 @@ void require_same_initial_weights(const EarlierRun& earlier, const ExperimentCon
   const auto file = earlier.run.initial_weights_file();
   const auto trained =
       std::filesystem::exists(file) ? parse_json(read_file(file, largest, ExitCode::failure)) : nlohmann::json();
-  const auto digest = trained.is_object() ? trained.value("sha256", nlohmann::json()) : nlohmann::json();
+  const auto digest = json_member(trained, "sha256");
   require_same_digest(earlier, initial_weights_path, path.value_or(PathText("null")),
                       path ? read_initial_weights(with_seed(*path, now.train)).digest : "none",
                       digest.is_string() ? digest.get<std::string>() : "not known");
@@ -136,7 +136,7 @@ void require_same_initial_weights(const EarlierRun& earlier, const ExperimentCon
 // tokenizer lie; those of load_newest_checkpoint.
 std::optional<EarlierRun> find_earlier_run(const ExperimentConfig& config, const std::filesystem::path& out,
                                            bool resume) {
-  if (resume && out.empty()) throw Error(ExitCode::usage, "--resume needs --out: the run to go on with");
+  if (resume && out.empty()) fail_usage("--resume needs --out: the run to go on with");
   if (!resume || RunDirectory::is_free(out)) return std::nullopt;
   EarlierRun earlier{.run = RunDirectory::open(out, "--out"), .config = {}, .lock = {}, .checkpoint = {}};
   earlier.lock = std::make_unique<FileLock>(earlier.run.lock_file());
@@ -149,8 +149,8 @@ std::optional<EarlierRun> find_earlier_run(const ExperimentConfig& config, const
   require_same_initial_weights(earlier, config);
   // What is done cannot be undone. A linear model has its one step whatever train.steps says.
   if (const auto done = earlier.checkpoint ? earlier.checkpoint->progress.step : 0; config.train.steps < done)
-    refuse_resume(earlier.run, fmt::format("train.steps is {}, and the run has done {} steps; give at least that many",
-                                           config.train.steps, done));
+    refuse_resume(earlier.run, "train.steps is {}, and the run has done {} steps; give at least that many",
+                  config.train.steps, done);
   return earlier;
 }
 
@@ -158,9 +158,8 @@ std::optional<EarlierRun> find_earlier_run(const ExperimentConfig& config, const
 void require_same_data(const EarlierRun& earlier, const ExperimentConfig& config, const Task& task) {
   require_moved_data(earlier.run, config, moved_data(earlier.config, config), task.description);
   if (const auto difference = difference_of_data(earlier.run, task.description))
-    refuse_resume(earlier.run,
-                  fmt::format("the data are not those it was trained on, which its environment.json names{}{}",
-                              difference->empty() ? "" : ": ", *difference));
+    refuse_resume(earlier.run, "the data are not those it was trained on, which its environment.json names{}{}",
+                  difference->empty() ? "" : ": ", *difference);
 }
 
 // Logs how the learning rate goes on where the number of steps has changed: another number stretches the schedule, so
@@ -187,8 +186,6 @@ struct Beginning {
   std::optional<EarlierRun> earlier;      // on the first process: the run that goes on
   std::optional<Checkpoint> checkpoint;   // of that run
   std::optional<InitialWeights> initial;  // of a new run; neither: random weights
-
-  std::int64_t step() const { return checkpoint ? checkpoint->progress.step : 0; }
 
   // Tokenizer and labels that belong to the weights; nothing: those that the data make.
   Codec take_codec() {
@@ -217,9 +214,8 @@ std::optional<InitialWeights> find_initial_weights(Experiment& experiment) {
   auto initial = read_initial_weights(with_seed(*path, experiment.config.train));
   const auto* data = data_of(initial.config);
   if ((data == nullptr) != (data_of(experiment.config) == nullptr))
-    throw Error(ExitCode::usage,
-                fmt::format("train.init_from: {}: was trained for task {}, whose tokens mean nothing to task {}",
-                            initial.source, kind_of(initial.config.task), kind_of(experiment.config.task)));
+    fail_usage("train.init_from: {}: was trained for task {}, whose tokens mean nothing to task {}", initial.source,
+               kind_of(initial.config.task), kind_of(experiment.config.task));
   if (data != nullptr) take_tokenizer(experiment, data->tokenizer, initial.source);
   return initial;
 }
@@ -229,8 +225,7 @@ RunDirectory open_run(const std::string& folder, const ProcessGroup& group) {
   try {
     return RunDirectory::open(folder, "--out");
   } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("rank {} does not see the run of rank 0: {}; all processes need the same "
-                                          "file system",
+    throw Error(error.code(), fmt::format("rank {} does not see the run of rank 0: {}; all need the same file system",
                                           group.rank(), error.what()));
   }
 }
@@ -291,25 +286,21 @@ void write_beginning(const RunDirectory& run, const TrainRequest& request, const
 }
 
 // The folder of the run, which the first process makes or has found and holds the lock of.
-struct OpenRun {
-  RunDirectory directory;
-  std::unique_ptr<FileLock> lock;
-};
-
-OpenRun open_or_create(TrainRequest& request, Beginning& beginning, const Task& task, torch::Device device) {
+std::pair<RunDirectory, std::unique_ptr<FileLock>> open_or_create(TrainRequest& request, Beginning& beginning,
+                                                                  const Task& task, torch::Device device) {
   auto& group = *request.group;
   if (!group.is_first()) {
-    OpenRun opened{open_run(of_first(group, ""), group), nullptr};
-    log::add_error_file(opened.directory.log_file(group.rank()));
-    return opened;
+    auto run = open_run(of_first(group, ""), group);
+    log::add_error_file(run.log_file(group.rank()));
+    return {std::move(run), nullptr};
   }
   if (request.out.empty()) request.out = default_run_folder(request.experiment.name);
   auto& earlier = beginning.earlier;
-  OpenRun opened{earlier ? std::move(earlier->run) : RunDirectory::create(request.out), nullptr};
-  opened.lock = earlier ? std::move(earlier->lock) : std::make_unique<FileLock>(opened.directory.lock_file());
-  write_beginning(opened.directory, request, task, device, beginning.step());
-  of_first(group, opened.directory.path().string());
-  return opened;
+  auto run = earlier ? std::move(earlier->run) : RunDirectory::create(request.out);
+  auto lock = earlier ? std::move(earlier->lock) : std::make_unique<FileLock>(run.lock_file());
+  write_beginning(run, request, task, device, beginning.checkpoint ? beginning.checkpoint->progress.step : 0);
+  of_first(group, run.path().string());
+  return {std::move(run), std::move(lock)};
 }
 
 // Finds the best checkpoint again where it is missing; the log says where the run goes on.
@@ -359,11 +350,9 @@ RunSummary train_network(const TrainRequest& request, const RunDirectory& run, c
   log::info("seconds: start-up {:.1f}, training {:.1f}, evaluation {:.1f}, checkpoints {:.1f}", times.startup_seconds,
             summary.train_seconds, times.evaluation_seconds, times.checkpoint_seconds);
   Scores accuracies;
-  const auto add = [&](const char* split, const Evaluation& evaluation) {
-    if (const auto accuracy = evaluation.find("accuracy")) accuracies.emplace_back(split, *accuracy);
-  };
-  add("validation", *summary.validation);
-  if (summary.test) add("test", *summary.test);
+  for (const auto& [split, evaluation] : {std::pair("validation", &summary.validation), {"test", &summary.test}})
+    if (const auto accuracy = *evaluation ? (*evaluation)->find("accuracy") : std::nullopt)
+      accuracies.emplace_back(split, *accuracy);
   auto comparison = compare_with_baselines(config, task.description, accuracies, request.offline);
   for (const auto& line : comparison.table) log::info("{}", line);
   summary.baselines = std::move(comparison.accuracies);
@@ -378,8 +367,7 @@ torch::Device prepare_device(const ExperimentConfig& config, const std::string& 
   if (device.is_cpu() && !force) require_fits_in_memory(estimate_memory(config, {.vocabulary = 1, .classes = 2}));
   const auto* model = blocks_of(config.model);
   if (model != nullptr && backend_of(model->mixer) == Backend::fused && device.is_cpu())
-    throw Error(ExitCode::usage,
-                "model.mixer.backend: 'fused' needs a CUDA device, and this runs on the CPU; set auto or composed");
+    fail_usage("model.mixer.backend: 'fused' needs a CUDA device, and this runs on the CPU; set auto or composed");
   require_right_products();
   if (device.is_cuda())
     at::globalContext().setFloat32MatmulPrecision(config.train.precision == Precision::tf32 ? "high" : "highest");
@@ -400,7 +388,7 @@ RunSummary train(TrainRequest request) {
   }
   const auto& config = request.experiment.config;
   if (is_linear(config) && group.size() > 1)
-    throw Error(ExitCode::usage, fmt::format("model.kind linear is fitted by one process, not by {}", group.size()));
+    fail_usage("model.kind linear is fitted by one process, not by {}", group.size());
   require_equal_pieces(config, group.size());
   Beginning beginning;
   if (auto finished = find_beginning(request, beginning)) return std::move(*finished);

@@ -10,7 +10,6 @@
 #include <string_view>
 #include <utility>
 
-#include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "config/mixer_config.h"
@@ -40,7 +39,7 @@ constexpr std::string_view words_of_models =
     "hidden inner interleav kv layer logit lora mixer mlp moe multiplier nope norm position qk quant relative "
     "residual rope rotary router scale scaling shared sink sliding soft sparse ssm theta tie_ tied window ";
 
-std::vector<std::string> words_of(std::string_view list) {
+std::set<std::string> words_of(std::string_view list) {
   std::istringstream stream{std::string(list)};
   return {std::istream_iterator<std::string>(stream), {}};
 }
@@ -63,14 +62,12 @@ class TensorTable {
   // The tensor in float32, on the CPU. Errors: it is missing, or has another shape.
   torch::Tensor take(const std::string& name, at::IntArrayRef shape) {
     const auto found = tensors_.find(name);
-    if (found == tensors_.end())
-      throw Error(ExitCode::data, fmt::format("{}: it has no tensor {}", source_, in_quotes(name)));
+    if (found == tensors_.end()) fail_data("{}: it has no tensor {}", source_, in_quotes(name));
     const auto tensor = found->second;
     tensors_.erase(found);
     if (tensor.sizes() != shape)
-      throw Error(ExitCode::data,
-                  fmt::format("{}: its {} has shape [{}], and the config needs [{}]", source_, in_quotes(name),
-                              fmt::join(tensor.sizes(), ", "), fmt::join(shape, ", ")));
+      fail_data("{}: its {} has shape [{}], and the config needs [{}]", source_, in_quotes(name),
+                fmt::join(tensor.sizes(), ", "), fmt::join(shape, ", "));
     return tensor.to(torch::kCPU, torch::kFloat);
   }
 
@@ -78,8 +75,8 @@ class TensorTable {
 
   void require_empty() const {
     if (!tensors_.empty())
-      throw Error(ExitCode::data, fmt::format("{}: its tensor {} is not part of the model that the config describes",
-                                              source_, in_quotes(tensors_.begin()->first)));
+      fail_data("{}: its tensor {} is not part of the model that the config describes", source_,
+                in_quotes(tensors_.begin()->first));
   }
 
  private:
@@ -87,7 +84,6 @@ class TensorTable {
   std::string source_;
 };
 
-// Which of their tensors make up one of ours. The same list leads from theirs to ours and back.
 struct TheirTensor {
   std::string name;
   std::int64_t rows = 0;
@@ -95,6 +91,7 @@ struct TheirTensor {
   std::int64_t heads = 1, copies = 1;
 };
 
+// Which of their tensors make up one of ours.
 struct TensorLink {
   std::string ours;
   std::vector<std::int64_t> shape;  // of ours
@@ -103,45 +100,9 @@ struct TensorLink {
   bool zero_if_absent = false;      // ours, a bias that only they have
 };
 
-NamedTensors to_ours(const std::vector<TensorLink>& links, TensorTable& theirs) {
-  NamedTensors ours;
-  for (const auto& link : links) {
-    std::vector<torch::Tensor> parts;
-    for (const auto& part : link.theirs) {
-      auto shape = link.shape;
-      shape.front() = part.rows;
-      if (link.transposed) std::reverse(shape.begin(), shape.end());
-      auto tensor = theirs.take(part.name, shape);
-      if (link.transposed) tensor = tensor.t();
-      if (part.copies > 1)
-        tensor = tensor.unflatten(0, {part.heads, -1}).repeat_interleave(part.copies, 0).flatten(0, 1);
-      parts.push_back(tensor);
-    }
-    ours.emplace_back(link.ours, parts.size() == 1 ? parts[0].contiguous() : torch::cat(parts, 0));
-  }
-  theirs.require_empty();
-  return ours;
-}
-
-NamedTensors to_theirs(const std::vector<TensorLink>& links, TensorTable& ours) {
-  NamedTensors theirs;
-  for (const auto& link : links) {
-    const bool is_absent = link.zero_if_absent && !ours.contains(link.ours);
-    const auto tensor = is_absent ? torch::zeros(link.shape) : ours.take(link.ours, link.shape);
-    std::int64_t row = 0;
-    for (const auto& part : link.theirs) {
-      const auto rows = tensor.narrow(0, row, part.rows);
-      theirs.emplace_back(part.name, (link.transposed ? rows.t() : rows).contiguous());
-      row += part.rows;
-    }
-  }
-  ours.require_empty();
-  return theirs;
-}
-
 const std::string head = "lm_head.weight";
 
-// All tensors, the token embeddings first.
+// All tensors, the token embeddings first. The same list leads from theirs to ours and back.
 std::vector<TensorLink> links_of(const Architecture& architecture, const DescribedModel& model) {
   const auto& config = model.config;
   const auto& names = architecture.names;
@@ -175,7 +136,7 @@ std::vector<TensorLink> links_of(const Architecture& architecture, const Describ
   if (!names.position_embedding.empty())
     add_table("transformer.position_embedding.weight", names.prefix + names.position_embedding + ".weight",
               config.context);
-  const auto key_heads = model.key_value_heads, copies = key_heads > 0 ? config.heads / key_heads : 1;
+  const auto key_heads = model.key_value_heads, copies = config.heads / key_heads;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     const auto ours = fmt::format("transformer.blocks.{}.", layer), block = fmt::format("{}{}.", names.blocks, layer);
     add_layer(ours + "mixer_norm", block, {names.mixer_norm}, d, 0);
@@ -254,6 +215,7 @@ DescribedModel read_gpt2(ConfigFile& file) {
   config.embedding.tie = file.flag("tie_word_embeddings", true);
   config.bias = true;
   config.mixer = ScaledDotProductOptions{};
+  model.key_value_heads = config.heads;
   const auto hidden = static_cast<double>(file.count("n_inner", 4 * config.width));
   config.feed_forward = MlpConfig{.activation = read_activation(file, "activation_function", "gelu_new"),
                                   .ratio = hidden / static_cast<double>(config.width)};
@@ -371,47 +333,18 @@ TransformerConfig closest_llama(const TransformerConfig& given) {
 
 ConfigFile::ConfigFile(const std::string& text, std::string source)
     : json_(parse_json(text)), source_(std::move(source)) {
-  if (!json_.is_object()) throw Error(ExitCode::data, source_ + ": not a JSON object");
+  if (!json_.is_object()) fail_data("{}: not a JSON object", source_);
 }
 
 void ConfigFile::refuse(const std::string& key, const std::string& why) const {
   const auto found = json_.find(key);
-  if (found == json_.end()) throw Error(ExitCode::data, fmt::format("{}: {} is missing; {}", source_, key, why));
-  throw Error(ExitCode::data, fmt::format("{}: {} is {}; {}", source_, key, printable(json_text(*found)), why));
+  if (found == json_.end()) fail_data("{}: {} is missing; {}", source_, key, why);
+  fail_data("{}: {} is {}; {}", source_, key, printable(json_text(*found)), why);
 }
 
 const nlohmann::json& ConfigFile::value(const char* key) {
-  static const nlohmann::json none;
   known_.insert(key);
-  const auto found = json_.find(key);
-  return found == json_.end() ? none : *found;
-}
-
-std::int64_t ConfigFile::count(const char* key, std::optional<std::int64_t> fallback) {
-  constexpr std::uint64_t most = std::uint64_t{1} << 31;
-  const auto fits = [](const auto& given) { return given.is_number_unsigned() && given != 0 && given < most; };
-  return get(key, fallback, fits, "expected a whole number above 0");
-}
-
-double ConfigFile::number(const char* key, double fallback) {
-  return get(
-      key, std::optional(fallback), [](const auto& given) { return given.is_number(); }, "expected a number");
-}
-
-bool ConfigFile::flag(const char* key, bool fallback) {
-  return get(
-      key, std::optional(fallback), [](const auto& given) { return given.is_boolean(); }, "expected true or false");
-}
-
-std::string ConfigFile::text(const char* key, std::optional<std::string> fallback) {
-  return get(
-      key, fallback, [](const auto& given) { return given.is_string(); }, "expected a text");
-}
-
-nlohmann::json ConfigFile::object(const char* key) {
-  return get(
-      key, std::optional(nlohmann::json::object()), [](const auto& given) { return given.is_object(); },
-      "expected an object");
+  return json_member(json_, key);
 }
 
 void ConfigFile::require(const char* key, const nlohmann::json& only) {
@@ -423,8 +356,7 @@ std::vector<std::string> ConfigFile::unknown_keys() const {
   static const auto free = words_of(without_effect);
   std::vector<std::string> unknown;
   for (const auto& [key, given] : json_.items()) {
-    const bool harmless = std::find(free.begin(), free.end(), key) != free.end();
-    if (harmless || known_.contains(key)) continue;
+    if (free.contains(key) || known_.contains(key)) continue;
     if (!given.is_null() && may_have_effect(key))
       refuse(key, "this key is unknown and may change the model; remove it if it does not");
     unknown.push_back(key);
@@ -460,17 +392,43 @@ NamedTensors import_tensors(const Architecture& architecture, const DescribedMod
   torch::Tensor tied_head_vd;  // may be stored beside the embeddings
   if (model.config.embedding.tie && table.contains(head))
     tied_head_vd = table.take(head, {model.vocabulary, model.config.width});
-  auto ours = to_ours(links_of(architecture, model), table);
+  NamedTensors ours;
+  for (const auto& link : links_of(architecture, model)) {
+    std::vector<torch::Tensor> parts;
+    for (const auto& part : link.theirs) {
+      auto shape = link.shape;
+      shape.front() = part.rows;
+      if (link.transposed) std::reverse(shape.begin(), shape.end());
+      auto tensor = table.take(part.name, shape);
+      if (link.transposed) tensor = tensor.t();
+      if (part.copies > 1)
+        tensor = tensor.unflatten(0, {part.heads, -1}).repeat_interleave(part.copies, 0).flatten(0, 1);
+      parts.push_back(tensor);
+    }
+    ours.emplace_back(link.ours, parts.size() == 1 ? parts[0].contiguous() : torch::cat(parts, 0));
+  }
+  table.require_empty();
   if (tied_head_vd.defined() && !tied_head_vd.equal(ours.front().second))
-    throw Error(ExitCode::data,
-                fmt::format("{}: its {} is not the embeddings, and tie_word_embeddings is true", source, head));
+    fail_data("{}: its {} is not the embeddings, and tie_word_embeddings is true", source, head);
   return ours;
 }
 
 NamedTensors export_tensors(const Architecture& architecture, const DescribedModel& model, const NamedTensors& ours,
                             const std::string& source) {
   TensorTable table(ours, source);
-  return to_theirs(links_of(architecture, model), table);
+  NamedTensors theirs;
+  for (const auto& link : links_of(architecture, model)) {
+    const bool is_absent = link.zero_if_absent && !table.contains(link.ours);
+    const auto tensor = is_absent ? torch::zeros(link.shape) : table.take(link.ours, link.shape);
+    std::int64_t row = 0;
+    for (const auto& part : link.theirs) {
+      const auto rows = tensor.narrow(0, row, part.rows);
+      theirs.emplace_back(part.name, (link.transposed ? rows.t() : rows).contiguous());
+      row += part.rows;
+    }
+  }
+  table.require_empty();
+  return theirs;
 }
 
 const Architecture& gpt2() {

@@ -2,6 +2,7 @@
 // The models of the library `transformers` that are models of this program, too: the same function under other names.
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -22,12 +23,22 @@ class ConfigFile {
   ConfigFile(const std::string& text, std::string source);
 
   // Values that a model is made of. Without a fallback the key must be there; null counts as absent.
-  std::int64_t count(const char* key, std::optional<std::int64_t> fallback = std::nullopt);  // above 0
-  double number(const char* key, double fallback);
-  bool flag(const char* key, bool fallback);
-  std::string text(const char* key, std::optional<std::string> fallback = std::nullopt);
-
-  nlohmann::json object(const char* key);  // {} without it
+  std::int64_t count(const char* key, std::int64_t fallback) {  // above 0
+    const auto fits = [](const auto& given) { return given.is_number_unsigned() && given > 0 && given < 1U << 31; };
+    return get<std::int64_t>(key, fallback, fits, "expected a whole number above 0");
+  }
+  double number(const char* key, double fallback) {
+    return get<double>(key, fallback, &nlohmann::json::is_number, "expected a number");
+  }
+  bool flag(const char* key, bool fallback) {
+    return get<bool>(key, fallback, &nlohmann::json::is_boolean, "expected true or false");
+  }
+  std::string text(const char* key, const std::optional<std::string>& fallback = std::nullopt) {
+    return get<std::string>(key, fallback, &nlohmann::json::is_string, "expected a text");
+  }
+  nlohmann::json object(const char* key) {  // {} without it
+    return get<nlohmann::json>(key, nlohmann::json::object(), &nlohmann::json::is_object, "expected an object");
+  }
 
   // The only value, besides null, that this program's models have.
   void require(const char* key, const nlohmann::json& only);
@@ -45,12 +56,13 @@ class ConfigFile {
  private:
   const nlohmann::json& value(const char* key);
 
-  template <class T, class Fits>
-  T get(const char* key, const std::optional<T>& fallback, Fits fits, const char* expected) {
+  template <class T>
+  T get(const char* key, const std::optional<T>& fallback, const std::function<bool(const nlohmann::json&)>& fits,
+        const char* expected) {
     const auto& given = value(key);
     if (given.is_null() && fallback) return *fallback;
     if (!fits(given)) refuse(key, expected);
-    return given.template get<T>();
+    return given.get<T>();
   }
 
   nlohmann::json json_;

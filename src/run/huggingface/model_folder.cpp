@@ -40,13 +40,18 @@ bool has_file(const fs::path& folder, const char* name) {
 }
 
 // Another program has written them: what is wrong with them are wrong data.
-NamedTensors read_tensors(const fs::path& file) {
-  const auto bytes = read_file(file, largest_weights, ExitCode::data);
+template <class Read>
+auto with_data_errors(const Read& read) {
   try {
-    return from_safetensors(bytes, file.string());
+    return read();
   } catch (const Error& error) {
     throw Error(ExitCode::data, error.what());
   }
+}
+
+NamedTensors read_tensors(const fs::path& file) {
+  const auto bytes = read_file(file, largest_weights, ExitCode::data);
+  return with_data_errors([&] { return from_safetensors(bytes, file.string()); });
 }
 
 // The files of a model that was cut into several.
@@ -57,26 +62,24 @@ std::set<std::string> files_of_index(const fs::path& path) {
   for (const auto& entry : map) {
     const auto file = entry.is_string() ? entry.get<std::string>() : "";
     if (file.empty() || fs::path(file).filename() != file)
-      throw Error(ExitCode::data, fmt::format("{}: weight_map: {} is no file of this folder", path.string(),
-                                              printable(json_text(entry))));
+      fail_data("{}: weight_map: {} is no file of this folder", path.string(), printable(json_text(entry)));
     files.insert(file);
   }
-  if (files.empty()) throw Error(ExitCode::data, path.string() + ": weight_map names no files");
+  if (files.empty()) fail_data("{}: weight_map names no files", path.string());
   return files;
 }
 
 NamedTensors read_all_tensors(const fs::path& folder) {
   if (has_file(folder, weights_file)) return read_tensors(folder / weights_file);
   if (!has_file(folder, index_file))
-    throw Error(ExitCode::data, fmt::format("{}: has neither {} nor {}; weights in other formats are not read",
-                                            folder.string(), weights_file, index_file));
+    fail_data("{}: has neither {} nor {}; weights in other formats are not read", folder.string(), weights_file,
+              index_file);
   NamedTensors all;
   std::set<std::string> names;
   for (const auto& file : files_of_index(folder / index_file))
     for (auto& [name, tensor] : read_tensors(folder / file)) {
       if (!names.insert(name).second)
-        throw Error(ExitCode::data, fmt::format("{}: the tensor {} is in another file, too", (folder / file).string(),
-                                                in_quotes(name)));
+        fail_data("{}: the tensor {} is in another file, too", (folder / file).string(), in_quotes(name));
       all.emplace_back(name, std::move(tensor));
     }
   return all;
@@ -88,39 +91,7 @@ void require_valid(const TransformerConfig& config, const fs::path& folder) {
   Provenance provenance;
   for (const auto& [key, value] : flattened(config_to_json(experiment)))
     if (key.starts_with("model.")) provenance[key] = {.source = (folder / config_file).string()};
-  try {
-    check_config(experiment, provenance);
-  } catch (const Error& error) {
-    throw Error(ExitCode::data, error.what());
-  }
-}
-
-PretrainedModel read_model(const fs::path& folder, bool with_tensors) {
-  const auto path = (folder / config_file).string();
-  ConfigFile file(read_file(path, largest_json, ExitCode::data), path);
-  const auto type = file.text("model_type");
-  const Architecture* architecture = nullptr;
-  std::vector<std::string> types;
-  for (const auto* known : architectures()) {
-    if (known->model_type == type) architecture = known;
-    types.emplace_back(known->model_type);
-  }
-  if (architecture == nullptr) file.refuse("model_type", fmt::format("only {} is supported", join_alternatives(types)));
-  const auto described = architecture->read_config(file);
-  file.require("is_encoder_decoder", false);
-  file.require("pruned_heads", nlohmann::json::object());
-  auto ignored = file.unknown_keys();
-  for (auto& key : ignored) key = printable(key);
-  require_valid(described.config, folder);
-  if (!ignored.empty())
-    log::info("{}: keys that are no part of a {} are ignored: {}", path, type, fmt::join(ignored, ", "));
-  PretrainedModel model{.config = described.config, .vocabulary = described.vocabulary, .tensors = {}, .tokenizer = {}};
-  if (find_pretrained_tokenizer(folder)) model.tokenizer = read_pretrained_tokenizer(folder);
-  if (model.tokenizer && model.tokenizer->vocabulary_size() > model.vocabulary)
-    throw Error(ExitCode::data, fmt::format("{}: its tokenizer has {} tokens, and vocab_size is {}", path,
-                                            model.tokenizer->vocabulary_size(), model.vocabulary));
-  if (with_tensors) model.tensors = import_tensors(*architecture, described, read_all_tensors(folder), folder.string());
-  return model;
+  with_data_errors([&] { check_config(experiment, provenance); });
 }
 
 using Json = nlohmann::ordered_json;
@@ -148,11 +119,9 @@ const Architecture& architecture_of(const ExperimentConfig& config) {
       differences = std::move(found);
     }
   }
-  throw Error(
-      ExitCode::usage,
-      fmt::format("--format huggingface: the library has no such model{}: {}; --format safetensors takes any model",
-                  nearest == nullptr ? "" : fmt::format(", the nearest is {}", nearest->model_type),
-                  fmt::join(differences, "; ")));
+  fail_usage("--format huggingface: the library has no such model{}: {}; --format safetensors takes any model",
+             nearest == nullptr ? "" : fmt::format(", the nearest is {}", nearest->model_type),
+             fmt::join(differences, "; "));
 }
 
 // Tokens without a name that the written tokenizer has would be added behind its last one, where the model has no row.
@@ -171,35 +140,31 @@ Json names_of(const SpecialTokens& tokens, const nlohmann::json& tokenizer_file)
 }
 
 std::vector<File> tokenizer_files(const Tokenizer& tokenizer, std::int64_t context) {
-  std::vector<File> files;
-  const auto add_own = [&] { files.push_back({own_tokenizer_file, tokenizer.to_json().dump(1) + "\n"}); };
-  const auto* pieces = dynamic_cast<const SentencePieceTokenizer*>(&tokenizer);
+  const File own = {own_tokenizer_file, tokenizer.to_json().dump(1) + "\n"};
   const auto written = to_library_tokenizer(tokenizer);
   if (written.file.empty()) {
     log::warning(
         "transformers will find no tokenizer: it has none like this one ({}): {}; it is in {}, which only this "
         "program reads",
         tokenizer.to_json().at("kind").get<std::string>(), written.problem, own_tokenizer_file);
-    add_own();
-    return files;
+    return {own};
   }
   const bool finds_special_tokens = dynamic_cast<const ByteLevelBpeTokenizer*>(&tokenizer) != nullptr;
   const auto names = names_of(special_tokens_of(tokenizer), parse_json(written.file));
-  files.push_back({"tokenizer.json", written.file});
   // Plain text stays so, whatever special tokens it names, unless the tokenizer itself finds them.
   Json settings = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                    {"model_input_names", {"input_ids", "attention_mask"}},
                    {"model_max_length", context},
                    {"clean_up_tokenization_spaces", false},
                    {"split_special_tokens", !finds_special_tokens}};
-  for (const auto* key : {"bos_token", "eos_token", "pad_token", "unk_token"})
-    settings[key] = names.contains(key) ? names[key] : Json(nullptr);
-  files.push_back({"tokenizer_config.json", settings.dump(2) + "\n"});
-  files.push_back({"special_tokens_map.json", names.dump(2) + "\n"});
-  if (pieces != nullptr)
+  for (const auto* key : {"bos_token", "eos_token", "pad_token", "unk_token"}) settings[key] = names.value(key, Json());
+  std::vector<File> files = {{"tokenizer.json", written.file},
+                             {"tokenizer_config.json", settings.dump(2) + "\n"},
+                             {"special_tokens_map.json", names.dump(2) + "\n"}};
+  if (const auto* pieces = dynamic_cast<const SentencePieceTokenizer*>(&tokenizer))
     files.push_back({"tokenizer.model", pieces->model()});
   else if (!finds_special_tokens)
-    add_own();
+    files.push_back(own);
   return files;
 }
 
@@ -213,12 +178,12 @@ std::vector<File> huggingface_files(const ExportedModel& model) {
   const auto special_tokens = special_tokens_of(tokenizer);
   auto description = architecture.write_config(described);
   // null says that there is no such token, where the library would put in one of its own.
-  const auto value = [](std::optional<std::int32_t> id) { return id ? Json(*id) : Json(nullptr); };
+  const auto value = [](const auto& id) { return id ? Json(*id) : Json(); };
   const auto& eos = special_tokens.eos;
   const Json generation = {{"bos_token_id", value(special_tokens.bos)},
-                           {"eos_token_id", eos.empty()       ? Json(nullptr)
-                                            : eos.size() == 1 ? Json(eos[0])
-                                                              : Json(eos)},
+                           {"eos_token_id", eos.size() > 1 ? Json(eos)
+                                            : eos.empty()  ? Json()
+                                                           : Json(eos[0])},
                            {"pad_token_id", value(special_tokens.pad)}};
   description.update(generation);
   files.push_back({"config.json", description.dump(2) + "\n"});
@@ -265,15 +230,38 @@ bool is_huggingface_folder(const fs::path& folder) {
   return json.is_object() && json.contains("model_type");
 }
 
-PretrainedModel describe_huggingface(const fs::path& folder) { return read_model(folder, /*with_tensors=*/false); }
-
-PretrainedModel read_huggingface(const fs::path& folder) { return read_model(folder, /*with_tensors=*/true); }
+PretrainedModel read_huggingface(const fs::path& folder, bool with_tensors) {
+  const auto path = (folder / config_file).string();
+  ConfigFile file(read_file(path, largest_json, ExitCode::data), path);
+  const auto type = file.text("model_type");
+  const Architecture* architecture = nullptr;
+  std::vector<std::string> types;
+  for (const auto* known : architectures()) {
+    if (known->model_type == type) architecture = known;
+    types.emplace_back(known->model_type);
+  }
+  if (architecture == nullptr) file.refuse("model_type", fmt::format("only {} is supported", join_alternatives(types)));
+  const auto described = architecture->read_config(file);
+  file.require("is_encoder_decoder", false);
+  file.require("pruned_heads", nlohmann::json::object());
+  auto ignored = file.unknown_keys();
+  for (auto& key : ignored) key = printable(key);
+  require_valid(described.config, folder);
+  if (!ignored.empty())
+    log::info("{}: keys that are no part of a {} are ignored: {}", path, type, fmt::join(ignored, ", "));
+  PretrainedModel model{.config = described.config, .vocabulary = described.vocabulary, .tensors = {}, .tokenizer = {}};
+  if (find_pretrained_tokenizer(folder)) model.tokenizer = read_pretrained_tokenizer(folder);
+  if (model.tokenizer && model.tokenizer->vocabulary_size() > model.vocabulary)
+    fail_data("{}: its tokenizer has {} tokens, and vocab_size is {}", path, model.tokenizer->vocabulary_size(),
+              model.vocabulary);
+  if (with_tensors) model.tensors = import_tensors(*architecture, described, read_all_tensors(folder), folder.string());
+  return model;
+}
 
 std::vector<std::string> export_model(const ExportedModel& model, ExportFormat format, const fs::path& given) {
   auto folder = fs::absolute(given).lexically_normal();
   if (!folder.has_filename()) folder = folder.parent_path();  // "out/"
-  if (fs::exists(fs::symlink_status(folder)))
-    throw Error(ExitCode::usage, fmt::format("{}: exists already, and is not overwritten", given.string()));
+  if (fs::exists(fs::symlink_status(folder))) fail_usage("{}: exists already, and is not overwritten", given.string());
   const auto files = format == ExportFormat::huggingface ? huggingface_files(model) : own_files(model);
   write_folder(folder, files);
   std::vector<std::string> names;

@@ -25,12 +25,9 @@ struct PretrainedModel {
 // Whether a folder has a config.json that names a kind of model.
 bool is_huggingface_folder(const std::filesystem::path& folder);
 
-// Errors (exit code 3): a file is missing or damaged, a key of config.json says what this program's models are not, a
-// tensor is missing, left over or of another shape.
-PretrainedModel read_huggingface(const std::filesystem::path& folder);
-
-// The same without tensors, whose files are not read.
-PretrainedModel describe_huggingface(const std::filesystem::path& folder);
+// Without tensors their files are not read. Errors (exit code 3): a file is missing or damaged, a key of config.json
+// says what this program's models are not, a tensor is missing, left over or of another shape.
+PretrainedModel read_huggingface(const std::filesystem::path& folder, bool with_tensors = true);
 
 enum class ExportFormat { huggingface, safetensors };
 constexpr std::array<std::string_view, 2> enum_names(ExportFormat) { return {"huggingface", "safetensors"}; }

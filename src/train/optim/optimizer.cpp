@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
 
 #include "cpu/table_rows.h"
@@ -26,11 +25,13 @@ struct Range {
   std::vector<std::vector<torch::Tensor>> moments;  // of every kind
 };
 
+bool takes_all(const View&) { return true; }
+
 // The ranges of the views that `takes` takes, in their order, without frozen ones; neighbours with the same decay and
 // rate are one range, but what never decays stays apart from what does, and each table with rows of gradients from all
 // others if `tables_apart`.
-std::vector<Range> ranges_of(const ParameterBuffer& parameters, const WeightDecayConfig& config,
-                             const std::function<bool(const View&)>& takes, bool tables_apart) {
+std::vector<Range> ranges_of(const ParameterBuffer& parameters, const WeightDecayConfig& config, bool tables_apart,
+                             bool (*takes)(const View&)) {
   std::vector<Range> ranges;
   const auto& views = parameters.views();
   const View* last = nullptr;
@@ -85,9 +86,13 @@ class RangeOptimizer : public Optimizer {
   }
 
  protected:
-  RangeOptimizer(ParameterBuffer& parameters, std::vector<std::string> names, const GradientScale& scale,
-                 std::vector<Range> ranges)
-      : parameters_(parameters), scale_(scale), names_(std::move(names)), ranges_(std::move(ranges)) {
+  // `names`: of the moments.
+  RangeOptimizer(ParameterBuffer& parameters, const WeightDecayConfig& config, std::vector<std::string> names,
+                 const GradientScale& scale, bool tables_apart = false, bool (*takes)(const View&) = takes_all)
+      : parameters_(parameters),
+        scale_(scale),
+        names_(std::move(names)),
+        ranges_(ranges_of(parameters, config, tables_apart, takes)) {
     for (auto& range : ranges_) {
       range.values = {parameters.values().narrow(0, range.first, range.count)};
       range.gradients = {parameters.gradients().narrow(0, range.first, range.count)};
@@ -106,8 +111,6 @@ class RangeOptimizer : public Optimizer {
   std::vector<Range> ranges_;
 };
 
-bool takes_all(const View&) { return true; }
-
 // AdamW and Adam.
 class Adam : public RangeOptimizer {
  public:
@@ -116,9 +119,8 @@ class Adam : public RangeOptimizer {
 
   template <class Config>
   Adam(ParameterBuffer& parameters, const Config& config, const GradientScale& scale, Decaying decaying,
-       const std::function<bool(const View&)>& takes = takes_all)
-      : RangeOptimizer(parameters, {"first_moment.", "second_moment."}, scale,
-                       ranges_of(parameters, config, takes, /*tables_apart=*/false)),
+       bool (*takes)(const View&) = takes_all)
+      : RangeOptimizer(parameters, config, {"first_moment.", "second_moment."}, scale, /*tables_apart=*/false, takes),
         config_(config),
         decaying_(decaying),
         steps_(torch::zeros({}, parameters.values().options().dtype(torch::kFloat))) {}
@@ -147,16 +149,15 @@ class Adam : public RangeOptimizer {
   void update(const Range& range, const LearningRate& learning_rate) override {
     const std::vector<torch::Tensor> largest;  // of AMSGrad only
     const std::vector<torch::Tensor> steps = {steps_};
-    const auto apply = [&](const auto& rate) {
-      const auto with = [&](const auto& fused) {
-        fused(range.values, range.gradients, range.moments[0], range.moments[1], largest, steps, rate, config_.betas[0],
-              config_.betas[1], range.weight_decay, config_.epsilon, /*amsgrad=*/false, /*maximize=*/false,
-              scale_.divisor, scale_.found_inf);
-      };
-      if (decaying_ == Decaying::decoupled) return with([](const auto&... all) { at::_fused_adamw_(all...); });
-      with([](const auto&... all) { at::_fused_adam_(all...); });
+    const auto apply = [&](const auto&... all) {
+      decaying_ == Decaying::decoupled ? at::_fused_adamw_(all...) : at::_fused_adam_(all...);
     };
-    std::visit(apply, learning_rate);
+    const auto apply_at = [&](const auto& rate) {
+      apply(range.values, range.gradients, range.moments[0], range.moments[1], largest, steps, rate, config_.betas[0],
+            config_.betas[1], range.weight_decay, config_.epsilon, /*amsgrad=*/false, /*maximize=*/false,
+            scale_.divisor, scale_.found_inf);
+    };
+    std::visit(apply_at, learning_rate);
   }
 
   MomentsConfig config_;
@@ -167,22 +168,19 @@ class Adam : public RangeOptimizer {
 class Sgd : public RangeOptimizer {
  public:
   Sgd(ParameterBuffer& parameters, const SgdConfig& config, const GradientScale& scale)
-      : RangeOptimizer(parameters,
-                       config.momentum > 0 ? std::vector<std::string>{"momentum."} : std::vector<std::string>{}, scale,
-                       ranges_of(parameters, config, takes_all, /*tables_apart=*/false)),
+      : RangeOptimizer(parameters, config, std::vector<std::string>(config.momentum > 0 ? 1 : 0, "momentum."), scale),
         momentum_(config.momentum) {}
 
  private:
   void update(const Range& range, const LearningRate& learning_rate) override {
     const auto moments = range.moments.empty() ? std::vector<torch::Tensor>() : range.moments.front();
-    std::visit(
-        [&](const auto& rate) {
-          // Not as a first step: without dampening, a momentum of zeros becomes the gradient anyway.
-          at::_fused_sgd_(range.values, range.gradients, moments, range.weight_decay, momentum_, rate, /*dampening=*/0,
-                          /*nesterov=*/false, /*maximize=*/false, /*is_first_step=*/false, scale_.divisor,
-                          scale_.found_inf);
-        },
-        learning_rate);
+    // Not as a first step: without dampening, a momentum of zeros becomes the gradient anyway.
+    const auto apply_at = [&](const auto& rate) {
+      at::_fused_sgd_(range.values, range.gradients, moments, range.weight_decay, momentum_, rate, /*dampening=*/0,
+                      /*nesterov=*/false, /*maximize=*/false, /*is_first_step=*/false, scale_.divisor,
+                      scale_.found_inf);
+    };
+    std::visit(apply_at, learning_rate);
   }
 
   double momentum_;
@@ -194,8 +192,7 @@ class Sgd : public RangeOptimizer {
 class Adagrad : public RangeOptimizer {
  public:
   Adagrad(ParameterBuffer& parameters, const AdagradConfig& config, const GradientScale& scale)
-      : RangeOptimizer(parameters, {"squared_gradients."}, scale,
-                       ranges_of(parameters, config, takes_all, /*tables_apart=*/true)),
+      : RangeOptimizer(parameters, config, {"squared_gradients."}, scale, /*tables_apart=*/true),
         epsilon_(config.epsilon),
         steps_(torch::ones({}, parameters.values().options().dtype(torch::kFloat))) {}
 
@@ -209,12 +206,11 @@ class Adagrad : public RangeOptimizer {
         std::find_if(views.begin(), views.end(), [&](const View& view) { return view.offset == range.first; });
     if (has_kernel && number != nullptr && table->has_listed_rows() && range.weight_decay == 0)
       return update_listed_rows(range, *table, static_cast<float>(*number));
-    std::visit(
-        [&](const auto& rate) {
-          at::_fused_adagrad_(range.values, range.gradients, range.moments.front(), {steps_}, rate, /*lr_decay=*/0,
-                              range.weight_decay, epsilon_, /*maximize=*/false, scale_.divisor, scale_.found_inf);
-        },
-        learning_rate);
+    const auto apply_at = [&](const auto& rate) {
+      at::_fused_adagrad_(range.values, range.gradients, range.moments.front(), {steps_}, rate, /*lr_decay=*/0,
+                          range.weight_decay, epsilon_, /*maximize=*/false, scale_.divisor, scale_.found_inf);
+    };
+    std::visit(apply_at, learning_rate);
   }
 
   void update_listed_rows(const Range& range, const View& table, float rate) const {
@@ -423,16 +419,16 @@ const ParameterBuffer::View* ShardedOptimizer::view_of(const std::string& name) 
 }
 
 NamedTensors ShardedOptimizer::state() const {
-  std::vector<std::pair<std::string, std::vector<torch::Tensor>>> parts;
-  std::map<std::string, std::size_t> places;
+  std::vector<std::string> names;
+  std::map<std::string, std::vector<torch::Tensor>> parts;  // of each name, by rank
   for (const auto& of_rank : gather_tensors(group_, own_->state()))
     for (const auto& [name, tensor] : of_rank) {
-      const auto [place, is_new] = places.try_emplace(name, parts.size());
-      if (is_new) parts.push_back({name, {}});
-      parts[place->second].second.push_back(tensor);
+      if (!parts.contains(name)) names.push_back(name);
+      parts[name].push_back(tensor);
     }
   NamedTensors state;
-  for (const auto& [name, tensors] : parts) {
+  for (const auto& name : names) {
+    const auto& tensors = parts.at(name);
     const auto& first = tensors.front();
     const auto* view = first.dim() == 0 ? nullptr : view_of(name);
     // Of a view that is not cut; or of all, such as the number of steps.
@@ -444,7 +440,7 @@ NamedTensors ShardedOptimizer::state() const {
 
 std::string ShardedOptimizer::first_not_finite() const {
   const auto names = group_.gather(own_->first_not_finite());
-  const auto found = std::find_if(names.begin(), names.end(), [](const auto& name) { return !name.empty(); });
+  const auto found = std::ranges::find_if_not(names, &std::string::empty);
   return found == names.end() ? "" : *found;
 }
 
@@ -454,12 +450,8 @@ void ShardedOptimizer::load(const NamedTensors& state) {
     for (const auto& [name, whole] : state) {
       if (name != own_name) continue;
       const auto* view = target.dim() == 0 ? nullptr : view_of(name);
-      if (view == nullptr) {
-        target.copy_(whole);
-      } else {
-        const auto first = std::max(own_shard().first, view->offset) - view->offset;
-        target.copy_(whole.reshape({-1}).narrow(0, first, target.numel()).view(target.sizes()));
-      }
+      const auto first = view == nullptr ? 0 : std::max<std::int64_t>(own_shard().first - view->offset, 0);
+      target.copy_(whole.reshape({-1}).narrow(0, first, target.numel()).view(target.sizes()));
     }
 }
 

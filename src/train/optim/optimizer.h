@@ -19,9 +19,8 @@ using LearningRate = std::variant<double, torch::Tensor>;
 // Gradients of a scaled loss: float scalars on the parameters' device, which an optimiser reads in every step. Nothing:
 // gradients of the loss itself.
 struct GradientScale {
-  std::optional<torch::Tensor> divisor;  // what the gradients are to be divided by
-  std::optional<torch::Tensor>
-      found_inf;  // 1: some are not finite, and the step must change nothing; 0: all are finite
+  std::optional<torch::Tensor> divisor;    // of the gradients
+  std::optional<torch::Tensor> found_inf;  // 1: some are not finite, and the step must change nothing; 0: all are
 };
 
 class Optimizer {
