@@ -171,7 +171,7 @@ torch::Tensor MaskedLanguageModel::hidden(const Batch& batch, ModelState* state,
 }
 
 void EncoderDecoderState::select(const torch::Tensor& rows_b) {
-  decoder_.select(rows_b);
+  TransformerState::select(rows_b);
   source_bsd = source_bsd.index_select(0, rows_b);
   if (segments_bs.defined()) segments_bs = segments_bs.index_select(0, rows_b);
   for (auto& mixer : of_source) mixer.select(rows_b);
@@ -211,7 +211,7 @@ torch::Tensor EncoderDecoder::hidden(const Batch& batch, ModelState* given, Pass
   const TransformerImpl::SourceView view{
       .source = {.context_bsd = source_bsd, .visibility = visibility_of(batch.ids_bc, segments_bs)},
       .states = state == nullptr ? nullptr : &state->of_source};
-  return transformer().forward(batch, state == nullptr ? nullptr : &state->decoder(), pass, &view);
+  return transformer().forward(batch, state, pass, &view);
 }
 
 // Of a view, because autocast then casts the table for each slice of a batch. Slices would share the cast of the table
