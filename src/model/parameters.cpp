@@ -1,6 +1,7 @@
 #include "model/parameters.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
@@ -32,12 +33,7 @@ bool is_below(std::string_view name, std::string_view beginning) {
 }
 
 bool has_part(std::string_view name, std::string_view part) {
-  for (std::size_t begin = 0; begin != std::string_view::npos;) {
-    if (is_below(name.substr(begin), part)) return true;
-    const auto dot = name.find('.', begin);
-    begin = dot == std::string_view::npos ? dot : dot + 1;
-  }
-  return false;
+  return fmt::format(".{}.", name).find(fmt::format(".{}.", part)) != std::string::npos;
 }
 
 namespace {
@@ -86,12 +82,7 @@ std::int64_t aligned(std::int64_t count) { return (count + alignment - 1) / alig
 
 ParameterBuffer::ParameterBuffer(torch::nn::Module& model) {
   for (const auto& [name, value, spec] : specified_parameters(model))
-    views_.push_back({.name = name,
-                      .parameter = value,
-                      .count = value.numel(),
-                      .decay = spec.decay,
-                      .hidden_matrices = spec.hidden_matrices,
-                      .gradient_rows = spec.gradient_rows});
+    views_.push_back({spec, name, value, /*offset=*/0, value.numel()});
   std::stable_sort(views_.begin(), views_.end(), [](const View& a, const View& b) { return a.decay < b.decay; });
   std::int64_t total = 0;
   for (auto& view : views_) {
