@@ -72,8 +72,7 @@ class ScoreDecoder : public MixerDecoder {
     const auto& positions = parts_.shape.positions;
     if (parts_.distance || is<AlibiPositionsConfig>(positions)) score_offsets_ = floats(batch_ * heads_ * capacity_);
     if (const auto* rotary = std::get_if<RotaryPositionsConfig>(&positions)) {
-      const auto tables = make_rotary_tables(*rotary, key_width_, capacity_);
-      rotary_ = {tables.cos_cr.to(torch::kFloat), tables.sin_cr.to(torch::kFloat)};
+      rotary_2cr_ = rotary_tables_2cr(*rotary, key_width_, capacity_).to(torch::kFloat);
       rotated_keys_ = floats(batch_ * heads_ * capacity_ * key_width_);
       rotated_query_ = query_;
     }
@@ -92,14 +91,15 @@ class ScoreDecoder : public MixerDecoder {
   }
 
   void rotate(const float* from, float* to, std::int64_t token) const {
-    const auto pairs = rotary_.cos_cr.size(1);
+    const auto pairs = rotary_2cr_.size(2);
+    const auto* cosines = rotary_2cr_.const_data_ptr<float>() + token * pairs;
     rotate_token(RotaryToken<float>{.x = from,
                                     .y = to,
                                     .heads = 1,
                                     .width = key_width_,
                                     .pairs = pairs,
-                                    .cosines = rotary_.cos_cr.const_data_ptr<float>() + token * pairs,
-                                    .sines = rotary_.sin_cr.const_data_ptr<float>() + token * pairs});
+                                    .cosines = cosines,
+                                    .sines = cosines + capacity_ * pairs});
   }
   void set_rotated_key(std::int64_t row, std::int64_t token) {
     if (rotated_keys_.empty()) return;
@@ -199,7 +199,7 @@ class ScoreDecoder : public MixerDecoder {
   std::vector<float> mixed_;          // [b, n k]
   std::vector<float> score_offsets_;  // [b n, capacity], distances and ALiBi only
   std::vector<double> slopes_;        // [n], ALiBi only
-  RotaryTables rotary_;               // rotary positions only, as are these:
+  torch::Tensor rotary_2cr_;          // rotary positions only, as are these:
   std::vector<float> rotated_keys_;   // [b n, capacity, key width]
   std::vector<float> rotated_query_;  // [b n, key width]
   MixerState* state_ = nullptr;

@@ -15,11 +15,8 @@
 
 namespace metaformer {
 
-// Cosines and sines of positions 0, 1, ... and the pairs of features.
-struct RotaryTables {
-  torch::Tensor cos_cr, sin_cr;
-};
-RotaryTables make_rotary_tables(const RotaryPositionsConfig& config, std::int64_t key_width, std::int64_t tokens);
+// Cosines, then sines, of positions 0, 1, ... and the pairs of features.
+torch::Tensor rotary_tables_2cr(const RotaryPositionsConfig& config, std::int64_t key_width, std::int64_t tokens);
 
 // What is computed once from positions, for as many tokens as were asked for.
 class PositionTable {
