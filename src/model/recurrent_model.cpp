@@ -215,7 +215,7 @@ class RecurrentDecoder : public Decoder {
   void resume(ModelState& state) override { state_ = &state_as<RecurrentState>(state); }
 
   std::span<const float> step(std::span<const std::int32_t> tokens_b) override {
-    embed(tokens_b);
+    embed_rows(token_table_vd_, tokens_b, embedding_factor_, x_bd_.data());
     const auto layer_size = batch_ * config_.width;
     const auto states = state_->layers;
     auto* h_bd = states.hidden_lbd.data_ptr<float>();
@@ -242,15 +242,6 @@ class RecurrentDecoder : public Decoder {
   struct Layer {
     LinearDecoder of_input, of_state;
   };
-
-  void embed(std::span<const std::int32_t> tokens_b) {
-    for (std::int64_t b = 0; b < batch_; ++b) {
-      const auto* row_d =
-          token_table_vd_.const_data_ptr<float>() + tokens_b[static_cast<std::size_t>(b)] * config_.width;
-      std::transform(row_d, row_d + config_.width, x_bd_.data() + b * config_.width,
-                     [&](float x) { return x * embedding_factor_; });
-    }
-  }
 
   RecurrentConfig config_;
   std::int64_t batch_;
