@@ -104,8 +104,8 @@ class FormMixer : public Mixer {
 
   // `form_operations`: what F takes of all heads.
   MixerCost cost_with(const MixerLoad& load, Backend backend, std::int64_t key_width, double form_operations) const {
-    const auto projections = 2 + (values_ == MixerValues::own ? 1 : 0) + (shape_.crosses ? 1 : 0);  // with the output
-    return attention_cost(shape_, load, backend, projections, key_width, form_operations);
+    const auto matrices = projections() + (shape_.crosses ? 1 : 0) + 1;  // with the output
+    return attention_cost(shape_, load, backend, matrices, key_width, form_operations);
   }
 
   bool shares_values() const { return values_ == MixerValues::shared; }

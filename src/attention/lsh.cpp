@@ -93,7 +93,7 @@ Tensor hashed_attention(const Tensor& q_bnck, const Tensor& value_bnck, const Te
     HashedOperands operands{.q = with_features_together(q),
                             .v = with_features_together(v),
                             .t = empty_by_token(v),
-                            .log_sum_bnc = empty_log_sum(q),
+                            .log_sum_bnc = empty_per_row(q),
                             .bucket_bnrc = bucket_bnrc.contiguous(),
                             .segment_bc = segment_bc,
                             .rule = rule,

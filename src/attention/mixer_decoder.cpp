@@ -51,10 +51,14 @@ class ScoreDecoder : public MixerDecoder {
     parts_.projection.apply(x_bd, projected_.data(), batch_);
     const auto newest = append_token();
     const bool shared = parts_.key_slot == parts_.value_slot;
-    if (!shared) keep_values(newest);  // as they are projected
+    if (!shared) keep(parts_.value_begin, values_, newest);  // as they are projected
     normalise(parts_.key_gain_nk, parts_.key_begin);
     if (parts_.query_begin != parts_.key_begin) normalise(parts_.query_gain_nk, parts_.query_begin);
-    shared ? keep_values(newest) : keep_keys(x_bd, newest);
+    if (parts_.from_inputs)
+      for (std::int64_t b = 0; b < batch_; ++b)
+        std::copy_n(x_bd + b * key_width_, key_width_, keys(b * heads_) + newest * key_width_);
+    else
+      keep(parts_.key_begin, keys_, newest);
     const auto form_products = form_njk_.defined() ? key_width_ * key_width_ : 0;
     const auto products = (newest + 1) * (key_width_ + value_width_) + form_products;
     at::parallel_for(0, batch_ * heads_, grain_of(products), [&](auto begin, auto end) {
@@ -134,18 +138,10 @@ class ScoreDecoder : public MixerDecoder {
     if (parts_.key_slot != parts_.value_slot) state_->append(parts_.key_slot);
     return state_->append(parts_.value_slot);
   }
-  void keep_values(std::int64_t newest) {
+  // Copies what the projection has there to the keys or values of the state.
+  void keep(std::int64_t begin, float* to, std::int64_t newest) const {
     for (std::int64_t row = 0; row < batch_ * heads_; ++row)
-      std::copy_n(projected(row, parts_.value_begin), value_width_, values(row) + newest * value_width_);
-  }
-  void keep_keys(const float* x_bd, std::int64_t newest) {
-    if (parts_.from_inputs) {
-      for (std::int64_t b = 0; b < batch_; ++b)
-        std::copy_n(x_bd + b * key_width_, key_width_, keys(b * heads_) + newest * key_width_);
-      return;
-    }
-    for (std::int64_t row = 0; row < batch_ * heads_; ++row)
-      std::copy_n(projected(row, parts_.key_begin), key_width_, keys(row) + newest * key_width_);
+      std::copy_n(projected(row, begin), value_width_, to + (row * capacity_ + newest) * value_width_);
   }
 
   const float* apply_form(std::int64_t row, const float* from) {

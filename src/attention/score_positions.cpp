@@ -184,9 +184,7 @@ std::optional<DistanceTerms> ScorePositions::distance_terms(const Visibility& vi
   auto& projection = transformer_xl_->projection;
   return DistanceTerms{
       .bias_n1k = (distance_nk - content_nk).unsqueeze(1),
-      .key_nlk = projection(visibility.distance_ld).unflatten(1, {distance_nk.size(0), -1}).transpose(0, 1),
-      .term_n1l = {},
-      .row_bnc1 = {}};
+      .key_nlk = projection(visibility.distance_ld).unflatten(1, {distance_nk.size(0), -1}).transpose(0, 1)};
 }
 
 SharedPositions::SharedPositions(torch::nn::Module& owner, const MixerShape& shape, std::int64_t key_width, bool causal)

@@ -124,10 +124,10 @@ TORCH_MODULE(DistanceBiases);
 // What distances add to r_bnce = q_bnck . k_bnek, where q has u already: (q + b) . key_l + term_l + row_c of the row l
 // of the pair's distance.
 struct DistanceTerms {
-  torch::Tensor bias_n1k;  // b = v - u
-  torch::Tensor key_nlk;   // W_R R
-  torch::Tensor term_n1l;  // undefined: none
-  torch::Tensor row_bnc1;  // which a softmax cancels; undefined: none
+  torch::Tensor bias_n1k;       // b = v - u
+  torch::Tensor key_nlk;        // W_R R
+  torch::Tensor term_n1l = {};  // undefined: none
+  torch::Tensor row_bnc1 = {};  // which a softmax cancels; undefined: none
 };
 
 // The part of a layer.

@@ -4,28 +4,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 
 #include "attention/mixer.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "ops/kernel.h"
 
 namespace metaformer {
 
-// The number that `text` begins with.
-static std::optional<std::int64_t> leading_number(std::string_view text) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() ? std::optional(number) : std::nullopt;
-}
-
 std::optional<std::int64_t> block_number(std::string_view name) {
   constexpr std::string_view blocks = "blocks.", layer = "_l";
-  if (const auto found = name.find(blocks); found != std::string_view::npos)
-    return leading_number(name.substr(found + blocks.size()));
+  if (const auto found = name.find(blocks); found != std::string_view::npos) {
+    const auto rest = name.substr(found + blocks.size());
+    return as_number<std::int64_t>(rest.substr(0, rest.find('.')));
+  }
   const auto found = name.rfind(layer);
-  return found == std::string_view::npos ? std::nullopt : leading_number(name.substr(found + layer.size()));
+  return found == std::string_view::npos ? std::nullopt : as_number<std::int64_t>(name.substr(found + layer.size()));
 }
 
 bool is_below(std::string_view name, std::string_view beginning) {
@@ -39,19 +34,10 @@ bool has_part(std::string_view name, std::string_view part) {
 namespace {
 
 void draw(torch::Tensor value, const Init& init, std::uint64_t seed) {
-  switch (init.kind) {
-    case Init::Kind::zeros:
-      value.zero_();
-      return;
-    case Init::Kind::ones:
-      value.fill_(1);
-      return;
-    case Init::Kind::normal:
-      value.normal_(0, init.std, at::detail::createCPUGenerator(seed));
-      return;
-    case Init::Kind::uniform:
-      value.uniform_(-init.bound, init.bound, at::detail::createCPUGenerator(seed));
-  }
+  if (init.kind == Init::Kind::zeros) value.zero_();
+  if (init.kind == Init::Kind::ones) value.fill_(1);
+  if (init.kind == Init::Kind::normal) value.normal_(0, init.std, at::detail::createCPUGenerator(seed));
+  if (init.kind == Init::Kind::uniform) value.uniform_(-init.bound, init.bound, at::detail::createCPUGenerator(seed));
 }
 
 }  // namespace

@@ -84,20 +84,19 @@ class RecurrentState : public ModelState {
 // Consecutive tokens with states that no row loses in between.
 struct Piece {
   std::int64_t first = 0, count = 0;
-  Tensor starts_b;  // the rows that begin with zeros; undefined: none
+  Tensor starts_b = {};  // the rows that begin with zeros; undefined: none
 };
 
 std::vector<Piece> pieces_of(const Tensor& starts_bc, std::int64_t length) {
-  if (!starts_bc.defined()) return {{.first = 0, .count = length, .starts_b = {}}};
+  if (!starts_bc.defined()) return {{.first = 0, .count = length}};
   const auto first_p = starts_bc.any(0).nonzero().select(1, 0).to(torch::kCPU);
-  std::vector<Piece> pieces;
+  std::vector<Piece> pieces = {{.first = 0, .count = length}};
   for (std::int64_t i = 0; i < first_p.size(0); ++i) {
     const auto first = first_p[i].item<std::int64_t>();
-    pieces.push_back({.first = first, .count = 0, .starts_b = starts_bc.select(1, first)});
+    pieces.back().count = first - pieces.back().first;
+    if (first == 0) pieces.clear();
+    pieces.push_back({.first = first, .count = length - first, .starts_b = starts_bc.select(1, first)});
   }
-  if (pieces.empty() || pieces.front().first > 0) pieces.insert(pieces.begin(), Piece{});
-  for (std::size_t i = 0; i < pieces.size(); ++i)
-    pieces[i].count = (i + 1 < pieces.size() ? pieces[i + 1].first : length) - pieces[i].first;
   return pieces;
 }
 

@@ -28,10 +28,6 @@ namespace {
 
 // The decoder of a causal transformer on the CPU, in float32, through buffers that are allocated once.
 
-void add(const std::vector<float>& from, std::vector<float>& to) {
-  std::transform(from.begin(), from.end(), to.begin(), to.begin(), std::plus<>());
-}
-
 class BlockDecoder {
  public:
   // `mixer`: of the block.
@@ -66,7 +62,8 @@ class BlockDecoder {
       norms.output_norm->normalise_rows(branch_bd_.data(), normal_bd_.data(), batch_);
       std::swap(branch_bd_, normal_bd_);
     }
-    if (block_->has_residual()) add(x_bd, branch_bd_);
+    if (block_->has_residual())
+      std::transform(x_bd.begin(), x_bd.end(), branch_bd_.begin(), branch_bd_.begin(), std::plus<>());
     if (is_post)
       norms.norm->normalise_rows(branch_bd_.data(), x_bd.data(), batch_);
     else

@@ -198,7 +198,7 @@ Tensor host_attention(const Tensor& q_bnck, const Tensor& k_bnek, const Tensor& 
                       .k = with_features_together(k_bnek),
                       .v = with_features_together(value_bnej),
                       .t = empty_by_token(value_bnej, q_bnck.size(2)),
-                      .log_sum_bnc = empty_log_sum(q_bnck),
+                      .log_sum_bnc = empty_per_row(q_bnck),
                       .rule = rule};
     if (distances.key_nlk.defined()) {
       operands.distance_q = with_features_together(distances.q_bnck);
@@ -229,7 +229,7 @@ Tensor host_attention(const Tensor& projected_bcd, std::int64_t heads, const Hos
                             .k = k_bnck,
                             .v = v_bnck,
                             .t = split_heads(t_bcd, heads),
-                            .log_sum_bnc = empty_log_sum(q_bnck),
+                            .log_sum_bnc = empty_per_row(q_bnck),
                             .rule = rule};
     operands.compute();
     saved = {projected_bcd, t_bcd, operands.log_sum_bnc};

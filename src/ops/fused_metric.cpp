@@ -32,11 +32,6 @@ cuda::MetricForm form_of(const Tensor& metric) {
 
 cuda::MetricStrides strides_of(const Tensor& x_bnck) { return {x_bnck.stride(0), x_bnck.stride(1), x_bnck.stride(2)}; }
 
-Tensor empty_per_row(const Tensor& like_bnck) {
-  return torch::empty({like_bnck.size(0), like_bnck.size(1), like_bnck.size(2)},
-                      like_bnck.options().dtype(torch::kFloat));
-}
-
 template <class T>
 T* pointer(const Tensor& tensor) {
   return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
