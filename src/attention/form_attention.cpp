@@ -104,8 +104,8 @@ class FormMixer : public Mixer {
 
   // `form_operations`: what F takes of all heads.
   MixerCost cost_with(const MixerLoad& load, Backend backend, std::int64_t key_width, double form_operations) const {
-    const auto projections = 2 + (values_ == MixerValues::own ? 1 : 0) + (shape_.crosses ? 1 : 0);  // with the output
-    return attention_cost(shape_, load, backend, projections, key_width, form_operations);
+    const auto matrices = projections() + (shape_.crosses ? 1 : 0) + 1;  // with the output
+    return attention_cost(shape_, load, backend, matrices, key_width, form_operations);
   }
 
   bool shares_values() const { return values_ == MixerValues::shared; }
@@ -321,22 +321,21 @@ class Metric : public FormMixer {
 
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
     const torch::NoGradGuard no_grad;
-    const bool published = options_.score == MetricScore::as_published;
     auto parts = decoder_parts();
     if (is_distance())
       parts.form_nkj = 2 * dense_nkk();
-    else if (published)
+    else if (is_published())
       parts.form_nkj = 2 * published_form(dense_nkk());
     else if (form().defined())
       parts.form_nkj = dense_nkk();
     parts.distance = is_distance();
-    parts.newest_share = published ? 0.5F : 1.0F;
+    parts.newest_share = is_published() ? 0.5F : 1.0F;
     return make_score_decoder(std::move(parts), batch, capacity);
   }
 
   std::optional<ScoreForm> score_form() const override {
     // The published scores mirror a form at the diagonal of the tokens: they are of no single one.
-    if (options_.score == MetricScore::as_published || options_.qk_norm) return std::nullopt;
+    if (is_published() || options_.qk_norm) return std::nullopt;
     const auto projection_nkd = rows_nkd(projection_);
     const auto image_nkd = torch::matmul(dense_nkk().to(projection_nkd.options()), projection_nkd);
     const double twice = is_distance() ? 2 : 1;
@@ -364,6 +363,7 @@ class Metric : public FormMixer {
 
  private:
   bool is_distance() const { return options_.score == MetricScore::distance; }
+  bool is_published() const { return options_.score == MetricScore::as_published; }
 
   // q_bnck = p_bnck M.
   torch::Tensor times_metric(const torch::Tensor& p_bnck) const {
@@ -413,15 +413,10 @@ class Metric : public FormMixer {
   // independent, of variance v. Var(p M p') = v^2 |M|^2; Var(p' M p') = 2 v^2 |M|^2 for normal p'.
   double score_std_per_norm(double v) const {
     const auto k = static_cast<double>(k_);
-    switch (options_.score) {
-      case MetricScore::bilinear:
-        return v / std::sqrt(k);
-      case MetricScore::distance:  // 2 p M p' - p' M p'
-        return std::sqrt(4 + key_term_variance()) * v / std::sqrt(k);
-      case MetricScore::as_published:  // twice the form that has each M_ij, i > j, once and doubled
-        return 2 * std::sqrt((2 * k - 1) / k) * v / std::sqrt(k);
-    }
-    return 0;
+    if (is_distance()) return std::sqrt(4 + key_term_variance()) * v / std::sqrt(k);  // 2 p M p' - p' M p'
+    // Twice the form that has each M_ij, i > j, once and doubled.
+    if (is_published()) return 2 * std::sqrt((2 * k - 1) / k) * v / std::sqrt(k);
+    return v / std::sqrt(k);
   }
 
   // Var(p' M p') where v and the Frobenius norm of M are 1: 2 for normal p'. On the sphere, where qk_norm puts p', what
@@ -462,7 +457,7 @@ class Metric : public FormMixer {
                              .dropout = shape_.dropout,
                              .shaw = positions_->shaw(),
                              .distances = distance_terms(p_bnck, visibility, pass)};
-    const bool by_formula = options_.backend == Backend::reference || options_.score == MetricScore::as_published;
+    const bool by_formula = options_.backend == Backend::reference || is_published();
     if (by_formula && !positions_->rotates()) {
       const bool has_vectors = mixing.shaw != nullptr || mixing.distances;
       const auto q_bnck = has_vectors ? query_factor() * times_metric(p_bnck) : p_bnck;
@@ -479,14 +474,8 @@ class Metric : public FormMixer {
 
   torch::Tensor scores(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek) const {
     const auto metric_nkk = dense_nkk(p_bnck.device()).to(p_bnck.options());
-    switch (options_.score) {
-      case MetricScore::distance:
-        return distance_scores(p_bnck, p_bnek, metric_nkk);
-      case MetricScore::as_published:
-        return published_scores(p_bnck, p_bnek, metric_nkk);
-      case MetricScore::bilinear:
-        break;
-    }
+    if (is_distance()) return distance_scores(p_bnck, p_bnek, metric_nkk);
+    if (is_published()) return published_scores(p_bnck, p_bnek, metric_nkk);
     return torch::einsum("bnck,nkj,bnej->bnce", {p_bnck, metric_nkk, p_bnek});
   }
 

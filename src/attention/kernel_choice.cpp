@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 
 #include "ops/fused_metric.h"
@@ -17,15 +16,6 @@ static std::optional<KernelUse> use_in(const TransformerConfig& config) {
         return std::nullopt;
       },
       config.mixer);
-}
-
-KernelUse kernel_use(Backend backend, const std::vector<Backend>& known, bool distance, MixerValues values,
-                     const MixerShape& shape) {
-  const bool has_kernels = std::find(known.begin(), known.end(), Backend::fused) != known.end();
-  return {.backend = backend,
-          .fits = has_kernels && !fused_problem(shape, values),
-          .distance = distance,
-          .drops = shape.dropout > 0};
 }
 
 bool kernels_expected_to_win(const KernelUse& use, torch::ScalarType type, std::int64_t context, bool segmented) {

@@ -5,6 +5,7 @@
 
 #include <torch/types.h>
 
+#include <algorithm>
 #include <string>
 
 #include "attention/mixer.h"
@@ -21,13 +22,14 @@ struct KernelUse {
   bool distance = false;
   bool drops = false;  // weights, in training
 };
-KernelUse kernel_use(Backend backend, const std::vector<Backend>& known, bool distance, MixerValues values,
-                     const MixerShape& shape);
 template <class Options>
 KernelUse kernel_use(const Options& options, const MixerShape& shape) {
-  bool distance = false;
-  if constexpr (requires { options.score; }) distance = options.score == MetricScore::distance;
-  return kernel_use(options.backend, options.backends(), distance, options.values, shape);
+  const bool has_kernels = std::ranges::count(options.backends(), Backend::fused) > 0;
+  KernelUse use{.backend = options.backend,
+                .fits = has_kernels && !fused_problem(shape, options.values),
+                .drops = shape.dropout > 0};
+  if constexpr (requires { options.score; }) use.distance = options.score == MetricScore::distance;
+  return use;
 }
 
 // The rule: where a composed product keeps the matrix of scores, of dropped weights or of masks, in float32, or in

@@ -93,7 +93,7 @@ Tensor hashed_attention(const Tensor& q_bnck, const Tensor& value_bnck, const Te
     HashedOperands operands{.q = with_features_together(q),
                             .v = with_features_together(v),
                             .t = empty_by_token(v),
-                            .log_sum_bnc = empty_log_sum(q),
+                            .log_sum_bnc = empty_per_row(q),
                             .bucket_bnrc = bucket_bnrc.contiguous(),
                             .segment_bc = segment_bc,
                             .rule = rule,
@@ -307,14 +307,6 @@ class SortedRounds {
   Tensor place_bnrc_;  // where each token stands in each round, 0 ... r c - 1
 };
 
-// With padding at the end, so that chunks are full.
-Tensor padded(const Tensor& x, std::int64_t dimension, std::int64_t count, double value) {
-  if (count == 0) return x;
-  auto sizes = x.sizes().vec();
-  sizes[static_cast<std::size_t>(dimension)] = count;
-  return torch::cat({x, torch::full(sizes, value, x.options())}, dimension);
-}
-
 }  // namespace
 
 Tensor lsh_buckets_bnrc(const Tensor& q_bnck, const Tensor& rotation_nkri) {
@@ -340,6 +332,9 @@ Tensor lsh_attention(const Tensor& q_bnck, const Tensor& value_bnck, const Tenso
   if (tokens <= rule.chunk) return attend_in_full(q_bnck, keys(), value_bnck, segment_bc, rule, pass);
   if (can_attend_hashed(q_bnck, rule, pass)) return hashed_attention(q_bnck, value_bnck, bucket_bnrc, segment_bc, rule);
   const auto missing = (tokens + rule.chunk - 1) / rule.chunk * rule.chunk - tokens;
+  const auto padded = [&](const Tensor& x, torch::IntArrayRef places, std::int64_t value) {  // so that chunks are full
+    return missing == 0 ? x : torch::constant_pad_nd(x, places, value);
+  };
   auto segments = segment_bc;
   if (missing > 0 && !segments.defined())
     segments = torch::zeros({1, tokens}, bucket_bnrc.options()).expand({q_bnck.size(0), -1});
@@ -347,11 +342,11 @@ Tensor lsh_attention(const Tensor& q_bnck, const Tensor& value_bnck, const Tenso
   if (segments.defined()) {
     // Padding goes into an extra bucket behind all others.
     const auto last = std::numeric_limits<std::int32_t>::max();
-    bucket = padded(bucket.masked_fill((segments < 0).unsqueeze(1).unsqueeze(2), last), 3, missing, last);
-    segments = padded(segments, 1, missing, -1);
+    bucket = padded(bucket.masked_fill((segments < 0).unsqueeze(1).unsqueeze(2), last), {0, missing}, last);
+    segments = padded(segments, {0, missing}, -1);
   }
-  const auto q = padded(q_bnck, 2, missing, 0), k = padded(keys(), 2, missing, 0),
-             value = padded(value_bnck, 2, missing, 0);
+  const auto by_token = [&](const Tensor& x_bnck) { return padded(x_bnck, {0, 0, 0, missing}, 0); };
+  const auto q = by_token(q_bnck), k = by_token(keys()), value = by_token(value_bnck);
   const SortedRounds rounds(bucket, rule);
   const auto result = attend(rounds.windows(q, k, value, segments), rule.dropout, pass);
   return combine(rounds.by_token(result.t_bnhmk), rounds.by_token(result.log_sum_bnhm.unsqueeze(4)).squeeze(4), value,

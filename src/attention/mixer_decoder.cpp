@@ -51,10 +51,14 @@ class ScoreDecoder : public MixerDecoder {
     parts_.projection.apply(x_bd, projected_.data(), batch_);
     const auto newest = append_token();
     const bool shared = parts_.key_slot == parts_.value_slot;
-    if (!shared) keep_values(newest);  // as they are projected
+    if (!shared) keep(parts_.value_begin, values_, newest);  // as they are projected
     normalise(parts_.key_gain_nk, parts_.key_begin);
     if (parts_.query_begin != parts_.key_begin) normalise(parts_.query_gain_nk, parts_.query_begin);
-    shared ? keep_values(newest) : keep_keys(x_bd, newest);
+    if (parts_.from_inputs)
+      for (std::int64_t b = 0; b < batch_; ++b)
+        std::copy_n(x_bd + b * key_width_, key_width_, keys(b * heads_) + newest * key_width_);
+    else
+      keep(parts_.key_begin, keys_, newest);
     const auto form_products = form_njk_.defined() ? key_width_ * key_width_ : 0;
     const auto products = (newest + 1) * (key_width_ + value_width_) + form_products;
     at::parallel_for(0, batch_ * heads_, grain_of(products), [&](auto begin, auto end) {
@@ -72,8 +76,7 @@ class ScoreDecoder : public MixerDecoder {
     const auto& positions = parts_.shape.positions;
     if (parts_.distance || is<AlibiPositionsConfig>(positions)) score_offsets_ = floats(batch_ * heads_ * capacity_);
     if (const auto* rotary = std::get_if<RotaryPositionsConfig>(&positions)) {
-      const auto tables = make_rotary_tables(*rotary, key_width_, capacity_);
-      rotary_ = {tables.cos_cr.to(torch::kFloat), tables.sin_cr.to(torch::kFloat)};
+      rotary_2cr_ = rotary_tables_2cr(*rotary, key_width_, capacity_).to(torch::kFloat);
       rotated_keys_ = floats(batch_ * heads_ * capacity_ * key_width_);
       rotated_query_ = query_;
     }
@@ -92,14 +95,15 @@ class ScoreDecoder : public MixerDecoder {
   }
 
   void rotate(const float* from, float* to, std::int64_t token) const {
-    const auto pairs = rotary_.cos_cr.size(1);
+    const auto pairs = rotary_2cr_.size(2);
+    const auto* cosines = rotary_2cr_.const_data_ptr<float>() + token * pairs;
     rotate_token(RotaryToken<float>{.x = from,
                                     .y = to,
                                     .heads = 1,
                                     .width = key_width_,
                                     .pairs = pairs,
-                                    .cosines = rotary_.cos_cr.const_data_ptr<float>() + token * pairs,
-                                    .sines = rotary_.sin_cr.const_data_ptr<float>() + token * pairs});
+                                    .cosines = cosines,
+                                    .sines = cosines + capacity_ * pairs});
   }
   void set_rotated_key(std::int64_t row, std::int64_t token) {
     if (rotated_keys_.empty()) return;
@@ -134,18 +138,10 @@ class ScoreDecoder : public MixerDecoder {
     if (parts_.key_slot != parts_.value_slot) state_->append(parts_.key_slot);
     return state_->append(parts_.value_slot);
   }
-  void keep_values(std::int64_t newest) {
+  // Copies what the projection has there to the keys or values of the state.
+  void keep(std::int64_t begin, float* to, std::int64_t newest) const {
     for (std::int64_t row = 0; row < batch_ * heads_; ++row)
-      std::copy_n(projected(row, parts_.value_begin), value_width_, values(row) + newest * value_width_);
-  }
-  void keep_keys(const float* x_bd, std::int64_t newest) {
-    if (parts_.from_inputs) {
-      for (std::int64_t b = 0; b < batch_; ++b)
-        std::copy_n(x_bd + b * key_width_, key_width_, keys(b * heads_) + newest * key_width_);
-      return;
-    }
-    for (std::int64_t row = 0; row < batch_ * heads_; ++row)
-      std::copy_n(projected(row, parts_.key_begin), key_width_, keys(row) + newest * key_width_);
+      std::copy_n(projected(row, begin), value_width_, to + (row * capacity_ + newest) * value_width_);
   }
 
   const float* apply_form(std::int64_t row, const float* from) {
@@ -199,7 +195,7 @@ class ScoreDecoder : public MixerDecoder {
   std::vector<float> mixed_;          // [b, n k]
   std::vector<float> score_offsets_;  // [b n, capacity], distances and ALiBi only
   std::vector<double> slopes_;        // [n], ALiBi only
-  RotaryTables rotary_;               // rotary positions only, as are these:
+  torch::Tensor rotary_2cr_;          // rotary positions only, as are these:
   std::vector<float> rotated_keys_;   // [b n, capacity, key width]
   std::vector<float> rotated_query_;  // [b n, key width]
   MixerState* state_ = nullptr;

@@ -53,12 +53,6 @@ HostAttentionOptions host_options(const Visibility& visibility, const ScoreMixin
           .dropout = mixing.dropout};
 }
 
-HostDistances host_distances(const torch::Tensor& q_bnck, const ScoreMixing& mixing) {
-  if (!mixing.distances) return {};
-  return {.q_bnck = queries_of_distances(q_bnck, *mixing.distances),
-          .key_nlk = mixing.distances->key_nlk.to(q_bnck.scalar_type())};
-}
-
 }  // namespace
 
 torch::Tensor attend(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, const torch::Tensor& value_bnek,
@@ -67,9 +61,12 @@ torch::Tensor attend(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, c
     return mix_by_scores(torch::matmul(q_bnck, k_bnek.transpose(2, 3)), q_bnck, value_bnek, visibility, mixing, pass);
   };
   if (!can_take_kernel(visibility, mixing, backend, pass)) return by_scores();
-  if (can_attend_on_host(q_bnck, k_bnek, value_bnek))
-    return host_attention(q_bnck, k_bnek, value_bnek, host_options(visibility, mixing), pass,
-                          host_distances(q_bnck, mixing));
+  if (can_attend_on_host(q_bnck, k_bnek, value_bnek)) {
+    HostDistances distances;
+    if (mixing.distances)
+      distances = {queries_of_distances(q_bnck, *mixing.distances), mixing.distances->key_nlk.to(q_bnck.scalar_type())};
+    return host_attention(q_bnck, k_bnek, value_bnek, host_options(visibility, mixing), pass, distances);
+  }
   if (mixing.distances || (pass.training && mixing.dropout > 0)) return by_scores();
   const auto queries = q_bnck.size(2), keys = k_bnek.size(2);
   const bool by_row_order =
@@ -99,9 +96,7 @@ torch::Tensor attend_with_key_term(const torch::Tensor& q_bnck, const torch::Ten
     const auto& term_n1l = distances->term_n1l;
     const auto no_term_n1k = torch::zeros_like(distances->bias_n1k.narrow(2, 0, 1));
     distances = DistanceTerms{.bias_n1k = with_feature(distances->bias_n1k, no_term_n1k),
-                              .key_nlk = with_feature(distances->key_nlk, term_n1l.transpose(1, 2)),
-                              .term_n1l = {},
-                              .row_bnc1 = {}};
+                              .key_nlk = with_feature(distances->key_nlk, term_n1l.transpose(1, 2))};
   }
   const auto t = attend(with_feature(q_bnck, torch::ones_like(q_bnck.narrow(3, 0, 1))), with_feature(k_bnek, term_bne1),
                         torch::constant_pad_nd(value_bnek, {0, 1 + zeros}), visibility, wider_mixing, backend, pass);

@@ -12,11 +12,11 @@
 namespace metaformer {
 
 // Angle of pair l at position c: c base^(-l / pairs).
-RotaryTables make_rotary_tables(const RotaryPositionsConfig& config, std::int64_t key_width, std::int64_t tokens) {
+torch::Tensor rotary_tables_2cr(const RotaryPositionsConfig& config, std::int64_t key_width, std::int64_t tokens) {
   const auto pairs = config.rotated_width(key_width) / 2;
   const auto frequency_r = torch::pow(config.base, -torch::arange(pairs, torch::kDouble) / static_cast<double>(pairs));
   const auto angle_cr = torch::outer(torch::arange(tokens, torch::kDouble), frequency_r);
-  return {angle_cr.cos(), angle_cr.sin()};
+  return torch::stack({angle_cr.cos(), angle_cr.sin()});
 }
 
 torch::Tensor PositionTable::of(std::int64_t tokens, torch::Device device, torch::ScalarType type) {
@@ -29,10 +29,7 @@ torch::Tensor PositionTable::of(std::int64_t tokens, torch::Device device, torch
 }
 
 RotaryPositions::RotaryPositions(const RotaryPositionsConfig& config, std::int64_t key_width)
-    : tables_2cr_([=](std::int64_t tokens) {
-        const auto tables = make_rotary_tables(config, key_width, tokens);
-        return torch::stack({tables.cos_cr, tables.sin_cr});
-      }) {}
+    : tables_2cr_([=](std::int64_t tokens) { return rotary_tables_2cr(config, key_width, tokens); }) {}
 
 torch::Tensor RotaryPositions::rotate(const torch::Tensor& x_bnck, std::int64_t tokens) {
   const auto type = x_bnck.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
@@ -187,9 +184,7 @@ std::optional<DistanceTerms> ScorePositions::distance_terms(const Visibility& vi
   auto& projection = transformer_xl_->projection;
   return DistanceTerms{
       .bias_n1k = (distance_nk - content_nk).unsqueeze(1),
-      .key_nlk = projection(visibility.distance_ld).unflatten(1, {distance_nk.size(0), -1}).transpose(0, 1),
-      .term_n1l = {},
-      .row_bnc1 = {}};
+      .key_nlk = projection(visibility.distance_ld).unflatten(1, {distance_nk.size(0), -1}).transpose(0, 1)};
 }
 
 SharedPositions::SharedPositions(torch::nn::Module& owner, const MixerShape& shape, std::int64_t key_width, bool causal)

@@ -15,11 +15,8 @@
 
 namespace metaformer {
 
-// Cosines and sines of positions 0, 1, ... and the pairs of features.
-struct RotaryTables {
-  torch::Tensor cos_cr, sin_cr;
-};
-RotaryTables make_rotary_tables(const RotaryPositionsConfig& config, std::int64_t key_width, std::int64_t tokens);
+// Cosines, then sines, of positions 0, 1, ... and the pairs of features.
+torch::Tensor rotary_tables_2cr(const RotaryPositionsConfig& config, std::int64_t key_width, std::int64_t tokens);
 
 // What is computed once from positions, for as many tokens as were asked for.
 class PositionTable {
@@ -127,10 +124,10 @@ TORCH_MODULE(DistanceBiases);
 // What distances add to r_bnce = q_bnck . k_bnek, where q has u already: (q + b) . key_l + term_l + row_c of the row l
 // of the pair's distance.
 struct DistanceTerms {
-  torch::Tensor bias_n1k;  // b = v - u
-  torch::Tensor key_nlk;   // W_R R
-  torch::Tensor term_n1l;  // undefined: none
-  torch::Tensor row_bnc1;  // which a softmax cancels; undefined: none
+  torch::Tensor bias_n1k;       // b = v - u
+  torch::Tensor key_nlk;        // W_R R
+  torch::Tensor term_n1l = {};  // undefined: none
+  torch::Tensor row_bnc1 = {};  // which a softmax cancels; undefined: none
 };
 
 // The part of a layer.

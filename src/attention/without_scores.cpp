@@ -12,11 +12,6 @@ namespace {
 // Average pooling (PoolFormer, Yu et al. 2022): the mean over a window of visible tokens, minus the token itself.
 // Stride 1; what lies beyond an edge, in another segment or in padding is not counted.
 
-// Tokens of the window on either side of the centre.
-struct Reach {
-  std::int64_t before, after;
-};
-
 // The mean over the newest tokens, or over all, minus the newest.
 class PoolingDecoder : public MixerDecoder {
  public:
@@ -87,9 +82,10 @@ class AveragePooling : public Mixer {
  private:
   static constexpr std::int64_t most_shifts = 32;
 
-  Reach reach(bool causal) const {
+  // Tokens of the window before its centre, and behind it.
+  std::pair<std::int64_t, std::int64_t> reach(bool causal) const {
     const auto window = options_.window.tokens;
-    return causal ? Reach{window - 1, 0} : Reach{window / 2, (window - 1) / 2};
+    return causal ? std::pair(window - 1, std::int64_t{0}) : std::pair(window / 2, (window - 1) / 2);
   }
 
   // The matrix of weights 1 / (tokens in the window) as written, for every visibility.
@@ -97,11 +93,9 @@ class AveragePooling : public Mixer {
                                 const Visibility& visibility) const {
     const auto queries = x_bcd.size(1), keys = seen_bed.size(1);
     const auto offset = offset_ce(queries, keys, x_bcd.device());
-    auto counted =
-        options_.window.all()
-            ? torch::ones_like(offset, torch::kBool)
-            : (offset >= -reach(visibility.causal).before).logical_and(offset <= reach(visibility.causal).after);
-    counted = counted.unsqueeze(0);
+    const auto [before, after] = reach(visibility.causal);
+    auto counted = torch::ones_like(offset, torch::kBool).unsqueeze(0);
+    if (!options_.window.all()) counted = (offset >= -before).logical_and(offset <= after).unsqueeze(0);
     if (const auto visible = visible_bce(visibility, queries, keys, x_bcd.device()); visible.defined())
       counted = counted.logical_and(visible);
     const auto weight_bce = counted.to(seen_bed.scalar_type());

@@ -90,8 +90,8 @@ void add_stream(std::vector<Pair>& pairs, const KernelRequest& request, const Ra
                    [=] { return at::rms_norm(y_bcd, {gain_d.size(0)}, gain_d, epsilon); }});
   const auto q = random({s.batch, s.heads, s.context, s.head_width}, request.type);
   if (s.head_width % 2 == 0) {
-    const auto tables = make_rotary_tables({}, s.head_width, s.context);
-    const auto cos_cr = tables.cos_cr.to(torch::kFloat), sin_cr = tables.sin_cr.to(torch::kFloat);
+    const auto tables_2cr = rotary_tables_2cr({}, s.head_width, s.context).to(torch::kFloat);
+    const auto cos_cr = tables_2cr[0], sin_cr = tables_2cr[1];
     const auto rotated = [=] {
       const auto halves = q.chunk(2, 3);
       return torch::cat({halves[0] * cos_cr - halves[1] * sin_cr, halves[1] * cos_cr + halves[0] * sin_cr}, 3);

@@ -16,29 +16,19 @@ NormImpl::NormImpl(const NormConfig& config, std::int64_t width, bool bias) : co
 }
 
 torch::Tensor NormImpl::forward(const torch::Tensor& x_bcd) {
-  const auto normalise = [&]<class Config>(const Config& config) {
-    if constexpr (std::is_same_v<Config, LayerNormConfig>)
-      return torch::layer_norm(x_bcd, weight_.sizes(), weight_, bias_, config.epsilon);
-    else if constexpr (std::is_same_v<Config, RmsNormConfig>)
-      return rms_norm(x_bcd, weight_, config.epsilon);
-  };
-  return std::visit(normalise, config_);
+  const auto epsilon = epsilon_of(config_);
+  return is<LayerNormConfig>(config_) ? torch::layer_norm(x_bcd, weight_.sizes(), weight_, bias_, epsilon)
+                                      : rms_norm(x_bcd, weight_, epsilon);
 }
 
 void NormImpl::normalise_rows(const float* x_rd, float* y_rd, std::int64_t rows) const {
   const auto* weight_d = weight_.const_data_ptr<float>();
   const auto width = weight_.size(0);
-  const auto normalise = [&]<class Config>(const Config& config) {
-    const auto epsilon = static_cast<float>(config.epsilon);
-    if constexpr (std::is_same_v<Config, LayerNormConfig>) {
-      const auto* bias_d = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
-      metaformer::normalise_rows(x_rd, weight_d, bias_d, y_rd, rows, width, epsilon);
-    } else {
-      static_assert(std::is_same_v<Config, RmsNormConfig>);
-      normalise_by_rms(x_rd, weight_d, y_rd, /*factors=*/nullptr, rows, width, epsilon);
-    }
-  };
-  std::visit(normalise, config_);
+  const auto epsilon = static_cast<float>(epsilon_of(config_));
+  if (is<RmsNormConfig>(config_))
+    return normalise_by_rms(x_rd, weight_d, y_rd, /*factors=*/nullptr, rows, width, epsilon);
+  const auto* bias_d = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
+  metaformer::normalise_rows(x_rd, weight_d, bias_d, y_rd, rows, width, epsilon);
 }
 
 FeedForwardImpl::FeedForwardImpl(const TransformerConfig& config)
@@ -50,15 +40,10 @@ FeedForwardImpl::FeedForwardImpl(const TransformerConfig& config)
 
 torch::Tensor FeedForwardImpl::forward(const torch::Tensor& x_bcd) {
   const auto feed_rows = [this](const torch::Tensor& x) {
-    const auto feed = [&]<class Config>(const Config& config) {
-      if constexpr (std::is_same_v<Config, GatedConfig>) {
-        return down_(gate(config.activation, up_(x)));
-      } else if constexpr (std::is_same_v<Config, MlpConfig>) {
-        const auto y = down_(activate(config.activation, up_(x)));
-        return config.output_activation ? activate(config.activation, y) : y;
-      }
-    };
-    return std::visit(feed, config_);
+    if (const auto* gated = std::get_if<GatedConfig>(&config_)) return down_(gate(gated->activation, up_(x)));
+    const auto& mlp = std::get<MlpConfig>(config_);
+    const auto y = down_(activate(mlp.activation, up_(x)));
+    return mlp.output_activation ? activate(mlp.activation, y) : y;
   };
   if (chunks_of(config_) == 1) return feed_rows(x_bcd);
   const auto y_rd = recomputed_in_chunks(feed_rows, x_bcd.flatten(0, 1), parameters(), chunks_of(config_));

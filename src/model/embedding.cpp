@@ -1,5 +1,6 @@
 #include "model/embedding.h"
 
+#include <algorithm>
 #include <string>
 
 #include "model/batch.h"
@@ -23,6 +24,14 @@ torch::Tensor ids_before(const Batch& batch, std::int64_t distance) {
 }
 
 }  // namespace
+
+void embed_rows(const torch::Tensor& table_vd, std::span<const std::int32_t> tokens_b, float factor, float* x_bd) {
+  const auto width = table_vd.size(1);
+  for (const auto token : tokens_b) {
+    const auto* row_d = table_vd.const_data_ptr<float>() + token * width;
+    x_bd = std::transform(row_d, row_d + width, x_bd, [&](float x) { return x * factor; });
+  }
+}
 
 torch::Tensor ngram_buckets(const torch::Tensor& ids_bc, std::int64_t n, std::int64_t buckets,
                             const torch::Tensor& segments_bc) {

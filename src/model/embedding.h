@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <iterator>
+#include <span>
 #include <vector>
 
 #include "config/model_config.h"
@@ -32,6 +33,9 @@ TORCH_MODULE(Embedding);
 inline double factor_of(const EmbeddingConfig& config, std::int64_t width) {
   return config.scale == EmbeddingScale::sqrt_width ? std::sqrt(static_cast<double>(width)) : 1;
 }
+
+// The vectors of tokens_b times `factor`, [b, width], for decoders. The table is float32, contiguous and on the CPU.
+void embed_rows(const torch::Tensor& table_vd, std::span<const std::int32_t> tokens_b, float factor, float* x_bd);
 
 // In training sets features to zero, the same ones at every token of a sequence.
 inline torch::Tensor drop_features(const torch::Tensor& x_bcd, double probability, Pass& pass) {

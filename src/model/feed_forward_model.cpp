@@ -57,25 +57,19 @@ class WindowState : public ModelState {
   std::int64_t length_ = 0;
 };
 
-// The output layer: U, unless the embedding table is used, and b.
-class WindowHead : public Layer {
- public:
-  WindowHead(const FeedForwardModelConfig& config, std::int64_t vocabulary) {
-    const ParameterSpec spec{.init = Init::normal(), .decay = Decay::matrices};
-    if (!config.embedding.tie) weight_vh = add_parameter("weight", {vocabulary, config.hidden}, spec);
-    bias_v = add_parameter("bias", vocabulary, {.init = Init::zeros()});
-  }
-  Tensor weight_vh, bias_v;
-};
-
 FeedForwardModel::FeedForwardModel(const FeedForwardModelConfig& config, std::int64_t vocabulary)
     : config_(config),
       token_embedding_(register_module("token_embedding", Embedding(vocabulary, config.width, config.embedding.std))),
       padding_embedding_(register_module("padding_embedding", Embedding(1, config.width, config.embedding.std))),
       hidden_layer_(
           register_module("hidden_layer", Linear(config.inputs(), config.hidden, /*bias=*/true,
-                                                 Init::uniform(1 / std::sqrt(static_cast<double>(config.inputs())))))),
-      head_(register_module("head", std::make_shared<WindowHead>(config, vocabulary))) {}
+                                                 Init::uniform(1 / std::sqrt(static_cast<double>(config.inputs())))))) {
+  const auto head = register_module("head", std::make_shared<Layer>());
+  head_vh_ = config.embedding.tie ? token_embedding_->weight()
+                                  : head->add_parameter("weight", {vocabulary, config.hidden},
+                                                        {.init = Init::normal(), .decay = Decay::matrices});
+  head_bias_v_ = head->add_parameter("bias", vocabulary, {.init = Init::zeros()});
+}
 
 // x of every token, [b, c, window d].
 Tensor FeedForwardModel::windows(const Batch& batch, WindowState& before, Pass& pass) {
@@ -97,15 +91,6 @@ Tensor FeedForwardModel::hidden(const Batch& batch, ModelState* given, Pass& pas
   const auto fresh = given == nullptr ? new_state(batch.ids_bc.size(0), 0) : nullptr;
   const auto x_bci = windows(batch, state_as<WindowState>(given == nullptr ? *fresh : *given), pass);
   return dropout(torch::tanh(hidden_layer_(x_bci)), config_.dropout, pass);
-}
-
-std::vector<Tensor> FeedForwardModel::head_weights() const {
-  return {head_->weight_vh.defined() ? head_->weight_vh : token_embedding_->weight(), head_->bias_v};
-}
-
-Tensor FeedForwardModel::logits_of(const Tensor& hidden) const {
-  const auto weights = head_weights();
-  return torch::linear(hidden, weights[0], weights[1]);
 }
 
 std::unique_ptr<ModelState> FeedForwardModel::new_state(std::int64_t batch, std::int64_t) const {

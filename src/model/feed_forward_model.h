@@ -8,7 +8,6 @@
 
 namespace metaformer {
 
-class WindowHead;
 class WindowState;
 
 // The feed-forward language model of Bengio et al. (2003, "A neural probabilistic language model", section 2), without
@@ -23,8 +22,10 @@ class FeedForwardModel : public SequenceModel {
   FeedForwardModel(const FeedForwardModelConfig& config, std::int64_t vocabulary);
 
   torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override;
-  torch::Tensor logits_of(const torch::Tensor& hidden) const override;
-  std::vector<torch::Tensor> head_weights() const override;  // U and b
+  torch::Tensor logits_of(const torch::Tensor& hidden) const override {
+    return torch::linear(hidden, head_vh_, head_bias_v_);
+  }
+  std::vector<torch::Tensor> head_weights() const override { return {head_vh_, head_bias_v_}; }
   std::int64_t context() const override { return config_.context; }
   std::int64_t width() const override { return config_.hidden; }
   bool has_endless_state() const override { return true; }
@@ -36,8 +37,8 @@ class FeedForwardModel : public SequenceModel {
   FeedForwardModelConfig config_;
   Embedding token_embedding_;
   Embedding padding_embedding_;
-  Linear hidden_layer_;  // H and d
-  std::shared_ptr<WindowHead> head_;
+  Linear hidden_layer_;                  // H and d
+  torch::Tensor head_vh_, head_bias_v_;  // U, which may be the embedding table, and b
 };
 
 }  // namespace metaformer

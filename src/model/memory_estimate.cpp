@@ -10,7 +10,6 @@
 #include <limits>
 
 #include "attention/mixer.h"
-#include "model/make_model.h"
 
 namespace metaformer {
 
@@ -172,7 +171,7 @@ std::uint64_t MemoryEstimate::total() const {
   return sum;
 }
 
-MemoryEstimate estimate_memory(const ExperimentConfig& config, const DataSizes& data) {
+MemoryEstimate estimate_memory(const ExperimentConfig& config, const ModelSizes& data) {
   const auto classes = std::max<std::int64_t>(data.classes, 2);
   MemoryEstimate estimate{.vocabulary = data.vocabulary > 0 ? data.vocabulary : assumed_vocabulary(config)};
   estimate.parameters = count_parameters(config, {.vocabulary = estimate.vocabulary, .classes = classes});

@@ -4,14 +4,9 @@
 
 #include <cstdint>
 
-#include "config/experiment_config.h"
+#include "model/make_model.h"
 
 namespace metaformer {
-
-// Sizes that depend on the data; 0: not known yet, so that a usual number is assumed.
-struct DataSizes {
-  std::int64_t vocabulary = 0, classes = 0;
-};
 
 struct MemoryEstimate {
   std::int64_t vocabulary = 0;                                               // assumed unless the data are known
@@ -24,8 +19,8 @@ struct MemoryEstimate {
 
 // Parameters are counted; activations are the most of what the backward pass of composed mixers keeps, of what an
 // evaluation holds and of what a checkpoint copies. On the CPU, with as many threads as LibTorch has now, without the
-// texts themselves.
-MemoryEstimate estimate_memory(const ExperimentConfig& config, const DataSizes& data = {});
+// texts themselves. Sizes that are 0 are not known yet, so that a usual number is assumed.
+MemoryEstimate estimate_memory(const ExperimentConfig& config, const ModelSizes& data = {});
 
 // Whether state and activations exceed this many bytes by more than the error of the estimate.
 bool clearly_exceeds(const MemoryEstimate& estimate, std::uint64_t bytes);

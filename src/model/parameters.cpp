@@ -1,30 +1,26 @@
 #include "model/parameters.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 
 #include "attention/mixer.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "ops/kernel.h"
 
 namespace metaformer {
 
-// The number that `text` begins with.
-static std::optional<std::int64_t> leading_number(std::string_view text) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() ? std::optional(number) : std::nullopt;
-}
-
 std::optional<std::int64_t> block_number(std::string_view name) {
   constexpr std::string_view blocks = "blocks.", layer = "_l";
-  if (const auto found = name.find(blocks); found != std::string_view::npos)
-    return leading_number(name.substr(found + blocks.size()));
+  if (const auto found = name.find(blocks); found != std::string_view::npos) {
+    const auto rest = name.substr(found + blocks.size());
+    return as_number<std::int64_t>(rest.substr(0, rest.find('.')));
+  }
   const auto found = name.rfind(layer);
-  return found == std::string_view::npos ? std::nullopt : leading_number(name.substr(found + layer.size()));
+  return found == std::string_view::npos ? std::nullopt : as_number<std::int64_t>(name.substr(found + layer.size()));
 }
 
 bool is_below(std::string_view name, std::string_view beginning) {
@@ -32,30 +28,16 @@ bool is_below(std::string_view name, std::string_view beginning) {
 }
 
 bool has_part(std::string_view name, std::string_view part) {
-  for (std::size_t begin = 0; begin != std::string_view::npos;) {
-    if (is_below(name.substr(begin), part)) return true;
-    const auto dot = name.find('.', begin);
-    begin = dot == std::string_view::npos ? dot : dot + 1;
-  }
-  return false;
+  return fmt::format(".{}.", name).find(fmt::format(".{}.", part)) != std::string::npos;
 }
 
 namespace {
 
 void draw(torch::Tensor value, const Init& init, std::uint64_t seed) {
-  switch (init.kind) {
-    case Init::Kind::zeros:
-      value.zero_();
-      return;
-    case Init::Kind::ones:
-      value.fill_(1);
-      return;
-    case Init::Kind::normal:
-      value.normal_(0, init.std, at::detail::createCPUGenerator(seed));
-      return;
-    case Init::Kind::uniform:
-      value.uniform_(-init.bound, init.bound, at::detail::createCPUGenerator(seed));
-  }
+  if (init.kind == Init::Kind::zeros) value.zero_();
+  if (init.kind == Init::Kind::ones) value.fill_(1);
+  if (init.kind == Init::Kind::normal) value.normal_(0, init.std, at::detail::createCPUGenerator(seed));
+  if (init.kind == Init::Kind::uniform) value.uniform_(-init.bound, init.bound, at::detail::createCPUGenerator(seed));
 }
 
 }  // namespace
@@ -86,12 +68,7 @@ std::int64_t aligned(std::int64_t count) { return (count + alignment - 1) / alig
 
 ParameterBuffer::ParameterBuffer(torch::nn::Module& model) {
   for (const auto& [name, value, spec] : specified_parameters(model))
-    views_.push_back({.name = name,
-                      .parameter = value,
-                      .count = value.numel(),
-                      .decay = spec.decay,
-                      .hidden_matrices = spec.hidden_matrices,
-                      .gradient_rows = spec.gradient_rows});
+    views_.push_back({spec, name, value, /*offset=*/0, value.numel()});
   std::stable_sort(views_.begin(), views_.end(), [](const View& a, const View& b) { return a.decay < b.decay; });
   std::int64_t total = 0;
   for (auto& view : views_) {

@@ -38,15 +38,12 @@ void initialise(SequenceModel& model, std::uint64_t seed);
 // between processes and hand-written steps work on whole buffers; names lead back to the single tensors.
 class ParameterBuffer {
  public:
-  struct View {
+  struct View : ParameterSpec {
     std::string name;
     torch::Tensor parameter;  // aliases values(); its grad aliases gradients()
     std::int64_t offset = 0;  // in elements
     std::int64_t count = 0;
-    Decay decay = Decay::none;
-    std::int64_t hidden_matrices = 0;       // as ParameterSpec
-    double rate = 1;                        // factor of the learning rate; 0: it does not change, and has no gradient
-    GradientRows* gradient_rows = nullptr;  // as ParameterSpec
+    double rate = 1;  // factor of the learning rate; 0: it does not change, and has no gradient
 
     // Whether the rows that have a gradient are listed.
     bool has_listed_rows() const { return gradient_rows != nullptr && !gradient_rows->has_all(); }

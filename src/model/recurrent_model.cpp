@@ -84,20 +84,19 @@ class RecurrentState : public ModelState {
 // Consecutive tokens with states that no row loses in between.
 struct Piece {
   std::int64_t first = 0, count = 0;
-  Tensor starts_b;  // the rows that begin with zeros; undefined: none
+  Tensor starts_b = {};  // the rows that begin with zeros; undefined: none
 };
 
 std::vector<Piece> pieces_of(const Tensor& starts_bc, std::int64_t length) {
-  if (!starts_bc.defined()) return {{.first = 0, .count = length, .starts_b = {}}};
+  if (!starts_bc.defined()) return {{.first = 0, .count = length}};
   const auto first_p = starts_bc.any(0).nonzero().select(1, 0).to(torch::kCPU);
-  std::vector<Piece> pieces;
+  std::vector<Piece> pieces = {{.first = 0, .count = length}};
   for (std::int64_t i = 0; i < first_p.size(0); ++i) {
     const auto first = first_p[i].item<std::int64_t>();
-    pieces.push_back({.first = first, .count = 0, .starts_b = starts_bc.select(1, first)});
+    pieces.back().count = first - pieces.back().first;
+    if (first == 0) pieces.clear();
+    pieces.push_back({.first = first, .count = length - first, .starts_b = starts_bc.select(1, first)});
   }
-  if (pieces.empty() || pieces.front().first > 0) pieces.insert(pieces.begin(), Piece{});
-  for (std::size_t i = 0; i < pieces.size(); ++i)
-    pieces[i].count = (i + 1 < pieces.size() ? pieces[i + 1].first : length) - pieces[i].first;
   return pieces;
 }
 
@@ -215,7 +214,7 @@ class RecurrentDecoder : public Decoder {
   void resume(ModelState& state) override { state_ = &state_as<RecurrentState>(state); }
 
   std::span<const float> step(std::span<const std::int32_t> tokens_b) override {
-    embed(tokens_b);
+    embed_rows(token_table_vd_, tokens_b, embedding_factor_, x_bd_.data());
     const auto layer_size = batch_ * config_.width;
     const auto states = state_->layers;
     auto* h_bd = states.hidden_lbd.data_ptr<float>();
@@ -242,15 +241,6 @@ class RecurrentDecoder : public Decoder {
   struct Layer {
     LinearDecoder of_input, of_state;
   };
-
-  void embed(std::span<const std::int32_t> tokens_b) {
-    for (std::int64_t b = 0; b < batch_; ++b) {
-      const auto* row_d =
-          token_table_vd_.const_data_ptr<float>() + tokens_b[static_cast<std::size_t>(b)] * config_.width;
-      std::transform(row_d, row_d + config_.width, x_bd_.data() + b * config_.width,
-                     [&](float x) { return x * embedding_factor_; });
-    }
-  }
 
   RecurrentConfig config_;
   std::int64_t batch_;

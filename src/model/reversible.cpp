@@ -16,11 +16,12 @@ struct Streams {
   Tensor one_bcd, two_bcd;
 };
 
-Streams run(Block block, const Streams& x, const BlockImpl::Surroundings& surroundings, Pass& pass) {
-  Streams y;
-  y.one_bcd = block->add_mixer(x.one_bcd, x.two_bcd, surroundings, pass);
-  y.two_bcd = block->add_feed_forward(x.two_bcd, y.one_bcd, pass);
-  return y;
+// Behind the block, and the place of the random numbers between its branches.
+std::pair<Streams, std::uint64_t> through(Block block, const Streams& x, const BlockImpl::Surroundings& surroundings,
+                                          Pass& pass) {
+  const auto y_one_bcd = block->add_mixer(x.one_bcd, x.two_bcd, surroundings, pass);
+  const auto place = pass.random.place();
+  return {{y_one_bcd, block->add_feed_forward(x.two_bcd, y_one_bcd, pass)}, place};
 }
 
 // What blocks read besides their own weights and the streams, as far as it has gradients.
@@ -51,25 +52,11 @@ Tensors inputs_of(const Block& block, const Visibility& visibility) {
   return all;
 }
 
-// What a branch gives, and the gradients of its inputs for those of what it gives.
-struct Repeated {
-  Tensor branch_bcd;
-  Tensors gradients;  // of x, then of `inputs`
-};
-
-// `needs_dx`: whether x has a gradient.
-template <class Branch>
-Repeated repeat(const Run& run, const Tensor& x_bcd, bool needs_dx, const Tensors& inputs, const Tensor& dbranch_bcd,
-                Branch branch) {
+// The inputs of a branch: x, which may have a gradient, then the others.
+Tensors with_leaf(const Tensor& x_bcd, bool needs_dx, const Tensors& others) {
   Tensors all = {x_bcd.detach().requires_grad_(needs_dx)};
-  all.insert(all.end(), inputs.begin(), inputs.end());
-  Tensor y_bcd;
-  {
-    const RepeatScope scope(run.settings, RepeatScope::Gradients::recorded);
-    y_bcd = branch(all.front());
-  }
-  auto gradients = gradients_of(y_bcd, all, dbranch_bcd);
-  return {y_bcd.detach(), std::move(gradients)};
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
 }
 
 // An undefined gradient is zero.
@@ -87,13 +74,12 @@ Tensors forward(Run& run, const Streams& x) {
   auto pass = run.pass;
   pass.choices = &run.choices;
   const BlockImpl::Surroundings surroundings{.visibility = *run.visibility, .memory_bmd = run.memory_bmd};
-  const auto y_one_bcd = run.block->add_mixer(x.one_bcd, x.two_bcd, surroundings, pass);
-  run.place_of_feed_forward = pass.random.place();
-  const auto y_two_bcd = run.block->add_feed_forward(x.two_bcd, y_one_bcd, pass);
+  const auto [y, place] = through(run.block, x, surroundings, pass);
+  run.place_of_feed_forward = place;
   run.place_behind = pass.random.place();
-  *run.behind = {y_one_bcd, y_two_bcd};
+  *run.behind = y;
   // Copies of the handles: autograd marks those that it returns.
-  return {y_one_bcd.view_as(y_one_bcd), y_two_bcd.view_as(y_two_bcd)};
+  return {y.one_bcd.view_as(y.one_bcd), y.two_bcd.view_as(y.two_bcd)};
 }
 
 Tensors backward(Run& run, const Tensor& dy_behind_one_bcd, const Tensor& dy_two_bcd) {
@@ -106,23 +92,25 @@ Tensors backward(Run& run, const Tensor& dy_behind_one_bcd, const Tensor& dy_two
   Tensors sums(inputs.size());
 
   const auto y_one_bcd = run.behind->one_bcd, zeros_bcd = torch::zeros_like(y_one_bcd);
-  const auto second = repeat(run, y_one_bcd, /*needs_dx=*/true, inputs, dy_two_bcd, [&](const Tensor& x_bcd) {
+  const auto of_second = with_leaf(y_one_bcd, /*needs_dx=*/true, inputs);
+  const auto second = repeat(run.settings, of_second, dy_two_bcd, [&](const Tensor& x_bcd) {
     auto pass = run.pass;
     pass.random.go_back(run.place_of_feed_forward);
     return run.block->add_feed_forward(zeros_bcd, x_bcd, pass);
   });
-  const auto x_two_bcd = run.behind->two_bcd - second.branch_bcd;
+  const auto x_two_bcd = run.behind->two_bcd - second.y;
   const auto dy_one_bcd = plus(dy_behind_one_bcd, second.gradients[0]);
   add_to(sums, second.gradients, 1);
 
-  const auto first = repeat(run, x_two_bcd, run.streams_have_gradients, inputs, dy_one_bcd, [&](const Tensor& x_bcd) {
+  const auto of_first = with_leaf(x_two_bcd, run.streams_have_gradients, inputs);
+  const auto first = repeat(run.settings, of_first, dy_one_bcd, [&](const Tensor& x_bcd) {
     auto pass = run.pass;
     pass.choices = &run.choices;
     const BlockImpl::Surroundings surroundings{.visibility = visibility, .memory_bmd = run.memory_bmd};
     return run.block->add_mixer(zeros_bcd, x_bcd, surroundings, pass);
   });
   add_to(sums, first.gradients, 1);
-  *run.behind = {y_one_bcd - first.branch_bcd, x_two_bcd};
+  *run.behind = {y_one_bcd - first.y, x_two_bcd};
 
   Tensors all = {dy_one_bcd, plus(dy_two_bcd, first.gradients[0])};
   all.insert(all.end(), sums.begin(), sums.end());
@@ -162,7 +150,7 @@ torch::Tensor through_reversible(std::vector<Block>& blocks, const Tensor& x_bcd
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const auto surroundings = surroundings_of(i, x.two_bcd);
     x = inverts ? run_to_invert(blocks[i], x, surroundings, visibility, behind, pass)
-                : run(blocks[i], x, surroundings, pass);
+                : through(blocks[i], x, surroundings, pass).first;
   }
   return (x.one_bcd + x.two_bcd) / 2;
 }

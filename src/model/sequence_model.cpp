@@ -16,9 +16,9 @@ bool can_decode(const torch::nn::Module& model) {
   });
 }
 
-std::int64_t bytes_of(const NamedTensors& tensors) {
+std::int64_t ModelState::bytes() const {
   std::int64_t total = 0;
-  for (const auto& [name, tensor] : tensors)
+  for (const auto& [name, tensor] : tensors())
     if (tensor.dim() > 0) total += static_cast<std::int64_t>(tensor.nbytes());
   return total;
 }

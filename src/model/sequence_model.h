@@ -34,9 +34,6 @@ class Decoder {
 // Whether a decoder can read the model: all weights are float32, contiguous and on the CPU.
 bool can_decode(const torch::nn::Module& model);
 
-// Bytes of the tensors; those without dimensions, which are lengths, do not count.
-std::int64_t bytes_of(const NamedTensors& tensors);
-
 // A model's memory of sequences while they are read or generated.
 class ModelState {
  public:
@@ -57,7 +54,8 @@ class ModelState {
   // when they are of another model or batch, or more tokens than it holds; `source` names where they are from.
   virtual void load(const NamedTensors& saved, const std::string& source) = 0;
 
-  virtual std::int64_t bytes() const { return bytes_of(tensors()); }
+  // Of the tensors; those without dimensions, which are lengths, do not count.
+  virtual std::int64_t bytes() const;
 };
 
 // The state as one of this kind of model; throws Error (exit code 1) when it is of another kind.

@@ -28,10 +28,6 @@ namespace {
 
 // The decoder of a causal transformer on the CPU, in float32, through buffers that are allocated once.
 
-void add(const std::vector<float>& from, std::vector<float>& to) {
-  std::transform(from.begin(), from.end(), to.begin(), to.begin(), std::plus<>());
-}
-
 class BlockDecoder {
  public:
   // `mixer`: of the block.
@@ -66,7 +62,8 @@ class BlockDecoder {
       norms.output_norm->normalise_rows(branch_bd_.data(), normal_bd_.data(), batch_);
       std::swap(branch_bd_, normal_bd_);
     }
-    if (block_->has_residual()) add(x_bd, branch_bd_);
+    if (block_->has_residual())
+      std::transform(x_bd.begin(), x_bd.end(), branch_bd_.begin(), branch_bd_.begin(), std::plus<>());
     if (is_post)
       norms.norm->normalise_rows(branch_bd_.data(), x_bd.data(), batch_);
     else
@@ -120,13 +117,10 @@ class TransformerDecoder : public Decoder {
 
   std::span<const float> step(std::span<const std::int32_t> tokens_b) override {
     if (state_->prepare(1, context_)) resume(*state_);
-    for (std::int64_t b = 0; b < batch_; ++b) {
-      const auto token = tokens_b[static_cast<std::size_t>(b)];
-      float* x_d = x_bd_.data() + b * width_;
-      const float* row_d = token_table_vd_.const_data_ptr<float>() + token * width_;
-      std::transform(row_d, row_d + width_, x_d, [&](float x) { return x * embedding_factor_; });
-      if (!position_table_cd_.defined()) continue;
+    embed_rows(token_table_vd_, tokens_b, embedding_factor_, x_bd_.data());
+    for (std::int64_t b = 0; b < batch_ && position_table_cd_.defined(); ++b) {
       const float* position_d = position_table_cd_.const_data_ptr<float>() + state_->place() * width_;
+      float* x_d = x_bd_.data() + b * width_;
       std::transform(x_d, x_d + width_, position_d, x_d, std::plus<>());
     }
     for (auto& block : blocks_) block.step(x_bd_);
@@ -171,22 +165,18 @@ torch::Tensor MaskedLanguageModel::hidden(const Batch& batch, ModelState* state,
 }
 
 void EncoderDecoderState::select(const torch::Tensor& rows_b) {
-  decoder_.select(rows_b);
+  TransformerState::select(rows_b);
   source_bsd = source_bsd.index_select(0, rows_b);
   if (segments_bs.defined()) segments_bs = segments_bs.index_select(0, rows_b);
   for (auto& mixer : of_source) mixer.select(rows_b);
 }
 
-// The table of tokens that the encoder reads is the decoder's, or its own.
-static Transformer make_encoder(const EncoderDecoderConfig& config, std::int64_t tokens, const Embedding& table) {
-  const auto blocks = config.encoder_blocks();
-  return config.shared_embedding ? Transformer(blocks, tokens, /*causal=*/false, table)
-                                 : Transformer(blocks, tokens, /*causal=*/false);
-}
-
 EncoderDecoder::EncoderDecoder(const EncoderDecoderConfig& config, std::int64_t vocabulary)
-    : TokenModel(config, vocabulary + 1, Transformer(config, vocabulary + 1)),
-      encoder_(register_module("encoder", make_encoder(config, vocabulary + 1, transformer().token_embedding()))) {}
+    : TokenModel(config, vocabulary + 1,
+                 Transformer(config, vocabulary + 1, /*causal=*/true, Embedding(nullptr), &config)),
+      encoder_(register_module(
+          "encoder", Transformer(config.encoder_blocks(), vocabulary + 1, /*causal=*/false,
+                                 config.shared_embedding ? transformer().token_embedding() : Embedding(nullptr)))) {}
 
 torch::Tensor EncoderDecoder::encode(const Batch& batch, Pass& pass) {
   Batch source;
@@ -211,7 +201,7 @@ torch::Tensor EncoderDecoder::hidden(const Batch& batch, ModelState* given, Pass
   const TransformerImpl::SourceView view{
       .source = {.context_bsd = source_bsd, .visibility = visibility_of(batch.ids_bc, segments_bs)},
       .states = state == nullptr ? nullptr : &state->of_source};
-  return transformer().forward(batch, state == nullptr ? nullptr : &state->decoder(), pass, &view);
+  return transformer().forward(batch, state, pass, &view);
 }
 
 // Of a view, because autocast then casts the table for each slice of a batch. Slices would share the cast of the table

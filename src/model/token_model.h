@@ -16,11 +16,7 @@ class TokenModel : public SequenceModel {
   std::int64_t width() const override { return config_.width; }
 
  protected:
-  // `vocabulary` tokens may be predicted; `marks` more, whose ids follow theirs, are only read.
-  TokenModel(const TransformerConfig& config, std::int64_t vocabulary, std::int64_t marks, bool causal)
-      : TokenModel(config, vocabulary, Transformer(config, vocabulary + marks, causal)) {}
-
-  // The same over another trunk with these options.
+  // `vocabulary` tokens may be predicted; the trunk, with these options, may read more, whose ids follow theirs.
   TokenModel(const TransformerConfig& config, std::int64_t vocabulary, Transformer transformer);
 
   TransformerImpl& transformer() const { return *transformer_.ptr(); }
@@ -41,7 +37,7 @@ class TokenModel : public SequenceModel {
 class Gpt : public TokenModel {
  public:
   Gpt(const TransformerConfig& config, std::int64_t vocabulary)
-      : TokenModel(config, vocabulary, /*marks=*/0, /*causal=*/true) {}
+      : TokenModel(config, vocabulary, Transformer(config, vocabulary, /*causal=*/true)) {}
 
   torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override {
     return transformer().forward(batch, state, pass);
@@ -62,26 +58,23 @@ class Gpt : public TokenModel {
 class MaskedLanguageModel : public TokenModel {
  public:
   MaskedLanguageModel(const TransformerConfig& config, std::int64_t vocabulary)
-      : TokenModel(config, vocabulary, /*marks=*/1, /*causal=*/false) {}
+      : TokenModel(config, vocabulary, Transformer(config, vocabulary + 1, /*causal=*/false)) {}
 
   torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override;
 };
 
 // The source as the encoder has read it, and what the decoder has written, for generation.
-class EncoderDecoderState : public ModelState {
+class EncoderDecoderState : public TransformerState {
  public:
   EncoderDecoderState(std::int64_t layers, std::int64_t batch, std::int64_t capacity, torch::Device device)
-      : decoder_(layers, batch, capacity, /*memory=*/0, device), layers_(layers) {}
+      : TransformerState(layers, batch, capacity, /*memory=*/0, device), layers_(layers) {}
 
-  std::int64_t length() const override { return decoder_.length(); }
   void reset() override {
-    decoder_.reset();
+    TransformerState::reset();
     source_bsd = segments_bs = torch::Tensor();
     of_source.clear();
   }
-  NamedTensors tensors() const override { return decoder_.tensors(); }
-  void load(const NamedTensors& saved, const std::string& source) override { decoder_.load(saved, source); }
-  std::int64_t bytes() const override { return decoder_.bytes() + bytes_of(of_source); }
+  std::int64_t bytes() const override { return TransformerState::bytes() + bytes_of(of_source); }
 
   // Sequence i becomes what sequence rows_b[i] was; there may be another number of them.
   void select(const torch::Tensor& rows_b);
@@ -92,13 +85,10 @@ class EncoderDecoderState : public ModelState {
     of_source.assign(static_cast<std::size_t>(layers_), MixerState(source_bsd.size(1), source_bsd.device()));
   }
 
-  TransformerState& decoder() { return decoder_; }
-
   torch::Tensor source_bsd, segments_bs;  // as Batch has them; undefined source: not read yet
   std::vector<MixerState> of_source;      // by block
 
  private:
-  TransformerState decoder_;
   std::int64_t layers_;
 };
 

@@ -58,14 +58,10 @@ class TransformerState : public ModelState {
 
 class TransformerImpl : public torch::nn::Module {
  public:
-  // `table`: of tokens, another module's that this one reads, too; empty: it has its own.
+  // `table`: of tokens, another module's that this one reads, too; empty: it has its own. `decoder`: the options of one
+  // whose blocks see a source.
   TransformerImpl(const TransformerConfig& config, std::int64_t vocabulary, bool causal,
-                  Embedding table = Embedding(nullptr))
-      : TransformerImpl(config, vocabulary, causal, std::move(table), nullptr) {}
-
-  // A decoder.
-  TransformerImpl(const EncoderDecoderConfig& config, std::int64_t vocabulary)
-      : TransformerImpl(config, vocabulary, /*causal=*/true, Embedding(nullptr), &config) {}
+                  Embedding table = Embedding(nullptr), const EncoderDecoderConfig* decoder = nullptr);
 
   // The source that a decoder sees, and the states in which its blocks hold it (nullptr: nothing is held).
   struct SourceView {
@@ -95,9 +91,6 @@ class TransformerImpl : public torch::nn::Module {
   const Norm& final_norm() const { return final_norm_; }  // may be empty
 
  private:
-  TransformerImpl(const TransformerConfig& config, std::int64_t vocabulary, bool causal, Embedding table,
-                  const EncoderDecoderConfig* decoder);
-
   // The past of a pass: caches of mixers where a sequence continues, or the memory of training.
   struct Past {
     TransformerState* state = nullptr;

@@ -19,12 +19,12 @@ struct RowExtent {
   bool is_whole = true;
 };
 
-std::vector<RowExtent> extents_of(const Tensor& query_segment_bc, const Tensor& key_segment_be, std::int64_t batch,
-                                  std::int64_t all_queries, std::int64_t all_keys) {
+std::vector<RowExtent> extents_of(const HostAttentionOptions& rule, std::int64_t batch, std::int64_t all_queries,
+                                  std::int64_t all_keys) {
   std::vector<RowExtent> extents(static_cast<std::size_t>(batch), {all_queries, all_keys, true});
-  if (!query_segment_bc.defined()) return extents;
-  const auto* query = query_segment_bc.const_data_ptr<std::int64_t>();
-  const auto* key = key_segment_be.const_data_ptr<std::int64_t>();
+  if (!rule.query_segment_bc.defined()) return extents;
+  const auto* query = rule.query_segment_bc.const_data_ptr<std::int64_t>();
+  const auto* key = rule.key_segment_be.const_data_ptr<std::int64_t>();
   for (auto& [queries, keys, is_whole] : extents) {
     while (queries > 0 && query[queries - 1] == -1) --queries;
     while (keys > 0 && key[keys - 1] == -1) --keys;
@@ -46,30 +46,33 @@ void prefetch(const HeadRows& rows, std::int64_t tokens, std::int64_t element_si
       __builtin_prefetch(row + byte, 0, 2);
 }
 
-// What is no tensor.
-struct Rule {
-  bool causal;
-  std::int64_t window;
-  double scale;
-  DropoutMask dropout;
-  std::int64_t first_row;  // of the pass, in the step
+Tensor as_segments(const Tensor& segment) {
+  return segment.defined() ? segment.to(torch::kLong).contiguous() : segment;
+}
+
+// The options as kernels take them, in one pass.
+struct Rule : HostAttentionOptions {
+  DropoutMask mask;
+  std::int64_t first_row = 0;  // of the pass, in the step
 
   // Draws once where this pass drops.
-  Rule(const HostAttentionOptions& options, Pass& pass)
-      : causal(options.causal), window(options.window), scale(options.scale), first_row(0) {
-    if (!pass.training || options.dropout == 0) return;
+  Rule(const HostAttentionOptions& options, Pass& pass) : HostAttentionOptions(options) {
+    query_segment_bc = as_segments(options.query_segment_bc);
+    const bool same = options.key_segment_be.is_same(options.query_segment_bc);
+    key_segment_be = same ? query_segment_bc : as_segments(options.key_segment_be);
+    if (!pass.training || dropout == 0) return;
     const auto draw = pass.random.next();
-    dropout = DropoutMask(options.dropout, draw.seed());
+    mask = DropoutMask(dropout, draw.seed());
     first_row = draw.first_row;
   }
 };
 
 // What forward and backward have in common, and the gradients where there are any.
 struct Operands {
-  Tensor q, k, v, t, log_sum_bnc, query_segment_bc, key_segment_be;
+  Tensor q, k, v, t, log_sum_bnc;
   Rule rule;
   Tensor distance_q = {}, distance_bnlk = {};
-  std::vector<RowExtent> extents_b = extents_of(query_segment_bc, key_segment_be, q.size(0), q.size(2), k.size(2));
+  std::vector<RowExtent> extents_b = extents_of(rule, q.size(0), q.size(2), k.size(2));
   Tensor dt = {}, dq = {}, dk = {}, dv = {}, ddistance_q = {}, ddistance_bnlk = {};
 
   HeadAttention head(std::int64_t b, std::int64_t n) const {
@@ -87,14 +90,14 @@ struct Operands {
             .offset = std::max<std::int64_t>(0, keys - queries),
             .window = rule.window,
             .scale = static_cast<float>(rule.scale),
-            .dropout = rule.dropout,
+            .dropout = rule.mask,
             .first_place = cuda::place_of_weight(rule.first_row + b, n, 0, 0),
             .q = rows_of(q, b, n),
             .k = rows_of(k, b, n),
             .v = rows_of(v, b, n),
             .t = rows_of(t, b, n),
-            .query_segment = segment(query_segment_bc),
-            .key_segment = segment(key_segment_be),
+            .query_segment = segment(rule.query_segment_bc),
+            .key_segment = segment(rule.key_segment_be),
             .log_sum = log_sum_bnc.data_ptr<float>() + (b * q.size(1) + n) * queries,
             .distance_q = rows_of(distance_q, b, n),
             .distance = rows_of(distance_bnlk, b, n),
@@ -133,11 +136,9 @@ Tensors attention_backward(const Backward& in, const Rule& rule) {
                     .v = in.saved[2],
                     .t = in.saved[3],
                     .log_sum_bnc = in.saved[4],
-                    .query_segment_bc = in.saved[5],
-                    .key_segment_be = in.saved[6],
                     .rule = rule,
-                    .distance_q = in.saved[7],
-                    .distance_bnlk = in.saved[8],
+                    .distance_q = in.saved[5],
+                    .distance_bnlk = in.saved[6],
                     .dt = with_features_together(in.dy[0]),
                     .dq = empty_by_token(in.saved[0]),
                     .dk = empty_by_token(in.saved[1])};
@@ -162,8 +163,6 @@ Tensors projection_backward(const Backward& in, std::int64_t heads, const Rule& 
            .v = v_bnck,
            .t = split_heads(in.saved[1], heads),
            .log_sum_bnc = in.saved[2],
-           .query_segment_bc = in.saved[3],
-           .key_segment_be = in.saved[3],
            .rule = rule,
            .dt = split_heads(in.dy[0].contiguous(), heads),
            .dq = dq,
@@ -171,10 +170,6 @@ Tensors projection_backward(const Backward& in, std::int64_t heads, const Rule& 
            .dv = dv}
       .compute();
   return {dprojected_bcd};
-}
-
-Tensor as_segments(const Tensor& segment) {
-  return segment.defined() ? segment.to(torch::kLong).contiguous() : segment;
 }
 
 bool has_kernel(const Tensor& x, std::int64_t keys) { return fits_cpu_kernels(x) && keys <= longest_host_attention; }
@@ -196,9 +191,6 @@ bool can_attend_on_host(const Tensor& projected_bcd) {
 Tensor host_attention(const Tensor& q_bnck, const Tensor& k_bnek, const Tensor& value_bnej,
                       const HostAttentionOptions& options, Pass& pass, const HostDistances& distances) {
   const Rule rule(options, pass);
-  const auto query_segments = as_segments(options.query_segment_bc);
-  const bool same = options.key_segment_be.is_same(options.query_segment_bc);
-  const auto key_segments = same ? query_segments : as_segments(options.key_segment_be);
   Tensors inputs = {q_bnck, k_bnek, value_bnej};
   if (distances.key_nlk.defined()) inputs.insert(inputs.end(), {distances.q_bnck, distances.key_nlk});
   const auto forward = [&](Tensors& saved) {
@@ -206,18 +198,20 @@ Tensor host_attention(const Tensor& q_bnck, const Tensor& k_bnek, const Tensor& 
                       .k = with_features_together(k_bnek),
                       .v = with_features_together(value_bnej),
                       .t = empty_by_token(value_bnej, q_bnck.size(2)),
-                      .log_sum_bnc = empty_log_sum(q_bnck),
-                      .query_segment_bc = query_segments,
-                      .key_segment_be = key_segments,
+                      .log_sum_bnc = empty_per_row(q_bnck),
                       .rule = rule};
     if (distances.key_nlk.defined()) {
       operands.distance_q = with_features_together(distances.q_bnck);
       operands.distance_bnlk = with_features_together(distances.key_nlk.expand({q_bnck.size(0), -1, -1, -1}));
     }
     operands.compute();
-    saved = {operands.q,   operands.k,           operands.v,
-             operands.t,   operands.log_sum_bnc, query_segments,
-             key_segments, operands.distance_q,  operands.distance_bnlk};
+    saved = {operands.q,
+             operands.k,
+             operands.v,
+             operands.t,
+             operands.log_sum_bnc,
+             operands.distance_q,
+             operands.distance_bnlk};
     return operands.t;
   };
   return own_node("attention", inputs, forward, [rule](const Backward& in) { return attention_backward(in, rule); });
@@ -226,7 +220,6 @@ Tensor host_attention(const Tensor& q_bnck, const Tensor& k_bnek, const Tensor& 
 Tensor host_attention(const Tensor& projected_bcd, std::int64_t heads, const HostAttentionOptions& options,
                       Pass& pass) {
   const Rule rule(options, pass);
-  const auto segments = as_segments(options.query_segment_bc);
   const auto forward = [&](Tensors& saved) {
     const at::AutoDispatchBelowADInplaceOrView no_views;  // views that the graph knows cost more
     const auto t_bcd = torch::empty({projected_bcd.size(0), projected_bcd.size(1), projected_bcd.size(2) / 3},
@@ -236,12 +229,10 @@ Tensor host_attention(const Tensor& projected_bcd, std::int64_t heads, const Hos
                             .k = k_bnck,
                             .v = v_bnck,
                             .t = split_heads(t_bcd, heads),
-                            .log_sum_bnc = empty_log_sum(q_bnck),
-                            .query_segment_bc = segments,
-                            .key_segment_be = segments,
+                            .log_sum_bnc = empty_per_row(q_bnck),
                             .rule = rule};
     operands.compute();
-    saved = {projected_bcd, t_bcd, operands.log_sum_bnc, segments};
+    saved = {projected_bcd, t_bcd, operands.log_sum_bnc};
     return t_bcd;
   };
   return own_node("attention", {projected_bcd}, forward,

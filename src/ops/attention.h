@@ -53,9 +53,9 @@ inline HeadRows rows_of(const torch::Tensor& x_bnck, std::int64_t batch, std::in
   return {data + offset * x_bnck.element_size(), x_bnck.stride(2), x_bnck.size(3)};
 }
 
-// [b, n, c]: for what a kernel keeps of every query.
-inline torch::Tensor empty_log_sum(const torch::Tensor& q_bnck) {
-  return torch::empty({q_bnck.size(0), q_bnck.size(1), q_bnck.size(2)}, torch::kFloat);
+// [b, n, c], float32: for what a kernel keeps of every vector.
+inline torch::Tensor empty_per_row(const torch::Tensor& like_bnck) {
+  return torch::empty(like_bnck.sizes().slice(0, 3), like_bnck.options().dtype(torch::kFloat));
 }
 
 struct HostAttentionOptions {

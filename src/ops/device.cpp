@@ -52,21 +52,16 @@ torch::Device use_cuda(const cuda::Devices& devices, std::size_t index) {
 
 std::size_t parse_index(const std::string& name) {
   if (name == "cuda") return 0;
-  std::size_t index = 0;
-  const char* begin = name.data() + std::string_view("cuda:").size();
-  const auto [end, error] = std::from_chars(begin, name.data() + name.size(), index);
-  if (!name.starts_with("cuda:") || error != std::errc() || end != name.data() + name.size())
-    throw Error(ExitCode::usage, fmt::format("--device {}: expected auto, cpu, cuda or cuda:N", name));
-  return index;
+  const auto index = name.starts_with("cuda:") ? as_number<std::size_t>(name.substr(5)) : std::nullopt;
+  if (!index) throw Error(ExitCode::usage, fmt::format("--device {}: expected auto, cpu, cuda or cuda:N", name));
+  return *index;
 }
 
 std::string cpu_model() {
   std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (!line.starts_with("model name")) continue;
-    const auto colon = line.find(": ");
-    return colon == std::string::npos ? "CPU" : line.substr(colon + 2);
-  }
+  for (std::string line; std::getline(info, line);)
+    if (const auto colon = line.find(": "); line.starts_with("model name") && colon != std::string::npos)
+      return line.substr(colon + 2);
   return "CPU";
 }
 

@@ -19,16 +19,10 @@ using torch::Tensor;
 namespace {
 
 cuda::MetricElement metric_element(torch::ScalarType type) {
-  switch (type) {
-    case torch::kBFloat16:
-      return cuda::MetricElement::bf16;
-    case torch::kHalf:
-      return cuda::MetricElement::fp16;
-    default:
-      return at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::HIGHEST
-                 ? cuda::MetricElement::fp32
-                 : cuda::MetricElement::tf32;
-  }
+  if (type == torch::kBFloat16) return cuda::MetricElement::bf16;
+  if (type == torch::kHalf) return cuda::MetricElement::fp16;
+  const bool exact = at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::HIGHEST;
+  return exact ? cuda::MetricElement::fp32 : cuda::MetricElement::tf32;
 }
 
 cuda::MetricForm form_of(const Tensor& metric) {
@@ -37,11 +31,6 @@ cuda::MetricForm form_of(const Tensor& metric) {
 }
 
 cuda::MetricStrides strides_of(const Tensor& x_bnck) { return {x_bnck.stride(0), x_bnck.stride(1), x_bnck.stride(2)}; }
-
-Tensor empty_per_row(const Tensor& like_bnck) {
-  return torch::empty({like_bnck.size(0), like_bnck.size(1), like_bnck.size(2)},
-                      like_bnck.options().dtype(torch::kFloat));
-}
 
 template <class T>
 T* pointer(const Tensor& tensor) {
@@ -141,14 +130,9 @@ std::string fused_metric_obstacle(const Tensor& p_bnck, const Tensor& keys_bnek,
   if ((p_bnck.numel() == 0) != (keys_bnek.numel() == 0)) return "there are no queries, or no keys";
   if (p_bnck.stride(3) != 1 || keys_bnek.stride(3) != 1) return "the features of a token are not next to each other";
   if (metric.defined() && metric.device() != p_bnck.device()) return "the metric is on another device";
-  switch (cuda::metric_kernel_device()) {
-    case cuda::MetricDevice::none:
-      return "this executable was built without CUDA";
-    case cuda::MetricDevice::cuda:
-      return p_bnck.is_cuda() ? "" : "they run on CUDA devices";
-    case cuda::MetricDevice::host:
-      break;
-  }
+  const auto device = cuda::metric_kernel_device();
+  if (device == cuda::MetricDevice::none) return "this executable was built without CUDA";
+  if (device == cuda::MetricDevice::cuda) return p_bnck.is_cuda() ? "" : "they run on CUDA devices";
   return p_bnck.is_cpu() ? "" : "emulated kernels run on the CPU";
 }
 

@@ -41,6 +41,15 @@ Tensors gradients_of(const torch::Tensor& y, const Tensors& inputs, const torch:
   return found;
 }
 
+Repeated repeat(const OperatorSettings& settings, const Tensors& inputs, const torch::Tensor& dy,
+                c10::function_ref<torch::Tensor(const torch::Tensor& x)> f) {
+  const auto y = [&] {
+    const RepeatScope scope(settings, RepeatScope::Gradients::recorded);
+    return f(inputs[0]);
+  }();
+  return {y.detach(), gradients_of(y, inputs, dy)};
+}
+
 torch::Tensor recomputed(const Recomputed& f, const torch::Tensor& x, const Tensors& weights) {
   if (!torch::GradMode::is_enabled()) return f(x);
   const OperatorSettings settings(x.device());
@@ -54,12 +63,7 @@ torch::Tensor recomputed(const Recomputed& f, const torch::Tensor& x, const Tens
   return own_node("a part that is computed again in backward", inputs, forward, [f, settings](const Backward& in) {
     auto again = in.saved;
     again[0] = again[0].detach().requires_grad_(again[0].requires_grad());
-    torch::Tensor y;
-    {
-      const RepeatScope scope(settings, RepeatScope::Gradients::recorded);
-      y = f(again[0]);
-    }
-    return gradients_of(y, again, in.dy[0]);
+    return repeat(settings, again, in.dy[0], f).gradients;
   });
 }
 

@@ -39,6 +39,15 @@ class RepeatScope {
 
 using Recomputed = std::function<torch::Tensor(const torch::Tensor& x)>;
 
+// y = f(inputs[0]), computed again as `settings` say, and the gradients of all inputs, of which f reads the others
+// besides. inputs[0] is a leaf.
+struct Repeated {
+  torch::Tensor y;
+  Tensors gradients;
+};
+Repeated repeat(const OperatorSettings& settings, const Tensors& inputs, const torch::Tensor& dy,
+                c10::function_ref<torch::Tensor(const torch::Tensor& x)> f);
+
 // f(x), of which x is kept. `weights`: all that f reads besides and that may have gradients; those that have none cost
 // backward nothing. f must give the same again, draw nothing, and live as long as the graph.
 torch::Tensor recomputed(const Recomputed& f, const torch::Tensor& x, const Tensors& weights);

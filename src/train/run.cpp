@@ -55,8 +55,7 @@ void require_fits_in_memory(const MemoryEstimate& estimate) {
 // When the data are known. Warns where memory may not suffice.
 void check_memory(const ExperimentConfig& config, const Codec& codec, torch::Device device, bool force) {
   if (!device.is_cpu()) return;
-  const auto estimate = estimate_memory(config, {.vocabulary = codec.tokenizer->vocabulary_size(),
-                                                 .classes = static_cast<std::int64_t>(codec.labels.size())});
+  const auto estimate = estimate_memory(config, sizes_of(codec));
   if (!force) require_fits_in_memory(estimate);
   if (estimate.total() > machine_memory()) log::warning("{}", describe_memory(estimate));
 }
