@@ -103,9 +103,7 @@ class TextPredictor {
     if (cut_targets_ > 0)
       log::warning("{}: {} targets reached the length limit: --further-tokens {}, model.context {}", source_,
                    cut_targets_, arguments_.beam.further_tokens, context);
-    if (malformed_ > 0)
-      throw Error(ExitCode::data,
-                  fmt::format("{}: {} of {} lines got no prediction; see above", source_, malformed_, lines_));
+    if (malformed_ > 0) fail_data("{}: {} of {} lines got no prediction; see above", source_, malformed_, lines_);
   }
 
  private:

@@ -59,8 +59,7 @@ Lines read_lines(const std::filesystem::path& path) {
   Lines read{.path = path.string(), .sha256 = file.sha256, .lines = {}};
   for (std::string_view rest = file.text; !rest.empty();) {
     throw_if_stopped();
-    auto line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    auto line = take_line(rest);
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (const auto why = defect_of(line); !why.empty()) fail_data("{}: {}", read.place(read.lines.size()), why);
     read.lines.emplace_back(line);

@@ -251,7 +251,7 @@ void check_rows(const Table& table, const TableColumns& columns, double limit, c
     report_malformed(path, table.malformed.size(), table.all_rows(), fmt::format("{}:{}: {}", path, line, why), "rows",
                      limit);
   }
-  if (table.rows.empty()) throw Error(ExitCode::data, path + ": " + why_empty);
+  if (table.rows.empty()) fail_data("{}: {}", path, why_empty);
   const auto &first = columns.columns[0], &second = columns.columns[1];
   if (table.has_guessed_columns)
     log::warning("{}: no header with '{}' and '{}'; taking column 1 as the {} and column 2 as the {}", path,

@@ -20,12 +20,6 @@
 
 namespace metaformer {
 
-std::string with_spaces(std::string piece) {
-  for (std::size_t at = 0; (at = piece.find(space_mark, at)) != std::string::npos; ++at)
-    piece.replace(at, space_mark.size(), " ");
-  return piece;
-}
-
 namespace {
 
 // ASCII white space that is a separate piece if white space is kept; otherwise it separates words, as a space does.
@@ -86,7 +80,7 @@ std::string byte_piece(char byte) { return fmt::format("<0x{:02X}>", static_cast
 std::string text_of_piece(PieceKind kind, const std::string& piece) {
   if (kind == PieceKind::unknown) return "\uFFFD";
   if (kind == PieceKind::byte) return {static_cast<char>(std::stoi(piece.substr(3, 2), nullptr, 16))};
-  return kind == PieceKind::text ? with_spaces(piece) : "";
+  return kind == PieceKind::text ? replaced(piece, space_mark, " ") : "";
 }
 
 // The double with the shortest decimal form of a float: another program that reads it there has the same number.
