@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <ranges>
 #include <thread>
 
 #include "base/child_process.h"
@@ -97,10 +98,9 @@ std::string suggest_option(const CLI::App& app, const std::string& argument) {
 std::string describe_extras(const CLI::App& app, const std::vector<std::string>& extras) {
   const auto& first = extras.front();
   if (!first.starts_with('-') && !commands_of(app).empty()) return describe_unknown_command(app, first);
-  std::string quoted;
-  for (const auto& extra : extras) quoted += (quoted.empty() ? "" : ", ") + in_quotes(extra);
-  return fmt::format("unexpected argument{} {}{} (see {} --help)", extras.size() == 1 ? "" : "s", quoted,
-                     suggest_option(app, first), words_of(app));
+  return fmt::format("unexpected argument{} {}{} (see {} --help)", extras.size() == 1 ? "" : "s",
+                     fmt::join(extras | std::views::transform(in_quotes), ", "), suggest_option(app, first),
+                     words_of(app));
 }
 
 std::string help_of(const CLI::App& program, const std::vector<std::string>& words) {
@@ -384,11 +384,9 @@ std::vector<std::string> process_arguments() {
 }
 
 void ProcessChoice::add_to(CLI::App& command) {
-  command
-      .add_option(
-          "--processes", processes,
-          "number of processes on this machine that share the work; not with torchrun, srun or mpirun, which set it")
-      ->transform(whole_number(1, 1024));
+  add_whole_number(
+      command, "--processes", processes, 1, 1024,
+      "number of processes on this machine that share the work; not with torchrun, srun or mpirun, which set it");
   add_whole_number(command, "--process-timeout", timeout_seconds, 1, 1 << 20,
                    "seconds without an answer after which a process counts as lost");
 }
@@ -427,7 +425,7 @@ void ProcessChoice::run(const std::function<void(ProcessGroup&)>& work) const {
 
 InputFile::InputFile(const std::string& path) : name_(path == "-" ? "standard input" : path) {
   if (path != "-") descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor_ < 0) throw Error(ExitCode::data, fmt::format("{}: {}", in_quotes(path), std::strerror(errno)));
+  if (descriptor_ < 0) fail_data("{}: {}", in_quotes(path), std::strerror(errno));
 }
 
 InputFile::~InputFile() {
@@ -448,7 +446,7 @@ std::string InputFile::read_to_end() const {
     content.resize(before + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
     if (count == 0) return content;
     if (count < 0 && errno != EINTR && errno != EAGAIN)
-      throw Error(ExitCode::data, fmt::format("{}: cannot be read: {}", name_, std::strerror(errno)));
+      fail_data("{}: cannot be read: {}", name_, std::strerror(errno));
   }
 }
 

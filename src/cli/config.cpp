@@ -152,8 +152,7 @@ void run_import(const ImportArguments& arguments) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored))
     fail_data(
-        "{}: {}; expected the folder of a model, with config.json, model.safetensors and a "
-        "tokenizer. Nothing is downloaded: fetch it first, for instance with `hf download "
+        "{}: {}; expected a folder with config.json, model.safetensors and a tokenizer, for instance by `hf download "
         "openai-community/gpt2 --local-dir gpt2`",
         folder, std::filesystem::exists(folder, ignored) ? "not a folder" : "no such folder");
   const auto model = describe_huggingface(folder);

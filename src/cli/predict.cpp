@@ -294,9 +294,7 @@ void add_predict_command(CLI::App& app) {
   add_choice(command, "--header", arguments->header,
              "whether the first row of a table names its columns; absent: the texts are column 1, or that of --column; "
              "auto: as the run's training table had");
-  command.add_option("--batch-size", arguments->batch_size, "texts per forward pass")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}));
+  add_whole_number(command, "--batch-size", arguments->batch_size, 1, 4096, "texts per forward pass");
   add_beam(command, arguments->beam);
   add_whole_number(command, "--n-best", arguments->beam.n_best, 1, std::int64_t{1} << 20,
                    "hypotheses in the answer, with --json");

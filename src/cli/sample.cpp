@@ -303,10 +303,8 @@ void add_sampling_options(CLI::App& command, SampleArguments& arguments) {
                   "choose among the fewest likeliest tokens whose probabilities reach this sum; 1: all")
       ->capture_default_str()
       ->transform(number_in(between(1e-9, 1)));
-  command.add_option("--seed", options.seed, "the same seed gives the same text")
-      ->type_name("INT")
-      ->capture_default_str()
-      ->transform(whole_number(0, (std::int64_t{1} << 53) - 1));
+  add_whole_number(command, "--seed", options.seed, 0, (std::int64_t{1} << 53) - 1,
+                   "the same seed gives the same text");
   add_choice(command, "--window", options.window, "what to forget when the model's context is full");
   add_repeatable(command, "--stop", arguments.stops, "TEXT", "stop before this text");
   command.add_flag("--no-eos", arguments.without_eos, "go on behind a token that ends texts (eos), which is shown");

@@ -258,8 +258,13 @@ void check_rows(const Table& table, const TableColumns& columns, double limit, c
                  first.field, second.field, first.role, second.role);
 }
 
-void describe_header(nlohmann::ordered_json& description, const Table& table) {
+nlohmann::ordered_json description_of(const Table& table, const char* units) {
+  nlohmann::ordered_json description = {{"path", table.path.string()},
+                                        {"sha256", table.sha256},
+                                        {units, table.rows.size()},
+                                        {"malformed", table.malformed.size()}};
   if (table.format != TableFormat::jsonl) description["header"] = table.has_header;
+  return description;
 }
 
 bool has_training_header(const nlohmann::ordered_json& descriptions) {

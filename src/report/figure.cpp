@@ -43,10 +43,7 @@ double width_of(char32_t point) {
 
 // With up to two decimals and without trailing zeros.
 std::string number(double value) {
-  auto text = fmt::format("{:.2f}", value);
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.back() == '.') text.pop_back();
-  return text == "-0" ? "0" : text;
+  return fmt::format("{}", std::round(100 * value) / 100 + 0.0);  // not "-0"
 }
 
 // Estimated width in pixels of text set in a sans-serif font of this size.

@@ -181,10 +181,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& json_text, const st
   if (kind == PretrainedTokenizerOptions::kind)
     return file.with_special_tokens(std::make_unique<ByteLevelBpeTokenizer>(
         file.text("file"), file.number("vocabulary", 0, ByteLevelBpeTokenizer::largest_vocabulary), source + ": file"));
-  fail_data(
-      "{}: not a tokenizer file: expected an object with kind character, byte, word, unigram, bpe, number or "
-      "pretrained",
-      source);
+  fail_data("{}: not a tokenizer file: expected kind character, byte, word, unigram, bpe, number or pretrained",
+            source);
 }
 
 std::optional<fs::path> find_pretrained_tokenizer(const fs::path& folder) {
