@@ -1,10 +1,8 @@
 #include "cli/command_line.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -17,15 +15,12 @@
 #include <thread>
 
 #include "base/child_process.h"
-#include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/platform.h"
 #include "base/signals.h"
-#include "base/text.h"
 #include "config/explain.h"
 #include "distributed/launch.h"
-#include "distributed/process_group.h"
 #include "ops/device.h"
 
 static bool working_folder_is_gone = false;  // when the program started
@@ -199,37 +194,33 @@ void set_up(CLI::App& app) {
       "            6 another process lost, 128+n stopped by signal n");
 }
 
-void parse_and_run(CLI::App& app, int argc, char** argv) {
-  try {
-    auto words = split_words(argc, argv);
-    std::reverse(words.begin(), words.end());  // as CLI11 takes them
-    app.parse(std::move(words));
-  } catch (const CLI::CallForHelp&) {
-    print(app.help());
-  } catch (const CLI::CallForAllHelp&) {
-    print(app.help("", CLI::AppFormatMode::All));
-  } catch (const CLI::CallForVersion& version) {
-    print(std::string(version.what()) + "\n");
-  } catch (const CLI::ParseError& error) {
-    fail_usage("{}", describe_usage_error(app, error));
-  }
+void parse_and_run(CLI::App& app, int argc, char** argv) try {
+  auto words = split_words(argc, argv);
+  std::reverse(words.begin(), words.end());  // as CLI11 takes them
+  app.parse(std::move(words));
+} catch (const CLI::CallForHelp&) {
+  print(app.help());
+} catch (const CLI::CallForAllHelp&) {
+  print(app.help("", CLI::AppFormatMode::All));
+} catch (const CLI::CallForVersion& version) {
+  print(std::string(version.what()) + "\n");
+} catch (const CLI::ParseError& error) {
+  fail_usage("{}", describe_usage_error(app, error));
 }
 
-void do_with(ProcessGroup& group, const std::function<void(ProcessGroup&)>& work) {
-  try {
-    work(group);
-  } catch (const Interrupted& interrupted) {
-    group.announce_failure(fmt::format("signal {}", interrupted.signal));
-    throw;
-  } catch (const Error& error) {
-    if (group.announce_failure(error.what())) throw;
-    log::record(error.what());  // in the log of this rank; the first one prints it
-    throw ProcessesFailed(static_cast<int>(error.code()));
-  } catch (const std::exception& error) {
-    group.announce_failure(is_out_of_memory(error) ? "out of memory: " + describe_out_of_memory(error)
-                                                   : first_line(error));
-    throw;
-  }
+void do_with(ProcessGroup& group, const std::function<void(ProcessGroup&)>& work) try {
+  work(group);
+} catch (const Interrupted& interrupted) {
+  group.announce_failure(fmt::format("signal {}", interrupted.signal));
+  throw;
+} catch (const Error& error) {
+  if (group.announce_failure(error.what())) throw;
+  log::record(error.what());  // in the log of this rank; the first one prints it
+  throw ProcessesFailed(static_cast<int>(error.code()));
+} catch (const std::exception& error) {
+  group.announce_failure(is_out_of_memory(error) ? "out of memory: " + describe_out_of_memory(error)
+                                                 : first_line(error));
+  throw;
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -47,12 +45,10 @@ std::string largest_of(const Row& weights, const std::vector<std::string>& token
 
 // read(), whose errors are the prompt's.
 std::vector<std::int32_t> read_prompt(const std::string& prompt,
-                                      const std::function<std::vector<std::int32_t>()>& read) {
-  try {
-    return read();
-  } catch (const Error& error) {
-    fail_usage("prompt {}: {}", in_quotes(prompt), error.what());
-  }
+                                      const std::function<std::vector<std::int32_t>()>& read) try {
+  return read();
+} catch (const Error& error) {
+  fail_usage("prompt {}: {}", in_quotes(prompt), error.what());
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {

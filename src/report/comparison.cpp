@@ -535,14 +535,12 @@ void add_derived_measures(RunRecord& record) {
 
 Settings changed_settings(const ExperimentConfig& config) { return without_seed(flattened(config_changes(config))); }
 
-Settings all_settings(const Settings& changed) {
+Settings all_settings(const Settings& changed) try {
   std::vector<std::string> overrides;
   for (const auto& [key, value] : changed) overrides.push_back(key + "=" + value);
-  try {
-    return without_seed(flattened(config_to_json(default_experiment(overrides).config)));
-  } catch (const Error&) {
-    return changed;  // of another version
-  }
+  return without_seed(flattened(config_to_json(default_experiment(overrides).config)));
+} catch (const Error&) {
+  return changed;  // of another version
 }
 
 std::vector<std::string> short_names(const std::vector<ComparedGroup>& groups) {

@@ -400,10 +400,7 @@ ResultsFile read_results(const fs::path& path) {
   });
   for (const char* needed : {"config", "seed", "settings"})
     if (std::ranges::find(file.columns, needed) == file.columns.end())
-      fail(path, 1,
-           fmt::format("not a CSV file of results: no column '{}'; they have the columns key, config, overrides, seed, "
-                       "..., settings",
-                       needed));
+      fail(path, 1, fmt::format("not a CSV file of results: no column '{}'", needed));
   return file;
 }
 

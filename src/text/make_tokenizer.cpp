@@ -138,29 +138,25 @@ std::string digest_of(const fs::path& path, const nlohmann::ordered_json& tokeni
 }
 
 // Returns nothing, after a warning, if the file exists but cannot be used.
-std::unique_ptr<Tokenizer> read_cached(const fs::path& path) {
-  try {
-    const auto json = parse_json<nlohmann::ordered_json>(content_of(path));
-    const bool intact = json.is_object() && json.contains("tokenizer") &&
-                        json.value("sha256", nlohmann::ordered_json()) == digest_of(path, json["tokenizer"]);
-    if (!intact) fail_data("{}: damaged", path.string());
-    return load_tokenizer(json["tokenizer"].dump(), path.string());
-  } catch (const Error& error) {
-    log::warning("{}; learning the tokenizer again", error.what());
-    return nullptr;
-  }
+std::unique_ptr<Tokenizer> read_cached(const fs::path& path) try {
+  const auto json = parse_json<nlohmann::ordered_json>(content_of(path));
+  const bool intact = json.is_object() && json.contains("tokenizer") &&
+                      json.value("sha256", nlohmann::ordered_json()) == digest_of(path, json["tokenizer"]);
+  if (!intact) fail_data("{}: damaged", path.string());
+  return load_tokenizer(json["tokenizer"].dump(), path.string());
+} catch (const Error& error) {
+  log::warning("{}; learning the tokenizer again", error.what());
+  return nullptr;
 }
 
-void write_cached(const fs::path& path, const Tokenizer& tokenizer) {
+void write_cached(const fs::path& path, const Tokenizer& tokenizer) try {
   const auto json = tokenizer.to_json();
   std::error_code ignored;  // the failing write is reported
   fs::create_directories(path.parent_path(), ignored);
-  try {
-    write_file_atomically(path,
-                          nlohmann::ordered_json{{"sha256", digest_of(path, json)}, {"tokenizer", json}}.dump() + "\n");
-  } catch (const Error& error) {
-    log::warning("the tokenizer is not kept for the next run: {}", error.what());
-  }
+  write_file_atomically(path,
+                        nlohmann::ordered_json{{"sha256", digest_of(path, json)}, {"tokenizer", json}}.dump() + "\n");
+} catch (const Error& error) {
+  log::warning("the tokenizer is not kept for the next run: {}", error.what());
 }
 
 }  // namespace
