@@ -150,6 +150,15 @@ std::string human_duration(double seconds) {
   return fmt::format("{}s", whole);
 }
 
+std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
+  std::string result;
+  for (auto at = text.find(from); at != text.npos; at = text.find(from)) {
+    (result += text.substr(0, at)) += to;
+    text.remove_prefix(at + from.size());
+  }
+  return result += text;
+}
+
 std::string_view take_line(std::string_view& text) {
   const auto line = text.substr(0, text.find('\n'));
   text.remove_prefix(std::min(text.size(), line.size() + 1));

@@ -70,6 +70,9 @@ std::string without_last_break(std::string text);  // "text\r\n" -> "text"
 std::string human_count(double count);             // "12.3k"
 std::string human_duration(double seconds);        // "1h02m", "3m20s", "12s"
 
+// The text with `to` in place of every `from`; what was put in is not searched again.
+std::string replaced(std::string_view text, std::string_view from, std::string_view to);
+
 // Takes the first line off `text`, and returns it without its line feed.
 std::string_view take_line(std::string_view& text);
 

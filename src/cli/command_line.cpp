@@ -1,10 +1,8 @@
 #include "cli/command_line.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,18 +11,16 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <ranges>
 #include <thread>
 
 #include "base/child_process.h"
-#include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/platform.h"
 #include "base/signals.h"
-#include "base/text.h"
 #include "config/explain.h"
 #include "distributed/launch.h"
-#include "distributed/process_group.h"
 #include "ops/device.h"
 
 static bool working_folder_is_gone = false;  // when the program started
@@ -97,10 +93,9 @@ std::string suggest_option(const CLI::App& app, const std::string& argument) {
 std::string describe_extras(const CLI::App& app, const std::vector<std::string>& extras) {
   const auto& first = extras.front();
   if (!first.starts_with('-') && !commands_of(app).empty()) return describe_unknown_command(app, first);
-  std::string quoted;
-  for (const auto& extra : extras) quoted += (quoted.empty() ? "" : ", ") + in_quotes(extra);
-  return fmt::format("unexpected argument{} {}{} (see {} --help)", extras.size() == 1 ? "" : "s", quoted,
-                     suggest_option(app, first), words_of(app));
+  return fmt::format("unexpected argument{} {}{} (see {} --help)", extras.size() == 1 ? "" : "s",
+                     fmt::join(extras | std::views::transform(in_quotes), ", "), suggest_option(app, first),
+                     words_of(app));
 }
 
 std::string help_of(const CLI::App& program, const std::vector<std::string>& words) {
@@ -199,37 +194,33 @@ void set_up(CLI::App& app) {
       "            6 another process lost, 128+n stopped by signal n");
 }
 
-void parse_and_run(CLI::App& app, int argc, char** argv) {
-  try {
-    auto words = split_words(argc, argv);
-    std::reverse(words.begin(), words.end());  // as CLI11 takes them
-    app.parse(std::move(words));
-  } catch (const CLI::CallForHelp&) {
-    print(app.help());
-  } catch (const CLI::CallForAllHelp&) {
-    print(app.help("", CLI::AppFormatMode::All));
-  } catch (const CLI::CallForVersion& version) {
-    print(std::string(version.what()) + "\n");
-  } catch (const CLI::ParseError& error) {
-    fail_usage("{}", describe_usage_error(app, error));
-  }
+void parse_and_run(CLI::App& app, int argc, char** argv) try {
+  auto words = split_words(argc, argv);
+  std::reverse(words.begin(), words.end());  // as CLI11 takes them
+  app.parse(std::move(words));
+} catch (const CLI::CallForHelp&) {
+  print(app.help());
+} catch (const CLI::CallForAllHelp&) {
+  print(app.help("", CLI::AppFormatMode::All));
+} catch (const CLI::CallForVersion& version) {
+  print(std::string(version.what()) + "\n");
+} catch (const CLI::ParseError& error) {
+  fail_usage("{}", describe_usage_error(app, error));
 }
 
-void do_with(ProcessGroup& group, const std::function<void(ProcessGroup&)>& work) {
-  try {
-    work(group);
-  } catch (const Interrupted& interrupted) {
-    group.announce_failure(fmt::format("signal {}", interrupted.signal));
-    throw;
-  } catch (const Error& error) {
-    if (group.announce_failure(error.what())) throw;
-    log::record(error.what());  // in the log of this rank; the first one prints it
-    throw ProcessesFailed(static_cast<int>(error.code()));
-  } catch (const std::exception& error) {
-    group.announce_failure(is_out_of_memory(error) ? "out of memory: " + describe_out_of_memory(error)
-                                                   : first_line(error));
-    throw;
-  }
+void do_with(ProcessGroup& group, const std::function<void(ProcessGroup&)>& work) try {
+  work(group);
+} catch (const Interrupted& interrupted) {
+  group.announce_failure(fmt::format("signal {}", interrupted.signal));
+  throw;
+} catch (const Error& error) {
+  if (group.announce_failure(error.what())) throw;
+  log::record(error.what());  // in the log of this rank; the first one prints it
+  throw ProcessesFailed(static_cast<int>(error.code()));
+} catch (const std::exception& error) {
+  group.announce_failure(is_out_of_memory(error) ? "out of memory: " + describe_out_of_memory(error)
+                                                 : first_line(error));
+  throw;
 }
 
 }  // namespace
@@ -384,11 +375,9 @@ std::vector<std::string> process_arguments() {
 }
 
 void ProcessChoice::add_to(CLI::App& command) {
-  command
-      .add_option(
-          "--processes", processes,
-          "number of processes on this machine that share the work; not with torchrun, srun or mpirun, which set it")
-      ->transform(whole_number(1, 1024));
+  add_whole_number(
+      command, "--processes", processes, 1, 1024,
+      "number of processes on this machine that share the work; not with torchrun, srun or mpirun, which set it");
   add_whole_number(command, "--process-timeout", timeout_seconds, 1, 1 << 20,
                    "seconds without an answer after which a process counts as lost");
 }
@@ -427,7 +416,7 @@ void ProcessChoice::run(const std::function<void(ProcessGroup&)>& work) const {
 
 InputFile::InputFile(const std::string& path) : name_(path == "-" ? "standard input" : path) {
   if (path != "-") descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor_ < 0) throw Error(ExitCode::data, fmt::format("{}: {}", in_quotes(path), std::strerror(errno)));
+  if (descriptor_ < 0) fail_data("{}: {}", in_quotes(path), std::strerror(errno));
 }
 
 InputFile::~InputFile() {
@@ -448,7 +437,7 @@ std::string InputFile::read_to_end() const {
     content.resize(before + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
     if (count == 0) return content;
     if (count < 0 && errno != EINTR && errno != EAGAIN)
-      throw Error(ExitCode::data, fmt::format("{}: cannot be read: {}", name_, std::strerror(errno)));
+      fail_data("{}: cannot be read: {}", name_, std::strerror(errno));
   }
 }
 

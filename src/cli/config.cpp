@@ -151,11 +151,10 @@ void run_import(const ImportArguments& arguments) {
   const auto& folder = arguments.folder;
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored))
-    throw Error(ExitCode::data,
-                fmt::format("{}: {}; expected the folder of a model, with config.json, model.safetensors and a "
-                            "tokenizer. Nothing is downloaded: fetch it first, for instance with `hf download "
-                            "openai-community/gpt2 --local-dir gpt2`",
-                            folder, std::filesystem::exists(folder, ignored) ? "not a folder" : "no such folder"));
+    fail_data(
+        "{}: {}; expected a folder with config.json, model.safetensors and a tokenizer, for instance by `hf download "
+        "openai-community/gpt2 --local-dir gpt2`",
+        folder, std::filesystem::exists(folder, ignored) ? "not a folder" : "no such folder");
   const auto model = read_huggingface(folder, /*with_tensors=*/false);
   ExperimentConfig config;
   config.model = model.config;

@@ -1,7 +1,6 @@
 #include "base/log.h"
 #include "cli/command_line.h"
 #include "infer/answers.h"
-#include "infer/beam_search.h"
 #include "tasks/evaluation.h"
 #include "train/linear_baseline.h"
 

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <filesystem>
-#include <numeric>
 #include <ranges>
 
 #include "base/files.h"
@@ -13,19 +12,26 @@
 #include "report/inspection.h"
 #include "report/json.h"
 #include "report/pictures.h"
+#include "report/statistics.h"
 #include "run/safetensors.h"
 
 namespace metaformer {
 
 namespace {
 
-double mean_of(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
+double mean_of(const std::vector<double>& values) { return summarise(values).mean; }
 
 double mean_of(const LayerInspection& layer, double MetricAxioms::*value) {
   const auto values = layer.axioms | std::views::transform(value);
   return mean_of({values.begin(), values.end()});
+}
+
+// work(), whose errors begin with `prefix`.
+template <class Work>
+auto with_prefix(std::string_view prefix, Work work) try {
+  return work();
+} catch (const Error& error) {
+  throw Error(error.code(), fmt::format("{}: {}", prefix, error.what()));
 }
 
 std::string verdicts_of(const LayerInspection& layer) {
@@ -125,12 +131,8 @@ std::optional<std::string> given_text(const InspectArguments& arguments) {
 }
 
 std::vector<std::int32_t> ids_of(const InspectArguments& arguments, const LoadedRun& run, const std::string& text) {
-  std::vector<std::int32_t> ids;
-  try {
-    ids = ids_of_text(run, text, arguments.limits.tokens);
-  } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("{}: {}", arguments.file.empty() ? "--text" : arguments.file, error.what()));
-  }
+  const auto ids = with_prefix(arguments.file.empty() ? "--text" : arguments.file,
+                               [&] { return ids_of_text(run, text, arguments.limits.tokens); });
   const auto all = run.codec.tokenizer->encode(text).size();
   if (all > ids.size())
     log::warning("the text has {} tokens; the first {} are inspected (--tokens, model.context)", all, ids.size());
@@ -216,14 +218,8 @@ std::vector<std::int32_t> ids_in_other(const LoadedRun& run, const LoadedRun& ot
 std::vector<std::int32_t> text_in_other(const InspectArguments& arguments, const LoadedRun& run, const LoadedRun& other,
                                         const std::vector<std::int32_t>& ids) {
   if (list_task(run.experiment.config.task)) return ids;
-  std::vector<std::int32_t> found;
-  try {
-    found = ids_in_other(run, other, ids);
-  } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("--beside {}: {}", arguments.beside, error.what()));
-  }
-  if (found.empty())
-    throw Error(ExitCode::data, fmt::format("--beside {}: its tokenizer finds no token in the text", arguments.beside));
+  auto found = with_prefix("--beside " + arguments.beside, [&] { return ids_in_other(run, other, ids); });
+  if (found.empty()) fail_data("--beside {}: its tokenizer finds no token in the text", arguments.beside);
   const auto most = std::min(arguments.limits.tokens, context_of(other.experiment.config.model));
   if (std::ssize(found) > most) found.resize(static_cast<std::size_t>(most));
   return found;

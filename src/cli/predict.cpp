@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -103,9 +101,7 @@ class TextPredictor {
     if (cut_targets_ > 0)
       log::warning("{}: {} targets reached the length limit: --further-tokens {}, model.context {}", source_,
                    cut_targets_, arguments_.beam.further_tokens, context);
-    if (malformed_ > 0)
-      throw Error(ExitCode::data,
-                  fmt::format("{}: {} of {} lines got no prediction; see above", source_, malformed_, lines_));
+    if (malformed_ > 0) fail_data("{}: {} of {} lines got no prediction; see above", source_, malformed_, lines_);
   }
 
  private:
@@ -296,9 +292,7 @@ void add_predict_command(CLI::App& app) {
   add_choice(command, "--header", arguments->header,
              "whether the first row of a table names its columns; absent: the texts are column 1, or that of --column; "
              "auto: as the run's training table had");
-  command.add_option("--batch-size", arguments->batch_size, "texts per forward pass")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}));
+  add_whole_number(command, "--batch-size", arguments->batch_size, 1, 4096, "texts per forward pass");
   add_beam(command, arguments->beam);
   add_whole_number(command, "--n-best", arguments->beam.n_best, 1, std::int64_t{1} << 20,
                    "hypotheses in the answer, with --json");

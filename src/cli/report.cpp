@@ -1,6 +1,7 @@
 #include "report/report.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "base/files.h"
 #include "base/log.h"
@@ -30,9 +31,8 @@ struct CompareArguments {
 // What stands between the separators, without blanks.
 std::vector<std::string> words_of(const std::string& text, char separator) {
   std::vector<std::string> words;
-  std::istringstream stream(text);
-  for (std::string word; std::getline(stream, word, separator);)
-    if (!trim(word).empty()) words.emplace_back(trim(word));
+  for (const auto part : text | std::views::split(separator))
+    if (const auto word = trim({part.begin(), part.end()}); !word.empty()) words.emplace_back(word);
   return words;
 }
 
@@ -62,6 +62,15 @@ void run_compare(CompareArguments& arguments) {
   if (format == CompareFormat::json) return print_json(to_json(comparison));
   if (format == CompareFormat::csv) return print(to_csv(comparison));
   print_lines(format == CompareFormat::text ? to_text(comparison) : to_markdown(comparison, columns));
+}
+
+void add_comparison_options(CLI::App& command, ComparisonOptions& options) {
+  add_repeatable(command, "--reference", options.references, "GROUP",
+                 "group to compare with: its name or number in the table, one of its runs, or its config; with --by one "
+                 "of each set; default: the first");
+  add_text(command, "--margin", options.margin, "M",
+           "equivalence: whether the 95% interval lies inside plus/minus this, in the unit of the table")
+      ->transform(number_in(positive));
 }
 
 void add_output_options(CLI::App& command, CompareArguments& arguments) {
@@ -123,13 +132,7 @@ void run_report(ReportArguments& arguments) {
 void add_content_options(CLI::App& command, ReportArguments& arguments) {
   auto& options = arguments.options;
   may_be_empty(command.add_option("--title", options.title, "title of the page; default: the runs"));
-  add_repeatable(command, "--reference", options.comparison.references, "GROUP",
-                 "group that the others are compared with: its name or number in the table, one of its runs, or its "
-                 "config; default: the first");
-  command
-      .add_option("--margin", options.comparison.margin,
-                  "differences inside plus and minus this margin count as equivalent, in the unit that is shown")
-      ->transform(number_in(positive));
+  add_comparison_options(command, options.comparison);
   auto* prompt =
       may_be_empty(command.add_option("--prompt", options.prompt.prompt,
                                       "what all runs answer, and language models go on with where attention is shown; "
@@ -157,17 +160,11 @@ void add_compare_command(CLI::App& app) {
   add_text(command, "runs", arguments->runs, "RUN...",
            "folders of runs, folders that contain runs, quoted patterns of these, or CSV files of results")
       ->required();
-  add_repeatable(
-      command, "--reference", arguments->options.references, "GROUP",
-      "group to compare with: its name or number in the table, one of its runs, or its config; with --by one "
-      "of each set; default: the first");
+  add_comparison_options(command, arguments->options);
   add_text(command, "--by", arguments->options.by, "KEY",
            "compare only groups with equal values of this config key, each set with its own reference");
   add_text(command, "--metrics", arguments->measures, "LIST",
            "measures to compare, separated by commas; default: those of the task");
-  add_text(command, "--margin", arguments->options.margin, "M",
-           "equivalence: whether the 95% interval lies inside plus/minus this, in the unit of the table")
-      ->transform(number_in(positive));
   add_output_options(command, *arguments);
   command.footer(
       "Groups are runs that differ only in train.seed. Differences are paired by seed; intervals and p values are\n"

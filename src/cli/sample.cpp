@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -47,12 +45,10 @@ std::string largest_of(const Row& weights, const std::vector<std::string>& token
 
 // read(), whose errors are the prompt's.
 std::vector<std::int32_t> read_prompt(const std::string& prompt,
-                                      const std::function<std::vector<std::int32_t>()>& read) {
-  try {
-    return read();
-  } catch (const Error& error) {
-    fail_usage("prompt {}: {}", in_quotes(prompt), error.what());
-  }
+                                      const std::function<std::vector<std::int32_t>()>& read) try {
+  return read();
+} catch (const Error& error) {
+  fail_usage("prompt {}: {}", in_quotes(prompt), error.what());
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -303,10 +299,8 @@ void add_sampling_options(CLI::App& command, SampleArguments& arguments) {
                   "choose among the fewest likeliest tokens whose probabilities reach this sum; 1: all")
       ->capture_default_str()
       ->transform(number_in(between(1e-9, 1)));
-  command.add_option("--seed", options.seed, "the same seed gives the same text")
-      ->type_name("INT")
-      ->capture_default_str()
-      ->transform(whole_number(0, (std::int64_t{1} << 53) - 1));
+  add_whole_number(command, "--seed", options.seed, 0, (std::int64_t{1} << 53) - 1,
+                   "the same seed gives the same text");
   add_choice(command, "--window", options.window, "what to forget when the model's context is full");
   add_repeatable(command, "--stop", arguments.stops, "TEXT", "stop before this text");
   command.add_flag("--no-eos", arguments.without_eos, "go on behind a token that ends texts (eos), which is shown");

@@ -164,7 +164,7 @@ std::string write_encoded(const EncodedSplits& splits, std::string_view key, std
 
 EncodedSplits read_encoded(std::string_view bytes, std::string_view key, const std::string& source) {
   const auto require = [&](bool valid, const char* why) {
-    if (!valid) throw Error(ExitCode::data, source + ": " + why);
+    if (!valid) fail_data("{}: {}", source, why);
   };
   require(bytes.starts_with(signature) && bytes.size() >= signature.size() + key.size() + digest_size,
           "cut off or no file of tokens");

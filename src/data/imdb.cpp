@@ -84,15 +84,9 @@ const std::string& film_of(const FilmLists& lists, const ImdbFile& review) {
   const auto& list = lists[review.is_test][review.is_positive];
   const auto line = static_cast<std::size_t>(review.id);
   if (line >= list.films.size() || list.films[line].empty())
-    fail_data(
-        "{}:{}: no film for review {} of {}/{}; an address with tt and a number is expected, such as "
-        "http://www.imdb.com/title/tt0453418/usercomments",
-        list.path, line + 1, review.id, review.is_test ? "test" : "train", review.is_positive ? "pos" : "neg");
+    fail_data("{}:{}: no film for review {} of {}/{}; expected an address such as http://www.imdb.com/title/tt0453418",
+              list.path, line + 1, review.id, review.is_test ? "test" : "train", review.is_positive ? "pos" : "neg");
   return list.films[line];
-}
-
-[[noreturn]] void fail_to_read(const fs::path& path, const std::error_code& error) {
-  fail_data("{}: cannot be read: {}", path.string(), error.message());
 }
 
 // Calls `use(path, content, defect)` for the reviews and lists of films in an unpacked folder, or in one that contains
@@ -110,7 +104,7 @@ void for_each_imdb_file(const fs::path& folder, Use use) {
       use(file->path(), is_file ? read_file(file->path(), largest_imdb_file, ExitCode::data) : "",
           is_file ? "" : "not a regular file (links are not followed)");
     }
-    if (error) fail_to_read(root / part, error);
+    if (error) fail_data("{}: cannot be read: {}", (root / part).string(), error.message());
   }
 }
 
@@ -148,17 +142,6 @@ std::string defect_of(const ImdbFile& name, const std::string& text) {
   return "";
 }
 
-// The corpus writes line breaks as <br />; as words these would be 6% of its tokens.
-std::string with_line_breaks(std::string_view text) {
-  constexpr std::string_view markup = "<br />";
-  std::string result;
-  for (auto at = text.find(markup); at != std::string_view::npos; at = text.find(markup)) {
-    (result += text.substr(0, at)) += '\n';
-    text.remove_prefix(at + markup.size());
-  }
-  return result += text;
-}
-
 struct Imdb {
   std::vector<Review> reviews;  // the training half first
   FilmLists films;
@@ -177,7 +160,7 @@ void add_file(Imdb& imdb, std::string_view path, std::string&& text, std::string
     return;
   }
   ++imdb.counts[name.is_test][name.is_positive];
-  text = with_line_breaks(text);
+  text = replaced(text, "<br />", "\n");  // as words these would be 6% of the tokens
   if (defect.empty()) defect = defect_of(name, text);
   if (defect.empty())
     imdb.reviews.push_back({name, {std::move(text), name.is_positive ? "pos" : "neg", std::string(path)}});
@@ -238,10 +221,8 @@ void require_whole(const Imdb& imdb, const fs::path& path, bool is_by_name) {
       fmt::format("train/neg has {} reviews, train/pos {}, test/neg {}, test/pos {}; the whole corpus has {} each",
                   train[0], train[1], test[0], test[1], whole);
   if (!is_by_name) return log::warning("{}: a part of the corpus: {}", path.string(), counts);
-  fail_data(
-      "{}: {}; replace it by the whole archive (metaformer data list names its source), or name a part of it by "
-      "data.path",
-      path.string(), counts);
+  fail_data("{}: {}; replace it by the whole archive (metaformer data list), or name a part by data.path",
+            path.string(), counts);
 }
 
 nlohmann::ordered_json describe(const fs::path& path, const Imdb& imdb) {
@@ -264,7 +245,8 @@ nlohmann::ordered_json describe(const fs::path& path, const Imdb& imdb) {
 bool is_folder(const fs::path& path) {
   std::error_code error;
   const auto status = fs::status(path, error);
-  if (error && status.type() != fs::file_type::not_found) fail_to_read(path, error);
+  if (error && status.type() != fs::file_type::not_found)
+    fail_data("{}: cannot be read: {}", path.string(), error.message());
   return fs::is_directory(status);
 }
 

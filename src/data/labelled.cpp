@@ -62,13 +62,8 @@ void refuse_header_as_row(const Table& table, const LabelledDataConfig& config) 
 std::vector<LabelledText> read_texts(const std::string& path, const LabelledDataConfig& config, const std::string& name,
                                      nlohmann::ordered_json& descriptions) {
   auto table = read_labelled_table(path, config, has_training_header(descriptions));
-  auto& description = descriptions[name];
-  description = {{"path", path},
-                 {"sha256", table.sha256},
-                 {"rows", table.rows.size()},
-                 {"malformed", table.malformed.size()},
-                 {"left_out", table.left_out}};
-  describe_header(description, table);
+  auto& description = descriptions[name] = description_of(table, "rows");
+  description["left_out"] = table.left_out;
   std::vector<LabelledText> texts;
   for (auto& row : table.rows) texts.push_back({std::move(row.fields[0]), std::move(row.fields[1]), table.place(row)});
   return texts;
@@ -353,31 +348,30 @@ LabelledRows LabelledDataset::training_packs(std::uint64_t seed, std::int64_t fi
   return batch;
 }
 
-template <class IndexOf>
-LabelledRows LabelledDataset::rows_of(Split split, std::int64_t first, std::int64_t last, IndexOf index_of) const {
-  return batch_of(first, last, [&](std::int64_t row) {
-    const auto& text = texts(split)[static_cast<std::size_t>(index_of(row))];
-    auto ids = text.ids;
-    truncate(ids, options_.context, options_.truncation);
-    return std::pair(std::move(ids), text.label);
-  });
+std::pair<std::vector<std::int32_t>, std::int64_t> LabelledDataset::row_of(Split split, std::size_t index) const {
+  const auto& text = texts(split)[index];
+  auto ids = text.ids;
+  truncate(ids, options_.context, options_.truncation);
+  return {std::move(ids), text.label};
 }
 
 LabelledRows LabelledDataset::rows(Split split, std::int64_t first, std::int64_t rows) const {
-  return rows_of(split, first, std::min(first + rows, count(split)), [](std::int64_t row) { return row; });
+  return batch_of(first, std::min(first + rows, count(split)),
+                  [&](std::int64_t row) { return row_of(split, static_cast<std::size_t>(row)); });
 }
 
 // The order of the first epoch.
 LabelledRows LabelledDataset::distinct_training_rows(std::uint64_t seed, std::int64_t first, std::int64_t rows) const {
-  return rows_of(Split::train, first, std::min(first + rows, count(Split::train)),
-                 [&](std::int64_t place) { return order_->item_at(seed, place); });
+  return batch_of(first, std::min(first + rows, count(Split::train)),
+                  [&](std::int64_t place) { return row_of(Split::train, order_->item_at(seed, place)); });
 }
 
 LabelledRows LabelledDataset::random_rows(Split split, std::uint64_t seed, std::int64_t index,
                                           std::int64_t rows) const {
   const Rng rng(seed, RandomPurpose::evaluation, static_cast<std::uint64_t>(index));
-  return rows_of(split, 0, rows,
-                 [&](std::int64_t row) { return rng.below(static_cast<std::uint64_t>(row), texts(split).size()); });
+  return batch_of(0, rows, [&](std::int64_t row) {
+    return row_of(split, rng.below(static_cast<std::uint64_t>(row), texts(split).size()));
+  });
 }
 
 }  // namespace metaformer

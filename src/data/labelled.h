@@ -113,9 +113,7 @@ class LabelledDataset {
   std::vector<std::int32_t> noisy_ids(const EncodedText& text, std::uint64_t seed, std::int64_t place) const;
   double expected_length(const EncodedText& text) const;
 
-  // Rows of the texts with these indices, without noise.
-  template <class IndexOf>
-  LabelledRows rows_of(Split split, std::int64_t first, std::int64_t last, IndexOf index_of) const;
+  std::pair<std::vector<std::int32_t>, std::int64_t> row_of(Split split, std::size_t index) const;  // without noise
 
   EncodedSplits splits_;  // validation and test by falling length
   BySplit<std::vector<std::size_t>> source_order_;

@@ -59,8 +59,7 @@ Lines read_lines(const std::filesystem::path& path) {
   Lines read{.path = path.string(), .sha256 = file.sha256, .lines = {}};
   for (std::string_view rest = file.text; !rest.empty();) {
     throw_if_stopped();
-    auto line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    auto line = take_line(rest);
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (const auto why = defect_of(line); !why.empty()) fail_data("{}: {}", read.place(read.lines.size()), why);
     read.lines.emplace_back(line);
@@ -120,12 +119,7 @@ PairSplits load_files(const ParallelDataConfig& config) {
     if (path && target_path) add_lines(*path, *target_path, split, splits);
     if (path && !target_path) {
       auto table = read_pair_table(*path, config, target_key, has_training_header(descriptions));
-      auto& description = descriptions[to_string(split)];
-      description = {{"path", *path},
-                     {"sha256", table.sha256},
-                     {"pairs", table.rows.size()},
-                     {"malformed", table.malformed.size()}};
-      describe_header(description, table);
+      descriptions[to_string(split)] = description_of(table, "pairs");
       for (auto& row : table.rows)
         splits[split].push_back(
             {std::move(row.fields[0]), std::move(row.fields[1]), table.place(row), table.place(row)});
@@ -144,8 +138,7 @@ PairSplits load_files(const ParallelDataConfig& config) {
 PairSplits load_multi30k(const ParallelDataConfig& config, bool offline) {
   if (config.corpus == ParallelDataConfig().corpus)
     fail_usage(
-        "data.path is not set; task {} needs pairs of texts: a table, the lines of two files (data.path and "
-        "data.target_path), or --set data.corpus=multi30k",
+        "data.path is not set; task {} needs pairs of texts: a table, two files of lines, or data.corpus multi30k",
         SequenceToSequenceConfig::kind);
   const auto& corpus = find_public_corpus(config.corpus);
   if (corpus.task != SequenceToSequenceConfig::kind)
@@ -153,10 +146,8 @@ PairSplits load_multi30k(const ParallelDataConfig& config, bool offline) {
                corpus.name, SequenceToSequenceConfig::kind);
   for (const auto& paths : paths_of(config))
     if (paths.path)
-      fail_usage(
-          "{}: {} means nothing beside data.corpus {}, which brings its own splits; leave it out, or set data.path in "
-          "the place of data.corpus",
-          paths.key, in_quotes(*paths.path), config.corpus);
+      fail_usage("{}: {} means nothing beside data.corpus {}, which has its own splits; set one of both", paths.key,
+                 in_quotes(*paths.path), config.corpus);
   refuse_table_keys(config);
   const auto &source = config.source_language, &target = config.target_language;
   for (const auto& [key, language] : {std::pair("source", &source), std::pair("target", &target)})

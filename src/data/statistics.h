@@ -1,7 +1,6 @@
 #pragma once
 // Statistics of a config's data and tokenizer, before anything is trained on them.
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>

@@ -251,15 +251,20 @@ void check_rows(const Table& table, const TableColumns& columns, double limit, c
     report_malformed(path, table.malformed.size(), table.all_rows(), fmt::format("{}:{}: {}", path, line, why), "rows",
                      limit);
   }
-  if (table.rows.empty()) throw Error(ExitCode::data, path + ": " + why_empty);
+  if (table.rows.empty()) fail_data("{}: {}", path, why_empty);
   const auto &first = columns.columns[0], &second = columns.columns[1];
   if (table.has_guessed_columns)
     log::warning("{}: no header with '{}' and '{}'; taking column 1 as the {} and column 2 as the {}", path,
                  first.field, second.field, first.role, second.role);
 }
 
-void describe_header(nlohmann::ordered_json& description, const Table& table) {
+nlohmann::ordered_json description_of(const Table& table, const char* units) {
+  nlohmann::ordered_json description = {{"path", table.path.string()},
+                                        {"sha256", table.sha256},
+                                        {units, table.rows.size()},
+                                        {"malformed", table.malformed.size()}};
   if (table.format != TableFormat::jsonl) description["header"] = table.has_header;
+  return description;
 }
 
 bool has_training_header(const nlohmann::ordered_json& descriptions) {

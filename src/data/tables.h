@@ -110,8 +110,9 @@ void report_malformed(const std::string& source, std::size_t malformed, std::siz
 void check_rows(const Table& table, const TableColumns& columns, double limit,
                 const std::string& why_empty = "the table has no rows");
 
-// Notes in the description of a table whether it has a header, unless it is JSON lines. Predictions read that.
-void describe_header(nlohmann::ordered_json& description, const Table& table);
+// For environment.json: path, sha256, rows (called `units`), malformed rows; header, unless it is JSON lines, for
+// predictions.
+nlohmann::ordered_json description_of(const Table& table, const char* units);
 
 // Whether the training table that is described there has a header.
 bool has_training_header(const nlohmann::ordered_json& descriptions);

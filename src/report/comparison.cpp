@@ -4,7 +4,6 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <boost/algorithm/string/replace.hpp>
 #include <iterator>
 #include <numeric>
 #include <ranges>
@@ -21,6 +20,11 @@
 namespace metaformer {
 
 namespace {
+
+template <class Range, class Text>
+std::string joined(const Range& range, const char* separator, Text text) {
+  return fmt::format("{}", fmt::join(range | std::views::transform(text), separator));
+}
 
 Settings without_seed(Settings settings) {
   settings.erase("train.seed");
@@ -123,9 +127,7 @@ std::vector<std::size_t> groups_named(const std::vector<ComparedGroup>& groups, 
 
 std::string numbered_names(const std::vector<ComparedGroup>& groups, const std::vector<std::size_t>& which) {
   const auto names = short_names(groups);
-  std::vector<std::string> listed;
-  for (const auto i : which) listed.push_back(fmt::format("{} '{}'", i + 1, names[i]));
-  return fmt::format("{}", fmt::join(listed, ", "));
+  return joined(which, ", ", [&](std::size_t i) { return fmt::format("{} '{}'", i + 1, names[i]); });
 }
 
 // The group of one set that is named as reference, if there is one.
@@ -135,8 +137,8 @@ std::optional<std::size_t> find_reference(const std::vector<ComparedGroup>& grou
   std::vector<std::size_t> found;
   std::ranges::set_intersection(set, named, std::back_inserter(found));
   if (found.size() > 1)
-    throw Error(ExitCode::usage, fmt::format("--reference '{}' names {} groups; give the number or the name of one: {}",
-                                             fmt::join(names, "', '"), found.size(), numbered_names(groups, found)));
+    fail_usage("--reference '{}' names {} groups; give the number or the name of one: {}", fmt::join(names, "', '"),
+               found.size(), numbered_names(groups, found));
   return found.empty() ? std::nullopt : std::optional(found.front());
 }
 
@@ -148,8 +150,7 @@ std::set<std::size_t> groups_named(const std::vector<ComparedGroup>& groups, con
   for (const auto& name : names) {
     const auto found = groups_named(groups, name);
     if (found.empty())
-      throw Error(ExitCode::usage, fmt::format("--reference {}: no such group; there are {}", in_quotes(name),
-                                               numbered_names(groups, all)));
+      fail_usage("--reference {}: no such group; there are {}", in_quotes(name), numbered_names(groups, all));
     named.insert(found.begin(), found.end());
   }
   return named;
@@ -157,15 +158,14 @@ std::set<std::size_t> groups_named(const std::vector<ComparedGroup>& groups, con
 
 [[noreturn]] void fail_no_key(const std::vector<Settings>& resolved, const std::string& key) {
   if (key == "train.seed")
-    throw Error(ExitCode::usage,
-                "--by 'train.seed': the runs of a group differ in it; expected a key in which groups differ");
+    fail_usage("--by 'train.seed': the runs of a group differ in it; expected a key in which groups differ");
   Settings keys;
   for (const auto& settings : resolved) keys.insert(settings.begin(), settings.end());
   const auto names = keys | std::views::keys;
   const auto kind = key + ".kind";
-  throw Error(ExitCode::usage, fmt::format("--by {}: no run has such a key{}", in_quotes(key),
-                                           keys.contains(kind) ? fmt::format("; did you mean {}?", in_quotes(kind))
-                                                               : did_you_mean(key, {names.begin(), names.end()})));
+  fail_usage("--by {}: no run has such a key{}", in_quotes(key),
+             keys.contains(kind) ? fmt::format("; did you mean {}?", in_quotes(kind))
+                                 : did_you_mean(key, {names.begin(), names.end()}));
 }
 
 // Groups in the order of their first runs, without measures; each is its own reference.
@@ -219,17 +219,16 @@ void choose_references(std::vector<ComparedGroup>& groups, const ComparisonOptio
 
 // Errors: exit code 2 for a run without, 1 for a damaged file.
 TestPredictions predictions_of(const RunRecord& run) {
-  if (run.folder.empty())
-    throw Error(ExitCode::usage, fmt::format("{} is a row of a results file, which has no predictions", run.source));
+  if (run.folder.empty()) fail_usage("{} is a row of a results file, which has no predictions", run.source);
   if (auto predictions = read_test_predictions(RunDirectory::open(run.folder))) return *std::move(predictions);
-  throw Error(ExitCode::usage, fmt::format("{} has no test_predictions.safetensors", run.source));
+  fail_usage("{} has no test_predictions.safetensors", run.source);
 }
 
 // Of two classifiers with the same seed on the same test texts. Errors: exit code 2, they cannot be compared.
 McNemarTest compare_predictions(const RunRecord& reference, const RunRecord& run) {
   const auto theirs = predictions_of(reference), ours = predictions_of(run);
   if (!ours.labels_l.equal(theirs.labels_l))
-    throw Error(ExitCode::usage, fmt::format("{} and {} have different test texts", reference.source, run.source));
+    fail_usage("{} and {} have different test texts", reference.source, run.source);
   // Of classes that are equally likely the first.
   const auto right = [](const TestPredictions& of) { return of.probabilities_lv.argmax(1) == of.labels_l; };
   const auto right_l = right(ours), their_right_l = right(theirs);
@@ -246,9 +245,8 @@ std::vector<Measure> choose_measures(const std::vector<ComparedGroup>& groups, c
   for (const auto& id : wanted.empty() ? default_measures(present) : wanted) {
     measures.push_back(measure_of(id));
     if (!present.contains(id) && !measures.back().may_be_absent)
-      throw Error(ExitCode::usage,
-                  fmt::format("no run has a measure {}{}; there are {}", in_quotes(id),
-                              did_you_mean(id, {present.begin(), present.end()}), fmt::join(present, ", ")));
+      fail_usage("no run has a measure {}{}; there are {}", in_quotes(id),
+                 did_you_mean(id, {present.begin(), present.end()}), fmt::join(present, ", "));
   }
   return measures;
 }
@@ -340,13 +338,6 @@ void add_differences(Comparison& comparison) {
 // A comparison as text for a terminal, as a table in Markdown, as CSV for other programs.
 
 constexpr int name_width = 30;
-
-template <class Range, class Text>
-std::string joined(const Range& range, const char* separator, Text text) {
-  std::vector<std::string> texts;
-  for (const auto& item : range) texts.push_back(text(item));
-  return fmt::format("{}", fmt::join(texts, separator));
-}
 
 // "1.8478 ± 0.0125", "804,096"; "–" without values.
 std::string mean_cell(const Measure& measure, const GroupMeasure& group) {
@@ -452,8 +443,7 @@ Column parse_column(const std::string& text) {
   const auto colon = text.find(':');
   Column column{text.substr(0, colon), colon == std::string::npos ? "" : text.substr(colon + 1)};
   if (!column.part.empty() && std::ranges::find(parts, column.part) == parts.end())
-    throw Error(ExitCode::usage,
-                fmt::format("--columns {}: no such part; expected {}", in_quotes(text), join_alternatives(parts)));
+    fail_usage("--columns {}: no such part; expected {}", in_quotes(text), join_alternatives(parts));
   return column;
 }
 
@@ -527,7 +517,7 @@ std::string cell_of(const Column& column, const ComparedGroup& group) {
 std::string markdown_row(const std::vector<std::string>& cells) {
   std::string row = "|";
   for (auto cell : cells) {
-    boost::replace_all(cell, "|", "\\|");
+    cell = replaced(cell, "|", "\\|");
     std::ranges::replace_if(
         cell, [](char c) { return c == '\n' || c == '\r'; }, ' ');
     row += " " + cell + " |";
@@ -553,14 +543,12 @@ void add_derived_measures(RunRecord& record) {
 
 Settings changed_settings(const ExperimentConfig& config) { return without_seed(flattened(config_changes(config))); }
 
-Settings all_settings(const Settings& changed) {
+Settings all_settings(const Settings& changed) try {
   std::vector<std::string> overrides;
   for (const auto& [key, value] : changed) overrides.push_back(key + "=" + value);
-  try {
-    return without_seed(flattened(config_to_json(default_experiment(overrides).config)));
-  } catch (const Error&) {
-    return changed;  // of another version
-  }
+  return without_seed(flattened(config_to_json(default_experiment(overrides).config)));
+} catch (const Error&) {
+  return changed;  // of another version
 }
 
 std::vector<std::string> short_names(const std::vector<ComparedGroup>& groups) {
@@ -594,7 +582,7 @@ std::vector<std::string> short_names(const std::vector<ComparedGroup>& groups) {
 Comparison compare_runs(std::vector<RunRecord> runs, const ComparisonOptions& options) {
   Comparison comparison{.by = options.by, .margin = options.margin};
   comparison.groups = group_runs(std::move(runs), options.by, comparison.notes);
-  if (comparison.groups.empty()) throw Error(ExitCode::usage, "there is no finished run to compare");
+  if (comparison.groups.empty()) fail_usage("there is no finished run to compare");
   comparison.measures = choose_measures(comparison.groups, options.measures);
   comparison.differing_keys = find_differing_keys(comparison.groups);
   choose_references(comparison.groups, options);
@@ -634,7 +622,7 @@ std::string to_markdown(const Comparison& comparison, const std::vector<std::str
   for (const auto& name : names) columns.push_back(parse_column(name));
   if (names.empty()) columns = default_columns(comparison);
   if (!comparison.margin && std::ranges::find(columns, "equivalent", &Column::part) != columns.end())
-    throw Error(ExitCode::usage, "a column MEASURE:equivalent needs --margin");
+    fail_usage("a column MEASURE:equivalent needs --margin");
   std::vector<std::string> titles = {"config", "seeds"};
   for (const auto& column : columns) titles.push_back(title_of(column, comparison));
   auto text = markdown_row(titles) + "|" + joined(titles, "", [](const auto&) { return "---|"; }) + "\n";

@@ -1,7 +1,5 @@
 #include "report/curves.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>

@@ -363,15 +363,14 @@ std::vector<MetricAxioms> test_axioms(const ScoredVectors& vectors, const torch:
 void require_transformer(const LoadedRun& run) {
   const auto& model = run.experiment.config.model;
   if (blocks_of(model) == nullptr)
-    throw Error(ExitCode::usage, fmt::format("--run {}: its model is {}, and only transformers have layers to inspect",
-                                             run.directory.path().string(), kind_of(model)));
+    fail_usage("--run {}: its model is {}, and only transformers have layers to inspect", run.directory.path().string(),
+               kind_of(model));
 }
 
 std::vector<std::int32_t> ids_of_text(const LoadedRun& run, const std::string& text, std::int64_t tokens) {
   const auto& config = run.experiment.config;
   const bool refuses_nul = is<SequenceToSequenceConfig>(config.task) || is<ClassificationConfig>(config.task);
-  if (refuses_nul && text.find('\0') != std::string::npos)
-    throw Error(ExitCode::data, "the text has NUL bytes; a text is UTF-8");
+  if (refuses_nul && text.find('\0') != std::string::npos) fail_data("the text has NUL bytes; a text is UTF-8");
   auto ids = run.codec.tokenizer->encode(text);
   if (const auto lists = list_task(config.task)) {
     auto prompt = list_prompt(*lists, ids);
@@ -379,7 +378,7 @@ std::vector<std::int32_t> ids_of_text(const LoadedRun& run, const std::string& t
     prompt.insert(prompt.end(), answer.begin(), answer.end() - 1);  // the model never reads its last number
     return prompt;
   }
-  if (ids.empty()) throw Error(ExitCode::data, "the text to inspect is empty");
+  if (ids.empty()) fail_data("the text to inspect is empty");
   const auto marks = is<SequenceToSequenceConfig>(config.task) ? 1 : 0;
   return cut(std::move(ids), std::max<std::int64_t>(1, std::min(tokens, context_of(config.model)) - marks));
 }
@@ -388,8 +387,7 @@ TextInspection inspect_text(const LoadedRun& run, const std::vector<std::int32_t
                             const InspectionLimits& limits) {
   require_transformer(run);
   if (std::ssize(ids) > most_inspected_tokens)
-    throw Error(ExitCode::usage, fmt::format("a text of {} tokens is too long to inspect: at most {}", ids.size(),
-                                             most_inspected_tokens));
+    fail_usage("a text of {} tokens is too long to inspect: at most {}", ids.size(), most_inspected_tokens);
   const torch::NoGradGuard no_grad;
   const auto wide = as_double(*run.model);
   const auto& config = transformer(run.experiment.config);

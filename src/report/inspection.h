@@ -21,10 +21,8 @@
 
 namespace metaformer {
 
-// The bilinear forms that heads score with, and whether they are metrics: by their eigenvalues, and on given vectors.
-
-// n heads; i and j the vectors that the form maps (k features of a projection, or d of the input); r eigenvalues. All
-// float64 on the CPU.
+// The bilinear forms that heads score with. n heads; i and j the vectors that the form maps (k features of a
+// projection, or d of the input); r eigenvalues. All float64 on the CPU.
 struct HeadForms {
   // As scores use it, without 1/sqrt(k): M of metric, W or U of quadratic attention, unpacked from the checkpoint, with
   // its fixed norm and its temperature. Undefined for scaled dot product, which has none.

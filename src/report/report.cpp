@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/algorithm/string/replace.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -14,6 +13,7 @@
 #include "base/log.h"
 #include "base/platform.h"
 #include "base/signals.h"
+#include "base/text.h"
 #include "config/loader.h"
 #include "config/writer.h"
 #include "data/labelled.h"
@@ -151,10 +151,9 @@ std::string answer(const LoadedRun& run, const PromptOptions& options) {
     const auto target = write_target(run, encode(run, target_answers(run, {}), prompt)).ids;
     return "\n→ " + run.codec.tokenizer->decode(target);
   }
-  if (!is_causal(task))
-    throw Error(ExitCode::usage, fmt::format("a model of task {} cannot continue a text", kind_of(task)));
+  if (!is_causal(task)) fail_usage("a model of task {} cannot continue a text", kind_of(task));
   const auto ids = run.codec.tokenizer->encode(prompt);
-  if (ids.empty()) throw Error(ExitCode::usage, "the prompt holds no token");
+  if (ids.empty()) fail_usage("the prompt holds no token");
   SamplingOptions sampling{.temperature = options.temperature, .seed = options.seed};
   const auto lists = list_task(task);
   if (!lists) return generate(run, ids, options.tokens, sampling);
@@ -189,12 +188,6 @@ struct ReportedRuns {
   std::optional<Comparison> comparison;  // nothing when no run is finished
   std::vector<std::string> problems;     // a line each: runs that could not be read, or are not compared
 };
-
-std::string text_of(const Json& json, const char* key) {
-  const auto value = json.value(key, Json());
-  if (value.is_null()) return "";
-  return value.is_string() ? value.get<std::string>() : json_text(value);
-}
 
 Json describe_environment(const Json& given) {
   const auto environment = given.is_object() ? given : Json::object();
@@ -345,8 +338,7 @@ class ReportMaker {
   explicit ReportMaker(const ReportOptions& options)
       : options_(options), reported_(read_reported_runs(options.runs, options.comparison)) {
     if (reported_.runs.empty())
-      throw Error(ExitCode::usage,
-                  "no run to report: give folders of runs; a results file only adds rows to the tables");
+      fail_usage("no run to report: give folders of runs; a results file only adds rows to the tables");
     if (!options.figures.empty()) figures_.emplace(options.figures);
   }
 
@@ -616,7 +608,7 @@ class ReportMaker {
 std::string make_page(const std::string& title, const std::string& json) {
   const auto heading = figures::escape(title), palette = figures::palette_variables();
   // "<" could end the script element or start a comment in it. JSON has it only in strings, where it can be escaped.
-  const auto data = boost::replace_all_copy(json, "<", "\\u003c");
+  const auto data = replaced(json, "<", "\\u003c");
   return fill(embedded::html, {{"title", heading},
                                {"palette", palette},
                                {"style", embedded::style},

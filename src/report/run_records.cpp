@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -72,7 +71,7 @@ std::vector<std::string> column_order() {
 }
 
 [[noreturn]] void fail(const fs::path& path, std::int64_t line, const std::string& why) {
-  throw Error(ExitCode::data, fmt::format("{}:{}: {}", path.string(), line, why));
+  fail_data("{}:{}: {}", path.string(), line, why);
 }
 
 void require_distinct(const std::vector<std::string>& columns, const fs::path& path, std::int64_t line) {
@@ -91,17 +90,10 @@ Settings parse_settings(const std::string& text, const fs::path& path, std::int6
   return json.get<Settings>();
 }
 
-std::optional<double> parse_number(const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 RunRecord record_of(const ResultsRow& row, const fs::path& path, std::int64_t line) {
   RunRecord record{.cells = row, .source = fmt::format("{}:{}", path.string(), line)};
   for (const auto& [column, member] : text_columns) record.*member = value_of(row, column);
-  const auto seed = parse_number(value_of(row, "seed"));
+  const auto seed = as_number<double>(value_of(row, "seed"));
   constexpr double largest_seed = 0x1p53;
   if (!seed || *seed != std::floor(*seed) || std::abs(*seed) > largest_seed)
     fail(path, line, fmt::format("seed: expected a whole number, got {}", in_quotes(value_of(row, "seed"))));
@@ -109,7 +101,7 @@ RunRecord record_of(const ResultsRow& row, const fs::path& path, std::int64_t li
   record.settings = parse_settings(value_of(row, "settings"), path, line);
   for (const auto& [column, text] : row) {
     if (is_description(column)) continue;
-    if (const auto value = parse_number(text))
+    if (const auto value = as_number<double>(text))
       record.measures[column] = *value;
     else if (is_own_measure(column))  // those of other programs may hold anything
       fail(path, line, fmt::format("{}: expected a number, got {}", column, in_quotes(text)));
@@ -206,7 +198,7 @@ std::vector<fs::path> expand(const std::string& argument) {
   const int status = ::glob(argument.c_str(), 0, nullptr, &matches);
   std::vector<fs::path> paths(matches.gl_pathv, matches.gl_pathv + (status == 0 ? matches.gl_pathc : 0));
   ::globfree(&matches);
-  if (paths.empty()) throw Error(ExitCode::usage, fmt::format("{}: no such run, results file or pattern", argument));
+  if (paths.empty()) fail_usage("{}: no such run, results file or pattern", argument);
   return paths;
 }
 
@@ -234,10 +226,9 @@ std::vector<fs::path> all_paths(const std::vector<std::string>& arguments) {
         if (seen.insert(fs::weakly_canonical(named, ignored)).second) paths.push_back(named);
       }
     if (!names_any)
-      throw Error(ExitCode::usage,
-                  fmt::format("{}: {}", argument,
-                              fs::exists(status_of(argument)) ? "not a run, and no run is in it"
-                                                              : "no run matches it, nor is one in what matches"));
+      fail_usage("{}: {}", argument,
+                 fs::exists(status_of(argument)) ? "not a run, and no run is in it"
+                                                 : "no run matches it, nor is one in what matches");
   }
   return paths;
 }
@@ -340,14 +331,10 @@ std::string data_digest(const Json& environment, const RunRecord& record) {
 }
 
 void add_environment(RunRecord& record, const Json& environment, const fs::path& folder) {
-  const auto text = [&](const char* key) {
-    const auto value = environment.value(key, Json());
-    return value.is_string() ? value.get<std::string>() : value.is_null() ? "" : json_text(value);
-  };
   add_names(record, environment, folder);
-  record.commit = text("commit").substr(0, 12);
-  record.cpu = text("device_name");
-  record.threads = text("threads");
+  record.commit = text_of(environment, "commit").substr(0, 12);
+  record.cpu = text_of(environment, "device_name");
+  record.threads = text_of(environment, "threads");
   record.data = data_digest(environment, record);
 }
 
@@ -366,8 +353,8 @@ std::string describe_unfinished(const RunDirectory& run) {
 RunRecord read_run(const fs::path& folder) {
   const auto run = RunDirectory::open(folder, "");
   const auto summary = read_summary(run);
-  if (!summary) throw Error(ExitCode::data, describe_unfinished(run));
-  if (!std::isfinite(summary->val_loss)) throw Error(ExitCode::data, "diverged: its validation loss is not finite");
+  if (!summary) fail_data("{}", describe_unfinished(run));
+  if (!std::isfinite(summary->val_loss)) fail_data("diverged: its validation loss is not finite");
   const auto config = load_run_experiment(run.config_file()).config;
   RunRecord record{.key = config_digest(config),
                    .seed = config.train.seed,
@@ -385,6 +372,11 @@ RunRecord read_run(const fs::path& folder) {
 }
 
 }  // namespace
+
+std::string text_of(const Json& json, const char* key) {
+  const auto value = json.value(key, Json());
+  return value.is_string() ? value.get<std::string>() : value.is_null() ? "" : json_text(value);
+}
 
 ResultsFile read_results(const fs::path& path) {
   constexpr std::uintmax_t largest = std::uintmax_t{1} << 30;
@@ -408,15 +400,12 @@ ResultsFile read_results(const fs::path& path) {
   });
   for (const char* needed : {"config", "seed", "settings"})
     if (std::ranges::find(file.columns, needed) == file.columns.end())
-      fail(path, 1,
-           fmt::format("not a CSV file of results: no column '{}'; they have the columns key, config, overrides, seed, "
-                       "..., settings",
-                       needed));
+      fail(path, 1, fmt::format("not a CSV file of results: no column '{}'", needed));
   return file;
 }
 
-ResultsRecords records_of(const ResultsFile& file, const fs::path& path) {
-  ResultsRecords records;
+FoundRuns records_of(const ResultsFile& file, const fs::path& path) {
+  FoundRuns records;
   for (std::size_t i = 0; i < file.rows.size(); ++i) {
     auto record = record_of(file.rows[i], path, file.lines[i]);
     const auto bad =
@@ -432,7 +421,7 @@ ResultsRecords records_of(const ResultsFile& file, const fs::path& path) {
 
 void export_results(const fs::path& given, const std::vector<RunRecord>& runs, const std::vector<std::string>& order) {
   const auto path = file_to_write(given);
-  if (runs.empty()) throw Error(ExitCode::usage, fmt::format("{}: there is no finished run to export", path.string()));
+  if (runs.empty()) fail_usage("{}: there is no finished run to export", path.string());
   const auto folder = fs::absolute(path).parent_path();
   std::error_code error;
   fs::create_directories(folder, error);
@@ -450,9 +439,9 @@ FoundRuns find_runs(const std::vector<std::string>& arguments) {
   FoundRuns found;
   for (const auto& path : all_paths(arguments)) {
     if (!fs::is_directory(status_of(path))) {
-      auto [runs, problems] = records_of(read_results(path), path);
-      std::ranges::move(runs, std::back_inserter(found.runs));
-      std::ranges::move(problems, std::back_inserter(found.problems));
+      auto rows = records_of(read_results(path), path);
+      std::ranges::move(rows.runs, std::back_inserter(found.runs));
+      std::ranges::move(rows.problems, std::back_inserter(found.problems));
       continue;
     }
     found.folders.push_back(path);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -26,14 +27,16 @@ struct ResultsFile {
 // two columns of one name, a malformed row.
 ResultsFile read_results(const std::filesystem::path& path);
 
-struct ResultsRecords {
-  std::vector<RunRecord> runs;
-  std::vector<std::string> problems;  // a line for each row that is left out
+struct FoundRuns {
+  std::vector<RunRecord> runs;        // in the order of the arguments, of a pattern by name
+  std::vector<std::string> problems;  // a line for each run or row without a result: unfinished, diverged, damaged
+  std::vector<std::filesystem::path> folders;  // of all runs that are no rows of results files, with a result or not
+  std::map<std::filesystem::path, std::string> unfinished;  // by folder: why a run has no result
 };
 
 // The runs of the rows. A row with a number that is not finite is left out: the run diverged. Errors (exit code 3),
 // with FILE:LINE: a seed that is no whole number, a measure that is no number, settings that are no JSON.
-ResultsRecords records_of(const ResultsFile& file, const std::filesystem::path& path);
+FoundRuns records_of(const ResultsFile& file, const std::filesystem::path& path);
 
 // Adds the runs to the file. The row of the same run (by key; by config, overrides, seed and data where neither has
 // one) is replaced, but for cells in columns of other programs; of equal runs the first counts. Other rows and columns
@@ -44,16 +47,12 @@ ResultsRecords records_of(const ResultsFile& file, const std::filesystem::path& 
 void export_results(const std::filesystem::path& given, const std::vector<RunRecord>& runs,
                     const std::vector<std::string>& order);
 
-struct FoundRuns {
-  std::vector<RunRecord> runs;        // in the order of the arguments, of a pattern by name
-  std::vector<std::string> problems;  // a line for each run that has nothing to compare: unfinished, diverged, damaged
-  std::vector<std::filesystem::path> folders;  // of all runs that are no rows of results files, with a result or not
-  std::map<std::filesystem::path, std::string> unfinished;  // by folder: why a run has no result
-};
-
 // An argument is the folder of a run, a folder of such folders, a CSV file of results, or a pattern of those
 // ("runs/a-*", as a shell would expand it), which passes over folders without runs. Errors (exit code 2): one that
 // names no run; (exit code 3) those of read_results.
 FoundRuns find_runs(const std::vector<std::string>& arguments);
+
+// A member of an object: a string itself, another value as JSON, "" for null and where it is missing.
+std::string text_of(const nlohmann::ordered_json& json, const char* key);
 
 }  // namespace metaformer

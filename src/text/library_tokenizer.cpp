@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
-#include <sstream>
 #include <vector>
 
 #include "base/json.h"
@@ -253,7 +252,7 @@ class LibraryPieces {
   explicit LibraryPieces(const SentencePieceTokenizer& tokenizer)
       : tokenizer_(tokenizer), traits_(traits_of_sentencepiece(tokenizer.model())) {
     for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id)
-      names_.push_back(is_text(id) ? with_spaces(tokenizer.token_name(id)) : tokenizer.token_name(id));
+      names_.push_back(is_text(id) ? replaced(tokenizer.token_name(id), space_mark, " ") : tokenizer.token_name(id));
   }
 
   LibraryTokenizer make() const {
@@ -366,10 +365,10 @@ std::string gpt2_tokenizer_json(const std::string& vocab_json, const std::string
                      {"normalized", false},
                      {"special", true}});
   auto merges = Json::array();  // pairs of tokens, the first to be merged first
-  std::istringstream lines(std::string(without_byte_order_mark(merges_txt)));
-  std::string line;
-  for (std::int64_t number = 1; std::getline(lines, line); ++number) {
-    if (line.ends_with('\r')) line.pop_back();
+  auto rest = without_byte_order_mark(merges_txt);
+  for (std::int64_t number = 1; !rest.empty(); ++number) {
+    auto line = take_line(rest);
+    if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.starts_with("#version")) continue;
     if (std::ranges::count(line, ' ') != 1)
       fail_data("{}:{}: {} is not two tokens with a space between them", merges_source, number, in_quotes(line));

@@ -138,29 +138,25 @@ std::string digest_of(const fs::path& path, const nlohmann::ordered_json& tokeni
 }
 
 // Returns nothing, after a warning, if the file exists but cannot be used.
-std::unique_ptr<Tokenizer> read_cached(const fs::path& path) {
-  try {
-    const auto json = parse_json<nlohmann::ordered_json>(content_of(path));
-    const bool intact = json.is_object() && json.contains("tokenizer") &&
-                        json.value("sha256", nlohmann::ordered_json()) == digest_of(path, json["tokenizer"]);
-    if (!intact) fail_data("{}: damaged", path.string());
-    return load_tokenizer(json["tokenizer"].dump(), path.string());
-  } catch (const Error& error) {
-    log::warning("{}; learning the tokenizer again", error.what());
-    return nullptr;
-  }
+std::unique_ptr<Tokenizer> read_cached(const fs::path& path) try {
+  const auto json = parse_json<nlohmann::ordered_json>(content_of(path));
+  const bool intact = json.is_object() && json.contains("tokenizer") &&
+                      json.value("sha256", nlohmann::ordered_json()) == digest_of(path, json["tokenizer"]);
+  if (!intact) fail_data("{}: damaged", path.string());
+  return load_tokenizer(json["tokenizer"].dump(), path.string());
+} catch (const Error& error) {
+  log::warning("{}; learning the tokenizer again", error.what());
+  return nullptr;
 }
 
-void write_cached(const fs::path& path, const Tokenizer& tokenizer) {
+void write_cached(const fs::path& path, const Tokenizer& tokenizer) try {
   const auto json = tokenizer.to_json();
   std::error_code ignored;  // the failing write is reported
   fs::create_directories(path.parent_path(), ignored);
-  try {
-    write_file_atomically(path,
-                          nlohmann::ordered_json{{"sha256", digest_of(path, json)}, {"tokenizer", json}}.dump() + "\n");
-  } catch (const Error& error) {
-    log::warning("the tokenizer is not kept for the next run: {}", error.what());
-  }
+  write_file_atomically(path,
+                        nlohmann::ordered_json{{"sha256", digest_of(path, json)}, {"tokenizer", json}}.dump() + "\n");
+} catch (const Error& error) {
+  log::warning("the tokenizer is not kept for the next run: {}", error.what());
 }
 
 }  // namespace
@@ -181,10 +177,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& json_text, const st
   if (kind == PretrainedTokenizerOptions::kind)
     return file.with_special_tokens(std::make_unique<ByteLevelBpeTokenizer>(
         file.text("file"), file.number("vocabulary", 0, ByteLevelBpeTokenizer::largest_vocabulary), source + ": file"));
-  fail_data(
-      "{}: not a tokenizer file: expected an object with kind character, byte, word, unigram, bpe, number or "
-      "pretrained",
-      source);
+  fail_data("{}: not a tokenizer file: expected kind character, byte, word, unigram, bpe, number or pretrained",
+            source);
 }
 
 std::optional<fs::path> find_pretrained_tokenizer(const fs::path& folder) {

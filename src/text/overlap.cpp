@@ -11,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include "base/text.h"
 #include "text/word_tokenizer.h"
 
 namespace metaformer {
@@ -152,9 +153,34 @@ NgramCounts<orders> count_all_ngrams(const Sequence& hypothesis, const Sequence&
 // The version whose scores tests/python/compare_overlap.py compares BLEU and chrF with.
 constexpr std::string_view sacrebleu_version = "2.6.0";
 
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (auto at = text.find(from); at != text.npos; at = text.find(from, at + to.size()))
-    text.replace(at, from.size(), to);
+// The tokens of one line by the tokenizer "13a" of sacreBLEU (Post 2018, "A call for clarity in reporting BLEU
+// scores"), which is that of WMT's mteval-v13a.pl: marks are tokens, and points, commas and hyphens stay within
+// numbers. None is empty or has white space. Bytes that are not valid UTF-8 are parts of words.
+Words tokenize_13a(std::string_view line) {
+  std::string text(line);
+  for (const auto& [from, to] : {std::pair("<skipped>", ""),
+                                 {"-\n", ""},
+                                 {"\n", " "},
+                                 {"&quot;", "\""},
+                                 {"&amp;", "&"},
+                                 {"&lt;", "<"},
+                                 {"&gt;", ">"}})
+    text = replaced(text, from, to);
+  // Those of mteval-v13a.pl: marks but the apostrophe; stops and commas not between digits; hyphens behind a digit. All
+  // of it is ASCII, so that bytes will do.
+  static const std::array<std::pair<std::regex, const char*>, 4> separated = {
+      {{std::regex(R"(([ -&(-+/:-@\[-`{-~]))"), " $1 "},
+       {std::regex("([^0-9])([.,])"), "$1 $2 "},
+       {std::regex("([.,])([^0-9])"), " $1 $2"},
+       {std::regex("([0-9])(-)"), "$1 $2 "}}};
+  text = " " + text + " ";
+  for (const auto& [pattern, with_spaces] : separated) text = std::regex_replace(text, pattern, with_spaces);
+  return split_words(text);
+}
+
+// The words of UTF-8 that are made of a-z and 0-9 after lower-casing; all else separates them.
+Words rouge_tokens(std::string_view text) {
+  return split(lower_case(text), [](char32_t c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); });
 }
 
 double brevity_penalty(double hypothesis_length, double reference_length) {
@@ -198,28 +224,6 @@ std::int64_t common_subsequence_length(const Words& first, const Words& second) 
 constexpr std::array every_rouge = {&RougeScores::rouge_1, &RougeScores::rouge_2, &RougeScores::rouge_l};
 
 }  // namespace
-
-Words tokenize_13a(std::string_view line) {
-  std::string text(line);
-  for (const auto& [from, to] : {std::pair("<skipped>", ""),
-                                 {"-\n", ""},
-                                 {"\n", " "},
-                                 {"&quot;", "\""},
-                                 {"&amp;", "&"},
-                                 {"&lt;", "<"},
-                                 {"&gt;", ">"}})
-    replace_all(text, from, to);
-  // Those of mteval-v13a.pl: marks but the apostrophe; stops and commas not between digits; hyphens behind a digit. All
-  // of it is ASCII, so that bytes will do.
-  static const std::array<std::pair<std::regex, const char*>, 4> separated = {
-      {{std::regex(R"(([ -&(-+/:-@\[-`{-~]))"), " $1 "},
-       {std::regex("([^0-9])([.,])"), "$1 $2 "},
-       {std::regex("([.,])([^0-9])"), " $1 $2"},
-       {std::regex("([0-9])(-)"), "$1 $2 "}}};
-  text = " " + text + " ";
-  for (const auto& [pattern, with_spaces] : separated) text = std::regex_replace(text, pattern, with_spaces);
-  return split_words(text);
-}
 
 std::string bleu_signature(const BleuOptions& options) {
   return fmt::format("nrefs:1|case:{}|eff:no|tok:{}|smooth:exp|version:{}", options.lowercase ? "lc" : "mixed",
@@ -273,10 +277,6 @@ double chrf(const ChrfStatistics& statistics) {
   }
   if (precisions == 0) return 0;  // nothing matches
   return 100 * (1 + beta_squared) * precisions * recalls / (beta_squared * precisions + recalls) / used_orders;
-}
-
-Words rouge_tokens(std::string_view text) {
-  return split(lower_case(text), [](char32_t c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); });
 }
 
 RougeStatistics& RougeStatistics::operator+=(const RougeStatistics& other) {

@@ -9,17 +9,12 @@
 
 namespace metaformer {
 
-// The tokens of one line by the tokenizer "13a" of sacreBLEU (Post 2018, "A call for clarity in reporting BLEU
-// scores"), which is that of WMT's mteval-v13a.pl: marks are tokens, and points, commas and hyphens stay within
-// numbers. None is empty or has white space. Bytes that are not valid UTF-8 are parts of words.
-std::vector<std::string> tokenize_13a(std::string_view line);
-
 // BLEU (Papineni et al. 2002, "BLEU: a method for automatic evaluation of machine translation") of a corpus with one
 // reference for each line, as sacreBLEU computes it by default (Post 2018): precisions of 1- to 4-grams, whose zeros
 // are smoothed exponentially.
 struct BleuOptions {
   bool lowercase = false;
-  bool is_tokenized = false;  // lines are tokens between white space ("none"); otherwise tokenize_13a makes them
+  bool is_tokenized = false;  // lines are tokens between white space ("none"); otherwise sacreBLEU's "13a" makes them
 };
 
 // The signature that sacreBLEU prints beside such a score, for example
@@ -76,9 +71,6 @@ double chrf(const ChrfStatistics& statistics);
 
 // ROUGE-1, ROUGE-2 and ROUGE-L (Lin 2004, "ROUGE: a package for automatic evaluation of summaries") as Google's package
 // rouge-score computes them without a stemmer. A line is a summary: ROUGE-L takes it as one sequence.
-
-// The words of UTF-8 that are made of a-z and 0-9 after lower-casing; all else separates them.
-std::vector<std::string> rouge_tokens(std::string_view text);
 
 // Fractions from 0 to 1. 0 where a side has nothing to count.
 struct RougeScore {

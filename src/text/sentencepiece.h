@@ -27,9 +27,7 @@ class SentencePieceProcessor;
 
 namespace metaformer {
 
-// Marks of spaces, which occur only at the start of a piece, and a piece with spaces in their place.
-constexpr std::string_view space_mark = "\u2581";
-std::string with_spaces(std::string piece);
+constexpr std::string_view space_mark = "\u2581";  // occurs only at the start of a piece
 
 class SubwordLattice;
 
