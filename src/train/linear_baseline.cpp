@@ -148,7 +148,7 @@ NamedScores cached_reference_accuracies(const ExperimentConfig& config, const Js
       const auto refuse = [&](const std::string&, std::string_view) {
         throw Error(ExitCode::failure, file.string() + ": damaged");
       };
-      if (json != entry_of(key, baselines)) refuse("", "");
+      if (!(json == entry_of(key, baselines))) refuse("", "");  // what is no JSON is neither equal nor unequal
       read_member(json, "baselines", accuracies, refuse);
     });
     if (!damage.empty()) log::warning("{}; computed anew", damage);

@@ -126,7 +126,8 @@ TEST_CASE("the unknown token is in no target, and others keep their probabilitie
   const std::int32_t unknown = GENERATE(0, 1, 2);
   const BeamOptions all{.beam = 200, .n_best = 200, .alpha = 0, .further_tokens = 0};
   std::vector<std::pair<double, Ids>> expected;
-  for (const auto& [ids, sum, score, is_cut] : search(*model, {{0, 2, 1}}, all)[0])
+  const auto found = search(*model, {{0, 2, 1}}, all);
+  for (const auto& [ids, sum, score, is_cut] : found[0])
     if (std::count(ids.begin(), ids.end(), unknown) == 0) expected.emplace_back(sum, ids);
   check_found(search(*model, {{0, 2, 1}}, all, {unknown})[0], expected);
 }
