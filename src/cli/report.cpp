@@ -65,9 +65,10 @@ void run_compare(CompareArguments& arguments) {
 }
 
 void add_comparison_options(CLI::App& command, ComparisonOptions& options) {
-  add_repeatable(command, "--reference", options.references, "GROUP",
-                 "group to compare with: its name or number in the table, one of its runs, or its config; with --by one "
-                 "of each set; default: the first");
+  add_repeatable(
+      command, "--reference", options.references, "GROUP",
+      "group to compare with: its name or number in the table, one of its runs, or its config; with --by one "
+      "of each set; default: the first");
   add_text(command, "--margin", options.margin, "M",
            "equivalence: whether the 95% interval lies inside plus/minus this, in the unit of the table")
       ->transform(number_in(positive));
