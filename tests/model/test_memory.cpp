@@ -180,9 +180,9 @@ TEST_CASE("what another model remembers is refused", "[memory]") {
   const auto of_block = torch::zeros({batch, 4, 8});
   CHECK_THAT(refused({{"blocks.0", of_block}}), ContainsSubstring("it has no 'blocks.1'"));
   CHECK_THAT(refused({{"blocks.0", of_block}, {"blocks.1", of_block}, {"blocks.7", of_block}}),
-             ContainsSubstring("this model has no 'blocks.7'"));
+             ContainsSubstring("model has no 'blocks.7'"));
   CHECK_THAT(refused({{"blocks.0", torch::zeros({batch, 5, 8})}, {"blocks.1", of_block}}),
-             ContainsSubstring("'blocks.0' holds 5 tokens, and model.memory is 4"));
+             Mentions("'blocks.0'|5 tokens|model.memory|4"));
   CHECK_THAT(
       refused({{"blocks.0", torch::zeros({batch, 4, 7})}, {"blocks.1", of_block}}),
       ContainsSubstring(fmt::format("'blocks.0' has shape [{}, 4, 7], and this model expects [any, any, 8]", batch)));

@@ -8,6 +8,22 @@ using Catch::Matchers::ContainsSubstring;
 inline auto ContainsSubstring(const std::string& text) { return Catch::Matchers::Contains(text); }
 #endif
 
+// A message has the parts of `parts`, which '|' separates, in this order: a key, a line, a value, a word of the rule.
+inline auto Mentions(const std::string& parts) {
+  const auto matches = [parts](const std::string& message) {
+    std::size_t at = 0;
+    for (std::size_t first = 0, end = 0; end != std::string::npos; first = end + 1) {
+      end = parts.find('|', first);
+      const auto part = parts.substr(first, end - first);
+      at = message.find(part, at);
+      if (at == std::string::npos) return false;
+      at += part.size();
+    }
+    return true;
+  };
+  return Catch::Matchers::Predicate<std::string>(matches, "mentions " + parts);
+}
+
 inline std::uint64_t skips = 0;  // of this run of the executable
 
 // This machine cannot run the test case: prints why. A case that only skips is skipped for CTest (support/main.cpp).
