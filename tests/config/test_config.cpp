@@ -3,7 +3,6 @@
 #include "base/text.h"
 #include "config/complaint.h"
 #include "config/explain.h"
-#include "config/writer.h"
 
 namespace metaformer {
 
@@ -145,17 +144,17 @@ TEST_CASE("hostile YAML is refused, not expanded", "[config]") {
     for (int i = 0; i < 10; ++i) bomb += std::string(i ? ", *" : "*") + static_cast<char>(c - 1);
     bomb += "]\n";
   }
-  CHECK_THAT(complaint(bomb), ContainsSubstring("more than 10000 values"));
-  CHECK_THAT(complaint("a: " + std::string(5000, '[') + std::string(5000, ']')),
-             ContainsSubstring("deeper than 32 levels"));
-  CHECK_THAT(complaint("a: " + std::string(5000, 'x')), Mentions("word|5000 bytes"));
   std::string deep = "a";
   for (int i = 0; i < 20'000; ++i) deep += ".a";
   CHECK_THROWS_WITH(default_experiment({deep + "=1"}), ContainsSubstring("deeper than 32 levels"));
-  CHECK_THAT(complaint("\"a\\e[31m\\nb\": 1\n"), ContainsSubstring("a\\x1b[31m\\nb: unknown key"));
-  CHECK_THAT(complaint(std::string(10 << 20, '#')), Mentions("larger|1.0 MiB"));
-  CHECK_THAT(complaint("a: *unknown\n"), ContainsSubstring("not valid YAML"));
-  CHECK_THAT(complaint(std::string("a: \0b", 5)), ContainsSubstring("a.yaml:"));
+  for (const auto& [yaml, text] : {std::pair<std::string, std::string>{bomb, "more than 10000 values"},
+                                   {"a: " + std::string(5000, '[') + std::string(5000, ']'), "deeper than 32 levels"},
+                                   {"a: " + std::string(5000, 'x'), "5000 bytes"},
+                                   {"\"a\\e[31m\\nb\": 1\n", "a\\x1b[31m\\nb: unknown key"},
+                                   {std::string(10 << 20, '#'), "larger|1.0 MiB"},
+                                   {"a: *unknown\n", "not valid YAML"},
+                                   {std::string("a: \0b", 5), "a.yaml:"}})
+    CHECK_THAT(complaint(yaml), Mentions(text));
 }
 
 TEST_CASE("the config of a run is read as strictly as any other, and names what may change its default", "[config]") {

@@ -4,7 +4,6 @@
 
 #include "config/complaint.h"
 #include "config/explain.h"
-#include "config/loader.h"
 
 namespace metaformer {
 

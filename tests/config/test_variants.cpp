@@ -2,7 +2,6 @@
 
 #include "config/complaint.h"
 #include "config/explain.h"
-#include "config/writer.h"
 
 namespace metaformer {
 

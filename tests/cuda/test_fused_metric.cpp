@@ -4,7 +4,6 @@
 #include <ATen/autocast_mode.h>
 
 #include "attention/mixer.h"
-#include "base/error.h"
 #include "bench/attention_bench.h"
 #include "config/mixer_config.h"
 #include "ops/fused_metric.h"

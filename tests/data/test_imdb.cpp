@@ -11,7 +11,6 @@
 #include <set>
 
 #include "base/archive.h"
-#include "base/error.h"
 #include "data/imdb.h"
 #include "support/catch.h"
 #include "support/failure.h"

@@ -15,10 +15,6 @@
 #include "data/data_support.h"
 #include "data/epoch_order.h"
 #include "data/pairs.h"
-#include "support/catch.h"
-#include "support/failure.h"
-#include "support/own_cache.h"
-#include "support/temporary_folder.h"
 
 namespace metaformer {
 

@@ -9,7 +9,6 @@
 #include "data/corpus.h"
 #include "data/data_support.h"
 #include "data/text_dataset.h"
-#include "support/own_cache.h"
 #include "text/symbol_tokenizers.h"
 
 namespace metaformer {

@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "model/feed_forward_model.h"
-#include "model/parameters.h"
 #include "model/recurrent_model.h"
 #include "model/small_models.h"
 #include "ops/autocast.h"

@@ -2,7 +2,6 @@
 #include <limits>
 
 #include "attention/mixer.h"
-#include "model/parameters.h"
 #include "model/small_models.h"
 #include "model/stream_probe.h"
 #include "model/token_model.h"

@@ -3,7 +3,6 @@
 
 #include <map>
 
-#include "base/digest.h"
 #include "base/random.h"
 #include "run/checkpoint_meta.h"
 #include "run/checkpoint_surgery.h"

@@ -1,6 +1,5 @@
 // Models and tokenizers as Hugging Face folders and safetensors, and the configs that such folders can have.
 
-#include "base/error.h"
 #include "config/loader.h"
 #include "config/writer.h"
 #include "model/make_model.h"

@@ -5,8 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "base/error.h"
-#include "base/random.h"
 #include "support/byte_level_bpe.h"
 #include "support/catch.h"
 #include "support/failure.h"

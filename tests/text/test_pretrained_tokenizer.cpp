@@ -6,7 +6,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "support/byte_level_bpe.h"
 #include "support/catch.h"
 #include "support/failure.h"
@@ -94,18 +93,16 @@ TEST_CASE("broken merges and missing files are errors that name them", "[pretrai
   };
   CHECK_THAT(message(), Mentions("tokenizer.json|vocab.json"));
   CHECK_THAT(message("nonesuch.json"), ContainsSubstring("nonesuch.json"));
-  folder.write("vocab.json", merges.vocabulary().dump());
-  CHECK_THAT(message(), ContainsSubstring("merges.txt"));
-  folder.write("merges.txt", "#version: 0.2\na b\nab\n");
-  CHECK_THAT(message(), Mentions("merges.txt:3: 'ab'|two tokens"));
-  folder.write("merges.txt", "a zz\n");
-  CHECK_THAT(message(), Mentions("vocab.json: model.merges[0]|token 'zz'"));
-  folder.write("vocab.json", "[1]");
-  CHECK_THAT(message(), ContainsSubstring("vocab.json: not an object"));
-  folder.write("tokenizer.json", "{");
-  CHECK_THAT(message(), ContainsSubstring("tokenizer.json: not valid JSON"));
-  folder.write("tokenizer.json", "[]");
-  CHECK_THAT(message(), Mentions("tokenizer.json:|JSON object"));
+  for (const auto& [name, content, text] : std::vector<std::array<std::string, 3>>{
+           {"vocab.json", merges.vocabulary().dump(), "merges.txt"},
+           {"merges.txt", "#version: 0.2\na b\nab\n", "merges.txt:3: 'ab'|two tokens"},
+           {"merges.txt", "a zz\n", "vocab.json: model.merges[0]|token 'zz'"},
+           {"vocab.json", "[1]", "vocab.json: not an object"},
+           {"tokenizer.json", "{", "tokenizer.json: not valid JSON"},
+           {"tokenizer.json", "[]", "tokenizer.json:|JSON object"}}) {
+    folder.write(name, content);
+    CHECK_THAT(message(), Mentions(text));
+  }
 }
 
 TEST_CASE("the model of a folder may have more ids than its tokenizer has tokens", "[pretrained_tokenizer]") {

@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "base/digest.h"
-#include "base/error.h"
 #include "base/random.h"
 #include "base/utf8.h"
 #include "support/catch.h"

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "base/error.h"
 #include "base/random.h"
 #include "support/catch.h"
 #include "support/failure.h"
