@@ -5,9 +5,7 @@
 
 #include <cstdio>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <regex>
-#include <set>
 
 #include "cli/command_line.h"
 #include "config/experiment_config.h"

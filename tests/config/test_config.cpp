@@ -91,8 +91,7 @@ TEST_CASE("a base is looked up beside the file that names it, loops and long cha
   CHECK(load_experiment(folder.write("sub/a.yaml", "base: base.yaml\n").string()).config.train.steps == 11);
   folder.write("loop.yaml", "base: other.yaml\n");
   folder.write("other.yaml", "base: loop.yaml\n");
-  CHECK_THROWS_WITH(load_experiment((folder / "loop.yaml").string()),
-                    ContainsSubstring("other.yaml:1:7: base: ") && ContainsSubstring("(a loop)"));
+  CHECK_THROWS_WITH(load_experiment((folder / "loop.yaml").string()), Mentions("other.yaml:1:7: base: |loop)"));
   for (int i = 0; i < 40; ++i)
     folder.write("c" + std::to_string(i) + ".yaml", "base: c" + std::to_string(i + 1) + ".yaml\n");
   CHECK_THROWS_WITH(load_experiment((folder / "c0.yaml").string()), ContainsSubstring("more than 32 files"));
@@ -128,8 +127,7 @@ TEST_CASE("several bases are applied in order, each after its own bases, and onc
 }
 
 TEST_CASE("a misspelt config name suggests the right one", "[config]") {
-  CHECK_THROWS_WITH(find_config("shakespeare_metrik.yaml"),
-                    ContainsSubstring("did you mean 'shakespeare_metric.yaml'?"));
+  CHECK_THROWS_WITH(find_config("shakespeare_metrik.yaml"), Mentions("'shakespeare_metric.yaml'?"));
   CHECK_THROWS_WITH(find_config("zebra"), Mentions("zebra:|working folder|" + config_folders().back().string()));
   CHECK(find_config("shakespeare_metric").filename() == "shakespeare_metric.yaml");
   const TemporaryFolder folder;
@@ -162,8 +160,7 @@ TEST_CASE("the config of a run is read as strictly as any other, and names what 
   const auto refusal = [&](const std::string& yaml) {
     return failure([&] { load_run_experiment(folder.write("config.yaml", yaml)); }).second;
   };
-  CHECK_THAT(refusal(config_to_yaml(ExperimentConfig{}) + "      factor: 1\n"),
-             ContainsSubstring("divergence.spikes.factor: unknown key"));
+  CHECK_THAT(refusal(config_to_yaml(ExperimentConfig{}) + "      factor: 1\n"), Mentions("spikes.factor: unknown key"));
   CHECK_THAT(refusal("task: sort\ndata: {path: a}\n"), ContainsSubstring("data: unknown key"));
   CHECK_THAT(refusal("train: {betas: [0.9, 0.95]}\n"), ContainsSubstring("did you mean 'train.optimizer.betas'?"));
   const auto config = default_experiment({"task=sequence_to_sequence", "data.synthetic=copy", "model=encoder_decoder",

@@ -1,7 +1,5 @@
 // Frequent mistakes of someone who writes a first config; which key a message for an unknown one proposes.
 
-#include <sstream>
-
 #include "config/complaint.h"
 #include "config/explain.h"
 
@@ -33,8 +31,7 @@ TEST_CASE("a text or a table in the place of a config is named, with what to typ
   CHECK_THAT(message_for(folder.path().string()), Mentions("a folder|YAML"));
   const auto config = folder.write("config.txt", "train: {steps: 3}\n").string();
   CHECK(load_experiment(config, {}).config.train.steps == 3);
-  CHECK_THAT(failure([&] { load_experiment(config, {"train.stepz=3"}); }).second,
-             ContainsSubstring("train.stepz: unknown key"));
+  CHECK_THAT(failure([&] { load_experiment(config, {"train.stepz=3"}); }).second, Mentions("train.stepz: unknown"));
 }
 
 TEST_CASE("white space is kept by default where a model writes text", "[config]") {
@@ -70,8 +67,7 @@ TEST_CASE("a tab and an open bracket are named", "[config]") {
 }
 
 TEST_CASE("a pretrained tokenizer needs a path, and paths become absolute", "[config]") {
-  CHECK_THAT(complaint("data:\n  tokenizer: pretrained\n"),
-             Catch::Matchers::StartsWith("a.yaml:2:14: data.tokenizer.path: is missing"));
+  CHECK_THAT(complaint("data:\n  tokenizer: pretrained\n"), Mentions("a.yaml:2:14: data.tokenizer.path:|missing"));
   const auto here = [](const char* name) { return (std::filesystem::current_path() / name).string(); };
   const auto pretrained = default_experiment({"data.tokenizer={kind: pretrained, path: ./gpt2/}"}).config;
   CHECK(std::get<PretrainedTokenizerOptions>(language_model(pretrained).data.tokenizer).path == here("gpt2"));
@@ -124,8 +120,7 @@ TEST_CASE("an unknown key is one line with the place, the key and the nearest na
   CHECK_THAT(message, Catch::Matchers::StartsWith("a.yaml:1:") && Mentions(expected));
   CHECK(message.find('\n') == std::string::npos);
   CHECK_THAT(complaint("", {"train={schedule.warmup_steps: 10}"}), ContainsSubstring("write train: {schedule: {"));
-  CHECK_THAT(complaint("", {"train.divergence=rollback"}),
-             Mentions("train.divergence:|section|'rollback'|action, spikes"));
+  CHECK_THAT(complaint("", {"train.divergence=rollback"}), Mentions("train.divergence:|'rollback'|action, spikes"));
   CHECK_THAT(complaint("", {"train=30"}), Mentions("train:|section|'30'|steps"));
 }
 

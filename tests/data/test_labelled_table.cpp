@@ -1,10 +1,6 @@
 // Tables of labelled texts, as CSV, TSV and JSON lines, gzipped or not; ratings; and the bad input that comes with
 // them.
 
-#include <fmt/format.h>
-
-#include <sstream>
-
 #include "base/digest.h"
 #include "base/random.h"
 #include "base/rows.h"
@@ -115,7 +111,7 @@ TEST_CASE("a header that nobody named is not taken for a row", "[table]") {
 
 TEST_CASE("a column that is not there is named, with those that are", "[table]") {
   CHECK_THAT(refusal("t.csv", "review,class\na,b\n", columns("reviw", "class")),
-             Mentions(":1:|'reviw'|'review', 'class'; did you mean 'review'?"));
+             Mentions(":1:|'reviw'|'class'|'review'?"));
   CHECK(refusal("t.csv", "text,class\na,b\n", columns("text", "sentiment")).ends_with("which has 'text', 'class'"));
   // One of the default names alone is a header whose other column is called differently, not a row.
   CHECK_THAT(refusal("t.csv", "sentence,label\na,b\n"), ContainsSubstring(":1: no column 'text'"));
@@ -134,8 +130,7 @@ TEST_CASE("another delimiter is named where it leaves one column", "[table]") {
       {"t.tsv", "text,label\na,b\n", "','"},
       {"t.tsv", "text|label\na|b\n", "'|'"},
   }));
-  CHECK_THAT(refusal(name, content),
-             ContainsSubstring(":1: one column") && ContainsSubstring("; " + delimiter + " looks"));
+  CHECK_THAT(refusal(name, content), Mentions(":1: one column") && ContainsSubstring("; " + delimiter));
   CHECK_THAT(refusal("t.csv", "words\nmore\n"), ContainsSubstring("need two") && !ContainsSubstring("delimiter"));
 }
 
@@ -155,8 +150,7 @@ TEST_CASE("texts to classify may have one column, and a header that they must ha
     CHECK_THAT(message_of(ExitCode::data, [&] { read(content, TableHeader::present); }),
                ContainsSubstring("no column 'text'") || ContainsSubstring("looks like its delimiter"));
   for (const std::string content : {"text;label\na;b\n", "id;text\n1;b\n", "a|text|b\n"})
-    CHECK_THAT(message_of(ExitCode::data, [&] { read(content); }),
-               ContainsSubstring("t.csv:1: one column only; ") && ContainsSubstring("looks like its delimiter"));
+    CHECK_THAT(message_of(ExitCode::data, [&] { read(content); }), Mentions("t.csv:1: one column only; |delimiter"));
 }
 
 TEST_CASE("every malformed row is reported with its line and reason, and the others are kept", "[table]") {
@@ -260,8 +254,7 @@ TEST_CASE("tables without rows are refused", "[table]") {
     CHECK_THAT(refusal("t.csv", content), ContainsSubstring("no rows"));
   CHECK_THAT(refusal("t.csv", "text,label\n,\n", tolerant()), ContainsSubstring("no rows"));
   CHECK_THAT(refusal("t.jsonl", "\n \n"), ContainsSubstring("no rows"));
-  CHECK_THAT(message_of(ExitCode::data, [] { read_labelled_table("missing.csv", {}); }),
-             ContainsSubstring("missing.csv: no such file"));
+  CHECK_THAT(message_of(ExitCode::data, [] { read_labelled_table("missing.csv", {}); }), Mentions("missing.csv: no"));
 }
 
 TEST_CASE("labels of JSON lines are strings, numbers, true and false", "[reviews]") {
@@ -316,8 +309,7 @@ TEST_CASE("every malformed line of JSON is reported with its number and reason, 
 TEST_CASE("a member that no object has is named, with those that there are", "[reviews]") {
   const auto content = "\nbroken\n" + review("\"a\"", "5.0") + review("\"b\"", "1.0");
   const auto config = columns("reviewTxt", "overall", 1);
-  CHECK_THAT(refusal("t.json", content, config),
-             Mentions("'reviewTxt'|line 3|'asin'|'reviewText'|'unixReviewTime'; did you mean 'reviewText'?"));
+  CHECK_THAT(refusal("t.json", content, config), Mentions("'reviewTxt'|line 3|'asin'|'unixReviewTime'|'reviewText'?"));
   CHECK_THAT(refusal("t.json", content, tolerant()), Mentions("no object|'text'"));
   CHECK_THAT(refusal("t.jsonl", "{}\n"), ContainsSubstring("line 1, has none"));
   // A single object that has it makes the others malformed rows.
@@ -391,8 +383,7 @@ TEST_CASE("ratings become classes, and those between are left out and counted", 
   CHECK(rows_of(read_text("t.json", content, config)).at(5) == "6 negative" + text);
   CHECK(read_text("t.json", content, config).left_out == 0);
   config.corpus = "imdb";
-  CHECK_THAT(message_of(ExitCode::usage, [&] { load_labelled_splits(config, true); }),
-             Mentions("data.rating.positive_from:|imdb"));
+  CHECK_THAT(message_of(ExitCode::usage, [&] { load_labelled_splits(config, true); }), Mentions("positive_from:|imdb"));
 }
 
 TEST_CASE("a rating that is out of range is malformed where the config has a range", "[reviews]") {
@@ -463,7 +454,7 @@ TEST_CASE("a table beside a training table with a header must have its names", "
   for (auto* path : {&config.validation_path, &config.test_path, &config.extra_path}) {
     const auto before = std::exchange(*path, other);
     CHECK_THAT(message_of(ExitCode::data, [&] { load_labelled_splits(config, true); }),
-               Mentions("other.csv:1: no column 'text'|'a', 'good'"));
+               Mentions("other.csv:1:|'text'|'a', 'good'"));
     *path = before;
   }
   config.test_path = folder.write("test.jsonl", "{\"text\": \"d\", \"label\": \"good\"}\n").string();

@@ -195,8 +195,7 @@ TEST_CASE("the split is the same for every tokenizer, cuts between characters, a
   CHECK(train == ByteTokenizer().decode(bytes.tokens(Split::train)));
   CHECK(characters.tokens(Split::train).size() == 20);  // int(23 * 0.9)
   CHECK(characters.characters(Split::validation) == 3);
-  CHECK_THAT(message_of(ExitCode::data, [] { dataset_of(digits(100), 10); }),
-             Mentions("memory.txt:|validation split has 10|11"));
+  CHECK_THAT(message_of(ExitCode::data, [] { dataset_of(digits(100), 10); }), Mentions("memory.txt:|validation|10|11"));
   CHECK_NOTHROW(dataset_of(digits(110), 10));
 }
 

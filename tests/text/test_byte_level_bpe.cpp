@@ -1,8 +1,4 @@
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "support/byte_level_bpe.h"
@@ -230,8 +226,7 @@ TEST_CASE("regular expressions that another library could read otherwise are ref
         R"(a$)",    R"((?i)a)",   R"((?i:ss))", R"((?i:\p{Lu}))", R"((?m:.))",   R"((?<name>a))",
         R"(a{,3})", R"(a{2}+)",   R"(a{2,3}?)", R"(\x41)",        R"((a)\1)",    R"(\u00)"}) {
     CAPTURE(bad);
-    CHECK_THAT(message_of(ExitCode::data, [&] { split(bad); }),
-               ContainsSubstring("t.json: pattern: ") && ContainsSubstring("not supported"));
+    CHECK_THAT(message_of(ExitCode::data, [&] { split(bad); }), Mentions("t.json: pattern: |not supported"));
   }
   for (const std::string bad : {R"((a)", R"([a)", R"(a**)", R"(\p{L)", R"(+)", "\\"}) {
     CAPTURE(bad);

@@ -4,8 +4,6 @@
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
-#include <nlohmann/json.hpp>
-
 #include "support/byte_level_bpe.h"
 #include "support/catch.h"
 #include "support/failure.h"
@@ -173,7 +171,7 @@ TEST_CASE("a sentencepiece model that changes text is refused", "[pretrained_tok
   for (const auto& [content, why] : cases) {
     folder.write("tokenizer.model", content);
     CHECK_THAT(message_of(ExitCode::data, [&] { read_pretrained_tokenizer(folder.path()); }),
-               ContainsSubstring("tokenizer.model: ") && ContainsSubstring(why));
+               Mentions("tokenizer.model: |" + why));
   }
 }
 
@@ -218,7 +216,7 @@ TEST_CASE("a tokenizer is saved with its special tokens, and one without them as
     auto damaged = saved;
     damaged["special_tokens"].update(nlohmann::ordered_json::parse(damage));
     CHECK_THAT(message_of(ExitCode::data, [&] { load_tokenizer(damaged.dump(), "t.json"); }),
-               ContainsSubstring("t.json: special_tokens is"));
+               Mentions("t.json: special"));
   }
 }
 

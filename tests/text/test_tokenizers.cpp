@@ -233,8 +233,7 @@ TEST_CASE("a word tokenizer's file names its rules, by which each of its words i
   CHECK_THAT(complaint(word_file(R"("words":["a—b"])")), Mentions("t: 'a—b'|one new word"));
   CHECK_THAT(complaint(R"({"kind":"word","lowercase":true,"words":["a"]})"), ContainsSubstring("t: letters is not"));
   for (const auto* joiners : {R"("a")", R"(" ")", R"("é")", R"("0")", "1", "null"})
-    CHECK_THAT(complaint(word_file(fmt::format(R"("joiners":{},"words":["b"])", joiners))),
-               ContainsSubstring("joiners is not"));
+    CHECK_THAT(complaint(word_file(fmt::format(R"("joiners":{},"words":["b"])", joiners))), Mentions("joiners is not"));
 }
 
 TEST_CASE("the unknown token has an id where there is one", "[tokenizer]") {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <map>
 #include <regex>
-#include <sstream>
 
 #include "base/json.h"
 #include "ops/named_tensors.h"
