@@ -19,7 +19,6 @@ namespace metaformer {
 namespace {
 
 using Catch::Matchers::EndsWith;
-using Catch::Matchers::StartsWith;
 
 // "SOURCE -> TARGET" of every pair.
 Texts texts_of(const std::vector<TextPair>& pairs) {

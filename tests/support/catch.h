@@ -1,5 +1,8 @@
 #pragma once
-// Catch2, version 2 or 3, and test cases that say why they assert nothing.
+// Catch2, version 2 or 3, a matcher of messages, and test cases that say why they assert nothing.
+#include <sstream>
+#include <string>
+
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
 using Catch::Matchers::ContainsSubstring;
@@ -11,14 +14,10 @@ inline auto ContainsSubstring(const std::string& text) { return Catch::Matchers:
 // A message has the parts of `parts`, which '|' separates, in this order: a key, a line, a value, a word of the rule.
 inline auto Mentions(const std::string& parts) {
   const auto matches = [parts](const std::string& message) {
+    std::istringstream each(parts);
     std::size_t at = 0;
-    for (std::size_t first = 0, end = 0; end != std::string::npos; first = end + 1) {
-      end = parts.find('|', first);
-      const auto part = parts.substr(first, end - first);
-      at = message.find(part, at);
-      if (at == std::string::npos) return false;
-      at += part.size();
-    }
+    for (std::string part; std::getline(each, part, '|'); at += part.size())
+      if ((at = message.find(part, at)) == std::string::npos) return false;
     return true;
   };
   return Catch::Matchers::Predicate<std::string>(matches, "mentions " + parts);
