@@ -393,8 +393,8 @@ TEST_CASE("a rating that is out of range is malformed where the config has a ran
   for (const auto* stars : {"5", "5.5", "1", "0.5", "-3", "9"}) content += review("\"a\"", stars);
   const auto table = read_text("t.json", content, config);
   CHECK(rows_of(table) == Texts{"1 positive a", "3 negative a"});
-  check_malformed(table, {"2 the rating 5.5|data.rating.highest 5", "4 the rating 0.5|data.rating.lowest 1",
-                          "5 the rating -3|data.rating.lowest 1", "6 the rating 9|data.rating.highest 5"});
+  check_malformed(table, {"2 the rating|5.5|data.rating.highest 5", "4 the rating|0.5|data.rating.lowest 1",
+                          "5 the rating|-3|data.rating.lowest 1", "6 the rating|9|data.rating.highest 5"});
   config.rating.lowest.reset();
   CHECK(rows_of(read_text("t.json", content, config)).size() == 4);
   config.malformed_limit = 0;
