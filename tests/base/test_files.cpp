@@ -48,8 +48,8 @@ TEST_CASE("errors of reading name the file's fault", "[files]") {
   const auto a = folder.write("a", "12345");
   CHECK(read_file(a, 5, ExitCode::data) == "12345");
   for (const auto& [path, why] :
-       {std::pair{a, "larger than the 4 bytes allowed"}, {folder / "b", "no such file"}, {folder.path(), "not a reg"}})
-    CHECK_THROWS_WITH(read_file(path, 4, ExitCode::data), ContainsSubstring(why));
+       {std::pair{a, "larger|4 bytes"}, {folder / "b", "no such file"}, {folder.path(), "not a reg"}})
+    CHECK_THROWS_WITH(read_file(path, 4, ExitCode::data), Mentions(why));
 }
 
 TEST_CASE("a file that grows is opened where it lies, never through a link", "[files]") {
@@ -68,11 +68,11 @@ TEST_CASE("a file that grows is opened where it lies, never through a link", "[f
   std::filesystem::create_directory(folder / "folder");
   for (const auto& [name, why] : {std::pair{"link", "it is a link"},
                                   {"dangling", "it is a link"},
-                                  {"pipe", "it is no regular file"},
+                                  {"pipe", "no regular file"},
                                   {"folder", "Is a directory"},
-                                  {"absent/file", "No such file or directory"}})
+                                  {"absent/file", "No such file"}})
     CHECK_THAT(message_of(ExitCode::usage, [&, name = name] { AppendedFile(folder / name).write("x"); }),
-               ContainsSubstring((folder / name).string() + ": ") && ContainsSubstring(why));
+               ContainsSubstring((folder / name).string() + ": ") && Mentions(why));
   CHECK_FALSE(std::filesystem::exists(folder / "absent"));
   CHECK(read_text(folder / "a") == "one\ntwo\nthree\n");
 }
@@ -103,7 +103,7 @@ TEST_CASE("a second holder is refused with the name of the first, whose death fr
   const TemporaryFolder folder;
   const auto file = folder / "lock";
   const auto pid = start_holder(file);
-  CHECK_THROWS_WITH(FileLock(file), ContainsSubstring("is in use by process " + std::to_string(pid) + " on "));
+  CHECK_THROWS_WITH(FileLock(file), Mentions("in use|" + std::to_string(pid) + " on "));
   kill(pid, SIGKILL);
   waitpid(pid, nullptr, 0);
   {
@@ -121,7 +121,7 @@ TEST_CASE("a link in the place of a lock is left alone", "[lock]") {
   const auto victim = folder.write("victim", "untouched");
   for (const auto* target : {"victim", "absent"}) {
     std::filesystem::create_symlink(target, folder / "lock");
-    CHECK_THROWS_WITH(FileLock(folder / "lock"), ContainsSubstring("lock: it is a link"));
+    CHECK_THROWS_WITH(FileLock(folder / "lock"), Mentions("lock:|link"));
     CHECK(std::filesystem::is_symlink(folder / "lock"));
     std::filesystem::remove(folder / "lock");
   }

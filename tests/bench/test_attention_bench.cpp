@@ -213,7 +213,7 @@ TEST_CASE("a core that the benchmark does not know is left out, with the reason"
                                      QuadraticOptions{.fixed_norm = true, .backend = Backend::composed},
                                      MetricOptions{.fixed_norm = true, .backend = Backend::composed}});
   for (const auto& result : bench(request)) {
-    CHECK_THAT(result.skipped, ContainsSubstring("does not know the core"));
+    CHECK_THAT(result.skipped, Mentions("not know|core"));
     CHECK(result.predicted_bytes == 0);
   }
 }

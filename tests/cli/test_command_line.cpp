@@ -58,7 +58,7 @@ TEST_CASE("an injected NaN or overflow ends with code 4, is rolled back from, or
   const Variables fault{{"METAFORMER_FAULT", GENERATE("nan:3", "overflow:3")}};
   program.refuse("train --config small.yaml --out stopped", 4, {"step 3: ", "in the gradient of "});
   const auto repaired = program.json("train --config small.yaml --out repaired --set train.divergence.action=rollback");
-  CHECK_THAT(program.read("err"), ContainsSubstring("rollback 1 of 3: back to step 2"));
+  CHECK_THAT(program.read("err"), Mentions("rollback 1 of 3:|2"));
   CHECK(repaired.at("rollbacks") == 1);
   const auto summary =
       program.json("train --config small.yaml --out run --set train.precision=fp16 --set train.log_interval=1");
@@ -90,10 +90,8 @@ TEST_CASE("the vocabulary is counted where the data are at hand, and one layer i
   const auto text = small_text();
   const auto count = std::set<char>(text.begin(), text.end()).size();
   const auto tokens = "vocabulary of " + std::to_string(count) + " tokens";
-  CHECK_THAT(program.train("run", {"train.steps=1"}),
-             ContainsSubstring("1 layer, 2 heads") && ContainsSubstring(tokens));
+  CHECK_THAT(program.train("run", {"train.steps=1"}), Mentions("1 layer, 2 heads") && Mentions(tokens));
   CHECK_THAT(program.succeed("config check small.yaml"), ContainsSubstring("the data's " + tokens));
   CHECK(program.json("config check small.yaml").at("vocabulary") == count);
-  CHECK_THAT(program.succeed("config check small.yaml --set data.path=nowhere.txt"),
-             ContainsSubstring("assumed vocabulary of 128 tokens"));
+  CHECK_THAT(program.succeed("config check small.yaml --set data.path=nowhere.txt"), Mentions("vocabulary of 128"));
 }

@@ -55,16 +55,14 @@ TEST_CASE("evaluate takes another memory, and sample goes on past the context wi
   const Arguments sample = "sample --run run --prompt 'to be or not to be, that' --tokens 60";
   CHECK(program.succeed(sample) == program.succeed(sample, {"--no-cache"}));
   program.refuse(joined(sample, "--window slide"), 2, {"--window slide: ", "model.memory"});
-  program.refuse("evaluate --run run --random-batches 2", 2, {"random batches have nothing before them"});
+  program.refuse("evaluate --run run --random-batches 2", 2, {"random batches"});
 }
 
 TEST_CASE("learned positions end where training ended, and the message says so", "[cli]") {
   const Program program;
   program.train("run");
   for (const auto* command : {"evaluate --run run --context 32", "sample --run run --context 32"})
-    program.refuse(command, 2,
-                   {"--context 32: this run has learned positions for 16 tokens",
-                    "model.positions none, sinusoidal, rotary, alibi, t5, shaw or transformer_xl"});
+    program.refuse(command, 2, {"--context 32:|learned|16", "none|rotary|transformer_xl"});
   program.succeed("evaluate --run run --context 16");
   program.refuse("evaluate --run run --context 0", 2);
 }
@@ -92,6 +90,5 @@ TEST_CASE("a state is carried in evaluation where it is asked for, also of a tex
   program.train("run", changes);
   CHECK(loss_of(program, "--set model.carry_state=false") == loss_of(program, {}));
   CHECK(loss_of(program, "--set model.carry_state=true") != loss_of(program, {}));
-  program.refuse("evaluate --run run --set model.carry_state=true --random-batches 2", 2,
-                 {"random batches have nothing before them", "model.carry_state"});
+  program.refuse("evaluate --run run --set model.carry_state=true --random-batches 2", 2, {"batches", "carry_state"});
 }

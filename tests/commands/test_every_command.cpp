@@ -5,9 +5,7 @@
 
 #include <cstdio>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <regex>
-#include <set>
 
 #include "cli/command_line.h"
 #include "config/experiment_config.h"
@@ -131,7 +129,7 @@ struct Answers {
 
 // Whether a config of the task is one with a model of each kind.
 Answers trained_with(const std::string& task) {
-  const Answer whole_text = "needs a model that sees a whole text", two_sequences = "set it to encoder_decoder",
+  const Answer whole_text = "sees a whole text", two_sequences = "set it to encoder_decoder",
                pairs_only = "it is for sequence_to_sequence", classes_only = "it is for classification";
   if (task == "sequence_to_sequence") return {two_sequences, {{"encoder_decoder", works}}};
   Answers answers{works, {{"encoder_decoder", pairs_only}}};
@@ -150,7 +148,7 @@ struct CommandRow {
 std::vector<CommandRow> commands_of(const std::string& prompt) {
   const Answer no_text = "cannot continue a text", no_classes = "predict needs a classifier",
                only_language_models = "and must be language_model", no_transformer = "must be transformer",
-               no_layers = "only transformers have layers to inspect";
+               no_layers = "only transformers";
   const Answers any, inspected{no_layers, {{"transformer", works}, {"encoder_decoder", works}}};
   return {
       {{"evaluate", "--json", "--run", "RUN"}, any, any},

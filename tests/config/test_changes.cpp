@@ -1,6 +1,5 @@
 // What a config changes of the defaults, and the digest by which runs are recognised.
 
-#include <filesystem>
 #include <set>
 
 #include "config/loader.h"

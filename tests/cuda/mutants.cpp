@@ -9,7 +9,6 @@
 
 #include <cstdio>
 #include <iostream>
-#include <vector>
 
 #include "cuda/emulator.h"
 #include "cuda/metric_case.h"

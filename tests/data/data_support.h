@@ -62,6 +62,14 @@ inline Texts malformed_of(const Table& table) {
   return malformed;
 }
 
+// Each malformed row mentions the parts that are expected of it (Mentions), the first of which begin with its line.
+inline void check_malformed(const Table& table, const Texts& expected) {
+  const auto malformed = malformed_of(table);
+  REQUIRE(malformed.size() == expected.size());
+  for (std::size_t i = 0; i < malformed.size(); ++i)
+    CHECK_THAT("line " + malformed[i], Mentions("line " + expected[i]));
+}
+
 // The message of a data error, after the path of the file.
 inline std::string refusal(const std::string& name, const std::string& content, const LabelledDataConfig& config = {}) {
   const TemporaryFolder folder;

@@ -11,7 +11,6 @@
 #include <set>
 
 #include "base/archive.h"
-#include "base/error.h"
 #include "data/imdb.h"
 #include "support/catch.h"
 #include "support/failure.h"
@@ -197,8 +196,7 @@ TEST_CASE("a list of films without the film of a review is one clear error", "[i
   auto files = with_films(official_layout(1000), 1000);
   auto& list = files["aclImdb/train/urls_neg.txt"];
   GENERATE(true, false) ? list.resize(49 * 700) : (void)list.replace(49 * 700, 48, 48, '?');
-  CHECK_THAT(refusal(write_archive(folder, files)),
-             ContainsSubstring("aclImdb/train/urls_neg.txt:701: no film for review 700 of train/neg"));
+  CHECK_THAT(refusal(write_archive(folder, files)), Mentions("aclImdb/train/urls_neg.txt:701:|review 700|train/neg"));
 }
 
 TEST_CASE("a validation film of the corpus has no review in the training split", "[imdb]") {
@@ -238,15 +236,15 @@ TEST_CASE("reviews that cannot be used are named, and counted up to the limit", 
       {"\u00a0\u3000", "train/neg/5_2.txt", "the review is empty"},
       {std::string(1000, '\0'), "train/neg/5_2.txt", "NUL bytes"},
       {std::string("a\0b", 3), "train/pos/5_9.txt", "NUL bytes"},
-      {"caf\xe9", "train/pos/5_9.txt", "not valid UTF-8: byte 0xe9 at offset 3"},
-      {"fine", "train/pos/5_3.txt", "a rating of 3 is not positive (7 to 10)"},
-      {"fine", "test/neg/5_11.txt", "a rating of 11 is not negative (1 to 4)"},
+      {"caf\xe9", "train/pos/5_9.txt", "not valid UTF-8:|0xe9|3"},
+      {"fine", "train/pos/5_3.txt", "rating of 3|(7 to 10)"},
+      {"fine", "test/neg/5_11.txt", "rating of 11|(1 to 4)"},
   }));
   const TemporaryFolder folder;
   auto files = official_layout(1000);
   files["aclImdb/" + name] = content;
   const auto path = write_archive(folder, files);
-  CHECK_THAT(refusal(path), ContainsSubstring(why) && ContainsSubstring(name));
+  CHECK_THAT(refusal(path), Mentions(why) && ContainsSubstring(name));
   const auto splits = load_imdb(path, config_with(0.01));
   CHECK(splits.description.at("train").at("malformed") == 1);
 }
@@ -255,8 +253,7 @@ TEST_CASE("an archive that is damaged, cut off, none at all, partial or without 
   const TemporaryFolder folder, other, half;
   const auto whole = read_text(write_archive(folder, official_layout(300)));
   for (const auto size : {whole.size() / 2, whole.size() * 9 / 10})
-    CHECK_THAT(refusal(folder.write("cut.tar.gz", whole.substr(0, size))),
-               ContainsSubstring("cut.tar.gz: cannot be unpacked as gzip"));
+    CHECK_THAT(refusal(folder.write("cut.tar.gz", whole.substr(0, size))), Mentions("cut.tar.gz:|unpacked|gzip"));
   constexpr std::size_t header = 10;  // of gzip: a time and a system that nothing depends on
   for (std::size_t at = header; at < whole.size(); at += 1 + whole.size() / 100) {
     CAPTURE(at);
@@ -270,8 +267,7 @@ TEST_CASE("an archive that is damaged, cut off, none at all, partial or without 
   // A corpus by name must be whole.
   auto by_name = config_with(0);
   by_name.path.reset();
-  CHECK_THAT(refusal(write_archive(half, official_layout(1000)), by_name),
-             ContainsSubstring("test/pos 1000; the whole corpus has 12500 each"));
+  CHECK_THAT(refusal(write_archive(half, official_layout(1000)), by_name), Mentions("test/pos 1000|12500"));
 }
 
 TEST_CASE("what is named as a review and is a link is not read", "[imdb]") {
@@ -280,7 +276,7 @@ TEST_CASE("what is named as a review and is a link is not read", "[imdb]") {
   const auto secret = folder.write("secret", "not a review");
   const auto link = folder / "aclImdb/train/pos/9999_9.txt";
   std::filesystem::create_symlink(secret, link);
-  CHECK_THAT(refusal(folder.path()), ContainsSubstring(link.string() + ": not a regular file"));
+  CHECK_THAT(refusal(folder.path()), ContainsSubstring(link.string() + ": not a regular"));
   const auto splits = load_imdb(folder.path(), config_with(0.1));
   CHECK(splits.description.at("train").at("malformed") == 1);
   for (const auto& texts : splits.texts)
@@ -301,7 +297,7 @@ TEST_CASE("an unpacked folder that cannot be read is an error of the data", "[im
   if (user == 0) REQUIRE(::seteuid(0) == 0);
   fs::permissions(blocked, fs::perms::all);
   for (const auto& message : {loaded, digested})
-    CHECK_THAT(message, ContainsSubstring(blocked.string() + ": cannot be read: Permission denied"));
+    CHECK_THAT(message, Mentions(blocked.string() + ":|Permission denied"));
 }
 
 TEST_CASE("an entry larger than makes sense is refused before it is read", "[imdb]") {

@@ -1,10 +1,6 @@
 // Tables of labelled texts, as CSV, TSV and JSON lines, gzipped or not; ratings; and the bad input that comes with
 // them.
 
-#include <fmt/format.h>
-
-#include <sstream>
-
 #include "base/digest.h"
 #include "base/random.h"
 #include "base/rows.h"
@@ -99,7 +95,7 @@ TEST_CASE("a header that nobody named is not taken for a row", "[table]") {
   auto config = columns("1", "2");
   for (const std::string header : {"review,sentiment\n", "Text,Label\n"}) {
     for (const auto& unsaid : {LabelledDataConfig(), columns("1", "2")})
-      CHECK_THAT(refusal("t.csv", header + rows, unsaid), ContainsSubstring(":1: looks like a header: no other row"));
+      CHECK_THAT(refusal("t.csv", header + rows, unsaid), Mentions(":1: looks|header"));
     config.header = TableHeader::present;
     CHECK(read_text("t.csv", header + rows, config).rows.size() == 5);
     config.header = TableHeader::absent;
@@ -114,15 +110,15 @@ TEST_CASE("a header that nobody named is not taken for a row", "[table]") {
 }
 
 TEST_CASE("a column that is not there is named, with those that are", "[table]") {
-  CHECK(refusal("t.csv", "review,class\na,b\n", columns("reviw", "class")) ==
-        ":1: no column 'reviw' in the first row, which has 'review', 'class'; did you mean 'review'?");
+  CHECK_THAT(refusal("t.csv", "review,class\na,b\n", columns("reviw", "class")),
+             Mentions(":1:|'reviw'|'class'|'review'?"));
   CHECK(refusal("t.csv", "text,class\na,b\n", columns("text", "sentiment")).ends_with("which has 'text', 'class'"));
   // One of the default names alone is a header whose other column is called differently, not a row.
-  CHECK_THAT(refusal("t.csv", "sentence,label\na,b\n"), ContainsSubstring(":1: no column 'text' in the first row"));
+  CHECK_THAT(refusal("t.csv", "sentence,label\na,b\n"), ContainsSubstring(":1: no column 'text'"));
   for (const auto& wrong : {columns("0", "1"), columns("2", "2")})
     CHECK(failure([&] { read_text("t.csv", "a,b\n", wrong); }).first == ExitCode::usage);
   const std::string twice = "text,label,text,note,note\na,b,c,d,e\n";
-  CHECK_THAT(refusal("t.csv", twice), ContainsSubstring(":1: columns 1 and 3 are both called 'text'"));
+  CHECK_THAT(refusal("t.csv", twice), Mentions(":1: columns 1 and 3|'text'"));
   CHECK(rows_of(read_text("t.csv", twice, columns("3", "label"))) == Texts{"2 b c"});
 }
 
@@ -134,8 +130,7 @@ TEST_CASE("another delimiter is named where it leaves one column", "[table]") {
       {"t.tsv", "text,label\na,b\n", "','"},
       {"t.tsv", "text|label\na|b\n", "'|'"},
   }));
-  CHECK_THAT(refusal(name, content), ContainsSubstring(":1: one column only, where text and label need two; " +
-                                                       delimiter + " looks like its delimiter"));
+  CHECK_THAT(refusal(name, content), Mentions(":1: one column") && ContainsSubstring("; " + delimiter));
   CHECK_THAT(refusal("t.csv", "words\nmore\n"), ContainsSubstring("need two") && !ContainsSubstring("delimiter"));
 }
 
@@ -153,11 +148,9 @@ TEST_CASE("texts to classify may have one column, and a header that they must ha
   CHECK(rows_of(read("text\na\n")) == Texts{"2  a"});
   for (const std::string content : {"id,review\n1,a\n", "a\nb\n", "label,Text\nx,a\n", "id;text\n1;a\n"})
     CHECK_THAT(message_of(ExitCode::data, [&] { read(content, TableHeader::present); }),
-               ContainsSubstring("no column 'text' in the first row, which has") ||
-                   ContainsSubstring("looks like its delimiter"));
+               ContainsSubstring("no column 'text'") || ContainsSubstring("looks like its delimiter"));
   for (const std::string content : {"text;label\na;b\n", "id;text\n1;b\n", "a|text|b\n"})
-    CHECK_THAT(message_of(ExitCode::data, [&] { read(content); }),
-               ContainsSubstring("t.csv:1: one column only; ") && ContainsSubstring("looks like its delimiter"));
+    CHECK_THAT(message_of(ExitCode::data, [&] { read(content); }), Mentions("t.csv:1: one column only; |delimiter"));
 }
 
 TEST_CASE("every malformed row is reported with its line and reason, and the others are kept", "[table]") {
@@ -180,18 +173,14 @@ TEST_CASE("every malformed row is reported with its line and reason, and the oth
       "fine,bad,\xff\n"                    // 20
       "\"open,good,\n"                     // 21
       "last,good,\n";                      // 22
-  const auto stray = " a stray quote: quotes enclose a whole field and are doubled inside it";
   const auto table = read_text("t.csv", content, columns("text", "label", 1));
-  CHECK(malformed_of(table) == Texts{"4 the row ends before column 2", "5 4 columns, but the first row has 3",
-                                     "6 the text is empty", "8 the label is empty", "9 the text is not valid UTF-8",
-                                     "10 the label is not valid UTF-8", std::string("14") + stray,
-                                     std::string("15") + stray, std::string("18") + stray, std::string("19") + stray,
-                                     "21 a quote is opened and never closed"});
+  check_malformed(table, {"4 the row|column 2", "5 4 columns|3", "6 the text is empty", "8 the label|empty",
+                          "9 the text|UTF-8", "10 the label|UTF-8", "14 a stray quote", "15 a stray quote",
+                          "18 a stray quote", "19 a stray quote", "21 a quote|never closed"});
   CHECK(rows_of(table) ==
         Texts{"2 good two\nlines", "11 good said \"so\"\n\n", "16 good no note", "20 bad fine", "22 good last"});
   const auto tsv = read_text("t.tsv", "text\tlabel\nok\tgood\n\t\nalone\na\tb\tc\n\n \nok\t\r\n", tolerant());
-  CHECK(malformed_of(tsv) == Texts{"3 the text is empty", "4 the row ends before column 2",
-                                   "5 3 columns, but the first row has 2", "8 the label is empty"});
+  check_malformed(tsv, {"3 the text is empty", "4 the row|column 2", "5 3 columns|2", "8 the label|empty"});
   CHECK(rows_of(tsv) == Texts{"2 good ok"});
 }
 
@@ -205,20 +194,18 @@ TEST_CASE("a quote or an open object swallows its own row alone, however many th
   const auto malformed = read_text("t.json", json, amazon(1)).malformed;
   CHECK(malformed.size() == 100'000);
   CHECK(malformed.back().line == 100'001);
-  CHECK(malformed_of(read_text("t.csv", "a,b\n\"open", columns("1", "2", 1))) ==
-        Texts{"2 a quote is opened and never closed"});
+  check_malformed(read_text("t.csv", "a,b\n\"open", columns("1", "2", 1)), {"2 a quote|never closed"});
   CHECK(rows_of(read_text("t.csv", "a,b\nfine,\"go\"od\nfine,good\n", columns("1", "2", 1))) ==
         Texts{"1 b a", "3 good fine"});  // the field before the quote is forgotten
-  CHECK_THAT(refusal("t.csv", "\"a,b\nc,d\n"), ContainsSubstring(":1: a quote is opened and never closed; the first"));
+  CHECK_THAT(refusal("t.csv", "\"a,b\nc,d\n"), Mentions(":1: a quote|never closed|"));
 }
 
 TEST_CASE("a fraction of malformed rows above the limit is an error that names the first", "[table]") {
   const std::string content = "text,label\na,b\n,b\na,b\n,b\na,b\n";
   for (const double limit : {0.0, 0.39})
-    CHECK(refusal("t.csv", content, columns("text", "label", limit)) ==
-          fmt::format(":3: the text is empty (2 of 5 rows are malformed; data.malformed_limit allows {})", limit));
-  CHECK_THAT(refusal("t.json", "broken\n{\"text\": \"a\", \"label\": 1}\n"),
-             ContainsSubstring(":1: not JSON ") && ContainsSubstring(" (1 of 2 rows are malformed; "));
+    CHECK_THAT(refusal("t.csv", content, columns("text", "label", limit)),
+               Mentions(fmt::format(":3: the text|2 of 5|data.malformed_limit|{})", limit)));
+  CHECK_THAT(refusal("t.json", "broken\n{\"text\": \"a\", \"label\": 1}\n"), Mentions(":1: not JSON |1 of 2"));
   CHECK(read_text("t.csv", content, columns("text", "label", 0.4)).malformed.size() == 2);
   std::string percent = "text,label\n";
   for (int i = 0; i < 100; ++i) percent += i < 29 ? ",b\n" : "a,b\n";
@@ -249,26 +236,25 @@ TEST_CASE("a text or a line above the limit is malformed, with its line", "[tabl
   for (const std::string name : {"t.csv", "t.tsv"}) {
     const std::string comma = name == "t.csv" ? "," : "\t";
     const auto rows = "text" + comma + "label\n" + fits + comma + "good\n" + too_long + "\nfine" + comma + "bad\n";
-    const auto why = fmt::format("the line has {} bytes; at most {} make sense",
-                                 too_long.size() + (name == "t.csv" ? 1 : 0), longest_delimited_line);
-    CHECK_THAT(refusal(name, rows), ContainsSubstring(":3: " + why + " (1 of 3 rows are malformed; "));
+    const auto why =
+        fmt::format("the line|{} bytes|{}", too_long.size() + (name == "t.csv" ? 1 : 0), longest_delimited_line);
+    CHECK_THAT(refusal(name, rows), Mentions(":3: " + why + "|1 of 3"));
     const auto table = read_text(name, rows, columns("text", "label", 0.5));
     CHECK(table.rows.size() == 2);
-    CHECK(malformed_of(table) == Texts{"3 " + why});
+    check_malformed(table, {"3 " + why});
     CHECK_THAT(refusal(name, too_long), ContainsSubstring(":1: the line has "));
   }
   // A quoted text may have several lines.
   CHECK_THAT(refusal("t.csv", "text,label\n\"" + half + "\n" + half + "\",good\n"),
-             ContainsSubstring(fmt::format(":2: the text has {} bytes; at most ", 2 * half.size() + 1)));
+             Mentions(fmt::format(":2: the text|{} bytes", 2 * half.size() + 1)));
 }
 
 TEST_CASE("tables without rows are refused", "[table]") {
   for (const std::string content : {"", "\n\n", "\xEF\xBB\xBF", "text,label\n", "text,label\n\r\n  \n"})
-    CHECK(refusal("t.csv", content) == ": the table has no rows");
-  CHECK(refusal("t.csv", "text,label\n,\n", tolerant()) == ": the table has no rows");
-  CHECK(refusal("t.jsonl", "\n \n") == ": the table has no rows");
-  CHECK_THAT(message_of(ExitCode::data, [] { read_labelled_table("missing.csv", {}); }),
-             ContainsSubstring("missing.csv: no such file"));
+    CHECK_THAT(refusal("t.csv", content), ContainsSubstring("no rows"));
+  CHECK_THAT(refusal("t.csv", "text,label\n,\n", tolerant()), ContainsSubstring("no rows"));
+  CHECK_THAT(refusal("t.jsonl", "\n \n"), ContainsSubstring("no rows"));
+  CHECK_THAT(message_of(ExitCode::data, [] { read_labelled_table("missing.csv", {}); }), Mentions("missing.csv: no"));
 }
 
 TEST_CASE("labels of JSON lines are strings, numbers, true and false", "[reviews]") {
@@ -281,7 +267,7 @@ TEST_CASE("labels of JSON lines are strings, numbers, true and false", "[reviews
 
 TEST_CASE("every malformed line of JSON is reported with its number and reason, and the others are kept", "[reviews]") {
   const std::string deep = std::string(100, '[') + std::string(100, ']');
-  const std::string no_json = "not JSON (one object on every line, nested at most 64 deep)";
+  const std::string no_json = "not JSON|64";
   const std::vector<std::pair<std::string, std::string>> lines = {
       {R"({"text": "fine", "label": 1})", ""},
       {R"({"text": "fine", "label": 1)", no_json},
@@ -294,21 +280,20 @@ TEST_CASE("every malformed line of JSON is reported with its number and reason, 
       {"7", "number, not an object"},
       {R"({"label": 1})", "no member 'text'"},
       {R"({"text": "fine"})", "no member 'label'"},
-      {R"({"text": null, "label": 1})", "'text' is null, not a string"},
-      {R"({"text": 3, "label": 1})", "'text' is number, not a string"},
-      {R"({"text": "fine", "label": null})", "'label' is null; a label is a string, a number, true or false"},
-      {R"({"text": "fine", "label": [1]})", "'label' is array; a label is a string, a number, true or false"},
+      {R"({"text": null, "label": 1})", "'text'|null"},
+      {R"({"text": 3, "label": 1})", "'text'|number"},
+      {R"({"text": "fine", "label": null})", "'label'|null"},
+      {R"({"text": "fine", "label": [1]})", "'label'|array"},
       {R"({"text": "", "label": 1})", "the text is empty"},
       {R"({"text": " \n\t", "label": 1})", "the text is empty"},
       {R"({"text": "\u00a0\u3000\ufeff", "label": 1})", "the text is empty"},
       {R"({"text": "fine", "label": " "})", "the label is empty"},
-      {R"({"text": "a\u0000b", "label": 1})", "the text has NUL bytes"},
-      {std::string(R"({"text": "fine", "label": 1})") + '\0', "the line has NUL bytes"},
-      {std::string(50, '\0'), "the line has NUL bytes"},
-      {"{\"text\": \"caf\xe9\", \"label\": 1}", "the line is not valid UTF-8: byte 0xe9 at offset 13"},
+      {R"({"text": "a\u0000b", "label": 1})", "the text|NUL"},
+      {std::string(R"({"text": "fine", "label": 1})") + '\0', "the line|NUL"},
+      {std::string(50, '\0'), "the line|NUL"},
+      {"{\"text\": \"caf\xe9\", \"label\": 1}", "the line|UTF-8|0xe9|13"},
       {R"({"text": "\ud800", "label": 1})", no_json},
-      {R"({"text": ")" + std::string(16 << 20, 'x') + R"(", "label": 1})",
-       "the line has 16.0 MiB; at most 16.0 MiB make sense"},
+      {R"({"text": ")" + std::string(16 << 20, 'x') + R"(", "label": 1})", "the line|16.0 MiB"},
       {R"({"text": "last", "label": 2})", ""}};
   std::string content;
   Texts expected;
@@ -317,18 +302,16 @@ TEST_CASE("every malformed line of JSON is reported with its number and reason, 
     if (!lines[i].second.empty()) expected.push_back(fmt::format("{} {}", i + 1, lines[i].second));
   }
   const auto table = read_text("t.jsonl", content, tolerant());
-  CHECK(malformed_of(table) == expected);
+  check_malformed(table, expected);
   CHECK(rows_of(table) == Texts{"1 1 fine", fmt::format("{} 2 last", lines.size())});
 }
 
 TEST_CASE("a member that no object has is named, with those that there are", "[reviews]") {
   const auto content = "\nbroken\n" + review("\"a\"", "5.0") + review("\"b\"", "1.0");
   const auto config = columns("reviewTxt", "overall", 1);
-  CHECK(refusal("t.json", content, config) ==
-        ": no object has a member 'reviewTxt'; the first, on line 3, has 'asin', 'helpful', 'overall', 'reviewText', "
-        "'reviewTime', 'reviewerID', 'reviewerName', 'summary', 'unixReviewTime'; did you mean 'reviewText'?");
-  CHECK_THAT(refusal("t.json", content, tolerant()), ContainsSubstring("no object has a member 'text'"));
-  CHECK_THAT(refusal("t.jsonl", "{}\n"), ContainsSubstring("the first, on line 1, has none"));
+  CHECK_THAT(refusal("t.json", content, config), Mentions("'reviewTxt'|line 3|'asin'|'unixReviewTime'|'reviewText'?"));
+  CHECK_THAT(refusal("t.json", content, tolerant()), Mentions("no object|'text'"));
+  CHECK_THAT(refusal("t.jsonl", "{}\n"), ContainsSubstring("line 1, has none"));
   // A single object that has it makes the others malformed rows.
   CHECK(malformed_of(read_text("t.json", content + R"({"reviewTxt": "c", "overall": 1})", config)).size() == 3);
   // A name of a million letters is no near miss of anything, and costs nothing.
@@ -336,10 +319,10 @@ TEST_CASE("a member that no object has is named, with those that there are", "[r
   // JSON lines have no header, and one member is not both.
   auto headed = LabelledDataConfig();
   headed.header = TableHeader::present;
-  for (const auto& [wrong, why] : {std::pair(headed, "data.header"), {columns("x", "x"), "both mean the member 'x'"}})
+  for (const auto& [wrong, why] : {std::pair(headed, "data.header"), {columns("x", "x"), "both|member 'x'"}})
     CHECK_THAT(message_of(ExitCode::usage,
                           [&, &wrong = wrong] { read_text("t.jsonl", R"({"text": "a", "label": 1})", wrong); }),
-               ContainsSubstring(why));
+               Mentions(why));
 }
 
 TEST_CASE("gzipped tables are told by their bytes, their format by the name without .gz", "[reviews]") {
@@ -364,13 +347,13 @@ TEST_CASE("a gzipped table that is cut off or damaged is one clear error, wherev
   const auto whole = gzip(rows);
   REQUIRE(read_text("t.gz", whole).rows.size() == 2000);
   for (const auto size : {whole.size() - 1, whole.size() - 8, whole.size() / 2, std::size_t{12}, std::size_t{3}})
-    CHECK_THAT(refusal("t.gz", whole.substr(0, size)), ContainsSubstring("cannot be unpacked as gzip"));
+    CHECK_THAT(refusal("t.gz", whole.substr(0, size)), ContainsSubstring("unpacked as gzip"));
   for (const auto at : {whole.size() / 3, whole.size() / 2, whole.size() - 6}) {  // the last: in the checksum
     auto damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
-    CHECK_THAT(refusal("t.gz", damaged), ContainsSubstring("cannot be unpacked as gzip"));
+    CHECK_THAT(refusal("t.gz", damaged), ContainsSubstring("unpacked as gzip"));
   }
-  CHECK_THAT(refusal("t.gz", whole + "more"), ContainsSubstring("something else follows its end"));
+  CHECK_THAT(refusal("t.gz", whole + "more"), ContainsSubstring("follows its end"));
 }
 
 TEST_CASE("ratings become classes, and those between are left out and counted", "[reviews]") {
@@ -387,7 +370,7 @@ TEST_CASE("ratings become classes, and those between are left out and counted", 
   CHECK(rows_of(table) == expected);
   CHECK(table.left_out == 3);
   CHECK(table.malformed.empty());
-  CHECK_THAT(refusal("t.json", review("\"a\"", "3.0"), config), ContainsSubstring(": all 1 ratings lie between data."));
+  CHECK_THAT(refusal("t.json", review("\"a\"", "3.0"), config), Mentions(": all 1 ratings|data."));
   // So says the description of the splits.
   const TemporaryFolder folder;
   std::string many = "broken\n";
@@ -400,8 +383,7 @@ TEST_CASE("ratings become classes, and those between are left out and counted", 
   CHECK(rows_of(read_text("t.json", content, config)).at(5) == "6 negative" + text);
   CHECK(read_text("t.json", content, config).left_out == 0);
   config.corpus = "imdb";
-  CHECK(message_of(ExitCode::usage, [&] { load_labelled_splits(config, true); }) ==
-        "data.rating.positive_from: imdb brings its own classes");
+  CHECK_THAT(message_of(ExitCode::usage, [&] { load_labelled_splits(config, true); }), Mentions("positive_from:|imdb"));
 }
 
 TEST_CASE("a rating that is out of range is malformed where the config has a range", "[reviews]") {
@@ -411,28 +393,27 @@ TEST_CASE("a rating that is out of range is malformed where the config has a ran
   for (const auto* stars : {"5", "5.5", "1", "0.5", "-3", "9"}) content += review("\"a\"", stars);
   const auto table = read_text("t.json", content, config);
   CHECK(rows_of(table) == Texts{"1 positive a", "3 negative a"});
-  CHECK(malformed_of(table) ==
-        Texts{"2 the rating 5.5 is above data.rating.highest 5", "4 the rating 0.5 is below data.rating.lowest 1",
-              "5 the rating -3 is below data.rating.lowest 1", "6 the rating 9 is above data.rating.highest 5"});
+  check_malformed(table, {"2 the rating|5.5|data.rating.highest 5", "4 the rating|0.5|data.rating.lowest 1",
+                          "5 the rating|-3|data.rating.lowest 1", "6 the rating|9|data.rating.highest 5"});
   config.rating.lowest.reset();
   CHECK(rows_of(read_text("t.json", content, config)).size() == 4);
   config.malformed_limit = 0;
-  CHECK_THAT(refusal("t.json", content, config), ContainsSubstring(":2: the rating 5.5 is above"));
+  CHECK_THAT(refusal("t.json", content, config), ContainsSubstring(":2: the rating 5.5"));
 }
 
 TEST_CASE("a rating that is no number is malformed, in every format", "[reviews]") {
   auto config = tolerant();
   config.rating.positive_from = 7;
-  const auto why = " the label 'good' is not a number, as data.rating asks";
-  CHECK(malformed_of(read_text("t.csv", "text,label\na,good\nb,9\n", config)) == Texts{std::string("2") + why});
-  CHECK(malformed_of(read_text("t.tsv", "a\t9\nb\tgood\n", config)) == Texts{std::string("2") + why});
+  const std::string why = "2 the label 'good'|data.rating";
+  check_malformed(read_text("t.csv", "text,label\na,good\nb,9\n", config), {why});
+  check_malformed(read_text("t.tsv", "a\t9\nb\tgood\n", config), {why});
   const auto row = [](const std::string& label) { return R"({"text": "a", "label": )" + label + "}\n"; };
   const auto table = read_text(
       "t.jsonl", row("9") + row("\"8.0\"") + row("true") + row("\"inf\"") + row("\"nan\"") + row("\"9 \""), config);
   CHECK(rows_of(table) == Texts{"1 positive a", "2 positive a", "6 positive a"});
   CHECK(malformed_of(table).size() == 3);
   config.malformed_limit = 0;
-  CHECK_THAT(refusal("t.tsv", "a\t9\nb\t9,0\n", config), ContainsSubstring(":2: the label '9,0' is not a number"));
+  CHECK_THAT(refusal("t.tsv", "a\t9\nb\t9,0\n", config), ContainsSubstring(":2: the label '9,0'"));
   // One low rating at the start of a table is no header.
   CHECK(read_text("t.tsv", "a\t1\nb\t9\nc\t9\nd\t9\ne\t9\n", config).rows.size() == 5);
 }
@@ -440,15 +421,15 @@ TEST_CASE("a rating that is no number is malformed, in every format", "[reviews]
 TEST_CASE("files that are no tables are refused, whatever their name", "[reviews]") {
   const std::string nuls(10'000, '\0'), utf16("\xff\xfet\0e\0x\0t\0\t\0l\0\n\0", 16);
   const auto [name, content, expected] = GENERATE_COPY(table<std::string, std::string, std::string>({
-      {"t.csv", nuls, ":1: NUL bytes; a table is UTF-8 text"},
-      {"t.tsv", nuls, ":1: NUL bytes; a table is UTF-8 text"},
-      {"t.jsonl", nuls, ":1: the line has NUL bytes (1 of 1 rows"},
+      {"t.csv", nuls, ":1: NUL bytes"},
+      {"t.tsv", nuls, ":1: NUL bytes"},
+      {"t.jsonl", nuls, ":1:|NUL bytes|(1 of 1"},
       {"t.tsv", utf16, "NUL bytes"},
-      {"t.csv", "text,label\ncaf\xe9,good\n", ":2: the text is not valid UTF-8"},
+      {"t.csv", "text,label\ncaf\xe9,good\n", ":2:|not valid UTF-8"},
   }));
-  CHECK_THAT(refusal(name, content), ContainsSubstring(expected));
-  CHECK(malformed_of(read_text("t.csv", std::string("text,label\na,b\nc\0d,e\nf,g\0\n", 26), tolerant())) ==
-        Texts{"3 the text has NUL bytes", "4 the label has NUL bytes"});
+  CHECK_THAT(refusal(name, content), Mentions(expected));
+  check_malformed(read_text("t.csv", std::string("text,label\na,b\nc\0d,e\nf,g\0\n", 26), tolerant()),
+                  {"3 the text|NUL", "4 the label|NUL"});
 }
 
 TEST_CASE("a review of a million bytes is a review, with or without spaces", "[reviews]") {
@@ -473,7 +454,7 @@ TEST_CASE("a table beside a training table with a header must have its names", "
   for (auto* path : {&config.validation_path, &config.test_path, &config.extra_path}) {
     const auto before = std::exchange(*path, other);
     CHECK_THAT(message_of(ExitCode::data, [&] { load_labelled_splits(config, true); }),
-               ContainsSubstring("other.csv:1: no column 'text' in the first row, which has 'a', 'good'"));
+               Mentions("other.csv:1:|'text'|'a', 'good'"));
     *path = before;
   }
   config.test_path = folder.write("test.jsonl", "{\"text\": \"d\", \"label\": \"good\"}\n").string();

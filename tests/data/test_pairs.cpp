@@ -1,7 +1,5 @@
 // Pairs of texts: from the lines of two files and from tables, in splits, and as rows of batches.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -15,17 +13,12 @@
 #include "data/data_support.h"
 #include "data/epoch_order.h"
 #include "data/pairs.h"
-#include "support/catch.h"
-#include "support/failure.h"
-#include "support/own_cache.h"
-#include "support/temporary_folder.h"
 
 namespace metaformer {
 
 namespace {
 
 using Catch::Matchers::EndsWith;
-using Catch::Matchers::StartsWith;
 
 // "SOURCE -> TARGET" of every pair.
 Texts texts_of(const std::vector<TextPair>& pairs) {
@@ -163,30 +156,30 @@ TEST_CASE("random lines of two files come back as pairs, with their places", "[p
 
 TEST_CASE("files of different numbers of lines are refused with both numbers and the first line alone", "[pairs]") {
   const auto [sources, targets, counts, alone] = GENERATE(table<std::string, std::string, std::string, std::string>({
-      {"a\nb\nc\n", "x\ny", "a.de has 3 lines and b.en has 2", "line 3 of a.de has none"},
-      {"a\n", "x\ny\nz\n", "a.de has 1 lines and b.en has 3", "line 2 of b.en has none"},
-      {"", "x\n", "a.de has 0 lines and b.en has 1", "line 1 of b.en has none"},
-      {"a\n\n", "x\n", "a.de has 2 lines and b.en has 1", "line 2 of a.de has none"},
-      {"", "\xEF\xBB\xBF", "a.de and b.en have no lines", ""},
+      {"a\nb\nc\n", "x\ny", "a.de|3 lines|b.en|2", "line 3 of a.de has none"},
+      {"a\n", "x\ny\nz\n", "a.de|1 lines|b.en|3", "line 2 of b.en has none"},
+      {"", "x\n", "a.de|0 lines|b.en|1", "line 1 of b.en has none"},
+      {"a\n\n", "x\n", "a.de|2 lines|b.en|1", "line 2 of a.de has none"},
+      {"", "\xEF\xBB\xBF", "a.de|b.en|lines", ""},
   }));
-  CHECK_THAT(refusal_of_lines(sources, targets), StartsWith(counts) && EndsWith(alone));
+  CHECK_THAT(refusal_of_lines(sources, targets), Mentions(counts) && EndsWith(alone));
 }
 
 TEST_CASE("a line that is no text is named with its file and line, on either side", "[pairs]") {
   const std::string mebibyte(1 << 20, 'x');
   const auto [line, why] = GENERATE_COPY(table<std::string, std::string>({
-      {"", "the line is empty; its partner "},
-      {" \t", "the line is empty; its partner "},
-      {"\u00a0\u3000", "the line is empty; its partner "},
-      {"caf\xe9", "the line is not valid UTF-8: byte 0xe9 at offset 3; convert the file to UTF-8"},
-      {std::string("a\0b", 3), "the line has NUL bytes; a text is UTF-8"},
-      {mebibyte + "x", "the line has 1048577 bytes; at most 1048576 make sense"},
+      {"", "the line is empty"},
+      {" \t", "the line is empty"},
+      {"\u00a0\u3000", "the line is empty"},
+      {"caf\xe9", "not valid UTF-8|0xe9|3"},
+      {std::string("a\0b", 3), "NUL bytes"},
+      {mebibyte + "x", "1048577|1048576"},
   }));
   const std::string ending = GENERATE(as<std::string>{}, "\n", "\r\n");
   const auto bad = "a" + ending + "b" + ending + line + ending + "d" + ending, good = std::string("a\nb\nc\nd\n");
-  CHECK_THAT(refusal_of_lines(bad, good), StartsWith("a.de:3: " + why));
-  CHECK_THAT(refusal_of_lines(good, bad), StartsWith("b.en:3: " + why));
-  if (line.empty()) CHECK_THAT(refusal_of_lines(bad, good), ContainsSubstring("its partner b.en:3 needs a text"));
+  CHECK_THAT(refusal_of_lines(bad, good), Mentions("a.de:3: |" + why));
+  CHECK_THAT(refusal_of_lines(good, bad), Mentions("b.en:3: |" + why));
+  if (line.empty()) CHECK_THAT(refusal_of_lines(bad, good), ContainsSubstring("its partner b.en:3"));
   const TemporaryFolder folder;
   const auto longest = folder.write("a.de", mebibyte + ending), other = folder.write("b.en", "a\n");
   CHECK(read_line_pairs(longest, other).pairs.at(0).source == mebibyte);
@@ -223,7 +216,7 @@ TEST_CASE("malformed rows of pairs name the source or the target", "[pairs]") {
       {"t.jsonl", json + R"({"source": "a", "target": ")" + too_long + "\"}\n", 2, "the target" + long_text},
   }));
   CHECK_THAT(message_of(ExitCode::data, [&, of = name, text = content] { read_pairs(of, text); }),
-             ContainsSubstring(fmt::format("{}:{}: {} (1 of 2 rows are malformed; ", name, line, why)));
+             ContainsSubstring(fmt::format("{}:{}: {} (1 of 2", name, line, why)));
   CHECK(malformed_of(read_pairs(name, content, fields("source", "target", 0.5))) ==
         Texts{fmt::format("{} {}", line, why)});
   CHECK(read_pairs("t.tsv", tab).rows.size() == 1);
@@ -232,15 +225,15 @@ TEST_CASE("malformed rows of pairs name the source or the target", "[pairs]") {
 TEST_CASE("a table without the columns of pairs is refused, with the key of the column", "[pairs]") {
   const auto [name, content, config, code, expected] =
       GENERATE_COPY(table<std::string, std::string, ParallelDataConfig, ExitCode, std::string>({
-          {"train.de", "Ein Mann.\nZwei.\n", {}, ExitCode::data, "one column only, where source and target need two"},
+          {"train.de", "Ein Mann.\nZwei.\n", {}, ExitCode::data, "one column|source and target"},
           {"train.de", "Ein Mann.\nZwei.\n", {}, ExitCode::data, "set data.target_path"},
-          {"t.csv", "de,target\na,b\n", {}, ExitCode::data, "no column 'source' in the first row"},
-          {"t.csv", "a,b\n", fields("1", "0"), ExitCode::usage, "data.target_field counts columns from 1, not 0"},
+          {"t.csv", "de,target\na,b\n", {}, ExitCode::data, "no column 'source'"},
+          {"t.csv", "a,b\n", fields("1", "0"), ExitCode::usage, "data.target_field|columns|1|0"},
           {"t.csv", "a,b\n", fields("2", "2"), ExitCode::usage, "data.source_field and data.target_field both mean"},
-          {"t.jsonl", R"({"source": "a", "en": "b"})", {}, ExitCode::data, "no object has a member 'target'"},
+          {"t.jsonl", R"({"source": "a", "en": "b"})", {}, ExitCode::data, "no object|'target'"},
       }));
   const auto read = [&, of = name, text = content, with = config] { read_pairs(of, text, with); };
-  CHECK_THAT(message_of(code, read), ContainsSubstring(expected));
+  CHECK_THAT(message_of(code, read), Mentions(expected));
 }
 
 TEST_CASE("equal sources are in one split, which further pairs do not change; one source is too few", "[pairs]") {
@@ -268,8 +261,7 @@ TEST_CASE("equal sources are in one split, which further pairs do not change; on
   for (const auto split : {Split::train, Split::validation})
     CHECK(description.at(to_string(split)).at("pairs") == splits[split].size());
   CHECK(description.at("validation").at("path") == description.at("train").at("path"));
-  CHECK_THAT(message_of(ExitCode::data, [&] { load(1, 50); }),
-             ContainsSubstring("train.de: 1 distinct sources are too few for data.validation_fraction 0.2"));
+  CHECK_THAT(message_of(ExitCode::data, [&] { load(1, 50); }), Mentions("train.de: 1|data.validation_fraction 0.2"));
 }
 
 TEST_CASE("each split has files of its own, of lines or a table", "[pairs]") {
@@ -300,26 +292,26 @@ TEST_CASE("each split has files of its own, of lines or a table", "[pairs]") {
 TEST_CASE("keys that mean nothing for these data are named with their value", "[pairs]") {
   using Change = std::function<void(ParallelDataConfig&)>;
   const auto [with_path, change, expected] = GENERATE(table<bool, Change, std::string>({
-      {false, [](auto& c) { c.target_path = "t"; }, "data.target_path: 't' has the targets of no sources;"},
-      {true, [](auto& c) { c.validation_target_path = "t"; }, "data.validation_target_path: 't' has the targets of no"},
-      {true, [](auto& c) { c.test_target_path = "t"; }, "set data.test_path to the file of the sources"},
-      {false, [](auto& c) { c.validation_path = "v"; }, "data.validation_path: 'v' means nothing beside data.corpus"},
-      {false, [](auto& c) { c.test_path = c.test_target_path = "t"; }, "data.test_path: 't' means nothing beside"},
-      {true, [](auto& c) { c.format = TableFormat::csv; }, "data.format: 'csv' means nothing for lines of two files"},
-      {true, [](auto& c) { c.header = TableHeader::absent; }, "data.header: 'absent' means nothing for lines"},
-      {true, [](auto& c) { c.source_field = "de"; }, "data.source_field: 'de' means nothing for lines"},
-      {true, [](auto& c) { c.malformed_limit = 0.1; }, "data.malformed_limit: '0.1' means nothing for lines"},
-      {false, [](auto& c) { c.target_field = "en"; }, "data.target_field: 'en' means nothing for multi30k"},
-      {false, [](auto& c) { c = {}; }, "data.path is not set; task sequence_to_sequence needs pairs of texts"},
-      {false, [](auto& c) { c.corpus = "imdb"; }, "data.corpus: imdb has no pairs of texts"},
+      {false, [](auto& c) { c.target_path = "t"; }, "data.target_path: 't'|targets|no sources"},
+      {true, [](auto& c) { c.validation_target_path = "t"; }, "data.validation_target_path: 't'|targets"},
+      {true, [](auto& c) { c.test_target_path = "t"; }, "data.test_path|file|sources"},
+      {false, [](auto& c) { c.validation_path = "v"; }, "data.validation_path: 'v'|data.corpus"},
+      {false, [](auto& c) { c.test_path = c.test_target_path = "t"; }, "data.test_path: 't'|beside"},
+      {true, [](auto& c) { c.format = TableFormat::csv; }, "data.format: 'csv'|lines"},
+      {true, [](auto& c) { c.header = TableHeader::absent; }, "data.header: 'absent'|lines"},
+      {true, [](auto& c) { c.source_field = "de"; }, "data.source_field: 'de'|lines"},
+      {true, [](auto& c) { c.malformed_limit = 0.1; }, "data.malformed_limit: '0.1'|lines"},
+      {false, [](auto& c) { c.target_field = "en"; }, "data.target_field: 'en'|multi30k"},
+      {false, [](auto& c) { c = {}; }, "data.path|sequence_to_sequence|pairs"},
+      {false, [](auto& c) { c.corpus = "imdb"; }, "data.corpus:|pairs|texts"},
       {false, [](auto& c) { c.corpus = "multi30"; }, "did you mean 'multi30k'?"},
-      {false, [](auto& c) { c.source_language = "fr"; }, "data.source_language: 'fr', but the languages of multi30k"},
-      {false, [](auto& c) { c.target_language = "de"; }, "data.target_language: 'de', but the languages of multi30k"},
+      {false, [](auto& c) { c.source_language = "fr"; }, "data.source_language: 'fr'|languages|multi30k"},
+      {false, [](auto& c) { c.target_language = "de"; }, "data.target_language: 'de'|languages|multi30k"},
   }));
   const TemporaryFolder folder;
   auto config = with_path ? numbered_lines(folder, 3) : multi30k();
   change(config);
-  CHECK_THAT(message_of(ExitCode::usage, [&] { load_pair_splits(config, true); }), ContainsSubstring(expected));
+  CHECK_THAT(message_of(ExitCode::usage, [&] { load_pair_splits(config, true); }), Mentions(expected));
 }
 
 TEST_CASE("a corpus of several files lies in a folder that has all of them", "[pairs][corpus]") {
@@ -335,10 +327,9 @@ TEST_CASE("a corpus of several files lies in a folder that has all of them", "[p
   }
   CHECK(locate_corpus(corpus) == folder.path());
   const auto message = [] { return message_of(ExitCode::data, [] { load_pair_splits(multi30k(), true); }); };
-  CHECK_THAT(message(), ContainsSubstring("/train.de.gz: not train.de.gz of multi30k: SHA-256 is " + sha256("a\n") +
-                                          ", should be 726e39b2"));
+  CHECK_THAT(message(), Mentions("/train.de.gz:|" + sha256("a\n") + "|726e39b2"));
   for (const auto* name : {"val.en.gz", "multi30k/val.en.gz"}) std::filesystem::remove(folder / name);
-  CHECK_THAT(message(), ContainsSubstring("--offline forbids fetching it; without a network, put train.de.gz"));
+  CHECK_THAT(message(), Mentions("--offline|fetching|train.de.gz"));
 }
 
 TEST_CASE("Multi30k has its pairs in both directions", "[pairs]") {
@@ -453,8 +444,7 @@ TEST_CASE("held-out pairs come by falling length; training pairs whose targets d
   CHECK(some->count(Split::train) < all->count(Split::train));
   CHECK(some->count(Split::validation) == all->count(Split::validation));
   for (std::int64_t i = 0; i < some->count(Split::train); ++i) CHECK(some->pair(Split::train, i).target.size() < 5);
-  CHECK_THAT(message_of(ExitCode::data, [&] { ragged_pairs({.context = 1}); }),
-             ContainsSubstring("fits model.context 1: raise it to at least "));
+  CHECK_THAT(message_of(ExitCode::data, [&] { ragged_pairs({.context = 1}); }), Mentions("model.context 1:"));
 }
 
 TEST_CASE("a text without a token is an error that names its own file", "[pairs]") {
@@ -467,7 +457,7 @@ TEST_CASE("a text without a token is an error that names its own file", "[pairs]
   task.data.validation_path = folder.write("c.tsv", "source\ttarget\nx\tx\n").string();
   task.data.tokenizer = BpeTokenizerOptions{.vocabulary = 40};
   CHECK_THAT(message_of(ExitCode::data, [&] { load_pairs(config_of(task, {}), true, {}); }),
-             ContainsSubstring("b.en:31: the target has no token"));
+             Mentions("b.en:31:|token"));
 }
 
 TEST_CASE("symbols are copied or reversed; held-out lists are never trained on", "[pairs]") {

@@ -9,7 +9,6 @@
 #include "data/corpus.h"
 #include "data/data_support.h"
 #include "data/text_dataset.h"
-#include "support/own_cache.h"
 #include "text/symbol_tokenizers.h"
 
 namespace metaformer {
@@ -66,7 +65,7 @@ TEST_CASE("a byte order mark at the start of a file is no part of the text", "[t
   CHECK(read_text_files(folder.write("b.txt.gz", gzip(mark + "one")), config).text == "one");
   CHECK(read_text_files(folder.write("c.jsonl", mark + json_lines), config).text == "Erster.\n\nZweiter ä.");
   CHECK(read_text_files(folder.path(), config).text == "one " + mark + "two\none\nErster.\n\nZweiter ä.");
-  CHECK_THAT(text_refusal(folder.write("d.txt", mark), config), ContainsSubstring("d.txt: the corpus is empty"));
+  CHECK_THAT(text_refusal(folder.write("d.txt", mark), config), Mentions("d.txt:|empty"));
   CHECK(read_text_files(folder.write("a.txt", "one"), config).description.at("sha256") !=
         read_text_files(folder.write("a.txt", mark + "one"), config).description.at("sha256"));
 }
@@ -82,8 +81,7 @@ TEST_CASE("JSON lines are documents with a line break between them", "[text_file
   CHECK(files.description.at("documents") == 2);
   CHECK(files.description.at("malformed") == 0);
   config.text_field = "content";
-  CHECK_THAT(text_refusal(path, config),
-             ContainsSubstring("no object has a member 'content'; the first, on line 1, has 'text'"));
+  CHECK_THAT(text_refusal(path, config), Mentions("object|'content'|1|'text'"));
   config.format = TableFormat::text;
   if (!name.ends_with("gz")) CHECK(read_text_files(path, config).text == json_lines);
 }
@@ -126,8 +124,8 @@ TEST_CASE("texts that cannot be read are errors that name file and line", "[text
   const auto latin = folder.write("latin.txt", "a\nb\ncaf\xe9");
   folder.write("a.txt", "fine");
   for (const auto& path : {latin, folder.path()})
-    CHECK_THAT(text_refusal(path), ContainsSubstring("latin.txt: not valid UTF-8: byte 0xe9 at offset 7 (line 3)"));
-  CHECK_THAT(text_refusal(folder.write("empty.txt", "")), ContainsSubstring("empty.txt: the corpus is empty"));
+    CHECK_THAT(text_refusal(path), Mentions("latin.txt:|UTF-8:|0xe9|offset 7|3)"));
+  CHECK_THAT(text_refusal(folder.write("empty.txt", "")), Mentions("empty.txt:|empty"));
   const auto gzipped = gzip(std::string(1000, 'x'));
   CHECK_THAT(text_refusal(folder.write("cut.txt.gz", gzipped.substr(0, gzipped.size() - 3))),
              ContainsSubstring("cut.txt.gz: cannot be unpacked"));
@@ -138,11 +136,10 @@ TEST_CASE("malformed lines of JSON are named, and tolerated up to the limit", "[
   folder.write("a.txt", "a");
   TextDataConfig strict, tolerant;
   tolerant.malformed_limit = 0.5;
-  for (const auto& [line, why] :
-       {std::pair{"{\"text\": 3}", "'text' is number, not a string"}, {"plain words", "not JSON"}}) {
+  for (const auto& [line, why] : {std::pair{"{\"text\": 3}", "'text'|number"}, {"plain words", "not JSON"}}) {
     const auto path = folder.write("b.jsonl", fmt::format("{{\"text\": \"one\"}}\n{}\n{{\"text\": \"two\"}}\n", line));
     for (const auto& source : {path, folder.path()}) {
-      CHECK_THAT(text_refusal(source, strict), ContainsSubstring(path.string() + ":2: " + why));
+      CHECK_THAT(text_refusal(source, strict), Mentions(path.string() + ":2: |" + why));
       CHECK_THAT(read_text_files(source, tolerant).text, ContainsSubstring("one\ntwo"));
       CHECK(read_text_files(source, tolerant).description.at("malformed") == 1);
     }
@@ -198,8 +195,7 @@ TEST_CASE("the split is the same for every tokenizer, cuts between characters, a
   CHECK(train == ByteTokenizer().decode(bytes.tokens(Split::train)));
   CHECK(characters.tokens(Split::train).size() == 20);  // int(23 * 0.9)
   CHECK(characters.characters(Split::validation) == 3);
-  CHECK(message_of(ExitCode::data, [] { dataset_of(digits(100), 10); }) ==
-        "memory.txt: its validation split has 10 tokens; model.context 10 needs at least 11");
+  CHECK_THAT(message_of(ExitCode::data, [] { dataset_of(digits(100), 10); }), Mentions("memory.txt:|validation|10|11"));
   CHECK_NOTHROW(dataset_of(digits(110), 10));
 }
 
@@ -300,8 +296,7 @@ TEST_CASE("there is no cache without a home, and none that others can write to",
   for (const auto* value : {static_cast<const char*>(nullptr), "", "relative"}) {
     const Variable none("HOME", value);
     CHECK_FALSE(cache_folder());
-    CHECK_THAT(message_of(ExitCode::data, [] { load_corpus(TextDataConfig{}, false); }),
-               ContainsSubstring("there is no cache to fetch it into"));
+    CHECK_THAT(message_of(ExitCode::data, [] { load_corpus(TextDataConfig{}, false); }), ContainsSubstring("no cache"));
   }
 }
 

@@ -33,11 +33,7 @@ TEST_CASE("a model that is not finite answers nothing", "[checkpoint]") {
   fill_weights(folder, 1e30);
   auto run = load_run(place / "run", "last", "cpu");
   const auto text = run.codec.tokenizer->encode("word1 marker");
-  CHECK_THAT(message_of(ExitCode::diverged,
-                        [&] {
-                          predict(run, {text, text});
-                        }),
-             ContainsSubstring("the probabilities of 2 of 2 texts are not finite"));
+  CHECK_THAT(message_of(ExitCode::diverged, [&] { predict(run, {text, text}); }), Mentions("2 of 2|not finite"));
   fill_weights(folder, std::nan(""));
   CHECK_THAT(message_of(ExitCode::diverged, [&] { load_run(place / "run", "last", "cpu"); }),
              ContainsSubstring("model.safetensors: ") && ContainsSubstring("is not finite"));

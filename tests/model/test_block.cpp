@@ -1,7 +1,6 @@
 // A block of every norm and feed-forward branch. Their formulas are in tests/python/reference_model.py.
 
 #include "model/block.h"
-#include "model/parameters.h"
 #include "model/small_models.h"
 #include "ops/autocast.h"
 #include "support/any_block.h"

@@ -1,10 +1,8 @@
 #include "config/mixer_config.h"
 #include "model/classifier.h"
 #include "model/embedding.h"
-#include "model/parameters.h"
 #include "model/small_models.h"
 #include "model/transformer.h"
-#include "support/torch_catch.h"
 
 namespace metaformer {
 

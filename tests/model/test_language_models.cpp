@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "model/feed_forward_model.h"
-#include "model/parameters.h"
 #include "model/recurrent_model.h"
 #include "model/small_models.h"
 #include "ops/autocast.h"
@@ -354,7 +353,7 @@ TEST_CASE("a recurrent state of another model or a part of one is refused", "[st
     wrong[number].second = tensor;
     return complaint(*state, wrong);
   };
-  CHECK_THAT(complaint(*gru->new_memory(), saved), ContainsSubstring("this model has no 'cell'"));
+  CHECK_THAT(complaint(*gru->new_memory(), saved), ContainsSubstring("model has no 'cell'"));
   CHECK_THAT(with(1, torch::zeros({2, batch, 7})), ContainsSubstring("'hidden' has shape [2, 2, 7]"));
   for (const auto& shape : {std::vector<std::int64_t>{}, {2}, {2, batch + 1, 6}, {1, batch, 6}})
     CHECK_THAT(with(2, torch::zeros(shape)), ContainsSubstring("'cell' has shape [") && ContainsSubstring("[2, 2, 6]"));
@@ -379,13 +378,11 @@ TEST_CASE("a window of another length or batch is refused", "[state]") {
   const auto state = model->new_state(batch, 12);
   model->evaluate(random_batch(7), state.get());
   auto saved = copy_of(*state);
-  CHECK_THAT(complaint(*feed_forward(4, {}).model->new_state(batch, 12), saved),
-             ContainsSubstring("'ids' has shape [2, 4], and this model expects [2, 3]"));
-  CHECK_THAT(complaint(*model->new_state(3, 12), saved),
-             ContainsSubstring("'ids' has shape [2, 4], and this model expects [3, 4]"));
+  CHECK_THAT(complaint(*feed_forward(4, {}).model->new_state(batch, 12), saved), Mentions("'ids'|[2, 4]|[2, 3]"));
+  CHECK_THAT(complaint(*model->new_state(3, 12), saved), Mentions("'ids'|[2, 4]|[3, 4]"));
   auto unknown = saved;
   unknown.emplace_back("cell", torch::zeros(1));
-  CHECK_THAT(complaint(*state, unknown), ContainsSubstring("this model has no 'cell'"));
+  CHECK_THAT(complaint(*state, unknown), ContainsSubstring("model has no 'cell'"));
   saved.erase(saved.begin());
   CHECK_THAT(complaint(*state, saved), ContainsSubstring("it has no 'length'"));
   const auto other = recurrent(RecurrentCell::gru, {.carry_state = true}).model;

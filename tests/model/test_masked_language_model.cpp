@@ -1,6 +1,5 @@
 // A model that predicts hidden tokens from both sides.
 
-#include "model/parameters.h"
 #include "model/small_models.h"
 #include "model/token_model.h"
 #include "support/any_mixer.h"

@@ -2,7 +2,6 @@
 #include <limits>
 
 #include "attention/mixer.h"
-#include "model/parameters.h"
 #include "model/small_models.h"
 #include "model/stream_probe.h"
 #include "model/token_model.h"
@@ -32,7 +31,7 @@ TEST_CASE("cached generation gives the logits of the whole sequence", "[model]")
 
 TEST_CASE("a sequence longer than the context is refused", "[model]") {
   Gpt model(small_transformer(MetricOptions{}), vocabulary);
-  CHECK_THROWS_WITH(model.evaluate(random_batch(1, 13)), ContainsSubstring("13 tokens does not fit model.context 12"));
+  CHECK_THROWS_WITH(model.evaluate(random_batch(1, 13)), Mentions("13 tokens|model.context 12"));
 }
 
 TEST_CASE("the parameters of mixers are counted apart", "[model]") {
@@ -277,8 +276,8 @@ TEST_CASE("what was saved of another model, batch or length is refused, and the 
   const auto state = model.new_state(3, 12);
   model.evaluate(random_batch(3, 5), state.get());
   auto saved = copy_of(*state);
-  CHECK_THAT(complaint(*model.new_state(2, 12), saved), ContainsSubstring("is not of 2 sequences"));
-  CHECK_THAT(complaint(*model.new_state(3, 4), saved), ContainsSubstring("5 tokens are more than the 4"));
+  CHECK_THAT(complaint(*model.new_state(2, 12), saved), ContainsSubstring("of 2 sequences"));
+  CHECK_THAT(complaint(*model.new_state(3, 4), saved), Mentions("5 tokens|4"));
   auto unknown = saved;
   for (const std::string name : {"blocks.7.slot_0", "blocks.0.memory"}) {
     unknown.emplace_back(name, saved.back().second);

@@ -1,7 +1,6 @@
 // How a whole model knows where its tokens stand. The formulas are in tests/python/reference_model.py.
 
 #include "model/classifier.h"
-#include "model/parameters.h"
 #include "model/small_models.h"
 #include "model/token_model.h"
 #include "support/any_mixer.h"

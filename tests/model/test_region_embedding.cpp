@@ -3,7 +3,6 @@
 
 #include "model/classifier.h"
 #include "model/memory_estimate.h"
-#include "model/parameters.h"
 #include "model/small_models.h"
 
 namespace metaformer {

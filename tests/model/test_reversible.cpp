@@ -1,6 +1,5 @@
 // Reversible blocks, and what else is computed again in backward, against plain autograd.
 
-#include "model/parameters.h"
 #include "model/reversible.h"
 #include "model/small_models.h"
 #include "model/token_model.h"

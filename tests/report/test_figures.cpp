@@ -1,6 +1,5 @@
 // Figures as text: what is drawn, where, and that it is well-formed.
 
-#include <filesystem>
 #include <limits>
 #include <regex>
 

@@ -111,26 +111,26 @@ TEST_CASE("processes that export at once lose no row", "[results_file]") {
 TEST_CASE("a malformed results file is an error with its place, and an export leaves it as it is", "[results_file]") {
   const TemporaryFolder folder;
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"key,val_loss\nk,1\n", "a.csv:1: not a CSV file of results: no column 'config'"},
-      {"config,seed\na,1\n", "a.csv:1: not a CSV file of results: no column 'settings'"},
-      {"config,seed,settings,val_loss\na,1,{},abc\n", "a.csv:2: val_loss: expected a number, got 'abc'"},
-      {"config,seed,settings\na,1.5,{}\n", "a.csv:2: seed: expected a whole number, got '1.5'"},
-      {"config,seed,settings\na,1,{}\nb,one,{}\n", "a.csv:3: seed: expected a whole number, got 'one'"},
-      {"config,seed,settings\na,1,\n", "a.csv:2: settings: expected a JSON object"},
-      {"config,seed,settings\na,1,[]\n", "a.csv:2: settings: expected a JSON object"},
-      {"a: \"b\" c\n", "a.csv:1: not a CSV file of results: "},
-      {"config,seed\na\n", "a.csv:2: 1 cells for 2 columns"},
+      {"key,val_loss\nk,1\n", "a.csv:1:|results|'config'"},
+      {"config,seed\na,1\n", "a.csv:1:|results|'settings'"},
+      {"config,seed,settings,val_loss\na,1,{},abc\n", "a.csv:2: val_loss:|number|'abc'"},
+      {"config,seed,settings\na,1.5,{}\n", "a.csv:2: seed:|number|'1.5'"},
+      {"config,seed,settings\na,1,{}\nb,one,{}\n", "a.csv:3: seed:|number|'one'"},
+      {"config,seed,settings\na,1,\n", "a.csv:2: settings:|object"},
+      {"config,seed,settings\na,1,[]\n", "a.csv:2: settings:|object"},
+      {"a: \"b\" c\n", "a.csv:1:|file|results: "},
+      {"config,seed\na\n", "a.csv:2: 1|2 columns"},
       {"config,seed\n\"a,1\n", "a.csv:2: "},
-      {"config,seed,val_loss,val_loss\na,1,2,3\n", "a.csv:1: the columns 3 and 4 have one name, 'val_loss'"},
-      {"config,seed,note,x,note\na,1,2,3,4\n", "a.csv:1: the columns 3 and 5 have one name, 'note'"},
-      {"config,seed,,\na,1,,\n", "a.csv:1: the columns 3 and 4 have one name, ''"}};
+      {"config,seed,val_loss,val_loss\na,1,2,3\n", "a.csv:1:|columns 3|4|'val_loss'"},
+      {"config,seed,note,x,note\na,1,2,3,4\n", "a.csv:1:|columns 3|5|'note'"},
+      {"config,seed,,\na,1,,\n", "a.csv:1:|columns 3|4|''"}};
   for (const auto& [text, expected] : cases) {
     INFO(text);
     const auto file = folder.write("a.csv", text);
     for (const auto& [code, what] : {failure([&] { records_of(read_results(file), file); }),
                                      failure([&] { export_results(file, {run_of("k", 1, 1)}, {}); })}) {
       CHECK(code == ExitCode::data);
-      CHECK_THAT(what, ContainsSubstring(expected));
+      CHECK_THAT(what, Mentions(expected));
     }
     CHECK(read_text(file) == text);
   }
@@ -195,7 +195,7 @@ TEST_CASE("a row with a number that is not finite is left out and named", "[resu
   REQUIRE(records.runs.size() == 1);
   CHECK(records.runs[0].seed == 2);
   REQUIRE(records.problems.size() == 2);
-  CHECK(records.problems[0] == file.string() + ":2: left out: diverged: its val_loss is not finite");
+  CHECK_THAT(records.problems[0], Mentions(file.string() + ":2: left out|val_loss"));
 }
 
 TEST_CASE("an export follows a link and replaces nothing that is no file", "[results_file]") {
@@ -218,7 +218,7 @@ TEST_CASE("a pattern passes over what is no run", "[find_runs]") {
   const auto found = find_runs({(folder / "runs/*").string()});
   CHECK(found.folders.size() == 1);
   REQUIRE(found.problems.size() == 1);
-  CHECK_THAT(found.problems[0], ContainsSubstring("a: left out: damaged: its summary.json is not a JSON object"));
+  CHECK_THAT(found.problems[0], Mentions("a: left out|summary.json"));
   for (const auto& [pattern, text] : {std::pair("runs/em*", "no run matches it"), {"runs/empty", "not a run"}})
     CHECK_THAT(failure([&, given = pattern] { find_runs({(folder / given).string()}); }).second,
                ContainsSubstring(text));
@@ -236,10 +236,9 @@ TEST_CASE("runs that are unfinished, diverged or damaged are named", "[find_runs
   CHECK(found.runs.empty());
   REQUIRE(found.problems.size() == 4);
   CHECK_THAT(found.problems[0], ContainsSubstring("damaged: left out: ") && ContainsSubstring("config.yaml:1"));
-  CHECK_THAT(found.problems[1], ContainsSubstring("diverged: left out: diverged: error: step 3"));
+  CHECK_THAT(found.problems[1], Mentions("diverged: left out:|step 3"));
   CHECK_THAT(found.problems[2], ContainsSubstring("not_finite: left out: diverged"));
-  CHECK_THAT(found.problems[3], ContainsSubstring("unfinished: it has no summary.json; the last line of its log is "
-                                                  "\"info: step 5\""));
+  CHECK_THAT(found.problems[3], Mentions("unfinished:|summary.json|last|\"info:|5\""));
   CHECK(find_runs({(folder / "runs/*d").string()}).folders.size() == 3);
   CHECK(failure([&] { find_runs({(folder / "no*").string()}); }).first == ExitCode::usage);
 }

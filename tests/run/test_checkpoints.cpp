@@ -3,7 +3,6 @@
 
 #include <map>
 
-#include "base/digest.h"
 #include "base/random.h"
 #include "run/checkpoint_meta.h"
 #include "run/checkpoint_surgery.h"
@@ -260,7 +259,7 @@ TEST_CASE("fewer steps than are done are refused, and change nothing", "[checkpo
   const auto config = read_text(at.run / "config.yaml");
   if (GENERATE(false, true)) forget_end(at.run);
   const auto message = message_of(ExitCode::usage, [&] { at.resume({"train.steps=8"}); });
-  CHECK_THAT(message, ContainsSubstring("train.steps is 8, and the run has done 12"));
+  CHECK_THAT(message, Mentions("train.steps is 8|12"));
   CHECK(read_text(at.run / "config.yaml") == config);
 }
 

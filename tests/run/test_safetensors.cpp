@@ -54,7 +54,7 @@ TEST_CASE("every truncation of a safetensors file is noticed", "[safetensors]") 
     CHECK_THROWS_AS(from_safetensors(bytes.substr(0, length), "t"), Error);
   CHECK_THROWS_AS(from_safetensors(bytes + "x", "t"), Error);
   CHECK_THROWS_AS(from_safetensors(std::string(8, '\xff'), "t"), Error);
-  CHECK_THROWS_WITH(from_safetensors("{", "some/file"), ContainsSubstring("some/file: not a valid safetensors file"));
+  CHECK_THROWS_WITH(from_safetensors("{", "some/file"), Mentions("some/file:|safetensors"));
 }
 
 TEST_CASE("a header of 300,000 names is read, in time that grows with their number", "[safetensors]") {
@@ -74,9 +74,9 @@ TEST_CASE("loading into another architecture changes nothing and says what diffe
   const auto a = torch::ones({2, 2});
   const auto [tensors, text] = GENERATE_COPY(table<NamedTensors, std::string>(
       {{{{"a", a}}, "no tensor 'b'"},
-       {{{"a", a}, {"b", torch::ones({4})}}, "'b' has shape [4], this model's has [3]"},
-       {{{"a", a}, {"b", torch::ones({3})}, {"c", torch::ones({1})}}, "'c' is not part of this model"}}));
-  CHECK_THROWS_WITH(copy_by_name(tensors, targets, "f"), ContainsSubstring(text));
+       {{{"a", a}, {"b", torch::ones({4})}}, "'b'|shape [4]|model's|[3]"},
+       {{{"a", a}, {"b", torch::ones({3})}, {"c", torch::ones({1})}}, "'c'|not part"}}));
+  CHECK_THROWS_WITH(copy_by_name(tensors, targets, "f"), Mentions(text));
   CHECK(target.abs().sum().item<double>() == 0);
   copy_by_name({{"a", a}, {"b", torch::ones({3})}}, targets, "f");
   CHECK(target.sum().item<double>() == 4);

@@ -1,5 +1,8 @@
 #pragma once
-// Catch2, version 2 or 3, and test cases that say why they assert nothing.
+// Catch2, version 2 or 3, a matcher of messages, and test cases that say why they assert nothing.
+#include <sstream>
+#include <string>
+
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
 using Catch::Matchers::ContainsSubstring;
@@ -7,6 +10,18 @@ using Catch::Matchers::ContainsSubstring;
 #include <catch2/catch.hpp>
 inline auto ContainsSubstring(const std::string& text) { return Catch::Matchers::Contains(text); }
 #endif
+
+// A message has the parts of `parts`, which '|' separates, in this order: a key, a line, a value, a word of the rule.
+inline auto Mentions(const std::string& parts) {
+  const auto matches = [parts](const std::string& message) {
+    std::istringstream each(parts);
+    std::size_t at = 0;
+    for (std::string part; std::getline(each, part, '|'); at += part.size())
+      if ((at = message.find(part, at)) == std::string::npos) return false;
+    return true;
+  };
+  return Catch::Matchers::Predicate<std::string>(matches, "mentions " + parts);
+}
 
 inline std::uint64_t skips = 0;  // of this run of the executable
 

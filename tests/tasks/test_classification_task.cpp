@@ -179,8 +179,7 @@ TEST_CASE("AUC cannot choose by validation texts of one class, which is said bef
   place.folder().write("good.tsv", "text\tlabel\nmarker word1\tgood\nmarker word2\tgood\n");
   place.train("by_accuracy", overrides);
   overrides.emplace_back("task.selection_metric=auc");
-  CHECK_THROWS_WITH(place.train("by_auc", overrides),
-                    ContainsSubstring("task.selection_metric auc: all 2 texts of the validation split have"));
+  CHECK_THROWS_WITH(place.train("by_auc", overrides), Mentions("task.selection_metric auc:|2|validation"));
   CHECK_FALSE(std::filesystem::exists(place / "by_auc"));
   place.folder().write("good.tsv", "text\tlabel\nmarker word1\tgood\nword3 word2\tbad\n");
   place.train("by_auc", overrides);

@@ -3,7 +3,6 @@
 #include <torch/nn/functional/loss.h>
 
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 #include "config/mixer_config.h"

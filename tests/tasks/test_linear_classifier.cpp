@@ -198,8 +198,7 @@ TEST_CASE("a linear model takes tensors of its shape and of no other", "[linear]
   const auto batch = batch_of(torch::tensor({{1, 2, 3, 4}}));
   copy_by_name(model.tensors(), same.tensors(), "a file");
   CHECK(torch::equal(same.logits(batch), model.logits(batch)));
-  CHECK_THROWS_WITH(copy_by_name(model.tensors(), other.tensors(), "a file"),
-                    ContainsSubstring("'weight' has shape [4096, 3]"));
+  CHECK_THROWS_WITH(copy_by_name(model.tensors(), other.tensors(), "a file"), Mentions("'weight'|[4096, 3]"));
 }
 
 }  // namespace metaformer

@@ -3,10 +3,8 @@
 
 #include <set>
 
-#include "base/error.h"
 #include "data/text_dataset.h"
 #include "support/failure.h"
-#include "support/torch_catch.h"
 #include "support/workplace.h"
 #include "tasks/batches.h"
 #include "tasks/text_tasks.h"

@@ -1,12 +1,6 @@
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <thread>
 
-#include "base/error.h"
-#include "base/random.h"
 #include "support/byte_level_bpe.h"
 #include "support/catch.h"
 #include "support/failure.h"
@@ -180,44 +174,44 @@ TEST_CASE("several threads encode at once", "[byte_level_bpe]") {
 
 TEST_CASE("an unsupported field is an error that names it", "[byte_level_bpe]") {
   const auto [place, value, message] = GENERATE(table<std::string, std::string, std::string>({
-      {"/normalizer", R"({"type":"NFC"})", "normalizer.type is \"NFC\"; only null is supported"},
-      {"/model/type", R"("WordPiece")", "model.type is \"WordPiece\"; only byte-level BPE is supported"},
-      {"/model/byte_fallback", "true", "model.byte_fallback is true; this is a tokenizer of sentencepiece"},
-      {"/model/dropout", "0.1", "model.dropout is 0.1; only null is supported"},
-      {"/model/end_of_word_suffix", R"("</w>")", "model.end_of_word_suffix is \"</w>\"; only null is supported"},
+      {"/normalizer", R"({"type":"NFC"})", "normalizer.type|\"NFC\"|supported"},
+      {"/model/type", R"("WordPiece")", "model.type|\"WordPiece\"|byte-level"},
+      {"/model/byte_fallback", "true", "model.byte_fallback is true|sentencepiece"},
+      {"/model/dropout", "0.1", "model.dropout|0.1|supported"},
+      {"/model/end_of_word_suffix", R"("</w>")", "model.end_of_word_suffix|\"</w>\"|supported"},
       {"/model/continuing_subword_prefix", R"("##")", "model.continuing_subword_prefix is \"##\""},
-      {"/model/vocab", "[]", "model.vocab is not an object"},
-      {"/model/vocab", R"({"a":0})", "model.vocab has no token '\u0100' for the byte 0"},
-      {"/model/vocab/a", "-1", "model.vocab['a'] is -1; expected an id"},
-      {"/model/vocab/a", "1.5", "model.vocab['a'] is 1.5; expected an id"},
-      {"/model/vocab/a", "16000000", "model.vocab['a'] is 16000000; expected an id"},
-      {"/model/vocab/a", "98", "two tokens have the id 98"},
-      {"/model/vocab/", "300", "model.vocab has an empty token"},
-      {"/model/merges", "{}", "model.merges is not a list"},
-      {"/model/merges", R"(["a"])", "model.merges[0] is \"a\"; expected two tokens"},
-      {"/model/merges", R"(["a b c"])", "model.merges[0] is \"a b c\"; expected two tokens"},
-      {"/model/merges", R"([["a"]])", "model.merges[0] is [\"a\"]; expected two tokens"},
-      {"/model/merges", R"(["a b"])", "model.merges[0] needs the token 'ab', which model.vocab lacks"},
+      {"/model/vocab", "[]", "model.vocab|not an object"},
+      {"/model/vocab", R"({"a":0})", "model.vocab|token '\u0100'|0"},
+      {"/model/vocab/a", "-1", "model.vocab['a']|-1"},
+      {"/model/vocab/a", "1.5", "model.vocab['a']|1.5"},
+      {"/model/vocab/a", "16000000", "model.vocab['a']|16000000"},
+      {"/model/vocab/a", "98", "two tokens|98"},
+      {"/model/vocab/", "300", "model.vocab|empty token"},
+      {"/model/merges", "{}", "model.merges|not a list"},
+      {"/model/merges", R"(["a"])", "model.merges[0]|\"a\""},
+      {"/model/merges", R"(["a b c"])", "model.merges[0]|\"a b c\""},
+      {"/model/merges", R"([["a"]])", "model.merges[0]|[\"a\"]"},
+      {"/model/merges", R"(["a b"])", "model.merges[0]|token 'ab'|model.vocab"},
       {"/pre_tokenizer", "null", "pre_tokenizer.type is null; only ByteLevel"},
       {"/pre_tokenizer", R"({"type":"Whitespace"})", "pre_tokenizer.type is \"Whitespace\"; only ByteLevel"},
       {"/pre_tokenizer/add_prefix_space", "true", "pre_tokenizer.add_prefix_space is true; only false"},
       {"/pre_tokenizer", R"({"type":"Sequence","pretokenizers":[]})", "pre_tokenizer.pretokenizers is []"},
       {"/pre_tokenizer",
        R"({"type":"Sequence","pretokenizers":[{"type":"Punctuation"},{"type":"ByteLevel","add_prefix_space":false}]})",
-       "pre_tokenizer.pretokenizers[0].type is \"Punctuation\"; only Split and Digits"},
+       "pre_tokenizer.pretokenizers[0].type|\"Punctuation\"|Digits"},
       {"/pre_tokenizer", R"({"type":"Sequence","pretokenizers":[{"type":"Split"}]})",
-       "pre_tokenizer.pretokenizers[0].type is \"Split\"; only ByteLevel is supported at the end"},
-      {"/added_tokens", "3", "added_tokens is not a list"},
-      {"/added_tokens", R"([{"content":"x"}])", "added_tokens[0].id is null; expected an id"},
-      {"/added_tokens", R"([{"id":256,"content":""}])", "added_tokens[0].content is \"\"; expected a text"},
-      {"/added_tokens", R"([{"id":257,"content":"<x>"}])", "added_tokens[0].id is 257; the id of '<x>' is 256"},
-      {"/added_tokens", R"([{"id":256,"content":"a"}])", "added_tokens[0].id is 256; the id of 'a' is 97"},
+       "pre_tokenizer.pretokenizers[0].type|\"Split\"|ByteLevel"},
+      {"/added_tokens", "3", "added_tokens|not a list"},
+      {"/added_tokens", R"([{"content":"x"}])", "added_tokens[0].id|null"},
+      {"/added_tokens", R"([{"id":256,"content":""}])", "added_tokens[0].content|\"\"|text"},
+      {"/added_tokens", R"([{"id":257,"content":"<x>"}])", "added_tokens[0].id|257|'<x>'|256"},
+      {"/added_tokens", R"([{"id":256,"content":"a"}])", "added_tokens[0].id|256|'a'|97"},
       {"/added_tokens", R"([{"id":256,"content":"<x>","lstrip":true}])", "added_tokens[0].lstrip is true; only false"},
   }));
   auto file = only_bytes();
   file[Json::json_pointer(place)] = Json::parse(value);
   CAPTURE(place, value);
-  CHECK_THAT(message_of(ExitCode::data, [&] { tokenizer_of(file); }), ContainsSubstring("t.json: " + message));
+  CHECK_THAT(message_of(ExitCode::data, [&] { tokenizer_of(file); }), Mentions("t.json: " + message));
 }
 
 TEST_CASE("regular expressions that another library could read otherwise are refused", "[byte_level_bpe]") {
@@ -232,8 +226,7 @@ TEST_CASE("regular expressions that another library could read otherwise are ref
         R"(a$)",    R"((?i)a)",   R"((?i:ss))", R"((?i:\p{Lu}))", R"((?m:.))",   R"((?<name>a))",
         R"(a{,3})", R"(a{2}+)",   R"(a{2,3}?)", R"(\x41)",        R"((a)\1)",    R"(\u00)"}) {
     CAPTURE(bad);
-    CHECK_THAT(message_of(ExitCode::data, [&] { split(bad); }),
-               ContainsSubstring("t.json: pattern: ") && ContainsSubstring("in a regular expression is not supported"));
+    CHECK_THAT(message_of(ExitCode::data, [&] { split(bad); }), Mentions("t.json: pattern: |not supported"));
   }
   for (const std::string bad : {R"((a)", R"([a)", R"(a**)", R"(\p{L)", R"(+)", "\\"}) {
     CAPTURE(bad);
@@ -257,7 +250,7 @@ TEST_CASE("pieces of a split are the whole text, and a match that takes too long
   CHECK(pieces(spaces + "a") == Pieces{spaces.substr(1), " a"});
   const SplitPattern slow("(?:a+)+[^a]", "t.json: pattern");
   CHECK_THAT(message_of(ExitCode::data, [&] { slow.split(std::string(64, 'a'), [](std::string_view) {}); }),
-             ContainsSubstring("t.json: pattern: cannot be matched"));
+             Mentions("t.json: pattern:|matched"));
 }
 
 }  // namespace metaformer

@@ -4,9 +4,6 @@
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
-#include <nlohmann/json.hpp>
-
-#include "base/error.h"
 #include "support/byte_level_bpe.h"
 #include "support/catch.h"
 #include "support/failure.h"
@@ -92,20 +89,18 @@ TEST_CASE("broken merges and missing files are errors that name them", "[pretrai
   const auto message = [&](const std::string& path = "") {
     return message_of(ExitCode::data, [&] { read_pretrained_tokenizer(path.empty() ? folder.path() : folder / path); });
   };
-  CHECK_THAT(message(), ContainsSubstring("holds no tokenizer: neither tokenizer.json nor vocab.json nor"));
+  CHECK_THAT(message(), Mentions("tokenizer.json|vocab.json"));
   CHECK_THAT(message("nonesuch.json"), ContainsSubstring("nonesuch.json"));
-  folder.write("vocab.json", merges.vocabulary().dump());
-  CHECK_THAT(message(), ContainsSubstring("merges.txt"));
-  folder.write("merges.txt", "#version: 0.2\na b\nab\n");
-  CHECK_THAT(message(), ContainsSubstring("merges.txt:3: 'ab' is not two tokens with a space between them"));
-  folder.write("merges.txt", "a zz\n");
-  CHECK_THAT(message(), ContainsSubstring("vocab.json: model.merges[0] needs the token 'zz'"));
-  folder.write("vocab.json", "[1]");
-  CHECK_THAT(message(), ContainsSubstring("vocab.json: not an object of tokens with their ids"));
-  folder.write("tokenizer.json", "{");
-  CHECK_THAT(message(), ContainsSubstring("tokenizer.json: not valid JSON"));
-  folder.write("tokenizer.json", "[]");
-  CHECK_THAT(message(), ContainsSubstring("tokenizer.json: not a JSON object"));
+  for (const auto& [name, content, text] : std::vector<std::array<std::string, 3>>{
+           {"vocab.json", merges.vocabulary().dump(), "merges.txt"},
+           {"merges.txt", "#version: 0.2\na b\nab\n", "merges.txt:3: 'ab'|two tokens"},
+           {"merges.txt", "a zz\n", "vocab.json: model.merges[0]|token 'zz'"},
+           {"vocab.json", "[1]", "vocab.json: not an object"},
+           {"tokenizer.json", "{", "tokenizer.json: not valid JSON"},
+           {"tokenizer.json", "[]", "tokenizer.json:|JSON object"}}) {
+    folder.write(name, content);
+    CHECK_THAT(message(), Mentions(text));
+  }
 }
 
 TEST_CASE("the model of a folder may have more ids than its tokenizer has tokens", "[pretrained_tokenizer]") {
@@ -169,14 +164,14 @@ TEST_CASE("a sentencepiece model that changes text is refused", "[pretrained_tok
   const auto model = sentencepiece_model(true, Whitespace::kept);
   const std::vector<std::pair<std::string, std::string>> cases = {
       {sentencepiece_model(true, Whitespace::dropped), "white space kept"},
-      {sentencepiece_model(false, Whitespace::kept, /*lowercase=*/true), "its normaliser makes 'a' of"},
+      {sentencepiece_model(false, Whitespace::kept, /*lowercase=*/true), "normaliser makes 'a'"},
       {"no model", "not a sentencepiece model"},
       {model.substr(0, model.size() / 2), "not a sentencepiece model"}};
   const TemporaryFolder folder;
   for (const auto& [content, why] : cases) {
     folder.write("tokenizer.model", content);
     CHECK_THAT(message_of(ExitCode::data, [&] { read_pretrained_tokenizer(folder.path()); }),
-               ContainsSubstring("tokenizer.model: ") && ContainsSubstring(why));
+               Mentions("tokenizer.model: |" + why));
   }
 }
 
@@ -220,8 +215,8 @@ TEST_CASE("a tokenizer is saved with its special tokens, and one without them as
                              R"({"names": {"other": "x"}})", R"({"names": null})"}) {
     auto damaged = saved;
     damaged["special_tokens"].update(nlohmann::ordered_json::parse(damage));
-    CHECK(message_of(ExitCode::data, [&] { load_tokenizer(damaged.dump(), "t.json"); }) ==
-          "t.json: special_tokens is not ids and names of tokens");
+    CHECK_THAT(message_of(ExitCode::data, [&] { load_tokenizer(damaged.dump(), "t.json"); }),
+               Mentions("t.json: special"));
   }
 }
 

@@ -168,7 +168,7 @@ TEST_CASE("of several backward passes the last is sent, and a gradient that is a
     CHECK(torch::equal(parts.parameters->gradients(), 4 * once));
     sum.start_with_backward();
     loss_of(parts).backward();
-    CHECK_THROWS_WITH(loss_of(parts).backward(), ContainsSubstring("after it had been sent: transformer."));
+    CHECK_THROWS_WITH(loss_of(parts).backward(), ContainsSubstring("sent: transformer."));
   }
   { GradientSum(twin, *parts.parameters, nullptr, 1).start_with_backward(); }
   const auto sums = twin.sums;  // backward is watched no longer than the sum exists
@@ -226,8 +226,8 @@ TEST_CASE("rows or batches that cannot be divided evenly are an error that names
   config.train.batch_size = 6;
   config.train.accumulate = 2;
   for (const int processes : {2, 4}) CHECK_NOTHROW(require_equal_pieces(config, processes));
-  CHECK_THROWS_WITH(require_equal_pieces(config, 8), ContainsSubstring("train.batch_size 6 x train.accumulate 2") &&
-                                                         ContainsSubstring("a multiple of 4"));
+  CHECK_THROWS_WITH(require_equal_pieces(config, 8),
+                    Mentions("train.batch_size 6|train.accumulate 2") && ContainsSubstring("a multiple of 4"));
   // Batches of tokens are never divided.
   config.task = SequenceToSequenceConfig{.batch_unit = BatchUnit::token};
   config.train.batch_size = 4096;
@@ -374,8 +374,8 @@ TEST_CASE("processes that do not train the same, rows that cannot be divided, an
       train_as_part(place, group, "run", {"train.seed=" + std::to_string(group.rank())});
     });
   };
-  CHECK_THROWS_WITH(other_seeds(), ContainsSubstring("config.train.seed is 1 on rank 1 and 0 on rank 0"));
-  CHECK_THROWS_WITH(train_together(place, 4, "run", {}), ContainsSubstring("train.batch_size must be a multiple of 4"));
+  CHECK_THROWS_WITH(other_seeds(), Mentions("config.train.seed|1|rank 1|0|0"));
+  CHECK_THROWS_WITH(train_together(place, 4, "run", {}), Mentions("train.batch_size|multiple of 4"));
   place.folder().write("table.tsv", marked_table(100));
   const Overrides linear = {"task=classification", "data.path='" + (place / "table.tsv").string() + "'",
                             "data.tokenizer=word", "data.validation_fraction=0.3",

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <map>
 #include <regex>
-#include <sstream>
 
 #include "base/json.h"
 #include "ops/named_tensors.h"
@@ -220,9 +219,9 @@ TEST_CASE("a run goes on with its own numbering or not at all", "[classification
   place.train("run", classifier(place, {"train.steps=5"}));
   const auto overrides = classifier(place, {"train.steps=9"});
   place.folder().write("table.tsv", std::regex_replace(read_text(place / "table.tsv"), std::regex("good"), "evil"));
-  CHECK_THROWS_WITH(place.train("run", overrides, true), ContainsSubstring("the label 'evil' is not among"));
+  CHECK_THROWS_WITH(place.train("run", overrides, true), ContainsSubstring("the label 'evil'"));
   place.folder().write("table.tsv", marked_table(1400));
-  CHECK_THROWS_WITH(place.train("run", overrides, true), ContainsSubstring("the data are not those it was trained on"));
+  CHECK_THROWS_WITH(place.train("run", overrides, true), Mentions("not those|trained on"));
   place.folder().write("table.tsv", marked_table(1500));
   CHECK(place.train("run", overrides, true)["steps"] == 9);
 }
@@ -316,13 +315,13 @@ TEST_CASE("what a training cannot begin with is one clear error", "[init_from]")
   const auto table = classifier(place).at(1);  // data.path
   place.train("linear", {"task=classification", table, "model=linear"});
   for (const auto& [overrides, text] : std::vector<std::pair<Overrides, std::string>>{
-           {{from(place / "nowhere")}, "no run (config.yaml), checkpoint (meta.json) or Hugging Face folder"},
-           {{"model.width=32"}, "model.width is 32 here and 16 there"},
+           {{from(place / "nowhere")}, "config.yaml|meta.json|Hugging Face"},
+           {{"model.width=32"}, "model.width|32|16"},
            {{"data.tokenizer=byte"}, "tokenizer (word)"},
            {sorter(), "task sort"},
            {classifier(place, {from(place / "linear")}), "a linear model"}}) {
     const auto all = joined({from(place / "source")}, overrides);
-    CHECK_THAT(message_of(ExitCode::usage, [&] { place.train("target", all); }), ContainsSubstring(text));
+    CHECK_THAT(message_of(ExitCode::usage, [&] { place.train("target", all); }), Mentions(text));
     CHECK_FALSE(std::filesystem::exists(place / "target"));
   }
   // The same tokenizer may be written, too.

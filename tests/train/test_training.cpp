@@ -116,8 +116,7 @@ TEST_CASE("resuming refuses what is not the same run, and a run without a checkp
   place.train("run", {});
   const auto run = RunDirectory::open(place / "run");
   CHECK_THROWS_WITH(load_checkpoint(run, "step-99", WithOptimizer::no), ContainsSubstring("it has step-12 or step-8"));
-  CHECK_THROWS_WITH(place.train("run", {"model.width=32"}, true),
-                    ContainsSubstring("model.width is 32 now and was 16"));
+  CHECK_THROWS_WITH(place.train("run", {"model.width=32"}, true), Mentions("model.width|32|16"));
   CHECK_THROWS_WITH(place.train("run", {}), ContainsSubstring("already exists"));
   for (const auto& entry : std::filesystem::directory_iterator(place / "run/checkpoints"))
     if (!entry.is_symlink()) std::ofstream(entry.path() / "meta.json") << "{}";
