@@ -16,19 +16,29 @@ NormImpl::NormImpl(const NormConfig& config, std::int64_t width, bool bias) : co
 }
 
 torch::Tensor NormImpl::forward(const torch::Tensor& x_bcd) {
-  const auto epsilon = epsilon_of(config_);
-  return is<LayerNormConfig>(config_) ? torch::layer_norm(x_bcd, weight_.sizes(), weight_, bias_, epsilon)
-                                      : rms_norm(x_bcd, weight_, epsilon);
+  const auto normalise = [&]<class Config>(const Config& config) {
+    if constexpr (std::is_same_v<Config, LayerNormConfig>)
+      return torch::layer_norm(x_bcd, weight_.sizes(), weight_, bias_, config.epsilon);
+    else if constexpr (std::is_same_v<Config, RmsNormConfig>)
+      return rms_norm(x_bcd, weight_, config.epsilon);
+  };
+  return std::visit(normalise, config_);
 }
 
 void NormImpl::normalise_rows(const float* x_rd, float* y_rd, std::int64_t rows) const {
   const auto* weight_d = weight_.const_data_ptr<float>();
+  const auto* bias_d = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
   const auto width = weight_.size(0);
   const auto epsilon = static_cast<float>(epsilon_of(config_));
-  if (is<RmsNormConfig>(config_))
-    return normalise_by_rms(x_rd, weight_d, y_rd, /*factors=*/nullptr, rows, width, epsilon);
-  const auto* bias_d = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
-  metaformer::normalise_rows(x_rd, weight_d, bias_d, y_rd, rows, width, epsilon);
+  const auto normalise = [&]<class Config>(const Config&) {
+    if constexpr (std::is_same_v<Config, LayerNormConfig>)
+      return metaformer::normalise_rows(x_rd, weight_d, bias_d, y_rd, rows, width, epsilon);
+    else if constexpr (std::is_same_v<Config, RmsNormConfig>)
+      return normalise_by_rms(x_rd, weight_d, y_rd, /*factors=*/nullptr, rows, width, epsilon);
+    else
+      static_assert(sizeof(Config) == 0, "the norm for sampling on the CPU");
+  };
+  std::visit(normalise, config_);
 }
 
 FeedForwardImpl::FeedForwardImpl(const TransformerConfig& config)
