@@ -27,9 +27,9 @@ configure() {
 
 # Duration of a first build: processor minutes measured on an AMD EPYC, divided by the number of compilers at once.
 describe_first_build() { # compilers-at-once targets...
-  local jobs=$1 processor_minutes=27
+  local jobs=$1 processor_minutes=7
   shift
-  [[ $* == metaformer ]] || processor_minutes=56
+  [[ $* == metaformer ]] || processor_minutes=20
   say "building; the first time this takes about $(((processor_minutes + jobs - 1) / jobs)) minutes with $jobs compilers at once"
 }
 
