@@ -27,6 +27,7 @@ std::string digest_of(std::string_view bytes, const EVP_MD* kind) {
 }  // namespace
 
 std::string to_base64(std::string_view bytes) {
+  if (bytes.size() > std::size_t{1} << 30) throw Error(ExitCode::failure, "base64 of more than 1 GiB");
   std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // OpenSSL ends its text with a NUL
   EVP_EncodeBlock(as_bytes(text), as_bytes(bytes), static_cast<int>(bytes.size()));
   text.pop_back();

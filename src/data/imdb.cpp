@@ -8,7 +8,6 @@
 #include <map>
 #include <optional>
 #include <regex>
-#include <sstream>
 #include <system_error>
 #include <tuple>
 #include <unordered_set>
@@ -62,13 +61,13 @@ struct FilmList {
 };
 using FilmLists = std::array<std::array<FilmList, 2>, 2>;  // by half and class
 
-FilmList parse_film_list(std::string_view path, const std::string& text) {
-  static const std::regex film("tt[0-9]+");
+FilmList parse_film_list(std::string_view path, std::string_view text) {
+  static const std::regex film("tt[0-9]{1,18}");  // bounded: the library recurs for every digit
   FilmList list{.path = std::string(path), .films = {}};
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    std::smatch found;
-    std::regex_search(line, found, film);
+  while (!text.empty()) {
+    const auto line = take_line(text);
+    std::cmatch found;
+    std::regex_search(line.begin(), line.end(), found, film);
     list.films.push_back(found.str());
   }
   return list;

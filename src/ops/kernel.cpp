@@ -30,6 +30,7 @@ class OwnNode : public Node {
     TORCH_CHECK(!torch::GradMode::is_enabled(), operation_,
                 " has no second derivatives: call backward without create_graph");
     const std::lock_guard lock(mutex_);
+    TORCH_CHECK(!is_released_, torch::autograd::ERR_BACKWARD_TWICE);  // also where nothing is saved
     Tensors saved;
     for (const auto& variable : saved_) saved.push_back(variable.unpack(getptr()));
     for (std::size_t i = 0; i < dy.size(); ++i)
@@ -40,12 +41,14 @@ class OwnNode : public Node {
   void release_variables() override {
     const std::lock_guard lock(mutex_);
     for (auto& variable : saved_) variable.reset_data();
+    is_released_ = true;
   }
 
  private:
   const char* operation_;
   BackwardFunction backward_;
   std::vector<SavedVariable> saved_;
+  bool is_released_ = false;
 };
 
 }  // namespace

@@ -98,14 +98,17 @@ class Loader {
 
   Evaluation read_validation() const {
     constexpr auto any_number = std::numeric_limits<std::int64_t>::max();
-    const auto refuse = [&](const std::string& problem, std::string_view = {}) {
+    const auto fail = [&](const std::string& problem) {
       throw Error(ExitCode::failure, fmt::format("{}: damaged: {}", path(validation_file), problem));
+    };
+    const auto refuse = [&](const std::string& key, std::string_view expected) {
+      fail(fmt::format("{} is not {}", key, expected));
     };
     const auto json = parse_json<nlohmann::ordered_json>(read_checked(validation_file, largest_table), any_number);
     Evaluation evaluation;
     if (json.is_object()) read_object(json, evaluation, refuse);
     const auto& known = meta_.progress.validation;
-    if (!known || evaluation.scores != known->scores) refuse("not the evaluation that meta.json gives");
+    if (!known || evaluation.scores != known->scores) fail("not the evaluation that meta.json gives");
     return evaluation;
   }
 

@@ -184,17 +184,25 @@ void read_object(const Json& object, NamedScores& scores, const RefuseMember& re
 }
 
 void read_object(const Json& object, Evaluation& evaluation, const RefuseMember& refuse) {
+  const auto object_in = [&](const Json& of, const char* key) {
+    auto member = of.value(key, Json::object());
+    if (!member.is_object()) refuse(key, "an object");
+    return member;
+  };
   read_object(object, evaluation.scores, refuse);
-  const auto classes = object.value("classes", Json::object());
-  for (const auto& [label, value] : classes.items())
-    read_member(classes, label, evaluation.classes.emplace_back(label, ClassCounts()).second, refuse);
+  const auto classes = object_in(object, "classes");
+  for (const auto& item : classes.items()) {
+    if (!item.value().is_object()) refuse(item.key(), "an object");
+    fields(evaluation.classes.emplace_back(item.key(), ClassCounts()).second,
+           [&](const char* key, auto& count) { read_member(item.value(), key, count, refuse); });
+  }
   if (!object.contains("written")) return;
   Scores scores;
   read_member(object, "written", scores, refuse);
   const auto& written = object["written"];
   evaluation.written = {.scores = std::move(scores), .baselines = {}, .signatures = {}};
   if (written.contains("baselines")) read_member(written, "baselines", evaluation.written->baselines, refuse);
-  const auto signatures = written.value("signatures", Json::object());
+  const auto signatures = object_in(written, "signatures");
   for (const auto& [name, text] : signatures.items())
     read_member(signatures, name, evaluation.written->signatures.emplace_back(name, "").second, refuse);
 }

@@ -53,7 +53,8 @@ nlohmann::ordered_json json_of(const T& value) {
 // Throws: the value of a key is not what was expected.
 using RefuseMember = std::function<void(const std::string& key, std::string_view expected)>;
 
-// Reads what json_of wrote, except confusion tables, which no file keeps; passes over members of other types.
+// Reads what json_of wrote. Confusion tables are not read; evaluated_tokens and split_tokens become scores. Scores pass
+// over members that are no numbers.
 void read_object(const nlohmann::ordered_json& object, Scores& scores, const RefuseMember& refuse);
 void read_object(const nlohmann::ordered_json& object, NamedScores& scores, const RefuseMember& refuse);
 void read_object(const nlohmann::ordered_json& object, Evaluation& evaluation, const RefuseMember& refuse);

@@ -23,7 +23,6 @@
 #include "ops/device.h"
 #include "run/checkpoint.h"
 #include "run/metrics_log.h"
-#include "run/run_summary.h"
 #include "tasks/evaluation.h"
 #include "tasks/linear_classifier.h"
 #include "text/ngram_features.h"
@@ -151,7 +150,10 @@ NamedScores cached_reference_accuracies(const ExperimentConfig& config, const Js
       if (!(json == entry_of(key, baselines))) refuse("", "");  // what is no JSON is neither equal nor unequal
       read_member(json, "baselines", accuracies, refuse);
     });
-    if (!damage.empty()) log::warning("{}; computed anew", damage);
+    if (!damage.empty()) {
+      log::warning("{}; computed anew", damage);
+      accuracies.clear();
+    }
   }
   if (!accuracies.empty()) return accuracies;
   accuracies = compute_reference_accuracies(data, offline);

@@ -199,6 +199,12 @@ TEST_CASE("a list of films without the film of a review is one clear error", "[i
   CHECK_THAT(refusal(write_archive(folder, files)), Mentions("aclImdb/train/urls_neg.txt:701:|review 700|train/neg"));
 }
 
+TEST_CASE("a line of a list of films may be as long as it likes", "[imdb]") {
+  auto files = with_films(official_layout(1000), 1000);
+  files["aclImdb/train/urls_neg.txt"].replace(49 * 700, 48, "tt" + std::string(300'000, '7'));
+  CHECK(load(files)[Split::train].size() > 1000);
+}
+
 TEST_CASE("a validation film of the corpus has no review in the training split", "[imdb]") {
   const char* corpora = std::getenv("METAFORMER_DATA");
   const auto archive = std::filesystem::path(corpora != nullptr ? corpora : "") / "aclImdb_v1.full.tar.gz";

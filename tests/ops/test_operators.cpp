@@ -3,6 +3,7 @@
 #include "ops/attention.h"
 #include "ops/dropout.h"
 #include "ops/functional.h"
+#include "ops/kernel.h"
 #include "ops/linear.h"
 #include "ops/region_vectors.h"
 #include "support/threads.h"
@@ -40,6 +41,33 @@ TEST_CASE("second derivatives are refused by every operator of our own", "[opera
   const auto bias_d = torch::ones(8).requires_grad_(true);
   check(region_vectors(rows_bcp, weight_dd, bias_d), bias_d);
   check(greatest_region_vectors(rows_bcp, weight_dd, bias_d), bias_d);
+}
+
+TEST_CASE("a node of our own is named, and goes back once, whatever it has saved", "[operators]") {
+  const auto x_d = torch::rand({3}).requires_grad_(true);
+  const bool saves = GENERATE(false, true);
+  const auto forward = [&](Tensors& saved) {
+    if (saves) saved = {x_d};
+    return 2 * x_d;
+  };
+  const auto y_d =
+      own_node("a product with 2", {x_d}, forward, [](const Backward& in) -> Tensors { return {2 * in.dy[0]}; });
+  CHECK(y_d.grad_fn()->name() == "a product with 2");
+  y_d.sum().backward();
+  CHECK(torch::equal(x_d.grad(), torch::full(3, 2.0)));
+  CHECK_THROWS_WITH(y_d.sum().backward(), Catch::Contains("a second time"));
+}
+
+TEST_CASE("a node of our own may give back an input, and use only some of its results", "[operators]") {
+  const auto x_d = torch::rand({3}).requires_grad_(true), other_d = torch::rand({3}).requires_grad_(true);
+  const auto forward = [&](Tensors&) -> Tensors { return {x_d, x_d + other_d}; };
+  const auto results = own_nodes("two results", {x_d, other_d, {}}, forward, [](const Backward& in) -> Tensors {
+    return {in.dy[0] + in.dy[1], in.dy[1], {}};
+  });
+  CHECK(x_d.is_leaf());
+  (3 * results[0]).sum().backward();
+  CHECK(torch::equal(x_d.grad(), torch::full(3, 3.0)));
+  CHECK(torch::equal(other_d.grad(), torch::zeros(3)));
 }
 
 TEST_CASE("the number of threads changes no bit of results and gradients", "[operators]") {

@@ -61,6 +61,10 @@ TEST_CASE("a summary that lacks keys is read as far as it goes", "[summary]") {
   CHECK(summary->steps == 12);
   CHECK(summary->val_loss == 2.5);
   CHECK_FALSE(summary->stepwise);
+  for (const std::string tables : {R"("classes": [1])", R"("classes": {"a": 1})", R"("written": {"signatures": []})"}) {
+    folder.write("run/summary.json", R"({"steps": 12, "validation": {"loss": 2.5, )" + tables + "}}");
+    CHECK(read_summary(run)->steps == 12);
+  }
   folder.write("run/summary.json", "[1]");
   CHECK_FALSE(read_summary(run));
 }
