@@ -413,10 +413,15 @@ class Metric : public FormMixer {
   // independent, of variance v. Var(p M p') = v^2 |M|^2; Var(p' M p') = 2 v^2 |M|^2 for normal p'.
   double score_std_per_norm(double v) const {
     const auto k = static_cast<double>(k_);
-    if (is_distance()) return std::sqrt(4 + key_term_variance()) * v / std::sqrt(k);  // 2 p M p' - p' M p'
-    // Twice the form that has each M_ij, i > j, once and doubled.
-    if (is_published()) return 2 * std::sqrt((2 * k - 1) / k) * v / std::sqrt(k);
-    return v / std::sqrt(k);
+    switch (options_.score) {
+      case MetricScore::bilinear:
+        return v / std::sqrt(k);
+      case MetricScore::distance:  // 2 p M p' - p' M p'
+        return std::sqrt(4 + key_term_variance()) * v / std::sqrt(k);
+      case MetricScore::as_published:  // twice the form that has each M_ij, i > j, once and doubled
+        return 2 * std::sqrt((2 * k - 1) / k) * v / std::sqrt(k);
+    }
+    return 0;
   }
 
   // Var(p' M p') where v and the Frobenius norm of M are 1: 2 for normal p'. On the sphere, where qk_norm puts p', what
@@ -474,8 +479,14 @@ class Metric : public FormMixer {
 
   torch::Tensor scores(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek) const {
     const auto metric_nkk = dense_nkk(p_bnck.device()).to(p_bnck.options());
-    if (is_distance()) return distance_scores(p_bnck, p_bnek, metric_nkk);
-    if (is_published()) return published_scores(p_bnck, p_bnek, metric_nkk);
+    switch (options_.score) {
+      case MetricScore::distance:
+        return distance_scores(p_bnck, p_bnek, metric_nkk);
+      case MetricScore::as_published:
+        return published_scores(p_bnck, p_bnek, metric_nkk);
+      case MetricScore::bilinear:
+        break;
+    }
     return torch::einsum("bnck,nkj,bnej->bnce", {p_bnck, metric_nkk, p_bnek});
   }
 

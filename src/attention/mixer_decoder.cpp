@@ -138,7 +138,8 @@ class ScoreDecoder : public MixerDecoder {
     if (parts_.key_slot != parts_.value_slot) state_->append(parts_.key_slot);
     return state_->append(parts_.value_slot);
   }
-  // Copies what the projection has there to the keys or values of the state.
+  // Appends a vector of each head to the state's keys or values `to`: the newest token's projection from column
+  // `begin`.
   void keep(std::int64_t begin, float* to, std::int64_t newest) const {
     for (std::int64_t row = 0; row < batch_ * heads_; ++row)
       std::copy_n(projected(row, begin), value_width_, to + (row * capacity_ + newest) * value_width_);

@@ -16,7 +16,7 @@
 
 namespace metaformer {
 
-// Bytes of the tensors made while the meter lives, which may outlive it. At most one meter at a time.
+// Counts the bytes of tensors made while the meter lives; the tensors may outlive it. At most one meter at a time.
 class MemoryMeter {
  public:
   explicit MemoryMeter(torch::Device device);
@@ -58,8 +58,9 @@ constexpr std::array<std::string_view, 3> enum_names(TimedBy) { return {"clock",
 
 class WorkTimer {
  public:
-  // Records `work`, which must have run before, in `graph`, whose memory its tensors may use; without one, or where
-  // that fails, uses events, on the CPU the clock. Then runs it to see how many calls take a millisecond.
+  // `work` must have run before. It is recorded in `graph`, if there is one; tensors that it makes may then lie in the
+  // graph's memory. Without a graph, or where recording fails, events take the time, on the CPU the clock. Then runs it
+  // to see how many calls take a millisecond.
   WorkTimer(torch::Device device, std::function<void()> work, std::unique_ptr<DeviceGraph> graph = nullptr);
 
   // Of one call, as the mean of calls_per_measurement(). Throws Interrupted.

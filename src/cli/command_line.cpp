@@ -93,9 +93,8 @@ std::string suggest_option(const CLI::App& app, const std::string& argument) {
 std::string describe_extras(const CLI::App& app, const std::vector<std::string>& extras) {
   const auto& first = extras.front();
   if (!first.starts_with('-') && !commands_of(app).empty()) return describe_unknown_command(app, first);
-  return fmt::format("unexpected argument{} {}{} (see {} --help)", extras.size() == 1 ? "" : "s",
-                     fmt::join(extras | std::views::transform(in_quotes), ", "), suggest_option(app, first),
-                     words_of(app));
+  return fmt::format("unexpected argument{} {}{} (see {} --help)", extras.size() == 1 ? "" : "s", quoted_list(extras),
+                     suggest_option(app, first), words_of(app));
 }
 
 std::string help_of(const CLI::App& program, const std::vector<std::string>& words) {

@@ -152,8 +152,9 @@ void run_import(const ImportArguments& arguments) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored))
     fail_data(
-        "{}: {}; expected a folder with config.json, model.safetensors and a tokenizer, for instance by `hf download "
-        "openai-community/gpt2 --local-dir gpt2`",
+        "{}: {}; expected a folder with config.json, model.safetensors and a tokenizer. Nothing is downloaded: fetch "
+        "it "
+        "first, for instance with `hf download openai-community/gpt2 --local-dir gpt2`",
         folder, std::filesystem::exists(folder, ignored) ? "not a folder" : "no such folder");
   const auto model = read_huggingface(folder, /*with_tensors=*/false);
   ExperimentConfig config;

@@ -111,7 +111,8 @@ struct InspectArguments {
   std::vector<std::string> split_flags;  // that are given
 };
 
-// The first text of the validation split, without padding; of a sorter, whose first lists are constant, a drawn one.
+// The first text of the validation split, without padding; of a sorter a random
+// one, since in its first lists all numbers are equal.
 std::vector<std::int32_t> validation_text(const Task& task, std::int64_t tokens, bool is_sorter) {
   const auto batch = is_sorter ? task.batches->random_batch(Split::validation, 0, torch::kCPU)
                                : task.batches->evaluation_batch(Split::validation, 0, torch::kCPU);

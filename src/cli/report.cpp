@@ -67,8 +67,7 @@ void run_compare(CompareArguments& arguments) {
 void add_comparison_options(CLI::App& command, ComparisonOptions& options) {
   add_repeatable(
       command, "--reference", options.references, "GROUP",
-      "group to compare with: its name or number in the table, one of its runs, or its config; with --by one "
-      "of each set; default: the first");
+      "group to compare with: its name or number in the table, one of its runs, or its config; default: the first");
   add_text(command, "--margin", options.margin, "M",
            "equivalence: whether the 95% interval lies inside plus/minus this, in the unit of the table")
       ->transform(number_in(positive));
@@ -162,8 +161,10 @@ void add_compare_command(CLI::App& app) {
            "folders of runs, folders that contain runs, quoted patterns of these, or CSV files of results")
       ->required();
   add_comparison_options(command, arguments->options);
-  add_text(command, "--by", arguments->options.by, "KEY",
-           "compare only groups with equal values of this config key, each set with its own reference");
+  add_text(
+      command, "--by", arguments->options.by, "KEY",
+      "compare only groups with equal values of this config key, each set with its own reference: the first, or one of "
+      "those given");
   add_text(command, "--metrics", arguments->measures, "LIST",
            "measures to compare, separated by commas; default: those of the task");
   add_output_options(command, *arguments);

@@ -1,11 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <ranges>
 
-#include "base/error.h"
 #include "base/text.h"
 #include "config/loader.h"
 #include "config/writer.h"

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <set>
 
-#include "base/error.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "config/explain.h"

@@ -124,7 +124,8 @@ METAFORMER_INLINE float greatest_of(Lanes x) {
   return x[0];
 }
 
-// Of each lane, the greatest number in the parts of sixteen that fit into `count` numbers; -infinity: there is none.
+// The greatest number of each lane in x[0], ..., x[count - 1], sixteen at a time. A rest of fewer than sixteen is not
+// read; -infinity: there are not sixteen.
 METAFORMER_INLINE Lanes greatest_lanes(const float* x, std::int64_t count) {
   Lanes greatest = every_lane(-std::numeric_limits<float>::infinity());
   for (std::int64_t i = 0; i + lane_count <= count; i += lane_count) {

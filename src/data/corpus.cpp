@@ -77,10 +77,11 @@ std::optional<fs::path> find_in(const fs::path& folder, const PublicCorpus& corp
     return std::nullopt;
   }
   if (auto path = folder / corpus.files.front().name; fs::exists(path, ignored)) return path;
+  if (corpus.stem.empty()) return std::nullopt;
   std::optional<fs::path> first;  // the first by name, whatever the order in the folder
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     const auto name = entry.path().filename().string();
-    const bool is_other = !corpus.stem.empty() && name.starts_with(corpus.stem) && name.ends_with(".tar.gz");
+    const bool is_other = name.starts_with(corpus.stem) && name.ends_with(".tar.gz");
     if (is_other && (!first || entry.path() < *first)) first = entry.path();
   }
   return first;

@@ -178,7 +178,7 @@ std::vector<double> nonnegative_least_squares(const std::vector<SparseColumn>& c
   Vector x(columns.size());
   PassiveSet passive(columns, b.size());
   std::vector<bool> is_out(columns.size());  // no step along them makes the residual smaller
-  double nothing = 0;                        // by rounding
+  double nothing = 0;                        // values up to this may be rounding errors
   for (const auto value : b) nothing = std::max(nothing, 1e-10 * std::abs(value));
   while (true) {
     auto residual = b;  // b - A x

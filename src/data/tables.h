@@ -110,8 +110,8 @@ void report_malformed(const std::string& source, std::size_t malformed, std::siz
 void check_rows(const Table& table, const TableColumns& columns, double limit,
                 const std::string& why_empty = "the table has no rows");
 
-// For environment.json: path, sha256, rows (called `units`), malformed rows; header, unless it is JSON lines, for
-// predictions.
+// What environment.json says of a table: path, sha256, number of rows (under the name `units`), malformed rows and,
+// unless it is JSON lines, whether it has a header, which predictions need.
 nlohmann::ordered_json description_of(const Table& table, const char* units);
 
 // Whether the training table that is described there has a header.

@@ -38,15 +38,14 @@ struct Variables {
 
   std::string text(const std::string& name, const std::string& advice = "") const {
     if (auto value = environment(name)) return *value;
-    throw Error(ExitCode::usage, fmt::format("{}: {} is not set{}", launcher, name, advice));
+    fail_usage("{}: {} is not set{}", launcher, name, advice);
   }
 
   int number(const std::string& name, int lowest, int highest) const {
     const auto value = text(name);
     const auto number = as_number<int>(value);
     if (!number || *number < lowest || *number > highest)
-      throw Error(ExitCode::usage, fmt::format("{}: {}={}: expected a whole number from {} to {}", launcher, name,
-                                               value, lowest, highest));
+      fail_usage("{}: {}={}: expected a whole number from {} to {}", launcher, name, value, lowest, highest);
     return *number;
   }
 

@@ -170,8 +170,11 @@ void DeviceGenerator::compute(std::int64_t bucket) {
 
 std::int32_t TokenPicker::pick(std::span<const double> logits, double uniform) {
   order_.clear();
-  for (std::int32_t id = 0; id < std::ssize(logits); ++id)
-    if (!std::ranges::binary_search(options_.never, id)) order_.push_back(id);
+  auto never = options_.never.begin();
+  for (std::int32_t id = 0; id < std::ssize(logits); ++id) {
+    const bool is_drawn = never == options_.never.end() || *never != id;
+    is_drawn ? order_.push_back(id) : void(++never);
+  }
   const auto logit_of = [&](std::int32_t id) { return logits[static_cast<std::size_t>(id)]; };
   const auto likelier = [&](std::int32_t a, std::int32_t b) {
     return logit_of(a) > logit_of(b) || (logit_of(a) == logit_of(b) && a < b);

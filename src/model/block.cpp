@@ -50,10 +50,15 @@ FeedForwardImpl::FeedForwardImpl(const TransformerConfig& config)
 
 torch::Tensor FeedForwardImpl::forward(const torch::Tensor& x_bcd) {
   const auto feed_rows = [this](const torch::Tensor& x) {
-    if (const auto* gated = std::get_if<GatedConfig>(&config_)) return down_(gate(gated->activation, up_(x)));
-    const auto& mlp = std::get<MlpConfig>(config_);
-    const auto y = down_(activate(mlp.activation, up_(x)));
-    return mlp.output_activation ? activate(mlp.activation, y) : y;
+    const auto feed = [&]<class Config>(const Config& config) {
+      if constexpr (std::is_same_v<Config, GatedConfig>) {
+        return down_(gate(config.activation, up_(x)));
+      } else if constexpr (std::is_same_v<Config, MlpConfig>) {
+        const auto y = down_(activate(config.activation, up_(x)));
+        return config.output_activation ? activate(config.activation, y) : y;
+      }
+    };
+    return std::visit(feed, config_);
   };
   if (chunks_of(config_) == 1) return feed_rows(x_bcd);
   const auto y_rd = recomputed_in_chunks(feed_rows, x_bcd.flatten(0, 1), parameters(), chunks_of(config_));

@@ -34,10 +34,20 @@ bool has_part(std::string_view name, std::string_view part) {
 namespace {
 
 void draw(torch::Tensor value, const Init& init, std::uint64_t seed) {
-  if (init.kind == Init::Kind::zeros) value.zero_();
-  if (init.kind == Init::Kind::ones) value.fill_(1);
-  if (init.kind == Init::Kind::normal) value.normal_(0, init.std, at::detail::createCPUGenerator(seed));
-  if (init.kind == Init::Kind::uniform) value.uniform_(-init.bound, init.bound, at::detail::createCPUGenerator(seed));
+  switch (init.kind) {
+    case Init::Kind::zeros:
+      value.zero_();
+      break;
+    case Init::Kind::ones:
+      value.fill_(1);
+      break;
+    case Init::Kind::normal:
+      value.normal_(0, init.std, at::detail::createCPUGenerator(seed));
+      break;
+    case Init::Kind::uniform:
+      value.uniform_(-init.bound, init.bound, at::detail::createCPUGenerator(seed));
+      break;
+  }
 }
 
 }  // namespace

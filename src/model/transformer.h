@@ -58,8 +58,8 @@ class TransformerState : public ModelState {
 
 class TransformerImpl : public torch::nn::Module {
  public:
-  // `table`: of tokens, another module's that this one reads, too; empty: it has its own. `decoder`: the options of one
-  // whose blocks see a source.
+  // `table`: of tokens, another module's that this one reads, too; empty: it has its own. `decoder`: for a decoder,
+  // whose blocks also see a source, its options; else nullptr.
   TransformerImpl(const TransformerConfig& config, std::int64_t vocabulary, bool causal,
                   Embedding table = Embedding(nullptr), const EncoderDecoderConfig* decoder = nullptr);
 

@@ -50,7 +50,7 @@ Tensor as_segments(const Tensor& segment) {
   return segment.defined() ? segment.to(torch::kLong).contiguous() : segment;
 }
 
-// The options as kernels take them, in one pass.
+// The options as kernels take them, in one pass. The node holds the segments as long as it lives; nothing changes them.
 struct Rule : HostAttentionOptions {
   DropoutMask mask;
   std::int64_t first_row = 0;  // of the pass, in the step

@@ -53,7 +53,7 @@ torch::Device use_cuda(const cuda::Devices& devices, std::size_t index) {
 std::size_t parse_index(const std::string& name) {
   if (name == "cuda") return 0;
   const auto index = name.starts_with("cuda:") ? as_number<std::size_t>(name.substr(5)) : std::nullopt;
-  if (!index) throw Error(ExitCode::usage, fmt::format("--device {}: expected auto, cpu, cuda or cuda:N", name));
+  if (!index) fail_usage("--device {}: expected auto, cpu, cuda or cuda:N", name);
   return *index;
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/error.h"
 
 namespace metaformer {
@@ -23,8 +25,8 @@ void list_gradient_rows(const torch::Tensor& table, GradientRows& rows) {
 
 static thread_local bool makes_meta_modules = false;
 
-MetaModules::MetaModules() { makes_meta_modules = true; }
-MetaModules::~MetaModules() { makes_meta_modules = false; }
+MetaModules::MetaModules() : before_(std::exchange(makes_meta_modules, true)) {}
+MetaModules::~MetaModules() { makes_meta_modules = before_; }
 
 torch::Device module_device() { return makes_meta_modules ? torch::kMeta : torch::kCPU; }
 

@@ -91,6 +91,9 @@ class MetaModules {
   ~MetaModules();
   MetaModules(const MetaModules&) = delete;
   MetaModules& operator=(const MetaModules&) = delete;
+
+ private:
+  bool before_;
 };
 
 // Where the tensors of new modules are: on the CPU, unless MetaModules says otherwise.

@@ -137,7 +137,7 @@ std::optional<std::size_t> find_reference(const std::vector<ComparedGroup>& grou
   std::vector<std::size_t> found;
   std::ranges::set_intersection(set, named, std::back_inserter(found));
   if (found.size() > 1)
-    fail_usage("--reference '{}' names {} groups; give the number or the name of one: {}", fmt::join(names, "', '"),
+    fail_usage("--reference {} names {} groups; give the number or the name of one: {}", quoted_list(names),
                found.size(), numbered_names(groups, found));
   return found.empty() ? std::nullopt : std::optional(found.front());
 }
@@ -200,7 +200,8 @@ std::vector<std::string> find_differing_keys(std::vector<ComparedGroup>& groups)
   return {differing.begin(), differing.end()};
 }
 
-// Of every group: the one that options.references name, or the first; with options.by, of those equal in that key.
+// Sets every group's reference: the group that options.references name, or the first; with options.by, of the groups
+// that are equal in that key.
 void choose_references(std::vector<ComparedGroup>& groups, const ComparisonOptions& options) {
   std::map<std::string, std::vector<std::size_t>> sets;  // by the value of options.by
   const auto resolved = options.by.empty() ? std::vector<Settings>(groups.size()) : resolve(groups);
@@ -357,7 +358,7 @@ std::string difference_cell(const Measure& measure, const GroupMeasure& group) {
                      shown_difference(measure, *difference.high));
 }
 
-// Of names in ASCII.
+// Shortens a name in the middle; one that is not ASCII stays whole.
 std::string cut(const std::string& name, std::size_t width) {
   const bool is_ascii = std::ranges::all_of(name, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
   if (name.size() <= width || !is_ascii) return name;

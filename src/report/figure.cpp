@@ -13,6 +13,8 @@
 #include <tuple>
 #include <utility>
 
+#include "base/text.h"
+
 namespace metaformer::figures {
 
 namespace {
@@ -266,6 +268,22 @@ std::vector<Tick> logarithmic_ticks(double low, double high, int wanted) {
     }
   }
   return ticks;
+}
+
+void check(const Figure& figure) {
+  const auto fit = [](const auto& values, auto count) { return values.empty() || std::ssize(values) == count; };
+  for (const auto& panel : figure.panels) {
+    bool fits = true;
+    if (const auto* map = std::get_if<HeatMap>(&panel.chart))
+      fits = std::ssize(map->values) == map->rows * map->columns && fit(map->row_labels, map->rows) &&
+             fit(map->column_labels, map->columns);
+    else if (const auto* lines = std::get_if<LineChart>(&panel.chart))
+      fits = std::ranges::all_of(lines->curves, [&](const Curve& curve) {
+        return curve.x.size() == curve.y.size() && curve.low.size() == curve.high.size() &&
+               fit(curve.low, std::ssize(curve.x));
+      });
+    if (!fits) fail_usage("figure '{}': lengths of one curve, or of a map and its labels, differ", panel.title);
+  }
 }
 
 constexpr double tick_gap = 5;
@@ -721,6 +739,9 @@ int ColorScale::level(double value) const {
 
 std::string ColorScale::css_class(int level) const { return kind_of(palette_).letter + std::to_string(level); }
 
-std::string to_svg(const Figure& figure) { return FigureWriter(figure).write(); }
+std::string to_svg(const Figure& figure) {
+  check(figure);
+  return FigureWriter(figure).write();
+}
 
 }  // namespace metaformer::figures

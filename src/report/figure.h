@@ -81,7 +81,7 @@ std::string palette_variables();
 // Text as content or attribute: markup and control characters escaped, bytes that are not UTF-8 replaced.
 std::string escape(std::string_view text);
 
-// A complete SVG file, in light or dark colours as the reader prefers.
+// A complete SVG file, in light or dark colours as the reader prefers. Errors (exit code 2): lengths that differ.
 std::string to_svg(const Figure& figure);
 
 struct Tick {

@@ -72,9 +72,8 @@ void judge(MetricAxioms& axioms, const torch::Tensor& eigenvalue_r) {
   axioms.verdict = negative > 0 ? FormVerdict::no_metric : positive ? FormVerdict::metric : FormVerdict::pseudometric;
 }
 
-// t: the triples of three different vectors.
-void test_triples(MetricAxioms& axioms, const torch::Tensor& square_cc, double bound) {
-  const auto triple_t3 = torch::combinations(torch::arange(square_cc.size(0)), 3);
+// triple_t3: the triples of three different vectors.
+void test_triples(MetricAxioms& axioms, const torch::Tensor& square_cc, const torch::Tensor& triple_t3, double bound) {
   const auto sides_of = [&](const torch::Tensor& value_cc) {  // of a, b and c: ab, ac, bc
     return torch::stack({value_cc.index({triple_t3.select(1, 0), triple_t3.select(1, 1)}),
                          value_cc.index({triple_t3.select(1, 0), triple_t3.select(1, 2)}),
@@ -345,6 +344,7 @@ std::vector<MetricAxioms> test_axioms(const ScoredVectors& vectors, const torch:
                                           .form_nij = vectors.form_nij});
   const auto square_ncc = squares_of(score_nce).contiguous();
   const auto pairs = count * (count - 1) / 2;
+  const auto triple_t3 = torch::combinations(torch::arange(count), 3);
   std::vector<MetricAxioms> heads;
   for (std::int64_t n = 0; n < score_nce.size(0); ++n) {
     MetricAxioms axioms{.vectors = count};
@@ -354,7 +354,7 @@ std::vector<MetricAxioms> test_axioms(const ScoredVectors& vectors, const torch:
     axioms.asymmetric_pairs = fraction(differ.triu(1).sum().item<std::int64_t>(), pairs);
     const double bound = negligible * largest(square_cc);
     axioms.negative_pairs = fraction((square_cc < -bound).triu(1).sum().item<std::int64_t>(), pairs);
-    test_triples(axioms, square_cc, bound);
+    test_triples(axioms, square_cc, triple_t3, bound);
     heads.push_back(axioms);
   }
   return heads;

@@ -145,8 +145,8 @@ std::vector<NamedFigure> figures_of(const TextInspection& inspection, const std:
     auto attention =
         of_heads("attention of", "Weights after the softmax; rows are queries and sum to 1." + shown_tokens(inspection),
                  [&](auto n) { return token_map(layer.attention_nce[n], inspection, Palette::sequential); });
-    std::get<HeatMap>(attention.panels.front().chart).top = 1;
     attention.same_colors = true;
+    std::get<HeatMap>(attention.panels.front().chart).top = 1;  // of all panels, which share their colours
     add(fmt::format("attention_{}", i), std::move(attention));
     add(fmt::format("scores_{}", i),
         of_heads("scores of",

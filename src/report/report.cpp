@@ -189,8 +189,7 @@ struct ReportedRuns {
   std::vector<std::string> problems;     // a line each: runs that could not be read, or are not compared
 };
 
-Json describe_environment(const Json& given) {
-  const auto environment = given.is_object() ? given : Json::object();
+Json describe_environment(const Json& environment) {
   Json result = Json::object();
   for (const char* key : {"commit", "threads", "torch", "compiler", "host"}) result[key] = text_of(environment, key);
   result["commit"] = result["commit"].get<std::string>().substr(0, 12) +

@@ -85,8 +85,9 @@ void require_distinct(const std::vector<std::string>& columns, const fs::path& p
 
 Settings parse_settings(const std::string& text, const fs::path& path, std::int64_t line) {
   const auto json = parse_json(text);
-  if (!json.is_object() || !std::ranges::all_of(json, &nlohmann::json::is_string))
-    fail(path, line, "settings: expected a JSON object of texts");
+  if (!json.is_object()) fail(path, line, "settings: expected a JSON object of texts");
+  for (const auto& [key, value] : json.items())
+    if (!value.is_string()) fail(path, line, fmt::format("settings: {}: expected text", in_quotes(key)));
   return json.get<Settings>();
 }
 
@@ -183,7 +184,7 @@ auto lock_folder(const fs::path& folder) {
   return lock;
 }
 
-// Of no such file where it cannot be asked for.
+// Where the status cannot be read, that of a file that does not exist.
 fs::file_status status_of(const fs::path& path) {
   std::error_code ignored;
   return fs::status(path, ignored);
@@ -366,8 +367,7 @@ RunRecord read_run(const fs::path& folder) {
   if (record.measures.contains("exact_match")) add_exact_matches(record, run, summary->best_step);
   add_longer_contexts(record, folder);
   add_derived_measures(record);
-  const auto environment = read_environment(run);
-  add_environment(record, environment.is_object() ? environment : Json::object(), folder);
+  add_environment(record, read_environment(run), folder);
   return record;
 }
 
@@ -400,7 +400,8 @@ ResultsFile read_results(const fs::path& path) {
   });
   for (const char* needed : {"config", "seed", "settings"})
     if (std::ranges::find(file.columns, needed) == file.columns.end())
-      fail(path, 1, fmt::format("not a CSV file of results: no column '{}'", needed));
+      fail(path, 1,
+           fmt::format("not a CSV file of results: no column '{}'; it needs config, seed and settings", needed));
   return file;
 }
 

@@ -42,7 +42,7 @@ struct RunSummary {
   std::optional<AttentionCollapse> attention_collapse = std::nullopt;
 };
 
-// What the progress of a run says of it: no test, parameters, memory and baselines.
+// A summary of the progress. The caller sets test, stopped_early, parameters, memory, stepwise and baselines.
 RunSummary summary_of(const RunDirectory& run, const Progress& progress);
 
 // The keys of summary.json (docs/run_directory.md), in their order.

@@ -49,7 +49,8 @@ class ScoreSums {
   std::map<std::string, std::vector<torch::Tensor>> of_batches_;
 };
 
-// Tables by class: of few classes, as logged at every evaluation; or of all, with the confusion table.
+// few: counts by class, if there are at most most_reported_classes, as logged at every evaluation; all: counts of every
+// class, and the confusion table.
 enum class Tables { few, all };
 
 // The measures that a task reports.

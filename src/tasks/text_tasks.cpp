@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "data/masking.h"
-#include "data/text_dataset.h"
 #include "tasks/batches.h"
 
 namespace metaformer {

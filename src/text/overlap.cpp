@@ -166,8 +166,8 @@ Words tokenize_13a(std::string_view line) {
                                  {"&lt;", "<"},
                                  {"&gt;", ">"}})
     text = replaced(text, from, to);
-  // Those of mteval-v13a.pl: marks but the apostrophe; stops and commas not between digits; hyphens behind a digit. All
-  // of it is ASCII, so that bytes will do.
+  // As in mteval-v13a.pl, spaces go around marks other than the apostrophe, around stops and commas that are not
+  // between digits, and around hyphens behind a digit. All of these are ASCII, so that bytes will do.
   static const std::array<std::pair<std::regex, const char*>, 4> separated = {
       {{std::regex(R"(([ -&(-+/:-@\[-`{-~]))"), " $1 "},
        {std::regex("([^0-9])([.,])"), "$1 $2 "},

@@ -84,7 +84,7 @@ std::string text_of_piece(PieceKind kind, const std::string& piece) {
 }
 
 // The double with the shortest decimal form of a float: another program that reads it there has the same number.
-double decimal(float value) { return std::stod(fmt::format("{}", value)); }
+double decimal(float value) { return as_number<double>(fmt::format("{}", value)).value(); }
 
 // With texts that the usual normalisers change: spaces in a row, forms of characters, case.
 void require_restored_text(const Tokenizer& tokenizer, const std::string& source) {

@@ -1,7 +1,6 @@
 #include "text/special_tokens.h"
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 

@@ -142,8 +142,8 @@ class Translator {
     for (const std::string_view known : {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"})
       if (rest_.starts_with(known)) return copy(known.size());
     if (!rest_.starts_with("(?i:")) refuse(3);
-    // Of letters only, and without pairs that equal a single character if case does not matter, as "ss" U+00DF: there
-    // the libraries differ.
+    // Of letters only, and without pairs that equal a single character if case does not matter, such as "ss", which
+    // equals U+00DF: there the libraries differ.
     static const std::regex folded_pairs("ss|st|ff|fi|fl", std::regex::icase);
     const auto end = rest_.find(')');
     const auto words = rest_.substr(4, end == std::string_view::npos ? end : end - 4);

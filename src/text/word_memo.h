@@ -28,8 +28,9 @@ class WordMemo {
   }
 
  private:
-  struct Hash : std::hash<std::string_view> {
+  struct Hash {  // not noexcept: so the map keeps the hashes, and need not hash the words beside a word again
     using is_transparent = void;
+    std::size_t operator()(std::string_view word) const { return std::hash<std::string_view>()(word); }
   };
 
   std::size_t most_words_;

@@ -15,7 +15,6 @@
 #include "infer/sampling.h"
 #include "ops/device.h"
 #include "ops/named_tensors.h"
-#include "run/run_summary.h"
 #include "train/optim/learning_rate.h"
 
 namespace metaformer {
@@ -51,8 +50,8 @@ std::optional<std::int64_t> evaluated_tokens(const TrainConfig& train) {
   return std::nullopt;
 }
 
-}  // namespace
-
+// The error (exit code 4) for a training of which `what` is not finite. Names the first tensor that is not finite, too,
+// and what to do.
 Error divergence_error(const Step& step, const Progress& progress, const std::string& what) {
   auto& parameters = *step.parameters;
   std::string culprit;
@@ -67,6 +66,27 @@ Error divergence_error(const Step& step, const Progress& progress, const std::st
                            progress.best ? fmt::format("The best checkpoint is step-{}", progress.best->step)
                                          : "No evaluation came before it"));
 }
+
+// Warns of spikes in the coming steps, and rejects their updates where the config says so. Empty when nobody watches.
+// Keeps references.
+AcceptNorm spike_watch(const TrainConfig& config, Progress& progress) {
+  if (config.divergence.spikes.threshold == 0) return {};
+  return [&](double norm) {
+    if (!is_spike(progress.spikes, norm, config.divergence.spikes.threshold)) return true;
+    const bool skips = config.divergence.spikes.action == SpikeAction::skip;
+    log::warning("step {}: the gradient norm {:.3g} is a spike (number {}){}", progress.step + 1, norm,
+                 progress.spikes.count, skips ? "; its update is skipped" : "");
+    return !skips;
+  };
+}
+
+// The step whose batches are trained on next; after a rollback an index beyond train.steps.
+std::int64_t batch_step(const Progress& progress) {
+  constexpr std::int64_t far = std::int64_t{1} << 36;
+  return progress.step + progress.rollbacks * far;
+}
+
+}  // namespace
 
 bool is_spike(SpikeState& state, double norm, double threshold) {
   constexpr std::int64_t first_judged = 20;
@@ -86,25 +106,9 @@ bool is_spike(SpikeState& state, double norm, double threshold) {
   return false;
 }
 
-AcceptNorm spike_watch(const TrainConfig& config, Progress& progress) {
-  if (config.divergence.spikes.threshold == 0) return {};
-  return [&](double norm) {
-    if (!is_spike(progress.spikes, norm, config.divergence.spikes.threshold)) return true;
-    const bool skips = config.divergence.spikes.action == SpikeAction::skip;
-    log::warning("step {}: the gradient norm {:.3g} is a spike (number {}){}", progress.step + 1, norm,
-                 progress.spikes.count, skips ? "; its update is skipped" : "");
-    return !skips;
-  };
-}
-
 double rollback_factor(const TrainConfig& config, const Progress& progress) {
   const auto* rollback = std::get_if<RollbackConfig>(&config.divergence.action);
   return rollback == nullptr ? 1 : std::pow(rollback->factor, static_cast<double>(progress.rollbacks));
-}
-
-std::int64_t batch_step(const Progress& progress) {
-  constexpr std::int64_t far = std::int64_t{1} << 36;
-  return progress.step + progress.rollbacks * far;
 }
 
 void ProgressLine::add_losses(double sum, std::int64_t count) {

@@ -140,14 +140,14 @@ Json names_of(const SpecialTokens& tokens, const nlohmann::json& tokenizer_file)
 }
 
 std::vector<File> tokenizer_files(const Tokenizer& tokenizer, std::int64_t context) {
-  const File own = {own_tokenizer_file, tokenizer.to_json().dump(1) + "\n"};
+  const auto own = [&] { return File{own_tokenizer_file, tokenizer.to_json().dump(1) + "\n"}; };
   const auto written = to_library_tokenizer(tokenizer);
   if (written.file.empty()) {
     log::warning(
         "transformers will find no tokenizer: it has none like this one ({}): {}; it is in {}, which only this "
         "program reads",
         tokenizer.to_json().at("kind").get<std::string>(), written.problem, own_tokenizer_file);
-    return {own};
+    return {own()};
   }
   const bool finds_special_tokens = dynamic_cast<const ByteLevelBpeTokenizer*>(&tokenizer) != nullptr;
   const auto names = names_of(special_tokens_of(tokenizer), parse_json(written.file));
@@ -164,7 +164,7 @@ std::vector<File> tokenizer_files(const Tokenizer& tokenizer, std::int64_t conte
   if (const auto* pieces = dynamic_cast<const SentencePieceTokenizer*>(&tokenizer))
     files.push_back({"tokenizer.model", pieces->model()});
   else if (!finds_special_tokens)
-    files.push_back(own);
+    files.push_back(own());
   return files;
 }
 

@@ -61,6 +61,7 @@ double factor_of(const View& view, const std::vector<RateFactor>& factors) {
 }  // namespace
 
 double scheduled_rate(const TrainConfig& config, std::int64_t width, std::int64_t step) {
+  static_assert(std::variant_size_v<ScheduleConfig> == 6, "a formula for each schedule");
   const auto warmup = warmup_steps(config.schedule);
   if (!is<NoamScheduleConfig>(config.schedule) && step < warmup)
     return config.learning_rate * static_cast<double>(step + 1) / static_cast<double>(warmup + 1);
