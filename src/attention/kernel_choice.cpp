@@ -4,8 +4,6 @@
 
 #include <optional>
 
-#include "ops/fused_metric.h"
-
 namespace metaformer {
 
 // Of a mixer that has kernels, else nothing.
@@ -23,17 +21,26 @@ bool kernels_expected_to_win(const KernelUse& use, torch::ScalarType type, std::
   return use.distance || use.drops || segmented || type == torch::kFloat || context <= short_context;
 }
 
-bool takes_kernels(const KernelUse& use, const torch::Tensor& p_bnck, const torch::Tensor& keys_bnek,
-                   const Visibility& visibility, const Pass& pass) {
+// Fewer queries than a tile has, such as in a step of generation.
+static bool has_few_queries(const MetricVectors& vectors) {
   constexpr std::int64_t rows_of_tile = 16;
+  return vectors.p_bnck.size(2) < rows_of_tile && vectors.p_bnck.size(2) < vectors.keys_bnek.size(2);
+}
+
+bool takes_kernels(const KernelUse& use, const MetricVectors& vectors, const Visibility& visibility, const Pass& pass) {
   if (pass.wants_scores() || visibility.window > 0) return false;
   if (use.backend == Backend::fused) return true;
   if (use.backend != Backend::automatic || !use.fits) return false;
-  const bool few_queries = p_bnck.size(2) < rows_of_tile && p_bnck.size(2) < keys_bnek.size(2);
-  if (few_queries || !fused_metric_obstacle(p_bnck, keys_bnek, {}).empty()) return false;
+  if (has_few_queries(vectors) || !fused_metric_obstacle(vectors, {}).empty()) return false;
   auto in_this_pass = use;
   in_this_pass.drops = use.drops && pass.training;
-  return kernels_expected_to_win(in_this_pass, p_bnck.scalar_type(), keys_bnek.size(2), visibility.has_segments());
+  return kernels_expected_to_win(in_this_pass, vectors.p_bnck.scalar_type(), vectors.keys_bnek.size(2),
+                                 visibility.has_segments());
+}
+
+bool take_scaled_dot_product(const MetricVectors& vectors, const Visibility& visibility, bool drops) {
+  if (visibility.window > 0 || !(drops || visibility.has_segments())) return false;
+  return !has_few_queries(vectors) && fused_metric_obstacle(vectors, {}).empty();
 }
 
 std::string describe_kernel_choice(const TransformerConfig& config, Precision precision, bool segmented,

@@ -11,6 +11,7 @@
 #include "attention/mixer.h"
 #include "config/model_config.h"
 #include "config/train_config.h"
+#include "ops/fused_metric.h"
 #include "ops/pass.h"
 
 namespace metaformer {
@@ -26,7 +27,7 @@ template <class Options>
 KernelUse kernel_use(const Options& options, const MixerShape& shape) {
   const bool has_kernels = std::ranges::count(options.backends(), Backend::fused) > 0;
   KernelUse use{.backend = options.backend,
-                .fits = has_kernels && !fused_problem(shape, options.values),
+                .fits = has_kernels && !fused_problem(shape),
                 .drops = shape.dropout > 0};
   if constexpr (requires { options.score; }) use.distance = options.score == MetricScore::distance;
   return use;
@@ -39,8 +40,11 @@ bool kernels_expected_to_win(const KernelUse& use, torch::ScalarType type, std::
 // Whether the kernels compute this pass, which they cannot where a probe observes the scores. With the backend fused
 // what else they cannot do is an error of theirs. With auto it is composed, and so is a pass of few queries, such as a
 // step of generation: the kernels compute tiles of 16.
-bool takes_kernels(const KernelUse& use, const torch::Tensor& p_bnck, const torch::Tensor& keys_bnek,
-                   const Visibility& visibility, const Pass& pass);
+bool takes_kernels(const KernelUse& use, const MetricVectors& vectors, const Visibility& visibility, const Pass& pass);
+
+// Whether they compute scaled dot product attention of queries, keys and values in this pass: with the library's
+// attention weights cannot be dropped by the numbers of a pass, and segments need a mask of every pair.
+bool take_scaled_dot_product(const MetricVectors& vectors, const Visibility& visibility, bool drops);
 
 // For the log of a training on a GPU; empty where there is nothing to choose. `segmented`: batches have padding.
 // `has_kernels`: this build has those of cuda/.

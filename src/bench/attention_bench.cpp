@@ -74,7 +74,7 @@ Tensor composed_distance(const Tensor& given_bnck, const Tensor& form, const Vis
 
 Tensor fused(const Tensor& p_bnck, const Tensor& form, bool distance, const Visibility& visibility) {
   Pass pass;
-  return fused_metric_attention(p_bnck, p_bnck, form,
+  return fused_metric_attention({p_bnck, p_bnck, {}}, form,
                                 {.distance = distance,
                                  .causal = visibility.causal,
                                  .query_segment_bc = visibility.query_segment_bc,

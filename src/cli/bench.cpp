@@ -90,7 +90,7 @@ std::vector<std::string> default_backends(const AttentionRequest& request) {
   std::vector<std::string> backends = {"composed", "reference"};
   const auto options = torch::TensorOptions().dtype(request.type).device(request.device);
   const auto probe_bnck = torch::empty({1, 1, 1, request.shapes.front().head_width}, options);
-  if (fused_metric_obstacle(probe_bnck, probe_bnck, {}).empty()) backends.emplace_back("fused");
+  if (fused_metric_obstacle({probe_bnck, probe_bnck, {}}, {}).empty()) backends.emplace_back("fused");
   if (request.core) backends.emplace_back("library");
   return backends;
 }

@@ -13,6 +13,7 @@ constexpr float log2_e = 1.44269504088896341f;
 
 constexpr int gradient_tile_rows = 32;  // tokens that one step of the metric gradient takes
 constexpr int turn_rows = 16;           // queries of the smallest tile that blocks take turns at
+constexpr int turn_warps = 4;           // of a block of backward's pass, each of which has its own turns
 constexpr int dq_sum_rows = 16;         // queries whose dq lies together in MetricBackward::dq_sum: those of a warp
 
 // The width that the kernel for heads of `width` is compiled for.
@@ -53,10 +54,13 @@ GPU_DEVICE Place last_tile_first(const MetricInputs& in, const MetricSide& side,
 }
 
 // Block 0 gets the first tile: with a causal mask it is the key that most queries see.
-GPU_DEVICE Place first_tile_first(const MetricInputs& in, int rows) {
+GPU_DEVICE Place first_tile_first(const MetricInputs& in, int rows, std::int64_t block) {
   const auto pairs = in.batch * in.heads;
-  const auto pair = gpu::block_index() % pairs;
-  return {pair / in.heads, pair % in.heads, gpu::block_index() / pairs * rows};
+  const auto pair = block % pairs;
+  return {pair / in.heads, pair % in.heads, block / pairs * rows};
+}
+GPU_DEVICE Place first_tile_first(const MetricInputs& in, int rows) {
+  return first_tile_first(in, rows, gpu::block_index());
 }
 
 // 16-byte copies need every row to start at a multiple of 16 bytes.

@@ -108,8 +108,8 @@ constexpr std::int64_t first_row = 5;
 
 // What is drawn for a case, as it is stored.
 struct Inputs {
-  Values p, keys, dt, metric;  // the metric dense, whatever the form
-  std::vector<float> kept;     // [b, n, c, e]: what dropout multiplies weights with; empty: nothing is dropped
+  Values p, keys, values, dt, metric;  // the metric dense, whatever the form
+  std::vector<float> kept;             // [b, n, c, e]: what dropout multiplies weights with; empty: nothing is dropped
   std::vector<std::int32_t> segments, key_segments;
 
   explicit Inputs(const MetricCase& c) {
@@ -121,6 +121,8 @@ struct Inputs {
       if (i % of_head >= k) p[i] = p[i - k];
     keys = p;
     if (c.keys > 0) draw_keys(c);
+    values = keys;
+    if (c.values) values = normal(c, 5, keys.size(), 1);
     make_metric(c);
     segments = segments_of(c, c.tokens);
     key_segments = segments_of(c, c.key_count());
@@ -208,11 +210,13 @@ reference::Problem problem_of(const MetricCase& c, const Inputs& inputs, int bat
   };
   return {.p = slice(inputs.p, number, c.tokens, c.width),
           .keys = slice(inputs.keys, number, c.key_count(), c.width),
+          .values = slice(inputs.values, number, c.key_count(), c.width),
           .metric = slice(inputs.metric, head, c.width, c.width),
           .dt = slice(inputs.dt, number, c.tokens, c.width),
           .scale = 1 / std::sqrt(static_cast<double>(c.width)),
           .distance = c.distance,
           .to_themselves = c.keys == 0,
+          .has_values = c.values,
           .visible = visible,
           .kept = kept};
 }
@@ -235,9 +239,19 @@ void reduce_metric_gradient(const MetricCase& c, Values& dmetric) {
 template <class Solve>
 MetricResult solve(const MetricCase& c, Solve solve_one) {
   using R = MetricResult;
-  constexpr Values R::*joined[] = {
-      &R::t,           &R::dp,          &R::dkeys,        &R::log2_sum,        &R::dp_terms,
-      &R::dkeys_terms, &R::t_cut_terms, &R::dp_cut_terms, &R::dkeys_cut_terms, &R::log2_sum_cut_terms};
+  constexpr Values R::*joined[] = {&R::t,
+                                   &R::dp,
+                                   &R::dkeys,
+                                   &R::dvalues,
+                                   &R::log2_sum,
+                                   &R::dp_terms,
+                                   &R::dkeys_terms,
+                                   &R::dvalues_terms,
+                                   &R::t_cut_terms,
+                                   &R::dp_cut_terms,
+                                   &R::dkeys_cut_terms,
+                                   &R::dvalues_cut_terms,
+                                   &R::log2_sum_cut_terms};
   constexpr Values R::*summed[] = {&R::dmetric, &R::dmetric_terms};  // over the batch
   const Inputs inputs(c);
   MetricResult result;
@@ -264,10 +278,11 @@ std::string MetricCase::str() const {
                               *forms[] = {"dense", "diagonal", "identity"},
                               *masks[] = {"no mask", "padding", "blocks", "all padding"},
                               *layouts[] = {"contiguous", "interleaved", "unaligned"};
-  return fmt::format("{} {}{}{} {} {} b={} n={} c={} e={} k={} spread={} seed={}{} dropout={}",
+  return fmt::format("{} {}{}{}{} {} {} b={} n={} c={} e={} k={} spread={} seed={}{} dropout={}",
                      elements[static_cast<int>(element)], symmetric ? "" : "general ", forms[static_cast<int>(form)],
-                     distance ? " distance" : "", masks[static_cast<int>(mask)], layouts[static_cast<int>(layout)],
-                     batch, heads, tokens, key_count(), width, spread, seed, causal ? " causal" : "", dropout);
+                     distance ? " distance" : "", values ? " own values" : "", masks[static_cast<int>(mask)],
+                     layouts[static_cast<int>(layout)], batch, heads, tokens, key_count(), width, spread, seed,
+                     causal ? " causal" : "", dropout);
 }
 
 MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
@@ -280,6 +295,9 @@ MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
        q = of_queries(Layout::contiguous), dq = of_queries(Layout::contiguous), dp = of_queries(c.layout);
   auto keys = of_keys(c.layout), key_q = of_keys(Layout::contiguous), key_dq = of_keys(Layout::contiguous),
        dkeys = of_keys(c.layout);
+  const auto of_values = [&] { return Tokens(c.element, c.batch, c.heads, c.key_count(), c.width, c.layout); };
+  auto values = of_values(), dvalues = of_values();
+  values.set(inputs.values);
   const bool others = c.keys > 0;
   if (others) keys.set(inputs.keys);
   p.set(inputs.p);
@@ -315,6 +333,8 @@ MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
       .keys = others ? cuda::MetricSide{c.keys, keys.data(), keys.strides(), given(key_segments, inputs.key_segments)}
                      : queries,
       .to_themselves = !others,
+      .values = c.values ? values.data() : nullptr,
+      .value_strides = values.strides(),
       .dropout = {c.dropout, c.dropout > 0 ? reinterpret_cast<const std::int64_t*>(key.data()) : nullptr,
                   dropout_number, first_row}};
   const bool plain = c.form == MetricForm::identity;
@@ -331,31 +351,34 @@ MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
                         .half_bias = c.distance ? half_bias.floats() : nullptr,
                         .key_q = others && c.distance && !plain ? key_q.data() : nullptr},
                        nullptr);
-  cuda::metric_backward(
-      {.in = in,
-       .queries = {plain ? p.data() : q.data(), plain ? p.strides() : q.strides(), dp.data(), dp.strides(), dq.data()},
-       .keys = {plain ? keys.data() : key_q.data(), plain ? keys.strides() : key_q.strides(), dkeys.data(),
-                dkeys.strides(), key_dq.data()},
-       .t = t.data(),
-       .t_strides = t.strides(),
-       .dt = dt.data(),
-       .dt_strides = dt.strides(),
-       .log2_sum = log2_sum.floats(),
-       .half_bias = half_bias.floats(),
-       .dmetric = plain ? nullptr : dmetric.floats(),
-       .dq_sum = dq_sum.floats(),
-       .dkey = dkey.floats(),
-       .delta = delta.floats(),
-       .row_sum = row_sum.floats(),
-       .column_sum = column_sum.floats(),
-       .turns = reinterpret_cast<unsigned*>(turns.data()),
-       .partial = partial.floats()},
-      nullptr);
+  cuda::metric_backward({.in = in,
+                         .queries = {plain ? p.data() : q.data(), plain ? p.strides() : q.strides(), dp.data(),
+                                     dp.strides(), plain ? nullptr : dq.data()},
+                         .keys = {plain ? keys.data() : key_q.data(), plain ? keys.strides() : key_q.strides(),
+                                  dkeys.data(), dkeys.strides(), plain ? nullptr : key_dq.data()},
+                         .t = t.data(),
+                         .t_strides = t.strides(),
+                         .dt = dt.data(),
+                         .dt_strides = dt.strides(),
+                         .log2_sum = log2_sum.floats(),
+                         .half_bias = half_bias.floats(),
+                         .dvalues = c.values ? dvalues.data() : nullptr,
+                         .dvalue_strides = dvalues.strides(),
+                         .dmetric = plain ? nullptr : dmetric.floats(),
+                         .dq_sum = dq_sum.floats(),
+                         .dkey = dkey.floats(),
+                         .delta = delta.floats(),
+                         .row_sum = row_sum.floats(),
+                         .column_sum = column_sum.floats(),
+                         .turns = reinterpret_cast<unsigned*>(turns.data()),
+                         .partial = partial.floats()},
+                        nullptr);
   finish_kernels();
   MetricResult result;
   result.t = t.get();
   result.dp = dp.get();
   if (others) result.dkeys = dkeys.get();
+  if (c.values) result.dvalues = dvalues.get();
   result.log2_sum.assign(log2_sum.floats(), log2_sum.floats() + rows);
   result.dmetric.assign(dmetric.floats(), dmetric.floats() + heads * k * k);
   reduce_metric_gradient(c, result.dmetric);

@@ -23,6 +23,7 @@ struct MetricCase {
   int batch = 2, heads = 2, tokens = 64, width = 32;
   // Tokens to look at; 0: themselves. With a causal mask the last of them are the queries again, as in a cache.
   int keys = 0;
+  bool values = false;        // of their own
   double spread = 1;          // standard deviation of p
   bool equal_tokens = false;  // of a head
   double dropout = 0;

@@ -59,6 +59,14 @@ std::vector<MetricCase> cases() {
              wide_fp32 = wide;
   wide_fp32.element = MetricElement::fp32;
   list.insert(list.end(), {more_keys, fewer_keys, wide, wide_fp32});
+  // Values of their own: of a metric, of a distance, and of scaled dot product attention.
+  for (auto with_values : {list[0], list[1], more_keys}) {
+    with_values.values = true;
+    list.push_back(with_values);
+  }
+  MetricCase scaled_dot_product = {.form = MetricForm::identity, .batch = 1, .tokens = 90, .width = 40, .keys = 141};
+  scaled_dot_product.values = true;
+  list.push_back(scaled_dot_product);
   return list;
 }
 
@@ -102,9 +110,9 @@ bool is_caught(const emulator::Site& site) {
 }
 
 // By emulator::Fault.
-constexpr const char* names[] = {"barrier left out", "wait loosened",
-                                 "bound dropped",    "alignment taken for granted",
-                                 "draw shifted",     "turn not waited for"};
+constexpr const char* names[] = {
+    "barrier left out", "wait loosened",       "bound dropped",   "alignment taken for granted",
+    "draw shifted",     "turn not waited for", "number not taken"};
 
 int run() {
   emulator::set_schedule({});

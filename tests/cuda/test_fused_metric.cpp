@@ -175,7 +175,7 @@ TEST_CASE("the kernels refuse segments that do not cover every token", "[fused]"
   const auto four = torch::zeros({1, 4}, torch::kLong), nine = torch::zeros({1, 9}, torch::kLong);
   Pass pass;
   const auto attend = [&](const torch::Tensor& of_queries, const torch::Tensor& of_keys) {
-    return fused_metric_attention(p, keys, {}, {.query_segment_bc = of_queries, .key_segment_be = of_keys}, pass);
+    return fused_metric_attention({p, keys, {}}, {}, {.query_segment_bc = of_queries, .key_segment_be = of_keys}, pass);
   };
   CHECK_NOTHROW(attend(four, nine));
   CHECK_THROWS_WITH(attend(four, four), Mentions("segment|query|key"));
@@ -185,17 +185,17 @@ TEST_CASE("the kernels refuse segments that do not cover every token", "[fused]"
 TEST_CASE("what the kernels cannot do is an error that says why", "[fused]") {
   Pass pass;
   const auto complaint = [&](const torch::Tensor& p) {
-    return message_of(ExitCode::usage, [&] { fused_metric_attention(p, p, {}, {.causal = true}, pass); });
+    return message_of(ExitCode::usage, [&] { fused_metric_attention({p, p, {}}, {}, {.causal = true}, pass); });
   };
   CHECK_THAT(complaint(torch::randn({1, 1, 4, 100})), ContainsSubstring("head width 100 "));
   CHECK_THAT(complaint(torch::randn({1, 1, 4, 16}, torch::kDouble)), ContainsSubstring("Double"));
   CHECK_THAT(complaint(torch::randn({1, 1, 16, 4}).transpose(2, 3)), ContainsSubstring("next to each other"));
   const auto p = torch::randn({1, 1, 4, 16}).requires_grad_();
-  const auto t = fused_metric_attention(p, p, {}, {.causal = true}, pass);
+  const auto t = fused_metric_attention({p, p, {}}, {}, {.causal = true}, pass);
   CHECK_THROWS_WITH(torch::autograd::grad({t.sum()}, {p}, {}, true, /*create_graph=*/true),
                     ContainsSubstring("no second derivatives"));
-  CHECK_THAT(fused_metric_obstacle(p, torch::randn({1, 1, 0, 16}), {}), ContainsSubstring("no keys"));
-  CHECK_THAT(fused_metric_obstacle(p, torch::randn({1, 1, 5, 16}, torch::kBFloat16), {}), ContainsSubstring("type"));
+  CHECK_THAT(fused_metric_obstacle({p, torch::randn({1, 1, 0, 16}), {}}, {}), ContainsSubstring("no keys"));
+  CHECK_THAT(fused_metric_obstacle({p, torch::randn({1, 1, 5, 16}, torch::kBFloat16), {}}, {}), ContainsSubstring("type"));
   const auto mixer = make_mixer(MetricOptions{.backend = Backend::fused}, {.width = width, .heads = heads});
   const torch::NoGradGuard no_grad;
   mixer->named_parameters()["packed_metric"].flatten()[5].fill_(std::nan(""));

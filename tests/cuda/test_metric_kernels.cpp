@@ -39,6 +39,7 @@ void check_accuracy(const MetricCase& problem) {
     check(&MetricResult::t, cuts ? exact.t_cut_terms : Values());
     check(&MetricResult::dp, cuts ? exact.dp_cut_terms : exact.dp_terms);
     check(&MetricResult::dkeys, cuts ? exact.dkeys_cut_terms : exact.dkeys_terms);
+    check(&MetricResult::dvalues, cuts ? exact.dvalues_cut_terms : exact.dvalues_terms);
     check(&MetricResult::dmetric, exact.dmetric_terms);
     // Of a distance it lacks what the softmax cancels.
     if (!problem.distance) check(&MetricResult::log2_sum, cuts ? exact.log2_sum_cut_terms : Values());
@@ -156,6 +157,47 @@ TEST_CASE("kernels are as accurate as eager products for other keys with every f
                   .width = 24,
                   .keys = 90,
                   .spread = distance ? 0.5 : 1});
+}
+
+TEST_CASE("kernels are as accurate as eager products with values of their own, at every width", "[kernels]") {
+  const auto element = GENERATE(values(elements));
+  const int width = GENERATE(8, 16, 24, 32, 40, 48, 64, 72, 96, 128);
+  if (!cuda::has_kernels_for_values(element, width))
+    does_not_apply("no kernels of this width with values of their own");
+  check_accuracy(
+      {.element = element, .causal = width % 16 == 0, .batch = 1, .tokens = 141, .width = width, .values = true});
+}
+
+TEST_CASE("kernels are as accurate as eager products with values of their own, for every form and mask", "[kernels]") {
+  const bool distance = GENERATE(false, true), causal = GENERATE(true, false), others = GENERATE(false, true);
+  const auto mask = GENERATE(values(masks));
+  check_accuracy({.element = GENERATE(values(elements)),
+                  .form = GENERATE(values(forms)),
+                  .distance = distance,
+                  .causal = causal,
+                  .mask = mask,
+                  .layout = causal ? Layout::interleaved : Layout::unaligned,
+                  .tokens = 70,
+                  .width = 24,
+                  .keys = others ? 90 : 0,
+                  .values = true,
+                  .spread = distance ? 0.5 : 1,
+                  .dropout = mask == Mask::padding ? 0.3 : 0});
+}
+
+// The identity with other keys and values of their own: a step of a decoder, a sequence, cross-attention.
+TEST_CASE("the kernels compute scaled dot product attention, with dropout", "[kernels]") {
+  const auto [tokens, keys, causal] =
+      GENERATE(table<int, int, bool>({{141, 141, true}, {141, 141, false}, {1, 200, true}, {70, 150, false}}));
+  check_accuracy({.element = GENERATE(values(elements)),
+                  .form = MetricForm::identity,
+                  .causal = causal,
+                  .batch = tokens == 1 ? 12 : 2,
+                  .tokens = tokens,
+                  .width = GENERATE(32, 64),
+                  .keys = keys,
+                  .values = true,
+                  .dropout = GENERATE(0, 0.2)});
 }
 
 TEST_CASE("a form that is not symmetric is applied from its side", "[kernels]") {
