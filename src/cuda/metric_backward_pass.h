@@ -440,7 +440,6 @@ class BackwardPass {
     float column_sum[2] = {0, 0};
     const std::int64_t first = first_query(), last = (in_.queries.tokens - 1) / Shape::queries * Shape::queries;
     start_queries(last);
-    GPU_DO_NOT_UNROLL
     for (auto query = last; query >= first; query -= Shape::queries) {
       finish_loads();
       if (query > first) start_queries(query - Shape::queries);
@@ -594,11 +593,12 @@ class BackwardPass {
     if (lane_index() == 0) gpu::announce(turn_of(query), turn() + 1);
   }
 
-  // The first block stores, the others add.
+  // The first block stores, the others add: where the GPU cannot add in memory, all is loaded before the first store,
+  // for what follows a store would wait for memory once more.
   GPU_DEVICE void add_in_memory(std::int64_t query, int first_column, const Sum (&dq)[Shape::columns / 8]) const {
     float* at = dq_sum_at<Width>(backward_, place_, query) + first_column / 8 * dq_sum_step;
     const auto exists = [first_column](int n) { return first_column + 8 * n < Width; };
-    if (turn() == 0 || gpu::adds_in_memory) {
+    if constexpr (gpu::adds_in_memory) {
       GPU_UNROLL
       for (int n = 0; n < Shape::columns / 8; ++n) {
         if (!exists(n)) continue;
@@ -608,18 +608,19 @@ class BackwardPass {
           gpu::add_handed_on(at + n * dq_sum_step, dq[n].r);
         }
       }
-      return;
-    }
-    // All is loaded before the first store: what follows a store would wait for memory once more.
-    float sum[Shape::columns / 8][4];
-    GPU_UNROLL
-    for (int n = 0; n < Shape::columns / 8; ++n)
-      if (exists(n)) gpu::load_handed_on(sum[n], at + n * dq_sum_step);
-    GPU_UNROLL
-    for (int n = 0; n < Shape::columns / 8; ++n) {
+    } else {
+      float sum[Shape::columns / 8][4];
       GPU_UNROLL
-      for (int e = 0; e < 4; ++e) sum[n][e] += dq[n].r[e];
-      if (exists(n)) gpu::store_handed_on(at + n * dq_sum_step, sum[n]);
+      for (int n = 0; n < Shape::columns / 8; ++n) {
+        for (float& value : sum[n]) value = 0;
+        if (turn() > 0 && exists(n)) gpu::load_handed_on(sum[n], at + n * dq_sum_step);
+      }
+      GPU_UNROLL
+      for (int n = 0; n < Shape::columns / 8; ++n) {
+        GPU_UNROLL
+        for (int e = 0; e < 4; ++e) sum[n][e] += dq[n].r[e];
+        if (exists(n)) gpu::store_handed_on(at + n * dq_sum_step, sum[n]);
+      }
     }
   }
 
