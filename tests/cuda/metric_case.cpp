@@ -98,8 +98,9 @@ Values normal(const MetricCase& problem, std::uint64_t stream, std::size_t count
   const Rng rng(problem.seed, RandomPurpose::evaluation, stream);
   Values values(count);
   for (std::size_t i = 0; i < count; ++i)
-    values[i] = stored(problem.element, spread * std::sqrt(-2 * std::log(1 - rng.uniform(2 * i))) *
-                                            std::cos(2 * std::numbers::pi * rng.uniform(2 * i + 1)));
+    values[i] =
+        stored(problem.given.value_or(problem.element), spread * std::sqrt(-2 * std::log(1 - rng.uniform(2 * i))) *
+                                                            std::cos(2 * std::numbers::pi * rng.uniform(2 * i + 1)));
   return values;
 }
 

@@ -2,6 +2,7 @@
 // One problem for the metric kernels: inputs in guarded memory, the kernels run on them, the reference beside them.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cuda/metric_attention.h"
@@ -14,6 +15,7 @@ enum class Layout { contiguous, interleaved, unaligned };
 
 struct MetricCase {
   cuda::MetricElement element = cuda::MetricElement::bf16;
+  std::optional<cuda::MetricElement> given = {};  // the inputs are rounded to this type; else to `element`
   cuda::MetricForm form = cuda::MetricForm::dense;
   bool distance = false;
   bool symmetric = true;

@@ -3,7 +3,9 @@
 
 #include <ATen/autocast_mode.h>
 
+#include "attention/kernel_choice.h"
 #include "attention/mixer.h"
+#include "attention/score_attention.h"
 #include "bench/attention_bench.h"
 #include "config/mixer_config.h"
 #include "ops/fused_metric.h"
@@ -25,6 +27,11 @@ std::vector<MixerConfig> fused_mixers() {
     if (constraint != MetricConstraint::symmetric)
       list.push_back(MetricOptions{.constraint = constraint, .score = MetricScore::distance});
   }
+  list.push_back(QuadraticOptions{.values = MixerValues::own, .qk_norm = true});
+  list.push_back(MetricOptions{.values = MixerValues::own, .qk_norm = true});
+  list.push_back(MetricOptions{.values = MixerValues::unnormalised, .qk_norm = true});
+  list.push_back(
+      MetricOptions{.constraint = MetricConstraint::psd, .score = MetricScore::distance, .values = MixerValues::own});
   return list;
 }
 
@@ -151,6 +158,44 @@ TEST_CASE("tokens that look at others do so through the kernels, with gradients 
   check_fused(options, visibility, others == 11 ? 4e-5 : 2e-5, 0.2, others);
 }
 
+// As attend() calls them on a GPU, beside the whole matrix of weights with the same ones dropped.
+TEST_CASE("scaled dot product attention by the kernels is that by scores, with its gradients", "[fused]") {
+  const std::int64_t keys = GENERATE(tokens, std::int64_t{60});
+  const auto [causal, dropout] = GENERATE(table<bool, double>({{true, 0.3}, {false, 0.3}, {true, 0}}));
+  Visibility visibility{.causal = causal};
+  if (GENERATE(false, true)) {
+    visibility.query_segment_bc = torch::arange(tokens).remainder(3).repeat({batch, 1});
+    visibility.key_segment_be = torch::arange(keys).remainder(4).sub(1).repeat({batch, 1});
+  }
+  torch::manual_seed(5);
+  const auto q = torch::randn({batch, heads, tokens, 16}), k = torch::randn({batch, heads, keys, 16}),
+             v = torch::randn({batch, heads, keys, 16}), dt = torch::randn({batch, heads, tokens, 16});
+  const ScoreMixing mixing{.scale = 0.25, .dropout = dropout};
+  const auto outcome = [&](torch::ScalarType type, const auto& attend) {
+    const auto leaf = [&](const torch::Tensor& x) { return x.to(type, /*non_blocking=*/false, true).requires_grad_(); };
+    const MetricVectors vectors{leaf(q), leaf(k), leaf(v)};
+    Pass pass{.training = true, .random = RandomStream(torch::ones({}, torch::kLong))};
+    const auto t = attend(vectors, pass);
+    t.backward(dt.to(type));
+    return Outcome{t.detach(), vectors.p_bnck.grad(), vectors.keys_bnek.grad(), vectors.value_bnek.grad()};
+  };
+  const auto by_kernels = outcome(torch::kFloat, [&](const MetricVectors& vectors, Pass& pass) {
+    CHECK(take_scaled_dot_product(vectors, visibility, dropout > 0) == (dropout > 0 || visibility.has_segments()));
+    return fused_metric_attention(vectors, {},
+                                  {.causal = causal,
+                                   .query_segment_bc = visibility.query_segment_bc,
+                                   .key_segment_be = visibility.key_segment_be,
+                                   .scale = mixing.scale,
+                                   .dropout = dropout},
+                                  pass);
+  });
+  const auto by_scores = outcome(torch::kDouble, [&](const MetricVectors& vectors, Pass& pass) {
+    const auto score_bnce = torch::matmul(vectors.p_bnck, vectors.keys_bnek.transpose(2, 3));
+    return mix_by_scores(score_bnce, vectors.p_bnck, vectors.value_bnek, visibility, mixing, pass);
+  });
+  check_near(by_kernels, by_scores, 2e-5);
+}
+
 TEST_CASE("tokens that come in parts, with a memory of those before, are those of the whole", "[fused]") {
   const auto options = GENERATE(from_range(fused_mixers()));
   torch::manual_seed(3);
@@ -195,7 +240,12 @@ TEST_CASE("what the kernels cannot do is an error that says why", "[fused]") {
   CHECK_THROWS_WITH(torch::autograd::grad({t.sum()}, {p}, {}, true, /*create_graph=*/true),
                     ContainsSubstring("no second derivatives"));
   CHECK_THAT(fused_metric_obstacle({p, torch::randn({1, 1, 0, 16}), {}}, {}), ContainsSubstring("no keys"));
-  CHECK_THAT(fused_metric_obstacle({p, torch::randn({1, 1, 5, 16}, torch::kBFloat16), {}}, {}), ContainsSubstring("type"));
+  CHECK_THAT(fused_metric_obstacle({p, torch::randn({1, 1, 5, 16}, torch::kBFloat16), {}}, {}),
+             ContainsSubstring("type"));
+  CHECK_THAT(fused_metric_obstacle({p, p, torch::randn({1, 1, 5, 16})}, {}), ContainsSubstring("size"));
+  const auto wide = torch::randn({1, 1, 4, 128}), narrow = wide.to(torch::kBFloat16);
+  CHECK_THAT(fused_metric_obstacle({wide, wide, wide}, {}), ContainsSubstring("96"));
+  CHECK(fused_metric_obstacle({narrow, narrow, narrow}, {}).empty());
   const auto mixer = make_mixer(MetricOptions{.backend = Backend::fused}, {.width = width, .heads = heads});
   const torch::NoGradGuard no_grad;
   mixer->named_parameters()["packed_metric"].flatten()[5].fill_(std::nan(""));

@@ -228,6 +228,29 @@ TEST_CASE("no order of execution changes a bit", "[kernels]") {
   }
 }
 
+// Several waves of blocks on a GPU: more than it holds at a time. The emulator holds three.
+TEST_CASE("blocks in several waves give the same bits again and again, and the gradients of fp32", "[kernels]") {
+  const bool emulated = cuda::metric_kernel_device() == cuda::MetricDevice::host;
+  const bool values = GENERATE(false, true);
+  MetricCase problem = {.batch = emulated ? 1 : 4,
+                        .heads = emulated ? 2 : 8,
+                        .tokens = emulated ? 300 : 4096,
+                        .width = emulated ? 16 : 64,
+                        .values = values};
+  choose_schedule(0);
+  const auto first = run_kernels(problem);
+  const std::uint64_t repeats = emulated ? 4 : 20;
+  for (std::uint64_t turn = 1; turn < repeats; ++turn) {
+    choose_schedule(turn);
+    REQUIRE(run_kernels(problem) == first);
+  }
+  problem.given = MetricElement::bf16;
+  problem.element = MetricElement::fp32;
+  const auto wide = run_kernels(problem);
+  for (const auto field : {&MetricResult::t, &MetricResult::dp, &MetricResult::dvalues, &MetricResult::dmetric})
+    CHECK(distance(first.*field, wide.*field) <= 0.02 * norm(wide.*field));
+}
+
 TEST_CASE("scores far from 0 overflow nothing", "[kernels]") {
   const MetricCase problem = {.element = GENERATE(values(elements)),
                               .form = MetricForm::identity,
