@@ -197,9 +197,11 @@ GPU_DEVICE bool drops(const MetricInputs& in) { return in.dropout.key != nullptr
 class WeightDropout {
  public:
   GPU_DEVICE explicit WeightDropout(const MetricInputs& in)
-      : in_(in.dropout), bits_(in.dropout.key, in.dropout.number) {}
+      : in_(in.dropout), bits_(in.dropout.key, mixed(in.dropout.number)) {}
 
-  GPU_DEVICE std::int64_t place(const Place& place, std::int64_t query, std::int64_t key) const {
+  // Of a weight in a tile. From there the places of the tile follow at (query << query_shift) + key: tiles start at
+  // multiples of their size, so no tile crosses a multiple of 65,536 tokens.
+  GPU_DEVICE std::int64_t first_place(const Place& place, std::int64_t query, std::int64_t key) const {
     return place_of_weight(in_.first_row + place.batch, place.head, query, key);
   }
   GPU_DEVICE bool keeps(std::int64_t place) const { return bits_.at(place) >= in_.limit; }

@@ -8,7 +8,7 @@
 namespace metaformer::cuda {
 
 // splitmix64's output function, as in base/random.h.
-GPU_DEVICE std::uint64_t mixed(std::uint64_t x) {
+GPU_ANYWHERE std::uint64_t mixed(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15ULL;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
@@ -24,11 +24,12 @@ GPU_DEVICE std::uint32_t scrambled(std::uint32_t x) {
   return x ^ x >> 16;
 }
 
-// 32 bits for every place, of the draw `number` of the key in device memory.
+// 32 bits for every place, of a draw of the key in device memory.
 class PlaceBits {
  public:
-  GPU_DEVICE PlaceBits(const std::int64_t* key, std::uint64_t number) {
-    const auto seed = mixed(static_cast<std::uint64_t>(*key) ^ mixed(number));
+  // mixed_number: mixed(the number of the draw), the same for all threads.
+  GPU_DEVICE PlaceBits(const std::int64_t* key, std::uint64_t mixed_number) {
+    const auto seed = mixed(static_cast<std::uint64_t>(*key) ^ mixed_number);
     low_ = scrambled(static_cast<std::uint32_t>(seed));
     high_ = scrambled(static_cast<std::uint32_t>(seed >> 32) ^ low_);
   }
