@@ -73,7 +73,7 @@ template <int Size>
 GPU_DEVICE unsigned dropped_at(const PlaceBits& bits, std::uint32_t limit, std::int64_t place) {
   unsigned dropped = 0;
   GPU_UNROLL
-  for (int i = 0; i < Size; ++i) dropped |= static_cast<unsigned>(bits.at(place + i) < limit) << i;
+  for (int i = 0; i < Size; ++i) dropped |= static_cast<unsigned>(bits.from(place + i).at(0) < limit) << i;
   return dropped;
 }
 

@@ -34,12 +34,17 @@ class PlaceBits {
     high_ = scrambled(static_cast<std::uint32_t>(seed >> 32) ^ low_);
   }
 
-  GPU_DEVICE std::uint32_t at(std::int64_t place) const {
-    const auto further = high_ ^ static_cast<std::uint32_t>(static_cast<std::uint64_t>(place) >> 32);
-    return scrambled(scrambled(static_cast<std::uint32_t>(place) + low_) ^ further);
+  // Whose place 0 is `place`; those that follow have the same upper half.
+  GPU_DEVICE PlaceBits from(std::int64_t place) const {
+    const auto bits = static_cast<std::uint64_t>(place);
+    return {low_ + static_cast<std::uint32_t>(bits), high_ ^ static_cast<std::uint32_t>(bits >> 32)};
   }
 
+  GPU_DEVICE std::uint32_t at(std::uint32_t place) const { return scrambled(scrambled(place + low_) ^ high_); }
+
  private:
+  GPU_DEVICE PlaceBits(std::uint32_t low, std::uint32_t high) : low_(low), high_(high) {}
+
   std::uint32_t low_, high_;
 };
 
