@@ -46,8 +46,7 @@ constexpr int dq_sum_step = 4 * gpu::warp_size;
 
 // Nothing where nothing is dropped.
 struct NoDropout {
-  GPU_DEVICE explicit NoDropout(const MetricInputs&) {}
-  GPU_DEVICE std::int64_t place(const Place&, std::int64_t, std::int64_t) const { return 0; }
+  GPU_DEVICE NoDropout(const MetricInputs&, const Place&, std::int64_t, std::int64_t) {}
   GPU_DEVICE float at(std::int64_t) const { return 1; }
 };
 template <bool Drops>
@@ -524,7 +523,7 @@ class BackwardPass {
   template <bool Masked, bool Drops>
   GPU_DEVICE void weigh(std::int64_t query, int behind_first, Sum (&weight)[Shape::queries / 8],
                         Sum (&gradient)[Shape::queries / 8], float (&column_sum)[2]) const {
-    const DropoutOf<Drops> dropout(in_);
+    const DropoutOf<Drops> dropout(in_, place_, query + 2 * (lane_index() % 4), key_);
     GPU_UNROLL
     for (int h = 0; h < 2; ++h) {
       const auto key = key_ + 8 * h;
@@ -541,7 +540,7 @@ class BackwardPass {
           const bool visible = !Masked || gpu::within(sees(in_, segment_[i], segment, behind - column));
           rule_.weigh(weight[n].r[e], gradient[n].r[e], visible, Masked && in_.to_themselves && behind == column,
                       half_bias, log2_sum_[i], delta_[i],
-                      Drops ? dropout.at(gpu::counter(dropout.place(place_, query + column, key))) : 1.0f);
+                      Drops ? dropout.at(gpu::counter(((8 * n + e % 2) << query_shift) + 8 * h)) : 1.0f);
           column_sum[h] += gradient[n].r[e];
         }
       }

@@ -205,16 +205,14 @@ class ForwardBlock {
 
   // After the denominator has them all.
   GPU_DEVICE void drop(Sum (&weight)[Shape::keys / 8], std::int64_t first, std::int64_t key) const {
-    const WeightDropout dropout(in_);
+    const WeightDropout dropout(in_, place_, first + lane_index() / 4, key + 2 * (lane_index() % 4));
     GPU_UNROLL
     for (int h = 0; h < 2; ++h) {
-      const auto query = first + lane_index() / 4 + 8 * h;
-      const auto row = dropout.place(place_, query, key + 2 * (lane_index() % 4));
       GPU_UNROLL
       for (int n = 0; n < Shape::keys / 8; ++n) {
         GPU_UNROLL
         for (int e = 0; e < 2; ++e)
-          if (!dropout.keeps(gpu::counter(row + 8 * n + e))) weight[n].r[2 * h + e] = 0;
+          if (!dropout.keeps(gpu::counter((8 * h << query_shift) + 8 * n + e))) weight[n].r[2 * h + e] = 0;
       }
     }
   }

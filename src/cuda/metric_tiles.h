@@ -196,18 +196,21 @@ GPU_DEVICE float score_gradient(const MetricInputs& in) { return (in.distance ? 
 
 GPU_DEVICE bool drops(const MetricInputs& in) { return in.dropout.key != nullptr; }
 
-// What dropout multiplies weights with; to be made where it is needed, for a tile, so that it takes no registers
-// elsewhere.
+// What dropout multiplies the weights of a tile with, from those of a query and a key on; to be made where it is
+// needed, so that it takes no registers elsewhere. Tiles start at multiples of their size, so no tile crosses a
+// multiple of 65,536 tokens, and the upper half of its places is the same.
 class WeightDropout {
  public:
-  GPU_DEVICE explicit WeightDropout(const MetricInputs& in)
-      : in_(in.dropout), bits_(in.dropout.key, in.dropout.number) {}
+  GPU_DEVICE WeightDropout(const MetricInputs& in, const Place& place, std::int64_t query, std::int64_t key)
+      : in_(in.dropout),
+        bits_(PlaceBits(in.dropout.key, mixed(in.dropout.number))
+                  .from(place_of_weight(in_.first_row + place.batch, place.head, query, key))) {}
 
-  GPU_DEVICE std::int64_t place(const Place& place, std::int64_t query, std::int64_t key) const {
-    return place_of_weight(in_.first_row + place.batch, place.head, query, key);
+  // `further`: (queries << query_shift) + keys from the first.
+  GPU_DEVICE bool keeps(std::int64_t further) const {
+    return bits_.at(static_cast<std::uint32_t>(further)) >= in_.limit;
   }
-  GPU_DEVICE bool keeps(std::int64_t place) const { return bits_.at(place) >= in_.limit; }
-  GPU_DEVICE float at(std::int64_t place) const { return keeps(place) ? in_.factor : 0.0f; }
+  GPU_DEVICE float at(std::int64_t further) const { return keeps(further) ? in_.factor : 0.0f; }
 
  private:
   const MetricDropout& in_;

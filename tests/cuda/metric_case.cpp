@@ -170,8 +170,9 @@ struct Inputs {
     for (std::int64_t b = 0; b < c.batch; ++b)
       for (std::int64_t n = 0; n < c.heads; ++n)
         for (std::int64_t i = 0; i < c.tokens; ++i, weight += keys)
-          mask.apply(weight, weight, keys,
-                     ((first_row + b) << cuda::row_shift) + (n << cuda::head_shift) + (i << cuda::query_shift));
+          for (std::int64_t j = 0; j < keys; j += DropoutMask::together)
+            mask.apply(weight + j, weight + j, std::min(DropoutMask::together, keys - j),
+                       cuda::place_of_weight(first_row + b, n, i, j));
   }
 
   // Of the queries or of the keys, of which there are `count`.

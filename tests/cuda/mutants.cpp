@@ -8,9 +8,12 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstring>
 #include <iostream>
 
+#include "cuda/dropout.h"
 #include "cuda/emulator.h"
+#include "cuda/kernel_memory.h"
 #include "cuda/metric_case.h"
 
 namespace metaformer {
@@ -76,10 +79,33 @@ const std::vector<emulator::Schedule> schedules = {{Order::first_come, Copies::e
                                                    {Order::random, Copies::lazy, 4},
                                                    {Order::first_come, Copies::lazy, 5, Order::last_come}};
 
+// What dropout of a few runs stores, and the bytes behind it. The entries end at a page without access, or are aligned.
+std::vector<unsigned char> run_dropout(bool aligned) {
+  constexpr std::int64_t run = 37, runs = 3;
+  constexpr std::size_t bytes = run * runs * sizeof(std::uint16_t), aligned_bytes = (bytes + 15) / 16 * 16;
+  const KernelMemory x(aligned ? aligned_bytes : bytes), y(aligned ? aligned_bytes : bytes);
+  const KernelMemory key(sizeof(std::int64_t)), starts(runs * sizeof(std::int64_t));
+  for (std::size_t i = 0; i < bytes; ++i) x.data()[i] = static_cast<unsigned char>(i % 2 == 0 ? 3 * i : 0x40);
+  std::memset(key.data(), 5, sizeof(std::int64_t));
+  std::memset(starts.data(), 6, runs * sizeof(std::int64_t));
+  cuda::dropout({.element = cuda::DropoutElement::bf16,
+                 .x = x.data(),
+                 .y = y.data(),
+                 .count = run * runs,
+                 .probability = 0.3,
+                 .key = reinterpret_cast<const std::int64_t*>(key.data()),
+                 .places = {.run = run, .starts = reinterpret_cast<const std::int64_t*>(starts.data())}},
+                nullptr);
+  return {y.data(), y.data() + (aligned ? aligned_bytes : bytes)};
+}
+
 std::vector<MetricResult> expected;
+std::vector<unsigned char> expected_dropped[2];
 
 // Whether every case gives what it gave.
 bool all_as_expected() {
+  for (const bool aligned : {false, true})
+    if (run_dropout(aligned) != expected_dropped[aligned]) return false;
   const auto list = cases();
   for (std::size_t i = 0; i < list.size(); ++i) {
     for (const auto& schedule : schedules) {
@@ -117,6 +143,7 @@ constexpr const char* names[] = {
 int run() {
   emulator::set_schedule({});
   for (const auto& c : cases()) expected.push_back(run_kernels(c));
+  for (const bool aligned : {false, true}) expected_dropped[aligned] = run_dropout(aligned);
   if (!all_as_expected()) {
     std::cerr << "the kernels as they are do not give the same bits under every schedule\n";
     return 1;

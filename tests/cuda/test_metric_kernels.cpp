@@ -22,12 +22,13 @@ double bound(const MetricCase& problem, const Values& eager, const Values& exact
          std::max({distance(eager, exact), unit_roundoff(problem.element) * norm(exact), fp32_roundoff * norm(terms)});
 }
 
-void check_accuracy(const MetricCase& problem) {
+// `ways`: of adding, the first of them.
+void check_accuracy(const MetricCase& problem, std::size_t ways = arithmetics()) {
   INFO(problem.str());
   static std::uint64_t turn = 0;
   choose_schedule(turn++);
   const auto exact = solve_exactly(problem), eager = solve_eagerly(problem);
-  for (std::size_t arithmetic = 0; arithmetic < arithmetics(); ++arithmetic) {
+  for (std::size_t arithmetic = 0; arithmetic < ways; ++arithmetic) {
     choose_arithmetic(arithmetic);
     INFO("arithmetic " << arithmetic);
     const auto kernel = run_kernels(problem);
@@ -128,6 +129,20 @@ TEST_CASE("with dropout kernels are as accurate as eager products that drop the 
                   .width = 24,
                   .spread = distance ? 0.5 : 1,
                   .dropout = GENERATE(0.2, 0.9)});
+}
+
+TEST_CASE("with more than 256 heads or 65,536 tokens kernels drop the weights that the CPU does", "[kernels]") {
+  const auto [heads, tokens, keys] = GENERATE(table<int, int, int>({{260, 5, 0}, {1, 1, 68'000}, {1, 68'000, 1}}));
+  const MetricCase problem = {.element = MetricElement::bf16,
+                              .causal = false,
+                              .layout = Layout::contiguous,
+                              .batch = 1,
+                              .heads = heads,
+                              .tokens = tokens,
+                              .width = 16,
+                              .keys = keys,
+                              .dropout = 0.5};
+  check_accuracy(problem, 1);
 }
 
 TEST_CASE("kernels are as accurate as eager products for other keys than the queries, more or fewer", "[kernels]") {

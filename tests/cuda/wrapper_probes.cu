@@ -105,6 +105,15 @@ GPU_KERNEL(lanes) functions_kernel(float* out) {
   out[lane * 3 + 2] = gpu::fused_multiply_add(x, 1.0001f, 3.0f);
 }
 
+// 16 bytes of each lane, turned round, to the place of another.
+GPU_KERNEL(lanes) accesses_kernel(const unsigned* in, unsigned* out) {
+  const int lane = gpu::thread_index();
+  unsigned words[4];
+  gpu::load_16(words, in + 4 * lane);
+  const unsigned turned[4] = {words[3], words[2], words[1], words[0]};
+  gpu::store_16(out + 4 * (lane ^ 5), turned);
+}
+
 // Blocks in turn: what one stores the next one reads. Another order would give other numbers.
 GPU_KERNEL(lanes) turns_kernel(unsigned* turn, float* values) {
   const auto block = static_cast<unsigned>(gpu::block_index());
@@ -130,7 +139,8 @@ void print_numbers(const char* name, const KernelMemory& memory, int count) {
 
 void print_probes() {
   const KernelMemory matrices(4 * 8 * lanes), products(4 * 12 * lanes), shuffles(4 * 2 * lanes), in(4 * 4 * lanes),
-      copies(4 * 8 * lanes), roundings(4 * 5 * lanes), functions(4 * 3 * lanes), turn(4), handed_on(4 * lanes);
+      copies(4 * 8 * lanes), roundings(4 * 5 * lanes), functions(4 * 3 * lanes), turn(4), handed_on(4 * lanes),
+      accesses(4 * 4 * lanes);
   for (int i = 0; i < 4 * lanes; ++i) in.floats()[i] = static_cast<float>(i);
   gpu::launch(matrices_kernel, 1, lanes, 512, nullptr, words(matrices));
   gpu::launch(products_kernel, 1, lanes, 0, nullptr, products.floats());
@@ -141,6 +151,7 @@ void print_probes() {
   *words(turn) = 0;
   for (int i = 0; i < lanes; ++i) handed_on.floats()[i] = 0;
   gpu::launch(turns_kernel, 20, lanes, 0, nullptr, words(turn), handed_on.floats());
+  gpu::launch(accesses_kernel, 1, lanes, 0, nullptr, static_cast<const unsigned*>(words(in)), words(accesses));
   finish_kernels();
   print_words("matrices", matrices, 8 * lanes);
   print_words("products", products, 12 * lanes);
@@ -149,6 +160,7 @@ void print_probes() {
   print_words("roundings", roundings, 5 * lanes);
   print_numbers("turns", handed_on, lanes);
   print_numbers("functions", functions, 3 * lanes);
+  print_words("accesses", accesses, 4 * lanes);
 }
 
 }  // namespace metaformer

@@ -160,7 +160,14 @@ GPU_DEVICE unsigned to_tf32(float x) {
 GPU_DEVICE unsigned bits_of(float x) { return __float_as_uint(x); }
 GPU_DEVICE float float_of(unsigned x) { return __uint_as_float(x); }
 
-// 16 bytes in one store; `at` is aligned to them.
+// 16 bytes in one access; `at` is aligned to them.
+GPU_DEVICE void load_16(unsigned (&words)[4], const void* at) {
+  const auto four = *static_cast<const uint4*>(at);
+  words[0] = four.x;
+  words[1] = four.y;
+  words[2] = four.z;
+  words[3] = four.w;
+}
 GPU_DEVICE void store_16(void* at, const unsigned (&words)[4]) {
   *static_cast<uint4*>(at) = make_uint4(words[0], words[1], words[2], words[3]);
 }

@@ -245,6 +245,10 @@ inline void store_pair(float* at, float low, float high) {
   at[0] = low;
   at[1] = high;
 }
+inline void load_16(unsigned (&words)[4], const void* at) {
+  emulator::require_aligned(at, 16);
+  std::memcpy(words, at, 16);
+}
 inline void store_16(void* at, const unsigned (&words)[4]) {
   emulator::require_aligned(at, 16);
   std::memcpy(at, words, 16);
