@@ -10,6 +10,7 @@
 #include "attention/score_attention.h"
 #include "ops/attention.h"
 #include "ops/fused_metric.h"
+#include "ops/library_metric.h"
 
 namespace metaformer {
 
@@ -125,6 +126,17 @@ class FormMixer : public Mixer {
                                   pass);
   }
 
+  // Attention of tokens to themselves by the library's, from the projection on (kernel_choice.h).
+  torch::Tensor attend_by_library(const torch::Tensor& x_bcd, const torch::Tensor& form, const Visibility& visibility) {
+    LibraryMetricOptions options{.heads = shape_.heads,
+                                 .own_values = values_ == MixerValues::own,
+                                 .causal = visibility.causal,
+                                 .scale = scale()};
+    if (!norm_.is_empty()) options.norm_epsilon = HeadNormImpl::epsilon;
+    return library_metric_attention(projection_(x_bcd), norm_.is_empty() ? torch::Tensor() : norm_->learned_gain(),
+                                    form, options);
+  }
+
   // The parts of a decoder that the projections determine.
   ScoreDecoderParts decoder_parts() const {
     return {.shape = shape_,
@@ -188,6 +200,8 @@ class Quadratic : public FormMixer {
 
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                         MixerState* state, Pass& pass) override {
+    if (takes_library(kernels_, x_bcd, context_bed, visibility, state, pass))
+      return output_(merge_heads(attend_by_library(x_bcd, form(), visibility)));
     const auto [newest, seen] = project(x_bcd, context_bed, state);
     if (takes_kernels(kernels_, newest.p_bnck, seen.p_bnck, visibility, pass))
       return output_(
@@ -309,6 +323,8 @@ class Metric : public FormMixer {
 
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                         MixerState* state, Pass& pass) override {
+    if (takes_library(kernels_, x_bcd, context_bed, visibility, state, pass))
+      return output_(merge_heads(attend_by_library(x_bcd, form(), visibility)));
     const auto [newest, seen] = project(x_bcd, context_bed, state);
     if (pass.wants_scores())
       pass.probe->scored({.left_bnci = newest.p_bnck,

@@ -1,7 +1,8 @@
 #pragma once
-// Which backend computes metric and quadratic attention where model.mixer.backend is auto: on a GPU the kernels of
-// cuda/ where they are right and expected to be faster, else composed products. The rule was measured on an H200
-// (docs/metric_attention.md).
+// Which backend computes metric and quadratic attention where model.mixer.backend is auto. On a GPU: the kernels of
+// cuda/ where they are right and expected to be faster; else in bfloat16 and float16 the library's attention with two
+// kernels around it (ops/library_metric.h), where it can; else composed products. The rule between the first and the
+// last was measured on an H200 (docs/metric_attention.md).
 
 #include <torch/types.h>
 
@@ -18,7 +19,8 @@ namespace metaformer {
 // The kernels' use as a mixer's options and shape decide it.
 struct KernelUse {
   Backend backend = Backend::composed;
-  bool fits = false;  // the kernels have what the options ask for
+  bool fits = false;     // the kernels have what the options ask for
+  bool library = false;  // so has the library's attention with the kernels around it
   bool distance = false;
   bool drops = false;  // weights, in training
 };
@@ -29,6 +31,8 @@ KernelUse kernel_use(const Options& options, const MixerShape& shape) {
                 .fits = has_kernels && !fused_problem(shape, options.values),
                 .drops = shape.dropout > 0};
   if constexpr (requires { options.score; }) use.distance = options.score == MetricScore::distance;
+  use.library = has_kernels && !use.distance && options.values != MixerValues::unnormalised &&
+                !fused_problem(shape, MixerValues::shared);
   return use;
 }
 
@@ -41,6 +45,13 @@ bool kernels_expected_to_win(const KernelUse& use, torch::ScalarType type, std::
 // step of generation: the kernels compute tiles of 16.
 bool takes_kernels(const KernelUse& use, const torch::Tensor& p_bnck, const torch::Tensor& keys_bnek,
                    const Visibility& visibility, const Pass& pass);
+
+// The rule of the library's attention with kernels around it: it computes 16-bit types, and drops no weights.
+bool library_expected_to_win(const KernelUse& use, torch::ScalarType type, std::int64_t context, bool segmented);
+
+// Whether that computes this pass, of tokens that see their own sequence by row order.
+bool takes_library(const KernelUse& use, const torch::Tensor& x_bcd, const torch::Tensor& context_bed,
+                   const Visibility& visibility, const MixerState* state, const Pass& pass);
 
 // For the log of a training on a GPU; empty where there is nothing to choose. `segmented`: batches have padding.
 // `has_kernels`: this build has those of cuda/.

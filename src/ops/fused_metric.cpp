@@ -130,15 +130,19 @@ std::string fused_metric_obstacle(const Tensor& p_bnck, const Tensor& keys_bnek,
   if ((p_bnck.numel() == 0) != (keys_bnek.numel() == 0)) return "there are no queries, or no keys";
   if (p_bnck.stride(3) != 1 || keys_bnek.stride(3) != 1) return "the features of a token are not next to each other";
   if (metric.defined() && metric.device() != p_bnck.device()) return "the metric is on another device";
+  return metric_kernel_obstacle(p_bnck.device());
+}
+
+std::string metric_kernel_obstacle(torch::Device device) {
   switch (cuda::metric_kernel_device()) {
     case cuda::MetricDevice::none:
       return "this executable was built without CUDA";
     case cuda::MetricDevice::cuda:
-      return p_bnck.is_cuda() ? "" : "they run on CUDA devices";
+      return device.is_cuda() ? "" : "they run on CUDA devices";
     case cuda::MetricDevice::host:
       break;
   }
-  return p_bnck.is_cpu() ? "" : "emulated kernels run on the CPU";
+  return device.is_cpu() ? "" : "emulated kernels run on the CPU";
 }
 
 void require_finite_form(const Tensor& metric) {

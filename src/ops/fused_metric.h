@@ -22,6 +22,9 @@ struct FusedMetricOptions {
 std::string fused_metric_obstacle(const torch::Tensor& p_bnck, const torch::Tensor& keys_bnek,
                                   const torch::Tensor& metric);
 
+// Why the kernels of this executable do not run on a device, or "".
+std::string metric_kernel_obstacle(torch::Device device);
+
 // Once per mixer, before its first launch: a form that is not finite would only show as a loss that is not. Waits for
 // the device. Throws Error (exit code 4).
 void require_finite_form(const torch::Tensor& metric);

@@ -12,6 +12,7 @@
 
 #include "cuda/emulator.h"
 #include "cuda/metric_case.h"
+#include "cuda/projection_case.h"
 
 namespace metaformer {
 
@@ -62,6 +63,20 @@ std::vector<MetricCase> cases() {
   return list;
 }
 
+// Several tiles a block; columns of a wide head that two warps share; no norm, and values that are p.
+std::vector<ProjectionCase> projection_cases() {
+  return {{.batch = 3, .heads = 1, .tokens = 70, .width = 24, .parts = 2},
+          {.form = MetricForm::diagonal, .own_values = false, .batch = 1, .tokens = 40, .width = 104},
+          {.form = MetricForm::identity,
+           .normalised = false,
+           .layout = Layout::contiguous,
+           .batch = 3,
+           .heads = 1,
+           .tokens = 33,
+           .width = 40,
+           .parts = 1}};
+}
+
 const std::vector<emulator::Schedule> schedules = {{Order::first_come, Copies::eager, 1},
                                                    {Order::last_come, Copies::lazy, 2},
                                                    {Order::random, Copies::random, 3},
@@ -69,9 +84,21 @@ const std::vector<emulator::Schedule> schedules = {{Order::first_come, Copies::e
                                                    {Order::first_come, Copies::lazy, 5, Order::last_come}};
 
 std::vector<MetricResult> expected;
+std::vector<ProjectionResult> expected_projections;
+
+bool projections_as_expected() {
+  const auto list = projection_cases();
+  for (std::size_t i = 0; i < list.size(); ++i)
+    if (run_projection(list[i]) != expected_projections[i]) return false;
+  return true;
+}
 
 // Whether every case gives what it gave.
 bool all_as_expected() {
+  for (const auto& schedule : schedules) {
+    emulator::set_schedule(schedule);
+    if (!projections_as_expected()) return false;
+  }
   const auto list = cases();
   for (std::size_t i = 0; i < list.size(); ++i) {
     for (const auto& schedule : schedules) {
@@ -109,6 +136,7 @@ constexpr const char* names[] = {"barrier left out", "wait loosened",
 int run() {
   emulator::set_schedule({});
   for (const auto& c : cases()) expected.push_back(run_kernels(c));
+  for (const auto& c : projection_cases()) expected_projections.push_back(run_projection(c));
   if (!all_as_expected()) {
     std::cerr << "the kernels as they are do not give the same bits under every schedule\n";
     return 1;

@@ -77,6 +77,13 @@ GPU_KERNEL(lanes) copies_kernel(const float* in, float* out) {
   for (int i = 0; i < 4; ++i) out[4 * (lanes + lane) + i] = tile[4 * (lanes + (lane ^ 1)) + i];
 }
 
+GPU_KERNEL(lanes) accesses_kernel(const float* in, unsigned* out) {
+  const int lane = gpu::thread_index();
+  unsigned words[4];
+  gpu::load_16(words, in + 4 * (lane ^ 3));
+  gpu::store_16(out + 4 * lane, words);
+}
+
 // Ties, the ends of the ranges, what is not finite.
 GPU_DEVICE float odd_number(int i) {
   const unsigned bits[] = {0x3f800000, 0x3f808000, 0x3f818000, 0x3f807fff, 0x3f808001, 0xbf801000, 0x3f803000,
@@ -100,9 +107,10 @@ GPU_KERNEL(lanes) roundings_kernel(unsigned* out) {
 GPU_KERNEL(lanes) functions_kernel(float* out) {
   const int lane = gpu::thread_index();
   const float x = 0.37f * static_cast<float>(lane) - 6;
-  out[lane * 3] = lane == 31 ? gpu::exp2_approximate(-INFINITY) : gpu::exp2_approximate(x);
-  out[lane * 3 + 1] = gpu::log2_approximate(0.5f + static_cast<float>(lane));
-  out[lane * 3 + 2] = gpu::fused_multiply_add(x, 1.0001f, 3.0f);
+  out[lane * 4] = lane == 31 ? gpu::exp2_approximate(-INFINITY) : gpu::exp2_approximate(x);
+  out[lane * 4 + 1] = gpu::log2_approximate(0.5f + static_cast<float>(lane));
+  out[lane * 4 + 2] = gpu::fused_multiply_add(x, 1.0001f, 3.0f);
+  out[lane * 4 + 3] = gpu::reciprocal_root(1e-6f + static_cast<float>(lane));
 }
 
 // Blocks in turn: what one stores the next one reads. Another order would give other numbers.
@@ -130,12 +138,14 @@ void print_numbers(const char* name, const KernelMemory& memory, int count) {
 
 void print_probes() {
   const KernelMemory matrices(4 * 8 * lanes), products(4 * 12 * lanes), shuffles(4 * 2 * lanes), in(4 * 4 * lanes),
-      copies(4 * 8 * lanes), roundings(4 * 5 * lanes), functions(4 * 3 * lanes), turn(4), handed_on(4 * lanes);
+      copies(4 * 8 * lanes), roundings(4 * 5 * lanes), functions(4 * 4 * lanes), turn(4), handed_on(4 * lanes),
+      accesses(4 * 4 * lanes);
   for (int i = 0; i < 4 * lanes; ++i) in.floats()[i] = static_cast<float>(i);
   gpu::launch(matrices_kernel, 1, lanes, 512, nullptr, words(matrices));
   gpu::launch(products_kernel, 1, lanes, 0, nullptr, products.floats());
   gpu::launch(shuffles_kernel, 1, lanes, 0, nullptr, shuffles.floats());
   gpu::launch(copies_kernel, 1, lanes, 32 * lanes, nullptr, static_cast<const float*>(in.floats()), copies.floats());
+  gpu::launch(accesses_kernel, 1, lanes, 0, nullptr, static_cast<const float*>(in.floats()), words(accesses));
   gpu::launch(roundings_kernel, 1, lanes, 0, nullptr, words(roundings));
   gpu::launch(functions_kernel, 1, lanes, 0, nullptr, functions.floats());
   *words(turn) = 0;
@@ -146,9 +156,10 @@ void print_probes() {
   print_words("products", products, 12 * lanes);
   print_words("shuffles", shuffles, 2 * lanes);
   print_words("copies", copies, 8 * lanes);
+  print_words("accesses", accesses, 4 * lanes);
   print_words("roundings", roundings, 5 * lanes);
   print_numbers("turns", handed_on, lanes);
-  print_numbers("functions", functions, 3 * lanes);
+  print_numbers("functions", functions, 4 * lanes);
 }
 
 }  // namespace metaformer
