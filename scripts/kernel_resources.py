@@ -116,7 +116,7 @@ def main():
     cuobjdump = find_cuobjdump()
     sources = sorted((ROOT / "src/cuda").glob(f"metric_{arguments.element or '*[0-9]'}.cu"))
     if arguments.element in (None, "bf16", "fp16"):
-        sources.append(ROOT / "src/cuda/metric_projection.cu")
+        sources.append(ROOT / "src/cuda/metric_projection_launch.cu")
     work = [(source, arch) for source in sources
             for arch in arguments.arch or (80, 90)]
     start = time.monotonic()

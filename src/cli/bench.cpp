@@ -115,7 +115,7 @@ void add_mixers(AttentionRequest& request, const std::vector<std::string>& mixer
   auto kinds = kinds_of<MixerConfig>();
   std::erase_if(kinds, [](const auto& kind) { return !has_backend(parse_mixer(kind), Backend::fused); });
   fail_usage(
-      "none of these mixers has one of these backends; only {} have fused, and only {} has library, with them in "
+      "none of these mixers has one of these backends; only {0} have fused; {1} has library, and so have {0} in "
       "bf16 and fp16 on a GPU",
       fmt::join(kinds, " and "), ScaledDotProductOptions::kind);
 }

@@ -8,6 +8,7 @@
 
 #include "attention/kernel_choice.h"
 #include "attention/mixer.h"
+#include "bench/attention_bench.h"
 #include "config/mixer_config.h"
 #include "ops/autocast.h"
 #include "ops/library_metric.h"
@@ -281,6 +282,28 @@ TEST_CASE("auto leaves to other paths what the library's attention cannot do", "
   CHECK_FALSE(taken(
       MetricOptions{.constraint = MetricConstraint::psd, .score = MetricScore::distance, .values = MixerValues::own},
       causal, torch::kBFloat16));
+}
+
+TEST_CASE("cores by the library's attention with kernels around it are measured, and right", "[fused]") {
+  AttentionRequest request;
+  request.shapes = {{.batch = 2, .heads = 2, .context = 40, .head_width = 16}};
+  request.core = true;
+  request.type = torch::kBFloat16;
+  request.rounds = 1;
+  request.around_library = {QuadraticOptions{}, MetricOptions{},
+                            MetricOptions{.constraint = MetricConstraint::diagonal},
+                            MetricOptions{.constraint = MetricConstraint::identity}};
+  for (const auto& options : request.around_library) request.mixers.push_back(with_backend(options, Backend::composed));
+  const auto results = bench_attention(request, [](const std::string&) {});
+  const auto count = request.mixers.size();
+  REQUIRE(results.size() == 2 * count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto &composed = results[i], &ours = results[count + i];
+    CHECK(ours.mixer == composed.mixer);
+    CHECK(ours.backend == "library");
+    CHECK(ours.ms > 0);
+    CHECK(ours.error.value() <= 2 * composed.error.value());
+  }
 }
 
 }  // namespace metaformer
