@@ -121,8 +121,10 @@ def main():
     if not Path(nvcc).exists():
         sys.exit("nvcc is needed")
     cuobjdump = find_cuobjdump()
-    pattern = f"metric_{arguments.element or '*[0-9]'}.cu"
-    work = [(source, arch) for source in sorted((ROOT / "src/cuda").glob(pattern))
+    sources = sorted((ROOT / "src/cuda").glob(f"metric_{arguments.element or '*[0-9]'}.cu"))
+    if arguments.element in (None, "bf16", "fp16"):
+        sources.append(ROOT / "src/cuda/metric_projection_launch.cu")
+    work = [(source, arch) for source in sources
             for arch in arguments.arch or (80, 90)]
     start = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

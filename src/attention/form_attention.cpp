@@ -10,6 +10,7 @@
 #include "attention/score_attention.h"
 #include "ops/attention.h"
 #include "ops/fused_metric.h"
+#include "ops/library_metric.h"
 
 namespace metaformer {
 
@@ -116,8 +117,8 @@ class FormMixer : public Mixer {
   }
 
   // Attention by the kernels of cuda/ (kernel_choice.h).
-  torch::Tensor attend_fused(const torch::Tensor& p_bnck, const Vectors& seen, const torch::Tensor& form,
-                             bool distance, const Visibility& visibility, Pass& pass) {
+  torch::Tensor attend_fused(const torch::Tensor& p_bnck, const Vectors& seen, const torch::Tensor& form, bool distance,
+                             const Visibility& visibility, Pass& pass) {
     if (!std::exchange(checked_, true)) require_finite_form(form);
     return fused_metric_attention(vectors_for_kernels(p_bnck, seen), form,
                                   {.distance = distance,
@@ -127,6 +128,17 @@ class FormMixer : public Mixer {
                                    .scale = scale(),
                                    .dropout = shape_.dropout},
                                   pass);
+  }
+
+  // Attention of tokens to themselves by the library's, from the projection on (kernel_choice.h).
+  torch::Tensor attend_by_library(const torch::Tensor& x_bcd, const torch::Tensor& form, const Visibility& visibility) {
+    LibraryMetricOptions options{.heads = shape_.heads,
+                                 .own_values = values_ == MixerValues::own,
+                                 .causal = visibility.causal,
+                                 .scale = scale()};
+    if (!norm_.is_empty()) options.norm_epsilon = HeadNormImpl::epsilon;
+    return library_metric_attention(projection_(x_bcd), norm_.is_empty() ? torch::Tensor() : norm_->learned_gain(),
+                                    form, options);
   }
 
   // The parts of a decoder that the projections determine.
@@ -192,6 +204,8 @@ class Quadratic : public FormMixer {
 
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                         MixerState* state, Pass& pass) override {
+    if (takes_library(kernels_, x_bcd, context_bed, visibility, state, pass))
+      return output_(merge_heads(attend_by_library(x_bcd, form(), visibility)));
     const auto [newest, seen] = project(x_bcd, context_bed, state);
     if (takes_kernels(kernels_, vectors_for_kernels(newest.p_bnck, seen), visibility, pass))
       return output_(merge_heads(attend_fused(newest.p_bnck, seen, form(), /*distance=*/false, visibility, pass)));
@@ -312,6 +326,8 @@ class Metric : public FormMixer {
 
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                         MixerState* state, Pass& pass) override {
+    if (takes_library(kernels_, x_bcd, context_bed, visibility, state, pass))
+      return output_(merge_heads(attend_by_library(x_bcd, form(), visibility)));
     const auto [newest, seen] = project(x_bcd, context_bed, state);
     if (pass.wants_scores())
       pass.probe->scored({.left_bnci = newest.p_bnck,

@@ -33,6 +33,9 @@ class HeadNormImpl : public Layer {
     return rms_norm(x_bnck.transpose(1, 2), gain_k, epsilon).transpose(1, 2).to(x_bnck.scalar_type());
   }
 
+  // Undefined where none is learned.
+  const torch::Tensor& learned_gain() const { return gain_k_; }
+
   // The parameter, or ones.
   torch::Tensor gain() const { return gain_k_.defined() ? gain_k_ : torch::ones(head_width_); }
 

@@ -23,6 +23,7 @@
 #include "model/parameters.h"
 #include "ops/attention.h"
 #include "ops/fused_metric.h"
+#include "ops/library_metric.h"
 
 namespace metaformer {
 
@@ -108,6 +109,14 @@ Tensor mix_core(const QuadraticOptions& options, const CoreInputs& in, const Vis
   const auto query = per_head_product(key, form);
   Pass pass;
   return attend(query, key.to(query.scalar_type()), p_bnck, visibility, mixing_of(p_bnck), options.backend, pass);
+}
+
+// By LibTorch's attention with kernels around it, for a p that is the whole projection.
+Tensor mix_around_library(const CoreInputs& in, const Visibility& visibility) {
+  const auto& p_bnck = in[0];
+  return merge_heads(library_metric_attention(
+      merge_heads(p_bnck), /*gain_k=*/{}, in.size() > 1 ? in[1] : Tensor(),
+      {.heads = p_bnck.size(1), .causal = visibility.causal, .scale = mixing_of(p_bnck).scale}));
 }
 
 Tensor mix_core(const LshOptions& options, const CoreInputs& in, const Visibility& visibility) {
@@ -241,6 +250,9 @@ class ShapeBench {
   ShapeBench(const AttentionRequest& request, const AttentionShape& shape, NormalDraws& draws, const ShowLine& progress)
       : request_(request), shape_(shape), draws_(draws), progress_(progress) {
     for (const auto& mixer : request.mixers) request.core ? add_core(mixer) : add_layer(mixer);
+    for (const auto& mixer : request.around_library)
+      fill_core(start(mixer, "library"), mixer, mix_around_library,
+                leaves(draw_core_inputs(mixer, shape_, draws_).value()), /*keeps_pairs=*/false);
     if (request.core && request.library) add_library();
     if (request.pair_table) add_pair_table();
     bytes_left_ = usable_memory();

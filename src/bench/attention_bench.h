@@ -74,8 +74,9 @@ struct AttentionRequest {
   std::vector<AttentionShape> shapes;
   std::vector<MixerConfig> mixers;  // each with its backend
   bool core = false;                // without projections, on inputs as draw_core_inputs gives them
-  bool library = false;     // and LibTorch's scaled dot product attention, by each of its backends; of cores only
-  bool pair_table = false;  // the published algorithm beside them
+  bool library = false;  // and LibTorch's scaled dot product attention, by each of its backends; of cores only
+  std::vector<MixerConfig> around_library;  // whose cores are LibTorch's attention with kernels around it
+  bool pair_table = false;                  // the published algorithm beside them
   torch::ScalarType type = torch::kFloat;
   bool tf32 = false;  // on CUDA float32 may be multiplied as tf32, as with train.precision: tf32
   bool causal = true;

@@ -7,6 +7,7 @@
 #include "cli/command_line.h"
 #include "ops/device.h"
 #include "ops/fused_metric.h"
+#include "ops/library_metric.h"
 #include "tasks/make_task.h"
 #include "train/run.h"
 
@@ -103,16 +104,20 @@ void add_mixers(AttentionRequest& request, const std::vector<std::string>& mixer
       if (choose<BenchBackend>("--backend", backend) == BenchBackend::library) {
         if (!request.core) fail_usage("--backend library has no projections: it needs --core");
         request.library = request.library || name == ScaledDotProductOptions::kind;
+        if (has_backend(mixer, Backend::fused) && library_metric_obstacle(request.type, request.device).empty())
+          request.around_library.push_back(mixer);
       } else if (const auto chosen = choose<Backend>("--backend", backend); has_backend(mixer, chosen)) {
         request.mixers.push_back(with_backend(mixer, chosen));
       }
     }
   }
-  if (!request.mixers.empty() || request.library || request.pair_table) return;
+  if (!request.mixers.empty() || request.library || !request.around_library.empty() || request.pair_table) return;
   auto kinds = kinds_of<MixerConfig>();
   std::erase_if(kinds, [](const auto& kind) { return !has_backend(parse_mixer(kind), Backend::fused); });
-  fail_usage("none of these mixers has one of these backends; only {} have fused, and only {} has library",
-             fmt::join(kinds, " and "), ScaledDotProductOptions::kind);
+  fail_usage(
+      "none of these mixers has one of these backends; only {0} have fused; {1} has library, and so have {0} in "
+      "bf16 and fp16 on a GPU",
+      fmt::join(kinds, " and "), ScaledDotProductOptions::kind);
 }
 
 AttentionRequest request_of(const AttentionArguments& arguments) {
@@ -195,8 +200,8 @@ void add_request_options(CLI::App& command, AttentionArguments& arguments) {
   add_repeatable(command, "--mixer", arguments.mixers, fmt::format("{}", fmt::join(kinds_of<MixerConfig>(), "|")),
                  "mixer to measure; default: all");
   add_repeatable(command, "--backend", arguments.backends, fmt::format("{}", fmt::join(names_of<BenchBackend>(), "|")),
-                 "backend to measure; library, with --core: each backend of LibTorch's attention; default: all that "
-                 "the device has");
+                 "backend to measure; library, with --core: each backend of LibTorch's attention, or for metric and "
+                 "quadratic LibTorch's attention with kernels around it; default: all that the device has");
   command.add_flag("--core", arguments.request.core,
                    "leave out projections: attention from queries, keys and values, or from p and its form");
   add_shape(command, arguments.shape);

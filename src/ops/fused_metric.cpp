@@ -134,8 +134,7 @@ std::string fused_metric_obstacle(const MetricVectors& vectors, const Tensor& me
   if (type != torch::kFloat && type != torch::kBFloat16 && type != torch::kHalf)
     return fmt::format("they compute in float32, bfloat16 and float16, not in {}", c10::toString(type));
   if (width % 8 != 0 || width > 128) return fmt::format("head width {} is not a multiple of 8 up to 128", width);
-  if (vectors.value_bnek.defined() &&
-      !cuda::has_kernels_for_values(metric_element(type), static_cast<int>(width)))
+  if (vectors.value_bnek.defined() && !cuda::has_kernels_for_values(metric_element(type), static_cast<int>(width)))
     return fmt::format("head width {} is above 96 with values of their own in float32", width);
   for (const auto& other : {keys_bnek, value_bnek})
     if (other.scalar_type() != type || other.device() != p_bnck.device())
@@ -145,15 +144,19 @@ std::string fused_metric_obstacle(const MetricVectors& vectors, const Tensor& me
   if (p_bnck.stride(3) != 1 || keys_bnek.stride(3) != 1 || value_bnek.stride(3) != 1)
     return "the features of a token are not next to each other";
   if (metric.defined() && metric.device() != p_bnck.device()) return "the metric is on another device";
+  return metric_kernel_obstacle(p_bnck.device());
+}
+
+std::string metric_kernel_obstacle(torch::Device device) {
   switch (cuda::metric_kernel_device()) {
     case cuda::MetricDevice::none:
       return "this executable was built without CUDA";
     case cuda::MetricDevice::cuda:
-      return p_bnck.is_cuda() ? "" : "they run on CUDA devices";
+      return device.is_cuda() ? "" : "they run on CUDA devices";
     case cuda::MetricDevice::host:
       break;
   }
-  return p_bnck.is_cpu() ? "" : "emulated kernels run on the CPU";
+  return device.is_cpu() ? "" : "emulated kernels run on the CPU";
 }
 
 void require_finite_form(const Tensor& metric) {

@@ -27,15 +27,19 @@ struct MetricVectors {
 // (identity).
 std::string fused_metric_obstacle(const MetricVectors& vectors, const torch::Tensor& metric);
 
+// Why the kernels of this executable do not run on a device, or "".
+std::string metric_kernel_obstacle(torch::Device device);
+
 // Once per mixer, before its first launch: a form that is not finite would only show as a loss that is not. Waits for
 // the device. Throws Error (exit code 4).
 void require_finite_form(const torch::Tensor& metric);
 
 // t_bnck in p's type; with a causal mask keys stand in order and queries are the last of them. With queries in place of
-// p, without a metric and with values it is scaled dot product attention. A distance needs a symmetric metric. Dropout draws once, and takes the weights that
-// dropout() would take of [b, n, c, e]. Keeps p, q = p M, t and one number per token and head for backward, nothing of
-// size c e; runs on the current stream and never waits for it. The gradient of a distance's metric is only right once
-// it is symmetrised. Equal inputs give equal bits. Throws Error (exit code 2) naming the obstacle.
+// p, without a metric and with values it is scaled dot product attention. A distance needs a symmetric metric. Dropout
+// draws once, and takes the weights that dropout() would take of [b, n, c, e]. Keeps p, q = p M, t and one number per
+// token and head for backward, nothing of size c e; runs on the current stream and never waits for it. The gradient of
+// a distance's metric is only right once it is symmetrised. Equal inputs give equal bits. Throws Error (exit code 2)
+// naming the obstacle.
 torch::Tensor fused_metric_attention(const MetricVectors& vectors, const torch::Tensor& metric,
                                      const FusedMetricOptions& options, Pass& pass);
 

@@ -15,6 +15,7 @@
 #include "cuda/emulator.h"
 #include "cuda/kernel_memory.h"
 #include "cuda/metric_case.h"
+#include "cuda/projection_case.h"
 
 namespace metaformer {
 
@@ -73,6 +74,20 @@ std::vector<MetricCase> cases() {
   return list;
 }
 
+// Several tiles a block; columns of a wide head that two warps share; no norm, and values that are p.
+std::vector<ProjectionCase> projection_cases() {
+  return {{.batch = 3, .heads = 1, .tokens = 70, .width = 24, .parts = 2},
+          {.form = MetricForm::diagonal, .own_values = false, .batch = 1, .tokens = 40, .width = 104},
+          {.form = MetricForm::identity,
+           .normalised = false,
+           .layout = Layout::contiguous,
+           .batch = 3,
+           .heads = 1,
+           .tokens = 33,
+           .width = 40,
+           .parts = 1}};
+}
+
 const std::vector<emulator::Schedule> schedules = {{Order::first_come, Copies::eager, 1},
                                                    {Order::last_come, Copies::lazy, 2},
                                                    {Order::random, Copies::random, 3},
@@ -101,11 +116,23 @@ std::vector<unsigned char> run_dropout(bool aligned) {
 
 std::vector<MetricResult> expected;
 std::vector<unsigned char> expected_dropped[2];
+std::vector<ProjectionResult> expected_projections;
+
+bool projections_as_expected() {
+  const auto list = projection_cases();
+  for (std::size_t i = 0; i < list.size(); ++i)
+    if (run_projection(list[i]) != expected_projections[i]) return false;
+  return true;
+}
 
 // Whether every case gives what it gave.
 bool all_as_expected() {
   for (const bool aligned : {false, true})
     if (run_dropout(aligned) != expected_dropped[aligned]) return false;
+  for (const auto& schedule : schedules) {
+    emulator::set_schedule(schedule);
+    if (!projections_as_expected()) return false;
+  }
   const auto list = cases();
   for (std::size_t i = 0; i < list.size(); ++i) {
     for (const auto& schedule : schedules) {
@@ -144,6 +171,7 @@ int run() {
   emulator::set_schedule({});
   for (const auto& c : cases()) expected.push_back(run_kernels(c));
   for (const bool aligned : {false, true}) expected_dropped[aligned] = run_dropout(aligned);
+  for (const auto& c : projection_cases()) expected_projections.push_back(run_projection(c));
   if (!all_as_expected()) {
     std::cerr << "the kernels as they are do not give the same bits under every schedule\n";
     return 1;

@@ -146,6 +146,8 @@ GPU_DEVICE float fused_multiply_add(float a, float b, float c) { return __fmaf_r
 // Of numbers; the other one where one is NaN.
 GPU_DEVICE float maximum(float a, float b) { return fmaxf(a, b); }
 GPU_DEVICE float log2_approximate(float x) { return __log2f(x); }
+// 1 / sqrt(x), rounded once.
+GPU_DEVICE float reciprocal_root(float x) { return __frsqrt_rn(x); }
 
 // Rounding to nearest; ties to even, for tf32 away from zero. The bits of a bf16 or fp16 lie in the low half.
 GPU_DEVICE std::uint16_t to_bf16(float x) { return __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
@@ -160,14 +162,15 @@ GPU_DEVICE unsigned to_tf32(float x) {
 GPU_DEVICE unsigned bits_of(float x) { return __float_as_uint(x); }
 GPU_DEVICE float float_of(unsigned x) { return __uint_as_float(x); }
 
-// 16 bytes in one access; `at` is aligned to them.
-GPU_DEVICE void load_16(unsigned (&words)[4], const void* at) {
-  const auto four = *static_cast<const uint4*>(at);
+// 16 bytes in one load; `from` is aligned to them.
+GPU_DEVICE void load_16(unsigned (&words)[4], const void* from) {
+  const auto four = *static_cast<const uint4*>(from);
   words[0] = four.x;
   words[1] = four.y;
   words[2] = four.z;
   words[3] = four.w;
 }
+// 16 bytes in one store; `at` is aligned to them.
 GPU_DEVICE void store_16(void* at, const unsigned (&words)[4]) {
   *static_cast<uint4*>(at) = make_uint4(words[0], words[1], words[2], words[3]);
 }

@@ -239,15 +239,16 @@ inline float exp2_approximate(float x) { return approximate(x, std::exp2(x)); }
 inline float fused_multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
 inline float maximum(float a, float b) { return std::fmax(a, b); }
 inline float log2_approximate(float x) { return approximate(x, std::log2(x)); }
+inline float reciprocal_root(float x) { return static_cast<float>(1 / std::sqrt(static_cast<double>(x))); }
 
 inline void store_pair(float* at, float low, float high) {
   emulator::require_aligned(at, 8);
   at[0] = low;
   at[1] = high;
 }
-inline void load_16(unsigned (&words)[4], const void* at) {
-  emulator::require_aligned(at, 16);
-  std::memcpy(words, at, 16);
+inline void load_16(unsigned (&words)[4], const void* from) {
+  emulator::require_aligned(from, 16);
+  std::memcpy(words, from, 16);
 }
 inline void store_16(void* at, const unsigned (&words)[4]) {
   emulator::require_aligned(at, 16);
