@@ -55,7 +55,7 @@ float sum_of(Order order, Order beginnings) {
 TEST_CASE("blocks that wait for their turn add in the order of their numbers", "[emulator]") {
   float expected = 1;
   for (int block = 0; block < blocks; ++block) expected = 0.5F * expected + static_cast<float>(block);
-  constexpr auto orders = {Order::first_come, Order::last_come, Order::random};
+  const auto orders = {Order::first_come, Order::last_come, Order::random};
   for (const auto order : orders)
     for (const auto beginnings : orders) CHECK(sum_of(order, beginnings) == expected);
 }
