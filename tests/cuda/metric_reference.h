@@ -106,7 +106,8 @@ inline MetricResult solve_exactly(const Problem& problem) {
   for (int i = 0; i < tokens; ++i) {
     auto& log2_sum_cut_terms = result.log2_sum_cut_terms[static_cast<std::size_t>(i)];
     Values dweight(static_cast<std::size_t>(keys)), cut_of(static_cast<std::size_t>(keys));
-    double delta = 0, largest = 0;
+    Values dweight_terms(static_cast<std::size_t>(keys));
+    double delta = 0, delta_terms = 0, largest = 0;
     for (int j = 0; j < keys; ++j) {
       const double kept = problem.kept(i, j), mixed = kept * weight(i, j);
       auto &dweight_ij = dweight[static_cast<std::size_t>(j)], &cut_ij = cut_of[static_cast<std::size_t>(j)];
@@ -120,14 +121,19 @@ inline MetricResult solve_exactly(const Problem& problem) {
         at(result.dvalues_terms, j, a) += mixed * std::fabs(dt(i, a));
         at(result.dvalues_cut_terms, j, a) += mixed * cut_ij * std::fabs(dt(i, a));
         dweight_ij += kept * dt(i, a) * v(j, a);
+        dweight_terms[static_cast<std::size_t>(j)] += kept * std::fabs(dt(i, a) * v(j, a));
       }
       delta += weight(i, j) * dweight_ij;
+      delta_terms += weight(i, j) * dweight_terms[static_cast<std::size_t>(j)];
     }
     if (largest > 0) log2_sum_cut_terms -= 2 * std::log2(largest);  // log2 of a sum of at most 1 / largest
     for (int j = 0; j < keys; ++j) {
       const double dweight_ij = dweight[static_cast<std::size_t>(j)];
       const double dscore = sign * weight(i, j) * (dweight_ij - delta);
-      const double term = std::fabs(sign) * weight(i, j) * (std::fabs(dweight_ij) + std::fabs(delta));
+      // Where p is no value, all of its gradient comes from this difference of two sums.
+      const double of_difference = problem.has_values ? dweight_terms[static_cast<std::size_t>(j)] + delta_terms
+                                                      : std::fabs(dweight_ij) + std::fabs(delta);
+      const double term = std::fabs(sign) * weight(i, j) * of_difference;
       if (term == 0) continue;
       const double cut = term * cut_of[static_cast<std::size_t>(j)];
       for (int a = 0; a < k; ++a) {

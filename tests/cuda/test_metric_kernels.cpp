@@ -32,18 +32,19 @@ void check_accuracy(const MetricCase& problem, std::size_t ways = arithmetics())
     choose_arithmetic(arithmetic);
     INFO("arithmetic " << arithmetic);
     const auto kernel = run_kernels(problem);
-    const auto check = [&](Values MetricResult::*field, const Values& terms) {
+    const auto check = [&](const char* name, Values MetricResult::*field, const Values& terms) {
+      INFO(name);
       CHECK(distance(kernel.*field, exact.*field) <= bound(problem, eager.*field, exact.*field, terms));
     };
     // An eager program adds each term rounded. Tensor cores cut terms, which the weights then show.
     const bool cuts = cuts_terms();
-    check(&MetricResult::t, cuts ? exact.t_cut_terms : Values());
-    check(&MetricResult::dp, cuts ? exact.dp_cut_terms : exact.dp_terms);
-    check(&MetricResult::dkeys, cuts ? exact.dkeys_cut_terms : exact.dkeys_terms);
-    check(&MetricResult::dvalues, cuts ? exact.dvalues_cut_terms : exact.dvalues_terms);
-    check(&MetricResult::dmetric, exact.dmetric_terms);
+    check("t", &MetricResult::t, cuts ? exact.t_cut_terms : Values());
+    check("dp", &MetricResult::dp, cuts ? exact.dp_cut_terms : exact.dp_terms);
+    check("dkeys", &MetricResult::dkeys, cuts ? exact.dkeys_cut_terms : exact.dkeys_terms);
+    check("dvalues", &MetricResult::dvalues, cuts ? exact.dvalues_cut_terms : exact.dvalues_terms);
+    check("dmetric", &MetricResult::dmetric, exact.dmetric_terms);
     // Of a distance it lacks what the softmax cancels.
-    if (!problem.distance) check(&MetricResult::log2_sum, cuts ? exact.log2_sum_cut_terms : Values());
+    if (!problem.distance) check("log2_sum", &MetricResult::log2_sum, cuts ? exact.log2_sum_cut_terms : Values());
   }
   choose_arithmetic(0);
 }
