@@ -260,13 +260,9 @@ class ProjectionGradient {
   // dp += dq M^T.
   GPU_DEVICE void add_through_metric(Columns (&dp)[1]) const {
     if (in_.form == MetricForm::dense) {
-      if constexpr (Width <= 64) {
-        Left left[1][Width / Format::depth];
-        load(left[0], dq_, row_);
-        multiply_transposed(dp, left, metric_, column_);
-      } else {  // rows of dq would take too many registers
-        multiply_transposed(dp, dq_, row_, Width, metric_, column_);
-      }
+      Left left[1][Width / Format::depth];
+      load(left[0], dq_, row_);
+      multiply_transposed(dp, left, metric_, column_);
       return;
     }
     const bool diagonal = in_.form == MetricForm::diagonal;
