@@ -276,7 +276,7 @@ class DeviceTable {
  public:
   DeviceTable(const DeviceTimes& times, std::int64_t steps) : times_(times), steps_(static_cast<double>(steps)) {}
 
-  void log() const {
+  void write() const {
     constexpr std::size_t most_shown = 20;
     log::info(
         "time by kernel on the device over {:.0f} steps, {:.3f} ms a step from its first kernel to its last, on {} "
@@ -317,7 +317,7 @@ void log_device_table(const std::vector<Event>& events) {
   if (times.kernels.empty())
     log::warning("--profile: the profiler recorded no kernel of the GPU (it needs CUPTI)");
   else
-    DeviceTable(times, std::ssize(steps)).log();
+    DeviceTable(times, std::ssize(steps)).write();
 }
 
 }  // namespace

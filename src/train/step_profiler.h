@@ -54,7 +54,7 @@ std::string kind_of_kernel(const std::string& name);
 // its kind, but time in which one of them runs is no gap.
 DeviceTimes device_times(const std::vector<DeviceEvent>& events, const std::vector<Interval>& steps);
 
-// The names of a kernel's function and of its first arguments, without the namespaces that all have.
+// Without the namespaces that most kernels have.
 std::string short_kernel_name(std::string name);
 
 class StepProfiler {

@@ -108,6 +108,9 @@ inline MetricResult solve_exactly(const Problem& problem) {
     Values dweight(static_cast<std::size_t>(keys)), cut_of(static_cast<std::size_t>(keys));
     Values dweight_terms(static_cast<std::size_t>(keys));
     double delta = 0, delta_terms = 0, largest = 0;
+    // Backward computes a weight as 2 to a difference from log2_sum, whose rounding is a relative error of the weight.
+    const double log2_sum = result.log2_sum[static_cast<std::size_t>(i)];
+    const double of_weight = problem.has_values && std::isfinite(log2_sum) ? 1 + std::log(2) * std::fabs(log2_sum) : 1;
     for (int j = 0; j < keys; ++j) {
       const double kept = problem.kept(i, j), mixed = kept * weight(i, j);
       auto &dweight_ij = dweight[static_cast<std::size_t>(j)], &cut_ij = cut_of[static_cast<std::size_t>(j)];
@@ -118,7 +121,7 @@ inline MetricResult solve_exactly(const Problem& problem) {
         at(result.t, i, a) += mixed * v(j, a);
         at(result.t_cut_terms, i, a) += mixed * cut_ij * std::fabs(v(j, a));
         at(result.dvalues, j, a) += mixed * dt(i, a);
-        at(result.dvalues_terms, j, a) += mixed * std::fabs(dt(i, a));
+        at(result.dvalues_terms, j, a) += mixed * of_weight * std::fabs(dt(i, a));
         at(result.dvalues_cut_terms, j, a) += mixed * cut_ij * std::fabs(dt(i, a));
         dweight_ij += kept * dt(i, a) * v(j, a);
         dweight_terms[static_cast<std::size_t>(j)] += kept * std::fabs(dt(i, a) * v(j, a));
