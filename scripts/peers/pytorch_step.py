@@ -13,13 +13,18 @@ on matrices. Prints one line of JSON: milliseconds a step (the median of --round
   --graph            the whole step, with its batch and its update, replayed as one CUDA graph
   --precision        bf16 is autocast and tf32 allows tf32 products, both as in nanoGPT; fp32 has neither
   --text FILE        its characters are the tokens; without it tokens are random numbers below --vocabulary
+  --row=OPTIONS      may be repeated: measures these options, beside the others, as a row with a line of its own; a row that
+                     fails has the error in its line, and the others are still measured (exit code 1)
 
 The host reads no result before the end of a round. Needs torch and numpy alone.
 """
 import argparse
+import copy
+import gc
 import json
 import math
 import resource
+import shlex
 import statistics
 import sys
 import time
@@ -201,7 +206,9 @@ def fail(message):
 
 
 def parse_arguments(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """The options, and those of each row."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     allow_abbrev=False)
     for name, default in [("layers", 4), ("heads", 4), ("width", 128), ("context", 64), ("batch", 12), ("vocabulary", 65),
                           ("steps", 30), ("rounds", 1), ("warmup", 10)]:
         parser.add_argument(f"--{name}", type=int, default=default)
@@ -211,24 +218,36 @@ def parse_arguments(arguments=None):
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--graph", action="store_true")
     parser.add_argument("--text")
+    parser.add_argument("--row", action="append", default=[])
     parser.add_argument("--device", default="cpu")
     a = parser.parse_args(arguments)
+    rows = [parser.parse_args(shlex.split(row), copy.copy(a)) for row in a.row]
+    for each in rows or [a]:
+        refuse(each)
+    return a, rows
+
+
+def refuse(a):
     if a.graph and not a.device.startswith("cuda"):
         fail(f"--graph needs a CUDA device, not {a.device}")
     if a.device.startswith("cuda") and not torch.cuda.is_available():
         fail(f"--device {a.device}: there is no CUDA device here")
     if a.graph and a.batches != "device":
         fail("--graph needs --batches device: a graph cannot draw batches on the host")
-    return a
 
 
-def main():
-    a = parse_arguments()
+def options_of(a):
+    return {"peer": "pytorch", "torch": torch.__version__, "threads": torch.get_num_threads(), "precision": a.precision,
+            "compiled": a.compile, "graph": a.graph, "dropout": a.dropout, "batches": a.batches}
+
+
+def measure(a):
     torch.manual_seed(1337)
     torch.set_float32_matmul_precision("highest" if a.precision == "fp32" else "high")
     device = torch.device(a.device)
     if device.type == "cuda":
         torch.cuda.set_device(device)
+        torch.cuda.reset_peak_memory_stats()
     step = make_step(a, device)
     if a.graph:
         step = record(step, a.warmup)
@@ -238,11 +257,33 @@ def main():
             step()
     wait(device)
     rounds = [time_round(step, a.steps) for _ in range(a.rounds)]
+    times = [ms for ms, _ in rounds]
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-    print(json.dumps({"peer": "pytorch", "torch": torch.__version__, "device": name, "threads": torch.get_num_threads(),
-                      "precision": a.precision, "compiled": a.compile, "graph": a.graph, "dropout": a.dropout,
-                      "batches": a.batches, "ms_per_step": statistics.median(ms for ms, _ in rounds),
-                      "rounds_ms": [ms for ms, _ in rounds], "loss": rounds[-1][1], "peak_memory_bytes": peak_memory(device)}))
+    return {**options_of(a), "device": name, "ms_per_step": statistics.median(times), "rounds_ms": times,
+            "loss": rounds[-1][1], "peak_memory_bytes": peak_memory(device)}
+
+
+def measure_rows(rows):
+    failed = False
+    for row in rows:
+        try:
+            result = measure(row)
+        except Exception as error:
+            result = {**options_of(row), "failed": str(error).split("\n")[0]}
+            failed = True
+        print(json.dumps(result), flush=True)
+        torch.compiler.reset()
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+    return failed
+
+
+def main():
+    a, rows = parse_arguments()
+    if rows:
+        sys.exit(measure_rows(rows))
+    print(json.dumps(measure(a)))
 
 
 if __name__ == "__main__":

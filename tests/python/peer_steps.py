@@ -24,7 +24,7 @@ specification.loader.exec_module(peer)
 
 
 def make(*more):
-    a = peer.parse_arguments([*SMALL, *more])
+    a, _ = peer.parse_arguments([*SMALL, *more])
     torch.manual_seed(3)
     return a, peer.Gpt(a)
 
@@ -162,6 +162,18 @@ def check_output():
         assert len(found["rounds_ms"]) == 3 and sorted(found["rounds_ms"])[1] == found["ms_per_step"] > 0, found
         assert 1 < found["loss"] < 4 and found["peak_memory_bytes"] > 1e6, found
     return "one line of JSON"
+
+
+def check_rows():
+    """A row that fails, here for a text that is too short, has its error in its line."""
+    options = [*SMALL, "--steps", "2", "--warmup", "0"]
+    said = run(sys.executable, SCRIPT, *options, "--row=--dropout 0.2", "--row=--context 1000000",
+               "--row=--precision bf16", code=1, stream="stdout")
+    first, second, third = map(json.loads, said.splitlines())
+    assert (first["dropout"], third["dropout"], third["precision"]) == (0.2, 0.0, "bf16"), said
+    assert "failed" in second and first["ms_per_step"] > 0 and third["ms_per_step"] > 0, said
+    assert "unrecognized arguments: --graf" in run(sys.executable, SCRIPT, *SMALL, "--row=--graf", code=2)
+    return "3 rows"
 
 
 def check_refusals():
