@@ -207,14 +207,22 @@ struct AttentionCandidate {
   std::function<Tensor()> forward = {};     // of one that is not skipped
   std::vector<Tensor> differentiated = {};  // the inputs of a core; none of a layer
   Tensor dy = {};
-  std::optional<WorkTimer> timer = {};
-  std::vector<double> times = {};  // ms, by round
+  std::vector<WorkTimer> timers = {};  // and of a backward direction that of the forward pass
+  std::vector<double> times = {};      // ms, by round
 
   // Forward, and where it is asked for, backward: gradients of a layer are added to those of its parameters, as in a
   // training; those of a core's inputs are not kept, so that no sum of large tensors is measured.
-  void run(bool backward) const {
-    const torch::AutoGradMode with_gradients(backward);
+  void run(Direction direction) const {
+    const torch::AutoGradMode with_gradients(direction != Direction::forward);
     go_back(forward());
+  }
+  void run_forward_of_training() const {
+    const torch::AutoGradMode with_gradients(true);
+    forward();
+  }
+  double milliseconds() {
+    const double ms = timers[0].milliseconds();
+    return timers.size() == 1 ? ms : ms - timers[1].milliseconds();
   }
   void go_back(const Tensor& y) const {
     if (!y.requires_grad()) return;  // the mixer `none` gives a constant
@@ -261,15 +269,16 @@ class ShapeBench {
   std::vector<AttentionResult> run() {
     auto present = candidates_ | std::views::filter([](const auto& of) { return of.result.skipped.empty(); });
     for (auto& candidate : present) measure_memory(candidate);
-    for (auto& candidate : present) candidate.timer.emplace(make_timer(candidate));
+    for (auto& candidate : present) add_timers(candidate);
     for (std::int64_t round = 0; round < request_.rounds; ++round)
-      for (auto& candidate : present) candidate.times.push_back(candidate.timer->milliseconds());
+      for (auto& candidate : present) candidate.times.push_back(candidate.milliseconds());
     for (auto& candidate : present) {
       auto& result = candidate.result;
       result.ms = median(candidate.times);
-      result.timed_by = candidate.timer->timed_by();
-      const double passes = request_.backward ? 3 : 1;  // backward: twice forward
-      result.teraflops = candidate.operations * passes / result.ms * 1e-9;
+      result.timed_by = candidate.timers[0].timed_by();
+      constexpr std::array passes = {3, 1, 2};  // both, forward, backward
+      const double operations = candidate.operations * passes[static_cast<std::size_t>(request_.direction)];
+      result.teraflops = result.ms > 0 ? operations / result.ms * 1e-9 : 0;
     }
     std::vector<AttentionResult> results;
     for (auto& candidate : candidates_) results.push_back(std::move(candidate.result));
@@ -304,7 +313,7 @@ class ShapeBench {
   }
 
   Tensor leaf(const Tensor& drawn) const {
-    return drawn.to(request_.device, request_.type).detach().requires_grad_(request_.backward);
+    return drawn.to(request_.device, request_.type).detach().requires_grad_(request_.direction != Direction::forward);
   }
   CoreInputs leaves(const CoreInputs& drawn) const {
     CoreInputs inputs;
@@ -450,10 +459,10 @@ class ShapeBench {
   // The first run also warms up.
   void measure_memory(AttentionCandidate& candidate) const {
     throw_if_stopped();
-    candidate.run(request_.backward);
+    candidate.run(request_.direction);
     wait_for(request_.device);
     const MemoryMeter meter(request_.device);
-    const torch::AutoGradMode with_gradients(request_.backward);
+    const torch::AutoGradMode with_gradients(request_.direction != Direction::forward);
     const auto y = candidate.forward();
     candidate.result.kept_bytes = meter.current_bytes();
     candidate.go_back(y);
@@ -461,8 +470,15 @@ class ShapeBench {
     candidate.result.peak_bytes = meter.peak_bytes();
   }
 
+  void add_timers(AttentionCandidate& candidate) {
+    candidate.timers.push_back(
+        make_timer(candidate, [&candidate, direction = request_.direction] { candidate.run(direction); }));
+    if (request_.direction == Direction::backward)
+      candidate.timers.push_back(make_timer(candidate, [&candidate] { candidate.run_forward_of_training(); }));
+  }
+
   // The graphs of all candidates keep their memory at once: a candidate that may not fit is timed without one.
-  WorkTimer make_timer(const AttentionCandidate& candidate) {
+  WorkTimer make_timer(const AttentionCandidate& candidate, const std::function<void()>& work) {
     std::string problem;
     std::unique_ptr<DeviceGraph> graph;
     const auto bytes = static_cast<double>(candidate.result.peak_bytes);
@@ -474,7 +490,6 @@ class ShapeBench {
       bytes_left_ -= bytes;
       graph = make_cuda_graph(request_.device, problem);
     }
-    const auto work = [&candidate, backward = request_.backward] { candidate.run(backward); };
     WorkTimer timer(request_.device, work, std::move(graph));
     if (problem.empty()) problem = timer.recording_problem();
     if (!problem.empty())

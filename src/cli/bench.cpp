@@ -24,9 +24,6 @@ constexpr std::array<std::string_view, 6> enum_names(LayerPositions) {
   return {"none", "rotary", "alibi", "t5", "shaw", "transformer_xl"};
 }
 
-enum class Direction { both, forward };
-constexpr std::array<std::string_view, 2> enum_names(Direction) { return {"both", "forward"}; }
-
 enum class KernelPrecision { fp32, bf16 };
 constexpr std::array<std::string_view, 2> enum_names(KernelPrecision) { return {"fp32", "bf16"}; }
 
@@ -58,7 +55,6 @@ struct AttentionArguments {
   std::vector<std::int64_t> contexts = {256};
   std::vector<std::string> mixers, backends;
   Precision precision = Precision::fp32;
-  Direction direction = Direction::both;
   LayerPositions positions = LayerPositions::none;
   std::string device = "auto";
   bool all_pairs = false, json = false;
@@ -128,7 +124,6 @@ AttentionRequest request_of(const AttentionArguments& arguments) {
                  : precision == Precision::fp16 ? torch::kHalf
                                                 : torch::kFloat;
   request.tf32 = precision == Precision::tf32;
-  request.backward = arguments.direction == Direction::both;
   request.causal = !arguments.all_pairs;
   for (const auto context : arguments.contexts) {
     auto shape = arguments.shape;
@@ -178,7 +173,8 @@ void print_table(const std::vector<AttentionResult>& results) {
 void run_attention(const AttentionArguments& arguments) {
   const auto request = request_of(arguments);
   log::info("{}, {}, {}, {}; {}, medians of {} interleaved rounds", device_description(request.device),
-            threads_of_process(), to_string(arguments.precision), request.backward ? "forward and backward" : "forward",
+            threads_of_process(), to_string(arguments.precision),
+            request.direction == Direction::both ? "forward and backward" : to_string(request.direction),
             request.core ? "without projections" : "a layer with its projections", request.rounds);
   const auto results = bench_attention(request, [](const std::string& done) { log::info("{}", done); });
   if (!arguments.json) return print_table(results);
@@ -187,7 +183,7 @@ void run_attention(const AttentionArguments& arguments) {
   print_json({{"device", device_description(request.device)},
               {"threads", at::get_num_threads()},
               {"precision", to_string(arguments.precision)},
-              {"direction", to_string(arguments.direction)},
+              {"direction", to_string(request.direction)},
               {"core", request.core},
               {"positions", to_string(arguments.positions)},
               {"causal", request.causal},
@@ -210,7 +206,8 @@ void add_request_options(CLI::App& command, AttentionArguments& arguments) {
   add_choice(command, "--positions", arguments.positions, "positions that act on scores, in layers with projections");
   add_choice(command, "--precision", arguments.precision,
              "precision of the inputs; tf32: fp32 whose products may be tf32 on a GPU");
-  add_choice(command, "--direction", arguments.direction, "measure both passes, or only the forward pass");
+  add_choice(command, "--direction", arguments.request.direction,
+             "measure both passes or one; backward: both minus the forward pass of a training, in each round");
   command.add_flag("--all-pairs", arguments.all_pairs, "let every token see every token: no causal mask");
   command.add_flag("--pair-table", arguments.request.pair_table, "measure the published metric algorithm too");
 }

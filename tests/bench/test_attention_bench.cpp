@@ -1,7 +1,11 @@
 // Memory, operations and accuracy that benchmarks report; times are not tested. A core is compared with its mixer,
 // whose projections are permutations: they give p, q, k and v exactly, so outputs must be equal to the bit.
 
+#include <ATen/record_function.h>
+
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "attention/mixer.h"
 #include "bench/attention_bench.h"
@@ -222,7 +226,7 @@ TEST_CASE("candidates are timed by replays, forward and backward, where they can
   auto request =
       core_request({MetricOptions{.backend = Backend::composed}, MetricOptions{.backend = Backend::reference}});
   request.core = GENERATE(true, false);
-  request.backward = GENERATE(true, false);
+  request.direction = GENERATE(Direction::both, Direction::forward);
   request.rounds = 3;
   GraphCounts counts;
   request.make_graph = [&] { return std::make_unique<GraphByHand>(counts, /*fails=*/counts.captures == 1); };
@@ -233,6 +237,59 @@ TEST_CASE("candidates are timed by replays, forward and backward, where they can
   CHECK(results[0].timed_by == TimedBy::graph);
   CHECK(results[1].timed_by == TimedBy::clock);  // the recording failed
   CHECK(counts.replays >= 2 + 3);
+}
+
+namespace {
+
+// Nodes of the graph that this thread's operations make, and that a backward pass calls.
+struct Nodes {
+  int made = 0, called_back = 0;
+} nodes;
+
+std::unique_ptr<at::ObserverContext> count_node(const at::RecordFunction& function) {
+  if (std::string_view(function.name()).starts_with("autograd::engine::evaluate_function"))
+    ++nodes.called_back;
+  else
+    nodes.made += function.seqNr() >= 0;
+  return nullptr;
+}
+
+// Each replay takes 200 ms, those of the second recording 100 ms.
+class WaitingGraph : public DeviceGraph {
+ public:
+  explicit WaitingGraph(std::vector<Nodes>& recordings) : recordings_(recordings) {}
+  void capture(const std::function<void()>& work) override {
+    nodes = {};
+    const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(count_node));
+    work();
+    at::removeCallback(handle);
+    recordings_.push_back(nodes);
+    wait_ = std::chrono::milliseconds(recordings_.size() == 1 ? 200 : 100);
+  }
+  void replay() override { std::this_thread::sleep_for(wait_); }
+
+ private:
+  std::vector<Nodes>& recordings_;
+  std::chrono::milliseconds wait_{};
+};
+
+}  // namespace
+
+TEST_CASE("the time of a backward pass is that of both passes without that of the forward pass", "[attention_core]") {
+  auto request = core_request({MetricOptions{.backend = Backend::composed}});
+  request.core = GENERATE(true, false);
+  request.direction = Direction::backward;
+  std::vector<Nodes> recordings;
+  request.make_graph = [&] { return std::make_unique<WaitingGraph>(recordings); };
+  const auto results = bench(request);
+  REQUIRE(recordings.size() == 2);
+  CHECK((recordings[0].made > 0 && recordings[0].called_back > 0));
+  CHECK((recordings[1].made > 0 && recordings[1].called_back == 0));  // as in a training, which keeps its graph
+  CHECK((results[0].ms > 50 && results[0].ms < 150));
+  const double operations = forward_operations(request.mixers[0], shape, true) -
+                            (request.core ? projection_operations(request.mixers[0], shape) : 0);
+  CHECK(results[0].teraflops == Approx(2 * operations / results[0].ms * 1e-9));
+  CHECK(results[0].peak_bytes > results[0].kept_bytes);  // of both passes
 }
 
 TEST_CASE("the meter counts the bytes of tensors", "[bench]") {
