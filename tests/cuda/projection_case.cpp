@@ -126,6 +126,98 @@ ProjectionResult solve(const ProjectionCase& c, const Rounding& rounding) {
   return result;
 }
 
+cuda::MetricRows rows(const Tokens& of) { return {of.data(), of.strides()}; }
+
+// The memory that the kernels work on. x, and own values, which stay NaN, are one projection, and so is its gradient.
+class ProjectionMemory {
+ public:
+  explicit ProjectionMemory(const ProjectionCase& problem) : c_(problem) {
+    for (std::size_t i = 0; i < in_.x.size(); ++i) x_.set(place(i), in_.x[i]);
+    dq_.set(in_.dq);
+    dk_.set(in_.dk);
+    dv_.set(in_.dv);
+    if (is_dense()) metric_.set(in_.metric);
+    for (std::size_t i = 0; c_.form == MetricForm::diagonal && i < heads_ * k_; ++i)
+      metric_.set(i, in_.metric[i * k_ + i % k_]);
+    for (std::size_t i = 0; i < k_; ++i) gain_.floats()[i] = static_cast<float>(in_.gain[i]);
+  }
+
+  cuda::MetricProjection forward() const {
+    return {.in = {.element = c_.element,
+                   .form = c_.form,
+                   .batch = c_.batch,
+                   .heads = c_.heads,
+                   .width = c_.width,
+                   .metric = has_metric() ? metric_.data() : nullptr,
+                   .queries = {c_.tokens, x_.data(), x_.strides()}},
+            .normalised = c_.normalised,
+            .epsilon = epsilon,
+            .gain = has_gain() ? gain_.floats() : nullptr,
+            .p = c_.normalised ? rows(p_) : cuda::MetricRows{},
+            .q = has_metric() ? rows(q_) : cuda::MetricRows{}};
+  }
+
+  void run() const {
+    const auto projection = forward();
+    cuda::metric_project(projection, nullptr);
+    const auto parts = c_.parts > 0 ? c_.parts : cuda::metric_projection_parts(projection.in);
+    const auto sums = (has_metric() ? k_ : 0) + (has_gain() ? 1 : 0);
+    const KernelMemory partial(4 * static_cast<std::size_t>(parts) * heads_ * sums * k_);
+    auto* value_part = static_cast<std::uint16_t*>(dprojection_.data()) + heads_ * k_;
+    cuda::metric_project_backward(
+        {.forward = projection,
+         .dq = rows(dq_),
+         .dk = rows(dk_),
+         .dv = rows(dv_),
+         .dx = rows(dprojection_),
+         .dvalue = c_.own_values ? cuda::MetricRows{value_part, dprojection_.strides()} : cuda::MetricRows{},
+         .dmetric = has_metric() ? dmetric_.floats() : nullptr,
+         .dgain = has_gain() ? dgain_.floats() : nullptr,
+         .parts = parts,
+         .partial = partial.floats()},
+        nullptr);
+    finish_kernels();
+  }
+
+  ProjectionResult result() const {
+    ProjectionResult result{.p = p_.get(), .q = q_.get()};
+    const auto gradient = dprojection_.get();
+    for (std::size_t i = 0; i < in_.x.size(); ++i) {
+      result.dx.push_back(gradient[place(i)]);
+      if (c_.own_values) result.dvalue.push_back(gradient[place(i) + of_sequence()]);
+    }
+    result.dmetric.assign(dmetric_.floats(), dmetric_.floats() + heads_ * k_ * k_);
+    result.dgain.assign(dgain_.floats(), dgain_.floats() + heads_ * k_);
+    leave_out(c_, result);
+    return result;
+  }
+
+ private:
+  bool is_dense() const { return c_.form == MetricForm::dense; }
+  bool has_metric() const { return c_.form != MetricForm::identity; }
+  bool has_gain() const { return c_.normalised && c_.has_gain; }
+  int projections() const { return c_.own_values ? 2 : 1; }
+  std::size_t of_sequence() const { return heads_ * size_of(c_.tokens) * k_; }
+
+  // Of entry i of x in the projection.
+  std::size_t place(std::size_t i) const {
+    return i + i / of_sequence() * (size_of(projections()) - 1) * of_sequence();
+  }
+
+  Tokens tokens() const { return {c_.element, c_.batch, c_.heads, c_.tokens, c_.width, c_.layout}; }
+  Tokens projection() const {
+    return {c_.element, c_.batch, projections() * c_.heads, c_.tokens, c_.width, Layout::interleaved};
+  }
+
+  const ProjectionCase& c_;
+  Inputs in_{c_};
+  std::size_t k_ = size_of(c_.width), heads_ = size_of(c_.heads);
+  Tokens x_ = projection(), dprojection_ = projection();
+  Tokens p_ = tokens(), q_ = tokens(), dq_ = tokens(), dk_ = tokens(), dv_ = tokens();
+  Tokens metric_{c_.element, c_.heads, 1, is_dense() ? c_.width : 1, c_.width, Layout::contiguous};
+  KernelMemory gain_{4 * k_}, dmetric_{4 * heads_ * k_ * k_}, dgain_{4 * heads_ * k_};
+};
+
 }  // namespace
 
 std::string ProjectionCase::str() const {
@@ -137,75 +229,10 @@ std::string ProjectionCase::str() const {
                      tokens, width, parts);
 }
 
-ProjectionResult run_projection(const ProjectionCase& c) {
-  const Inputs inputs(c);
-  const auto k = size_of(c.width), heads = size_of(c.heads), of_head = size_of(c.tokens) * k;
-  // x and the values as one projection, whose value part stays NaN.
-  const int parts_of_token = c.own_values ? 2 : 1;
-  const auto projection = [&] {
-    return Tokens(c.element, c.batch, parts_of_token * c.heads, c.tokens, c.width, Layout::interleaved);
-  };
-  const auto tokens = [&] { return Tokens(c.element, c.batch, c.heads, c.tokens, c.width, c.layout); };
-  auto x = projection(), dprojection = projection();
-  const auto place = [&](std::size_t i) {
-    return i + i / (heads * of_head) * (size_of(parts_of_token) - 1) * heads * of_head;
-  };
-  for (std::size_t i = 0; i < inputs.x.size(); ++i) x.set(place(i), inputs.x[i]);
-  auto p = tokens(), q = tokens(), dq = tokens(), dk = tokens(), dv = tokens();
-  dq.set(inputs.dq);
-  dk.set(inputs.dk);
-  dv.set(inputs.dv);
-  const auto rows = [](const Tokens& of) { return cuda::MetricRows{of.data(), of.strides()}; };
-
-  const bool is_dense = c.form == MetricForm::dense, plain = c.form == MetricForm::identity;
-  Tokens metric(c.element, c.heads, 1, is_dense ? c.width : 1, c.width, Layout::contiguous);
-  if (is_dense) metric.set(inputs.metric);
-  for (std::size_t i = 0; c.form == MetricForm::diagonal && i < heads * k; ++i)
-    metric.set(i, inputs.metric[i * k + i % k]);
-  const bool has_gain = c.normalised && c.has_gain;
-  KernelMemory gain(4 * k), dmetric(4 * heads * k * k), dgain(4 * heads * k);
-  for (std::size_t i = 0; i < k; ++i) gain.floats()[i] = static_cast<float>(inputs.gain[i]);
-
-  const cuda::MetricProjection forward{.in = {.element = c.element,
-                                              .form = c.form,
-                                              .batch = c.batch,
-                                              .heads = c.heads,
-                                              .width = c.width,
-                                              .metric = plain ? nullptr : metric.data(),
-                                              .queries = {c.tokens, x.data(), x.strides()}},
-                                       .normalised = c.normalised,
-                                       .epsilon = epsilon,
-                                       .gain = has_gain ? gain.floats() : nullptr,
-                                       .p = c.normalised ? rows(p) : cuda::MetricRows{},
-                                       .q = plain ? cuda::MetricRows{} : rows(q)};
-  cuda::metric_project(forward, nullptr);
-  const auto parts = c.parts > 0 ? c.parts : cuda::metric_projection_parts(forward.in);
-  const auto sums = (plain ? 0 : k) + (has_gain ? 1 : 0);
-  const KernelMemory partial(4 * size_of(static_cast<int>(parts)) * heads * sums * k);
-  auto* value_part = static_cast<std::uint16_t*>(dprojection.data()) + heads * k;
-  cuda::metric_project_backward(
-      {.forward = forward,
-       .dq = rows(dq),
-       .dk = rows(dk),
-       .dv = rows(dv),
-       .dx = rows(dprojection),
-       .dvalue = c.own_values ? cuda::MetricRows{value_part, dprojection.strides()} : cuda::MetricRows{},
-       .dmetric = plain ? nullptr : dmetric.floats(),
-       .dgain = has_gain ? dgain.floats() : nullptr,
-       .parts = parts,
-       .partial = partial.floats()},
-      nullptr);
-  finish_kernels();
-  ProjectionResult result{.p = p.get(), .q = q.get()};
-  const auto gradient = dprojection.get();
-  for (std::size_t i = 0; i < inputs.x.size(); ++i) {
-    result.dx.push_back(gradient[place(i)]);
-    if (c.own_values) result.dvalue.push_back(gradient[place(i) + heads * of_head]);
-  }
-  result.dmetric.assign(dmetric.floats(), dmetric.floats() + heads * k * k);
-  result.dgain.assign(dgain.floats(), dgain.floats() + heads * k);
-  leave_out(c, result);
-  return result;
+ProjectionResult run_projection(const ProjectionCase& problem) {
+  const ProjectionMemory memory(problem);
+  memory.run();
+  return memory.result();
 }
 
 ProjectionResult project_exactly(const ProjectionCase& c) {
