@@ -195,8 +195,8 @@ probe_rates() {
   note probe "$python" "$scripts/peers/gpu_probes.py" --device "$device" $small
 }
 
-# Milliseconds of a step by kind of work. The published form of metric attention has both backends, the shipped form composed
-# products.
+# Milliseconds of a step by kind of work. Metric attention in its shipped form has the backend that auto takes: the library's
+# attention, and with dropout the fused kernels. The published form has both other backends.
 profile_steps() {
   local name config dropout failed=0
   for dropout in 0 0.2; do
@@ -229,13 +229,13 @@ attention() {
     "$@" --json
 }
 
-# Both passes, and each by itself, where it matters for contexts and for the recipe.
+# Both passes, and each by itself, where it matters for contexts and for the recipe, in the shipped form: values of their own.
 attention_by_pass() {
   local direction shape failed=0
   for direction in forward both backward; do
     for shape in "$long_shape" "$recipe_shape"; do
       # shellcheck disable=SC2086
-      attention core --backend library --precision bf16 --direction "$direction" $shape || failed=1
+      attention core --backend library --own-values --precision bf16 --direction "$direction" $shape || failed=1
     done
   done
   return "$failed"
@@ -246,7 +246,7 @@ attention_for_choices() {
   for precision in $choices; do
     for width in $widths; do
       # shellcheck disable=SC2086
-      attention choice --precision "$precision" --batch 4 --heads $((model_width / width)) --head-width "$width" \
+      attention choice --backend library --precision "$precision" --batch 4 --heads $((model_width / width)) --head-width "$width" \
         --context $contexts || failed=1
     done
   done
@@ -491,6 +491,7 @@ if command -v compute-sanitizer >/dev/null; then
   check "compute-sanitizer racecheck of distances" 30 sanitize racecheck "no order of execution changes a bit"
   check "compute-sanitizer memcheck of dropout" 20 \
     sanitize memcheck "with dropout kernels are as accurate as eager products that drop the same weights"
+  check "compute-sanitizer racecheck of values of their own" 20 sanitize racecheck "the kernels compute scaled dot product*"
 else
   printf '\n## compute-sanitizer: not on this machine\n' >>"$output"
 fi

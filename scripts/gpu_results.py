@@ -121,15 +121,22 @@ def decide_core(match, value, values):
     return decision
 
 
+def decide_library(match, value, values):
+    ratio = ratio_to(value, values.get(f"{match[1]}/metric composed"))
+    return faster_of(ratio, "the library's attention with kernels around it", "composed")
+
+
 def decide_choice(match, value, values):
     precision, context, width = match[2], int(match[3]), match[4]
-    ratio = ratio_to(value, values.get(f"{match[1]}/metric composed"))
+    # In 16 bits auto takes the library's attention in place of composed products.
+    other = "library" if f"{match[1]}/metric library" in values else "composed"
+    ratio = ratio_to(value, values.get(f"{match[1]}/metric {other}"))
     if ratio is None:
         return "open: composed was not measured"
-    taken = "fused" if precision in ("tf32", "fp32") or context <= 64 else "composed"
+    taken = "fused" if precision in ("tf32", "fp32") or context <= 64 else other
     cost = ratio if taken == "fused" else 1 / ratio
-    faster = "fused" if ratio < 1 else "composed"
-    return f"auto takes {taken}; " + (f"keep, {ratio:.2f} of composed" if cost <= 1 + TOLERANCE else
+    faster = "fused" if ratio < 1 else other
+    return f"auto takes {taken}; " + (f"keep, {ratio:.2f} of {other}" if cost <= 1 + TOLERANCE else
                                       f"change to {faster} at width {width} and context {context}, {cost:.2f} of its time")
 
 
@@ -181,6 +188,8 @@ RULES = [
     (r"probe/product_bf16", "below 0.6 of the card's published peak the card is throttled, and times are repeated", decide_probe),
     (r"(core/(forward|backward|both)/\w+/[^/]*)/metric fused",
      "fused loses where it takes over 1.03 of composed; the pass with the larger loss is worked on first", decide_core),
+    (r"(core/(?:forward|backward|both)/\w+/[^/]*)/metric library",
+     "backend auto keeps the library's attention with kernels around it where it takes at most 1.03 of composed", decide_library),
     (r"(choice/both/(\w+)/b\d+ n\d+ c(\d+) k(\d+))/metric fused",
      "backend auto takes the faster one; its rule changes where it costs over 1.03 of the other's time", decide_choice),
     (r"(step/\w+/\w+/dropout " + NUMBER + ")/graph", "the graph stays on where it saves at least 3% of a step", decide_graph),
@@ -262,10 +271,10 @@ CANNED_PROFILE = """time by kernel on the device over 20 steps, 5.000 ms a step 
 def canned():
     peer = {"peer": "pytorch", "precision": "bf16", "peak_memory_bytes": 2**30, "graph": True, "compiled": True,
             "batches": "device", "device": "NVIDIA H100, canned"}
-    times = {"forward": (0.27, 0.25), "both": (1.7, 0.8), "backward": (1.43, 0.55)}
-    for direction, pair in times.items():
+    times = {"forward": (0.27, 0.25, 0.24), "both": (1.7, 0.8, 0.7), "backward": (1.43, 0.55, 0.46)}
+    for direction, of_backends in times.items():
         rows = [{"mixer": "metric", "backend": backend, "ms": ms, "batch": 4, "heads": 8, "context": 4096, "head_width": 64}
-                for backend, ms in zip(("fused", "composed"), pair)]
+                for backend, ms in zip(("fused", "composed", "library"), of_backends)]
         yield "core", {"direction": direction, "precision": "bf16", "results": rows}
         if direction == "both":
             yield "choice", {"direction": direction, "precision": "bf16", "results": rows}

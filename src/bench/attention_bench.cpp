@@ -47,7 +47,8 @@ Tensor dense(const Tensor& form, const Tensor& p_bnck) {
 }
 
 // A distance whose scores are made as the formula is written.
-Tensor reference_metric(const Tensor& p_bnck, const Tensor& form, bool distance, const Visibility& visibility) {
+Tensor reference_metric(const Tensor& p_bnck, const Tensor& value_bnck, const Tensor& form, bool distance,
+                        const Visibility& visibility) {
   const auto form_nkk = dense(form, p_bnck).to(p_bnck.scalar_type());
   Tensor score_bnce;
   if (distance) {
@@ -57,25 +58,28 @@ Tensor reference_metric(const Tensor& p_bnck, const Tensor& form, bool distance,
     score_bnce = torch::einsum("bnck,nkj,bnej->bnce", {p_bnck, form_nkk, p_bnck});
   }
   Pass pass;
-  return mix_by_scores(score_bnce, p_bnck, p_bnck, visibility, mixing_of(p_bnck), pass);
+  return mix_by_scores(score_bnce, p_bnck, value_bnck, visibility, mixing_of(p_bnck), pass);
 }
 
 // As attention/form_attention.cpp composes a distance, without positions: 2 p_c M p_e - p_e M p_e, in float32 at least.
-Tensor composed_distance(const Tensor& given_bnck, const Tensor& form, const Visibility& visibility) {
+Tensor composed_distance(const Tensor& given_bnck, const Tensor& value_bnck, const Tensor& form,
+                         const Visibility& visibility) {
   const auto given = given_bnck.scalar_type();
   const bool narrow = given == torch::kBFloat16 || given == torch::kHalf;
   const auto p_bnck = narrow ? given_bnck.to(torch::kFloat) : given_bnck;
   const auto image_bnck = image_of(p_bnck, form);
   const auto length_bnc1 = (image_bnck * p_bnck).sum(-1, true);
   Pass pass;
-  return attend_with_key_term(2 * image_bnck, p_bnck, -length_bnc1, p_bnck, visibility, mixing_of(p_bnck),
-                              Backend::composed, pass)
+  return attend_with_key_term(2 * image_bnck, p_bnck, -length_bnc1, value_bnck.to(p_bnck.scalar_type()), visibility,
+                              mixing_of(p_bnck), Backend::composed, pass)
       .to(given);
 }
 
-Tensor fused(const Tensor& p_bnck, const Tensor& form, bool distance, const Visibility& visibility) {
+// Values that are p are loaded once.
+Tensor fused(const Tensor& p_bnck, const Tensor& value_bnck, const Tensor& form, bool distance,
+             const Visibility& visibility) {
   Pass pass;
-  return fused_metric_attention({p_bnck, p_bnck, {}}, form,
+  return fused_metric_attention({p_bnck, p_bnck, value_bnck.is_same(p_bnck) ? Tensor() : value_bnck}, form,
                                 {.distance = distance,
                                  .causal = visibility.causal,
                                  .query_segment_bc = visibility.query_segment_bc,
@@ -90,33 +94,63 @@ Tensor mix_core(const ScaledDotProductOptions& options, const CoreInputs& in, co
   return attend(in[0], in[1], in[2], visibility, mixing_of(in[0]), options.backend, pass);
 }
 
+// p, a form unless it is the identity, and values of their own: draw_core_inputs.
+template <class Options>
+const Tensor& values_in(const Options& options, const CoreInputs& in) {
+  return options.values == MixerValues::own ? in.back() : in[0];
+}
+template <class Options>
+Tensor form_in(const Options& options, const CoreInputs& in) {
+  const std::size_t vectors = options.values == MixerValues::own ? 2 : 1;
+  return in.size() > vectors ? in[1] : Tensor();
+}
+
 Tensor mix_core(const MetricOptions& options, const CoreInputs& in, const Visibility& visibility) {
-  const auto& p_bnck = in[0];
-  const auto form = in.size() > 1 ? in[1] : Tensor();
+  const auto &p_bnck = in[0], &value_bnck = values_in(options, in);
+  const auto form = form_in(options, in);
   const bool distance = options.score == MetricScore::distance;
-  if (options.backend == Backend::fused) return fused(p_bnck, form, distance, visibility);
-  if (options.backend == Backend::reference) return reference_metric(p_bnck, form, distance, visibility);
-  if (distance) return composed_distance(p_bnck, form, visibility);
+  if (options.backend == Backend::fused) return fused(p_bnck, value_bnck, form, distance, visibility);
+  if (options.backend == Backend::reference) return reference_metric(p_bnck, value_bnck, form, distance, visibility);
+  if (distance) return composed_distance(p_bnck, value_bnck, form, visibility);
   Pass pass;
-  return attend(image_of(p_bnck, form), p_bnck, p_bnck, visibility, mixing_of(p_bnck), options.backend, pass);
+  return attend(image_of(p_bnck, form), p_bnck, value_bnck, visibility, mixing_of(p_bnck), options.backend, pass);
 }
 
 Tensor mix_core(const QuadraticOptions& options, const CoreInputs& in, const Visibility& visibility) {
   const bool full = options.form == QuadraticForm::full;
   const auto &p_bnck = full ? in[1] : in[0], &form = full ? in[2] : in[1];
-  if (!full && options.backend == Backend::fused) return fused(p_bnck, form, /*distance=*/false, visibility);
+  const auto& value_bnck = full ? p_bnck : values_in(options, in);
+  if (!full && options.backend == Backend::fused)
+    return fused(p_bnck, value_bnck, form, /*distance=*/false, visibility);
   const auto key = full ? in[0].unsqueeze(1).expand({-1, p_bnck.size(1), -1, -1}) : p_bnck;
   const auto query = per_head_product(key, form);
   Pass pass;
-  return attend(query, key.to(query.scalar_type()), p_bnck, visibility, mixing_of(p_bnck), options.backend, pass);
+  return attend(query, key.to(query.scalar_type()), value_bnck, visibility, mixing_of(p_bnck), options.backend, pass);
 }
 
-// By LibTorch's attention with kernels around it, for a p that is the whole projection.
-Tensor mix_around_library(const CoreInputs& in, const Visibility& visibility) {
+// By LibTorch's attention with kernels around it, for a p that is the projection without a norm.
+template <class Options>
+Tensor mix_around_library(const Options& options, const CoreInputs& in, const Visibility& visibility) {
   const auto& p_bnck = in[0];
-  return merge_heads(library_metric_attention(
-      merge_heads(p_bnck), /*gain_k=*/{}, in.size() > 1 ? in[1] : Tensor(),
-      {.heads = p_bnck.size(1), .causal = visibility.causal, .scale = mixing_of(p_bnck).scale}));
+  const bool own_values = options.values == MixerValues::own;
+  auto projected_bcd = merge_heads(p_bnck);
+  if (own_values) projected_bcd = torch::cat({projected_bcd, merge_heads(in.back())}, 2);
+  return merge_heads(library_metric_attention(projected_bcd, /*gain_k=*/{}, form_in(options, in),
+                                              {.heads = p_bnck.size(1),
+                                               .own_values = own_values,
+                                               .causal = visibility.causal,
+                                               .scale = mixing_of(p_bnck).scale}));
+}
+
+CoreMix around_library(const MixerConfig& mixer) {
+  return std::visit(
+      []<class Options>(const Options& options) -> CoreMix {
+        if constexpr (requires { options.values; })
+          return
+              [options](const CoreInputs& in, const Visibility& seen) { return mix_around_library(options, in, seen); };
+        return nullptr;
+      },
+      mixer);
 }
 
 Tensor mix_core(const LshOptions& options, const CoreInputs& in, const Visibility& visibility) {
@@ -259,7 +293,7 @@ class ShapeBench {
       : request_(request), shape_(shape), draws_(draws), progress_(progress) {
     for (const auto& mixer : request.mixers) request.core ? add_core(mixer) : add_layer(mixer);
     for (const auto& mixer : request.around_library)
-      fill_core(start(mixer, "library"), mixer, mix_around_library,
+      fill_core(start(mixer, "library"), mixer, around_library(mixer),
                 leaves(draw_core_inputs(mixer, shape_, draws_).value()), /*keeps_pairs=*/false);
     if (request.core && request.library) add_library();
     if (request.pair_table) add_pair_table();
@@ -538,15 +572,18 @@ std::optional<CoreInputs> draw_core_inputs(const MixerConfig& mixer, const Atten
     return CoreInputs{vectors(), vectors(), vectors()};
   }
   if (const auto* metric = std::get_if<MetricOptions>(&mixer)) {
-    if (metric->values != MixerValues::shared || metric->qk_norm || metric->fixed_norm ||
+    if (metric->values == MixerValues::unnormalised || metric->qk_norm || metric->fixed_norm ||
         metric->score == MetricScore::as_published)
       return std::nullopt;
     auto drawn = draw_metric_form(*metric, shape, draws);
     drawn.insert(drawn.begin(), vectors());
+    if (metric->values == MixerValues::own) drawn.push_back(vectors());
     return drawn;
   }
   if (const auto* quadratic = std::get_if<QuadraticOptions>(&mixer)) {
-    if (quadratic->values != MixerValues::shared || quadratic->qk_norm || quadratic->fixed_norm) return std::nullopt;
+    if (quadratic->values == MixerValues::unnormalised || quadratic->qk_norm || quadratic->fixed_norm)
+      return std::nullopt;
+    if (quadratic->values == MixerValues::own) return CoreInputs{vectors(), form(shape.head_width), vectors()};
     if (quadratic->form == QuadraticForm::projected) return CoreInputs{vectors(), form(shape.head_width)};
     return CoreInputs{inputs(), vectors(), form(shape.width())};
   }

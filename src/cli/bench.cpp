@@ -57,7 +57,7 @@ struct AttentionArguments {
   Precision precision = Precision::fp32;
   LayerPositions positions = LayerPositions::none;
   std::string device = "auto";
-  bool all_pairs = false, json = false;
+  bool all_pairs = false, own_values = false, json = false;
 };
 
 MixerConfig parse_mixer(const std::string& name) {
@@ -82,21 +82,31 @@ bool has_backend(const MixerConfig& mixer, Backend backend) {
   return std::ranges::find(known, backend) != known.end();
 }
 
+// With values of their own where the mixer can have them.
+MixerConfig with_own_values(MixerConfig mixer) {
+  const auto set = []<class Options>(Options& options) {
+    if constexpr (requires { options.values; }) options.values = MixerValues::own;
+  };
+  std::visit(set, mixer);
+  return mixer;
+}
+
 // Those that exist on the device; "fused" where it has the kernels for such heads.
-std::vector<std::string> default_backends(const AttentionRequest& request) {
+std::vector<std::string> default_backends(const AttentionRequest& request, bool own_values) {
   std::vector<std::string> backends = {"composed", "reference"};
   const auto options = torch::TensorOptions().dtype(request.type).device(request.device);
   const auto probe_bnck = torch::empty({1, 1, 1, request.shapes.front().head_width}, options);
-  if (fused_metric_obstacle({probe_bnck, probe_bnck, {}}, {}).empty()) backends.emplace_back("fused");
+  const auto value_bnck = own_values ? probe_bnck : torch::Tensor();
+  if (fused_metric_obstacle({probe_bnck, probe_bnck, value_bnck}, {}).empty()) backends.emplace_back("fused");
   if (request.core) backends.emplace_back("library");
   return backends;
 }
 
 void add_mixers(AttentionRequest& request, const std::vector<std::string>& mixers,
-                const std::vector<std::string>& backends) {
+                const std::vector<std::string>& backends, bool own_values) {
   for (const auto& name : mixers) {
     for (const auto& backend : backends) {
-      const auto mixer = parse_mixer(name);
+      const auto mixer = own_values ? with_own_values(parse_mixer(name)) : parse_mixer(name);
       if (choose<BenchBackend>("--backend", backend) == BenchBackend::library) {
         if (!request.core) fail_usage("--backend library has no projections: it needs --core");
         request.library = request.library || name == ScaledDotProductOptions::kind;
@@ -132,7 +142,8 @@ AttentionRequest request_of(const AttentionArguments& arguments) {
     request.shapes.push_back(shape);
   }
   add_mixers(request, arguments.mixers.empty() ? kinds_of<MixerConfig>() : arguments.mixers,
-             arguments.backends.empty() ? default_backends(request) : arguments.backends);
+             arguments.backends.empty() ? default_backends(request, arguments.own_values) : arguments.backends,
+             arguments.own_values);
   return request;
 }
 
@@ -208,6 +219,7 @@ void add_request_options(CLI::App& command, AttentionArguments& arguments) {
              "precision of the inputs; tf32: fp32 whose products may be tf32 on a GPU");
   add_choice(command, "--direction", arguments.request.direction,
              "measure both passes or one; backward: both minus the forward pass of a training, in each round");
+  command.add_flag("--own-values", arguments.own_values, "metric and quadratic attention have values of their own");
   command.add_flag("--all-pairs", arguments.all_pairs, "let every token see every token: no causal mask");
   command.add_flag("--pair-table", arguments.request.pair_table, "measure the published metric algorithm too");
 }

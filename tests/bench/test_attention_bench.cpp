@@ -38,7 +38,11 @@ std::vector<MixerConfig> mixers_with_cores() {
     list.emplace_back(MetricOptions{.constraint = constraint});
     if (constraint != MetricConstraint::symmetric)
       list.emplace_back(MetricOptions{.constraint = constraint, .score = MetricScore::distance});
+    list.emplace_back(MetricOptions{.constraint = constraint, .values = MixerValues::own});
   }
+  list.emplace_back(QuadraticOptions{.values = MixerValues::own});
+  list.emplace_back(
+      MetricOptions{.constraint = MetricConstraint::psd, .score = MetricScore::distance, .values = MixerValues::own});
   return list;
 }
 
@@ -69,12 +73,19 @@ CoreInputs inputs_of(const MixerConfig& options, Mixer& mixer, const torch::Tens
     parameters["projection.weight"].copy_(torch::cat({identity.index_select(0, q_rows), identity}));
     return {heads_of(x_bcd.index_select(2, q_rows)), heads_of(x_bcd)};
   }
-  if (auto* projection = parameters.find("projection.weight")) projection->copy_(identity);
+  auto* projection = parameters.find("projection.weight");
+  const bool own_values = projection != nullptr && projection->size(0) > shape.width();
+  if (projection != nullptr)
+    projection->copy_(own_values ? torch::cat({identity, identity.index_select(0, k_rows)}) : identity);
+  const auto with_values = [&](CoreInputs inputs) {
+    if (own_values) inputs.push_back(heads_of(x_bcd.index_select(2, k_rows)));
+    return inputs;
+  };
   if (const auto* metric = std::get_if<MetricOptions>(&options)) {
-    if (metric->constraint == MetricConstraint::identity) return {heads_of(x_bcd)};
-    return {heads_of(x_bcd), form_of_metric(mixer, *metric)};
+    if (metric->constraint == MetricConstraint::identity) return with_values({heads_of(x_bcd)});
+    return with_values({heads_of(x_bcd), form_of_metric(mixer, *metric)});
   }
-  if (const auto* form = parameters.find("form")) return {heads_of(x_bcd), *form};
+  if (const auto* form = parameters.find("form")) return with_values({heads_of(x_bcd), *form});
   if (const auto* form = parameters.find("full_form")) return {x_bcd, heads_of(x_bcd), *form};
   return {x_bcd};
 }

@@ -50,6 +50,8 @@ def check_core():
     assert found["backward"].endswith("work on this pass first, it loses 0.9800 ms"), found
     found = core({"forward": 0.5, "both": 1.0, "backward": 0.5}, {"forward": 1.0, "both": 2.0, "backward": 1.0})
     assert all(text == "fused is faster: 0.50 of composed" for text in found.values()), found
+    around = decisions(("core", attention("both", "bf16", 256, 64, fused=1.0, composed=1.0, library=0.9)))
+    assert around["core/both/bf16/b4 n8 c256 k64/metric library"].endswith("is faster: 0.90 of composed"), around
     alone = decisions(("core", attention("both", "bf16", 256, 64, fused=1.0)))
     assert alone == {"core/both/bf16/b4 n8 c256 k64/metric fused": "open: composed was not measured"}, alone
     return "by pass"
@@ -63,7 +65,9 @@ def check_choices():
     for precision, context, composed, fused, expected in cases:
         found = decisions(("choice", attention("both", precision, context, 32, fused=fused, composed=composed)))
         assert expected in found[f"choice/both/{precision}/b4 n8 c{context} k32/metric fused"], (precision, context, found)
-    return f"{len(cases)} cells"
+    found = decisions(("choice", attention("both", "bf16", 256, 32, fused=0.9, composed=1.0, library=0.8)))
+    assert found["choice/both/bf16/b4 n8 c256 k32/metric fused"] == "auto takes library; keep, 1.12 of library", found
+    return f"{len(cases) + 1} cells"
 
 
 def check_steps():
