@@ -5,8 +5,9 @@
 #
 # Three shapes, each in fp32 and bf16: nanoGPT's CPU recipe (4 layers, 4 heads, width 128, context 64, batch 12);
 # 6 / 6 / 384 / 256 with batch 8; and the classifier of imdb_scaled_dot_product.yaml on its reviews. Every round runs each
-# program once, metaformer with one and with two slices (train.cpu_slices). Prints medians over rounds, and the median of the
-# rounds' ratios to PyTorch in fp32. A round takes about four minutes on two cores.
+# program once, metaformer with one and with two slices (train.cpu_slices), PyTorch's language model eager and compiled (the
+# classifier has too many shapes). Prints medians over rounds, and the median of the rounds' ratios to PyTorch's fastest step
+# in fp32. A round takes about four minutes on two cores; in the first one torch.compile takes some minutes more.
 set -euo pipefail
 # shellcheck source=scripts/lib/environment.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/environment.sh"
@@ -61,7 +62,7 @@ run_round_of_reviews() {
 }
 
 run_round() {
-  local shape=$1 sizes peer_sizes steps warmup precision mixer
+  local shape=$1 sizes peer_sizes steps warmup precision mixer compile
   if [[ $shape == small ]]; then
     sizes='' peer_sizes='' steps=30 warmup=10
   else
@@ -69,9 +70,11 @@ run_round() {
     peer_sizes='--layers 6 --heads 6 --width 384 --context 256 --batch 8' steps=4 warmup=2
   fi
   for precision in fp32 bf16; do
-    # shellcheck disable=SC2086  # split into words
-    note "$shape" "PyTorch $precision" "$python" "$root/scripts/peers/pytorch_step.py" $peer_sizes \
-      --precision $precision --steps $steps --warmup $warmup
+    for compile in '' --compile; do
+      # shellcheck disable=SC2086  # split into words
+      note "$shape" "PyTorch $precision${compile:+, compiled}" "$python" "$root/scripts/peers/pytorch_step.py" $peer_sizes \
+        --precision $precision --steps $steps --warmup $warmup $compile
+    done
     for mixer in scaled_dot_product metric_published; do
       # shellcheck disable=SC2086
       note_ours "$shape" ${mixer%_published} $precision --config "$root/configs/shakespeare_$mixer.yaml" $sizes \
@@ -102,8 +105,8 @@ for shape in dict.fromkeys(line["shape"] for line in lines):
         share = line["result"].get("share_of_peak")
         shares.setdefault(line["name"], []).extend([share] if share else [])
     last = {line["name"]: line["result"] for line in of_shape}
+    peer = [min(both) for both in zip(*(values for name, values in times.items() if name.startswith("PyTorch fp32")))]
     for name, values in times.items():
-        peer = times["PyTorch fp32"]
         table.append({"shape": shape, "name": name, "ms_per_step": statistics.median(values),
                       "speedup": statistics.median(theirs / ours for theirs, ours in zip(peer, values)),
                       "share_of_peak": statistics.median(shares[name]) if shares[name] else None,

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Checks and measures the CUDA path on a machine with a GPU, in at most eight minutes. Writes one results file after every check,
-# so that an interrupted run keeps its results.
+# Checks and measures the CUDA path on a machine with a GPU, in at most eight minutes. Checks come in the order of what they
+# decide, and their results are written after each of them, so that an interrupted run keeps the most important ones.
 #
 #   scripts/gpu_check.sh [--output FILE]     in the tree: builds (needs nvcc and the libraries of setup.sh)
 #                                            in a folder of scripts/gpu_bundle.sh: runs the programs of the bundle; needs a
 #                                            Python with torch 2.11, $PYTHON if that is set
-#   scripts/gpu_check.sh --dry-run           without a GPU: runs only the parts that need none
+#   scripts/gpu_check.sh --dry-run           without a GPU: every check on the CPU with tiny sizes, as far as it can run there
 #   --binaries DIR                           a bundle in another folder
 #   --seconds N                              in place of 480
 #
-# The results go to experiments/gpu/DATE.md or to --output. Exit code 1 if a check fails or has no time.
+# The output of each check goes to experiments/gpu/DATE.md or to --output, and the measurements, with the rule by which
+# each is judged and the decision that follows, to a file of JSON beside it. Exit code 1 if a check fails or has no time.
 # shellcheck disable=SC2317  # functions that are called by name
 set -euo pipefail
 # shellcheck source=scripts/lib/environment.sh
@@ -26,9 +27,15 @@ while (($#)); do
     *) die 2 "unknown argument $1; see the head of scripts/gpu_check.sh" ;;
   esac
 done
+[[ $budget =~ ^[1-9][0-9]*$ ]] || die 2 "--seconds $budget: expected a whole number"
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+background=''
+stop() {
+  [[ -z $background ]] || kill -- "-$background" 2>/dev/null || true
+  rm -rf "$work"
+}
+trap stop EXIT
 failures=0
 
 use_bundle() {
@@ -36,7 +43,7 @@ use_bundle() {
   python=${PYTHON:-python3}
   program=$binaries/bin/metaformer probes=$binaries/bin/wrapper_probes
   probes_cuda=$binaries/bin/wrapper_probes_cuda suite=$binaries/bin/test_kernels_cuda
-  peers=$binaries/scripts/peers
+  scripts=$binaries/scripts
   local torch cuda
   torch=$("$python" -c 'import os, torch; print(os.path.dirname(torch.__file__))') ||
     die 2 "a Python with torch is needed; set PYTHON"
@@ -46,7 +53,7 @@ use_bundle() {
 }
 
 use_tree() {
-  program=$build/metaformer probes=$build/tests/wrapper_probes peers=$root/scripts/peers
+  program=$build/metaformer probes=$build/tests/wrapper_probes scripts=$root/scripts
   probes_cuda=$build/tests/cuda/device/wrapper_probes_cuda suite=$build/tests/cuda/device/test_kernels_cuda
   [[ -f $build/build.ninja ]] || die 2 "build first: scripts/test.sh"
   local targets=(metaformer wrapper_probes)
@@ -55,29 +62,83 @@ use_tree() {
     { tail -n 20 "$work/build.log" >&2; die 1 "the build failed"; }
 }
 
+# The sizes of all measurements. Lists of words, because a shell's arrays are not exported.
+use_gpu() {
+  patience=1 device=cuda compared=30 tokens=1000 precisions='tf32 fp32' choices='bf16 tf32'
+  tiny='' quick='' backends='--backend composed --backend fused'
+  long_shape='--batch 4 --heads 8 --head-width 64 --context 256 1024 4096'
+  recipe_shape='--batch 64 --heads 6 --head-width 64 --context 256'
+  widths='32 64 128' contexts='64 128 256 512 1024 2048 4096' model_width=512
+  steps='--rounds 3 --steps 20' profiled='--set train.steps=35'
+  peer_sizes='--layers 6 --heads 6 --width 384 --context 256 --batch 64 --rounds 3 --steps 20 --device cuda'
+  graph=--graph compile=--compile small='' to_loss='--set train.eval_interval=250'
+}
+
+# The same for --dry-run: the smallest sizes on the CPU, where nothing is fused or recorded, and stand-ins for what needs a
+# GPU. torch.compile is left out, because it takes minutes.
+use_cpu() {
+  device=cpu compared=2 tokens=20 precisions=fp32 choices=bf16 budget=100000 patience=20
+  tiny='--set model.layers=1 --set model.heads=2 --set model.width=16 --set model.context=16 --set train.batch_size=2'
+  quick='--set train.evaluation.kind=limited --set train.evaluation.tokens=64 --set train.steps=4 --set train.schedule.warmup_steps=1'
+  backends='--backend composed --backend reference'
+  long_shape='--batch 1 --heads 2 --head-width 8 --context 8 16' recipe_shape='--batch 2 --heads 2 --head-width 8 --context 8'
+  widths=8 contexts='8 16' model_width=16
+  steps='--rounds 1 --steps 1 --warmup 1' profiled='--set train.steps=12'
+  peer_sizes='--layers 1 --heads 2 --width 16 --context 16 --batch 2 --rounds 1 --steps 1 --warmup 1'
+  graph='' compile='' small=--small to_loss='--set train.eval_interval=2'
+  probes_cuda=$probes suite=$work/bin/suite
+  export OMP_NUM_THREADS=1
+  mkdir "$work/bin"
+  printf '#!/bin/sh\necho "GPU 0: the CPU of a dry run"\n' >"$work/bin/nvidia-smi"
+  printf '#!/bin/sh\nshift 4\nexec "$@"\n' >"$work/bin/compute-sanitizer"
+  cat >"$suite" <<'SUITE'
+#!/bin/sh
+case $1 in
+  --list-test-names-only) echo 'a test, [with] its name'; exit 1 ;;
+  'a test\, \[with\] its name') echo 'All tests passed' ;;
+  *,* | *'['*) echo "no test matches $1"; exit 2 ;;
+  *) echo "All tests passed: $1" ;;
+esac
+SUITE
+  chmod +x "$work"/bin/*
+  PATH=$work/bin:$PATH
+}
+
 # Removes the folders of this machine from the output.
 without_folders() { sed "s#$work#.#g; s#${binaries:-$root}#.#g"; }
 
 # check NAME SECONDS COMMAND...: runs the command for at most that long, and writes the result and the end of its output.
 check() {
-  local name=$1 seconds=$2 outcome=passed start=$SECONDS
+  local name=$1 seconds=$(($2 * patience)) outcome=passed start=$SECONDS
   shift 2
-  ((start + seconds <= budget)) || seconds=$((budget - start))
+  ((start + seconds <= budget - 5)) || seconds=$((budget - 5 - start))  # a command has five more seconds to end
   : >"$work/out"
   if ((seconds < 5)); then
     outcome="NOT RUN (no time left)"
     ((++failures))
   else
     say "$name"
-    timeout --kill-after=5 "$seconds" bash -c '"$@"' check "$@" >"$work/out" 2>&1 ||
+    timeout --kill-after=5 "$seconds" bash -euo pipefail -c '"$@"' check "$@" >"$work/out" 2>&1 ||
       { outcome="FAILED (exit code $?)"; ((++failures)); }
   fi
   {
     printf '\n## %s: %s, %d s\n\n```text\n' "$name" "$outcome" $((SECONDS - start))
-    tail -n 60 "$work/out" | without_folders
+    tail -n 100 "$work/out" | without_folders
     printf '```\n'
   } >>"$output"
+  "$python" "$scripts/gpu_results.py" check "$notes" "$name" "$outcome" $((SECONDS - start))
+  "$python" "$scripts/gpu_results.py" write "$notes" "${output%.md}.json"
   [[ $outcome == passed ]] || { say "$name: $outcome"; tail -n 20 "$work/out" >&2; }
+}
+
+# note LABEL COMMAND...: runs the command, and notes the measurements that it prints.
+note() {
+  local label=$1 status=0
+  shift
+  "$@" >"$work/printed" 2>&1 || status=$?
+  "$python" "$scripts/gpu_results.py" note "$notes" "$label" <"$work/printed" || status=1
+  ((status == 0)) || { echo "$label: exit code $status"; tail -n 5 "$work/printed"; }
+  return "$status"
 }
 
 # The emulator and the GPU must print the same words; approximate functions may differ by 1e-5.
@@ -106,43 +167,158 @@ run_suite() {
   grep -c 'All tests passed' "$work/suite"
 }
 
-sanitize() {
-  local tool=$1
-  compute-sanitizer --tool "$tool" --error-exitcode 9 "$suite" "any strides and any alignment of inputs give the same bits"
+# sanitize TOOL TEST
+sanitize() { compute-sanitizer --tool "$1" --error-exitcode 9 "$suite" "$2"; }
+
+# Compiles PyTorch's steps, so that their own check only measures.
+warm_peers() {
+  local dropout
+  for dropout in 0 0.2; do
+    # shellcheck disable=SC2086  # lists of words
+    "$python" "$scripts/peers/pytorch_step.py" $peer_sizes --rounds 1 --steps 1 --warmup 1 --precision bf16 $compile \
+      --dropout "$dropout" &
+  done
+  wait
+  touch "$work/peers_are_warm"
 }
 
-# bench PRECISION HEAD_WIDTH OPTION...
-bench() {
-  local precision=$1 width=$2
-  shift 2
-  "$program" bench attention --device cuda --mixer metric --mixer scaled_dot_product --backend composed --backend fused \
-    --precision "$precision" --head-width "$width" --heads $((512 / width)) --batch 4 --context 64 128 256 512 1024 2048 4096 "$@"
+# For at most that many seconds; later PyTorch's own checks compile what is missing.
+await_peers() {
+  local end=$((SECONDS + $1))
+  while [[ ! -e $work/peers_are_warm ]] && ((SECONDS < end)); do sleep 0.2; done
+  [[ -e $work/peers_are_warm ]] || echo "not compiled yet"
+  cat "$work/warm"
+}
+
+probe_rates() {
+  # shellcheck disable=SC2086
+  note probe "$python" "$scripts/peers/gpu_probes.py" --device "$device" $small
+}
+
+# Milliseconds of a step by kind of work. Metric attention in its shipped form has the backend that auto takes: the library's
+# attention, and with dropout the fused kernels. The published form has both other backends.
+profile_steps() {
+  local name config dropout failed=0
+  for dropout in 0 0.2; do
+    for name in scaled_dot_product metric metric_fused metric_composed; do
+      config=$name
+      [[ $name != metric_* ]] || config=metric_published
+      # shellcheck disable=SC2046,SC2086
+      note "profile/$name/$dropout" "$program" train --config "shakespeare_gpu_$config.yaml" --offline --device "$device" \
+        --out "$work/profile_$name.$dropout" --profile $tiny $quick $profiled --set "model.dropout=$dropout" \
+        --set train.schedule.warmup_steps=1 --set train.eval_interval=1000 $(backend_of "$name") || failed=1
+    done
+  done
+  return "$failed"
+}
+
+# On the CPU nothing is fused.
+backend_of() {
+  local backend=${1#metric_}
+  [[ $backend != "$1" ]] || return 0
+  [[ $device == cuda || $backend != fused ]] || backend=reference
+  echo "--set model.mixer.backend=$backend"
+}
+
+# attention LABEL OPTION...: the core of metric attention and of scaled dot product.
+attention() {
+  local label=$1
+  shift
+  # shellcheck disable=SC2086
+  note "$label" "$program" bench attention --device "$device" --core --mixer metric --mixer scaled_dot_product $backends \
+    "$@" --json
+}
+
+# Both passes, and each by itself, where it matters for contexts and for the recipe, in the shipped form: values of their own.
+attention_by_pass() {
+  local direction shape failed=0
+  for direction in forward both backward; do
+    for shape in "$long_shape" "$recipe_shape"; do
+      # shellcheck disable=SC2086
+      attention core --backend library --own-values --precision bf16 --direction "$direction" $shape || failed=1
+    done
+  done
+  return "$failed"
+}
+
+attention_for_choices() {
+  local precision width failed=0
+  for precision in $choices; do
+    for width in $widths; do
+      # shellcheck disable=SC2086
+      attention choice --backend library --precision "$precision" --batch 4 --heads $((model_width / width)) --head-width "$width" \
+        --context $contexts || failed=1
+    done
+  done
+  return "$failed"
+}
+
+# step MIXER PRECISION DROPOUT CUDA_GRAPH
+step() {
+  local replayed=eager
+  [[ $4 == false ]] || replayed=graph
+  # shellcheck disable=SC2086
+  note "step/$1/$2/dropout $3/$replayed" "$program" bench step --config "shakespeare_gpu_$1.yaml" --device "$device" \
+    --offline $steps $tiny --set "model.dropout=$3" --set "train.precision=$2" --set "train.cuda_graph=$4" --json
+}
+
+bench_steps() {
+  local replayed dropout mixer failed=0
+  for replayed in true false; do
+    for dropout in 0 0.2; do
+      for mixer in scaled_dot_product metric quadratic; do step "$mixer" bf16 "$dropout" "$replayed" || failed=1; done
+    done
+  done
+  return "$failed"
+}
+
+bench_steps_in_fp32() {
+  local precision mixer failed=0
+  for precision in $precisions; do
+    for mixer in scaled_dot_product metric; do step "$mixer" "$precision" 0 true || failed=1; done
+  done
+  return "$failed"
+}
+
+# bench_peers ROW...: PyTorch's step with these options, each row noted as it is done.
+bench_peers() {
+  local rows=() row text status=0
+  for row in "$@"; do rows+=("--row=$row"); done
+  text=$("$program" data fetch tinyshakespeare)
+  # shellcheck disable=SC2086
+  "$python" "$scripts/peers/pytorch_step.py" $peer_sizes --text "$text" "${rows[@]}" 2>"$work/said" |
+    while IFS= read -r row; do "$python" "$scripts/gpu_results.py" note "$notes" peer <<<"$row"; done || status=1
+  ((status == 0)) || cat "$work/said"
+  return "$status"
 }
 
 # train_with NAME OPTION...: a short run of shakespeare_gpu_metric_published.
 train_with() {
   local name=$1
   shift
+  # shellcheck disable=SC2086
   "$program" train --config shakespeare_gpu_metric_published.yaml --offline --out "$work/$name" --set train.log_interval=1 \
     --set train.eval_interval=1000 --set train.schedule.warmup_steps=5 --set train.steps=60 --set train.precision=fp32 \
-    --set train.batch_size=16 "$@"
+    --set train.batch_size=16 $tiny $quick "$@"
 }
 
 # Every kind of layer trains in bf16 with dropout; no losses are compared.
 train_in_bf16() {
   local config
-  for config in shakespeare_{scaled_dot_product,quadratic,average_pooling,lstm,block_llama}.yaml seq2seq_copy.yaml sorter_metric.yaml \
-    xl_shakespeare.yaml reformer_copy.yaml; do
-    "$program" train --config "$config" --offline --quiet --device "$1" --out "$work/bf16.$config" --set train.precision=bf16 \
-      --set model.dropout=0.1 --set train.steps=5 --set train.eval_interval=5 --set train.checkpoint_interval=5 \
-      --set train.schedule.warmup_steps=1 --set train.batch_size=4 || return
+  for config in shakespeare_{scaled_dot_product,quadratic,average_pooling,lstm,block_llama}.yaml seq2seq_copy.yaml \
+    sorter_metric.yaml xl_shakespeare.yaml reformer_copy.yaml; do
+    # shellcheck disable=SC2086
+    "$program" train --config "$config" --offline --quiet --device "$device" --out "$work/bf16.$config" $quick \
+      --set train.precision=bf16 --set model.dropout=0.1 --set train.steps=5 --set train.eval_interval=5 \
+      --set train.checkpoint_interval=5 --set train.schedule.warmup_steps=1 --set train.batch_size=4
     echo "$config trains"
   done
 }
 
-# compare_losses A B: compares the losses of two runs at the first 30 steps; later the runs differ, because rounding errors grow.
+# compare_losses A B: compares the losses of two runs at the first 30 steps; later the runs differ, because rounding errors
+# grow.
 compare_losses() {
-  "$python" - "$work" "$@" <<'PYTHON'
+  "$python" - "$work" "$compared" "$@" <<'PYTHON'
 import json
 import sys
 
@@ -150,40 +326,46 @@ def losses(name):
     lines = (json.loads(line) for line in open(f"{sys.argv[1]}/{name}/metrics.jsonl"))
     return [line["loss"] for line in lines if line["split"] == "train"]
 
-first, *others = sys.argv[2:]
+compared = int(sys.argv[2])
+first, *others = sys.argv[3:]
 for other in others:
-    pairs = list(zip(losses(first), losses(other)))[:30]
+    pairs = list(zip(losses(first), losses(other)))[:compared]
     worst = max(abs(a - b) / a for a, b in pairs)
     print(f"{first} {pairs[-1][0]:.5f}, {other} {pairs[-1][1]:.5f}; of {len(pairs)} steps the worst differ by {worst:.1e}")
-    if len(pairs) < 30 or worst > 1e-3:
+    if len(pairs) < compared or worst > 1e-3:
         sys.exit(1)
 PYTHON
 }
 
 compare_backends() {
-  local backend
-  for backend in fused composed reference; do
-    train_with "$backend" --device cuda --set "model.mixer={kind: metric, backend: $backend}" --set model.dropout=0
+  local backend names=()
+  for backend in reference composed fused; do
+    [[ $device == cuda || $backend != fused ]] || continue
+    train_with "$backend" --device "$device" --set "model.mixer={kind: metric, backend: $backend}" --set model.dropout=0
+    names+=("$backend")
   done
-  compare_losses reference composed fused
+  compare_losses "${names[@]}"
 }
 
 # compare_devices CONFIG OPTION...: the first steps have the same losses on the GPU and on the CPU.
 compare_devices() {
-  local config=$1 device
+  local config=$1 on length=$((compared + 2))
   shift
-  for device in cpu cuda; do
-    "$program" train --config "$config" --offline --quiet --device "$device" --out "$work/$config.$device" --set train.log_interval=1 \
-      --set train.steps=32 --set train.eval_interval=32 --set train.checkpoint_interval=32 --set train.precision=fp32 \
-      --set model.dropout=0 "$@"
+  for on in cpu "$device"; do
+    # shellcheck disable=SC2086
+    "$program" train --config "$config" --offline --quiet --device "$on" --out "$work/$config.$on" $quick \
+      --set train.log_interval=1 --set train.steps=$length --set train.eval_interval=$length \
+      --set train.checkpoint_interval=$length --set train.precision=fp32 --set model.dropout=0 "$@"
+    [[ $device == cuda ]] || break  # in a dry run they are one run
   done
-  compare_losses "$config.cpu" "$config.cuda"
+  compare_losses "$config.cpu" "$config.$device"
 }
 
 # Encoders with decoders, recurrent layers, memories, hashing, and blocks and tasks that the GPU recipes do not have.
 compare_all_devices() {
   local failed=0
-  compare_devices seq2seq_copy.yaml --set model.mixer=metric --set model.encoder.mixer=metric --set model.cross_mixer=metric || failed=1
+  compare_devices seq2seq_copy.yaml --set model.mixer=metric --set model.encoder.mixer=metric \
+    --set model.cross_mixer=metric || failed=1
   compare_devices sorter_metric.yaml || failed=1
   compare_devices shakespeare_lstm.yaml || failed=1
   compare_devices shakespeare_block_llama.yaml || failed=1
@@ -194,12 +376,12 @@ compare_all_devices() {
 
 # Steps with and without a graph draw the same dropout, with micro-batches; on the last device of the machine.
 compare_graphs() {
-  local device graph
-  device=cuda:$(($(nvidia-smi -L | wc -l) - 1))
-  for graph in false true; do
-    train_with "graph_$graph" --device "$device" --set train.cuda_graph="$graph" --set train.accumulate=2
+  local on=$device replayed
+  [[ $device == cpu ]] || on=cuda:$(($(nvidia-smi -L | wc -l) - 1))
+  for replayed in false true; do
+    train_with "graph_$replayed" --device "$on" --set train.cuda_graph="$replayed" --set train.accumulate=2
   done
-  grep -q 'replays a step as one graph' "$work/graph_true/train.log"
+  [[ $device == cpu ]] || grep -q 'replays a step as one graph' "$work/graph_true/train.log"
   compare_losses graph_false graph_true
 }
 
@@ -210,45 +392,20 @@ compare_processes() {
   if ((gpus < 2)); then echo "not measured: this machine has $gpus GPU, and NCCL needs two"; return; fi
   for processes in 1 2; do
     train_with "processes_$processes" --processes "$processes" --device cuda --set train.accumulate=2
-    "$program" bench step --config shakespeare_gpu_metric_published.yaml --device cuda --offline --rounds 3 --steps 20 \
-      --set train.accumulate=2 --processes "$processes"
+    note "processes/$processes" "$program" bench step --config shakespeare_gpu_metric_published.yaml --device cuda --offline \
+      --rounds 3 --steps 20 --set train.accumulate=2 --processes "$processes" --json
   done
   compare_losses processes_1 processes_2
 }
 
-# Time of a step with one graph, and with the host starting every operator; then PyTorch's time.
-bench_steps() {
-  local backend precision graph compile
-  for precision in bf16 tf32 fp32; do
-    for backend in composed fused; do
-      for graph in false true; do
-        [[ $graph == true || $precision == bf16 ]] || continue
-        printf '%s, %s, cuda_graph %s: ' "$backend" "$precision" "$graph"
-        "$program" bench step --config shakespeare_gpu_metric_published.yaml --device cuda --offline --rounds 3 --steps 20 \
-          --set model.dropout=0 --set "model.mixer={kind: metric, backend: $backend}" --set "train.precision=$precision" \
-          --set "train.cuda_graph=$graph" | head -n 1
-      done
-    done
-    printf 'scaled dot product, %s: ' "$precision"
-    "$program" bench step --config shakespeare_gpu_scaled_dot_product.yaml --device cuda --offline --rounds 3 --steps 20 \
-      --set model.dropout=0 --set "train.precision=$precision" | head -n 1
-  done
-  for precision in bf16 fp32; do
-    for compile in '' --compile; do
-      # shellcheck disable=SC2086  # no word when empty
-      "$python" "$peers/pytorch_step.py" --layers 6 --heads 6 --width 384 --context 256 --batch 64 --precision $precision \
-        --device cuda --rounds 3 --steps 20 $compile || echo "PyTorch $precision $compile: failed"
-    done
-  done
-}
-
-# sample_both RUN DEVICE TOKENS: the text with graphs equals the text with the host starting every operation, until rounding
-# changes a token. Prints the speed of both.
-sample_both() {
+# The text with graphs equals the text with the host starting every operation, until rounding changes a token. Prints the
+# speed of both.
+compare_sampling() {
   local way
   for way in '' --no-graph; do
     # shellcheck disable=SC2086  # no word when empty
-    "$program" sample --run "$work/$1" --device "$2" --prompt ROMEO: --tokens "$3" --json $way >"$work/sample$way"
+    "$program" sample --run "$work/graph_false" --device "$device" --prompt ROMEO: --tokens "$tokens" --json $way \
+      >"$work/sample$way"
   done
   "$python" - "$work/sample" "$work/sample--no-graph" <<'PYTHON'
 import json
@@ -261,40 +418,36 @@ print(f"the first {same} of {len(started['text'])} characters agree; tokens per 
       f"{recorded['tokens_per_second']:.0f} with graphs, {started['tokens_per_second']:.0f} without")
 sys.exit(same < min(200, len(started["text"])))
 PYTHON
+  [[ $device == cpu ]] || grep -q '"cache_bytes": *0[,}]' "$work/sample"  # graphs use no cache
 }
 
-# Generation with graphs uses no cache.
-compare_sampling() {
-  sample_both graph_false cuda 1000 && grep -q '"cache_bytes": *0[,}]' "$work/sample"
-}
-
-# The shipped recipe, until the time ends: losses and seconds.
+# The shipped recipe of a mixer for that many seconds: losses by step.
 time_to_loss() {
-  "$program" train --config "shakespeare_gpu_$1.yaml" --device cuda --offline --out "$work/time_$1" --set train.eval_interval=250 ||
-    true  # stopped at the end of its time
-  grep -h '"validation' "$work/time_$1/metrics.jsonl"
-}
-
-dry_run() {
-  "$probes" >"$work/emulated"
-  "$program" info >/dev/null
-  train_with dry --quiet --device cpu --set train.steps=2 --set train.batch_size=2 --set model.width=48 --set model.context=32 --json >/dev/null
-  sample_both dry cpu 20 >/dev/null
-  say "dry run: the emulated wrappers print $(wc -l <"$work/emulated") results, and a run of $("$program" config check \
-    --config shakespeare_gpu_metric_published.yaml | head -n 1) ends; the other checks need a GPU"
+  # shellcheck disable=SC2086
+  timeout "$2" "$program" train --config "shakespeare_gpu_$1.yaml" --device "$device" --offline --out "$work/time_$1" $tiny \
+    $quick $to_loss || true  # stopped at the end of its time
+  note "time_to_loss/$1" grep -h '"validation"' "$work/time_$1/metrics.jsonl"
 }
 
 if [[ -n $binaries ]]; then use_bundle; else use_tree; fi
-output=$(realpath -m -- "$output")
-cd "$work"  # training writes the link runs/latest
+use_gpu
 if $dry; then
-  dry_run
-  exit
+  output=$work/dry.md
+  use_cpu
+else
+  output=$(realpath -m -- "$output")
+  nvidia-smi >/dev/null 2>&1 || die 2 "no GPU here; --dry-run needs none"
 fi
-export program probes probes_cuda suite peers python work
-export -f train_in_bf16 compare_probes run_suite sanitize bench bench_steps train_with compare_losses compare_backends compare_graphs compare_processes \
-  sample_both compare_sampling time_to_loss compare_devices compare_all_devices
-nvidia-smi >/dev/null 2>&1 || die 2 "no GPU here; --dry-run needs none"
+notes=$work/notes.jsonl
+cd "$work"  # training writes the link runs/latest
+export program probes probes_cuda suite scripts python work notes
+export device compared tokens precisions choices tiny quick backends long_shape recipe_shape widths contexts model_width steps \
+  profiled peer_sizes graph compile small to_loss TORCHINDUCTOR_CACHE_DIR="$work/inductor"
+export -f note compare_probes run_suite sanitize warm_peers await_peers probe_rates profile_steps backend_of attention \
+  attention_by_pass attention_for_choices step bench_steps bench_steps_in_fp32 bench_peers train_with train_in_bf16 \
+  compare_losses compare_backends compare_devices compare_all_devices compare_graphs compare_processes compare_sampling \
+  time_to_loss
+
 mkdir -p "$(dirname "$output")"
 SECONDS=0
 {
@@ -303,29 +456,55 @@ SECONDS=0
   "$program" info | without_folders
   printf '```\n'
 } >"$output"
+! $dry || say "dry run with $("$program" config check --config shakespeare_gpu_metric_published.yaml | head -n 1)"
+set -m  # a group of processes for each, so that all of them can be stopped
+bash -c warm_peers >"$work/warm" 2>&1 &
+background=$!
+set +m
+# What compiles now disturbs no result of these checks, which measure no time.
 check "wrappers on the GPU agree with the emulated ones" 20 compare_probes
 check "the kernel suite on the GPU" 100 run_suite
 check "the backends' losses agree" 60 compare_backends
-check "losses on the GPU equal those on the CPU" 75 compare_all_devices
-check "other models train in bf16 with dropout" 45 train_in_bf16 cuda
 check "a replayed step equals an eager step, with dropout and micro-batches" 45 compare_graphs
-check "two processes have the losses of one process" 60 compare_processes
-check "training steps of the program and of PyTorch" 130 bench_steps
-for precision in bf16 tf32 fp32; do
-  check "attention without projections, $precision, head width 64" 12 bench "$precision" 64 --core --backend library
+check "PyTorch's steps are compiled" 40 await_peers 30
+kill -- "-$background" 2>/dev/null || true
+background=''
+check "rates of the device" 20 probe_rates
+check "time of a step by kind of work" 60 profile_steps
+check "attention without projections, forward and backward apart" 40 attention_by_pass
+check "training steps in bf16" 90 bench_steps
+check "PyTorch's steps in bf16, compiled in a graph" 60 bench_peers \
+  "--precision bf16 $compile $graph --dropout 0" "--precision bf16 $compile $graph --dropout 0.2"
+check "PyTorch's other steps in bf16" 60 bench_peers \
+  "--precision bf16 --batches pinned --dropout 0" "--precision bf16 --batches pinned --dropout 0.2" \
+  "--precision bf16 $compile --dropout 0" "--precision bf16 $compile --dropout 0.2"
+check "PyTorch's steps in tf32 and fp32, compiled in a graph" 60 bench_peers \
+  "--precision tf32 $compile $graph --dropout 0" "--precision fp32 $compile $graph --dropout 0" \
+  "--precision tf32 $compile $graph --dropout 0.2" "--precision fp32 $compile $graph --dropout 0.2"
+check "training steps in tf32 and fp32" 30 bench_steps_in_fp32
+check "attention by context and width, for backend auto" 40 attention_for_choices
+for mixer in scaled_dot_product metric quadratic; do
+  check "time to loss, $mixer" 30 time_to_loss "$mixer" 22
 done
-for width in 32 128; do
-  check "attention without projections, bf16, head width $width" 12 bench bf16 "$width" --core --backend library
-done
-check "attention with projections, bf16, head width 64" 10 bench bf16 64
 if command -v compute-sanitizer >/dev/null; then
-  check "compute-sanitizer memcheck" 40 sanitize memcheck
-  check "compute-sanitizer racecheck" 40 sanitize racecheck
+  check "compute-sanitizer memcheck of distances" 20 sanitize memcheck "no order of execution changes a bit"
+  check "compute-sanitizer racecheck of distances" 30 sanitize racecheck "no order of execution changes a bit"
+  check "compute-sanitizer memcheck of dropout" 20 \
+    sanitize memcheck "with dropout kernels are as accurate as eager products that drop the same weights"
+  check "compute-sanitizer racecheck of values of their own" 20 sanitize racecheck "the kernels compute scaled dot product*"
 else
   printf '\n## compute-sanitizer: not on this machine\n' >>"$output"
 fi
+check "other models train in bf16 with dropout" 45 train_in_bf16
+check "losses on the GPU equal those on the CPU" 75 compare_all_devices
 check "text with graphs equals the text without them" 20 compare_sampling
-check "time to loss, metric" 60 time_to_loss metric
-check "time to loss, scaled dot product" 60 time_to_loss scaled_dot_product
-say "$failures checks failed or had no time; results in $output"
+check "two processes have the losses of one process" 60 compare_processes
+if $dry; then
+  "$python" "$scripts/gpu_results.py" canned "$notes"
+  "$python" "$scripts/gpu_results.py" write "$notes" "${output%.md}.json"
+  "$python" "$scripts/gpu_results.py" every-rule "${output%.md}.json" || ((++failures))
+  say "dry run on the CPU: $failures checks failed"
+else
+  say "$failures checks failed or had no time; results in $output and ${output%.md}.json"
+fi
 exit $((failures > 0))

@@ -21,7 +21,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-KERNEL = re.compile(r"metaformer::cuda::(metric_\w+)<metaformer::cuda::(\w+), \(?i?n?t?\)?(\d+)>")
+KERNEL = re.compile(r"metaformer::cuda::(metric_\w+)<metaformer::cuda::(\w+), (?:\(int\))?(\d+)(?:, (?:\(bool\))?(\w+))?>")
+OWN_VALUES = ("true", "1")
 
 
 INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,5})\*/\s+(@!?U?P\w+\s+)?([A-Z]\w*)[^;]*?(0x[0-9a-f]+)?\s*;")
@@ -29,6 +30,12 @@ INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,5})\*/\s+(@!?U?P\w+\s+)?([A-Z]\w*)[^;]
 
 def demangled(text):
     return subprocess.run(["c++filt"], input=text, capture_output=True, text=True).stdout
+
+
+def kernel_of(match):
+    """(name, element, width) of a kernel; "metric_pass, values": with values of their own."""
+    return match and (match[1].removesuffix("_kernel") + (", values" if match[4] in OWN_VALUES else ""), match[2].lower(),
+                      int(match[3]))
 
 
 def find_cuobjdump():
@@ -71,7 +78,7 @@ def shortest_way(instructions, head, tail):
 
 
 def instructions_of_tiles(code):
-    """{(kernel, element, width): instructions of a tile}, for the innermost loop with the most matrix products."""
+    """{kernel: instructions of a tile}, for the innermost loop with the most matrix products."""
     found = {}
     for function in code.split("Function : ")[1:]:
         name = KERNEL.search(function.split("\n", 1)[0])
@@ -88,21 +95,21 @@ def instructions_of_tiles(code):
         inside = {loop: sum(loop[0] <= at <= loop[1] for at in products) for loop in loops}
         if inside and max(inside.values()) > 0:
             head, tail = max(inside, key=lambda loop: (inside[loop], loop[0] - loop[1]))
-            found[name[1], name[2].lower(), int(name[3])] = shortest_way(instructions, head, tail)
+            found[kernel_of(name)] = shortest_way(instructions, head, tail)
     return found
 
 
 def kernels(report, arch):
-    """(kernel, element, width, arch, registers, bytes spilled) of each kernel in ptxas's report."""
+    """(name, element, width, arch, registers, bytes spilled) of each kernel in ptxas's report."""
     name, spilled = None, 0
     for line in report.splitlines():
         if "Compiling entry function" in line:
             match = KERNEL.search(line)
-            name = match.groups() if match else None
+            name = kernel_of(match)
         if match := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
             spilled = int(match[1]) + int(match[2])
         if name and (match := re.search(r"Used (\d+) registers", line)):
-            yield name[0], name[1].lower(), int(name[2]), arch, int(match[1]), spilled
+            yield *name, arch, int(match[1]), spilled
 
 
 def main():
@@ -114,8 +121,10 @@ def main():
     if not Path(nvcc).exists():
         sys.exit("nvcc is needed")
     cuobjdump = find_cuobjdump()
-    pattern = f"metric_{arguments.element or '*[0-9]'}.cu"
-    work = [(source, arch) for source in sorted((ROOT / "src/cuda").glob(pattern))
+    sources = sorted((ROOT / "src/cuda").glob(f"metric_{arguments.element or '*[0-9]'}.cu"))
+    if arguments.element in (None, "bf16", "fp16"):
+        sources.append(ROOT / "src/cuda/metric_projection_launch.cu")
+    work = [(source, arch) for source in sources
             for arch in arguments.arch or (80, 90)]
     start = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

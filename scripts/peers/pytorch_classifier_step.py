@@ -108,7 +108,7 @@ def main():
     matrices = [p for p in model.parameters() if p.dim() >= 2 and id(p) not in is_table]
     vectors = [p for p in model.parameters() if p.dim() < 2]
     optimizer = torch.optim.AdamW([{"params": tables, "weight_decay": 0.3}, {"params": matrices, "weight_decay": 0.05},
-                                   {"params": vectors, "weight_decay": 0.0}], lr=2e-3, betas=(0.9, 0.98))
+                                   {"params": vectors, "weight_decay": 0.0}], lr=2e-3, betas=(0.9, 0.98), fused=True)
     batches = draw_batches(read_reviews(a.archive), numpy.random.default_rng(1))
 
     def step():

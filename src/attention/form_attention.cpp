@@ -10,6 +10,7 @@
 #include "attention/score_attention.h"
 #include "ops/attention.h"
 #include "ops/fused_metric.h"
+#include "ops/library_metric.h"
 
 namespace metaformer {
 
@@ -111,11 +112,15 @@ class FormMixer : public Mixer {
   bool shares_values() const { return values_ == MixerValues::shared; }
   double scale() const { return 1 / std::sqrt(static_cast<double>(shape_.head_width())); }  // of scores
 
+  MetricVectors vectors_for_kernels(const torch::Tensor& p_bnck, const Vectors& seen) const {
+    return {p_bnck, seen.p_bnck, shares_values() ? torch::Tensor() : seen.value_bnck};
+  }
+
   // Attention by the kernels of cuda/ (kernel_choice.h).
-  torch::Tensor attend_fused(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek, const torch::Tensor& form,
-                             bool distance, const Visibility& visibility, Pass& pass) {
+  torch::Tensor attend_fused(const torch::Tensor& p_bnck, const Vectors& seen, const torch::Tensor& form, bool distance,
+                             const Visibility& visibility, Pass& pass) {
     if (!std::exchange(checked_, true)) require_finite_form(form);
-    return fused_metric_attention(p_bnck, p_bnek, form,
+    return fused_metric_attention(vectors_for_kernels(p_bnck, seen), form,
                                   {.distance = distance,
                                    .causal = visibility.causal,
                                    .query_segment_bc = visibility.query_segment_bc,
@@ -123,6 +128,17 @@ class FormMixer : public Mixer {
                                    .scale = scale(),
                                    .dropout = shape_.dropout},
                                   pass);
+  }
+
+  // Attention of tokens to themselves by the library's, from the projection on (kernel_choice.h).
+  torch::Tensor attend_by_library(const torch::Tensor& x_bcd, const torch::Tensor& form, const Visibility& visibility) {
+    LibraryMetricOptions options{.heads = shape_.heads,
+                                 .own_values = values_ == MixerValues::own,
+                                 .causal = visibility.causal,
+                                 .scale = scale()};
+    if (!norm_.is_empty()) options.norm_epsilon = HeadNormImpl::epsilon;
+    return library_metric_attention(projection_(x_bcd), norm_.is_empty() ? torch::Tensor() : norm_->learned_gain(),
+                                    form, options);
   }
 
   // The parts of a decoder that the projections determine.
@@ -188,10 +204,11 @@ class Quadratic : public FormMixer {
 
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                         MixerState* state, Pass& pass) override {
+    if (takes_library(kernels_, x_bcd, context_bed, visibility, state, pass))
+      return output_(merge_heads(attend_by_library(x_bcd, form(), visibility)));
     const auto [newest, seen] = project(x_bcd, context_bed, state);
-    if (takes_kernels(kernels_, newest.p_bnck, seen.p_bnck, visibility, pass))
-      return output_(
-          merge_heads(attend_fused(newest.p_bnck, seen.p_bnck, form(), /*distance=*/false, visibility, pass)));
+    if (takes_kernels(kernels_, vectors_for_kernels(newest.p_bnck, seen), visibility, pass))
+      return output_(merge_heads(attend_fused(newest.p_bnck, seen, form(), /*distance=*/false, visibility, pass)));
     auto left = newest.p_bnck, right = seen.p_bnck;
     if (full()) {
       const auto seen_bed = state != nullptr ? state->extend(1, context_bed) : context_bed;
@@ -309,13 +326,15 @@ class Metric : public FormMixer {
 
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                         MixerState* state, Pass& pass) override {
+    if (takes_library(kernels_, x_bcd, context_bed, visibility, state, pass))
+      return output_(merge_heads(attend_by_library(x_bcd, form(), visibility)));
     const auto [newest, seen] = project(x_bcd, context_bed, state);
     if (pass.wants_scores())
       pass.probe->scored({.left_bnci = newest.p_bnck,
                           .right_bnej = seen.p_bnck,
                           .form_nij = dense_nkk(newest.p_bnck.device()).to(newest.p_bnck)});
-    if (takes_kernels(kernels_, newest.p_bnck, seen.p_bnck, visibility, pass))
-      return output_(merge_heads(attend_fused(newest.p_bnck, seen.p_bnck, form(), is_distance(), visibility, pass)));
+    if (takes_kernels(kernels_, vectors_for_kernels(newest.p_bnck, seen), visibility, pass))
+      return output_(merge_heads(attend_fused(newest.p_bnck, seen, form(), is_distance(), visibility, pass)));
     return output_(merge_heads(attend_seen(newest.p_bnck, seen, visibility, pass)));
   }
 

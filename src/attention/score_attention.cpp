@@ -4,9 +4,11 @@
 
 #include <limits>
 
+#include "attention/kernel_choice.h"
 #include "cpu/attention.h"
 #include "ops/attention.h"
 #include "ops/dropout.h"
+#include "ops/fused_metric.h"
 
 namespace metaformer {
 
@@ -67,7 +69,17 @@ torch::Tensor attend(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, c
       distances = {queries_of_distances(q_bnck, *mixing.distances), mixing.distances->key_nlk.to(q_bnck.scalar_type())};
     return host_attention(q_bnck, k_bnek, value_bnek, host_options(visibility, mixing), pass, distances);
   }
-  if (mixing.distances || (pass.training && mixing.dropout > 0)) return by_scores();
+  const bool drops = pass.training && mixing.dropout > 0;
+  if (const MetricVectors vectors{q_bnck, k_bnek, value_bnek};
+      !mixing.distances && take_scaled_dot_product(vectors, visibility, drops))
+    return fused_metric_attention(vectors, /*metric=*/{},
+                                  {.causal = visibility.causal,
+                                   .query_segment_bc = visibility.query_segment_bc,
+                                   .key_segment_be = visibility.key_segment_be,
+                                   .scale = mixing.scale,
+                                   .dropout = mixing.dropout},
+                                  pass);
+  if (mixing.distances || drops) return by_scores();
   const auto queries = q_bnck.size(2), keys = k_bnek.size(2);
   const bool by_row_order =
       visibility.causal && visibility.window == 0 && !visibility.has_segments() && queries == keys;

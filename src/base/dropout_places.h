@@ -2,6 +2,7 @@
 // Where the entries of a tensor stand in the mask of a draw (cpu/dropout.h). A row of a step has the same places
 // however rows are divided over micro-batches, slices and processes, and however long they are padded.
 
+#include <bit>
 #include <cstdint>
 
 #ifdef __CUDACC__
@@ -13,31 +14,82 @@
 namespace metaformer::cuda {
 
 // Entry i of row r: r << row_shift | i; of segment s in it: r << row_shift | s << segment_shift | i. The weight of a
-// key in head n of query q: r << row_shift | n << head_shift | q << query_shift | key. Beyond 256 heads or 65,536
-// tokens places repeat.
+// key in head n of query q: r << row_shift | n << head_shift | q << query_shift | key.
 constexpr int row_shift = 40, head_shift = 32, segment_shift = 24, query_shift = 16;
 
-ON_BOTH_SIDES inline std::int64_t place_of_weight(std::int64_t row, std::int64_t head, std::int64_t query,
-                                                  std::int64_t key) {
-  return (row << row_shift) + (head << head_shift) + (query << query_shift) + key;
+// The bits of a head from 256 on, and of a query or key from 65,536 on, come above those of the row. Places of weights
+// repeat only beyond 4,096 heads, beyond 2,097,152 tokens, and in a step of more than 2^20 rows with over 256 heads,
+// 2^15 rows with over 65,536 queries or 2^10 rows with over 65,536 keys.
+constexpr int far_head_shift = 60, far_query_shift = 55, far_key_shift = 50;
+constexpr int head_bits = row_shift - head_shift, token_bits = query_shift;  // those below the row's
+
+// The lowest `bits` bits at `shift`, the others at `far_shift`.
+ON_BOTH_SIDES inline std::uint64_t split_at(std::int64_t number, int bits, int shift, int far_shift) {
+  const auto all = static_cast<std::uint64_t>(number);
+  return ((all & ((1u << bits) - 1)) << shift) + (all >> bits << far_shift);
 }
 
-// Tensors are runs of entries with consecutive places, one run after the other.
+// Of query 0 and key 0. The sum with place_in_head is the place of a weight.
+ON_BOTH_SIDES inline std::uint64_t place_of_head(std::int64_t row, std::int64_t head) {
+  return (static_cast<std::uint64_t>(row) << row_shift) + split_at(head, head_bits, head_shift, far_head_shift);
+}
+// Keys from one multiple of 2^token_bits to the next have consecutive places.
+ON_BOTH_SIDES inline std::uint64_t place_in_head(std::int64_t query, std::int64_t key) {
+  return split_at(query, token_bits, query_shift, far_query_shift) + split_at(key, token_bits, 0, far_key_shift);
+}
+ON_BOTH_SIDES inline std::int64_t place_of_weight(std::int64_t row, std::int64_t head, std::int64_t query,
+                                                  std::int64_t key) {
+  return static_cast<std::int64_t>(place_of_head(row, head) + place_in_head(query, key));
+}
+
+// Divides by a product with a reciprocal: GPUs have no division of integers. n / d = floor(n ceil(2^(63 + s) / d) /
+// 2^(63 + s)) for all n below 2^63 if 2^s >= d (Granlund, Montgomery 1994).
+class Divisor {
+ public:
+  Divisor(std::int64_t value = 0) : value_(value) {  // NOLINT: stands for the number
+    if (value == 0) return;
+    shift_ = std::bit_width(static_cast<std::uint64_t>(value - 1));
+    const auto divisor = static_cast<unsigned __int128>(value);
+    reciprocal_ =
+        static_cast<std::uint64_t>(((static_cast<unsigned __int128>(1) << (63 + shift_)) + divisor - 1) / divisor);
+  }
+
+  ON_BOTH_SIDES std::int64_t value() const { return value_; }
+  ON_BOTH_SIDES std::int64_t quotient(std::int64_t number) const {
+    const auto product = static_cast<unsigned __int128>(static_cast<std::uint64_t>(number) << 1) * reciprocal_;
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(product >> 64) >> shift_);
+  }
+
+ private:
+  std::int64_t value_;
+  std::uint64_t reciprocal_ = 0;
+  int shift_ = 0;
+};
+
+// Tensors are runs of entries, one run after the other.
 struct DropoutPlaces {
-  std::int64_t run = 0;        // entries of a run
+  Divisor run;                 // entries of a run
   std::int64_t first_row = 0;  // in the step
-  std::int64_t heads = 0,
-               queries = 0;  // of weights [b, n, c, c'], whose runs are the keys of a query; 0: runs are rows
+  Divisor heads, queries;      // of weights [b, n, c, c'], whose runs are the keys of a query; 0: runs are rows
   const std::int64_t* starts = nullptr;  // the first place of every run; none: runs are rows, or of weights
 };
 
-// Of the first entry of a run; those behind it follow.
-ON_BOTH_SIDES inline std::int64_t first_place(const DropoutPlaces& places, std::int64_t run) {
-  if (places.starts != nullptr) return places.starts[run];
-  if (places.heads == 0) return (places.first_row + run) << row_shift;
-  const auto query = run % places.queries, head = run / places.queries % places.heads,
-             row = run / places.queries / places.heads;
-  return place_of_weight(places.first_row + row, head, query, 0);
+// Entries with consecutive places.
+struct Stretch {
+  std::int64_t place;  // of the first
+  std::int64_t count;
+};
+
+// From an entry of the tensor to the end of its run, or to the key from which on places are others.
+ON_BOTH_SIDES inline Stretch stretch_from(const DropoutPlaces& places, std::int64_t entry) {
+  const auto run = places.run.quotient(entry), offset = entry - run * places.run.value();
+  const auto left = places.run.value() - offset;
+  if (places.starts != nullptr) return {places.starts[run] + offset, left};
+  if (places.heads.value() == 0) return {place_of_weight(places.first_row + run, 0, 0, 0) + offset, left};
+  const auto head_of_all = places.queries.quotient(run), row = places.heads.quotient(head_of_all);
+  const auto query = run - head_of_all * places.queries.value(), head = head_of_all - row * places.heads.value();
+  const auto to_others = (std::int64_t{1} << token_bits) - (offset & ((1 << token_bits) - 1));
+  return {place_of_weight(places.first_row + row, head, query, offset), left < to_others ? left : to_others};
 }
 
 }  // namespace metaformer::cuda

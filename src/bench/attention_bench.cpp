@@ -23,6 +23,7 @@
 #include "model/parameters.h"
 #include "ops/attention.h"
 #include "ops/fused_metric.h"
+#include "ops/library_metric.h"
 
 namespace metaformer {
 
@@ -46,7 +47,8 @@ Tensor dense(const Tensor& form, const Tensor& p_bnck) {
 }
 
 // A distance whose scores are made as the formula is written.
-Tensor reference_metric(const Tensor& p_bnck, const Tensor& form, bool distance, const Visibility& visibility) {
+Tensor reference_metric(const Tensor& p_bnck, const Tensor& value_bnck, const Tensor& form, bool distance,
+                        const Visibility& visibility) {
   const auto form_nkk = dense(form, p_bnck).to(p_bnck.scalar_type());
   Tensor score_bnce;
   if (distance) {
@@ -56,25 +58,28 @@ Tensor reference_metric(const Tensor& p_bnck, const Tensor& form, bool distance,
     score_bnce = torch::einsum("bnck,nkj,bnej->bnce", {p_bnck, form_nkk, p_bnck});
   }
   Pass pass;
-  return mix_by_scores(score_bnce, p_bnck, p_bnck, visibility, mixing_of(p_bnck), pass);
+  return mix_by_scores(score_bnce, p_bnck, value_bnck, visibility, mixing_of(p_bnck), pass);
 }
 
 // As attention/form_attention.cpp composes a distance, without positions: 2 p_c M p_e - p_e M p_e, in float32 at least.
-Tensor composed_distance(const Tensor& given_bnck, const Tensor& form, const Visibility& visibility) {
+Tensor composed_distance(const Tensor& given_bnck, const Tensor& value_bnck, const Tensor& form,
+                         const Visibility& visibility) {
   const auto given = given_bnck.scalar_type();
   const bool narrow = given == torch::kBFloat16 || given == torch::kHalf;
   const auto p_bnck = narrow ? given_bnck.to(torch::kFloat) : given_bnck;
   const auto image_bnck = image_of(p_bnck, form);
   const auto length_bnc1 = (image_bnck * p_bnck).sum(-1, true);
   Pass pass;
-  return attend_with_key_term(2 * image_bnck, p_bnck, -length_bnc1, p_bnck, visibility, mixing_of(p_bnck),
-                              Backend::composed, pass)
+  return attend_with_key_term(2 * image_bnck, p_bnck, -length_bnc1, value_bnck.to(p_bnck.scalar_type()), visibility,
+                              mixing_of(p_bnck), Backend::composed, pass)
       .to(given);
 }
 
-Tensor fused(const Tensor& p_bnck, const Tensor& form, bool distance, const Visibility& visibility) {
+// Values that are p are loaded once.
+Tensor fused(const Tensor& p_bnck, const Tensor& value_bnck, const Tensor& form, bool distance,
+             const Visibility& visibility) {
   Pass pass;
-  return fused_metric_attention(p_bnck, p_bnck, form,
+  return fused_metric_attention({p_bnck, p_bnck, value_bnck.is_same(p_bnck) ? Tensor() : value_bnck}, form,
                                 {.distance = distance,
                                  .causal = visibility.causal,
                                  .query_segment_bc = visibility.query_segment_bc,
@@ -89,25 +94,63 @@ Tensor mix_core(const ScaledDotProductOptions& options, const CoreInputs& in, co
   return attend(in[0], in[1], in[2], visibility, mixing_of(in[0]), options.backend, pass);
 }
 
+// p, a form unless it is the identity, and values of their own: draw_core_inputs.
+template <class Options>
+const Tensor& values_in(const Options& options, const CoreInputs& in) {
+  return options.values == MixerValues::own ? in.back() : in[0];
+}
+template <class Options>
+Tensor form_in(const Options& options, const CoreInputs& in) {
+  const std::size_t vectors = options.values == MixerValues::own ? 2 : 1;
+  return in.size() > vectors ? in[1] : Tensor();
+}
+
 Tensor mix_core(const MetricOptions& options, const CoreInputs& in, const Visibility& visibility) {
-  const auto& p_bnck = in[0];
-  const auto form = in.size() > 1 ? in[1] : Tensor();
+  const auto &p_bnck = in[0], &value_bnck = values_in(options, in);
+  const auto form = form_in(options, in);
   const bool distance = options.score == MetricScore::distance;
-  if (options.backend == Backend::fused) return fused(p_bnck, form, distance, visibility);
-  if (options.backend == Backend::reference) return reference_metric(p_bnck, form, distance, visibility);
-  if (distance) return composed_distance(p_bnck, form, visibility);
+  if (options.backend == Backend::fused) return fused(p_bnck, value_bnck, form, distance, visibility);
+  if (options.backend == Backend::reference) return reference_metric(p_bnck, value_bnck, form, distance, visibility);
+  if (distance) return composed_distance(p_bnck, value_bnck, form, visibility);
   Pass pass;
-  return attend(image_of(p_bnck, form), p_bnck, p_bnck, visibility, mixing_of(p_bnck), options.backend, pass);
+  return attend(image_of(p_bnck, form), p_bnck, value_bnck, visibility, mixing_of(p_bnck), options.backend, pass);
 }
 
 Tensor mix_core(const QuadraticOptions& options, const CoreInputs& in, const Visibility& visibility) {
   const bool full = options.form == QuadraticForm::full;
   const auto &p_bnck = full ? in[1] : in[0], &form = full ? in[2] : in[1];
-  if (!full && options.backend == Backend::fused) return fused(p_bnck, form, /*distance=*/false, visibility);
+  const auto& value_bnck = full ? p_bnck : values_in(options, in);
+  if (!full && options.backend == Backend::fused)
+    return fused(p_bnck, value_bnck, form, /*distance=*/false, visibility);
   const auto key = full ? in[0].unsqueeze(1).expand({-1, p_bnck.size(1), -1, -1}) : p_bnck;
   const auto query = per_head_product(key, form);
   Pass pass;
-  return attend(query, key.to(query.scalar_type()), p_bnck, visibility, mixing_of(p_bnck), options.backend, pass);
+  return attend(query, key.to(query.scalar_type()), value_bnck, visibility, mixing_of(p_bnck), options.backend, pass);
+}
+
+// By LibTorch's attention with kernels around it, for a p that is the projection without a norm.
+template <class Options>
+Tensor mix_around_library(const Options& options, const CoreInputs& in, const Visibility& visibility) {
+  const auto& p_bnck = in[0];
+  const bool own_values = options.values == MixerValues::own;
+  auto projected_bcd = merge_heads(p_bnck);
+  if (own_values) projected_bcd = torch::cat({projected_bcd, merge_heads(in.back())}, 2);
+  return merge_heads(library_metric_attention(projected_bcd, /*gain_k=*/{}, form_in(options, in),
+                                              {.heads = p_bnck.size(1),
+                                               .own_values = own_values,
+                                               .causal = visibility.causal,
+                                               .scale = mixing_of(p_bnck).scale}));
+}
+
+CoreMix around_library(const MixerConfig& mixer) {
+  return std::visit(
+      []<class Options>(const Options& options) -> CoreMix {
+        if constexpr (requires { options.values; })
+          return
+              [options](const CoreInputs& in, const Visibility& seen) { return mix_around_library(options, in, seen); };
+        return nullptr;
+      },
+      mixer);
 }
 
 Tensor mix_core(const LshOptions& options, const CoreInputs& in, const Visibility& visibility) {
@@ -198,14 +241,22 @@ struct AttentionCandidate {
   std::function<Tensor()> forward = {};     // of one that is not skipped
   std::vector<Tensor> differentiated = {};  // the inputs of a core; none of a layer
   Tensor dy = {};
-  std::optional<WorkTimer> timer = {};
-  std::vector<double> times = {};  // ms, by round
+  std::vector<WorkTimer> timers = {};  // and of a backward direction that of the forward pass
+  std::vector<double> times = {};      // ms, by round
 
   // Forward, and where it is asked for, backward: gradients of a layer are added to those of its parameters, as in a
   // training; those of a core's inputs are not kept, so that no sum of large tensors is measured.
-  void run(bool backward) const {
-    const torch::AutoGradMode with_gradients(backward);
+  void run(Direction direction) const {
+    const torch::AutoGradMode with_gradients(direction != Direction::forward);
     go_back(forward());
+  }
+  void run_forward_of_training() const {
+    const torch::AutoGradMode with_gradients(true);
+    forward();
+  }
+  double milliseconds() {
+    const double ms = timers[0].milliseconds();
+    return timers.size() == 1 ? ms : ms - timers[1].milliseconds();
   }
   void go_back(const Tensor& y) const {
     if (!y.requires_grad()) return;  // the mixer `none` gives a constant
@@ -241,6 +292,9 @@ class ShapeBench {
   ShapeBench(const AttentionRequest& request, const AttentionShape& shape, NormalDraws& draws, const ShowLine& progress)
       : request_(request), shape_(shape), draws_(draws), progress_(progress) {
     for (const auto& mixer : request.mixers) request.core ? add_core(mixer) : add_layer(mixer);
+    for (const auto& mixer : request.around_library)
+      fill_core(start(mixer, "library"), mixer, around_library(mixer),
+                leaves(draw_core_inputs(mixer, shape_, draws_).value()), /*keeps_pairs=*/false);
     if (request.core && request.library) add_library();
     if (request.pair_table) add_pair_table();
     bytes_left_ = usable_memory();
@@ -249,15 +303,16 @@ class ShapeBench {
   std::vector<AttentionResult> run() {
     auto present = candidates_ | std::views::filter([](const auto& of) { return of.result.skipped.empty(); });
     for (auto& candidate : present) measure_memory(candidate);
-    for (auto& candidate : present) candidate.timer.emplace(make_timer(candidate));
+    for (auto& candidate : present) add_timers(candidate);
     for (std::int64_t round = 0; round < request_.rounds; ++round)
-      for (auto& candidate : present) candidate.times.push_back(candidate.timer->milliseconds());
+      for (auto& candidate : present) candidate.times.push_back(candidate.milliseconds());
     for (auto& candidate : present) {
       auto& result = candidate.result;
       result.ms = median(candidate.times);
-      result.timed_by = candidate.timer->timed_by();
-      const double passes = request_.backward ? 3 : 1;  // backward: twice forward
-      result.teraflops = candidate.operations * passes / result.ms * 1e-9;
+      result.timed_by = candidate.timers[0].timed_by();
+      constexpr std::array passes = {3, 1, 2};  // both, forward, backward
+      const double operations = candidate.operations * passes[static_cast<std::size_t>(request_.direction)];
+      result.teraflops = result.ms > 0 ? operations / result.ms * 1e-9 : 0;
     }
     std::vector<AttentionResult> results;
     for (auto& candidate : candidates_) results.push_back(std::move(candidate.result));
@@ -292,7 +347,7 @@ class ShapeBench {
   }
 
   Tensor leaf(const Tensor& drawn) const {
-    return drawn.to(request_.device, request_.type).detach().requires_grad_(request_.backward);
+    return drawn.to(request_.device, request_.type).detach().requires_grad_(request_.direction != Direction::forward);
   }
   CoreInputs leaves(const CoreInputs& drawn) const {
     CoreInputs inputs;
@@ -438,10 +493,10 @@ class ShapeBench {
   // The first run also warms up.
   void measure_memory(AttentionCandidate& candidate) const {
     throw_if_stopped();
-    candidate.run(request_.backward);
+    candidate.run(request_.direction);
     wait_for(request_.device);
     const MemoryMeter meter(request_.device);
-    const torch::AutoGradMode with_gradients(request_.backward);
+    const torch::AutoGradMode with_gradients(request_.direction != Direction::forward);
     const auto y = candidate.forward();
     candidate.result.kept_bytes = meter.current_bytes();
     candidate.go_back(y);
@@ -449,8 +504,15 @@ class ShapeBench {
     candidate.result.peak_bytes = meter.peak_bytes();
   }
 
+  void add_timers(AttentionCandidate& candidate) {
+    candidate.timers.push_back(
+        make_timer(candidate, [&candidate, direction = request_.direction] { candidate.run(direction); }));
+    if (request_.direction == Direction::backward)
+      candidate.timers.push_back(make_timer(candidate, [&candidate] { candidate.run_forward_of_training(); }));
+  }
+
   // The graphs of all candidates keep their memory at once: a candidate that may not fit is timed without one.
-  WorkTimer make_timer(const AttentionCandidate& candidate) {
+  WorkTimer make_timer(const AttentionCandidate& candidate, const std::function<void()>& work) {
     std::string problem;
     std::unique_ptr<DeviceGraph> graph;
     const auto bytes = static_cast<double>(candidate.result.peak_bytes);
@@ -462,7 +524,6 @@ class ShapeBench {
       bytes_left_ -= bytes;
       graph = make_cuda_graph(request_.device, problem);
     }
-    const auto work = [&candidate, backward = request_.backward] { candidate.run(backward); };
     WorkTimer timer(request_.device, work, std::move(graph));
     if (problem.empty()) problem = timer.recording_problem();
     if (!problem.empty())
@@ -511,15 +572,18 @@ std::optional<CoreInputs> draw_core_inputs(const MixerConfig& mixer, const Atten
     return CoreInputs{vectors(), vectors(), vectors()};
   }
   if (const auto* metric = std::get_if<MetricOptions>(&mixer)) {
-    if (metric->values != MixerValues::shared || metric->qk_norm || metric->fixed_norm ||
+    if (metric->values == MixerValues::unnormalised || metric->qk_norm || metric->fixed_norm ||
         metric->score == MetricScore::as_published)
       return std::nullopt;
     auto drawn = draw_metric_form(*metric, shape, draws);
     drawn.insert(drawn.begin(), vectors());
+    if (metric->values == MixerValues::own) drawn.push_back(vectors());
     return drawn;
   }
   if (const auto* quadratic = std::get_if<QuadraticOptions>(&mixer)) {
-    if (quadratic->values != MixerValues::shared || quadratic->qk_norm || quadratic->fixed_norm) return std::nullopt;
+    if (quadratic->values == MixerValues::unnormalised || quadratic->qk_norm || quadratic->fixed_norm)
+      return std::nullopt;
+    if (quadratic->values == MixerValues::own) return CoreInputs{vectors(), form(shape.head_width), vectors()};
     if (quadratic->form == QuadraticForm::projected) return CoreInputs{vectors(), form(shape.head_width)};
     return CoreInputs{inputs(), vectors(), form(shape.width())};
   }

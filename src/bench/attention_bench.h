@@ -3,10 +3,12 @@
 
 #include <torch/types.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attention/mixer.h"
@@ -49,8 +51,8 @@ class NormalDraws {
   torch::Generator generator_;  // of the CPU
 };
 
-// In float32, with scores of the standard deviation 1. Nothing where the benchmark does not know the mixer's core: with
-// values of their own, qk_norm, fixed_norm, and score as_published.
+// In float32, with scores of the standard deviation 1; values of their own are the last. Nothing where the benchmark does
+// not know the mixer's core: with qk_norm, fixed_norm, and score as_published.
 std::optional<CoreInputs> draw_core_inputs(const MixerConfig& mixer, const AttentionShape& shape, NormalDraws& draws);
 
 // Gives t, [b, c, n k], by the backend of a mixer whose core is known. The backend is not auto.
@@ -70,16 +72,22 @@ double pair_table_bytes(std::int64_t batch, std::int64_t heads, std::int64_t con
 // r_bnce = p M p^T, unscaled (with the corrected formula), M as its lower triangle by rows, [n, k (k + 1)/2].
 torch::Tensor pair_table_scores(const torch::Tensor& p_bnck, const torch::Tensor& triangle_nl);
 
+// What is timed. backward: both passes minus the forward pass that keeps what they need, in every round one after the
+// other, because a backward pass alone would have to keep its graph.
+enum class Direction { both, forward, backward };
+constexpr std::array<std::string_view, 3> enum_names(Direction) { return {"both", "forward", "backward"}; }
+
 struct AttentionRequest {
   std::vector<AttentionShape> shapes;
   std::vector<MixerConfig> mixers;  // each with its backend
   bool core = false;                // without projections, on inputs as draw_core_inputs gives them
-  bool library = false;     // and LibTorch's scaled dot product attention, by each of its backends; of cores only
-  bool pair_table = false;  // the published algorithm beside them
+  bool library = false;  // and LibTorch's scaled dot product attention, by each of its backends; of cores only
+  std::vector<MixerConfig> around_library;  // whose cores are LibTorch's attention with kernels around it
+  bool pair_table = false;                  // the published algorithm beside them
   torch::ScalarType type = torch::kFloat;
   bool tf32 = false;  // on CUDA float32 may be multiplied as tf32, as with train.precision: tf32
   bool causal = true;
-  bool backward = true;
+  Direction direction = Direction::both;
   std::int64_t rounds = 5;
   torch::Device device = torch::kCPU;
   // Makes the graphs that record work; by default CUDA graphs on a CUDA device.
@@ -91,9 +99,9 @@ struct AttentionResult {
   AttentionShape shape;
   std::string skipped;         // why it was not run, or ""
   double predicted_bytes = 0;  // of what did not fit, where that is why
-  double ms = 0;               // median, one call of forward, or of forward and backward
+  double ms = 0;               // median of the direction's time in one call; may be negative where it is a difference
   TimedBy timed_by = TimedBy::clock;
-  double teraflops = 0;         // per second, backward counted as two forwards; 0 where nothing is counted
+  double teraflops = 0;         // per second, backward counted as two forwards; 0 where nothing is counted or timed
   std::int64_t peak_bytes = 0;  // above inputs and parameters, in one call
   std::int64_t kept_bytes = 0;  // between forward and backward, the output included
   std::optional<double> error;  // of the output, relative to float64; where a float64 reference is affordable

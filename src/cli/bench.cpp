@@ -7,6 +7,7 @@
 #include "cli/command_line.h"
 #include "ops/device.h"
 #include "ops/fused_metric.h"
+#include "ops/library_metric.h"
 #include "tasks/make_task.h"
 #include "train/run.h"
 
@@ -22,9 +23,6 @@ enum class LayerPositions { none, rotary, alibi, t5, shaw, transformer_xl };
 constexpr std::array<std::string_view, 6> enum_names(LayerPositions) {
   return {"none", "rotary", "alibi", "t5", "shaw", "transformer_xl"};
 }
-
-enum class Direction { both, forward };
-constexpr std::array<std::string_view, 2> enum_names(Direction) { return {"both", "forward"}; }
 
 enum class KernelPrecision { fp32, bf16 };
 constexpr std::array<std::string_view, 2> enum_names(KernelPrecision) { return {"fp32", "bf16"}; }
@@ -57,10 +55,9 @@ struct AttentionArguments {
   std::vector<std::int64_t> contexts = {256};
   std::vector<std::string> mixers, backends;
   Precision precision = Precision::fp32;
-  Direction direction = Direction::both;
   LayerPositions positions = LayerPositions::none;
   std::string device = "auto";
-  bool all_pairs = false, json = false;
+  bool all_pairs = false, own_values = false, json = false;
 };
 
 MixerConfig parse_mixer(const std::string& name) {
@@ -85,34 +82,48 @@ bool has_backend(const MixerConfig& mixer, Backend backend) {
   return std::ranges::find(known, backend) != known.end();
 }
 
+// With values of their own where the mixer can have them.
+MixerConfig with_own_values(MixerConfig mixer) {
+  const auto set = []<class Options>(Options& options) {
+    if constexpr (requires { options.values; }) options.values = MixerValues::own;
+  };
+  std::visit(set, mixer);
+  return mixer;
+}
+
 // Those that exist on the device; "fused" where it has the kernels for such heads.
-std::vector<std::string> default_backends(const AttentionRequest& request) {
+std::vector<std::string> default_backends(const AttentionRequest& request, bool own_values) {
   std::vector<std::string> backends = {"composed", "reference"};
   const auto options = torch::TensorOptions().dtype(request.type).device(request.device);
   const auto probe_bnck = torch::empty({1, 1, 1, request.shapes.front().head_width}, options);
-  if (fused_metric_obstacle(probe_bnck, probe_bnck, {}).empty()) backends.emplace_back("fused");
+  const auto value_bnck = own_values ? probe_bnck : torch::Tensor();
+  if (fused_metric_obstacle({probe_bnck, probe_bnck, value_bnck}, {}).empty()) backends.emplace_back("fused");
   if (request.core) backends.emplace_back("library");
   return backends;
 }
 
 void add_mixers(AttentionRequest& request, const std::vector<std::string>& mixers,
-                const std::vector<std::string>& backends) {
+                const std::vector<std::string>& backends, bool own_values) {
   for (const auto& name : mixers) {
     for (const auto& backend : backends) {
-      const auto mixer = parse_mixer(name);
+      const auto mixer = own_values ? with_own_values(parse_mixer(name)) : parse_mixer(name);
       if (choose<BenchBackend>("--backend", backend) == BenchBackend::library) {
         if (!request.core) fail_usage("--backend library has no projections: it needs --core");
         request.library = request.library || name == ScaledDotProductOptions::kind;
+        if (has_backend(mixer, Backend::fused) && library_metric_obstacle(request.type, request.device).empty())
+          request.around_library.push_back(mixer);
       } else if (const auto chosen = choose<Backend>("--backend", backend); has_backend(mixer, chosen)) {
         request.mixers.push_back(with_backend(mixer, chosen));
       }
     }
   }
-  if (!request.mixers.empty() || request.library || request.pair_table) return;
+  if (!request.mixers.empty() || request.library || !request.around_library.empty() || request.pair_table) return;
   auto kinds = kinds_of<MixerConfig>();
   std::erase_if(kinds, [](const auto& kind) { return !has_backend(parse_mixer(kind), Backend::fused); });
-  fail_usage("none of these mixers has one of these backends; only {} have fused, and only {} has library",
-             fmt::join(kinds, " and "), ScaledDotProductOptions::kind);
+  fail_usage(
+      "none of these mixers has one of these backends; only {0} have fused; {1} has library, and so have {0} in "
+      "bf16 and fp16 on a GPU",
+      fmt::join(kinds, " and "), ScaledDotProductOptions::kind);
 }
 
 AttentionRequest request_of(const AttentionArguments& arguments) {
@@ -123,7 +134,6 @@ AttentionRequest request_of(const AttentionArguments& arguments) {
                  : precision == Precision::fp16 ? torch::kHalf
                                                 : torch::kFloat;
   request.tf32 = precision == Precision::tf32;
-  request.backward = arguments.direction == Direction::both;
   request.causal = !arguments.all_pairs;
   for (const auto context : arguments.contexts) {
     auto shape = arguments.shape;
@@ -132,7 +142,8 @@ AttentionRequest request_of(const AttentionArguments& arguments) {
     request.shapes.push_back(shape);
   }
   add_mixers(request, arguments.mixers.empty() ? kinds_of<MixerConfig>() : arguments.mixers,
-             arguments.backends.empty() ? default_backends(request) : arguments.backends);
+             arguments.backends.empty() ? default_backends(request, arguments.own_values) : arguments.backends,
+             arguments.own_values);
   return request;
 }
 
@@ -173,7 +184,8 @@ void print_table(const std::vector<AttentionResult>& results) {
 void run_attention(const AttentionArguments& arguments) {
   const auto request = request_of(arguments);
   log::info("{}, {}, {}, {}; {}, medians of {} interleaved rounds", device_description(request.device),
-            threads_of_process(), to_string(arguments.precision), request.backward ? "forward and backward" : "forward",
+            threads_of_process(), to_string(arguments.precision),
+            request.direction == Direction::both ? "forward and backward" : to_string(request.direction),
             request.core ? "without projections" : "a layer with its projections", request.rounds);
   const auto results = bench_attention(request, [](const std::string& done) { log::info("{}", done); });
   if (!arguments.json) return print_table(results);
@@ -182,7 +194,7 @@ void run_attention(const AttentionArguments& arguments) {
   print_json({{"device", device_description(request.device)},
               {"threads", at::get_num_threads()},
               {"precision", to_string(arguments.precision)},
-              {"direction", to_string(arguments.direction)},
+              {"direction", to_string(request.direction)},
               {"core", request.core},
               {"positions", to_string(arguments.positions)},
               {"causal", request.causal},
@@ -195,8 +207,8 @@ void add_request_options(CLI::App& command, AttentionArguments& arguments) {
   add_repeatable(command, "--mixer", arguments.mixers, fmt::format("{}", fmt::join(kinds_of<MixerConfig>(), "|")),
                  "mixer to measure; default: all");
   add_repeatable(command, "--backend", arguments.backends, fmt::format("{}", fmt::join(names_of<BenchBackend>(), "|")),
-                 "backend to measure; library, with --core: each backend of LibTorch's attention; default: all that "
-                 "the device has");
+                 "backend to measure; library, with --core: each backend of LibTorch's attention, or for metric and "
+                 "quadratic LibTorch's attention with kernels around it; default: all that the device has");
   command.add_flag("--core", arguments.request.core,
                    "leave out projections: attention from queries, keys and values, or from p and its form");
   add_shape(command, arguments.shape);
@@ -205,7 +217,9 @@ void add_request_options(CLI::App& command, AttentionArguments& arguments) {
   add_choice(command, "--positions", arguments.positions, "positions that act on scores, in layers with projections");
   add_choice(command, "--precision", arguments.precision,
              "precision of the inputs; tf32: fp32 whose products may be tf32 on a GPU");
-  add_choice(command, "--direction", arguments.direction, "measure both passes, or only the forward pass");
+  add_choice(command, "--direction", arguments.request.direction,
+             "measure both passes or one; backward: both minus the forward pass of a training, in each round");
+  command.add_flag("--own-values", arguments.own_values, "metric and quadratic attention have values of their own");
   command.add_flag("--all-pairs", arguments.all_pairs, "let every token see every token: no causal mask");
   command.add_flag("--pair-table", arguments.request.pair_table, "measure the published metric algorithm too");
 }

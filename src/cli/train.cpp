@@ -44,7 +44,8 @@ void add_train_command(CLI::App& app) {
                    "train and evaluate on the first batch only: the loss must fall to nearly 0");
   command.add_flag(
       "--profile", arguments->request.profile,
-      "measure the time of each operator over steps 11 to 30: a table in the log, profile.json for chrome://tracing");
+      "measure the time of each operator, on a GPU also of each kernel, over steps 11 to 30: tables in the log, "
+      "profile.json for chrome://tracing");
   command.add_flag("--force", arguments->request.force, "start even if the memory is clearly too small");
   arguments->processes.add_to(command);
   add_offline(command, arguments->request.offline);

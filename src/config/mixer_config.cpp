@@ -47,12 +47,9 @@ bool read_number_or(std::string_view word, const std::string& text, std::int64_t
 
 }  // namespace
 
-Problem fused_problem(const MixerShape& shape, MixerValues values) {
+Problem fused_problem(const MixerShape& shape) {
   if (shape.crosses)
     return at_odds({"backend"}, "'fused' mixes a sequence with itself only: set backend to auto or composed");
-  if (values != MixerValues::shared)
-    return at_odds({"backend", "values"},
-                   "'fused' shares the values with the scores: set values to shared, or backend to composed");
   if (act_on_scores(shape.positions))
     return at_odds({"backend", "model.positions"},
                    "'fused' has no {} positions: set backend to composed, or model.positions to none, learned or "
@@ -84,7 +81,7 @@ Problem QuadraticOptions::problem(const MixerShape& shape) const {
   }
   if (auto problem = temperature_problem(*this)) return problem;
   if (auto problem = values_problem(*this)) return problem;
-  return backend == Backend::fused ? fused_problem(shape, values) : std::nullopt;
+  return backend == Backend::fused ? fused_problem(shape) : std::nullopt;
 }
 
 Problem MetricOptions::problem(const MixerShape& shape) const {
@@ -106,7 +103,7 @@ Problem MetricOptions::problem(const MixerShape& shape) const {
   if (fixed_norm && constraint == MetricConstraint::identity)
     return at_odds({"fixed_norm", "constraint"}, "constraint 'identity' has nothing to learn: set it to false");
   if (auto problem = temperature_problem(*this)) return problem;
-  return backend == Backend::fused ? fused_problem(shape, values) : std::nullopt;
+  return backend == Backend::fused ? fused_problem(shape) : std::nullopt;
 }
 
 bool LshBuckets::read(const std::string& text) { return read_number_or("auto", text, 2, 2, count); }

@@ -142,7 +142,7 @@ enum class MixerValues { shared, unnormalised, own };
 constexpr std::array<std::string_view, 3> enum_names(MixerValues) { return {"shared", "unnormalised", "own"}; }
 
 // Why the kernels of cuda/ cannot compute heads of this shape.
-std::optional<MixerProblem> fused_problem(const MixerShape& shape, MixerValues values);
+std::optional<MixerProblem> fused_problem(const MixerShape& shape);
 
 struct ScaledDotProductOptions : MixerOptions,
                                  Named<"scaled_dot_product", "softmax(q k^T / sqrt(k)) v, three projections (2017)"> {

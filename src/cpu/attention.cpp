@@ -335,7 +335,7 @@ struct Head : Packing<Element, Units, Rows, Vectors> {
 
   // What dropout multiplies the weights of 16 keys with.
   METAFORMER_INLINE Lanes kept(const DropoutLanes& mask, std::int64_t query, std::int64_t key) const {
-    return mask.factors(in.first_place + (query << cuda::query_shift) + key);
+    return mask.factors(static_cast<std::int64_t>(in.first_place + cuda::place_in_head(query, key)));
   }
 };
 

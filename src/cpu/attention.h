@@ -26,10 +26,10 @@ struct HeadAttention {
   std::int64_t offset = 0;                          // query i stands where key i + offset does; none is negative
   std::int64_t window = 0;  // if causal: the newest keys that a query sees, itself included; 0: all
   float scale = 1;
-  DropoutMask dropout;           // of the weights
-  std::int64_t first_place = 0;  // of query 0 and key 0 in the mask (base/dropout_places.h)
-  HeadRows q, k, v;              // k and v of the same data are one tensor: dk is then the whole gradient and dv unused
-  HeadRows t;                    // forward only
+  DropoutMask dropout;            // of the weights
+  std::uint64_t first_place = 0;  // of query 0 and key 0 in the mask (place_of_head of base/dropout_places.h)
+  HeadRows q, k, v;  // k and v of the same data are one tensor: dk is then the whole gradient and dv unused
+  HeadRows t;        // forward only
   // Per token, both or neither; a query sees keys of its own segment, one of -1 sees nothing.
   const std::int64_t *query_segment = nullptr, *key_segment = nullptr;
   // Per query, padding too: of the exponentials of its scores; infinity where it sees nothing.

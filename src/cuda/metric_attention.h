@@ -3,9 +3,10 @@
 // the metric (any k x k form W does; a distance needs a symmetric one):
 //
 //   score_ij = scale (p_i M p_j),  or for a distance  -scale (p_i - p_j) M (p_i - p_j)
-//   t_i = sum_j m_ij softmax_j(score_ij) p_j  over the visible j; 0 where none is visible
+//   t_i = sum_j m_ij softmax_j(score_ij) v_j  over the visible j; 0 where none is visible
 //
-// with m_ij = 0 or 1 / (1 - probability) where weights are dropped, else 1.
+// with m_ij = 0 or 1 / (1 - probability) where weights are dropped, else 1, and v_j = p_j unless values are given.
+// Scaled dot product attention is the identity with other keys and with values.
 //
 // Algorithm, memory and accuracy: docs/metric_attention.md.
 
@@ -64,6 +65,8 @@ struct MetricInputs {
   const void* metric = nullptr;  // dense: [n, k, k]; diagonal: [n, k]; identity: none
   MetricSide queries, keys;      // a query sees keys of its segment, unless that is -1
   bool to_themselves = true;     // queries and keys are the same tokens, and have one gradient
+  const void* values = nullptr;  // v, [b, n, e, k]; none: the keys' p. Not for every width (has_kernels_for_values)
+  MetricStrides value_strides;
   MetricDropout dropout;
 };
 
@@ -86,7 +89,7 @@ struct MetricGradient {
   MetricStrides q_strides;
   void* dp = nullptr;
   MetricStrides dp_strides;
-  void* dq = nullptr;  // work space, [b, n, tokens, k]: the gradient of the metric is p^T dq
+  void* dq = nullptr;  // work space, [b, n, tokens, k]: the gradient of the metric is p^T dq; none for the identity
 };
 
 struct MetricBackward {
@@ -99,10 +102,14 @@ struct MetricBackward {
   MetricStrides dt_strides;
   const float* log2_sum = nullptr;
   const float* half_bias = nullptr;
+  void* dvalues = nullptr;  // where there are values
+  MetricStrides dvalue_strides;
   float* dmetric = nullptr;  // [n, k, k], not symmetrised; none for the identity
   // Work space.
-  float* dq_sum = nullptr;      // metric_dq_sums(in): sum_j dS_ij p_j, scaled, in an order of the kernels
-  float* dkey = nullptr;        // [b, n, e, k]: what tokens as keys and values contribute to dp
+  float* dq_sum = nullptr;  // metric_dq_sums(in): sum_j dS_ij p_j, in an order of the kernels
+  // [b, n, e, k]: what tokens as keys, and as values unless these are given, contribute to dp. Not for other keys
+  // without a distance, whose dp it is.
+  float* dkey = nullptr;
   float* delta = nullptr;       // [b, n, c]: dt_i . t_i
   float* row_sum = nullptr;     // [b, n, c], distances only: of dS, scaled
   float* column_sum = nullptr;  // [b, n, e], the same
@@ -120,7 +127,10 @@ std::int64_t metric_gradient_parts(const MetricInputs& in);
 // How many numbers of dq backward adds up, those of padded tokens and columns among them.
 std::int64_t metric_dq_sums(const MetricInputs& in);
 
-// How many counters backward's blocks take turns by.
+// Whether the kernels can take values of their own: with elements of 32 bits not above 96 features.
+bool has_kernels_for_values(MetricElement element, int width);
+
+// How many counters backward's blocks take their numbers and their turns by.
 std::int64_t metric_turns(const MetricInputs& in);
 
 // Run on `stream` (a cudaStream_t) of the current device and return at once. Equal inputs give equal bits. Errors

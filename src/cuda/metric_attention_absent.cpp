@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "cuda/dropout.h"
 #include "cuda/metric_attention.h"
+#include "cuda/metric_projection.h"
 
 namespace metaformer::cuda {
 
@@ -15,6 +16,7 @@ std::int64_t metric_gradient_parts(const MetricInputs&) { return 1; }
 
 std::int64_t metric_dq_sums(const MetricInputs&) { return 1; }
 
+bool has_kernels_for_values(MetricElement, int) { return false; }
 std::int64_t metric_turns(const MetricInputs&) { return 1; }
 
 void metric_forward(const MetricForward&, void*) {
@@ -23,6 +25,16 @@ void metric_forward(const MetricForward&, void*) {
 
 void metric_backward(const MetricBackward&, void*) {
   throw Error(ExitCode::failure, "metric attention kernel: this executable was built without CUDA");
+}
+
+std::int64_t metric_projection_parts(const MetricInputs&) { return 1; }
+
+void metric_project(const MetricProjection&, void*) {
+  throw Error(ExitCode::failure, "metric projection kernel: this executable was built without CUDA");
+}
+
+void metric_project_backward(const MetricProjectionBackward&, void*) {
+  throw Error(ExitCode::failure, "metric projection kernel: this executable was built without CUDA");
 }
 
 }  // namespace metaformer::cuda

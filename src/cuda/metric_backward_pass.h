@@ -15,6 +15,8 @@
 // with rho_i = scale sum_j dS_ij and c_j = scale sum_i dS_ij, the diagonal of dS being 0 for a distance (a point's
 // distance to itself is 0). rho is 0 but for rounding; without it the gradient of M drowns in low precision.
 //
+// Where values are given, dS = P (m dt v^T - delta), and (m P)^T dt is dv in place of a part of dp.
+//
 // Where keys are other tokens y, dq and the first part of dp are of the queries, without c. The rest of dp is of the
 // keys, which for a distance have a dq, too: dq = - c y, dy = (m P)^T dt + scale a dS^T q - 2 c y M. The gradient of M
 // is p^T dq over all tokens.
@@ -23,10 +25,12 @@
 
 namespace metaformer::cuda {
 
-// The counter of the turns at a head's tile of queries.
-GPU_DEVICE unsigned* turn_at(const MetricBackward& backward, const Place& place, std::int64_t tile) {
+// The counter of the blocks that have begun, and those of the turns at a head's tile of queries, one for each warp.
+GPU_DEVICE unsigned* begun_blocks(const MetricBackward& backward) { return backward.turns; }
+GPU_DEVICE unsigned* turns_at(const MetricBackward& backward, const Place& place, std::int64_t tile) {
   const auto& in = backward.in;
-  return backward.turns + (place.batch * in.heads + place.head) * tile_count(in.queries.tokens, turn_rows) + tile;
+  const auto tiles = tile_count(in.queries.tokens, turn_rows);
+  return backward.turns + 1 + turn_warps * ((place.batch * in.heads + place.head) * tiles + tile);
 }
 
 // Where the pass keeps dq of the dq_sum_rows queries from `query` on, in the order of its lanes: the four numbers that
@@ -42,8 +46,7 @@ constexpr int dq_sum_step = 4 * gpu::warp_size;
 
 // Nothing where nothing is dropped.
 struct NoDropout {
-  GPU_DEVICE explicit NoDropout(const MetricInputs&) {}
-  GPU_DEVICE std::int64_t place(const Place&, std::int64_t, std::int64_t) const { return 0; }
+  GPU_DEVICE NoDropout(const MetricInputs&, const Place&, std::int64_t, std::int64_t) {}
   GPU_DEVICE float at(std::int64_t) const { return 1; }
 };
 template <bool Drops>
@@ -75,7 +78,7 @@ struct PerTokenShape {
   static constexpr int threads = 128, rows = threads / 4;
 };
 
-// delta, and no block has had its turn.
+// delta; no block of the pass has begun, and none has had its turn.
 template <class Format>
 GPU_KERNEL(PerTokenShape::threads)
 metric_delta_kernel(const MetricBackward backward) {
@@ -92,10 +95,12 @@ metric_delta_kernel(const MetricBackward backward) {
   sum = sum_of_row(sum);
   if (!exists || lane_index() % 4 != 0) return;
   backward.delta[place.row(in, in.queries, token)] = sum;
-  if (token % turn_rows == 0) *turn_at(backward, place, token / turn_rows) = 0;
+  if (place.row(in, in.queries, token) == 0) *begun_blocks(backward) = 0;
+  if (token % turn_rows != 0) return;
+  for (int warp = 0; warp < turn_warps; ++warp) turns_at(backward, place, token / turn_rows)[warp] = 0;
 }
 
-// dp of keys that are other tokens than the queries, and for a distance their dq.
+// Of a distance, dp and dq of keys that are other tokens than the queries.
 template <class Format>
 GPU_KERNEL(PerTokenShape::threads)
 metric_keys_kernel(const MetricBackward backward) {
@@ -107,14 +112,12 @@ metric_keys_kernel(const MetricBackward backward) {
   if (!gpu::within(token < in.keys.tokens)) return;
   const auto at = place.offset(contiguous_strides(in, in.keys), token);
   const auto* p = tokens_at<Format>(in.keys.p, in.keys.p_strides, place, token);
-  const float c = in.distance ? backward.column_sum[place.row(in, in.keys, token)] : 0.0f;
+  const float c = backward.column_sum[place.row(in, in.keys, token)];
   for (int i = lane_index() % 4; i < in.width; i += 4) {
-    float dp = backward.dkey[at + i];
-    if (in.distance) {
-      dp -= 2 * c * Format::to_float(tokens_at<Format>(keys.q, keys.q_strides, place, token)[i]);
-      static_cast<Element*>(keys.dq)[at + i] = Format::from_float(-c * Format::to_float(p[i]));
-    }
-    static_cast<Element*>(keys.dp)[place.offset(keys.dp_strides, token) + i] = Format::from_float(dp);
+    const float q = Format::to_float(tokens_at<Format>(keys.q, keys.q_strides, place, token)[i]);
+    auto& dp = static_cast<Element*>(keys.dp)[place.offset(keys.dp_strides, token) + i];
+    dp = Format::from_float(backward.dkey[at + i] - 2 * c * q);
+    if (keys.dq != nullptr) static_cast<Element*>(keys.dq)[at + i] = Format::from_float(-c * Format::to_float(p[i]));
   }
 }
 
@@ -182,6 +185,7 @@ class BackwardFinish {
 
  private:
   GPU_DEVICE void store_dq(Sum (&dq)[Width / 8], const float (&c)[2]) const {
+    if (backward_.queries.dq == nullptr) return;
     if (in_.distance && in_.to_themselves) subtract(dq, c, in_.queries.p, in_.queries.p_strides, 0);
     store<Format>(dq, static_cast<Element*>(backward_.queries.dq), contiguous_strides(in_, in_.queries), in_,
                   in_.queries, place_, place_.first + row_);
@@ -230,7 +234,11 @@ class BackwardFinish {
     const float* at = dq_sum_at<Width>(backward_, place_, query);
     clear(dq);
     GPU_UNROLL
-    for (int n = 0; exists && n < Width / 8; ++n) gpu::load_handed_on(dq[n].r, at + n * dq_sum_step);
+    for (int n = 0; exists && n < Width / 8; ++n) {
+      gpu::load_handed_on(dq[n].r, at + n * dq_sum_step);
+      GPU_UNROLL
+      for (int e = 0; e < 4; ++e) dq[n].r[e] *= score_gradient(in_);
+    }
   }
 
   // Columns from `first` on.
@@ -358,26 +366,31 @@ metric_sum_kernel(const MetricBackward backward, const std::int64_t parts) {
   backward.dmetric[at] = sum;
 }
 
-// All pairs of queries and keys, once: a block owns a tile of keys and goes over the tiles of queries. What its tokens
-// contribute to dp as keys and values stays in registers. What it contributes to dq of a tile of queries is added in
-// global memory, by the blocks in the order of their keys: each waits for its turn. Weights and their gradients pass
-// through shared memory at most.
+// All pairs of queries and keys, once: a block owns a tile of keys and goes over the tiles of queries, the last one
+// first. What its tokens contribute to dp as keys and values stays in registers. What it contributes to dq of a tile of
+// queries is added in global memory, by the blocks in the order of their keys. Each warp adds its part of the tile, and
+// waits for its turn: for the same warp of the block before. From last to first, blocks of a causal mask begin at the
+// same tile and then follow one another; from first to last each would begin where the block before has yet to come.
+// Weights and their gradients pass through shared memory at most.
 
-template <class Format, int Width>
+template <class Format, int Width, bool HasValues>
 struct PassShape {
   using Element = typename Format::Element;
-  static constexpr int warps = 4, threads = warps * gpu::warp_size;
+  static constexpr int warps = turn_warps, threads = warps * gpu::warp_size;
   static constexpr int rows = 16 * warps;  // keys that a block owns
   static constexpr bool narrow = sizeof(Element) == 2;
-  // Queries of a tile: as many as registers allow, those of split operands the fewest.
-  static constexpr bool wide = !narrow && (Width > 96 || (is_split<Format> && Width > 32));
-  static constexpr int queries = narrow && Width <= 64 ? 64 : wide ? 16 : 32;
+  // Queries of a tile: as many as registers allow, those of split operands the fewest. Gradients of values take as many
+  // registers as those of keys.
+  static constexpr int sums = HasValues ? 2 * Width : Width;
+  static constexpr bool wide = !narrow && (sums > 96 || (is_split<Format> && sums > 32));
+  static constexpr int queries = narrow && sums <= 64 ? 64 : wide ? 16 : 32;
   // Whether the keys stay in registers as operands, too.
-  static constexpr bool keeps_rows = narrow || Width <= (is_split<Format> ? 16 : 48);
+  static constexpr bool keeps_rows = narrow ? sums <= 128 : Width <= (is_split<Format> ? 16 : 48);
 
-  // In shared memory: the keys, two tiles of q, two of dt, and dS^T of a tile.
+  // In shared memory: the keys and their values, two tiles of q, two of dt, and dS^T of a tile.
   static constexpr int ld = padded_row<Format, Width>, slope_ld = padded_row<Format, queries>;
-  static constexpr int tile_bytes = (rows + 4 * queries) * ld * static_cast<int>(sizeof(Element));
+  static constexpr int key_rows = HasValues ? 2 * rows : rows;
+  static constexpr int tile_bytes = (key_rows + 4 * queries) * ld * static_cast<int>(sizeof(Element));
   static constexpr int slope_bytes = rows * slope_ld * static_cast<int>(sizeof(Element));
   static constexpr int shared_bytes = tile_bytes + slope_bytes + 2 * queries * 12;  // segments, log2 sums, deltas
   static_assert(shared_bytes <= most_shared_bytes);
@@ -387,22 +400,24 @@ struct PassShape {
   static constexpr int columns = (Width / 16 + column_groups - 1) / column_groups * 16;
 };
 
-template <class Format, int Width>
+template <class Format, int Width, bool HasValues>
 class BackwardPass {
  public:
-  using Shape = PassShape<Format, Width>;
+  using Shape = PassShape<Format, Width, HasValues>;
   using Element = typename Format::Element;
   using Tokens = Tile<Format, Shape::ld>;
   using Slopes = Tile<Format, Shape::slope_ld>;
   static constexpr int kept_steps = Shape::keeps_rows ? Width / Format::depth : 1;
 
-  GPU_DEVICE BackwardPass(const MetricBackward& backward, unsigned char* memory)
+  // `number`: of the block, in the order in which blocks begin.
+  GPU_DEVICE BackwardPass(const MetricBackward& backward, unsigned char* memory, std::int64_t number)
       : backward_(backward),
         in_(backward.in),
         rule_(in_),
-        place_(first_tile_first(in_, Shape::rows)),
+        place_(first_tile_first(in_, Shape::rows, number)),
         keys_{reinterpret_cast<Element*>(memory)},
-        queries_{keys_.at(Shape::rows, 0)},
+        values_{keys_.at(Shape::key_rows - Shape::rows, 0)},
+        queries_{keys_.at(Shape::key_rows, 0)},
         slopes_{reinterpret_cast<Element*>(memory + Shape::tile_bytes)},
         segment_(reinterpret_cast<std::int32_t*>(memory + Shape::tile_bytes + Shape::slope_bytes)),
         log2_sum_(reinterpret_cast<float*>(segment_ + 2 * Shape::queries)),
@@ -412,24 +427,25 @@ class BackwardPass {
 
   GPU_DEVICE void run() {
     start_load_p<Width, Shape::threads>(keys_, Shape::rows, in_, in_.keys, place_, place_.first);
+    if constexpr (HasValues)
+      start_load_tokens<Width, Shape::threads>(values_, Shape::rows, in_.values, in_.value_strides, in_.keys.tokens,
+                                               in_.width, place_, place_.first);
     finish_loads();
     Left p[1][kept_steps];
     if constexpr (Shape::keeps_rows) load(p[0], keys_, row_);
-    Sum dkey[1][Width / 8];
+    Sum dkey[1][Width / 8], dvalue[1][HasValues ? Width / 8 : 1];
     clear(dkey[0]);
+    clear(dvalue[0]);
     float column_sum[2] = {0, 0};
-    const std::int64_t first = first_query(), end = in_.queries.tokens;
-    start_queries(first);
-    for (auto query = first; query < end; query += Shape::queries) {
+    const std::int64_t first = first_query(), last = (in_.queries.tokens - 1) / Shape::queries * Shape::queries;
+    start_queries(last);
+    for (auto query = last; query >= first; query -= Shape::queries) {
       finish_loads();
-      if (query > first) end_turn(query - Shape::queries);
-      if (query + Shape::queries < end) start_queries(query + Shape::queries);
-      add_queries(query, p, column_sum, dkey);
+      if (query > first) start_queries(query - Shape::queries);
+      add_queries(query, p, column_sum, dkey, dvalue);
       add_to_dq(query);
     }
-    gpu::sync_threads();  // what this block added is there
-    end_turn((end - 1) / Shape::queries * Shape::queries);
-    finish(dkey[0], column_sum);
+    finish(dkey[0], dvalue[0], column_sum);
   }
 
  private:
@@ -455,19 +471,22 @@ class BackwardPass {
     }
   }
 
-  // Adds to dkey, and leaves dS^T in shared memory.
+  // Adds to dkey and dvalue, and leaves dS^T in shared memory.
   GPU_DEVICE void add_queries(std::int64_t query, const Left (&p)[1][kept_steps], float (&column_sum)[2],
-                              Sum (&dkey)[1][Width / 8]) {
+                              Sum (&dkey)[1][Width / 8], Sum (&dvalue)[1][HasValues ? Width / 8 : 1]) {
     const int first = buffer_row<Shape::queries>(query), dt = 2 * Shape::queries + first;
     Sum weight[1][Shape::queries / 8], gradient[1][Shape::queries / 8];
     clear(weight[0]);
     clear(gradient[0]);
     if constexpr (Shape::keeps_rows) {
       multiply_transposed(weight, p, queries_, first);
-      multiply_transposed(gradient, p, queries_, dt);
     } else {
       multiply_transposed(weight, keys_, row_, Width, queries_, first);
-      multiply_transposed(gradient, keys_, row_, Width, queries_, dt);
+    }
+    if constexpr (Shape::keeps_rows && !HasValues) {
+      multiply_transposed(gradient, p, queries_, dt);
+    } else {
+      multiply_transposed(gradient, values_, row_, Width, queries_, dt);
     }
     const int behind = near_difference(place_.first + row_ - first_position(in_), query);
     if (is_plain(behind)) {
@@ -484,7 +503,11 @@ class BackwardPass {
     });
     Left operand[1][Shape::queries / Format::depth];
     to_left<Format>(operand[0], weight[0]);
-    multiply(dkey, operand, queries_, dt);
+    if constexpr (HasValues) {
+      multiply(dvalue, operand, queries_, dt);
+    } else {
+      multiply(dkey, operand, queries_, dt);
+    }
     to_left<Format>(operand[0], gradient[0]);
     multiply(dkey, operand, queries_, first);
   }
@@ -500,7 +523,7 @@ class BackwardPass {
   template <bool Masked, bool Drops>
   GPU_DEVICE void weigh(std::int64_t query, int behind_first, Sum (&weight)[Shape::queries / 8],
                         Sum (&gradient)[Shape::queries / 8], float (&column_sum)[2]) const {
-    const DropoutOf<Drops> dropout(in_);
+    const DropoutOf<Drops> dropout(in_, place_, query + 2 * (lane_index() % 4), key_);
     GPU_UNROLL
     for (int h = 0; h < 2; ++h) {
       const auto key = key_ + 8 * h;
@@ -517,14 +540,14 @@ class BackwardPass {
           const bool visible = !Masked || gpu::within(sees(in_, segment_[i], segment, behind - column));
           rule_.weigh(weight[n].r[e], gradient[n].r[e], visible, Masked && in_.to_themselves && behind == column,
                       half_bias, log2_sum_[i], delta_[i],
-                      Drops ? dropout.at(gpu::counter(dropout.place(place_, query + column, key))) : 1.0f);
+                      Drops ? dropout.at(gpu::counter(((8 * n + e % 2) << query_shift) + 8 * h)) : 1.0f);
           column_sum[h] += gradient[n].r[e];
         }
       }
     }
   }
 
-  // Scaled dS p, of the 16 queries and the columns that are this warp's.
+  // dS p, of the 16 queries and the columns that are this warp's.
   GPU_DEVICE void add_to_dq(std::int64_t query) {
     const int row = warp_index() % Shape::row_groups * 16;
     const int column = warp_index() / Shape::row_groups * Shape::columns;
@@ -546,39 +569,57 @@ class BackwardPass {
         multiply_add(Format(), dq[n + 1], left, right[1]);
       }
     }
+    if (column >= Width || !gpu::within(query + row < in_.queries.tokens)) return;  // the same for a whole warp
     wait_for_turn(query);
     add_in_memory(query + row, column, dq);
     if (in_.distance && column == 0) add_row_sums(query + row + lane_index() / 4, row_sum);
+    end_turn(query);
   }
 
-  // Blocks add to a tile of dq in the order of their keys. All before this one have begun: they have lower numbers.
-  GPU_DEVICE unsigned* turn_of(std::int64_t query) const { return turn_at(backward_, place_, query / Shape::queries); }
+  // Warps add to their part of a tile of dq in the order of the keys of their blocks. All blocks before this one have
+  // begun: they have lower numbers.
+  GPU_DEVICE unsigned* turn_of(std::int64_t query) const {
+    return turns_at(backward_, place_, query / Shape::queries) + warp_index();
+  }
   GPU_DEVICE unsigned turn() const { return static_cast<unsigned>(place_.first / Shape::rows); }
   GPU_DEVICE void wait_for_turn(std::int64_t query) const {
     if (turn() == 0) return;
-    if (gpu::thread_index() == 0) gpu::wait_for(turn_of(query), turn());
-    gpu::sync_threads();
+    if (lane_index() == 0) gpu::wait_for(turn_of(query), turn());
+    gpu::sync_warp();
   }
-  // After a barrier behind what was added.
   GPU_DEVICE void end_turn(std::int64_t query) const {
-    if (gpu::thread_index() == 0) gpu::announce(turn_of(query), turn() + 1);
+    gpu::sync_warp();
+    if (lane_index() == 0) gpu::announce(turn_of(query), turn() + 1);
   }
 
-  // All is loaded before the first store: what follows a store would wait for memory once more.
+  // The first block stores, the others add: where the GPU cannot add in memory, all is loaded before the first store,
+  // for what follows a store would wait for memory once more.
   GPU_DEVICE void add_in_memory(std::int64_t query, int first_column, const Sum (&dq)[Shape::columns / 8]) const {
-    if (!gpu::within(query < in_.queries.tokens)) return;  // the same for a whole warp
     float* at = dq_sum_at<Width>(backward_, place_, query) + first_column / 8 * dq_sum_step;
-    float sum[Shape::columns / 8][4];
-    GPU_UNROLL
-    for (int n = 0; n < Shape::columns / 8; ++n) {
-      for (float& value : sum[n]) value = 0;
-      if (turn() > 0 && first_column + 8 * n < Width) gpu::load_handed_on(sum[n], at + n * dq_sum_step);
-    }
-    GPU_UNROLL
-    for (int n = 0; n < Shape::columns / 8; ++n) {
+    const auto exists = [first_column](int n) { return first_column + 8 * n < Width; };
+    if constexpr (gpu::adds_in_memory) {
       GPU_UNROLL
-      for (int e = 0; e < 4; ++e) sum[n][e] = gpu::fused_multiply_add(rule_.gradient, dq[n].r[e], sum[n][e]);
-      if (first_column + 8 * n < Width) gpu::store_handed_on(at + n * dq_sum_step, sum[n]);
+      for (int n = 0; n < Shape::columns / 8; ++n) {
+        if (!exists(n)) continue;
+        if (turn() == 0) {
+          gpu::store_handed_on(at + n * dq_sum_step, dq[n].r);
+        } else {
+          gpu::add_handed_on(at + n * dq_sum_step, dq[n].r);
+        }
+      }
+    } else {
+      float sum[Shape::columns / 8][4];
+      GPU_UNROLL
+      for (int n = 0; n < Shape::columns / 8; ++n) {
+        for (float& value : sum[n]) value = 0;
+        if (turn() > 0 && exists(n)) gpu::load_handed_on(sum[n], at + n * dq_sum_step);
+      }
+      GPU_UNROLL
+      for (int n = 0; n < Shape::columns / 8; ++n) {
+        GPU_UNROLL
+        for (int e = 0; e < 4; ++e) sum[n][e] += dq[n].r[e];
+        if (exists(n)) gpu::store_handed_on(at + n * dq_sum_step, sum[n]);
+      }
     }
   }
 
@@ -595,9 +636,19 @@ class BackwardPass {
     }
   }
 
-  GPU_DEVICE void finish(Sum (&dkey)[Width / 8], const float (&column_sum)[2]) const {
+  GPU_DEVICE void finish(Sum (&dkey)[Width / 8], Sum (&dvalue)[HasValues ? Width / 8 : 1],
+                         const float (&column_sum)[2]) const {
+    const auto first = place_.first + row_;
+    if constexpr (HasValues)
+      store<Format>(dvalue, static_cast<Element*>(backward_.dvalues), backward_.dvalue_strides, in_, in_.keys, place_,
+                    first);
+    if (!in_.to_themselves && !in_.distance) {
+      store<Format>(dkey, static_cast<Element*>(backward_.keys.dp), backward_.keys.dp_strides, in_, in_.keys, place_,
+                    first);
+      return;
+    }
     for_each_pair(dkey, [&](int row, int column, const float* values) {
-      const auto token = place_.first + row_ + row;
+      const auto token = first + row;
       if (!gpu::within(token < in_.keys.tokens) || !gpu::within(column < in_.width)) return;
       float* at = backward_.dkey + place_.offset(contiguous_strides(in_, in_.keys), token) + column;
       at[0] = values[0];
@@ -616,7 +667,8 @@ class BackwardPass {
   const MetricInputs& in_;
   ScoreRule rule_;
   Place place_;
-  Tokens keys_, queries_;  // queries: two tiles of q, then two of dt
+  Tokens keys_, values_;  // one tile unless values are given
+  Tokens queries_;        // two tiles of q, then two of dt
   Slopes slopes_;
   std::int32_t* segment_;
   float *log2_sum_, *delta_;
@@ -624,11 +676,17 @@ class BackwardPass {
   std::int64_t key_;  // this lane's first; its second is 8 further
 };
 
-template <class Format, int Width>
-GPU_KERNEL((PassShape<Format, Width>::threads))
+// Blocks number themselves: in which order a GPU begins them is not specified.
+template <class Format, int Width, bool HasValues>
+GPU_KERNEL((PassShape<Format, Width, HasValues>::threads))
 metric_pass_kernel(const MetricBackward backward) {
   GPU_SHARED_MEMORY(memory);
-  BackwardPass<Format, Width>(backward, memory).run();
+  auto* number = reinterpret_cast<unsigned*>(memory);
+  if (gpu::thread_index() == 0) *number = gpu::take_number(begun_blocks(backward));
+  gpu::sync_threads();
+  const std::int64_t own = *number;
+  gpu::sync_threads();  // the keys come where the number was
+  BackwardPass<Format, Width, HasValues>(backward, memory, own).run();
 }
 
 }  // namespace metaformer::cuda

@@ -1,5 +1,6 @@
 #pragma once
-// Forward: flash attention (Dao et al. 2022, 2023) with q = p M made on the way and one tile for keys and values alike.
+// Forward: flash attention (Dao et al. 2022, 2023) with q = p M made on the way, and one tile for keys and values alike
+// unless values are given.
 
 #include <cmath>
 
@@ -7,7 +8,7 @@
 
 namespace metaformer::cuda {
 
-template <class Format, int Width>
+template <class Format, int Width, bool HasValues>
 struct ForwardShape {
   using Element = typename Format::Element;
   static constexpr bool narrow = sizeof(Element) == 2;
@@ -15,14 +16,16 @@ struct ForwardShape {
   static constexpr int row_blocks = narrow && Width <= 64 ? 2 : 1;
   static constexpr int warps = narrow && Width > 64 ? 8 : 4;
   static constexpr int threads = warps * gpu::warp_size;
-  static constexpr int rows = warps * row_blocks * 16;                                  // queries of a block
-  static constexpr int keys = narrow || Width <= 32 ? 64 : is_split<Format> ? 16 : 32;  // of a tile
+  static constexpr int rows = warps * row_blocks * 16;  // queries of a block
+  static constexpr bool few_keys = narrow && HasValues && Width > 96;
+  static constexpr int keys = few_keys ? 32 : narrow || Width <= 32 ? 64 : is_split<Format> ? 16 : 32;  // of a tile
   // Whether q stays in registers; else it lies where p was.
   static constexpr bool keeps_q = !is_split<Format> || Width <= 64;
   static constexpr int q_steps = keeps_q ? Width / Format::depth : 1;
   static constexpr int ld = padded_row<Format, Width>;
   static constexpr int form_rows = metric_rows<Format, Width>;
-  static constexpr int key_rows = form_rows > 2 * keys ? form_rows : 2 * keys;  // two key tiles, or part of the metric
+  // Two tiles of keys and of values, or part of the metric.
+  static constexpr int tile_rows = (HasValues ? 4 : 2) * keys, key_rows = form_rows > tile_rows ? form_rows : tile_rows;
   static constexpr int tile_bytes = (rows + key_rows) * ld * static_cast<int>(sizeof(Element));
   static constexpr int shared_bytes = tile_bytes + 2 * keys * 8;  // segments and biases of two key tiles
   static_assert(shared_bytes <= most_shared_bytes);
@@ -65,10 +68,10 @@ struct OnlineSoftmax {
   }
 };
 
-template <class Format, int Width>
+template <class Format, int Width, bool HasValues>
 class ForwardBlock {
  public:
-  using Shape = ForwardShape<Format, Width>;
+  using Shape = ForwardShape<Format, Width, HasValues>;
   using Element = typename Format::Element;
   using Tokens = Tile<Format, Shape::ld>;
 
@@ -78,6 +81,7 @@ class ForwardBlock {
         place_(last_tile_first(in_, in_.queries, Shape::rows)),
         queries_{reinterpret_cast<Element*>(memory)},
         keys_{queries_.at(Shape::rows, 0)},
+        values_{HasValues ? keys_.at(2 * Shape::keys, 0) : keys_.data},
         segment_(reinterpret_cast<std::int32_t*>(memory + Shape::tile_bytes)),
         half_bias_(reinterpret_cast<float*>(segment_ + 2 * Shape::keys)),
         first_row_(warp_index() * Shape::row_blocks * 16),
@@ -130,6 +134,9 @@ class ForwardBlock {
   GPU_DEVICE void start_keys(std::int64_t key) {
     start_load_keys<Width, Shape::threads, Shape::keys>(keys_, segment_, half_bias_, forward_.half_bias, in_, place_,
                                                         key);
+    if constexpr (HasValues)
+      start_load_tokens<Width, Shape::threads>(Tokens{values_.at(buffer_row<Shape::keys>(key), 0)}, Shape::keys,
+                                               in_.values, in_.value_strides, in_.keys.tokens, in_.width, place_, key);
   }
 
   GPU_DEVICE void add_keys(std::int64_t key, const Left (&q)[Shape::row_blocks][Shape::q_steps],
@@ -160,7 +167,7 @@ class ForwardBlock {
       }
       to_left<Format>(weight[block], score[block]);
     }
-    multiply(out, weight, keys_, at);
+    multiply(out, weight, values_, at);
   }
 
   GPU_DEVICE void add_bias(Sum (&score)[Shape::keys / 8], std::int64_t key) const {
@@ -198,16 +205,14 @@ class ForwardBlock {
 
   // After the denominator has them all.
   GPU_DEVICE void drop(Sum (&weight)[Shape::keys / 8], std::int64_t first, std::int64_t key) const {
-    const WeightDropout dropout(in_);
+    const WeightDropout dropout(in_, place_, first + lane_index() / 4, key + 2 * (lane_index() % 4));
     GPU_UNROLL
     for (int h = 0; h < 2; ++h) {
-      const auto query = first + lane_index() / 4 + 8 * h;
-      const auto row = dropout.place(place_, query, key + 2 * (lane_index() % 4));
       GPU_UNROLL
       for (int n = 0; n < Shape::keys / 8; ++n) {
         GPU_UNROLL
         for (int e = 0; e < 2; ++e)
-          if (!dropout.keeps(gpu::counter(row + 8 * n + e))) weight[n].r[2 * h + e] = 0;
+          if (!dropout.keeps(gpu::counter((8 * h << query_shift) + 8 * n + e))) weight[n].r[2 * h + e] = 0;
       }
     }
   }
@@ -235,18 +240,18 @@ class ForwardBlock {
   const MetricForward& forward_;
   const MetricInputs& in_;
   Place place_;
-  Tokens queries_, keys_;
+  Tokens queries_, keys_, values_;
   std::int32_t* segment_;
   float* half_bias_;
   int first_row_;  // of this warp
   float scale_;
 };
 
-template <class Format, int Width>
-GPU_KERNEL((ForwardShape<Format, Width>::threads))
+template <class Format, int Width, bool HasValues>
+GPU_KERNEL((ForwardShape<Format, Width, HasValues>::threads))
 metric_forward_kernel(const MetricForward forward) {
   GPU_SHARED_MEMORY(memory);
-  ForwardBlock<Format, Width>(forward, memory).run();
+  ForwardBlock<Format, Width, HasValues>(forward, memory).run();
 }
 
 // The key's part of a distance, which the softmax does not cancel: half_bias_j = -q_j . p_j / 2.

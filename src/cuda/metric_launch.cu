@@ -21,6 +21,8 @@ void require_possible(const MetricInputs& in) {
   require(in.scale > 0, "the scale is not above 0");
   require((in.metric == nullptr) == (in.form == MetricForm::identity),
           "a metric goes with every form but the identity");
+  require(in.values == nullptr || has_kernels_for_values(in.element, in.width),
+          "head width " + std::to_string(in.width) + " is above 96 with values of their own in 32 bits");
   // The smallest tiles have 64 rows; blocks are counted in 31 bits.
   constexpr std::int64_t rows = 64, most = std::numeric_limits<std::int32_t>::max();
   const auto tiles = (std::max(in.queries.tokens, in.keys.tokens) + rows - 1) / rows;
@@ -31,20 +33,25 @@ void require_possible(const MetricInputs& in) {
 
 }  // namespace
 
+bool has_kernels_for_values(MetricElement element, int width) {
+  const bool narrow = element == MetricElement::bf16 || element == MetricElement::fp16;
+  return compiled_width(width) <= (narrow ? most_value_width<Bf16> : most_value_width<Fp32>);
+}
+
 MetricDevice metric_kernel_device() { return gpu::is_emulated ? MetricDevice::host : MetricDevice::cuda; }
 
 std::int64_t metric_gradient_parts(const MetricInputs& in) {
   constexpr std::int64_t most = 64;
-  const auto tiles = (in.queries.tokens + gradient_tile_rows - 1) / gradient_tile_rows;
+  const auto tiles = tile_count(in.queries.tokens, gradient_tile_rows);
   return std::clamp<std::int64_t>(in.batch * tiles, 1, most);
 }
 
 std::int64_t metric_turns(const MetricInputs& in) {
-  return in.batch * in.heads * ((in.queries.tokens + turn_rows - 1) / turn_rows);
+  return 1 + in.batch * in.heads * tile_count(in.queries.tokens, turn_rows) * turn_warps;
 }
 
 std::int64_t metric_dq_sums(const MetricInputs& in) {
-  const auto groups = (in.queries.tokens + dq_sum_rows - 1) / dq_sum_rows;
+  const auto groups = tile_count(in.queries.tokens, dq_sum_rows);
   return in.batch * in.heads * groups * dq_sum_rows * compiled_width(in.width);
 }
 

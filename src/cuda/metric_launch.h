@@ -17,6 +17,10 @@ void backward_fp16(const MetricBackward& backward, void* stream);
 void backward_tf32(const MetricBackward& backward, void* stream);
 void backward_fp32(const MetricBackward& backward, void* stream);
 
+// The widths that there are kernels for, with values of their own.
+template <class Format>
+inline constexpr int most_value_width = sizeof(typename Format::Element) == 2 ? 128 : 96;
+
 // Calls start.template operator()<compiled_width(width)>().
 template <class Start>
 void with_width(int width, Start start) {
@@ -41,36 +45,49 @@ inline std::int64_t block_count(const MetricInputs& in, const MetricSide& side, 
   return in.batch * in.heads * tile_count(side.tokens, rows);
 }
 
+// The same with whether values are given.
+template <class Format, class Start>
+void with_kernels_of(const MetricInputs& in, Start start) {
+  with_width(in.width, [&]<int Width> {
+    if constexpr (Width <= most_value_width<Format>) {
+      if (in.values != nullptr) return start.template operator()<Width, true>();
+    }
+    start.template operator()<Width, false>();
+  });
+}
+
 template <class Format>
 void launch_forward(const MetricForward& forward, void* stream_pointer) {
   const auto stream = static_cast<gpu::Stream>(stream_pointer);
   const auto& in = forward.in;
-  with_width(in.width, [&]<int Width> {
+  with_kernels_of<Format>(in, [&]<int Width, bool HasValues> {
     using Bias = BiasShape<Format, Width>;
-    using Forward = ForwardShape<Format, Width>;
+    using Forward = ForwardShape<Format, Width, HasValues>;
     if (in.distance)
       gpu::launch(metric_bias_kernel<Format, Width>, block_count(in, in.keys, Bias::rows), Bias::threads,
                   Bias::shared_bytes, stream, forward);
-    gpu::launch(metric_forward_kernel<Format, Width>, block_count(in, in.queries, Forward::rows), Forward::threads,
-                Forward::shared_bytes, stream, forward);
+    gpu::launch(metric_forward_kernel<Format, Width, HasValues>, block_count(in, in.queries, Forward::rows),
+                Forward::threads, Forward::shared_bytes, stream, forward);
   });
 }
 
-// dp of both sides, and the gradient of the metric where there is one.
+// dp of both sides, dv, and the gradient of the metric where there is one.
 template <class Format>
 void launch_backward(const MetricBackward& backward, void* stream_pointer) {
   const auto stream = static_cast<gpu::Stream>(stream_pointer);
   const auto& in = backward.in;
-  with_width(in.width, [&]<int Width> {
-    gpu::launch(metric_delta_kernel<Format>, block_count(in, in.queries, PerTokenShape::rows), PerTokenShape::threads,
-                0, stream, backward);
-    using Pass = PassShape<Format, Width>;
-    gpu::launch(metric_pass_kernel<Format, Width>, block_count(in, in.keys, Pass::rows), Pass::threads,
+  gpu::launch(metric_delta_kernel<Format>, block_count(in, in.queries, PerTokenShape::rows), PerTokenShape::threads, 0,
+              stream, backward);
+  with_kernels_of<Format>(in, [&]<int Width, bool HasValues> {
+    using Pass = PassShape<Format, Width, HasValues>;
+    gpu::launch(metric_pass_kernel<Format, Width, HasValues>, block_count(in, in.keys, Pass::rows), Pass::threads,
                 Pass::shared_bytes, stream, backward);
+  });
+  with_width(in.width, [&]<int Width> {
     using Finish = FinishShape<Format, Width>;
     gpu::launch(metric_finish_kernel<Format, Width>, block_count(in, in.queries, Finish::rows), Finish::threads,
                 Finish::shared_bytes, stream, backward);
-    if (!in.to_themselves)
+    if (in.distance && !in.to_themselves)
       gpu::launch(metric_keys_kernel<Format>, block_count(in, in.keys, PerTokenShape::rows), PerTokenShape::threads, 0,
                   stream, backward);
     if (backward.dmetric == nullptr) return;

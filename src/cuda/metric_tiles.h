@@ -13,6 +13,7 @@ constexpr float log2_e = 1.44269504088896341f;
 
 constexpr int gradient_tile_rows = 32;  // tokens that one step of the metric gradient takes
 constexpr int turn_rows = 16;           // queries of the smallest tile that blocks take turns at
+constexpr int turn_warps = 4;           // of a block of backward's pass, each of which has its own turns
 constexpr int dq_sum_rows = 16;         // queries whose dq lies together in MetricBackward::dq_sum: those of a warp
 
 // The width that the kernel for heads of `width` is compiled for.
@@ -53,10 +54,13 @@ GPU_DEVICE Place last_tile_first(const MetricInputs& in, const MetricSide& side,
 }
 
 // Block 0 gets the first tile: with a causal mask it is the key that most queries see.
-GPU_DEVICE Place first_tile_first(const MetricInputs& in, int rows) {
+GPU_DEVICE Place first_tile_first(const MetricInputs& in, int rows, std::int64_t block) {
   const auto pairs = in.batch * in.heads;
-  const auto pair = gpu::block_index() % pairs;
-  return {pair / in.heads, pair % in.heads, gpu::block_index() / pairs * rows};
+  const auto pair = block % pairs;
+  return {pair / in.heads, pair % in.heads, block / pairs * rows};
+}
+GPU_DEVICE Place first_tile_first(const MetricInputs& in, int rows) {
+  return first_tile_first(in, rows, gpu::block_index());
 }
 
 // 16-byte copies need every row to start at a multiple of 16 bytes.
@@ -192,18 +196,21 @@ GPU_DEVICE float score_gradient(const MetricInputs& in) { return (in.distance ? 
 
 GPU_DEVICE bool drops(const MetricInputs& in) { return in.dropout.key != nullptr; }
 
-// What dropout multiplies weights with; to be made where it is needed, for a tile, so that it takes no registers
-// elsewhere.
+// What dropout multiplies the weights of a tile with, from those of a query and a key on; to be made where it is
+// needed, so that it takes no registers elsewhere. Tiles start at multiples of their size, so no tile crosses a
+// multiple of 65,536 tokens, and the upper half of its places is the same.
 class WeightDropout {
  public:
-  GPU_DEVICE explicit WeightDropout(const MetricInputs& in)
-      : in_(in.dropout), bits_(in.dropout.key, in.dropout.number) {}
+  GPU_DEVICE WeightDropout(const MetricInputs& in, const Place& place, std::int64_t query, std::int64_t key)
+      : in_(in.dropout),
+        bits_(PlaceBits(in.dropout.key, mixed(in.dropout.number))
+                  .from(place_of_weight(in_.first_row + place.batch, place.head, query, key))) {}
 
-  GPU_DEVICE std::int64_t place(const Place& place, std::int64_t query, std::int64_t key) const {
-    return place_of_weight(in_.first_row + place.batch, place.head, query, key);
+  // `further`: (queries << query_shift) + keys from the first.
+  GPU_DEVICE bool keeps(std::int64_t further) const {
+    return bits_.at(static_cast<std::uint32_t>(further)) >= in_.limit;
   }
-  GPU_DEVICE bool keeps(std::int64_t place) const { return bits_.at(place) >= in_.limit; }
-  GPU_DEVICE float at(std::int64_t place) const { return keeps(place) ? in_.factor : 0.0f; }
+  GPU_DEVICE float at(std::int64_t further) const { return keeps(further) ? in_.factor : 0.0f; }
 
  private:
   const MetricDropout& in_;

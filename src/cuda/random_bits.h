@@ -8,7 +8,7 @@
 namespace metaformer::cuda {
 
 // splitmix64's output function, as in base/random.h.
-GPU_DEVICE std::uint64_t mixed(std::uint64_t x) {
+GPU_ANYWHERE std::uint64_t mixed(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15ULL;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
@@ -24,21 +24,27 @@ GPU_DEVICE std::uint32_t scrambled(std::uint32_t x) {
   return x ^ x >> 16;
 }
 
-// 32 bits for every place, of the draw `number` of the key in device memory.
+// 32 bits for every place, of a draw of the key in device memory.
 class PlaceBits {
  public:
-  GPU_DEVICE PlaceBits(const std::int64_t* key, std::uint64_t number) {
-    const auto seed = mixed(static_cast<std::uint64_t>(*key) ^ mixed(number));
+  // mixed_number: mixed(the number of the draw), the same for all threads.
+  GPU_DEVICE PlaceBits(const std::int64_t* key, std::uint64_t mixed_number) {
+    const auto seed = mixed(static_cast<std::uint64_t>(*key) ^ mixed_number);
     low_ = scrambled(static_cast<std::uint32_t>(seed));
     high_ = scrambled(static_cast<std::uint32_t>(seed >> 32) ^ low_);
   }
 
-  GPU_DEVICE std::uint32_t at(std::int64_t place) const {
-    const auto further = high_ ^ static_cast<std::uint32_t>(static_cast<std::uint64_t>(place) >> 32);
-    return scrambled(scrambled(static_cast<std::uint32_t>(place) + low_) ^ further);
+  // Whose place 0 is `place`; those that follow have the same upper half.
+  GPU_DEVICE PlaceBits from(std::int64_t place) const {
+    const auto bits = static_cast<std::uint64_t>(place);
+    return {low_ + static_cast<std::uint32_t>(bits), high_ ^ static_cast<std::uint32_t>(bits >> 32)};
   }
 
+  GPU_DEVICE std::uint32_t at(std::uint32_t place) const { return scrambled(scrambled(place + low_) ^ high_); }
+
  private:
+  GPU_DEVICE PlaceBits(std::uint32_t low, std::uint32_t high) : low_(low), high_(high) {}
+
   std::uint32_t low_, high_;
 };
 

@@ -91,7 +91,7 @@ struct Operands {
             .window = rule.window,
             .scale = static_cast<float>(rule.scale),
             .dropout = rule.mask,
-            .first_place = cuda::place_of_weight(rule.first_row + b, n, 0, 0),
+            .first_place = cuda::place_of_head(rule.first_row + b, n),
             .q = rows_of(q, b, n),
             .k = rows_of(k, b, n),
             .v = rows_of(v, b, n),

@@ -8,6 +8,13 @@
 
 namespace metaformer {
 
+// The type of the result of a linear layer, whose weights are of the type of x or float32.
+inline torch::ScalarType product_type(const torch::Tensor& x) {
+  const auto device = x.device().type();
+  const bool casts = at::autocast::is_autocast_enabled(device) && x.scalar_type() != torch::kDouble;
+  return casts ? at::autocast::get_autocast_dtype(device) : x.scalar_type();
+}
+
 // What happens to the casts of weights, which all threads share, at the end of a scope. `keep`: an outer scope, of any
 // thread, drops them.
 enum class AutocastCasts { drop, keep };

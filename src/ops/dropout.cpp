@@ -40,14 +40,14 @@ void drop_on_host(const DropoutMask& mask, const DropoutPlaces& places, const El
                   std::int64_t runs) {
   constexpr std::int64_t grain = 1 << 10;
   constexpr auto together = DropoutMask::together;
-  const auto groups = (places.run + together - 1) / together;  // of a run
+  const auto groups = (places.run.value() + together - 1) / together;  // of a run
   at::parallel_for(0, runs * groups, grain, [&](std::int64_t begin, std::int64_t end) {
     while (begin < end) {
-      const auto run = begin / groups, group = begin % groups, last = std::min(groups, group + end - begin);
-      const auto first = group * together, offset = run * places.run + first;
-      mask.apply(x + offset, y + offset, std::min(last * together, places.run) - first,
-                 cuda::first_place(places, run) + first);
-      begin += last - group;
+      const auto offset = begin / groups * places.run.value() + begin % groups * together;
+      const auto stretch = cuda::stretch_from(places, offset);
+      const auto count = std::min(stretch.count, (end - begin) * together);
+      mask.apply(x + offset, y + offset, count, stretch.place);
+      begin += (count + together - 1) / together;
     }
   });
 }
@@ -67,7 +67,7 @@ Tensor dropped(const Tensor& given, const Drop& drop, const Tensor& key) {
   if (x.is_cpu())
     with_element(x, [&]<class Element>(Element) {
       drop_on_host<Element>(DropoutMask(drop.probability, drop.number), places, elements_of<Element>(x),
-                            elements_of<Element>(y), x.numel() / places.run);
+                            elements_of<Element>(y), x.numel() / places.run.value());
     });
   else
     cuda::dropout({.element = element_of(x.scalar_type()),

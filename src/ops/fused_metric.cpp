@@ -46,14 +46,16 @@ struct Gradient {
   Tensor dp, dq;
   cuda::MetricGradient pointers;
 
-  Gradient(const Tensor& p, const Tensor& q) : dp(empty_by_token(p)), dq(torch::empty(p.sizes(), p.options())) {
+  Gradient(const Tensor& p, const Tensor& q, bool has_form) : dp(empty_by_token(p)) {
+    if (has_form) dq = torch::empty(p.sizes(), p.options());
     const auto& image = q.defined() ? q : p;
-    pointers = {image.data_ptr(), strides_of(image), dp.data_ptr(), strides_of(dp), dq.data_ptr()};
+    pointers = {image.data_ptr(), strides_of(image), dp.data_ptr(), strides_of(dp), pointer<void>(dq)};
   }
 };
 
 // `y`: undefined where tokens look at themselves.
-Tensor fused_forward(const cuda::MetricInputs& in, const Tensor& p_bnck, const Tensor& y_bnek, Tensors& saved) {
+Tensor fused_forward(const cuda::MetricInputs& in, const Tensor& p_bnck, const Tensor& y_bnek, const Tensor& value_bnek,
+                     Tensors& saved) {
   const c10::OptionalDeviceGuard guard(p_bnck.device());
   const auto image_of = [&](const Tensor& x) { return torch::empty(x.sizes(), x.options()); };
   const bool has_form = in.form != cuda::MetricForm::identity;
@@ -69,12 +71,12 @@ Tensor fused_forward(const cuda::MetricInputs& in, const Tensor& p_bnck, const T
                         .half_bias = pointer<float>(half_bias),
                         .key_q = pointer<void>(key_q)},
                        stream_of(p_bnck));
-  saved = {p_bnck, y_bnek, t, log2_sum, q, key_q, half_bias};
+  saved = {p_bnck, y_bnek, t, log2_sum, q, key_q, half_bias, value_bnek};
   return t;
 }
 
-// The gradients of the queries' p, of the keys, where they are others, and of the metric, in its type. Uses forward's
-// element, whatever is allowed by now.
+// The gradients of the queries' p, of the keys, where they are others, of values, where they are given, and of the
+// metric, in its type. Uses forward's element, whatever is allowed by now.
 Tensors fused_backward(const Backward& backward, const cuda::MetricInputs& in, torch::ScalarType metric_type) {
   const auto& saved = backward.saved;
   const auto &p = saved[0], &y = saved[1].defined() ? saved[1] : p;
@@ -82,16 +84,18 @@ Tensors fused_backward(const Backward& backward, const cuda::MetricInputs& in, t
   const c10::OptionalDeviceGuard guard(p.device());
   const auto dt = with_features_together(backward.dy[0]);
   const auto floats = p.options().dtype(torch::kFloat);
-  const Gradient of_queries(p, q);
+  const bool has_form = in.form != cuda::MetricForm::identity;
+  const Gradient of_queries(p, q, has_form);
   std::optional<Gradient> of_keys;
-  if (!in.to_themselves) of_keys.emplace(y, key_q);
+  if (!in.to_themselves) of_keys.emplace(y, key_q, has_form && in.distance);
+  const auto dvalue = in.values != nullptr ? empty_by_token(saved[7]) : Tensor();
   const auto delta = empty_per_row(p), dq_sum = torch::empty({cuda::metric_dq_sums(in)}, floats),
-             dkey = torch::empty(y.sizes(), floats),
              turns = torch::empty({cuda::metric_turns(in)}, p.options().dtype(torch::kInt));
+  const auto dkey = in.to_themselves || in.distance ? torch::empty(y.sizes(), floats) : Tensor();
   const auto row_sum = in.distance ? empty_per_row(p) : Tensor();
   const auto column_sum = in.distance ? empty_per_row(y) : Tensor();
   Tensor dmetric, partial;
-  if (in.form != cuda::MetricForm::identity) {
+  if (has_form) {
     dmetric = torch::zeros({in.heads, in.width, in.width}, floats);
     partial = torch::empty({cuda::metric_gradient_parts(in), in.heads, in.width, in.width}, floats);
   }
@@ -104,6 +108,8 @@ Tensors fused_backward(const Backward& backward, const cuda::MetricInputs& in, t
                          .dt_strides = strides_of(dt),
                          .log2_sum = pointer<float>(log2_sum),
                          .half_bias = pointer<float>(half_bias),
+                         .dvalues = pointer<void>(dvalue),
+                         .dvalue_strides = dvalue.defined() ? strides_of(dvalue) : cuda::MetricStrides(),
                          .dmetric = pointer<float>(dmetric),
                          .dq_sum = pointer<float>(dq_sum),
                          .dkey = pointer<float>(dkey),
@@ -114,31 +120,43 @@ Tensors fused_backward(const Backward& backward, const cuda::MetricInputs& in, t
                          .partial = pointer<float>(partial)},
                         stream_of(p));
   if (in.form == cuda::MetricForm::diagonal) dmetric = dmetric.diagonal(0, 1, 2);
-  return {of_queries.dp, of_keys ? of_keys->dp : Tensor(), dmetric.defined() ? dmetric.to(metric_type) : Tensor()};
+  return {of_queries.dp, of_keys ? of_keys->dp : Tensor(), dvalue,
+          dmetric.defined() ? dmetric.to(metric_type) : Tensor()};
 }
 
 }  // namespace
 
-std::string fused_metric_obstacle(const Tensor& p_bnck, const Tensor& keys_bnek, const Tensor& metric) {
+std::string fused_metric_obstacle(const MetricVectors& vectors, const Tensor& metric) {
+  const auto &p_bnck = vectors.p_bnck, &keys_bnek = vectors.keys_bnek;
+  const auto& value_bnek = vectors.value_bnek.defined() ? vectors.value_bnek : keys_bnek;
   const auto type = p_bnck.scalar_type();
   const auto width = p_bnck.size(3);
   if (type != torch::kFloat && type != torch::kBFloat16 && type != torch::kHalf)
     return fmt::format("they compute in float32, bfloat16 and float16, not in {}", c10::toString(type));
   if (width % 8 != 0 || width > 128) return fmt::format("head width {} is not a multiple of 8 up to 128", width);
-  if (keys_bnek.scalar_type() != type || keys_bnek.device() != p_bnck.device())
-    return "queries and keys differ in type or device";
+  if (vectors.value_bnek.defined() && !cuda::has_kernels_for_values(metric_element(type), static_cast<int>(width)))
+    return fmt::format("head width {} is above 96 with values of their own in float32", width);
+  for (const auto& other : {keys_bnek, value_bnek})
+    if (other.scalar_type() != type || other.device() != p_bnck.device())
+      return "queries, keys and values differ in type or device";
+  if (value_bnek.sizes() != keys_bnek.sizes()) return "keys and values differ in size";
   if ((p_bnck.numel() == 0) != (keys_bnek.numel() == 0)) return "there are no queries, or no keys";
-  if (p_bnck.stride(3) != 1 || keys_bnek.stride(3) != 1) return "the features of a token are not next to each other";
+  if (p_bnck.stride(3) != 1 || keys_bnek.stride(3) != 1 || value_bnek.stride(3) != 1)
+    return "the features of a token are not next to each other";
   if (metric.defined() && metric.device() != p_bnck.device()) return "the metric is on another device";
+  return metric_kernel_obstacle(p_bnck.device());
+}
+
+std::string metric_kernel_obstacle(torch::Device device) {
   switch (cuda::metric_kernel_device()) {
     case cuda::MetricDevice::none:
       return "this executable was built without CUDA";
     case cuda::MetricDevice::cuda:
-      return p_bnck.is_cuda() ? "" : "they run on CUDA devices";
+      return device.is_cuda() ? "" : "they run on CUDA devices";
     case cuda::MetricDevice::host:
       break;
   }
-  return p_bnck.is_cpu() ? "" : "emulated kernels run on the CPU";
+  return device.is_cpu() ? "" : "emulated kernels run on the CPU";
 }
 
 void require_finite_form(const Tensor& metric) {
@@ -146,9 +164,10 @@ void require_finite_form(const Tensor& metric) {
     throw Error(ExitCode::diverged, "the fused kernels were given a metric that is not finite");
 }
 
-Tensor fused_metric_attention(const Tensor& p_bnck, const Tensor& keys_bnek, const Tensor& metric,
-                              const FusedMetricOptions& options, Pass& pass) {
-  if (const auto obstacle = fused_metric_obstacle(p_bnck, keys_bnek, metric); !obstacle.empty())
+Tensor fused_metric_attention(const MetricVectors& vectors, const Tensor& metric, const FusedMetricOptions& options,
+                              Pass& pass) {
+  const auto& [p_bnck, keys_bnek, value_bnek] = vectors;
+  if (const auto obstacle = fused_metric_obstacle(vectors, metric); !obstacle.empty())
     throw Error(ExitCode::usage, "the fused kernels cannot do this: " + obstacle);
   const auto as_int = [](const Tensor& segment_bc) {
     return segment_bc.defined() ? segment_bc.to(torch::kInt).contiguous() : segment_bc;
@@ -175,6 +194,10 @@ Tensor fused_metric_attention(const Tensor& p_bnck, const Tensor& keys_bnek, con
                         .queries = side_of(p_bnck, query_segment_bc),
                         .keys = side_of(keys_bnek, key_segment_be),
                         .to_themselves = to_themselves};
+  if (value_bnek.defined()) {
+    in.values = value_bnek.data_ptr();
+    in.value_strides = strides_of(value_bnek);
+  }
   // What `in` points to besides p and the keys.
   Tensors pointed_to = {query_segment_bc, key_segment_be};
   if (pass.training && options.dropout > 0) {
@@ -188,13 +211,14 @@ Tensor fused_metric_attention(const Tensor& p_bnck, const Tensor& keys_bnek, con
     pointed_to.push_back(metric.detach().to(p_bnck.scalar_type()).contiguous());
     in.metric = pointed_to.back().data_ptr();
   }
+  const auto others_bnek = to_themselves ? Tensor() : keys_bnek;
   const auto forward = [&](Tensors& saved) {
-    auto t = fused_forward(in, p_bnck, to_themselves ? Tensor() : keys_bnek, saved);
+    auto t = fused_forward(in, vectors.p_bnck, others_bnek, vectors.value_bnek, saved);
     saved.insert(saved.end(), pointed_to.begin(), pointed_to.end());
     return t;
   };
   // The metric in its own type: its gradient must not be rounded to p's.
-  return own_node("fused metric attention", {p_bnck, to_themselves ? Tensor() : keys_bnek, metric}, forward,
+  return own_node("fused metric attention", {p_bnck, others_bnek, value_bnek, metric}, forward,
                   [in, metric_type](const Backward& backward) { return fused_backward(backward, in, metric_type); });
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Time by operator on the host over a few training steps, through LibTorch's profiler.
+// Time over a few training steps, through LibTorch's profiler: by operator on the host, and by kernel on a GPU.
 
 #include <ATen/record_function.h>
 #include <torch/types.h>
@@ -16,6 +16,46 @@ struct OperatorTime {
   std::int64_t calls = 0;
   double self_ms = 0;  // without the operators it calls
 };
+
+// Work of a device: a kernel, a copy or a fill. Times are in nanoseconds of one clock.
+struct DeviceEvent {
+  std::string name;
+  std::int64_t start_ns = 0, end_ns = 0;
+  std::int64_t launched_ns = 0;  // by the host
+  std::int64_t stream = 0;
+  std::optional<double> operations = {}, bytes = {};  // where they are known
+};
+
+struct Interval {
+  std::int64_t begin_ns = 0, end_ns = 0;
+};
+
+// A sum over events.
+struct DeviceTime {
+  std::string name;
+  std::int64_t calls = 0;
+  double ms = 0;
+  std::optional<double> operations = {}, bytes = {};  // where they are known of every event
+};
+
+// Times of all steps together.
+struct DeviceTimes {
+  std::vector<DeviceTime> kinds, kernels;  // longest first
+  std::int64_t streams = 0;
+  double span_ms = 0;     // from the first event of a step to its last
+  double gap_ms = 0;      // of the spans, without any event
+  double between_ms = 0;  // between the spans
+};
+
+// The kind of a kernel by its name, as in the table.
+std::string kind_of_kernel(const std::string& name);
+
+// Events that the host launched during the steps, in any order. Events of several streams may overlap: each counts in
+// its kind, but time in which one of them runs is no gap.
+DeviceTimes device_times(const std::vector<DeviceEvent>& events, const std::vector<Interval>& steps);
+
+// Without the namespaces that most kernels have.
+std::string short_kernel_name(std::string name);
 
 class StepProfiler {
  public:

@@ -33,20 +33,41 @@ TEST_CASE("the log of a training names what was chosen, and why", "[kernel_choic
   CHECK_THAT(said(Precision::bf16, /*has_kernels=*/false),
              Catch::Contains("composed products") && Catch::Contains("no kernels"));
   config.context = 4096;
-  CHECK(said(Precision::bf16) == "attention: composed products (backend auto, by its rule)");
-  CHECK_THAT(said(Precision::fp16), Catch::Contains("composed products"));
+  CHECK(said(Precision::bf16) == "attention: the library's, with kernels around it (backend auto, by its rule)");
+  CHECK_THAT(said(Precision::fp16), Catch::Contains("the library's"));
+  CHECK_THAT(said(Precision::fp16, /*has_kernels=*/false), Catch::Contains("no kernels"));
   CHECK_THAT(said(Precision::tf32), Catch::Contains("the fused kernels"));
   CHECK_THAT(said(Precision::fp32), Catch::Contains("the fused kernels"));
   config.dropout = 0.1;
   CHECK_THAT(said(Precision::bf16), Catch::Contains("the fused kernels") && Catch::Contains("by its rule"));
   config.mixer = MetricOptions{.values = MixerValues::own};
   CHECK_THAT(said(Precision::bf16), Catch::Contains("composed products") && Catch::Contains("these options"));
+  config.dropout = 0;
+  CHECK_THAT(said(Precision::bf16), Catch::Contains("the library's") && Catch::Contains("by its rule"));
+  CHECK_THAT(said(Precision::tf32), Catch::Contains("composed products") && Catch::Contains("these options"));
   config.mixer = MetricOptions{.backend = Backend::composed};
   CHECK(said(Precision::bf16).empty());
   config.mixer = QuadraticOptions{.backend = Backend::fused};
   CHECK_THAT(said(Precision::bf16), Catch::Contains("as model.mixer.backend says"));
   config.mixer = ScaledDotProductOptions{};
   CHECK(said(Precision::bf16).empty());
+}
+
+TEST_CASE("the library's attention with kernels around it is taken for 16-bit types, where no other kernel wins",
+          "[kernel_choice]") {
+  const auto wins = [](const KernelUse& use, torch::ScalarType type, std::int64_t context, bool segmented) {
+    return library_expected_to_win(use, type, context, segmented);
+  };
+  const KernelUse own_values{.library = true}, shared{.fits = true, .library = true};
+  for (const auto type : {torch::kBFloat16, torch::kHalf}) {
+    CHECK(wins(own_values, type, 64, false));
+    CHECK_FALSE(wins(shared, type, 64, false));
+    CHECK(wins(shared, type, 65, false));
+    CHECK_FALSE(wins(own_values, type, 2048, true));
+    CHECK_FALSE(wins({.library = true, .drops = true}, type, 2048, false));
+    CHECK_FALSE(wins({.fits = true}, type, 2048, false));
+  }
+  CHECK_FALSE(wins(own_values, torch::kFloat, 2048, false));
 }
 
 TEST_CASE("kernels fit what they have", "[kernel_choice]") {
@@ -62,10 +83,29 @@ TEST_CASE("kernels fit what they have", "[kernel_choice]") {
   CHECK_FALSE(kernel_use(MetricOptions{}, {.width = 64, .heads = 2, .positions = RotaryPositionsConfig{}}).fits);
 }
 
+TEST_CASE("the library's attention has own values, and no distances or positions that act on scores",
+          "[kernel_choice]") {
+  const MixerShape shape{.width = 64, .heads = 2, .dropout = 0.1};
+  for (const auto values : {MixerValues::own, MixerValues::shared}) {
+    CHECK(kernel_use(MetricOptions{.values = values, .qk_norm = true}, shape).library);
+    CHECK(kernel_use(QuadraticOptions{.values = values}, shape).library);
+  }
+  CHECK_FALSE(kernel_use(MetricOptions{.values = MixerValues::unnormalised, .qk_norm = true}, shape).library);
+  CHECK_FALSE(
+      kernel_use(MetricOptions{.constraint = MetricConstraint::psd, .score = MetricScore::distance}, shape).library);
+  CHECK_FALSE(kernel_use(MetricOptions{.score = MetricScore::as_published}, shape).library);
+  CHECK_FALSE(kernel_use(QuadraticOptions{.form = QuadraticForm::full}, shape).library);
+  CHECK_FALSE(kernel_use(MetricOptions{}, {.width = 36, .heads = 3}).library);
+  CHECK_FALSE(kernel_use(MetricOptions{}, {.width = 64, .heads = 2, .positions = RotaryPositionsConfig{}}).library);
+  CHECK_FALSE(kernel_use(MetricOptions{}, {.width = 64, .heads = 2, .crosses = true}).library);
+}
+
 TEST_CASE("on the CPU auto takes no kernels", "[kernel_choice]") {
   const auto p_bnck = torch::ones({1, 2, 4, 32});
   const auto use = kernel_use(MetricOptions{}, {.width = 64, .heads = 2});
   CHECK_FALSE(takes_kernels(use, p_bnck, p_bnck, Visibility{}, Pass{}));
+  const auto x_bcd = torch::ones({1, 4, 64}, torch::kBFloat16);
+  CHECK_FALSE(takes_library(use, x_bcd, x_bcd, Visibility{}, nullptr, Pass{}));
 }
 
 }  // namespace metaformer

@@ -1,7 +1,11 @@
 // Memory, operations and accuracy that benchmarks report; times are not tested. A core is compared with its mixer,
 // whose projections are permutations: they give p, q, k and v exactly, so outputs must be equal to the bit.
 
+#include <ATen/record_function.h>
+
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "attention/mixer.h"
 #include "bench/attention_bench.h"
@@ -34,7 +38,11 @@ std::vector<MixerConfig> mixers_with_cores() {
     list.emplace_back(MetricOptions{.constraint = constraint});
     if (constraint != MetricConstraint::symmetric)
       list.emplace_back(MetricOptions{.constraint = constraint, .score = MetricScore::distance});
+    list.emplace_back(MetricOptions{.constraint = constraint, .values = MixerValues::own});
   }
+  list.emplace_back(QuadraticOptions{.values = MixerValues::own});
+  list.emplace_back(
+      MetricOptions{.constraint = MetricConstraint::psd, .score = MetricScore::distance, .values = MixerValues::own});
   return list;
 }
 
@@ -65,12 +73,19 @@ CoreInputs inputs_of(const MixerConfig& options, Mixer& mixer, const torch::Tens
     parameters["projection.weight"].copy_(torch::cat({identity.index_select(0, q_rows), identity}));
     return {heads_of(x_bcd.index_select(2, q_rows)), heads_of(x_bcd)};
   }
-  if (auto* projection = parameters.find("projection.weight")) projection->copy_(identity);
+  auto* projection = parameters.find("projection.weight");
+  const bool own_values = projection != nullptr && projection->size(0) > shape.width();
+  if (projection != nullptr)
+    projection->copy_(own_values ? torch::cat({identity, identity.index_select(0, k_rows)}) : identity);
+  const auto with_values = [&](CoreInputs inputs) {
+    if (own_values) inputs.push_back(heads_of(x_bcd.index_select(2, k_rows)));
+    return inputs;
+  };
   if (const auto* metric = std::get_if<MetricOptions>(&options)) {
-    if (metric->constraint == MetricConstraint::identity) return {heads_of(x_bcd)};
-    return {heads_of(x_bcd), form_of_metric(mixer, *metric)};
+    if (metric->constraint == MetricConstraint::identity) return with_values({heads_of(x_bcd)});
+    return with_values({heads_of(x_bcd), form_of_metric(mixer, *metric)});
   }
-  if (const auto* form = parameters.find("form")) return {heads_of(x_bcd), *form};
+  if (const auto* form = parameters.find("form")) return with_values({heads_of(x_bcd), *form});
   if (const auto* form = parameters.find("full_form")) return {x_bcd, heads_of(x_bcd), *form};
   return {x_bcd};
 }
@@ -222,7 +237,7 @@ TEST_CASE("candidates are timed by replays, forward and backward, where they can
   auto request =
       core_request({MetricOptions{.backend = Backend::composed}, MetricOptions{.backend = Backend::reference}});
   request.core = GENERATE(true, false);
-  request.backward = GENERATE(true, false);
+  request.direction = GENERATE(Direction::both, Direction::forward);
   request.rounds = 3;
   GraphCounts counts;
   request.make_graph = [&] { return std::make_unique<GraphByHand>(counts, /*fails=*/counts.captures == 1); };
@@ -233,6 +248,59 @@ TEST_CASE("candidates are timed by replays, forward and backward, where they can
   CHECK(results[0].timed_by == TimedBy::graph);
   CHECK(results[1].timed_by == TimedBy::clock);  // the recording failed
   CHECK(counts.replays >= 2 + 3);
+}
+
+namespace {
+
+// Nodes of the graph that this thread's operations make, and that a backward pass calls.
+struct Nodes {
+  int made = 0, called_back = 0;
+} nodes;
+
+std::unique_ptr<at::ObserverContext> count_node(const at::RecordFunction& function) {
+  if (std::string_view(function.name()).starts_with("autograd::engine::evaluate_function"))
+    ++nodes.called_back;
+  else
+    nodes.made += function.seqNr() >= 0;
+  return nullptr;
+}
+
+// Each replay takes 200 ms, those of the second recording 100 ms.
+class WaitingGraph : public DeviceGraph {
+ public:
+  explicit WaitingGraph(std::vector<Nodes>& recordings) : recordings_(recordings) {}
+  void capture(const std::function<void()>& work) override {
+    nodes = {};
+    const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(count_node));
+    work();
+    at::removeCallback(handle);
+    recordings_.push_back(nodes);
+    wait_ = std::chrono::milliseconds(recordings_.size() == 1 ? 200 : 100);
+  }
+  void replay() override { std::this_thread::sleep_for(wait_); }
+
+ private:
+  std::vector<Nodes>& recordings_;
+  std::chrono::milliseconds wait_{};
+};
+
+}  // namespace
+
+TEST_CASE("the time of a backward pass is that of both passes without that of the forward pass", "[attention_core]") {
+  auto request = core_request({MetricOptions{.backend = Backend::composed}});
+  request.core = GENERATE(true, false);
+  request.direction = Direction::backward;
+  std::vector<Nodes> recordings;
+  request.make_graph = [&] { return std::make_unique<WaitingGraph>(recordings); };
+  const auto results = bench(request);
+  REQUIRE(recordings.size() == 2);
+  CHECK((recordings[0].made > 0 && recordings[0].called_back > 0));
+  CHECK((recordings[1].made > 0 && recordings[1].called_back == 0));  // as in a training, which keeps its graph
+  CHECK((results[0].ms > 50 && results[0].ms < 150));
+  const double operations = forward_operations(request.mixers[0], shape, true) -
+                            (request.core ? projection_operations(request.mixers[0], shape) : 0);
+  CHECK(results[0].teraflops == Approx(2 * operations / results[0].ms * 1e-9));
+  CHECK(results[0].peak_bytes > results[0].kept_bytes);  // of both passes
 }
 
 TEST_CASE("the meter counts the bytes of tensors", "[bench]") {

@@ -87,4 +87,9 @@ TEST_CASE("bench attention --core leaves out projections, and has the library's 
     CHECK(json.at("results").at(0).at(key).is_number());
   CHECK(program.json(small, "--mixer scaled_dot_product --backend library").at("results").size() == 2);
   CHECK(program.json(small, "--mixer metric --pair-table --direction forward --all-pairs").at("results").size() == 3);
+  for (const auto& row : program.json(small, "--mixer quadratic --own-values --backend composed").at("results"))
+    CHECK(row.at("error") < 1e-5);
+  const auto backward = program.json(small, "--mixer metric --backend composed --direction backward");
+  CHECK((backward.at("direction") == "backward" && backward.at("results").at(0).at("ms").is_number()));
+  program.refuse(joined(small, "--direction back"), 2, {"expected both, forward or backward"});
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <stdexcept>
@@ -134,12 +135,16 @@ class Grid {
   Grid(std::int64_t blocks, int threads, int shared_bytes, const std::function<void()>& kernel)
       : kernel_(kernel), count_(blocks), random_(the_schedule.seed) {
     if (threads % warp_size != 0) throw std::runtime_error("a block of part of a warp");
-    constexpr std::int64_t resident = 3;  // so many at a time, begun in the order of their numbers
+    order_.resize(static_cast<std::size_t>(blocks));
+    std::iota(order_.begin(), order_.end(), 0);
+    if (the_schedule.beginnings == Order::random) std::shuffle(order_.begin(), order_.end(), random_);
+    if (the_schedule.beginnings == Order::last_come) std::reverse(order_.begin(), order_.end());
+    constexpr std::int64_t resident = 3;  // so many at a time
     for (std::int64_t i = 0; i < std::min(blocks, resident); ++i) {
       blocks_.push_back(std::make_unique<Block>(static_cast<std::size_t>(threads),
                                                 static_cast<std::size_t>((shared_bytes + 127) / 128 * 128)));
       for (auto& thread : blocks_.back()->threads) make_fiber(thread);
-      blocks_.back()->start(begun_++);
+      begin_next(*blocks_.back());
     }
   }
 
@@ -191,6 +196,8 @@ class Grid {
   }
 
  private:
+  void begin_next(Block& block) { block.start(order_[static_cast<std::size_t>(begun_++)]); }
+
   void make_fiber(Thread& thread) {
     thread.fiber =
         boost::context::fiber(std::allocator_arg, StackOf{thread}, [this](boost::context::fiber&& scheduler) {
@@ -222,7 +229,7 @@ class Grid {
         block.index = -1;
         return false;
       }
-      block.start(begun_++);
+      begin_next(block);
     } else {
       block.open_barrier();
     }
@@ -272,7 +279,8 @@ class Grid {
   }
 
   const std::function<void()>& kernel_;
-  std::int64_t count_, begun_ = 0;  // blocks
+  std::int64_t count_, begun_ = 0;   // blocks
+  std::vector<std::int64_t> order_;  // in which they begin
   std::vector<std::unique_ptr<Block>> blocks_;
   std::vector<Block*> able_;  // to run
   std::mt19937_64 random_;

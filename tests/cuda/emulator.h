@@ -3,7 +3,7 @@
 // open, the order in which warps run and the moment at which an asynchronous copy lands, is a choice here, so that a
 // test can try the nasty ones; what a GPU leaves undefined (a barrier that not all threads reach, a collective of half
 // a warp) is an error here. Shared memory starts as NaN and ends at a page that must not be touched. Three blocks run
-// at a time and begin in the order of their numbers.
+// at a time.
 
 #include <cstdint>
 #include <functional>
@@ -20,7 +20,8 @@ struct Schedule {
   Order order = Order::first_come;  // of the threads of a block
   Copies copies = Copies::eager;
   std::uint64_t seed = 0;
-  Order blocks = Order::random;
+  Order blocks = Order::random;      // which of the blocks that have begun
+  Order beginnings = Order::random;  // in which order they begin
 };
 
 void set_schedule(const Schedule& schedule);
@@ -37,7 +38,7 @@ Arithmetic arithmetic();
 void run_grid(std::int64_t blocks, int threads, int shared_bytes, const std::function<void()>& kernel);
 
 // Places of a kernel that can be made wrong, one at a time: to see that the tests notice.
-enum class Fault { no_barrier, loose_wait, no_bound, no_alignment, shifted_draw, no_turn };
+enum class Fault { no_barrier, loose_wait, no_bound, no_alignment, shifted_draw, no_turn, no_number };
 
 struct Site {
   unsigned line = 0;

@@ -28,7 +28,8 @@ void choose_schedule(std::uint64_t turn) {
   emulator::set_schedule({.order = static_cast<emulator::Order>(turn % 3),
                           .copies = static_cast<emulator::Copies>(turn / 3 % 3),
                           .seed = turn,
-                          .blocks = static_cast<emulator::Order>((turn + 2) % 3)});
+                          .blocks = static_cast<emulator::Order>((turn + 2) % 3),
+                          .beginnings = static_cast<emulator::Order>((turn + 1) % 3)});
 }
 
 std::size_t arithmetics() { return 3; }

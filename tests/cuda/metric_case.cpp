@@ -3,15 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <numbers>
 
 #include "base/dropout_places.h"
 #include "base/random.h"
 #include "cpu/dropout.h"
-#include "cuda/kernel_memory.h"
-#include "gpu.h"
+#include "cuda/kernel_tokens.h"
 
 namespace metaformer {
 
@@ -20,87 +17,8 @@ namespace {
 using cuda::MetricElement;
 using cuda::MetricForm;
 
-// The bits of a number as the type stores it, in the low half where it is narrow; and the number that they are.
-std::uint32_t bits_of(MetricElement element, double x) {
-  const auto value = static_cast<float>(x);
-  if (element == MetricElement::bf16) return gpu::to_bf16(value);
-  return element == MetricElement::fp16 ? gpu::to_fp16(value) : gpu::bits_of(value);
-}
-double number_of(MetricElement element, std::uint32_t bits) {
-  if (element == MetricElement::bf16) return gpu::from_bf16(static_cast<std::uint16_t>(bits));
-  return element == MetricElement::fp16 ? gpu::from_fp16(static_cast<std::uint16_t>(bits)) : gpu::float_of(bits);
-}
-
-double stored(MetricElement element, double x) { return number_of(element, bits_of(element, x)); }
-
-// As a product takes it.
-double factor(MetricElement element, double x) {
-  const double value = stored(element, x);
-  return element == MetricElement::tf32 ? gpu::float_of(gpu::to_tf32(static_cast<float>(value))) : value;
-}
-
-// A [b, n, c, k] tensor somewhere in guarded memory: [b, n, c, k], [b, c, n, k], or [b, c, n, k + 1] without its first
-// entry.
-class Tokens {
- public:
-  Tokens(MetricElement element, std::int64_t b, std::int64_t n, std::int64_t c, std::int64_t k, Layout layout)
-      : element_(element),
-        bytes_each_(element == MetricElement::bf16 || element == MetricElement::fp16 ? 2 : 4),
-        sizes_{n, c, k},
-        count_(static_cast<std::size_t>(b * n * c * k)),
-        first_(layout == Layout::unaligned ? 1 : 0),
-        memory_(bytes_each_ * static_cast<std::size_t>(b * n * c * (k + first_))) {
-    const auto pitch = k + first_;
-    strides_ = {n * c * pitch, pitch, n * pitch};
-    if (layout == Layout::contiguous) strides_ = {n * c * k, c * k, k};
-  }
-
-  void* data() const { return memory_.data() + bytes_each_ * static_cast<std::size_t>(first_); }
-  const cuda::MetricStrides& strides() const { return strides_; }
-
-  void set(std::size_t index, double value) {
-    const auto bits = bits_of(element_, value);
-    std::memcpy(place(index), &bits, bytes_each_);
-  }
-  void set(const Values& values) {
-    for (std::size_t i = 0; i < values.size(); ++i) set(i, values[i]);
-  }
-  Values get() const {
-    Values values(count_);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      std::uint32_t bits = 0;
-      std::memcpy(&bits, place(i), bytes_each_);
-      values[i] = number_of(element_, bits);
-    }
-    return values;
-  }
-
- private:
-  unsigned char* place(std::size_t index) const {
-    const auto i = static_cast<std::int64_t>(index);
-    const auto [n, c, k] = sizes_;
-    const auto offset = i / (n * c * k) * strides_.batch + i / (c * k) % n * strides_.head +
-                        i / k % c * strides_.token + i % k + first_;
-    return memory_.data() + bytes_each_ * static_cast<std::size_t>(offset);
-  }
-
-  MetricElement element_;
-  std::size_t bytes_each_;
-  std::array<std::int64_t, 3> sizes_;  // n, c, k
-  std::size_t count_;
-  std::int64_t first_;
-  KernelMemory memory_;
-  cuda::MetricStrides strides_;
-};
-
-// By Box and Muller.
 Values normal(const MetricCase& problem, std::uint64_t stream, std::size_t count, double spread) {
-  const Rng rng(problem.seed, RandomPurpose::evaluation, stream);
-  Values values(count);
-  for (std::size_t i = 0; i < count; ++i)
-    values[i] = stored(problem.element, spread * std::sqrt(-2 * std::log(1 - rng.uniform(2 * i))) *
-                                            std::cos(2 * std::numbers::pi * rng.uniform(2 * i + 1)));
-  return values;
+  return normal_values(problem.given.value_or(problem.element), problem.seed, stream, count, spread);
 }
 
 constexpr std::uint64_t dropout_key = 0x0123456789abcdef, dropout_number = 3;
@@ -108,8 +26,8 @@ constexpr std::int64_t first_row = 5;
 
 // What is drawn for a case, as it is stored.
 struct Inputs {
-  Values p, keys, dt, metric;  // the metric dense, whatever the form
-  std::vector<float> kept;     // [b, n, c, e]: what dropout multiplies weights with; empty: nothing is dropped
+  Values p, keys, values, dt, metric;  // the metric dense, whatever the form
+  std::vector<float> kept;             // [b, n, c, e]: what dropout multiplies weights with; empty: nothing is dropped
   std::vector<std::int32_t> segments, key_segments;
 
   explicit Inputs(const MetricCase& c) {
@@ -121,6 +39,8 @@ struct Inputs {
       if (i % of_head >= k) p[i] = p[i - k];
     keys = p;
     if (c.keys > 0) draw_keys(c);
+    values = keys;
+    if (c.values) values = normal(c, 5, keys.size(), 1);
     make_metric(c);
     segments = segments_of(c, c.tokens);
     key_segments = segments_of(c, c.key_count());
@@ -167,8 +87,9 @@ struct Inputs {
     for (std::int64_t b = 0; b < c.batch; ++b)
       for (std::int64_t n = 0; n < c.heads; ++n)
         for (std::int64_t i = 0; i < c.tokens; ++i, weight += keys)
-          mask.apply(weight, weight, keys,
-                     ((first_row + b) << cuda::row_shift) + (n << cuda::head_shift) + (i << cuda::query_shift));
+          for (std::int64_t j = 0; j < keys; j += DropoutMask::together)
+            mask.apply(weight + j, weight + j, std::min(DropoutMask::together, keys - j),
+                       cuda::place_of_weight(first_row + b, n, i, j));
   }
 
   // Of the queries or of the keys, of which there are `count`.
@@ -208,11 +129,13 @@ reference::Problem problem_of(const MetricCase& c, const Inputs& inputs, int bat
   };
   return {.p = slice(inputs.p, number, c.tokens, c.width),
           .keys = slice(inputs.keys, number, c.key_count(), c.width),
+          .values = slice(inputs.values, number, c.key_count(), c.width),
           .metric = slice(inputs.metric, head, c.width, c.width),
           .dt = slice(inputs.dt, number, c.tokens, c.width),
           .scale = 1 / std::sqrt(static_cast<double>(c.width)),
           .distance = c.distance,
           .to_themselves = c.keys == 0,
+          .has_values = c.values,
           .visible = visible,
           .kept = kept};
 }
@@ -235,9 +158,19 @@ void reduce_metric_gradient(const MetricCase& c, Values& dmetric) {
 template <class Solve>
 MetricResult solve(const MetricCase& c, Solve solve_one) {
   using R = MetricResult;
-  constexpr Values R::*joined[] = {
-      &R::t,           &R::dp,          &R::dkeys,        &R::log2_sum,        &R::dp_terms,
-      &R::dkeys_terms, &R::t_cut_terms, &R::dp_cut_terms, &R::dkeys_cut_terms, &R::log2_sum_cut_terms};
+  constexpr Values R::*joined[] = {&R::t,
+                                   &R::dp,
+                                   &R::dkeys,
+                                   &R::dvalues,
+                                   &R::log2_sum,
+                                   &R::dp_terms,
+                                   &R::dkeys_terms,
+                                   &R::dvalues_terms,
+                                   &R::t_cut_terms,
+                                   &R::dp_cut_terms,
+                                   &R::dkeys_cut_terms,
+                                   &R::dvalues_cut_terms,
+                                   &R::log2_sum_cut_terms};
   constexpr Values R::*summed[] = {&R::dmetric, &R::dmetric_terms};  // over the batch
   const Inputs inputs(c);
   MetricResult result;
@@ -264,10 +197,11 @@ std::string MetricCase::str() const {
                               *forms[] = {"dense", "diagonal", "identity"},
                               *masks[] = {"no mask", "padding", "blocks", "all padding"},
                               *layouts[] = {"contiguous", "interleaved", "unaligned"};
-  return fmt::format("{} {}{}{} {} {} b={} n={} c={} e={} k={} spread={} seed={}{} dropout={}",
+  return fmt::format("{} {}{}{}{} {} {} b={} n={} c={} e={} k={} spread={} seed={}{} dropout={}",
                      elements[static_cast<int>(element)], symmetric ? "" : "general ", forms[static_cast<int>(form)],
-                     distance ? " distance" : "", masks[static_cast<int>(mask)], layouts[static_cast<int>(layout)],
-                     batch, heads, tokens, key_count(), width, spread, seed, causal ? " causal" : "", dropout);
+                     distance ? " distance" : "", values ? " own values" : "", masks[static_cast<int>(mask)],
+                     layouts[static_cast<int>(layout)], batch, heads, tokens, key_count(), width, spread, seed,
+                     causal ? " causal" : "", dropout);
 }
 
 MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
@@ -280,6 +214,9 @@ MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
        q = of_queries(Layout::contiguous), dq = of_queries(Layout::contiguous), dp = of_queries(c.layout);
   auto keys = of_keys(c.layout), key_q = of_keys(Layout::contiguous), key_dq = of_keys(Layout::contiguous),
        dkeys = of_keys(c.layout);
+  const auto of_values = [&] { return Tokens(c.element, c.batch, c.heads, c.key_count(), c.width, c.layout); };
+  auto values = of_values(), dvalues = of_values();
+  values.set(inputs.values);
   const bool others = c.keys > 0;
   if (others) keys.set(inputs.keys);
   p.set(inputs.p);
@@ -315,6 +252,8 @@ MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
       .keys = others ? cuda::MetricSide{c.keys, keys.data(), keys.strides(), given(key_segments, inputs.key_segments)}
                      : queries,
       .to_themselves = !others,
+      .values = c.values ? values.data() : nullptr,
+      .value_strides = values.strides(),
       .dropout = {c.dropout, c.dropout > 0 ? reinterpret_cast<const std::int64_t*>(key.data()) : nullptr,
                   dropout_number, first_row}};
   const bool plain = c.form == MetricForm::identity;
@@ -331,31 +270,34 @@ MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
                         .half_bias = c.distance ? half_bias.floats() : nullptr,
                         .key_q = others && c.distance && !plain ? key_q.data() : nullptr},
                        nullptr);
-  cuda::metric_backward(
-      {.in = in,
-       .queries = {plain ? p.data() : q.data(), plain ? p.strides() : q.strides(), dp.data(), dp.strides(), dq.data()},
-       .keys = {plain ? keys.data() : key_q.data(), plain ? keys.strides() : key_q.strides(), dkeys.data(),
-                dkeys.strides(), key_dq.data()},
-       .t = t.data(),
-       .t_strides = t.strides(),
-       .dt = dt.data(),
-       .dt_strides = dt.strides(),
-       .log2_sum = log2_sum.floats(),
-       .half_bias = half_bias.floats(),
-       .dmetric = plain ? nullptr : dmetric.floats(),
-       .dq_sum = dq_sum.floats(),
-       .dkey = dkey.floats(),
-       .delta = delta.floats(),
-       .row_sum = row_sum.floats(),
-       .column_sum = column_sum.floats(),
-       .turns = reinterpret_cast<unsigned*>(turns.data()),
-       .partial = partial.floats()},
-      nullptr);
+  cuda::metric_backward({.in = in,
+                         .queries = {plain ? p.data() : q.data(), plain ? p.strides() : q.strides(), dp.data(),
+                                     dp.strides(), plain ? nullptr : dq.data()},
+                         .keys = {plain ? keys.data() : key_q.data(), plain ? keys.strides() : key_q.strides(),
+                                  dkeys.data(), dkeys.strides(), plain ? nullptr : key_dq.data()},
+                         .t = t.data(),
+                         .t_strides = t.strides(),
+                         .dt = dt.data(),
+                         .dt_strides = dt.strides(),
+                         .log2_sum = log2_sum.floats(),
+                         .half_bias = half_bias.floats(),
+                         .dvalues = c.values ? dvalues.data() : nullptr,
+                         .dvalue_strides = dvalues.strides(),
+                         .dmetric = plain ? nullptr : dmetric.floats(),
+                         .dq_sum = dq_sum.floats(),
+                         .dkey = dkey.floats(),
+                         .delta = delta.floats(),
+                         .row_sum = row_sum.floats(),
+                         .column_sum = column_sum.floats(),
+                         .turns = reinterpret_cast<unsigned*>(turns.data()),
+                         .partial = partial.floats()},
+                        nullptr);
   finish_kernels();
   MetricResult result;
   result.t = t.get();
   result.dp = dp.get();
   if (others) result.dkeys = dkeys.get();
+  if (c.values) result.dvalues = dvalues.get();
   result.log2_sum.assign(log2_sum.floats(), log2_sum.floats() + rows);
   result.dmetric.assign(dmetric.floats(), dmetric.floats() + heads * k * k);
   reduce_metric_gradient(c, result.dmetric);

@@ -2,6 +2,7 @@
 // One problem for the metric kernels: inputs in guarded memory, the kernels run on them, the reference beside them.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cuda/metric_attention.h"
@@ -14,6 +15,7 @@ enum class Layout { contiguous, interleaved, unaligned };
 
 struct MetricCase {
   cuda::MetricElement element = cuda::MetricElement::bf16;
+  std::optional<cuda::MetricElement> given = {};  // the inputs are rounded to this type; else to `element`
   cuda::MetricForm form = cuda::MetricForm::dense;
   bool distance = false;
   bool symmetric = true;
@@ -23,6 +25,7 @@ struct MetricCase {
   int batch = 2, heads = 2, tokens = 64, width = 32;
   // Tokens to look at; 0: themselves. With a causal mask the last of them are the queries again, as in a cache.
   int keys = 0;
+  bool values = false;        // of their own
   double spread = 1;          // standard deviation of p
   bool equal_tokens = false;  // of a head
   double dropout = 0;

@@ -10,15 +10,16 @@ namespace metaformer {
 
 using Values = std::vector<double>;
 
-// [c, k], [c], [k, k] or [e, k] values of a head, or those of all heads one after another.
+// [c, k], [c], [k, k] or [e, k] numbers of a head, or those of all heads one after another.
 struct MetricResult {
   Values t, log2_sum, dp, dmetric;
-  Values dkeys;  // empty where tokens look at themselves: all is in dp
+  Values dkeys;    // empty where tokens look at themselves: all is in dp
+  Values dvalues;  // empty where values are the keys: all is in dkeys
   // Of the definition. With every term of their sums taken positive: what rounding in a sum is relative to.
-  Values dp_terms, dkeys_terms, dmetric_terms;
+  Values dp_terms, dkeys_terms, dvalues_terms, dmetric_terms;
   // The same where products cut their terms and exp2 and log2 are off by up to 2 units in the last place: an error of a
   // score is a relative one of its weight, and so one of everything that weights are in.
-  Values t_cut_terms, dp_cut_terms, dkeys_cut_terms, log2_sum_cut_terms;
+  Values t_cut_terms, dp_cut_terms, dkeys_cut_terms, dvalues_cut_terms, log2_sum_cut_terms;
   bool operator==(const MetricResult&) const = default;  // NaN differs from itself
 };
 
@@ -35,11 +36,13 @@ struct Matrix {
 struct Problem {
   Matrix p;       // [c, k]
   Matrix keys;    // [e, k]: p again where tokens look at themselves
+  Matrix values;  // [e, k]: the keys again unless they are given
   Matrix metric;  // [k, k]
   Matrix dt;      // [c, k]
   double scale = 1;
   bool distance = false;
   bool to_themselves = true;
+  bool has_values = false;
   std::function<bool(int query, int key)> visible;
   std::function<double(int query, int key)> kept;  // what dropout multiplies a weight with
 };
@@ -78,12 +81,13 @@ inline double score_terms(const Problem& problem, int i, int j) {
 
 // From the definition, pair by pair: score_ij = scale p_i M p_j, or -scale (p_i - p_j) M (p_i - p_j).
 inline MetricResult solve_exactly(const Problem& problem) {
-  const auto &p = problem.p, &y = problem.keys, &m = problem.metric, &dt = problem.dt;
+  const auto &p = problem.p, &y = problem.keys, &v = problem.values, &m = problem.metric, &dt = problem.dt;
   const int tokens = p.rows, keys = y.rows, k = p.columns;
   const auto zeros = [&](int rows) { return Values(static_cast<std::size_t>(rows * k)); };
   MetricResult result;
   result.t = result.dp = result.dp_terms = result.t_cut_terms = result.dp_cut_terms = zeros(tokens);
   result.dkeys = result.dkeys_terms = result.dkeys_cut_terms = zeros(keys);
+  result.dvalues = result.dvalues_terms = result.dvalues_cut_terms = zeros(keys);
   result.dmetric = result.dmetric_terms = zeros(k);
   result.log2_sum_cut_terms = Values(static_cast<std::size_t>(tokens));
   const auto at = [k](Values& values, int row, int column) -> double& {
@@ -102,7 +106,11 @@ inline MetricResult solve_exactly(const Problem& problem) {
   for (int i = 0; i < tokens; ++i) {
     auto& log2_sum_cut_terms = result.log2_sum_cut_terms[static_cast<std::size_t>(i)];
     Values dweight(static_cast<std::size_t>(keys)), cut_of(static_cast<std::size_t>(keys));
-    double delta = 0, largest = 0;
+    Values dweight_terms(static_cast<std::size_t>(keys));
+    double delta = 0, delta_terms = 0, largest = 0;
+    // Backward computes a weight as 2 to a difference from log2_sum, whose rounding is a relative error of the weight.
+    const double log2_sum = result.log2_sum[static_cast<std::size_t>(i)];
+    const double of_weight = problem.has_values && std::isfinite(log2_sum) ? 1 + std::log(2) * std::fabs(log2_sum) : 1;
     for (int j = 0; j < keys; ++j) {
       const double kept = problem.kept(i, j), mixed = kept * weight(i, j);
       auto &dweight_ij = dweight[static_cast<std::size_t>(j)], &cut_ij = cut_of[static_cast<std::size_t>(j)];
@@ -110,20 +118,25 @@ inline MetricResult solve_exactly(const Problem& problem) {
       log2_sum_cut_terms += weight(i, j) * cut_ij / std::log(2);
       largest = std::fmax(largest, weight(i, j));
       for (int a = 0; a < k; ++a) {
-        at(result.t, i, a) += mixed * y(j, a);
-        at(result.t_cut_terms, i, a) += mixed * cut_ij * std::fabs(y(j, a));
-        at(result.dkeys, j, a) += mixed * dt(i, a);
-        at(result.dkeys_terms, j, a) += mixed * std::fabs(dt(i, a));
-        at(result.dkeys_cut_terms, j, a) += mixed * cut_ij * std::fabs(dt(i, a));
-        dweight_ij += kept * dt(i, a) * y(j, a);
+        at(result.t, i, a) += mixed * v(j, a);
+        at(result.t_cut_terms, i, a) += mixed * cut_ij * std::fabs(v(j, a));
+        at(result.dvalues, j, a) += mixed * dt(i, a);
+        at(result.dvalues_terms, j, a) += mixed * of_weight * std::fabs(dt(i, a));
+        at(result.dvalues_cut_terms, j, a) += mixed * cut_ij * std::fabs(dt(i, a));
+        dweight_ij += kept * dt(i, a) * v(j, a);
+        dweight_terms[static_cast<std::size_t>(j)] += kept * std::fabs(dt(i, a) * v(j, a));
       }
       delta += weight(i, j) * dweight_ij;
+      delta_terms += weight(i, j) * dweight_terms[static_cast<std::size_t>(j)];
     }
     if (largest > 0) log2_sum_cut_terms -= 2 * std::log2(largest);  // log2 of a sum of at most 1 / largest
     for (int j = 0; j < keys; ++j) {
       const double dweight_ij = dweight[static_cast<std::size_t>(j)];
       const double dscore = sign * weight(i, j) * (dweight_ij - delta);
-      const double term = std::fabs(sign) * weight(i, j) * (std::fabs(dweight_ij) + std::fabs(delta));
+      // Where p is no value, all of its gradient comes from this difference of two sums.
+      const double of_difference = problem.has_values ? dweight_terms[static_cast<std::size_t>(j)] + delta_terms
+                                                      : std::fabs(dweight_ij) + std::fabs(delta);
+      const double term = std::fabs(sign) * weight(i, j) * of_difference;
       if (term == 0) continue;
       const double cut = term * cut_of[static_cast<std::size_t>(j)];
       for (int a = 0; a < k; ++a) {
@@ -150,6 +163,11 @@ inline MetricResult solve_exactly(const Problem& problem) {
     for (std::size_t i = 0; i < to.size(); ++i) to[i] += from[i];
     from.clear();
   };
+  if (!problem.has_values) {
+    move_into(result.dkeys, result.dvalues);
+    move_into(result.dkeys_terms, result.dvalues_terms);
+    move_into(result.dkeys_cut_terms, result.dvalues_cut_terms);
+  }
   if (problem.to_themselves) {
     move_into(result.dp, result.dkeys);
     move_into(result.dp_terms, result.dkeys_terms);
@@ -186,7 +204,7 @@ inline Matrix transposed(const Matrix& a) {
 // As an eager program in a narrow type: matrix by matrix, each result rounded by `result`, factors of products by
 // `factor`. The formulas are those of docs/metric_attention.md. Without the terms.
 inline MetricResult solve_eagerly(const Problem& problem, const Round& factor, const Round& result) {
-  const auto &p = problem.p, &y = problem.keys;
+  const auto &p = problem.p, &y = problem.keys, &v = problem.values;
   const int tokens = p.rows, keys = y.rows, k = p.columns;
   const auto multiply = [&](const Matrix& a, const Matrix& b) { return product(a, b, factor, result); };
   const auto sum = [&](Matrix a, const Matrix& b) {
@@ -210,9 +228,9 @@ inline MetricResult solve_eagerly(const Problem& problem, const Round& factor, c
   auto mixed = weight;
   for (int i = 0; i < tokens; ++i)
     for (int j = 0; j < keys; ++j) mixed(i, j) = result(weight(i, j) * problem.kept(i, j));
-  const auto t = multiply(mixed, y);
+  const auto t = multiply(mixed, v);
   solution.t = t.data;
-  auto dscore = multiply(problem.dt, transposed(y));
+  auto dscore = multiply(problem.dt, transposed(v));
   Values row(static_cast<std::size_t>(tokens)), column(static_cast<std::size_t>(keys));
   for (int i = 0; i < tokens; ++i) {
     float delta = 0;
@@ -227,7 +245,11 @@ inline MetricResult solve_eagerly(const Problem& problem, const Round& factor, c
   }
   auto dq = multiply(dscore, y);
   auto through_keys = multiply(transposed(dscore), q);
-  const auto through_values = multiply(transposed(mixed), problem.dt);
+  auto through_values = multiply(transposed(mixed), problem.dt);
+  if (problem.has_values) {
+    solution.dvalues = through_values.data;
+    through_values = Matrix(keys, k);
+  }
   // x -= R(sums y), row by row.
   const auto subtract = [&](Matrix& x, const Values& sums, const Matrix& of) {
     for (int i = 0; problem.distance && i < x.rows; ++i)

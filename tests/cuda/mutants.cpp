@@ -8,10 +8,14 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstring>
 #include <iostream>
 
+#include "cuda/dropout.h"
 #include "cuda/emulator.h"
+#include "cuda/kernel_memory.h"
 #include "cuda/metric_case.h"
+#include "cuda/projection_case.h"
 
 namespace metaformer {
 
@@ -59,7 +63,29 @@ std::vector<MetricCase> cases() {
              wide_fp32 = wide;
   wide_fp32.element = MetricElement::fp32;
   list.insert(list.end(), {more_keys, fewer_keys, wide, wide_fp32});
+  // Values of their own: of a metric, of a distance, and of scaled dot product attention.
+  for (auto with_values : {list[0], list[1], more_keys}) {
+    with_values.values = true;
+    list.push_back(with_values);
+  }
+  MetricCase scaled_dot_product = {.form = MetricForm::identity, .batch = 1, .tokens = 90, .width = 40, .keys = 141};
+  scaled_dot_product.values = true;
+  list.push_back(scaled_dot_product);
   return list;
+}
+
+// Several tiles a block; columns of a wide head that two warps share; no norm, and values that are p.
+std::vector<ProjectionCase> projection_cases() {
+  return {{.batch = 3, .heads = 1, .tokens = 70, .width = 24, .parts = 2},
+          {.form = MetricForm::diagonal, .own_values = false, .batch = 1, .tokens = 40, .width = 104},
+          {.form = MetricForm::identity,
+           .normalised = false,
+           .layout = Layout::contiguous,
+           .batch = 3,
+           .heads = 1,
+           .tokens = 33,
+           .width = 40,
+           .parts = 1}};
 }
 
 const std::vector<emulator::Schedule> schedules = {{Order::first_come, Copies::eager, 1},
@@ -68,10 +94,45 @@ const std::vector<emulator::Schedule> schedules = {{Order::first_come, Copies::e
                                                    {Order::random, Copies::lazy, 4},
                                                    {Order::first_come, Copies::lazy, 5, Order::last_come}};
 
+// What dropout of a few runs stores, and the bytes behind it. The entries end at a page without access, or are aligned.
+std::vector<unsigned char> run_dropout(bool aligned) {
+  constexpr std::int64_t run = 37, runs = 3;
+  constexpr std::size_t bytes = run * runs * sizeof(std::uint16_t), aligned_bytes = (bytes + 15) / 16 * 16;
+  const KernelMemory x(aligned ? aligned_bytes : bytes), y(aligned ? aligned_bytes : bytes);
+  const KernelMemory key(sizeof(std::int64_t)), starts(runs * sizeof(std::int64_t));
+  for (std::size_t i = 0; i < bytes; ++i) x.data()[i] = static_cast<unsigned char>(i % 2 == 0 ? 3 * i : 0x40);
+  std::memset(key.data(), 5, sizeof(std::int64_t));
+  std::memset(starts.data(), 6, runs * sizeof(std::int64_t));
+  cuda::dropout({.element = cuda::DropoutElement::bf16,
+                 .x = x.data(),
+                 .y = y.data(),
+                 .count = run * runs,
+                 .probability = 0.3,
+                 .key = reinterpret_cast<const std::int64_t*>(key.data()),
+                 .places = {.run = run, .starts = reinterpret_cast<const std::int64_t*>(starts.data())}},
+                nullptr);
+  return {y.data(), y.data() + (aligned ? aligned_bytes : bytes)};
+}
+
 std::vector<MetricResult> expected;
+std::vector<unsigned char> expected_dropped[2];
+std::vector<ProjectionResult> expected_projections;
+
+bool projections_as_expected() {
+  const auto list = projection_cases();
+  for (std::size_t i = 0; i < list.size(); ++i)
+    if (run_projection(list[i]) != expected_projections[i]) return false;
+  return true;
+}
 
 // Whether every case gives what it gave.
 bool all_as_expected() {
+  for (const bool aligned : {false, true})
+    if (run_dropout(aligned) != expected_dropped[aligned]) return false;
+  for (const auto& schedule : schedules) {
+    emulator::set_schedule(schedule);
+    if (!projections_as_expected()) return false;
+  }
   const auto list = cases();
   for (std::size_t i = 0; i < list.size(); ++i) {
     for (const auto& schedule : schedules) {
@@ -102,13 +163,15 @@ bool is_caught(const emulator::Site& site) {
 }
 
 // By emulator::Fault.
-constexpr const char* names[] = {"barrier left out", "wait loosened",
-                                 "bound dropped",    "alignment taken for granted",
-                                 "draw shifted",     "turn not waited for"};
+constexpr const char* names[] = {
+    "barrier left out", "wait loosened",       "bound dropped",   "alignment taken for granted",
+    "draw shifted",     "turn not waited for", "number not taken"};
 
 int run() {
   emulator::set_schedule({});
   for (const auto& c : cases()) expected.push_back(run_kernels(c));
+  for (const bool aligned : {false, true}) expected_dropped[aligned] = run_dropout(aligned);
+  for (const auto& c : projection_cases()) expected_projections.push_back(run_projection(c));
   if (!all_as_expected()) {
     std::cerr << "the kernels as they are do not give the same bits under every schedule\n";
     return 1;

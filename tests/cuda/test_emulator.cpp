@@ -13,17 +13,23 @@ using emulator::Order;
 constexpr std::int64_t blocks = 7;
 
 struct HandedOn {
-  unsigned turn = 0;
+  unsigned begun = 0, turn = 0;
   float sum = 1;
 };
 
-// Every block in its turn; the order of these sums shows.
-void add_in_turn(HandedOn* shared) {
-  if (gpu::thread_index() != 0) return;
-  const auto block = static_cast<unsigned>(gpu::block_index());
+// The order of these sums shows.
+void add_in_turn_of(HandedOn* shared, unsigned block) {
   gpu::wait_for(&shared->turn, block);
   gpu::store_handed_on(&shared->sum, 0.5F * gpu::load_handed_on(&shared->sum) + static_cast<float>(block));
   gpu::announce(&shared->turn, block + 1);
+}
+
+// In the order in which blocks begin, or of their indices.
+void add_in_turn(HandedOn* shared) {
+  if (gpu::thread_index() == 0) add_in_turn_of(shared, gpu::take_number(&shared->begun));
+}
+void add_by_index(HandedOn* shared) {
+  if (gpu::thread_index() == 0) add_in_turn_of(shared, static_cast<unsigned>(gpu::block_index()));
 }
 
 // Waits for a block that begins only when this one has ended.
@@ -32,8 +38,13 @@ void wait_for_a_later_one(HandedOn* shared) {
   if (gpu::thread_index() == 0) gpu::wait_for(&shared->turn, 1);
 }
 
-float sum_of(Order order) {
-  emulator::set_schedule({.order = Order::first_come, .copies = {}, .seed = 3, .blocks = order});
+void begin_in(Order beginnings, Order blocks = Order::random) {
+  emulator::set_schedule(
+      {.order = Order::first_come, .copies = {}, .seed = 3, .blocks = blocks, .beginnings = beginnings});
+}
+
+float sum_of(Order order, Order beginnings) {
+  begin_in(beginnings, order);
   HandedOn shared;
   gpu::launch(add_in_turn, blocks, gpu::warp_size, 0, nullptr, &shared);
   return shared.sum;
@@ -44,11 +55,22 @@ float sum_of(Order order) {
 TEST_CASE("blocks that wait for their turn add in the order of their numbers", "[emulator]") {
   float expected = 1;
   for (int block = 0; block < blocks; ++block) expected = 0.5F * expected + static_cast<float>(block);
-  for (const auto order : {Order::first_come, Order::last_come, Order::random}) CHECK(sum_of(order) == expected);
+  const auto orders = {Order::first_come, Order::last_come, Order::random};
+  for (const auto order : orders)
+    for (const auto beginnings : orders) CHECK(sum_of(order, beginnings) == expected);
+}
+
+TEST_CASE("blocks that wait for others by their index rely on the order in which blocks begin", "[emulator]") {
+  HandedOn in_order, shared;
+  begin_in(Order::first_come);
+  CHECK_NOTHROW(gpu::launch(add_by_index, blocks, gpu::warp_size, 0, nullptr, &in_order));
+  begin_in(Order::last_come);
+  CHECK_THROWS_WITH(gpu::launch(add_by_index, blocks, gpu::warp_size, 0, nullptr, &shared), Mentions("each other"));
 }
 
 TEST_CASE("blocks that can only wait for each other are an error", "[emulator]") {
   HandedOn shared;
+  begin_in(Order::first_come);
   CHECK_THROWS_WITH(gpu::launch(wait_for_a_later_one, blocks, gpu::warp_size, 0, nullptr, &shared),
                     Mentions("each other"));
 }

@@ -22,26 +22,29 @@ double bound(const MetricCase& problem, const Values& eager, const Values& exact
          std::max({distance(eager, exact), unit_roundoff(problem.element) * norm(exact), fp32_roundoff * norm(terms)});
 }
 
-void check_accuracy(const MetricCase& problem) {
+// `ways`: of adding, the first of them.
+void check_accuracy(const MetricCase& problem, std::size_t ways = arithmetics()) {
   INFO(problem.str());
   static std::uint64_t turn = 0;
   choose_schedule(turn++);
   const auto exact = solve_exactly(problem), eager = solve_eagerly(problem);
-  for (std::size_t arithmetic = 0; arithmetic < arithmetics(); ++arithmetic) {
+  for (std::size_t arithmetic = 0; arithmetic < ways; ++arithmetic) {
     choose_arithmetic(arithmetic);
     INFO("arithmetic " << arithmetic);
     const auto kernel = run_kernels(problem);
-    const auto check = [&](Values MetricResult::*field, const Values& terms) {
+    const auto check = [&](const char* name, Values MetricResult::*field, const Values& terms) {
+      INFO(name);
       CHECK(distance(kernel.*field, exact.*field) <= bound(problem, eager.*field, exact.*field, terms));
     };
     // An eager program adds each term rounded. Tensor cores cut terms, which the weights then show.
     const bool cuts = cuts_terms();
-    check(&MetricResult::t, cuts ? exact.t_cut_terms : Values());
-    check(&MetricResult::dp, cuts ? exact.dp_cut_terms : exact.dp_terms);
-    check(&MetricResult::dkeys, cuts ? exact.dkeys_cut_terms : exact.dkeys_terms);
-    check(&MetricResult::dmetric, exact.dmetric_terms);
+    check("t", &MetricResult::t, cuts ? exact.t_cut_terms : Values());
+    check("dp", &MetricResult::dp, cuts ? exact.dp_cut_terms : exact.dp_terms);
+    check("dkeys", &MetricResult::dkeys, cuts ? exact.dkeys_cut_terms : exact.dkeys_terms);
+    check("dvalues", &MetricResult::dvalues, cuts ? exact.dvalues_cut_terms : exact.dvalues_terms);
+    check("dmetric", &MetricResult::dmetric, exact.dmetric_terms);
     // Of a distance it lacks what the softmax cancels.
-    if (!problem.distance) check(&MetricResult::log2_sum, cuts ? exact.log2_sum_cut_terms : Values());
+    if (!problem.distance) check("log2_sum", &MetricResult::log2_sum, cuts ? exact.log2_sum_cut_terms : Values());
   }
   choose_arithmetic(0);
 }
@@ -129,6 +132,20 @@ TEST_CASE("with dropout kernels are as accurate as eager products that drop the 
                   .dropout = GENERATE(0.2, 0.9)});
 }
 
+TEST_CASE("with more than 256 heads or 65,536 tokens kernels drop the weights that the CPU does", "[kernels]") {
+  const auto [heads, tokens, keys] = GENERATE(table<int, int, int>({{260, 5, 0}, {1, 1, 68'000}, {1, 68'000, 1}}));
+  const MetricCase problem = {.element = MetricElement::bf16,
+                              .causal = false,
+                              .layout = Layout::contiguous,
+                              .batch = 1,
+                              .heads = heads,
+                              .tokens = tokens,
+                              .width = 16,
+                              .keys = keys,
+                              .dropout = 0.5};
+  check_accuracy(problem, 1);
+}
+
 TEST_CASE("kernels are as accurate as eager products for other keys than the queries, more or fewer", "[kernels]") {
   const bool distance = GENERATE(false, true);
   const auto [tokens, keys] = GENERATE(table<int, int>({{70, 150}, {150, 70}, {1, 200}, {40, 1}, {64, 128}, {17, 90}}));
@@ -158,6 +175,47 @@ TEST_CASE("kernels are as accurate as eager products for other keys with every f
                   .spread = distance ? 0.5 : 1});
 }
 
+TEST_CASE("kernels are as accurate as eager products with values of their own, at every width", "[kernels]") {
+  const auto element = GENERATE(values(elements));
+  const int width = GENERATE(8, 16, 24, 32, 40, 48, 64, 72, 96, 128);
+  if (!cuda::has_kernels_for_values(element, width))
+    return does_not_apply("no kernels of this width with values of their own");
+  check_accuracy(
+      {.element = element, .causal = width % 16 == 0, .batch = 1, .tokens = 141, .width = width, .values = true});
+}
+
+TEST_CASE("kernels are as accurate as eager products with values of their own, for every form and mask", "[kernels]") {
+  const bool distance = GENERATE(false, true), causal = GENERATE(true, false), others = GENERATE(false, true);
+  const auto mask = GENERATE(values(masks));
+  check_accuracy({.element = GENERATE(values(elements)),
+                  .form = GENERATE(values(forms)),
+                  .distance = distance,
+                  .causal = causal,
+                  .mask = mask,
+                  .layout = causal ? Layout::interleaved : Layout::unaligned,
+                  .tokens = 70,
+                  .width = 24,
+                  .keys = others ? 90 : 0,
+                  .values = true,
+                  .spread = distance ? 0.5 : 1,
+                  .dropout = mask == Mask::padding ? 0.3 : 0});
+}
+
+// The identity with other keys and values of their own: a step of a decoder, a sequence, cross-attention.
+TEST_CASE("the kernels compute scaled dot product attention, with dropout", "[kernels]") {
+  const auto [tokens, keys, causal] =
+      GENERATE(table<int, int, bool>({{141, 141, true}, {141, 141, false}, {1, 200, true}, {70, 150, false}}));
+  check_accuracy({.element = GENERATE(values(elements)),
+                  .form = MetricForm::identity,
+                  .causal = causal,
+                  .batch = tokens == 1 ? 12 : 2,
+                  .tokens = tokens,
+                  .width = GENERATE(32, 64),
+                  .keys = keys,
+                  .values = true,
+                  .dropout = GENERATE(0, 0.2)});
+}
+
 TEST_CASE("a form that is not symmetric is applied from its side", "[kernels]") {
   check_accuracy(
       {.element = GENERATE(values(elements)), .symmetric = false, .tokens = 75, .width = GENERATE(16, 40, 64)});
@@ -184,6 +242,29 @@ TEST_CASE("no order of execution changes a bit", "[kernels]") {
     INFO(problem.str() << " turn " << turn);
     CHECK(run_kernels(problem) == expected);
   }
+}
+
+// Several waves of blocks on a GPU: more than it holds at a time. The emulator holds three.
+TEST_CASE("blocks in several waves give the same bits again and again, and the gradients of fp32", "[kernels]") {
+  const bool emulated = cuda::metric_kernel_device() == cuda::MetricDevice::host;
+  const bool values = GENERATE(false, true);
+  MetricCase problem = {.batch = emulated ? 1 : 4,
+                        .heads = emulated ? 2 : 8,
+                        .tokens = emulated ? 300 : 4096,
+                        .width = emulated ? 16 : 64,
+                        .values = values};
+  choose_schedule(0);
+  const auto first = run_kernels(problem);
+  const std::uint64_t repeats = emulated ? 4 : 20;
+  for (std::uint64_t turn = 1; turn < repeats; ++turn) {
+    choose_schedule(turn);
+    REQUIRE(run_kernels(problem) == first);
+  }
+  problem.given = MetricElement::bf16;
+  problem.element = MetricElement::fp32;
+  const auto wide = run_kernels(problem);
+  for (const auto field : {&MetricResult::t, &MetricResult::dp, &MetricResult::dvalues, &MetricResult::dmetric})
+    CHECK(distance(first.*field, wide.*field) <= 0.02 * norm(wide.*field));
 }
 
 TEST_CASE("scores far from 0 overflow nothing", "[kernels]") {

@@ -100,20 +100,45 @@ GPU_KERNEL(lanes) roundings_kernel(unsigned* out) {
 GPU_KERNEL(lanes) functions_kernel(float* out) {
   const int lane = gpu::thread_index();
   const float x = 0.37f * static_cast<float>(lane) - 6;
-  out[lane * 3] = lane == 31 ? gpu::exp2_approximate(-INFINITY) : gpu::exp2_approximate(x);
-  out[lane * 3 + 1] = gpu::log2_approximate(0.5f + static_cast<float>(lane));
-  out[lane * 3 + 2] = gpu::fused_multiply_add(x, 1.0001f, 3.0f);
+  out[lane * 4] = lane == 31 ? gpu::exp2_approximate(-INFINITY) : gpu::exp2_approximate(x);
+  out[lane * 4 + 1] = gpu::log2_approximate(0.5f + static_cast<float>(lane));
+  out[lane * 4 + 2] = gpu::fused_multiply_add(x, 1.0001f, 3.0f);
+  out[lane * 4 + 3] = gpu::reciprocal_root(1e-6f + static_cast<float>(lane));
 }
 
-// Blocks in turn: what one stores the next one reads. Another order would give other numbers.
-GPU_KERNEL(lanes) turns_kernel(unsigned* turn, float* values) {
-  const auto block = static_cast<unsigned>(gpu::block_index());
+// 16 bytes of each lane, turned round, to the place of another.
+GPU_KERNEL(lanes) accesses_kernel(const unsigned* in, unsigned* out) {
   const int lane = gpu::thread_index();
-  if (lane == 0) gpu::wait_for(turn, block);
-  gpu::sync_threads();
-  gpu::store_handed_on(values + lane, 0.5f * gpu::load_handed_on(values + lane) + static_cast<float>(block + lane));
-  gpu::sync_threads();
-  if (lane == 0) gpu::announce(turn, block + 1);
+  unsigned words[4];
+  gpu::load_16(words, in + 4 * lane);
+  const unsigned turned[4] = {words[3], words[2], words[1], words[0]};
+  gpu::store_16(out + 4 * (lane ^ 5), turned);
+}
+
+// Blocks in turn, by the numbers that they take: what one stores or adds the next one reads. Another order would give
+// other numbers.
+GPU_KERNEL(lanes) turns_kernel(unsigned* counters, float* values) {
+  GPU_SHARED_MEMORY(memory);
+  auto* number = reinterpret_cast<unsigned*>(memory);
+  const int lane = gpu::thread_index();
+  if (lane == 0) *number = gpu::take_number(counters);
+  gpu::sync_warp();
+  const unsigned turn = *number;
+  if (lane == 0) gpu::wait_for(counters + 1, turn);
+  gpu::sync_warp();
+  gpu::store_handed_on(values + lane, 0.5f * gpu::load_handed_on(values + lane) + static_cast<float>(turn + lane));
+  float* four = values + lanes + 4 * lane;
+  const float third = static_cast<float>(turn) / 3, added[4] = {third, 1, third * third, static_cast<float>(lane)};
+  if (gpu::adds_in_memory) {
+    gpu::add_handed_on(four, added);
+  } else {
+    float sum[4];
+    gpu::load_handed_on(sum, four);
+    for (int e = 0; e < 4; ++e) sum[e] += added[e];
+    gpu::store_handed_on(four, sum);
+  }
+  gpu::sync_warp();
+  if (lane == 0) gpu::announce(counters + 1, turn + 1);
 }
 
 unsigned* words(const KernelMemory& memory) { return reinterpret_cast<unsigned*>(memory.data()); }
@@ -130,7 +155,8 @@ void print_numbers(const char* name, const KernelMemory& memory, int count) {
 
 void print_probes() {
   const KernelMemory matrices(4 * 8 * lanes), products(4 * 12 * lanes), shuffles(4 * 2 * lanes), in(4 * 4 * lanes),
-      copies(4 * 8 * lanes), roundings(4 * 5 * lanes), functions(4 * 3 * lanes), turn(4), handed_on(4 * lanes);
+      copies(4 * 8 * lanes), roundings(4 * 5 * lanes), functions(4 * 4 * lanes), counters(8), handed_on(4 * 5 * lanes),
+      accesses(4 * 4 * lanes);
   for (int i = 0; i < 4 * lanes; ++i) in.floats()[i] = static_cast<float>(i);
   gpu::launch(matrices_kernel, 1, lanes, 512, nullptr, words(matrices));
   gpu::launch(products_kernel, 1, lanes, 0, nullptr, products.floats());
@@ -138,17 +164,19 @@ void print_probes() {
   gpu::launch(copies_kernel, 1, lanes, 32 * lanes, nullptr, static_cast<const float*>(in.floats()), copies.floats());
   gpu::launch(roundings_kernel, 1, lanes, 0, nullptr, words(roundings));
   gpu::launch(functions_kernel, 1, lanes, 0, nullptr, functions.floats());
-  *words(turn) = 0;
-  for (int i = 0; i < lanes; ++i) handed_on.floats()[i] = 0;
-  gpu::launch(turns_kernel, 20, lanes, 0, nullptr, words(turn), handed_on.floats());
+  words(counters)[0] = words(counters)[1] = 0;
+  for (int i = 0; i < 5 * lanes; ++i) handed_on.floats()[i] = 0;
+  gpu::launch(turns_kernel, 20, lanes, 16, nullptr, words(counters), handed_on.floats());
+  gpu::launch(accesses_kernel, 1, lanes, 0, nullptr, static_cast<const unsigned*>(words(in)), words(accesses));
   finish_kernels();
   print_words("matrices", matrices, 8 * lanes);
   print_words("products", products, 12 * lanes);
   print_words("shuffles", shuffles, 2 * lanes);
   print_words("copies", copies, 8 * lanes);
+  print_words("accesses", accesses, 4 * lanes);
   print_words("roundings", roundings, 5 * lanes);
-  print_numbers("turns", handed_on, lanes);
-  print_numbers("functions", functions, 3 * lanes);
+  print_numbers("turns", handed_on, 5 * lanes);
+  print_numbers("functions", functions, 4 * lanes);
 }
 
 }  // namespace metaformer

@@ -125,6 +125,44 @@ TEST_CASE("places beyond 32 bits have masks of their own", "[dropout]") {
   CHECK(std::abs(equal - count / 2) < 5 * 32);  // five standard deviations
 }
 
+TEST_CASE("masks of weights do not repeat beyond 256 heads or 65,536 tokens", "[dropout]") {
+  const auto type = GENERATE(torch::kFloat, torch::kBFloat16);
+  constexpr double share = 0.4;
+  StepPasses passes(7, torch::kCPU);
+  const auto kept_weights = [&](torch::IntArrayRef sizes) {
+    auto pass = passes.pass(3);
+    return dropout_of_weights(torch::ones(sizes, type), share, pass) != 0;
+  };
+  // Parts of masks that a repetition would make equal, and the whole, whose share is compared.
+  const auto check = [&](const torch::Tensor& kept, const torch::Tensor& a, const torch::Tensor& b) {
+    const double count = static_cast<double>(kept.numel()), pairs = static_cast<double>(a.numel());
+    CHECK(1 - kept.to(torch::kDouble).mean().item<double>() ==
+          Approx(share).margin(5 * std::sqrt(share * (1 - share) / count)));
+    // Independent entries are equal with this probability.
+    const double equal = share * share + (1 - share) * (1 - share);
+    CHECK((a == b).to(torch::kDouble).mean().item<double>() ==
+          Approx(equal).margin(5 * std::sqrt(equal * (1 - equal) / pairs)));
+  };
+  SECTION("heads") {
+    const auto kept = kept_weights({2, 300, 40, 50});
+    check(kept, kept.narrow(1, 0, 44), kept.narrow(1, 256, 44));
+    check(kept, kept[1].narrow(0, 0, 44), kept[0].narrow(0, 256, 44));  // a head is not one of the next row
+    CHECK(torch::equal(kept.narrow(1, 0, 256), kept_weights({2, 256, 40, 50})));
+  }
+  SECTION("keys") {
+    const auto kept = kept_weights({1, 1, 2, 70'000});
+    check(kept, kept.narrow(3, 0, 4464), kept.narrow(3, 65'536, 4464));
+    check(kept, kept.select(2, 1).narrow(2, 0, 4464), kept.select(2, 0).narrow(2, 65'536, 4464));
+    CHECK(torch::equal(kept.narrow(3, 0, 65'536), kept_weights({1, 1, 2, 65'536})));
+  }
+  SECTION("queries") {
+    const auto kept = kept_weights({1, 2, 70'000, 1});
+    check(kept, kept.narrow(2, 0, 4464), kept.narrow(2, 65'536, 4464));
+    check(kept, kept.select(1, 1).narrow(1, 0, 4464), kept.select(1, 0).narrow(1, 65'536, 4464));
+    CHECK(torch::equal(kept.narrow(2, 0, 65'536), kept_weights({1, 2, 65'536, 1})));
+  }
+}
+
 TEST_CASE("the gradient of dropout goes where the value went", "[dropout]") {
   const auto type = GENERATE(torch::kFloat, torch::kBFloat16);
   const auto whole = torch::randn({3, 70, 40}).to(type).requires_grad_();

@@ -7,6 +7,7 @@
 
 #include "cpu/attention.h"
 #include "ops/attention.h"
+#include "ops/dropout.h"
 #include "ops/kernel.h"
 #include "support/threads.h"
 #include "support/torch_catch.h"
@@ -308,6 +309,20 @@ TEST_CASE("dropout on the host takes its share of the weights, in forward and ba
   check_near(given, truth);
   passes.set_step(2);
   CHECK_FALSE(torch::equal(attend(problem.q, problem.k, identity), dropped));
+}
+
+TEST_CASE("attention on the host drops the weights that dropout of all weights does", "[host]") {
+  const auto [heads, queries] = GENERATE(table<std::int64_t, std::int64_t>({{2, 40}, {300, 3}, {1, 70'000}}));
+  constexpr std::int64_t keys = 16;
+  HostAttentionOptions options;
+  options.dropout = 0.4;
+  StepPasses passes(5, torch::kCPU);
+  auto pass = passes.pass(2), again = passes.pass(2);
+  // Equal weights, and values that are an identity: the result shows which weights are left.
+  const auto q = torch::zeros({2, heads, queries, 16}), k = torch::zeros({2, heads, keys, 16});
+  const auto identity = torch::eye(keys).expand({2, heads, keys, keys}).contiguous();
+  const auto t_bnce = host_attention(q, k, identity, options, pass);
+  CHECK(torch::equal(t_bnce != 0, dropout_of_weights(torch::ones_like(t_bnce), options.dropout, again) != 0));
 }
 
 TEST_CASE("attention of a projection has the bytes of attention of its thirds", "[host]") {

@@ -21,12 +21,12 @@ def run_cases(cases):
     print(f"{len(cases)} cases agree")
 
 
-def run(*command, code=0, cwd=None, text=None):
-    """What the command prints: on stdout, or on stderr where another exit code than 0 is expected."""
+def run(*command, code=0, cwd=None, text=None, stream=None):
+    """What the command prints: on stdout, or on stderr where another exit code than 0 is expected, unless `stream` names one."""
     words = [str(word) for word in command]
     result = subprocess.run(words, capture_output=True, text=True, cwd=cwd, input=text)
     assert result.returncode == code, f"{' '.join(words)[:500]}: exit code {result.returncode}: {result.stderr[-1000:]}"
-    return result.stderr if code else result.stdout
+    return getattr(result, stream or ("stderr" if code else "stdout"))
 
 
 def sets(*changes):

@@ -348,4 +348,124 @@ TEST_CASE("a profile accounts for the time of the recorded steps", "[profile]") 
   CHECK(nlohmann::json::parse(read_text(place / "profile.json")).contains("traceEvents"));
 }
 
+TEST_CASE("kernels are told apart by their names", "[profile]") {
+  const std::vector<std::pair<std::string, std::string>> kinds = {
+      {"sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__"
+       "5x_"
+       "cublas",
+       "matrix products"},
+      {"nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NNT", "matrix products"},
+      {"void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_32x6_tn_align8>", "matrix products"},
+      {"ampere_sgemm_128x64_tn", "matrix products"},
+      {"void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16, float>", "matrix products"},
+      {"void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<Flash_bwd_kernel_traits<64, 128, 128, 8, 4, "
+       "4, "
+       "4, false, false, cutlass::bfloat16_t>>",
+       "attention"},
+      {"fmha_cutlassF_bf16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel)", "attention"},
+      {"cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64", "attention"},
+      {"void metaformer::cuda::metric_pass_kernel<metaformer::cuda::Bf16, 64>", "attention"},
+      {"void metaformer::cuda::(anonymous namespace)::dropout_kernel<metaformer::cuda::Bf16>", "dropout"},
+      {"void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>", "norms and softmax"},
+      {"void at::native::(anonymous namespace)::GammaBetaBackwardCUDAKernelTemplate<float>", "norms and softmax"},
+      {"void (anonymous namespace)::softmax_warp_forward<float, float, float, 8, false, false>", "norms and softmax"},
+      {"void at::native::(anonymous namespace)::cunn_SoftMaxForward<4, float, at::native::(anonymous namespace)::"
+       "LogSoftMaxForwardEpilogue>",
+       "embedding and loss"},
+      {"void at::native::(anonymous namespace)::nll_loss_forward_reduce_cuda_kernel_2d<float>", "embedding and loss"},
+      {"void at::native::(anonymous namespace)::indexSelectLargeIndex<float, long>", "embedding and loss"},
+      {"void at::native::vectorized_elementwise_kernel<4, at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&)>",
+       "element by element, sums"},
+      {"void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>", "element by element, sums"},
+      {"void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>", "copies and fills"},
+      {"void at::native::unrolled_elementwise_kernel<at::native::bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)>",
+       "copies and fills"},
+      {"void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, unsigned int, 3>", "copies and fills"},
+      {"Memcpy HtoD (Pinned -> Device)", "copies and fills"},
+      {"Memset (Device)", "copies and fills"},
+      {"void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::"
+       "FusedAdamMathFunctor<float, 4>>",
+       "optimiser"},
+      {"ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "other"},
+      {"", "other"}};
+  for (const auto& [name, kind] : kinds) {
+    INFO(name);
+    CHECK(kind_of_kernel(name) == kind);
+  }
+  CHECK(short_kernel_name("void metaformer::cuda::(anonymous namespace)::dropout_kernel<metaformer::cuda::Bf16>") ==
+        "dropout_kernel<Bf16>");
+  CHECK(short_kernel_name("nvjet_hsh_128x256") == "nvjet_hsh_128x256");
+}
+
+TEST_CASE("times of the device are sums by kind and kernel, and gaps are without any kernel", "[profile]") {
+  constexpr std::int64_t ms = 1'000'000;
+  const auto event = [](const std::string& name, std::int64_t start, std::int64_t end, std::int64_t launched,
+                        std::int64_t stream = 7) {
+    return DeviceEvent{name, start * ms, end * ms, launched * ms, stream};
+  };
+  const auto product = [&](std::int64_t start, std::int64_t end, std::int64_t launched, double operations) {
+    auto given = event("nvjet_a", start, end, launched);
+    given.operations = operations;
+    given.bytes = 10;
+    return given;
+  };
+  // On the host the steps are at 10 ... 20 and 20 ... 30; the device is later.
+  const std::vector<Interval> steps = {{10 * ms, 20 * ms}, {20 * ms, 30 * ms}};
+  std::vector<DeviceEvent> events = {
+      event("Memset (Device)", 5, 15, 9),  // before the first step
+      product(15, 18, 11, 100),
+      event("dropout_kernel", 20, 23, 12),
+      event("Memcpy HtoD", 22, 26, 13, 8),  // overlaps on another stream
+      event("dropout_kernel", 26, 27, 19),
+      product(31, 36, 20, 50),  // the second step
+      event("unheard_of", 40, 41, 29),
+      event("dropout_kernel", 42, 43, 30),  // behind the last step
+  };
+  const auto check = [&](const DeviceTimes& times) {
+    CHECK(times.span_ms == Approx(12 + 10));  // 15 ... 27, 31 ... 41
+    CHECK(times.gap_ms == Approx(2 + 4));     // 18 ... 20, 36 ... 40
+    CHECK(times.between_ms == Approx(4));
+    CHECK(times.streams == 2);
+    REQUIRE(times.kinds.size() == 4);
+    CHECK(times.kinds[0].name == "matrix products");
+    CHECK(times.kinds[0].calls == 2);
+    CHECK(times.kinds[0].ms == Approx(8));
+    CHECK(times.kinds[0].operations == 150);
+    CHECK(times.kinds[0].bytes == 20);
+    CHECK(times.kinds[1].ms == Approx(4));
+    CHECK(times.kinds[2].ms == Approx(4));
+    CHECK_FALSE(times.kinds[1].operations);
+    CHECK(times.kinds[3].name == "other");
+    CHECK(times.kernels.size() == 4);
+    double sum = 0;
+    for (const auto& kernel : times.kernels) sum += kernel.ms;
+    CHECK(sum == Approx(8 + 4 + 4 + 1));
+  };
+  check(device_times(events, steps));
+  std::reverse(events.begin(), events.end());
+  check(device_times(events, steps));
+
+  // One product of unknown size: the sum of its kind is unknown.
+  events.push_back(event("nvjet_b", 16, 17, 12));
+  const auto times = device_times(events, steps);
+  CHECK(times.kinds[0].calls == 3);
+  CHECK_FALSE(times.kinds[0].operations);
+  CHECK(times.gap_ms == Approx(6));  // within another kernel
+}
+
+TEST_CASE("without kernels of the steps there are no times of the device", "[profile]") {
+  const std::vector<Interval> steps = {{10, 20}};
+  const auto check_nothing = [](const DeviceTimes& times) {
+    CHECK(times.kinds.empty());
+    CHECK(times.kernels.empty());
+    CHECK(times.span_ms == 0);
+    CHECK(times.gap_ms == 0);
+    CHECK(times.between_ms == 0);
+  };
+  check_nothing(device_times({}, steps));
+  check_nothing(device_times({}, {}));
+  check_nothing(device_times({{.name = "Memset (Device)", .start_ns = 12, .end_ns = 14, .launched_ns = 9}}, steps));
+  check_nothing(device_times({{.name = "Memset (Device)", .start_ns = 12, .end_ns = 14, .launched_ns = 12}}, {}));
+}
+
 }  // namespace metaformer

@@ -30,6 +30,7 @@ GPU_DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
 GPU_DEVICE std::int64_t block_index() { return blockIdx.x; }
 
 GPU_DEVICE void sync_threads() { __syncthreads(); }
+GPU_DEVICE void sync_warp() { __syncwarp(); }
 GPU_DEVICE float shuffle_xor(float value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
 
 // A bound that memory safety or a result depends on. The tests drop one at a time, to see that it is missed.
@@ -41,9 +42,10 @@ GPU_DEVICE bool aligned(bool condition) { return condition; }
 // The counter of a random draw. The tests shift one, to see that it is noticed.
 GPU_DEVICE std::int64_t counter(std::int64_t place) { return place; }
 
-// How blocks hand on data in global memory. One block stores, passes a barrier and announces; another waits for that
-// and passes a barrier. Then it sees all that the first has stored. Blocks begin in the order of their numbers, so that
-// one may wait for those of lower numbers.
+// How blocks hand on data in global memory. A warp (or block) of one stores, passes a barrier and announces; one of
+// another waits for that and passes a barrier. Then it sees all that the first has stored. A block may wait for those
+// that have taken a lower number: they have begun.
+GPU_DEVICE unsigned take_number(unsigned* counter) { return atomicAdd(counter, 1u); }
 GPU_DEVICE void wait_for(const unsigned* counter, unsigned least) {
   unsigned seen;
   do {
@@ -67,6 +69,19 @@ GPU_DEVICE void load_handed_on(float (&values)[4], const float* from) {
 GPU_DEVICE void store_handed_on(float* to, const float (&values)[4]) {
   __stcg(reinterpret_cast<float4*>(to), make_float4(values[0], values[1], values[2], values[3]));
 }
+
+// Adds without loading, where the GPU can; what one access adds is added before what a later announcement allows.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+constexpr bool adds_in_memory = true;
+GPU_DEVICE void add_handed_on(float* to, const float (&values)[4]) {
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};\n" ::"l"(to), "f"(values[0]), "f"(values[1]),
+               "f"(values[2]), "f"(values[3])
+               : "memory");
+}
+#else
+constexpr bool adds_in_memory = false;
+GPU_DEVICE void add_handed_on(float*, const float (&)[4]) {}
+#endif
 
 GPU_DEVICE unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
@@ -131,6 +146,8 @@ GPU_DEVICE float fused_multiply_add(float a, float b, float c) { return __fmaf_r
 // Of numbers; the other one where one is NaN.
 GPU_DEVICE float maximum(float a, float b) { return fmaxf(a, b); }
 GPU_DEVICE float log2_approximate(float x) { return __log2f(x); }
+// 1 / sqrt(x), rounded once.
+GPU_DEVICE float reciprocal_root(float x) { return __frsqrt_rn(x); }
 
 // Rounding to nearest; ties to even, for tf32 away from zero. The bits of a bf16 or fp16 lie in the low half.
 GPU_DEVICE std::uint16_t to_bf16(float x) { return __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
@@ -145,6 +162,14 @@ GPU_DEVICE unsigned to_tf32(float x) {
 GPU_DEVICE unsigned bits_of(float x) { return __float_as_uint(x); }
 GPU_DEVICE float float_of(unsigned x) { return __uint_as_float(x); }
 
+// 16 bytes in one load; `from` is aligned to them.
+GPU_DEVICE void load_16(unsigned (&words)[4], const void* from) {
+  const auto four = *static_cast<const uint4*>(from);
+  words[0] = four.x;
+  words[1] = four.y;
+  words[2] = four.z;
+  words[3] = four.w;
+}
 // 16 bytes in one store; `at` is aligned to them.
 GPU_DEVICE void store_16(void* at, const unsigned (&words)[4]) {
   *static_cast<uint4*>(at) = make_uint4(words[0], words[1], words[2], words[3]);

@@ -28,6 +28,10 @@ inline int thread_index() { return emulator::thread_index(); }
 inline std::int64_t block_index() { return emulator::block_index(); }
 
 inline void sync_threads(const Where& where = Where::current()) { emulator::sync_threads(where); }
+inline void sync_warp(const Where& where = Where::current()) {
+  if (emulator::is_broken(emulator::Fault::no_barrier, where)) return;
+  emulator::collective("sync_warp", nullptr, [](void* const(&)[warp_size]) {});
+}
 
 inline float shuffle_xor(float value, int mask) {
   struct Lane {
@@ -54,6 +58,10 @@ inline std::int64_t counter(std::int64_t place, const Where& where = Where::curr
   return place + (emulator::is_broken(emulator::Fault::shifted_draw, where) ? 1 : 0);
 }
 
+inline unsigned take_number(unsigned* counter, const Where& where = Where::current()) {
+  if (emulator::is_broken(emulator::Fault::no_number, where)) return static_cast<unsigned>(block_index());
+  return (*counter)++;
+}
 inline void wait_for(const unsigned* counter, unsigned least, const Where& where = Where::current()) {
   emulator::wait_for(counter, least, where);
 }
@@ -67,6 +75,15 @@ inline void load_handed_on(float (&values)[4], const float* from) {
 inline void store_handed_on(float* to, const float (&values)[4]) {
   emulator::require_aligned(to, 16);
   std::memcpy(to, values, 16);
+}
+#ifdef EMULATE_AMPERE
+constexpr bool adds_in_memory = false;
+#else
+constexpr bool adds_in_memory = true;
+#endif
+inline void add_handed_on(float* to, const float (&values)[4]) {
+  emulator::require_aligned(to, 16);
+  for (int e = 0; e < 4; ++e) to[e] += values[e];
 }
 
 inline void copy_async_16(void* shared, const void* global, bool valid) { emulator::start_copy(shared, global, valid); }
@@ -222,11 +239,16 @@ inline float exp2_approximate(float x) { return approximate(x, std::exp2(x)); }
 inline float fused_multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
 inline float maximum(float a, float b) { return std::fmax(a, b); }
 inline float log2_approximate(float x) { return approximate(x, std::log2(x)); }
+inline float reciprocal_root(float x) { return static_cast<float>(1 / std::sqrt(static_cast<double>(x))); }
 
 inline void store_pair(float* at, float low, float high) {
   emulator::require_aligned(at, 8);
   at[0] = low;
   at[1] = high;
+}
+inline void load_16(unsigned (&words)[4], const void* from) {
+  emulator::require_aligned(from, 16);
+  std::memcpy(words, from, 16);
 }
 inline void store_16(void* at, const unsigned (&words)[4]) {
   emulator::require_aligned(at, 16);
