@@ -35,7 +35,7 @@ void require_possible(const MetricInputs& in) {
 
 bool has_kernels_for_values(MetricElement element, int width) {
   const bool narrow = element == MetricElement::bf16 || element == MetricElement::fp16;
-  return compiled_width(width) <= (narrow ? most_value_width<Bf16> : most_value_width<Fp32>);
+  return compiled_width(width, /*has_values=*/true) <= (narrow ? most_value_width<Bf16> : most_value_width<Fp32>);
 }
 
 MetricDevice metric_kernel_device() { return gpu::is_emulated ? MetricDevice::host : MetricDevice::cuda; }
@@ -52,7 +52,7 @@ std::int64_t metric_turns(const MetricInputs& in) {
 
 std::int64_t metric_dq_sums(const MetricInputs& in) {
   const auto groups = tile_count(in.queries.tokens, dq_sum_rows);
-  return in.batch * in.heads * groups * dq_sum_rows * compiled_width(in.width);
+  return in.batch * in.heads * groups * dq_sum_rows * compiled_width(in.width, in.values != nullptr);
 }
 
 void metric_forward(const MetricForward& forward, void* stream) {

@@ -21,10 +21,10 @@ void backward_fp32(const MetricBackward& backward, void* stream);
 template <class Format>
 inline constexpr int most_value_width = sizeof(typename Format::Element) == 2 ? 128 : 96;
 
-// Calls start.template operator()<compiled_width(width)>().
+// Calls start.template operator()<Width>() for the compiled width.
 template <class Start>
-void with_width(int width, Start start) {
-  switch (compiled_width(width)) {
+void with_width(const MetricInputs& in, Start start) {
+  switch (compiled_width(in.width, in.values != nullptr)) {
     case 16:
       return start.template operator()<16>();
     case 32:
@@ -45,11 +45,11 @@ inline std::int64_t block_count(const MetricInputs& in, const MetricSide& side, 
   return in.batch * in.heads * tile_count(side.tokens, rows);
 }
 
-// The same with whether values are given.
+// Calls start.template operator()<Width, HasValues>() for the compiled width.
 template <class Format, class Start>
 void with_kernels_of(const MetricInputs& in, Start start) {
-  with_width(in.width, [&]<int Width> {
-    if constexpr (Width <= most_value_width<Format>) {
+  with_width(in, [&]<int Width> {
+    if constexpr (Width % 32 == 0 && Width <= most_value_width<Format>) {
       if (in.values != nullptr) return start.template operator()<Width, true>();
     }
     start.template operator()<Width, false>();
@@ -83,7 +83,7 @@ void launch_backward(const MetricBackward& backward, void* stream_pointer) {
     gpu::launch(metric_pass_kernel<Format, Width, HasValues>, block_count(in, in.keys, Pass::rows), Pass::threads,
                 Pass::shared_bytes, stream, backward);
   });
-  with_width(in.width, [&]<int Width> {
+  with_width(in, [&]<int Width> {
     using Finish = FinishShape<Format, Width>;
     gpu::launch(metric_finish_kernel<Format, Width>, block_count(in, in.queries, Finish::rows), Finish::threads,
                 Finish::shared_bytes, stream, backward);

@@ -45,7 +45,7 @@ void require_possible(const MetricProjection& projection, std::initializer_list<
 template <class Format>
 void start_forward(const MetricProjection& projection, gpu::Stream stream) {
   const auto& in = projection.in;
-  with_width(in.width, [&]<int Width> {
+  with_width(in, [&]<int Width> {
     using Shape = ProjectShape<Format, Width>;
     gpu::launch(metric_project_kernel<Format, Width>, block_count(in, in.queries, Shape::rows), Shape::threads,
                 Shape::shared_bytes, stream, projection);
@@ -55,7 +55,7 @@ void start_forward(const MetricProjection& projection, gpu::Stream stream) {
 template <class Format>
 void start_backward(const MetricProjectionBackward& backward, gpu::Stream stream) {
   const auto& in = backward.forward.in;
-  with_width(in.width, [&]<int Width> {
+  with_width(in, [&]<int Width> {
     using Shape = ProjectionGradientShape<Format, Width>;
     gpu::launch(metric_project_gradient_kernel<Format, Width>, in.heads * backward.parts, Shape::threads,
                 Shape::shared_bytes, stream, backward);

@@ -16,8 +16,12 @@ constexpr int turn_rows = 16;           // queries of the smallest tile that blo
 constexpr int turn_warps = 4;           // of a block of backward's pass, each of which has its own turns
 constexpr int dq_sum_rows = 16;         // queries whose dq lies together in MetricBackward::dq_sum: those of a warp
 
-// The width that the kernel for heads of `width` is compiled for.
-constexpr int compiled_width(int width) { return width <= 64 ? (width + 15) / 16 * 16 : width <= 96 ? 96 : 128; }
+// The width that the kernel for heads of `width` is compiled for. With values of their own there are fewer: compiling
+// takes long.
+constexpr int compiled_width(int width, bool has_values) {
+  const int step = has_values ? 32 : 16;
+  return width <= 64 ? (width + step - 1) / step * step : width <= 96 ? 96 : 128;
+}
 
 // One tile of tokens of one head.
 struct Place {
