@@ -178,6 +178,7 @@ def record(step, warmup):
         graph.replay()
         return loss
 
+    replay.step = step  # the graph reads and writes the memory of the model, the optimizer and the tokens
     return replay
 
 
@@ -246,6 +247,7 @@ def measure(a):
     torch.set_float32_matmul_precision("highest" if a.precision == "fp32" else "high")
     device = torch.device(a.device)
     if device.type == "cuda":
+        device = torch.device("cuda", device.index or 0)
         torch.cuda.set_device(device)
         torch.cuda.reset_peak_memory_stats()
     step = make_step(a, device)

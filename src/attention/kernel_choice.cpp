@@ -72,8 +72,8 @@ std::string describe_kernel_choice(const TransformerConfig& config, Precision pr
                     : precision == Precision::fp16 ? torch::kHalf
                                                    : torch::kFloat;
   const bool by_library = library_expected_to_win(*use, type, config.context, segmented);
-  if (!use->fits && !by_library)
-    return "attention: composed products (backend auto: the kernels do not have these options)";
+  const bool fits = use->fits && (type != torch::kFloat || use->fits_in_float32);
+  if (!fits && !by_library) return "attention: composed products (backend auto: the kernels do not have these options)";
   if (!has_kernels) return "attention: composed products (backend auto: this build has no kernels)";
   const bool wins = kernels_expected_to_win(*use, type, config.context, segmented);
   return fmt::format("attention: {} (backend auto, by its rule)", by_library ? "the library's, with kernels around it"

@@ -23,13 +23,15 @@ struct KernelUse {
   bool fits = false;     // the kernels have what the options ask for
   bool library = false;  // so has the library's attention with the kernels around it
   bool distance = false;
-  bool drops = false;  // weights, in training
+  bool drops = false;           // weights, in training
+  bool fits_in_float32 = true;  // so do float32 and tf32, where the kernels fit
 };
 template <class Options>
 KernelUse kernel_use(const Options& options, const MixerShape& shape) {
   const bool has_kernels = std::ranges::count(options.backends(), Backend::fused) > 0;
   KernelUse use{.backend = options.backend, .fits = has_kernels && !fused_problem(shape), .drops = shape.dropout > 0};
   if constexpr (requires { options.score; }) use.distance = options.score == MetricScore::distance;
+  use.fits_in_float32 = options.values == MixerValues::shared || fused_values_fit(torch::kFloat, shape.head_width());
   use.library = has_kernels && !use.distance && options.values != MixerValues::unnormalised && !fused_problem(shape);
   return use;
 }

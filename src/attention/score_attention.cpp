@@ -71,7 +71,7 @@ torch::Tensor attend(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, c
   }
   const bool drops = pass.training && mixing.dropout > 0;
   if (const MetricVectors vectors{q_bnck, k_bnek, value_bnek};
-      !mixing.distances && take_scaled_dot_product(vectors, visibility, drops))
+      backend == Backend::automatic && !mixing.distances && take_scaled_dot_product(vectors, visibility, drops))
     return fused_metric_attention(vectors, /*metric=*/{},
                                   {.causal = visibility.causal,
                                    .query_segment_bc = visibility.query_segment_bc,

@@ -85,10 +85,10 @@ inline bool needs_scores(const Visibility& visibility, const ScoreMixing& mixing
 }
 
 // The same for r_bnce = q_bnck . k_bnek. With the backend `reference`, and where needs_scores, by mix_by_scores; else
-// keeping nothing of size c e for backward: by our kernel on the CPU, by the kernels of cuda/ where weights are dropped
-// or tokens have segments (kernel_choice.h), else by the library's attention where it has a fused kernel. Distances and
-// dropout where our kernels are not taken go by mix_by_scores: the library does not know the first, and would draw the
-// second from its own generator.
+// keeping nothing of size c e for backward: by our kernel on the CPU, with the backend `automatic` by the kernels
+// of cuda/ where weights are dropped or tokens have segments (kernel_choice.h), else by the library's attention where
+// it has a fused kernel. Distances and dropout where our kernels are not taken go by mix_by_scores: the library does
+// not know the first, and would draw the second from its own generator.
 torch::Tensor attend(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, const torch::Tensor& value_bnek,
                      const Visibility& visibility, const ScoreMixing& mixing, Backend backend, Pass& pass);
 

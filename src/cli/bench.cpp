@@ -91,13 +91,17 @@ MixerConfig with_own_values(MixerConfig mixer) {
   return mixer;
 }
 
-// Those that exist on the device; "fused" where it has the kernels for such heads.
-std::vector<std::string> default_backends(const AttentionRequest& request, bool own_values) {
-  std::vector<std::string> backends = {"composed", "reference"};
+// Whether the device has the kernels for such heads.
+bool has_kernels(const AttentionRequest& request, bool own_values) {
   const auto options = torch::TensorOptions().dtype(request.type).device(request.device);
   const auto probe_bnck = torch::empty({1, 1, 1, request.shapes.front().head_width}, options);
-  const auto value_bnck = own_values ? probe_bnck : torch::Tensor();
-  if (fused_metric_obstacle({probe_bnck, probe_bnck, value_bnck}, {}).empty()) backends.emplace_back("fused");
+  return fused_metric_obstacle({probe_bnck, probe_bnck, own_values ? probe_bnck : torch::Tensor()}, {}).empty();
+}
+
+// Those that exist on the device.
+std::vector<std::string> default_backends(const AttentionRequest& request, bool own_values) {
+  std::vector<std::string> backends = {"composed", "reference"};
+  if (has_kernels(request, own_values)) backends.emplace_back("fused");
   if (request.core) backends.emplace_back("library");
   return backends;
 }
@@ -110,8 +114,9 @@ void add_mixers(AttentionRequest& request, const std::vector<std::string>& mixer
       if (choose<BenchBackend>("--backend", backend) == BenchBackend::library) {
         if (!request.core) fail_usage("--backend library has no projections: it needs --core");
         request.library = request.library || name == ScaledDotProductOptions::kind;
-        if (has_backend(mixer, Backend::fused) && library_metric_obstacle(request.type, request.device).empty())
-          request.around_library.push_back(mixer);
+        const bool around_library =
+            has_kernels(request, own_values) && library_metric_obstacle(request.type, request.device).empty();
+        if (around_library && has_backend(mixer, Backend::fused)) request.around_library.push_back(mixer);
       } else if (const auto chosen = choose<Backend>("--backend", backend); has_backend(mixer, chosen)) {
         request.mixers.push_back(with_backend(mixer, chosen));
       }

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int threads = 256, per_thread = 8;
 
-// What every thread computes with.
+// The arguments and constants of every thread.
 struct DropoutRule {
   Dropout in;
   std::uint64_t mixed_number;  // of the draw

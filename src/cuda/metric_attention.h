@@ -127,8 +127,12 @@ std::int64_t metric_gradient_parts(const MetricInputs& in);
 // How many numbers of dq backward adds up, those of padded tokens and columns among them.
 std::int64_t metric_dq_sums(const MetricInputs& in);
 
-// Whether the kernels can take values of their own: with elements of 32 bits not above 96 features.
-bool has_kernels_for_values(MetricElement element, int width);
+// Whether the kernels can take values of their own: wider tiles of 32 bits do not fit into shared memory.
+constexpr int most_value_width_of_32_bits = 96;
+constexpr bool has_kernels_for_values(MetricElement element, std::int64_t width) {
+  const bool narrow = element == MetricElement::bf16 || element == MetricElement::fp16;
+  return narrow || width <= most_value_width_of_32_bits;
+}
 
 // How many counters backward's blocks take their numbers and their turns by.
 std::int64_t metric_turns(const MetricInputs& in);

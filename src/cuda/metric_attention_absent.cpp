@@ -16,7 +16,6 @@ std::int64_t metric_gradient_parts(const MetricInputs&) { return 1; }
 
 std::int64_t metric_dq_sums(const MetricInputs&) { return 1; }
 
-bool has_kernels_for_values(MetricElement, int) { return false; }
 std::int64_t metric_turns(const MetricInputs&) { return 1; }
 
 void metric_forward(const MetricForward&, void*) {

@@ -6,7 +6,7 @@
 
 #include "cuda/metric_tiles.h"
 
-// Backward without atomics, every sum in a fixed order:
+// Backward, with every sum in a fixed order:
 //
 //   delta_i = dt_i . t_i,  dS = P (m dt p^T - delta)          P = exp2(scores - log2_sum), m: dropout, drawn again
 //   dq = scale a dS p  [distance: - (rho + c) p]              a = 1, or 2 for a distance

@@ -33,11 +33,6 @@ void require_possible(const MetricInputs& in) {
 
 }  // namespace
 
-bool has_kernels_for_values(MetricElement element, int width) {
-  const bool narrow = element == MetricElement::bf16 || element == MetricElement::fp16;
-  return compiled_width(width, /*has_values=*/true) <= (narrow ? most_value_width<Bf16> : most_value_width<Fp32>);
-}
-
 MetricDevice metric_kernel_device() { return gpu::is_emulated ? MetricDevice::host : MetricDevice::cuda; }
 
 std::int64_t metric_gradient_parts(const MetricInputs& in) {

@@ -17,10 +17,6 @@ void backward_fp16(const MetricBackward& backward, void* stream);
 void backward_tf32(const MetricBackward& backward, void* stream);
 void backward_fp32(const MetricBackward& backward, void* stream);
 
-// The widths that there are kernels for, with values of their own.
-template <class Format>
-inline constexpr int most_value_width = sizeof(typename Format::Element) == 2 ? 128 : 96;
-
 // Calls start.template operator()<Width>() for the compiled width.
 template <class Start>
 void with_width(const MetricInputs& in, Start start) {
@@ -49,7 +45,8 @@ inline std::int64_t block_count(const MetricInputs& in, const MetricSide& side, 
 template <class Format, class Start>
 void with_kernels_of(const MetricInputs& in, Start start) {
   with_width(in, [&]<int Width> {
-    if constexpr (Width % 32 == 0 && Width <= most_value_width<Format>) {
+    constexpr bool narrow = sizeof(typename Format::Element) == 2;
+    if constexpr (Width % 32 == 0 && (narrow || Width <= most_value_width_of_32_bits)) {
       if (in.values != nullptr) return start.template operator()<Width, true>();
     }
     start.template operator()<Width, false>();

@@ -12,7 +12,7 @@ namespace metaformer::cuda {
 template <int Width>
 constexpr int projection_column_groups = Width <= 64 ? 1 : 2;
 
-// Adds what exists of 16 rows, `first` being the token of the first, from `first_column` on. The reverse of
+// Adds the existing rows of 16, `first` being the token of the first, from `first_column` on. The reverse of
 // for_each_run: the lanes of a row exchange what they have loaded.
 template <class Format, int Count>
 GPU_DEVICE void add_rows(Sum (&sum)[Count], const MetricRows& rows, const MetricInputs& in, const Place& place,
@@ -41,7 +41,7 @@ GPU_DEVICE void add_rows(Sum (&sum)[Count], const MetricRows& rows, const Metric
   }
 }
 
-// Copies what exists of 16 rows and Count blocks of 8 columns.
+// Copies the existing rows of 16 and Count blocks of 8 columns.
 template <class Format, int Count>
 GPU_DEVICE void copy_rows(const MetricRows& to, const MetricRows& from, const MetricInputs& in, const Place& place,
                           std::int64_t first, int first_column) {

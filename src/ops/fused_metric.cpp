@@ -126,6 +126,10 @@ Tensors fused_backward(const Backward& backward, const cuda::MetricInputs& in, t
 
 }  // namespace
 
+bool fused_values_fit(torch::ScalarType type, std::int64_t width) {
+  return cuda::has_kernels_for_values(metric_element(type), width);
+}
+
 std::string fused_metric_obstacle(const MetricVectors& vectors, const Tensor& metric) {
   const auto &p_bnck = vectors.p_bnck, &keys_bnek = vectors.keys_bnek;
   const auto& value_bnek = vectors.value_bnek.defined() ? vectors.value_bnek : keys_bnek;
@@ -134,12 +138,14 @@ std::string fused_metric_obstacle(const MetricVectors& vectors, const Tensor& me
   if (type != torch::kFloat && type != torch::kBFloat16 && type != torch::kHalf)
     return fmt::format("they compute in float32, bfloat16 and float16, not in {}", c10::toString(type));
   if (width % 8 != 0 || width > 128) return fmt::format("head width {} is not a multiple of 8 up to 128", width);
-  if (vectors.value_bnek.defined() && !cuda::has_kernels_for_values(metric_element(type), static_cast<int>(width)))
+  if (vectors.value_bnek.defined() && !fused_values_fit(type, width))
     return fmt::format("head width {} is above 96 with values of their own in float32", width);
   for (const auto& other : {keys_bnek, value_bnek})
     if (other.scalar_type() != type || other.device() != p_bnck.device())
       return "queries, keys and values differ in type or device";
   if (value_bnek.sizes() != keys_bnek.sizes()) return "keys and values differ in size";
+  for (const auto dim : {0, 1, 3})
+    if (p_bnck.size(dim) != keys_bnek.size(dim)) return "queries and keys differ in batch, heads or width";
   if ((p_bnck.numel() == 0) != (keys_bnek.numel() == 0)) return "there are no queries, or no keys";
   if (p_bnck.stride(3) != 1 || keys_bnek.stride(3) != 1 || value_bnek.stride(3) != 1)
     return "the features of a token are not next to each other";

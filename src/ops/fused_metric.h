@@ -17,11 +17,13 @@ struct FusedMetricOptions {
   double dropout = 0;  // of the weights, in training
 };
 
-// What is attended to: p of the keys, and the values that are mixed (undefined: p). Queries and keys may be the same
-// tensor.
+// Vectors of queries, keys and values (undefined: those of the keys). Queries and keys may be the same tensor.
 struct MetricVectors {
   torch::Tensor p_bnck, keys_bnek, value_bnek;
 };
+
+// Whether there are kernels of that head width for values of their own.
+bool fused_values_fit(torch::ScalarType type, std::int64_t width);
 
 // Why the kernels cannot do this, in a few words, or "". `metric`: [n, k, k], [n, k] (diagonal), or undefined
 // (identity).

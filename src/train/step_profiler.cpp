@@ -225,7 +225,7 @@ std::optional<ProductCost> cost_of_product(const Event& event) {
   return cost;
 }
 
-// What the profiler knows about the launches of the device's work, by the numbers that connect the two.
+// Launches of the device's work on the host, by the numbers that connect the two.
 struct Launches {
   std::unordered_map<std::uint64_t, std::int64_t> calls, operators;  // when a call of CUDA or an operator began
   std::unordered_map<std::uint64_t, ProductCost> costs;              // of operators

@@ -41,10 +41,15 @@ TEST_CASE("the log of a training names what was chosen, and why", "[kernel_choic
   config.dropout = 0.1;
   CHECK_THAT(said(Precision::bf16), Catch::Contains("the fused kernels") && Catch::Contains("by its rule"));
   config.mixer = MetricOptions{.values = MixerValues::own};
-  CHECK_THAT(said(Precision::bf16), Catch::Contains("composed products") && Catch::Contains("these options"));
+  CHECK_THAT(said(Precision::bf16), Catch::Contains("the fused kernels") && Catch::Contains("by its rule"));
   config.dropout = 0;
   CHECK_THAT(said(Precision::bf16), Catch::Contains("the library's") && Catch::Contains("by its rule"));
+  CHECK_THAT(said(Precision::tf32), Catch::Contains("the fused kernels"));
+  config.width = 256;  // heads of 128 features
+  CHECK_THAT(said(Precision::bf16), Catch::Contains("the library's"));
   CHECK_THAT(said(Precision::tf32), Catch::Contains("composed products") && Catch::Contains("these options"));
+  config.mixer = MetricOptions{};
+  CHECK_THAT(said(Precision::tf32), Catch::Contains("the fused kernels"));
   config.mixer = MetricOptions{.backend = Backend::composed};
   CHECK(said(Precision::bf16).empty());
   config.mixer = QuadraticOptions{.backend = Backend::fused};
@@ -78,7 +83,7 @@ TEST_CASE("kernels fit what they have", "[kernel_choice]") {
   CHECK(kernel_use(MetricOptions{.constraint = MetricConstraint::psd, .score = MetricScore::distance}, shape).distance);
   CHECK_FALSE(kernel_use(QuadraticOptions{.form = QuadraticForm::full}, shape).fits);
   CHECK_FALSE(kernel_use(MetricOptions{.score = MetricScore::as_published}, shape).fits);
-  CHECK_FALSE(kernel_use(MetricOptions{.values = MixerValues::own}, shape).fits);
+  CHECK(kernel_use(MetricOptions{.values = MixerValues::own}, shape).fits);
   CHECK_FALSE(kernel_use(MetricOptions{}, {.width = 36, .heads = 3}).fits);
   CHECK_FALSE(kernel_use(MetricOptions{}, {.width = 64, .heads = 2, .positions = RotaryPositionsConfig{}}).fits);
 }
@@ -103,7 +108,8 @@ TEST_CASE("the library's attention has own values, and no distances or positions
 TEST_CASE("on the CPU auto takes no kernels", "[kernel_choice]") {
   const auto p_bnck = torch::ones({1, 2, 4, 32});
   const auto use = kernel_use(MetricOptions{}, {.width = 64, .heads = 2});
-  CHECK_FALSE(takes_kernels(use, p_bnck, p_bnck, Visibility{}, Pass{}));
+  CHECK_FALSE(takes_kernels(use, {p_bnck, p_bnck, {}}, Visibility{}, Pass{}));
+  CHECK_FALSE(take_scaled_dot_product({p_bnck, p_bnck, p_bnck}, Visibility{}, /*drops=*/true));
   const auto x_bcd = torch::ones({1, 4, 64}, torch::kBFloat16);
   CHECK_FALSE(takes_library(use, x_bcd, x_bcd, Visibility{}, nullptr, Pass{}));
 }

@@ -74,7 +74,6 @@ TEST_CASE("what does not go together is an error that names the key, its place a
       {{"model.positions={kind: alibi, base: 3}"}, "unknown key|'alibi'; only", "model.positions.base"},
       {{"model.positions=shaw", "model.mixer=metric", "model.mixer.backend=fused"}, "'fused'|shaw positions"},
       {{"model.mixer={kind: metric, score: as_published}", "model.positions=rotary"}, "score 'as_published' has no"},
-      {{"model.mixer={kind: metric, values: own, backend: fused}"}, "'fused' shares the values", "model.mixer.backend"},
       {{"model.mixer={kind: quadratic, form: full, values: own}"}, "form 'full' scores the", "model.mixer.values"},
       {{"model.mixer={kind: quadratic, form: full, qk_norm: true}"}, "form 'full' scores the", "model.mixer.qk_norm"},
       {{"model.mixer.learned_temperature=true"}, "true needs normalised|qk_norm"},

@@ -4,9 +4,12 @@
   peer_steps.py ROOT
 """
 import importlib.util
+import gc
 import json
 import sys
+import weakref
 from pathlib import Path
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
@@ -151,6 +154,18 @@ def check_step():
         worst = max(worst, abs(given.item() - loss.item()))
     assert not given.requires_grad and worst < 1e-5, worst
     return f"losses of 5 steps differ by {worst:.1e}"
+
+
+def check_record():
+    """A recorded step keeps what its graph uses. CUDA is a stand-in here."""
+    a, _ = make()
+    with mock.patch.object(torch, "cuda", mock.MagicMock()):
+        step = peer.make_step(a, CPU)
+        used = weakref.ref(step)
+        step = peer.record(step, warmup=3)
+        gc.collect()
+        assert used() is not None and step().item() > 0
+    return "kept"
 
 
 def check_output():

@@ -21,7 +21,8 @@ grep -qF "$bundle/unpacked/share/metaformer/configs/shakespeare_gpu_metric_publi
 [[ $said == *'0 checks failed'* ]] || fail "the dry run says of no failure: $said"
 # The tests that compute-sanitizer runs are there.
 grep -oP 'sanitize \w+ "\K[^"]+' "$scripts/gpu_check.sh" | while IFS= read -r name; do
-  grep -qF "TEST_CASE(\"$name\"" "$scripts"/../tests/cuda/*.cpp || fail "no test of the kernels is named '$name'"
+  name="TEST_CASE(\"$name\""
+  grep -qF "${name%\*\"}" "$scripts"/../tests/cuda/*.cpp || fail "no test of the kernels is named '$name'"
 done
 status=0
 env -i PATH=/usr/bin:/bin PYTHON="$2" ../unpacked/scripts/gpu_check.sh --output out.md 2>error || status=$?

@@ -70,7 +70,8 @@ GPU_DEVICE void store_handed_on(float* to, const float (&values)[4]) {
   __stcg(reinterpret_cast<float4*>(to), make_float4(values[0], values[1], values[2], values[3]));
 }
 
-// Adds without loading, where the GPU can; what one access adds is added before what a later announcement allows.
+// Adds without loading, where the GPU can. Additions before an announcement come before those of a warp that waits for
+// it.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 constexpr bool adds_in_memory = true;
 GPU_DEVICE void add_handed_on(float* to, const float (&values)[4]) {
