@@ -51,8 +51,8 @@ class NormalDraws {
   torch::Generator generator_;  // of the CPU
 };
 
-// In float32, with scores of the standard deviation 1; values of their own are the last. Nothing where the benchmark does
-// not know the mixer's core: with qk_norm, fixed_norm, and score as_published.
+// In float32, with scores of the standard deviation 1; values of their own are the last. Nothing where the benchmark
+// does not know the mixer's core: with qk_norm, fixed_norm, and score as_published.
 std::optional<CoreInputs> draw_core_inputs(const MixerConfig& mixer, const AttentionShape& shape, NormalDraws& draws);
 
 // Gives t, [b, c, n k], by the backend of a mixer whose core is known. The backend is not auto.

@@ -3,8 +3,8 @@
 
   peer_steps.py ROOT
 """
-import importlib.util
 import gc
+import importlib.util
 import json
 import sys
 import weakref
@@ -159,7 +159,8 @@ def check_step():
 def check_record():
     """A recorded step keeps what its graph uses. CUDA is a stand-in here."""
     a, _ = make()
-    with mock.patch.object(torch, "cuda", mock.MagicMock()):
+    stand_ins = {name: mock.MagicMock() for name in ("Stream", "CUDAGraph", "stream", "graph", "current_stream", "synchronize")}
+    with mock.patch.multiple(torch.cuda, **stand_ins):
         step = peer.make_step(a, CPU)
         used = weakref.ref(step)
         step = peer.record(step, warmup=3)
