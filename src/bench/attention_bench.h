@@ -72,8 +72,8 @@ double pair_table_bytes(std::int64_t batch, std::int64_t heads, std::int64_t con
 // r_bnce = p M p^T, unscaled (with the corrected formula), M as its lower triangle by rows, [n, k (k + 1)/2].
 torch::Tensor pair_table_scores(const torch::Tensor& p_bnck, const torch::Tensor& triangle_nl);
 
-// What is timed. backward: both passes minus the forward pass that keeps what they need, in every round one after the
-// other, because a backward pass alone would have to keep its graph.
+// The passes that are timed. backward: the time of both minus that of a forward pass that records its graph, in every
+// round: a backward pass by itself cannot be repeated unless its graph is kept.
 enum class Direction { both, forward, backward };
 constexpr std::array<std::string_view, 3> enum_names(Direction) { return {"both", "forward", "backward"}; }
 

@@ -13,8 +13,6 @@ void require(bool condition, const std::string& what) {
   if (!condition) throw Error(ExitCode::failure, "metric attention kernel: " + what);
 }
 
-bool is_empty(const MetricInputs& in) { return in.batch == 0 || in.heads == 0 || in.queries.tokens == 0; }
-
 void require_possible(const MetricInputs& in) {
   require(in.width % 8 == 0 && in.width >= 8 && in.width <= 128,
           "head width " + std::to_string(in.width) + " is not a multiple of 8 up to 128");

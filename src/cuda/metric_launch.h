@@ -36,6 +36,8 @@ void with_width(const MetricInputs& in, Start start) {
   }
 }
 
+inline bool is_empty(const MetricInputs& in) { return in.batch == 0 || in.heads == 0 || in.queries.tokens == 0; }
+
 // Blocks of a kernel that owns `rows` tokens of a side per block.
 inline std::int64_t block_count(const MetricInputs& in, const MetricSide& side, int rows) {
   return in.batch * in.heads * tile_count(side.tokens, rows);

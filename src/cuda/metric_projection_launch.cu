@@ -15,8 +15,6 @@ void require(bool condition, const char* what) {
   if (!condition) throw Error(ExitCode::failure, std::string("metric projection kernel: ") + what);
 }
 
-bool is_empty(const MetricInputs& in) { return in.batch == 0 || in.heads == 0 || in.queries.tokens == 0; }
-
 std::int64_t most_parts(const MetricInputs& in) {
   return std::max<std::int64_t>(1, in.batch * tile_count(in.queries.tokens, projection_tile_rows));
 }
