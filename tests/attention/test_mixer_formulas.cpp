@@ -223,7 +223,7 @@ struct Formula {
 }  // namespace
 
 TEST_CASE("every mixer equals its formula in float64", "[mixer]") {
-  const auto options = any_mixer();
+  const auto options = any_combination();
   const bool causal = GENERATE(false, true), segmented = GENERATE(false, true);
   INFO(describe(options) << " causal " << causal << " segmented " << segmented);
   const Positioned mixer(options, NoPositionsConfig{}, causal);

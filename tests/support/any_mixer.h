@@ -1,6 +1,9 @@
 #pragma once
 // Tests that hold for every mixer.
 
+#include <array>
+#include <set>
+
 #include "config/experiment_config.h"
 #include "support/torch_catch.h"
 
@@ -49,42 +52,80 @@ inline bool advance(std::vector<std::size_t>& chosen, const std::vector<std::siz
   return false;
 }
 
-// Options that only multiply forms and scores go with the other options in the same way: they are tried with shared
-// values and one backend.
-inline bool is_tried(const MixerConfig& mixer) {
-  const auto* dot = std::get_if<ScaledDotProductOptions>(&mixer);
-  const auto* quadratic = std::get_if<QuadraticOptions>(&mixer);
-  const auto* metric = std::get_if<MetricOptions>(&mixer);
-  const bool multiplies = (dot && dot->learned_temperature) ||
-                          (quadratic && (quadratic->learned_temperature || quadratic->fixed_norm)) ||
-                          (metric && (metric->learned_temperature || metric->fixed_norm));
-  const bool shares = (quadratic && quadratic->values == MixerValues::shared) ||
-                      (metric && metric->values == MixerValues::shared) || dot;
-  return !multiplies || (shares && backend_of(mixer) == backends_of(mixer).front());
-}
+// A mixer, and the number of the value that each of its options has.
+struct Combination {
+  MixerConfig mixer;
+  std::vector<std::size_t> chosen;
+};
 
-// Every kind, with every combination of its options that is not refused, for the backends that every machine has.
-inline std::vector<MixerConfig> every_mixer() {
-  const MixerShape shape{.width = 12, .heads = 3};
-  std::vector<MixerConfig> all;
-  for (const auto& kind : kinds_of<MixerConfig>()) {
-    auto mixer = *make_kind<MixerConfig>(kind);
-    const auto counts = set_options(mixer, {});
-    std::vector<std::size_t> chosen(counts.size());
-    do {
-      set_options(mixer, chosen);
-      const auto backend = backend_of(mixer);
-      const bool runs_here = backend == Backend::composed || backend == Backend::reference;
-      if (runs_here && !problem_of(mixer, shape) && is_tried(mixer)) all.push_back(mixer);
-    } while (advance(chosen, counts));
-  }
+// All of a kind that are not refused, for the backends that every machine has.
+inline std::vector<Combination> combinations_of(const std::string& kind) {
+  std::vector<Combination> all;
+  auto mixer = *make_kind<MixerConfig>(kind);
+  const auto counts = set_options(mixer, {});
+  std::vector<std::size_t> chosen(counts.size());
+  do {
+    set_options(mixer, chosen);
+    const auto backend = backend_of(mixer);
+    const bool runs_here = backend == Backend::composed || backend == Backend::reference;
+    if (runs_here && !problem_of(mixer, {.width = 12, .heads = 3})) all.push_back({mixer, chosen});
+  } while (advance(chosen, counts));
   return all;
 }
 
-// One of every_mixer(): the test case runs once with each.
+// Every kind, with every combination of its options.
+inline std::vector<MixerConfig> every_combination() {
+  std::vector<MixerConfig> all;
+  for (const auto& kind : kinds_of<MixerConfig>())
+    for (const auto& combination : combinations_of(kind)) all.push_back(combination.mixer);
+  return all;
+}
+
+// The options of a combination two by two, with their values.
+inline std::set<std::array<std::size_t, 4>> pairs_of(const Combination& combination) {
+  const auto& chosen = combination.chosen;
+  std::set<std::array<std::size_t, 4>> pairs;
+  for (std::size_t i = 0; i < chosen.size(); ++i)
+    for (std::size_t j = 0; j <= i; ++j) pairs.insert({i, chosen[i], j, chosen[j]});
+  return pairs;
+}
+
+// Every kind, with as few combinations as a greedy choice needs to have all values of any two options together: most
+// faults need no more than two (Kuhn, Wallace, Gallo, "Software fault interactions", 2004).
+inline std::vector<MixerConfig> every_mixer() {
+  std::vector<MixerConfig> chosen;
+  for (const auto& kind : kinds_of<MixerConfig>()) {
+    const auto all = combinations_of(kind);
+    std::set<std::array<std::size_t, 4>> missing;
+    for (const auto& combination : all) missing.merge(pairs_of(combination));
+    do {
+      const auto adds = [&](const Combination& combination) {
+        const auto pairs = pairs_of(combination);
+        return std::count_if(pairs.begin(), pairs.end(), [&](const auto& pair) { return missing.contains(pair); });
+      };
+      const auto best = std::max_element(
+          all.begin(), all.end(), [&](const auto& one, const auto& other) { return adds(one) < adds(other); });
+      for (const auto& pair : pairs_of(*best)) missing.erase(pair);
+      chosen.push_back(best->mixer);
+    } while (!missing.empty());
+  }
+  return chosen;
+}
+
+// One of `all`: the test case runs once with each.
+inline MixerConfig one_of(const std::vector<MixerConfig>& all) {
+  return all[GENERATE_COPY(range(std::size_t{0}, all.size()))];
+}
+
+// The formula of a mixer is tested with every combination, what is made of mixers with every_mixer().
+inline MixerConfig any_combination() {
+  static const auto all = every_combination();
+  return one_of(all);
+}
+
 inline MixerConfig any_mixer() {
   static const auto all = every_mixer();
-  return all[GENERATE_COPY(range(std::size_t{0}, all.size()))];
+  return one_of(all);
 }
 
 // One of those that positions reach in different ways.
@@ -113,7 +154,7 @@ inline MixerConfig any_incremental_mixer() {
     std::erase_if(mixers, [](const MixerConfig& mixer) { return chooses_by_whole_sequence(mixer); });
     return mixers;
   }();
-  return all[GENERATE_COPY(range(std::size_t{0}, all.size()))];
+  return one_of(all);
 }
 
 }  // namespace metaformer
