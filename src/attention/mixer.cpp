@@ -43,6 +43,15 @@ constexpr std::int64_t token_dim = -2;
 constexpr std::size_t most_slots = 16;
 
 std::string slot_name(std::size_t slot) { return fmt::format("slot_{}", slot); }
+std::string kept_name(std::size_t slot) { return fmt::format("kept_{}", slot); }
+
+// Of the first most_slots names, the one that is `name`; else most_slots.
+template <class NameOf>
+std::size_t slot_named(const std::string& name, const NameOf& name_of) {
+  std::size_t slot = 0;
+  while (slot < most_slots && name != name_of(slot)) ++slot;
+  return slot;
+}
 
 std::vector<std::int64_t> with_tokens(const torch::Tensor& like, std::int64_t tokens) {
   auto sizes = like.sizes().vec();
@@ -94,14 +103,32 @@ NamedTensors MixerState::tensors() const {
   NamedTensors all;
   for (std::size_t slot = 0; slot < buffers_.size(); ++slot)
     if (buffers_[slot].storage.defined()) all.emplace_back(slot_name(slot), held(slot));
+  for (std::size_t slot = 0; slot < kept_.size(); ++slot)
+    if (kept_[slot].defined()) all.emplace_back(kept_name(slot), kept_[slot]);
   return all;
+}
+
+torch::Tensor MixerState::kept(std::size_t slot, at::IntArrayRef sizes) const {
+  if (slot >= kept_.size() || !kept_[slot].defined()) return {};
+  if (kept_[slot].sizes() != sizes)
+    throw Error(ExitCode::usage, "a state was made by a model of other sizes, or for another number of sequences");
+  return kept_[slot];
+}
+
+void MixerState::keep(std::size_t slot, const torch::Tensor& value) {
+  if (slot >= kept_.size()) kept_.resize(slot + 1);
+  kept_[slot] = value.detach();
 }
 
 void MixerState::load(const NamedTensors& saved, const std::string& source) {
   buffers_.clear();
+  kept_.clear();
   for (const auto& [name, tensor] : saved) {
-    std::size_t slot = 0;
-    while (slot < most_slots && name != slot_name(slot)) ++slot;
+    if (const auto slot = slot_named(name, kept_name); slot < most_slots) {
+      keep(slot, tensor.to(device_));
+      continue;
+    }
+    const auto slot = slot_named(name, slot_name);
     if (slot == most_slots)
       throw Error(ExitCode::usage, fmt::format("{}: no mixer remembers {}", source, in_quotes(name)));
     if (tensor.size(token_dim) > capacity_)

@@ -49,8 +49,8 @@ Visibility self_visibility(bool causal, const torch::Tensor& segment_bc);
 // [c, e]: how far key e stands after query c in row order, the queries being the last of the keys.
 torch::Tensor offset_ce(std::int64_t queries, std::int64_t keys, torch::Device device);
 
-// A mixer's memory of earlier tokens while a sequence is generated, in numbered buffers [..., tokens, features] that
-// are allocated once.
+// A mixer's memory of earlier tokens while a sequence is generated: numbered buffers [..., tokens, features] that are
+// allocated once, or numbered tensors of a fixed size, [b, ...], that every pass replaces.
 class MixerState {
  public:
   // Loaded tensors go to `device`; others stay where they come from.
@@ -72,31 +72,42 @@ class MixerState {
   bool holds(std::size_t slot) const { return slot < buffers_.size() && buffers_[slot].length > 0; }
   torch::Tensor held(std::size_t slot) const { return buffers_.at(slot).storage.narrow(-2, 0, buffers_[slot].length); }
 
+  // What keep() was given last, undefined before that. Throws Error (exit code 2) when it has other sizes.
+  torch::Tensor kept(std::size_t slot, at::IntArrayRef sizes) const;
+  // No gradient flows back into it.
+  void keep(std::size_t slot, const torch::Tensor& value);
+
   // Sequence i becomes what sequence rows_b[i] was; there may be another number of them.
   void select(const torch::Tensor& rows_b) {
     for (auto& buffer : buffers_)
       if (buffer.storage.defined()) buffer.storage = buffer.storage.index_select(0, rows_b);
+    for (auto& value : kept_)
+      if (value.defined()) value = value.index_select(0, rows_b);
   }
 
   // Forgets the tokens, keeps the buffers.
   void reset() {
     for (auto& buffer : buffers_) buffer.length = 0;
+    kept_.clear();
   }
 
-  // Forgets all but the newest tokens, which move to the front of the buffers.
+  // Of the buffers, forgets all but the newest tokens, which move to the front.
   void keep_newest(std::int64_t tokens);
 
-  // The tokens of every buffer by name, aliasing them.
+  // The tokens of every buffer, and what is kept, by name, aliasing them.
   NamedTensors tensors() const;
 
   // Takes up what tensors() gave, in new buffers. Throws Error (exit code 2) for other names, or more tokens than
   // `capacity`.
   void load(const NamedTensors& saved, const std::string& source);
 
-  std::int64_t bytes() const {  // of the buffers
+  std::int64_t bytes() const {
     std::int64_t total = 0;
-    for (const auto& buffer : buffers_)
-      if (buffer.storage.defined()) total += static_cast<std::int64_t>(buffer.storage.nbytes());
+    const auto add = [&](const torch::Tensor& x) {
+      if (x.defined()) total += static_cast<std::int64_t>(x.nbytes());
+    };
+    for (const auto& buffer : buffers_) add(buffer.storage);
+    for (const auto& value : kept_) add(value);
     return total;
   }
 
@@ -111,6 +122,7 @@ class MixerState {
   std::int64_t capacity_;
   torch::Device device_;
   std::vector<Buffer> buffers_;
+  std::vector<torch::Tensor> kept_;
 };
 
 std::int64_t bytes_of(const std::vector<MixerState>& states);
@@ -152,6 +164,7 @@ struct MixerCost {
   double operations = 0;         // multiplications and additions of a forward pass
   std::int64_t activations = 0;  // numbers that a token leaves for the backward pass
   bool keeps_pairs = false;      // holds numbers for every pair of tokens and head
+  std::int64_t state = 0;        // numbers that a sequence leaves for the tokens behind it, after load.context tokens
 };
 
 class Mixer : public Layer {

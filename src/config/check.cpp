@@ -85,6 +85,8 @@ std::vector<Rule> rules_of_task(const TaskConfig& task) {
            "has no effect with data.packing, whose own key `separate` says what texts in a row see"},
           {is<LanguageModelConfig>(task) && !packs, "task.loss",
            "has no effect without data.packing: all windows are equally long"},
+          {is_causal(task) || pairs != nullptr, "model.mixer.direction",
+           fmt::format("has no effect with task {}: the tokens of these blocks see none behind them", kind_of(task))},
           {synthetic, "data", "has no effect with data.synthetic: the program makes the pairs", "data.synthetic"},
           {synthetic, "task.bucketing", "has no effect with data.synthetic, whose pairs are equally long"},
           {pairs != nullptr && pairs->data.path, "data.corpus data.source_language data.target_language",
@@ -199,6 +201,14 @@ void check_blocks(const TransformerConfig& model, const Checked& checked) {
   checked.refuse(model.memory > 0 && chooses_by_whole_sequence(model.mixer), {"model.memory", "model.mixer"},
                  "the mixer {} takes no longer context: set it to 0", kind_of(model.mixer));
   const bool reversible = model.blocks == BlockKind::reversible;
+  checked.refuse(reversible && is<Rwkv7Options>(model.mixer), {"model.blocks", "model.mixer"},
+                 "'reversible' computes one block at a time again, and blocks of rwkv7 need the values of the first: set "
+                 "it to plain");
+  checked.refuse(reversible && model.memory > 0 && carries_state(model.mixer),
+                 {"model.memory", "model.blocks", "model.mixer"},
+                 "reversible blocks are computed again, when the mixer {} has no longer the state it began with: set "
+                 "model.memory to 0, or model.blocks to plain",
+                 kind_of(model.mixer));
   checked.refuse(reversible && position_of(model.norm) == NormPosition::post, {"model.blocks", "model.norm.position"},
                  "'reversible' takes branches off again, which a norm behind their sum prevents: set "
                  "model.norm.position to pre or both");

@@ -34,6 +34,14 @@ Problem temperature_problem(const auto& options) {
   return at_odds({"learned_temperature", "qk_norm"}, "true needs normalised queries and keys: set qk_norm to true");
 }
 
+// Of mixers that split the features of a head in two.
+Problem odd_heads_problem(const MixerShape& shape, std::string_view mixer, std::string_view why) {
+  if (shape.head_width() % 2 == 0) return std::nullopt;
+  return at_odds({"model.width", "model.heads", "model.mixer"},
+                 "heads of {} features are odd, and {} {}: change model.width or model.heads", shape.head_width(),
+                 mixer, why);
+}
+
 // A number from `fewest` on in steps of `step`, or `word`, which is 0.
 bool read_number_or(std::string_view word, const std::string& text, std::int64_t fewest, std::int64_t step,
                     std::int64_t& value) {
@@ -61,6 +69,25 @@ Problem fused_problem(const MixerShape& shape) {
                    "model.heads, or set composed",
                    shape.head_width());
   return std::nullopt;
+}
+
+Problem LinearAttentionOptions::problem(const MixerShape&) const {
+  if (features == LinearFeatures::taylor || feature_width == LinearAttentionOptions{}.feature_width)
+    return std::nullopt;
+  return at_odds({"feature_width", "features"},
+                 "has no effect with features elu: leave it out, or set model.mixer.features to taylor");
+}
+
+Problem RetentionOptions::problem(const MixerShape& shape) const {
+  return odd_heads_problem(shape, kind, "rotates them in pairs");
+}
+
+Problem GatedLinearAttentionOptions::problem(const MixerShape& shape) const {
+  return odd_heads_problem(shape, kind, "has keys of half a head's width");
+}
+
+Problem GatedDeltaNetOptions::problem(const MixerShape& shape) const {
+  return odd_heads_problem(shape, kind, "has keys of half a head's width");
 }
 
 Problem ScaledDotProductOptions::problem(const MixerShape&) const { return temperature_problem(*this); }

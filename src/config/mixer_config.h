@@ -95,10 +95,11 @@ constexpr std::array<std::string_view, 4> enum_names(Backend) { return {"auto", 
 // What a mixer needs to know of the model around it.
 struct MixerShape {
   std::int64_t width = 0, heads = 0;
-  std::int64_t context = 0;  // tokens of the sequences that the model is made for
-  double dropout = 0;        // of scores, in training
-  bool bias = false;         // in projections
-  double output_std = 0.02;  // standard deviation of the initial weights of its output projection
+  std::int64_t context = 0;            // tokens of the sequences that the model is made for
+  double dropout = 0;                  // of scores, in training
+  bool bias = false;                   // in projections
+  double output_std = 0.02;            // standard deviation of the initial weights of its output projection
+  std::int64_t layer = 0, layers = 1;  // which block of how many it is in
   PositionsConfig positions = NoPositionsConfig{};  // of which those that act on scores concern a mixer
   bool crosses = false;  // its context is another sequence: what a decoder sees of an encoder
   std::int64_t head_width() const { return width / heads; }
@@ -115,7 +116,7 @@ struct MixerProblem {
 // several backends, options also have `backend`. `make`, in the mixer's source in attention/, makes the mixer, not yet
 // initialised (model/parameters.h).
 struct MixerOptions {
-  static constexpr bool has_scores = false, chooses_by_whole_sequence = false;
+  static constexpr bool has_scores = false, chooses_by_whole_sequence = false, carries_state = false;
   bool can_cross() const { return false; }  // whether its context can be another sequence
   std::vector<Backend> backends() const { return {Backend::composed}; }
   std::int64_t key_width(const MixerShape& shape) const { return shape.head_width(); }
@@ -323,6 +324,122 @@ struct AveragePoolingOptions
   }
 };
 
+// Mixers that read what came before from a matrix for each head, which tokens let decay and add to
+// (ops/state_mixing.h), and whose memory of a text therefore has one size, however long it is.
+
+enum class StateDirection { both, forward };
+constexpr std::array<std::string_view, 2> enum_names(StateDirection) { return {"both", "forward"}; }
+
+struct StateMixerOptions : MixerOptions {
+  static constexpr bool carries_state = true;
+  StateDirection direction = StateDirection::both;
+  std::int64_t convolution = 0;
+};
+
+void visit_state(auto& field, auto& o, const char* convolved) {
+  field("convolution", o.convolution, between(0, 64), convolved);
+  field("direction", o.direction,
+        "where tokens may see what follows: both: read forwards and backwards, and added; forward: as in text that is "
+        "continued");
+}
+
+enum class LinearFeatures { elu, taylor };
+constexpr std::array<std::string_view, 2> enum_names(LinearFeatures) { return {"elu", "taylor"}; }
+
+struct LinearAttentionOptions
+    : StateMixerOptions,
+      Named<"linear_attention", "f(q) f(k)^T v, normalised: attention without softmax (Katharopoulos et al. 2020)"> {
+  LinearFeatures features = LinearFeatures::elu;
+  std::int64_t feature_width = 16;
+
+  std::int64_t key_width(const MixerShape& shape) const {
+    return features == LinearFeatures::taylor ? feature_width : shape.head_width();
+  }
+  std::optional<MixerProblem> problem(const MixerShape& shape) const;
+  std::shared_ptr<Mixer> make(const MixerShape& shape) const;
+
+  void visit(auto& field) {
+    field("features", features,
+          "f: elu(x) + 1; or taylor: the exponential of a score to its second order (Based, Arora et al. 2024)");
+    field("feature_width", feature_width, between(1, 128), "of taylor: features of a head's queries and keys");
+    visit_state(field, *this, "tokens of a short convolution of queries, keys and values; 0: none");
+  }
+};
+
+struct RetentionOptions
+    : StateMixerOptions,
+      Named<"retention", "q k^T decays by a fixed factor of each head and token; gated (RetNet, Sun et al. 2023)"> {
+  std::optional<MixerProblem> problem(const MixerShape& shape) const;
+  std::shared_ptr<Mixer> make(const MixerShape& shape) const;
+
+  void visit(auto& field) {
+    visit_state(field, *this, "tokens of a short convolution of queries, keys and values; 0: none");
+  }
+};
+
+struct GatedLinearAttentionOptions
+    : StateMixerOptions,
+      Named<"gated_linear_attention", "each feature of a key decays by what the token says (GLA, Yang et al. 2024)"> {
+  std::int64_t rank = 16;
+
+  std::optional<MixerProblem> problem(const MixerShape& shape) const;
+  std::shared_ptr<Mixer> make(const MixerShape& shape) const;
+
+  void visit(auto& field) {
+    field("rank", rank, between(1, 1024), "of the two matrices whose product gives the decay");
+    visit_state(field, *this, "tokens of a short convolution of queries, keys and values; 0: none");
+  }
+};
+
+struct Mamba2Options : StateMixerOptions,
+                       Named<"mamba2", "a state space with one decay for each head and token (Dao and Gu 2024)"> {
+  std::int64_t expand = 1, state = 64;
+  Mamba2Options() { convolution = 4; }
+
+  std::shared_ptr<Mixer> make(const MixerShape& shape) const;
+
+  void visit(auto& field) {
+    field("expand", expand, between(1, 16),
+          "inner width by model width; the paper's 2 has 1.8 times the parameters of scaled_dot_product");
+    field("state", state, between(1, 4096), "features of the state by which values are kept, shared by all heads");
+    visit_state(field, *this, "tokens of a short convolution of what enters the state; 0: none");
+  }
+};
+
+struct DeltaNetOptions
+    : StateMixerOptions,
+      Named<"delta_net", "what a key reads is replaced by a new value, at a rate of the token (Yang et al. 2024)"> {
+  DeltaNetOptions() { convolution = 4; }
+  std::shared_ptr<Mixer> make(const MixerShape& shape) const;
+
+  void visit(auto& field) {
+    visit_state(field, *this, "tokens of a short convolution of queries, keys and values; 0: none");
+  }
+};
+
+struct GatedDeltaNetOptions
+    : StateMixerOptions,
+      Named<"gated_delta_net", "delta_net whose state also decays; gated (Yang, Kautz, Hatamizadeh 2025)"> {
+  GatedDeltaNetOptions() { convolution = 4; }
+  std::optional<MixerProblem> problem(const MixerShape& shape) const;
+  std::shared_ptr<Mixer> make(const MixerShape& shape) const;
+
+  void visit(auto& field) {
+    visit_state(field, *this, "tokens of a short convolution of queries, keys and values; 0: none");
+  }
+};
+
+struct Rwkv7Options : StateMixerOptions,
+                      Named<"rwkv7", "a delta rule with rates and decays of every feature (RWKV-7, Peng et al. 2025)"> {
+  std::shared_ptr<Mixer> make(const MixerShape& shape) const;
+
+  void visit(auto& field) {
+    field("direction", direction,
+          "where tokens may see what follows: both: read forwards and backwards, and added; forward: as in text that "
+          "is continued");
+  }
+};
+
 // The two controls of the ablation.
 struct IdentityOptions : MixerOptions, Named<"identity", "the branch returns its input: no mixing"> {
   std::shared_ptr<Mixer> make(const MixerShape& shape) const;
@@ -332,8 +449,10 @@ struct NoneOptions : MixerOptions, Named<"none", "no mixer branch at all"> {
 };
 
 // The mixers, in the order in which they are listed everywhere. The first is the default.
-using MixerConfig = std::variant<ScaledDotProductOptions, QuadraticOptions, MetricOptions, LshOptions,
-                                 AveragePoolingOptions, IdentityOptions, NoneOptions>;
+using MixerConfig =
+    std::variant<ScaledDotProductOptions, QuadraticOptions, MetricOptions, LshOptions, LinearAttentionOptions,
+                 RetentionOptions, GatedLinearAttentionOptions, Mamba2Options, DeltaNetOptions, GatedDeltaNetOptions,
+                 Rwkv7Options, AveragePoolingOptions, IdentityOptions, NoneOptions>;
 
 // Whether it mixes by scores, so that positions may act on them.
 inline bool has_scores(const MixerConfig& mixer) {
@@ -345,6 +464,11 @@ inline bool has_scores(const MixerConfig& mixer) {
 // token by token is not what a pass over the whole text gives.
 inline bool chooses_by_whole_sequence(const MixerConfig& mixer) {
   return std::visit([](const auto& options) { return options.chooses_by_whole_sequence; }, mixer);
+}
+
+// Whether its memory of earlier tokens is a state of a fixed size, which goes on from one pass to the next.
+inline bool carries_state(const MixerConfig& mixer) {
+  return std::visit([](const auto& options) { return options.carries_state; }, mixer);
 }
 
 // Those that the options have, and the chosen one; composed where there is no choice.

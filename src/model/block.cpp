@@ -65,24 +65,28 @@ torch::Tensor FeedForwardImpl::forward(const torch::Tensor& x_bcd) {
   return y_rd.view_as(x_bcd);
 }
 
-static std::shared_ptr<Mixer> make_block_mixer(const MixerConfig& mixer, MixerShape shape, std::int64_t layers) {
-  shape.output_std = branch_output_std(layers);
+static std::shared_ptr<Mixer> make_block_mixer(const MixerConfig& mixer, MixerShape shape,
+                                               const TransformerConfig& config, std::int64_t layer) {
+  shape.output_std = branch_output_std(config.layers);
+  shape.layer = layer;
+  shape.layers = config.layers;
   return make_mixer(mixer, shape);
 }
 
-BlockImpl::BlockImpl(const TransformerConfig& config)
+BlockImpl::BlockImpl(const TransformerConfig& config, std::int64_t layer)
     : norm_position_(position_of(config.norm)),
       has_residual_(config.residual),
       dropout_(config.dropout),
       mixer_norms_(register_norms("mixer", config)),
-      mixer_(register_module("mixer", make_block_mixer(config.mixer, config.mixer_shape(), config.layers))),
+      mixer_(register_module("mixer", make_block_mixer(config.mixer, config.mixer_shape(), config, layer))),
       feed_forward_norms_(register_norms("feed_forward", config)),
       feed_forward_(register_module("feed_forward", FeedForward(config))) {}
 
-BlockImpl::BlockImpl(const EncoderDecoderConfig& config) : BlockImpl(static_cast<const TransformerConfig&>(config)) {
+BlockImpl::BlockImpl(const EncoderDecoderConfig& config, std::int64_t layer)
+    : BlockImpl(static_cast<const TransformerConfig&>(config), layer) {
   cross_norms_ = register_norms("cross", config);
   cross_mixer_ =
-      register_module("cross_mixer", make_block_mixer(config.cross_mixer, config.cross_shape(), config.layers));
+      register_module("cross_mixer", make_block_mixer(config.cross_mixer, config.cross_shape(), config, layer));
 }
 
 BranchNorms BlockImpl::register_norms(const std::string& branch, const TransformerConfig& config) {

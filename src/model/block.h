@@ -65,10 +65,11 @@ struct Source {
 // Two branches, mixer and feed-forward, each with its norms and, unless switched off, a residual connection.
 class BlockImpl : public torch::nn::Module {
  public:
-  explicit BlockImpl(const TransformerConfig& config);
+  // `layer`: which of the blocks it is.
+  explicit BlockImpl(const TransformerConfig& config, std::int64_t layer = 0);
 
   // With a branch between the other two that shows the tokens a source.
-  explicit BlockImpl(const EncoderDecoderConfig& config);
+  explicit BlockImpl(const EncoderDecoderConfig& config, std::int64_t layer = 0);
 
   // The inputs of a mixer besides the newest tokens.
   struct Surroundings {

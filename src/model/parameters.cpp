@@ -33,6 +33,14 @@ bool has_part(std::string_view name, std::string_view part) {
 
 namespace {
 
+// Saxe, McClelland, Ganguli 2014: the Q of normal numbers, with the signs that make it uniform.
+void draw_orthogonal(torch::Tensor value, double factor) {
+  const bool wide = value.size(0) < value.size(1);
+  const auto [q, r] = torch::linalg_qr(wide ? value.t() : value);
+  const auto signed_q = q * r.diagonal().sign();
+  value.copy_((wide ? signed_q.t() : signed_q) * factor);
+}
+
 void draw(torch::Tensor value, const Init& init, std::uint64_t seed) {
   switch (init.kind) {
     case Init::Kind::zeros:
@@ -45,9 +53,17 @@ void draw(torch::Tensor value, const Init& init, std::uint64_t seed) {
       value.normal_(0, init.std, at::detail::createCPUGenerator(seed));
       break;
     case Init::Kind::uniform:
-      value.uniform_(-init.bound, init.bound, at::detail::createCPUGenerator(seed));
+      value.uniform_(init.low, init.high, at::detail::createCPUGenerator(seed));
+      break;
+    case Init::Kind::orthogonal:
+      draw_orthogonal(value.normal_(0, 1, at::detail::createCPUGenerator(seed)), init.std);
+      break;
+    case Init::Kind::given:
       break;
   }
+  if (init.function == nullptr) return;
+  auto flat = value.view(-1);
+  for (std::int64_t i = 0; i < flat.numel(); ++i) flat[i] = init.function(flat[i].item<double>());
 }
 
 }  // namespace

@@ -25,20 +25,30 @@ std::string prefix_of(std::size_t block) { return name_of(block) + "."; }
 }  // namespace
 
 // The memory of a transformer in training (Transformer-XL, Dai et al. 2019, section 3.2): the vectors that entered each
-// block for the tokens before a segment. No gradient flows into them; every step makes of them what its weights make.
+// block for the tokens before a segment, or the states of mixers that carry one. No gradient flows into them; every step
+// makes of the vectors what its weights make.
 class TransformerMemory : public ModelState {
  public:
   // For up to `capacity` tokens.
-  TransformerMemory(std::int64_t layers, std::int64_t width, std::int64_t capacity, torch::Device device)
-      : blocks_bmd(static_cast<std::size_t>(layers)), width_(width), capacity_(capacity), device_(device) {}
+  TransformerMemory(std::int64_t layers, std::int64_t width, std::int64_t capacity, bool carries_state,
+                    torch::Device device)
+      : blocks_bmd(static_cast<std::size_t>(layers)),
+        width_(width),
+        capacity_(capacity),
+        carries_state_(carries_state),
+        device_(device) {
+    if (carries_state) states.assign(static_cast<std::size_t>(layers), MixerState(/*capacity=*/0, device));
+  }
 
-  std::int64_t length() const override {  // tokens that it holds
+  std::int64_t length() const override {  // tokens whose vectors it holds
     return blocks_bmd.front().defined() ? blocks_bmd.front().size(1) : 0;
   }
-  void reset() override { *this = TransformerMemory(std::ssize(blocks_bmd), width_, capacity_, device_); }
+  void reset() override { *this = empty(); }
 
   NamedTensors tensors() const override {
     NamedTensors all;
+    for (std::size_t block = 0; block < states.size(); ++block)
+      for (const auto& [name, tensor] : states[block].tensors()) all.emplace_back(prefix_of(block) + name, tensor);
     for (std::size_t block = 0; block < blocks_bmd.size(); ++block)
       if (blocks_bmd[block].defined()) all.emplace_back(name_of(block), blocks_bmd[block]);
     if (segments_bm.defined()) all.emplace_back(segments_name, segments_bm);
@@ -47,9 +57,11 @@ class TransformerMemory : public ModelState {
 
   void load(const NamedTensors& saved, const std::string& source) override {
     SavedTensors from(saved, source, device_);
-    TransformerMemory loaded(std::ssize(blocks_bmd), width_, capacity_, device_);
+    auto loaded = empty();
+    for (std::size_t block = 0; block < states.size(); ++block)
+      loaded.states[block].load(from.take_below(prefix_of(block)), source);
     auto rows = any_size, length = any_size;  // those of the first tensor, then the same in all others
-    for (std::size_t block = 0; block < blocks_bmd.size() && !saved.empty(); ++block) {
+    for (std::size_t block = 0; block < blocks_bmd.size() && !saved.empty() && !carries_state_; ++block) {
       auto& own = loaded.blocks_bmd[block];
       own = from.take(name_of(block), {rows, length, width_});
       rows = own.size(0);
@@ -71,11 +83,15 @@ class TransformerMemory : public ModelState {
     held = all.narrow(1, all.size(1) - kept, kept).clone(at::MemoryFormat::Contiguous);
   }
 
+  std::vector<MixerState> states;         // of mixers that carry one; else empty
   std::vector<torch::Tensor> blocks_bmd;  // undefined: empty
   torch::Tensor segments_bm;              // undefined: all one segment
 
  private:
+  TransformerMemory empty() const { return {std::ssize(blocks_bmd), width_, capacity_, carries_state_, device_}; }
+
   std::int64_t width_, capacity_;
+  bool carries_state_;
   torch::Device device_;
 };
 
@@ -185,7 +201,7 @@ TransformerImpl::TransformerImpl(const TransformerConfig& config, std::int64_t v
   }
   auto blocks = register_module("blocks", torch::nn::ModuleList());
   for (std::int64_t i = 0; i < config.layers; ++i) {
-    blocks_.push_back(decoder != nullptr ? Block(*decoder) : Block(config));
+    blocks_.push_back(decoder != nullptr ? Block(*decoder, i) : Block(config, i));
     blocks->push_back(blocks_.back());
   }
   if (config.layers > 0 && has_final_norm(config.norm))
@@ -252,7 +268,7 @@ std::unique_ptr<ModelState> TransformerImpl::new_state(std::int64_t batch, std::
 std::unique_ptr<ModelState> TransformerImpl::new_memory() const {
   if (config_.memory == 0) return nullptr;
   return std::make_unique<TransformerMemory>(config_.layers, config_.width, config_.memory,
-                                             embedding_weight().device());
+                                             carries_state(config_.mixer), embedding_weight().device());
 }
 
 TransformerImpl::Past TransformerImpl::past_of(const Batch& batch, ModelState* given) const {
@@ -274,10 +290,13 @@ torch::Tensor TransformerImpl::forward(const Batch& batch, ModelState* given, Pa
   const auto visibility = visibility_of(batch, past, pass);
   auto x_bcd = embed(batch, past.place, pass);
   pass.observe(StreamPoint::embedding, x_bcd);
+  pass.first_values = {};
   const auto surroundings_of = [&](std::size_t block, const torch::Tensor& read_bcd) {
     BlockImpl::Surroundings surroundings{.visibility = visibility};
     if (past.state != nullptr) surroundings.state = &past.state->mixer(block);
-    if (past.memory != nullptr) {
+    if (past.memory != nullptr && carries_state(config_.mixer)) {
+      surroundings.state = &past.memory->states.at(block);
+    } else if (past.memory != nullptr) {
       auto& held_bmd = past.memory->blocks_bmd.at(block);
       surroundings.memory_bmd = held_bmd;
       past.memory->remember(held_bmd, read_bcd);
@@ -294,7 +313,7 @@ torch::Tensor TransformerImpl::forward(const Batch& batch, ModelState* given, Pa
       x_bcd = blocks_[i]->forward(x_bcd, surroundings_of(i, x_bcd), pass);
   }
   if (past.state != nullptr) past.state->advance(batch.ids_bc.size(1));
-  if (past.memory != nullptr && batch.segments_bc.defined())
+  if (past.memory != nullptr && batch.segments_bc.defined() && !carries_state(config_.mixer))
     past.memory->remember(past.memory->segments_bm, batch.segments_bc);
   if (!final_norm_.is_empty()) x_bcd = final_norm_(x_bcd);
   pass.observe(StreamPoint::output, x_bcd);

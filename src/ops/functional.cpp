@@ -102,12 +102,12 @@ static Tensors rms_norm_backward(const Backward& in) {
   return {dx, dgain_nd.sum(0)};
 }
 
-Tensor rms_norm(const Tensor& given, const Tensor& gain_d, double epsilon) {
-  const auto type = torch::promote_types(given.scalar_type(), gain_d.scalar_type());
-  const auto wide = given.to(type);
+Tensor rms_norm(const Tensor& given, const Tensor& given_gain_d, double epsilon) {
+  const auto type = torch::promote_types(given.scalar_type(), given_gain_d.scalar_type());
+  const auto wide = given.to(type), gain_d = given_gain_d.to(type);
   const auto width = gain_d.size(0);
   if (!fits_cpu_kernels(wide) || type != torch::kFloat || !gain_d.is_contiguous())
-    return torch::rms_norm(wide, {width}, gain_d.to(type), epsilon);
+    return torch::rms_norm(wide, {width}, gain_d, epsilon);
   const auto forward = [&](Tensors& saved) {
     const auto x = wide.contiguous();
     const auto rows = x.numel() / width;

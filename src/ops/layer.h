@@ -48,17 +48,21 @@ class GradientRows {
 // passes give the table coalesced gradients then.
 void list_gradient_rows(const torch::Tensor& table, GradientRows& rows);
 
-// How a parameter starts.
+// How a parameter starts. given: with the value that it was registered with. orthogonal: a matrix with orthonormal rows
+// or columns, whichever are fewer, times `std`.
 struct Init {
-  enum class Kind { zeros, ones, normal, uniform };
+  enum class Kind { zeros, ones, normal, uniform, orthogonal, given };
   Kind kind = Kind::normal;
-  double std = usual_std;  // of a normal distribution with mean 0
-  double bound = 0;        // of a uniform distribution, from -bound to it
+  double std = usual_std;                // of a normal distribution with mean 0
+  double low = 0, high = 0;              // of a uniform distribution
+  double (*function)(double) = nullptr;  // of what is drawn; nullptr: the identity
 
   static constexpr Init zeros() { return {.kind = Kind::zeros}; }
   static constexpr Init ones() { return {.kind = Kind::ones}; }
   static constexpr Init normal(double std = usual_std) { return {.kind = Kind::normal, .std = std}; }
-  static constexpr Init uniform(double bound) { return {.kind = Kind::uniform, .bound = bound}; }
+  static constexpr Init uniform(double bound) { return {.kind = Kind::uniform, .low = -bound, .high = bound}; }
+  static constexpr Init orthogonal(double factor) { return {.kind = Kind::orthogonal, .std = factor}; }
+  static constexpr Init given() { return {.kind = Kind::given}; }
 };
 
 // GPT-2 divides the initial weights at the end of every residual branch by the square root of the number of branches.

@@ -3,6 +3,7 @@
 
 #include <torch/types.h>
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -95,6 +96,8 @@ struct Pass {
   RandomStream random;
   Probe* probe = nullptr;      // not owned
   Choices* choices = nullptr;  // not owned; none: nothing is computed again
+  // The values of RWKV-7's first block, [b, c, d], forwards and backwards, with which later ones mix theirs.
+  std::array<torch::Tensor, 2> first_values = {};
 
   void observe(StreamPoint point, const torch::Tensor& x_bcd) const {
     if (probe != nullptr) probe->stream(point, x_bcd);

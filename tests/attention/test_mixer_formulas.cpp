@@ -5,6 +5,7 @@
 
 #include "attention/mixer_support.h"
 #include "attention/score_positions.h"
+#include "attention/state_mixer_formulas.h"
 #include "ops/functional.h"
 #include "support/any_mixer.h"
 
@@ -179,7 +180,8 @@ struct Formula {
   bool causal;
 
   // Of mixers with scores.
-  Tensor operator()(const auto& options) const {
+  template <class Options>
+  Tensor operator()(const Options& options) const requires Options::has_scores {
     const torch::NoGradGuard no_grad;
     const auto [value_bnck, score_bnce] = parts_of(options, mixer, x);
     const auto weight = (score_bnce / std::sqrt(static_cast<double>(k))).exp() * visible.unsqueeze(1);
@@ -215,6 +217,10 @@ struct Formula {
         if (count > 0) y[b][c] = sum / count - x[b][c];
       }
     return y;
+  }
+  template <std::derived_from<StateMixerOptions> Options>
+  Tensor operator()(const Options& options) const {
+    return state_mixer_by_formula(options, mixer, heads, x, visible, causal);
   }
   Tensor operator()(const IdentityOptions&) const { return x * visible.any(2).unsqueeze(2); }
   Tensor operator()(const NoneOptions&) const { return torch::zeros_like(x); }

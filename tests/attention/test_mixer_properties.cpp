@@ -76,11 +76,11 @@ TEST_CASE("gradients equal finite differences in float64", "[mixer]") {
   const bool causal = GENERATE(false, true);
   INFO(describe(options) << " causal " << causal);
   if (std::get_if<NoneOptions>(&options) != nullptr) return does_not_apply("none has no gradient");
-  const MixerShape small{.width = 6, .heads = 2, .dropout = 0, .bias = true};
+  const MixerShape small{.width = 8, .heads = 2, .dropout = 0, .bias = true};
   const auto mixer = random_mixer(options, small);
-  const auto x = torch::randn({1, 9, 6}, torch::kDouble).requires_grad_();
+  const auto x = torch::randn({1, 9, 8}, torch::kDouble).requires_grad_();
   const auto visibility = self_visibility(causal, example_segments().narrow(0, 0, 1));
-  const auto direction = torch::randn({1, 9, 6}, torch::kDouble);
+  const auto direction = torch::randn({1, 9, 8}, torch::kDouble);
   const auto loss = [&] { return (mix(*mixer, x, visibility) * direction).sum(); };
   auto inputs = mixer->parameters();
   inputs.push_back(x);
@@ -123,10 +123,10 @@ TEST_CASE("dropout draws the same mask with every backend and precision, which s
   const auto visibility = self_visibility(true, segments);
   StepPasses passes(5, torch::kCPU);
   passes.set_step(3);
-  const auto run = [&](const MixerConfig& chosen, torch::ScalarType of_type) {
+  const auto run = [&](const MixerConfig& chosen, torch::ScalarType of_type, const torch::Tensor& of_x) {
     const auto mixer = random_mixer(chosen, dropping, type);  // the same rounded weights on both sides
     mixer->to(of_type);
-    const auto input = x.to(of_type).requires_grad_();
+    const auto input = of_x.detach().to(of_type).requires_grad_();
     auto pass = passes.pass(/*first_row=*/70);
     std::vector<torch::Tensor> results = {mixer->forward(input, input, visibility, nullptr, pass)};
     if (!results[0].requires_grad()) return results;
@@ -134,10 +134,15 @@ TEST_CASE("dropout draws the same mask with every backend and precision, which s
     results.push_back(input.grad());
     return results;
   };
-  const auto one = run(options, type), other = run(with_backend(options, Backend::reference), torch::kDouble);
+  const auto reference = with_backend(options, Backend::reference);
+  const auto one = run(options, type, x), other = run(reference, torch::kDouble, x);
   REQUIRE(one.size() == other.size());
   CHECK(one[0].scalar_type() == type);
-  for (std::size_t i = 0; i < one.size(); ++i) CHECK(relative_error(one[i], other[i]) < tolerance);
+  // What divides by small numbers, as keys of length 1 are made, turns the rounding of its inputs into more than that.
+  const double roundoff = type == torch::kFloat ? 0x1p-24 : 0x1p-8;
+  const auto rounded = run(reference, torch::kDouble, x * (1 + roundoff * torch::randn_like(x)));
+  for (std::size_t i = 0; i < one.size(); ++i)
+    CHECK(relative_error(one[i], other[i]) < std::max(tolerance, 8 * relative_error(rounded[i], other[i])));
 }
 
 // On a GPU the library's softmax has no backward pass whose gradient is of another type than its bf16 input.
@@ -169,7 +174,8 @@ TEST_CASE("cross attention sees a context of another length", "[mixer]") {
   const auto mixer = random_mixer(options, shape);
   const auto* metric = std::get_if<MetricOptions>(&options);
   if (metric && metric->score == MetricScore::as_published) return does_not_apply("it has no cross attention");
-  if (std::get_if<AveragePoolingOptions>(&options) != nullptr || std::get_if<LshOptions>(&options) != nullptr) {
+  if (std::get_if<AveragePoolingOptions>(&options) != nullptr || std::get_if<LshOptions>(&options) != nullptr ||
+      carries_state(options)) {
     const auto x = torch::randn({2, 6, 12}, torch::kDouble);
     CHECK_THROWS(mix(*mixer, x, x.clone(), {}));  // a mixer that cannot cross says so
     return;

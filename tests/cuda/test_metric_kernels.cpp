@@ -6,6 +6,7 @@
 #include "cuda/metric_case.h"
 #include "support/catch.h"
 #include "support/failure.h"
+#include "support/pairs.h"
 
 namespace metaformer {
 
@@ -52,6 +53,19 @@ void check_accuracy(const MetricCase& problem, std::size_t ways = arithmetics())
 constexpr auto elements = {MetricElement::bf16, MetricElement::fp16, MetricElement::tf32, MetricElement::fp32};
 constexpr auto forms = {MetricForm::dense, MetricForm::diagonal, MetricForm::identity};
 constexpr auto masks = {Mask::none, Mask::padding, Mask::blocks, Mask::nothing};
+
+// The test case runs once with each choice of options with so many values.
+Choice any_choice(const Choice& counts) {
+  const auto choices = pairwise_choices(counts);
+  return choices[GENERATE_COPY(range(std::size_t{0}, choices.size()))];
+}
+
+constexpr auto half_and_full = {MetricElement::bf16, MetricElement::fp32};
+
+template <class Value>
+const Value& number(std::size_t i, const std::initializer_list<Value>& all) {
+  return all.begin()[i];
+}
 
 }  // namespace
 
@@ -109,12 +123,13 @@ TEST_CASE("kernels are as accurate as eager products for every form of a wide he
 }
 
 TEST_CASE("kernels are as accurate as eager products for every form, score and mask", "[kernels]") {
-  const bool distance = GENERATE(false, true);
-  check_accuracy({.element = GENERATE(values(elements)),
-                  .form = GENERATE(values(forms)),
+  const auto choice = any_choice({elements.size(), forms.size(), masks.size(), 2, 2});
+  const bool distance = choice[3] == 1;
+  check_accuracy({.element = number(choice[0], elements),
+                  .form = number(choice[1], forms),
                   .distance = distance,
-                  .causal = GENERATE(true, false),
-                  .mask = GENERATE(values(masks)),
+                  .causal = choice[4] == 0,
+                  .mask = number(choice[2], masks),
                   .tokens = 90,
                   .width = 24,
                   .spread = distance ? 0.5 : 1});
@@ -147,11 +162,14 @@ TEST_CASE("with more than 256 heads or 65,536 tokens kernels drop the weights th
 }
 
 TEST_CASE("kernels are as accurate as eager products for other keys than the queries, more or fewer", "[kernels]") {
-  const bool distance = GENERATE(false, true);
-  const auto [tokens, keys] = GENERATE(table<int, int>({{70, 150}, {150, 70}, {1, 200}, {40, 1}, {64, 128}, {17, 90}}));
-  check_accuracy({.element = GENERATE(values(elements)),
+  const std::initializer_list<std::pair<int, int>> lengths = {{70, 150}, {150, 70}, {1, 200},
+                                                              {40, 1},   {64, 128}, {17, 90}};
+  const auto choice = any_choice({elements.size(), lengths.size(), 2, 2});
+  const auto [tokens, keys] = number(choice[1], lengths);
+  const bool distance = choice[2] == 1;
+  check_accuracy({.element = number(choice[0], elements),
                   .distance = distance,
-                  .causal = GENERATE(false, true),
+                  .causal = choice[3] == 1,
                   .mask = tokens == 64 ? Mask::padding : Mask::none,
                   .batch = tokens == 1 || keys == 1 ? 12 : 2,  // of a few rows it would be luck
                   .tokens = tokens,
@@ -162,12 +180,13 @@ TEST_CASE("kernels are as accurate as eager products for other keys than the que
 }
 
 TEST_CASE("kernels are as accurate as eager products for other keys with every form and mask", "[kernels]") {
-  const bool distance = GENERATE(false, true), causal = GENERATE(true, false);
-  check_accuracy({.element = GENERATE(MetricElement::bf16, MetricElement::fp32),
-                  .form = GENERATE(values(forms)),
+  const auto choice = any_choice({half_and_full.size(), forms.size(), masks.size(), 2, 2});
+  const bool distance = choice[3] == 1, causal = choice[4] == 0;
+  check_accuracy({.element = number(choice[0], half_and_full),
+                  .form = number(choice[1], forms),
                   .distance = distance,
                   .causal = causal,
-                  .mask = GENERATE(values(masks)),
+                  .mask = number(choice[2], masks),
                   .layout = causal ? Layout::interleaved : Layout::unaligned,
                   .tokens = 50,
                   .width = 24,
@@ -185,10 +204,11 @@ TEST_CASE("kernels are as accurate as eager products with values of their own, a
 }
 
 TEST_CASE("kernels are as accurate as eager products with values of their own, for every form and mask", "[kernels]") {
-  const bool distance = GENERATE(false, true), causal = GENERATE(true, false), others = GENERATE(false, true);
-  const auto mask = GENERATE(values(masks));
-  check_accuracy({.element = GENERATE(MetricElement::bf16, MetricElement::fp32),
-                  .form = GENERATE(values(forms)),
+  const auto choice = any_choice({half_and_full.size(), forms.size(), masks.size(), 2, 2, 2});
+  const bool distance = choice[3] == 1, causal = choice[4] == 0, others = choice[5] == 1;
+  const auto mask = number(choice[2], masks);
+  check_accuracy({.element = number(choice[0], half_and_full),
+                  .form = number(choice[1], forms),
                   .distance = distance,
                   .causal = causal,
                   .mask = mask,
@@ -203,17 +223,19 @@ TEST_CASE("kernels are as accurate as eager products with values of their own, f
 
 // The identity with other keys and values of their own: a step of a decoder, a sequence, cross-attention.
 TEST_CASE("the kernels compute scaled dot product attention, with dropout", "[kernels]") {
-  const auto [tokens, keys, causal] =
-      GENERATE(table<int, int, bool>({{141, 141, true}, {141, 141, false}, {1, 200, true}, {70, 150, false}}));
-  check_accuracy({.element = GENERATE(values(elements)),
+  using Tokens = std::tuple<int, int, bool>;
+  const std::initializer_list<Tokens> sides = {{141, 141, true}, {141, 141, false}, {1, 200, true}, {70, 150, false}};
+  const auto choice = any_choice({elements.size(), sides.size(), 2, 2});
+  const auto [tokens, keys, causal] = number(choice[1], sides);
+  check_accuracy({.element = number(choice[0], elements),
                   .form = MetricForm::identity,
                   .causal = causal,
                   .batch = tokens == 1 ? 12 : 2,
                   .tokens = tokens,
-                  .width = GENERATE(32, 64),
+                  .width = choice[2] == 0 ? 32 : 64,
                   .keys = keys,
                   .values = true,
-                  .dropout = GENERATE(0, 0.2)});
+                  .dropout = choice[3] == 0 ? 0 : 0.2});
 }
 
 TEST_CASE("a form that is not symmetric is applied from its side", "[kernels]") {

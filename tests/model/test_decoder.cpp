@@ -52,7 +52,7 @@ double greatest_error(Models& models, const torch::Tensor& ids_bc, std::int64_t 
 }  // namespace
 
 TEST_CASE("a decoder gives the logits of the whole sequence", "[decoder]") {
-  const auto config = config_of(any_incremental_mixer());
+  const auto config = config_of(any_mixer_with_decoder());
   const auto batch = GENERATE(1, 3);
   Models models(config);
   CAPTURE(batch);
@@ -111,7 +111,7 @@ TEST_CASE("a decoder takes rows of any width, on any number of threads", "[decod
 }
 
 TEST_CASE("a decoder goes on after forward has added to its state, or begun anew", "[decoder]") {
-  const auto config = config_of(any_incremental_mixer());
+  const auto config = config_of(any_mixer_with_decoder());
   Models models(config);
   const torch::NoGradGuard no_grad;
   const auto ids_bc = random_ids(1, 12);

@@ -22,6 +22,39 @@ namespace {
 
 constexpr std::int64_t classes = 3;
 
+// Of mixers with a matrix state.
+struct StateMixerParameters {
+  std::int64_t d, n, k, layer, bias;
+
+  std::int64_t linear(std::int64_t outputs, std::int64_t inputs) const { return outputs * inputs + bias * outputs; }
+
+  std::int64_t operator()(const auto&) const { return 0; }  // another mixer
+  std::int64_t operator()(const LinearAttentionOptions& o) const {
+    const auto keys = o.features == LinearFeatures::elu ? d : n * o.feature_width;
+    return 2 * linear(keys, d) + 2 * linear(d, d);
+  }
+  std::int64_t operator()(const RetentionOptions&) const { return 5 * linear(d, d) + k; }
+  std::int64_t operator()(const GatedLinearAttentionOptions& o) const {
+    return 2 * linear(d / 2, d) + 3 * linear(d, d) + o.rank * d + o.rank * d / 2 + d / 2 + k;
+  }
+  std::int64_t operator()(const Mamba2Options& o) const {
+    const auto inner = o.expand * d, shared = 2 * o.state;
+    return 2 * linear(inner, d) + linear(shared, d) + linear(d, inner) + n * d +
+           (inner + shared) * (o.convolution + 1) + 3 * n + inner;
+  }
+  std::int64_t operator()(const DeltaNetOptions& o) const {
+    return 4 * linear(d, d) + 3 * d * o.convolution + n * d + k;
+  }
+  std::int64_t operator()(const GatedDeltaNetOptions& o) const {
+    return 2 * linear(d / 2, d) + 3 * linear(d, d) + 2 * d * o.convolution + 2 * (n * d + n) + k;
+  }
+  // With ranks of 32, the least.
+  std::int64_t operator()(const Rwkv7Options&) const {
+    const auto low_rank = 2 * 32 * d, of_later_blocks = layer > 0 ? low_rank + d : 0;
+    return 4 * linear(d, d) + 3 * low_rank + 2 * d + of_later_blocks + (6 + 3 + 2) * d;
+  }
+};
+
 // The number of parameters of a mixer that docs/architecture.md says, with biases, norms and positions.
 std::int64_t parameters_by_formula(const MixerConfig& options, const MixerShape& shape) {
   const auto d = shape.width, n = shape.heads, k = shape.head_width();
@@ -46,7 +79,7 @@ std::int64_t parameters_by_formula(const MixerConfig& options, const MixerShape&
     return shared(*quadratic) + n * side * side + of_positions(side);
   }
   const auto* metric = std::get_if<MetricOptions>(&options);
-  if (metric == nullptr) return 0;
+  if (metric == nullptr) return std::visit(StateMixerParameters{d, n, k, shape.layer, shape.bias}, options);
   const auto form = metric->constraint == MetricConstraint::identity   ? 0
                     : metric->constraint == MetricConstraint::diagonal ? k
                                                                        : k * (k + 1) / 2;
@@ -69,9 +102,10 @@ std::int64_t embeddings(const TransformerConfig& model, std::int64_t tokens) {
 // Without embeddings of tokens and without a head.
 std::int64_t trunk(const TransformerConfig& model, std::int64_t class_token = 0) {
   const auto d = model.width, u = model.up_width(), h = model.hidden_width(), bias = std::int64_t{model.bias};
-  const auto block = parameters_by_formula(model.mixer, model.mixer_shape()) + d * u + d * h + bias * (u + d) +
-                     2 * norms_of(model) * norm_size(model);
+  const auto block = d * u + d * h + bias * (u + d) + 2 * norms_of(model) * norm_size(model);
   auto total = model.layers * block;
+  auto shape = model.mixer_shape();
+  for (shape.layer = 0; shape.layer < model.layers; ++shape.layer) total += parameters_by_formula(model.mixer, shape);
   if (is<LearnedPositionsConfig>(model.positions)) total += (model.context + class_token) * d;
   if (const auto* t5 = std::get_if<T5PositionsConfig>(&model.positions)) total += t5->buckets * model.heads;
   if (const auto* xl = std::get_if<TransformerXlPositionsConfig>(&model.positions); xl != nullptr && xl->shared_biases)
@@ -272,7 +306,9 @@ TEST_CASE("in every model matrices decay, and norms and biases do not", "[specs]
   if (classifies) model = std::make_shared<Classifier>(config, HeadConfig{}, vocabulary, classes);
   for (const auto& [name, value, spec] : specified_parameters(*model)) {
     INFO(name);
-    CHECK((spec.decay == Decay::none) == (value.dim() < 2));
+    // RWKV-7's mixtures are vectors, one for each input; nor do its authors let the products of low rank decay.
+    const bool is_of_rwkv7 = name.ends_with(".mixture") || name.ends_with(".in") || name.ends_with(".out");
+    CHECK((spec.decay == Decay::none) == (value.dim() < 2 || is_of_rwkv7));
     CHECK((spec.decay == Decay::embeddings) == name.ends_with("embedding.weight"));
   }
 }
@@ -289,8 +325,10 @@ TEST_CASE("the matrices of the blocks are hidden matrices, and their parts are c
                                name.find(".blocks.") != std::string::npos && spec.decay == Decay::matrices;
     CHECK((spec.hidden_matrices > 0) == (is_square_form || is_projection));
     if (is_square_form) CHECK(spec.hidden_matrices == config.heads);
+    const bool packs_two = name.find("key_query.") != std::string::npos;  // of Mamba-2
     if (is_projection && name.find("mixer") != std::string::npos)
-      CHECK(spec.hidden_matrices == value.size(0) / config.width);
+      CHECK(spec.hidden_matrices ==
+            (carries_state(config.mixer) ? 1 + std::int64_t{packs_two} : value.size(0) / config.width));
     if (name.ends_with("up.weight")) CHECK(spec.hidden_matrices == (is<GatedConfig>(config.feed_forward) ? 2 : 1));
   }
 }

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 
 import lsh
 import regions
+import state_mixers
 
 
 def linear(weights, name, x):
@@ -187,6 +188,8 @@ def mixer(weights, name, options, x, n, context):
         return x
     if kind == "none":
         return torch.zeros_like(x)
+    if kind in state_mixers.KINDS:
+        return state_mixers.mix(weights, name, options, x, n, context)
     if kind == "average_pooling":
         return pool(x, options["window"], context["visible"], context["causal"])
     if kind == "scaled_dot_product":

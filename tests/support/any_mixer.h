@@ -1,10 +1,8 @@
 #pragma once
 // Tests that hold for every mixer.
 
-#include <array>
-#include <set>
-
 #include "config/experiment_config.h"
+#include "support/pairs.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {
@@ -43,32 +41,25 @@ inline std::vector<std::size_t> set_options(MixerConfig& mixer, const std::vecto
   return counts;
 }
 
-// The next combination, or false after the last.
-inline bool advance(std::vector<std::size_t>& chosen, const std::vector<std::size_t>& counts) {
-  for (std::size_t i = 0; i < chosen.size(); ++i) {
-    if (++chosen[i] < counts[i]) return true;
-    chosen[i] = 0;
-  }
-  return false;
-}
-
-// A mixer, and the number of the value that each of its options has.
-struct Combination {
-  MixerConfig mixer;
-  std::vector<std::size_t> chosen;
+// Mixers, and the choice of options that each has.
+struct Combinations {
+  std::vector<MixerConfig> mixers;
+  std::vector<Choice> choices;
 };
 
 // All of a kind that are not refused, for the backends that every machine has.
-inline std::vector<Combination> combinations_of(const std::string& kind) {
-  std::vector<Combination> all;
+inline Combinations combinations_of(const std::string& kind) {
+  Combinations all;
   auto mixer = *make_kind<MixerConfig>(kind);
   const auto counts = set_options(mixer, {});
-  std::vector<std::size_t> chosen(counts.size());
+  Choice chosen(counts.size());
   do {
     set_options(mixer, chosen);
     const auto backend = backend_of(mixer);
     const bool runs_here = backend == Backend::composed || backend == Backend::reference;
-    if (runs_here && !problem_of(mixer, {.width = 12, .heads = 3})) all.push_back({mixer, chosen});
+    if (!runs_here || problem_of(mixer, {.width = 12, .heads = 3})) continue;
+    all.mixers.push_back(mixer);
+    all.choices.push_back(chosen);
   } while (advance(chosen, counts));
   return all;
 }
@@ -76,40 +67,21 @@ inline std::vector<Combination> combinations_of(const std::string& kind) {
 // Every kind, with every combination of its options.
 inline std::vector<MixerConfig> every_combination() {
   std::vector<MixerConfig> all;
-  for (const auto& kind : kinds_of<MixerConfig>())
-    for (const auto& combination : combinations_of(kind)) all.push_back(combination.mixer);
+  for (const auto& kind : kinds_of<MixerConfig>()) {
+    const auto mixers = combinations_of(kind).mixers;
+    all.insert(all.end(), mixers.begin(), mixers.end());
+  }
   return all;
 }
 
-// The options of a combination two by two, with their values.
-inline std::set<std::array<std::size_t, 4>> pairs_of(const Combination& combination) {
-  const auto& chosen = combination.chosen;
-  std::set<std::array<std::size_t, 4>> pairs;
-  for (std::size_t i = 0; i < chosen.size(); ++i)
-    for (std::size_t j = 0; j <= i; ++j) pairs.insert({i, chosen[i], j, chosen[j]});
-  return pairs;
-}
-
-// Every kind, with as few combinations as a greedy choice needs to have all values of any two options together: most
-// faults need no more than two (Kuhn, Wallace, Gallo, "Software fault interactions", 2004).
+// Every kind, with every two options' values together.
 inline std::vector<MixerConfig> every_mixer() {
-  std::vector<MixerConfig> chosen;
+  std::vector<MixerConfig> all;
   for (const auto& kind : kinds_of<MixerConfig>()) {
-    const auto all = combinations_of(kind);
-    std::set<std::array<std::size_t, 4>> missing;
-    for (const auto& combination : all) missing.merge(pairs_of(combination));
-    do {
-      const auto adds = [&](const Combination& combination) {
-        const auto pairs = pairs_of(combination);
-        return std::count_if(pairs.begin(), pairs.end(), [&](const auto& pair) { return missing.contains(pair); });
-      };
-      const auto best = std::max_element(
-          all.begin(), all.end(), [&](const auto& one, const auto& other) { return adds(one) < adds(other); });
-      for (const auto& pair : pairs_of(*best)) missing.erase(pair);
-      chosen.push_back(best->mixer);
-    } while (!missing.empty());
+    const auto combinations = combinations_of(kind);
+    for (const auto i : pairwise(combinations.choices)) all.push_back(combinations.mixers[i]);
   }
-  return chosen;
+  return all;
 }
 
 // One of `all`: the test case runs once with each.
@@ -147,13 +119,22 @@ inline MixerConfig any_mixer_with_scores() {
           .constraint = MetricConstraint::identity, .score = MetricScore::distance, .backend = Backend::reference}));
 }
 
+inline std::vector<MixerConfig> every_mixer_that(bool (*holds)(const MixerConfig&)) {
+  auto mixers = every_mixer();
+  std::erase_if(mixers, [&](const MixerConfig& mixer) { return !holds(mixer); });
+  return mixers;
+}
+
 // One of those by which a token sees the same whatever follows it.
 inline MixerConfig any_incremental_mixer() {
-  static const auto all = [] {
-    auto mixers = every_mixer();
-    std::erase_if(mixers, [](const MixerConfig& mixer) { return chooses_by_whole_sequence(mixer); });
-    return mixers;
-  }();
+  static const auto all = every_mixer_that([](const MixerConfig& mixer) { return !chooses_by_whole_sequence(mixer); });
+  return one_of(all);
+}
+
+// One of those that have a MixerDecoder.
+inline bool has_decoder(const MixerConfig& mixer) { return !chooses_by_whole_sequence(mixer) && !carries_state(mixer); }
+inline MixerConfig any_mixer_with_decoder() {
+  static const auto all = every_mixer_that(has_decoder);
   return one_of(all);
 }
 

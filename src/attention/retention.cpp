@@ -1,0 +1,68 @@
+// Multi-scale retention (RetNet, Sun et al. 2023, section 2.2), of inner width d: head h forgets by 1 - 2^(-5 - h) a
+// token, queries and keys are rotated by their places, and
+//
+//   y = W_o (norm(o) * silu(W_g x)),   o_t = sum_s decay^(t - s) q_t.k_s v_s / sqrt(k)
+
+#include <cmath>
+
+#include "attention/state_mixer.h"
+#include "ops/attention.h"
+
+namespace metaformer {
+
+namespace {
+
+class Retention : public StateMixer {
+ public:
+  Retention(const RetentionOptions& options, const MixerShape& shape)
+      : StateMixer(options, shape, shape.width, shape.width * shape.head_width()),
+        query_(register_module("query", Convolved(shape, shape.width, options.convolution))),
+        key_(register_module("key", Convolved(shape, shape.width, options.convolution))),
+        value_(register_module("value", Convolved(shape, shape.width, options.convolution))),
+        gate_(register_module("gate", Linear(shape.width, shape.width, shape.bias))),
+        norm_(register_module("norm", HeadNorm(shape.head_width(), /*learned_gain=*/true))) {}
+
+ protected:
+  torch::Tensor read(const torch::Tensor& x_bcd, CarriedState& carried, std::size_t, Pass&) override {
+    const auto of_heads = [&](Convolved& part) { return split_heads(part(x_bcd, carried), shape().heads); };
+    const auto place_bc = carried.places(x_bcd);
+    const auto q_bnck = rotated(of_heads(query_), place_bc), k_bnck = rotated(of_heads(key_), place_bc);
+    const auto scale = 1 / std::sqrt(static_cast<double>(shape().head_width()));
+    const auto sizes = q_bnck.sizes();
+    const auto log_decay = log_decay_n11(q_bnck).expand({sizes[0], sizes[1], sizes[2], 1});
+    const auto o_bncv = carried.mix({.q_bnck = q_bnck * scale,
+                                     .k_bnck = k_bnck,
+                                     .value_bncv = in_wide(of_heads(value_)),
+                                     .log_decay_bncw = log_decay});
+    return merge_heads(norm_(o_bncv)).to(x_bcd.scalar_type()) * torch::silu(gate_(x_bcd));
+  }
+
+ private:
+  torch::Tensor log_decay_n11(const torch::Tensor& like) const {
+    const auto head = torch::arange(shape().heads, torch::TensorOptions().dtype(torch::kDouble).device(like.device()));
+    return torch::log1p(-torch::exp2(-5 - head)).to(like.scalar_type()).view({-1, 1, 1});
+  }
+
+  // Feature l of the first half and its partner in the second, by an angle of place / 10000^(2 l / k).
+  static torch::Tensor rotated(const torch::Tensor& given, const torch::Tensor& place_bc) {
+    const auto x_bnck = in_wide(given);
+    const auto half = x_bnck.size(3) / 2;
+    const auto frequency = torch::pow(1e4, -torch::arange(half, place_bc.options()) / static_cast<double>(half));
+    const auto angle_b1cl = (place_bc.unsqueeze(2) * frequency).unsqueeze(1);
+    const auto cos = angle_b1cl.cos().to(x_bnck.scalar_type()), sin = angle_b1cl.sin().to(x_bnck.scalar_type());
+    const auto first = x_bnck.narrow(3, 0, half), second = x_bnck.narrow(3, half, half);
+    return torch::cat({first * cos - second * sin, second * cos + first * sin}, 3);
+  }
+
+  Convolved query_, key_, value_;
+  Linear gate_;
+  HeadNorm norm_;
+};
+
+}  // namespace
+
+std::shared_ptr<Mixer> RetentionOptions::make(const MixerShape& shape) const {
+  return std::make_shared<Retention>(*this, shape);
+}
+
+}  // namespace metaformer

@@ -1,0 +1,140 @@
+#include "attention/state_mixer.h"
+
+#include <cmath>
+
+#include "ops/attention.h"
+
+namespace metaformer {
+
+CarriedState::Window CarriedState::with_tokens_before(const torch::Tensor& x_bcd, std::int64_t count) {
+  const auto b = x_bcd.size(0), d = x_bcd.size(2);
+  const auto slot = slot_++, segment_slot = slot_++;
+  torch::Tensor before_bjd, before_bj;
+  if (state_ != nullptr) {
+    before_bjd = state_->kept(slot, {b, count, d});
+    before_bj = state_->kept(segment_slot, {b, count});
+  }
+  if (!before_bjd.defined()) before_bjd = torch::zeros({b, count, d}, x_bcd.options());
+  Window window{.x_bed = torch::cat({before_bjd.to(x_bcd.scalar_type()), x_bcd}, 1)};
+  if (segment_bc_.defined()) {
+    if (!before_bj.defined()) before_bj = torch::full({b, count}, -1, segment_bc_.options());
+    window.segment_be = torch::cat({before_bj, segment_bc_}, 1);
+  }
+  if (state_ != nullptr) {
+    const auto newest = [&](const torch::Tensor& x) { return x.narrow(1, x.size(1) - count, count).clone(); };
+    state_->keep(slot, newest(window.x_bed));
+    if (window.segment_be.defined()) state_->keep(segment_slot, newest(window.segment_be));
+  }
+  return window;
+}
+
+torch::Tensor CarriedState::neighbours(const Window& window, std::int64_t offset, std::int64_t tokens) const {
+  const auto x_bcd = window.x_bed.narrow(1, offset, tokens);
+  if (!window.segment_be.defined() || offset + tokens == window.x_bed.size(1)) return x_bcd;
+  return x_bcd * (window.segment_be.narrow(1, offset, tokens) == segment_bc_).unsqueeze(2);
+}
+
+torch::Tensor CarriedState::previous(const torch::Tensor& x_bcd) {
+  return neighbours(with_tokens_before(x_bcd, 1), 0, x_bcd.size(1));
+}
+
+torch::Tensor CarriedState::convolve(const torch::Tensor& x_bcd, const torch::Tensor& weight_dj,
+                                     const torch::Tensor& bias_d) {
+  if (!weight_dj.defined()) return x_bcd;
+  const auto size = weight_dj.size(1);
+  const auto window = with_tokens_before(x_bcd, size - 1);
+  const auto filter_dj = weight_dj.to(x_bcd.scalar_type());
+  auto y_bcd = x_bcd * filter_dj.select(1, size - 1);
+  for (std::int64_t j = 0; j + 1 < size; ++j)
+    y_bcd = y_bcd + neighbours(window, j, x_bcd.size(1)) * filter_dj.select(1, j);
+  return bias_d.defined() ? y_bcd + bias_d.to(x_bcd.scalar_type()) : y_bcd;
+}
+
+torch::Tensor CarriedState::places(const torch::Tensor& x_bcd) {
+  const auto slot = slot_++;
+  const auto b = x_bcd.size(0), c = x_bcd.size(1);
+  const auto options = torch::TensorOptions().dtype(torch::kLong).device(x_bcd.device());
+  auto place_bc = torch::arange(c, options).unsqueeze(0);
+  if (state_ != nullptr) {
+    const auto begun_b1 = state_->kept(slot, {b, 1});
+    if (begun_b1.defined()) place_bc = place_bc + begun_b1;
+    state_->keep(slot, (place_bc.narrow(1, c - 1, 1) + 1).expand({b, 1}).clone());
+  }
+  return place_bc.to(torch::kDouble);
+}
+
+torch::Tensor CarriedState::mix(StateSteps steps) {
+  const auto b = steps.k_bnck.size(0);
+  const auto slot = slot_++, segment_slot = slot_++;
+  steps.segment_bc = segment_bc_;
+  StateMemory memory;
+  if (state_ != nullptr) {
+    memory.state_bnvk = state_->kept(slot, {b, steps.k_bnck.size(1), steps.value_bncv.size(3), steps.k_bnck.size(3)});
+    if (const auto segment_b1 = state_->kept(segment_slot, {b, 1}); segment_b1.defined())
+      memory.segment_b = segment_b1.squeeze(1);
+  }
+  const auto o_bncv =
+      steps.k_bnck.size(2) == 1 ? mix_states_by_token(steps, memory) : mix_states_in_chunks(steps, memory);
+  if (state_ != nullptr) {
+    state_->keep(slot, memory.state_bnvk);
+    if (memory.segment_b.defined()) state_->keep(segment_slot, memory.segment_b.unsqueeze(1));
+  }
+  return o_bncv;
+}
+
+torch::Tensor add_filter(Layer& owner, const std::string& name, std::int64_t features, std::int64_t size) {
+  if (size == 0) return {};
+  return owner.add_parameter(
+      name, {features, size},
+      {.init = Init::uniform(1 / std::sqrt(static_cast<double>(size))), .decay = Decay::matrices});
+}
+
+StateMixer::StateMixer(const StateMixerOptions& options, const MixerShape& shape, std::int64_t values,
+                       std::int64_t state)
+    : direction_(options.direction),
+      shape_(shape),
+      state_(state),
+      output_(register_module("output", Linear(values, shape.width, shape.bias, Init::normal(shape.output_std)))) {}
+
+torch::Tensor StateMixer::forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed,
+                                  const Visibility& visibility, MixerState* state, Pass& pass) {
+  TORCH_CHECK(context_bed.is_same(x_bcd), "a mixer with a state mixes a sequence with itself");
+  const auto& segment_bc = visibility.query_segment_bc;
+  CarriedState carried(segment_bc, state);
+  auto y_bcv = read(x_bcd, carried, 0, pass);
+  if (!visibility.causal && direction_ == StateDirection::both) {
+    CarriedState backwards(segment_bc.defined() ? segment_bc.flip(1) : segment_bc, nullptr);
+    y_bcv = y_bcv + read(x_bcd.flip(1), backwards, 1, pass).flip(1);
+  }
+  const auto y_bcd = output_(y_bcv);
+  return segment_bc.defined() ? y_bcd * (segment_bc >= 0).unsqueeze(2) : y_bcd;
+}
+
+// Of each chunk its products of queries and keys and of those and values, and what goes into the state and out of it.
+MixerCost StateMixer::cost(const MixerLoad& load) const {
+  double weights = 0;
+  std::int64_t activations = 0, kept = state_;
+  for (const auto& parameter : parameters()) {
+    if (parameter.dim() != 2) continue;
+    weights += static_cast<double>(parameter.numel());
+    activations += 2 * parameter.size(0);
+  }
+  for (const auto& parameter : named_parameters())
+    if (parameter.key().ends_with("filter")) kept += parameter->size(0) * (parameter->size(1) - 1);
+  const auto chunk = tokens_of_chunk(load.context);
+  const auto heads = static_cast<double>(shape_.heads), state = static_cast<double>(state_);
+  const double sides = 2 * heads * std::sqrt(state / heads);  // k + v of all heads, of a square state
+  return {.operations = load.tokens * (2 * weights + static_cast<double>(2 * chunk) * sides + 4 * state),
+          .activations = activations + shape_.heads * chunk,
+          .state = kept};
+}
+
+torch::Tensor unit_vectors(const torch::Tensor& x_bnck) {
+  constexpr double epsilon = 1e-6;
+  const auto wide = in_wide(x_bnck);
+  return wide * (wide.square().sum(-1, true) + epsilon).rsqrt();
+}
+
+torch::Tensor in_wide(const torch::Tensor& x) { return x.to(torch::promote_types(x.scalar_type(), torch::kFloat)); }
+
+}  // namespace metaformer

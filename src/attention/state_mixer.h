@@ -1,0 +1,98 @@
+#pragma once
+// What mixers with a matrix state share (ops/state_mixing.h): short convolutions, reading in both directions, and what
+// is carried from one part of a text to the next.
+
+#include <torch/types.h>
+
+#include <cmath>
+
+#include "attention/mixer.h"
+#include "attention/score_attention.h"
+#include "ops/state_mixing.h"
+
+namespace metaformer {
+
+// What tokens have of those before them in their segment, in one pass over a part of a text. With a state it goes on
+// from the part before and is left there for the next; the calls of a pass must then come in the same order.
+class CarriedState {
+ public:
+  CarriedState(torch::Tensor segment_bc, MixerState* state) : segment_bc_(std::move(segment_bc)), state_(state) {}
+
+  // The token before each, or zeros.
+  torch::Tensor previous(const torch::Tensor& x_bcd);
+
+  // y_t = sum_j weight_dj x_(t - size + 1 + j), a filter for every feature, the last column being of the token itself.
+  // Undefined weight: x.
+  torch::Tensor convolve(const torch::Tensor& x_bcd, const torch::Tensor& weight_dj, const torch::Tensor& bias_d = {});
+
+  // Of the tokens, counted from the beginning of the text: [b or 1, c], in double.
+  torch::Tensor places(const torch::Tensor& x_bcd);
+
+  // mix_states_in_chunks, or by token where there is one.
+  torch::Tensor mix(StateSteps steps);
+
+ private:
+  // x with the `count` tokens before it, zeros where there are none, and the segments of all; undefined: all one.
+  struct Window {
+    torch::Tensor x_bed, segment_be;
+  };
+  Window with_tokens_before(const torch::Tensor& x_bcd, std::int64_t count);
+  // Token t's neighbour `offset` places further on in the window; zeros where that is of another segment.
+  torch::Tensor neighbours(const Window& window, std::int64_t offset, std::int64_t tokens) const;
+
+  torch::Tensor segment_bc_;
+  MixerState* state_;     // nullptr: nothing is carried
+  std::size_t slot_ = 0;  // of the state that is next
+};
+
+// A filter for every feature, of `size` tokens, from U(-1 / sqrt(size), 1 / sqrt(size)); undefined for 0.
+torch::Tensor add_filter(Layer& owner, const std::string& name, std::int64_t features, std::int64_t size);
+
+class StateMixer : public Mixer {
+ public:
+  // Reads `values` numbers of each token, from which the output is projected. `state`: numbers of its matrices.
+  StateMixer(const StateMixerOptions& options, const MixerShape& shape, std::int64_t values, std::int64_t state);
+
+  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
+                        MixerState* state, Pass& pass) final;
+  MixerCost cost(const MixerLoad& load) const override;
+
+ protected:
+  // [b, c, values]; number 1 of a pass is that from the last token to the first.
+  virtual torch::Tensor read(const torch::Tensor& x_bcd, CarriedState& carried, std::size_t number, Pass& pass) = 0;
+
+  const MixerShape& shape() const { return shape_; }
+
+ private:
+  StateDirection direction_;
+  MixerShape shape_;
+  std::int64_t state_;
+  Linear output_;
+};
+
+// A projection with a short convolution of `size` tokens (0: none); `matrices`: of how many matrices side by side.
+class ConvolvedImpl : public Layer {
+ public:
+  ConvolvedImpl(const MixerShape& shape, std::int64_t features, std::int64_t size, std::int64_t matrices = 1)
+      : projection_(register_module("projection", Linear(shape.width, features, shape.bias, Init::normal(), matrices))),
+        filter_dj_(add_filter(*this, "filter", features, size)) {}
+
+  torch::Tensor forward(const torch::Tensor& x_bcd, CarriedState& carried) {
+    return carried.convolve(projection_(x_bcd), filter_dj_);
+  }
+
+ private:
+  Linear projection_;
+  torch::Tensor filter_dj_;
+};
+TORCH_MODULE(Convolved);
+
+// log A, A from U(1, 16), by which the states of Mamba-2 and Gated DeltaNet decay. The latter's published interval
+// begins at 0, whose logarithm is no number.
+inline double log_of(double x) { return std::log(x); }
+constexpr Init log_of_1_to_16{.kind = Init::Kind::uniform, .low = 1, .high = 16, .function = log_of};
+
+torch::Tensor unit_vectors(const torch::Tensor& x_bnck);  // x / sqrt(|x|^2 + 1e-6): 0 stays 0
+torch::Tensor in_wide(const torch::Tensor& x);            // in float32, unless it is float64
+
+}  // namespace metaformer
