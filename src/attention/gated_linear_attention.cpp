@@ -35,7 +35,7 @@ class GatedLinearAttention : public StateMixer {
         carried.mix({.q_bnck = q_bnck * scale,
                      .k_bnck = k_bnck,
                      .value_bncv = value_bncv,
-                     .log_decay_bncw = torch::log_sigmoid(of_heads(decay_out_(decay_in_(x_bcd)))) / root});
+                     .log_decay_bncw = -torch::softplus(-of_heads(decay_out_(decay_in_(x_bcd)))) / root});
     return merge_heads(norm_(o_bncv)).to(x_bcd.scalar_type()) * torch::silu(gate_(x_bcd));
   }
 

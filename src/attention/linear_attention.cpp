@@ -44,13 +44,15 @@ class LinearAttention : public StateMixer {
   torch::Tensor features(const torch::Tensor& given) const {
     const auto x_bnck = in_wide(given);
     if (options_.features == LinearFeatures::elu) return torch::elu(x_bnck) + 1;
-    // 1 + s + s^2 / 2 of s = q.k / sqrt(k) is a product of these; x_i x_j and x_j x_i are one feature.
+    // 1 + s + s^2 / 2 of s = q.k / sqrt(k) is a product of these; x_i x_j and x_j x_i are one feature, number
+    // i (i + 1) / 2 + j of a triangle.
     const auto k = x_bnck.size(3);
-    const auto pairs = torch::tril_indices(k, k, 0, torch::TensorOptions().dtype(torch::kLong).device(x_bnck.device()));
+    const auto number = torch::arange(k * (k + 1) / 2, x_bnck.options().dtype(torch::kDouble));
+    const auto row = ((8 * number + 1).sqrt() - 1).div(2).floor(), column = number - row * (row + 1) / 2;
     const auto scaled = x_bnck * std::pow(static_cast<double>(k), -0.25);
-    const auto products = scaled.index_select(3, pairs[0]) * scaled.index_select(3, pairs[1]);
-    const auto on_diagonal = (pairs[0] == pairs[1]).to(x_bnck.scalar_type());
-    const auto factors = 1 + (std::sqrt(0.5) - 1) * on_diagonal;
+    const auto products =
+        scaled.index_select(3, row.to(torch::kLong)) * scaled.index_select(3, column.to(torch::kLong));
+    const auto factors = 1 + (std::sqrt(0.5) - 1) * (row == column).to(x_bnck.scalar_type());
     return torch::cat({torch::ones_like(x_bnck.narrow(3, 0, 1)), scaled, products * factors}, 3);
   }
 

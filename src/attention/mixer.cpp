@@ -147,6 +147,36 @@ MixerCost cost_of(const MixerConfig& config, const MixerShape& shape, const Mixe
   return make_mixer(config, shape)->cost(load);
 }
 
+namespace {
+
+// Of one text with `capacity` tokens, of which one is there.
+std::int64_t state_bytes(Mixer& mixer, std::int64_t width, std::int64_t capacity) {
+  const torch::NoGradGuard no_grad;
+  const auto x_bcd = torch::zeros({1, 1, width});
+  MixerState state(capacity);
+  Pass pass;
+  mixer.forward(x_bcd, x_bcd, self_visibility(true, {}), &state, pass);
+  return state.bytes();
+}
+
+}  // namespace
+
+MixerSizes sizes_of(const MixerConfig& config, const MixerShape& shape, std::int64_t tokens) {
+  constexpr std::int64_t most_parameters = 1 << 26;  // that are made, 256 MiB
+  MixerSizes sizes;
+  {
+    const MetaModules meta;
+    for (const auto& parameter : make_mixer(config, shape)->parameters()) sizes.parameters += parameter.numel();
+  }
+  if (chooses_by_whole_sequence(config) || sizes.parameters > most_parameters) return sizes;
+  auto plain = shape;  // positions are not in the state
+  plain.positions = NoPositionsConfig{};
+  const auto mixer = make_mixer(config, plain);
+  const auto of_one = state_bytes(*mixer, shape.width, 1), of_two = state_bytes(*mixer, shape.width, 2);
+  sizes.state_bytes = of_one + (tokens - 1) * (of_two - of_one);
+  return sizes;
+}
+
 std::int64_t bytes_of(const std::vector<MixerState>& states) {
   return std::accumulate(states.begin(), states.end(), std::int64_t{0},
                          [](std::int64_t total, const MixerState& state) { return total + state.bytes(); });

@@ -164,7 +164,6 @@ struct MixerCost {
   double operations = 0;         // multiplications and additions of a forward pass
   std::int64_t activations = 0;  // numbers that a token leaves for the backward pass
   bool keeps_pairs = false;      // holds numbers for every pair of tokens and head
-  std::int64_t state = 0;        // numbers that a sequence leaves for the tokens behind it, after load.context tokens
 };
 
 class Mixer : public Layer {
@@ -197,5 +196,13 @@ class Mixer : public Layer {
 // The mixer that the options describe, not yet initialised, and what it would cost.
 std::shared_ptr<Mixer> make_mixer(const MixerConfig& config, const MixerShape& shape);
 MixerCost cost_of(const MixerConfig& config, const MixerShape& shape, const MixerLoad& load);
+
+// Parameters of a mixer, and the bytes of its state in float32 after `tokens` tokens of a text that is generated;
+// nothing where text is generated without a state.
+struct MixerSizes {
+  std::int64_t parameters = 0;
+  std::optional<std::int64_t> state_bytes;
+};
+MixerSizes sizes_of(const MixerConfig& config, const MixerShape& shape, std::int64_t tokens);
 
 }  // namespace metaformer

@@ -110,23 +110,20 @@ torch::Tensor StateMixer::forward(const torch::Tensor& x_bcd, const torch::Tenso
   return segment_bc.defined() ? y_bcd * (segment_bc >= 0).unsqueeze(2) : y_bcd;
 }
 
-// Of each chunk its products of queries and keys and of those and values, and what goes into the state and out of it.
+// Of each chunk its products of queries and keys, and of those and values, and what goes into the state and out of it.
 MixerCost StateMixer::cost(const MixerLoad& load) const {
   double weights = 0;
-  std::int64_t activations = 0, kept = state_;
+  std::int64_t activations = 0;
   for (const auto& parameter : parameters()) {
     if (parameter.dim() != 2) continue;
     weights += static_cast<double>(parameter.numel());
     activations += 2 * parameter.size(0);
   }
-  for (const auto& parameter : named_parameters())
-    if (parameter.key().ends_with("filter")) kept += parameter->size(0) * (parameter->size(1) - 1);
   const auto chunk = tokens_of_chunk(load.context);
   const auto heads = static_cast<double>(shape_.heads), state = static_cast<double>(state_);
   const double sides = 2 * heads * std::sqrt(state / heads);  // k + v of all heads, of a square state
   return {.operations = load.tokens * (2 * weights + static_cast<double>(2 * chunk) * sides + 4 * state),
-          .activations = activations + shape_.heads * chunk,
-          .state = kept};
+          .activations = activations + shape_.heads * chunk};
 }
 
 torch::Tensor unit_vectors(const torch::Tensor& x_bnck) {

@@ -1,3 +1,4 @@
+#include "attention/mixer.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -34,6 +35,32 @@ void run_dump(const ConfigArguments& arguments) {
   for (const auto& [key, value] : changes) print_lines("{}: {}\n", key, value);
 }
 
+// Of all mixers of a transformer, or of a decoder's own; nothing for other models.
+struct MixerFigures {
+  std::string kind;
+  std::int64_t parameters = 0;
+  double operations_per_token = 0;  // of a forward pass over the context
+  std::optional<std::int64_t> state_bytes;
+};
+
+std::optional<MixerFigures> mixer_figures(const ExperimentConfig& config) {
+  const auto* model = options_as<TransformerConfig>(config.model);
+  if (model == nullptr || model->layers == 0) return std::nullopt;
+  const bool looks_back = is_causal(config.task) || is<EncoderDecoderConfig>(config.model);
+  const auto context = static_cast<double>(model->context);
+  MixerFigures figures{.kind = std::string(kind_of(model->mixer))};
+  auto shape = model->mixer_shape();
+  for (shape.layer = 0; shape.layer < model->layers; ++shape.layer) {
+    const auto sizes = sizes_of(model->mixer, shape, model->context);
+    figures.parameters += sizes.parameters;
+    if (looks_back && sizes.state_bytes) figures.state_bytes = figures.state_bytes.value_or(0) + *sizes.state_bytes;
+    const auto pairs = looks_back ? context * (context + 1) / 2 : context * context;
+    const auto cost = cost_of(model->mixer, shape, {.context = model->context, .tokens = context, .pairs = pairs});
+    figures.operations_per_token += cost.operations / context;
+  }
+  return figures;
+}
+
 void run_check(const ConfigArguments& arguments) {
   const auto experiment = arguments.choice.load();
   for (const auto& warning : config_warnings(experiment.config, experiment.provenance)) log::warning("{}", warning);
@@ -41,17 +68,33 @@ void run_check(const ConfigArguments& arguments) {
   const auto memory =
       estimate_memory(experiment.config, {.vocabulary = counted.value_or(0), .classes = classes.value_or(0)});
   const auto machine = machine_memory();
-  if (arguments.json)
-    return print_json({{"valid", true},
-                       {"name", experiment.name},
-                       {"parameters", memory.parameters},
-                       {counted ? "vocabulary" : "assumed_vocabulary", memory.vocabulary},
-                       {"memory_bytes", memory.total()},
-                       {"machine_memory_bytes", machine}});
+  const auto mixers = mixer_figures(experiment.config);
+  if (arguments.json) {
+    Json json = {{"valid", true},
+                 {"name", experiment.name},
+                 {"parameters", memory.parameters},
+                 {counted ? "vocabulary" : "assumed_vocabulary", memory.vocabulary},
+                 {"memory_bytes", memory.total()},
+                 {"machine_memory_bytes", machine}};
+    if (mixers) {
+      json["mixer"] = {{"kind", mixers->kind},
+                       {"parameters", mixers->parameters},
+                       {"operations_per_token", mixers->operations_per_token}};
+      if (mixers->state_bytes) json["mixer"]["state_bytes"] = *mixers->state_bytes;
+    }
+    return print_json(json);
+  }
   print_lines("{}: valid\n",
               arguments.choice.config.empty() ? "the defaults" : find_config(arguments.choice.config).string());
   print_lines("  parameters  about {} (with {} of {} tokens)\n", human_count(static_cast<double>(memory.parameters)),
               counted ? "the data's vocabulary" : "an assumed vocabulary", memory.vocabulary);
+  if (mixers)
+    print_lines("  mixers      {}: {} parameters, {} operations per token{}\n", mixers->kind,
+                human_count(static_cast<double>(mixers->parameters)), human_count(mixers->operations_per_token),
+                mixers->state_bytes ? fmt::format(", {} of state after {} tokens",
+                                                  human_bytes(static_cast<std::uint64_t>(*mixers->state_bytes)),
+                                                  context_of(experiment.config.model))
+                                    : std::string());
   print_lines(
       "  memory      about {}: weights {}, gradients {}, optimiser {}, activations {}, the program {}; this machine "
       "has {}\n",

@@ -53,6 +53,7 @@ const std::vector<Measure>& all_measures() {
       {"bits_per_character", "bits per character", 1, 4, lower, validation, late},
       {"loss_gap", "validation - training loss", 1, 4, neither, derived},
       {"validation_score", "validation score %", percent, 2, higher, derived},
+      {"perplexity", "validation perplexity", 1, 3, lower, validation},
       {"auc", "validation AUC %", percent, 2, higher, validation, none, false, "area under the ROC curve"},
       {"test_bleu", "test BLEU", 1, 2, higher, written},
       {"test_bleu_lowercase", "test BLEU, lower case", 1, 2, higher, written},

@@ -36,7 +36,7 @@ TEST_CASE("bench measures kernels and every mixer, and says what is wrong with a
   program.refuse(joined(kernels, "--precision fp16"), 2, {"expected fp32 or bf16"});
   const Arguments small = "bench attention --batch 1 --heads 2 --head-width 8 --rounds 1";
   const auto json = program.json(small, "--context 16 32 --pair-table");
-  CHECK(json.at("results").size() == 2 * (4 * 2 + 3 + 1));
+  CHECK(json.at("results").size() == 2 * (4 * 2 + 7 + 3 + 1));
   CHECK(json.at("core") == false);
   for (const auto& result : json.at("results")) {
     CHECK(result.at("ms") >= 0);

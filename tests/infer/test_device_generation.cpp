@@ -307,6 +307,9 @@ TEST_CASE("what is recorded needs nothing of the host, with every mixer, positio
   auto config = small_config(8);
   if (GENERATE(true, false)) {
     config.mixer = any_mixer();
+    CAPTURE(kind_of(config.mixer));
+    if (is<DeltaNetOptions>(config.mixer) || is<GatedDeltaNetOptions>(config.mixer) || is<Rwkv7Options>(config.mixer))
+      return does_not_apply("LibTorch solves no triangular system on the meta device");
     return check_recordings(config, {.temperature = 1});
   }
   config.positions = any_positions();

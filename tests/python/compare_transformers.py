@@ -1,6 +1,6 @@
 """Logits, loss and every gradient of our models against `transformers`' TransfoXLModel (the authors' formulas), which gets our
-weights from the safetensors that dump_model writes; and LSH attention against its Reformer. (compare_pretrained.py compares
-GPT-2 and LLaMA.)
+weights from the safetensors that dump_model writes; mamba2 and gated_delta_net against its Mamba-2 and Qwen3-Next layers, in the
+reference model's place of a mixer; and LSH attention against its Reformer. (compare_pretrained.py compares GPT-2 and LLaMA.)
 
 usage: compare_transformers.py DUMP_MODEL
 """
@@ -11,10 +11,14 @@ import sys
 import torch
 
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TRUST_REMOTE_CODE="1")
-from transformers import ReformerConfig  # noqa: E402
+from transformers import Mamba2Config, Qwen3NextConfig, ReformerConfig  # noqa: E402
+from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer  # noqa: E402
+from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextGatedDeltaNet  # noqa: E402
 from transformers.models.reformer.modeling_reformer import LSHSelfAttention  # noqa: E402
 
 import lsh  # noqa: E402
+import reference_model  # noqa: E402
+import state_mixers  # noqa: E402
 from common import run_cases  # noqa: E402
 from compare_model import check_against  # noqa: E402
 
@@ -74,6 +78,66 @@ def xl_logits(config, weights, ids, _segments):
     return (hidden @ parameters["word_emb.emb_layers.0.weight"].T).double()
 
 
+def mamba2(weights, name, options, x, n, _context):
+    d = x.shape[-1]
+    inner = options["expand"] * d
+    theirs = Mamba2Mixer(Mamba2Config(
+        hidden_size=d, num_heads=n, head_dim=inner // n, state_size=options["state"], expand=options["expand"], n_groups=1,
+        conv_kernel=options["convolution"], chunk_size=8, use_bias=False, use_conv_bias=True), 0).double()
+
+    def of(part):
+        return weights[f"{name}.{part}"]
+
+    def joined(*parts):
+        return torch.cat([of(part) for part in parts])
+
+    return torch.func.functional_call(theirs, {
+        "in_proj.weight": joined("gate.weight", "value.projection.weight", "key_query.projection.weight", "step.weight"),
+        "conv1d.weight": joined("value.filter", "key_query.filter")[:, None], "conv1d.bias": joined("value_bias", "key_query_bias"),
+        "dt_bias": of("step_bias"), "A_log": of("log_rate"), "D": of("skip"), "norm.weight": of("norm"),
+        "out_proj.weight": of("output.weight")}, (x,))
+
+
+def gated_delta_net(weights, name, options, x, n, _context):
+    d = x.shape[-1]
+    theirs = Qwen3NextGatedDeltaNet(Qwen3NextConfig(
+        hidden_size=d, linear_num_key_heads=n, linear_num_value_heads=n, linear_key_head_dim=d // n // 2,
+        linear_value_head_dim=d // n, linear_conv_kernel_dim=options["convolution"], rms_norm_eps=1e-6), 0).double()
+
+    def of(part):
+        return weights[f"{name}.{part}"]
+
+    def by_head(*parts):  # the rows of each head side by side
+        return torch.cat([of(part).unflatten(0, (n, -1)) for part in parts], 1).flatten(0, 1)
+
+    return torch.func.functional_call(theirs, {
+        "in_proj_qkvz.weight": by_head(*(f"{part}.projection.weight" for part in ("query", "key", "value")), "gate.weight"),
+        "in_proj_ba.weight": by_head("rate.weight", "decay.weight"),
+        "conv1d.weight": torch.cat([of(f"{part}.filter") for part in ("query", "key", "value")])[:, None],
+        "dt_bias": of("decay_bias"), "A_log": of("log_rate"), "norm.weight": of("norm.weight"),
+        "out_proj.weight": of("output.weight")}, (x,))
+
+
+STATE = ["model.layers=2", "model.heads=3", "model.width=24", "model.context=21", "model.positions=none"]
+STATE_CASES = {
+    "Mamba-2": (mamba2, ["model.mixer={kind: mamba2, state: 10}"]),
+    "Mamba-2, twice as wide": (mamba2, ["model.mixer={kind: mamba2, state: 7, expand: 2, convolution: 3}"]),
+    "Qwen3-Next, gated delta net": (gated_delta_net, ["model.mixer=gated_delta_net"]),
+}
+
+
+def check_state_mixer(theirs, dump_model, changes):
+    """Both of their layers compute the recurrence in float32."""
+    def logits_of(config, weights, ids, _segments):
+        ours, state_mixers.mix = state_mixers.mix, theirs
+        try:
+            return reference_model.forward(config, weights, ids)
+        finally:
+            state_mixers.mix = ours
+
+    return check_against(logits_of, STATE, dump_model, changes)
+
+
 HEADS, WIDTH, BUCKETS, TOLERANCE = 2, 10, 4, 1e-5  # of the Reformer
 # Their layer rounds the vectors' norms by an epsilon of 1e-6, and masks by -1e5 in the type of the scores.
 
@@ -107,6 +171,8 @@ if __name__ == "__main__":
     run_cases({
         **{f"Transformer-XL, {name}": functools.partial(check_against, xl_logits, XL, dump_model, changes)
            for name, changes in XL_CASES.items()},
+        **{name: functools.partial(check_state_mixer, theirs, dump_model, changes)
+           for name, (theirs, changes) in STATE_CASES.items()},
         **{f"Reformer, {rounds} rounds, chunks of {chunk}, {c} tokens, {'causal' if causal else 'both ways'}":
            functools.partial(check_reformer, rounds, chunk, c, causal)
            for rounds, chunk, c in ((1, 4, 16), (3, 4, 16), (2, 8, 64), (2, 8, 8)) for causal in (True, False)}})
