@@ -103,8 +103,7 @@ using LayerNormConfig =
 using RmsNormConfig =
     NormOptions<"rms_norm", "mean square 1 over the features of a token, without bias (Zhang and Sennrich 2019)",
                 false>;
-using L1NormConfig = NormOptions<"l1_norm", "mean absolute value 1 over the features of a token, without bias", false>;
-using NormConfig = std::variant<LayerNormConfig, RmsNormConfig, L1NormConfig>;
+using NormConfig = std::variant<LayerNormConfig, RmsNormConfig>;
 
 inline NormPosition position_of(const NormConfig& norm) {
   return std::visit([](const auto& options) { return options.position; }, norm);

@@ -21,8 +21,6 @@ torch::Tensor NormImpl::forward(const torch::Tensor& x_bcd) {
       return torch::layer_norm(x_bcd, weight_.sizes(), weight_, bias_, config.epsilon);
     else if constexpr (std::is_same_v<Config, RmsNormConfig>)
       return rms_norm(x_bcd, weight_, config.epsilon);
-    else if constexpr (std::is_same_v<Config, L1NormConfig>)
-      return x_bcd / (x_bcd.abs().mean(-1, true) + config.epsilon) * weight_;
   };
   return std::visit(normalise, config_);
 }
@@ -37,13 +35,6 @@ void NormImpl::normalise_rows(const float* x_rd, float* y_rd, std::int64_t rows)
       return metaformer::normalise_rows(x_rd, weight_d, bias_d, y_rd, rows, width, epsilon);
     else if constexpr (std::is_same_v<Config, RmsNormConfig>)
       return normalise_by_rms(x_rd, weight_d, y_rd, /*factors=*/nullptr, rows, width, epsilon);
-    else if constexpr (std::is_same_v<Config, L1NormConfig>)
-      for (const auto *x = x_rd, *end = x_rd + rows * width; x != end; x += width, y_rd += width) {
-        float sum = 0;
-        for (std::int64_t i = 0; i < width; ++i) sum += std::abs(x[i]);
-        const float factor = 1 / (sum / static_cast<float>(width) + epsilon);
-        for (std::int64_t i = 0; i < width; ++i) y_rd[i] = x[i] * factor * weight_d[i];
-      }
     else
       static_assert(sizeof(Config) == 0, "the norm for sampling on the CPU");
   };
