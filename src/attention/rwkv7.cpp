@@ -1,11 +1,12 @@
 // The time mix of RWKV-7 (Peng et al. 2025, section 4). Each of six inputs is a mixture of the token and the one before
 // it; r, k and v are projections of theirs, decays w, rates a and gates g come from products of low rank:
 //
-//   u = k * key_direction / |.| (by head),  k' = k (1 + (a - 1) key_share),  S_t = S_(t-1) (diag(w) - u (u * a)^T) + v
-//   k'^T y = W_o ((norm(S r) + (r . bonus . k') v) * g)
+//   u = k * key_direction / |.| (by head),   k' = k (1 + (a - 1) key_share)
+//   S_t = S_(t-1) (diag(w) - u (u * a)^T) + v k'^T
+//   y = W_o ((norm(S r) + (r . bonus . k') v) * g)
 //
 // The values of later blocks are mixed with those of the first. Initial values are those of the published code for each
-// feature and block; decay and rates there have twice the learning rate, which train.rate_factors gives.
+// feature and block. There the base of the decays has twice the learning rate, which train.rate_factors gives.
 
 #include <algorithm>
 #include <cmath>
@@ -70,8 +71,8 @@ class Rwkv7 : public StateMixer {
     const double depth = static_cast<double>(shape.layer) /
                          static_cast<double>(std::max<std::int64_t>(1, shape.layers - 1)),
                  left = 1 - static_cast<double>(shape.layer) / static_cast<double>(shape.layers);
-    constexpr std::array exponents = {0.2, 0.9, 0.7,
-                                      0.7, 0.9, 0.2};  // of receptances, decays, keys, values, rates, gates
+    // Of receptances, decays, keys, values, rates and gates.
+    constexpr std::array exponents = {0.2, 0.9, 0.7, 0.7, 0.9, 0.2};
     std::vector<Tensor> mixtures;
     for (const double exponent : exponents) mixtures.push_back(1 - of.share.pow(exponent * left));
     mixture_id_ = given("mixture", torch::stack(mixtures));
@@ -106,8 +107,8 @@ class Rwkv7 : public StateMixer {
     const auto step_bcd = carried.previous(x_bcd) - x_bcd;
     const auto input = [&](std::int64_t i) { return x_bcd + step_bcd * mixture_id_[i].to(x_bcd.scalar_type()); };
     const auto r_bnck = of_heads(receptance_(input(0)));
-    const auto log_decay_bncw =
-        -std::exp(-0.5) * of_heads(torch::sigmoid(decay_->forward(input(1), [](const Tensor& y) { return y.tanh(); })));
+    const auto tanh = [](const Tensor& y) { return y.tanh(); };
+    const auto log_decay_bncw = -std::exp(-0.5) * of_heads(torch::sigmoid(decay_->forward(input(1), tanh)));
     const auto key_bnck = of_heads(key_(input(2)));
     const auto value_bcd = mixed_with_first(value_(input(3)), input(3), number, pass);
     const auto rate_bnck = of_heads(torch::sigmoid(rate_->forward(input(4), same)));

@@ -38,8 +38,7 @@ torch::Tensor CarriedState::previous(const torch::Tensor& x_bcd) {
   return neighbours(with_tokens_before(x_bcd, 1), 0, x_bcd.size(1));
 }
 
-torch::Tensor CarriedState::convolve(const torch::Tensor& x_bcd, const torch::Tensor& weight_dj,
-                                     const torch::Tensor& bias_d) {
+torch::Tensor CarriedState::convolve(const torch::Tensor& x_bcd, const torch::Tensor& weight_dj) {
   if (!weight_dj.defined()) return x_bcd;
   const auto size = weight_dj.size(1);
   const auto window = with_tokens_before(x_bcd, size - 1);
@@ -47,7 +46,7 @@ torch::Tensor CarriedState::convolve(const torch::Tensor& x_bcd, const torch::Te
   auto y_bcd = x_bcd * filter_dj.select(1, size - 1);
   for (std::int64_t j = 0; j + 1 < size; ++j)
     y_bcd = y_bcd + neighbours(window, j, x_bcd.size(1)) * filter_dj.select(1, j);
-  return bias_d.defined() ? y_bcd + bias_d.to(x_bcd.scalar_type()) : y_bcd;
+  return y_bcd;
 }
 
 torch::Tensor CarriedState::places(const torch::Tensor& x_bcd) {

@@ -23,7 +23,7 @@ class CarriedState {
 
   // y_t = sum_j weight_dj x_(t - size + 1 + j), a filter for every feature, the last column being of the token itself.
   // Undefined weight: x.
-  torch::Tensor convolve(const torch::Tensor& x_bcd, const torch::Tensor& weight_dj, const torch::Tensor& bias_d = {});
+  torch::Tensor convolve(const torch::Tensor& x_bcd, const torch::Tensor& weight_dj);
 
   // Of the tokens, counted from the beginning of the text: [b or 1, c], in double.
   torch::Tensor places(const torch::Tensor& x_bcd);

@@ -201,9 +201,10 @@ void check_blocks(const TransformerConfig& model, const Checked& checked) {
   checked.refuse(model.memory > 0 && chooses_by_whole_sequence(model.mixer), {"model.memory", "model.mixer"},
                  "the mixer {} takes no longer context: set it to 0", kind_of(model.mixer));
   const bool reversible = model.blocks == BlockKind::reversible;
-  checked.refuse(reversible && is<Rwkv7Options>(model.mixer), {"model.blocks", "model.mixer"},
-                 "'reversible' computes one block at a time again, and blocks of rwkv7 need the values of the first: set "
-                 "it to plain");
+  checked.refuse(
+      reversible && is<Rwkv7Options>(model.mixer), {"model.blocks", "model.mixer"},
+      "'reversible' computes one block at a time again, and blocks of rwkv7 need the values of the first: set "
+      "it to plain");
   checked.refuse(reversible && model.memory > 0 && carries_state(model.mixer),
                  {"model.memory", "model.blocks", "model.mixer"},
                  "reversible blocks are computed again, when the mixer {} has no longer the state it began with: set "

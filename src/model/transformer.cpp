@@ -25,8 +25,8 @@ std::string prefix_of(std::size_t block) { return name_of(block) + "."; }
 }  // namespace
 
 // The memory of a transformer in training (Transformer-XL, Dai et al. 2019, section 3.2): the vectors that entered each
-// block for the tokens before a segment, or the states of mixers that carry one. No gradient flows into them; every step
-// makes of the vectors what its weights make.
+// block for the tokens before a segment, or the states of mixers that carry one. No gradient flows into them; every
+// step makes of the vectors what its weights make.
 class TransformerMemory : public ModelState {
  public:
   // For up to `capacity` tokens.
