@@ -62,7 +62,7 @@ inline torch::Tensor mix(Mixer& mixer, const torch::Tensor& x_bcd, const Visibil
 // along random directions.
 template <class Loss>
 void check_gradients(const std::vector<torch::Tensor>& inputs, const Loss& loss, double tolerance) {
-  constexpr std::int64_t most = 48;
+  constexpr std::int64_t most = 24;
   constexpr double step = 2e-5;
   const auto gradients = torch::autograd::grad({loss()}, inputs);
   const torch::NoGradGuard no_grad;
