@@ -108,7 +108,8 @@ class Rwkv7 : public StateMixer {
     const auto input = [&](std::int64_t i) { return x_bcd + step_bcd * mixture_id_[i].to(x_bcd.scalar_type()); };
     const auto r_bnck = of_heads(receptance_(input(0)));
     const auto tanh = [](const Tensor& y) { return y.tanh(); };
-    const auto log_decay_bncw = -std::exp(-0.5) * of_heads(torch::sigmoid(decay_->forward(input(1), tanh)));
+    const double least_log_decay = -std::exp(-0.5);
+    const auto log_decay_bncw = least_log_decay * of_heads(torch::sigmoid(decay_->forward(input(1), tanh)));
     const auto key_bnck = of_heads(key_(input(2)));
     const auto value_bcd = mixed_with_first(value_(input(3)), input(3), number, pass);
     const auto rate_bnck = of_heads(torch::sigmoid(rate_->forward(input(4), same)));
@@ -120,6 +121,7 @@ class Rwkv7 : public StateMixer {
                                      .k_bnck = written_bnck,
                                      .value_bncv = value_bncv,
                                      .log_decay_bncw = log_decay_bncw,
+                                     .least_log_decay = least_log_decay,
                                      .a_bnck = -direction_bnck,
                                      .b_bnck = direction_bnck * rate_bnck});
     const auto bonus_bnc1 = (r_bnck * by_head(bonus_d_) * written_bnck).sum(-1, true);

@@ -17,6 +17,7 @@ constexpr std::int64_t most_tokens_of_chunk = 64, tokens_of_part = 16;
 // Wide inputs, with one decay for every token and no padding that writes.
 struct Steps {
   Tensor q, k, value, log_decay, a, b, segment_bc;
+  double least_log_decay = 0;
   bool has_products() const { return a.defined(); }
   bool has_segments() const { return segment_bc.defined(); }
   bool has_decay() const { return log_decay.defined(); }
@@ -32,7 +33,8 @@ Steps prepared(const StateSteps& given) {
               .log_decay = wide(given.log_decay_bncw),
               .a = wide(given.a_bnck),
               .b = wide(given.b_bnck),
-              .segment_bc = given.segment_bc};
+              .segment_bc = given.segment_bc,
+              .least_log_decay = given.least_log_decay};
   if (!steps.has_segments()) return steps;
   const auto exists_b1c1 = (given.segment_bc >= 0).unsqueeze(1).unsqueeze(3).to(steps.k.scalar_type());
   steps.q = steps.q * exists_b1c1;
@@ -62,7 +64,10 @@ Tensor first_segment_b(const Tensor& segment_bc) {
 class Chunks {
  public:
   Chunks(const Steps& steps, const StateMemory& memory)
-      : tokens_(steps.k.size(2)), size_(tokens_of_chunk(tokens_)), count_((tokens_ + size_ - 1) / size_) {
+      : tokens_(steps.k.size(2)),
+        size_(tokens_of_chunk(tokens_)),
+        count_((tokens_ + size_ - 1) / size_),
+        least_log_kept_(steps.least_log_decay * static_cast<double>(size_)) {
     q = cut(steps.q);
     k = cut(steps.k);
     value = cut(steps.value);
@@ -95,6 +100,9 @@ class Chunks {
       const auto exponent = (left_log - right_log.transpose(3, 4)).clamp_max(0);
       return torch::matmul(left, right.transpose(3, 4)) * exponent.exp();
     }
+    // exp(L_t - R_s) is a product of two factors that single precision can hold.
+    if (least_log_kept_ > least_factored_log)
+      return torch::matmul(left * left_log.exp(), (right * (-right_log).exp()).transpose(3, 4));
     return products_by_feature(left, left_log, right, right_log);
   }
 
@@ -161,7 +169,9 @@ class Chunks {
     return torch::cat(rows, 3);
   }
 
+  static constexpr double least_factored_log = -60;
   std::int64_t tokens_, size_, count_;
+  double least_log_kept_;  // of a chunk
   Tensor same;
 };
 
