@@ -27,6 +27,9 @@ from compare_model import MIXERS
 # Small, but with everything on: several heads and blocks, warm-up and cosine, decay, a clip that bites in some steps.
 FIFTY = ["model.layers=2", "model.heads=2", "model.width=32", "model.context=32", "train.steps=50",
          "train.batch_size=8", "train.learning_rate=1e-3", "train.schedule.warmup_steps=10", "train.clip=0.8"]
+# Adam moves a weight whose gradient is near 0 by the sign of its rounding: those behind rwkv7's matrices that start at 0, and
+# of gated_delta_net, whose short keys amplify it. Their gradients are compared in compare_model.py, in float64 too.
+NEAR_ZERO = ("gated_delta_net", "rwkv7")
 TOLERANCE = 1e-4  # of every step's loss
 WEIGHT_TOLERANCE = 1e-5  # of the final weights as one vector, relative
 LEARNT = 0.2      # the loss must fall at least so far, or the curves would agree about nothing
@@ -180,7 +183,7 @@ def cases_of(what):
     """{name: overrides} of fifty steps."""
     if what == "mixers":
         return {f"{mixer} {norm}-norm": [f"model.mixer={MIXERS[mixer]}", f"model.norm.position={norm}"]
-                for mixer in MIXERS if mixer not in HASHED for norm in ("pre", "post")}
+                for mixer in MIXERS if mixer not in {*HASHED, *NEAR_ZERO} for norm in ("pre", "post")}
     cases = {}
     for name, optimizer in OPTIMIZERS.items():
         for mixer in ("scaled_dot_product", "quadratic") if name.startswith("muon") else ("scaled_dot_product",):
