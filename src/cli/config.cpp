@@ -49,15 +49,20 @@ std::optional<MixerFigures> mixer_figures(const ExperimentConfig& config) {
   const bool looks_back = is_causal(config.task) || is<EncoderDecoderConfig>(config.model);
   const auto context = static_cast<double>(model->context);
   MixerFigures figures{.kind = std::string(kind_of(model->mixer))};
+  const auto pairs = looks_back ? context * (context + 1) / 2 : context * context;
   auto shape = model->mixer_shape();
-  for (shape.layer = 0; shape.layer < model->layers; ++shape.layer) {
+  const auto add_layers = [&](std::int64_t layer, std::int64_t count) {
+    if (count == 0) return;
+    shape.layer = layer;
     const auto sizes = sizes_of(model->mixer, shape, model->context);
-    figures.parameters += sizes.parameters;
-    if (looks_back && sizes.state_bytes) figures.state_bytes = figures.state_bytes.value_or(0) + *sizes.state_bytes;
-    const auto pairs = looks_back ? context * (context + 1) / 2 : context * context;
     const auto cost = cost_of(model->mixer, shape, {.context = model->context, .tokens = context, .pairs = pairs});
-    figures.operations_per_token += cost.operations / context;
-  }
+    figures.parameters += count * sizes.parameters;
+    figures.operations_per_token += static_cast<double>(count) * cost.operations / context;
+    if (looks_back && sizes.state_bytes)
+      figures.state_bytes = figures.state_bytes.value_or(0) + count * *sizes.state_bytes;
+  };
+  add_layers(0, 1);
+  add_layers(1, model->layers - 1);  // all behind the first are alike
   return figures;
 }
 

@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 import reference_model
-import state_mixers
 from common import in_folder, run, run_cases
 
 MIXERS = {
@@ -173,9 +172,9 @@ def check(folder, dump_model, *changes):
     worst = {model: max(tensors, key=tensors.get) for model, tensors in errors.items()}
     found = ", ".join(f"{name} {errors[name, precision][tensor]:.1e} {precision} ({tensor})"
                       for (name, precision), tensor in worst.items())
-    # A classifier adds up gradients of all tokens, which nearly cancel behind a norm of what a state gives: there float64
-    # says whether the formula is right.
-    cancels = any(kind in override for override in common for kind in state_mixers.KINDS)
+    # A classifier adds up gradients of all tokens, which nearly cancel behind the norms of these two: there float64 says
+    # whether the formula is right.
+    cancels = any(f"kind: {kind}}}" in override for override in common for kind in ("retention", "gated_delta_net"))
     judged = {model: tensor for model, tensor in worst.items() if not (cancels and model[0] in HEADS and model[1] == "float32")}
     assert all(errors[model][tensor] <= TOLERANCE[model[1]] for model, tensor in judged.items()), found
     return found
