@@ -84,6 +84,13 @@ void set_stop_notice(const char* line) { stop_notice = line; }
 
 void ignore_broken_pipes() { handle(SIGPIPE, SIG_IGN); }
 
+void hold_broken_pipes() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
 int stop_signal() { return stop_received; }
 
 static std::atomic<int> deferrals = 0;

@@ -20,6 +20,10 @@ void set_stop_notice(const char* line);
 // The program continues if a reader of its standard output or error has closed the pipe.
 void ignore_broken_pipes();
 
+// Writing to a pipe or socket that nobody reads is an error in this thread and those that it starts, and does not end
+// the program.
+void hold_broken_pipes();
+
 // The signal that asked to stop, or 0.
 int stop_signal();
 

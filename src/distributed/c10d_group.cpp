@@ -31,11 +31,15 @@ constexpr std::chrono::seconds time_to_read(2);
 
 // work() in a thread of its own, because LibTorch's handshakes end neither at a signal nor, if what accepts the
 // connection says nothing, at their timeout. Throws Interrupted at a stop signal, and std::runtime_error when the time
-// is over; the thread is then left behind, so work must own what it uses.
+// is over; the thread is then left behind, so work must own what it uses. Threads that LibTorch and Gloo start there
+// are not ended by SIGPIPE when they write to a process that has gone, and give an error.
 template <class Work>
 auto within(std::chrono::milliseconds time, Work work) -> decltype(work()) {
   constexpr std::chrono::milliseconds patience(20);
-  std::packaged_task<decltype(work())()> task(std::move(work));
+  std::packaged_task<decltype(work())()> task([work = std::move(work)] {
+    hold_broken_pipes();
+    return work();
+  });
   auto result = task.get_future();
   std::thread(std::move(task)).detach();
   const auto end = std::chrono::steady_clock::now() + time;

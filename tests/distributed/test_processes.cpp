@@ -1,8 +1,15 @@
 // Launchers' environment variables, and communication of a process group.
 
-#include <cmath>
-#include <map>
+#include <unistd.h>
 
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "base/files.h"
 #include "distributed/launch.h"
 #include "distributed/process_group.h"
 #include "support/failure.h"
@@ -220,6 +227,36 @@ TEST_CASE("a process that fails sends its reason to the others", "[group]") {
   });
   CHECK(heard.first == ExitCode::process_lost);
   CHECK_THAT(heard.second, Mentions("0|2:|because|1:"));
+}
+
+TEST_CASE("no thread of a group is ended because another process has gone", "[group]") {
+  const auto threads = [] {
+    std::set<std::string> ids;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task"))
+      ids.insert(entry.path().filename().string());
+    return ids;
+  };
+  auto known = threads();
+  std::mutex mutex;
+  together(2, [&](ProcessGroup& group) {
+    {
+      const std::lock_guard lock(mutex);
+      known.insert(std::to_string(::gettid()));
+    }
+    wait_for_all(group);  // both are known
+    wait_for_all(group);
+    if (group.rank() == 1) return wait_for_all(group);
+    int of_group = 0;
+    for (const auto& id : threads()) {
+      if (known.contains(id)) continue;
+      const auto status = read_text("/proc/self/task/" + id + "/status");
+      const auto blocked = std::stoull(status.substr(status.find("SigBlk:") + 7), nullptr, 16);
+      CHECK((blocked >> (SIGPIPE - 1) & 1) == 1);
+      ++of_group;
+    }
+    CHECK(of_group >= 2);
+    wait_for_all(group);
+  });
 }
 
 TEST_CASE("processes that never come are missed", "[group]") {
