@@ -9,14 +9,15 @@
 
 namespace metaformer {
 
-// Of a mixer that has kernels, else nothing.
+// Of the first mixer that has kernels, else nothing.
 static std::optional<KernelUse> use_in(const TransformerConfig& config) {
-  return std::visit(
-      [&]<class Options>(const Options& options) -> std::optional<KernelUse> {
-        if constexpr (requires { options.values; }) return kernel_use(options, config.mixer_shape());
-        return std::nullopt;
-      },
-      config.mixer);
+  const auto use_of = [&]<class Options>(const Options& options) -> std::optional<KernelUse> {
+    if constexpr (requires { options.values; }) return kernel_use(options, config.mixer_shape());
+    return std::nullopt;
+  };
+  for (std::int64_t layer = 0; layer < config.layers; ++layer)
+    if (const auto use = std::visit(use_of, config.mixer_of(layer))) return use;
+  return std::nullopt;
 }
 
 bool kernels_expected_to_win(const KernelUse& use, torch::ScalarType type, std::int64_t context, bool segmented) {

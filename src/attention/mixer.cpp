@@ -166,7 +166,8 @@ MixerSizes sizes_of(const MixerConfig& config, const MixerShape& shape, std::int
   MixerSizes sizes;
   {
     const MetaModules meta;
-    for (const auto& parameter : make_mixer(config, shape)->parameters()) sizes.parameters += parameter.numel();
+    for (const auto& parameter : make_mixer(config, shape)->parameters())
+      if (parameter.requires_grad()) sizes.parameters += parameter.numel();
   }
   if (chooses_by_whole_sequence(config) || sizes.parameters > most_parameters) return sizes;
   auto plain = shape;  // positions are not in the state

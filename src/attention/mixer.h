@@ -197,7 +197,7 @@ class Mixer : public Layer {
 std::shared_ptr<Mixer> make_mixer(const MixerConfig& config, const MixerShape& shape);
 MixerCost cost_of(const MixerConfig& config, const MixerShape& shape, const MixerLoad& load);
 
-// Parameters of a mixer, and the bytes of its state in float32 after `tokens` tokens of a text that is generated;
+// Trained parameters of a mixer, and the bytes of its state in float32 after `tokens` tokens of a text that is generated;
 // nothing where text is generated without a state.
 struct MixerSizes {
   std::int64_t parameters = 0;

@@ -88,6 +88,18 @@ torch::Tensor add_filter(Layer& owner, const std::string& name, std::int64_t fea
       {.init = Init::uniform(1 / std::sqrt(static_cast<double>(size))), .decay = Decay::matrices});
 }
 
+torch::Tensor ResidualConvolutionImpl::forward(const torch::Tensor& x_bed, const Visibility& visibility,
+                                               MixerState* state) {
+  constexpr std::size_t slot_behind_mixers = 14;
+  // With a state these are the newest tokens, else all that are seen.
+  const auto& segment_be = state != nullptr ? visibility.query_segment_bc : visibility.key_segment_be;
+  CarriedState carried(segment_be, state, slot_behind_mixers);
+  auto y_bed = x_bed + carried.convolve(x_bed, filter_dj_);
+  if (visibility.causal) return y_bed;
+  CarriedState backwards(segment_be.defined() ? segment_be.flip(1) : segment_be, nullptr);
+  return y_bed + backwards.convolve(x_bed.flip(1), filter_dj_).flip(1);
+}
+
 StateMixer::StateMixer(const StateMixerOptions& options, const MixerShape& shape, std::int64_t values,
                        std::int64_t state)
     : direction_(options.direction),
@@ -120,7 +132,7 @@ MixerCost StateMixer::cost(const MixerLoad& load) const {
   }
   const auto chunk = tokens_of_chunk(load.context);
   const auto heads = static_cast<double>(shape_.heads), state = static_cast<double>(state_);
-  const double sides = 2 * heads * std::sqrt(state / heads);  // k + v of all heads, of a square state
+  const double sides = 2 * heads * std::sqrt(state / heads);  // k + v of all heads, of a square state; 0 without one
   return {.operations = load.tokens * (2 * weights + static_cast<double>(2 * chunk) * sides + 4 * state),
           .activations = activations + shape_.heads * chunk};
 }

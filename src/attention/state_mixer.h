@@ -16,7 +16,9 @@ namespace metaformer {
 // from the part before and is left there for the next; the calls of a pass must then come in the same order.
 class CarriedState {
  public:
-  CarriedState(torch::Tensor segment_bc, MixerState* state) : segment_bc_(std::move(segment_bc)), state_(state) {}
+  // `first_slot`: of what the state keeps, from which on this part of a model has its own.
+  CarriedState(torch::Tensor segment_bc, MixerState* state, std::size_t first_slot = 0)
+      : segment_bc_(std::move(segment_bc)), state_(state), slot_(first_slot) {}
 
   // The token before each, or zeros.
   torch::Tensor previous(const torch::Tensor& x_bcd);
@@ -41,12 +43,26 @@ class CarriedState {
   torch::Tensor neighbours(const Window& window, std::int64_t offset, std::int64_t tokens) const;
 
   torch::Tensor segment_bc_;
-  MixerState* state_;     // nullptr: nothing is carried
-  std::size_t slot_ = 0;  // of the state that is next
+  MixerState* state_;  // nullptr: nothing is carried
+  std::size_t slot_;   // of the state that is next
 };
 
 // A filter for every feature, of `size` tokens, from U(-1 / sqrt(size), 1 / sqrt(size)); undefined for 0.
 torch::Tensor add_filter(Layer& owner, const std::string& name, std::int64_t features, std::int64_t size);
+
+// What the mixer of a block reads with model.convolution: x and a short convolution of it (Canon layers, Allen-Zhu
+// 2025); where tokens may see what follows, also one from behind.
+class ResidualConvolutionImpl : public Layer {
+ public:
+  ResidualConvolutionImpl(std::int64_t width, std::int64_t size)
+      : filter_dj_(add_filter(*this, "filter", width, size)) {}
+
+  torch::Tensor forward(const torch::Tensor& x_bed, const Visibility& visibility, MixerState* state);
+
+ private:
+  torch::Tensor filter_dj_;
+};
+TORCH_MODULE(ResidualConvolution);
 
 class StateMixer : public Mixer {
  public:

@@ -19,8 +19,7 @@ namespace metaformer {
 
 namespace {
 
-std::string attention_obstacle(const TransformerConfig& config) {
-  const auto& mixer = config.mixer;
+std::string attention_obstacle(const TransformerConfig& config, const MixerConfig& mixer) {
   if (!has_scores(mixer)) return fmt::format("the mixer {} does not attend to all pairs", kind_of(mixer));
   const auto keys = config.context + config.memory;
   if (keys > longest_host_attention)
@@ -67,9 +66,10 @@ double mixer_operations(const TransformerConfig& config, const MixerConfig& mixe
 double operations_of(const TransformerConfig& config, std::int64_t vocabulary, double tokens, bool causal) {
   const auto d = static_cast<double>(config.width);
   const auto feed_forward = static_cast<double>(config.up_width() + config.hidden_width());  // numbers per d
-  const double layer = mixer_operations(config, config.mixer, tokens, causal) + 2 * tokens * d * feed_forward;
-  const double head = 2 * tokens * d * static_cast<double>(vocabulary);
-  return static_cast<double>(config.layers) * layer + head;
+  double operations = 2 * tokens * d * static_cast<double>(vocabulary);                      // of the head
+  for (std::int64_t layer = 0; layer < config.layers; ++layer)
+    operations += mixer_operations(config, config.mixer_of(layer), tokens, causal) + 2 * tokens * d * feed_forward;
+  return operations;
 }
 
 // Of as many tokens of sources as of targets. The target has the head.
@@ -104,7 +104,8 @@ std::vector<FastPath> fast_paths(const ExperimentConfig& config, torch::Device d
   const auto* transformer = blocks_of(config.model);
   if (transformer == nullptr) return {};
   if (why_not.empty() && config.train.precision == Precision::fp16) why_not = "train.precision is fp16";
-  if (why_not.empty()) why_not = attention_obstacle(*transformer);
+  for (std::int64_t layer = 0; layer < transformer->layers && why_not.empty(); ++layer)
+    why_not = attention_obstacle(*transformer, transformer->mixer_of(layer));
   return {{.part = "attention", .why_not = why_not}};
 }
 

@@ -48,21 +48,23 @@ std::optional<MixerFigures> mixer_figures(const ExperimentConfig& config) {
   if (model == nullptr || model->layers == 0) return std::nullopt;
   const bool looks_back = is_causal(config.task) || is<EncoderDecoderConfig>(config.model);
   const auto context = static_cast<double>(model->context);
-  MixerFigures figures{.kind = std::string(kind_of(model->mixer))};
+  MixerFigures figures{.kind = model->mixer_names()};
   const auto pairs = looks_back ? context * (context + 1) / 2 : context * context;
   auto shape = model->mixer_shape();
-  const auto add_layers = [&](std::int64_t layer, std::int64_t count) {
-    if (count == 0) return;
-    shape.layer = layer;
-    const auto sizes = sizes_of(model->mixer, shape, model->context);
-    const auto cost = cost_of(model->mixer, shape, {.context = model->context, .tokens = context, .pairs = pairs});
-    figures.parameters += count * sizes.parameters;
-    figures.operations_per_token += static_cast<double>(count) * cost.operations / context;
+  // Blocks of one mixer differ at most from the first block of a model (RWKV-7).
+  std::map<std::pair<const MixerConfig*, bool>, std::int64_t> counts;
+  for (std::int64_t layer = 0; layer < model->layers; ++layer) ++counts[{&model->mixer_of(layer), layer == 0}];
+  for (const auto& [blocks, number] : counts) {
+    const auto& [mixer, is_first] = blocks;
+    shape.layer = is_first ? 0 : 1;
+    const auto count = static_cast<double>(number);
+    const auto sizes = sizes_of(*mixer, shape, model->context);
+    const auto cost = cost_of(*mixer, shape, {.context = model->context, .tokens = context, .pairs = pairs});
+    figures.parameters += number * sizes.parameters;
+    figures.operations_per_token += count * cost.operations / context;
     if (looks_back && sizes.state_bytes)
-      figures.state_bytes = figures.state_bytes.value_or(0) + count * *sizes.state_bytes;
-  };
-  add_layers(0, 1);
-  add_layers(1, model->layers - 1);  // all behind the first are alike
+      figures.state_bytes = figures.state_bytes.value_or(0) + number * *sizes.state_bytes;
+  }
   return figures;
 }
 

@@ -46,7 +46,8 @@ std::string verdicts_of(const LayerInspection& layer) {
 void print_layers(const TextInspection& inspection) {
   const auto& layers = inspection.layers;
   if (layers.empty()) return print_lines("the model has no blocks\n");
-  if (!layers.front().has_scores()) return print_lines("mixer {}: it has no scores\n", inspection.mixer);
+  if (std::ranges::none_of(layers, &LayerInspection::has_scores))
+    return print_lines("mixer {}: no scores\n", inspection.mixer);
   print_lines("mixer {}; means over the heads, in percent where they are fractions\n", inspection.mixer);
   const bool crosses = inspection.part == InspectedPart::cross;
   if (crosses)
@@ -56,6 +57,10 @@ void print_layers(const TextInspection& inspection) {
                 "pairs, square < 0", "triangles violated", "form");
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const auto& layer = layers[i];
+    if (!layer.has_scores()) {
+      print_lines("{:<7}{}: no scores\n", i, layer.mixer);
+      continue;
+    }
     const auto negative = 100 * mean_of(layer.negative_scores);
     if (crosses)
       print_lines("{:<7}{:>14.1f}\n", i, negative);
@@ -79,6 +84,17 @@ void print_norms(const DepthNorms& norms, const char* title) {
                 norms.feed_forward_branch[i], norms.after_feed_forward[i]);
 }
 
+// By how much each mixer makes its input larger: what one starts with is to be compared between mixers.
+void print_gains(const TextInspection& inspection) {
+  const auto gain = [](const DepthNorms& norms, std::size_t i) { return norms.mixer_branch[i] / norms.mixer_input[i]; };
+  print_lines("norm of what a mixer gives over that of what it is given\n{:<7}{:>10}{:>10}  {}\n", "layer", "start",
+              "now", "mixer");
+  for (std::size_t i = 0; i < inspection.layers.size(); ++i)
+    print_lines("{:<7}{:>10}{:>10.4g}  {}\n", i,
+                inspection.norms_at_start ? fmt::format("{:.4g}", gain(*inspection.norms_at_start, i)) : "",
+                gain(inspection.norms, i), inspection.layers[i].mixer);
+}
+
 void print_text(const TextInspection& inspection, const std::filesystem::path& checkpoint) {
   const auto part = inspection.part;
   print_lines("{}{} tokens{} of {}\n", part == InspectedPart::whole ? "" : fmt::format("{}: ", to_string(part)),
@@ -86,8 +102,9 @@ void print_text(const TextInspection& inspection, const std::filesystem::path& c
               part == InspectedPart::cross ? fmt::format(" that see {}", inspection.keys.size()) : "",
               checkpoint.string());
   print_layers(inspection);
-  if (inspection.part != InspectedPart::cross)
-    print_norms(inspection.norms, "norm of a token's vector, mean over the text");
+  if (inspection.part == InspectedPart::cross) return;
+  print_norms(inspection.norms, "norm of a token's vector, mean over the text");
+  print_gains(inspection);
 }
 
 void print_split(const SplitInspection& inspection) {

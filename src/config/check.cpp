@@ -108,8 +108,8 @@ std::vector<Rule> rules_of_model(const ModelConfig& model) {
           {has_regions(blocks->embedding), "model.embedding.ngrams model.embedding.scale",
            "has no meaning with model.embedding.region, which takes the place of the tokens' own embeddings"},
           {blocks->layers == 0,
-           "model.heads model.same_length model.norm.position model.norm.final model.residual model.blocks "
-           "model.feed_forward model.mixer",
+           "model.heads model.same_length model.convolution model.norm.position model.norm.final model.residual "
+           "model.blocks model.feed_forward model.mixer",
            "has no effect with model.layers 0: there is no block"},
           {position_of(blocks->norm) == NormPosition::post, "model.norm.final",
            "has no effect with model.norm.position post"},
@@ -136,12 +136,28 @@ void check_unused_keys(const Checked& checked) {
         if (rule.holds && rule.concerns(key)) checked.fail({key}, "{}", rule.why);
 }
 
+// All layers read one table of distances.
+void check_key_widths(const TransformerConfig& model, const std::string& mixer_key, const Checked& checked) {
+  std::optional<std::int64_t> first;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const auto& mixer = model.mixer_of(layer);
+    if (!has_scores(mixer)) continue;
+    const auto width = key_width(mixer, model.mixer_shape());
+    checked.refuse(first.value_or(width) != width, {mixer_key, "model.positions"},
+                   "keys of {} and of {} features cannot share the vectors of positions transformer_xl: set "
+                   "model.positions to another kind",
+                   first.value_or(width), width);
+    first = width;
+  }
+}
+
 void check_positions(const TransformerConfig& model, const Checked& checked,
                      const std::string& mixer_key = "model.mixer") {
   checked.refuse(
-      act_on_scores(model.positions) && !has_scores(model.mixer), {"model.positions", mixer_key},
+      act_on_scores(model.positions) && !model.any_mixer(has_scores), {"model.positions", mixer_key},
       "'{}' changes scores, and the mixer {} has none that it could change: set it to learned, sinusoidal or none",
-      kind_of(model.positions), kind_of(model.mixer));
+      kind_of(model.positions), model.mixer_names());
+  if (is<TransformerXlPositionsConfig>(model.positions)) check_key_widths(model, mixer_key, checked);
   const auto* rotary = std::get_if<RotaryPositionsConfig>(&model.positions);
   if (rotary != nullptr && rotary->rotated_width(model.head_width()) == 0)
     checked.fail({"model.positions.fraction", "model.positions", "model.width", "model.heads"},
@@ -187,35 +203,73 @@ void check_mixer(const MixerConfig& mixer, const MixerShape& shape, const std::s
   checked.fail(problem->keys, "{}", problem->what);
 }
 
+// `key`: of the mixer, or of the list of mixers.
+void check_mixers(const TransformerConfig& model, bool is_causal, const std::string& key, const Checked& checked) {
+  const auto check_one = [&](const MixerConfig& mixer, const std::string& its_key) {
+    check_mixer(mixer, model.mixer_shape(), its_key, checked);
+    checked.refuse(is_causal && !can_be_causal(mixer), {its_key, "task.kind"},
+                   "{} mixes a token with those behind it, too: it is for classification, masked_language_model and "
+                   "encoders",
+                   kind_of(mixer));
+    checked.refuse(is<NoneOptions>(mixer) && !model.has_feed_forward(), {its_key, "model.feed_forward"},
+                   "a block without a mixer and without a feed-forward branch does nothing: set one of them");
+    checked.refuse(is<NoneOptions>(mixer) && model.convolution > 0, {"model.convolution", its_key},
+                   "has no effect on the mixer none, which reads nothing: set it to 0");
+  };
+  if (model.mixers.empty()) return check_one(model.mixer, key);
+  std::int64_t layers = 0;
+  for (std::size_t i = 0; i < model.mixers.size(); ++i) {
+    const auto place = fmt::format("{}.{}", key, i);
+    check_one(model.mixers[i].mixer, place + ".mixer");
+    layers += model.mixers[i].layers;
+    checked.refuse(layers > model.layers, {place + ".layers", place + ".mixer", "model.layers"},
+                   "the mixers up to this one are of {} blocks, and there are {}: shorten the list, or raise "
+                   "model.layers",
+                   layers, model.layers);
+  }
+}
+
 void check_blocks(const TransformerConfig& model, const Checked& checked) {
   checked.refuse(model.width % model.heads != 0, {"model.heads", "model.width"},
                  "{} heads do not divide model.width {}", model.heads, model.width);
-  checked.refuse(model.hidden_width() < 1, {"model.feed_forward.ratio", "model.width"},
-                 "{} times model.width {} leaves no hidden unit",
-                 std::visit([](const auto& options) { return options.ratio; }, model.feed_forward), model.width);
+  if (const auto* mlp = std::get_if<MlpConfig>(&model.feed_forward); mlp != nullptr && model.hidden_width() < 1)
+    checked.fail({"model.feed_forward.ratio", "model.width"}, "{} times model.width {} leaves no hidden unit",
+                 mlp->ratio, model.width);
   check_positions(model, checked);
   checked.refuse(model.same_length && model.memory == 0, {"model.same_length", "model.memory"},
                  "means nothing without model.memory: set it to false, or model.memory to a number of tokens");
-  checked.refuse(model.same_length && !has_scores(model.mixer), {"model.same_length", "model.mixer"},
-                 "has no effect on the mixer {}, which has no scores", kind_of(model.mixer));
-  checked.refuse(model.memory > 0 && chooses_by_whole_sequence(model.mixer), {"model.memory", "model.mixer"},
-                 "the mixer {} takes no longer context: set it to 0", kind_of(model.mixer));
+  checked.refuse(model.same_length && !model.any_mixer(has_scores), {"model.same_length", "model.mixer"},
+                 "has no effect on the mixer {}, which has no scores", model.mixer_names());
+  const auto takes_no_longer_context = [](const MixerConfig& mixer) { return !takes_longer_context(mixer); };
+  checked.refuse(model.memory > 0 && model.any_mixer(takes_no_longer_context), {"model.memory", "model.mixer"},
+                 "the mixer {} takes no longer context: set it to 0", model.mixer_names());
+  const auto keeps_vectors = [](const MixerConfig& mixer) { return !carries_state(mixer); };
+  checked.refuse(
+      model.memory > 0 && model.convolution > 0 && model.any_mixer(keeps_vectors),
+      {"model.convolution", "model.memory", "model.mixer"},
+      "would not know what is before model.memory, of which mixers other than those with a state read again: "
+      "set one of them to 0");
   const bool reversible = model.blocks == BlockKind::reversible;
   checked.refuse(
-      reversible && is<Rwkv7Options>(model.mixer), {"model.blocks", "model.mixer"},
+      reversible && model.any_mixer([](const MixerConfig& mixer) { return is<Rwkv7Options>(mixer); }),
+      {"model.blocks", "model.mixer"},
       "'reversible' computes one block at a time again, and blocks of rwkv7 need the values of the first: set "
       "it to plain");
-  checked.refuse(reversible && model.memory > 0 && carries_state(model.mixer),
+  checked.refuse(reversible && model.memory > 0 && model.any_mixer(carries_state),
                  {"model.memory", "model.blocks", "model.mixer"},
                  "reversible blocks are computed again, when the mixer {} has no longer the state it began with: set "
                  "model.memory to 0, or model.blocks to plain",
-                 kind_of(model.mixer));
+                 model.mixer_names());
+  checked.refuse(reversible && !model.has_feed_forward(), {"model.blocks", "model.feed_forward"},
+                 "'reversible' has a stream for each of two branches: set model.feed_forward to mlp or gated, or "
+                 "model.blocks to plain");
   checked.refuse(reversible && position_of(model.norm) == NormPosition::post, {"model.blocks", "model.norm.position"},
                  "'reversible' takes branches off again, which a norm behind their sum prevents: set "
                  "model.norm.position to pre or both");
   checked.refuse(reversible && !model.residual, {"model.blocks", "model.residual"},
                  "'reversible' is made of residual connections: set model.residual to true");
-  check_mixer(model.mixer, model.mixer_shape(), "model.mixer", checked);
+  const bool decodes = is_causal(checked.task) || is<EncoderDecoderConfig>(checked.model);
+  check_mixers(model, decodes, "model.mixer", checked);
 }
 
 void check_regions(const TransformerConfig& model, const Checked& checked) {
@@ -251,7 +305,7 @@ void check(const EncoderDecoderConfig& model, const Checked& checked) {
   check_blocks(model, checked);
   const auto encoder = model.encoder_blocks();
   check_positions(encoder, checked, "model.encoder.mixer");
-  check_mixer(encoder.mixer, encoder.mixer_shape(), "model.encoder.mixer", checked);
+  check_mixers(encoder, /*is_causal=*/false, "model.encoder.mixer", checked);
   const bool can_cross = std::visit([](const auto& options) { return options.can_cross(); }, model.cross_mixer);
   checked.refuse(!can_cross, {"model.cross_mixer"},
                  "{} with these options mixes a sequence with itself only: set it to scaled_dot_product, quadratic "

@@ -28,6 +28,8 @@ std::vector<std::string> Kinds::names() const {
   return names;
 }
 
+bool Kinds::is_list() const { return items && !items().empty(); }
+
 namespace {
 
 template <class T>
@@ -75,6 +77,18 @@ struct FieldList {
   void operator()(const char* name, T& value, const Range& range, const char* help) {
     fields.push_back({name, help, range, value_in(value)});
   }
+  // One kind, or a list of items.
+  template <class V, class Item>
+  void operator()(const char* name, V& variant, std::vector<Item>& list, const char* help) {
+    auto kinds = kinds_in(variant);
+    kinds.items = [&list] {
+      std::vector<Field> sections;
+      for (auto& item : list) sections.push_back({std::to_string(sections.size()), "", std::nullopt, value_in(item)});
+      return sections;
+    };
+    kinds.resize = [&list](std::size_t count) { list.assign(count, Item{}); };
+    fields.push_back({name, help, std::nullopt, std::move(kinds)});
+  }
   // The section that goes with the chosen kind of `owner`, section(options); an alternative that `section` does not
   // take has none.
   template <class V, class Find>
@@ -105,8 +119,10 @@ void add_rows(const std::vector<Field>& fields, const std::string& prefix, std::
       add_rows(section->fields(), path + ".", rows);
       continue;
     }
-    rows.push_back({path, field});
-    if (const auto* kinds = std::get_if<Kinds>(&field.value)) add_rows(kinds->fields(), path + ".", rows);
+    const auto* kinds = std::get_if<Kinds>(&field.value);
+    const bool is_list = kinds != nullptr && kinds->is_list();
+    if (!is_list) rows.push_back({path, field});
+    if (kinds != nullptr) add_rows(is_list ? kinds->items() : kinds->fields(), path + ".", rows);
   }
 }
 

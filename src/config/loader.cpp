@@ -223,11 +223,36 @@ struct Decoder {
   // `mixer: metric` is short for `mixer: {kind: metric}`.
   void decode_kind(const ConfigNode& node, const std::string& path, const Kinds& kinds, const std::string& named) {
     const auto names = kinds.names();
+    if (kinds.resize && node.kind == ConfigNode::Kind::sequence) return decode_list(node, path, kinds);
+    if (kinds.is_list()) {
+      const bool replaces = node.kind != ConfigNode::Kind::map || node.find("kind") != nullptr;
+      if (!replaces) return decode_section(node, path, kinds.items(), "; " + path + " is a list");
+      kinds.resize(0);
+      forget_section(provenance, path);
+    }
     if (node.kind == ConfigNode::Kind::scalar) return choose_kind(node, path, path, kinds);
     if (node.kind != ConfigNode::Kind::map)
       fail_type(node, path, fmt::format("{}, or a section like {{kind: {}}}", join_alternatives(names), names.front()));
     if (const auto* kind = node.find("kind")) choose_kind(*kind, path, path + ".kind", kinds);
     decode_section(node, path, kinds.fields(), for_kind(named, kinds), {"kind"});
+  }
+
+  // Items are sections; one that has only its first key, what has kinds, may be written as that.
+  void decode_list(const ConfigNode& node, const std::string& path, const Kinds& kinds) {
+    if (node.items.empty()) fail_at(node.location, "{}: is an empty list; expected at least one item", path);
+    kinds.resize(node.items.size());
+    forget_section(provenance, path);
+    provenance[path + ".kind"] = node.location;
+    const auto sections = kinds.items();
+    for (std::size_t i = 0; i < sections.size(); ++i) {
+      const auto fields = std::get<Section>(sections[i].value).fields();
+      const auto& item = node.items[i];
+      const auto inner = join(path, sections[i].name);
+      if (item.kind == ConfigNode::Kind::map && item.find("kind") == nullptr)
+        decode_section(item, inner, fields, "");
+      else
+        decode_field(item, inner, fields.front(), fields);
+    }
   }
 
   void choose_kind(const ConfigNode& node, const std::string& section, const std::string& path, const Kinds& kinds) {

@@ -90,6 +90,11 @@ Problem GatedDeltaNetOptions::problem(const MixerShape& shape) const {
   return odd_heads_problem(shape, kind, "has keys of half a head's width");
 }
 
+Problem ShortConvolutionOptions::problem(const MixerShape&) const {
+  if (convolution > 0) return std::nullopt;
+  return at_odds({"convolution", "kind"}, "0 leaves nothing that mixes tokens: set it to 1 or more");
+}
+
 Problem ScaledDotProductOptions::problem(const MixerShape&) const { return temperature_problem(*this); }
 
 Problem QuadraticOptions::problem(const MixerShape& shape) const {

@@ -116,7 +116,8 @@ struct MixerProblem {
 // several backends, options also have `backend`. `make`, in the mixer's source in attention/, makes the mixer, not yet
 // initialised (model/parameters.h).
 struct MixerOptions {
-  static constexpr bool has_scores = false, chooses_by_whole_sequence = false, carries_state = false;
+  static constexpr bool has_scores = false, chooses_by_whole_sequence = false, carries_state = false,
+                        takes_longer_context = true, can_be_causal = true;
   bool can_cross() const { return false; }  // whether its context can be another sequence
   std::vector<Backend> backends() const { return {Backend::composed}; }
   std::int64_t key_width(const MixerShape& shape) const { return shape.head_width(); }
@@ -440,6 +441,92 @@ struct Rwkv7Options : StateMixerOptions,
   }
 };
 
+// Mixers whose weights depend on where tokens stand, not on what they say. They have weights for model.context tokens.
+struct PlacedMixerOptions : MixerOptions {
+  static constexpr bool takes_longer_context = false;
+};
+
+// What is averaged: the inputs themselves, or projections of them, of which the output is another projection.
+enum class AveragedValues { inputs, own };
+constexpr std::array<std::string_view, 2> enum_names(AveragedValues) { return {"inputs", "own"}; }
+
+void visit_averaged(auto& field, auto& o) {
+  field("values", o.averaged,
+        "inputs: the inputs are averaged; own: a projection of them, and the mean is projected again");
+}
+
+struct RandomOptions
+    : PlacedMixerOptions,
+      Named<"random",
+            "a fixed random mean of the visible tokens, the same for all texts (RandFormer, Yu et al. 2023)"> {
+  AveragedValues averaged = AveragedValues::inputs;
+
+  std::shared_ptr<Mixer> make(const MixerShape& shape) const;
+
+  void visit(auto& field) { visit_averaged(field, *this); }
+};
+
+struct StaticOptions
+    : PlacedMixerOptions,
+      Named<"static", "a learned mean of the visible tokens for each head (Synthesizer, Tay et al. 2021)"> {
+  AveragedValues averaged = AveragedValues::own;
+
+  std::shared_ptr<Mixer> make(const MixerShape& shape) const;
+
+  void visit(auto& field) { visit_averaged(field, *this); }
+};
+
+struct SpatialGatingOptions
+    : PlacedMixerOptions,
+      Named<"spatial_gating",
+            "features gated by a learned sum of other features over the tokens (gMLP, Liu et al. 2021)"> {
+  double expand = 4.0 / 3;
+
+  // Of either half, the nearest multiple of 8, at least 8.
+  std::int64_t gated_width(std::int64_t width) const { return multiple_of_8(static_cast<double>(width) * expand); }
+
+  std::shared_ptr<Mixer> make(const MixerShape& shape) const;
+
+  void visit(auto& field) {
+    field("expand", expand, above(0, 64),
+          "width of what is gated over model width, rounded to a multiple of 8; by default there are as many "
+          "projections as in scaled_dot_product");
+  }
+};
+
+struct FourierOptions
+    : MixerOptions,
+      Named<"fourier", "the real part of a Fourier transform over tokens and features (FNet, Lee-Thorp et al. 2022)"> {
+  static constexpr bool chooses_by_whole_sequence = true, can_be_causal = false;
+  std::shared_ptr<Mixer> make(const MixerShape& shape) const;
+};
+
+struct ShortConvolutionOptions
+    : StateMixerOptions,
+      Named<"short_convolution", "a gated convolution over few tokens (LFM2, Liquid AI 2025)"> {
+  ShortConvolutionOptions() { convolution = 3; }
+  std::optional<MixerProblem> problem(const MixerShape& shape) const;
+  std::shared_ptr<Mixer> make(const MixerShape& shape) const;
+
+  void visit(auto& field) { visit_state(field, *this, "tokens that the convolution sees, the token itself included"); }
+};
+
+struct HyenaOptions
+    : MixerOptions,
+      Named<"hyena", "gated convolutions over all tokens, by filters of a network of the distance (Poli et al. 2023)"> {
+  static constexpr bool takes_longer_context = false;
+  std::int64_t order = 2, filter_width = 64, convolution = 3;
+  StateDirection direction = StateDirection::both;
+
+  std::shared_ptr<Mixer> make(const MixerShape& shape) const;
+
+  void visit(auto& field) {
+    field("order", order, between(2, 8), "products with projections; a long convolution stands between any two");
+    field("filter_width", filter_width, between(1, 4096), "hidden width of the network that gives the filters");
+    visit_state(field, *this, "tokens of a short convolution of what is projected; 0: none");
+  }
+};
+
 // The two controls of the ablation.
 struct IdentityOptions : MixerOptions, Named<"identity", "the branch returns its input: no mixing"> {
   std::shared_ptr<Mixer> make(const MixerShape& shape) const;
@@ -452,7 +539,8 @@ struct NoneOptions : MixerOptions, Named<"none", "no mixer branch at all"> {
 using MixerConfig =
     std::variant<ScaledDotProductOptions, QuadraticOptions, MetricOptions, LshOptions, LinearAttentionOptions,
                  RetentionOptions, GatedLinearAttentionOptions, Mamba2Options, DeltaNetOptions, GatedDeltaNetOptions,
-                 Rwkv7Options, AveragePoolingOptions, IdentityOptions, NoneOptions>;
+                 Rwkv7Options, ShortConvolutionOptions, HyenaOptions, FourierOptions, SpatialGatingOptions,
+                 StaticOptions, RandomOptions, AveragePoolingOptions, IdentityOptions, NoneOptions>;
 
 // Whether it mixes by scores, so that positions may act on them.
 inline bool has_scores(const MixerConfig& mixer) {
@@ -466,9 +554,20 @@ inline bool chooses_by_whole_sequence(const MixerConfig& mixer) {
   return std::visit([](const auto& options) { return options.chooses_by_whole_sequence; }, mixer);
 }
 
+// Whether tokens may be kept from seeing what follows them.
+inline bool can_be_causal(const MixerConfig& mixer) {
+  return std::visit([](const auto& options) { return options.can_be_causal; }, mixer);
+}
+
 // Whether its memory of earlier tokens is a state of a fixed size, which goes on from one pass to the next.
 inline bool carries_state(const MixerConfig& mixer) {
   return std::visit([](const auto& options) { return options.carries_state; }, mixer);
+}
+
+// Whether a context may be longer than model.context, as with model.memory.
+inline bool takes_longer_context(const MixerConfig& mixer) {
+  return !chooses_by_whole_sequence(mixer) &&
+         std::visit([](const auto& options) { return options.takes_longer_context; }, mixer);
 }
 
 // Those that the options have, and the chosen one; composed where there is no choice.
@@ -485,5 +584,16 @@ inline std::int64_t key_width(const MixerConfig& mixer, const MixerShape& shape)
 
 // The first of the options' own problems, or a backend that they do not have.
 std::optional<MixerProblem> problem_of(const MixerConfig& mixer, const MixerShape& shape);
+
+// Consecutive blocks of one mixer: an item of a list of mixers, which the blocks of a model take by turns.
+struct MixerLayers {
+  MixerConfig mixer;
+  std::int64_t layers = 1;
+
+  void visit(auto& field) {
+    field("mixer", mixer, "the first branch of these blocks");
+    field("layers", layers, between(1, 1024), "how many blocks have it, one after the other");
+  }
+};
 
 }  // namespace metaformer

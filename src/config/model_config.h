@@ -165,9 +165,7 @@ struct GatedConfig
   std::int64_t chunks = 1;
 
   // The nearest multiple of 8, at least 8.
-  std::int64_t hidden_width(std::int64_t width) const {
-    return 8 * std::max<std::int64_t>(1, std::llround(static_cast<double>(width) * ratio / 8));
-  }
+  std::int64_t hidden_width(std::int64_t width) const { return multiple_of_8(static_cast<double>(width) * ratio); }
   // Gate and up side by side.
   std::int64_t up_width(std::int64_t width) const { return 2 * hidden_width(width); }
 
@@ -178,7 +176,13 @@ struct GatedConfig
   }
 };
 
-using FeedForwardConfig = std::variant<MlpConfig, GatedConfig>;
+struct NoFeedForwardConfig : Named<"none", "no second branch: a block is its mixer"> {
+  static constexpr std::int64_t chunks = 1;
+  std::int64_t hidden_width(std::int64_t) const { return 0; }
+  std::int64_t up_width(std::int64_t) const { return 0; }
+};
+
+using FeedForwardConfig = std::variant<MlpConfig, GatedConfig, NoFeedForwardConfig>;
 
 inline std::int64_t chunks_of(const FeedForwardConfig& feed_forward) {
   return std::visit([](const auto& options) { return options.chunks; }, feed_forward);
@@ -252,7 +256,36 @@ struct TransformerConfig : Named<"transformer", "blocks of a token mixer and a f
   BlockKind blocks = BlockKind::plain;
   FeedForwardConfig feed_forward;
   bool bias = false;
-  MixerConfig mixer;
+  std::int64_t convolution = 0;
+  MixerConfig mixer;                // of all blocks,
+  std::vector<MixerLayers> mixers;  // unless they have several by turns
+
+  const MixerConfig& mixer_of(std::int64_t layer) const {
+    std::int64_t turn = 0;
+    for (const auto& each : mixers) turn += each.layers;
+    auto place = turn > 0 ? layer % turn : 0;
+    for (const auto& each : mixers)
+      if ((place -= each.layers) < 0) return each.mixer;
+    return mixer;
+  }
+  // Whether it holds for the mixer of any block.
+  bool any_mixer(bool (*holds)(const MixerConfig&)) const {
+    for (std::int64_t layer = 0; layer < layers; ++layer)
+      if (holds(mixer_of(layer))) return true;
+    return false;
+  }
+  // "metric"; of a list "gated_delta_net x 3, scaled_dot_product".
+  std::string mixer_names() const {
+    std::string names(mixers.empty() ? kind_of(mixer) : "");
+    for (const auto& each : mixers) {
+      names += (names.empty() ? "" : ", ") + std::string(kind_of(each.mixer));
+      if (each.layers > 1) names += " x " + std::to_string(each.layers);
+    }
+    return names;
+  }
+
+  bool has_feed_forward() const { return !is<NoFeedForwardConfig>(feed_forward); }
+  std::int64_t branches() const { return layers * (has_feed_forward() ? 2 : 1); }
 
   std::int64_t head_width() const { return width / heads; }
   MixerShape mixer_shape() const {
@@ -297,17 +330,23 @@ struct TransformerConfig : Named<"transformer", "blocks of a token mixer and a f
   void visit_branches(auto& field) {
     field("feed_forward", feed_forward, "the second branch of a block");
     field("bias", bias, "bias terms in linear layers and norms");
-    field("mixer", mixer, "the first branch of a block");
+    field("convolution", convolution, between(0, 64),
+          "tokens of a short convolution, which is added to what the mixer of a block reads (Canon layers, Allen-Zhu "
+          "2025); 0: none");
+    field("mixer", mixer, mixers,
+          "the first branch of a block; or a list, whose mixers the blocks have by turns: [{mixer: mamba2, layers: 3}, "
+          "scaled_dot_product]");
   }
 };
 
 struct EncoderConfig {
   std::optional<std::int64_t> layers;
   MixerConfig mixer;
+  std::vector<MixerLayers> mixers;
 
   void visit(auto& field) {
     field("layers", layers, between(1, 1024), "blocks that see the source; null: as many as model.layers");
-    field("mixer", mixer, "the first branch of these blocks");
+    field("mixer", mixer, mixers, "the first branch of these blocks, or a list");
   }
 };
 
@@ -325,6 +364,7 @@ struct EncoderDecoderConfig : TransformerConfig {
     TransformerConfig blocks = *this;
     blocks.layers = encoder.layers.value_or(layers);
     blocks.mixer = encoder.mixer;
+    blocks.mixers = encoder.mixers;
     return blocks;
   }
   // Of the mixer that shows a target the source. Positions say where a token stands in its own sequence.

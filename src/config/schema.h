@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -128,6 +129,9 @@ const Options* options_as(const V& variant) {
       variant);
 }
 
+// Of a width that a factor gives.
+inline std::int64_t multiple_of_8(double width) { return 8 * std::max<std::int64_t>(1, std::llround(width / 8)); }
+
 // Fields that several kinds of models have.
 void visit_context(auto& field, std::int64_t& context) {
   field("context", context, between(1, 1 << 20), "tokens a model sees at once");
@@ -166,7 +170,13 @@ struct Kinds {
   std::function<void(const std::string&)> select;  // the kind of that name, with its default options
   std::function<std::vector<Field>()> fields;      // of the current kind
 
+  // In place of one kind some values may have a list: a section for each item, named "0", "1", ..., none for one kind;
+  // and making it a list of so many default items, 0: one kind. Both are empty for other values.
+  std::function<std::vector<Field>()> items = {};
+  std::function<void(std::size_t)> resize = {};
+
   std::vector<std::string> names() const;
+  bool is_list() const;
 };
 
 // A row of the table of keys. `value` refers to the struct that the list was made from.

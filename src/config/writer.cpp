@@ -92,15 +92,32 @@ Json to_json(const TextForm& value) {
   return parse_whole_number(text, number) == WholeNumber::valid ? Json(number) : Json(text);
 }
 
+Json values_of(const std::vector<Field>& fields, const std::vector<Field>& defaults = {});
+
+// A list of what the items have, all of it or what differs from the defaults.
+Json values_of_items(const Kinds& list, const Kinds* usual) {
+  auto items = Json::array();
+  const auto sections = list.items();
+  if (usual != nullptr) usual->resize(sections.size());
+  for (std::size_t i = 0; i < sections.size(); ++i) {
+    const auto defaults = usual == nullptr ? std::vector<Field>{} : std::get<Section>(usual->items()[i].value).fields();
+    items.push_back(values_of(std::get<Section>(sections[i].value).fields(), defaults));
+  }
+  return items;
+}
+
 // All values, or with `defaults` those that differ from them. Another kind than the default one is compared with the
 // defaults of that kind, which `defaults` then has.
-Json values_of(const std::vector<Field>& fields, const std::vector<Field>& defaults = {}) {
+Json values_of(const std::vector<Field>& fields, const std::vector<Field>& defaults) {
   auto json = Json::object();
   for (std::size_t i = 0; i < fields.size(); ++i) {
     const Field::Value& value = fields[i].value;
     const auto* other = defaults.empty() ? nullptr : &defaults[i].value;
     auto inner = Json::object();
-    if (const auto* kinds = std::get_if<Kinds>(&value)) {
+    const auto* kinds = std::get_if<Kinds>(&value);
+    if (kinds != nullptr && kinds->is_list()) {
+      inner = values_of_items(*kinds, other == nullptr ? nullptr : &std::get<Kinds>(*other));
+    } else if (kinds != nullptr) {
       const auto* usual = other == nullptr ? nullptr : &std::get<Kinds>(*other);
       const auto kind = kinds->current();
       const bool is_other = usual == nullptr || usual->current() != kind;
@@ -150,6 +167,12 @@ std::string yaml_value(const Json& value) {
     std::vector<std::string> items;
     for (const auto& item : value) items.push_back(yaml_value(item));
     return fmt::format("[{}]", fmt::join(items, ", "));
+  }
+  if (value.is_object() && value.size() == 1 && value.contains("kind")) return yaml_value(value.at("kind"));
+  if (value.is_object()) {
+    std::vector<std::string> entries;
+    for (const auto& [key, inner] : value.items()) entries.push_back(fmt::format("{}: {}", key, yaml_value(inner)));
+    return fmt::format("{{{}}}", fmt::join(entries, ", "));
   }
   return value.dump();
 }

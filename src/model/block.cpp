@@ -46,7 +46,7 @@ FeedForwardImpl::FeedForwardImpl(const TransformerConfig& config)
       up_(register_module("up", Linear(config.width, config.up_width(), config.bias, Init::normal(),
                                        /*hidden_matrices=*/config.up_width() / config.hidden_width()))),
       down_(register_module("down", Linear(config.hidden_width(), config.width, config.bias,
-                                           Init::normal(branch_output_std(config.layers))))) {}
+                                           Init::normal(branch_output_std(config.branches()))))) {}
 
 torch::Tensor FeedForwardImpl::forward(const torch::Tensor& x_bcd) {
   const auto feed_rows = [this](const torch::Tensor& x) {
@@ -56,6 +56,9 @@ torch::Tensor FeedForwardImpl::forward(const torch::Tensor& x_bcd) {
       } else if constexpr (std::is_same_v<Config, MlpConfig>) {
         const auto y = down_(activate(config.activation, up_(x)));
         return config.output_activation ? activate(config.activation, y) : y;
+      } else {
+        throw std::logic_error("no feed-forward branch");
+        return torch::Tensor();
       }
     };
     return std::visit(feed, config_);
@@ -67,7 +70,7 @@ torch::Tensor FeedForwardImpl::forward(const torch::Tensor& x_bcd) {
 
 static std::shared_ptr<Mixer> make_block_mixer(const MixerConfig& mixer, MixerShape shape,
                                                const TransformerConfig& config, std::int64_t layer) {
-  shape.output_std = branch_output_std(config.layers);
+  shape.output_std = branch_output_std(config.branches());
   shape.layer = layer;
   shape.layers = config.layers;
   return make_mixer(mixer, shape);
@@ -78,9 +81,13 @@ BlockImpl::BlockImpl(const TransformerConfig& config, std::int64_t layer)
       has_residual_(config.residual),
       dropout_(config.dropout),
       mixer_norms_(register_norms("mixer", config)),
-      mixer_(register_module("mixer", make_block_mixer(config.mixer, config.mixer_shape(), config, layer))),
-      feed_forward_norms_(register_norms("feed_forward", config)),
-      feed_forward_(register_module("feed_forward", FeedForward(config))) {}
+      mixer_(register_module("mixer", make_block_mixer(config.mixer_of(layer), config.mixer_shape(), config, layer))) {
+  if (config.convolution > 0)
+    convolution_ = register_module("convolution", ResidualConvolution(config.width, config.convolution));
+  if (!config.has_feed_forward()) return;
+  feed_forward_norms_ = register_norms("feed_forward", config);
+  feed_forward_ = register_module("feed_forward", FeedForward(config));
+}
 
 BlockImpl::BlockImpl(const EncoderDecoderConfig& config, std::int64_t layer)
     : BlockImpl(static_cast<const TransformerConfig&>(config), layer) {
@@ -116,9 +123,13 @@ torch::Tensor BlockImpl::add_mixer(const torch::Tensor& to_bcd, const torch::Ten
   const auto& memory_bmd = surroundings.memory_bmd;
   const auto read_bed = memory_bmd.defined() ? torch::cat({memory_bmd.to(x_bcd.scalar_type()), x_bcd}, 1) : x_bcd;
   return apply(to_bcd, read_bed, mixer_norms_, StreamPoint::mixer_branch, StreamPoint::after_mixer, pass,
-               [&](const torch::Tensor& context_bed) {
+               [&](const torch::Tensor& given_bed) {
+                 const auto context_bed = has_convolution()
+                                              ? convolution_(given_bed, surroundings.visibility, surroundings.state)
+                                              : given_bed;
                  const auto newest_bcd =
                      memory_bmd.defined() ? context_bed.narrow(1, memory_bmd.size(1), x_bcd.size(1)) : context_bed;
+                 pass.observe(StreamPoint::mixer_input, newest_bcd);
                  return mixer_->forward(newest_bcd, context_bed, surroundings.visibility, surroundings.state, pass);
                });
 }
@@ -133,6 +144,11 @@ torch::Tensor BlockImpl::add_source(const torch::Tensor& x_bcd, const Surroundin
 }
 
 torch::Tensor BlockImpl::add_feed_forward(const torch::Tensor& to_bcd, const torch::Tensor& x_bcd, Pass& pass) {
+  if (feed_forward_.is_empty()) {
+    pass.observe(StreamPoint::feed_forward_branch, torch::zeros_like(to_bcd));
+    pass.observe(StreamPoint::after_feed_forward, to_bcd);
+    return to_bcd;
+  }
   return apply(to_bcd, x_bcd, feed_forward_norms_, StreamPoint::feed_forward_branch, StreamPoint::after_feed_forward,
                pass, [&](const torch::Tensor& y_bcd) { return feed_forward_(y_bcd); });
 }

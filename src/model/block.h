@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "attention/mixer.h"
+#include "attention/state_mixer.h"
 #include "config/model_config.h"
 #include "ops/layer.h"
 #include "ops/linear.h"
@@ -62,7 +63,8 @@ struct Source {
   Visibility visibility;
 };
 
-// Two branches, mixer and feed-forward, each with its norms and, unless switched off, a residual connection.
+// Two branches, mixer and feed-forward, each with its norms and, unless switched off, a residual connection. The second
+// may be absent.
 class BlockImpl : public torch::nn::Module {
  public:
   // `layer`: which of the blocks it is.
@@ -94,7 +96,8 @@ class BlockImpl : public torch::nn::Module {
   Mixer& mixer() { return *mixer_; }
   Mixer* cross_mixer() { return cross_mixer_.get(); }  // nullptr: it sees no source
   const BranchNorms& mixer_norms() const { return mixer_norms_; }
-  const FeedForward& feed_forward() const { return feed_forward_; }
+  bool has_convolution() const { return !convolution_.is_empty(); }
+  const FeedForward& feed_forward() const { return feed_forward_; }  // empty: model.feed_forward is none
   const BranchNorms& feed_forward_norms() const { return feed_forward_norms_; }
 
  private:
@@ -110,11 +113,12 @@ class BlockImpl : public torch::nn::Module {
   bool has_residual_;
   double dropout_;
   BranchNorms mixer_norms_;
+  ResidualConvolution convolution_{nullptr};  // empty: none
   std::shared_ptr<Mixer> mixer_;
   BranchNorms cross_norms_;
   std::shared_ptr<Mixer> cross_mixer_;  // nullptr: sees no source
   BranchNorms feed_forward_norms_;
-  FeedForward feed_forward_;
+  FeedForward feed_forward_{nullptr};
 };
 TORCH_MODULE(Block);
 

@@ -60,13 +60,20 @@ struct Activations {
 Activations activations_of(const TransformerConfig& model) {
   const auto d = model.width, chunks = chunks_of(model.feed_forward), fed = model.up_width() + model.hidden_width();
   const auto* mlp = std::get_if<MlpConfig>(&model.feed_forward);
-  const auto mixer = cost_of(model.mixer, model.mixer_shape(), {.context = model.context + model.memory});
-  const auto of_block = (position_of(model.norm) == NormPosition::both ? 6 : 4) * d + mixer.activations + fed / chunks +
-                        (model.dropout > 0 ? 4 * d : 0) + (mlp != nullptr && mlp->output_activation ? d : 0);
+  std::int64_t of_mixers = 0, most_of_mixer = 0;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const auto of_this =
+        cost_of(model.mixer_of(layer), model.mixer_shape(), {.context = model.context + model.memory}).activations;
+    of_mixers += of_this;
+    most_of_mixer = std::max(most_of_mixer, of_this);
+  }
+  const auto of_block = (position_of(model.norm) == NormPosition::both ? 6 : 4) * d + fed / chunks +
+                        (model.dropout > 0 ? 4 * d : 0) + (mlp != nullptr && mlp->output_activation ? d : 0) +
+                        (model.convolution > 0 ? 2 * d : 0);
   const bool reversible = model.blocks == BlockKind::reversible;  // one block is computed again at a time
   constexpr std::int64_t of_remembered = 6;                       // with what norms and projections make of it
-  return {.of_token =
-              real(reversible ? 1 : model.layers) * real(of_block) + real((reversible ? 8 : 2) * d + 2 * fed / chunks),
+  const auto of_blocks = reversible ? of_block + most_of_mixer : model.layers * of_block + of_mixers;
+  return {.of_token = real(of_blocks) + real((reversible ? 8 : 2) * d + 2 * fed / chunks),
           .of_row = real(model.layers * model.memory) * real(of_remembered * d),
           .evaluated = real(3 * d + fed),
           .are_half = true};

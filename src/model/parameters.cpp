@@ -133,7 +133,7 @@ ParameterBuffer::ParameterBuffer(const ParameterBuffer& whole, std::int64_t firs
 
 void ParameterBuffer::set_rates(const std::function<double(const View&)>& rate_of) {
   for (auto& view : views_) {
-    view.rate = rate_of(view);
+    view.rate = view.is_trained ? rate_of(view) : 0;
     view.parameter.set_requires_grad(view.rate > 0);
   }
 }

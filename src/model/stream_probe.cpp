@@ -14,6 +14,7 @@ struct LayerPoint {
   bool of_source = false;
 };
 constexpr LayerPoint layer_points[] = {
+    {StreamPoint::mixer_input, "mixer_input", &DepthNorms::mixer_input},
     {StreamPoint::mixer_branch, "mixer_branch", &DepthNorms::mixer_branch},
     {StreamPoint::after_mixer, "after_mixer", &DepthNorms::after_mixer},
     {StreamPoint::cross_branch, "cross_branch", &DepthNorms::cross_branch, true},

@@ -13,7 +13,7 @@ namespace metaformer {
 // Norms of the stream at every StreamPoint; vectors have an entry for each layer.
 struct DepthNorms {
   double embedding = 0;
-  std::vector<double> mixer_branch, after_mixer;
+  std::vector<double> mixer_input, mixer_branch, after_mixer;
   std::vector<double> cross_branch, after_cross;  // empty where no block sees a source
   std::vector<double> feed_forward_branch, after_feed_forward;
   double output = 0;

@@ -21,7 +21,7 @@ torch::Tensor TokenModel::head_vd() const {
 }
 
 std::int64_t Gpt::recordable_layers() const {
-  return chooses_by_whole_sequence(config().mixer) || remembers() ? 0 : config().layers;
+  return config().any_mixer(chooses_by_whole_sequence) || remembers() ? 0 : config().layers;
 }
 
 namespace {
@@ -30,15 +30,15 @@ namespace {
 
 class BlockDecoder {
  public:
-  // `mixer`: of the block.
-  BlockDecoder(const Block& block, std::unique_ptr<MixerDecoder> mixer, std::int64_t batch)
+  // `mixer`: of the block, of vectors of that width.
+  BlockDecoder(const Block& block, std::unique_ptr<MixerDecoder> mixer, std::int64_t batch, std::int64_t width)
       : block_(block),
         mixer_(std::move(mixer)),
         batch_(batch),
-        up_(block->feed_forward()->up()),
-        down_(block->feed_forward()->down()),
-        normal_bd_(floats(batch * up_.inputs())),
-        branch_bd_(floats(batch * up_.inputs())),
+        up_(block->feed_forward().is_empty() ? LinearDecoder() : LinearDecoder(block->feed_forward()->up())),
+        down_(block->feed_forward().is_empty() ? LinearDecoder() : LinearDecoder(block->feed_forward()->down())),
+        normal_bd_(floats(batch * width)),
+        branch_bd_(floats(batch * width)),
         up_bu_(floats(batch * up_.outputs())),
         slope_bu_(floats(batch * std::max(up_.outputs(), up_.inputs()))),
         hidden_bh_(floats(batch * down_.inputs())) {}
@@ -48,6 +48,7 @@ class BlockDecoder {
   // Replaces the vectors of the newest tokens by what the block makes of them.
   void step(std::vector<float>& x_bd) {
     apply(x_bd, block_->mixer_norms(), [&](const float* x, float* y) { mixer_->step(x, y); });
+    if (block_->feed_forward().is_empty()) return;
     apply(x_bd, block_->feed_forward_norms(), [&](const float* x, float* y) { feed_forward(x, y); });
   }
 
@@ -152,9 +153,10 @@ std::unique_ptr<Decoder> Gpt::decoder(std::int64_t batch) const {
   if (!can_decode(*this) || config().same_length || config().blocks == BlockKind::reversible) return nullptr;
   std::vector<BlockDecoder> blocks;
   for (const auto& block : transformer().blocks()) {
+    if (block->has_convolution()) return nullptr;
     auto mixer = block->mixer().decoder(batch, config().context + config().memory);
     if (mixer == nullptr) return nullptr;
-    blocks.emplace_back(block, std::move(mixer), batch);
+    blocks.emplace_back(block, std::move(mixer), batch, config().width);
   }
   return std::make_unique<TransformerDecoder>(transformer(), std::move(blocks), head_vd(), batch);
 }

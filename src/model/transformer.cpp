@@ -29,19 +29,21 @@ std::string prefix_of(std::size_t block) { return name_of(block) + "."; }
 // step makes of the vectors what its weights make.
 class TransformerMemory : public ModelState {
  public:
-  // For up to `capacity` tokens.
-  TransformerMemory(std::int64_t layers, std::int64_t width, std::int64_t capacity, bool carries_state,
-                    torch::Device device)
-      : blocks_bmd(static_cast<std::size_t>(layers)),
+  // For up to `capacity` tokens of blocks of that many features. `carries_state`: whether the mixer of a block does.
+  TransformerMemory(std::vector<bool> carries_state, std::int64_t width, std::int64_t capacity, torch::Device device)
+      : blocks_bmd(carries_state.size()),
+        carries_state_(std::move(carries_state)),
         width_(width),
         capacity_(capacity),
-        carries_state_(carries_state),
         device_(device) {
-    if (carries_state) states.assign(static_cast<std::size_t>(layers), MixerState(/*capacity=*/0, device));
+    states.assign(carries_state_.size(), MixerState(/*capacity=*/0, device));
   }
 
+  bool carries_state(std::size_t block) const { return carries_state_.at(block); }
+
   std::int64_t length() const override {  // tokens whose vectors it holds
-    return blocks_bmd.front().defined() ? blocks_bmd.front().size(1) : 0;
+    const auto holding = std::find_if(blocks_bmd.begin(), blocks_bmd.end(), [](const auto& x) { return x.defined(); });
+    return holding == blocks_bmd.end() ? 0 : holding->size(1);
   }
   void reset() override { *this = empty(); }
 
@@ -61,7 +63,8 @@ class TransformerMemory : public ModelState {
     for (std::size_t block = 0; block < states.size(); ++block)
       loaded.states[block].load(from.take_below(prefix_of(block)), source);
     auto rows = any_size, length = any_size;  // those of the first tensor, then the same in all others
-    for (std::size_t block = 0; block < blocks_bmd.size() && !saved.empty() && !carries_state_; ++block) {
+    for (std::size_t block = 0; block < blocks_bmd.size() && !saved.empty(); ++block) {
+      if (carries_state_[block]) continue;
       auto& own = loaded.blocks_bmd[block];
       own = from.take(name_of(block), {rows, length, width_});
       rows = own.size(0);
@@ -83,15 +86,15 @@ class TransformerMemory : public ModelState {
     held = all.narrow(1, all.size(1) - kept, kept).clone(at::MemoryFormat::Contiguous);
   }
 
-  std::vector<MixerState> states;         // of mixers that carry one; else empty
-  std::vector<torch::Tensor> blocks_bmd;  // undefined: empty
-  torch::Tensor segments_bm;              // undefined: all one segment
+  std::vector<MixerState> states;         // of the blocks whose mixer carries one
+  std::vector<torch::Tensor> blocks_bmd;  // of the others; undefined: empty
+  torch::Tensor segments_bm;              // of these vectors; undefined: all one segment
 
  private:
-  TransformerMemory empty() const { return {std::ssize(blocks_bmd), width_, capacity_, carries_state_, device_}; }
+  TransformerMemory empty() const { return {carries_state_, width_, capacity_, device_}; }
 
+  std::vector<bool> carries_state_;
   std::int64_t width_, capacity_;
-  bool carries_state_;
   torch::Device device_;
 };
 
@@ -172,6 +175,13 @@ torch::Tensor scaled(Embedding& table, const torch::Tensor& scale_v1, const torc
 
 }  // namespace
 
+// The first mixer with scores: all of them have keys of one width where positions need that (config/check.cpp).
+static const MixerConfig& scoring_mixer(const TransformerConfig& config) {
+  for (std::int64_t i = 0; i < config.layers; ++i)
+    if (has_scores(config.mixer_of(i))) return config.mixer_of(i);
+  return config.mixer;
+}
+
 TransformerImpl::TransformerImpl(const TransformerConfig& config, std::int64_t vocabulary, bool causal, Embedding table,
                                  const EncoderDecoderConfig* decoder)
     : config_(config), causal_(causal), embedding_factor_(factor_of(config.embedding, config.width)) {
@@ -192,7 +202,7 @@ TransformerImpl::TransformerImpl(const TransformerConfig& config, std::int64_t v
     ngram_embedding_ = register_module("ngram_embedding",
                                        Embedding(config.embedding.ngrams.buckets, config.width, config.embedding.std));
   const auto shape = config.mixer_shape();
-  shared_positions_.emplace(*this, shape, key_width(config.mixer, shape), causal);
+  shared_positions_.emplace(*this, shape, key_width(scoring_mixer(config), shape), causal);
   if (config.embedding.scale == EmbeddingScale::log_count_ratio) {
     token_scale_v1_ = register_buffer("token_scale", torch::ones({vocabulary, 1}, module_device()));
     if (!ngram_embedding_.is_empty())
@@ -267,8 +277,10 @@ std::unique_ptr<ModelState> TransformerImpl::new_state(std::int64_t batch, std::
 
 std::unique_ptr<ModelState> TransformerImpl::new_memory() const {
   if (config_.memory == 0) return nullptr;
-  return std::make_unique<TransformerMemory>(config_.layers, config_.width, config_.memory,
-                                             carries_state(config_.mixer), embedding_weight().device());
+  std::vector<bool> of_blocks;
+  for (std::int64_t i = 0; i < config_.layers; ++i) of_blocks.push_back(carries_state(config_.mixer_of(i)));
+  return std::make_unique<TransformerMemory>(std::move(of_blocks), config_.width, config_.memory,
+                                             embedding_weight().device());
 }
 
 TransformerImpl::Past TransformerImpl::past_of(const Batch& batch, ModelState* given) const {
@@ -294,7 +306,7 @@ torch::Tensor TransformerImpl::forward(const Batch& batch, ModelState* given, Pa
   const auto surroundings_of = [&](std::size_t block, const torch::Tensor& read_bcd) {
     BlockImpl::Surroundings surroundings{.visibility = visibility};
     if (past.state != nullptr) surroundings.state = &past.state->mixer(block);
-    if (past.memory != nullptr && carries_state(config_.mixer)) {
+    if (past.memory != nullptr && past.memory->carries_state(block)) {
       surroundings.state = &past.memory->states.at(block);
     } else if (past.memory != nullptr) {
       auto& held_bmd = past.memory->blocks_bmd.at(block);
@@ -313,7 +325,7 @@ torch::Tensor TransformerImpl::forward(const Batch& batch, ModelState* given, Pa
       x_bcd = blocks_[i]->forward(x_bcd, surroundings_of(i, x_bcd), pass);
   }
   if (past.state != nullptr) past.state->advance(batch.ids_bc.size(1));
-  if (past.memory != nullptr && batch.segments_bc.defined() && !carries_state(config_.mixer))
+  if (past.memory != nullptr && batch.segments_bc.defined() && past.memory->length() > 0)
     past.memory->remember(past.memory->segments_bm, batch.segments_bc);
   if (!final_norm_.is_empty()) x_bcd = final_norm_(x_bcd);
   pass.observe(StreamPoint::output, x_bcd);

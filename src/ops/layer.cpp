@@ -37,7 +37,7 @@ torch::Tensor Layer::add_parameter(const std::string& name, at::IntArrayRef size
 
 torch::Tensor Layer::add_parameter(const std::string& name, torch::Tensor value, const ParameterSpec& spec) {
   specs_[name] = spec;
-  const auto parameter = register_parameter(name, std::move(value));
+  const auto parameter = register_parameter(name, std::move(value), spec.is_trained);
   if (spec.gradient_rows != nullptr) list_gradient_rows(parameter, *spec.gradient_rows);
   return parameter;
 }

@@ -66,8 +66,8 @@ struct Init {
 };
 
 // GPT-2 divides the initial weights at the end of every residual branch by the square root of the number of branches.
-inline double branch_output_std(std::int64_t layers) {
-  return usual_std * (1 / std::sqrt(2.0 * static_cast<double>(layers)));
+inline double branch_output_std(std::int64_t branches) {
+  return usual_std * (1 / std::sqrt(static_cast<double>(branches)));
 }
 
 // Which weight decay applies; also the order in which ParameterBuffer keeps them.
@@ -79,6 +79,7 @@ struct ParameterSpec {
   // So many matrices of one shape, stacked along the rows, each of which maps hidden vectors to hidden vectors: what
   // Muon orthogonalises, each by itself. 0: none, as for embeddings, heads, and what is stored packed.
   std::int64_t hidden_matrices = 0;
+  bool is_trained = true;  // false: it stays as it was drawn
   // Of a table, the list of the rows that a step gives gradients, which its layer owns; rows are all dimensions but
   // the last. nullptr: a gradient of any element.
   GradientRows* gradient_rows = nullptr;

@@ -9,10 +9,11 @@
 
 namespace metaformer {
 
-// Where the residual stream is observed, in the order of a pass: the embeddings, then four values of every block (six
+// Where the residual stream is observed, in the order of a pass: the embeddings, then five values of every block (seven
 // of one that sees a source), then what the head reads.
 enum class StreamPoint {
   embedding,
+  mixer_input,   // what the mixer is given, behind its norm
   mixer_branch,  // what the mixer adds to the stream
   after_mixer,
   cross_branch,  // what the mixer adds by which it sees a source

@@ -13,6 +13,8 @@
 #include "base/text.h"
 #include "data/list_dataset.h"
 #include "model/classifier.h"
+#include "model/make_model.h"
+#include "model/parameters.h"
 #include "model/token_model.h"
 #include "ops/autocast.h"
 #include "report/statistics.h"
@@ -176,6 +178,8 @@ LayerInspection inspect_layer(const StreamProbe::Scores& seen, const Mixer& mixe
 void add_layers(TextInspection& inspection, TransformerImpl& trunk, const std::vector<StreamProbe::Scores>& seen,
                 const std::vector<std::int32_t>& ids, std::int64_t vocabulary, const LoadedRun& run) {
   inspection.layers.resize(seen.size());
+  for (std::size_t i = 0; i < seen.size(); ++i)
+    inspection.layers[i].mixer = kind_of(trunk.config().mixer_of(static_cast<std::int64_t>(i)));
   if (std::ranges::none_of(seen, &StreamProbe::Scores::has_scores)) return;
   const auto compared = vocabulary_to_compare(*run.codec.tokenizer, ids, vocabulary);
   inspection.vocabulary = names_of(*run.codec.tokenizer, compared);
@@ -183,7 +187,9 @@ void add_layers(TextInspection& inspection, TransformerImpl& trunk, const std::v
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (!seen[i].has_scores()) continue;
     auto& layer = inspection.layers[i];
+    auto mixer = std::move(layer.mixer);
     layer = inspect_layer(seen[i], trunk.blocks()[i]->mixer(), trunk.config(), inspection.causal);
+    layer.mixer = std::move(mixer);
     layer.axioms = test_axioms(seen[i].vectors, layer.forms.eigenvalue_nr);
     const auto c = layer.attention_nce.size(1);
     layer.mean_attention_distance =
@@ -383,6 +389,20 @@ std::vector<std::int32_t> ids_of_text(const LoadedRun& run, const std::string& t
   return cut(std::move(ids), std::max<std::int64_t>(1, std::min(tokens, context_of(config.model)) - marks));
 }
 
+// Nothing where training began with the weights of another run.
+static std::optional<DepthNorms> norms_at_start(const LoadedRun& run, const std::vector<std::int32_t>& ids) {
+  const auto& config = run.experiment.config;
+  if (config.train.init_from) return std::nullopt;
+  const auto model = make_model(config, sizes_of(run.codec));
+  initialise(*model, static_cast<std::uint64_t>(config.train.seed));
+  model->to(run.device, torch::kDouble);
+  model->eval();
+  StreamProbe probe(/*wants_scores=*/false);
+  Pass pass{.probe = &probe};
+  model->forward({.ids_bc = to_row(ids, run.device)}, nullptr, pass);
+  return token_norms(probe.stacks().front());
+}
+
 TextInspection inspect_text(const LoadedRun& run, const std::vector<std::int32_t>& ids,
                             const InspectionLimits& limits) {
   require_transformer(run);
@@ -396,7 +416,7 @@ TextInspection inspect_text(const LoadedRun& run, const std::vector<std::int32_t
   run.model->forward({.ids_bc = to_row(ids, run.device)}, nullptr, pass);
   const auto& seen = probe.stacks().front();
 
-  TextInspection inspection{.mixer = std::string(kind_of(config.mixer)),
+  TextInspection inspection{.mixer = config.mixer_names(),
                             .causal = is_causal(run.experiment.config.task),
                             .tokens = names_of(*run.codec.tokenizer, ids),
                             .norms = token_norms(seen)};
@@ -404,6 +424,7 @@ TextInspection inspect_text(const LoadedRun& run, const std::vector<std::int32_t
       is<FirstTokenHeadConfig>(classification(run.experiment.config).head))
     inspection.tokens.insert(inspection.tokens.begin(), "[class]");
   add_layers(inspection, transformer_of(*run.model), seen.own, ids, limits.vocabulary, run);
+  inspection.norms_at_start = norms_at_start(run, ids);
   return inspection;
 }
 
@@ -432,11 +453,11 @@ std::vector<TextInspection> inspect_pair(const LoadedRun& run, const EncodedPair
   const auto &encoder = probe.stacks().at(0), &decoder = probe.stacks().at(1);
 
   TextInspection source{.part = InspectedPart::encoder,
-                        .mixer = std::string(kind_of(config.encoder.mixer)),
+                        .mixer = config.encoder_blocks().mixer_names(),
                         .tokens = source_names,
                         .norms = token_norms(encoder)};
   TextInspection target{.part = InspectedPart::decoder,
-                        .mixer = std::string(kind_of(config.mixer)),
+                        .mixer = config.mixer_names(),
                         .causal = true,
                         .tokens = target_names,
                         .norms = token_norms(decoder)};
@@ -451,6 +472,7 @@ std::vector<TextInspection> inspect_pair(const LoadedRun& run, const EncodedPair
   for (std::size_t i = 0; i < decoder.cross.size(); ++i) {
     auto block = trunk.blocks()[i];
     cross.layers.push_back(inspect_layer(decoder.cross[i], *block->cross_mixer(), trunk.config(), /*causal=*/false));
+    cross.layers.back().mixer = cross.mixer;
   }
   return {std::move(source), std::move(target), std::move(cross)};
 }

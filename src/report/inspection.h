@@ -74,6 +74,7 @@ torch::Tensor signed_distances(const ScoredVectors& vectors);
 // the CPU; letters: n heads, c (queries) and e (keys) tokens of the text, v tokens of TextInspection::vocabulary. Where
 // keys are of a source, distance_nvv, axioms and mean_attention_distance are empty.
 struct LayerInspection {
+  std::string mixer;            // kind
   torch::Tensor score_nce;      // before the softmax: divided by sqrt(k), positions included; not masked
   torch::Tensor attention_nce;  // after the softmax: rows sum to 1
   torch::Tensor distance_nvv;   // signed_distances between the embeddings of tokens
@@ -95,13 +96,15 @@ constexpr std::array<std::string_view, 4> enum_names(InspectedPart) { return {"w
 
 struct TextInspection {
   InspectedPart part = InspectedPart::whole;
-  std::string mixer;                    // kind
+  std::string mixer;                    // kind; of several TransformerConfig::mixer_names()
   bool causal = false;                  // no token attends to a later one: cells behind the diagonal are to be blank
   std::vector<std::string> tokens;      // of the text as the model reads it, decoded; "[class]": a class token
   std::vector<std::string> keys;        // the tokens that they attend to; empty: the same
   std::vector<std::string> vocabulary;  // the tokens of distance_nvv
   std::vector<LayerInspection> layers;
   DepthNorms norms;  // of a token's vectors, mean over the tokens; of cross those of the decoder
+  // The same before training, of a model whose weights were all drawn; of `whole` only.
+  std::optional<DepthNorms> norms_at_start = {};
 
   const std::vector<std::string>& key_tokens() const { return keys.empty() ? tokens : keys; }
 };

@@ -122,12 +122,13 @@ Json to_json(const TextInspection& inspection, Matrices matrices) {
   if (!inspection.keys.empty()) json["keys"] = inspection.keys;
   json["vocabulary"] = inspection.vocabulary;
   if (inspection.part != InspectedPart::cross) json["norms"] = to_json(inspection.norms);
+  if (inspection.norms_at_start) json["norms_at_start"] = to_json(*inspection.norms_at_start);
   json["layers"] = Json::array();
   for (const auto& layer : inspection.layers) {
     auto heads = Json::array();
     for (std::size_t n = 0; n < layer.heads(); ++n)
       heads.push_back(describe_head(layer, n, inspection.causal, matrices));
-    json["layers"].push_back({{"heads", std::move(heads)}});
+    json["layers"].push_back({{"mixer", layer.mixer}, {"heads", std::move(heads)}});
   }
   return json;
 }

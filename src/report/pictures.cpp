@@ -67,8 +67,8 @@ void add_forms(Figure& figure, const TextInspection& inspection, std::size_t i) 
   const bool own = forms.form_nij.defined();
   const auto& form_nij = own ? forms.form_nij : forms.input_form_ndd;
   if (!form_nij.defined() || form_nij.numel() > most_drawn_cells) return;
-  const auto* name = !own ? "W_q W_k^T / sqrt(k)" : inspection.mixer == "metric" ? "M" : "F";
-  figure.description += fmt::format(" {}: of {}.", name, inspection.mixer);
+  const auto* name = !own ? "W_q W_k^T / sqrt(k)" : inspection.layers[i].mixer == "metric" ? "M" : "F";
+  figure.description += fmt::format(" {}: of {}.", name, inspection.layers[i].mixer);
   for (std::int64_t n = 0; n < form_nij.size(0); ++n)
     figure.panels.push_back({fmt::format("{}, head {}", name, n), heat_map(form_nij[n], Palette::diverging)});
 }

@@ -466,7 +466,8 @@ class ReportMaker {
     std::vector<std::size_t> order;
     for (const auto& run : reported_.runs) {
       const auto& settings = reported_.groups[run.group].settings;
-      const auto mixer = settings.find("model.mixer.kind");
+      const auto list = settings.find("model.mixer");
+      const auto mixer = list != settings.end() ? list : settings.find("model.mixer.kind");
       const bool is_new = mixer != settings.end() && mixers.insert(mixer->second).second;
       order.push_back(rank.size());
       rank.push_back(references.contains(run.folder) ? 0 : is_new ? 1 : 2);

@@ -52,7 +52,9 @@ void require_free_options(const std::vector<std::string>& overrides, const Exper
   for (const auto& override : overrides) {
     const auto key = override.substr(0, override.find('='));
     if (is_data_path(trained, key)) continue;
-    const auto option_of = [&](std::string_view mixer) { return key.starts_with(mixer) && !key.ends_with(".kind"); };
+    const auto option_of = [&](std::string_view mixer) {
+      return key.starts_with(mixer) && !key.ends_with(".kind") && !key.ends_with(".mixer") && !key.ends_with(".layers");
+    };
     const bool of_mixer = std::any_of(mixers.begin(), mixers.end(), option_of);
     if (!of_mixer && std::find(others.begin(), others.end(), key) == others.end())
       throw Error(ExitCode::usage, fmt::format("--set {}: of a trained model only options of its mixer, such as "

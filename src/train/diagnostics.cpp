@@ -73,9 +73,9 @@ void add_block(const StackDiagnostics& stack, std::size_t i, Json& block) {
 
 // Options of mixers that help, and that are not set: "model.mixer.qk_norm=true".
 void add_remedies(const Json& section, const std::string& path, std::vector<std::string>& remedies) {
-  if (!section.is_object()) return;
-  if (section.value("qk_norm", Json()) == false) remedies.push_back(path + ".qk_norm=true");
-  if (section.value("values", Json()) == "shared") remedies.push_back(path + ".values=own");
+  if (!section.is_structured()) return;
+  if (section.is_object() && section.value("qk_norm", Json()) == false) remedies.push_back(path + ".qk_norm=true");
+  if (section.is_object() && section.value("values", Json()) == "shared") remedies.push_back(path + ".values=own");
   for (const auto& [name, part] : section.items()) add_remedies(part, fmt::format("{}.{}", path, name), remedies);
 }
 

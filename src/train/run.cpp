@@ -365,7 +365,8 @@ torch::Device prepare_device(const ExperimentConfig& config, const std::string& 
   // Before the data are read: with the smallest vocabulary that they can have.
   if (device.is_cpu() && !force) require_fits_in_memory(estimate_memory(config, {.vocabulary = 1, .classes = 2}));
   const auto* model = blocks_of(config.model);
-  if (model != nullptr && backend_of(model->mixer) == Backend::fused && device.is_cpu())
+  if (model != nullptr && device.is_cpu() &&
+      model->any_mixer([](const MixerConfig& mixer) { return backend_of(mixer) == Backend::fused; }))
     fail_usage("model.mixer.backend: 'fused' needs a CUDA device, and this runs on the CPU; set auto or composed");
   require_right_products();
   if (device.is_cuda())

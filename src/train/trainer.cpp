@@ -169,12 +169,12 @@ std::string describe_model(const ExperimentConfig& config) {
                            model.hidden, model.context);
       } else if constexpr (std::same_as<Model, TransformerConfig>) {
         if (model.layers == 0) return "no blocks, " + sizes;
-        return fmt::format("mixer {}, {}, {}, {}", kind_of(model.mixer), counted(model.layers, "layer"),
-                           counted(model.heads, "head"), sizes);
+        return fmt::format("{} {}, {}, {}, {}", model.mixers.empty() ? "mixer" : "mixers", model.mixer_names(),
+                           counted(model.layers, "layer"), counted(model.heads, "head"), sizes);
       } else if constexpr (std::same_as<Model, EncoderDecoderConfig>) {
         const auto blocks = model.encoder_blocks();
         return fmt::format("encoder of mixer {} and {}, decoder of {} and {} that sees it by {}, {}, {}",
-                           kind_of(blocks.mixer), counted(blocks.layers, "layer"), kind_of(model.mixer),
+                           blocks.mixer_names(), counted(blocks.layers, "layer"), model.mixer_names(),
                            counted(model.layers, "layer"), kind_of(model.cross_mixer), counted(model.heads, "head"),
                            sizes);
       } else {

@@ -28,7 +28,7 @@ struct StateFormula {
   // sum_j filter[j] y_(t - j'), j' tokens before t, of those seen.
   Tensor convolved(const std::string& name, const Tensor& y_bcd) const {
     const auto parameters = mixer.named_parameters();
-    const auto* filter_dj = parameters.find(name + ".filter");
+    const auto* filter_dj = parameters.find(name.empty() ? "filter" : name + ".filter");
     if (filter_dj == nullptr) return y_bcd;
     const auto size = filter_dj->size(1);
     auto sum = torch::zeros_like(y_bcd);
@@ -143,6 +143,11 @@ struct StateFormula {
   }
   Tensor operator()(const DeltaNetOptions&) const { return delta(false); }
   Tensor operator()(const GatedDeltaNetOptions&) const { return delta(true); }
+
+  Tensor operator()(const ShortConvolutionOptions&) const {
+    const auto parts = product("input", x_bcd).chunk(3, 2);
+    return parts[1] * convolved("", parts[0] * parts[2]);
+  }
 
   Tensor operator()(const Rwkv7Options&) const {
     auto before = torch::zeros_like(x_bcd);

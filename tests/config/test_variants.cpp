@@ -252,4 +252,45 @@ TEST_CASE("what models say of their width, their order and what they remember", 
   CHECK(recurrent(ModelConfig(TransformerConfig{})) == nullptr);
 }
 
+TEST_CASE("a list of mixers is what the blocks have by turns", "[config]") {
+  const std::string yaml =
+      "model:\n  mixer:\n    - {mixer: gated_delta_net, layers: 3}\n    - {kind: scaled_dot_product, qk_norm: true}\n";
+  const auto model = transformer(config_of(yaml));
+  REQUIRE(model.mixers.size() == 2);
+  CHECK((model.mixers[0].layers == 3 && model.mixers[1].layers == 1));
+  CHECK(std::get<ScaledDotProductOptions>(model.mixers[1].mixer).qk_norm);
+  const auto written = transformer(config_of(config_to_yaml(config_of(yaml))));  // as a run keeps it
+  CHECK(written.mixer_names() == "gated_delta_net x 3, scaled_dot_product");
+  CHECK(config_to_json(config_of(yaml)) == config_to_json(config_of(config_to_yaml(config_of(yaml)))));
+  CHECK(config_changes(config_of(yaml))["model"]["mixer"].dump() ==
+        R"([{"layers":3,"mixer":{"kind":"gated_delta_net"}},{"mixer":{"qk_norm":true}}])");
+  // Options of an item by its number, a mixer in place of the list, and a list in place of a mixer.
+  const auto changed = transformer(config_of(yaml, {"model.mixer.0.mixer.convolution=2", "model.mixer.0.layers=1"}));
+  CHECK(std::get<GatedDeltaNetOptions>(changed.mixers[0].mixer).convolution == 2);
+  CHECK(changed.mixers[0].layers == 1);
+  CHECK(transformer(config_of(yaml, {"model.mixer=identity"})).mixer_names() == "identity");
+  CHECK(transformer(config_of("model: {mixer: {kind: metric, values: own}}\n", {"model.mixer=[mamba2, metric]"}))
+            .mixer_names() == "mamba2, metric");
+  CHECK(above(yaml, "model: {mixer: {1: {mixer: {qk_norm: false}}}}\n").config.model.index() == 0);
+}
+
+TEST_CASE("a mistake in a list of mixers names the item", "[config]") {
+  for (const auto& [yaml, expected] : std::vector<std::pair<std::string, std::string>>{
+           {"model: {mixer: []}\n", "a.yaml:1:16: model.mixer:|empty list"},
+           {"model: {mixer: [metrik]}\n", "a.yaml:1:17: model.mixer.0.mixer: unknown|'metric'?"},
+           {"model: {mixer: [metric, {mixer: mamba2, layer: 2}]}\n",
+            "a.yaml:1:41: model.mixer.1.layer: unknown|layers"},
+           {"model: {mixer: [metric, {mixer: mamba2, layers: 0}]}\n", "a.yaml:1:49: model.mixer.1.layers: 0|range"},
+           {"model: {mixer: [metric, {mixer: mamba2, layers: 4}]}\n",
+            "a.yaml:1:49: model.mixer.1.layers:|5|there are 4"},
+           {"model: {mixer: [{kind: metric, score: distance}]}\n",
+            "a.yaml:1:39: model.mixer.0.mixer.score: 'distance'"},
+           {"model: {mixer: [metric, fourier]}\n", "a.yaml:1:25: model.mixer.1.mixer: fourier|behind"},
+           {"model: {mixer: [metric, none], feed_forward: none}\n", "a.yaml:1:25: model.mixer.1.mixer:|nothing"},
+           {"model: {positions: rotary, mixer: [mamba2, retention]}\n", "model.positions: 'rotary'|mamba2, retention"}})
+    CHECK_THAT(complaint(yaml), Mentions(expected));
+  CHECK_THAT(complaint("model: {mixer: [metric]}\n", {"model.mixer.1.layers=2"}), Mentions("model.mixer.1: unknown"));
+  CHECK(complaint("model: {positions: rotary, mixer: [mamba2, metric]}\n") == "accepted");
+}
+
 }  // namespace metaformer

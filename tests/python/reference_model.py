@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 
 import lsh
+import place_mixers
 import regions
 import state_mixers
 
@@ -190,6 +191,8 @@ def mixer(weights, name, options, x, n, context):
         return torch.zeros_like(x)
     if kind in state_mixers.KINDS:
         return state_mixers.mix(weights, name, options, x, n, context)
+    if kind in place_mixers.KINDS:
+        return place_mixers.mix(weights, name, options, x, context)
     if kind == "average_pooling":
         return pool(x, options["window"], context["visible"], context["causal"])
     if kind == "scaled_dot_product":
@@ -228,6 +231,31 @@ def activation(options, x):
         "silu": lambda: x / (1 + torch.exp(-options["beta"] * x)),
         "relu_squared": lambda: x.clamp(min=0) ** 2,
     }[options["kind"]]()
+
+
+def mixer_of(options, layer):
+    """The mixer of a layer, by turns of a list."""
+    if not isinstance(options, list):
+        return options
+    turn = [item["mixer"] for item in options for _ in range(item["layers"])]
+    return turn[layer % len(turn)]
+
+
+def with_convolution(weights, name, x, context):
+    """What a mixer reads where blocks have a short convolution."""
+    if (filters := weights.get(name + ".filter")) is None:
+        return x
+
+    def convolved(x, segments):
+        size, y = filters.shape[1], 0
+        for j in range(size):
+            moved = F.pad(x, (0, 0, j, 0))[:, :x.shape[1]]
+            other = F.pad(segments, (j, 0), value=-2)[:, :x.shape[1]]
+            y = y + moved * ((other == segments) | (j == 0))[..., None] * filters[:, size - 1 - j]
+        return y
+
+    y = x + convolved(x, context["segments"])
+    return y if context["causal"] else y + convolved(x.flip(1), context["segments"].flip(1)).flip(1)
 
 
 def feed_forward(weights, name, options, x):
@@ -279,10 +307,12 @@ def trunk(config, weights, ids, segments, causal, seen=None):
     for layer in range(model["layers"]):
         block = f"{name}blocks.{layer}."
         x = apply_branch(weights, block + "mixer", model,
-                         lambda y: mixer(weights, block + "mixer", model["mixer"], y, n, context), x)
-        x = apply_branch(
-            weights, block + "feed_forward", model,
-            lambda y: feed_forward(weights, block + "feed_forward", model["feed_forward"], y), x)
+                         lambda y: mixer(weights, block + "mixer", mixer_of(model["mixer"], layer),
+                                         with_convolution(weights, block + "convolution", y, context), n, context), x)
+        if model["feed_forward"]["kind"] != "none":
+            x = apply_branch(
+                weights, block + "feed_forward", model,
+                lambda y: feed_forward(weights, block + "feed_forward", model["feed_forward"], y), x)
     return x if model["norm"]["position"] == "post" or model["layers"] == 0 else norm(weights, name + "final_norm", model["norm"], x)
 
 

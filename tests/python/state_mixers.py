@@ -4,7 +4,8 @@ import math
 import torch
 import torch.nn.functional as F
 
-KINDS = ("linear_attention", "retention", "gated_linear_attention", "mamba2", "delta_net", "gated_delta_net", "rwkv7")
+KINDS = ("linear_attention", "retention", "gated_linear_attention", "mamba2", "delta_net", "gated_delta_net", "rwkv7",
+         "short_convolution")
 
 
 def linear(weights, name, x):
@@ -123,6 +124,11 @@ class Reader:
     def gated_delta_net(self):
         step = F.softplus(self.product("decay") + self.weight("decay_bias"))
         return self.gated(self.delta(torch.exp(-self.weight("log_rate").exp() * step)[..., None]))
+
+    def short_convolution(self):
+        b, c, u = self.product("input").chunk(3, -1)
+        filters, size = self.weight("filter"), self.options["convolution"]
+        return c * sum(self.before(b * u, j) * filters[:, size - 1 - j] for j in range(size))
 
     def rwkv7(self):
         step = self.before(self.x, 1) - self.x

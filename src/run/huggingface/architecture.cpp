@@ -367,6 +367,8 @@ std::vector<std::string> ConfigFile::unknown_keys() const {
 std::vector<std::string> config_differences(const TransformerConfig& given, const TransformerConfig& needed) {
   const auto values = flattened(config_to_json({.model = given}));
   std::vector<std::string> differences;
+  if (!given.mixers.empty())
+    differences.push_back(fmt::format("model.mixer is a list and must be {}", kind_of(needed.mixer)));
   for (const auto& [key, value] : flattened(config_to_json({.model = needed}))) {
     const auto found = values.find(key);  // an option of another kind may be missing
     const bool is_free = key == "model.context"              ? !is<LearnedPositionsConfig>(needed.positions)

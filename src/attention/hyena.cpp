@@ -1,0 +1,116 @@
+// Hyena (Poli et al. 2023, section 3): of [x_0 | x_1 | ... | v] = convolution(W_in x), v becomes
+//
+//   h_i * (x_i v) + D_i x_i v   for each x_i from the last to x_1,   and y = W_out (x_0 v)
+//
+// where h_i is a filter over all distances: of each feature what a network makes of the distance, times a decay.
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "attention/state_mixer.h"
+#include "ops/long_convolution.h"
+
+namespace metaformer {
+
+namespace {
+
+class Hyena : public Mixer {
+ public:
+  Hyena(const HyenaOptions& options, const MixerShape& shape)
+      : options_(options),
+        shape_(shape),
+        projected_(register_module("input", Convolved(shape, (options.order + 1) * shape.width, options.convolution,
+                                                      /*matrices=*/options.order + 1))),
+        output_(
+            register_module("output", Linear(shape.width, shape.width, shape.bias, Init::normal(shape.output_std)))) {
+    const auto hidden = options.filter_width, filters = (options.order - 1) * shape.width;
+    const auto add = [&](const char* name, std::vector<std::int64_t> sizes) {
+      return add_parameter(name, sizes, {.init = Init::uniform(1 / std::sqrt(static_cast<double>(sizes.back())))});
+    };
+    // No weight decay acts on the network.
+    weights_ = {add("filter_in", {hidden, 1 + 2 * bands}), add("filter_hidden_0", {hidden, hidden}),
+                add("filter_hidden_1", {hidden, hidden})};
+    filter_out_ = add("filter_out", {filters, hidden});
+    for (std::size_t i = 0; i < weights_.size(); ++i)
+      offsets_.push_back(add_parameter(fmt::format("filter_offset_{}", i), hidden, {.init = Init::zeros()}));
+    frequency_ = add_parameter("frequency", torch::full({hidden}, 14.0, module_device()), {.init = Init::given()});
+    direct_ = add_parameter("direct", filters, {.init = Init::normal(1)});
+  }
+
+  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
+                        MixerState* state, Pass&) override {
+    TORCH_CHECK(is_end_of(x_bcd, context_bed), "hyena mixes a sequence with itself");
+    const auto& segment_be = visibility.key_segment_be;
+    const auto before = state != nullptr && state->holds(0) ? state->length(0) : 0;
+    const auto filters_ld = filters(before + context_bed.size(1), x_bcd);
+    const auto newest = [&](const torch::Tensor& y) { return y.narrow(1, y.size(1) - x_bcd.size(1), x_bcd.size(1)); };
+    auto y_bcd = newest(read(context_bed, segment_be, filters_ld, state));
+    if (!visibility.causal && options_.direction == StateDirection::both) {
+      const auto backwards = segment_be.defined() ? segment_be.flip(1) : segment_be;
+      y_bcd = y_bcd + read(x_bcd.flip(1), backwards, filters_ld, nullptr).flip(1);
+    }
+    y_bcd = output_(y_bcd);
+    if (!segment_be.defined()) return y_bcd;
+    return y_bcd * (visibility.query_segment_bc >= 0).unsqueeze(2);
+  }
+
+  // With the convolutions as they are computed, by products of blocks.
+  MixerCost cost(const MixerLoad& load) const override {
+    const auto order = static_cast<double>(options_.order), d = static_cast<double>(shape_.width);
+    return {.operations = 2 * load.tokens * (order + 2) * d * d + 2 * (order - 1) * load.pairs * d,
+            .activations = (3 * options_.order + 2) * shape_.width};
+  }
+
+ private:
+  static constexpr std::int64_t bands = 16;
+
+  // Of distances 0 ... l - 1, [l, d (order - 1)].
+  torch::Tensor filters(std::int64_t distances, const torch::Tensor& like) {
+    const auto options = torch::TensorOptions().dtype(torch::kDouble).device(like.device());
+    const auto context = static_cast<double>(shape_.context);
+    const auto distance_l1 = torch::arange(distances, options).unsqueeze(1);
+    const auto time_l1 = distance_l1 / std::max(context - 1, 1.0);
+    const auto angle_lw =
+        distance_l1 * (2 * std::numbers::pi / context) * torch::linspace(1e-4, bands - 1, bands, options);
+    auto x = torch::cat({time_l1, angle_lw.cos(), -angle_lw.sin()}, 1).to(frequency_.scalar_type());
+    for (std::size_t i = 0; i < weights_.size(); ++i)
+      x = torch::sin(frequency_ * torch::linear(x, weights_[i], offsets_[i]));
+    // Of the features the first decays to 1% within 1.5 contexts, the last within 0.3.
+    const auto rate_d = torch::linspace(std::log(100) / 1.5, std::log(100) / 0.3, filter_out_.size(0), options);
+    return torch::linear(x, filter_out_) * (-time_l1 * rate_d).exp().to(x.scalar_type());
+  }
+
+  torch::Tensor read(const torch::Tensor& x_bed, const torch::Tensor& segment_be, const torch::Tensor& filters_ld,
+                     MixerState* state) {
+    const auto width = shape_.width, e = x_bed.size(1);
+    CarriedState carried(segment_be.defined() ? segment_be.narrow(1, segment_be.size(1) - e, e) : segment_be, state);
+    const auto parts = projected_(x_bed, carried).split(width, 2);
+    auto v_bed = parts.back();
+    for (std::int64_t i = options_.order - 1; i > 0; --i) {
+      const auto z_bed = v_bed * parts[static_cast<std::size_t>(i)];
+      const auto all_bed = state != nullptr ? state->extend(static_cast<std::size_t>(i - 1), z_bed) : z_bed;
+      const auto of_this = [&](const torch::Tensor& x, std::int64_t dim) {
+        return x.narrow(dim, (i - 1) * width, width);
+      };
+      v_bed = long_convolution(all_bed, of_this(filters_ld, 1), segment_be, /*newest=*/e) + z_bed * of_this(direct_, 0);
+    }
+    return v_bed * parts.front();
+  }
+
+  HyenaOptions options_;
+  MixerShape shape_;
+  Convolved projected_;
+  Linear output_;
+  std::vector<torch::Tensor> weights_, offsets_;  // of the layers of the network of filters
+  torch::Tensor filter_out_, frequency_, direct_;
+};
+
+}  // namespace
+
+std::shared_ptr<Mixer> HyenaOptions::make(const MixerShape& shape) const {
+  return std::make_shared<Hyena>(*this, shape);
+}
+
+}  // namespace metaformer
