@@ -1,26 +1,30 @@
 """Logits, loss and every gradient of our models against `transformers`' TransfoXLModel (the authors' formulas), which gets our
-weights from the safetensors that dump_model writes; mamba2 and gated_delta_net against its Mamba-2 and Qwen3-Next layers, in the
-reference model's place of a mixer; and LSH attention against its Reformer. (compare_pretrained.py compares GPT-2 and LLaMA.)
+weights from the safetensors that dump_model writes; mamba2, gated_delta_net, short_convolution and fourier against its Mamba-2,
+Qwen3-Next, LFM2 and FNet layers, in the reference model's place of a mixer; and LSH attention against its Reformer. (compare_pretrained.py compares GPT-2 and LLaMA.)
 
 usage: compare_transformers.py DUMP_MODEL
 """
 import functools
+import math
 import os
 import sys
 
 import torch
 
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TRUST_REMOTE_CODE="1")
-from transformers import Mamba2Config, Qwen3NextConfig, ReformerConfig  # noqa: E402
+from transformers import FNetConfig, Lfm2Config, Mamba2Config, Qwen3NextConfig, ReformerConfig  # noqa: E402
+from transformers.models.fnet.modeling_fnet import FNetBasicFourierTransform  # noqa: E402
+from transformers.models.lfm2.modeling_lfm2 import Lfm2ShortConv  # noqa: E402
 from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer  # noqa: E402
 from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextGatedDeltaNet  # noqa: E402
 from transformers.models.reformer.modeling_reformer import LSHSelfAttention  # noqa: E402
 
 import lsh  # noqa: E402
+import place_mixers  # noqa: E402
 import reference_model  # noqa: E402
 import state_mixers  # noqa: E402
 from common import run_cases  # noqa: E402
-from compare_model import check_against  # noqa: E402
+from compare_model import check_against, reference_logits  # noqa: E402
 
 
 def as_type(given, other=None, *, dtype=None):
@@ -118,11 +122,37 @@ def gated_delta_net(weights, name, options, x, n, _context):
         "out_proj.weight": of("output.weight")}, (x,))
 
 
+def short_convolution(weights, name, options, x, _n, _context):
+    theirs = Lfm2ShortConv(Lfm2Config(hidden_size=x.shape[-1], conv_L_cache=options["convolution"], conv_bias=False), 0).double()
+    return torch.func.functional_call(theirs, {
+        "in_proj.weight": weights[name + ".input.weight"], "conv.weight": weights[name + ".filter"][:, None],
+        "out_proj.weight": weights[name + ".output.weight"]}, (x,))
+
+
+class FNetText(place_mixers.Text):
+    def fourier(self):
+        theirs = FNetBasicFourierTransform(FNetConfig(use_tpu_fourier_optimizations=False))
+        return theirs(self.x[None])[0][0] / math.sqrt(self.x.numel())  # theirs is not orthonormal
+
+
+def check_fnet(dump_model, task):
+    def logits_of(*arguments):
+        ours, place_mixers.Text = place_mixers.Text, FNetText
+        try:
+            return reference_logits(*arguments)
+        finally:
+            place_mixers.Text = ours
+
+    return check_against(logits_of, [*STATE, f"task={task}"], dump_model, ["model.mixer=fourier"])
+
+
 STATE = ["model.layers=2", "model.heads=3", "model.width=24", "model.context=21", "model.positions=none"]
 STATE_CASES = {
     "Mamba-2": (mamba2, ["model.mixer={kind: mamba2, state: 10}"]),
     "Mamba-2, twice as wide": (mamba2, ["model.mixer={kind: mamba2, state: 7, expand: 2, convolution: 3}"]),
     "Qwen3-Next, gated delta net": (gated_delta_net, ["model.mixer=gated_delta_net"]),
+    "LFM2, short convolution": (short_convolution, ["model.mixer=short_convolution"]),
+    "LFM2, five tokens": (short_convolution, ["model.mixer={kind: short_convolution, convolution: 5}"]),
 }
 
 
@@ -173,6 +203,7 @@ if __name__ == "__main__":
            for name, changes in XL_CASES.items()},
         **{name: functools.partial(check_state_mixer, theirs, dump_model, changes)
            for name, (theirs, changes) in STATE_CASES.items()},
+        **{f"FNet, {task}": functools.partial(check_fnet, dump_model, task) for task in ("masked_language_model", "classification")},
         **{f"Reformer, {rounds} rounds, chunks of {chunk}, {c} tokens, {'causal' if causal else 'both ways'}":
            functools.partial(check_reformer, rounds, chunk, c, causal)
            for rounds, chunk, c in ((1, 4, 16), (3, 4, 16), (2, 8, 64), (2, 8, 8)) for causal in (True, False)}})
