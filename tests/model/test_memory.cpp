@@ -65,7 +65,9 @@ TEST_CASE("segments with enough memory are one long segment, with all relative p
   if (!are_relative(positions)) return does_not_apply("these positions are not relative");
   const auto mixer =
       GENERATE(MixerConfig(ScaledDotProductOptions{}), MixerConfig(QuadraticOptions{.form = QuadraticForm::full}),
-               MixerConfig(MetricOptions{.values = MixerValues::own}),
+               MixerConfig(ScaledDotProductOptions{.window = 5, .key_value_heads = 1, .sinks = true}),
+               MixerConfig(ScaledDotProductOptions{.weights = AttentionWeights::sigmoid}),
+               MixerConfig(DifferentialOptions{}), MixerConfig(MetricOptions{.values = MixerValues::own}),
                MixerConfig(MetricOptions{.constraint = MetricConstraint::psd, .score = MetricScore::distance}));
   auto config = config_of(positions, mixer, 3 * segment);
   config.norm = LayerNormConfig{.position = GENERATE(NormPosition::pre, NormPosition::post, NormPosition::both)};
