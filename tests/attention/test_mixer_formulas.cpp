@@ -293,9 +293,9 @@ TEST_CASE("heads that share keys and values are heads with equal ones", "[mixer]
   many.key_value_heads = 0;
   const auto shared = random_mixer(few, shape, type), whole = random_mixer(many, shape, type);
   const torch::NoGradGuard no_grad;
-  const auto theirs = shared->named_parameters(), own = whole->named_parameters();
-  for (const auto& [name, value] : theirs)
-    if (name != "query_key_value.weight") own[name].copy_(value);
+  auto theirs = shared->named_parameters(), own = whole->named_parameters();
+  for (const auto& parameter : theirs)
+    if (parameter.key() != "query_key_value.weight") own[parameter.key()].copy_(parameter.value());
   const auto rows = theirs["query_key_value.weight"].split_with_sizes({width, 4, 4});
   const auto repeated = [](const Tensor& of_two) {  // two heads of two features for three heads of queries each
     return of_two.view({2, 1, 2, width}).expand({2, 3, 2, width}).reshape({width, width});
