@@ -81,6 +81,12 @@ TEST_CASE("what does not go together is an error that names the key, its place a
       {{"model.mixer={kind: quadratic, form: full}", "model.mixer.learned_temperature=true"}, "form 'full' scores"},
       {{"model.mixer={kind: quadratic, form: full}", "model.mixer.fixed_norm=true"}, "is for form 'projected'"},
       {{"model.mixer={kind: metric, constraint: identity}", "model.mixer.fixed_norm=true"}, "constraint 'identity'"},
+      {{"model.mixer.key_value_heads=3"}, "3 does not divide model.heads 4|0", "model.mixer.key_value_heads"},
+      {{"model.mixer={kind: scaled_dot_product, sinks: true, weights: sigmoid}"}, "true needs a sum|softmax"},
+      {{"model.mixer=differential", "model.heads=1"}, "1 heads do not go into pairs|2", "model.heads"},
+      {{"task=sequence_to_sequence", "data.synthetic=copy", "model=encoder_decoder", "model.cross_mixer.window=4"},
+       "4 has no meaning|another sequence|0",
+       "model.cross_mixer.window"},
       // Masked language models.
       {masked({"task.fraction=0"}), "0|out of range|above 0"},
       {masked({"task.fraction=1.1"}), "above 0|1"},

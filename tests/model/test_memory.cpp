@@ -99,11 +99,14 @@ TEST_CASE("an empty memory changes no bit, and a reset empties it", "[memory]") 
   CHECK(torch::equal(model.evaluate({.ids_bc = ids_bc}, state.get()), alone_bcv));
 }
 
-TEST_CASE("a token sees as far back as the memory goes, and with same_length exactly that many tokens", "[memory]") {
+TEST_CASE(
+    "a token sees as far back as the memory goes, with same_length exactly that many tokens, and no further than "
+    "the mixer's window",
+    "[memory]") {
   const torch::NoGradGuard no_grad;
   const bool training = GENERATE(false, true), same_length = GENERATE(false, true);
-  const std::int64_t memory = GENERATE(3, 5, 8);
-  auto config = config_of(AlibiPositionsConfig{}, ScaledDotProductOptions{}, memory);
+  const std::int64_t memory = GENERATE(3, 5, 8), window = GENERATE(0, 4);
+  auto config = config_of(AlibiPositionsConfig{}, ScaledDotProductOptions{.window = window}, memory);
   config.layers = 1;  // no token further back is seen through another
   config.same_length = same_length;
   auto model = model_of(config);
@@ -114,7 +117,8 @@ TEST_CASE("a token sees as far back as the memory goes, and with same_length exa
     other_bc.select(1, changed).add_(1).remainder_(vocabulary);
     const auto other_bcv = read(model, other_bc, *state_of(model, training));
     for (std::int64_t c = 0; c < 3 * segment; ++c) {
-      const auto reach = same_length ? c - memory + 1 : c / segment * segment - memory;
+      auto reach = same_length ? c - memory + 1 : c / segment * segment - memory;
+      if (window > 0) reach = std::max(reach, c - window + 1);
       const bool seen = changed <= c && changed >= reach;
       INFO("token " << c << " and a change of token " << changed);
       CHECK(torch::equal(logits_bcv.select(1, c), other_bcv.select(1, c)) == !seen);

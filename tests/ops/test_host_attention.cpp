@@ -215,7 +215,7 @@ TEST_CASE("a window has two sides without a causal mask", "[host]") {
 }
 
 TEST_CASE("heads that share keys or values, and sinks, are those of the formula with gradients", "[host]") {
-  const std::int64_t tokens = GENERATE(3, 32, 70), key_heads = GENERATE(1, 2, 6), value_heads = GENERATE(1, 3);
+  const std::int64_t tokens = GENERATE(7, 32, 70), key_heads = GENERATE(1, 2, 6), value_heads = GENERATE(1, 3);
   const bool has_sinks = GENERATE(false, true);
   torch::manual_seed(tokens);
   HostAttentionOptions options{.causal = GENERATE(true, false), .window = GENERATE(0, 20), .scale = 0.3};
