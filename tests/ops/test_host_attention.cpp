@@ -391,23 +391,27 @@ TEST_CASE("attention of a projection has the bytes of attention of its thirds", 
   const auto x_bcd = torch::randn({2, tokens, 3 * heads * 20}).to(type), dt_bcd = torch::randn({2, tokens, heads * 20});
   StepPasses passes(5, torch::kCPU);
   passes.set_step(1);
-  const auto answer = [&](auto attend) {
+  const bool has_sinks = GENERATE(false, true);
+  const auto answer = [&](auto attend) -> std::vector<torch::Tensor> {
     auto pass = passes.pass(0);
     pass.training = true;
-    const auto projected_bcd = x_bcd.clone().requires_grad_();
-    const auto t_bcd = attend(projected_bcd, pass);
-    return std::pair(t_bcd, torch::autograd::grad({t_bcd}, {projected_bcd}, {dt_bcd.to(type)}).front());
+    std::vector<torch::Tensor> leaves = {x_bcd.clone().requires_grad_()};
+    if (has_sinks) leaves.push_back(torch::linspace(-1, 1, heads).requires_grad_());
+    const auto t_bcd = attend(leaves[0], has_sinks ? leaves[1] : torch::Tensor(), pass);
+    auto all = torch::autograd::grad({t_bcd}, leaves, {dt_bcd.to(type)});
+    all.push_back(t_bcd);
+    return all;
   };
-  const auto [t_bcd, dprojected_bcd] = answer([&](const torch::Tensor& projected_bcd, Pass& pass) {
+  const auto given = answer([&](const torch::Tensor& projected_bcd, const torch::Tensor& sink_n, Pass& pass) {
     REQUIRE(can_attend_on_host(projected_bcd));
-    return host_attention(projected_bcd, heads, options, pass);
+    return host_attention(projected_bcd, heads, options, pass, sink_n);
   });
-  const auto [expected_bcd, dexpected_bcd] = answer([&](const torch::Tensor& projected_bcd, Pass& pass) {
+  const auto expected = answer([&](const torch::Tensor& projected_bcd, const torch::Tensor& sink_n, Pass& pass) {
     const auto [q, k, v] = thirds_bnck(projected_bcd, heads);
-    return merge_heads(host_attention(q, k, v, options, pass));
+    return merge_heads(host_attention(q, k, v, options, pass, {}, sink_n));
   });
-  CHECK(torch::equal(t_bcd, expected_bcd));
-  CHECK(torch::equal(dprojected_bcd, dexpected_bcd));
+  REQUIRE(given.size() == expected.size());
+  for (std::size_t i = 0; i < given.size(); ++i) CHECK(torch::equal(given[i], expected[i]));
 }
 
 TEST_CASE("every instruction set gives the formula", "[host]") {
