@@ -93,7 +93,7 @@ def attention_of(r, visible, options, sink):
         place = torch.arange(r.shape[-1])
         visible = visible & ((place[:, None] - place[None, :]).abs() < options["window"])
     if options.get("weights") == "sigmoid":
-        return torch.sigmoid(r - visible.sum(-1, keepdim=True).clamp(min=1).log()) * visible
+        return torch.sigmoid(r - visible.sum(-1, keepdim=True).clamp(min=1).to(r.dtype).log()) * visible
     r = r.masked_fill(~visible, -1e30)
     if sink is not None:
         r = torch.cat((r, sink[None, :, None, None].expand(r.shape[0], -1, r.shape[2], 1)), -1)
