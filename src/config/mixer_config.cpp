@@ -102,9 +102,10 @@ Problem ScaledDotProductOptions::problem(const MixerShape& shape) const {
                    "it to 0",
                    window);
   if (sinks && weights == AttentionWeights::sigmoid)
-    return at_odds({"sinks", "weights"},
-                   "true needs a sum of weights to stand in, which 'sigmoid' has not: set it to false, or weights to "
-                   "softmax");
+    return at_odds(
+        {"sinks", "weights"},
+        "true needs a sum of weights to stand in, which 'sigmoid' does not have: set it to false, or weights to "
+        "softmax");
   return std::nullopt;
 }
 
