@@ -35,7 +35,7 @@ class FormMixer : public Mixer {
           "query_projection", Linear(shape.width, shape.width, shape.bias, Init::normal(), /*hidden_matrices=*/1));
     if (options.qk_norm) norm_ = register_module("norm", HeadNorm(shape.head_width(), !options.learned_temperature));
     output_ = register_module("output", Linear(shape.width, shape.width, shape.bias, Init::normal(shape.output_std)));
-    positions_.emplace(*this, shape, key_width);
+    positions_.emplace(*this, shape, key_width, shape.head_width());
   }
 
   // The same tensor twice where values are shared.
@@ -106,7 +106,12 @@ class FormMixer : public Mixer {
   // `form_operations`: what F takes of all heads.
   MixerCost cost_with(const MixerLoad& load, Backend backend, std::int64_t key_width, double form_operations) const {
     const auto matrices = projections() + (shape_.crosses ? 1 : 0) + 1;  // with the output
-    return attention_cost(shape_, load, backend, matrices, key_width, form_operations);
+    return attention_cost(shape_, load, backend,
+                          {.rows = matrices * shape_.width,
+                           .score_width = key_width,
+                           .value_width = shape_.head_width(),
+                           .activations = 5 * shape_.width,
+                           .form_operations = form_operations});
   }
 
   bool shares_values() const { return values_ == MixerValues::shared; }

@@ -74,12 +74,15 @@ class Hyena : public Mixer {
     const auto time_l1 = distance_l1 / std::max(context - 1, 1.0);
     const auto angle_lw =
         distance_l1 * (2 * std::numbers::pi / context) * torch::linspace(1e-4, bands - 1, bands, options);
-    auto x = torch::cat({time_l1, angle_lw.cos(), -angle_lw.sin()}, 1).to(frequency_.scalar_type());
+    // Sines of large multiples of sums: in double, or their rounding would be seen in the gradients.
+    auto x = torch::cat({time_l1, angle_lw.cos(), -angle_lw.sin()}, 1);
+    const auto wide = [](const torch::Tensor& parameter) { return parameter.to(torch::kDouble); };
     for (std::size_t i = 0; i < weights_.size(); ++i)
-      x = torch::sin(frequency_ * torch::linear(x, weights_[i], offsets_[i]));
+      x = torch::sin(wide(frequency_) * torch::linear(x, wide(weights_[i]), wide(offsets_[i])));
     // Of the features the first decays to 1% within 1.5 contexts, the last within 0.3.
     const auto rate_d = torch::linspace(std::log(100) / 1.5, std::log(100) / 0.3, filter_out_.size(0), options);
-    return torch::linear(x, filter_out_) * (-time_l1 * rate_d).exp().to(x.scalar_type());
+    const auto filters_ld = torch::linear(x, wide(filter_out_)) * (-time_l1 * rate_d).exp();
+    return filters_ld.to(torch::promote_types(like.scalar_type(), torch::kFloat));
   }
 
   torch::Tensor read(const torch::Tensor& x_bed, const torch::Tensor& segment_be, const torch::Tensor& filters_ld,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/error.h"
@@ -24,13 +25,26 @@ torch::Tensor visible_bce(const Visibility& visibility, std::int64_t queries, st
     visible = (query == visibility.key_segment_be.unsqueeze(1)).logical_and(query >= 0);
   }
   const bool cuts_off = visibility.window > 0 && keys > visibility.window;
-  if (visibility.causal && (queries > 1 || cuts_off)) {
+  if (cuts_off || (visibility.causal && queries > 1)) {
     const auto offset = offset_ce(queries, keys, device);
-    auto in_reach = offset <= 0;
+    auto in_reach = visibility.causal ? offset <= 0 : offset < visibility.window;
     if (cuts_off) in_reach = in_reach.logical_and(offset > -visibility.window);
     visible = visible.defined() ? visible.logical_and(in_reach.unsqueeze(0)) : in_reach.unsqueeze(0);
   }
   return visible;
+}
+
+Visibility within_window(const Visibility& visibility, std::int64_t window, std::int64_t keys, std::int64_t distances) {
+  auto own = visibility;
+  own.last_visible_bce = torch::Tensor();
+  if (window > 0) own.window = own.window > 0 ? std::min(own.window, window) : window;
+  const auto keep_newest = [](torch::Tensor& x, std::int64_t dim, std::int64_t count) {
+    if (x.defined() && x.size(dim) > count) x = x.narrow(dim, x.size(dim) - count, count);
+  };
+  keep_newest(own.score_bias_nce, 2, keys);
+  keep_newest(own.key_segment_be, 1, keys);
+  keep_newest(own.distance_ld, 0, distances);
+  return own;
 }
 
 Visibility self_visibility(bool causal, const torch::Tensor& segment_bc) {
@@ -61,18 +75,33 @@ std::vector<std::int64_t> with_tokens(const torch::Tensor& like, std::int64_t to
 
 }  // namespace
 
-MixerState::Buffer& MixerState::slot_for(std::size_t slot, const torch::Tensor& like) {
+MixerState::Buffer& MixerState::slot_for(std::size_t slot, const torch::Tensor& like, std::int64_t room) {
   if (slot >= buffers_.size()) buffers_.resize(slot + 1);
   auto& buffer = buffers_[slot];
-  if (!buffer.storage.defined()) buffer.storage = torch::empty(with_tokens(like, capacity_), like.options());
-  if (buffer.storage.sizes().vec() != with_tokens(like, capacity_))
+  if (!buffer.storage.defined()) buffer.storage = torch::empty(with_tokens(like, room), like.options());
+  if (buffer.storage.size(token_dim) != room) {  // loaded, when nobody knew of a window
+    const auto newest = std::min(room, buffer.length);
+    const auto kept = buffer.storage.narrow(token_dim, buffer.length - newest, newest);
+    buffer.storage = torch::empty(with_tokens(kept, room), kept.options());
+    buffer.storage.narrow(token_dim, 0, newest).copy_(kept);
+    buffer.length = newest;
+  }
+  if (buffer.storage.sizes().vec() != with_tokens(like, room))
     throw Error(ExitCode::usage, "a state was made by a model of other sizes, or for another number of sequences");
   return buffer;
 }
 
-torch::Tensor MixerState::extend(std::size_t slot, const torch::Tensor& fresh) {
+torch::Tensor MixerState::extend(std::size_t slot, const torch::Tensor& fresh, std::int64_t window) {
   const auto count = fresh.size(token_dim);
-  auto& [storage, length] = slot_for(slot, fresh);
+  const bool forgets = window > 0 && window < capacity_;
+  auto& [storage, length] = slot_for(slot, fresh, forgets ? window : capacity_);
+  if (forgets) {
+    const auto before = std::min(length, window - 1);
+    const auto seen = torch::cat({storage.narrow(token_dim, length - before, before), fresh}, token_dim);
+    length = std::min(window, before + count);
+    storage.narrow(token_dim, 0, length).copy_(seen.narrow(token_dim, before + count - length, length));
+    return seen;
+  }
   require_room(length + count);
   storage.narrow(token_dim, length, count).copy_(fresh);
   length += count;
@@ -174,7 +203,7 @@ MixerSizes sizes_of(const MixerConfig& config, const MixerShape& shape, std::int
   plain.positions = NoPositionsConfig{};
   const auto mixer = make_mixer(config, plain);
   const auto of_one = state_bytes(*mixer, shape.width, 1), of_two = state_bytes(*mixer, shape.width, 2);
-  sizes.state_bytes = of_one + (tokens - 1) * (of_two - of_one);
+  sizes.state_bytes = of_one + (tokens_kept_of(config, tokens) - 1) * (of_two - of_one);
   return sizes;
 }
 

@@ -17,13 +17,13 @@ namespace metaformer {
 
 // Who may see whom, and how much by where they stand, with one meaning for all mixers.
 //
-// Query c sees key e when both have the same segment, that segment is not -1 (padding), and, if causal, the key does
-// not stand after the query, nor `window` or more tokens before it: the keys stand in order and the queries are the
-// last of them. Segments are integers on the device of the activations and are never read by the host. Undefined
+// Query c sees key e when both have the same segment, that segment is not -1 (padding), the key stands less than
+// `window` tokens away, and, if causal, not after the query: the keys stand in order and the queries are the last of
+// them. Segments are integers on the device of the activations and are never read by the host. Undefined
 // segments: all one segment.
 struct Visibility {
   bool causal = false;
-  std::int64_t window = 0;                         // of causal ones; 0: none
+  std::int64_t window = 0;                         // 0: none
   torch::Tensor query_segment_bc, key_segment_be;  // both or neither
   torch::Tensor score_bias_nce;                    // added to the scaled scores, where a mixer has them; or undefined
 
@@ -43,6 +43,10 @@ struct Visibility {
 // in the visibility for the next call.
 torch::Tensor visible_bce(const Visibility& visibility, std::int64_t queries, std::int64_t keys, torch::Device device);
 
+// The same for a mixer whose tokens see only those less than `window` tokens away (0: all), and which has forgotten all
+// but the newest `keys`. `distances`: rows of distance_ld that are left then.
+Visibility within_window(const Visibility& visibility, std::int64_t window, std::int64_t keys, std::int64_t distances);
+
 // The visibility of tokens that look at themselves, from one segment id per token (undefined: one segment).
 Visibility self_visibility(bool causal, const torch::Tensor& segment_bc);
 
@@ -59,7 +63,9 @@ class MixerState {
 
   // Appends `fresh`, [..., tokens, features], to buffer `slot` and returns all of that buffer so far (a view). Throws
   // Error (exit code 1) when more than `capacity` tokens would be held, (exit code 2) when they are of other sizes.
-  torch::Tensor extend(std::size_t slot, const torch::Tensor& fresh);
+  // With a `window` above 0 the buffer holds no more than that many tokens, the newest, however many there were; it
+  // returns `fresh` and the window - 1 tokens before, or as many as there are.
+  torch::Tensor extend(std::size_t slot, const torch::Tensor& fresh, std::int64_t window = 0);
 
   // For decoders, which write to the buffers by themselves. The whole of buffer `slot`: of sizes as given to `extend`,
   // but with `capacity` tokens.
@@ -116,7 +122,7 @@ class MixerState {
     torch::Tensor storage;
     std::int64_t length = 0;
   };
-  Buffer& slot_for(std::size_t slot, const torch::Tensor& like);
+  Buffer& slot_for(std::size_t slot, const torch::Tensor& like, std::int64_t room);
   void require_room(std::int64_t tokens) const;
 
   std::int64_t capacity_;
@@ -197,8 +203,8 @@ class Mixer : public Layer {
 std::shared_ptr<Mixer> make_mixer(const MixerConfig& config, const MixerShape& shape);
 MixerCost cost_of(const MixerConfig& config, const MixerShape& shape, const MixerLoad& load);
 
-// Trained parameters of a mixer, and the bytes of its state in float32 after `tokens` tokens of a text that is generated;
-// nothing where text is generated without a state.
+// Trained parameters of a mixer, and the bytes of its state in float32 after `tokens` tokens of a text that is
+// generated; nothing where text is generated without a state.
 struct MixerSizes {
   std::int64_t parameters = 0;
   std::optional<std::int64_t> state_bytes;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "attention/score_attention.h"
@@ -24,6 +25,7 @@ class ScoreDecoder : public MixerDecoder {
       : parts_(std::move(parts)),
         batch_(batch),
         heads_(parts_.shape.heads),
+        key_heads_(parts_.key_heads == 0 ? heads_ : parts_.key_heads),
         value_width_(parts_.shape.head_width()),
         key_width_(parts_.from_inputs ? parts_.shape.width : value_width_),
         capacity_(capacity),
@@ -40,11 +42,11 @@ class ScoreDecoder : public MixerDecoder {
     state_ = &state;
     keys_ = state.buffer(parts_.key_slot).data_ptr<float>();
     values_ = state.buffer(parts_.value_slot).data_ptr<float>();
-    for (std::int64_t row = 0; row < batch_ * heads_; ++row)
-      for (std::int64_t e = 0; e < state.length(parts_.key_slot); ++e) {
-        if (parts_.distance) set_offset(row, e);
-        set_rotated_key(row, e);
-      }
+    for (std::int64_t e = 0; e < state.length(parts_.key_slot); ++e) {
+      if (parts_.distance)
+        for (std::int64_t row = 0; row < batch_ * heads_; ++row) set_offset(row, e);
+      set_rotated_keys(e);
+    }
   }
 
   void step(const float* x_bd, float* y_bd) override {
@@ -52,13 +54,14 @@ class ScoreDecoder : public MixerDecoder {
     const auto newest = append_token();
     const bool shared = parts_.key_slot == parts_.value_slot;
     if (!shared) keep(parts_.value_begin, values_, newest);  // as they are projected
-    normalise(parts_.key_gain_nk, parts_.key_begin);
-    if (parts_.query_begin != parts_.key_begin) normalise(parts_.query_gain_nk, parts_.query_begin);
+    normalise(parts_.key_gain_nk, parts_.key_begin, key_heads_);
+    if (parts_.query_begin != parts_.key_begin) normalise(parts_.query_gain_nk, parts_.query_begin, heads_);
     if (parts_.from_inputs)
       for (std::int64_t b = 0; b < batch_; ++b)
         std::copy_n(x_bd + b * key_width_, key_width_, keys(b * heads_) + newest * key_width_);
     else
       keep(parts_.key_begin, keys_, newest);
+    set_rotated_keys(newest);
     const auto form_products = form_njk_.defined() ? key_width_ * key_width_ : 0;
     const auto products = (newest + 1) * (key_width_ + value_width_) + form_products;
     at::parallel_for(0, batch_ * heads_, grain_of(products), [&](auto begin, auto end) {
@@ -77,13 +80,19 @@ class ScoreDecoder : public MixerDecoder {
     if (parts_.distance || is<AlibiPositionsConfig>(positions)) score_offsets_ = floats(batch_ * heads_ * capacity_);
     if (const auto* rotary = std::get_if<RotaryPositionsConfig>(&positions)) {
       rotary_2cr_ = rotary_tables_2cr(*rotary, key_width_, capacity_).to(torch::kFloat);
-      rotated_keys_ = floats(batch_ * heads_ * capacity_ * key_width_);
+      rotated_keys_ = floats(batch_ * stored_keys() * capacity_ * key_width_);
       rotated_query_ = query_;
     }
     if (!is<AlibiPositionsConfig>(positions)) return;
     slopes_ = alibi_slopes(heads_);
     for (std::int64_t row = 0; row < batch_ * heads_; ++row)
       for (std::int64_t e = 0; e < capacity_; ++e) score_offset(row, e) = alibi(row, e);
+  }
+
+  // Of a head; as far above its scores as they are above what ALiBi makes of them.
+  float sink(std::int64_t row, std::int64_t newest) const {
+    if (!parts_.sink_n.defined()) return -std::numeric_limits<float>::infinity();
+    return parts_.sink_n.const_data_ptr<float>()[row % heads_] + scale_ * alibi(row, newest);
   }
 
   float alibi(std::int64_t row, std::int64_t token) const {
@@ -105,32 +114,40 @@ class ScoreDecoder : public MixerDecoder {
                                     .cosines = cosines,
                                     .sines = cosines + capacity_ * pairs});
   }
-  void set_rotated_key(std::int64_t row, std::int64_t token) {
+  void set_rotated_keys(std::int64_t token) {
     if (rotated_keys_.empty()) return;
-    rotate(keys(row) + token * key_width_, rotated_keys_.data() + (row * capacity_ + token) * key_width_, token);
+    for (std::int64_t row = 0; row < batch_ * stored_keys(); ++row) {
+      const auto place = (row * capacity_ + token) * key_width_;
+      rotate(keys_ + place, rotated_keys_.data() + place, token);
+    }
   }
 
-  // Of row b n + head.
-  std::int64_t place(std::int64_t row, std::int64_t begin) const {
-    return row / heads_ * parts_.projection.outputs() + begin + row % heads_ * value_width_;
+  // Of row b n + head, n being `heads`.
+  std::int64_t place(std::int64_t row, std::int64_t begin, std::int64_t heads) const {
+    return row / heads * parts_.projection.outputs() + begin + row % heads * value_width_;
   }
-  const float* projected(std::int64_t row, std::int64_t begin) const { return projected_.data() + place(row, begin); }
+  const float* projected(std::int64_t row, std::int64_t begin, std::int64_t heads) const {
+    return projected_.data() + place(row, begin, heads);
+  }
 
-  void normalise(const torch::Tensor& gain_nk, std::int64_t begin) {
+  void normalise(const torch::Tensor& gain_nk, std::int64_t begin, std::int64_t heads) {
     if (!gain_nk.defined()) return;
-    for (std::int64_t row = 0; row < batch_ * heads_; ++row) {
-      float* x_k = projected_.data() + place(row, begin);
+    for (std::int64_t row = 0; row < batch_ * heads; ++row) {
+      float* x_k = projected_.data() + place(row, begin, heads);
       const float mean_square = dot_product(x_k, x_k, value_width_) / static_cast<float>(value_width_);
       const float factor = 1 / std::sqrt(mean_square + static_cast<float>(HeadNormImpl::epsilon));
-      const float* gain = gain_nk.const_data_ptr<float>() + row % heads_ * value_width_;
+      const float* gain = gain_nk.const_data_ptr<float>() + row % heads * value_width_;
       for (std::int64_t i = 0; i < value_width_; ++i) x_k[i] *= factor * gain[i];
     }
   }
-  // Where the keys of row b n + head begin. Inputs are kept once for all heads.
-  float* keys(std::int64_t row) const {
-    return keys_ + (parts_.from_inputs ? row / heads_ : row) * capacity_ * key_width_;
+  // The rows of keys that a sequence has in the state: of inputs one for all heads.
+  std::int64_t stored_keys() const { return parts_.from_inputs ? 1 : key_heads_; }
+  // Where the keys and the values of row b n + head begin, in the state or beside it.
+  std::int64_t key_place(std::int64_t row) const { return row / (heads_ / stored_keys()) * capacity_ * key_width_; }
+  float* keys(std::int64_t row) const { return keys_ + key_place(row); }
+  const float* values(std::int64_t row) const {
+    return values_ + row / (heads_ / key_heads_) * capacity_ * value_width_;
   }
-  float* values(std::int64_t row) const { return values_ + row * capacity_ * value_width_; }
   float* query(std::int64_t row) { return query_.data() + row * key_width_; }
 
   // Makes room for the newest token's key and value in the state; returns its place.
@@ -141,8 +158,8 @@ class ScoreDecoder : public MixerDecoder {
   // Appends a vector of each head to the state's keys or values `to`: the newest token's projection from column
   // `begin`.
   void keep(std::int64_t begin, float* to, std::int64_t newest) const {
-    for (std::int64_t row = 0; row < batch_ * heads_; ++row)
-      std::copy_n(projected(row, begin), value_width_, to + (row * capacity_ + newest) * value_width_);
+    for (std::int64_t row = 0; row < batch_ * key_heads_; ++row)
+      std::copy_n(projected(row, begin, key_heads_), value_width_, to + (row * capacity_ + newest) * value_width_);
   }
 
   const float* apply_form(std::int64_t row, const float* from) {
@@ -163,7 +180,8 @@ class ScoreDecoder : public MixerDecoder {
 
   const float* find_query(const float* x_bd, std::int64_t row, std::int64_t newest) {
     if (parts_.distance) return set_offset(row, newest);  // its query is its key
-    const float* query = parts_.from_inputs ? x_bd + row / heads_ * key_width_ : projected(row, parts_.query_begin);
+    const float* query =
+        parts_.from_inputs ? x_bd + row / heads_ * key_width_ : projected(row, parts_.query_begin, heads_);
     return form_njk_.defined() ? apply_form(row, query) : query;
   }
 
@@ -171,23 +189,23 @@ class ScoreDecoder : public MixerDecoder {
     const float* q = find_query(x_bd, row, newest);
     const float* seen_keys = keys(row);
     if (!rotated_keys_.empty()) {
-      set_rotated_key(row, newest);
       rotate(q, rotated_query_.data() + row * key_width_, newest);
       q = rotated_query_.data() + row * key_width_;
-      seen_keys = rotated_keys_.data() + row * capacity_ * key_width_;
+      seen_keys = rotated_keys_.data() + key_place(row);
     }
     const SeenTokens seen{.count = newest + 1,
                           .keys = seen_keys,
                           .key_width = key_width_,
                           .values = values(row),
                           .value_width = value_width_,
-                          .score_offsets = score_offsets_.empty() ? nullptr : score_offsets_.data() + row * capacity_};
+                          .score_offsets = score_offsets_.empty() ? nullptr : score_offsets_.data() + row * capacity_,
+                          .sink = sink(row, newest)};
     attend_to_seen(q, seen, scale_, parts_.newest_share, scores_.data() + row * score_step(),
                    mixed_.data() + row * value_width_);
   }
 
   ScoreDecoderParts parts_;
-  std::int64_t batch_, heads_, value_width_, key_width_, capacity_;
+  std::int64_t batch_, heads_, key_heads_, value_width_, key_width_, capacity_;
   float scale_;
   torch::Tensor form_njk_;            // the form, transposed
   std::vector<float> projected_;      // [b, outputs of the projection]
@@ -197,10 +215,11 @@ class ScoreDecoder : public MixerDecoder {
   std::vector<float> score_offsets_;  // [b n, capacity], distances and ALiBi only
   std::vector<double> slopes_;        // [n], ALiBi only
   torch::Tensor rotary_2cr_;          // rotary positions only, as are these:
-  std::vector<float> rotated_keys_;   // [b n, capacity, key width]
+  std::vector<float> rotated_keys_;   // as the state's keys lie
   std::vector<float> rotated_query_;  // [b n, key width]
   MixerState* state_ = nullptr;
-  float *keys_ = nullptr, *values_ = nullptr;  // the state's: [b, n, capacity, k], inputs [b, capacity, d]
+  // The state's: [b, n, capacity, k], n heads of keys, inputs [b, capacity, d].
+  float *keys_ = nullptr, *values_ = nullptr;
 };
 
 }  // namespace

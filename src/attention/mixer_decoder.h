@@ -41,6 +41,7 @@ struct ScoreDecoderParts {
   LinearDecoder projection, output;
   // Where queries, keys and values begin among the outputs of the projection.
   std::int64_t query_begin = 0, key_begin = 0, value_begin = 0;
+  std::int64_t key_heads = 0;  // of keys and values, each of which serves several in a row; 0: as many as of queries
   // Slots of the state, one for both where keys are values.
   std::size_t key_slot = 0, value_slot = 0;
   // Of normalised queries and keys (HeadNorm), contiguous; undefined: as projected.
@@ -49,6 +50,7 @@ struct ScoreDecoderParts {
   torch::Tensor form_nkj;    // q = query F of every head; undefined: q = query
   bool distance = false;     // r = q . k - k F k / 2: a distance when F is twice the metric
   float newest_share = 1;    // of the score of a token with itself
+  torch::Tensor sink_n;      // as ScoreMixing has it
 };
 // Nothing for positions that act on scores, but for rotary and alibi.
 std::unique_ptr<MixerDecoder> make_score_decoder(ScoreDecoderParts parts, std::int64_t batch, std::int64_t capacity);

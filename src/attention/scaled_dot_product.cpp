@@ -1,4 +1,6 @@
-// Scaled dot product attention (Vaswani et al. 2017, equation 1), several heads.
+// Scaled dot product attention (Vaswani et al. 2017, equation 1), several heads. With a window as in Longformer
+// (Beltagy, Peters, Cohan 2020), fewer heads of keys and values, sinks as in gpt-oss (OpenAI 2025), or sigmoids in
+// place of the softmax.
 
 #include <cmath>
 
@@ -15,32 +17,31 @@ class ScaledDotProduct : public Mixer {
   ScaledDotProduct(const ScaledDotProductOptions& options, const MixerShape& shape)
       : options_(options),
         shape_(shape),
-        query_key_value_(register_module("query_key_value", Linear(shape.width, 3 * shape.width, shape.bias,
-                                                                   Init::normal(), /*hidden_matrices=*/3))),
+        query_key_value_(*this, shape, options.key_heads(shape), options.key_heads(shape), shape.head_width()),
         output_(
             register_module("output", Linear(shape.width, shape.width, shape.bias, Init::normal(shape.output_std)))),
         temperature_n_(add_temperature(*this, shape.heads, options.learned_temperature)),
-        positions_(*this, shape, shape.head_width()) {
-    if (!options.qk_norm) return;
-    const bool learned_gain = !options.learned_temperature;
-    query_norm_ = register_module("query_norm", HeadNorm(shape.head_width(), learned_gain));
-    key_norm_ = register_module("key_norm", HeadNorm(shape.head_width(), learned_gain));
+        positions_(*this, shape, shape.head_width(), shape.head_width()) {
+    if (options.sinks) sink_n_ = add_parameter("sinks", shape.heads, {.init = Init::zeros()});
+    if (options.qk_norm) query_key_value_.add_norms(*this, /*learned_gain=*/!options.learned_temperature);
   }
 
-  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
+  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& given,
                         MixerState* state, Pass& pass) override {
-    ScoreMixing mixing{.scale = 1 / std::sqrt(static_cast<double>(shape_.head_width())),
-                       .dropout = shape_.dropout,
-                       .shaw = positions_.shaw(),
-                       .distances = positions_.distance_terms(visibility)};
-    const bool uses_projection_as_it_is =
-        !options_.qk_norm && !positions_.rotates() && !mixing.distances && !pass.wants_scores();
+    TORCH_CHECK(options_.window == 0 || is_end_of(x_bcd, context_bed), "a window has no meaning for another sequence");
+    const bool uses_projection_as_it_is = !options_.qk_norm && !shares_keys() && !positions_.rotates() &&
+                                          !given.distance_ld.defined() && !pass.wants_scores();
+    Visibility own;
     if (context_bed.is_same(x_bcd) && state == nullptr && uses_projection_as_it_is)
-      return output_(
-          attend_projection(query_key_value_(x_bcd), shape_.heads, visibility, mixing, options_.backend, pass));
-    auto [q_bnck, k_bnek, v_bnek] = project(x_bcd, context_bed, state);
-    if (pass.wants_scores()) pass.probe->scored({.left_bnci = tempered(q_bnck), .right_bnej = k_bnek});
+      return output_(attend_projection(query_key_value_.project_all(x_bcd), shape_.heads,
+                                       seen(given, own, x_bcd.size(1), x_bcd.size(1), pass), mixing_in(given),
+                                       options_.backend, pass));
+    auto [q_bnck, k_bnek, v_bnek] = query_key_value_.project(x_bcd, context_bed, state, options_.window);
+    if (pass.wants_scores())
+      pass.probe->scored({.left_bnci = tempered(q_bnck), .right_bnej = with_heads(k_bnek, shape_.heads)});
     const auto tokens = k_bnek.size(2);
+    const auto& visibility = seen(given, own, x_bcd.size(1), tokens, pass);
+    auto mixing = mixing_in(visibility);
     q_bnck = tempered(positions_.with_content_bias(q_bnck, visibility));
     if (mixing.distances) mixing.distances->bias_n1k = tempered(mixing.distances->bias_n1k);
     const auto t_bnck = attend(positions_.rotated(q_bnck, tokens), positions_.rotated(k_bnek, tokens), v_bnek,
@@ -48,25 +49,29 @@ class ScaledDotProduct : public Mixer {
     return output_(merge_heads(t_bnck));
   }
 
+  // A decoder knows neither windows, whose state moves with every token, nor sigmoids: forward with a state does both.
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
-    auto query_gain_nk = gain_of(query_norm_, shape_.heads);
+    if (options_.window > 0 || options_.weights == AttentionWeights::sigmoid) return nullptr;
+    auto query_gain_nk = gain_of(query_key_value_.query_norm(), shape_.heads);
     if (temperature_n_.defined()) query_gain_nk = query_gain_nk * temperature_n_.detach().unsqueeze(1);
+    const auto key_heads = options_.key_heads(shape_);
     return make_score_decoder({.shape = shape_,
-                               .projection = LinearDecoder(query_key_value_),
+                               .projection = LinearDecoder(query_key_value_.projection()),
                                .output = LinearDecoder(output_),
-                               .key_begin = shape_.width,
-                               .value_begin = 2 * shape_.width,
+                               .key_begin = query_key_value_.query_rows(),
+                               .value_begin = query_key_value_.query_rows() + query_key_value_.key_rows(),
+                               .key_heads = key_heads,
                                .key_slot = 0,
                                .value_slot = 1,
                                .query_gain_nk = query_gain_nk,
-                               .key_gain_nk = gain_of(key_norm_, shape_.heads)},
+                               .key_gain_nk = gain_of(query_key_value_.key_norm(), key_heads),
+                               .sink_n = sink_n_.defined() ? sink_n_.detach() : sink_n_},
                               batch, capacity);
   }
 
   std::optional<ScoreForm> score_form() const override {
     if (options_.qk_norm) return std::nullopt;
-    const auto rows = query_key_value_->weight().view({3, shape_.heads, shape_.head_width(), shape_.width});
-    return ScoreForm{.left_nrd = rows[0], .right_nrd = rows[1]};
+    return query_key_value_.score_form();
   }
 
   // Var(q . k) = head width * (variance of a projection)^2; of normalised vectors that variance is 1.
@@ -75,61 +80,56 @@ class ScaledDotProduct : public Mixer {
     if (options_.learned_temperature) {
       temperature_n_.mul_(*options_.score_std);
     } else if (options_.qk_norm) {
-      for (const auto& norm : {query_norm_, key_norm_}) norm->gain().mul_(std::sqrt(*options_.score_std));
+      for (const auto& norm : {query_key_value_.query_norm(), query_key_value_.key_norm()})
+        norm->gain().mul_(std::sqrt(*options_.score_std));
     } else {
-      const auto queries_and_keys = query_key_value_->weight().narrow(0, 0, 2 * shape_.width);
-      queries_and_keys.mul_(std::sqrt(*options_.score_std / projection_variance));
+      query_key_value_.score_rows().mul_(std::sqrt(*options_.score_std / projection_variance));
     }
   }
 
   MixerCost cost(const MixerLoad& load) const override {
-    return attention_cost(shape_, load, options_.backend, /*projections=*/4, shape_.head_width(),
-                          /*form_operations=*/0);
+    auto seen = load;
+    if (options_.window > 0) seen.pairs = std::min(load.pairs, load.tokens * static_cast<double>(options_.window));
+    const auto k = shape_.head_width(), of_keys = query_key_value_.key_rows() + query_key_value_.value_rows();
+    return attention_cost(shape_, seen, options_.backend,
+                          {.rows = 2 * shape_.width + of_keys,
+                           .score_width = k,
+                           .value_width = k,
+                           .activations = 3 * shape_.width + of_keys,
+                           .keeps_pairs = options_.weights == AttentionWeights::sigmoid});
   }
 
  private:
+  bool shares_keys() const { return options_.key_heads(shape_) != shape_.heads; }
+
+  // What tokens see of the newest `keys`: `given`, or with a window `own`, which is set.
+  const Visibility& seen(const Visibility& given, Visibility& own, std::int64_t queries, std::int64_t keys,
+                         const Pass& pass) const {
+    if (options_.window == 0) return given;
+    const bool not_later = given.causal && !pass.wants_scores();  // as SharedPositions has it
+    return own = within_window(given, options_.window, keys, not_later ? keys : keys + queries - 1);
+  }
+
+  ScoreMixing mixing_in(const Visibility& visibility) {
+    return {.scale = 1 / std::sqrt(static_cast<double>(shape_.head_width())),
+            .dropout = shape_.dropout,
+            .shaw = positions_.shaw(),
+            .distances = positions_.distance_terms(visibility),
+            .sink_n = sink_n_,
+            .weights = options_.weights};
+  }
+
   // Vectors of heads, [..., n, c, k], on the side of the queries: with the temperature of their head.
   torch::Tensor tempered(const torch::Tensor& q_nck) const {
     if (!temperature_n_.defined()) return q_nck;
     return q_nck * temperature_n_.view({-1, 1, 1}).to(q_nck.scalar_type());
   }
 
-  // Queries of x; keys and values of all that it sees, with what comes from the state. Those of another sequence are
-  // computed once for a state, and then held.
-  std::array<torch::Tensor, 3> project(const torch::Tensor& x_bcd, const torch::Tensor& context_bed,
-                                       MixerState* state) {
-    const bool is_held = shape_.crosses && state != nullptr && state->holds(0);
-    auto [q_bnck, k_bnek, v_bnek] =
-        is_held ? std::array{queries(x_bcd), state->held(0), state->held(1)} : project(x_bcd, context_bed);
-    if (options_.qk_norm) q_bnck = query_norm_(q_bnck);
-    if (is_held) return {q_bnck, k_bnek, v_bnek};
-    if (options_.qk_norm) k_bnek = key_norm_(k_bnek);
-    if (state == nullptr) return {q_bnck, k_bnek, v_bnek};
-    return {q_bnck, state->extend(0, k_bnek), state->extend(1, v_bnek)};
-  }
-
-  std::array<torch::Tensor, 3> project(const torch::Tensor& x_bcd, const torch::Tensor& context_bed) {
-    if (context_bed.is_same(x_bcd)) return thirds_bnck(query_key_value_(x_bcd), shape_.heads);
-    const auto key_value = part(context_bed, shape_.width, 2 * shape_.width).split(shape_.width, 2);
-    return {queries(x_bcd), split_heads(key_value[0], shape_.heads), split_heads(key_value[1], shape_.heads)};
-  }
-
-  torch::Tensor queries(const torch::Tensor& x_bcd) const {
-    return split_heads(part(x_bcd, 0, shape_.width), shape_.heads);
-  }
-  // Rows first ... first + rows - 1 of the projection.
-  torch::Tensor part(const torch::Tensor& x_bcd, std::int64_t first, std::int64_t rows) const {
-    const auto& bias = query_key_value_->bias();
-    return torch::linear(x_bcd, query_key_value_->weight().narrow(0, first, rows),
-                         bias.defined() ? std::optional(bias.narrow(0, first, rows)) : std::nullopt);
-  }
-
   ScaledDotProductOptions options_;
   MixerShape shape_;
-  Linear query_key_value_;  // rows: queries, keys, values
+  QueryKeyValue query_key_value_;
   Linear output_;
-  HeadNorm query_norm_{nullptr}, key_norm_{nullptr};  // qk_norm only
-  torch::Tensor temperature_n_;                       // undefined: not learned
+  torch::Tensor temperature_n_, sink_n_;  // undefined: not learned
   ScorePositions positions_;
 };
 

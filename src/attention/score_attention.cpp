@@ -2,6 +2,7 @@
 
 #include <ATen/autocast_mode.h>
 
+#include <cmath>
 #include <limits>
 
 #include "attention/kernel_choice.h"
@@ -11,6 +12,78 @@
 #include "ops/fused_metric.h"
 
 namespace metaformer {
+
+QueryKeyValue::QueryKeyValue(torch::nn::Module& owner, const MixerShape& shape, std::int64_t key_heads,
+                             std::int64_t value_heads, std::int64_t value_width)
+    : shape_(shape), key_heads_(key_heads), value_heads_(value_heads), value_width_(value_width) {
+  // Where keys have fewer rows than queries, matrices of as many.
+  const auto matrices = (query_rows() + value_rows()) / key_rows() + 1;
+  projection_ = owner.register_module("query_key_value", Linear(shape.width, query_rows() + key_rows() + value_rows(),
+                                                                shape.bias, Init::normal(), matrices));
+}
+
+void QueryKeyValue::add_norms(torch::nn::Module& owner, bool learned_gain) {
+  query_norm_ = owner.register_module("query_norm", HeadNorm(shape_.head_width(), learned_gain));
+  key_norm_ = owner.register_module("key_norm", HeadNorm(shape_.head_width(), learned_gain));
+}
+
+QueryKeyValue::Vectors QueryKeyValue::project(const torch::Tensor& x_bcd, const torch::Tensor& context_bed,
+                                              MixerState* state, std::int64_t window) {
+  const bool is_held = shape_.crosses && state != nullptr && state->holds(0);
+  auto [q_bnck, k_bnek, value_bnek] =
+      is_held ? Vectors{queries(x_bcd), state->held(0), state->held(1)} : project(x_bcd, context_bed);
+  if (!query_norm_.is_empty()) q_bnck = query_norm_(q_bnck);
+  if (is_held) return {q_bnck, k_bnek, value_bnek};
+  if (!key_norm_.is_empty()) k_bnek = key_norm_(k_bnek);
+  if (state == nullptr) return {q_bnck, k_bnek, value_bnek};
+  return {q_bnck, state->extend(0, k_bnek, window), state->extend(1, value_bnek, window)};
+}
+
+QueryKeyValue::Vectors QueryKeyValue::project(const torch::Tensor& x_bcd, const torch::Tensor& context_bed) {
+  if (context_bed.is_same(x_bcd)) {
+    const auto parts = projection_(x_bcd).split_with_sizes({query_rows(), key_rows(), value_rows()}, 2);
+    return {split_heads(parts[0], shape_.heads), split_heads(parts[1], key_heads_),
+            split_heads(parts[2], value_heads_)};
+  }
+  const auto key_value = part(context_bed, query_rows(), key_rows() + value_rows());
+  const auto parts = key_value.split_with_sizes({key_rows(), value_rows()}, 2);
+  return {queries(x_bcd), split_heads(parts[0], key_heads_), split_heads(parts[1], value_heads_)};
+}
+
+torch::Tensor QueryKeyValue::queries(const torch::Tensor& x_bcd) const {
+  return split_heads(part(x_bcd, 0, query_rows()), shape_.heads);
+}
+
+torch::Tensor QueryKeyValue::part(const torch::Tensor& x_bcd, std::int64_t first, std::int64_t rows) const {
+  const auto& bias = projection_->bias();
+  return torch::linear(x_bcd, projection_->weight().narrow(0, first, rows),
+                       bias.defined() ? std::optional(bias.narrow(0, first, rows)) : std::nullopt);
+}
+
+ScoreForm QueryKeyValue::score_form() const {
+  const auto rows = [&](std::int64_t first, std::int64_t heads) {
+    return projection_->weight()
+        .narrow(0, first, heads * shape_.head_width())
+        .view({heads, shape_.head_width(), shape_.width});
+  };
+  return {.left_nrd = rows(0, shape_.heads),
+          .right_nrd = rows(query_rows(), key_heads_).repeat_interleave(shape_.heads / key_heads_, 0)};
+}
+
+// Of scaled scores that are -infinity where nothing is seen: sigmoid(s - log n), n tokens being visible.
+static torch::Tensor sigmoid_weights(const torch::Tensor& scaled_bnce, const torch::Tensor& visible_bce) {
+  if (!visible_bce.defined()) return torch::sigmoid(scaled_bnce - std::log(static_cast<double>(scaled_bnce.size(3))));
+  const auto count_b1c1 = visible_bce.sum(2, true).clamp_min(1).unsqueeze(1);
+  return torch::sigmoid(scaled_bnce - count_b1c1.to(scaled_bnce.scalar_type()).log());
+}
+
+// The softmax of each row and its sink, without the sink's share.
+static torch::Tensor softmax_beside(const torch::Tensor& sink_n, const torch::Tensor& scaled_bnce) {
+  const auto keys = scaled_bnce.size(3);
+  const auto sink_bnc1 =
+      sink_n.to(scaled_bnce.scalar_type()).view({1, -1, 1, 1}).expand_as(scaled_bnce.narrow(3, 0, 1));
+  return torch::softmax(torch::cat({scaled_bnce, sink_bnc1}, 3), -1).narrow(3, 0, keys);
+}
 
 torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor& q_bnck,
                             const torch::Tensor& value_bnek, const Visibility& visibility, const ScoreMixing& mixing,
@@ -24,19 +97,19 @@ torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor
   // Inside the softmax autocast would do the same, and CUDA then has no backward pass of it in bf16.
   if (scaled.element_size() < 4 && at::autocast::is_autocast_enabled(scaled.device().type()))
     scaled = scaled.to(torch::kFloat);
+  if (visible.defined())
+    scaled = scaled.masked_fill(visible.unsqueeze(1).logical_not(), -std::numeric_limits<double>::infinity());
   torch::Tensor weight_bnce;
-  if (visible.defined()) {
-    const auto visible_bnce = visible.unsqueeze(1);
-    scaled = scaled.masked_fill(visible_bnce.logical_not(), -std::numeric_limits<double>::infinity());
-    // softmax of a row of -inf is NaN; such a row has nothing to mix.
-    weight_bnce = torch::_safe_softmax(scaled, -1);
-  } else {
-    weight_bnce = torch::softmax(scaled, -1);
-  }
+  if (mixing.weights == AttentionWeights::sigmoid)
+    weight_bnce = sigmoid_weights(scaled, visible);
+  else if (mixing.sink_n.defined())
+    weight_bnce = softmax_beside(mixing.sink_n, scaled);
+  else  // softmax of a row of -inf is NaN; such a row has nothing to mix
+    weight_bnce = visible.defined() ? torch::_safe_softmax(scaled, -1) : torch::softmax(scaled, -1);
   if (observed.defined()) pass.probe->attended(observed, weight_bnce, visible);
   weight_bnce = dropout_of_weights(weight_bnce, mixing.dropout, pass);
   weight_bnce = weight_bnce.to(value_bnek.scalar_type());
-  auto t_bnck = torch::matmul(weight_bnce, value_bnek);
+  auto t_bnck = torch::matmul(weight_bnce, with_heads(value_bnek, weight_bnce.size(1)));
   return mixing.shaw != nullptr ? t_bnck + (*mixing.shaw)->values(weight_bnce) : t_bnck;
 }
 
@@ -57,21 +130,47 @@ HostAttentionOptions host_options(const Visibility& visibility, const ScoreMixin
 
 }  // namespace
 
-torch::Tensor attend(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, const torch::Tensor& value_bnek,
+// By the library's attention, with a sink: one key more in front, whose score is the sink by a feature more, q' = [q,
+// 1], k' = [0, sink / scale] and [k, 0], and whose value is 0. A query more in front, whose result is dropped, leaves
+// the row order as it is. With zeros behind the features up to a multiple of 8 on a GPU, for which the library has
+// fused attention.
+static torch::Tensor attend_with_sink(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek,
+                                      const torch::Tensor& value_bnek, const torch::Tensor& sink_n,
+                                      std::optional<torch::Tensor> mask, bool by_row_order, double scale) {
+  const auto width = q_bnck.size(3) + 1, zeros = q_bnck.is_cuda() ? (width + 7) / 8 * 8 - width : 0;
+  const auto sink_n11 = (sink_n / scale).to(k_bnek.scalar_type()).view({-1, 1, 1});
+  const auto sink_bn1k = torch::constant_pad_nd(sink_n11, {width - 1, 0}).expand({k_bnek.size(0), -1, -1, -1});
+  const auto one_bnc1 = torch::ones_like(q_bnck.narrow(3, 0, 1));
+  const auto first = by_row_order ? 1 : 0;
+  const auto wider_q = torch::constant_pad_nd(torch::cat({q_bnck, one_bnc1}, 3), {0, zeros, first, 0});
+  const auto wider_k =
+      torch::constant_pad_nd(torch::cat({sink_bn1k, torch::constant_pad_nd(k_bnek, {0, 1})}, 2), {0, zeros});
+  const auto wider_value = torch::constant_pad_nd(value_bnek, {0, 1 + zeros, 1, 0});
+  if (mask) mask = torch::constant_pad_nd(*mask, {1, 0}, 1);
+  const auto t =
+      at::scaled_dot_product_attention(wider_q, wider_k, wider_value, mask, /*dropout_p=*/0, by_row_order, scale);
+  return t.narrow(2, first, q_bnck.size(2)).narrow(3, 0, value_bnek.size(3));
+}
+
+torch::Tensor attend(const torch::Tensor& q_bnck, const torch::Tensor& few_k_bnek, const torch::Tensor& few_value_bnek,
                      const Visibility& visibility, const ScoreMixing& mixing, Backend backend, Pass& pass) {
-  const auto by_scores = [&] {
-    return mix_by_scores(torch::matmul(q_bnck, k_bnek.transpose(2, 3)), q_bnck, value_bnek, visibility, mixing, pass);
-  };
-  if (!can_take_kernel(visibility, mixing, backend, pass)) return by_scores();
-  if (can_attend_on_host(q_bnck, k_bnek, value_bnek)) {
+  const bool takes_kernel = can_take_kernel(visibility, mixing, backend, pass);
+  if (takes_kernel && can_attend_on_host(q_bnck, few_k_bnek, few_value_bnek)) {
     HostDistances distances;
     if (mixing.distances)
       distances = {queries_of_distances(q_bnck, *mixing.distances), mixing.distances->key_nlk.to(q_bnck.scalar_type())};
-    return host_attention(q_bnck, k_bnek, value_bnek, host_options(visibility, mixing), pass, distances);
+    return host_attention(q_bnck, few_k_bnek, few_value_bnek, host_options(visibility, mixing), pass, distances,
+                          mixing.sink_n);
   }
+  const auto k_bnek = with_heads(few_k_bnek, q_bnck.size(1)), value_bnek = with_heads(few_value_bnek, q_bnck.size(1));
+  const auto by_scores = [&] {
+    return mix_by_scores(torch::matmul(q_bnck, k_bnek.transpose(2, 3)), q_bnck, value_bnek, visibility, mixing, pass);
+  };
+  if (!takes_kernel) return by_scores();
   const bool drops = pass.training && mixing.dropout > 0;
+  const bool has_usual_shape = !mixing.distances && !mixing.sink_n.defined() && value_bnek.size(3) == q_bnck.size(3);
   if (const MetricVectors vectors{q_bnck, k_bnek, value_bnek};
-      backend == Backend::automatic && !mixing.distances && take_scaled_dot_product(vectors, visibility, drops))
+      backend == Backend::automatic && has_usual_shape && take_scaled_dot_product(vectors, visibility, drops))
     return fused_metric_attention(vectors, /*metric=*/{},
                                   {.causal = visibility.causal,
                                    .query_segment_bc = visibility.query_segment_bc,
@@ -88,6 +187,8 @@ torch::Tensor attend(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, c
     if (const auto visible = visible_bce(visibility, queries, keys, q_bnck.device()); visible.defined())
       mask = visible.unsqueeze(1);
   }
+  if (mixing.sink_n.defined())
+    return attend_with_sink(q_bnck, k_bnek, value_bnek, mixing.sink_n, mask, by_row_order, mixing.scale);
   return at::scaled_dot_product_attention(q_bnck, k_bnek, value_bnek, mask, /*dropout_p=*/0, by_row_order,
                                           mixing.scale);
 }
@@ -118,7 +219,7 @@ torch::Tensor attend_with_key_term(const torch::Tensor& q_bnck, const torch::Ten
 torch::Tensor attend_projection(const torch::Tensor& projected_bcd, std::int64_t heads, const Visibility& visibility,
                                 const ScoreMixing& mixing, Backend backend, Pass& pass) {
   if (can_take_kernel(visibility, mixing, backend, pass) && can_attend_on_host(projected_bcd))
-    return host_attention(projected_bcd, heads, host_options(visibility, mixing), pass);
+    return host_attention(projected_bcd, heads, host_options(visibility, mixing), pass, mixing.sink_n);
   const auto [q_bnck, k_bnck, value_bnck] = thirds_bnck(projected_bcd, heads);
   return merge_heads(attend(q_bnck, k_bnck, value_bnck, visibility, mixing, backend, pass));
 }
@@ -128,16 +229,16 @@ bool need_pairs(const PositionsConfig& positions, std::int64_t context) {
   return act_on_scores(positions) && !is<RotaryPositionsConfig>(positions);
 }
 
-MixerCost attention_cost(const MixerShape& shape, const MixerLoad& load, Backend backend, std::int64_t projections,
-                         std::int64_t score_width, double form_operations) {
+MixerCost attention_cost(const MixerShape& shape, const MixerLoad& load, Backend backend, const AttentionWork& work) {
   const auto d = shape.width, n = shape.heads;
-  const auto width = static_cast<double>(d), pair_width = static_cast<double>(n * (score_width + shape.head_width()));
-  const bool keeps_pairs = backend == Backend::reference || need_pairs(shape.positions, load.context);
+  const auto width = static_cast<double>(d), rows = static_cast<double>(work.rows);
+  const auto pair_width = static_cast<double>(n * (work.score_width + work.value_width));
+  const bool keeps_pairs =
+      work.keeps_pairs || backend == Backend::reference || need_pairs(shape.positions, load.context);
   const bool compares_distances = is<TransformerXlPositionsConfig>(shape.positions);
-  return {.operations = 2 * static_cast<double>(projections) * load.tokens * width * width + form_operations +
-                        2 * load.pairs * pair_width,
+  return {.operations = 2 * rows * load.tokens * width + work.form_operations + 2 * load.pairs * pair_width,
           // The reference keeps scores, weights, mask and dropped weights of all pairs.
-          .activations = (compares_distances ? 7 : 5) * d + (keeps_pairs ? 4 * n * load.context : 0),
+          .activations = work.activations + (compares_distances ? 2 * d : 0) + (keeps_pairs ? 4 * n * load.context : 0),
           .keeps_pairs = keeps_pairs};
 }
 

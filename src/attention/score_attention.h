@@ -56,39 +56,92 @@ inline torch::Tensor add_temperature(Layer& owner, std::int64_t heads, bool lear
   return owner.add_parameter("temperature", heads, {.init = Init::ones()});
 }
 
+// Queries, keys and values of a mixer, by one projection whose rows are those of the queries, of the keys and of the
+// values, as wide as the model where there is a head for every query. Keys or values may have fewer heads, each of
+// which serves as many heads of queries in a row.
+class QueryKeyValue {
+ public:
+  // Registers `query_key_value` in `owner`.
+  QueryKeyValue(torch::nn::Module& owner, const MixerShape& shape, std::int64_t key_heads, std::int64_t value_heads,
+                std::int64_t value_width);
+  // Registers `query_norm` and `key_norm`, by which queries and keys are normalised.
+  void add_norms(torch::nn::Module& owner, bool learned_gain);
+
+  struct Vectors {
+    torch::Tensor q_bnck, k_bnek, value_bnek;
+  };
+  // Queries of x; keys and values of all that it sees, with what comes from the state (slots 0 and 1), which holds
+  // those of a `window` (0: all). Those of another sequence are computed once for a state, and then held.
+  Vectors project(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, MixerState* state,
+                  std::int64_t window = 0);
+
+  // All of them side by side, [b, c, rows].
+  torch::Tensor project_all(const torch::Tensor& x_bcd) { return projection_(x_bcd); }
+
+  // The rows of queries and of keys, which scores are made of; a view.
+  torch::Tensor score_rows() const { return projection_->weight().narrow(0, 0, query_rows() + key_rows()); }
+  ScoreForm score_form() const;
+
+  const Linear& projection() const { return projection_; }
+  const HeadNorm& query_norm() const { return query_norm_; }  // empty: not normalised
+  const HeadNorm& key_norm() const { return key_norm_; }
+  std::int64_t query_rows() const { return shape_.width; }
+  std::int64_t key_rows() const { return key_heads_ * shape_.head_width(); }
+  std::int64_t value_rows() const { return value_heads_ * value_width_; }
+
+ private:
+  Vectors project(const torch::Tensor& x_bcd, const torch::Tensor& context_bed);
+  torch::Tensor queries(const torch::Tensor& x_bcd) const;
+  // Rows first ... first + rows - 1 of the projection.
+  torch::Tensor part(const torch::Tensor& x_bcd, std::int64_t first, std::int64_t rows) const;
+
+  MixerShape shape_;
+  std::int64_t key_heads_, value_heads_, value_width_;
+  Linear projection_{nullptr};
+  HeadNorm query_norm_{nullptr}, key_norm_{nullptr};
+};
+
 struct ScoreMixing {
   double scale = 1;
   double dropout = 0;                           // of the weights, in training
   const Shaw* shaw = nullptr;                   // vectors of distances, added to keys and values; or none
   std::optional<DistanceTerms> distances = {};  // of positions transformer_xl; the queries have u already
+  torch::Tensor sink_n = {};  // of each head, beside its scaled scores in the softmax, of value 0; undefined: none
+  AttentionWeights weights = AttentionWeights::softmax;
 };
 
 // Whether positions need the whole matrix of scores: those that are added to scores; Transformer-XL's where the context
 // is longer than our kernel takes.
 bool need_pairs(const PositionsConfig& positions, std::int64_t context);
 
-// Of softmax attention with `projections` matrices of width x width, the output's included, whose scores are products
-// of `score_width` numbers. `form_operations`: what the forms of all heads take.
-MixerCost attention_cost(const MixerShape& shape, const MixerLoad& load, Backend backend, std::int64_t projections,
-                         std::int64_t score_width, double form_operations);
+// What attention computes, and leaves for the backward pass.
+struct AttentionWork {
+  std::int64_t rows = 0;  // of all projections, the output's included, each as wide as the model
+  std::int64_t score_width = 0, value_width = 0;
+  std::int64_t activations = 0;  // of a token, without those of pairs and of distances
+  double form_operations = 0;    // what the forms of all heads take
+  bool keeps_pairs = false;      // whatever the backend
+};
+MixerCost attention_cost(const MixerShape& shape, const MixerLoad& load, Backend backend, const AttentionWork& work);
 
 // t_bnck = softmax_e(scale r_bnce + bias) v_bnek over the visible e, with the whole score matrix in memory; a probe
-// observes it. `q_bnck`: the queries that the vectors of distances are multiplied by.
+// observes it. `q_bnck`: the queries that the vectors of distances are multiplied by. Values may have fewer heads.
 torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor& q_bnck,
                             const torch::Tensor& value_bnek, const Visibility& visibility, const ScoreMixing& mixing,
                             Pass& pass);
 
-// Whether only mix_by_scores can compute it: something is added to the scores that no kernel knows, or a probe observes
-// them.
+// Whether only mix_by_scores can compute it: something is added to the scores that no kernel knows, weights are no
+// softmax, or a probe observes them.
 inline bool needs_scores(const Visibility& visibility, const ScoreMixing& mixing, const Pass& pass) {
-  return visibility.score_bias_nce.defined() || mixing.shaw != nullptr || pass.wants_scores();
+  return visibility.score_bias_nce.defined() || mixing.shaw != nullptr || pass.wants_scores() ||
+         mixing.weights != AttentionWeights::softmax;
 }
 
-// The same for r_bnce = q_bnck . k_bnek. With the backend `reference`, and where needs_scores, by mix_by_scores; else
-// keeping nothing of size c e for backward: by our kernel on the CPU, with the backend `automatic` by the kernels
-// of cuda/ where weights are dropped or tokens have segments (kernel_choice.h), else by the library's attention where
-// it has a fused kernel. Distances and dropout where our kernels are not taken go by mix_by_scores: the library does
-// not know the first, and would draw the second from its own generator.
+// The same for r_bnce = q_bnck . k_bnek; keys may have fewer heads, too. With the backend `reference`, and where
+// needs_scores, by mix_by_scores; else keeping nothing of size c e for backward: by our kernel on the CPU, with the
+// backend `automatic` by the kernels of cuda/ where weights are dropped or tokens have segments (kernel_choice.h), else
+// by the library's attention where it has a fused kernel. Distances and dropout where our kernels are not taken go by
+// mix_by_scores: the library does not know the first, and would draw the second from its own generator.
 torch::Tensor attend(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, const torch::Tensor& value_bnek,
                      const Visibility& visibility, const ScoreMixing& mixing, Backend backend, Pass& pass);
 

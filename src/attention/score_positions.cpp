@@ -159,10 +159,11 @@ torch::Tensor distance_scores(const torch::Tensor& q_bnck, const DistanceTerms& 
   return shifted_by_distance(of_distance_bncl, keys);
 }
 
-ScorePositions::ScorePositions(torch::nn::Module& owner, const MixerShape& shape, std::int64_t key_width) {
+ScorePositions::ScorePositions(torch::nn::Module& owner, const MixerShape& shape, std::int64_t key_width,
+                               std::int64_t value_width) {
   if (const auto* rotary = std::get_if<RotaryPositionsConfig>(&shape.positions)) rotary_.emplace(*rotary, key_width);
   if (const auto* shaw = std::get_if<ShawPositionsConfig>(&shape.positions))
-    shaw_ = owner.register_module("positions", Shaw(shaw->max_distance, key_width, shape.head_width()));
+    shaw_ = owner.register_module("positions", Shaw(shaw->max_distance, key_width, value_width));
   if (const auto* xl = std::get_if<TransformerXlPositionsConfig>(&shape.positions))
     transformer_xl_ = owner.register_module("positions", TransformerXl(*xl, shape, key_width));
 }

@@ -152,8 +152,9 @@ torch::Tensor distance_scores(const torch::Tensor& q_bnck, const DistanceTerms& 
 // Visibility (SharedPositions).
 class ScorePositions {
  public:
-  // Registers its parameters, if it has any, in `owner`. `key_width`: features of a query and a key.
-  ScorePositions(torch::nn::Module& owner, const MixerShape& shape, std::int64_t key_width);
+  // Registers its parameters, if it has any, in `owner`. `key_width`: features of a query and a key; `value_width`: of
+  // a value.
+  ScorePositions(torch::nn::Module& owner, const MixerShape& shape, std::int64_t key_width, std::int64_t value_width);
 
   bool rotates() const { return rotary_.has_value(); }
 

@@ -575,7 +575,9 @@ std::optional<CoreInputs> draw_core_inputs(const MixerConfig& mixer, const Atten
     return draws.draw({shape.heads, side, side}) * (root(shape.head_width) / static_cast<double>(side));
   };
   if (const auto* dot = std::get_if<ScaledDotProductOptions>(&mixer)) {
-    if (dot->qk_norm) return std::nullopt;
+    if (dot->qk_norm || dot->window > 0 || dot->key_heads(shape.mixer_shape()) != shape.heads || dot->sinks ||
+        dot->weights != AttentionWeights::softmax)
+      return std::nullopt;
     return CoreInputs{vectors(), vectors(), vectors()};
   }
   if (const auto* metric = std::get_if<MetricOptions>(&mixer)) {

@@ -28,6 +28,8 @@ std::string attention_obstacle(const TransformerConfig& config, const MixerConfi
   const MixerLoad load{.context = keys};
   if (!cost_of(mixer, config.mixer_shape(), load).keeps_pairs) return "";
   if (need_pairs(config.positions, keys)) return fmt::format("model.positions is {}", kind_of(config.positions));
+  const auto* dot = std::get_if<ScaledDotProductOptions>(&mixer);
+  if (dot != nullptr && dot->weights == AttentionWeights::sigmoid) return "model.mixer.weights is sigmoid";
   return "model.mixer has only the reference backend";
 }
 

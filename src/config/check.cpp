@@ -308,8 +308,8 @@ void check(const EncoderDecoderConfig& model, const Checked& checked) {
   check_mixers(encoder, /*is_causal=*/false, "model.encoder.mixer", checked);
   const bool can_cross = std::visit([](const auto& options) { return options.can_cross(); }, model.cross_mixer);
   checked.refuse(!can_cross, {"model.cross_mixer"},
-                 "{} with these options mixes a sequence with itself only: set it to scaled_dot_product, quadratic "
-                 "(projected) or metric",
+                 "{} with these options mixes a sequence with itself only: set it to scaled_dot_product, "
+                 "differential, quadratic (projected) or metric",
                  kind_of(model.cross_mixer));
   check_mixer(model.cross_mixer, model.cross_shape(), "model.cross_mixer", checked);
 }

@@ -95,7 +95,30 @@ Problem ShortConvolutionOptions::problem(const MixerShape&) const {
   return at_odds({"convolution", "kind"}, "0 leaves nothing that mixes tokens: set it to 1 or more");
 }
 
-Problem ScaledDotProductOptions::problem(const MixerShape&) const { return temperature_problem(*this); }
+Problem ScaledDotProductOptions::problem(const MixerShape& shape) const {
+  if (auto problem = temperature_problem(*this)) return problem;
+  if (key_value_heads > 0 && shape.heads % key_value_heads != 0)
+    return at_odds({"key_value_heads", "model.heads"},
+                   "{} does not divide model.heads {}: set it to a divisor, or to 0 for as many as there are heads",
+                   key_value_heads, shape.heads);
+  if (window > 0 && shape.crosses)
+    return at_odds({"window"},
+                   "{} has no meaning for tokens of another sequence, which are not before or behind: set "
+                   "it to 0",
+                   window);
+  if (sinks && weights == AttentionWeights::sigmoid)
+    return at_odds(
+        {"sinks", "weights"},
+        "true needs a sum of weights to stand in, which 'sigmoid' does not have: set it to false, or weights to "
+        "softmax");
+  return std::nullopt;
+}
+
+Problem DifferentialOptions::problem(const MixerShape& shape) const {
+  if (shape.heads % 2 == 0) return std::nullopt;
+  return at_odds({"model.heads", "model.mixer"}, "{} heads do not go into pairs, which {} subtracts: set it to {}",
+                 shape.heads, kind, shape.heads + 1);
+}
 
 Problem QuadraticOptions::problem(const MixerShape& shape) const {
   if (form == QuadraticForm::full) {

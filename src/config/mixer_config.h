@@ -2,6 +2,7 @@
 // The mixer of a model: which kinds there are, their options and rules, and the positions that act on scores. How each
 // is computed and what it costs is in attention/.
 
+#include <algorithm>
 #include <memory>
 
 #include "config/schema.h"
@@ -121,6 +122,7 @@ struct MixerOptions {
   bool can_cross() const { return false; }  // whether its context can be another sequence
   std::vector<Backend> backends() const { return {Backend::composed}; }
   std::int64_t key_width(const MixerShape& shape) const { return shape.head_width(); }
+  std::int64_t tokens_kept(std::int64_t tokens) const { return tokens; }  // of so many, by a state without fixed size
   std::optional<MixerProblem> problem(const MixerShape&) const { return std::nullopt; }
 };
 
@@ -146,24 +148,50 @@ constexpr std::array<std::string_view, 3> enum_names(MixerValues) { return {"sha
 // Why the kernels of cuda/ cannot compute heads of this shape.
 std::optional<MixerProblem> fused_problem(const MixerShape& shape);
 
+// What becomes of a token's scores. sigmoid: each score s by itself, sigmoid(s - log n) for a token that sees n tokens
+// (Ramapuram et al. 2024, whose n is the length of the sequence): so weights add up to about 1 at the start, and
+// neither what follows nor what is packed beside a text changes them.
+enum class AttentionWeights { softmax, sigmoid };
+constexpr std::array<std::string_view, 2> enum_names(AttentionWeights) { return {"softmax", "sigmoid"}; }
+
+void visit_score_std(auto& field, std::optional<double>& score_std) {
+  field("score_std", score_std, positive,
+        "standard deviation of the initial scores between different tokens; null: queries and keys are drawn from "
+        "N(0, 0.02), as in GPT-2");
+}
+
 struct ScaledDotProductOptions : MixerOptions,
                                  Named<"scaled_dot_product", "softmax(q k^T / sqrt(k)) v, three projections (2017)"> {
   static constexpr bool has_scores = true;
   std::optional<double> score_std = 1;
   bool qk_norm = false, learned_temperature = false;
+  std::int64_t window = 0, key_value_heads = 0;
+  bool sinks = false;
+  AttentionWeights weights = AttentionWeights::softmax;
   Backend backend = Backend::automatic;
 
   std::vector<Backend> backends() const { return {Backend::composed, Backend::reference}; }
   bool can_cross() const { return true; }
+  std::int64_t key_heads(const MixerShape& shape) const { return key_value_heads == 0 ? shape.heads : key_value_heads; }
+  std::int64_t tokens_kept(std::int64_t tokens) const { return window == 0 ? tokens : std::min(tokens, window); }
   std::optional<MixerProblem> problem(const MixerShape& shape) const;
 
   std::shared_ptr<Mixer> make(const MixerShape& shape) const;
 
   void visit(auto& field) {
-    field("score_std", score_std, positive,
-          "standard deviation of the initial scores between different tokens; null: queries and keys are drawn from "
-          "N(0, 0.02), as in GPT-2");
+    visit_score_std(field, score_std);
     visit_qk_norm(field, *this);
+    field("window", window, between(0, 1 << 20),
+          "a token sees only those less than so many tokens away, itself included; 0: all");
+    field("key_value_heads", key_value_heads, between(0, 1 << 16),
+          "heads of keys and values, each shared by as many heads of queries (GQA, Ainslie et al. 2023; 1: MQA, "
+          "Shazeer 2019); 0: one for each");
+    field("sinks", sinks,
+          "each head learns a number that stands in the softmax like the score of one more token, whose value is 0: "
+          "weights may add up to less than 1");
+    field("weights", weights,
+          "softmax; or sigmoid: each score s by itself, sigmoid(s - log n) of a token that sees n tokens (Ramapuram "
+          "et al. 2024)");
     visit_backend(field, backend);
   }
 };
@@ -296,6 +324,25 @@ struct LshOptions
           "chunk: every token of the chunks that are looked at; bucket: those in the token's own bucket");
     field("correct_duplicates", correct_duplicates, "a token that is seen in several rounds counts once");
     field("score_std", score_std, positive, "standard deviation of the initial scores between different tokens");
+  }
+};
+
+struct DifferentialOptions
+    : MixerOptions,
+      Named<"differential", "the difference of two softmaxes for each pair of heads (Ye et al. 2024)"> {
+  static constexpr bool has_scores = true;
+  std::optional<double> score_std = 1;
+  Backend backend = Backend::automatic;
+
+  std::vector<Backend> backends() const { return {Backend::composed, Backend::reference}; }
+  bool can_cross() const { return true; }
+  std::optional<MixerProblem> problem(const MixerShape& shape) const;
+
+  std::shared_ptr<Mixer> make(const MixerShape& shape) const;
+
+  void visit(auto& field) {
+    visit_score_std(field, score_std);
+    visit_backend(field, backend);
   }
 };
 
@@ -537,10 +584,11 @@ struct NoneOptions : MixerOptions, Named<"none", "no mixer branch at all"> {
 
 // The mixers, in the order in which they are listed everywhere. The first is the default.
 using MixerConfig =
-    std::variant<ScaledDotProductOptions, QuadraticOptions, MetricOptions, LshOptions, LinearAttentionOptions,
-                 RetentionOptions, GatedLinearAttentionOptions, Mamba2Options, DeltaNetOptions, GatedDeltaNetOptions,
-                 Rwkv7Options, ShortConvolutionOptions, HyenaOptions, FourierOptions, SpatialGatingOptions,
-                 StaticOptions, RandomOptions, AveragePoolingOptions, IdentityOptions, NoneOptions>;
+    std::variant<ScaledDotProductOptions, QuadraticOptions, MetricOptions, LshOptions, DifferentialOptions,
+                 LinearAttentionOptions, RetentionOptions, GatedLinearAttentionOptions, Mamba2Options, DeltaNetOptions,
+                 GatedDeltaNetOptions, Rwkv7Options, ShortConvolutionOptions, HyenaOptions, FourierOptions,
+                 SpatialGatingOptions, StaticOptions, RandomOptions, AveragePoolingOptions, IdentityOptions,
+                 NoneOptions>;
 
 // Whether it mixes by scores, so that positions may act on them.
 inline bool has_scores(const MixerConfig& mixer) {
@@ -568,6 +616,11 @@ inline bool carries_state(const MixerConfig& mixer) {
 inline bool takes_longer_context(const MixerConfig& mixer) {
   return !chooses_by_whole_sequence(mixer) &&
          std::visit([](const auto& options) { return options.takes_longer_context; }, mixer);
+}
+
+// Of `tokens` tokens of a text, those that a state must hold for the next one.
+inline std::int64_t tokens_kept_of(const MixerConfig& mixer, std::int64_t tokens) {
+  return std::visit([&](const auto& options) { return options.tokens_kept(tokens); }, mixer);
 }
 
 // Those that the options have, and the chosen one; composed where there is no choice.

@@ -381,8 +381,8 @@ struct EncoderDecoderConfig : TransformerConfig {
     visit_stream(field);
     visit_branches(field);
     field("cross_mixer", cross_mixer,
-          "the branch by which these blocks see the source, between the other two: scaled_dot_product, quadratic or "
-          "metric");
+          "the branch by which these blocks see the source, between the other two: scaled_dot_product, "
+          "differential, quadratic or metric");
     field("encoder", encoder, "the blocks that see the source");
     field("shared_embedding", shared_embedding, "both sides have one table of embeddings; else each has its own");
   }

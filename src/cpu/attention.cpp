@@ -298,9 +298,12 @@ struct Head : Packing<Element, Units, Rows, Vectors> {
     return {begin, round_up(end - begin, panel)};
   }
 
+  // How far behind its own place a query sees keys, where that has a limit.
+  METAFORMER_INLINE std::int64_t keys_ahead() const { return in.causal ? 0 : in.window - 1; }
+
   METAFORMER_INLINE KeyRange keys_in_order(std::int64_t first) const {
-    if (!in.causal) return {0, all_keys};
-    const auto end = std::min(all_keys, round_up(first + in.offset + tile, panel));
+    if (!in.causal && in.window == 0) return {0, all_keys};
+    const auto end = std::min(all_keys, round_up(first + in.offset + tile + keys_ahead(), panel));
     const auto begin =
         in.window == 0 ? 0 : std::max<std::int64_t>(0, first + in.offset - in.window + 1) / panel * panel;
     return {std::min(begin, end), end - std::min(begin, end)};
@@ -314,10 +317,10 @@ struct Head : Packing<Element, Units, Rows, Vectors> {
   // Of a query's scores those of keys that it does not see become -infinity; keys from in.keys on do not exist.
   METAFORMER_INLINE void mask(float* score, std::int64_t query, const KeyRange& range) const {
     const auto place = query + in.offset;
-    const auto end = in.causal ? std::min(place + 1, in.keys) : in.keys;
+    const auto end = in.causal || in.window > 0 ? std::min(place + 1 + keys_ahead(), in.keys) : in.keys;
     const auto visible = std::clamp<std::int64_t>(end - range.begin, 0, range.count);
     std::fill(score + visible, score + range.count, -infinity);
-    if (in.causal && in.window > 0)
+    if (in.window > 0)
       std::fill_n(score, std::clamp<std::int64_t>(place - in.window + 1 - range.begin, 0, visible), -infinity);
     if (in.query_segment == nullptr) return;
     const auto own = in.query_segment[query];
@@ -373,6 +376,16 @@ struct ForwardHead : Head<Element, Units, Rows, Vectors> {
     return sum_of(total);
   }
 
+  // `inverse`: what the row's exponentials, whose sum is `total`, are multiplied by. Its log_sum.
+  METAFORMER_INLINE float normalise(float greatest, float total, float& inverse) const {
+    inverse = total == 0 ? 0 : 1 / total;
+    if (total == 0) return infinity;
+    const float own = greatest * in.scale + std::log(total);
+    if (in.sink == -infinity) return own;
+    inverse /= 1 + std::exp(in.sink - own);
+    return std::max(own, in.sink) + std::log1p(std::exp(-std::abs(own - in.sink)));
+  }
+
   METAFORMER_INLINE void run() {
     this->prepare(false);
     float* mixed = workspace.take(tile * value_width);
@@ -385,8 +398,7 @@ struct ForwardHead : Head<Element, Units, Rows, Vectors> {
       for (std::int64_t r = 0; r < count; ++r) {
         float greatest;
         const float total = exponentiate(r, first + r, range, greatest);
-        inverse[r] = total == 0 ? 0 : 1 / total;
-        in.log_sum[first + r] = total == 0 ? infinity : greatest * in.scale + std::log(total);
+        in.log_sum[first + r] = normalise(greatest, total, inverse[r]);
       }
       multiply<Units, Rows, Vectors, false>(tile, value_width, range.count / Units::unit, left,
                                             this->from_key(values, range.begin, value_width), value_width, mixed,

@@ -4,6 +4,7 @@
 // float32 and in a fixed order, so that results do not depend on the number of threads.
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "cpu/dropout.h"
@@ -24,15 +25,17 @@ struct HeadAttention {
   std::int64_t queries = 0, keys = 0;
   std::int64_t query_padding = 0, key_padding = 0;  // tokens behind those, which see nothing and which nothing sees
   std::int64_t offset = 0;                          // query i stands where key i + offset does; none is negative
-  std::int64_t window = 0;  // if causal: the newest keys that a query sees, itself included; 0: all
+  std::int64_t window = 0;  // a query sees only keys that stand less than so many from it; 0: all
   float scale = 1;
+  // Stands in the softmax like the scaled score of one more key that every query sees, of value 0; -infinity: none.
+  float sink = -std::numeric_limits<float>::infinity();
   DropoutMask dropout;            // of the weights
   std::uint64_t first_place = 0;  // of query 0 and key 0 in the mask (place_of_head of base/dropout_places.h)
   HeadRows q, k, v;  // k and v of the same data are one tensor: dk is then the whole gradient and dv unused
   HeadRows t;        // forward only
   // Per token, both or neither; a query sees keys of its own segment, one of -1 sees nothing.
   const std::int64_t *query_segment = nullptr, *key_segment = nullptr;
-  // Per query, padding too: of the exponentials of its scores; infinity where it sees nothing.
+  // Per query, padding too: of the exponentials of its scores and of the sink; infinity where it sees nothing.
   float* log_sum = nullptr;
   // Added to the score of query i, of all C with padding, and key j: distance_q_i . distance_(C - 1 - i + j). Rows that
   // do not exist count as 0; as wide as q.

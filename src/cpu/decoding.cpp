@@ -51,8 +51,9 @@ METAFORMER_INLINE void for_each_product(const float* rows, std::int64_t count, c
   }
 }
 
-// scores become softmax's numerators; returns the sum of them. Lanes beyond the last score count nothing.
-METAFORMER_INLINE float exponentiate(float* scores, std::int64_t count) {
+// scores become softmax's numerators; returns the sum of them and of the sink's. Lanes beyond the last score count
+// nothing.
+METAFORMER_INLINE float exponentiate(float* scores, std::int64_t count, float sink) {
   const auto rounded = (count + lane_count - 1) / lane_count * lane_count;
   std::fill(scores + count, scores + rounded, -std::numeric_limits<float>::infinity());
   const float greatest = *std::max_element(scores, scores + count);
@@ -62,7 +63,8 @@ METAFORMER_INLINE float exponentiate(float* scores, std::int64_t count) {
     store_lanes(scores + i, weight);
     total += weight;
   }
-  return sum_of_lanes(total);
+  const float sum = sum_of_lanes(total);
+  return sink == -std::numeric_limits<float>::infinity() ? sum : sum + std::exp(sink - greatest);
 }
 
 // t = the sum of the rows, each times its weight, times `factor`; Vectors times 16 columns.
@@ -137,7 +139,7 @@ void attend_to_seen(const float* q, const SeenTokens& seen, float scale, float n
     scores[e] = scale * (product + offset);
   });
   scores[seen.count - 1] *= newest_share;
-  const float total = exponentiate(scores, seen.count);
+  const float total = exponentiate(scores, seen.count, seen.sink);
   mix_rows(seen.values, scores, seen.count, seen.value_width, 1 / total, t);
 }
 

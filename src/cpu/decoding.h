@@ -4,6 +4,7 @@
 // else is computed beside them.
 
 #include <cstdint>
+#include <limits>
 
 namespace metaformer {
 
@@ -28,6 +29,8 @@ struct SeenTokens {
   const float* values = nullptr;  // [count, value_width]
   std::int64_t value_width = 0;
   const float* score_offsets = nullptr;  // [count], added to the scores, or none
+  // Stands in the softmax like the scaled score of one more token, whose value is 0; -infinity: none.
+  float sink = -std::numeric_limits<float>::infinity();
 };
 
 // t = softmax(scale r) v with r_e = q . k_e + offset_e, of which the newest token's counts `newest_share` times.

@@ -1,6 +1,7 @@
 #include "ops/attention.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "base/dropout_places.h"
@@ -71,12 +72,13 @@ struct Rule : HostAttentionOptions {
 struct Operands {
   Tensor q, k, v, t, log_sum_bnc;
   Rule rule;
-  Tensor distance_q = {}, distance_bnlk = {};
+  Tensor distance_q = {}, distance_bnlk = {}, sink_n = {};  // the sinks in float32
   std::vector<RowExtent> extents_b = extents_of(rule, q.size(0), q.size(2), k.size(2));
   Tensor dt = {}, dq = {}, dk = {}, dv = {}, ddistance_q = {}, ddistance_bnlk = {};
 
   HeadAttention head(std::int64_t b, std::int64_t n) const {
     const auto queries = q.size(2), keys = k.size(2);
+    const auto key_head = n / (q.size(1) / k.size(1)), value_head = n / (q.size(1) / v.size(1));
     const auto& extent = extents_b[static_cast<std::size_t>(b)];
     const auto segment = [&](const Tensor& x) {
       return extent.is_whole ? nullptr : x.const_data_ptr<std::int64_t>() + b * x.size(1);
@@ -90,11 +92,12 @@ struct Operands {
             .offset = std::max<std::int64_t>(0, keys - queries),
             .window = rule.window,
             .scale = static_cast<float>(rule.scale),
+            .sink = sink_n.defined() ? sink_n.const_data_ptr<float>()[n] : -std::numeric_limits<float>::infinity(),
             .dropout = rule.mask,
             .first_place = cuda::place_of_head(rule.first_row + b, n),
             .q = rows_of(q, b, n),
-            .k = rows_of(k, b, n),
-            .v = rows_of(v, b, n),
+            .k = rows_of(k, b, key_head),
+            .v = rows_of(v, b, value_head),
             .t = rows_of(t, b, n),
             .query_segment = segment(rule.query_segment_bc),
             .key_segment = segment(rule.key_segment_be),
@@ -130,27 +133,47 @@ struct Operands {
   }
 };
 
+Tensor as_sinks(const Tensor& sink_n) { return sink_n.defined() ? sink_n.to(torch::kFloat).contiguous() : sink_n; }
+
+// A sink has its share of the weights of every query, and the value 0: - sum over queries of share (dt . t).
+Tensor sink_gradient(const Tensor& sink_n, const Tensor& log_sum_bnc, const Tensor& t_bnck, const Tensor& dt_bnck) {
+  const auto share_bnc = (sink_n.to(torch::kFloat).view({1, -1, 1}) - log_sum_bnc).exp();
+  const auto delta_bnc = (dt_bnck.to(torch::kFloat) * t_bnck.to(torch::kFloat)).sum(3);
+  return -(share_bnc * delta_bnc).sum(at::IntArrayRef{0, 2}).to(sink_n.scalar_type());
+}
+
+// Of gradients that every head of the queries has, those of `heads` that serve several.
+Tensor summed_by_head(const Tensor& dx_bnek, std::int64_t heads) {
+  return dx_bnek.size(1) == heads ? dx_bnek : dx_bnek.unflatten(1, {heads, -1}).sum(2);
+}
+
 Tensors attention_backward(const Backward& in, const Rule& rule) {
-  Operands operands{.q = in.saved[0],
-                    .k = in.saved[1],
-                    .v = in.saved[2],
+  const auto &q = in.saved[0], &k = in.saved[1], &v = in.saved[2], &sink_n = in.saved[7];
+  Operands operands{.q = q,
+                    .k = k,
+                    .v = v,
                     .t = in.saved[3],
                     .log_sum_bnc = in.saved[4],
                     .rule = rule,
                     .distance_q = in.saved[5],
                     .distance_bnlk = in.saved[6],
+                    .sink_n = as_sinks(sink_n),
                     .dt = with_features_together(in.dy[0]),
-                    .dq = empty_by_token(in.saved[0]),
-                    .dk = empty_by_token(in.saved[1])};
-  if (!operands.head(0, 0).shares_values()) operands.dv = empty_by_token(operands.v);
-  if (!operands.distance_q.defined()) {
-    operands.compute();
-    return {operands.dq, operands.dk, operands.dv};
+                    .dq = empty_by_token(q),
+                    .dk = empty_by_token(k, k.size(2), q.size(1))};
+  if (!operands.head(0, 0).shares_values()) operands.dv = empty_by_token(v, v.size(2), q.size(1));
+  if (operands.distance_q.defined()) {
+    operands.ddistance_q = empty_by_token(operands.distance_q);
+    operands.ddistance_bnlk = torch::empty(operands.distance_bnlk.sizes(), operands.distance_bnlk.options());
   }
-  operands.ddistance_q = empty_by_token(operands.distance_q);
-  operands.ddistance_bnlk = torch::empty(operands.distance_bnlk.sizes(), operands.distance_bnlk.options());
   operands.compute();
-  return {operands.dq, operands.dk, operands.dv, operands.ddistance_q, operands.ddistance_bnlk.sum(0)};
+  Tensors gradients = {operands.dq, summed_by_head(operands.dk, k.size(1)),
+                       operands.dv.defined() ? summed_by_head(operands.dv, v.size(1)) : Tensor()};
+  gradients.push_back(operands.ddistance_q);
+  gradients.push_back(operands.ddistance_bnlk.defined() ? operands.ddistance_bnlk.sum(0) : Tensor());
+  gradients.push_back(sink_n.defined() ? sink_gradient(sink_n, operands.log_sum_bnc, operands.t, operands.dt)
+                                       : Tensor());
+  return gradients;
 }
 
 Tensors projection_backward(const Backward& in, std::int64_t heads, const Rule& rule) {
@@ -158,18 +181,21 @@ Tensors projection_backward(const Backward& in, std::int64_t heads, const Rule& 
   const auto [q_bnck, k_bnck, v_bnck] = thirds_bnck(in.saved[0], heads);
   const auto dprojected_bcd = torch::empty_like(in.saved[0]);
   const auto [dq, dk, dv] = thirds_bnck(dprojected_bcd, heads);
+  const auto &log_sum_bnc = in.saved[2], &sink_n = in.saved[3];
+  const auto t_bnck = split_heads(in.saved[1], heads), dt_bnck = split_heads(in.dy[0].contiguous(), heads);
   Operands{.q = q_bnck,
            .k = k_bnck,
            .v = v_bnck,
-           .t = split_heads(in.saved[1], heads),
-           .log_sum_bnc = in.saved[2],
+           .t = t_bnck,
+           .log_sum_bnc = log_sum_bnc,
            .rule = rule,
-           .dt = split_heads(in.dy[0].contiguous(), heads),
+           .sink_n = as_sinks(sink_n),
+           .dt = dt_bnck,
            .dq = dq,
            .dk = dk,
            .dv = dv}
       .compute();
-  return {dprojected_bcd};
+  return {dprojected_bcd, sink_n.defined() ? sink_gradient(sink_n, log_sum_bnc, t_bnck, dt_bnck) : Tensor()};
 }
 
 bool has_kernel(const Tensor& x, std::int64_t keys) { return fits_cpu_kernels(x) && keys <= longest_host_attention; }
@@ -189,17 +215,18 @@ bool can_attend_on_host(const Tensor& projected_bcd) {
 }
 
 Tensor host_attention(const Tensor& q_bnck, const Tensor& k_bnek, const Tensor& value_bnej,
-                      const HostAttentionOptions& options, Pass& pass, const HostDistances& distances) {
+                      const HostAttentionOptions& options, Pass& pass, const HostDistances& distances,
+                      const Tensor& sink_n) {
   const Rule rule(options, pass);
-  Tensors inputs = {q_bnck, k_bnek, value_bnej};
-  if (distances.key_nlk.defined()) inputs.insert(inputs.end(), {distances.q_bnck, distances.key_nlk});
+  const Tensors inputs = {q_bnck, k_bnek, value_bnej, distances.q_bnck, distances.key_nlk, sink_n};
   const auto forward = [&](Tensors& saved) {
     Operands operands{.q = with_features_together(q_bnck),
                       .k = with_features_together(k_bnek),
                       .v = with_features_together(value_bnej),
-                      .t = empty_by_token(value_bnej, q_bnck.size(2)),
+                      .t = empty_by_token(value_bnej, q_bnck.size(2), q_bnck.size(1)),
                       .log_sum_bnc = empty_per_row(q_bnck),
-                      .rule = rule};
+                      .rule = rule,
+                      .sink_n = as_sinks(sink_n)};
     if (distances.key_nlk.defined()) {
       operands.distance_q = with_features_together(distances.q_bnck);
       operands.distance_bnlk = with_features_together(distances.key_nlk.expand({q_bnck.size(0), -1, -1, -1}));
@@ -211,14 +238,15 @@ Tensor host_attention(const Tensor& q_bnck, const Tensor& k_bnek, const Tensor& 
              operands.t,
              operands.log_sum_bnc,
              operands.distance_q,
-             operands.distance_bnlk};
+             operands.distance_bnlk,
+             sink_n};
     return operands.t;
   };
   return own_node("attention", inputs, forward, [rule](const Backward& in) { return attention_backward(in, rule); });
 }
 
-Tensor host_attention(const Tensor& projected_bcd, std::int64_t heads, const HostAttentionOptions& options,
-                      Pass& pass) {
+Tensor host_attention(const Tensor& projected_bcd, std::int64_t heads, const HostAttentionOptions& options, Pass& pass,
+                      const Tensor& sink_n) {
   const Rule rule(options, pass);
   const auto forward = [&](Tensors& saved) {
     const at::AutoDispatchBelowADInplaceOrView no_views;  // views that the graph knows cost more
@@ -230,12 +258,13 @@ Tensor host_attention(const Tensor& projected_bcd, std::int64_t heads, const Hos
                             .v = v_bnck,
                             .t = split_heads(t_bcd, heads),
                             .log_sum_bnc = empty_per_row(q_bnck),
-                            .rule = rule};
+                            .rule = rule,
+                            .sink_n = as_sinks(sink_n)};
     operands.compute();
-    saved = {projected_bcd, t_bcd, operands.log_sum_bnc};
+    saved = {projected_bcd, t_bcd, operands.log_sum_bnc, sink_n};
     return t_bcd;
   };
-  return own_node("attention", {projected_bcd}, forward,
+  return own_node("attention", {projected_bcd, sink_n}, forward,
                   [heads, rule](const Backward& in) { return projection_backward(in, heads, rule); });
 }
 

@@ -24,13 +24,13 @@ inline std::array<torch::Tensor, 3> thirds_bnck(const torch::Tensor& x_bcd, std:
 // [b, n, c, k] -> [b, c, n k].
 inline torch::Tensor merge_heads(const torch::Tensor& t_bnck) { return t_bnck.transpose(1, 2).flatten(2); }
 
-// Uninitialised [b, n, c, k] that lies as [b, c, n, k], so that merging heads costs nothing; of `tokens`, c.
-inline torch::Tensor empty_by_token(const torch::Tensor& like_bnck, std::int64_t tokens) {
-  return torch::empty({like_bnck.size(0), tokens, like_bnck.size(1), like_bnck.size(3)}, like_bnck.options())
-      .transpose(1, 2);
+// Uninitialised [b, n, c, k] that lies as [b, c, n, k], so that merging heads costs nothing; of `tokens`, c, and
+// `heads`, n.
+inline torch::Tensor empty_by_token(const torch::Tensor& like_bnck, std::int64_t tokens, std::int64_t heads) {
+  return torch::empty({like_bnck.size(0), tokens, heads, like_bnck.size(3)}, like_bnck.options()).transpose(1, 2);
 }
 inline torch::Tensor empty_by_token(const torch::Tensor& like_bnck) {
-  return empty_by_token(like_bnck, like_bnck.size(2));
+  return empty_by_token(like_bnck, like_bnck.size(2), like_bnck.size(1));
 }
 
 // p_bnck W_nkj for every head, as one batched product of n matrices; a view of [n, b, c, j].
@@ -60,7 +60,7 @@ inline torch::Tensor empty_per_row(const torch::Tensor& like_bnck) {
 
 struct HostAttentionOptions {
   bool causal = false;      // the queries are the last of the keys
-  std::int64_t window = 0;  // if causal: the newest keys that a query sees, itself included; 0: all
+  std::int64_t window = 0;  // a query sees only keys that stand less than so many from it; 0: all
   // Integers; -1: padding; undefined, both: all one segment.
   torch::Tensor query_segment_bc, key_segment_be;
   double scale = 1;
@@ -78,15 +78,25 @@ struct HostDistances {
 bool can_attend_on_host(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, const torch::Tensor& value_bnej);
 bool can_attend_on_host(const torch::Tensor& projected_bcd);
 
+// Heads of keys or of values may be fewer than those of queries, each then serving as many in a row.
+//
+// sink_n, where it is defined: stands in the softmax of each head like the scaled score of one more key, of value 0.
+//
 // softmax(scale q k^T) v in the inputs' type, sums in float32; a token that sees nothing gets zeros. Keeps its inputs,
 // the result and a number per token and head, nothing of size c^2. Equal inputs and draws give equal bits, whatever the
 // number of threads. Values that are the very tensor of the keys are loaded once.
 torch::Tensor host_attention(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, const torch::Tensor& value_bnej,
-                             const HostAttentionOptions& options, Pass& pass, const HostDistances& distances = {});
+                             const HostAttentionOptions& options, Pass& pass, const HostDistances& distances = {},
+                             const torch::Tensor& sink_n = {});
 
 // The same of queries, keys and values as one projection holds them, [b, c, 3 n k], giving [b, c, n k]: one node of the
 // graph, without the views that take the projection apart and the copy that joins its gradient.
 torch::Tensor host_attention(const torch::Tensor& projected_bcd, std::int64_t heads,
-                             const HostAttentionOptions& options, Pass& pass);
+                             const HostAttentionOptions& options, Pass& pass, const torch::Tensor& sink_n = {});
+
+// x_bnek with each head as often in a row as it takes to have `heads` of them; x itself where it has.
+inline torch::Tensor with_heads(const torch::Tensor& x_bnek, std::int64_t heads) {
+  return x_bnek.size(1) == heads ? x_bnek : x_bnek.repeat_interleave(heads / x_bnek.size(1), 1);
+}
 
 }  // namespace metaformer

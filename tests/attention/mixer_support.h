@@ -3,9 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "attention/mixer.h"
 #include "attention/score_positions.h"
 #include "config/writer.h"
+#include "support/any_mixer.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {
@@ -20,7 +23,7 @@ inline std::string describe(const MixerConfig& options) {
 inline std::shared_ptr<Mixer> random_mixer(const MixerConfig& options, const MixerShape& shape,
                                            torch::ScalarType type = torch::kDouble) {
   torch::manual_seed(7);
-  auto mixer = make_mixer(options, shape);
+  auto mixer = make_mixer(options, with_pairs(shape, options));
   mixer->to(torch::kDouble);
   const torch::NoGradGuard no_grad;
   for (auto& parameter : mixer->parameters()) parameter.normal_(0, 0.4);
@@ -32,7 +35,8 @@ inline std::shared_ptr<Mixer> random_mixer(const MixerConfig& options, const Mix
 inline torch::Tensor shared_distance_biases(const MixerConfig& options, const MixerShape& shape) {
   const auto* xl = std::get_if<TransformerXlPositionsConfig>(&shape.positions);
   if (xl == nullptr || !xl->shared_biases) return {};
-  return torch::randn({2, shape.heads, key_width(options, shape)}, torch::kDouble);
+  const auto own = with_pairs(shape, options);
+  return torch::randn({2, own.heads, key_width(options, own)}, torch::kDouble);
 }
 
 // Sets what a model gives to mixers with positions of transformer_xl, in double; does nothing for others.
@@ -83,6 +87,24 @@ void check_gradients(const std::vector<torch::Tensor>& inputs, const Loss& loss,
     input.copy_(value);
     CHECK(relative_error(torch::mv(directions_jn, gradients[i].reshape(-1)), numeric_j) < tolerance);
   }
+}
+
+// The weights that scaled scores become, of the tokens that are visible and within the window.
+inline torch::Tensor weights_by_formula(const ScaledDotProductOptions& options, const Mixer& mixer,
+                                        const torch::Tensor& score_bnce, const torch::Tensor& visible_bce) {
+  const torch::NoGradGuard no_grad;
+  auto seen_bce = visible_bce.clone();
+  for (std::int64_t c = 0; c < seen_bce.size(1); ++c)
+    for (std::int64_t e = 0; e < seen_bce.size(2); ++e)
+      if (options.window > 0 && std::abs(c - e) >= options.window) seen_bce.select(1, c).select(1, e).fill_(false);
+  if (options.weights == AttentionWeights::sigmoid) {
+    const auto count = seen_bce.sum(2, true).to(torch::kDouble).unsqueeze(1);  // sigmoid(s - log n) = 1 / (1 + n e^-s)
+    return seen_bce.unsqueeze(1) / (1 + count * (-score_bnce).exp());
+  }
+  const auto part_bnce = score_bnce.exp() * seen_bce.unsqueeze(1);
+  auto total = part_bnce.sum(3, true);
+  if (options.sinks) total = total + mixer.named_parameters()["sinks"].exp().view({1, -1, 1, 1});
+  return part_bnce / torch::where(total > 0, total, torch::ones_like(total));
 }
 
 // F sqrt(k) / |F| of each head.

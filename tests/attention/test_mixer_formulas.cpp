@@ -32,9 +32,10 @@ struct Positioned {
   Positioned(const MixerConfig& options, const PositionsConfig& given, bool is_causal)
       : positions(given),
         causal(is_causal),
-        mixer(random_mixer(options, shape())),
-        bias(make_score_bias(given, heads, is_causal)),
-        biases_2nk(shared_distance_biases(options, shape())) {
+        shape(with_pairs({.width = width, .heads = heads, .context = 12, .positions = given}, options)),
+        mixer(random_mixer(options, shape)),
+        bias(make_score_bias(given, shape.heads, is_causal)),
+        biases_2nk(shared_distance_biases(options, shape)) {
     if (bias == nullptr) return;
     bias->to(torch::kDouble);
     const torch::NoGradGuard no_grad;
@@ -45,14 +46,13 @@ struct Positioned {
     const auto tokens = x_bcd.size(1);
     auto visibility = self_visibility(causal, segment_bc);
     if (bias != nullptr) visibility.score_bias_nce = bias->forward(tokens, tokens);
-    set_distances(visibility, shape(), biases_2nk, tokens);
+    set_distances(visibility, shape, biases_2nk, tokens);
     return mix(*mixer, x_bcd, visibility);
   }
 
-  MixerShape shape() const { return {.width = width, .heads = heads, .context = 12, .positions = positions}; }
-
   PositionsConfig positions;
   bool causal;
+  MixerShape shape;
   std::shared_ptr<Mixer> mixer;
   std::shared_ptr<ScoreBias> bias;
   Tensor biases_2nk;  // u and v of transformer_xl, where all layers share them
@@ -118,14 +118,22 @@ Tensor normalised(const Mixer& mixer, const Tensor& x_bnck, const std::string& n
   return gain_k == nullptr ? y_bnck : y_bnck * *gain_k;
 }
 
+// Keys or values of `few` heads, each for the heads of queries beside each other that share it.
+Tensor shared_rows_of(const Mixer& mixer, const Tensor& x, std::int64_t first, std::int64_t few) {
+  const auto p_nkd = mixer.named_parameters()["query_key_value.weight"].narrow(0, first, few * k).view({few, k, width});
+  std::vector<Tensor> of_heads;
+  for (std::int64_t n = 0; n < heads; ++n) of_heads.push_back(einsum("kd,bcd->bck", {p_nkd[n / (heads / few)], x}));
+  return torch::stack(of_heads, 1);
+}
+
 Parts parts_of(const ScaledDotProductOptions& options, const Mixer& mixer, const Tensor& x) {
-  const std::string all = "query_key_value.weight";
-  auto q = rows_of(mixer, all, x), key = rows_of(mixer, all, x, width);
+  const auto few = options.key_value_heads == 0 ? heads : options.key_value_heads;
+  auto q = rows_of(mixer, "query_key_value.weight", x), key = shared_rows_of(mixer, x, width, few);
   if (options.qk_norm) {
     q = normalised(mixer, q, "query_norm");
     key = normalised(mixer, key, "key_norm");
   }
-  return {.value_bnck = rows_of(mixer, all, x, 2 * width),
+  return {.value_bnck = shared_rows_of(mixer, x, width + few * k, few),
           .score_bnce = tempered(mixer, einsum("bnck,bnek->bnce", {q, key}))};
 }
 
@@ -190,6 +198,40 @@ struct Formula {
     const auto share = weight / torch::where(total > 0, total, torch::ones_like(total));
     return output_of(mixer, einsum("bnce,bnek->bnck", {share, value_bnck}));
   }
+  Tensor operator()(const ScaledDotProductOptions& options) const {
+    const torch::NoGradGuard no_grad;
+    const auto [value_bnck, score_bnce] = parts_of(options, mixer, x);
+    const auto share = weights_by_formula(options, mixer, score_bnce / std::sqrt(static_cast<double>(k)), visible);
+    return output_of(mixer, einsum("bnce,bnek->bnck", {share, value_bnck}));
+  }
+  // Pair by pair of four heads; the first layer.
+  Tensor operator()(const DifferentialOptions&) const {
+    const torch::NoGradGuard no_grad;
+    constexpr std::int64_t pairs = 2, own = width / 4;
+    const auto parameters = mixer.named_parameters();
+    const auto rows = [&](std::int64_t first, std::int64_t count) {
+      return einsum("kd,bcd->bck", {parameters["query_key_value.weight"].narrow(0, first, count), x});
+    };
+    const auto product = [&](const char* one, const char* other) {
+      return (parameters[one] * parameters[other]).sum().item<double>();
+    };
+    const double initial = 0.2;
+    const double lambda =
+        std::exp(product("lambda_q1", "lambda_k1")) - std::exp(product("lambda_q2", "lambda_k2")) + initial;
+    std::vector<Tensor> mixed;
+    for (std::int64_t pair = 0; pair < pairs; ++pair) {
+      const auto attention = [&](std::int64_t head) {
+        const auto score = einsum("bck,bek->bce", {rows(head * own, own), rows(width + head * own, own)});
+        return weights_by_formula({}, mixer, score.unsqueeze(1) / std::sqrt(static_cast<double>(own)), visible)
+            .squeeze(1);
+      };
+      const auto weight = attention(2 * pair) - lambda * attention(2 * pair + 1);
+      const auto t = einsum("bce,bej->bcj", {weight, rows(2 * width + 2 * pair * own, 2 * own)});
+      const auto norm = (t.square().mean(-1, true) + 1e-6).sqrt();
+      mixed.push_back((1 - initial) * t / norm * parameters["norm.weight"]);
+    }
+    return einsum("dj,bcj->bcd", {parameters["output.weight"], torch::cat(mixed, 2)});
+  }
   // Of sequences no longer than a chunk; longer ones are in test_lsh.cpp.
   Tensor operator()(const LshOptions&) const {
     const auto q = rows_of(mixer, "projection.weight", x), v = rows_of(mixer, "projection.weight", x, width);
@@ -246,6 +288,36 @@ TEST_CASE("every mixer equals its formula in float64", "[mixer]") {
   const auto visible = brute_force_visible(causal, segments);
   const auto expected = std::visit(Formula{*mixer.mixer, x, visible, causal}, options);
   CHECK(relative_error(mixer(x, segmented ? segments : Tensor()), expected) < 1e-10);
+}
+
+TEST_CASE("heads that share keys and values are heads with equal ones", "[mixer]") {
+  const auto type = GENERATE(torch::kDouble, torch::kFloat);
+  const bool normalises = GENERATE(false, true);
+  const auto positions = any_score_positions();
+  INFO(kind_of(positions) << " " << type << " normalised " << normalises);
+  const MixerShape shape{.width = width, .heads = 6, .positions = positions};
+  const ScaledDotProductOptions few{.qk_norm = normalises, .key_value_heads = 2, .sinks = true};
+  auto many = few;
+  many.key_value_heads = 0;
+  const auto shared = random_mixer(few, shape, type), whole = random_mixer(many, shape, type);
+  const torch::NoGradGuard no_grad;
+  auto theirs = shared->named_parameters(), own = whole->named_parameters();
+  for (const auto& parameter : theirs)
+    if (parameter.key() != "query_key_value.weight") own[parameter.key()].copy_(parameter.value());
+  const auto rows = theirs["query_key_value.weight"].split_with_sizes({width, 4, 4});
+  const auto repeated = [](const Tensor& of_two) {  // two heads of two features for three heads of queries each
+    return of_two.view({2, 1, 2, width}).expand({2, 3, 2, width}).reshape({width, width});
+  };
+  own["query_key_value.weight"].copy_(torch::cat({rows[0], repeated(rows[1]), repeated(rows[2])}));
+  const auto x = torch::randn({2, 9, width}, type);
+  auto visibility = self_visibility(true, example_segments());
+  const auto bias = make_score_bias(positions, 6, true);
+  if (bias != nullptr) visibility.score_bias_nce = bias->forward(9, 9).to(type);
+  set_distances(visibility, shape, shared_distance_biases(few, shape), 9);
+  for (auto* of_distances : {&visibility.distance_ld, &visibility.content_bias_nk, &visibility.distance_bias_nk})
+    if (of_distances->defined()) *of_distances = of_distances->to(type);
+  const double tolerance = type == torch::kDouble ? 1e-12 : 2e-6;
+  CHECK(relative_error(mix(*shared, x, visibility), mix(*whole, x, visibility)) < tolerance);
 }
 
 TEST_CASE("backends agree with positions, too, values and gradients", "[positions]") {

@@ -4,6 +4,7 @@
 
 #include "attention/mixer.h"
 #include "attention/mixer_support.h"
+#include "attention/score_positions.h"
 #include "config/mixer_config.h"
 #include "ops/autocast.h"
 #include "support/any_mixer.h"
@@ -187,6 +188,11 @@ TEST_CASE("cross attention sees a context of another length", "[mixer]") {
     CHECK_THROWS(mix(*mixer, x, x.clone(), {}));  // a mixer that cannot cross says so
     return;
   }
+  if (const auto* dot = std::get_if<ScaledDotProductOptions>(&options); dot != nullptr && dot->window > 0) {
+    const auto x = torch::randn({2, 6, 12}, torch::kDouble);
+    CHECK_THROWS_WITH(mix(*mixer, x, x.clone(), {}), ContainsSubstring("window"));
+    return;
+  }
   // With x itself under another name, crossing must give what self-attention gives.
   const auto x = torch::randn({2, 6, 12}, torch::kDouble);
   CHECK(relative_error(mix(*mixer, x, x.clone(), {}), mix(*mixer, x, {})) < 1e-12);
@@ -205,6 +211,49 @@ TEST_CASE("the cache of a metric mixer is half that of scaled dot product", "[mi
   };
   CHECK(bytes(ScaledDotProductOptions{}) == 2 * 2 * 16 * 12 * 8);
   CHECK(bytes(MetricOptions{}) * 2 == bytes(ScaledDotProductOptions{}));
+}
+
+TEST_CASE("a mixer with a window remembers no more than that, whatever the parts of a text", "[mixer]") {
+  const std::int64_t window = GENERATE(1, 2, 5, 8), tokens = 24;
+  const auto positions = GENERATE(
+      PositionsConfig(NoPositionsConfig{}), PositionsConfig(RotaryPositionsConfig{}),
+      PositionsConfig(AlibiPositionsConfig{}), PositionsConfig(T5PositionsConfig{.buckets = 6, .max_distance = 7}),
+      PositionsConfig(ShawPositionsConfig{.max_distance = 3}), PositionsConfig(TransformerXlPositionsConfig{}));
+  const ScaledDotProductOptions options{
+      .window = window, .key_value_heads = GENERATE(0, 1), .sinks = GENERATE(false, true)};
+  INFO(kind_of(positions) << " window " << window << " " << describe(options));
+  auto placed = shape;
+  placed.positions = positions;
+  const auto mixer = random_mixer(options, placed);
+  const auto bias = make_score_bias(positions, placed.heads, true);
+  const auto biases_2nk = shared_distance_biases(options, placed);
+  const torch::NoGradGuard no_grad;
+  const auto x = torch::randn({2, tokens, 12}, torch::kDouble);
+  auto segments = torch::zeros({2, tokens}, torch::kLong);
+  segments[1].narrow(0, 9, tokens - 9).fill_(1);
+  MixerState state(tokens);
+  const auto part = [&](std::int64_t first, std::int64_t end, MixerState* with) {
+    const auto count = end - first;
+    auto visibility = self_visibility(true, segments.narrow(1, first, count));
+    visibility.key_segment_be = segments.narrow(1, 0, end);
+    if (bias != nullptr) visibility.score_bias_nce = bias->forward(count, end).to(torch::kDouble);
+    set_distances(visibility, placed, biases_2nk, end);
+    return mix(*mixer, x.narrow(1, first, count).contiguous(), visibility, with);
+  };
+  const auto whole = part(0, tokens, nullptr);
+  std::vector<torch::Tensor> parts;
+  std::int64_t first = 0;
+  for (const std::int64_t end : {7, 8, 9, 10, 14, 15, 23, 24}) {
+    parts.push_back(part(first, end, &state));
+    first = end;
+  }
+  CHECK(relative_error(torch::cat(parts, 1), whole) < 1e-12);
+  const auto key_heads = options.key_heads(placed);
+  CHECK(state.bytes() == 2 * 2 * key_heads * window * placed.head_width() * 8);
+  // A state that was stored and loaded goes on alike.
+  MixerState loaded(tokens);
+  loaded.load(state.tensors(), "the state");
+  CHECK(loaded.tensors().front().second.size(2) == window);
 }
 
 TEST_CASE("a full cache refuses more", "[mixer]") {

@@ -95,7 +95,7 @@ TEST_CASE("a state takes the same memory however long the text is", "[state_mixe
 TEST_CASE("the size of a state is what generating a text leaves", "[state_mixers]") {
   const auto options = any_mixer_at_all();
   INFO(describe(options));
-  const auto sizes = sizes_of(options, shape, 9);
+  const auto sizes = sizes_of(options, with_pairs(shape, options), 9);
   if (chooses_by_whole_sequence(options)) {
     CHECK_FALSE(sizes.state_bytes.has_value());
     return;

@@ -61,6 +61,7 @@ void check_paths(const TransformerConfig& model) {
 TEST_CASE("fast paths of every mixer and position are those that are taken", "[bench]") {
   auto model = small_model();
   model.mixer = any_mixer();
+  model.heads = with_pairs(model.mixer_shape(), model.mixer).heads;
   model.positions = any_positions();
   const bool has_sense = has_scores(model.mixer) || !act_on_scores(model.positions);
   if (!has_sense || problem_of(model.mixer, model.mixer_shape())) return does_not_apply("no scores, or refused");

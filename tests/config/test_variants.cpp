@@ -161,11 +161,12 @@ TEST_CASE("explain shows the kinds of a section, and which of them have a key", 
            {"model.context", 1, "model: lstm or gru"},
            {"task.head.recalibrate", 0, "task: classification"},
            {"data.cache", 0, "task: language_model, masked_language_model or classification"},
-           {"model.mixer.window", 0, "model: transformer or encoder_decoder, model.mixer: average_pooling"}})
+           {"model.mixer.window", 0, "model: transformer or encoder_decoder, model.mixer: scaled_dot_product"},
+           {"model.mixer.window", 1, "model: transformer or encoder_decoder, model.mixer: average_pooling"}})
     CHECK(applies_to(of(path).at(number)) == expected);
   CHECK(of("data.path").size() == 3);  // a text, a table, or pairs
   CHECK(of("task.head.recalibrate").size() == 1);
-  CHECK(of("model.mixer.window").at(0).fallback == "3");
+  CHECK(of("model.mixer.window").at(1).fallback == "3");
   CHECK(of("model.mixer.rounds").at(0).expected == "integer, at least 1 and at most 1024");
   CHECK(of("model.mixer").at(0).kinds.back().name == "none");
   CHECK(of("model.mixer").at(0).choices == kinds_of<MixerConfig>());

@@ -81,6 +81,7 @@ TEST_CASE("a decoder knows positions, or there is none", "[decoder]") {
   auto config = config_of(
       GENERATE(MixerConfig(ScaledDotProductOptions{.qk_norm = true}),
                MixerConfig(ScaledDotProductOptions{.qk_norm = true, .learned_temperature = true}),
+               MixerConfig(ScaledDotProductOptions{.qk_norm = true, .key_value_heads = 1, .sinks = true}),
                MixerConfig(QuadraticOptions{}), MixerConfig(QuadraticOptions{.form = QuadraticForm::full}),
                MixerConfig(MetricOptions{.values = MixerValues::own}),
                MixerConfig(MetricOptions{.values = MixerValues::unnormalised, .qk_norm = true}),

@@ -50,6 +50,12 @@ const std::vector<std::vector<std::string>> mixers = {
      "model.cross_mixer={kind: metric, qk_norm: true, learned_temperature: true, fixed_norm: true}"},
     {"model.mixer={kind: scaled_dot_product, qk_norm: true, learned_temperature: true}",
      "model.cross_mixer={kind: scaled_dot_product, qk_norm: true, learned_temperature: true}"},
+    {"model.mixer={kind: scaled_dot_product, window: 3}",
+     "model.cross_mixer={kind: scaled_dot_product, key_value_heads: 1, sinks: true}",
+     "model.encoder.mixer={kind: scaled_dot_product, window: 3, weights: sigmoid}"},
+    {"model.mixer=differential", "model.cross_mixer=differential", "model.encoder.mixer=differential"},
+    {"model.mixer={kind: scaled_dot_product, weights: sigmoid}",
+     "model.cross_mixer={kind: scaled_dot_product, weights: sigmoid}"},
     {"model.mixer=average_pooling", "model.cross_mixer=quadratic", "model.encoder.mixer=average_pooling"},
     {"model.mixer=identity", "model.cross_mixer=metric", "model.encoder.mixer=identity"},
 };

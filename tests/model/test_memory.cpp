@@ -46,6 +46,11 @@ Gpt with_context(const Gpt& model, std::int64_t context) {
   return longer;
 }
 
+MixerConfig any_mixer_with_memory() {
+  static const auto all = every_mixer_that(takes_longer_context);
+  return one_of(all);
+}
+
 void check_one_long_segment(const TransformerConfig& config) {
   const torch::NoGradGuard no_grad;
   auto model = model_of(config);
@@ -57,7 +62,7 @@ void check_one_long_segment(const TransformerConfig& config) {
 }  // namespace
 
 TEST_CASE("segments with enough memory are one long segment, with every mixer", "[memory]") {
-  check_one_long_segment(config_of(NoPositionsConfig{}, any_incremental_mixer(), 3 * segment));
+  check_one_long_segment(config_of(NoPositionsConfig{}, any_mixer_with_memory(), 3 * segment));
 }
 
 TEST_CASE("segments with enough memory are one long segment, with all relative positions", "[memory]") {
@@ -65,7 +70,9 @@ TEST_CASE("segments with enough memory are one long segment, with all relative p
   if (!are_relative(positions)) return does_not_apply("these positions are not relative");
   const auto mixer =
       GENERATE(MixerConfig(ScaledDotProductOptions{}), MixerConfig(QuadraticOptions{.form = QuadraticForm::full}),
-               MixerConfig(MetricOptions{.values = MixerValues::own}),
+               MixerConfig(ScaledDotProductOptions{.window = 5, .key_value_heads = 1, .sinks = true}),
+               MixerConfig(ScaledDotProductOptions{.weights = AttentionWeights::sigmoid}),
+               MixerConfig(DifferentialOptions{}), MixerConfig(MetricOptions{.values = MixerValues::own}),
                MixerConfig(MetricOptions{.constraint = MetricConstraint::psd, .score = MetricScore::distance}));
   auto config = config_of(positions, mixer, 3 * segment);
   config.norm = LayerNormConfig{.position = GENERATE(NormPosition::pre, NormPosition::post, NormPosition::both)};
@@ -97,11 +104,11 @@ TEST_CASE("an empty memory changes no bit, and a reset empties it", "[memory]") 
   CHECK(torch::equal(model.evaluate({.ids_bc = ids_bc}, state.get()), alone_bcv));
 }
 
-TEST_CASE("a token sees as far back as the memory goes, and with same_length exactly that many tokens", "[memory]") {
+TEST_CASE("a token sees as far back as the memory, same_length and the window of the mixer let it", "[memory]") {
   const torch::NoGradGuard no_grad;
   const bool training = GENERATE(false, true), same_length = GENERATE(false, true);
-  const std::int64_t memory = GENERATE(3, 5, 8);
-  auto config = config_of(AlibiPositionsConfig{}, ScaledDotProductOptions{}, memory);
+  const std::int64_t memory = GENERATE(3, 5, 8), window = GENERATE(0, 4);
+  auto config = config_of(AlibiPositionsConfig{}, ScaledDotProductOptions{.window = window}, memory);
   config.layers = 1;  // no token further back is seen through another
   config.same_length = same_length;
   auto model = model_of(config);
@@ -112,7 +119,8 @@ TEST_CASE("a token sees as far back as the memory goes, and with same_length exa
     other_bc.select(1, changed).add_(1).remainder_(vocabulary);
     const auto other_bcv = read(model, other_bc, *state_of(model, training));
     for (std::int64_t c = 0; c < 3 * segment; ++c) {
-      const auto reach = same_length ? c - memory + 1 : c / segment * segment - memory;
+      auto reach = same_length ? c - memory + 1 : c / segment * segment - memory;
+      if (window > 0) reach = std::max(reach, c - window + 1);
       const bool seen = changed <= c && changed >= reach;
       INFO("token " << c << " and a change of token " << changed);
       CHECK(torch::equal(logits_bcv.select(1, c), other_bcv.select(1, c)) == !seen);
@@ -122,7 +130,7 @@ TEST_CASE("a token sees as far back as the memory goes, and with same_length exa
 
 TEST_CASE("a token sees nothing of other documents in the memory", "[memory]") {
   const torch::NoGradGuard no_grad;
-  const auto mixer = any_incremental_mixer();
+  const auto mixer = any_mixer_with_memory();
   auto model = model_of(config_of(RotaryPositionsConfig{}, mixer, 2 * segment));
   if (!has_scores(mixer)) model = model_of(config_of(NoPositionsConfig{}, mixer, 2 * segment));
   const auto ids_bc = random_ids(batch, 4 * segment);

@@ -250,9 +250,9 @@ TEST_CASE("a state that was saved and loaded continues a sequence with the same 
   model.evaluate(random_batch(3, 5), state.get());
   loaded->load(copy_of(*state), "a file");
   CHECK(loaded->length() == 5);
-  CHECK(loaded->bytes() == state->bytes());
   const auto next = random_batch(3, 3);
   CHECK(torch::equal(model.evaluate(next, state.get()), model.evaluate(next, loaded.get())));
+  CHECK(loaded->bytes() == state->bytes());  // of a window only now: what is loaded does not tell of it
   // And so do decoders.
   if (has_decoder(model.config().mixer)) {
     const auto one = model.decoder(3), other = model.decoder(3);

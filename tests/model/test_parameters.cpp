@@ -59,9 +59,9 @@ struct StateMixerParameters {
 std::int64_t parameters_by_formula(const MixerConfig& options, const MixerShape& shape) {
   const auto d = shape.width, n = shape.heads, k = shape.head_width();
   const auto matrices = [&](std::int64_t count) { return count * (d * d + (shape.bias ? d : 0)); };
-  const auto of_positions = [&](std::int64_t key_width) -> std::int64_t {
+  const auto of_positions = [&](std::int64_t key_width, std::int64_t values = 1) -> std::int64_t {
     if (const auto* shaw = std::get_if<ShawPositionsConfig>(&shape.positions))
-      return (2 * shaw->max_distance + 1) * (key_width + k);
+      return (2 * shaw->max_distance + 1) * (key_width + values * k);
     const auto* xl = std::get_if<TransformerXlPositionsConfig>(&shape.positions);
     return xl == nullptr ? 0 : n * key_width * (d + (xl->shared_biases ? 0 : 2));
   };
@@ -72,7 +72,10 @@ std::int64_t parameters_by_formula(const MixerConfig& options, const MixerShape&
     return matrices(2 + (o.values == MixerValues::own ? 1 : 0) + (shape.crosses ? 1 : 0)) + of_norms(o, 1);
   };
   if (const auto* dot = std::get_if<ScaledDotProductOptions>(&options))
-    return matrices(4) + of_norms(*dot, 2) + of_positions(k);
+    return matrices(2) +
+           2 * (dot->key_value_heads == 0 ? n : dot->key_value_heads) * k * (d + std::int64_t{shape.bias}) +
+           of_norms(*dot, 2) + of_positions(k) + (dot->sinks ? n : 0);
+  if (std::get_if<DifferentialOptions>(&options) != nullptr) return matrices(4) + 4 * k + 2 * k + of_positions(k, 2);
   if (std::get_if<LshOptions>(&options) != nullptr) return matrices(3);
   if (const auto* quadratic = std::get_if<QuadraticOptions>(&options)) {
     const auto side = quadratic->form == QuadraticForm::full ? d : k;
@@ -182,7 +185,7 @@ struct Odd : Layer {
 
 TransformerConfig config_of(const MixerConfig& mixer) {
   auto config = small_transformer(mixer, 12, 9);
-  config.heads = 3;
+  config.heads = with_pairs({.width = 12, .heads = 3}, mixer).heads;
   return config;
 }
 
@@ -219,8 +222,9 @@ TEST_CASE("parameters are counted by formula, for every mixer, task and head", "
 TEST_CASE("parameters of positions are counted by formula", "[parameter_counts]") {
   auto config = small_experiment();
   transformer(config).positions = any_positions();
-  transformer(config).mixer = GENERATE(MixerConfig(ScaledDotProductOptions{}), MixerConfig(MetricOptions{}),
-                                       MixerConfig(QuadraticOptions{.form = QuadraticForm::full}));
+  transformer(config).mixer =
+      GENERATE(MixerConfig(ScaledDotProductOptions{}), MixerConfig(DifferentialOptions{}), MixerConfig(MetricOptions{}),
+               MixerConfig(QuadraticOptions{.form = QuadraticForm::full}));
   check_count(config);
 }
 
@@ -326,9 +330,13 @@ TEST_CASE("the matrices of the blocks are hidden matrices, and their parts are c
     CHECK((spec.hidden_matrices > 0) == (is_square_form || is_projection));
     if (is_square_form) CHECK(spec.hidden_matrices == config.heads);
     const bool packs_two = name.find("key_query.") != std::string::npos;  // of Mamba-2
+    const auto* dot = std::get_if<ScaledDotProductOptions>(&config.mixer);
+    // Queries of heads that share keys are as many matrices of the size of those.
+    const bool shares_keys =
+        dot != nullptr && dot->key_value_heads > 0 && name.find("query_key_value") != std::string::npos;
+    const auto rows = shares_keys ? dot->key_value_heads * config.head_width() : config.width;
     if (is_projection && name.find("mixer") != std::string::npos)
-      CHECK(spec.hidden_matrices ==
-            (carries_state(config.mixer) ? 1 + std::int64_t{packs_two} : value.size(0) / config.width));
+      CHECK(spec.hidden_matrices == (carries_state(config.mixer) ? 1 + std::int64_t{packs_two} : value.size(0) / rows));
     if (name.ends_with("up.weight")) CHECK(spec.hidden_matrices == (is<GatedConfig>(config.feed_forward) ? 2 : 1));
   }
 }

@@ -17,7 +17,7 @@ constexpr std::int64_t width = 12, context = 10;
 TransformerConfig config_of(const MixerConfig& mixer, std::int64_t layers = 3) {
   auto config = small_transformer(mixer, width, context);
   config.layers = layers;
-  config.heads = 3;
+  config.heads = with_pairs({.width = width, .heads = 3}, mixer).heads;
   config.dropout = 0.2;
   config.blocks = BlockKind::reversible;
   return config;

@@ -27,10 +27,10 @@ struct Observed {
 };
 
 Observed observe(const MixerConfig& options, const PositionsConfig& positions, bool causal) {
-  const MixerShape shape{.width = width, .heads = heads, .positions = positions};
+  const auto shape = with_pairs({.width = width, .heads = heads, .positions = positions}, options);
   const auto mixer = random_mixer(options, shape);
   auto visibility = self_visibility(causal, {});
-  if (const auto bias = make_score_bias(positions, heads, causal)) {
+  if (const auto bias = make_score_bias(positions, shape.heads, causal)) {
     bias->to(torch::kDouble);
     visibility.score_bias_nce = bias->forward(tokens, tokens);
   }
@@ -54,8 +54,15 @@ Seen seen_by(const StreamProbe& probe) {
   return {.vectors = seen.vectors, .score_nce = seen.score_bnce[0], .attention_nce = seen.weight_bnce[0]};
 }
 
-void check_attention(const Observed& observed) {
+void check_attention(const Observed& observed, const MixerConfig& options) {
   const auto& [vectors, score_nce, attention_nce] = seen_by(observed.probe);
+  if (const auto* dot = std::get_if<ScaledDotProductOptions>(&options)) {
+    auto visible_1ce = torch::ones({1, tokens, tokens}, torch::kBool);
+    if (observed.causal) visible_1ce = visible_1ce.tril();
+    const auto expected = weights_by_formula(*dot, *observed.mixer, score_nce.unsqueeze(0), visible_1ce)[0];
+    CHECK(torch::allclose(attention_nce, expected, 1e-9, 1e-12));
+    if (dot->sinks || dot->weights == AttentionWeights::sigmoid || dot->window > 0) return;
+  }
   const auto sums_nc = attention_nce.sum(2);
   CHECK(torch::allclose(sums_nc, torch::ones_like(sums_nc), 0, 1e-12));
   auto weight_nce = score_nce.exp();  // of scores that are small here
@@ -99,28 +106,30 @@ bool is_distance(const MixerConfig& options) {
 
 }  // namespace
 
-TEST_CASE("a probe does not change what a mixer returns, and sees rows of attention that sum to 1", "[probe]") {
+TEST_CASE("a probe does not change what a mixer returns, and sees the weights of its softmax", "[probe]") {
   const auto options = any_mixer();
   const bool causal = GENERATE(false, true);
   INFO(describe(options) << (causal ? ", causal" : ""));
   const auto observed = observe(options, NoPositionsConfig{}, causal);
   CHECK(relative_error(observed.mixed_bcd, observed.unobserved_bcd) < 1e-12);
   REQUIRE(observed.probe.latest().has_scores() == has_scores(options));
-  if (has_scores(options)) check_attention(observed);
+  if (has_scores(options)) check_attention(observed, options);
   if (is_distance(options)) CHECK(seen_by(observed.probe).score_nce.max().item<double>() <= 0);
 }
 
 TEST_CASE("with every kind of positions a probe sees the attention that mixes the values", "[probe]") {
-  const auto options =
-      GENERATE(MixerConfig(ScaledDotProductOptions{}), MixerConfig(QuadraticOptions{.form = QuadraticForm::full}),
-               MixerConfig(MetricOptions{}),
-               MixerConfig(MetricOptions{.constraint = MetricConstraint::psd, .score = MetricScore::distance}));
+  const auto options = GENERATE(
+      MixerConfig(ScaledDotProductOptions{}), MixerConfig(QuadraticOptions{.form = QuadraticForm::full}),
+      MixerConfig(MetricOptions{}),
+      MixerConfig(ScaledDotProductOptions{.window = 4, .key_value_heads = 1, .sinks = true}),
+      MixerConfig(ScaledDotProductOptions{.weights = AttentionWeights::sigmoid}), MixerConfig(DifferentialOptions{}),
+      MixerConfig(MetricOptions{.constraint = MetricConstraint::psd, .score = MetricScore::distance}));
   const auto positions = any_positions();
   const bool causal = GENERATE(false, true);
   INFO(describe(options) << " " << kind_of(positions) << (causal ? ", causal" : ""));
   const auto observed = observe(options, positions, causal);
   CHECK(relative_error(observed.mixed_bcd, observed.unobserved_bcd) < 1e-12);
-  check_attention(observed);
+  check_attention(observed, options);
   if (is_distance(options) && (is<NoPositionsConfig>(positions) || is<AlibiPositionsConfig>(positions)))
     CHECK(seen_by(observed.probe).score_nce.max().item<double>() <= 0);
 }
@@ -143,7 +152,7 @@ TEST_CASE("observed distances with positions of Transformer-XL are those of thei
   if (causal) expected_nce = expected_nce.tril();
   CHECK(relative_error(visible_nce, expected_nce) < 1e-12);
   CHECK(visible_nce.max().item<double>() <= 0);
-  check_attention(observed);
+  check_attention(observed, options);
   CHECK(relative_error(observed.mixed_bcd, observed.unobserved_bcd) < 1e-12);
 }
 
@@ -158,13 +167,14 @@ TEST_CASE("observed scores are those of the observed vectors and form", "[probe]
   const auto left_nci = vectors.left_bnci[0], right_nej = vectors.right_bnej[0];
   const auto form_nij = vectors.form_nij.defined()
                             ? vectors.form_nij
-                            : torch::eye(left_nci.size(2), torch::kDouble).expand({heads, -1, -1});
+                            : torch::eye(left_nci.size(2), torch::kDouble).expand({left_nci.size(0), -1, -1});
   auto expected = torch::einsum("nci,nij,nej->nce", {left_nci, form_nij, right_nej});
   if (name.find("distance") != std::string::npos) {
     const auto difference = left_nci.unsqueeze(2) - right_nej.unsqueeze(1);
     expected = -torch::einsum("ncei,nij,ncej->nce", {difference, form_nij, difference});
   }
-  CHECK(relative_error(score_nce, expected / std::sqrt(static_cast<double>(width) / heads)) < 1e-9);
+  const auto of_heads = static_cast<double>(width) / static_cast<double>(left_nci.size(0));
+  CHECK(relative_error(score_nce, expected / std::sqrt(of_heads)) < 1e-9);
 }
 
 TEST_CASE("measures of attention are those of their formulas, head by head and query by query", "[probe]") {

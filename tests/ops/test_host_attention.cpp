@@ -28,6 +28,7 @@ torch::Tensor visible_bce(const HostAttentionOptions& options, std::int64_t batc
   auto visible = torch::ones({batch, queries, keys}, torch::kBool);
   if (options.causal) visible = visible.tril(keys - queries);
   if (options.window > 0) visible = visible.triu(keys - queries - options.window + 1);
+  if (options.window > 0) visible = visible.tril(keys - queries + options.window - 1);
   if (!options.query_segment_bc.defined()) return visible;
   const auto query = options.query_segment_bc.unsqueeze(2);
   return visible.logical_and(query == options.key_segment_be.unsqueeze(1)).logical_and(query >= 0);
@@ -204,6 +205,62 @@ TEST_CASE("queries may be the last of more keys, and see only the newest", "[hos
   check_near(given, truth);
 }
 
+TEST_CASE("a window has two sides without a causal mask", "[host]") {
+  const std::int64_t tokens = GENERATE(16, 33, 129, 200), window = GENERATE(2, 20, 64, 500);
+  auto problem = draw_problem(tokens, 24, 24, GENERATE(false, true));
+  problem.options.window = window;
+  if (GENERATE(false, true)) problem.options.query_segment_bc = problem.options.key_segment_be = segments_for(tokens);
+  INFO(tokens << " tokens, window " << window);
+  check_near(ours(problem), by_formula(problem));
+}
+
+TEST_CASE("heads that share keys or values, and sinks, are those of the formula with gradients", "[host]") {
+  const std::int64_t tokens = GENERATE(7, 32, 70), key_heads = GENERATE(1, 2, 6), value_heads = GENERATE(1, 3);
+  const bool has_sinks = GENERATE(false, true);
+  torch::manual_seed(tokens);
+  HostAttentionOptions options{.causal = GENERATE(true, false), .window = GENERATE(0, 20), .scale = 0.3};
+  if (GENERATE(false, true)) options.query_segment_bc = options.key_segment_be = segments_for(tokens);
+  const auto drawn = [&](std::int64_t heads, std::int64_t width) { return torch::randn({2, heads, tokens, width}); };
+  const std::vector<torch::Tensor> inputs = {drawn(6, 16), drawn(key_heads, 16), drawn(value_heads, 24),
+                                             3 * torch::randn(6)};
+  const auto dt = drawn(6, 24);
+  const auto gradients_of = [&](torch::ScalarType type, const auto& attend) {
+    std::vector<torch::Tensor> leaves;
+    for (const auto& input : inputs) leaves.push_back(input.to(type).detach().requires_grad_());
+    const auto t = attend(leaves[0], leaves[1], leaves[2], has_sinks ? leaves[3] : torch::Tensor());
+    leaves.resize(has_sinks ? 4 : 3);
+    auto all = torch::autograd::grad({t}, leaves, {dt.to(type)});
+    all.push_back(t.detach());
+    return all;
+  };
+  const auto given = gradients_of(torch::kFloat, [&](const auto& q, const auto& k, const auto& v, const auto& sink_n) {
+    Pass pass;
+    return host_attention(q, k, v, options, pass, {}, sink_n);
+  });
+  const auto truth = gradients_of(torch::kDouble, [&](const auto& q, const auto& k, const auto& v, const auto& sink_n) {
+    const auto repeated = [](const torch::Tensor& x) { return x.repeat_interleave(6 / x.size(1), 1); };
+    const auto hidden = visible_bce(options, 2, tokens, tokens).unsqueeze(1).logical_not();
+    const auto part = (torch::matmul(q, repeated(k).transpose(2, 3)) * options.scale).exp().masked_fill(hidden, 0);
+    auto total = part.sum(3, true);
+    if (sink_n.defined()) total = total + sink_n.exp().view({1, -1, 1, 1});
+    return torch::matmul(part / total.clamp_min(1e-300), repeated(v));
+  });
+  check_near(given, truth);
+}
+
+TEST_CASE("a sink far above or below all scores overflows nothing on the host", "[host]") {
+  auto problem = draw_problem(40, 16, 16, false);
+  problem.options.causal = true;
+  Pass pass;
+  const auto t = [&](double sink) {
+    return host_attention(problem.q, problem.k, problem.v, problem.options, pass, {}, torch::full({3}, sink));
+  };
+  CHECK(torch::equal(t(-1e30), ours(problem)[0]));
+  CHECK(t(1e30).abs().max().item<float>() == 0);
+  CHECK(t(-200).isfinite().all().item<bool>());
+  CHECK(t(200).isfinite().all().item<bool>());
+}
+
 TEST_CASE("distances add a product of their own to every pair's score", "[host]") {
   const std::int64_t queries = GENERATE(16, 31, 32, 75), memory = GENERATE(0, 1, 32, 45), width = GENERATE(8, 33);
   const bool causal = GENERATE(true, false), shared = GENERATE(false, true);
@@ -334,23 +391,27 @@ TEST_CASE("attention of a projection has the bytes of attention of its thirds", 
   const auto x_bcd = torch::randn({2, tokens, 3 * heads * 20}).to(type), dt_bcd = torch::randn({2, tokens, heads * 20});
   StepPasses passes(5, torch::kCPU);
   passes.set_step(1);
-  const auto answer = [&](auto attend) {
+  const bool has_sinks = GENERATE(false, true);
+  const auto answer = [&](auto attend) -> std::vector<torch::Tensor> {
     auto pass = passes.pass(0);
     pass.training = true;
-    const auto projected_bcd = x_bcd.clone().requires_grad_();
-    const auto t_bcd = attend(projected_bcd, pass);
-    return std::pair(t_bcd, torch::autograd::grad({t_bcd}, {projected_bcd}, {dt_bcd.to(type)}).front());
+    std::vector<torch::Tensor> leaves = {x_bcd.clone().requires_grad_()};
+    if (has_sinks) leaves.push_back(torch::linspace(-1, 1, heads).requires_grad_());
+    const auto t_bcd = attend(leaves[0], has_sinks ? leaves[1] : torch::Tensor(), pass);
+    auto all = torch::autograd::grad({t_bcd}, leaves, {dt_bcd.to(type)});
+    all.push_back(t_bcd);
+    return all;
   };
-  const auto [t_bcd, dprojected_bcd] = answer([&](const torch::Tensor& projected_bcd, Pass& pass) {
+  const auto given = answer([&](const torch::Tensor& projected_bcd, const torch::Tensor& sink_n, Pass& pass) {
     REQUIRE(can_attend_on_host(projected_bcd));
-    return host_attention(projected_bcd, heads, options, pass);
+    return host_attention(projected_bcd, heads, options, pass, sink_n);
   });
-  const auto [expected_bcd, dexpected_bcd] = answer([&](const torch::Tensor& projected_bcd, Pass& pass) {
+  const auto expected = answer([&](const torch::Tensor& projected_bcd, const torch::Tensor& sink_n, Pass& pass) {
     const auto [q, k, v] = thirds_bnck(projected_bcd, heads);
-    return merge_heads(host_attention(q, k, v, options, pass));
+    return merge_heads(host_attention(q, k, v, options, pass, {}, sink_n));
   });
-  CHECK(torch::equal(t_bcd, expected_bcd));
-  CHECK(torch::equal(dprojected_bcd, dexpected_bcd));
+  REQUIRE(given.size() == expected.size());
+  for (std::size_t i = 0; i < given.size(); ++i) CHECK(torch::equal(given[i], expected[i]));
 }
 
 TEST_CASE("every instruction set gives the formula", "[host]") {

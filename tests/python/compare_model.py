@@ -44,9 +44,15 @@ MIXERS = {
     "metric_fixed_norm": "{kind: metric, values: own, fixed_norm: true}",
     "metric_distance_psd_temperature":
         "{kind: metric, constraint: psd, score: distance, qk_norm: true, learned_temperature: true, fixed_norm: true}",
+    "scaled_dot_product_window": "{kind: scaled_dot_product, window: 5}",
+    "scaled_dot_product_one_key_head": "{kind: scaled_dot_product, key_value_heads: 1, qk_norm: true}",
+    "scaled_dot_product_sinks": "{kind: scaled_dot_product, sinks: true}",
+    "scaled_dot_product_sigmoid": "{kind: scaled_dot_product, weights: sigmoid}",
+    "scaled_dot_product_window_sinks": "{kind: scaled_dot_product, window: 4, sinks: true, key_value_heads: 1}",
     "lsh": "{kind: lsh}",
     "lsh_chunks": "{kind: lsh, chunk: 4, rounds: 2}",
     "lsh_buckets": "{kind: lsh, chunk: 5, buckets: 4, visible: bucket, correct_duplicates: true}",
+    "differential": "{kind: differential}",
     "linear_attention": "{kind: linear_attention}",
     "linear_attention_taylor": "{kind: linear_attention, features: taylor, feature_width: 5, convolution: 3}",
     "retention": "{kind: retention}",
@@ -58,7 +64,7 @@ MIXERS = {
     "rwkv7": "{kind: rwkv7}",
     "short_convolution": "{kind: short_convolution}",
     "hyena": "{kind: hyena}",
-    "hyena_3": "{kind: hyena, order: 3, filter_width: 9, convolution: 0, direction: forward}",
+    "hyena_3": "{kind: hyena, order: 3, filter_width: 9, convolution: 0}",
     "fourier": "{kind: fourier}",
     "spatial_gating": "{kind: spatial_gating}",
     "static": "{kind: static}",
@@ -89,7 +95,8 @@ POSITIONS = ("none", "learned", "sinusoidal", "rotary", "{kind: rotary, base: 50
              "{kind: t5, buckets: 6, max_distance: 7}", "{kind: shaw, max_distance: 3}", "transformer_xl",
              "{kind: transformer_xl, shared_biases: false, clamp_length: 6}")
 POSITIONED = ("scaled_dot_product", "quadratic", "quadratic_full", "metric", "metric_own", "metric_distance_psd",
-              "metric_distance_identity", "scaled_dot_product_temperature", "metric_distance_psd_temperature")
+              "metric_distance_identity", "scaled_dot_product_temperature", "metric_distance_psd_temperature",
+              "scaled_dot_product_sigmoid", "scaled_dot_product_window_sinks", "differential")
 HEADS = ("per_token_mean", "mean_pooled", "first_token")
 TOLERANCE = {"float32": 1e-5, "float64": 1e-11}  # relative L2 per tensor of ours in this precision, against float64
 # The error of a tensor smaller than this part of the whole gradient is measured against the whole one. Float32's rounding
@@ -197,6 +204,11 @@ def check(folder, dump_model, *changes):
     return found
 
 
+def of_mixer(name):
+    """Three heads, or four where they are pairs."""
+    return [f"model.mixer={MIXERS[name]}", *(["model.heads=4"] if name == "differential" else [])]
+
+
 def check_that_every_kind_is_here(metaformer, key, cases):
     """`cases`: texts that name every kind that the program has for the key."""
     keys = json.loads(run(metaformer, "config", "explain", "--json", key))
@@ -213,10 +225,10 @@ if __name__ == "__main__":
     run_cases({
         **{f"kinds of {key}": functools.partial(check_that_every_kind_is_here, metaformer, key, cases)
            for key, cases in kinds.items()},
-        **{f"{mixer} {norm}-norm": in_folder(check, dump_model, f"model.mixer={MIXERS[mixer]}", f"model.norm.position={norm}")
+        **{f"{mixer} {norm}-norm": in_folder(check, dump_model, *of_mixer(mixer), f"model.norm.position={norm}")
            for mixer in MIXERS for norm in ("pre", "post")},
         **{f"{mixer}, positions {positions}": in_folder(
-            check, dump_model, f"model.mixer={MIXERS[mixer]}", f"model.positions={positions}")
+            check, dump_model, *of_mixer(mixer), f"model.positions={positions}")
            for mixer in POSITIONED for positions in POSITIONS},
         **{norm: in_folder(check, dump_model, *overrides) for norm, overrides in NORMS.items()},
         **{name: in_folder(check, dump_model, *overrides) for name, overrides in HYBRIDS.items()},

@@ -86,13 +86,16 @@ def saved(folder, name):
 
 
 def check_model(root, name):
-    folder, out, ids = root / "saved", root / "out", random_ids()
+    folder, out, ids, config = root / "saved", root / "out", random_ids(), MODELS[name][1]
     saved(folder, name)
     dump(folder, ids, out)
     theirs = logits_there(folder, ids)
     read = largest_difference(load_file(out / "logits.safetensors")["logits"], theirs)
     written = largest_difference(logits_there(out / "exported", ids), theirs)
     assert theirs.abs().max() > 0.3, "logits are too small to compare"
+    if "num_key_value_heads" in config.to_diff_dict():
+        exported = json.loads((out / "exported/config.json").read_text())
+        assert exported["num_key_value_heads"] == config.num_key_value_heads, exported
     assert read <= TOLERANCE and written <= 1e-12, f"logits differ by {read:.1e} as read, {written:.1e} as written"
     return f"logits of at most {theirs.abs().max():.1f} differ by {read:.1e} as read, {written:.1e} as written"
 
@@ -119,6 +122,9 @@ RUNS = {
     "a run of GPT-2 without biases": {**SMALL, "feed_forward": {"activation": "gelu_tanh"}},
     "a run of GPT-2 with biases, untied": {**SMALL, "bias": True, "embedding": {"tie": False}},
     "a run of LLaMA": {**SMALL, "norm": "rms_norm", "feed_forward": "gated", "positions": "rotary"},
+    "a run of LLaMA with heads that share keys": {
+        **SMALL, "heads": 4, "mixer": {"kind": "scaled_dot_product", "key_value_heads": 2}, "norm": "rms_norm",
+        "feed_forward": "gated", "positions": "rotary"},
     "a run of LLaMA, untied, with another base": {
         **SMALL, "norm": {"kind": "rms_norm", "epsilon": 1e-3}, "feed_forward": {"kind": "gated", "ratio": 2},
         "positions": {"kind": "rotary", "base": 500}, "embedding": {"tie": False}},

@@ -1,6 +1,7 @@
 """Logits, loss and every gradient of our models against `transformers`' TransfoXLModel (the authors' formulas), which gets our
-weights from the safetensors that dump_model writes; mamba2, gated_delta_net, short_convolution and fourier against its Mamba-2,
-Qwen3-Next, LFM2 and FNet layers, in the reference model's place of a mixer; and LSH attention against its Reformer. (compare_pretrained.py compares GPT-2 and LLaMA.)
+weights from the safetensors that dump_model writes; mamba2, gated_delta_net, short_convolution, fourier, differential, and
+scaled_dot_product with sinks, a window and shared keys against its Mamba-2, Qwen3-Next, LFM2, FNet, DiffLlama and gpt-oss layers, in
+the reference model's place of a mixer; and LSH attention against its Reformer. (compare_pretrained.py compares GPT-2 and LLaMA.)
 
 usage: compare_transformers.py DUMP_MODEL
 """
@@ -12,8 +13,11 @@ import sys
 import torch
 
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TRUST_REMOTE_CODE="1")
-from transformers import FNetConfig, Lfm2Config, Mamba2Config, Qwen3NextConfig, ReformerConfig  # noqa: E402
+from transformers import (  # noqa: E402
+    DiffLlamaConfig, FNetConfig, GptOssConfig, Lfm2Config, Mamba2Config, Qwen3NextConfig, ReformerConfig)
+from transformers.models.diffllama.modeling_diffllama import DiffLlamaAttention, DiffLlamaRotaryEmbedding  # noqa: E402
 from transformers.models.fnet.modeling_fnet import FNetBasicFourierTransform  # noqa: E402
+from transformers.models.gpt_oss.modeling_gpt_oss import GptOssAttention, GptOssRotaryEmbedding  # noqa: E402
 from transformers.models.lfm2.modeling_lfm2 import Lfm2ShortConv  # noqa: E402
 from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer  # noqa: E402
 from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextGatedDeltaNet  # noqa: E402
@@ -168,6 +172,83 @@ def check_state_mixer(theirs, dump_model, changes):
     return check_against(logits_of, STATE, dump_model, changes)
 
 
+def causal_mask(c, window=0):
+    place = torch.arange(c)
+    distance = place[:, None] - place[None, :]
+    seen = (distance >= 0) & (distance < (window or c))
+    return torch.zeros(1, 1, c, c, dtype=torch.float64).masked_fill(~seen, -1e300)
+
+
+def without_rotation(x):
+    """Cosines and sines of positions that rotate nothing."""
+    ones = torch.ones(1, x.shape[1], 1, dtype=x.dtype)
+    return ones, torch.zeros_like(ones)
+
+
+def angles(rotary, x):
+    """Of float64; theirs are float32."""
+    return tuple(part.double() for part in rotary(x, torch.arange(x.shape[1])[None]))
+
+
+def diff_llama(weights, name, options, x, n, context):
+    """Theirs has the first heads of all pairs before the second ones, and a norm without gain, which ours has before the output
+    projection. Its softmax and lambda are float32."""
+    d, k, layer = x.shape[-1], x.shape[-1] // n, int(name.split(".")[2])
+    config = DiffLlamaConfig(hidden_size=d, num_attention_heads=n, num_key_value_heads=n, rms_norm_eps=1e-6,
+                             attention_dropout=0.0, max_position_embeddings=x.shape[1], attn_implementation="eager")
+    theirs = DiffLlamaAttention(config, layer).double().eval()
+    halves = [weights[name + ".query_key_value.weight"].unflatten(0, (3, n // 2, 2, k))[part].transpose(0, 1).reshape(d, d)
+              for part in range(3)]
+    rotates = context["positions"]["kind"] == "rotary"
+    y, _ = torch.func.functional_call(theirs, {
+        **{f"{part}_proj.weight": rows for part, rows in zip("qkv", halves)},
+        "o_proj.weight": weights[name + ".output.weight"] * weights[name + ".norm.weight"].repeat(n // 2),
+        **{f"lambda_{part}": weights[f"{name}.lambda_{part}"] for part in ("q1", "k1", "q2", "k2")}}, (x,), {
+            "position_embeddings": angles(DiffLlamaRotaryEmbedding(config), x) if rotates else without_rotation(x),
+            "attention_mask": causal_mask(x.shape[1])})
+    return y
+
+
+def gpt_oss(weights, name, options, x, n, context):
+    """Theirs rotates halves of a head as ours, without YaRN."""
+    d, k, c, few = x.shape[-1], x.shape[-1] // n, x.shape[1], options["key_value_heads"] or n
+    config = GptOssConfig(hidden_size=d, num_attention_heads=n, num_key_value_heads=few, head_dim=k, num_hidden_layers=2,
+                          layer_types=["full_attention"] * 2, attention_bias=False, attention_dropout=0.0,
+                          max_position_embeddings=c, rope_theta=10000.0, rope_scaling=None)
+    config._attn_implementation = "eager"
+    theirs = GptOssAttention(config, 0).double().eval()
+    rows = weights[name + ".query_key_value.weight"].split([d, few * k, few * k])
+    rotates = context["positions"]["kind"] == "rotary"
+    y, _ = torch.func.functional_call(theirs, {
+        **{f"{part}_proj.weight": own for part, own in zip("qkv", rows)}, "o_proj.weight": weights[name + ".output.weight"],
+        "sinks": weights[name + ".sinks"]}, (x,), {
+            "position_embeddings": angles(GptOssRotaryEmbedding(config), x) if rotates else (
+                torch.ones(1, c, k // 2, dtype=x.dtype), torch.zeros(1, c, k // 2, dtype=x.dtype)),
+            "attention_mask": causal_mask(c, options["window"])})
+    return y
+
+
+SOFTMAX = ["model.layers=2", "model.heads=4", "model.width=24", "model.context=21"]
+SOFTMAX_CASES = {
+    "DiffLlama": (diff_llama, ["model.mixer=differential", "model.positions=none"]),
+    "DiffLlama, rotary": (diff_llama, ["model.mixer=differential", "model.positions=rotary"]),
+    "gpt-oss, sinks": (gpt_oss, ["model.mixer={kind: scaled_dot_product, sinks: true}", "model.positions=none"]),
+    "gpt-oss, sinks, shared keys and a window, rotary": (gpt_oss, [
+        "model.mixer={kind: scaled_dot_product, sinks: true, key_value_heads: 2, window: 6}", "model.positions=rotary"]),
+}
+
+
+def check_softmax_mixer(theirs, dump_model, changes):
+    def logits_of(config, weights, ids, _segments):
+        ours, reference_model.mixer = reference_model.mixer, theirs
+        try:
+            return reference_model.forward(config, weights, ids)
+        finally:
+            reference_model.mixer = ours
+
+    return check_against(logits_of, SOFTMAX, dump_model, changes)
+
+
 HEADS, WIDTH, BUCKETS, TOLERANCE = 2, 10, 4, 1e-5  # of the Reformer
 # Their layer rounds the vectors' norms by an epsilon of 1e-6, and masks by -1e5 in the type of the scores.
 
@@ -204,6 +285,8 @@ if __name__ == "__main__":
         **{name: functools.partial(check_state_mixer, theirs, dump_model, changes)
            for name, (theirs, changes) in STATE_CASES.items()},
         **{f"FNet, {task}": functools.partial(check_fnet, dump_model, task) for task in ("masked_language_model", "classification")},
+        **{name: functools.partial(check_softmax_mixer, theirs, dump_model, changes)
+           for name, (theirs, changes) in SOFTMAX_CASES.items()},
         **{f"Reformer, {rounds} rounds, chunks of {chunk}, {c} tokens, {'causal' if causal else 'both ways'}":
            functools.partial(check_reformer, rounds, chunk, c, causal)
            for rounds, chunk, c in ((1, 4, 16), (3, 4, 16), (2, 8, 64), (2, 8, 8)) for causal in (True, False)}})

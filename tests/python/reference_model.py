@@ -88,10 +88,25 @@ def distance_terms(weights, name, query, key, form, is_distance, options):
     return terms - torch.einsum("cenk,nkj,cenj->nce", r, form, r) / 2 if is_distance else terms
 
 
-def mix(weights, name, query, key, offsets, values, context, form=None, is_distance=False):
-    """softmax((query . key + offsets) / sqrt(k) + bias) over the visible keys, times the values. A token that sees nothing
-    gets zeros. `offsets`: parts of the score that positions do not act on, or 0. `form`: as distance_terms has it."""
-    positions, k, c = context["positions"], values.shape[-1], values.shape[2]
+def attention_of(r, visible, options, sink):
+    """The weights of scaled scores [b, n, c, c]: their softmax, beside a sink of each head where there is one, or sigmoids."""
+    if options.get("window", 0) > 0:
+        place = torch.arange(r.shape[-1])
+        visible = visible & ((place[:, None] - place[None, :]).abs() < options["window"])
+    if options.get("weights") == "sigmoid":
+        return torch.sigmoid(r - visible.sum(-1, keepdim=True).clamp(min=1).to(r.dtype).log()) * visible
+    r = r.masked_fill(~visible, -1e30)
+    if sink is not None:
+        r = torch.cat((r, sink[None, :, None, None].expand(r.shape[0], -1, r.shape[2], 1)), -1)
+    return torch.softmax(r, -1)[..., :visible.shape[-1]] * visible
+
+
+def mix(weights, name, query, key, offsets, values, context, form=None, is_distance=False, options={}, k=None):
+    """softmax((query . key + offsets) / sqrt(k) + bias) over the visible keys, times the values, k being their width if it is
+    not given. A token that sees nothing gets zeros. `offsets`: parts of the score that positions do not act on, or 0. `form`:
+    as distance_terms has it. `options`: of the weights."""
+    positions, c = context["positions"], values.shape[2]
+    k = k or values.shape[-1]
     if positions["kind"] == "rotary":
         query, key = rotated(query, positions), rotated(key, positions)
     r = query @ key.transpose(2, 3) + offsets
@@ -102,8 +117,7 @@ def mix(weights, name, query, key, offsets, values, context, form=None, is_dista
     if positions["kind"] == "transformer_xl":
         r = r + distance_terms(weights, name, query, key, form, is_distance, positions)
     r = r / math.sqrt(k) + context["bias"]
-    visible = context["visible"].unsqueeze(1)
-    attention = torch.softmax(r.masked_fill(~visible, -1e30), -1) * visible
+    attention = attention_of(r, context["visible"].unsqueeze(1), options, weights.get(name + ".sinks"))
     if context["seen"] is not None:
         context["seen"].append((r.detach(), attention.detach()))
     t = attention @ values
@@ -183,6 +197,19 @@ def metric_mix(weights, name, options, p, values, context):
     return mix(weights, name, torch.zeros_like(p), p, r, values, context)
 
 
+def differential(weights, name, x, n, context):
+    """Ye et al. (2024): heads 2 p and 2 p + 1 are a pair, whose values are those of both."""
+    layer = int(name.split(".")[2])
+    query, key, value = linear(weights, name + ".query_key_value", x).chunk(3, -1)
+    value, k = heads(value, n // 2).repeat_interleave(2, 1), x.shape[-1] // n
+    t = mix(weights, name, heads(query, n), heads(key, n), 0, value, context, k=k).unflatten(2, (n // 2, 2, 2 * k))
+    initial = 0.8 - 0.6 * math.exp(-0.3 * layer)
+    one, other = (torch.exp(weights[f"{name}.lambda_q{i}"] @ weights[f"{name}.lambda_k{i}"]) for i in (1, 2))
+    difference = t[:, :, :, 0] - (one - other + initial) * t[:, :, :, 1]
+    return linear(weights, name + ".output",
+                  (1 - initial) * head_norm(difference, weights[name + ".norm.weight"]).flatten(2))
+
+
 def mixer(weights, name, options, x, n, context):
     kind = options["kind"]
     if kind == "identity":
@@ -196,14 +223,19 @@ def mixer(weights, name, options, x, n, context):
     if kind == "average_pooling":
         return pool(x, options["window"], context["visible"], context["causal"])
     if kind == "scaled_dot_product":
-        q, key, v = (heads(t, n) for t in linear(weights, name + ".query_key_value", x).chunk(3, -1))
+        few = options["key_value_heads"] or n  # heads of keys and values
+        rows = [t.unflatten(-1, (-1, x.shape[-1] // n)).transpose(1, 2) for t in linear(
+            weights, name + ".query_key_value", x).split([x.shape[-1], *[x.shape[-1] // n * few] * 2], -1)]
+        q, key, v = (t.repeat_interleave(n // t.shape[1], 1) for t in rows)
         if options["qk_norm"]:
             q, key = (head_norm(x, weights.get(f"{name}.{side}_norm.weight")) for side, x in (("query", q), ("key", key)))
         form = None
         if options["learned_temperature"]:
             form = scored_form(weights, name, options, torch.eye(q.shape[-1], dtype=torch.float64).repeat(n, 1, 1))
             q = torch.einsum("bnck,nkj->bncj", q, form)
-        return linear(weights, name + ".output", mix(weights, name, q, key, 0, v, context, form))
+        return linear(weights, name + ".output", mix(weights, name, q, key, 0, v, context, form, options=options))
+    if kind == "differential":
+        return differential(weights, name, x, n, context)
     parts = [heads(t, n) for t in linear(weights, name + ".projection", x).split(x.shape[-1], -1)]
     p, v = parts[0], parts[-1]
     if kind == "lsh":

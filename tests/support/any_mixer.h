@@ -8,8 +8,20 @@
 
 namespace metaformer {
 
-// Sets an option to its value number `choice`; returns how many it is tried with, 0 for numbers.
-inline std::size_t set_option(const Field::Value& value, std::size_t choice) {
+// The numbers that an option is tried with; none: it keeps its own.
+inline std::vector<std::int64_t> numbers_of(const std::string& name) {
+  if (name == "window") return {0, 3};
+  if (name == "key_value_heads") return {0, 1};
+  return {};
+}
+
+// Sets an option to its value number `choice`; returns how many it is tried with, 0 for most numbers.
+inline std::size_t set_option(const std::string& name, const Field::Value& value, std::size_t choice) {
+  if (auto* const* number = std::get_if<std::int64_t*>(&value)) {
+    const auto numbers = numbers_of(name);
+    if (!numbers.empty()) **number = numbers.at(choice);
+    return numbers.size();
+  }
   if (const auto* truth = std::get_if<bool*>(&value)) {
     **truth = choice == 1;
     return 2;
@@ -35,7 +47,7 @@ inline std::vector<std::size_t> set_options(MixerConfig& mixer, const std::vecto
   std::vector<std::size_t> counts;
   for (const auto& [path, field] : rows_of(config)) {
     if (!path.starts_with("model.mixer.")) continue;
-    const auto count = set_option(field.value, counts.size() < chosen.size() ? chosen[counts.size()] : 0);
+    const auto count = set_option(field.name, field.value, counts.size() < chosen.size() ? chosen[counts.size()] : 0);
     if (count > 0) counts.push_back(count);
   }
   mixer = transformer(config).mixer;
@@ -48,6 +60,12 @@ struct Combinations {
   std::vector<Choice> choices;
 };
 
+// With one head more where the mixer needs pairs of them: a test's three heads become four.
+inline MixerShape with_pairs(MixerShape shape, const MixerConfig& mixer) {
+  if (is<DifferentialOptions>(mixer)) shape.heads += shape.heads % 2;
+  return shape;
+}
+
 // All of a kind that are not refused, for the backends that every machine has.
 inline Combinations combinations_of(const std::string& kind) {
   Combinations all;
@@ -58,7 +76,7 @@ inline Combinations combinations_of(const std::string& kind) {
     set_options(mixer, chosen);
     const auto backend = backend_of(mixer);
     const bool runs_here = backend == Backend::composed || backend == Backend::reference;
-    if (!runs_here || problem_of(mixer, {.width = 12, .heads = 3, .context = 8})) continue;
+    if (!runs_here || problem_of(mixer, with_pairs({.width = 12, .heads = 3, .context = 8}, mixer))) continue;
     all.mixers.push_back(mixer);
     all.choices.push_back(chosen);
   } while (advance(chosen, counts));
@@ -122,6 +140,9 @@ inline MixerConfig any_mixer_with_scores() {
       MixerConfig(MetricOptions{.backend = Backend::reference}), MixerConfig(MetricOptions{.values = MixerValues::own}),
       MixerConfig(MetricOptions{.constraint = MetricConstraint::psd, .score = MetricScore::distance}),
       MixerConfig(ScaledDotProductOptions{.qk_norm = true, .learned_temperature = true}),
+      MixerConfig(ScaledDotProductOptions{.window = 4, .key_value_heads = 1, .sinks = true}),
+      MixerConfig(ScaledDotProductOptions{.window = 4, .weights = AttentionWeights::sigmoid}),
+      MixerConfig(DifferentialOptions{}),
       MixerConfig(QuadraticOptions{.qk_norm = true, .learned_temperature = true, .fixed_norm = true}),
       MixerConfig(MetricOptions{.constraint = MetricConstraint::psd,
                                 .score = MetricScore::distance,
@@ -140,7 +161,8 @@ inline MixerConfig any_incremental_mixer() {
 
 // One of those that have a MixerDecoder.
 inline bool has_decoder(const MixerConfig& mixer) {
-  return make_mixer(mixer, {.width = 12, .heads = 3, .context = 4})->decoder(/*batch=*/1, /*capacity=*/4) != nullptr;
+  return make_mixer(mixer, with_pairs({.width = 12, .heads = 3, .context = 4}, mixer))->decoder(1, /*capacity=*/4) !=
+         nullptr;
 }
 inline MixerConfig any_mixer_with_decoder() {
   static const auto all = every_mixer_that(has_decoder);

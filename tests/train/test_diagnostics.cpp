@@ -250,7 +250,7 @@ TEST_CASE("diagnostics of a score form are those of the dense matrix", "[diagnos
 TEST_CASE("every mixer with one score form gives it, and only metrics are symmetric", "[diagnostics]") {
   const auto options = any_mixer();
   torch::manual_seed(1);
-  const MixerShape shape{.width = 12, .heads = 3};
+  const auto shape = with_pairs({.width = 12, .heads = 3}, options);
   const auto mixer = make_mixer(options, shape);
   mixer->to(torch::kDouble);
   const torch::NoGradGuard no_grad;
@@ -265,7 +265,8 @@ TEST_CASE("every mixer with one score form gives it, and only metrics are symmet
   const bool scores = has_scores(options) && !published && !normalised;
   REQUIRE(form.has_value() == scores);
   if (!form) return;
-  CHECK(form->left_nrd.size(0) == 3);
+  CHECK(form->left_nrd.size(0) == shape.heads);
+  CHECK(form->right_nrd.size(0) == shape.heads);
   CHECK(form->left_nrd.size(2) == 12);
   CHECK((diagnose_form(*form).asymmetry < 1e-6) == (as_metric != nullptr));
 }

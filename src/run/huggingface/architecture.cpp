@@ -87,8 +87,6 @@ class TensorTable {
 struct TheirTensor {
   std::string name;
   std::int64_t rows = 0;
-  // Each of so many heads is there once and is used `copies` times, one after another (grouped-query attention).
-  std::int64_t heads = 1, copies = 1;
 };
 
 // Which of their tensors make up one of ours.
@@ -102,6 +100,11 @@ struct TensorLink {
 
 const std::string head = "lm_head.weight";
 
+// Of a model whose mixer is scaled dot product.
+std::int64_t key_value_heads(const TransformerConfig& config) {
+  return std::get<ScaledDotProductOptions>(config.mixer).key_heads(config.mixer_shape());
+}
+
 // All tensors, the token embeddings first. The same list leads from theirs to ours and back.
 std::vector<TensorLink> links_of(const Architecture& architecture, const DescribedModel& model) {
   const auto& config = model.config;
@@ -111,10 +114,10 @@ std::vector<TensorLink> links_of(const Architecture& architecture, const Describ
   const auto add_table = [&](const std::string& ours, const std::string& theirs, std::int64_t rows) {
     links.push_back({ours, {rows, d}, {{theirs, rows}}});
   };
-  // `inputs`: 0 for a norm. Of several parts the first has the rows of queries, the others those of `heads`.
+  // `inputs`: 0 for a norm. Of several parts the first has `first_rows`, or as many as the others (0), which share the
+  // rest.
   const auto add_layer = [&](const std::string& ours, const std::string& block, const std::vector<std::string>& parts,
-                             std::int64_t outputs, std::int64_t inputs, std::int64_t heads = 1,
-                             std::int64_t copies = 1) {
+                             std::int64_t outputs, std::int64_t inputs, std::int64_t first_rows = 0) {
     const bool is_linear = inputs > 0, has_bias = architecture.always_biased || (is_linear && config.bias);
     for (const auto* kind : {".weight", ".bias"}) {
       const bool is_bias = kind == std::string_view(".bias");
@@ -123,11 +126,11 @@ std::vector<TensorLink> links_of(const Architecture& architecture, const Describ
                       .shape = is_linear && !is_bias ? std::vector{outputs, inputs} : std::vector{outputs},
                       .transposed = is_linear && !is_bias && architecture.transposes,
                       .zero_if_absent = is_bias && !config.bias};
-      const auto rows = outputs / std::ssize(parts);
       for (const auto& part : parts) {
-        const bool is_first = link.theirs.empty();
-        const auto name = names.prefix + block + part + kind;
-        link.theirs.push_back(is_first ? TheirTensor{name, rows} : TheirTensor{name, rows / copies, heads, copies});
+        const bool is_first = link.theirs.empty() && first_rows > 0;
+        const auto others = std::ssize(parts) - (first_rows > 0 ? 1 : 0);
+        const auto rows = is_first ? first_rows : (outputs - first_rows) / others;
+        link.theirs.push_back({names.prefix + block + part + kind, rows});
       }
       links.push_back(std::move(link));
     }
@@ -136,11 +139,12 @@ std::vector<TensorLink> links_of(const Architecture& architecture, const Describ
   if (!names.position_embedding.empty())
     add_table("transformer.position_embedding.weight", names.prefix + names.position_embedding + ".weight",
               config.context);
-  const auto key_heads = model.key_value_heads, copies = config.heads / key_heads;
+  const auto key_rows = key_value_heads(config) * config.head_width();
+  const auto query_rows = names.query_key_value.size() == 1 ? 0 : d;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     const auto ours = fmt::format("transformer.blocks.{}.", layer), block = fmt::format("{}{}.", names.blocks, layer);
     add_layer(ours + "mixer_norm", block, {names.mixer_norm}, d, 0);
-    add_layer(ours + "mixer.query_key_value", block, names.query_key_value, 3 * d, d, key_heads, copies);
+    add_layer(ours + "mixer.query_key_value", block, names.query_key_value, d + 2 * key_rows, d, query_rows);
     add_layer(ours + "mixer.output", block, {names.output}, d, d);
     add_layer(ours + "feed_forward_norm", block, {names.feed_forward_norm}, d, 0);
     add_layer(ours + "feed_forward.up", block, names.up, config.up_width(), d);
@@ -169,7 +173,7 @@ std::string name_of(const ActivationConfig& activation) {
 }
 
 // What every architecture takes over of a config: its sizes, tied embeddings and biases. Their mixer is scaled dot
-// product.
+// product, with a key for every query.
 TransformerConfig with_sizes_of(const TransformerConfig& given) {
   TransformerConfig config;
   config.layers = given.layers;
@@ -178,7 +182,10 @@ TransformerConfig with_sizes_of(const TransformerConfig& given) {
   config.context = given.context;
   config.embedding.tie = given.embedding.tie;
   config.bias = given.bias;
-  config.mixer = ScaledDotProductOptions{};
+  ScaledDotProductOptions mixer;
+  const auto* own = std::get_if<ScaledDotProductOptions>(&given.mixer);
+  if (own != nullptr && own->key_value_heads == given.heads) mixer.key_value_heads = given.heads;  // says the same as 0
+  config.mixer = mixer;
   return config;
 }
 
@@ -215,7 +222,6 @@ DescribedModel read_gpt2(ConfigFile& file) {
   config.embedding.tie = file.flag("tie_word_embeddings", true);
   config.bias = true;
   config.mixer = ScaledDotProductOptions{};
-  model.key_value_heads = config.heads;
   const auto hidden = static_cast<double>(file.count("n_inner", 4 * config.width));
   config.feed_forward = MlpConfig{.activation = read_activation(file, "activation_function", "gelu_new"),
                                   .ratio = hidden / static_cast<double>(config.width)};
@@ -284,16 +290,15 @@ DescribedModel read_llama(ConfigFile& file) {
   config.bias = file.flag("attention_bias", false);
   if (file.flag("mlp_bias", false) != config.bias)
     file.refuse("mlp_bias", "here all linear layers have a bias, or none: it must equal attention_bias");
-  config.mixer = ScaledDotProductOptions{};
   const auto hidden = file.count("intermediate_size", 11008);
   const GatedConfig gated{.activation = read_activation(file, "hidden_act", "silu"),
                           .ratio = static_cast<double>(hidden) / static_cast<double>(config.width)};
   if (gated.hidden_width(config.width) != hidden) file.refuse("intermediate_size", "it must be a multiple of 8");
   config.feed_forward = gated;
   if (config.width % config.heads != 0) file.refuse("num_attention_heads", "it must divide hidden_size");
-  model.key_value_heads = file.count("num_key_value_heads", config.heads);
-  if (config.heads % model.key_value_heads != 0)
-    file.refuse("num_key_value_heads", "it must divide num_attention_heads");
+  const auto key_value_heads = file.count("num_key_value_heads", config.heads);
+  if (config.heads % key_value_heads != 0) file.refuse("num_key_value_heads", "it must divide num_attention_heads");
+  config.mixer = ScaledDotProductOptions{.key_value_heads = key_value_heads == config.heads ? 0 : key_value_heads};
   file.require("head_dim", config.head_width());
   file.require("rope_interleaved", false);
   file.ignore({"attention_dropout", "pretraining_tp", "is_llama_config"});
@@ -310,7 +315,7 @@ nlohmann::ordered_json write_llama(const DescribedModel& model) {
           {"intermediate_size", config.hidden_width()},
           {"num_hidden_layers", config.layers},
           {"num_attention_heads", config.heads},
-          {"num_key_value_heads", config.heads},
+          {"num_key_value_heads", key_value_heads(config)},
           {"hidden_act", name_of(std::get<GatedConfig>(config.feed_forward).activation)},
           {"rms_norm_eps", epsilon_of(config.norm)},
           {"rope_theta", std::get<RotaryPositionsConfig>(config.positions).base},
@@ -321,6 +326,8 @@ nlohmann::ordered_json write_llama(const DescribedModel& model) {
 
 TransformerConfig closest_llama(const TransformerConfig& given) {
   auto config = with_sizes_of(given);
+  if (const auto* own = std::get_if<ScaledDotProductOptions>(&given.mixer))
+    config.mixer = ScaledDotProductOptions{.key_value_heads = own->key_value_heads};
   RotaryPositionsConfig positions;
   if (const auto* own = std::get_if<RotaryPositionsConfig>(&given.positions)) positions.base = own->base;
   config.positions = positions;
@@ -401,11 +408,8 @@ NamedTensors import_tensors(const Architecture& architecture, const DescribedMod
       auto shape = link.shape;
       shape.front() = part.rows;
       if (link.transposed) std::reverse(shape.begin(), shape.end());
-      auto tensor = table.take(part.name, shape);
-      if (link.transposed) tensor = tensor.t();
-      if (part.copies > 1)
-        tensor = tensor.unflatten(0, {part.heads, -1}).repeat_interleave(part.copies, 0).flatten(0, 1);
-      parts.push_back(tensor);
+      const auto tensor = table.take(part.name, shape);
+      parts.push_back(link.transposed ? tensor.t() : tensor);
     }
     ours.emplace_back(link.ours, parts.size() == 1 ? parts[0].contiguous() : torch::cat(parts, 0));
   }

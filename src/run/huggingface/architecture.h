@@ -77,7 +77,6 @@ std::vector<std::string> config_differences(const TransformerConfig& given, cons
 struct DescribedModel {
   TransformerConfig config;
   std::int64_t vocabulary = 0;
-  std::int64_t key_value_heads = 0;  // divides config.heads; each of them serves several
 };
 
 // Their names of the tensors of each layer, without ".weight" and ".bias". Where there are several, theirs lie below

@@ -172,8 +172,7 @@ std::vector<File> huggingface_files(const ExportedModel& model) {
   const auto& architecture = architecture_of(model.config);
   const auto& config = std::get<TransformerConfig>(model.config.model);
   const auto& tokenizer = *model.codec.tokenizer;
-  const DescribedModel described{
-      .config = config, .vocabulary = tokenizer.vocabulary_size(), .key_value_heads = config.heads};
+  const DescribedModel described{.config = config, .vocabulary = tokenizer.vocabulary_size()};
   auto files = tokenizer_files(tokenizer, config.context);
   const auto special_tokens = special_tokens_of(tokenizer);
   auto description = architecture.write_config(described);
