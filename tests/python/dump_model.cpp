@@ -110,10 +110,9 @@ static void dump(const std::filesystem::path& folder, torch::Dtype dtype, const 
                                                  {"source_segments", batch.source_segments_bs}})
     if (tensor.defined()) expected.emplace_back(name, tensor);
   for (const auto& parameter : model->named_parameters())
-    if (!parameter.value().requires_grad()) continue;
-  expected.emplace_back("grad." + parameter.key(), parameter.value().grad().defined()
-                                                       ? parameter.value().grad().to_dense()
-                                                       : torch::zeros_like(parameter.value()));
+    if (const auto& value = parameter.value(); value.requires_grad())
+      expected.emplace_back("grad." + parameter.key(),
+                            value.grad().defined() ? value.grad().to_dense() : torch::zeros_like(value));
   write_file_synced(folder / "config.json", config_to_json(config).dump(2));
   write_file_synced(folder / "model.safetensors", to_safetensors(named_state(*model)));
   write_file_synced(folder / "expected.safetensors", to_safetensors(expected));
