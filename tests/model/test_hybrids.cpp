@@ -115,7 +115,7 @@ TEST_CASE("what a convolution before mixers reads stays within a text, in both d
   const auto changed_bcd = model->forward({.ids_bc = changed_bc, .segments_bc = segments_bc}, nullptr, pass);
   CHECK(torch::equal(changed_bcd.select(1, 5), packed_bcd.select(1, 5)) == causal);
   CHECK_FALSE(torch::equal(changed_bcd.select(1, 7), packed_bcd.select(1, 7)));
-  CHECK(torch::equal(changed_bcd.narrow(1, 9, 3), packed_bcd.narrow(1, 9, 3)));
+  CHECK(close(changed_bcd.narrow(1, 9, 3), packed_bcd.narrow(1, 9, 3)));  // sums of decays are over all tokens
 }
 
 TEST_CASE("gradients of a hybrid equal finite differences", "[hybrids]") {
