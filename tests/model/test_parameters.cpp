@@ -22,9 +22,9 @@ namespace {
 
 constexpr std::int64_t classes = 3;
 
-// Of mixers with a matrix state.
+// Of mixers without scores.
 struct StateMixerParameters {
-  std::int64_t d, n, k, layer, bias;
+  std::int64_t d, n, k, context, layer, bias;
 
   std::int64_t linear(std::int64_t outputs, std::int64_t inputs) const { return outputs * inputs + bias * outputs; }
 
@@ -48,6 +48,23 @@ struct StateMixerParameters {
   std::int64_t operator()(const GatedDeltaNetOptions& o) const {
     return 2 * linear(d / 2, d) + 3 * linear(d, d) + 2 * d * o.convolution + 2 * (n * d + n) + k;
   }
+  std::int64_t operator()(const ShortConvolutionOptions& o) const {
+    return linear(3 * d, d) + d * o.convolution + linear(d, d);
+  }
+  std::int64_t operator()(const HyenaOptions& o) const {
+    const auto inputs = (o.order + 1) * d, filters = (o.order - 1) * d, w = o.filter_width;
+    return linear(inputs, d) + inputs * o.convolution + linear(d, d) + 33 * w + 2 * w * w + 3 * w + filters * w + w +
+           filters;
+  }
+  std::int64_t operator()(const SpatialGatingOptions& o) const {
+    const auto f = o.gated_width(d);
+    return linear(2 * f, d) + linear(d, f) + 2 * f + context * context + context;
+  }
+  std::int64_t mean(AveragedValues averaged, std::int64_t tables) const {
+    return tables * context * context + (averaged == AveragedValues::own ? 2 * linear(d, d) : 0);
+  }
+  std::int64_t operator()(const StaticOptions& o) const { return mean(o.averaged, n); }
+  std::int64_t operator()(const RandomOptions& o) const { return mean(o.averaged, 1); }
   // With ranks of 32, the least.
   std::int64_t operator()(const Rwkv7Options&) const {
     const auto low_rank = 2 * 32 * d, of_later_blocks = layer > 0 ? low_rank + d : 0;
@@ -82,7 +99,8 @@ std::int64_t parameters_by_formula(const MixerConfig& options, const MixerShape&
     return shared(*quadratic) + n * side * side + of_positions(side);
   }
   const auto* metric = std::get_if<MetricOptions>(&options);
-  if (metric == nullptr) return std::visit(StateMixerParameters{d, n, k, shape.layer, shape.bias}, options);
+  if (metric == nullptr)
+    return std::visit(StateMixerParameters{d, n, k, shape.context, shape.layer, shape.bias}, options);
   const auto form = metric->constraint == MetricConstraint::identity   ? 0
                     : metric->constraint == MetricConstraint::diagonal ? k
                                                                        : k * (k + 1) / 2;
@@ -108,6 +126,7 @@ std::int64_t trunk(const TransformerConfig& model, std::int64_t class_token = 0)
   const auto block = d * u + d * h + bias * (u + d) + 2 * norms_of(model) * norm_size(model);
   auto total = model.layers * block;
   auto shape = model.mixer_shape();
+  shape.context += class_token;
   for (shape.layer = 0; shape.layer < model.layers; ++shape.layer) total += parameters_by_formula(model.mixer, shape);
   if (is<LearnedPositionsConfig>(model.positions)) total += (model.context + class_token) * d;
   if (const auto* t5 = std::get_if<T5PositionsConfig>(&model.positions)) total += t5->buckets * model.heads;
@@ -312,7 +331,10 @@ TEST_CASE("in every model matrices decay, and norms and biases do not", "[specs]
     INFO(name);
     // RWKV-7's mixtures are vectors, one for each input; nor do its authors let the products of low rank decay.
     const bool is_of_rwkv7 = name.ends_with(".mixture") || name.ends_with(".in") || name.ends_with(".out");
-    CHECK((spec.decay == Decay::none) == (value.dim() < 2 || is_of_rwkv7));
+    // Hyena's network of filters does not decay, nor what a softmax is taken of.
+    const bool is_of_filters = name.find(".filter_") != std::string::npos;
+    const bool is_table = name.ends_with(".table") && !is<SpatialGatingOptions>(config.mixer);
+    CHECK((spec.decay == Decay::none) == (value.dim() < 2 || is_of_rwkv7 || is_of_filters || is_table));
     CHECK((spec.decay == Decay::embeddings) == name.ends_with("embedding.weight"));
   }
 }
@@ -335,8 +357,9 @@ TEST_CASE("the matrices of the blocks are hidden matrices, and their parts are c
     const bool shares_keys =
         dot != nullptr && dot->key_value_heads > 0 && name.find("query_key_value") != std::string::npos;
     const auto rows = shares_keys ? dot->key_value_heads * config.head_width() : config.width;
+    const bool is_of_state = carries_state(config.mixer) && !is<ShortConvolutionOptions>(config.mixer);
     if (is_projection && name.find("mixer") != std::string::npos)
-      CHECK(spec.hidden_matrices == (carries_state(config.mixer) ? 1 + std::int64_t{packs_two} : value.size(0) / rows));
+      CHECK(spec.hidden_matrices == (is_of_state ? 1 + std::int64_t{packs_two} : value.size(0) / rows));
     if (name.ends_with("up.weight")) CHECK(spec.hidden_matrices == (is<GatedConfig>(config.feed_forward) ? 2 : 1));
   }
 }

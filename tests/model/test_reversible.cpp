@@ -51,7 +51,8 @@ struct Stack {
     places.push_back(pass.random.place());
     torch::autograd::variable_list inputs = {x_bcd};
     for (const auto& block : blocks)
-      for (const auto& parameter : block->parameters()) inputs.push_back(parameter);
+      for (const auto& parameter : block->parameters())
+        if (parameter.requires_grad()) inputs.push_back(parameter);
     inputs.insert(inputs.end(), shared.begin(), shared.end());
     const auto weight_bcd = torch::sin(torch::arange(result.y_bcd.numel())).view_as(result.y_bcd);
     result.gradients =

@@ -86,8 +86,8 @@ ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu", "{kind: silu, beta: 1.7}", "
 FEED_FORWARDS = ["none", *(f"{{kind: {kind}, activation: {activation}{options}}}" for activation in ACTIVATIONS
                  for kind, options in (("mlp", ", ratio: 2.6"), ("mlp", ", output_activation: true"), ("gated", "")))]
 HYBRIDS = {
-    "a pattern": ["model.layers=5", "model.mixer=[{mixer: {kind: gated_delta_net, convolution: 3}, layers: 2}, scaled_dot_product]"],
-    "a mixer for each layer, with a convolution": ["model.layers=3", "model.mixer=[static, {kind: metric, values: own}, retention]",
+    "a pattern": ["model.layers=5", "model.mixer=[{mixer: {kind: mamba2, state: 9}, layers: 2}, scaled_dot_product]"],
+    "a mixer for each layer, with a convolution": ["model.layers=3", "model.mixer=[static, {kind: metric, values: own}, linear_attention]",
                                                    "model.convolution=4"],
     "no feed-forward branch": ["model.mixer=[short_convolution, mamba2]", "model.feed_forward=none", "model.convolution=2"],
 }
