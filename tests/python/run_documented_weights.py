@@ -62,11 +62,13 @@ SMALL = ["model.layers=2", "model.heads=2", "model.width=8", "model.context=9"]
 PAIRS = ["task=sequence_to_sequence", "model.kind=encoder_decoder"]
 XL = "{kind: transformer_xl, shared_biases: false}"
 NAMED = [
-    *([*SMALL, f"model.mixer={mixer}", "model.bias=true"] for mixer in compare_model.MIXERS.values()),
+    *([*SMALL, f"model.mixer={mixer}", "model.bias=true"] for name, mixer in compare_model.MIXERS.items()
+      if name != "fourier"),  # which has no weights, and predicts no next token
     *([*SMALL, f"model.mixer={mixer}", f"model.positions={positions}"]
       for mixer in ("scaled_dot_product", "metric", "{kind: quadratic, form: full}")
       for positions in ("alibi", "t5", "shaw", "transformer_xl", XL)),
     *([*SMALL, *norm] for norm in compare_model.NORMS.values()),
+    [*SMALL, "model.convolution=3"],
     *([*SMALL, f"model.feed_forward={branch}"] for branch in compare_model.FEED_FORWARDS[-3:]),
     *([*SMALL, f"task={task}", "model.bias=true", f"model.embedding.tie={tie}"]
       for task in ("language_model", "masked_language_model") for tie in ("true", "false")),
