@@ -9,6 +9,7 @@ import functools
 import math
 import os
 import sys
+import unittest.mock
 
 import torch
 
@@ -139,37 +140,14 @@ class FNetText(place_mixers.Text):
         return theirs(self.x[None])[0][0] / math.sqrt(self.x.numel())  # theirs is not orthonormal
 
 
-def check_fnet(dump_model, task):
-    def logits_of(*arguments):
-        ours, place_mixers.Text = place_mixers.Text, FNetText
-        try:
-            return reference_logits(*arguments)
-        finally:
-            place_mixers.Text = ours
-
-    return check_against(logits_of, [*STATE, f"task={task}"], dump_model, ["model.mixer=fourier"])
-
-
 STATE = ["model.layers=2", "model.heads=3", "model.width=24", "model.context=21", "model.positions=none"]
-STATE_CASES = {
+STATE_CASES = {  # the recurrences of the first two are in float32
     "Mamba-2": (mamba2, ["model.mixer={kind: mamba2, state: 10}"]),
     "Mamba-2, twice as wide": (mamba2, ["model.mixer={kind: mamba2, state: 7, expand: 2, convolution: 3}"]),
     "Qwen3-Next, gated delta net": (gated_delta_net, ["model.mixer=gated_delta_net"]),
     "LFM2, short convolution": (short_convolution, ["model.mixer=short_convolution"]),
     "LFM2, five tokens": (short_convolution, ["model.mixer={kind: short_convolution, convolution: 5}"]),
 }
-
-
-def check_state_mixer(theirs, dump_model, changes):
-    """Both of their layers compute the recurrence in float32."""
-    def logits_of(config, weights, ids, _segments):
-        ours, state_mixers.mix = state_mixers.mix, theirs
-        try:
-            return reference_model.forward(config, weights, ids)
-        finally:
-            state_mixers.mix = ours
-
-    return check_against(logits_of, STATE, dump_model, changes)
 
 
 def causal_mask(c, window=0):
@@ -238,15 +216,13 @@ SOFTMAX_CASES = {
 }
 
 
-def check_softmax_mixer(theirs, dump_model, changes):
-    def logits_of(config, weights, ids, _segments):
-        ours, reference_model.mixer = reference_model.mixer, theirs
-        try:
-            return reference_model.forward(config, weights, ids)
-        finally:
-            reference_model.mixer = ours
+def check_in_place_of(module, name, theirs, common, dump_model, changes):
+    """The reference model with `theirs` in the place of module.name."""
+    def logits_of(*arguments):
+        with unittest.mock.patch.object(module, name, theirs):
+            return reference_logits(*arguments)
 
-    return check_against(logits_of, SOFTMAX, dump_model, changes)
+    return check_against(logits_of, common, dump_model, changes)
 
 
 HEADS, WIDTH, BUCKETS, TOLERANCE = 2, 10, 4, 1e-5  # of the Reformer
@@ -282,10 +258,12 @@ if __name__ == "__main__":
     run_cases({
         **{f"Transformer-XL, {name}": functools.partial(check_against, xl_logits, XL, dump_model, changes)
            for name, changes in XL_CASES.items()},
-        **{name: functools.partial(check_state_mixer, theirs, dump_model, changes)
+        **{name: functools.partial(check_in_place_of, state_mixers, "mix", theirs, STATE, dump_model, changes)
            for name, (theirs, changes) in STATE_CASES.items()},
-        **{f"FNet, {task}": functools.partial(check_fnet, dump_model, task) for task in ("masked_language_model", "classification")},
-        **{name: functools.partial(check_softmax_mixer, theirs, dump_model, changes)
+        **{f"FNet, {task}": functools.partial(check_in_place_of, place_mixers, "Text", FNetText, STATE, dump_model,
+                                              [f"task={task}", "model.mixer=fourier"])
+           for task in ("masked_language_model", "classification")},
+        **{name: functools.partial(check_in_place_of, reference_model, "mixer", theirs, SOFTMAX, dump_model, changes)
            for name, (theirs, changes) in SOFTMAX_CASES.items()},
         **{f"Reformer, {rounds} rounds, chunks of {chunk}, {c} tokens, {'causal' if causal else 'both ways'}":
            functools.partial(check_reformer, rounds, chunk, c, causal)
