@@ -50,7 +50,7 @@ FeedForwardImpl::FeedForwardImpl(const TransformerConfig& config)
 
 torch::Tensor FeedForwardImpl::forward(const torch::Tensor& x_bcd) {
   const auto feed_rows = [this](const torch::Tensor& x) {
-    const auto feed = [&]<class Config>(const Config& config) {
+    const auto feed = [&]<class Config>(const Config& config) -> torch::Tensor {
       if constexpr (std::is_same_v<Config, GatedConfig>) {
         return down_(gate(config.activation, up_(x)));
       } else if constexpr (std::is_same_v<Config, MlpConfig>) {
@@ -58,7 +58,6 @@ torch::Tensor FeedForwardImpl::forward(const torch::Tensor& x_bcd) {
         return config.output_activation ? activate(config.activation, y) : y;
       } else {
         throw std::logic_error("no feed-forward branch");
-        return torch::Tensor();
       }
     };
     return std::visit(feed, config_);

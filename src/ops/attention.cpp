@@ -135,7 +135,7 @@ struct Operands {
 
 Tensor as_sinks(const Tensor& sink_n) { return sink_n.defined() ? sink_n.to(torch::kFloat).contiguous() : sink_n; }
 
-// A sink has its share of the weights of every query, and the value 0: - sum over queries of share (dt . t).
+// The gradient of the sinks, whose values are 0: minus the sum over the queries of a weight times (dt . t).
 Tensor sink_gradient(const Tensor& sink_n, const Tensor& log_sum_bnc, const Tensor& t_bnck, const Tensor& dt_bnck) {
   const auto share_bnc = (sink_n.to(torch::kFloat).view({1, -1, 1}) - log_sum_bnc).exp();
   const auto delta_bnc = (dt_bnck.to(torch::kFloat) * t_bnck.to(torch::kFloat)).sum(3);

@@ -13,7 +13,7 @@ namespace metaformer {
 // of one that sees a source), then what the head reads.
 enum class StreamPoint {
   embedding,
-  mixer_input,   // what the mixer is given, behind its norm
+  mixer_input,   // of the mixer, after the norm
   mixer_branch,  // what the mixer adds to the stream
   after_mixer,
   cross_branch,  // what the mixer adds by which it sees a source

@@ -159,12 +159,13 @@ std::vector<double> correlations(const torch::Tensor& distance_nvv, const std::v
 }
 
 // Of a mixer that scores tokens of one sequence, or of two.
-LayerInspection inspect_layer(const StreamProbe::Scores& seen, const Mixer& mixer, const TransformerConfig& config,
-                              bool causal) {
+LayerInspection inspect_layer(std::string kind, const StreamProbe::Scores& seen, const Mixer& mixer,
+                              const TransformerConfig& config, bool causal) {
   const auto only_sequence = [](const torch::Tensor& values) {
     return values[0].to(torch::kCPU, torch::kDouble).contiguous();
   };
-  LayerInspection layer{.score_nce = only_sequence(seen.score_bnce),
+  LayerInspection layer{.mixer = std::move(kind),
+                        .score_nce = only_sequence(seen.score_bnce),
                         .attention_nce = only_sequence(seen.weight_bnce),
                         .forms = forms_of(mixer, seen.vectors.form_nij, config.width / config.heads)};
   auto visible_ce = torch::ones_like(layer.score_nce[0], torch::kBool);
@@ -187,9 +188,7 @@ void add_layers(TextInspection& inspection, TransformerImpl& trunk, const std::v
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (!seen[i].has_scores()) continue;
     auto& layer = inspection.layers[i];
-    auto mixer = std::move(layer.mixer);
-    layer = inspect_layer(seen[i], trunk.blocks()[i]->mixer(), trunk.config(), inspection.causal);
-    layer.mixer = std::move(mixer);
+    layer = inspect_layer(layer.mixer, seen[i], trunk.blocks()[i]->mixer(), trunk.config(), inspection.causal);
     layer.axioms = test_axioms(seen[i].vectors, layer.forms.eigenvalue_nr);
     const auto c = layer.attention_nce.size(1);
     layer.mean_attention_distance =
@@ -471,8 +470,8 @@ std::vector<TextInspection> inspect_pair(const LoadedRun& run, const EncodedPair
   add_layers(target, trunk, decoder.own, target_text, limits.vocabulary, run);
   for (std::size_t i = 0; i < decoder.cross.size(); ++i) {
     auto block = trunk.blocks()[i];
-    cross.layers.push_back(inspect_layer(decoder.cross[i], *block->cross_mixer(), trunk.config(), /*causal=*/false));
-    cross.layers.back().mixer = cross.mixer;
+    cross.layers.push_back(
+        inspect_layer(cross.mixer, decoder.cross[i], *block->cross_mixer(), trunk.config(), /*causal=*/false));
   }
   return {std::move(source), std::move(target), std::move(cross)};
 }

@@ -364,6 +364,21 @@ TEST_CASE("the matrices of the blocks are hidden matrices, and their parts are c
   }
 }
 
+TEST_CASE("what is not trained has no rate and no gradient, whatever rates are set", "[specs]") {
+  auto config = config_of(RandomOptions{});
+  Gpt model(config, vocabulary);
+  ParameterBuffer parameters(model);
+  parameters.set_rates([](const auto&) { return 1.0; });
+  std::int64_t fixed = 0;
+  for (const auto& view : parameters.views()) {
+    const bool is_table = view.name.ends_with("mixer.table");
+    CHECK(view.rate == (is_table ? 0 : 1));
+    CHECK(view.parameter.requires_grad() != is_table);
+    fixed += is_table;
+  }
+  CHECK(fixed == config.layers);
+}
+
 TEST_CASE("a model draws nothing from the library's generator", "[specs]") {
   const auto bits = [] { return at::detail::getDefaultCPUGenerator().get_state(); };
   const auto before = bits();
