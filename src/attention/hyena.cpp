@@ -4,17 +4,94 @@
 //
 // where h_i is a filter over all distances: of each feature what a network makes of the distance, times a decay.
 
+#include <ATen/autocast_mode.h>
 #include <fmt/format.h>
 
 #include <cmath>
 #include <numbers>
 
 #include "attention/state_mixer.h"
-#include "ops/long_convolution.h"
 
 namespace metaformer {
 
 namespace {
+
+using torch::Tensor;
+
+Tensor same(const Tensor& one, const Tensor& other) { return (one == other).logical_and(one >= 0); }
+
+// Of the last token only, for generation.
+Tensor of_newest(const Tensor& z_bed, const Tensor& filter_ld, const Tensor& segment_be) {
+  const auto e = z_bed.size(1);
+  auto seen_bed = z_bed * filter_ld.narrow(0, 0, e).flip(0);
+  if (segment_be.defined()) seen_bed = seen_bed * same(segment_be, segment_be.narrow(1, e - 1, 1)).unsqueeze(2);
+  return seen_bed.sum(1, true);
+}
+
+// Of pairs of blocks of `size` tokens, with the distances from `least` on.
+class BlockProducts {
+ public:
+  BlockProducts(const Tensor& z_bed, const Tensor& filter_ld, Tensor segment_be, std::int64_t size, std::int64_t least)
+      : size_(size), count_((z_bed.size(1) + size - 1) / size) {
+    const auto e = z_bed.size(1), l = filter_ld.size(0), behind = count_ * size - e;
+    z_dbjs_ = torch::constant_pad_nd(z_bed, {0, 0, 0, behind})
+                  .view({z_bed.size(0), count_, size, z_bed.size(2)})
+                  .permute({3, 0, 1, 2});
+    // A zero for what no filter reaches, at place 0.
+    filter_dl_ = torch::constant_pad_nd(filter_ld.narrow(0, least, l - least), {0, 0, least + 1, behind + size}).t();
+    if (!segment_be.defined()) return;
+    segment_bjs_ = torch::constant_pad_nd(segment_be, {0, behind}, -1).view({z_bed.size(0), count_, size});
+    z_dbjs_ = z_dbjs_ * same(segment_bjs_, segment_bjs_.narrow(2, size - 1, 1));  // what goes on into the next block
+  }
+
+  // All sums, [b, e, d].
+  Tensor sums(std::int64_t first_lag, std::int64_t e) {
+    auto y_dbjs = torch::zeros_like(z_dbjs_);
+    for (auto lag = first_lag; lag < count_; ++lag) {
+      const auto read_dbjs = z_dbjs_.narrow(2, 0, count_ - lag);
+      auto part_dbjs = torch::bmm(read_dbjs.flatten(1, 2), filter_block_dsr(lag)).view_as(read_dbjs);
+      if (segment_bjs_.defined()) {
+        const auto end_bj1 = segment_bjs_.narrow(1, 0, count_ - lag).narrow(2, size_ - 1, 1);
+        part_dbjs = part_dbjs * same(segment_bjs_.narrow(1, lag, count_ - lag), end_bj1);
+      }
+      y_dbjs = y_dbjs + torch::constant_pad_nd(part_dbjs, {0, 0, lag, 0});
+    }
+    return y_dbjs.permute({1, 2, 3, 0}).flatten(1, 2).narrow(1, 0, e);
+  }
+
+ private:
+  // filter_(lag size + r - s) of the places s and r in two blocks.
+  Tensor filter_block_dsr(std::int64_t lag) const {
+    const auto place = torch::arange(size_, torch::TensorOptions().dtype(torch::kLong).device(filter_dl_.device()));
+    const auto distance_sr = lag * size_ + place.unsqueeze(0) - place.unsqueeze(1);
+    return filter_dl_.index_select(1, (distance_sr + 1).clamp_min(0).flatten()).view({-1, size_, size_});
+  }
+
+  std::int64_t size_, count_;
+  Tensor z_dbjs_, filter_dl_, segment_bjs_;
+};
+
+// y_t = sum_s filter_(t - s) z_s over s <= t, in float32 or wider: of the last `newest` of the tokens z_bed, [b,
+// newest, d], in the type of z. `filter_ld`: of distances 0 ... l - 1, l at least e. Undefined segments: all one; else
+// only tokens of one segment meet, which stand together. By products of blocks, b d e^2 / 2 in all, so that no token
+// depends on a later one, not even by rounding, as it does by a Fourier transform.
+Tensor long_convolution(const Tensor& z_bed, const Tensor& filter_ld, const Tensor& segment_be, std::int64_t newest) {
+  const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);
+  const auto z = in_wide(z_bed), filter = in_wide(filter_ld);
+  const auto e = z.size(1), l = filter.size(0);
+  if (newest == 1) return of_newest(z, filter, segment_be).to(z_bed.scalar_type());
+  Tensor y_bed;
+  if (segment_be.defined()) {
+    // Within a block segments may begin, so that there the pairs of tokens are looked at one distance at a time.
+    constexpr std::int64_t size = 16;
+    const auto reach = std::min(size, l);
+    y_bed = CarriedState(segment_be, nullptr).convolve(z, filter.narrow(0, 0, reach).flip(0).t());
+    if (e > size) y_bed = y_bed + BlockProducts(z, filter, segment_be, size, /*least=*/size).sums(/*first_lag=*/1, e);
+  } else {
+    y_bed = BlockProducts(z, filter, {}, /*size=*/64, /*least=*/0).sums(/*first_lag=*/0, e);
+  }
+  return y_bed.narrow(1, e - newest, newest).to(z_bed.scalar_type());
+}
 
 class Hyena : public Mixer {
  public:
@@ -51,9 +128,7 @@ class Hyena : public Mixer {
       const auto backwards = segment_be.defined() ? segment_be.flip(1) : segment_be;
       y_bcd = y_bcd + read(x_bcd.flip(1), backwards, filters_ld, nullptr).flip(1);
     }
-    y_bcd = output_(y_bcd);
-    if (!segment_be.defined()) return y_bcd;
-    return y_bcd * (visibility.query_segment_bc >= 0).unsqueeze(2);
+    return without_padding(output_(y_bcd), visibility);
   }
 
   // With the convolutions as they are computed, by products of blocks.

@@ -15,8 +15,8 @@ static std::optional<KernelUse> use_in(const TransformerConfig& config) {
     if constexpr (requires { options.values; }) return kernel_use(options, config.mixer_shape());
     return std::nullopt;
   };
-  for (std::int64_t layer = 0; layer < config.layers; ++layer)
-    if (const auto use = std::visit(use_of, config.mixer_of(layer))) return use;
+  for (const auto& [mixer, blocks] : config.blocks_by_mixer())
+    if (const auto use = std::visit(use_of, *mixer)) return use;
   return std::nullopt;
 }
 

@@ -47,6 +47,22 @@ Visibility within_window(const Visibility& visibility, std::int64_t window, std:
   return own;
 }
 
+torch::Tensor segment_starts(const torch::Tensor& segments_bc) {
+  const auto before_bc = torch::constant_pad_nd(segments_bc, {1, 0}, -1).narrow(1, 0, segments_bc.size(1));
+  return (segments_bc != before_bc).logical_and(segments_bc >= 0);
+}
+
+torch::Tensor positions_in_segments(const torch::Tensor& segments_bc) {
+  const auto place_c = torch::arange(segments_bc.size(1), segments_bc.options());
+  const auto position_bc = place_c - std::get<0>(torch::where(segment_starts(segments_bc), place_c, 0).cummax(1));
+  return position_bc.masked_fill(segments_bc < 0, 0);
+}
+
+torch::Tensor without_padding(const torch::Tensor& y_bcd, const Visibility& visibility) {
+  if (!visibility.has_segments()) return y_bcd;
+  return y_bcd * (visibility.query_segment_bc >= 0).unsqueeze(2);
+}
+
 Visibility self_visibility(bool causal, const torch::Tensor& segment_bc) {
   return {.causal = causal, .query_segment_bc = segment_bc, .key_segment_be = segment_bc};
 }

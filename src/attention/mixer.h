@@ -50,6 +50,15 @@ Visibility within_window(const Visibility& visibility, std::int64_t window, std:
 // The visibility of tokens that look at themselves, from one segment id per token (undefined: one segment).
 Visibility self_visibility(bool causal, const torch::Tensor& segment_bc);
 
+// Whether a segment starts at each token, [b, c] bool. Padding starts none.
+torch::Tensor segment_starts(const torch::Tensor& segments_bc);
+
+// The place of every token within its segment, [b, c]; 0 of padding.
+torch::Tensor positions_in_segments(const torch::Tensor& segments_bc);
+
+// With zeros for padding, [b, c, d].
+torch::Tensor without_padding(const torch::Tensor& y_bcd, const Visibility& visibility);
+
 // [c, e]: how far key e stands after query c in row order, the queries being the last of the keys.
 torch::Tensor offset_ce(std::int64_t queries, std::int64_t keys, torch::Device device);
 

@@ -11,14 +11,10 @@ namespace metaformer {
 
 namespace {
 
-// Of the tokens in their segments, [b or 1, e].
+// Of tokens in their segments, [b, e]; without segments in the row, [1, e].
 torch::Tensor places_be(const torch::Tensor& segment_be, const torch::Tensor& x_bed) {
-  const auto options = torch::TensorOptions().dtype(torch::kLong).device(x_bed.device());
-  const auto index_e = torch::arange(x_bed.size(1), options);
-  if (!segment_be.defined()) return index_e.unsqueeze(0);
-  const auto other = segment_be.narrow(1, 1, segment_be.size(1) - 1) != segment_be.narrow(1, 0, segment_be.size(1) - 1);
-  const auto begins = torch::constant_pad_nd(other, {1, 0}, 1);
-  return index_e - std::get<0>(torch::where(begins, index_e, 0).cummax(1));
+  if (segment_be.defined()) return positions_in_segments(segment_be);
+  return torch::arange(x_bed.size(1), torch::TensorOptions().dtype(torch::kLong).device(x_bed.device())).unsqueeze(0);
 }
 
 // What a mixer reads, and where it stands: the queries are the newest of the keys.
@@ -36,16 +32,9 @@ PlacedTokens placed(const torch::Tensor& read_bed, std::int64_t queries, const V
   tokens.has_segments = visibility.has_segments();
   const auto e = tokens.key_bed.size(1);
   TORCH_CHECK(tokens.has_segments || e <= places, "a mixer by places has weights for ", places, " tokens, not for ", e);
-  // Of a row with several texts none is longer than that, but what is behind them may be.
-  tokens.key_place_be = places_be(visibility.key_segment_be, tokens.key_bed).clamp_max(places - 1);
+  tokens.key_place_be = places_be(visibility.key_segment_be, tokens.key_bed);
   tokens.query_place_bc = tokens.key_place_be.narrow(1, e - queries, queries);
   return tokens;
-}
-
-// Zeros for padding.
-torch::Tensor visible_rows(const torch::Tensor& y_bcd, const Visibility& visibility) {
-  if (!visibility.has_segments()) return y_bcd;
-  return y_bcd * (visibility.query_segment_bc >= 0).unsqueeze(2);
 }
 
 // The entries of a table by two places, [n, b or 1, c, e].
@@ -86,7 +75,7 @@ class MeanByPlace : public Mixer {
     const auto weight_bnce = torch::_safe_softmax(score_nbce, -1).to(tokens.key_bed.scalar_type()).transpose(0, 1);
     const auto mean_bcd = merge_heads(torch::matmul(weight_bnce, split_heads(tokens.key_bed, heads_)));
     if (output_.is_empty()) return mean_bcd;
-    return visible_rows(output_(mean_bcd), visibility);
+    return without_padding(output_(mean_bcd), visibility);
   }
 
   MixerCost cost(const MixerLoad& load) const override {
@@ -132,7 +121,7 @@ class SpatialGating : public Mixer {
     const auto offset_bc1 = torch::embedding(offset_p_.unsqueeze(1), tokens.query_place_bc).to(norm_bef.scalar_type());
     const auto gated_bcf = parts[0].narrow(1, context_bed.size(1) - c, c);
     const auto sum_bcf = torch::matmul(weight_bce, tokens.key_bed) + offset_bc1;
-    return visible_rows(output_(gated_bcf * sum_bcf), visibility);
+    return without_padding(output_(gated_bcf * sum_bcf), visibility);
   }
 
   MixerCost cost(const MixerLoad& load) const override {

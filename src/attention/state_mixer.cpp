@@ -117,8 +117,7 @@ torch::Tensor StateMixer::forward(const torch::Tensor& x_bcd, const torch::Tenso
     CarriedState backwards(segment_bc.defined() ? segment_bc.flip(1) : segment_bc, nullptr);
     y_bcv = y_bcv + read(x_bcd.flip(1), backwards, 1, pass).flip(1);
   }
-  const auto y_bcd = output_(y_bcv);
-  return segment_bc.defined() ? y_bcd * (segment_bc >= 0).unsqueeze(2) : y_bcd;
+  return without_padding(output_(y_bcv), visibility);
 }
 
 // Of each chunk its products of queries and keys, and of those and values, and what goes into the state and out of it.

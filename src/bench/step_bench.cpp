@@ -69,8 +69,9 @@ double operations_of(const TransformerConfig& config, std::int64_t vocabulary, d
   const auto d = static_cast<double>(config.width);
   const auto feed_forward = static_cast<double>(config.up_width() + config.hidden_width());  // numbers per d
   double operations = 2 * tokens * d * static_cast<double>(vocabulary);                      // of the head
-  for (std::int64_t layer = 0; layer < config.layers; ++layer)
-    operations += mixer_operations(config, config.mixer_of(layer), tokens, causal) + 2 * tokens * d * feed_forward;
+  for (const auto& [mixer, blocks] : config.blocks_by_mixer())
+    operations += static_cast<double>(blocks) *
+                  (mixer_operations(config, *mixer, tokens, causal) + 2 * tokens * d * feed_forward);
   return operations;
 }
 
@@ -106,8 +107,8 @@ std::vector<FastPath> fast_paths(const ExperimentConfig& config, torch::Device d
   const auto* transformer = blocks_of(config.model);
   if (transformer == nullptr) return {};
   if (why_not.empty() && config.train.precision == Precision::fp16) why_not = "train.precision is fp16";
-  for (std::int64_t layer = 0; layer < transformer->layers && why_not.empty(); ++layer)
-    why_not = attention_obstacle(*transformer, transformer->mixer_of(layer));
+  for (const auto& [mixer, blocks] : transformer->blocks_by_mixer())
+    if (why_not.empty()) why_not = attention_obstacle(*transformer, *mixer);
   return {{.part = "attention", .why_not = why_not}};
 }
 

@@ -268,11 +268,23 @@ struct TransformerConfig : Named<"transformer", "blocks of a token mixer and a f
       if ((place -= each.layers) < 0) return each.mixer;
     return mixer;
   }
+  // How many blocks have each of the mixers.
+  std::vector<std::pair<const MixerConfig*, std::int64_t>> blocks_by_mixer() const {
+    std::vector<std::pair<const MixerConfig*, std::int64_t>> counts;
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
+      const auto* of_layer = &mixer_of(layer);
+      const auto found = std::ranges::find(counts, of_layer, [](const auto& each) { return each.first; });
+      if (found != counts.end())
+        ++found->second;
+      else
+        counts.emplace_back(of_layer, 1);
+    }
+    return counts;
+  }
   // Whether it holds for the mixer of any block.
   bool any_mixer(bool (*holds)(const MixerConfig&)) const {
-    for (std::int64_t layer = 0; layer < layers; ++layer)
-      if (holds(mixer_of(layer))) return true;
-    return false;
+    const auto counts = blocks_by_mixer();
+    return std::ranges::any_of(counts, [&](const auto& each) { return holds(*each.first); });
   }
   // "metric"; of a list "gated_delta_net x 3, scaled_dot_product".
   std::string mixer_names() const {

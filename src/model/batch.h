@@ -52,12 +52,6 @@ torch::Tensor wanted_rows(const torch::Tensor& x_bcd, const Batch& batch);
 // what makes their length a multiple of 8 (or that of the batch). The weight is still that of the whole batch.
 Batch rows_of(const Batch& batch, std::int64_t first, std::int64_t count);
 
-// Whether a segment starts at each token, [b, c] bool. Padding starts none.
-torch::Tensor segment_starts(const torch::Tensor& segments_bc);
-
-// The place of every token within its segment, [b, c]; 0 of padding.
-torch::Tensor positions_in_segments(const torch::Tensor& segments_bc);
-
 // The labelled texts of a batch: its rows or, where texts are packed, segments of them.
 
 // The row of the batch that each labelled text is in, of x with the batch's rows in front: [b, ...] to [l, ...].

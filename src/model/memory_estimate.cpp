@@ -61,10 +61,9 @@ Activations activations_of(const TransformerConfig& model) {
   const auto d = model.width, chunks = chunks_of(model.feed_forward), fed = model.up_width() + model.hidden_width();
   const auto* mlp = std::get_if<MlpConfig>(&model.feed_forward);
   std::int64_t of_mixers = 0, most_of_mixer = 0;
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    const auto of_this =
-        cost_of(model.mixer_of(layer), model.mixer_shape(), {.context = model.context + model.memory}).activations;
-    of_mixers += of_this;
+  for (const auto& [mixer, blocks] : model.blocks_by_mixer()) {
+    const auto of_this = cost_of(*mixer, model.mixer_shape(), {.context = model.context + model.memory}).activations;
+    of_mixers += blocks * of_this;
     most_of_mixer = std::max(most_of_mixer, of_this);
   }
   const auto of_block = (position_of(model.norm) == NormPosition::both ? 6 : 4) * d + fed / chunks +
