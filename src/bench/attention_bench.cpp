@@ -266,10 +266,11 @@ struct AttentionCandidate {
   }
 };
 
-// Why the mixer cannot have them; empty: it can.
-std::string positions_problem(const MixerConfig& mixer, const AttentionShape& shape) {
-  if (!act_on_scores(shape.positions)) return "";
-  if (!has_scores(mixer)) return fmt::format("this mixer has no scores for positions {}", kind_of(shape.positions));
+// Why the mixer cannot be measured at all; empty: it can.
+std::string problem_with(const MixerConfig& mixer, const AttentionShape& shape, bool causal) {
+  if (causal && !can_be_causal(mixer)) return "this mixer reads all tokens: measure it with --all-pairs";
+  if (act_on_scores(shape.positions) && !has_scores(mixer))
+    return fmt::format("this mixer has no scores for positions {}", kind_of(shape.positions));
   const auto problem = problem_of(mixer, shape.mixer_shape());
   return problem ? problem->what : "";
 }
@@ -383,7 +384,7 @@ class ShapeBench {
 
   void add_layer(const MixerConfig& options) {
     auto& candidate = start(options, to_string(backend_of(options)));
-    candidate.result.skipped = positions_problem(options, shape_);
+    candidate.result.skipped = problem_with(options, shape_, request_.causal);
     if (!candidate.result.skipped.empty() || (keeps_pairs(options) && !pairs_fit(candidate))) return;
     const auto mixer = make_mixer(options, shape_.mixer_shape());
     initialise(*mixer, 1, static_cast<double>(shape_.width()) * usual_std * usual_std);
@@ -416,9 +417,10 @@ class ShapeBench {
   }
 
   void add_core(const MixerConfig& options) {
-    const auto drawn = draw_core_inputs(options, shape_, draws_);
     auto& candidate = start(options, to_string(backend_of(options)));
-    if (drawn)
+    candidate.result.skipped = problem_with(options, shape_, request_.causal);
+    if (!candidate.result.skipped.empty()) return;
+    if (const auto drawn = draw_core_inputs(options, shape_, draws_))
       fill_core(candidate, options, make_core_mix(options, shape_), leaves(*drawn), keeps_pairs(options));
     else
       candidate.result.skipped = "the benchmark does not know the core of this mixer";

@@ -169,11 +169,11 @@ Json to_json(const AttentionResult& result) {
 }
 
 void print_table(const std::vector<AttentionResult>& results) {
-  print("{:<20} {:<24} {:>5} {:>5} {:>7} {:>5} {:>10} {:>9} {:>10} {:>10} {:>9}  {}\n", "mixer", "backend", "batch",
+  print("{:<22} {:<24} {:>5} {:>5} {:>7} {:>5} {:>10} {:>9} {:>10} {:>10} {:>9}  {}\n", "mixer", "backend", "batch",
         "heads", "context", "k", "ms", "TFLOP/s", "peak", "kept", "error", "timed by");
   for (const auto& result : results) {
     const auto& shape = result.shape;
-    print("{:<20} {:<24} {:>5} {:>5} {:>7} {:>5} ", result.mixer, result.backend, shape.batch, shape.heads,
+    print("{:<22} {:<24} {:>5} {:>5} {:>7} {:>5} ", result.mixer, result.backend, shape.batch, shape.heads,
           shape.context, shape.head_width);
     if (!result.skipped.empty()) {
       print("left out: {}{}\n", result.skipped, result.predicted_bytes > 0 ? " do not fit" : "");

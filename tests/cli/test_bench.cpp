@@ -36,12 +36,18 @@ TEST_CASE("bench measures kernels and every mixer, and says what is wrong with a
   program.refuse(joined(kernels, "--precision fp16"), 2, {"expected fp32 or bf16"});
   const Arguments small = "bench attention --batch 1 --heads 2 --head-width 8 --rounds 1";
   const auto json = program.json(small, "--context 16 32 --pair-table");
-  CHECK(json.at("results").size() == 2 * (4 * 2 + 7 + 3 + 1));
+  constexpr int kinds = 21, with_reference = 5, pair_tables = 1;
+  CHECK(json.at("results").size() == 2 * (kinds + with_reference + pair_tables));
   CHECK(json.at("core") == false);
   for (const auto& result : json.at("results")) {
+    if (result.at("mixer") == "fourier") {
+      CHECK_THAT(result.at("skipped").get<std::string>(), ContainsSubstring("--all-pairs"));
+      continue;
+    }
     CHECK(result.at("ms") >= 0);
     CHECK(result.at("timed_by") == "clock");
   }
+  CHECK(program.json(small, "--mixer fourier --all-pairs").at("results").at(0).at("error") < 1e-5);
   CHECK_THAT(program.succeed(small, "--mixer metric --precision bf16 --direction forward"),
              ContainsSubstring("composed") && ContainsSubstring("reference"));
   for (const auto& [more, text] : std::vector<std::pair<Arguments, std::string>>{
@@ -69,11 +75,12 @@ TEST_CASE("bench attention measures positions that act on scores, each right bes
   int measured = 0;
   for (const auto& result : json.at("results")) {
     const std::string mixer = result.at("mixer");
-    const bool can = mixer == "scaled_dot_product" || mixer == "quadratic" || mixer == "metric";
+    const bool can =
+        mixer == "scaled_dot_product" || mixer == "quadratic" || mixer == "metric" || mixer == "differential";
     CHECK(result.contains("skipped") != can);
     measured += can && result.at("error") < 1e-5;
   }
-  CHECK(measured == 6);
+  CHECK(measured == 4 * 2);  // and with the backend reference
 }
 
 TEST_CASE("bench attention --core leaves out projections, and has the library's attention in rows of its own",

@@ -27,7 +27,7 @@ struct Observed {
 };
 
 Observed observe(const MixerConfig& options, const PositionsConfig& positions, bool causal) {
-  const auto shape = with_pairs({.width = width, .heads = heads, .positions = positions}, options);
+  const auto shape = with_pairs({.width = width, .heads = heads, .context = tokens, .positions = positions}, options);
   const auto mixer = random_mixer(options, shape);
   auto visibility = self_visibility(causal, {});
   if (const auto bias = make_score_bias(positions, shape.heads, causal)) {
