@@ -72,8 +72,7 @@ torch::Tensor CarriedState::mix(StateSteps steps) {
     if (const auto segment_b1 = state_->kept(segment_slot, {b, 1}); segment_b1.defined())
       memory.segment_b = segment_b1.squeeze(1);
   }
-  const auto o_bncv =
-      steps.k_bnck.size(2) == 1 ? mix_states_by_token(steps, memory) : mix_states_in_chunks(steps, memory);
+  const auto o_bncv = mix_states(steps, memory);
   if (state_ != nullptr) {
     state_->keep(slot, memory.state_bnvk);
     if (memory.segment_b.defined()) state_->keep(segment_slot, memory.segment_b.unsqueeze(1));

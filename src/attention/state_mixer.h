@@ -30,7 +30,7 @@ class CarriedState {
   // Of the tokens, counted from the beginning of the text: [b or 1, c], in double.
   torch::Tensor places(const torch::Tensor& x_bcd);
 
-  // mix_states_in_chunks, or by token where there is one.
+  // By ops/state_mixing.h.
   torch::Tensor mix(StateSteps steps);
 
  private:

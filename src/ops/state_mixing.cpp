@@ -2,9 +2,13 @@
 
 #include <ATen/autocast_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
 #include <vector>
+
+#include "cpu/state_mixing.h"
+#include "ops/kernel.h"
 
 namespace metaformer {
 
@@ -14,7 +18,7 @@ namespace {
 
 constexpr std::int64_t most_tokens_of_chunk = 64, tokens_of_part = 16;
 
-// Wide inputs, with one decay for every token and no padding that writes.
+// Wide inputs.
 struct Steps {
   Tensor q, k, value, log_decay, a, b, segment_bc;
   double least_log_decay = 0;
@@ -26,15 +30,20 @@ struct Steps {
 
 Tensor wide(const Tensor& x) { return x.defined() && x.scalar_type() != torch::kDouble ? x.to(torch::kFloat) : x; }
 
+Steps widened(const StateSteps& given) {
+  return {.q = wide(given.q_bnck),
+          .k = wide(given.k_bnck),
+          .value = wide(given.value_bncv),
+          .log_decay = wide(given.log_decay_bncw),
+          .a = wide(given.a_bnck),
+          .b = wide(given.b_bnck),
+          .segment_bc = given.segment_bc,
+          .least_log_decay = given.least_log_decay};
+}
+
+// Padding neither reads nor writes.
 Steps prepared(const StateSteps& given) {
-  Steps steps{.q = wide(given.q_bnck),
-              .k = wide(given.k_bnck),
-              .value = wide(given.value_bncv),
-              .log_decay = wide(given.log_decay_bncw),
-              .a = wide(given.a_bnck),
-              .b = wide(given.b_bnck),
-              .segment_bc = given.segment_bc,
-              .least_log_decay = given.least_log_decay};
+  auto steps = widened(given);
   if (!steps.has_segments()) return steps;
   const auto exists_b1c1 = (given.segment_bc >= 0).unsqueeze(1).unsqueeze(3).to(steps.k.scalar_type());
   steps.q = steps.q * exists_b1c1;
@@ -243,13 +252,141 @@ Tensor mix_tokens(const Steps& steps, StateMemory& memory) {
   return torch::stack(read, 2);
 }
 
+// The kernels' view of the tensors of a batch, [b, n, c, features] with features together.
+struct Operands {
+  explicit Operands(const Tensors& tensors)
+      : q(tensors[0]),
+        k(tensors[1]),
+        value(tensors[2]),
+        log_decay(tensors[3]),
+        a(tensors[4]),
+        b(tensors[5]),
+        kind_bc(tensors[6]) {}
+
+  Tensor q, k, value, log_decay, a, b, kind_bc;
+
+  template <class Number>
+  static TokenRows<Number> rows(const Tensor& x, std::int64_t i, std::int64_t n) {
+    if (!x.defined()) return {};
+    return {x.data_ptr<float>() + i * x.stride(0) + n * x.stride(1), x.stride(2)};
+  }
+  HeadStates head(std::int64_t i, std::int64_t n) const {
+    const auto rows_of = [&](const Tensor& x) { return rows<const float>(x, i, n); };
+    return {.tokens = k.size(2),
+            .key_width = k.size(3),
+            .value_width = value.size(3),
+            .decay_width = log_decay.defined() ? log_decay.size(3) : 0,
+            .q = rows_of(q),
+            .k = rows_of(k),
+            .value = rows_of(value),
+            .log_decay = rows_of(log_decay),
+            .a = rows_of(a),
+            .b = rows_of(b),
+            .kinds = kind_bc.defined()
+                         ? reinterpret_cast<const StateToken*>(kind_bc.data_ptr<std::uint8_t>()) + i * k.size(2)
+                         : nullptr};
+  }
+
+  // compute(i, n, room) of head n of sequence i, on the library's threads.
+  template <class Compute>
+  void for_heads(const Compute& compute) const {
+    constexpr std::int64_t numbers_worth_a_thread = 1 << 16;
+    const auto heads = k.size(1);
+    const auto numbers = std::max<std::int64_t>(1, k.size(2) * head(0, 0).state_size());
+    at::parallel_for(0, k.size(0) * heads, std::max<std::int64_t>(1, numbers_worth_a_thread / numbers),
+                     [&](std::int64_t begin, std::int64_t end) {
+                       static thread_local std::vector<float> room;
+                       for (auto i = begin; i < end; ++i) compute(i / heads, i % heads, room);
+                     });
+  }
+};
+
+// As split_heads lays out heads of tokens.
+Tensor zeros_by_token(const Tensor& like_bncx) {
+  return torch::zeros({like_bncx.size(0), like_bncx.size(2), like_bncx.size(1), like_bncx.size(3)}, like_bncx.options())
+      .transpose(1, 2);
+}
+
+Tensor with_features_together(const Tensor& x) {
+  return !x.defined() || x.stride(3) == 1 || x.size(3) == 1 ? x : x.contiguous();
+}
+
+// o, and the states after the last token; `kept_bnmkv` gets those before every few tokens where it is defined.
+Tensors mix_heads(const Operands& in, const Tensor& state_bnkv, const Tensor& kept_bnmkv) {
+  auto o_bncv = zeros_by_token(in.value), last_bnkv = state_bnkv.clone();
+  in.for_heads([&](std::int64_t i, std::int64_t n, std::vector<float>& room) {
+    mix_head_states(in.head(i, n), last_bnkv[i][n].data_ptr<float>(), Operands::rows<float>(o_bncv, i, n),
+                    kept_bnmkv.defined() ? kept_bnmkv[i][n].data_ptr<float>() : nullptr, room);
+  });
+  return {o_bncv, last_bnkv};
+}
+
+Tensors mix_heads_backward(const Backward& pass) {
+  const Operands in(pass.saved);
+  const auto& kept_bnmkv = pass.saved[7];
+  const auto do_bncv = with_features_together(pass.dy[0]);
+  const auto dstate_bnkv = pass.dy[1].clone(torch::MemoryFormat::Contiguous);
+  const auto gradient = [](const Tensor& x) { return x.defined() ? zeros_by_token(x) : Tensor(); };
+  const Tensors d = {
+      gradient(in.q), gradient(in.k), gradient(in.value), pass.needs(3) ? gradient(in.log_decay) : Tensor(),
+      gradient(in.a), gradient(in.b), dstate_bnkv};
+  in.for_heads([&](std::int64_t i, std::int64_t n, std::vector<float>& room) {
+    const auto to = [&](std::size_t input) { return Operands::rows<float>(d[input], i, n); };
+    mix_head_states_backward(in.head(i, n), kept_bnmkv[i][n].data_ptr<float>(), dstate_bnkv[i][n].data_ptr<float>(),
+                             {.o = Operands::rows<const float>(do_bncv, i, n),
+                              .q = to(0),
+                              .k = to(1),
+                              .value = to(2),
+                              .log_decay = to(3),
+                              .a = to(4),
+                              .b = to(5)},
+                             room);
+  });
+  return d;
+}
+
+Tensor kinds_of_tokens(const Tensor& segment_bc, const Tensor& before_b) {
+  const auto filled_bc = filled_segments(segment_bc, before_b);
+  const auto earlier_bc = torch::cat({before_b.unsqueeze(1), filled_bc.narrow(1, 0, filled_bc.size(1) - 1)}, 1);
+  return (filled_bc != earlier_bc)
+      .to(torch::kByte)
+      .masked_fill(segment_bc < 0, static_cast<std::uint8_t>(StateToken::padding))
+      .contiguous();
+}
+
+Tensor mix_by_kernels(const Steps& steps, StateMemory& memory) {
+  Tensors inputs = {steps.q, steps.k, steps.value, steps.log_decay, steps.a, steps.b};
+  for (auto& x : inputs) x = with_features_together(x);
+  auto operands = inputs;
+  operands.push_back(steps.has_segments() ? kinds_of_tokens(steps.segment_bc, memory.segment_b) : Tensor());
+  const Operands in(operands);
+  const auto values = in.value.size(3), columns = in.head(0, 0).columns();
+  const auto state_bnvk = memory.state_bnvk.defined() ? memory.state_bnvk : empty_state(steps);
+  inputs.push_back(torch::constant_pad_nd(state_bnvk, {0, 0, 0, columns - values}).transpose(2, 3).contiguous());
+  Tensor kept_bnmkv;
+  if (torch::autograd::compute_requires_grad(inputs)) {
+    const auto chunks = (in.k.size(2) + tokens_between_states - 1) / tokens_between_states;
+    kept_bnmkv = torch::empty({in.k.size(0), in.k.size(1), chunks, in.k.size(3), columns}, in.k.options());
+  }
+  const auto results = own_nodes(
+      "StateMixing", inputs,
+      [&](Tensors& saved) {
+        saved = operands;
+        saved.push_back(kept_bnmkv);
+        return mix_heads(in, inputs.back(), kept_bnmkv);
+      },
+      mix_heads_backward);
+  memory.state_bnvk = results[1].narrow(3, 0, values).transpose(2, 3).contiguous();
+  return results[0];
+}
+
 template <class Mix>
 Tensor in_wide_type(const StateSteps& given, StateMemory& memory, const Mix& mix) {
   // Products of states are not rounded to a narrow type.
   const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);
   const auto& segment_bc = given.segment_bc;
   if (segment_bc.defined() && !memory.segment_b.defined()) memory.segment_b = first_segment_b(segment_bc);
-  const auto o = mix(prepared(given), memory);
+  const auto o = mix(given, memory);
   if (segment_bc.defined())
     memory.segment_b = filled_segments(segment_bc, memory.segment_b).select(1, segment_bc.size(1) - 1);
   return o.to(given.value_bncv.scalar_type());
@@ -259,12 +396,23 @@ Tensor in_wide_type(const StateSteps& given, StateMemory& memory, const Mix& mix
 
 std::int64_t tokens_of_chunk(std::int64_t tokens) { return std::clamp<std::int64_t>(tokens, 1, most_tokens_of_chunk); }
 
+Tensor mix_states_by_kernels(const StateSteps& steps, StateMemory& memory) {
+  return in_wide_type(steps, memory,
+                      [](const auto& given, auto& into) { return mix_by_kernels(widened(given), into); });
+}
+
 Tensor mix_states_in_chunks(const StateSteps& steps, StateMemory& memory) {
-  return in_wide_type(steps, memory, mix_chunks);
+  return in_wide_type(steps, memory, [](const auto& given, auto& into) { return mix_chunks(prepared(given), into); });
 }
 
 Tensor mix_states_by_token(const StateSteps& steps, StateMemory& memory) {
-  return in_wide_type(steps, memory, mix_tokens);
+  return in_wide_type(steps, memory, [](const auto& given, auto& into) { return mix_tokens(prepared(given), into); });
+}
+
+Tensor mix_states(const StateSteps& steps, StateMemory& memory) {
+  const auto& k = steps.k_bnck;
+  if (k.is_cpu() && k.scalar_type() != torch::kDouble) return mix_states_by_kernels(steps, memory);
+  return (k.size(2) == 1 ? mix_states_by_token : mix_states_in_chunks)(steps, memory);
 }
 
 }  // namespace metaformer

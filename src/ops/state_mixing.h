@@ -4,9 +4,10 @@
 //
 //   S_t = S_(t-1) (diag(w_t) + a_t b_t^T) + value_t k_t^T,   o_t = S_t q_t
 //
-// Its two forms give the same numbers but for rounding: token by token, for generation, and in chunks of tokens, whose
-// sums are products of matrices (the delta rule's as in Yang et al. 2024, "Parallelizing linear transformers with the
-// delta rule", with decay as in Yang et al. 2025). States are float32, or float64 where the inputs are.
+// Its forms give the same numbers but for rounding: token by token, on the CPU by kernels (cpu/state_mixing.h) and else
+// by operators, and in chunks of tokens, whose sums are products of matrices (the delta rule's as in Yang et al. 2024,
+// "Parallelizing linear transformers with the delta rule", with decay as in Yang et al. 2025). States are float32, or
+// float64 where the inputs are.
 
 #include <torch/types.h>
 
@@ -29,7 +30,12 @@ struct StateMemory {
   torch::Tensor segment_b;   // whose state it is; undefined: that of the tokens that follow, whatever it is
 };
 
-// o_bncv, in the type of the values. `memory` becomes the state after the last token.
+// o_bncv, in the type of the values. `memory` becomes the state after the last token. By kernels on the CPU, except in
+// float64; elsewhere a token by itself, and several in chunks.
+torch::Tensor mix_states(const StateSteps& steps, StateMemory& memory);
+
+// By one form.
+torch::Tensor mix_states_by_kernels(const StateSteps& steps, StateMemory& memory);
 torch::Tensor mix_states_in_chunks(const StateSteps& steps, StateMemory& memory);
 torch::Tensor mix_states_by_token(const StateSteps& steps, StateMemory& memory);
 

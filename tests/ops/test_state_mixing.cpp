@@ -1,8 +1,9 @@
-// The recurrence of matrix states: token by token and in chunks against its definition in float64, for every kind of
-// decay and product, with segments, padding and states that are carried on.
+// The recurrence of matrix states: token by token, in chunks and by the kernels of the CPU against its definition in
+// float64, for every kind of decay and product, with segments, padding and states that are carried on.
 
 #include <torch/autograd.h>
 
+#include "cpu/state_mixing.h"
 #include "ops/state_mixing.h"
 #include "support/torch_catch.h"
 
@@ -12,7 +13,7 @@ namespace {
 
 using torch::Tensor;
 
-constexpr std::int64_t batch = 2, heads = 2, width = 5, value_width = 3;
+constexpr std::int64_t batch = 2, heads = 2;
 
 enum class Decays { none, by_head, by_feature, strong };
 enum class Products { none, delta, free };
@@ -20,13 +21,13 @@ enum class Products { none, delta, free };
 struct Case {
   Decays decays = Decays::none;
   Products products = Products::none;
-  std::int64_t tokens = 1;
+  std::int64_t tokens = 1, width = 5, value_width = 3;
 };
 
 StateSteps draw(const Case& given, torch::ScalarType type = torch::kDouble) {
-  const auto c = given.tokens;
+  const auto c = given.tokens, width = given.width;
   const auto normal = [&](std::int64_t features) { return torch::randn({batch, heads, c, features}, torch::kDouble); };
-  StateSteps steps{.q_bnck = normal(width), .k_bnck = normal(width), .value_bncv = normal(value_width)};
+  StateSteps steps{.q_bnck = normal(width), .k_bnck = normal(width), .value_bncv = normal(given.value_width)};
   const auto features = given.decays == Decays::by_head ? 1 : width;
   if (given.decays != Decays::none) {
     const double scale = given.decays == Decays::strong ? 40 : 0.3;
@@ -49,7 +50,7 @@ StateSteps draw(const Case& given, torch::ScalarType type = torch::kDouble) {
 // The definition, a sequence, a head and a token at a time.
 std::pair<Tensor, Tensor> by_definition(const StateSteps& steps, const Tensor& state_bnvk = {},
                                         std::vector<std::int64_t> segment_b = {}) {
-  const auto c = steps.k_bnck.size(2);
+  const auto c = steps.k_bnck.size(2), width = steps.k_bnck.size(3), value_width = steps.value_bncv.size(3);
   auto o = torch::zeros({batch, heads, c, value_width}, torch::kDouble);
   auto states = state_bnvk.defined() ? state_bnvk.to(torch::kDouble).clone()
                                      : torch::zeros({batch, heads, value_width, width}, torch::kDouble);
@@ -83,6 +84,7 @@ Case any_case() {
 }
 
 constexpr auto forms = {mix_states_in_chunks, mix_states_by_token};
+constexpr auto forms_in_float = {mix_states_in_chunks, mix_states_by_token, mix_states_by_kernels, mix_states};
 
 // A text of segments of several lengths, with padding between and behind them.
 Tensor segments(std::int64_t tokens) {
@@ -99,7 +101,7 @@ TEST_CASE("chunks and single tokens compute the recurrence", "[state_mixing]") {
   const auto given = any_case();
   torch::manual_seed(3);
   const auto steps = draw(given);
-  const auto state_bnvk = torch::randn({batch, heads, value_width, width}, torch::kDouble);
+  const auto state_bnvk = torch::randn({batch, heads, given.value_width, given.width}, torch::kDouble);
   const auto [o, last] = by_definition(steps, state_bnvk);
   for (const auto form : forms) {
     StateMemory memory{.state_bnvk = state_bnvk};
@@ -114,7 +116,7 @@ TEST_CASE("in float32 and bfloat16 states are float32, and results near the defi
   torch::manual_seed(4);
   const auto steps = draw(given, type);
   const auto [o, last] = by_definition(steps);
-  for (const auto form : forms) {
+  for (const auto form : forms_in_float) {
     StateMemory memory;
     const auto mixed = form(steps, memory);
     CHECK(mixed.scalar_type() == type);
@@ -160,38 +162,119 @@ TEST_CASE("a sequence in parts, with the state carried on, is the whole", "[stat
   CHECK(relative_error(memory.state_bnvk, last) < 1e-11);
 }
 
+// Of o and the last state, weighted by given numbers, for all inputs and the first state. `type`: of the inputs.
+template <class Form>
+std::vector<Tensor> gradients(const Form& form, StateSteps steps, Tensor state_bnvk,
+                              torch::ScalarType type = torch::kDouble) {
+  std::vector<Tensor> leaves;
+  for (auto* x : {&steps.q_bnck, &steps.k_bnck, &steps.value_bncv, &steps.log_decay_bncw, &steps.a_bnck, &steps.b_bnck,
+                  &state_bnvk}) {
+    if (!x->defined()) continue;
+    *x = x->detach().to(type).clone().requires_grad_();
+    leaves.push_back(*x);
+  }
+  StateMemory memory{.state_bnvk = state_bnvk};
+  const auto o = form(steps, memory);
+  torch::manual_seed(8);
+  const auto by_number = [](const Tensor& x) {
+    return (x.to(torch::kDouble) * torch::randn(x.sizes(), torch::kDouble)).sum();
+  };
+  return torch::autograd::grad({by_number(o) + by_number(memory.state_bnvk)}, leaves, {}, std::nullopt, false,
+                               /*allow_unused=*/true);
+}
+
 TEST_CASE("gradients of the chunks are those of the recurrence", "[state_mixing]") {
   Case given{.decays = GENERATE(Decays::none, Decays::by_head, Decays::by_feature, Decays::strong),
              .products = GENERATE(Products::none, Products::delta, Products::free),
              .tokens = GENERATE(1, 17, 70)};
-  const bool segmented = GENERATE(false, true);
   torch::manual_seed(7);
-  const auto drawn = draw(given);
-  const auto state = torch::randn({batch, heads, value_width, width}, torch::kDouble);
-  const auto gradients = [&](const auto& form) {
-    auto steps = drawn;
-    if (segmented) steps.segment_bc = segments(given.tokens);
-    std::vector<Tensor> leaves;
-    const auto leaf = [&](Tensor& x) {
-      if (!x.defined()) return;
-      x = x.detach().clone().requires_grad_();
-      leaves.push_back(x);
-    };
-    for (auto* x :
-         {&steps.q_bnck, &steps.k_bnck, &steps.value_bncv, &steps.log_decay_bncw, &steps.a_bnck, &steps.b_bnck})
-      leaf(*x);
-    StateMemory memory{.state_bnvk = state};
-    leaf(memory.state_bnvk);
-    const auto first = memory.state_bnvk;
-    const auto o = form(steps, memory);
-    torch::manual_seed(8);
-    const auto loss = (o * torch::randn_like(o)).sum() + (memory.state_bnvk * torch::randn_like(first)).sum();
-    return torch::autograd::grad({loss}, leaves, {}, std::nullopt, false, /*allow_unused=*/true);
-  };
-  const auto chunks = gradients(mix_states_in_chunks), tokens = gradients(mix_states_by_token);
+  auto steps = draw(given);
+  if (GENERATE(false, true)) steps.segment_bc = segments(given.tokens);
+  const auto state = torch::randn({batch, heads, given.value_width, given.width}, torch::kDouble);
+  const auto chunks = gradients(mix_states_in_chunks, steps, state),
+             tokens = gradients(mix_states_by_token, steps, state);
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     REQUIRE(chunks[i].defined() == tokens[i].defined());
     if (chunks[i].defined()) CHECK(relative_error(chunks[i], tokens[i]) < 1e-10);
+  }
+}
+
+TEST_CASE("kernels compute the recurrence and its gradients for every width, segment and layout", "[state_mixing]") {
+  Case given{.decays = GENERATE(Decays::none, Decays::by_head, Decays::by_feature, Decays::strong),
+             .products = GENERATE(Products::none, Products::free),
+             .tokens = GENERATE(1, 16, 35)};
+  std::tie(given.width, given.value_width) =
+      GENERATE(table<std::int64_t, std::int64_t>({{1, 1}, {5, 16}, {16, 33}, {33, 48}, {32, 32}}));
+  const bool segmented = GENERATE(false, true);
+  torch::manual_seed(10);
+  auto steps = draw(given);
+  if (segmented) steps.segment_bc = segments(given.tokens);
+  const auto state = torch::randn({batch, heads, given.value_width, given.width}, torch::kDouble);
+  // As heads of a projection lie, and as vectors that all heads share.
+  steps.value_bncv = steps.value_bncv.transpose(1, 2).contiguous().transpose(1, 2);
+  steps.q_bnck = steps.q_bnck.narrow(1, 0, 1).expand({-1, heads, -1, -1});
+  CAPTURE(given.width, given.value_width, given.tokens, segmented);
+  StateMemory exact{.state_bnvk = state}, narrow{.state_bnvk = state.to(torch::kFloat)};
+  auto in_float = steps;
+  for (auto* x : {&in_float.q_bnck, &in_float.k_bnck, &in_float.value_bncv, &in_float.log_decay_bncw, &in_float.a_bnck,
+                  &in_float.b_bnck})
+    if (x->defined()) *x = x->to(torch::kFloat);
+  CHECK(relative_error(mix_states_by_kernels(in_float, narrow), mix_states_by_token(steps, exact)) < 2e-6);
+  CHECK(relative_error(narrow.state_bnvk, exact.state_bnvk) < 2e-6);
+  const auto expected = gradients(mix_states_by_token, steps, state),
+             ours = gradients(mix_states_by_kernels, steps, state, torch::kFloat);
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    CAPTURE(i);
+    REQUIRE(ours[i].defined());
+    if (!expected[i].defined() || expected[i].abs().max().item<double>() == 0)
+      CHECK(ours[i].abs().max().item<double>() == 0);
+    else
+      CHECK(relative_error(ours[i], expected[i]) < 1e-5);
+  }
+}
+
+TEST_CASE("kernels of every instruction set compute the same states", "[state_mixing]") {
+  constexpr std::int64_t tokens = 40, width = 20, value_width = 40;
+  torch::manual_seed(11);
+  const auto rows = [](std::int64_t features) { return torch::randn({tokens, features}); };
+  const auto q = rows(width), k = rows(width), value = rows(value_width), log_decay = -rows(width).abs(),
+             a = 0.1 * rows(width), b = rows(width), dout = rows(value_width);
+  const auto of = [](const Tensor& x) { return TokenRows<const float>{x.data_ptr<float>(), x.size(1)}; };
+  const auto to = [](const Tensor& x) { return TokenRows<float>{x.data_ptr<float>(), x.size(1)}; };
+  const HeadStates head{.tokens = tokens,
+                        .key_width = width,
+                        .value_width = value_width,
+                        .decay_width = width,
+                        .q = of(q),
+                        .k = of(k),
+                        .value = of(value),
+                        .log_decay = of(log_decay),
+                        .a = of(a),
+                        .b = of(b)};
+  const auto computed = [&](VectorCode code) {
+    auto o = torch::zeros({tokens, value_width}), state = torch::zeros({width, head.columns()}),
+         kept = torch::zeros({3, width, head.columns()}), dstate = torch::zeros_like(state);
+    std::vector<Tensor> d;
+    for (const auto& x : {q, k, value, log_decay, a, b}) d.push_back(torch::zeros_like(x));
+    std::vector<float> room;
+    mix_head_states(head, state.data_ptr<float>(), to(o), kept.data_ptr<float>(), room, code);
+    mix_head_states_backward(head, kept.data_ptr<float>(), dstate.data_ptr<float>(),
+                             {.o = of(dout),
+                              .q = to(d[0]),
+                              .k = to(d[1]),
+                              .value = to(d[2]),
+                              .log_decay = to(d[3]),
+                              .a = to(d[4]),
+                              .b = to(d[5])},
+                             room, code);
+    d.insert(d.end(), {o, state, dstate});
+    return d;
+  };
+  const auto expected = computed(VectorCode::plain);
+  for (const auto code : {VectorCode::avx2, VectorCode::avx512}) {
+    if (code > widest_vector_code()) continue;
+    const auto ours = computed(code);
+    for (std::size_t i = 0; i < ours.size(); ++i) CHECK(relative_error(ours[i], expected[i]) < 1e-5);
   }
 }
 
@@ -207,11 +290,13 @@ TEST_CASE("many tokens with decays near 0 and near 1, rates of 0, 1 and 2 and ke
   steps.a_bnck = -rate * steps.k_bnck;
   steps.b_bnck = steps.k_bnck;
   const auto [o, last] = by_definition(steps);
-  StateMemory memory;
-  const auto mixed = mix_states_in_chunks(steps, memory);
-  CHECK(mixed.isfinite().all().item<bool>());
-  CHECK(relative_error(mixed, o) < 2e-5);
-  CHECK(relative_error(memory.state_bnvk, last) < 2e-5);
+  for (const auto form : {mix_states_in_chunks, mix_states_by_kernels}) {
+    StateMemory memory;
+    const auto mixed = form(steps, memory);
+    CHECK(mixed.isfinite().all().item<bool>());
+    CHECK(relative_error(mixed, o) < 2e-5);
+    CHECK(relative_error(memory.state_bnvk, last) < 2e-5);
+  }
 }
 
 }  // namespace metaformer
