@@ -35,7 +35,7 @@ class DeltaNet : public StateMixer {
  protected:
   torch::Tensor read(const torch::Tensor& x_bcd, CarriedState& carried, std::size_t, Pass&) override {
     const auto of_heads = [&](Convolved& part) {
-      return in_wide(split_heads(torch::silu(part(x_bcd, carried)), shape().heads));
+      return in_wide(split_heads(part(x_bcd, carried, /*silu=*/true), shape().heads));
     };
     const auto by_head = [](const torch::Tensor& x_bcn) { return x_bcn.transpose(1, 2).unsqueeze(3); };
     const auto q_bnck = unit_vectors(of_heads(query_)), k_bnck = unit_vectors(of_heads(key_));

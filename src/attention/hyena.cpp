@@ -85,7 +85,7 @@ Tensor long_convolution(const Tensor& z_bed, const Tensor& filter_ld, const Tens
     // Within a block segments may begin, so that there the pairs of tokens are looked at one distance at a time.
     constexpr std::int64_t size = 16;
     const auto reach = std::min(size, l);
-    y_bed = CarriedState(segment_be, nullptr).convolve(z, filter.narrow(0, 0, reach).flip(0).t());
+    y_bed = short_convolution({.filter_dj = filter.narrow(0, 0, reach).flip(0).t()}, z, segment_be, e);
     if (e > size) y_bed = y_bed + BlockProducts(z, filter, segment_be, size, /*least=*/size).sums(/*first_lag=*/1, e);
   } else {
     y_bed = BlockProducts(z, filter, {}, /*size=*/64, /*least=*/0).sums(/*first_lag=*/0, e);

@@ -43,8 +43,7 @@ class Mamba2 : public StateMixer {
     constexpr double epsilon = 1e-5;
     const auto heads = shape().heads;
     const auto activated = [&](Convolved& part, const torch::Tensor& bias) {
-      const auto y = part(x_bcd, carried);
-      return in_wide(torch::silu(bias.defined() ? y + bias.to(y.scalar_type()) : y));
+      return in_wide(part(x_bcd, carried, /*silu=*/true, bias));
     };
     const auto value_bncv = split_heads(activated(value_, value_bias_), heads);
     const auto key_query = activated(key_query_, key_query_bias_).unsqueeze(1).chunk(2, 3);

@@ -6,9 +6,9 @@ namespace metaformer {
 
 namespace {
 
-class ShortConvolution : public StateMixer {
+class ShortConvolutionMixer : public StateMixer {
  public:
-  ShortConvolution(const ShortConvolutionOptions& options, const MixerShape& shape)
+  ShortConvolutionMixer(const ShortConvolutionOptions& options, const MixerShape& shape)
       : StateMixer(options, shape, shape.width, /*state=*/0),
         input_(register_module(
             "input", Linear(shape.width, 3 * shape.width, shape.bias, Init::normal(), /*hidden_matrices=*/3))),
@@ -17,7 +17,7 @@ class ShortConvolution : public StateMixer {
  protected:
   torch::Tensor read(const torch::Tensor& x_bcd, CarriedState& carried, std::size_t, Pass&) override {
     const auto parts = input_(x_bcd).split(shape().width, 2);
-    return parts[1] * carried.convolve(parts[0] * parts[2], filter_dj_);
+    return parts[1] * carried.convolve(parts[0] * parts[2], {.filter_dj = filter_dj_});
   }
 
  private:
@@ -28,7 +28,7 @@ class ShortConvolution : public StateMixer {
 }  // namespace
 
 std::shared_ptr<Mixer> ShortConvolutionOptions::make(const MixerShape& shape) const {
-  return std::make_shared<ShortConvolution>(*this, shape);
+  return std::make_shared<ShortConvolutionMixer>(*this, shape);
 }
 
 }  // namespace metaformer

@@ -9,44 +9,29 @@ namespace metaformer {
 CarriedState::Window CarriedState::with_tokens_before(const torch::Tensor& x_bcd, std::int64_t count) {
   const auto b = x_bcd.size(0), d = x_bcd.size(2);
   const auto slot = slot_++, segment_slot = slot_++;
-  torch::Tensor before_bjd, before_bj;
-  if (state_ != nullptr) {
-    before_bjd = state_->kept(slot, {b, count, d});
-    before_bj = state_->kept(segment_slot, {b, count});
-  }
+  if (state_ == nullptr) return {x_bcd, segment_bc_};
+  auto before_bjd = state_->kept(slot, {b, count, d}), before_bj = state_->kept(segment_slot, {b, count});
   if (!before_bjd.defined()) before_bjd = torch::zeros({b, count, d}, x_bcd.options());
   Window window{.x_bed = torch::cat({before_bjd.to(x_bcd.scalar_type()), x_bcd}, 1)};
-  if (segment_bc_.defined()) {
-    if (!before_bj.defined()) before_bj = torch::full({b, count}, -1, segment_bc_.options());
-    window.segment_be = torch::cat({before_bj, segment_bc_}, 1);
-  }
-  if (state_ != nullptr) {
-    const auto newest = [&](const torch::Tensor& x) { return x.narrow(1, x.size(1) - count, count).clone(); };
-    state_->keep(slot, newest(window.x_bed));
-    if (window.segment_be.defined()) state_->keep(segment_slot, newest(window.segment_be));
-  }
+  const auto newest = [&](const torch::Tensor& x) { return x.narrow(1, x.size(1) - count, count).clone(); };
+  state_->keep(slot, newest(window.x_bed));
+  if (!segment_bc_.defined()) return window;
+  if (!before_bj.defined()) before_bj = torch::full({b, count}, -1, segment_bc_.options());
+  window.segment_be = torch::cat({before_bj, segment_bc_}, 1);
+  state_->keep(segment_slot, newest(window.segment_be));
   return window;
 }
 
-torch::Tensor CarriedState::neighbours(const Window& window, std::int64_t offset, std::int64_t tokens) const {
-  const auto x_bcd = window.x_bed.narrow(1, offset, tokens);
-  if (!window.segment_be.defined() || offset + tokens == window.x_bed.size(1)) return x_bcd;
-  return x_bcd * (window.segment_be.narrow(1, offset, tokens) == segment_bc_).unsqueeze(2);
-}
-
 torch::Tensor CarriedState::previous(const torch::Tensor& x_bcd) {
-  return neighbours(with_tokens_before(x_bcd, 1), 0, x_bcd.size(1));
+  const auto first = torch::tensor({1.0, 0.0}, x_bcd.options().dtype(in_wide(x_bcd).scalar_type()));
+  return convolve(x_bcd, {.filter_dj = first.expand({x_bcd.size(2), 2})});
 }
 
-torch::Tensor CarriedState::convolve(const torch::Tensor& x_bcd, const torch::Tensor& weight_dj) {
-  if (!weight_dj.defined()) return x_bcd;
-  const auto size = weight_dj.size(1);
-  const auto window = with_tokens_before(x_bcd, size - 1);
-  const auto filter_dj = weight_dj.to(x_bcd.scalar_type());
-  auto y_bcd = x_bcd * filter_dj.select(1, size - 1);
-  for (std::int64_t j = 0; j + 1 < size; ++j)
-    y_bcd = y_bcd + neighbours(window, j, x_bcd.size(1)) * filter_dj.select(1, j);
-  return y_bcd;
+torch::Tensor CarriedState::convolve(const torch::Tensor& x_bcd, const ShortConvolution& convolution) {
+  const auto& filter_dj = convolution.filter_dj;
+  if (!filter_dj.defined()) return convolution.silu ? torch::silu(x_bcd) : x_bcd;
+  const auto window = with_tokens_before(x_bcd, filter_dj.size(1) - 1);
+  return short_convolution(convolution, window.x_bed, window.segment_be, x_bcd.size(1));
 }
 
 torch::Tensor CarriedState::places(const torch::Tensor& x_bcd) {
@@ -93,10 +78,10 @@ torch::Tensor ResidualConvolutionImpl::forward(const torch::Tensor& x_bed, const
   // With a state these are the newest tokens, else all that are seen.
   const auto& segment_be = state != nullptr ? visibility.query_segment_bc : visibility.key_segment_be;
   CarriedState carried(segment_be, state, slot_behind_mixers);
-  auto y_bed = x_bed + carried.convolve(x_bed, filter_dj_);
+  auto y_bed = x_bed + carried.convolve(x_bed, {.filter_dj = filter_dj_});
   if (visibility.causal) return y_bed;
   CarriedState backwards(segment_be.defined() ? segment_be.flip(1) : segment_be, nullptr);
-  return y_bed + backwards.convolve(x_bed.flip(1), filter_dj_).flip(1);
+  return y_bed + backwards.convolve(x_bed.flip(1), {.filter_dj = filter_dj_}).flip(1);
 }
 
 StateMixer::StateMixer(const StateMixerOptions& options, const MixerShape& shape, std::int64_t values,

@@ -8,6 +8,7 @@
 
 #include "attention/mixer.h"
 #include "attention/score_attention.h"
+#include "ops/short_convolution.h"
 #include "ops/state_mixing.h"
 
 namespace metaformer {
@@ -23,9 +24,8 @@ class CarriedState {
   // The token before each, or zeros.
   torch::Tensor previous(const torch::Tensor& x_bcd);
 
-  // y_t = sum_j weight_dj x_(t - size + 1 + j), a filter for every feature, the last column being of the token itself.
-  // Undefined weight: x.
-  torch::Tensor convolve(const torch::Tensor& x_bcd, const torch::Tensor& weight_dj);
+  // By ops/short_convolution.h; without a filter only its activation.
+  torch::Tensor convolve(const torch::Tensor& x_bcd, const ShortConvolution& convolution);
 
   // Of the tokens, counted from the beginning of the text: [b or 1, c], in double.
   torch::Tensor places(const torch::Tensor& x_bcd);
@@ -34,13 +34,11 @@ class CarriedState {
   torch::Tensor mix(StateSteps steps);
 
  private:
-  // x with the `count` tokens before it, zeros where there are none, and the segments of all; undefined: all one.
+  // x with the `count` tokens before it that the state holds, and the segments of all; undefined: all one.
   struct Window {
     torch::Tensor x_bed, segment_be;
   };
   Window with_tokens_before(const torch::Tensor& x_bcd, std::int64_t count);
-  // Token t's neighbour `offset` places further on in the window; zeros where that is of another segment.
-  torch::Tensor neighbours(const Window& window, std::int64_t offset, std::int64_t tokens) const;
 
   torch::Tensor segment_bc_;
   MixerState* state_;  // nullptr: nothing is carried
@@ -93,8 +91,9 @@ class ConvolvedImpl : public Layer {
       : projection_(register_module("projection", Linear(shape.width, features, shape.bias, Init::normal(), matrices))),
         filter_dj_(add_filter(*this, "filter", features, size)) {}
 
-  torch::Tensor forward(const torch::Tensor& x_bcd, CarriedState& carried) {
-    return carried.convolve(projection_(x_bcd), filter_dj_);
+  torch::Tensor forward(const torch::Tensor& x_bcd, CarriedState& carried, bool silu = false,
+                        const torch::Tensor& bias_d = {}) {
+    return carried.convolve(projection_(x_bcd), {filter_dj_, bias_d, silu});
   }
 
  private:

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cpu/state_mixing.h"
+#include "ops/attention.h"
 #include "ops/kernel.h"
 
 namespace metaformer {
@@ -253,8 +254,8 @@ Tensor mix_tokens(const Steps& steps, StateMemory& memory) {
 }
 
 // The kernels' view of the tensors of a batch, [b, n, c, features] with features together.
-struct Operands {
-  explicit Operands(const Tensors& tensors)
+struct StateOperands {
+  explicit StateOperands(const Tensors& tensors)
       : q(tensors[0]),
         k(tensors[1]),
         value(tensors[2]),
@@ -301,39 +302,29 @@ struct Operands {
   }
 };
 
-// As split_heads lays out heads of tokens.
-Tensor zeros_by_token(const Tensor& like_bncx) {
-  return torch::zeros({like_bncx.size(0), like_bncx.size(2), like_bncx.size(1), like_bncx.size(3)}, like_bncx.options())
-      .transpose(1, 2);
-}
-
-Tensor with_features_together(const Tensor& x) {
-  return !x.defined() || x.stride(3) == 1 || x.size(3) == 1 ? x : x.contiguous();
-}
-
 // o, and the states after the last token; `kept_bnmkv` gets those before every few tokens where it is defined.
-Tensors mix_heads(const Operands& in, const Tensor& state_bnkv, const Tensor& kept_bnmkv) {
-  auto o_bncv = zeros_by_token(in.value), last_bnkv = state_bnkv.clone();
+Tensors mix_heads(const StateOperands& in, const Tensor& state_bnkv, const Tensor& kept_bnmkv) {
+  const auto o_bncv = empty_by_token(in.value), last_bnkv = state_bnkv.clone();
   in.for_heads([&](std::int64_t i, std::int64_t n, std::vector<float>& room) {
-    mix_head_states(in.head(i, n), last_bnkv[i][n].data_ptr<float>(), Operands::rows<float>(o_bncv, i, n),
+    mix_head_states(in.head(i, n), last_bnkv[i][n].data_ptr<float>(), StateOperands::rows<float>(o_bncv, i, n),
                     kept_bnmkv.defined() ? kept_bnmkv[i][n].data_ptr<float>() : nullptr, room);
   });
   return {o_bncv, last_bnkv};
 }
 
 Tensors mix_heads_backward(const Backward& pass) {
-  const Operands in(pass.saved);
+  const StateOperands in(pass.saved);
   const auto& kept_bnmkv = pass.saved[7];
   const auto do_bncv = with_features_together(pass.dy[0]);
   const auto dstate_bnkv = pass.dy[1].clone(torch::MemoryFormat::Contiguous);
-  const auto gradient = [](const Tensor& x) { return x.defined() ? zeros_by_token(x) : Tensor(); };
+  const auto gradient = [](const Tensor& x) { return x.defined() ? empty_by_token(x).zero_() : Tensor(); };
   const Tensors d = {
       gradient(in.q), gradient(in.k), gradient(in.value), pass.needs(3) ? gradient(in.log_decay) : Tensor(),
       gradient(in.a), gradient(in.b), dstate_bnkv};
   in.for_heads([&](std::int64_t i, std::int64_t n, std::vector<float>& room) {
-    const auto to = [&](std::size_t input) { return Operands::rows<float>(d[input], i, n); };
+    const auto to = [&](std::size_t input) { return StateOperands::rows<float>(d[input], i, n); };
     mix_head_states_backward(in.head(i, n), kept_bnmkv[i][n].data_ptr<float>(), dstate_bnkv[i][n].data_ptr<float>(),
-                             {.o = Operands::rows<const float>(do_bncv, i, n),
+                             {.o = StateOperands::rows<const float>(do_bncv, i, n),
                               .q = to(0),
                               .k = to(1),
                               .value = to(2),
@@ -356,10 +347,11 @@ Tensor kinds_of_tokens(const Tensor& segment_bc, const Tensor& before_b) {
 
 Tensor mix_by_kernels(const Steps& steps, StateMemory& memory) {
   Tensors inputs = {steps.q, steps.k, steps.value, steps.log_decay, steps.a, steps.b};
-  for (auto& x : inputs) x = with_features_together(x);
+  for (auto& x : inputs)
+    if (x.defined()) x = with_features_together(x);
   auto operands = inputs;
   operands.push_back(steps.has_segments() ? kinds_of_tokens(steps.segment_bc, memory.segment_b) : Tensor());
-  const Operands in(operands);
+  const StateOperands in(operands);
   const auto values = in.value.size(3), columns = in.head(0, 0).columns();
   const auto state_bnvk = memory.state_bnvk.defined() ? memory.state_bnvk : empty_state(steps);
   inputs.push_back(torch::constant_pad_nd(state_bnvk, {0, 0, 0, columns - values}).transpose(2, 3).contiguous());
