@@ -38,18 +38,18 @@ class DeltaNet : public StateMixer {
       return in_wide(split_heads(part(x_bcd, carried, /*silu=*/true), shape().heads));
     };
     const auto by_head = [](const torch::Tensor& x_bcn) { return x_bcn.transpose(1, 2).unsqueeze(3); };
-    const auto q_bnck = unit_vectors(of_heads(query_)), k_bnck = unit_vectors(of_heads(key_));
+    const auto query_bnck = of_heads(query_), key_bnck = of_heads(key_);
+    const auto q_bnck = with_length(1 / std::sqrt(static_cast<double>(query_bnck.size(3))), query_bnck),
+               k_bnck = with_length(1, key_bnck);
     const auto rate_bnc1 = by_head(torch::sigmoid(in_wide(rate_(x_bcd))));
-    StateSteps steps{.q_bnck = q_bnck / std::sqrt(static_cast<double>(q_bnck.size(3))),
-                     .k_bnck = k_bnck,
-                     .value_bncv = rate_bnc1 * of_heads(value_),
-                     .a_bnck = -rate_bnc1 * k_bnck,
-                     .b_bnck = k_bnck};
+    StateSteps steps{.q_bnck = q_bnck, .k_bnck = k_bnck, .value_bncv = rate_bnc1 * of_heads(value_), .b_bnck = k_bnck};
+    auto removed_bnc1 = -rate_bnc1;
     if (!gate_.is_empty()) {
       const auto log_decay_bcn = -log_rate_n_.exp() * torch::softplus(in_wide(decay_(x_bcd)) + decay_bias_n_);
       steps.log_decay_bncw = by_head(log_decay_bcn);
-      steps.a_bnck = steps.a_bnck * steps.log_decay_bncw.exp();
+      removed_bnc1 = removed_bnc1 * steps.log_decay_bncw.exp();
     }
+    steps.a_bnck = removed_bnc1 * k_bnck;
     const auto y_bcv = merge_heads(norm_(carried.mix(steps))).to(x_bcd.scalar_type());
     return gate_.is_empty() ? y_bcv : y_bcv * torch::silu(gate_(x_bcd));
   }

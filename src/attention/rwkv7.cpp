@@ -114,7 +114,7 @@ class Rwkv7 : public StateMixer {
     const auto value_bcd = mixed_with_first(value_(input(3)), input(3), number, pass);
     const auto rate_bnck = of_heads(torch::sigmoid(rate_->forward(input(4), same)));
     const auto gate_bcd = gate_->forward(input(5), sigmoid);
-    const auto direction_bnck = unit_vectors(key_bnck * by_head(key_direction_d_));
+    const auto direction_bnck = with_length(1, key_bnck * by_head(key_direction_d_));
     const auto written_bnck = key_bnck * (1 + (rate_bnck - 1) * by_head(key_share_d_));
     const auto value_bncv = of_heads(value_bcd);
     const auto o_bncv = carried.mix({.q_bnck = r_bnck,

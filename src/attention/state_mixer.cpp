@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "ops/attention.h"
+#include "ops/functional.h"
 
 namespace metaformer {
 
@@ -120,10 +121,11 @@ MixerCost StateMixer::cost(const MixerLoad& load) const {
           .activations = activations + shape_.heads * chunk};
 }
 
-torch::Tensor unit_vectors(const torch::Tensor& x_bnck) {
-  constexpr double epsilon = 1e-6;
+torch::Tensor with_length(double length, const torch::Tensor& x_bnck) {
   const auto wide = in_wide(x_bnck);
-  return wide * (wide.square().sum(-1, true) + epsilon).rsqrt();
+  const auto k = static_cast<double>(wide.size(3));
+  const auto gain_k = torch::full(wide.size(3), length / std::sqrt(k), wide.options());
+  return rms_norm(wide.transpose(1, 2), gain_k, /*epsilon=*/1e-6 / k).transpose(1, 2);
 }
 
 torch::Tensor in_wide(const torch::Tensor& x) { return x.to(torch::promote_types(x.scalar_type(), torch::kFloat)); }

@@ -107,7 +107,9 @@ TORCH_MODULE(Convolved);
 inline double log_of(double x) { return std::log(x); }
 constexpr Init log_of_1_to_16{.kind = Init::Kind::uniform, .low = 1, .high = 16, .function = log_of};
 
-torch::Tensor unit_vectors(const torch::Tensor& x_bnck);  // x / sqrt(|x|^2 + 1e-6): 0 stays 0
-torch::Tensor in_wide(const torch::Tensor& x);            // in float32, unless it is float64
+torch::Tensor in_wide(const torch::Tensor& x);  // in float32, unless it is float64
+
+// length x / sqrt(|x|^2 + 1e-6), in float32 or wider: 0 stays 0.
+torch::Tensor with_length(double length, const torch::Tensor& x_bnck);
 
 }  // namespace metaformer

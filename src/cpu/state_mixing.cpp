@@ -188,12 +188,14 @@ struct ChunkRoom {
   float *of_q, *of_k, *of_b, *of_decay;  // [padded, 16]: for every feature of a key products whose sum is a gradient
 };
 
-// The gradients of a step. `dstate` of what it leaves becomes that of what it found.
+// The gradients of a step. `dstate` of what it leaves becomes that of what it found. Returns lanes whose sum is what
+// the token gives to a decay of all features.
 template <int Vectors, bool Products>
-METAFORMER_INLINE void step_back(const Step& step, StateRows<const float> before, StateRows<const float> after,
-                                 StateRows<float> dstate, const Columns<Vectors>& value, const Columns<Vectors>& u,
-                                 const Columns<Vectors>& dout, const ChunkRoom& room, Columns<Vectors>& dvalue,
-                                 Columns<Vectors>& du) {
+METAFORMER_INLINE Lanes step_back(const Step& step, StateRows<const float> before, StateRows<const float> after,
+                                  StateRows<float> dstate, const Columns<Vectors>& value, const Columns<Vectors>& u,
+                                  const Columns<Vectors>& dout, const ChunkRoom& room, Columns<Vectors>& dvalue,
+                                  bool decays_by_feature, Columns<Vectors>& du) {
+  Lanes of_decay = {};
 #pragma GCC unroll 4
   for (int v = 0; v < Vectors; ++v) dvalue[v] = du[v] = Lanes{};
   for (std::int64_t j = 0; j < step.width; ++j) {
@@ -209,9 +211,14 @@ METAFORMER_INLINE void step_back(const Step& step, StateRows<const float> before
     }
     store_lanes(room.of_q + j * lane_count, product<Vectors>(left, dout));
     store_lanes(room.of_k + j * lane_count, product<Vectors>(d, value));
-    store_lanes(room.of_decay + j * lane_count, product<Vectors>(d, found));
     if constexpr (Products) store_lanes(room.of_b + j * lane_count, product<Vectors>(d, u));
+    const Lanes decayed = product<Vectors>(d, found);
+    if (decays_by_feature)
+      store_lanes(room.of_decay + j * lane_count, decayed);
+    else
+      of_decay += decayed;
   }
+  return of_decay;
 }
 
 // What u = before^T a gives to a, as products whose sums are its gradient, and to `dstate`.
@@ -228,13 +235,6 @@ METAFORMER_INLINE void go_back_through_u(const Step& step, StateRows<const float
     }
     store_lanes(of_a + j * lane_count, product<Vectors>(found, du));
   }
-}
-
-METAFORMER_INLINE void add_decay_gradient(const HeadStates& head, const ChunkRoom& room, const float* kept, float* to) {
-  if (head.decay_width > 1 || head.key_width == 1) return add_sums(room.of_decay, kept, head.key_width, to);
-  Lanes total = {};
-  for (std::int64_t j = 0; j < head.key_width; ++j) total += load_lanes(room.of_decay + j * lane_count);
-  to[0] += kept[0] * sum_of(total);
 }
 
 // Some columns of the states of a head: `count` of `Vectors` vectors.
@@ -318,11 +318,14 @@ struct ColumnsOfHead {
       load_value(t, value);
       load_columns<Vectors>(gradients.o.of(t) + first, count, dout);
       if constexpr (Products) load_columns<Vectors>(room.u + i * stride, stride, u);
-      step_back<Vectors, Products>(step, found, left, drows, value, u, dout, room, dvalue, du);
+      const bool decays_by_feature = gradients.log_decay && head.decay_width > 1;
+      const Lanes of_decay =
+          step_back<Vectors, Products>(step, found, left, drows, value, u, dout, room, dvalue, decays_by_feature, du);
       store_columns<Vectors>(gradients.value.of(t) + first, count, dvalue);
       add_sums(room.of_q, nullptr, width, gradients.q.of(t));
       add_sums(room.of_k, nullptr, width, gradients.k.of(t));
-      if (gradients.log_decay) add_decay_gradient(head, room, kept, gradients.log_decay.of(t));
+      if (decays_by_feature) add_sums(room.of_decay, kept, width, gradients.log_decay.of(t));
+      if (gradients.log_decay && !decays_by_feature) *gradients.log_decay.of(t) += kept[0] * sum_of(of_decay);
       if constexpr (Products) {
         add_sums(room.of_b, nullptr, width, gradients.b.of(t));
         go_back_through_u<Vectors>(step, found, drows, du, room.of_q);
