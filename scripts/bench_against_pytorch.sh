@@ -1,26 +1,29 @@
 #!/usr/bin/env bash
 # Times training steps of metaformer and of the same network in plain PyTorch (scripts/peers/), interleaved in one measurement.
 #
-#   scripts/bench_against_pytorch.sh [--rounds N] [--small|--large|--reviews] [--json FILE]
+#   scripts/bench_against_pytorch.sh [--rounds N] [--small|--large|--reviews|--mixers] [--json FILE]
 #
 # Three shapes, each in fp32 and bf16: nanoGPT's CPU recipe (4 layers, 4 heads, width 128, context 64, batch 12);
-# 6 / 6 / 384 / 256 with batch 8; and the classifier of imdb_scaled_dot_product.yaml on its reviews. Every round runs each
-# program once, metaformer with one and with two slices (train.cpu_slices), PyTorch's language model eager and compiled (the
-# classifier has too many shapes). Prints medians over rounds, and the median of the rounds' ratios to PyTorch's fastest step
-# in fp32. A round takes about four minutes on two cores; in the first one torch.compile takes some minutes more.
+# 6 / 6 / 384 / 256 with batch 8; and the classifier of imdb_scaled_dot_product.yaml on its reviews. In fp32 also a layer of
+# Mamba-2 and of the gated delta net (4 heads of 32, context 256, batch 4), beside those of the library transformers. Every
+# round runs each program once, metaformer with one and with two slices (train.cpu_slices), PyTorch's language model eager and
+# compiled (the classifier has too many shapes, and a compiled gated delta net was not ready after minutes). Prints medians over
+# rounds, and the median of the rounds' ratios to PyTorch's fastest step in fp32. A round takes about four minutes on two cores;
+# in the first one torch.compile takes some minutes more.
 set -euo pipefail
 # shellcheck source=scripts/lib/environment.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/environment.sh"
 # shellcheck source=scripts/lib/build.sh
 source "$root/scripts/lib/build.sh"
 
-rounds=5 shapes='small large reviews' json=''
+rounds=5 shapes='small large reviews mixers' json=''
 while (($#)); do
   case $1 in
     --rounds) rounds=${2:?--rounds needs a number}; shift 2 ;;
     --small) shapes=small; shift ;;
     --large) shapes=large; shift ;;
     --reviews) shapes=reviews; shift ;;
+    --mixers) shapes=mixers; shift ;;
     --json) json=${2:?--json needs a file}; shift 2 ;;
     *) die 2 "unknown argument $1; see the head of scripts/bench_against_pytorch.sh" ;;
   esac
@@ -83,10 +86,24 @@ run_round() {
   done
 }
 
+run_round_of_mixers() {
+  local mixer size='--batch 4 --heads 4 --head-width 32 --context 256 --rounds 5'
+  for mixer in mamba2 gated_delta_net; do
+    # shellcheck disable=SC2086
+    note "$mixer" "PyTorch fp32, a layer of transformers" "$python" "$root/scripts/peers/transformers_layer.py" $mixer $size
+    # shellcheck disable=SC2086
+    note "$mixer" "metaformer fp32" "$build/metaformer" bench attention --mixer $mixer $size --device cpu --json
+  done
+}
+
 for ((round = 1; round <= rounds; ++round)); do
   say "round $round of $rounds"
   for shape in $shapes; do
-    if [[ $shape == reviews ]]; then run_round_of_reviews; else run_round "$shape"; fi
+    case $shape in
+      reviews) run_round_of_reviews ;;
+      mixers) run_round_of_mixers ;;
+      *) run_round "$shape" ;;
+    esac
   done
 done
 
@@ -96,6 +113,9 @@ import statistics
 import sys
 
 lines = [json.loads(line) for line in open(sys.argv[1])]
+for line in lines:
+    if "results" in line["result"]:  # of `bench attention`, with one mixer
+        line["result"] = {"ms_per_step": line["result"]["results"][0]["ms"]}
 table = []
 for shape in dict.fromkeys(line["shape"] for line in lines):
     of_shape = [line for line in lines if line["shape"] == shape]
@@ -110,12 +130,12 @@ for shape in dict.fromkeys(line["shape"] for line in lines):
         table.append({"shape": shape, "name": name, "ms_per_step": statistics.median(values),
                       "speedup": statistics.median(theirs / ours for theirs, ours in zip(peer, values)),
                       "share_of_peak": statistics.median(shares[name]) if shares[name] else None,
-                      "peak_memory_bytes": last[name]["peak_memory_bytes"]})
-print(f"{'shape':7} {'':47} {'ms/step':>8} {'x PyTorch fp32':>15} {'of GEMM peak':>13} {'memory':>9}")
+                      "peak_memory_bytes": last[name].get("peak_memory_bytes")})
+print(f"{'shape':15} {'':47} {'ms/step':>8} {'x PyTorch fp32':>15} {'of GEMM peak':>13} {'memory':>9}")
 for row in table:
     share = f"{100 * row['share_of_peak']:.0f}%" if row["share_of_peak"] else ""
-    print(f"{row['shape']:7} {row['name']:47} {row['ms_per_step']:8.1f} {row['speedup']:15.2f} {share:>13} "
-          f"{row['peak_memory_bytes'] / 2**20:5.0f} MiB")
+    memory = f"{row['peak_memory_bytes'] / 2**20:.0f} MiB" if row["peak_memory_bytes"] else ""
+    print(f"{row['shape']:15} {row['name']:47} {row['ms_per_step']:8.1f} {row['speedup']:15.2f} {share:>13} {memory:>9}")
 if sys.argv[2]:
     json.dump(table, open(sys.argv[2], "w"), indent=1)
 PYTHON
