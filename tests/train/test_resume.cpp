@@ -214,6 +214,23 @@ TEST_CASE("models of every kind resume to the byte, wherever the run stopped", "
   CHECK((state.find("memory.hidden") != std::string::npos) == row.model.ends_with("_carry"));
 }
 
+TEST_CASE("every mixer resumes to the byte, and takes its state along where memory carries it on", "[resume]") {
+  const auto kind = GENERATE(from_range(kinds_of<MixerConfig>()));
+  CAPTURE(kind);
+  const auto mixer = *make_kind<MixerConfig>(kind);
+  const bool remembers = carries_state(mixer);
+  const Workplace place;
+  auto common = joined(evaluates_and_saves_once, {"model.mixer=" + kind, "train.schedule=constant"});
+  if (remembers) common = joined(common, {"model.memory=10", "model.positions=none"});
+  if (!can_be_causal(mixer)) common = joined(common, {"task=masked_language_model"});
+  place.train("whole", joined(common, {"train.steps=6"}));
+  place.train("cut", joined(common, {"train.steps=3"}));
+  torch::manual_seed(99);
+  place.train("cut", joined(common, {"train.steps=6"}), true);
+  CHECK((model_bytes(place / "whole") == model_bytes(place / "cut")));
+  CHECK((state_bytes(place / "whole") == state_bytes(place / "cut")));
+}
+
 TEST_CASE("a run goes on with its own numbering or not at all", "[classification]") {
   const Workplace place;
   place.train("run", classifier(place, {"train.steps=5"}));
