@@ -1,7 +1,8 @@
 """Logits, loss and every gradient of our models against `transformers`' TransfoXLModel (the authors' formulas), which gets our
 weights from the safetensors that dump_model writes; mamba2, gated_delta_net, short_convolution, fourier, differential, and
 scaled_dot_product with sinks, a window and shared keys against its Mamba-2, Qwen3-Next, LFM2, FNet, DiffLlama and gpt-oss layers, in
-the reference model's place of a mixer; and LSH attention against its Reformer. (compare_pretrained.py compares GPT-2 and LLaMA.)
+the reference model's place of a mixer; LSH attention against its Reformer; and rwkv7 and spatial_gating against the packages `rwkv`
+and `g-mlp-pytorch`. (compare_pretrained.py compares GPT-2 and LLaMA.)
 
 usage: compare_transformers.py DUMP_MODEL
 """
@@ -13,7 +14,9 @@ import unittest.mock
 
 import torch
 
-os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TRUST_REMOTE_CODE="1")
+os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TRUST_REMOTE_CODE="1", RWKV_V7_ON="1", RWKV_JIT_ON="0")
+import rwkv.model  # noqa: E402
+from g_mlp_pytorch import SpatialGatingUnit  # noqa: E402
 from transformers import (  # noqa: E402
     DiffLlamaConfig, FNetConfig, GptOssConfig, Lfm2Config, Mamba2Config, Qwen3NextConfig, ReformerConfig)
 from transformers.models.diffllama.modeling_diffllama import DiffLlamaAttention, DiffLlamaRotaryEmbedding  # noqa: E402
@@ -134,6 +137,49 @@ def short_convolution(weights, name, options, x, _n, _context):
         "out_proj.weight": weights[name + ".output.weight"]}, (x,))
 
 
+def unit(x, dim, p):
+    """Ours has the floor of flash-linear-attention, 1e-6 under the root, in place of 1e-12 beside it."""
+    assert p == 2
+    return x / (x.square().sum(dim, keepdim=True) + 1e-6).sqrt()
+
+
+def rwkv7(weights, name, options, x, n, context):
+    """Token by token. Theirs has states and decays in float32, and six digits of exp(-1/2)."""
+    d, layer = x.shape[-1], int(name.split(".")[2])
+    first_values = context.setdefault("first_values", {})
+
+    def of(part):
+        return weights[f"{name}.{part}"]
+
+    def low_rank(part):
+        return of(part + ".in").T, of(part + ".out").T
+
+    share = (of("first_share.base"), *low_rank("first_share")) if layer else (None,) * 3
+    parameters = (*of("mixture"), of("decay.base"), *low_rank("decay"), of("rate.base"), *low_rank("rate"), *share, *low_rank("gate"),
+                  of("key_direction"), of("key_share"), of("bonus"),
+                  *(of(part + ".weight").T for part in ("receptance", "key", "value", "output")), of("norm_weight"), of("norm_bias"))
+    rows = []
+    for b, text in enumerate(x):
+        before, state, tokens = torch.zeros_like(text[0]), torch.zeros(n, d // n, d // n), []
+        for t, token in enumerate(text):
+            with unittest.mock.patch.object(torch.nn.functional, "normalize", unit):
+                y, before, state, value = rwkv.model.RWKV_x070_TMix_one(
+                    layer, n, d // n, token, before, first_values.get((b, t)), state, *parameters)
+            first_values[b, t] = value if layer == 0 else first_values[b, t]
+            tokens.append(y)
+        rows.append(torch.stack(tokens))
+    return torch.stack(rows)
+
+
+class GatedText(place_mixers.Text):
+    def spatial_gating(self):
+        hidden = torch.nn.functional.gelu(self.linear("input", self.x))
+        theirs = SpatialGatingUnit(hidden.shape[-1], self.context, causal=self.causal).double()
+        return self.linear("output", torch.func.functional_call(theirs, {
+            "weight": self.weight("table"), "bias": self.weight("offset")[None], "norm.weight": self.weight("norm_weight"),
+            "norm.bias": self.weight("norm_bias")}, (hidden[None],))[0])
+
+
 class FNetText(place_mixers.Text):
     def fourier(self):
         theirs = FNetBasicFourierTransform(FNetConfig(use_tpu_fourier_optimizations=False))
@@ -141,10 +187,11 @@ class FNetText(place_mixers.Text):
 
 
 STATE = ["model.layers=2", "model.heads=3", "model.width=24", "model.context=21", "model.positions=none"]
-STATE_CASES = {  # the recurrences of the first two are in float32
+STATE_CASES = {  # the recurrences of the first four are in float32
     "Mamba-2": (mamba2, ["model.mixer={kind: mamba2, state: 10}"]),
     "Mamba-2, twice as wide": (mamba2, ["model.mixer={kind: mamba2, state: 7, expand: 2, convolution: 3}"]),
     "Qwen3-Next, gated delta net": (gated_delta_net, ["model.mixer=gated_delta_net"]),
+    "rwkv, time mix": (rwkv7, ["model.mixer=rwkv7"]),
     "LFM2, short convolution": (short_convolution, ["model.mixer=short_convolution"]),
     "LFM2, five tokens": (short_convolution, ["model.mixer={kind: short_convolution, convolution: 5}"]),
 }
@@ -263,6 +310,8 @@ if __name__ == "__main__":
         **{f"FNet, {task}": functools.partial(check_in_place_of, place_mixers, "Text", FNetText, STATE, dump_model,
                                               [f"task={task}", "model.mixer=fourier"])
            for task in ("masked_language_model", "classification")},
+        "g-mlp-pytorch, spatial gating": functools.partial(check_in_place_of, place_mixers, "Text", GatedText, STATE, dump_model,
+                                                           ["model.mixer=spatial_gating"]),
         **{name: functools.partial(check_in_place_of, reference_model, "mixer", theirs, SOFTMAX, dump_model, changes)
            for name, (theirs, changes) in SOFTMAX_CASES.items()},
         **{f"Reformer, {rounds} rounds, chunks of {chunk}, {c} tokens, {'causal' if causal else 'both ways'}":
