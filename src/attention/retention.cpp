@@ -7,6 +7,7 @@
 
 #include "attention/state_mixer.h"
 #include "ops/attention.h"
+#include "ops/functional.h"
 
 namespace metaformer {
 
@@ -25,15 +26,13 @@ class Retention : public StateMixer {
  protected:
   torch::Tensor read(const torch::Tensor& x_bcd, CarriedState& carried, std::size_t, Pass&) override {
     const auto of_heads = [&](Convolved& part) { return split_heads(part(x_bcd, carried), shape().heads); };
-    const auto place_bc = carried.places(x_bcd);
-    const auto q_bnck = rotated(of_heads(query_), place_bc), k_bnck = rotated(of_heads(key_), place_bc);
+    const auto place_c = carried.places(x_bcd);
     const auto scale = 1 / std::sqrt(static_cast<double>(shape().head_width()));
+    const auto q_bnck = rotated(of_heads(query_), place_c, scale), k_bnck = rotated(of_heads(key_), place_c, 1);
     const auto sizes = q_bnck.sizes();
     const auto log_decay = log_decay_n11(q_bnck).expand({sizes[0], sizes[1], sizes[2], 1});
-    const auto o_bncv = carried.mix({.q_bnck = q_bnck * scale,
-                                     .k_bnck = k_bnck,
-                                     .value_bncv = in_wide(of_heads(value_)),
-                                     .log_decay_bncw = log_decay});
+    const auto o_bncv = carried.mix(
+        {.q_bnck = q_bnck, .k_bnck = k_bnck, .value_bncv = in_wide(of_heads(value_)), .log_decay_bncw = log_decay});
     return merge_heads(norm_(o_bncv)).to(x_bcd.scalar_type()) * torch::silu(gate_(x_bcd));
   }
 
@@ -43,15 +42,14 @@ class Retention : public StateMixer {
     return torch::log1p(-torch::exp2(-5 - head)).to(like.scalar_type()).view({-1, 1, 1});
   }
 
-  // Feature l of the first half and its partner in the second, by an angle of place / 10000^(2 l / k).
-  static torch::Tensor rotated(const torch::Tensor& given, const torch::Tensor& place_bc) {
+  // Feature l of the first half and its partner in the second, by an angle of place / 10000^(2 l / k), times a scale.
+  static torch::Tensor rotated(const torch::Tensor& given, const torch::Tensor& place_c, double scale) {
     const auto x_bnck = in_wide(given);
     const auto half = x_bnck.size(3) / 2;
-    const auto frequency = torch::pow(1e4, -torch::arange(half, place_bc.options()) / static_cast<double>(half));
-    const auto angle_b1cl = (place_bc.unsqueeze(2) * frequency).unsqueeze(1);
-    const auto cos = angle_b1cl.cos().to(x_bnck.scalar_type()), sin = angle_b1cl.sin().to(x_bnck.scalar_type());
-    const auto first = x_bnck.narrow(3, 0, half), second = x_bnck.narrow(3, half, half);
-    return torch::cat({first * cos - second * sin, second * cos + first * sin}, 3);
+    const auto frequency_l = torch::pow(1e4, -torch::arange(half, place_c.options()) / static_cast<double>(half));
+    const auto angle_cl = place_c.unsqueeze(1) * frequency_l;
+    const auto type = x_bnck.scalar_type();
+    return rotate_pairs(x_bnck, (scale * angle_cl.cos()).to(type), (scale * angle_cl.sin()).to(type));
   }
 
   Convolved query_, key_, value_;

@@ -38,14 +38,13 @@ torch::Tensor CarriedState::convolve(const torch::Tensor& x_bcd, const ShortConv
 torch::Tensor CarriedState::places(const torch::Tensor& x_bcd) {
   const auto slot = slot_++;
   const auto b = x_bcd.size(0), c = x_bcd.size(1);
-  const auto options = torch::TensorOptions().dtype(torch::kLong).device(x_bcd.device());
-  auto place_bc = torch::arange(c, options).unsqueeze(0);
+  auto place_c = torch::arange(c, torch::TensorOptions().dtype(torch::kLong).device(x_bcd.device()));
   if (state_ != nullptr) {
-    const auto begun_b1 = state_->kept(slot, {b, 1});
-    if (begun_b1.defined()) place_bc = place_bc + begun_b1;
-    state_->keep(slot, (place_bc.narrow(1, c - 1, 1) + 1).expand({b, 1}).clone());
+    const auto begun_b1 = state_->kept(slot, {b, 1});  // all sequences have gone on by as many tokens
+    if (begun_b1.defined()) place_c = place_c + begun_b1[0];
+    state_->keep(slot, (place_c.narrow(0, c - 1, 1) + 1).expand({b, 1}).clone());
   }
-  return place_bc.to(torch::kDouble);
+  return place_c.to(torch::kDouble);
 }
 
 torch::Tensor CarriedState::mix(StateSteps steps) {

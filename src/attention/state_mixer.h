@@ -27,7 +27,7 @@ class CarriedState {
   // By ops/short_convolution.h; without a filter only its activation.
   torch::Tensor convolve(const torch::Tensor& x_bcd, const ShortConvolution& convolution);
 
-  // Of the tokens, counted from the beginning of the text: [b or 1, c], in double.
+  // Of the tokens, counted from the beginning of the text: [c], in double.
   torch::Tensor places(const torch::Tensor& x_bcd);
 
   // By ops/state_mixing.h.
