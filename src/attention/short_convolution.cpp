@@ -6,9 +6,9 @@ namespace metaformer {
 
 namespace {
 
-class ShortConvolutionMixer : public StateMixer {
+class ShortConvolution : public StateMixer {
  public:
-  ShortConvolutionMixer(const ShortConvolutionOptions& options, const MixerShape& shape)
+  ShortConvolution(const ShortConvolutionOptions& options, const MixerShape& shape)
       : StateMixer(options, shape, shape.width, /*state=*/0),
         input_(register_module(
             "input", Linear(shape.width, 3 * shape.width, shape.bias, Init::normal(), /*hidden_matrices=*/3))),
@@ -28,7 +28,7 @@ class ShortConvolutionMixer : public StateMixer {
 }  // namespace
 
 std::shared_ptr<Mixer> ShortConvolutionOptions::make(const MixerShape& shape) const {
-  return std::make_shared<ShortConvolutionMixer>(*this, shape);
+  return std::make_shared<ShortConvolution>(*this, shape);
 }
 
 }  // namespace metaformer

@@ -28,11 +28,11 @@ torch::Tensor CarriedState::previous(const torch::Tensor& x_bcd) {
   return convolve(x_bcd, {.filter_dj = first.expand({x_bcd.size(2), 2})});
 }
 
-torch::Tensor CarriedState::convolve(const torch::Tensor& x_bcd, const ShortConvolution& convolution) {
+torch::Tensor CarriedState::convolve(const torch::Tensor& x_bcd, const CausalConvolution& convolution) {
   const auto& filter_dj = convolution.filter_dj;
   if (!filter_dj.defined()) return convolution.silu ? torch::silu(x_bcd) : x_bcd;
   const auto window = with_tokens_before(x_bcd, filter_dj.size(1) - 1);
-  return short_convolution(convolution, window.x_bed, window.segment_be, x_bcd.size(1));
+  return causal_convolution(convolution, window.x_bed, window.segment_be, x_bcd.size(1));
 }
 
 torch::Tensor CarriedState::places(const torch::Tensor& x_bcd) {

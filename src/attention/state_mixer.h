@@ -8,7 +8,7 @@
 
 #include "attention/mixer.h"
 #include "attention/score_attention.h"
-#include "ops/short_convolution.h"
+#include "ops/causal_convolution.h"
 #include "ops/state_mixing.h"
 
 namespace metaformer {
@@ -24,8 +24,8 @@ class CarriedState {
   // The token before each, or zeros.
   torch::Tensor previous(const torch::Tensor& x_bcd);
 
-  // By ops/short_convolution.h; without a filter only its activation.
-  torch::Tensor convolve(const torch::Tensor& x_bcd, const ShortConvolution& convolution);
+  // By ops/causal_convolution.h; without a filter only its activation.
+  torch::Tensor convolve(const torch::Tensor& x_bcd, const CausalConvolution& convolution);
 
   // Of the tokens, counted from the beginning of the text: [c], in double.
   torch::Tensor places(const torch::Tensor& x_bcd);

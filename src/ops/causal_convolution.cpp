@@ -1,6 +1,6 @@
-#include "ops/short_convolution.h"
+#include "ops/causal_convolution.h"
 
-#include "cpu/short_convolution.h"
+#include "cpu/causal_convolution.h"
 #include "ops/kernel.h"
 
 namespace metaformer {
@@ -15,7 +15,7 @@ struct ConvolutionOperands {
   std::int64_t newest = 0;
   bool silu = false;
 
-  ShortFilter filter() const {
+  TokenFilter filter() const {
     return {.filter_jd = filter_jd.data_ptr<float>(),
             .bias_d = bias_d.defined() ? bias_d.data_ptr<float>() : nullptr,
             .size = filter_jd.size(0),
@@ -26,7 +26,8 @@ struct ConvolutionOperands {
   // compute(number of a sequence, its tokens), for groups of features, on the library's threads.
   template <class Compute>
   void for_tokens(const Compute& compute) const {
-    constexpr std::int64_t features = 64;
+    // With long filters what all tokens have of sixteen features stays in the nearest cache.
+    const std::int64_t features = filter_jd.size(0) > 64 ? 16 : 64;
     const auto b = x_bed.size(0), e = x_bed.size(1), d = x_bed.size(2), groups = (d + features - 1) / features;
     for_rows(b * groups, newest * features, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = begin; i < end; ++i) {
@@ -66,7 +67,7 @@ Tensors convolution_backward(const Backward& in, std::int64_t newest, bool silu)
   return {dx_bed, dfilter_bjd.sum(0).t(), dbias_bd.defined() ? dbias_bd.sum(0) : Tensor()};
 }
 
-Tensor convolve_by_kernel(const ShortConvolution& convolution, const Tensor& given_bed, const Tensor& segment_be,
+Tensor convolve_by_kernel(const CausalConvolution& convolution, const Tensor& given_bed, const Tensor& segment_be,
                           std::int64_t newest) {
   const auto x_bed = given_bed.to(torch::kFloat).contiguous();
   const auto filter_dj = convolution.filter_dj.to(torch::kFloat);
@@ -86,15 +87,15 @@ Tensor convolve_by_kernel(const ShortConvolution& convolution, const Tensor& giv
     saved = {x_bed, operands.filter_jd, bias_d, operands.segment_be};
     return y_bcd;
   };
-  return own_node("ShortConvolution", {x_bed, filter_dj, bias_d}, forward,
+  return own_node("CausalConvolution", {x_bed, filter_dj, bias_d}, forward,
                   [newest, silu](const Backward& in) { return convolution_backward(in, newest, silu); })
       .to(given_bed.scalar_type());
 }
 
 }  // namespace
 
-Tensor short_convolution_by_operators(const ShortConvolution& convolution, const Tensor& x_bed,
-                                      const Tensor& segment_be, std::int64_t newest) {
+Tensor causal_convolution_by_operators(const CausalConvolution& convolution, const Tensor& x_bed,
+                                       const Tensor& segment_be, std::int64_t newest) {
   const auto size = convolution.filter_dj.size(1), e = x_bed.size(1);
   const auto filter_dj = convolution.filter_dj.to(x_bed.scalar_type());
   const auto newest_of = [&](const Tensor& x, std::int64_t back) { return x.narrow(1, e - newest - back, newest); };
@@ -114,10 +115,10 @@ Tensor short_convolution_by_operators(const ShortConvolution& convolution, const
   return convolution.silu ? torch::silu(y_bcd) : y_bcd;
 }
 
-Tensor short_convolution(const ShortConvolution& convolution, const Tensor& x_bed, const Tensor& segment_be,
-                         std::int64_t newest) {
-  const bool fits = fits_cpu_kernels(x_bed) && convolution.filter_dj.size(1) <= longest_short_filter;
-  return (fits ? convolve_by_kernel : short_convolution_by_operators)(convolution, x_bed, segment_be, newest);
+Tensor causal_convolution(const CausalConvolution& convolution, const Tensor& x_bed, const Tensor& segment_be,
+                          std::int64_t newest) {
+  return (fits_cpu_kernels(x_bed) ? convolve_by_kernel : causal_convolution_by_operators)(convolution, x_bed,
+                                                                                          segment_be, newest);
 }
 
 }  // namespace metaformer

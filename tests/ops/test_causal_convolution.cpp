@@ -2,7 +2,7 @@
 
 #include <torch/autograd.h>
 
-#include "ops/short_convolution.h"
+#include "ops/causal_convolution.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {
@@ -13,7 +13,7 @@ using torch::Tensor;
 
 constexpr std::int64_t batch = 2;
 
-Tensor by_definition(const ShortConvolution& convolution, const Tensor& x_bed, const Tensor& segment_be,
+Tensor by_definition(const CausalConvolution& convolution, const Tensor& x_bed, const Tensor& segment_be,
                      std::int64_t newest) {
   const auto e = x_bed.size(1), size = convolution.filter_dj.size(1);
   std::vector<Tensor> texts;
@@ -33,7 +33,7 @@ Tensor by_definition(const ShortConvolution& convolution, const Tensor& x_bed, c
 
 // y and the gradients of x, the filter and the bias, computed in a type.
 template <class Convolve>
-std::vector<Tensor> computed(const Convolve& convolve, ShortConvolution convolution, const Tensor& given_bed,
+std::vector<Tensor> computed(const Convolve& convolve, CausalConvolution convolution, const Tensor& given_bed,
                              const Tensor& segment_be, std::int64_t newest, torch::ScalarType type) {
   const auto leaf = [&](const Tensor& x) { return x.detach().to(type).clone().requires_grad_(); };
   const auto x_bed = leaf(given_bed);
@@ -48,13 +48,13 @@ std::vector<Tensor> computed(const Convolve& convolve, ShortConvolution convolut
 
 }  // namespace
 
-TEST_CASE("short convolutions and their gradients are sums over tokens of the segment", "[short_convolution]") {
-  const auto size = GENERATE(1, 2, 4, 9), width = GENERATE(1, 16, 70), tokens = GENERATE(1, 3, 21);
+TEST_CASE("short convolutions and their gradients are sums over tokens of the segment", "[causal_convolution]") {
+  const auto size = GENERATE(1, 2, 4, 9, 30), width = GENERATE(1, 16, 70), tokens = GENERATE(1, 3, 21);
   const bool segmented = GENERATE(false, true), silu = GENERATE(false, true);
   CAPTURE(size, width, tokens, segmented, silu);
   torch::manual_seed(2);
   const auto x_bed = torch::randn({batch, tokens, width}, torch::kDouble);
-  ShortConvolution convolution{.filter_dj = torch::randn({width, size}, torch::kDouble), .silu = silu};
+  CausalConvolution convolution{.filter_dj = torch::randn({width, size}, torch::kDouble), .silu = silu};
   if (silu) convolution.bias_d = torch::randn({width}, torch::kDouble);
   Tensor segment_be;
   if (segmented) {
@@ -65,9 +65,9 @@ TEST_CASE("short convolutions and their gradients are sums over tokens of the se
     const auto of = [&](const auto& convolve, torch::ScalarType type) {
       return computed(convolve, convolution, x_bed, segment_be, newest, type);
     };
-    const auto expected = of(by_definition, torch::kDouble), exact = of(short_convolution, torch::kDouble),
-               by_kernel = of(short_convolution, torch::kFloat),
-               by_operators = of(short_convolution_by_operators, torch::kFloat);
+    const auto expected = of(by_definition, torch::kDouble), exact = of(causal_convolution, torch::kDouble),
+               by_kernel = of(causal_convolution, torch::kFloat),
+               by_operators = of(causal_convolution_by_operators, torch::kFloat);
     for (std::size_t i = 0; i < expected.size(); ++i) {
       // Of sums that cancel little is left, as of the slope of SiLU near its minimum: an error is one of their terms.
       const auto error_of = [&](const Tensor& x) {
@@ -80,11 +80,11 @@ TEST_CASE("short convolutions and their gradients are sums over tokens of the se
   }
 }
 
-TEST_CASE("short convolutions of bfloat16 are rounded once", "[short_convolution]") {
+TEST_CASE("short convolutions of bfloat16 are rounded once", "[causal_convolution]") {
   const auto x_bed = torch::randn({2, 7, 20}).to(torch::kBFloat16);
-  const ShortConvolution convolution{.filter_dj = torch::randn({20, 4}), .silu = true};
-  const auto y = short_convolution(convolution, x_bed, {}, 7);
-  CHECK(torch::equal(y, short_convolution(convolution, x_bed.to(torch::kFloat), {}, 7).to(torch::kBFloat16)));
+  const CausalConvolution convolution{.filter_dj = torch::randn({20, 4}), .silu = true};
+  const auto y = causal_convolution(convolution, x_bed, {}, 7);
+  CHECK(torch::equal(y, causal_convolution(convolution, x_bed.to(torch::kFloat), {}, 7).to(torch::kBFloat16)));
 }
 
 }  // namespace metaformer
