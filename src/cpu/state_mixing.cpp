@@ -47,19 +47,33 @@ METAFORMER_INLINE void add_product(Columns<Vectors>& total, float factor, const 
   for (int v = 0; v < Vectors; ++v) total[v] += factor * load_lanes(x + v * lane_count);
 }
 
-// What a token does to a state: `kept` are the factors by which it decays.
+// What a token does to a state.
 struct Step {
-  const float *q, *k, *kept, *a, *b;
+  const float *q, *k, *decay, *a, *b;
   std::int64_t width;
 };
 
-// after = before kept + k value^T + b u^T, u = before^T a; and o = after^T q if it is wanted. before may be after.
+// Row j of `after`; with Read adds what the token reads of it to o.
+template <int Vectors, bool Products, bool Read>
+METAFORMER_INLINE void take_row(const Step& step, std::int64_t j, const float* before, float* after,
+                                const Columns<Vectors>& value, const Columns<Vectors>& u, Columns<Vectors>& o) {
+#pragma GCC unroll 4
+  for (int v = 0; v < Vectors; ++v) {
+    Lanes x = load_lanes(before + v * lane_count) * step.decay[j] + step.k[j] * value[v];
+    if constexpr (Products) x += step.b[j] * u[v];
+    store_lanes(after + v * lane_count, x);
+    if constexpr (Read) o[v] += step.q[j] * x;
+  }
+}
+
+// after = before decay + k value^T + b u^T, u = before^T a; and o = after^T q if it is wanted. before may be after. Two
+// sums take turns, as each addition waits for the one before it.
 template <int Vectors, bool Products, bool Read>
 METAFORMER_INLINE void take_step(const Step& step, StateRows<const float> before, StateRows<float> after,
                                  const Columns<Vectors>& value, Columns<Vectors>& u, Columns<Vectors>& o) {
-  Columns<Vectors> even = {}, odd = {};  // two sums take turns, as each addition waits for the one before it
+  Columns<Vectors> even = {}, odd = {};
+  std::int64_t j = 0;
   if constexpr (Products) {
-    std::int64_t j = 0;
     for (; j + 2 <= step.width; j += 2) {
       add_product<Vectors>(even, step.a[j], before.row(j));
       add_product<Vectors>(odd, step.a[j + 1], before.row(j + 1));
@@ -71,43 +85,34 @@ METAFORMER_INLINE void take_step(const Step& step, StateRows<const float> before
       even[v] = odd[v] = Lanes{};
     }
   }
-  for (std::int64_t j = 0; j < step.width; j += 2) {
-#pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v) {
-      Lanes x = load_lanes(before.row(j) + v * lane_count) * step.kept[j] + step.k[j] * value[v];
-      if constexpr (Products) x += step.b[j] * u[v];
-      store_lanes(after.row(j) + v * lane_count, x);
-      if constexpr (Read) even[v] += step.q[j] * x;
-    }
-    if (j + 1 == step.width) break;
-#pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v) {
-      Lanes x = load_lanes(before.row(j + 1) + v * lane_count) * step.kept[j + 1] + step.k[j + 1] * value[v];
-      if constexpr (Products) x += step.b[j + 1] * u[v];
-      store_lanes(after.row(j + 1) + v * lane_count, x);
-      if constexpr (Read) odd[v] += step.q[j + 1] * x;
-    }
+  for (j = 0; j + 2 <= step.width; j += 2) {
+    take_row<Vectors, Products, Read>(step, j, before.row(j), after.row(j), value, u, even);
+    take_row<Vectors, Products, Read>(step, j + 1, before.row(j + 1), after.row(j + 1), value, u, odd);
   }
+  if (j < step.width) take_row<Vectors, Products, Read>(step, j, before.row(j), after.row(j), value, u, even);
   if constexpr (Read)
 #pragma GCC unroll 4
     for (int v = 0; v < Vectors; ++v) o[v] = even[v] + odd[v];
 }
 
-// exp of the token's log decays, a number for every feature.
-METAFORMER_INLINE void fill_kept(const HeadStates& head, std::int64_t token, float* kept) {
-  if (!head.log_decay) return std::fill_n(kept, head.key_width, 1.0f), void();
+// The factors by which a token lets a state decay, one for every feature of the keys.
+METAFORMER_INLINE void fill_decay(const HeadStates& head, std::int64_t token, float* decay) {
+  if (!head.log_decay) {
+    std::fill_n(decay, head.key_width, 1.0f);
+    return;
+  }
   const auto* log = head.log_decay.of(token);
   for (std::int64_t j = 0; j < head.key_width; j += lane_count) {
     const auto count = std::min<std::int64_t>(lane_count, head.key_width - j);
     const auto logs = head.decay_width == 1 ? every_lane(log[0]) : load_some(log + j, count);
-    store_some(kept + j, exp_of(logs), count);
+    store_some(decay + j, exp_of(logs), count);
   }
 }
 
-METAFORMER_INLINE Step step_of(const HeadStates& head, std::int64_t token, const float* kept) {
+METAFORMER_INLINE Step step_of(const HeadStates& head, std::int64_t token, const float* decay) {
   return {.q = head.q.of(token),
           .k = head.k.of(token),
-          .kept = kept,
+          .decay = decay,
           .a = head.a ? head.a.of(token) : nullptr,
           .b = head.b ? head.b.of(token) : nullptr,
           .width = head.key_width};
@@ -115,11 +120,6 @@ METAFORMER_INLINE Step step_of(const HeadStates& head, std::int64_t token, const
 
 METAFORMER_INLINE StateToken kind_of(const HeadStates& head, std::int64_t token) {
   return head.kinds != nullptr ? head.kinds[token] : StateToken::goes_on;
-}
-
-template <int Vectors>
-METAFORMER_INLINE void clear(StateRows<float> rows, std::int64_t count) {
-  for (std::int64_t j = 0; j < count; ++j) std::fill_n(rows.row(j), Vectors * lane_count, 0.0f);
 }
 
 // The sums of sixteen rows of sixteen numbers; a step adds neighbours.
@@ -173,8 +173,8 @@ struct ChunkRoom {
                      workspace);
     states = zeros + state;
     u = states + (tokens_between_states + 1) * state;
-    kept = u + tokens_between_states * widest;
-    of_q = kept + factors;
+    decays = u + tokens_between_states * widest;
+    of_q = decays + factors;
     of_k = of_q + products;
     of_b = of_k + products;
     of_decay = of_b + products;
@@ -184,7 +184,7 @@ struct ChunkRoom {
 
   static constexpr std::int64_t widest = 2 * lane_count;
   std::int64_t state, padded;  // numbers of a state, and of the features of a key rounded up
-  float *zeros, *states, *u, *kept;
+  float *zeros, *states, *u, *decays;
   float *of_q, *of_k, *of_b, *of_decay;  // [padded, 16]: for every feature of a key products whose sum is a gradient
 };
 
@@ -207,7 +207,7 @@ METAFORMER_INLINE Lanes step_back(const Step& step, StateRows<const float> befor
       d[v] = load_lanes(dstate.row(j) + v * lane_count) + step.q[j] * dout[v];
       dvalue[v] += step.k[j] * d[v];
       if constexpr (Products) du[v] += step.b[j] * d[v];
-      store_lanes(dstate.row(j) + v * lane_count, d[v] * step.kept[j]);
+      store_lanes(dstate.row(j) + v * lane_count, d[v] * step.decay[j]);
     }
     store_lanes(room.of_q + j * lane_count, product<Vectors>(left, dout));
     store_lanes(room.of_k + j * lane_count, product<Vectors>(d, value));
@@ -257,7 +257,7 @@ struct ColumnsOfHead {
     for (std::int64_t j = 0; j < head.key_width; ++j) std::fill_n(rows.row(j), stride, 0.0f);
   }
 
-  METAFORMER_INLINE void forward(float* state, TokenRows<float> o, float* kept_states, float* kept) const {
+  METAFORMER_INLINE void forward(float* state, TokenRows<float> o, float* kept_states, float* decay) const {
     const StateRows<float> rows{state + first, head.columns()};
     for (std::int64_t t = 0; t < head.tokens; ++t) {
       if (kept_states != nullptr && t % tokens_between_states == 0)
@@ -267,9 +267,9 @@ struct ColumnsOfHead {
       Columns<Vectors> value, u, read = {};
       if (kind == StateToken::begins) clear(rows);
       if (kind != StateToken::padding) {
-        fill_kept(head, t, kept);
+        fill_decay(head, t, decay);
         load_value(t, value);
-        take_step<Vectors, Products, true>(step_of(head, t, kept), {rows.data, rows.stride}, rows, value, u, read);
+        take_step<Vectors, Products, true>(step_of(head, t, decay), {rows.data, rows.stride}, rows, value, u, read);
       }
       store_columns<Vectors>(o.of(t) + first, count, read);
     }
@@ -292,11 +292,11 @@ struct ColumnsOfHead {
       latest += room.state;
       states.left[i] = latest;
       Columns<Vectors> value, u, none;
-      float* kept = room.kept + i * room.padded;
-      fill_kept(head, t, kept);
+      float* decay = room.decays + i * room.padded;
+      fill_decay(head, t, decay);
       load_value(t, value);
-      take_step<Vectors, Products, false>(step_of(head, t, kept), {states.found[i], stride}, {latest, stride}, value, u,
-                                          none);
+      take_step<Vectors, Products, false>(step_of(head, t, decay), {states.found[i], stride}, {latest, stride}, value,
+                                          u, none);
       if constexpr (Products) store_columns<Vectors>(room.u + i * stride, stride, u);
     }
     return states;
@@ -311,9 +311,9 @@ struct ColumnsOfHead {
       const auto i = t - begin;
       const auto kind = kind_of(head, t);
       if (kind == StateToken::padding) continue;
-      const float* kept = room.kept + i * room.padded;
+      const float* decay = room.decays + i * room.padded;
       const StateRows<const float> found{states.found[i], stride}, left{states.left[i], stride};
-      const auto step = step_of(head, t, kept);
+      const auto step = step_of(head, t, decay);
       Columns<Vectors> value, u, dout, dvalue, du;
       load_value(t, value);
       load_columns<Vectors>(gradients.o.of(t) + first, count, dout);
@@ -324,8 +324,8 @@ struct ColumnsOfHead {
       store_columns<Vectors>(gradients.value.of(t) + first, count, dvalue);
       add_sums(room.of_q, nullptr, width, gradients.q.of(t));
       add_sums(room.of_k, nullptr, width, gradients.k.of(t));
-      if (decays_by_feature) add_sums(room.of_decay, kept, width, gradients.log_decay.of(t));
-      if (gradients.log_decay && !decays_by_feature) *gradients.log_decay.of(t) += kept[0] * sum_of(of_decay);
+      if (decays_by_feature) add_sums(room.of_decay, decay, width, gradients.log_decay.of(t));
+      if (gradients.log_decay && !decays_by_feature) *gradients.log_decay.of(t) += decay[0] * sum_of(of_decay);
       if constexpr (Products) {
         add_sums(room.of_b, nullptr, width, gradients.b.of(t));
         go_back_through_u<Vectors>(step, found, drows, du, room.of_q);
@@ -340,7 +340,7 @@ struct Forward {
   const HeadStates& head;
   float* state;
   TokenRows<float> o;
-  float *kept_states, *kept;
+  float *kept_states, *decay;
 
   template <class, int, int Vectors>
   METAFORMER_INLINE void with() const {
@@ -350,9 +350,9 @@ struct Forward {
   METAFORMER_INLINE void run() const {
     std::int64_t first = 0;
     for (; first + Vectors * lane_count <= head.columns(); first += Vectors * lane_count)
-      ColumnsOfHead<Vectors, Products>{head, first, head.value_width - first}.forward(state, o, kept_states, kept);
+      ColumnsOfHead<Vectors, Products>{head, first, head.value_width - first}.forward(state, o, kept_states, decay);
     for (; first < head.columns(); first += lane_count)
-      ColumnsOfHead<1, Products>{head, first, head.value_width - first}.forward(state, o, kept_states, kept);
+      ColumnsOfHead<1, Products>{head, first, head.value_width - first}.forward(state, o, kept_states, decay);
   }
 };
 

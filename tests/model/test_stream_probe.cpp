@@ -20,7 +20,7 @@ constexpr std::int64_t heads = 3, width = 12, tokens = 9;
 
 struct Observed {
   Tensor mixed_bcd, unobserved_bcd;
-  StreamProbe probe;
+  StreamProbe probe{};
   bool causal;
   std::shared_ptr<Mixer> mixer;
   Tensor biases_2nk;  // u and v of transformer_xl, where all layers share them
@@ -221,7 +221,7 @@ TEST_CASE("attention to one key has no entropy, attention to all alike has all",
 }
 
 TEST_CASE("norms by depth leave padding out, and count a class token", "[probe]") {
-  StreamProbe probe;
+  StreamProbe probe{};
   const auto x_bcd = torch::tensor({3.0, 4.0, 6.0, 8.0, 0.0, 100.0}, torch::kDouble).view({1, 3, 2});
   probe.stream(StreamPoint::embedding, x_bcd);
   const auto& stack = probe.stacks().front();
