@@ -73,13 +73,15 @@ class BlockProducts {
 
 // y_t = sum_s filter_(t - s) z_s over s <= t, in float32 or wider: of the last `newest` of the tokens z_bed, [b,
 // newest, d], in the type of z. `filter_ld`: of distances 0 ... l - 1, l at least e. Undefined segments: all one; else
-// only tokens of one segment meet, which stand together. By the sums themselves, on a GPU as products of blocks,
-// b d e^2 / 2 in all: so no token depends on a later one, not even by rounding, as it does by a Fourier transform.
+// only tokens of one segment meet, which stand together. By the sums themselves, on a GPU and of long texts as products
+// of blocks, b d e^2 / 2 in all: so no token depends on a later one, not even by rounding, as it does by a Fourier
+// transform.
 Tensor long_convolution(const Tensor& z_bed, const Tensor& filter_ld, const Tensor& segment_be, std::int64_t newest) {
   const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);
   const auto z = in_wide(z_bed), filter = in_wide(filter_ld);
   const auto e = z.size(1), l = filter.size(0);
-  if (z.is_cpu() && z.scalar_type() == torch::kFloat)
+  constexpr std::int64_t longest_for_sums = 2048;  // beyond, products are as fast or faster
+  if (z.is_cpu() && z.scalar_type() == torch::kFloat && e <= longest_for_sums)
     return causal_convolution({.filter_dj = filter.narrow(0, 0, e).flip(0).t()}, z, segment_be, newest)
         .to(z_bed.scalar_type());
   if (newest == 1) return of_newest(z, filter, segment_be).to(z_bed.scalar_type());
