@@ -136,7 +136,7 @@ class Hyena : public Mixer {
     return without_padding(output_(y_bcd), visibility);
   }
 
-  // With the convolutions as they are computed, by products of blocks.
+  // With a product for every feature and pair of tokens, as all forms of the convolutions have.
   MixerCost cost(const MixerLoad& load) const override {
     const auto order = static_cast<double>(options_.order), d = static_cast<double>(shape_.width);
     return {.operations = 2 * load.tokens * (order + 2) * d * d + 2 * (order - 1) * load.pairs * d,

@@ -40,8 +40,9 @@ struct HeadStates {
 
 constexpr std::int64_t tokens_between_states = 16;
 
-// Writes o. `state`, before the first token, becomes that after the last. `kept`: where the states before every
-// tokens_between_states tokens go, one behind the other; or none. `workspace`: room that a thread keeps.
+// Writes o. `state`, that before the first token, becomes that after the last. `kept`, unless it is null, gets the
+// state before token 0, before token tokens_between_states, and so on, in this order. `workspace` is memory that a
+// thread uses again in its next call.
 void mix_head_states(const HeadStates& head, float* state, TokenRows<float> o, float* kept,
                      std::vector<float>& workspace, VectorCode code = widest_vector_code());
 
