@@ -19,7 +19,8 @@ namespace {
 class DeltaNet : public StateMixer {
  public:
   DeltaNet(const StateMixerOptions& options, const MixerShape& shape, bool gated)
-      : StateMixer(options, shape, shape.width, shape.heads * key_width(shape, gated) * shape.head_width()),
+      : StateMixer(options, shape, shape.width, shape.heads * key_width(shape, gated) * shape.head_width(),
+                   /*delta_rule=*/true),
         query_(register_module("query", Convolved(shape, shape.heads * key_width(shape, gated), options.convolution))),
         key_(register_module("key", Convolved(shape, shape.heads * key_width(shape, gated), options.convolution))),
         value_(register_module("value", Convolved(shape, shape.width, options.convolution))),

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "attention/state_mixer.h"
 #include "ops/attention.h"
@@ -29,8 +30,8 @@ class LowRankImpl : public Layer {
     if (base_d.defined()) base_d_ = add_parameter("base", base_d, {.init = Init::given()});
   }
 
-  template <class Function>
-  Tensor forward(const Tensor& x_bcd, const Function& f) {
+  template <class Function = std::identity>
+  Tensor forward(const Tensor& x_bcd, const Function& f = {}) {
     const auto y_bcd = torch::linear(f(torch::linear(x_bcd, in_rd_)), out_dr_);
     return base_d_.defined() ? in_wide(y_bcd) + base_d_ : y_bcd;
   }
@@ -65,7 +66,7 @@ struct Features {
 class Rwkv7 : public StateMixer {
  public:
   Rwkv7(const Rwkv7Options& options, const MixerShape& shape)
-      : StateMixer(options, shape, shape.width, shape.width * shape.head_width()) {
+      : StateMixer(options, shape, shape.width, shape.width * shape.head_width(), /*delta_rule=*/true) {
     const Features of(shape);
     const auto d = shape.width;
     const double depth = static_cast<double>(shape.layer) /
@@ -102,7 +103,6 @@ class Rwkv7 : public StateMixer {
     const auto heads = shape().heads;
     const auto of_heads = [&](const Tensor& y_bcd) { return in_wide(split_heads(y_bcd, heads)); };
     const auto by_head = [&](const Tensor& y_d) { return y_d.view({heads, 1, -1}); };
-    const auto same = [](const Tensor& y) { return y; };
     const auto sigmoid = [](const Tensor& y) { return torch::sigmoid(y); };
     const auto step_bcd = carried.previous(x_bcd) - x_bcd;
     const auto input = [&](std::int64_t i) { return x_bcd + step_bcd * mixture_id_[i].to(x_bcd.scalar_type()); };
@@ -112,7 +112,7 @@ class Rwkv7 : public StateMixer {
     const auto log_decay_bncw = least_log_decay * of_heads(torch::sigmoid(decay_->forward(input(1), tanh)));
     const auto key_bnck = of_heads(key_(input(2)));
     const auto value_bcd = mixed_with_first(value_(input(3)), input(3), number, pass);
-    const auto rate_bnck = of_heads(torch::sigmoid(rate_->forward(input(4), same)));
+    const auto rate_bnck = of_heads(torch::sigmoid(rate_->forward(input(4))));
     const auto gate_bcd = gate_->forward(input(5), sigmoid);
     const auto direction_bnck = with_length(1, key_bnck * by_head(key_direction_d_));
     const auto written_bnck = key_bnck * (1 + (rate_bnck - 1) * by_head(key_share_d_));
@@ -137,7 +137,7 @@ class Rwkv7 : public StateMixer {
   Tensor mixed_with_first(const Tensor& value_bcd, const Tensor& input_bcd, std::size_t number, Pass& pass) {
     auto& first_bcd = pass.first_values.at(number);
     if (first_share_.is_empty() || !first_bcd.defined()) return first_bcd = value_bcd;
-    const auto share = torch::sigmoid(first_share_->forward(input_bcd, [](const Tensor& y) { return y; }));
+    const auto share = torch::sigmoid(first_share_->forward(input_bcd));
     return value_bcd + (first_bcd - value_bcd) * share;
   }
 

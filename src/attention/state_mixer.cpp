@@ -85,10 +85,10 @@ torch::Tensor ResidualConvolutionImpl::forward(const torch::Tensor& x_bed, const
 }
 
 StateMixer::StateMixer(const StateMixerOptions& options, const MixerShape& shape, std::int64_t values,
-                       std::int64_t state)
+                       std::int64_t state, bool delta_rule)
     : direction_(options.direction),
       shape_(shape),
-      state_(state),
+      products_(static_cast<double>(state) * (delta_rule ? 4 : 2)),
       output_(register_module("output", Linear(values, shape.width, shape.bias, Init::normal(shape.output_std)))) {}
 
 torch::Tensor StateMixer::forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed,
@@ -104,7 +104,7 @@ torch::Tensor StateMixer::forward(const torch::Tensor& x_bcd, const torch::Tenso
   return without_padding(output_(y_bcv), visibility);
 }
 
-// Of each chunk its products of queries and keys, and of those and values, and what goes into the state and out of it.
+// Of the recurrence, whatever form computes it.
 MixerCost StateMixer::cost(const MixerLoad& load) const {
   double weights = 0;
   std::int64_t activations = 0;
@@ -113,11 +113,8 @@ MixerCost StateMixer::cost(const MixerLoad& load) const {
     weights += static_cast<double>(parameter.numel());
     activations += 2 * parameter.size(0);
   }
-  const auto chunk = tokens_of_chunk(load.context);
-  const auto heads = static_cast<double>(shape_.heads), state = static_cast<double>(state_);
-  const double sides = 2 * heads * std::sqrt(state / heads);  // k + v of all heads, of a square state; 0 without one
-  return {.operations = load.tokens * (2 * weights + static_cast<double>(2 * chunk) * sides + 4 * state),
-          .activations = activations + shape_.heads * chunk};
+  return {.operations = 2 * load.tokens * (weights + products_),
+          .activations = activations + shape_.heads * tokens_of_chunk(load.context)};
 }
 
 torch::Tensor with_length(double length, const torch::Tensor& x_bnck) {

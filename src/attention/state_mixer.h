@@ -64,8 +64,10 @@ TORCH_MODULE(ResidualConvolution);
 
 class StateMixer : public Mixer {
  public:
-  // Reads `values` numbers of each token, from which the output is projected. `state`: numbers of its matrices.
-  StateMixer(const StateMixerOptions& options, const MixerShape& shape, std::int64_t values, std::int64_t state);
+  // Reads `values` numbers of each token, from which the output is projected. `state`: numbers of its matrices. With
+  // the delta rule a token also reads and removes what they hold under its key.
+  StateMixer(const StateMixerOptions& options, const MixerShape& shape, std::int64_t values, std::int64_t state,
+             bool delta_rule = false);
 
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                         MixerState* state, Pass& pass) final;
@@ -80,7 +82,7 @@ class StateMixer : public Mixer {
  private:
   StateDirection direction_;
   MixerShape shape_;
-  std::int64_t state_;
+  double products_;  // with numbers of the state, of a token
   Linear output_;
 };
 

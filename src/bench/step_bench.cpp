@@ -6,11 +6,11 @@
 
 #include "attention/score_attention.h"
 #include "base/signals.h"
-#include "bench/attention_bench.h"
 #include "bench/timing.h"
 #include "config/mixer_config.h"
 #include "cpu/attention.h"
 #include "distributed/process_group.h"
+#include "model/model_costs.h"
 #include "ops/device.h"
 #include "train/optim/learning_rate.h"
 #include "train/step.h"
@@ -50,52 +50,6 @@ double peak_product_gflops(torch::Device device, Precision precision) {
   return best;
 }
 
-// On average. A classifier's head is next to nothing.
-std::int64_t logits_of_token(const TaskConfig& task, std::int64_t vocabulary) {
-  if (is<ClassificationConfig>(task)) return 0;
-  const auto* masked = std::get_if<MaskedLanguageModelConfig>(&task);
-  return masked == nullptr ? vocabulary : std::llround(masked->fraction * static_cast<double>(vocabulary));
-}
-
-// Of a mixer's forward pass over tokens in rows of the context.
-double mixer_operations(const TransformerConfig& config, const MixerConfig& mixer, double tokens, bool causal) {
-  const AttentionShape row{
-      .batch = 1, .heads = config.heads, .context = config.context, .head_width = config.head_width()};
-  return tokens / static_cast<double>(config.context) * forward_operations(mixer, row, causal);
-}
-
-// Those of a forward pass.
-double operations_of(const TransformerConfig& config, std::int64_t vocabulary, double tokens, bool causal) {
-  const auto d = static_cast<double>(config.width);
-  const auto feed_forward = static_cast<double>(config.up_width() + config.hidden_width());  // numbers per d
-  double operations = 2 * tokens * d * static_cast<double>(vocabulary);                      // of the head
-  for (const auto& [mixer, blocks] : config.blocks_by_mixer())
-    operations += static_cast<double>(blocks) *
-                  (mixer_operations(config, *mixer, tokens, causal) + 2 * tokens * d * feed_forward);
-  return operations;
-}
-
-// Of as many tokens of sources as of targets. The target has the head.
-double operations_of(const EncoderDecoderConfig& config, std::int64_t vocabulary, double tokens, bool) {
-  const double half = tokens / 2, cross = mixer_operations(config, config.cross_mixer, half, /*causal=*/false);
-  return operations_of(config.encoder_blocks(), 0, half, /*causal=*/false) +
-         operations_of(static_cast<const TransformerConfig&>(config), vocabulary, half, /*causal=*/true) +
-         static_cast<double>(config.layers) * cross;
-}
-
-double operations_of(const RecurrentConfig& config, std::int64_t vocabulary, double tokens, bool) {
-  const auto of_layer = 2 * config.gates() * config.width * config.width;  // of the input and of the state
-  const auto products = config.layers * of_layer + config.width * vocabulary;
-  return 2 * tokens * static_cast<double>(products);
-}
-
-double operations_of(const FeedForwardModelConfig& config, std::int64_t vocabulary, double tokens, bool) {
-  const auto products = config.hidden * (config.inputs() + vocabulary);
-  return 2 * tokens * static_cast<double>(products);
-}
-
-double operations_of(const LinearConfig&, std::int64_t, double, bool) { return 0; }  // fitted, not trained by steps
-
 }  // namespace
 
 std::vector<FastPath> fast_paths(const ExperimentConfig& config, torch::Device device) {
@@ -110,12 +64,6 @@ std::vector<FastPath> fast_paths(const ExperimentConfig& config, torch::Device d
   for (const auto& [mixer, blocks] : transformer->blocks_by_mixer())
     if (why_not.empty()) why_not = attention_obstacle(*transformer, *mixer);
   return {{.part = "attention", .why_not = why_not}};
-}
-
-double training_operations(const ModelConfig& model, std::int64_t vocabulary, double tokens, bool causal) {
-  constexpr double passes = 3;  // backward: twice forward
-  return passes *
-         std::visit([&](const auto& config) { return operations_of(config, vocabulary, tokens, causal); }, model);
 }
 
 StepBenchResult bench_step(const ExperimentConfig& config, const Task& task, torch::Device device,
@@ -162,9 +110,8 @@ StepBenchResult bench_step(const ExperimentConfig& config, const Task& task, tor
     result.phases.emplace_back(enum_names(StepPhase{})[i], phases.seconds[i] * 1e3 / steps);
   const double tokens = task.batches->tokens_per_step();
   result.tokens_per_second = tokens / result.ms_per_step * 1e3;
-  result.operations =
-      training_operations(config.model, logits_of_token(config.task, task.codec->tokenizer->vocabulary_size()), tokens,
-                          is_causal(config.task));
+  constexpr double passes = 3;  // backward: twice forward
+  result.operations = passes * tokens * costs_of(config, task.codec->tokenizer->vocabulary_size()).operations_per_token;
   result.gflops = result.operations / result.ms_per_step * 1e-6;
   result.peak_gflops = peak_product_gflops(device, config.train.precision);
   return result;

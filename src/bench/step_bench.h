@@ -41,9 +41,6 @@ struct StepBenchResult {
   std::vector<FastPath> fast_paths;
 };
 
-// Operations of the matrix products in forward and backward of `tokens` tokens in rows of model.context.
-double training_operations(const ModelConfig& model, std::int64_t vocabulary, double tokens, bool causal);
-
 // Trains a fresh model and times it; of several processes, which share the steps, each measures its own times. Errors
 // (exit code 2): a step's rows cannot be divided over the processes.
 StepBenchResult bench_step(const ExperimentConfig& config, const Task& task, torch::Device device,

@@ -1,4 +1,3 @@
-#include "attention/mixer.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -8,6 +7,7 @@
 #include "config/writer.h"
 #include "data/statistics.h"
 #include "model/memory_estimate.h"
+#include "model/model_costs.h"
 #include "run/huggingface/model_folder.h"
 
 namespace metaformer {
@@ -35,39 +35,6 @@ void run_dump(const ConfigArguments& arguments) {
   for (const auto& [key, value] : changes) print_lines("{}: {}\n", key, value);
 }
 
-// Of all mixers of a transformer, or of a decoder's own; nothing for other models.
-struct MixerFigures {
-  std::string kind;
-  std::int64_t parameters = 0;
-  double operations_per_token = 0;  // of a forward pass over the context
-  std::optional<std::int64_t> state_bytes;
-};
-
-std::optional<MixerFigures> mixer_figures(const ExperimentConfig& config) {
-  const auto* model = options_as<TransformerConfig>(config.model);
-  if (model == nullptr || model->layers == 0) return std::nullopt;
-  const bool looks_back = is_causal(config.task) || is<EncoderDecoderConfig>(config.model);
-  const auto context = static_cast<double>(model->context);
-  MixerFigures figures{.kind = model->mixer_names()};
-  const auto pairs = looks_back ? context * (context + 1) / 2 : context * context;
-  auto shape = model->mixer_shape();
-  // Blocks of one mixer differ at most from the first block of a model (RWKV-7).
-  std::map<std::pair<const MixerConfig*, bool>, std::int64_t> counts;
-  for (std::int64_t layer = 0; layer < model->layers; ++layer) ++counts[{&model->mixer_of(layer), layer == 0}];
-  for (const auto& [blocks, number] : counts) {
-    const auto& [mixer, is_first] = blocks;
-    shape.layer = is_first ? 0 : 1;
-    const auto count = static_cast<double>(number);
-    const auto sizes = sizes_of(*mixer, shape, model->context);
-    const auto cost = cost_of(*mixer, shape, {.context = model->context, .tokens = context, .pairs = pairs});
-    figures.parameters += number * sizes.parameters;
-    figures.operations_per_token += count * cost.operations / context;
-    if (looks_back && sizes.state_bytes)
-      figures.state_bytes = figures.state_bytes.value_or(0) + number * *sizes.state_bytes;
-  }
-  return figures;
-}
-
 void run_check(const ConfigArguments& arguments) {
   const auto experiment = arguments.choice.load();
   for (const auto& warning : config_warnings(experiment.config, experiment.provenance)) log::warning("{}", warning);
@@ -86,8 +53,8 @@ void run_check(const ConfigArguments& arguments) {
     if (mixers) {
       json["mixer"] = {{"kind", mixers->kind},
                        {"parameters", mixers->parameters},
-                       {"operations_per_token", mixers->operations_per_token}};
-      if (mixers->state_bytes) json["mixer"]["state_bytes"] = *mixers->state_bytes;
+                       {"operations_per_token", mixers->costs.operations_per_token}};
+      if (mixers->costs.state_bytes) json["mixer"]["state_bytes"] = *mixers->costs.state_bytes;
     }
     return print_json(json);
   }
@@ -97,11 +64,12 @@ void run_check(const ConfigArguments& arguments) {
               counted ? "the data's vocabulary" : "an assumed vocabulary", memory.vocabulary);
   if (mixers)
     print_lines("  mixers      {}: {} parameters, {} operations per token{}\n", mixers->kind,
-                human_count(static_cast<double>(mixers->parameters)), human_count(mixers->operations_per_token),
-                mixers->state_bytes ? fmt::format(", {} of state after {} tokens",
-                                                  human_bytes(static_cast<std::uint64_t>(*mixers->state_bytes)),
-                                                  context_of(experiment.config.model))
-                                    : std::string());
+                human_count(static_cast<double>(mixers->parameters)), human_count(mixers->costs.operations_per_token),
+                mixers->costs.state_bytes
+                    ? fmt::format(", {} of state after {} tokens",
+                                  human_bytes(static_cast<std::uint64_t>(*mixers->costs.state_bytes)),
+                                  context_of(experiment.config.model))
+                    : std::string());
   print_lines(
       "  memory      about {}: weights {}, gradients {}, optimiser {}, activations {}, the program {}; this machine "
       "has {}\n",

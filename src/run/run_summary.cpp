@@ -31,6 +31,8 @@ void fields(AnyOf<RunSummary> auto& summary, auto field) {
   if (stepwise != nullptr) {
     field("ms_per_step", stepwise->ms_per_step);
     field("tokens_per_second", stepwise->tokens_per_second);
+    field("operations_per_token", stepwise->costs.operations_per_token);
+    field("state_bytes", stepwise->costs.state_bytes);
   }
   field("peak_memory_bytes", summary.peak_memory_bytes);
   if (stepwise != nullptr) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "model/model_costs.h"
 #include "run/checkpoint_meta.h"
 #include "run/run_directory.h"
 #include "tasks/evaluation.h"
@@ -16,6 +17,7 @@ namespace metaformer {
 // The part that only training by steps has.
 struct StepwiseSummary {
   double ms_per_step = 0, tokens_per_second = 0;  // 0: not measured
+  ModelCosts costs;
   std::int64_t rollbacks = 0, spikes = 0, skipped_steps = 0, seed = 0;
   std::int64_t tokens = 0;                                   // seen in training
   std::optional<double> epochs;                              // nothing where epochs have no meaning

@@ -10,7 +10,7 @@ namespace metaformer {
 
 namespace {
 
-constexpr double percent = 100, mebibytes = 1.0 / (1 << 20);
+constexpr double percent = 100, kibibytes = 1.0 / (1 << 10), mebibytes = 1.0 / (1 << 20);
 
 // "val_loss_128": evaluated with another context than in training.
 constexpr std::string_view longer_context = "val_loss_";
@@ -35,6 +35,8 @@ const std::vector<Measure>& all_measures() {
       {"best_step", "best step", 1, 0, neither, summary, early},
       {"parameters", "parameters", 1, 0, neither, summary, early},
       {"mixer_parameters", "in mixers", 1, 0, neither, summary, early},
+      {"operations_per_token", "operations a token, M", 1e-6, 2, neither, summary, early},
+      {"state_bytes", "state, KiB", kibibytes, 1, neither, summary, early},
       {"ms_per_step", "ms a step", 1, 1, lower, summary, early},
       {"tokens_per_second", "tokens/s", 1, 0, higher, summary, early},
       {"peak_memory_bytes", "peak memory, MiB", mebibytes, 0, lower, summary, early},

@@ -351,24 +351,6 @@ TEST_CASE("operations are those of the products that a layer makes, those of a c
   CHECK(forward_operations(ScaledDotProductOptions{}, shape, true) == 4 * 2 * b * c * d * d + 2 * 2 * seen * d);
 }
 
-TEST_CASE("operations of a training step are those of its products", "[bench]") {
-  const auto model_of = [](const std::string& model) { return default_experiment({"model=" + model}).config.model; };
-  const auto transformer = [&](const std::string& mixer) {
-    return model_of("{kind: transformer, layers: 2, heads: 2, width: 8, context: 4, mixer: " + mixer + "}");
-  };
-  // 12 tokens; a head of 8 -> 10; backward twice forward. A layer's products 8 -> 32 -> 8, 3 rows of 10 visible pairs,
-  // 2 heads of 4; in a recurrent layer each gate is from its input and from its state.
-  const double head = 2.0 * 12 * 8 * 10, layer = 2.0 * 12 * 2 * 8 * 32;
-  const double attention = 4 * 2.0 * 12 * 8 * 8 + 3 * 2 * 2.0 * 10 * 2 * 4;
-  const std::vector<std::pair<ModelConfig, double>> cases = {
-      {transformer("identity"), 2 * layer + head},
-      {transformer("scaled_dot_product"), 2 * (attention + layer) + head},
-      {model_of("{kind: gru, layers: 2, width: 8}"), 2 * (2.0 * 12 * 2 * 3 * 8 * 8) + head},
-      {model_of("{kind: lstm, layers: 1, width: 8}"), 2.0 * 12 * 2 * 4 * 8 * 8 + head},
-      {model_of("{kind: feed_forward, window: 5, width: 4, hidden: 16}"), 2.0 * 12 * 20 * 16 + 2.0 * 12 * 16 * 10}};
-  for (const auto& [model, forward] : cases) CHECK(training_operations(model, 10, 12, true) == 3 * forward);
-}
-
 TEST_CASE("memory of composed attention grows with the context, that of the reference with its square", "[bench]") {
   AttentionRequest request;
   for (const std::int64_t context : {128, 256, 512})
