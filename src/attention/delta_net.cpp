@@ -29,7 +29,7 @@ class DeltaNet : public StateMixer {
     if (!gated) return;
     gate_ = register_module("gate", Linear(shape.width, shape.width, shape.bias));
     decay_ = register_module("decay", Linear(shape.width, shape.heads, /*bias=*/false));
-    decay_bias_n_ = add_parameter("decay_bias", shape.heads, {.init = Init::ones()});
+    decay_bias_n_ = add_parameter("decay_bias", shape.heads, {.init = steps_from_1e_3_to_1e_1});
     log_rate_n_ = add_parameter("log_rate", shape.heads, {.init = log_of_1_to_16});
   }
 

@@ -139,8 +139,11 @@ class Hyena : public Mixer {
   // With a product for every feature and pair of tokens, as all forms of the convolutions have.
   MixerCost cost(const MixerLoad& load) const override {
     const auto order = static_cast<double>(options_.order), d = static_cast<double>(shape_.width);
-    return {.operations = 2 * load.tokens * (order + 2) * d * d + 2 * (order - 1) * load.pairs * d,
-            .activations = (3 * options_.order + 2) * shape_.width};
+    const std::int64_t passes = !load.causal && options_.direction == StateDirection::both ? 2 : 1;
+    const double pairs = passes == 2 ? load.tokens * (static_cast<double>(load.context) + 1) : load.pairs;
+    return {.operations =
+                2 * load.tokens * (static_cast<double>(passes) * (order + 1) + 1) * d * d + 2 * (order - 1) * pairs * d,
+            .activations = passes * (3 * options_.order + 2) * shape_.width};
   }
 
  private:

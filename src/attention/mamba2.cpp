@@ -12,16 +12,6 @@ namespace metaformer {
 
 namespace {
 
-// The x whose softplus is exp(logarithm).
-double softplus_to_exp(double logarithm) {
-  const double y = std::exp(logarithm);
-  return y + std::log(-std::expm1(-y));
-}
-
-// Log-uniform, as published.
-constexpr Init steps_from_1e_3_to_1e_1{
-    .kind = Init::Kind::uniform, .low = -6.907755278982137, .high = -2.302585092994046, .function = softplus_to_exp};
-
 class Mamba2 : public StateMixer {
  public:
   Mamba2(const Mamba2Options& options, const MixerShape& shape)

@@ -32,8 +32,7 @@ struct Visibility {
   // (attention/score_positions.h).
   torch::Tensor distance_ld, content_bias_nk, distance_bias_nk;
 
-  // What visible_bce() computed last: the layers of a pass have one visibility, and ask it the same. A visibility is
-  // of one thread.
+  // The last result of visible_bce(), which the layers of a pass share. One thread uses a visibility.
   mutable torch::Tensor last_visible_bce;
 
   bool has_segments() const { return query_segment_bc.defined(); }
@@ -87,7 +86,7 @@ class MixerState {
   bool holds(std::size_t slot) const { return slot < buffers_.size() && buffers_[slot].length > 0; }
   torch::Tensor held(std::size_t slot) const { return buffers_.at(slot).storage.narrow(-2, 0, buffers_[slot].length); }
 
-  // What keep() was given last, undefined before that. Throws Error (exit code 2) when it has other sizes.
+  // The tensor that keep() got last, undefined before that. Throws Error (exit code 2) when it has other sizes.
   torch::Tensor kept(std::size_t slot, at::IntArrayRef sizes) const;
   // No gradient flows back into it.
   void keep(std::size_t slot, const torch::Tensor& value);
@@ -106,7 +105,7 @@ class MixerState {
     kept_.clear();
   }
 
-  // Of the buffers, forgets all but the newest tokens, which move to the front.
+  // Keeps only the newest tokens of the buffers, which move to the front.
   void keep_newest(std::int64_t tokens);
 
   // The tokens of every buffer, and what is kept, by name, aliasing them.
@@ -168,11 +167,12 @@ inline bool is_end_of(const torch::Tensor& x_bcd, const torch::Tensor& context_b
          x_bcd.storage_offset() == context_bed.storage_offset() + before * context_bed.stride(1);
 }
 
-// What a forward pass is given.
+// The size of a forward pass.
 struct MixerLoad {
   std::int64_t context = 0;  // tokens of a sequence
   double tokens = 0;         // of all sequences
   double pairs = 0;          // of tokens of which one sees the other, of all sequences
+  bool causal = true;
 };
 
 struct MixerCost {

@@ -44,7 +44,7 @@ struct ScoreDecoderParts {
   std::int64_t key_heads = 0;  // of keys and values, each of which serves several in a row; 0: as many as of queries
   // Slots of the state, one for both where keys are values.
   std::size_t key_slot = 0, value_slot = 0;
-  // Of normalised queries and keys (HeadNorm), contiguous; undefined: as projected.
+  // Gains of the norms of queries and keys (HeadNorm), contiguous; undefined: no norm.
   torch::Tensor query_gain_nk, key_gain_nk;
   bool from_inputs = false;  // queries and keys are x itself
   torch::Tensor form_nkj;    // q = query F of every head; undefined: q = query

@@ -89,7 +89,7 @@ class Rwkv7 : public StateMixer {
     };
     decay_ = low_rank("decay", 2.5, -5.5 + 6 * of.even.pow(1 + std::pow(depth, 0.3)) + 2.5 * of.zigzag);
     rate_ = low_rank("rate", 2.5, -0.19 + 0.3 * of.zigzag + 0.4 * (of.even - 0.5));
-    if (shape.layer > 0) first_share_ = low_rank("first_share", 1.7, 0.73 - 0.4 * (of.even - 0.5));
+    if (!shape.is_first_of_kind) first_share_ = low_rank("first_share", 1.7, 0.73 - 0.4 * (of.even - 0.5));
     gate_ = low_rank("gate", 5, {});
     key_direction_d_ = given("key_direction", 0.71 - 0.1 * (of.even - 0.5));
     key_share_d_ = given("key_share", torch::full_like(of.even, 1.02));
@@ -151,7 +151,7 @@ class Rwkv7 : public StateMixer {
 
   Linear receptance_{nullptr}, key_{nullptr}, value_{nullptr};
   LowRank decay_{nullptr}, rate_{nullptr}, gate_{nullptr};
-  LowRank first_share_{nullptr};  // not of the first block
+  LowRank first_share_{nullptr};  // not of the first block with RWKV-7
   Tensor mixture_id_, key_direction_d_, key_share_d_, bonus_d_, norm_weight_d_, norm_bias_d_;
 };
 

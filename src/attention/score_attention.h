@@ -114,7 +114,7 @@ struct ScoreMixing {
 // is longer than our kernel takes.
 bool need_pairs(const PositionsConfig& positions, std::int64_t context);
 
-// What attention computes, and leaves for the backward pass.
+// The work of attention, and the numbers that it leaves for the backward pass.
 struct AttentionWork {
   std::int64_t rows = 0;  // of all projections, the output's included, each as wide as the model
   std::int64_t score_width = 0, value_width = 0;

@@ -18,7 +18,7 @@ namespace metaformer {
 // Cosines, then sines, of positions 0, 1, ... and the pairs of features.
 torch::Tensor rotary_tables_2cr(const RotaryPositionsConfig& config, std::int64_t key_width, std::int64_t tokens);
 
-// What is computed once from positions, for as many tokens as were asked for.
+// A table of positions, computed once for the largest number of tokens that was asked for.
 class PositionTable {
  public:
   explicit PositionTable(std::function<torch::Tensor(std::int64_t tokens)> make) : make_(std::move(make)) {}
@@ -121,8 +121,8 @@ struct DistanceBiasesImpl : Layer {
 };
 TORCH_MODULE(DistanceBiases);
 
-// What distances add to r_bnce = q_bnck . k_bnek, where q has u already: (q + b) . key_l + term_l + row_c of the row l
-// of the pair's distance.
+// The terms that distances add to r_bnce = q_bnck . k_bnek, where q has u already: (q + b) . key_l + term_l + row_c of
+// the row l of the pair's distance.
 struct DistanceTerms {
   torch::Tensor bias_n1k;       // b = v - u
   torch::Tensor key_nlk;        // W_R R

@@ -104,7 +104,7 @@ torch::Tensor StateMixer::forward(const torch::Tensor& x_bcd, const torch::Tenso
   return without_padding(output_(y_bcv), visibility);
 }
 
-// Of the recurrence, whatever form computes it.
+// Of the recurrence, whatever form computes it. All but the output is computed once for each direction.
 MixerCost StateMixer::cost(const MixerLoad& load) const {
   double weights = 0;
   std::int64_t activations = 0;
@@ -113,8 +113,11 @@ MixerCost StateMixer::cost(const MixerLoad& load) const {
     weights += static_cast<double>(parameter.numel());
     activations += 2 * parameter.size(0);
   }
-  return {.operations = 2 * load.tokens * (weights + products_),
-          .activations = activations + shape_.heads * tokens_of_chunk(load.context)};
+  const bool reads_twice = !load.causal && direction_ == StateDirection::both;
+  const auto of_output = static_cast<double>(output_->weight().numel());
+  const double of_reading = weights - of_output + products_;
+  return {.operations = 2 * load.tokens * (of_output + (reads_twice ? 2 : 1) * of_reading),
+          .activations = (reads_twice ? 2 : 1) * activations + shape_.heads * tokens_of_chunk(load.context)};
 }
 
 torch::Tensor with_length(double length, const torch::Tensor& x_bnck) {

@@ -1,6 +1,6 @@
 #pragma once
-// What mixers with a matrix state share (ops/state_mixing.h): short convolutions, reading in both directions, and what
-// is carried from one part of a text to the next.
+// The common parts of mixers with a matrix state (ops/state_mixing.h): short convolutions, reading in both directions,
+// and the state that one part of a text leaves for the next.
 
 #include <torch/types.h>
 
@@ -13,8 +13,9 @@
 
 namespace metaformer {
 
-// What tokens have of those before them in their segment, in one pass over a part of a text. With a state it goes on
-// from the part before and is left there for the next; the calls of a pass must then come in the same order.
+// Access of tokens to earlier tokens of their segment, in one pass over a part of a text. With a state the pass
+// continues the part before, and leaves the state for the next part; every pass must then make the same calls in the
+// same order.
 class CarriedState {
  public:
   // `first_slot`: of what the state keeps, from which on this part of a model has its own.
@@ -27,7 +28,7 @@ class CarriedState {
   // By ops/causal_convolution.h; without a filter only its activation.
   torch::Tensor convolve(const torch::Tensor& x_bcd, const CausalConvolution& convolution);
 
-  // Of the tokens, counted from the beginning of the text: [c], in double.
+  // Places of the tokens, counted from the beginning of the text: [c], in double.
   torch::Tensor places(const torch::Tensor& x_bcd);
 
   // By ops/state_mixing.h.
@@ -48,8 +49,8 @@ class CarriedState {
 // A filter for every feature, of `size` tokens, from U(-1 / sqrt(size), 1 / sqrt(size)); undefined for 0.
 torch::Tensor add_filter(Layer& owner, const std::string& name, std::int64_t features, std::int64_t size);
 
-// What the mixer of a block reads with model.convolution: x and a short convolution of it (Canon layers, Allen-Zhu
-// 2025); where tokens may see what follows, also one from behind.
+// The input of a block's mixer with model.convolution: x plus a short convolution of x (Canon layers, Allen-Zhu 2025),
+// and where tokens may see later ones, plus a second convolution over those.
 class ResidualConvolutionImpl : public Layer {
  public:
   ResidualConvolutionImpl(std::int64_t width, std::int64_t size)
@@ -103,6 +104,15 @@ class ConvolvedImpl : public Layer {
   torch::Tensor filter_dj_;
 };
 TORCH_MODULE(Convolved);
+
+// The bias of a step = softplus(W x + bias): at the start steps are log-uniform from 1e-3 to 1e-1, as published for
+// Mamba-2 and Gated DeltaNet, so that states forget slowly.
+inline double softplus_to_exp(double logarithm) {  // the x whose softplus is exp(logarithm)
+  const double y = std::exp(logarithm);
+  return y + std::log(-std::expm1(-y));
+}
+constexpr Init steps_from_1e_3_to_1e_1{
+    .kind = Init::Kind::uniform, .low = -6.907755278982137, .high = -2.302585092994046, .function = softplus_to_exp};
 
 // log A, A from U(1, 16), by which the states of Mamba-2 and Gated DeltaNet decay. The latter's published interval
 // begins at 0, whose logarithm is no number.

@@ -29,7 +29,7 @@ ON_BOTH_SIDES inline std::uint64_t split_at(std::int64_t number, int bits, int s
   return ((all & ((1u << bits) - 1)) << shift) + (all >> bits << far_shift);
 }
 
-// Of query 0 and key 0. The sum with place_in_head is the place of a weight.
+// The place of query 0 and key 0 of a head. Its sum with place_in_head is the place of a weight.
 ON_BOTH_SIDES inline std::uint64_t place_of_head(std::int64_t row, std::int64_t head) {
   return (static_cast<std::uint64_t>(row) << row_shift) + split_at(head, head_bits, head_shift, far_head_shift);
 }

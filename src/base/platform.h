@@ -6,7 +6,7 @@
 
 namespace metaformer {
 
-// Of this executable.
+// How this executable was built.
 struct BuildInfo {
   std::string_view version;
   std::string_view commit;  // of the source tree, or "unknown" outside a checkout

@@ -181,8 +181,9 @@ CoreInputs draw_metric_form(const MetricOptions& options, const AttentionShape& 
 
 MixerCost layer_cost(const MixerConfig& mixer, const AttentionShape& shape, bool causal) {
   const auto b = static_cast<double>(shape.batch), c = static_cast<double>(shape.context);
-  return cost_of(mixer, shape.mixer_shape(),
-                 {.context = shape.context, .tokens = b * c, .pairs = b * (causal ? c * (c + 1) / 2 : c * c)});
+  return cost_of(
+      mixer, shape.mixer_shape(),
+      {.context = shape.context, .tokens = b * c, .pairs = b * (causal ? c * (c + 1) / 2 : c * c), .causal = causal});
 }
 
 // LibTorch's scaled dot product attention by one of its backends, whatever it would choose.

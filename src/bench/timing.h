@@ -1,5 +1,5 @@
 #pragma once
-// What benchmarks measure with: clocks and a memory meter.
+// Clocks and a memory meter for benchmarks.
 
 #include <torch/types.h>
 
@@ -63,7 +63,7 @@ class WorkTimer {
   // to see how many calls take a millisecond.
   WorkTimer(torch::Device device, std::function<void()> work, std::unique_ptr<DeviceGraph> graph = nullptr);
 
-  // Of one call, as the mean of calls_per_measurement(). Throws Interrupted.
+  // The time of one call, as the mean of calls_per_measurement(). Throws Interrupted.
   double milliseconds();
 
   TimedBy timed_by() const;

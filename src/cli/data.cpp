@@ -7,6 +7,7 @@
 #include "cli/command_line.h"
 #include "data/corpus.h"
 #include "data/labelled.h"
+#include "data/recall.h"
 #include "data/statistics.h"
 
 namespace metaformer {
@@ -150,8 +151,8 @@ std::string describe(const PairStats& stats, const ExperimentConfig& config) {
 void run_stats(const StatsArguments& arguments) {
   const auto config = arguments.choice.load().config;
   const auto* pairs = std::get_if<SequenceToSequenceConfig>(&config.task);
-  if (list_task(config.task) || (pairs != nullptr && synthetic_options(pairs->data.synthetic) != nullptr))
-    fail_usage("data stats: task {} generates its lists; there are no data to count", kind_of(config.task));
+  if (count_of_numbers(config.task) || (pairs != nullptr && synthetic_options(pairs->data.synthetic) != nullptr))
+    fail_usage("data stats: task {} generates its rows; there are no data to count", kind_of(config.task));
   const auto show = [&](const auto& stats, const std::string& text) {
     arguments.json ? print_json(to_json(stats)) : print_lines(text);
   };
@@ -179,6 +180,52 @@ void add_stats_command(CLI::App& data) {
       "  metaformer data stats --config imdb_metric.yaml\n"
       "  metaformer data stats --config reviews_amazon.yaml --set data.path=reviews_Electronics_5.json.gz --json");
   command.callback([arguments] { run_stats(*arguments); });
+}
+
+struct RowsArguments {
+  ConfigChoice choice;
+  Split split = Split::train;
+  std::int64_t count = 3;
+  bool json = false;
+};
+
+void run_rows(const RowsArguments& arguments) {
+  const auto config = arguments.choice.load().config;
+  if (recall_rows(config.task) == nullptr)
+    fail_usage("data rows: task {} draws no rows; tasks that do: recall, induction, ...", kind_of(config.task));
+  const RecallDataset dataset(config.task);
+  const auto seed = static_cast<std::uint64_t>(config.train.seed);
+  const auto rows = arguments.split == Split::train ? dataset.training_rows(seed, 0, arguments.count)
+                                                    : dataset.rows(arguments.split, seed, 0, arguments.count);
+  auto json = nlohmann::ordered_json::array();
+  for (std::int64_t row = 0; row < rows.rows; ++row) {
+    const auto of_row = [&](const std::vector<std::int64_t>& all) {
+      const auto first = all.begin() + row * rows.length;
+      return std::vector(first, first + rows.length);
+    };
+    const auto ids = of_row(rows.ids), targets = of_row(rows.targets);
+    json.push_back({{"ids", ids}, {"targets", targets}});
+    std::string line;
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      line += (i > 0 ? " " : "") + fmt::format("{}", ids[i]) + (targets[i] >= 0 ? fmt::format("→{}", targets[i]) : "");
+    if (!arguments.json) print(line + "\n");
+  }
+  if (arguments.json) print_json({{"rows", json}});
+}
+
+void add_rows_command(CLI::App& data) {
+  auto& command = *data.add_subcommand(
+      "rows", "show rows of a task that the program draws: numbers, and after → what is to be predicted there");
+  auto arguments = std::make_shared<RowsArguments>();
+  arguments->choice.add_to(command);
+  add_choice(command, "--split", arguments->split, "split to show");
+  add_whole_number(command, "--count", arguments->count, 1, 1 << 20, "rows to show, at most those that the split has");
+  add_json(command, arguments->json, "JSON on stdout; target -1: none");
+  command.footer(
+      "Examples:\n"
+      "  metaformer data rows --config recall_scaled_dot_product.yaml\n"
+      "  metaformer data rows --config recall_base.yaml --set task=induction --split validation --json");
+  command.callback([arguments] { run_rows(*arguments); });
 }
 
 struct TokenizerArguments {
@@ -281,6 +328,7 @@ void add_data_command(CLI::App& app) {
   fetch.callback([arguments] { run_fetch(*arguments); });
   data.add_subcommand("list", "list the corpora known by name, and where they are")->callback([] { run_list(); });
   add_stats_command(data);
+  add_rows_command(data);
   add_tokenizer_command(data);
   data.footer(
       "METAFORMER_DATA names a folder that already holds corpora; it is searched first.\n"

@@ -108,10 +108,10 @@ void check_beam_flags(const EvaluateArguments& arguments, const LoadedRun& run) 
   if (arguments.beam_flags.empty()) return;
   const auto& flag = arguments.beam_flags.front();
   if (!sees_whole_split(arguments))
-    fail_usage("{}: has no effect with {}, of which no targets are written", flag,
+    fail_usage("{}: has no effect with {}, which writes no targets", flag,
                arguments.random_batches > 0 ? "--random-batches" : "--tokens");
   if (config.train.overfit_batch)
-    fail_usage("{}: has no effect on a run with train.overfit_batch, of which no targets are written", flag);
+    fail_usage("{}: has no effect on a run with train.overfit_batch, which writes no targets", flag);
 }
 
 Evaluation evaluate_as_asked(const EvaluateArguments& arguments, const LoadedRun& run, const Task& task,

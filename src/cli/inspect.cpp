@@ -84,11 +84,11 @@ void print_norms(const DepthNorms& norms, const char* title) {
                 norms.feed_forward_branch[i], norms.after_feed_forward[i]);
 }
 
-// By how much each mixer makes its input larger: what one starts with is to be compared between mixers.
+// The norm of each mixer's output divided by that of its input, a measure that all mixers have.
 void print_gains(const TextInspection& inspection) {
   const auto gain = [](const DepthNorms& norms, std::size_t i) { return norms.mixer_branch[i] / norms.mixer_input[i]; };
-  print_lines("norm of what a mixer gives over that of what it is given\n{:<7}{:>10}{:>10}  {}\n", "layer", "start",
-              "now", "mixer");
+  print_lines("norm of a mixer's output / norm of its input\n{:<7}{:>10}{:>10}  {}\n", "layer", "start", "now",
+              "mixer");
   for (std::size_t i = 0; i < inspection.layers.size(); ++i)
     print_lines("{:<7}{:>10}{:>10.4g}  {}\n", i,
                 inspection.norms_at_start ? fmt::format("{:.4g}", gain(*inspection.norms_at_start, i)) : "",

@@ -8,6 +8,7 @@
 #include "base/utf8.h"
 #include "cli/command_line.h"
 #include "report/comparison.h"
+#include "report/frontier.h"
 #include "report/json.h"
 #include "report/pictures.h"
 #include "report/run_records.h"
@@ -22,7 +23,8 @@ namespace {
 struct CompareArguments {
   std::vector<std::string> runs;
   ComparisonOptions options;
-  std::string measures, columns;  // separated by commas
+  std::string measures, columns;      // separated by commas
+  std::vector<std::string> frontier;  // two measures, or none
   CompareFormat format = CompareFormat::text;
   std::string export_file, order_file, figures;
   bool json = false, export_only = false;
@@ -48,20 +50,34 @@ void run_compare(CompareArguments& arguments) {
   if (!columns.empty() && format != CompareFormat::markdown)
     fail_usage("--columns is for --format markdown; choose measures with --metrics");
   if (!columns.empty() && arguments.options.measures.empty()) arguments.options.measures = measures_of_columns(columns);
+  for (const auto& id : arguments.frontier)
+    if (std::ranges::find(arguments.options.measures, id) == arguments.options.measures.end())
+      arguments.options.measures.push_back(id);
+  if (!arguments.frontier.empty() && (!columns.empty() || format == CompareFormat::csv))
+    fail_usage("--frontier: has no effect with {}", columns.empty() ? "--format csv" : "--columns");
   auto found = find_runs(arguments.runs);
   for (const auto& problem : found.problems) log::warning("{}", problem);
   const auto export_runs = [&] { export_results(arguments.export_file, found.runs, read_order(arguments.order_file)); };
   if (arguments.export_only) return export_runs();
   const auto comparison = compare_runs(found.runs, arguments.options);  // its errors come before a file is changed
+  std::optional<Frontier> frontier;
+  if (!arguments.frontier.empty()) frontier = frontier_of(comparison, arguments.frontier[0], arguments.frontier[1]);
   if (!arguments.export_file.empty()) export_runs();
   for (const auto& note : comparison.notes) log::warning("{}", note);
   if (!arguments.figures.empty()) {
     FigureFolder files(arguments.figures);
     for (const auto& [name, figure] : figures_of(comparison)) files.write(name, figure);
+    if (frontier) files.write("frontier", figure_of(*frontier, comparison));
   }
-  if (format == CompareFormat::json) return print_json(to_json(comparison));
+  if (format == CompareFormat::json) {
+    auto json = to_json(comparison);
+    if (frontier) json["frontier"] = to_json(*frontier, comparison);
+    return print_json(json);
+  }
+  if (frontier && format == CompareFormat::markdown) return print_lines(to_markdown(*frontier, comparison));
   if (format == CompareFormat::csv) return print(to_csv(comparison));
   print_lines(format == CompareFormat::text ? to_text(comparison) : to_markdown(comparison, columns));
+  if (frontier) print_lines(to_text(*frontier, comparison));
 }
 
 void add_comparison_options(CLI::App& command, ComparisonOptions& options) {
@@ -79,6 +95,9 @@ void add_output_options(CLI::App& command, CompareArguments& arguments) {
   add_text(command, "--columns", arguments.columns, "LIST",
            "columns of the Markdown table, separated by commas: MEASURE, MEASURE:difference, MEASURE:equivalent, "
            "MEASURE:worst, MEASURE:values, mcnemar, settings");
+  add_text(command, "--frontier", arguments.frontier, "X Y",
+           "also mark the groups that no other group beats in these two measures, such as state_bytes val_loss")
+      ->expected(2);
   add_text(command, "--figures", arguments.figures, "DIR",
            "folder for the values and the differences of every measure as pictures (SVG and PDF)");
   auto* file = add_text(command, "--export", arguments.export_file, "FILE",
@@ -176,6 +195,7 @@ void add_compare_command(CLI::App& app) {
       "  metaformer compare 'runs/sweep-*' --reference runs/sweep-a --margin 0.02\n"
       "  metaformer compare runs/shakespeare_cpu --export results.csv\n"
       "  metaformer compare results.csv --metrics val_loss --figures paper/figures\n"
+      "  metaformer compare results.csv --frontier state_bytes val_loss\n"
       "  metaformer compare results.csv --format markdown --columns val_loss,val_loss:difference,parameters");
   command.callback([arguments] { run_compare(*arguments); });
 }

@@ -240,15 +240,17 @@ void check(const SampleArguments& arguments, const LoadedRun& run) {
   const auto& task = run.experiment.config.task;
   if (is<ClassificationConfig>(task))
     fail_usage("--run {}: its task is classification; use metaformer predict", run.directory.path().string());
-  if (!is_causal(task))
+  if (!continues_text(task))
     fail_usage("--run {}: its task is {}, which predicts no next token and cannot continue a text",
                run.directory.path().string(), kind_of(task));
   require_no_flags(arguments.beam_flags, run);
   const auto& model = run.experiment.config.model;
+  const auto what = run.model->remembers() && is<TransformerConfig>(model) ? "model.memory"
+                    : is<TransformerConfig>(model)                         ? "states of fixed size"
+                                                   : fmt::format("model.kind {}", kind_of(model));
   if (run.model->has_endless_state() && arguments.options.window != WindowKind::half)
     fail_usage("--window {}: has no effect on a model with {}, which goes on past its context without a cut",
-               to_string(arguments.options.window),
-               is<TransformerConfig>(model) ? "model.memory" : fmt::format("model.kind {}", kind_of(model)));
+               to_string(arguments.options.window), what);
   const auto lists = list_task(task);
   if (lists && arguments.tokens)
     fail_usage("--tokens: a model of lists answers with as many numbers as the prompt has");

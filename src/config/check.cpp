@@ -69,6 +69,7 @@ std::vector<Rule> rules_of_task(const TaskConfig& task) {
   const auto* classifier = std::get_if<ClassificationConfig>(&task);
   const auto* text = text_data_of(task);
   const auto* pairs = std::get_if<SequenceToSequenceConfig>(&task);
+  const auto* recalled = std::get_if<InContextRecallConfig>(&task);
   const auto corpus = classifier == nullptr ? DataConfig().corpus : classifier->data.corpus;
   const bool is_named = corpus != DataConfig().corpus;
   const bool packs = text != nullptr && packing_options(text->packing) != nullptr;
@@ -83,10 +84,9 @@ std::vector<Rule> rules_of_task(const TaskConfig& task) {
            fmt::format("has no meaning for task {}", kind_of(task))},
           {packs, "data.separate_documents",
            "has no effect with data.packing, whose own key `separate` says what texts in a row see"},
+          {recalled != nullptr && recalled->noise == 0, "task.noise_vocabulary", "has no effect with task.noise 0"},
           {is<LanguageModelConfig>(task) && !packs, "task.loss",
            "has no effect without data.packing: all windows are equally long"},
-          {is_causal(task) || pairs != nullptr, "model.mixer.direction",
-           fmt::format("has no effect with task {}: the tokens of these blocks see none behind them", kind_of(task))},
           {synthetic, "data", "has no effect with data.synthetic: the program makes the pairs", "data.synthetic"},
           {synthetic, "task.bucketing", "has no effect with data.synthetic, whose pairs are equally long"},
           {pairs != nullptr && pairs->data.path, "data.corpus data.source_language data.target_language",
@@ -114,8 +114,7 @@ std::vector<Rule> rules_of_model(const ModelConfig& model) {
           {position_of(blocks->norm) == NormPosition::post, "model.norm.final",
            "has no effect with model.norm.position post"},
           {is<EncoderDecoderConfig>(model), "train.layer_rate_decay",
-           "has no meaning for model encoder_decoder: it has two stacks of blocks, of which neither is on top of the "
-           "other"}};
+           "has no meaning for model encoder_decoder, which has two stacks of blocks"}};
 }
 
 // A resolved config names every key, so only a key that differs from its kind's default counts.
@@ -189,8 +188,7 @@ void check_order(const Checked& checked) {
   checked.refuse(is<RandomEvaluationConfig>(checked.train.evaluation), {"train.evaluation", key},
                  "'random' batches have nothing before them to remember: set it to limited or whole");
   checked.refuse(checked.train.overfit_batch, {"train.overfit_batch", key},
-                 "true shows one batch again and again, and with {} a batch goes on from the one before it: set {}",
-                 key, off);
+                 "true repeats one batch, and with {} a batch continues the one before it: set {}", key, off);
 }
 
 // What is at odds among the options of a mixer, which speak of model.mixer.
@@ -205,27 +203,31 @@ void check_mixer(const MixerConfig& mixer, const MixerShape& shape, const std::s
 
 // `key`: of the mixer, or of the list of mixers.
 void check_mixers(const TransformerConfig& model, bool is_causal, const std::string& key, const Checked& checked) {
+  const bool crosses = is<EncoderDecoderConfig>(checked.model) && is_causal;  // blocks have a cross mixer, too
   const auto check_one = [&](const MixerConfig& mixer, const std::string& its_key) {
     check_mixer(mixer, model.mixer_shape(), its_key, checked);
     checked.refuse(is_causal && !can_be_causal(mixer), {its_key, "task.kind"},
                    "{} mixes a token with those behind it, too: it is for classification, masked_language_model and "
                    "encoders",
                    kind_of(mixer));
-    checked.refuse(is<NoneOptions>(mixer) && !model.has_feed_forward(), {its_key, "model.feed_forward"},
+    checked.refuse(is_causal && reads_forwards(mixer), {its_key + ".direction", "task.kind"},
+                   "has no effect with task {}: the tokens of these blocks see none behind them",
+                   kind_of(checked.task));
+    checked.refuse(is<NoneOptions>(mixer) && !crosses && !model.has_feed_forward(), {its_key, "model.feed_forward"},
                    "a block without a mixer and without a feed-forward branch does nothing: set one of them");
     checked.refuse(is<NoneOptions>(mixer) && model.convolution > 0, {"model.convolution", its_key},
                    "has no effect on the mixer none, which reads nothing: set it to 0");
   };
   if (model.mixers.empty()) return check_one(model.mixer, key);
+  const auto layers_key = key.substr(0, key.rfind('.')) + ".layers";
   std::int64_t layers = 0;
   for (std::size_t i = 0; i < model.mixers.size(); ++i) {
     const auto place = fmt::format("{}.{}", key, i);
     check_one(model.mixers[i].mixer, place + ".mixer");
     layers += model.mixers[i].layers;
-    checked.refuse(layers > model.layers, {place + ".layers", place + ".mixer", "model.layers"},
-                   "the mixers up to this one are of {} blocks, and there are {}: shorten the list, or raise "
-                   "model.layers",
-                   layers, model.layers);
+    checked.refuse(layers > model.layers, {place + ".layers", place + ".mixer", layers_key},
+                   "the mixers up to this one are of {} blocks, and there are {}: shorten the list, or raise {}",
+                   layers, model.layers, layers_key);
   }
 }
 
@@ -244,11 +246,9 @@ void check_blocks(const TransformerConfig& model, const Checked& checked) {
   checked.refuse(model.memory > 0 && model.any_mixer(takes_no_longer_context), {"model.memory", "model.mixer"},
                  "the mixer {} takes no longer context: set it to 0", model.mixer_names());
   const auto keeps_vectors = [](const MixerConfig& mixer) { return !carries_state(mixer); };
-  checked.refuse(
-      model.memory > 0 && model.convolution > 0 && model.any_mixer(keeps_vectors),
-      {"model.convolution", "model.memory", "model.mixer"},
-      "would not know what is before model.memory, of which mixers other than those with a state read again: "
-      "set one of them to 0");
+  checked.refuse(model.memory > 0 && model.convolution > 0 && model.any_mixer(keeps_vectors),
+                 {"model.convolution", "model.memory", "model.mixer"},
+                 "needs the tokens before model.memory, which only mixers with a state keep: set one of them to 0");
   const bool reversible = model.blocks == BlockKind::reversible;
   checked.refuse(
       reversible && model.any_mixer([](const MixerConfig& mixer) { return is<Rwkv7Options>(mixer); }),
@@ -264,7 +264,7 @@ void check_blocks(const TransformerConfig& model, const Checked& checked) {
                  "'reversible' has a stream for each of two branches: set model.feed_forward to mlp or gated, or "
                  "model.blocks to plain");
   checked.refuse(reversible && position_of(model.norm) == NormPosition::post, {"model.blocks", "model.norm.position"},
-                 "'reversible' takes branches off again, which a norm behind their sum prevents: set "
+                 "'reversible' subtracts each branch again, which a norm of the sum prevents: set "
                  "model.norm.position to pre or both");
   checked.refuse(reversible && !model.residual, {"model.blocks", "model.residual"},
                  "'reversible' is made of residual connections: set model.residual to true");
@@ -295,7 +295,7 @@ void check(const TransformerConfig& model, const Checked& checked) {
         {"model.layers", "task.head"},
         "0 lets the class token see nothing of the text: set task.head to another kind, or model.layers to 1 or more");
   checked.refuse(!is<NoPositionsConfig>(model.positions), {"model.positions", "model.layers"},
-                 "'{}' says nothing with model.layers 0, where no token meets another: set it to none",
+                 "'{}' has no effect with model.layers 0, where no token sees another: set it to none",
                  kind_of(model.positions));
 }
 
@@ -492,6 +492,60 @@ void check_task(const ClassificationConfig& task, const Checked& checked) {
   check_slices(task, checked);
   checked.refuse(task.token_removal + task.token_unknown >= 1, {"task.token_removal", "task.token_unknown"},
                  "{} and task.token_unknown {} together must stay below 1", task.token_removal, task.token_unknown);
+}
+
+void check_options(const RecallConfig& task, const Checked& checked) {
+  const auto keys = task.vocabulary / 2 - 1, needed = task.prompt_length() + 2 * task.answers();
+  checked.refuse(task.updates > task.pairs, {"task.updates", "task.pairs"}, "{} are more than task.pairs {}",
+                 task.updates, task.pairs);
+  checked.refuse(task.pairs > keys, {"task.pairs", "task.vocabulary"},
+                 "{} are more than the {} keys of task.vocabulary {}", task.pairs, keys, task.vocabulary);
+  checked.refuse(task.length < needed, {"task.length", "task.pairs", "task.updates", "task.queries"},
+                 "{} is too short: each pair, update and query takes 2 tokens, so set it to {} or more", task.length,
+                 needed);
+}
+void check_options(const SelectiveCopyConfig& task, const Checked& checked) {
+  checked.refuse(task.length < 2 * task.tokens + 1, {"task.length", "task.tokens"},
+                 "{} is too short: task.tokens {}, a mark and their copies take {}", task.length, task.tokens,
+                 2 * task.tokens + 1);
+}
+void check_options(const InContextRecallConfig& task, const Checked& checked) {
+  checked.refuse(task.length % 2 != 0, {"task.length"}, "{} is odd, and a row is of pairs: set it to an even number",
+                 task.length);
+  checked.refuse(task.symbols() < 2, {"task.noise_vocabulary", "task.vocabulary"},
+                 "{} leaves fewer than 2 of task.vocabulary {} for keys and values", task.noise_vocabulary,
+                 task.vocabulary);
+}
+void check_options(const FuzzyRecallConfig& task, const Checked& checked) {
+  checked.refuse((task.vocabulary - 1) / 2 < task.longest, {"task.longest", "task.vocabulary"},
+                 "{} different tokens are more than the {} that keys are made of", task.longest,
+                 (task.vocabulary - 1) / 2);
+  checked.refuse(task.length < 4 * task.longest + 1, {"task.length", "task.longest"},
+                 "{} is too short: with task.longest {} set it to {} or more", task.length, task.longest,
+                 4 * task.longest + 1);
+}
+void check_options(const MemorisationConfig& task, const Checked& checked) {
+  checked.refuse(task.length % 2 != 0, {"task.length"},
+                 "{} is odd, and a row is of keys and questions: set it to an even number", task.length);
+}
+void check_options(const CompressionConfig&, const Checked& checked) {
+  checked.refuse(!is<TransformerConfig>(checked.model), {"model.kind", "task.kind"},
+                 "{} has no vector of a whole row for task compression: set it to transformer", kind_of(checked.model));
+}
+void check_options(const RecallRows&, const Checked&) {}
+
+// Of rows that test what a model remembers.
+template <class Rows>
+requires std::is_base_of_v<RecallRows, Rows>
+void check_task(const Rows& task, const Checked& checked) {
+  constexpr std::int64_t most_tokens = 1 << 26;  // 2 GiB with their targets, of both splits
+  check_options(task, checked);
+  const auto context = context_of(checked.model);
+  checked.refuse(context < task.length, {"model.context", "task.length"},
+                 "{} is too short: rows have {} tokens, so set it to that or more", context, task.length);
+  checked.refuse(task.held_out * task.length > most_tokens, {"task.held_out", "task.length"},
+                 "{} rows of {} tokens are too many: at most {} tokens are held out", task.held_out, task.length,
+                 most_tokens);
 }
 
 // Of lists.

@@ -5,9 +5,9 @@
 
 namespace metaformer {
 
-// What a config can say about the tokenizer: one struct per kind. data/ makes the tokenizer from it.
+// Options of tokenizers: one struct per kind. text/ makes the tokenizer from them.
 
-// What becomes of the white space between words. A language model needs it kept, to predict and to write.
+// Whether white space between words becomes tokens. A language model needs it, to predict and write it.
 enum class Whitespace { dropped, kept };
 constexpr std::array<std::string_view, 2> enum_names(Whitespace) { return {"dropped", "kept"}; }
 
@@ -146,7 +146,7 @@ constexpr std::array<std::string_view, 3> enum_names(TableHeader) { return {"aut
 // The public corpora by name; data/corpus.cpp says where each is found.
 constexpr std::array<std::string_view, 3> corpus_names = {"tinyshakespeare", "imdb", "multi30k"};
 
-// What both tasks say of their texts.
+// The keys that all tasks of texts share.
 struct DataConfig {
   std::string corpus = "tinyshakespeare";
   std::optional<PathText> path, validation_path;
@@ -181,7 +181,7 @@ struct DataConfig {
   }
 };
 
-// Of a language model.
+// The data of a language model.
 struct TextDataConfig : DataConfig {
   bool separate_documents = false;
 
@@ -212,7 +212,7 @@ struct RatingConfig {
   }
 };
 
-// Of a classifier.
+// The data of a classifier.
 struct LabelledDataConfig : DataConfig {
   LabelledDataConfig() { tokenizer = WordTokenizerOptions{}; }
   std::optional<PathText> test_path, extra_path;

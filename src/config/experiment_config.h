@@ -3,6 +3,7 @@
 
 #include "config/data_config.h"
 #include "config/model_config.h"
+#include "config/recall_config.h"
 #include "config/schema.h"
 #include "config/train_config.h"
 #include "config/yaml.h"
@@ -11,7 +12,7 @@ namespace metaformer {
 
 // The task section of a config. A task that reads texts holds its `data` section, too.
 
-// What weighs the same in a loss.
+// The unit that has equal weight in a loss.
 enum class LossUnit { token, sequence };
 constexpr std::array<std::string_view, 2> enum_names(LossUnit) { return {"token", "sequence"}; }
 
@@ -71,7 +72,7 @@ struct CopyConfig : Named<"copy", "the second half of 0w0w, w a list of numbers 
   }
 };
 
-// What train.batch_size counts.
+// The unit of train.batch_size.
 enum class BatchUnit { sequence, token };
 constexpr std::array<std::string_view, 2> enum_names(BatchUnit) { return {"sequence", "token"}; }
 
@@ -94,12 +95,17 @@ struct SequenceToSequenceConfig : Named<"sequence_to_sequence", "a text from ano
   }
 };
 
-using TaskConfig = std::variant<LanguageModelConfig, MaskedLanguageModelConfig, ClassificationConfig,
-                                SequenceToSequenceConfig, SortConfig, CopyConfig>;
+using TaskConfig =
+    std::variant<LanguageModelConfig, MaskedLanguageModelConfig, ClassificationConfig, SequenceToSequenceConfig,
+                 SortConfig, CopyConfig, RecallConfig, InductionConfig, SelectiveCopyConfig, ParityConfig,
+                 MajorityConfig, InContextRecallConfig, FuzzyRecallConfig, MemorisationConfig, CompressionConfig>;
+
+// The rows of a task of config/recall_config.h; nullptr for others.
+inline const RecallRows* recall_rows(const TaskConfig& task) { return options_as<RecallRows>(task); }
 
 // Whether a token is predicted from those before it only.
 inline bool is_causal(const TaskConfig& task) {
-  return is<LanguageModelConfig>(task) || is<SortConfig>(task) || is<CopyConfig>(task);
+  return is<LanguageModelConfig>(task) || is<SortConfig>(task) || is<CopyConfig>(task) || recall_rows(task) != nullptr;
 }
 
 // The data of a task that reads a text; nullptr for others.
@@ -112,7 +118,7 @@ inline TextDataConfig* text_data_of(TaskConfig& task) {
   return const_cast<TextDataConfig*>(text_data_of(std::as_const(task)));
 }
 
-// What the tasks of lists have in common: a prompt that holds a list, and an answer of as many numbers.
+// The form of the tasks of lists: a prompt that contains a list, and an answer of as many numbers.
 struct ListTask {
   bool copies = false;  // else the answer is the sorted list
   std::int64_t length = 0;
@@ -130,6 +136,35 @@ inline std::optional<ListTask> list_task(const TaskConfig& task) {
   if (const auto* copy = std::get_if<CopyConfig>(&task)) return ListTask{true, copy->length, copy->digits};
   return std::nullopt;
 }
+
+// The number of tokens of a task whose tokens are numbers; nothing for a task of texts.
+inline std::optional<std::int64_t> count_of_numbers(const TaskConfig& task) {
+  if (const auto lists = list_task(task)) return lists->vocabulary();
+  return std::visit(
+      [](const auto& options) -> std::optional<std::int64_t> {
+        if constexpr (requires { options.answers(); }) return options.vocabulary;
+        return std::nullopt;
+      },
+      task);
+}
+
+// The fraction of the tokens for which training computes logits, at most; of a classifier nothing.
+inline double target_fraction(const TaskConfig& task) {
+  return std::visit(
+      []<class Options>(const Options& options) -> double {
+        if constexpr (std::is_same_v<Options, ClassificationConfig>) return 0;
+        if constexpr (std::is_same_v<Options, MaskedLanguageModelConfig>) return options.fraction;
+        if constexpr (requires { options.targets; })
+          if (options.targets == TrainedTargets::tokens) return 1;
+        if constexpr (requires { options.answers(); })
+          return static_cast<double>(options.answers()) / static_cast<double>(options.length);
+        return 1;
+      },
+      task);
+}
+
+// Whether a model of the task continues what it reads, token by token.
+inline bool continues_text(const TaskConfig& task) { return is_causal(task) && !is<CompressionConfig>(task); }
 
 // The whole experiment as plain data. Names, defaults, ranges and help of every config key are here, in the headers of
 // its sections and nowhere else.
@@ -169,7 +204,7 @@ inline std::int64_t most_batch_tokens(const ExperimentConfig& config) {
   return batches_by_tokens(config.task) ? config.train.batch_size : config.train.batch_size * context_of(config.model);
 }
 
-// What the task's data have in common with those of other tasks; nullptr for a task without texts.
+// The keys of the section `data` that all tasks of texts share; nullptr for a task without texts.
 inline const DataConfig* data_of(const ExperimentConfig& config) {
   return std::visit(
       [](const auto& task) -> const DataConfig* {
@@ -224,7 +259,7 @@ void derive_defaults(ExperimentConfig& config, const Provenance& provenance);
 // sqrt_width where sinusoids, of amplitude 1, are added to embeddings that start much smaller (2017); else none.
 EmbeddingScale default_embedding_scale(const ModelConfig& model);
 
-// Of a model that has positions; others stay as they are.
+// Changes nothing in a model without positions.
 void set_embedding_scale(ModelConfig& model, EmbeddingScale scale);
 
 // One slice for each 384 tokens of a training batch times the width / 128, at least 1 and at most 8: a function of the

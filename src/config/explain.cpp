@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <regex>
 
 #include "base/text.h"
 #include "config/experiment_config.h"
@@ -155,6 +156,12 @@ std::string nested(std::string_view path) {
   return fmt::format("{}: {{{}}}", path.substr(0, dot), nested(path.substr(dot + 1)));
 }
 
+// "model.mixer.rank" for "model.mixer.0.mixer.rank": the key of a list's item as that of a single mixer.
+std::string without_items(const std::string& path) {
+  static const std::regex item("\\.[0-9]+\\.mixer\\b");
+  return std::regex_replace(path, item, "");
+}
+
 // "; only train.schedule: cosine or linear have it" for a key of other kinds than the chosen one; else "".
 std::string kinds_with(const std::string& path) {
   KindCondition found;
@@ -213,7 +220,7 @@ void refuse_unknown_key(const ConfigKey& key, const std::string& path, const std
                         const std::vector<std::string>& known) {
   auto advice = "; a key has no dots: write " + printable(nested(path));
   if (key.name.find('.') == std::string::npos) {
-    const auto kinds = kinds_with(path);
+    const auto kinds = kinds_with(without_items(path));
     advice = kinds.empty() ? suggest_key(path, known) : context + kinds;
     if (advice.empty()) advice = fmt::format("{} (keys here: {})", context, fmt::join(known, ", "));
   }

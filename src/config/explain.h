@@ -1,5 +1,5 @@
 #pragma once
-// What keys there are: their help, and what was probably meant by one that does not exist.
+// The help of all keys, and suggestions for a key that does not exist.
 
 #include <string>
 #include <string_view>
@@ -17,7 +17,7 @@ struct KindCondition {
   bool operator==(const KindCondition&) const = default;
 };
 
-// What `config explain` and the documentation show.
+// The help of a key, as `config explain` and the documentation show it.
 struct FieldHelp {
   std::string path;      // "model.mixer.constraint"; of what has kinds "model.mixer"
   std::string expected;  // "integer, at least 1", "fp32 or bf16"

@@ -224,6 +224,11 @@ struct Decoder {
   void decode_kind(const ConfigNode& node, const std::string& path, const Kinds& kinds, const std::string& named) {
     const auto names = kinds.names();
     if (kinds.resize && node.kind == ConfigNode::Kind::sequence) return decode_list(node, path, kinds);
+    const auto* list = node.kind == ConfigNode::Kind::map ? node.find("kind") : nullptr;
+    if (kinds.resize && list != nullptr && list->kind == ConfigNode::Kind::sequence) {  // and options of its items
+      decode_list(*list, path, kinds);
+      return decode_section(node, path, kinds.items(), "; " + path + " is a list", {"kind"});
+    }
     if (kinds.is_list()) {
       const bool replaces = node.kind != ConfigNode::Kind::map || node.find("kind") != nullptr;
       if (!replaces) return decode_section(node, path, kinds.items(), "; " + path + " is a list");

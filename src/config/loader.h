@@ -18,7 +18,7 @@ namespace metaformer {
 // them.
 void apply_source(const ConfigNode& source, ExperimentConfig& config, Provenance& provenance);
 
-// What is valid and probably unintended: one line each, with the place of the value: "my.yaml:3:9: train.steps: ...".
+// Valid but probably unintended settings: one line each, with the place of the value: "my.yaml:3:9: train.steps: ...".
 std::vector<std::string> config_warnings(const ExperimentConfig& config, const Provenance& provenance);
 
 // Checked once, after all layers of a config are applied: throws Error (exit code 2) for the first value out of range

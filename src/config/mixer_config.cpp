@@ -91,8 +91,8 @@ Problem GatedDeltaNetOptions::problem(const MixerShape& shape) const {
 }
 
 Problem ShortConvolutionOptions::problem(const MixerShape&) const {
-  if (convolution > 0) return std::nullopt;
-  return at_odds({"convolution", "kind"}, "0 leaves nothing that mixes tokens: set it to 1 or more");
+  if (convolution > 1) return std::nullopt;
+  return at_odds({"convolution", "kind"}, "a convolution of {} mixes no tokens: set it to 2 or more", convolution);
 }
 
 Problem ScaledDotProductOptions::problem(const MixerShape& shape) const {

@@ -30,7 +30,7 @@ struct RotaryPositionsConfig
     : Named<"rotary", "queries and keys rotated by angles in proportion to the position (RoPE, Su et al. 2021)"> {
   double base = 10000, fraction = 1;
 
-  // Of `key_width` features of a head, those that are rotated: an even number.
+  // How many of `key_width` features of a head are rotated: an even number.
   std::int64_t rotated_width(std::int64_t key_width) const {
     return static_cast<std::int64_t>(fraction * static_cast<double>(key_width)) / 2 * 2;
   }
@@ -93,7 +93,7 @@ inline bool act_on_scores(const PositionsConfig& positions) {
 enum class Backend { automatic, reference, composed, fused };
 constexpr std::array<std::string_view, 4> enum_names(Backend) { return {"auto", "reference", "composed", "fused"}; }
 
-// What a mixer needs to know of the model around it.
+// Properties of the model around a mixer.
 struct MixerShape {
   std::int64_t width = 0, heads = 0;
   std::int64_t context = 0;            // tokens of the sequences that the model is made for
@@ -101,6 +101,7 @@ struct MixerShape {
   bool bias = false;                   // in projections
   double output_std = 0.02;            // standard deviation of the initial weights of its output projection
   std::int64_t layer = 0, layers = 1;  // which block of how many it is in
+  bool is_first_of_kind = true;        // no block before it has a mixer of its kind
   PositionsConfig positions = NoPositionsConfig{};  // of which those that act on scores concern a mixer
   bool crosses = false;  // its context is another sequence: what a decoder sees of an encoder
   std::int64_t head_width() const { return width / heads; }
@@ -148,9 +149,9 @@ constexpr std::array<std::string_view, 3> enum_names(MixerValues) { return {"sha
 // Why the kernels of cuda/ cannot compute heads of this shape.
 std::optional<MixerProblem> fused_problem(const MixerShape& shape);
 
-// What becomes of a token's scores. sigmoid: each score s by itself, sigmoid(s - log n) for a token that sees n tokens
-// (Ramapuram et al. 2024, whose n is the length of the sequence): so weights add up to about 1 at the start, and
-// neither what follows nor what is packed beside a text changes them.
+// The function that turns a token's scores into weights. sigmoid: each score s by itself, sigmoid(s - log n) for a
+// token that sees n tokens (Ramapuram et al. 2024, whose n is the length of the sequence): so weights add up to about 1
+// at the start, and neither what follows nor what is packed beside a text changes them.
 enum class AttentionWeights { softmax, sigmoid };
 constexpr std::array<std::string_view, 2> enum_names(AttentionWeights) { return {"softmax", "sigmoid"}; }
 
@@ -196,7 +197,7 @@ struct ScaledDotProductOptions : MixerOptions,
   }
 };
 
-// What a form over shared projections has, of metric and quadratic attention.
+// The options that metric and quadratic attention share.
 void visit_form(auto& field, auto& o) {
   field("values", o.values,
         "shared: the projection that scores are made of; unnormalised: the same before qk_norm; own: another "
@@ -294,7 +295,7 @@ struct LshBuckets {
   bool read(const std::string& text);
 };
 
-// What a token may see of the chunks that it looks at: all tokens, or those of its bucket.
+// The tokens that a token sees in its chunks: all, or those of its bucket.
 enum class LshVisible { chunk, bucket };
 constexpr std::array<std::string_view, 2> enum_names(LshVisible) { return {"chunk", "bucket"}; }
 
@@ -493,7 +494,7 @@ struct PlacedMixerOptions : MixerOptions {
   static constexpr bool takes_longer_context = false;
 };
 
-// What is averaged: the inputs themselves, or projections of them, of which the output is another projection.
+// The averaged vectors: the inputs themselves, or projections of them; then the output is a projection, too.
 enum class AveragedValues { inputs, own };
 constexpr std::array<std::string_view, 2> enum_names(AveragedValues) { return {"inputs", "own"}; }
 
@@ -529,7 +530,7 @@ struct SpatialGatingOptions
             "features gated by a learned sum of other features over the tokens (gMLP, Liu et al. 2021)"> {
   double expand = 4.0 / 3;
 
-  // Of either half, the nearest multiple of 8, at least 8.
+  // The width of either half: the nearest multiple of 8, at least 8.
   std::int64_t gated_width(std::int64_t width) const { return multiple_of_8(static_cast<double>(width) * expand); }
 
   std::shared_ptr<Mixer> make(const MixerShape& shape) const;
@@ -595,9 +596,8 @@ inline bool has_scores(const MixerConfig& mixer) {
   return std::visit([](const auto& options) { return options.has_scores; }, mixer);
 }
 
-// Whether the tokens that a token sees are chosen by all tokens of a sequence, those behind it included. Then a change
-// of the future may change what is made of the past, though no token sees one behind it, and text that is generated
-// token by token is not what a pass over the whole text gives.
+// Whether the set of tokens that a token sees depends on later tokens (LSH). Then generation token by token differs
+// from one pass over the whole text.
 inline bool chooses_by_whole_sequence(const MixerConfig& mixer) {
   return std::visit([](const auto& options) { return options.chooses_by_whole_sequence; }, mixer);
 }
@@ -618,7 +618,7 @@ inline bool takes_longer_context(const MixerConfig& mixer) {
          std::visit([](const auto& options) { return options.takes_longer_context; }, mixer);
 }
 
-// Of `tokens` tokens of a text, those that a state must hold for the next one.
+// How many of `tokens` tokens a state must hold for the next one.
 inline std::int64_t tokens_kept_of(const MixerConfig& mixer, std::int64_t tokens) {
   return std::visit([&](const auto& options) { return options.tokens_kept(tokens); }, mixer);
 }
@@ -629,6 +629,21 @@ inline std::vector<Backend> backends_of(const MixerConfig& mixer) {
 }
 Backend backend_of(const MixerConfig& mixer);
 MixerConfig with_backend(MixerConfig mixer, Backend backend);  // with only composed: does nothing
+
+// Whether a state of fixed size is all that a token needs of those before it.
+inline bool has_endless_state(const MixerConfig& mixer) {
+  return carries_state(mixer) || is<IdentityOptions>(mixer) || is<NoneOptions>(mixer);
+}
+
+// Whether a mixer that could read in both directions where tokens see what follows only reads forwards.
+inline bool reads_forwards(const MixerConfig& mixer) {
+  return std::visit(
+      [](const auto& options) {
+        if constexpr (requires { options.direction; }) return options.direction == StateDirection::forward;
+        return false;
+      },
+      mixer);
+}
 
 // Features of a query and a key, of a mixer with scores.
 inline std::int64_t key_width(const MixerConfig& mixer, const MixerShape& shape) {

@@ -268,6 +268,12 @@ struct TransformerConfig : Named<"transformer", "blocks of a token mixer and a f
       if ((place -= each.layers) < 0) return each.mixer;
     return mixer;
   }
+  // Whether no block before it has a mixer of the same kind.
+  bool is_first_of_kind(std::int64_t layer) const {
+    for (std::int64_t before = 0; before < layer; ++before)
+      if (mixer_of(before).index() == mixer_of(layer).index()) return false;
+    return true;
+  }
   // How many blocks have each of the mixers.
   std::vector<std::pair<const MixerConfig*, std::int64_t>> blocks_by_mixer() const {
     std::vector<std::pair<const MixerConfig*, std::int64_t>> counts;
@@ -285,6 +291,12 @@ struct TransformerConfig : Named<"transformer", "blocks of a token mixer and a f
   bool any_mixer(bool (*holds)(const MixerConfig&)) const {
     const auto counts = blocks_by_mixer();
     return std::ranges::any_of(counts, [&](const auto& each) { return holds(*each.first); });
+  }
+  // Whether generation can go on past the context: every block has a state of fixed size, and no position ends.
+  bool has_endless_state() const {
+    bool all = memory == 0 && is<NoPositionsConfig>(positions);
+    for (std::int64_t layer = 0; layer < layers; ++layer) all = all && metaformer::has_endless_state(mixer_of(layer));
+    return all;
   }
   // "metric"; of a list "gated_delta_net x 3, scaled_dot_product".
   std::string mixer_names() const {
@@ -326,7 +338,7 @@ struct TransformerConfig : Named<"transformer", "blocks of a token mixer and a f
     visit_branches(field);
   }
 
-  // What blocks are made of.
+  // The sizes of blocks.
   void visit_sizes(auto& field) {
     field("heads", heads, between(1, 1024), "heads of the mixer; divides width");
     field("width", width, between(1, 65536), "model width d");
@@ -379,7 +391,7 @@ struct EncoderDecoderConfig : TransformerConfig {
     blocks.mixers = encoder.mixers;
     return blocks;
   }
-  // Of the mixer that shows a target the source. Positions say where a token stands in its own sequence.
+  // The shape of cross-attention, which has no positions: those of two sequences cannot be compared.
   MixerShape cross_shape() const {
     auto shape = mixer_shape();
     shape.positions = NoPositionsConfig{};
@@ -425,7 +437,7 @@ inline std::int64_t context_of(const ModelConfig& model) {
   return std::visit([](const auto& options) { return options.context; }, model);
 }
 
-// Of the vectors that tokens become; 0 for a linear model, which has none.
+// The width of the vectors of tokens; 0 for a linear model, which has none.
 inline std::int64_t width_of(const ModelConfig& model) {
   return std::visit(
       [](const auto& options) -> std::int64_t {

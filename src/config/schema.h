@@ -44,7 +44,7 @@ struct Named {
 // Larger numbers are refused everywhere: they come near what single precision can hold.
 constexpr double largest_number = 1e30;
 
-// Of a training: the longest, and the longest interval within one.
+// The largest number of training steps, and the longest interval.
 constexpr double most_steps = 1e12;
 
 // A file or folder. Like every text of a config but FreeText it is never empty: an empty value is an unset variable of
@@ -129,7 +129,7 @@ const Options* options_as(const V& variant) {
       variant);
 }
 
-// Of a width that a factor gives.
+// The nearest multiple of 8 to a width, at least 8.
 inline std::int64_t multiple_of_8(double width) { return 8 * std::max<std::int64_t>(1, std::llround(width / 8)); }
 
 // Fields that several kinds of models have.

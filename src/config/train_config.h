@@ -147,7 +147,7 @@ struct AdagradConfig : WeightDecayConfig,
 
 using OptimizerConfig = std::variant<AdamWConfig, AdamConfig, SgdConfig, MuonConfig, AdagradConfig>;
 
-// What a training does when its numbers are not finite, or when a gradient is far larger than those before.
+// The reaction to numbers that are not finite, and to a gradient that is far larger than those before.
 struct StopConfig : Named<"stop", "end with exit code 4"> {};
 
 struct RollbackConfig : Named<"rollback", "go back to the last good checkpoint with a lower learning rate"> {
@@ -192,7 +192,7 @@ struct RateFactor {
   double factor = 1;
 };
 
-// Of "NAME=FACTOR", where the factor is a finite number above 0; nothing for another text.
+// Reads "NAME=FACTOR", where the factor is a finite number above 0; nothing for another text.
 inline std::optional<RateFactor> parse_rate_factor(const std::string& entry) {
   const auto equals = entry.rfind('=');
   if (equals == std::string::npos || equals == 0) return std::nullopt;
@@ -231,11 +231,11 @@ struct WeightAverageConfig {
 
   void visit(auto& field) {
     field("decay", decay, from_to_below(0, 1),
-          "share of the average that a step keeps: 0.999 averages over about 1,000 steps; 0: no average");
+          "fraction of the average that a step keeps: 0.999 averages over about 1,000 steps; 0: no average");
   }
 };
 
-// All that has an effect on a linear model, which is fitted at once.
+// Options of the linear model, which is fitted in one step.
 struct LinearTrainConfig {
   std::int64_t batch_size = 12;
   Precision precision = Precision::fp32;

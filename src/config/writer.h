@@ -10,7 +10,7 @@
 
 namespace metaformer {
 
-// Of text, a number, true, false, null or a list of these: on one line, text quoted where YAML needs it.
+// Writes text, a number, true, false, null or a list of these on one line, with text quoted where YAML needs it.
 std::string yaml_value(const nlohmann::ordered_json& value);
 
 // The value of a field that is neither a section nor has kinds.

@@ -195,9 +195,9 @@ class TreeBuilder : public YAML::EventHandler {
   std::size_t values_ = 0;
 };
 
-// The plain value NAME as {kind: NAME}.
+// The plain value NAME, or a list of them, as {kind: NAME}.
 void name_kind(ConfigNode& node) {
-  if (node.kind != ConfigNode::Kind::scalar) return;
+  if (node.kind != ConfigNode::Kind::scalar && node.kind != ConfigNode::Kind::sequence) return;
   ConfigNode section{.kind = ConfigNode::Kind::map, .location = node.location};
   section.entries.push_back({ConfigKey{"kind", node.location}, std::move(node)});
   node = std::move(section);

@@ -72,7 +72,7 @@ ConfigNode parse_yaml(const std::string& text, const std::string& source);
 ConfigNode read_yaml_file(const std::filesystem::path& path);
 
 // One layer out of "a.b.c=value" arguments; the value is YAML, and `mixer=metric` goes together with
-// `mixer.score_std=0.3`. Errors: exit code 2.
+// `mixer.score_std=0.3`, as does a list with `mixer.0.layers=2`. Errors: exit code 2.
 ConfigNode tree_from_overrides(const std::vector<std::string>& overrides);
 
 }  // namespace metaformer

@@ -54,7 +54,7 @@ class HeadWorkspace {
   void begin(std::int64_t count);
   // A piece of `count` floats, whatever they hold, at a multiple of 64 bytes.
   float* take(std::int64_t count);
-  // What is taken after a mark can be taken again after going back to it.
+  // rewind(mark) frees what was taken after the mark.
   float* mark() const { return next_; }
   void rewind(float* mark) { next_ = mark; }
 

@@ -15,8 +15,8 @@ struct LogitRows {
   double smoothing;  // s: the target's probability is 1 - s + s / width, that of others s / width
 };
 
-// Of every row with a target: greatest = max x, log_sums = log sum exp(x - greatest), losses = -sum q log softmax. The
-// first two stay apart: their sum would lose digits where logits are large.
+// Computes for every row with a target: greatest = max x, log_sums = log sum exp(x - greatest), losses = -sum q log
+// softmax. The first two stay apart: their sum would lose digits where logits are large.
 void cross_entropy_rows(const LogitRows& rows, float* greatest, float* log_sums, double* losses);
 
 // gradient = factor (softmax - q), the gradient with respect to the logits of `factor` times the sum of the losses.

@@ -21,7 +21,7 @@ void multiply_rows(const LinearRows& layer, const float* x_bi, float* y_bo, std:
 
 float dot_product(const float* a, const float* b, std::int64_t width);
 
-// What a head remembers of the tokens so far, the newest last.
+// The vectors of earlier tokens that a head keeps, the newest last.
 struct SeenTokens {
   std::int64_t count = 0;
   const float* keys = nullptr;  // [count, key_width]

@@ -6,7 +6,7 @@
 
 namespace metaformer {
 
-// Of every row, factor f = 1 / sqrt(mean x^2 + epsilon) and y = f x gain. `factors`: [rows], or none.
+// Computes for every row the factor f = 1 / sqrt(mean x^2 + epsilon) and y = f x gain. `factors`: [rows], or none.
 void normalise_by_rms(const float* x, const float* gain, float* y, float* factors, std::int64_t rows,
                       std::int64_t width, float epsilon);
 

@@ -28,8 +28,7 @@ class Masking {
   // The same with draws that are a function of the split and the place in it. All targets weigh the same.
   void mask_for_evaluation(TokenRows& rows, const std::vector<TextPack>& packs, Split split) const;
 
-  // Adds places of nothing up to a number that hardly any rows of as many tokens exceed: rows of the same shape then
-  // have as many places.
+  // Pads the places of targets to a number that few batches exceed, so that shapes repeat.
   void pad_places(TokenRows& rows) const;
 
  private:

@@ -74,13 +74,13 @@ class PairDataset {
   const nlohmann::ordered_json& description() const { return description_; }
   const std::string& summary() const { return summary_; }
 
-  // Of both sequences of a training pair with their marks, on average.
+  // Mean number of tokens of a training pair: both sequences with their marks.
   double mean_tokens() const { return mean_tokens_; }
 
   // Pairs of an epoch; nothing where every pair is a new one.
   std::optional<std::int64_t> pairs_of_epoch() const { return pairs_of_epoch_; }
 
-  // Of a training batch, on average.
+  // Mean number of pairs of a training batch.
   double mean_pairs() const { return mean_pairs_; }
 
   // The batch `micro` (0 ... train.accumulate - 1) of a step: a function of (train.seed, step, micro).

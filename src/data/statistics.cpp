@@ -351,8 +351,7 @@ Json to_json(const TextStats& stats) {
 }
 
 TokenizerReport report_tokenizer(const ExperimentConfig& config, bool offline) {
-  if (list_task(config.task))
-    fail_usage("task {} has no texts: its tokens are the numbers of its lists", kind_of(config.task));
+  if (count_of_numbers(config.task)) fail_usage("task {} has no texts: its tokens are numbers", kind_of(config.task));
   if (const auto* task = std::get_if<SequenceToSequenceConfig>(&config.task)) {
     if (synthetic_options(task->data.synthetic) != nullptr)
       fail_usage("data.synthetic has no texts: its tokens are the numbers of its symbols");

@@ -22,7 +22,7 @@ struct LengthStats {
   std::int64_t median = 0, percentile_90 = 0, percentile_95 = 0, percentile_99 = 0, longest = 0;
 };
 
-// Of no lengths all is 0.
+// All 0 if there are no lengths.
 LengthStats measure_lengths(std::vector<std::int64_t> lengths);
 
 // Tokens of texts before they are cut off, without marks.
@@ -115,8 +115,8 @@ struct DataCounts {
   std::optional<std::int64_t> vocabulary, classes;
 };
 
-// Of a config's data, if they are on this machine, readable and valid. Subwords are learned only from texts of up to a
-// MiB, for which that takes seconds, or are taken from the cache.
+// Counts a config's data, if they are on this machine, readable and valid. Subwords are learned only from texts of up
+// to a MiB, for which that takes seconds, or are taken from the cache.
 DataCounts count_data(const ExperimentConfig& config);
 
 }  // namespace metaformer

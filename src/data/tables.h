@@ -110,7 +110,7 @@ void report_malformed(const std::string& source, std::size_t malformed, std::siz
 void check_rows(const Table& table, const TableColumns& columns, double limit,
                 const std::string& why_empty = "the table has no rows");
 
-// What environment.json says of a table: path, sha256, number of rows (under the name `units`), malformed rows and,
+// The entry of a table in environment.json: path, sha256, number of rows (under the name `units`), malformed rows and,
 // unless it is JSON lines, whether it has a header, which predictions need.
 nlohmann::ordered_json description_of(const Table& table, const char* units);
 

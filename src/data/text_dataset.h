@@ -49,7 +49,7 @@ class TextDataset {
   // it.
   std::optional<std::int64_t> unknown_characters(Split split) const { return part(split).unknown_characters; }
 
-  // Of the distribution of a split's tokens, in nats: the loss of predicting each of them by its frequency.
+  // Entropy of a split's tokens in nats: the loss of predicting each by its frequency.
   double unigram_entropy(Split split) const;
 
   // Rows first ... first + rows of step's global order: windows at random places, a function of (seed, step, row).

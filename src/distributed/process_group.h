@@ -60,7 +60,7 @@ std::shared_ptr<ProcessGroup> make_c10d_group(const Launch& launch, std::chrono:
 // The named tensors that every rank has, in the order of the ranks, on the CPU. Names may repeat. To be called by all.
 std::vector<NamedTensors> gather_tensors(ProcessGroup& group, const NamedTensors& own);
 
-// What all processes of a group must agree on. All of these functions are to be called by all of them.
+// Agreement of all processes of a group. All of them must call each of these functions.
 void wait_for_all(ProcessGroup& group);
 
 // The text of rank 0.

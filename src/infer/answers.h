@@ -54,7 +54,7 @@ class Ensemble {
   double members_ = 0;
 };
 
-// What a run says of texts: their classes, or the texts that it writes from them.
+// Answers of a run to texts: their classes, or the texts that it writes.
 struct TextAnswers {
   // Token ids of a text as the model takes them, cut to its context if need be. Errors (exit code 3): not UTF-8, NUL
   // bytes, blank.

@@ -32,13 +32,13 @@ struct Hypothesis {
 // ((5 + |Y|) / 6)^alpha, where |Y| counts the mark (GNMT, Wu et al. 2016, equation 14).
 double length_penalty(std::int64_t tokens, double alpha);
 
-// Of every source (token ids without a mark, none empty) the best hypotheses by falling score, at most n_best. All of
-// them end with the mark, which is the only token in the last place that a target may have: one for each token of the
-// source with its mark and `further_tokens`, but at most the model's context. Of the best `beam` continuations of a
-// step, those by the mark are finished and the others live on. The search ends when none lives, or when none can become
-// better than the n_best finished ones. It does not end after some number of them: after label smoothing, poor ones
-// finish early. `mark`: the id that begins and ends targets. `never`: ids that are not written, such as the unknown
-// token.
+// Finds the best hypotheses of every source (token ids without a mark, none empty), by falling score, at most n_best.
+// All of them end with the mark, which is the only token in the last place that a target may have: one for each token
+// of the source with its mark and `further_tokens`, but at most the model's context. Of the best `beam` continuations
+// of a step, those by the mark are finished and the others live on. The search ends when none lives, or when none can
+// become better than the n_best finished ones. It does not end after some number of them: after label smoothing, poor
+// ones finish early. `mark`: the id that begins and ends targets. `never`: ids that are not written, such as the
+// unknown token.
 std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model, const TextBatch& sources, std::int32_t mark,
                                                  const std::vector<std::int32_t>& never, const BeamOptions& options,
                                                  torch::Device device);

@@ -18,9 +18,9 @@
 
 namespace metaformer {
 
-// What is kept of a text that outgrows the model's context: the last half of the context when it is full (one token in
-// context / 2 encodes that much again), or all but the oldest token (every token encodes the whole context again, as in
-// nanoGPT).
+// The part of a text that stays when it outgrows the model's context: the last half of the context when it is full (one
+// token in context / 2 encodes that much again), or all but the oldest token (every token encodes the whole context
+// again, as in nanoGPT).
 enum class WindowKind { half, slide };
 constexpr std::array<std::string_view, 2> enum_names(WindowKind) { return {"half", "slide"}; }
 
@@ -121,11 +121,11 @@ class TokenPicker {
 // "the prompt has 33 tokens; the model sees the last 32 of them (model.context)", or "" if it sees all.
 std::string prompt_cut(const SequenceModel& model, std::size_t prompt_tokens);
 
-// What the model sees while generating: all tokens so far or, past its context, a window, in which positions start
+// The tokens that the model sees while generating: all so far or, past its context, a window, in which positions start
 // again.
 class ContextWindow {
  public:
-  // Of a prompt that is longer than the context, its last `context` tokens.
+  // Takes the last `context` tokens of a longer prompt.
   explicit ContextWindow(std::int64_t context, WindowKind kind = WindowKind::half,
                          std::span<const std::int32_t> prompt = {});
 
@@ -157,7 +157,7 @@ class TextGenerator {
   // until destruction. On the CPU, with the cache and but for the first and where the window is cut, allocates nothing.
   const std::vector<std::int32_t>& next();
 
-  // Of the cache; 0 without, as in a window that slides, and with graphs.
+  // Bytes of the cache; 0 without one: in a sliding window, and with graphs.
   std::int64_t cache_bytes() const { return state_ ? state_->bytes() : 0; }
 
  private:
@@ -191,8 +191,8 @@ class StopFilter {
  public:
   explicit StopFilter(std::vector<std::string> stops) : stops_(std::move(stops)) {}
 
-  // What can be shown now that `text` was generated. After a stop string was seen, everything before it has been
-  // returned.
+  // Returns the text that can be shown now that `text` was generated. After a stop string was seen, everything before
+  // it has been returned.
   std::string feed(const std::string& text);
   std::string rest() { return std::exchange(held_, {}); }
   bool stopped() const { return stopped_; }

@@ -59,6 +59,12 @@ torch::Tensor wanted_weights_t(const Batch& batch) {
   return batch.places_t.defined() ? weights_t.index_select(0, batch.places_t.clamp_min(0)) : weights_t;
 }
 
+torch::Tensor rows_of_targets_t(const Batch& batch) {
+  const auto rows = batch.ids_bc.size(0), length = batch.targets_bc.size(1);
+  if (batch.places_t.defined()) return batch.places_t.clamp_min(0).div(length, "floor");
+  return torch::arange(rows, batch.ids_bc.options()).repeat_interleave(length);
+}
+
 torch::Tensor wanted_rows(const torch::Tensor& x_bcd, const Batch& batch) {
   return batch.places_t.defined() ? x_bcd.flatten(0, 1).index_select(0, batch.places_t.clamp_min(0)) : x_bcd;
 }

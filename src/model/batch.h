@@ -45,6 +45,9 @@ torch::Tensor padded_places(const torch::Tensor& places_t);
 torch::Tensor wanted_targets_t(const Batch& batch);
 torch::Tensor wanted_weights_t(const Batch& batch);
 
+// The row of the batch that each of them is in; of places without a target the first.
+torch::Tensor rows_of_targets_t(const Batch& batch);
+
 // The rows of x_bcd that belong to them, [t, d]; x_bcd itself where all tokens are predicted.
 torch::Tensor wanted_rows(const torch::Tensor& x_bcd, const Batch& batch);
 

@@ -72,6 +72,7 @@ static std::shared_ptr<Mixer> make_block_mixer(const MixerConfig& mixer, MixerSh
   shape.output_std = branch_output_std(config.branches());
   shape.layer = layer;
   shape.layers = config.layers;
+  shape.is_first_of_kind = config.is_first_of_kind(layer);
   return make_mixer(mixer, shape);
 }
 

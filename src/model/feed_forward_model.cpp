@@ -90,7 +90,7 @@ Tensor FeedForwardModel::hidden(const Batch& batch, ModelState* given, Pass& pas
   if (given != nullptr && batch.begins) given->reset();
   const auto fresh = given == nullptr ? new_state(batch.ids_bc.size(0), 0) : nullptr;
   const auto x_bci = windows(batch, state_as<WindowState>(given == nullptr ? *fresh : *given), pass);
-  return dropout(torch::tanh(hidden_layer_(x_bci)), config_.dropout, pass);
+  return wanted_rows(dropout(torch::tanh(hidden_layer_(x_bci)), config_.dropout, pass), batch);
 }
 
 std::unique_ptr<ModelState> FeedForwardModel::new_state(std::int64_t batch, std::int64_t) const {

@@ -22,6 +22,8 @@ std::shared_ptr<SequenceModel> make_model(const ExperimentConfig& config, const 
       return std::make_shared<FeedForwardModel>(model, sizes.vocabulary);
     else if constexpr (std::is_same_v<Model, LinearConfig>)
       throw Error(ExitCode::usage, "model.kind: linear is no network, which is trained by steps");
+    else if (is<CompressionConfig>(config.task))
+      return std::make_shared<Compressor>(model, sizes.vocabulary);
     else if (is_causal(config.task))
       return std::make_shared<Gpt>(model, sizes.vocabulary);
     else if (is<MaskedLanguageModelConfig>(config.task))

@@ -16,7 +16,7 @@ namespace metaformer {
 namespace {
 
 std::int64_t assumed_vocabulary(const ExperimentConfig& config) {
-  if (const auto lists = list_task(config.task)) return lists->vocabulary();
+  if (const auto numbers = count_of_numbers(config.task)) return *numbers;
   if (const auto* task = std::get_if<SequenceToSequenceConfig>(&config.task))
     if (const auto* pairs = synthetic_options(task->data.synthetic)) return pairs->symbols;
   return std::visit(
@@ -127,15 +127,15 @@ Activations activations_of(const ExperimentConfig& config) {
 // Bytes of the most that a training pass and an evaluation hold; in double, which no config overflows. An evaluation
 // has larger batches, which threads share by parts (tasks/classification_task.cpp).
 double most_activations(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
-  const auto* masked = std::get_if<MaskedLanguageModelConfig>(&config.task);
   // With `copies` of the logits. On average, where only some tokens are targets.
   const auto logits_of_token = [&](double copies) {
     if (is<ClassificationConfig>(config.task)) return real(classes);
-    return real(vocabulary) * copies * (masked == nullptr ? 1 : masked->fraction);
+    return real(vocabulary) * copies * target_fraction(config.task);
   };
   const auto found = activations_of(config);
   const auto lists = list_task(config.task);
-  const auto length = lists ? lists->row_length() : context_of(config.model);
+  const auto* recalled = recall_rows(config.task);
+  const auto length = lists ? lists->row_length() : recalled != nullptr ? recalled->length : context_of(config.model);
 
   constexpr double trained_copies = 3;  // what the loss makes of the logits, and its gradient
   const double of_half = has_half_products(config.train.precision) ? 0.625 : 1;
@@ -147,8 +147,8 @@ double most_activations(const ExperimentConfig& config, std::int64_t vocabulary,
       (tokens * logits * of_half + kept * (found.are_half ? of_half : 1)) * share_at_once(config.train.cpu_slices);
 
   constexpr std::int64_t evaluated_tokens = 8192, parts = 8;
-  // What joins the parts lies beside them; parts of hidden tokens are padded, too.
-  const double evaluated_copies = masked != nullptr ? 3.5 : 2.25;
+  // What joins the parts lies beside them; where few tokens are targets, parts of them are padded, too.
+  const double evaluated_copies = target_fraction(config.task) < 1 ? 3.5 : 2.25;
   const auto evaluated = real(std::max(evaluated_tokens, length)) *
                          (logits_of_token(evaluated_copies) + found.evaluated * share_at_once(parts));
   return std::max(trained, evaluated) * static_cast<double>(float_bytes);

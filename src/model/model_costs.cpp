@@ -1,5 +1,6 @@
 #include "model/model_costs.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -13,32 +14,45 @@ double as_double(std::int64_t count) { return static_cast<double>(count); }
 
 // On average. A classifier's head is next to nothing.
 std::int64_t logits_of_token(const TaskConfig& task, std::int64_t vocabulary) {
-  if (is<ClassificationConfig>(task)) return 0;
-  const auto* masked = std::get_if<MaskedLanguageModelConfig>(&task);
-  return masked == nullptr ? vocabulary : std::llround(masked->fraction * as_double(vocabulary));
+  return std::llround(target_fraction(task) * as_double(vocabulary));
 }
 
 double mixer_operations(const MixerConfig& mixer, const MixerShape& shape, double tokens, bool causal) {
   const auto c = as_double(shape.context);
   return cost_of(mixer, shape,
-                 {.context = shape.context, .tokens = tokens, .pairs = tokens * (causal ? (c + 1) / 2 : c)})
+                 {.context = shape.context,
+                  .tokens = tokens,
+                  .pairs = tokens * (causal ? (c + 1) / 2 : c),
+                  .causal = causal})
       .operations;
 }
 
-// use(mixer, shape, number of blocks), for all that differ: mixers, and the first block of a model (RWKV-7).
+// use(mixer, shape, number of blocks), for all that differ: mixers, and the first block of a kind (RWKV-7).
 void for_mixers(const TransformerConfig& model, const auto& use) {
   std::map<std::pair<const MixerConfig*, bool>, std::int64_t> counts;
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) ++counts[{&model.mixer_of(layer), layer == 0}];
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    ++counts[{&model.mixer_of(layer), model.is_first_of_kind(layer)}];
   auto shape = model.mixer_shape();
   for (const auto& [blocks, count] : counts) {
-    shape.layer = blocks.second ? 0 : 1;
+    shape.is_first_of_kind = blocks.second;
     use(*blocks.first, shape, count);
   }
 }
 
+// The short convolution before the mixer of a block (model.convolution): its operations, one from either side unless
+// it is causal, and what it keeps of the tokens before.
+double convolution_operations(const TransformerConfig& model, double tokens, bool causal) {
+  return 2 * tokens * as_double(model.layers * model.convolution * model.width) * (causal ? 1 : 2);
+}
+std::int64_t convolution_bytes(const TransformerConfig& model) {
+  const auto tokens = std::max<std::int64_t>(0, model.convolution - 1);
+  return std::int64_t{sizeof(float)} * model.layers * tokens * model.width;
+}
+
 double operations_of(const TransformerConfig& model, std::int64_t logits, double tokens, bool causal) {
   const auto fed = model.up_width() + model.hidden_width();
-  double operations = 2 * tokens * as_double(model.width * (logits + model.layers * fed));
+  double operations = 2 * tokens * as_double(model.width * (logits + model.layers * fed)) +
+                      convolution_operations(model, tokens, causal);
   for_mixers(model, [&](const MixerConfig& mixer, const MixerShape& shape, std::int64_t blocks) {
     operations += as_double(blocks) * mixer_operations(mixer, shape, tokens, causal);
   });
@@ -78,11 +92,16 @@ std::optional<MixerFigures> mixer_figures(const ExperimentConfig& config) {
   if (model == nullptr || model->layers == 0) return std::nullopt;
   MixerFigures figures{.kind = model->mixer_names()};
   auto& state_bytes = figures.costs.state_bytes;
+  if (looks_back(config)) state_bytes = convolution_bytes(*model);
+  figures.costs.operations_per_token = convolution_operations(*model, 1, looks_back(config));
   for_mixers(*model, [&](const MixerConfig& mixer, const MixerShape& shape, std::int64_t blocks) {
     const auto sizes = sizes_of(mixer, shape, model->context);
     figures.parameters += blocks * sizes.parameters;
     figures.costs.operations_per_token += as_double(blocks) * mixer_operations(mixer, shape, 1, looks_back(config));
-    if (looks_back(config) && sizes.state_bytes) state_bytes = state_bytes.value_or(0) + blocks * *sizes.state_bytes;
+    if (state_bytes && sizes.state_bytes)
+      *state_bytes += blocks * *sizes.state_bytes;
+    else
+      state_bytes = std::nullopt;  // one block without a state that is carried, and none is
   });
   return figures;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// What a model costs by its config alone, whatever computes it: the operations of its products, and what generating a
-// text carries from token to token.
+// Costs of a model that follow from its config alone: the operations of its products, and the bytes that generation
+// carries from token to token.
 
 #include <cstdint>
 #include <optional>
@@ -21,7 +21,7 @@ struct ModelCosts {
 };
 ModelCosts costs_of(const ExperimentConfig& config, std::int64_t vocabulary);
 
-// Of all mixers of a transformer, or of a decoder's own; nothing for other models.
+// Sums over all mixers of a transformer, with model.convolution, or the decoder's own; nothing for other models.
 struct MixerFigures {
   std::string kind;
   std::int64_t parameters = 0;

@@ -281,7 +281,7 @@ Tensor RecurrentModel::hidden(const Batch& batch, ModelState* given, Pass& pass)
   auto states = state == nullptr ? LayerStates{} : state->layers;
   x_bcd = layers_->forward(x_bcd, states, starts_of(batch.segments_bc, state), pass);
   if (state != nullptr) state->advance(batch.ids_bc.size(1), states, batch.segments_bc);
-  return x_bcd;
+  return wanted_rows(x_bcd, batch);
 }
 
 std::unique_ptr<ModelState> RecurrentModel::new_state(std::int64_t, std::int64_t) const {

@@ -83,7 +83,8 @@ torch::Tensor SequenceModel::evaluate(const Batch& batch, ModelState* state) {
 
 static std::int64_t count_of(const torch::nn::Module& module) {
   std::int64_t count = 0;
-  for (const auto& parameter : module.parameters()) count += parameter.numel();
+  for (const auto& parameter : module.parameters())
+    if (parameter.requires_grad()) count += parameter.numel();
   return count;
 }
 

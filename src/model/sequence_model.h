@@ -54,7 +54,7 @@ class ModelState {
   // when they are of another model or batch, or more tokens than it holds; `source` names where they are from.
   virtual void load(const NamedTensors& saved, const std::string& source) = 0;
 
-  // Of the tensors; those without dimensions, which are lengths, do not count.
+  // Bytes of the tensors; those without dimensions, which are lengths, do not count.
   virtual std::int64_t bytes() const;
 };
 
@@ -110,8 +110,8 @@ class SequenceModel : public torch::nn::Module {
     return logits_of(hidden(batch, state, pass));
   }
 
-  // The two parts of a language model: hidden vectors [b, c, d], and logits of any [..., d]. Throw Error (exit
-  // code 1) for another model.
+  // The two parts of a language model: hidden vectors [b, c, d], or [t, d] of the places that a batch names, and logits
+  // of any [..., d]. Throw Error (exit code 1) for another model.
   virtual torch::Tensor hidden(const Batch&, ModelState*, Pass&) { fail_without("hidden vectors of tokens"); }
   virtual torch::Tensor logits_of(const torch::Tensor&) const { fail_without("logits of single tokens"); }
   // The weights that logits_of reads.
@@ -152,6 +152,7 @@ class SequenceModel : public torch::nn::Module {
   }
 };
 
+// Numbers of trained parameters.
 struct ParameterCounts {
   std::int64_t all = 0;
   std::int64_t mixers = 0;

@@ -87,7 +87,9 @@ std::vector<double> to_vector(const torch::Tensor& values) {
 }
 
 AttentionMeasures measure_attention(const StreamProbe::Scores& seen) {
-  const auto score_bnce = seen.score_bnce.to(torch::kDouble), weight_bnce = seen.weight_bnce.to(torch::kDouble);
+  const auto score_bnce = seen.score_bnce.to(torch::kDouble), given_bnce = seen.weight_bnce.to(torch::kDouble);
+  // Sigmoids, and softmax with sinks, do not add up to 1.
+  const auto weight_bnce = given_bnce / given_bnce.sum(3, /*keepdim=*/true).clamp_min(1e-30);
   const auto visible_bnce = seen.visible_bce.defined() ? seen.visible_bce.unsqueeze(1).expand_as(score_bnce)
                                                        : torch::ones_like(score_bnce, torch::kBool);
   const auto keys_bnc = visible_bnce.sum(3);

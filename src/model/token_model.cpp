@@ -21,7 +21,7 @@ torch::Tensor TokenModel::head_vd() const {
 }
 
 std::int64_t Gpt::recordable_layers() const {
-  return config().any_mixer(chooses_by_whole_sequence) || remembers() ? 0 : config().layers;
+  return config().any_mixer(chooses_by_whole_sequence) || has_endless_state() ? 0 : config().layers;
 }
 
 namespace {
@@ -164,6 +164,29 @@ std::unique_ptr<Decoder> Gpt::decoder(std::int64_t batch) const {
 torch::Tensor MaskedLanguageModel::hidden(const Batch& batch, ModelState* state, Pass& pass) {
   if (state != nullptr) throw Error(ExitCode::failure, "a masked language model has no state to continue from");
   return wanted_rows(transformer().forward(batch, nullptr, pass), batch);
+}
+
+Compressor::Compressor(const TransformerConfig& config, std::int64_t vocabulary)
+    : TokenModel(config, vocabulary, Transformer(config, vocabulary, /*causal=*/true)),
+      sinusoids_cd_([width = config.width](std::int64_t tokens) {
+        return sinusoid_table_cd(SinusoidalPositionsConfig{}, tokens, width);
+      }) {
+  for (const char* number : {"0", "1"}) {
+    norms_.push_back(
+        register_module(std::string("decoder_norm_") + number, Norm(config.norm, config.width, config.bias)));
+    layers_.push_back(
+        register_module(std::string("decoder_") + number, Linear(config.width, config.width, /*bias=*/true)));
+  }
+}
+
+torch::Tensor Compressor::hidden(const Batch& batch, ModelState* state, Pass& pass) {
+  if (state != nullptr) throw Error(ExitCode::failure, "a model of task compression has no state to continue from");
+  const auto read_bcd = transformer().forward(batch, nullptr, pass);
+  const auto c = read_bcd.size(1);
+  const auto places_cd = sinusoids_cd_.of(std::max(c, config().context), read_bcd.device(), read_bcd.scalar_type());
+  auto x_bcd = read_bcd.narrow(1, c - 1, 1) + places_cd.narrow(0, 0, c);
+  for (std::size_t i = 0; i < layers_.size(); ++i) x_bcd = torch::gelu(layers_[i](norms_[i](x_bcd)));
+  return wanted_rows(x_bcd, batch);
 }
 
 void EncoderDecoderState::select(const torch::Tensor& rows_b) {

@@ -40,9 +40,10 @@ class Gpt : public TokenModel {
       : TokenModel(config, vocabulary, Transformer(config, vocabulary, /*causal=*/true)) {}
 
   torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override {
-    return transformer().forward(batch, state, pass);
+    return wanted_rows(transformer().forward(batch, state, pass), batch);
   }
   bool remembers() const override { return config().memory > 0; }
+  bool has_endless_state() const override { return remembers() || config().has_endless_state(); }
   std::int64_t recordable_layers() const override;
   std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const override {
     return transformer().new_state(batch, capacity);
@@ -53,14 +54,27 @@ class Gpt : public TokenModel {
 
 // A model that predicts hidden tokens from those on both sides of them (BERT, Devlin et al. 2019).
 //
-// The mask token's id is the vocabulary: the embedding table has a row for it, the logits have none. Where a batch
-// names the places of its targets, hidden vectors are [t, d] and logits [t, v], of these alone. Has no state.
+// The mask token's id is the vocabulary: the embedding table has a row for it, the logits have none. Has no state.
 class MaskedLanguageModel : public TokenModel {
  public:
   MaskedLanguageModel(const TransformerConfig& config, std::int64_t vocabulary)
       : TokenModel(config, vocabulary, Transformer(config, vocabulary + 1, /*causal=*/false)) {}
 
   torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override;
+};
+
+// A causal trunk whose last vector h must give all tokens of a row back (MAD's compression, Poli et al. 2024): at place
+// i the head reads f(f(h + s_i)), s_i a sinusoid of the place, f(x) = gelu(W norm(x) + b). Has no state.
+class Compressor : public TokenModel {
+ public:
+  Compressor(const TransformerConfig& config, std::int64_t vocabulary);
+
+  torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override;
+
+ private:
+  std::vector<Norm> norms_;
+  std::vector<Linear> layers_;
+  PositionTable sinusoids_cd_;
 };
 
 // The source as the encoder has read it, and what the decoder has written, for generation.

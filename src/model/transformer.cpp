@@ -112,7 +112,7 @@ bool TransformerState::prepare(std::int64_t tokens, std::int64_t context) {
     for (auto& mixer : mixers_) mixer.keep_newest(memory_);
     if (segments_be_.defined()) segments_be_ = segments_be_.narrow(1, segments_be_.size(1) - remembered_, remembered_);
   }
-  if (place_ + tokens > context)
+  if (!endless_ && place_ + tokens > context)
     throw Error(ExitCode::failure,
                 fmt::format("a sequence of {} tokens does not fit model.context {}", place_ + tokens, context));
   return begins;
@@ -158,15 +158,14 @@ void TransformerState::load(const NamedTensors& saved, const std::string& source
   segments_be_ = segments_be;
 }
 
-namespace {
-
-// PE(pos, 2i) = sin(pos / base^(2i / d)), PE(pos, 2i + 1) = the cosine of the same (Vaswani et al. 2017, section 3.5).
 torch::Tensor sinusoid_table_cd(const SinusoidalPositionsConfig& config, std::int64_t tokens, std::int64_t width) {
   const auto pair = torch::arange((width + 1) / 2, torch::kDouble);
   const auto frequency = torch::pow(config.base, -2 * pair / static_cast<double>(width));
   const auto angle = torch::outer(torch::arange(tokens, torch::kDouble), frequency);
   return torch::stack({angle.sin(), angle.cos()}, 2).flatten(1).narrow(1, 0, width);
 }
+
+namespace {
 
 torch::Tensor scaled(Embedding& table, const torch::Tensor& scale_v1, const torch::Tensor& ids_bc) {
   auto x_bcd = table(ids_bc);
@@ -272,7 +271,7 @@ torch::Tensor TransformerImpl::embed(const Batch& batch, std::int64_t first_posi
 
 std::unique_ptr<ModelState> TransformerImpl::new_state(std::int64_t batch, std::int64_t capacity) const {
   return std::make_unique<TransformerState>(config_.layers, batch, capacity, config_.memory,
-                                            embedding_weight().device());
+                                            embedding_weight().device(), config_.has_endless_state());
 }
 
 std::unique_ptr<ModelState> TransformerImpl::new_memory() const {

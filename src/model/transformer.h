@@ -18,11 +18,13 @@ class TransformerMemory;
 // model.context tokens, each of which sees the end of the one before it.
 class TransformerState : public ModelState {
  public:
-  // For `batch` sequences of up to `capacity` tokens, beside a memory of that many.
+  // For `batch` sequences of up to `capacity` tokens, beside a memory of that many. `endless`: of any number of tokens,
+  // of which mixers keep states of fixed size.
   TransformerState(std::int64_t layers, std::int64_t batch, std::int64_t capacity, std::int64_t memory,
-                   torch::Device device)
+                   torch::Device device, bool endless = false)
       : batch_(batch),
         memory_(memory),
+        endless_(endless),
         device_(device),
         mixers_(static_cast<std::size_t>(layers), MixerState(capacity + memory, device)) {}
 
@@ -51,10 +53,14 @@ class TransformerState : public ModelState {
 
  private:
   std::int64_t batch_, memory_, length_ = 0, place_ = 0, remembered_ = 0;
+  bool endless_;
   torch::Device device_;
   torch::Tensor segments_be_;  // undefined: none were given
   std::vector<MixerState> mixers_;
 };
+
+// PE(pos, 2i) = sin(pos / base^(2i / d)), PE(pos, 2i + 1) = the cosine of the same (Vaswani et al. 2017, section 3.5).
+torch::Tensor sinusoid_table_cd(const SinusoidalPositionsConfig& config, std::int64_t tokens, std::int64_t width);
 
 class TransformerImpl : public torch::nn::Module {
  public:

@@ -45,7 +45,7 @@ inline torch::Tensor with_features_together(const torch::Tensor& x_bnck) {
   return x_bnck.stride(3) == 1 ? x_bnck : x_bnck.contiguous();
 }
 
-// Of a tensor with its features together; nothing of an undefined one.
+// The rows of a head of a tensor with contiguous features; nothing if it is undefined.
 inline HeadRows rows_of(const torch::Tensor& x_bnck, std::int64_t batch, std::int64_t head) {
   if (!x_bnck.defined()) return {};
   auto* data = static_cast<char*>(x_bnck.data_ptr());

@@ -15,7 +15,7 @@ inline torch::ScalarType product_type(const torch::Tensor& x) {
   return casts ? at::autocast::get_autocast_dtype(device) : x.scalar_type();
 }
 
-// What happens to the casts of weights, which all threads share, at the end of a scope. `keep`: an outer scope, of any
+// Whether the end of a scope drops the casts of weights, which all threads share. `keep`: an outer scope, of any
 // thread, drops them.
 enum class AutocastCasts { drop, keep };
 

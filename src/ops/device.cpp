@@ -117,7 +117,7 @@ std::string describe_out_of_memory(const std::exception& error) {
   std::uint64_t bytes = 0;
   if (const auto at = line.find(size_of_cpu); at != std::string::npos)
     if (std::from_chars(line.data() + at + size_of_cpu.size(), line.data() + line.size(), bytes).ec == std::errc())
-      return human_bytes(bytes) + " more cannot be had";
+      return human_bytes(bytes) + " more could not be allocated";
   return "the host has no more";
 }
 

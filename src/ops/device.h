@@ -37,7 +37,7 @@ std::int64_t peak_memory_bytes(torch::Device device);
 // Whether memory could not be had, on the host or a device. LibTorch's CPU allocator reports that as a plain error.
 bool is_out_of_memory(const std::exception& error);
 
-// What such an error says of it: "16.0 GiB more cannot be had".
+// The size from such an error: "16.0 GiB more could not be allocated".
 std::string describe_out_of_memory(const std::exception& error);
 
 // The first line of an error, without LibTorch's stack trace.

@@ -14,12 +14,12 @@ torch::Tensor dropout(const torch::Tensor& x, double probability, Pass& pass);
 // The same of attention weights, each of which has its place among all that the longest row could have.
 torch::Tensor dropout_of_weights(const torch::Tensor& weight_bnce, double probability, Pass& pass);
 
-// Of x_ld with one row for each segment of packed rows: row_segment_l2 (long, undefined: one segment a row) names the
-// row of the batch and the segment.
+// Dropout of x_ld, which has a row for each segment of packed rows: row_segment_l2 (long, undefined: one segment a row)
+// names the row of the batch and the segment.
 torch::Tensor dropout_of_segments(const torch::Tensor& x_ld, const torch::Tensor& row_segment_l2, double probability,
                                   Pass& pass);
 
-// Of what all rows of the batch share: all have one mask.
+// Dropout of a tensor that all rows of the batch share, with one mask.
 torch::Tensor dropout_of_shared(const torch::Tensor& x, double probability, Pass& pass);
 
 }  // namespace metaformer

@@ -18,7 +18,7 @@ namespace metaformer {
 
 using Tensors = torch::autograd::variable_list;
 
-// What backward has: the tensors that forward saved, and the gradient of each result.
+// The arguments of backward: the tensors that forward saved, and the gradient of each result.
 struct Backward {
   Tensors saved, dy;
   const torch::autograd::Node& node;

@@ -80,8 +80,8 @@ struct ParameterSpec {
   // Muon orthogonalises, each by itself. 0: none, as for embeddings, heads, and what is stored packed.
   std::int64_t hidden_matrices = 0;
   bool is_trained = true;  // false: it stays as it was drawn
-  // Of a table, the list of the rows that a step gives gradients, which its layer owns; rows are all dimensions but
-  // the last. nullptr: a gradient of any element.
+  // The rows of a table that get gradients in a step, a list that its layer owns; rows are all dimensions but the
+  // last. nullptr: any element may get a gradient.
   GradientRows* gradient_rows = nullptr;
 };
 

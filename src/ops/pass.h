@@ -23,9 +23,9 @@ enum class StreamPoint {
   output  // behind the final norm
 };
 
-// What scores compare: r_bnce = left_c F right_e, before positions, before 1/sqrt(k) and before the softmax. Of a
-// distance: F is the metric M, and r = -(p_c - p_e) M (p_c - p_e). A learned temperature is in F, of scaled dot product
-// in left_c.
+// The vectors whose products are scores: r_bnce = left_c F right_e, before positions, before 1/sqrt(k) and before the
+// softmax. Of a distance: F is the metric M, and r = -(p_c - p_e) M (p_c - p_e). A learned temperature is in F, of
+// scaled dot product in left_c.
 struct ScoredVectors {
   torch::Tensor left_bnci, right_bnej;  // one tensor where queries are keys
   torch::Tensor form_nij;               // M, W or U of every head; undefined: none, r = left . right
@@ -82,16 +82,16 @@ class RandomStream {
   std::uint64_t drawn_ = 0;
 };
 
-// What a pass has chosen by its numbers, such as buckets. A part of it that is computed again, from numbers that may
-// differ by rounding, takes what was chosen first.
+// Decisions of a pass that depend on values, such as buckets of LSH. Recomputation takes the first decision, because
+// values may then differ by rounding.
 struct Choices {
   std::vector<torch::Tensor> made;
   bool repeats = false;
   std::size_t next = 0;  // that is taken again
 };
 
-// What a forward pass is given besides its input. A default one evaluates: no dropout, no draws. Nothing is drawn from
-// a generator that others share, so a pass that is repeated draws the same numbers.
+// The settings of a forward pass. A default one evaluates: no dropout, no draws. Draws come from no shared generator,
+// so a repeated pass draws the same numbers.
 struct Pass {
   bool training = false;
   RandomStream random;
@@ -103,7 +103,7 @@ struct Pass {
   void observe(StreamPoint point, const torch::Tensor& x_bcd) const {
     if (probe != nullptr) probe->stream(point, x_bcd);
   }
-  // What `choose` returns, or has returned before.
+  // The result of `choose`, or its earlier result in a recomputed pass.
   template <class Choose>
   torch::Tensor chosen(const Choose& choose) const {
     if (choices == nullptr) return choose();
@@ -122,7 +122,7 @@ class StepPasses {
   // what the device's stream has in order.
   void set_step(std::int64_t step);
 
-  // Of rows from `first_row` on.
+  // A pass over rows from `first_row` on.
   Pass pass(std::int64_t first_row = 0) const;
 
  private:

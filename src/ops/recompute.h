@@ -13,7 +13,7 @@ namespace metaformer {
 // are undefined, as are the gradients of inputs that y does not depend on. Nothing is computed for them.
 Tensors gradients_of(const torch::Tensor& y, const Tensors& inputs, const torch::Tensor& dy);
 
-// What operators of a device run in, by autocast, when it is made.
+// The settings of autocast on a device at the time of construction.
 struct OperatorSettings {
   explicit OperatorSettings(torch::Device of_device);
   torch::DeviceType device;

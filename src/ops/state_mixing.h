@@ -18,7 +18,7 @@ namespace metaformer {
 struct StateSteps {
   torch::Tensor q_bnck, k_bnck, value_bncv;
   torch::Tensor log_decay_bncw;  // log w_t, at most 0: w = 1, a number of each head, or w = k; undefined: w_t = 1
-  // What log w_t is never below: with w = k this makes chunks faster where it is not far from 0.
+  // A lower bound of log w_t: with w = k chunks are faster if it is near 0.
   double least_log_decay = -std::numeric_limits<double>::infinity();
   torch::Tensor a_bnck, b_bnck;  // both or neither: no product
   torch::Tensor segment_bc;      // undefined: all one segment. A segment starts with an empty state; -1 is padding,

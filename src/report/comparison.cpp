@@ -99,13 +99,14 @@ std::vector<RunRecord> with_equal_data(std::vector<RunRecord> runs, const std::s
     if (!run.data.empty()) recorded.try_emplace(value, kept.size());
     kept.push_back(std::move(run));
   }
-  const auto unknown = std::ranges::count_if(kept, [](const RunRecord& run) {  // a sorter's config makes its lists
-    return run.data.empty() && value_of(run.settings, "task.kind") != "sort";
+  const auto unknown = std::ranges::count_if(kept, [](const RunRecord& run) {
+    const auto task = make_kind<TaskConfig>(value_of(run.settings, "task.kind"));
+    return run.data.empty() && !(task && count_of_numbers(*task));  // whose data are a function of the config
   });
   if (unknown > 0 && kept.size() > 1)
     notes.push_back(
-        fmt::format("what data {} of {} runs had is not recorded: only their configs' data keys were compared", unknown,
-                    kept.size()));
+        fmt::format("{} of {} runs do not record their data: only the data keys of their configs were compared",
+                    unknown, kept.size()));
   return kept;
 }
 

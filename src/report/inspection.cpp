@@ -388,18 +388,20 @@ std::vector<std::int32_t> ids_of_text(const LoadedRun& run, const std::string& t
   return cut(std::move(ids), std::max<std::int64_t>(1, std::min(tokens, context_of(config.model)) - marks));
 }
 
-// Nothing where training began with the weights of another run.
-static std::optional<DepthNorms> norms_at_start(const LoadedRun& run, const std::vector<std::int32_t>& ids) {
+// Of every transformer of the model. Nothing where training began with the weights of another run.
+static std::vector<std::optional<DepthNorms>> norms_at_start(const LoadedRun& run, const Batch& batch) {
   const auto& config = run.experiment.config;
-  if (config.train.init_from) return std::nullopt;
+  if (config.train.init_from) return {std::nullopt, std::nullopt};
   const auto model = make_model(config, sizes_of(run.codec));
   initialise(*model, static_cast<std::uint64_t>(config.train.seed));
   model->to(run.device, torch::kDouble);
   model->eval();
   StreamProbe probe(/*wants_scores=*/false);
   Pass pass{.probe = &probe};
-  model->forward({.ids_bc = to_row(ids, run.device)}, nullptr, pass);
-  return token_norms(probe.stacks().front());
+  model->forward(batch, nullptr, pass);
+  std::vector<std::optional<DepthNorms>> norms;
+  for (const auto& stack : probe.stacks()) norms.emplace_back(token_norms(stack));
+  return norms;
 }
 
 TextInspection inspect_text(const LoadedRun& run, const std::vector<std::int32_t>& ids,
@@ -412,7 +414,8 @@ TextInspection inspect_text(const LoadedRun& run, const std::vector<std::int32_t
   const auto& config = transformer(run.experiment.config);
   StreamProbe probe;
   Pass pass{.probe = &probe};
-  run.model->forward({.ids_bc = to_row(ids, run.device)}, nullptr, pass);
+  const Batch batch{.ids_bc = to_row(ids, run.device)};
+  run.model->forward(batch, nullptr, pass);
   const auto& seen = probe.stacks().front();
 
   TextInspection inspection{.mixer = config.mixer_names(),
@@ -423,7 +426,7 @@ TextInspection inspect_text(const LoadedRun& run, const std::vector<std::int32_t
       is<FirstTokenHeadConfig>(classification(run.experiment.config).head))
     inspection.tokens.insert(inspection.tokens.begin(), "[class]");
   add_layers(inspection, transformer_of(*run.model), seen.own, ids, limits.vocabulary, run);
-  inspection.norms_at_start = norms_at_start(run, ids);
+  inspection.norms_at_start = norms_at_start(run, batch).front();
   return inspection;
 }
 
@@ -447,8 +450,8 @@ std::vector<TextInspection> inspect_pair(const LoadedRun& run, const EncodedPair
   written_names.emplace_back(std::ssize(pair.target) > most ? "…" : "[mark]");
   StreamProbe probe;
   Pass pass{.probe = &probe};
-  run.model->forward({.ids_bc = to_row(target_ids, run.device), .source_ids_bs = to_row(source_ids, run.device)},
-                     nullptr, pass);
+  const Batch batch{.ids_bc = to_row(target_ids, run.device), .source_ids_bs = to_row(source_ids, run.device)};
+  run.model->forward(batch, nullptr, pass);
   const auto &encoder = probe.stacks().at(0), &decoder = probe.stacks().at(1);
 
   TextInspection source{.part = InspectedPart::encoder,
@@ -465,6 +468,9 @@ std::vector<TextInspection> inspect_pair(const LoadedRun& run, const EncodedPair
                        .tokens = written_names,
                        .keys = source_names,
                        .norms = token_norms(decoder)};
+  const auto at_start = norms_at_start(run, batch);
+  source.norms_at_start = at_start[0];
+  target.norms_at_start = at_start[1];
   auto& trunk = transformer_of(model);
   add_layers(source, model.encoder(), encoder.own, source_text, limits.vocabulary, run);
   add_layers(target, trunk, decoder.own, target_text, limits.vocabulary, run);

@@ -32,8 +32,8 @@ struct HeadForms {
   // on both tokens. Undefined where scores are no single form of the input (qk_norm, as_published), and where the forms
   // of the heads would hold more than `most_input_form_numbers`.
   torch::Tensor input_form_ndd;
-  // Of the symmetric part of form_nij; of scaled dot product, of W_q^T W_k / sqrt(k), without those that are 0 because
-  // its rank is at most 2 k. Ascending. Undefined where there is neither.
+  // Eigenvalues of the symmetric part of form_nij; of scaled dot product, of W_q^T W_k / sqrt(k), without those that
+  // are 0 because its rank is at most 2 k. Ascending. Undefined where there is neither.
   torch::Tensor eigenvalue_nr;
   std::vector<double> asymmetry;  // by head, of the same form: |F - F^T| / (2 |F|), Frobenius; 0: symmetric
 };
@@ -50,7 +50,7 @@ constexpr std::array<std::string_view, 4> enum_names(FormVerdict) {
   return {"metric", "pseudometric", "no_metric", "unknown"};
 }
 
-// Of one head. Scores and squares count as 0 below 1e-9 of the largest.
+// Axioms of a metric for one head. Scores and squares count as 0 below 1e-9 of the largest.
 struct MetricAxioms {
   FormVerdict verdict = FormVerdict::unknown;
   double negative_eigenvalues = 0;  // fraction
@@ -76,7 +76,7 @@ torch::Tensor signed_distances(const ScoredVectors& vectors);
 struct LayerInspection {
   std::string mixer;            // kind
   torch::Tensor score_nce;      // before the softmax: divided by sqrt(k), positions included; not masked
-  torch::Tensor attention_nce;  // after the softmax: rows sum to 1
+  torch::Tensor attention_nce;  // weights; rows sum to 1, except with sinks or sigmoids
   torch::Tensor distance_nvv;   // signed_distances between the embeddings of tokens
   HeadForms forms;
   std::vector<MetricAxioms> axioms;               // on the vectors of the text
@@ -90,7 +90,8 @@ struct LayerInspection {
   std::size_t heads() const { return has_scores() ? static_cast<std::size_t>(attention_nce.size(0)) : 0; }
 };
 
-// Of an encoder and decoder: the source's tokens to each other, the target's to each other, the target's to the source.
+// Parts of an encoder and decoder: the source's tokens to each other, the target's to each other, the target's to the
+// source.
 enum class InspectedPart { whole, encoder, decoder, cross };
 constexpr std::array<std::string_view, 4> enum_names(InspectedPart) { return {"whole", "encoder", "decoder", "cross"}; }
 
@@ -140,7 +141,7 @@ std::vector<TextInspection> inspect_pair(const LoadedRun& run, const EncodedPair
 // All arrays, float32, by the names of docs/inspect.md: "layer.0.attention", "cross.layer.0.attention", ...
 NamedTensors to_tensors(const TextInspection& inspection);
 
-// Of the mean loss of one training-sized batch (model.memory as in evaluation, empty), without dropout and update.
+// Gradients of the mean loss of one training-sized batch, without dropout and update, with an empty memory.
 struct GradientNorms {
   DepthNorms stream;                        // Frobenius norm of the gradient with respect to the stream
   std::vector<double> mixer, feed_forward;  // by layer, with respect to the branch's parameters, its norms included
@@ -178,7 +179,7 @@ struct SplitLimits {
 // stop. Errors: exit code 2 for a model that is no transformer.
 SplitInspection inspect_split(const LoadedRun& run, const Task& task, const SplitLimits& limits = {});
 
-// Of losses with more and more context, the last with the whole: see SplitInspection::effective_context.
+// From losses with growing context, the last with the whole: see SplitInspection::effective_context.
 std::int64_t effective_context_of(const std::vector<ContextLoss>& losses);
 
 }  // namespace metaformer

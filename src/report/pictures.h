@@ -43,7 +43,7 @@ class FigureFolder {
  public:
   explicit FigureFolder(std::filesystem::path folder);
 
-  // Of `name` only letters, digits, '.', '-' and '_' stay; the others become '_'. A name that was there gets a number.
+  // Other characters of `name` than letters, digits, '.', '-' and '_' become '_'. A repeated name gets a number.
   void write(const std::string& name, const figures::Figure& figure);
 
   std::size_t written() const { return names_.size(); }

@@ -151,7 +151,7 @@ std::string answer(const LoadedRun& run, const PromptOptions& options) {
     const auto target = write_target(run, encode(run, target_answers(run, {}), prompt)).ids;
     return "\n→ " + run.codec.tokenizer->decode(target);
   }
-  if (!is_causal(task)) fail_usage("a model of task {} cannot continue a text", kind_of(task));
+  if (!continues_text(task)) fail_usage("a model of task {} cannot continue a text", kind_of(task));
   const auto ids = run.codec.tokenizer->encode(prompt);
   if (ids.empty()) fail_usage("the prompt holds no token");
   SamplingOptions sampling{.temperature = options.temperature, .seed = options.seed};

@@ -12,7 +12,8 @@
 
 namespace metaformer {
 
-// Of a run's answer: text of a language model, the sorted list of a sorter, the classes of a classifier, a translation.
+// Options of a run's answer: text of a language model, the sorted list of a sorter, the classes of a classifier, a
+// translation.
 struct PromptOptions {
   std::optional<std::string> prompt;  // default: a line break, a list from the largest number down, a sentence (as
                                       // source German with data.source_language de); validation_text is better

@@ -228,8 +228,8 @@ std::vector<fs::path> all_paths(const std::vector<std::string>& arguments) {
       }
     if (!names_any)
       fail_usage("{}: {}", argument,
-                 fs::exists(status_of(argument)) ? "not a run, and no run is in it"
-                                                 : "no run matches it, nor is one in what matches");
+                 fs::exists(status_of(argument)) ? "not a run, and contains none"
+                                                 : "matches no run, and no folder that contains runs");
   }
   return paths;
 }

@@ -7,7 +7,7 @@
 
 namespace metaformer {
 
-// Of one sample. The standard deviation has n - 1 in its denominator and is absent for n < 2.
+// Statistics of one sample. The standard deviation has n - 1 in its denominator and is absent for n < 2.
 struct Summary {
   std::int64_t count = 0;
   double mean = 0;

@@ -27,8 +27,8 @@ struct Checkpoint {
 void save_checkpoint(const RunDirectory& run, const Progress& progress, const NamedTensors& model,
                      const NamedTensors& optimizer, const Codec& codec, std::int64_t keep);
 
-// What only the holder of the run's lock may do before it goes on: finishes a replacement that was cut short, and turns
-// folders called `last` and `best`, which a copy that follows links leaves, into links.
+// Finishes a replacement that was interrupted, and turns folders called `last` and `best`, which a copy that follows
+// links leaves, into links. Only the holder of the run's lock may call it.
 void repair_checkpoints(const RunDirectory& run);
 
 enum class WithOptimizer { no, yes };

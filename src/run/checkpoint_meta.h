@@ -122,7 +122,7 @@ void fields(AnyOf<AttentionCollapse> auto& collapse, auto field) {
 }
 inline nlohmann::ordered_json to_json(const AttentionCollapse& collapse) { return json_of(collapse); }
 
-// What a run needs to go on, besides tensors. Batches, dropout and the learning rate are functions of the step.
+// The state of a run besides tensors. Batches, dropout and the learning rate are functions of the step.
 struct Progress {
   std::int64_t step = 0;  // steps done
   std::optional<BestSoFar> best;
@@ -139,10 +139,10 @@ struct Progress {
   SpikeState spikes;
   std::int64_t clipped_steps = 0, clipped_count = 0;  // of all steps; of those since the last line of metrics.jsonl
   std::int64_t skipped_steps = 0;                     // because gradients overflowed in fp16
-  double uniform_entropy = 0;  // what the last look found where attention was uniform; 0: it was not
+  double uniform_entropy = 0;                         // at the last measurement, if attention was uniform; else 0
   std::optional<AttentionCollapse> collapse = std::nullopt;  // the first that was found
-  // Of all processes that trained the run, as far as it was saved. Start-up: from the start of a process to its first
-  // step; the other three lie after it.
+  // Sums over all processes that trained the run, up to its last save. Start-up: from the start of a process to its
+  // first step; the other three lie after it.
   double startup_seconds = 0, wall_seconds = 0, evaluation_seconds = 0, checkpoint_seconds = 0;
 };
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "config/experiment_config.h"
 #include "model/make_model.h"
 #include "ops/device.h"
@@ -30,17 +31,28 @@ void require_usable(const ExperimentConfig& config, const Checkpoint& checkpoint
                   fmt::format("{}: {} is not finite: take another checkpoint", path_of_weights(checkpoint), name));
 }
 
-void set_context(ExperimentConfig& config, std::int64_t context) {
+// `flag`: by which the context is given.
+void require_any_context(const ExperimentConfig& config, std::int64_t context, const std::string& flag) {
   const auto* model = blocks_of(config.model);
   const auto trained = context_of(config.model);
   if (model != nullptr && is<LearnedPositionsConfig>(model->positions) && context != trained)
     throw Error(ExitCode::usage,
-                fmt::format("--context {}: this run has learned positions for {} tokens and no others; runs with "
-                            "model.positions none, sinusoidal, rotary, alibi, t5, shaw or transformer_xl take any "
-                            "context",
-                            context, trained));
+                fmt::format("{}: this run has learned positions for {} tokens and no others; runs with model.positions "
+                            "none, sinusoidal, rotary, alibi, t5, shaw or transformer_xl take any context",
+                            flag, trained));
+  if (model == nullptr || context == trained) return;
+  for (std::int64_t layer = 0; layer < model->layers; ++layer)
+    if (const auto& mixer = model->mixer_of(layer); !takes_longer_context(mixer))
+      throw Error(ExitCode::usage, fmt::format("{}: the mixer {} of this run is made for {} tokens and no others", flag,
+                                               kind_of(mixer), trained));
+}
+
+void set_context(ExperimentConfig& config, std::int64_t context) {
+  require_any_context(config, context, fmt::format("--context {}", context));
   if (list_task(config.task))
     throw Error(ExitCode::usage, "--context: the lists of this run have the length that it was trained on");
+  if (recall_rows(config.task) != nullptr)
+    throw Error(ExitCode::usage, "--context: has no effect on rows of task.length tokens; use --set task.length=N");
   std::visit([&](auto& options) { options.context = context; }, config.model);
 }
 
@@ -49,21 +61,37 @@ void require_free_options(const std::vector<std::string>& overrides, const Exper
   constexpr std::array<std::string_view, 3> mixers = {"model.mixer.", "model.encoder.mixer.", "model.cross_mixer."};
   constexpr std::array<std::string_view, 4> others = {"model.memory", "model.same_length",
                                                       "model.positions.clamp_length", "model.carry_state"};
+  constexpr std::array<std::string_view, 11> row_options = {
+      "task.length",   "task.pairs",  "task.updates", "task.queries", "task.gap_power", "task.filler",
+      "task.triggers", "task.tokens", "task.noise",   "task.longest", "task.held_out"};
   for (const auto& override : overrides) {
     const auto key = override.substr(0, override.find('='));
     if (is_data_path(trained, key)) continue;
     const auto option_of = [&](std::string_view mixer) {
       return key.starts_with(mixer) && !key.ends_with(".kind") && !key.ends_with(".mixer") && !key.ends_with(".layers");
     };
+    const bool of_rows = recall_rows(trained.task) != nullptr &&
+                         std::find(row_options.begin(), row_options.end(), key) != row_options.end();
+    if (of_rows) continue;
     const bool of_mixer = std::any_of(mixers.begin(), mixers.end(), option_of);
     if (!of_mixer && std::find(others.begin(), others.end(), key) == others.end())
       throw Error(ExitCode::usage, fmt::format("--set {}: of a trained model only options of its mixer, such as "
-                                               "model.mixer.rounds=8, {}, and where its data lie now, such as "
-                                               "data.path=..., can be set",
+                                               "model.mixer.rounds=8, {}, rows that the program draws, such as "
+                                               "task.length=256, and where its data lie now, such as data.path=..., "
+                                               "can be set",
                                                override, fmt::join(others, ", ")));
     if (of_mixer && key.ends_with(".score_std"))
       throw Error(ExitCode::usage, fmt::format("--set {}: has no effect on a trained model", override));
   }
+}
+
+// task.length among the options, where it is above the context; what is no number is found later.
+std::optional<std::int64_t> longer_rows(const ExperimentConfig& trained, const std::vector<std::string>& options) {
+  constexpr std::string_view key = "task.length=";
+  std::optional<std::int64_t> length;
+  for (const auto& option : options)
+    if (option.starts_with(key)) length = as_number<std::int64_t>(option.substr(key.size()));
+  return length && *length > context_of(trained.model) ? length : std::nullopt;
 }
 
 }  // namespace
@@ -80,6 +108,10 @@ LoadedRun load_run(const std::filesystem::path& folder, const std::string& check
     return option.starts_with("model.memory=") || option.starts_with("model.carry_state=");
   };
   if (std::any_of(options.begin(), options.end(), sets_order)) options.emplace_back("train.evaluation=whole");
+  if (const auto length = longer_rows(trained, options)) {
+    require_any_context(trained, *length, fmt::format("--set task.length={}", *length));
+    options.push_back(fmt::format("model.context={}", *length));
+  }
   auto experiment = load_run_experiment(directory.config_file(), options);
   if (changes.context) set_context(experiment.config, *changes.context);
   auto checkpoint = load_checkpoint(directory, checkpoint_name, WithOptimizer::no);

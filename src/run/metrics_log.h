@@ -23,7 +23,7 @@ class TensorBoardWriter;
 
 class MetricsLog {
  public:
-  // Of a process that writes nothing.
+  // A log that writes nothing.
   MetricsLog();
   // For TensorBoard a session that starts at the position: it forgets the lines that are dropped.
   MetricsLog(const RunDirectory& run, const LogPosition& position);

@@ -68,7 +68,7 @@ std::filesystem::path default_run_folder(const std::string& name);
 // is a warning.
 void link_latest(const std::filesystem::path& run);
 
-// Of one process that trains the run, for environment.json.
+// One process that trains the run, for environment.json.
 struct Session {
   std::vector<std::string> command;
   torch::Device device;

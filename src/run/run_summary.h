@@ -56,7 +56,7 @@ void write_summary(const RunDirectory& run, const RunSummary& summary);
 // Nothing when there is no such file or it cannot be read. Numbers that it does not have are NaN or 0.
 std::optional<RunSummary> read_summary(const RunDirectory& run);
 
-// Of the best checkpoint, texts in the order of the source.
+// Predictions of the best checkpoint, texts in the order of the source.
 struct TestPredictions {
   torch::Tensor probabilities_lv;  // float64, every row sums to 1
   torch::Tensor labels_l;          // int64, the true classes
@@ -65,7 +65,7 @@ struct TestPredictions {
 // Nothing when the run has none. Errors (exit code 1): the file is damaged, or is not such a file.
 std::optional<TestPredictions> read_test_predictions(const RunDirectory& run);
 
-// Of a classifier, writes confusion_SPLIT.csv of the run from the scores of a whole split; not for more than
+// Writes confusion_SPLIT.csv of a classifier's run from the scores of a whole split; not for more than
 // most_confused_classes.
 void write_confusion(const RunDirectory& run, const Task& task, Split split, const ScoreSums& sums);
 

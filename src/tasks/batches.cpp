@@ -113,14 +113,16 @@ Objective token_objective(double smoothing) {
 }
 
 void TokenMeasures::score(const torch::Tensor& logits, const Batch& batch, ScoreSums& sums) const {
-  const auto targets_t = wanted_targets_t(batch);
+  const auto targets_t = wanted_targets_t(batch), right_t = logits.flatten(0, -2).argmax(1) == targets_t;
   sums.add("loss", cross_entropy_sum(widened(logits).flatten(0, -2), targets_t, /*smoothing=*/0));
-  sums.add("correct", (logits.flatten(0, -2).argmax(1) == targets_t).sum());
+  sums.add("correct", right_t.sum());
   sums.add("weight", batch.target_weights_bc.defined() ? (batch.targets_bc >= 0).sum() : batch.weight);
   if (!by_row_) return;
-  const auto right_b = (logits.argmax(2) == batch.targets_bc).logical_or(batch.targets_bc < 0).all(1);
-  sums.add("exact", right_b.sum());
-  sums.add("rows", torch::ones_like(right_b).sum());
+  const auto rows = batch.ids_bc.size(0);
+  const auto wrong_t = right_t.logical_or(targets_t < 0).logical_not().to(torch::kLong);
+  const auto wrong_b = torch::zeros(rows, wrong_t.options()).index_add_(0, rows_of_targets_t(batch), wrong_t);
+  sums.add("exact", (wrong_b == 0).sum());
+  sums.add("rows", torch::full({}, rows, wrong_t.options()));
 }
 
 Evaluation TokenMeasures::report(const ScoreSums& sums, Split split, Tables) const {

@@ -12,8 +12,8 @@ namespace metaformer {
 
 Batch to_batch(const TokenRows& rows, torch::Device device);
 
-// What has padding gets more of it, up to a multiple of 8 tokens or to `context`: batches then have few shapes, and
-// libraries that compile a kernel for a shape find it again.
+// Rows with padding are padded to a multiple of 8 tokens, or to `context`: batches then have few shapes, and libraries
+// that compile a kernel for each shape compile few.
 Batch to_batch(const LabelledRows& rows, torch::Device device, std::int64_t context);
 
 // The source is padded as labelled texts are.

@@ -95,7 +95,8 @@ class ClassificationMeasures : public Measures {
   // A digest of the texts of a split, in the order of the source.
   const std::string& text_digest(Split split) const { return dataset_->text_digest(split); }
 
-  // What `score` gathered over all evaluation batches of a split, with the texts in the order of the source.
+  // The probabilities that `score` gathered over all evaluation batches of a split, with the texts in the order of the
+  // source.
   ClassProbabilities probabilities_of(const ScoreSums& sums, Split split) const;
 
  private:

@@ -28,7 +28,7 @@ class NetworkPredictor : public Predictor {
   torch::Tensor logits_of_slice(const Batch& slice, std::size_t number) const;
 
   SequenceModel& model_;
-  // Of every slice of the rows; none for a model without memory.
+  // A state for every slice of the rows; none for a model without memory.
   mutable std::vector<std::unique_ptr<ModelState>> states_;
 };
 
@@ -45,7 +45,7 @@ struct EvaluationPart {
 EvaluationPart part_of_split(const BatchStream& batches, Split split, std::optional<std::int64_t> most_tokens,
                              bool in_order);
 
-// What evaluates on the data of a task, and how. Keeps references.
+// A predictor, a task and how the one is evaluated on the other. Keeps references.
 struct Scoring {
   const Predictor& predictor;
   const Task& task;

@@ -34,8 +34,8 @@ LinearWeights fit_linear_classifier(const std::vector<LabelledFeatures>& texts, 
 // The distinct features of each row of a batch.
 using RowFeatures = std::function<std::vector<std::vector<std::uint32_t>>(const Batch& batch)>;
 
-// Of the training texts as evaluation sees them: cut to the context, without noise. Throws Interrupted when a signal
-// asks to stop.
+// Features of the training texts as evaluation sees them: cut to the context, without noise. Throws Interrupted when a
+// signal asks to stop.
 std::vector<LabelledFeatures> training_features(const BatchStream& stream, const RowFeatures& row_features);
 
 // The features of each row of a batch: those of its real tokens (segment >= 0).

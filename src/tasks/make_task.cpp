@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "data/list_dataset.h"
 #include "data/pairs.h"
+#include "data/recall.h"
 #include "tasks/batches.h"
 #include "tasks/classification_task.h"
 #include "tasks/text_tasks.h"
@@ -45,6 +46,39 @@ class ListStream : public RowStream {
   std::int64_t tokens_of(Split, std::int64_t, std::int64_t rows) const override { return rows * row_length(); }
 
   std::shared_ptr<const ListDataset> dataset_;
+};
+
+// Rows that test what a model remembers.
+class RecallStream : public RowStream {
+ public:
+  RecallStream(const ExperimentConfig& config, std::shared_ptr<const RecallDataset> dataset)
+      : RowStream(config.train, dataset->row_length()),
+        examples_(recall_rows(config.task)->examples),
+        dataset_(std::move(dataset)) {}
+
+  double tokens_per_step() const override { return static_cast<double>(rows_per_step() * row_length()); }
+  double epochs_per_step() const override {
+    return examples_ == 0 ? 0 : static_cast<double>(rows_per_step()) / static_cast<double>(examples_);
+  }
+  bool has(Split) const override { return true; }
+
+  Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
+    return to_batch(dataset_->training_rows(seed(), step * rows_per_step() + micro * rows(), rows()), device);
+  }
+
+  Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
+    return to_batch(dataset_->random_rows(split, seed(), index, rows()), device);
+  }
+
+ private:
+  std::int64_t count(Split) const override { return dataset_->count(); }
+  Batch batch_of(Split split, std::int64_t first, std::int64_t rows, torch::Device device) const override {
+    return to_batch(dataset_->rows(split, seed(), first, rows), device);
+  }
+  std::int64_t tokens_of(Split, std::int64_t, std::int64_t rows) const override { return rows * row_length(); }
+
+  std::int64_t examples_;
+  std::shared_ptr<const RecallDataset> dataset_;
 };
 
 // Making one sequence from another: translation, summaries, copying and reversing.
@@ -143,6 +177,31 @@ Task make_list_task(const ExperimentConfig& config) {
           .measures = std::make_shared<TokenMeasures>(report, std::vector{headline}, /*by_row=*/true)};
 }
 
+Task make_recall_task(const ExperimentConfig& config) {
+  const auto dataset = std::make_shared<const RecallDataset>(config.task);
+  const auto& rows = *recall_rows(config.task);
+  const auto vocabulary = *count_of_numbers(config.task);
+  const auto report = [](const TokenScores& scores, Split) -> Scores {
+    return {{"loss", scores.loss},
+            {"accuracy", scores.accuracy},
+            {"exact_match", scores.exact_match},
+            {"rows", scores.rows},
+            {"targets", scores.targets}};
+  };
+  return {
+      .codec = std::make_shared<const Codec>(
+          Codec{.tokenizer = std::make_unique<NumberTokenizer>(vocabulary), .labels = {}}),
+      .description = {{"generator", kind_of(config.task)}, {"examples", rows.examples}, {"held_out", rows.held_out}},
+      .summary =
+          fmt::format("rows of {} tokens, numbers below {} ({}; {} held out for validation, {} for the test)",
+                      dataset->row_length(), vocabulary,
+                      rows.examples > 0 ? fmt::format("{} to train on", rows.examples) : "new ones in every step",
+                      rows.held_out, rows.held_out),
+      .batches = std::make_shared<RecallStream>(config, dataset),
+      .objective = token_objective(),
+      .measures = std::make_shared<TokenMeasures>(report, std::vector<std::string>{"accuracy"}, /*by_row=*/true)};
+}
+
 Task make_sequence_to_sequence_task(const ExperimentConfig& config, bool offline, Codec codec) {
   const auto pairs = load_pairs(config, offline, std::move(codec));
   const auto& task = std::get<SequenceToSequenceConfig>(config.task);
@@ -158,6 +217,7 @@ Task make_sequence_to_sequence_task(const ExperimentConfig& config, bool offline
 
 Task make_whole_task(const ExperimentConfig& config, bool offline, Codec codec) {
   if (list_task(config.task)) return make_list_task(config);
+  if (recall_rows(config.task) != nullptr) return make_recall_task(config);
   if (is<ClassificationConfig>(config.task)) return make_classification_task(config, offline, std::move(codec));
   if (is<MaskedLanguageModelConfig>(config.task))
     return make_masked_language_model_task(config, offline, std::move(codec));

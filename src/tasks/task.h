@@ -22,7 +22,7 @@ namespace metaformer {
 class ClassificationMeasures;
 class PairDataset;
 
-// What an evaluation gathers: by name a scalar or rows of every batch.
+// The results of an evaluation: by name a scalar or rows of every batch.
 class ScoreSums {
  public:
   void add(const std::string& name, const torch::Tensor& of_batch) { of_batches_[name].push_back(of_batch); }
@@ -76,8 +76,8 @@ class Predictor {
  public:
   virtual ~Predictor() = default;
 
-  // Of a batch of token rows on the predictor's device, without noise: [b, c, v] of a language model; [l, classes] of a
-  // classifier, whose softmax are the probabilities of the classes.
+  // Logits of a batch on the predictor's device, without noise: [b, c, v] of a language model, or [t, v] of the places
+  // that the batch names; [l, classes] of a classifier, whose softmax are the probabilities of the classes.
   virtual torch::Tensor logits(const Batch& batch) const = 0;
 
   // Whether a batch goes on where the one before it ended, so that they must come in their order.

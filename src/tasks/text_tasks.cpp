@@ -380,7 +380,7 @@ Task make_language_model_task(const ExperimentConfig& config, bool offline, Code
                      {"bits_per_character", scores.loss / std::numbers::ln2 * tokens_per_character},
                      {"accuracy", scores.accuracy},
                      {"tokens", scores.targets}};
-    // Unknown tokens are cheap to predict, so bits per character count what they stand for hardly at all.
+    // Unknown tokens are easy to predict, so bits per character are too low for the characters that they replace.
     if (const auto fraction = text->unknown_token_fraction(split)) {
       report.emplace_back("unknown_share", *fraction);
       report.emplace_back("unknown_character_fraction", *text->unknown_character_fraction(split));

@@ -61,8 +61,8 @@ BleuScore bleu(const BleuStatistics& statistics);
 
 std::string chrf_signature();
 
-// Of UTF-8; each byte that is not valid is a character. A line whose reference has no n-grams of an order counts none
-// of the hypothesis.
+// Of UTF-8 text, in which each invalid byte is a character. A line whose reference has no n-grams of an order counts
+// none of the hypothesis.
 ChrfStatistics chrf_statistics(std::string_view hypothesis, std::string_view reference);
 
 // The score of a corpus in percent: (1 + beta^2) P R / (beta^2 P + R), where P and R are the means of precision and

@@ -31,7 +31,7 @@ FormDiagnostics diagnose_form(const ScoreForm& form);
 nlohmann::ordered_json diagnose_step(const SequenceModel& model, ParameterBuffer& parameters,
                                      const torch::Tensor& before, double gradient_norm);
 
-// What one transformer of a model does with the probe batch.
+// Measurements of one transformer of a model on the probe batch.
 struct StackDiagnostics {
   std::string prefix;                                        // of the names of its groups: "encoder_" of an encoder
   DepthNorms norms;                                          // of a token's vectors, mean over the tokens

@@ -8,6 +8,7 @@
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "config/loader.h"
 #include "config/writer.h"
 #include "run/checkpoint.h"
@@ -128,6 +129,11 @@ WeightTransfer copy_initial_weights(const InitialWeights& weights, const Experim
     refuse(weights.source, fmt::format("is another model than that of the config: {}; `metaformer config import {}` "
                                        "prints its config",
                                        fmt::join(keys, ", "), weights.source));
+  if (const auto* own = blocks_of(config.model), *theirs = blocks_of(weights.config.model);
+      own != nullptr && theirs != nullptr && own->context != theirs->context &&
+      own->any_mixer([](const MixerConfig& mixer) { return is<HyenaOptions>(mixer); }))
+    log::warning("{}: the filters of its mixer hyena were trained for model.context {}; with {} they are stretched",
+                 weights.source, theirs->context, own->context);
   const torch::NoGradGuard no_grad;
   // Logits of tokens, or of classes.
   const bool same_outputs = is<ClassificationConfig>(config.task) == is<ClassificationConfig>(weights.config.task) &&

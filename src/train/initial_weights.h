@@ -30,7 +30,7 @@ InitialWeights read_initial_weights(const std::filesystem::path& path);
 // Error (exit code 2) where the config asks for another one, or the task cannot use it.
 void take_tokenizer(Experiment& experiment, const TokenizerOptions& tokenizer, const std::string& source);
 
-// What became of the parameters and buffers of a model, and of those that the source has beside them.
+// The fate of the parameters and buffers of a model and of the source.
 struct WeightTransfer {
   std::vector<std::string> copied, initialised, unused;
   std::vector<std::string> parts;  // "transformer.token_embedding.weight (1000 of 1001 rows)", the rest is initialised

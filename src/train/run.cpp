@@ -198,7 +198,7 @@ struct Beginning {
 std::optional<RunSummary> finished_summary(const EarlierRun& earlier, const ExperimentConfig& config) {
   if (!earlier.checkpoint) return std::nullopt;
   const auto& progress = earlier.checkpoint->progress;
-  if (!is_linear(config) && !is_finished(config.train, progress)) return std::nullopt;
+  if (!is_linear(config) && !is_finished(config, progress)) return std::nullopt;
   auto summary = read_summary(earlier.run);
   if (!summary || summary->steps != progress.step) return std::nullopt;
   log::info("{} is finished: step {} of {}", earlier.run.path().string(), progress.step,

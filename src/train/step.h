@@ -22,11 +22,11 @@
 
 namespace metaformer {
 
-// Of a model that remembers: one memory for every pass of a step, whose rows go on where those of the same pass of the
-// step before ended.
+// The memory of a recurrent or Transformer-XL model: one state for every pass of a step. A row continues the same row
+// of the same pass of the step before.
 class StepMemory {
  public:
-  // Of the passes that this process computes: `slices` for each of its batches. Of a model without memory: nothing.
+  // States for the passes of this process: `slices` for each of its batches. Nothing for a model without memory.
   StepMemory(const SequenceModel& model, std::int64_t batches, std::int64_t slices, ProcessGroup& group);
 
   // nullptr: nothing.
@@ -34,8 +34,8 @@ class StepMemory {
 
   void reset();
 
-  // What a checkpoint keeps of it: of all rows of a step, whichever pass of whichever process they belong to. To be
-  // called by all processes.
+  // The states of all rows of a step, of all passes and processes, as a checkpoint keeps them. All processes must call
+  // it.
   NamedTensors tensors() const;
 
   // Takes up what tensors() gave, and nothing else, out of `saved`, from which it is removed; passes and processes may
@@ -65,7 +65,7 @@ std::vector<Piece> pieces_of(int rank, int size, std::int64_t accumulate);
 // Errors (exit code 2): the step's rows, or its batches of tokens, cannot be divided evenly.
 void require_equal_pieces(const ExperimentConfig& config, int size);
 
-// Of a training step. reduce: gradients of several processes are added up.
+// Phases of a training step. reduce: gradients of several processes are added up.
 enum class StepPhase { batch, forward, backward, reduce, clip, update };
 constexpr std::array<std::string_view, 6> enum_names(StepPhase) {
   return {"batch", "forward", "backward", "reduce", "clip", "update"};
@@ -118,9 +118,9 @@ class Step {
   void replay_by(std::unique_ptr<DeviceGraph> graph) { graph_ = std::move(graph); }
   bool replays() const { return is_recorded_; }
 
-  // What a checkpoint keeps beside the model, while the average is in use: of the optimiser, the loss scale and the
-  // weights in training where they are averaged, and what the model remembers. Aliases it. To be called by all
-  // processes.
+  // The tensors that a checkpoint keeps beside the model, while the average is in use: those of the optimiser, the loss
+  // scale, the weights in training where they are averaged, and the memory. They alias the state. All processes must
+  // call it.
   NamedTensors state() const;
 
   // Goes on from a checkpoint. Errors: as copy_by_name.
@@ -184,14 +184,14 @@ class Step {
   torch::Device device_;
   ProcessGroup& group_;
   const std::vector<Shard>* shards_ =
-      nullptr;  // of every rank, whose gradients only that rank needs; none: all need all
+      nullptr;  // the parts of all ranks, each of which needs only its own gradients; null: all need all
   std::unique_ptr<GradientSum> gradient_sum_;  // of several processes
   StepPasses passes_;
   StepTimes* times_ = nullptr;
   double learning_rate_ = 0;
 
-  // Of steps that are replayed: batches, the learning rate and what the passes draw from are put in place before every
-  // replay; loss, norm and parameters come out of it.
+  // The recorded step: batches, the learning rate and the keys of dropout are written before every replay; loss, norm
+  // and parameters come out of it.
   std::unique_ptr<DeviceGraph> graph_;  // none: all steps run eagerly
   std::vector<Batch> recorded_batches_;
   torch::Tensor recorded_rate_;  // scalar on the device

@@ -71,7 +71,7 @@ class StepProfiler {
   // Stops, when still recording; logs the table and writes the trace.
   void finish();
 
-  // Of the recorded steps, longest first; empty before the end.
+  // The operators of the recorded steps, longest first; empty before the end.
   const std::vector<OperatorTime>& operators() const { return operators_; }
 
  private:

@@ -186,12 +186,21 @@ std::string describe_model(const ExperimentConfig& config) {
   return std::visit(describe, config.model);
 }
 
-bool is_finished(const TrainConfig& config, const Progress& progress) {
-  return progress.step >= config.steps || (config.patience > 0 && progress.evaluations_since_best >= config.patience);
+// The last evaluation found as many right answers as task.enough asks for.
+static bool is_enough(const TaskConfig& task, const Progress& progress) {
+  const auto* rows = recall_rows(task);
+  return rows != nullptr && rows->enough > 0 && progress.validation &&
+         progress.validation->find("accuracy").value_or(0) >= rows->enough;
+}
+
+bool is_finished(const ExperimentConfig& config, const Progress& progress) {
+  const auto& [task, model, train] = config;
+  return progress.step >= train.steps || is_enough(task, progress) ||
+         (train.patience > 0 && progress.evaluations_since_best >= train.patience);
 }
 
 bool Trainer::is_at(std::int64_t interval) const {
-  return progress_.step % interval == 0 || is_finished(config_.train, progress_);
+  return progress_.step % interval == 0 || is_finished(config_, progress_);
 }
 
 bool Trainer::lacks_evaluation() const {
@@ -248,7 +257,7 @@ void Trainer::open_metrics(std::int64_t rollbacks) {
   const LogPosition position{.step = progress_.step,
                              .evaluated = is_evaluated(progress_),
                              .rollbacks = rollbacks,
-                             .past_end = estimates && !is_finished(config_.train, progress_)};
+                             .past_end = estimates && !is_finished(config_, progress_)};
   metrics_ = group_.is_first() ? std::make_unique<MetricsLog>(run_, position) : std::make_unique<MetricsLog>();
   metrics_->write_config(config_);
 }
@@ -262,7 +271,7 @@ RunSummary Trainer::run() {
   std::optional<StopDeferral> until_all_stop;
   if (group_.size() > 1) until_all_stop.emplace();
   write_sample();  // one that the stop of an earlier process cut short
-  while (lacks_evaluation() || !is_finished(train, progress_)) {
+  while (lacks_evaluation() || !is_finished(config_, progress_)) {
     try {
       if (!lacks_evaluation()) {
         advance();
@@ -275,7 +284,9 @@ RunSummary Trainer::run() {
     }
   }
   if (profiler_) profiler_->finish();
-  if (progress_.step < train.steps)
+  if (progress_.step < train.steps && is_enough(config_.task, progress_))
+    log::info("step {}: the validation accuracy reached task.enough; training ends early", progress_.step);
+  else if (progress_.step < train.steps)
     log::info("step {}: {} evaluations without a better validation result (train.patience {}); training ends early",
               progress_.step, progress_.evaluations_since_best, train.patience);
   return summary();
@@ -469,7 +480,7 @@ Progress Trainer::evaluated_progress() {
   after.evaluations_since_best = improved ? 0 : after.evaluations_since_best + 1;
   if (improved) after.best = BestSoFar{after.step, loss, error};
   after.evaluated_step = after.step;
-  if (is_finished(config_.train, after)) {
+  if (is_finished(config_, after)) {
     if (random != nullptr) after.validation = evaluate_part();
     if (group_.is_first()) write_confusion(run_, task_, Split::validation, sums);
   }

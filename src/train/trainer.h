@@ -70,8 +70,8 @@ class ProgressLine {
 // "mixer metric, 4 layers, 4 heads, width 128, context 256"; "lstm, 2 layers, width 128, context 64".
 std::string describe_model(const ExperimentConfig& config);
 
-// The last step is done, or train.patience ended training early.
-bool is_finished(const TrainConfig& config, const Progress& progress);
+// The last step is done, or train.patience or task.enough ended training early.
+bool is_finished(const ExperimentConfig& config, const Progress& progress);
 
 class Trainer {
  public:

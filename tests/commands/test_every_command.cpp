@@ -104,6 +104,15 @@ const std::map<std::string, TaskRow> tasks = {
      {{"data.path=pairs.tsv", "data.validation_fraction=0.2", "data.tokenizer={kind: word, min_count: 1}"}, "to be"}},
     {"sort", {{"task.length=4", "task.digits=4"}, "3 0 2 1"}},
     {"copy", {{"task.length=4", "task.digits=4"}, "3 1 2 4"}},
+    {"recall", {{"task.length=12", "task.vocabulary=32", "task.pairs=2", "task.held_out=4"}, "3 17 5 20 3"}},
+    {"induction", {{"task.length=12", "task.held_out=4"}, "3 19 5 1 19"}},
+    {"selective_copy", {{"task.length=12", "task.tokens=3", "task.held_out=4"}, "3 14 5 14 2 15"}},
+    {"parity", {{"task.length=12", "task.held_out=4"}, "0 1 1 2"}},
+    {"majority", {{"task.length=12", "task.held_out=4"}, "0 1 1 2"}},
+    {"in_context_recall", {{"task.length=12", "task.held_out=4"}, "3 9 5 12 3"}},
+    {"fuzzy_recall", {{"task.length=16", "task.held_out=4"}, "3 9 5 12 3"}},
+    {"memorisation", {{"task.length=12", "task.held_out=4"}, "3 255"}},
+    {"compression", {{"task.length=12", "task.held_out=4"}, "3 9 15"}},
 };
 
 const std::map<std::string, Words> models = {
@@ -136,6 +145,8 @@ Answers trained_with(const std::string& task) {
   if (task != "classification") answers.others["linear"] = classes_only;
   if (task == "classification" || task == "masked_language_model")
     for (const auto* model : {"lstm", "gru", "feed_forward"}) answers.others[model] = whole_text;
+  if (task == "compression")
+    for (const auto* model : {"lstm", "gru", "feed_forward"}) answers.others[model] = "set it to transformer";
   return answers;
 }
 
@@ -156,12 +167,16 @@ std::vector<CommandRow> commands_of(const std::string& prompt) {
        {no_classes, {{"classification", works}, {"sequence_to_sequence", works}}},
        any},
       {{"sample", "--prompt", prompt, "--run", "RUN"},
-       {works, {{"masked_language_model", no_text}, {"classification", "use metaformer predict"}}},
+       {works,
+        {{"masked_language_model", no_text}, {"compression", no_text}, {"classification", "use metaformer predict"}}},
        any},
       {{"inspect", "--no-pictures", "--json", "--run", "RUN"}, any, inspected},
       {{"inspect", "--text", prompt, "--no-data", "--out", "inspected", "--run", "RUN"}, any, inspected},
       {{"export", "--format", "huggingface", "--out", "exported", "--run", "RUN"},
-       {works, {{"masked_language_model", only_language_models}, {"classification", only_language_models}}},
+       {works,
+        {{"masked_language_model", only_language_models},
+         {"compression", only_language_models},
+         {"classification", only_language_models}}},
        {no_transformer, {{"transformer", works}}}},
       {{"export", "--format", "safetensors", "--out", "exported", "--run", "RUN"}, any, any},
       {{"report", "RUN", "-o", "report.html", "--tokens", "5", "--json"}, any, any},

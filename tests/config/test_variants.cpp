@@ -273,6 +273,11 @@ TEST_CASE("a list of mixers is what the blocks have by turns", "[config]") {
   CHECK(transformer(config_of("model: {mixer: {kind: metric, values: own}}\n", {"model.mixer=[mamba2, metric]"}))
             .mixer_names() == "mamba2, metric");
   CHECK(above(yaml, "model: {mixer: {1: {mixer: {qk_norm: false}}}}\n").config.model.index() == 0);
+  // A list on the command line goes together with options of its items, in any order, also over a list of a file.
+  const std::string list = "model.mixer=[mamba2, rwkv7]", layers = "model.mixer.0.layers=2";
+  for (const auto& overrides : {Overrides{list, layers}, Overrides{layers, list}, Overrides{list, list, layers}})
+    for (const auto& file : {yaml, std::string("model: {layers: 4}\n")})
+      CHECK(transformer(config_of(file, overrides)).mixer_names() == "mamba2 x 2, rwkv7");
 }
 
 TEST_CASE("a mistake in a list of mixers names the item", "[config]") {
@@ -281,12 +286,16 @@ TEST_CASE("a mistake in a list of mixers names the item", "[config]") {
            {"model: {mixer: [metrik]}\n", "a.yaml:1:17: model.mixer.0.mixer: unknown|'metric'?"},
            {"model: {mixer: [metric, {mixer: mamba2, layer: 2}]}\n",
             "a.yaml:1:41: model.mixer.1.layer: unknown|layers"},
+           {"model: {mixer: [metric, {kind: mamba2, rank: 3}]}\n",
+            "model.mixer.1.mixer.rank: unknown|only model.mixer: gated_linear_attention"},
            {"model: {mixer: [metric, {mixer: mamba2, layers: 0}]}\n", "a.yaml:1:49: model.mixer.1.layers: 0|range"},
            {"model: {mixer: [metric, {mixer: mamba2, layers: 4}]}\n",
             "a.yaml:1:49: model.mixer.1.layers:|5|there are 4"},
            {"model: {mixer: [{kind: metric, score: distance}]}\n",
             "a.yaml:1:39: model.mixer.0.mixer.score: 'distance'"},
            {"model: {mixer: [metric, fourier]}\n", "a.yaml:1:25: model.mixer.1.mixer: fourier|behind"},
+           {"model: {mixer: [metric, {kind: retention, direction: forward}]}\n",
+            "model.mixer.1.mixer.direction:|no effect|language_model"},
            {"model: {mixer: [metric, none], feed_forward: none}\n", "a.yaml:1:25: model.mixer.1.mixer:|nothing"},
            {"model: {positions: rotary, mixer: [mamba2, retention]}\n", "model.positions: 'rotary'|mamba2, retention"}})
     CHECK_THAT(complaint(yaml), Mentions(expected));

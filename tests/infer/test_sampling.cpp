@@ -176,6 +176,29 @@ TEST_CASE("text of recurrent and feed-forward models goes on past the context as
   CHECK_FALSE(should_record(*model, 1));
 }
 
+// By a model of the same weights with a context for all of it.
+TEST_CASE("text of mixers with states of fixed size goes on past the context as if all were read at once",
+          "[sampling]") {
+  auto config = small_config(6);
+  config.positions = NoPositionsConfig{};
+  const auto kind = GENERATE(as<std::string>(), "linear_attention", "retention", "mamba2", "gated_delta_net", "rwkv7",
+                             "short_convolution", "identity");
+  INFO(kind);
+  config.mixer = *make_kind<MixerConfig>(kind);
+  config.convolution = GENERATE(0, 3);
+  const auto model = random_gpt(config);
+  config.context = 64;
+  const auto whole = random_gpt(config);
+  const bool cached = GENERATE(true, false);
+  CHECK(model->has_endless_state());
+  CHECK(prompt_cut(*model, 30).empty());
+  const auto text = texts_of(*model, long_prompt, {.temperature = 1, .seed = 4, .cached = cached}, 1, 30)[0];
+  CHECK(text == recompute(*whole, long_prompt, 30, 1000, 4));
+  CHECK_FALSE(should_record(*model, 1));
+  config.mixers = {{.mixer = config.mixer, .layers = 1}, {.mixer = ScaledDotProductOptions{}, .layers = 1}};
+  CHECK_FALSE(random_gpt(config)->has_endless_state());
+}
+
 TEST_CASE("a stop string ends the text before it, however it is cut", "[sampling]") {
   const std::string text = "abcSTxSTOPrest";
   for (std::size_t step = 1; step <= text.size(); ++step) {

@@ -90,6 +90,19 @@ TEST_CASE("a hybrid remembers earlier segments by what each of its mixers keeps"
   memory->load(saved, "a file");
 }
 
+TEST_CASE("the first block with RWKV-7 mixes its values with no other's, wherever it stands", "[hybrids]") {
+  auto config = small_transformer(Rwkv7Options{});
+  config.layers = 3;
+  config.mixers = {{.mixer = ScaledDotProductOptions{}, .layers = 1}, {.mixer = Rwkv7Options{}, .layers = 2}};
+  const auto names = Gpt(config, vocabulary).named_parameters().keys();
+  const auto has = [&](const std::string& block) {
+    return std::ranges::any_of(names,
+                               [&](const auto& name) { return name.find(block + ".mixer.first_share") != name.npos; });
+  };
+  CHECK_FALSE(has("blocks.1"));
+  CHECK(has("blocks.2"));
+}
+
 TEST_CASE("what a convolution before mixers reads stays within a text, in both directions", "[hybrids]") {
   auto config = hybrid();
   config.convolution = 3;

@@ -293,4 +293,30 @@ TEST_CASE("what was saved of another model, batch or length is refused, and the 
   CHECK_THROWS_WITH(wide.evaluate(random_batch(3, 1), wide_state.get()), ContainsSubstring("other sizes"));
 }
 
+// Without blocks the last vector is that of the last token.
+TEST_CASE("a compressor gives tokens back from the last vector and a sinusoid of the place", "[compression]") {
+  auto config = small_transformer(ScaledDotProductOptions{}, 8, 6);
+  config.layers = 0;
+  config.positions = NoPositionsConfig{};
+  config.norm = RmsNormConfig{};
+  config.embedding.tie = true;
+  auto model = randomised(Compressor(config, vocabulary));
+  const auto weight = model.named_parameters();
+  const auto ids_bc = random_ids(3, 6);
+  const auto table_vd = weight["transformer.token_embedding.weight"];
+  auto x_bcd = table_vd.index_select(0, ids_bc.select(1, 5)).unsqueeze(1).repeat({1, 6, 1});
+  for (std::int64_t c = 0; c < 6; ++c)
+    for (std::int64_t d = 0; d < 8; ++d) {
+      const double angle = static_cast<double>(c) / std::pow(10000, static_cast<double>(d / 2 * 2) / 8);
+      x_bcd.select(1, c).select(1, d) += d % 2 == 0 ? std::sin(angle) : std::cos(angle);
+    }
+  for (const std::string i : {"0", "1"}) {
+    const auto norm = x_bcd / (x_bcd.square().mean(-1, true) + 1e-5).sqrt() * weight["decoder_norm_" + i + ".weight"];
+    const auto y_bcd = norm.matmul(weight["decoder_" + i + ".weight"].t()) + weight["decoder_" + i + ".bias"];
+    x_bcd = 0.5 * y_bcd * (1 + torch::erf(y_bcd / std::sqrt(2)));
+  }
+  CHECK(close(model.evaluate({.ids_bc = ids_bc}), x_bcd.matmul(table_vd.t())));
+  CHECK_THROWS_AS(model.new_state(1, 6), Error);
+}
+
 }  // namespace metaformer

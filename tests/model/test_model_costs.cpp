@@ -43,6 +43,20 @@ TEST_CASE("a state that generates a text is of its mixers or recurrent layers, i
   CHECK_FALSE(state_of(transformer("scaled_dot_product"), "classification"));
 }
 
+TEST_CASE("what reads from both ends costs twice, and a convolution before mixers has a state", "[costs]") {
+  const auto figures_of = [](const std::string& task, const std::string& direction, const std::string& more = "") {
+    const auto model = "{kind: transformer, layers: 1, heads: 2, width: 8, context: 5, mixer: {kind: retention" +
+                       direction + "}" + more + "}";
+    return mixer_figures(default_experiment({"task=" + task, "model=" + model}).config).value().costs;
+  };
+  const double matrix = 8 * 8, state = 2 * 4 * 4;
+  CHECK(figures_of("classification", "").operations_per_token == 2 * (2 * (4 * matrix + 2 * state) + matrix));
+  CHECK(figures_of("classification", ", direction: forward").operations_per_token == 2 * (5 * matrix + 2 * state));
+  const auto plain = figures_of("language_model", ""), convolved = figures_of("language_model", "", ", convolution: 4");
+  CHECK(convolved.operations_per_token == plain.operations_per_token + 2 * 4 * 8);
+  CHECK(*convolved.state_bytes == *plain.state_bytes + 3 * 8 * 4);
+}
+
 TEST_CASE("a token writes and reads a matrix state once, and with the delta rule twice", "[costs]") {
   const auto operations_of = [](const std::string& mixer) {
     const auto model =

@@ -205,6 +205,11 @@ TEST_CASE("measures of attention are those of their formulas, head by head and q
     CHECK(measures.score_std.at(head) == Approx(score_s.std(/*unbiased=*/false).item<double>()).epsilon(1e-9));
   }
   CHECK(measures.score_max == Approx(score_bnce.masked_select(visible_bce.unsqueeze(1)).abs().max().item<double>()));
+  // Sigmoids and sinks leave weights that do not add up to 1.
+  const auto larger = measure_attention({.score_bnce = score_bnce,
+                                         .weight_bnce = weight_bnce * torch::rand({tokens, 1}, torch::kDouble) * 3,
+                                         .visible_bce = visible_bce});
+  for (std::size_t n = 0; n < heads; ++n) CHECK(larger.entropy[n] == Approx(measures.entropy[n]).epsilon(1e-10));
 }
 
 TEST_CASE("attention to one key has no entropy, attention to all alike has all", "[probe]") {

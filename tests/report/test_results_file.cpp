@@ -220,7 +220,7 @@ TEST_CASE("a pattern passes over what is no run", "[find_runs]") {
   CHECK(found.folders.size() == 1);
   REQUIRE(found.problems.size() == 1);
   CHECK_THAT(found.problems[0], Mentions("a: left out|summary.json"));
-  for (const auto& [pattern, text] : {std::pair("runs/em*", "no run matches it"), {"runs/empty", "not a run"}})
+  for (const auto& [pattern, text] : {std::pair("runs/em*", "matches no run"), {"runs/empty", "not a run"}})
     CHECK_THAT(failure([&, given = pattern] { find_runs({(folder / given).string()}); }).second,
                ContainsSubstring(text));
 }

@@ -106,7 +106,7 @@ const Architecture& architecture_of(const ExperimentConfig& config) {
   const Architecture* nearest = nullptr;
   if (!is<TransformerConfig>(config.model)) {
     differences.push_back(fmt::format("model.kind is {} and must be transformer", kind_of(config.model)));
-  } else if (!is_causal(config.task)) {
+  } else if (!continues_text(config.task)) {
     differences.push_back(fmt::format("task.kind is {} and must be language_model", kind_of(config.task)));
   } else {
     const auto& model = std::get<TransformerConfig>(config.model);

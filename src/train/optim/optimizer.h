@@ -33,9 +33,9 @@ class Optimizer {
   // Back to the state before the first step.
   virtual void reset() = 0;
 
-  // What a checkpoint keeps, by names such as "first_moment.NAME of a parameter". The tensors alias the state: what is
-  // copied into them is loaded; only an optimiser that shares its state with others has to load() it then, out of
-  // tensors among which those of state() are.
+  // The tensors that a checkpoint keeps, by names such as "first_moment.NAME of a parameter". The tensors alias the
+  // state: what is copied into them is loaded; only an optimiser that shares its state with others has to load() it
+  // then, out of tensors among which those of state() are.
   virtual NamedTensors state() const = 0;
   virtual void load(const NamedTensors&) {}
 
@@ -54,7 +54,7 @@ class Optimizer {
 std::unique_ptr<Optimizer> make_optimizer(ParameterBuffer& parameters, const TrainConfig& config,
                                           const GradientScale& scale = {});
 
-// Of each matrix U S V' of x_mrc about U V', for Muon: the singular values end between 0.7 and 1.2 (those near 0
+// About U V' for each matrix U S V' of x_mrc, for Muon: the singular values end between 0.7 and 1.2 (those near 0
 // somewhere below). `iterations` of the quintic polynomial of Jordan et al. 2024, "Muon", after a division by the
 // Frobenius norm; 0 stays 0. The products are in `type`, and so is the result. Cheaper where r <= c.
 torch::Tensor orthogonalise(const torch::Tensor& x_mrc, std::int64_t iterations, torch::ScalarType type);
@@ -73,7 +73,7 @@ class LossScale {
   // Takes the norm of the scaled gradients; returns that of the gradients.
   torch::Tensor unscaled_norm(const torch::Tensor& scaled_norm);
 
-  // Of the step whose norm came last, scalars: whether it is to be skipped; whether even the smallest scale was too
+  // Scalars of the step whose norm came last: whether it is to be skipped; whether even the smallest scale was too
   // large.
   torch::Tensor is_skipped() const { return found_inf_.to(torch::kBool, /*non_blocking=*/false, /*copy=*/true); }
   torch::Tensor is_exhausted() const { return is_skipped().logical_and_(factor_ <= smallest); }
@@ -133,7 +133,7 @@ struct Shard {
   std::int64_t first = 0, count = 0;
 };
 
-// Of every rank, as equal as they can be: Muon's matrices stay whole.
+// The shard of every rank, as equal as possible: Muon's matrices stay whole.
 std::vector<Shard> shards_of(const ParameterBuffer& parameters, const TrainConfig& config, int size);
 
 // Each process has the state of its shard and updates it; then all get the values of all. All functions are to be
@@ -147,7 +147,7 @@ class ShardedOptimizer : public Optimizer {
   void step(const LearningRate& learning_rate) override;
   void reset() override { own_->reset(); }
 
-  // Of all shards, in copies on the CPU, as an optimiser that is not sharded names and shapes it.
+  // The state of all shards, copied to the CPU, with the names and shapes of an optimiser without shards.
   NamedTensors state() const override;
   void load(const NamedTensors& state) override;
   std::string first_not_finite() const override;

@@ -1,0 +1,43 @@
+#pragma once
+// Rows of the tasks that test what a model remembers (config/recall_config.h). A row is a function of a seed and its
+// number alone; a stable hash holds a quarter of all rows out.
+
+#include "base/random.h"
+#include "config/experiment_config.h"
+#include "data/token_rows.h"
+
+namespace metaformer {
+
+struct RecallRow {
+  std::vector<std::int64_t> ids, targets;  // as long; target -1: none
+};
+
+// One row, whose targets are the answers. `trains`: fuzzy recall has keys of fewer tokens in training.
+RecallRow draw_row(const TaskConfig& task, const Rng& rng, bool trains);
+
+class RecallDataset {
+ public:
+  // Errors (exit code 2): so few different rows that none is found for a split.
+  explicit RecallDataset(const TaskConfig& task);
+
+  std::int64_t row_length() const { return std::ssize(held_out_[0].front().ids); }
+
+  // Training rows first ... first + rows - 1 of all that the steps take. None is held out.
+  TokenRows training_rows(std::uint64_t seed, std::int64_t first, std::int64_t rows) const;
+
+  // Rows of a split, in a fixed order: of validation and test the same for every seed, of train the first ones.
+  std::int64_t count() const { return std::ssize(held_out_[0]); }
+  TokenRows rows(Split split, std::uint64_t seed, std::int64_t first, std::int64_t rows) const;
+
+  // Rows of a split drawn at random: a function of (seed, index).
+  TokenRows random_rows(Split split, std::uint64_t seed, std::int64_t index, std::int64_t rows) const;
+
+ private:
+  RecallRow row_of(const Rng& key, std::int64_t number, bool trains, bool held_out) const;
+
+  TaskConfig task_;
+  std::int64_t examples_ = 0;                       // 0: endless
+  std::array<std::vector<RecallRow>, 2> held_out_;  // of validation and test
+};
+
+}  // namespace metaformer

@@ -1,0 +1,37 @@
+#pragma once
+// Groups of runs that no other group beats in two measures at once, such as the state's size and the loss.
+
+#include <array>
+
+#include "report/comparison.h"
+#include "report/figure.h"
+
+namespace metaformer {
+
+// Of points of which less is better in both coordinates: no other point is as good in both and better in one.
+std::vector<bool> pareto_front(const std::vector<double>& x, const std::vector<double>& y);
+
+struct FrontierPoint {
+  std::size_t group;  // of the comparison
+  bool is_on_front;   // by the means over its runs
+  // Of the groups that are as good in x or better, the one with the best y whose paired difference in y has a 95%
+  // interval without 0.
+  std::optional<std::size_t> better;
+  PairedDifference difference = {};  // y of this group minus that of the better one
+};
+
+struct Frontier {
+  Measure x, y;
+  std::vector<FrontierPoint> points;  // of the groups that have both measures, by falling quality of x
+};
+
+// Less is better where a measure does not say otherwise. The comparison must have both measures.
+Frontier frontier_of(const Comparison& comparison, const std::string& x, const std::string& y);
+
+std::string to_text(const Frontier& frontier, const Comparison& comparison);
+std::string to_markdown(const Frontier& frontier, const Comparison& comparison);
+// {"x", "y": ids, "points": [{"group": its name, "front", "better": name, "difference": {..}}]}
+nlohmann::ordered_json to_json(const Frontier& frontier, const Comparison& comparison);
+figures::Figure figure_of(const Frontier& frontier, const Comparison& comparison);
+
+}  // namespace metaformer
