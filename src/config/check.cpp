@@ -512,7 +512,7 @@ void check_options(const SelectiveCopyConfig& task, const Checked& checked) {
 void check_options(const InContextRecallConfig& task, const Checked& checked) {
   checked.refuse(task.length % 2 != 0, {"task.length"}, "{} is odd, and a row is of pairs: set it to an even number",
                  task.length);
-  checked.refuse(task.symbols() < 2, {"task.noise_vocabulary", "task.vocabulary"},
+  checked.refuse(task.symbols() < 2, {"task.noise_vocabulary", "task.vocabulary", "task.noise"},
                  "{} leaves fewer than 2 of task.vocabulary {} for keys and values", task.noise_vocabulary,
                  task.vocabulary);
 }

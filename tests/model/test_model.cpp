@@ -300,7 +300,8 @@ TEST_CASE("a compressor gives tokens back from the last vector and a sinusoid of
   config.positions = NoPositionsConfig{};
   config.norm = RmsNormConfig{};
   config.embedding.tie = true;
-  auto model = randomised(Compressor(config, vocabulary));
+  Compressor model(config, vocabulary);
+  randomise(model);
   const auto weight = model.named_parameters();
   const auto ids_bc = random_ids(3, 6);
   const auto table_vd = weight["transformer.token_embedding.weight"];

@@ -31,16 +31,16 @@ struct StateMixerParameters {
   std::int64_t operator()(const auto&) const { return 0; }  // another mixer
   std::int64_t operator()(const LinearAttentionOptions& o) const {
     const auto keys = o.features == LinearFeatures::elu ? d : n * o.feature_width;
-    return 2 * linear(keys, d) + 2 * linear(d, d);
+    return 2 * linear(keys, d) + 2 * linear(d, d) + (2 * keys + d) * o.convolution;
   }
-  std::int64_t operator()(const RetentionOptions&) const { return 5 * linear(d, d) + k; }
+  std::int64_t operator()(const RetentionOptions& o) const { return 5 * linear(d, d) + 3 * d * o.convolution + k; }
   std::int64_t operator()(const GatedLinearAttentionOptions& o) const {
-    return 2 * linear(d / 2, d) + 3 * linear(d, d) + o.rank * d + o.rank * d / 2 + d / 2 + k;
+    return 2 * linear(d / 2, d) + 3 * linear(d, d) + o.rank * d + o.rank * d / 2 + d / 2 + 2 * d * o.convolution + k;
   }
   std::int64_t operator()(const Mamba2Options& o) const {
     const auto inner = o.expand * d, shared = 2 * o.state;
     return 2 * linear(inner, d) + linear(shared, d) + linear(d, inner) + n * d +
-           (inner + shared) * (o.convolution + 1) + 3 * n + inner;
+           (inner + shared) * (o.convolution + (o.convolution > 0 ? 1 : 0)) + 3 * n + inner;
   }
   std::int64_t operator()(const DeltaNetOptions& o) const {
     return 4 * linear(d, d) + 3 * d * o.convolution + n * d + k;
@@ -64,7 +64,7 @@ struct StateMixerParameters {
     return tables * context * context + (averaged == AveragedValues::own ? 2 * linear(d, d) : 0);
   }
   std::int64_t operator()(const StaticOptions& o) const { return mean(o.averaged, n); }
-  std::int64_t operator()(const RandomOptions& o) const { return mean(o.averaged, 1); }
+  std::int64_t operator()(const RandomOptions& o) const { return mean(o.averaged, 0); }  // its table is never trained
   // With ranks of 32, the least.
   std::int64_t operator()(const Rwkv7Options&) const {
     const auto low_rank = 2 * 32 * d, of_later_blocks = layer > 0 ? low_rank + d : 0;

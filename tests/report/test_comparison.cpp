@@ -103,7 +103,7 @@ TEST_CASE("an unknown group, key or measure is an error that lists the known one
 TEST_CASE("data are compared by their configs where no digest tells them apart", "[compare]") {
   auto runs = two_groups();
   for (auto& run : runs) run.data.clear();
-  CHECK(has_note(compare_runs(runs, {}), "6 of 6 runs|recorded"));
+  CHECK(has_note(compare_runs(runs, {}), "6 of 6 runs|do not record"));
   runs[1].data = "e";
   runs[2].data = "d";
   CHECK(has_note(compare_runs(runs, {}), "x_b.yaml-2:|other data|x_b.yaml-1"));

@@ -90,5 +90,5 @@ TEST_CASE("groups without one of the measures are not on the frontier, and none 
     if (run.config == "b") run.measures.erase("state_bytes");
   const auto comparison = compared(runs);
   CHECK(frontier_of(comparison, "state_bytes", "val_loss").points.size() == 1);
-  CHECK(failure([&] { frontier_of(comparison, "train_seconds", "val_loss"); }).code == ExitCode::usage);
+  CHECK(failure([&] { frontier_of(comparison, "train_seconds", "val_loss"); }).first == ExitCode::usage);
 }

@@ -12,6 +12,10 @@ namespace metaformer {
 inline std::vector<std::int64_t> numbers_of(const std::string& name) {
   if (name == "window") return {0, 3};
   if (name == "key_value_heads") return {0, 1};
+  if (name == "convolution") return {0, 4};
+  if (name == "order") return {2, 3};
+  if (name == "expand") return {1, 2};
+  if (name == "rank") return {16, 3};
   return {};
 }
 
