@@ -291,6 +291,12 @@ void add_to(TokenRows& rows, const RecallRow& row) {
   rows.target_count = std::ssize(rows.places);
 }
 
+// Without places where every token is a target.
+TokenRows finished(TokenRows rows) {
+  if (rows.places.size() == rows.ids.size()) rows.places.clear();
+  return rows;
+}
+
 }  // namespace
 
 RecallRow draw_row(const TaskConfig& task, const Rng& rng, bool trains) {
@@ -333,7 +339,7 @@ TokenRows RecallDataset::training_rows(std::uint64_t seed, std::int64_t first, s
     auto row = row_of(key, examples_ > 0 ? i % examples_ : i, /*trains=*/true, /*held_out=*/false);
     add_to(all, every_token ? with_every_token(std::move(row)) : row);
   }
-  return all;
+  return finished(std::move(all));
 }
 
 TokenRows RecallDataset::rows(Split split, std::uint64_t seed, std::int64_t first, std::int64_t rows) const {
@@ -346,7 +352,7 @@ TokenRows RecallDataset::rows(Split split, std::uint64_t seed, std::int64_t firs
     else
       add_to(all, held_out_[split == Split::validation ? 0 : 1][at(i)]);
   }
-  return all;
+  return finished(std::move(all));
 }
 
 TokenRows RecallDataset::random_rows(Split split, std::uint64_t seed, std::int64_t index, std::int64_t count) const {
@@ -357,7 +363,7 @@ TokenRows RecallDataset::random_rows(Split split, std::uint64_t seed, std::int64
     const auto one = rows(split, seed, static_cast<std::int64_t>(number), 1);
     add_to(all, {.ids = one.ids, .targets = one.targets});
   }
-  return all;
+  return finished(std::move(all));
 }
 
 }  // namespace metaformer

@@ -310,7 +310,9 @@ TEST_CASE("targets are the answers, or in training every next token", "[recall]"
       tokens(task_of("{kind: " + task + ", length: 30, held_out: 2, targets: tokens}"));
   const auto few = answers.training_rows(1, 0, 4), all = tokens.training_rows(1, 0, 4);
   CHECK(few.ids == all.ids);
-  CHECK(std::ssize(all.places) == std::ssize(all.ids));
+  CHECK(all.places.empty());
+  CHECK(all.target_count == std::ssize(all.ids));
+  CHECK(std::ssize(few.places) == few.target_count);
   const auto length = static_cast<std::size_t>(all.length);
   for (std::size_t i = 0; i < all.ids.size(); ++i) {
     CHECK(all.targets[i] == (i % length + 1 < length ? all.ids[i + 1] : few.targets[i]));
