@@ -11,7 +11,7 @@ for name in $tasks; do
     set_task "$name" "$mixer"
     for rate in 1e-4 5e-4 1e-3; do
       for decay in 0 0.1; do
-        run mad_base.yaml $(printf -- '--set %s ' "${words[@]}") --set "train.learning_rate=$rate" \
+        run mad_base.yaml "${sets[@]}" --set "train.learning_rate=$rate" \
           --set "train.optimizer.weight_decay=$decay"
       done
     done

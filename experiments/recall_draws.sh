@@ -10,7 +10,7 @@ for cell in $cells; do
   for mixer in $mixers; do
     set_cell "$cell" "$mixer"
     for rate in 1e-4 4.64e-4 2.15e-3 1e-2; do
-      run recall_base.yaml $(printf -- '--set %s ' "${words[@]}") --set "train.learning_rate=$rate"
+      run recall_base.yaml "${sets[@]}" --set "train.learning_rate=$rate"
     done
   done
 done
