@@ -53,7 +53,7 @@ std::string verdict(const FrontierPoint& point, const Frontier& frontier, const 
     const auto shown = [&](double value) { return shown_difference(frontier.y, value); };
     return fmt::format("behind {}: {} ({} to {})", names[*point.better], shown(mean), shown(*low), shown(*high));
   }
-  return point.is_on_front ? "on the frontier" : "behind by less than its interval";
+  return point.is_on_front ? "on the frontier" : "behind, but no interval shows it";
 }
 
 std::string value_cell(const Measure& measure, const ComparedGroup& group) {
