@@ -50,12 +50,6 @@ std::vector<std::int32_t> list_answer(const ListTask& task, std::vector<std::int
   return list;
 }
 
-bool ListDataset::is_held_out(const List& list) {
-  std::uint64_t hash = 0;
-  for (const auto number : list) hash = Rng::mix(hash ^ static_cast<std::uint64_t>(number));
-  return hash % 4 == 0;
-}
-
 ListDataset::ListDataset(const ListTask& task, std::string_view keys) : task_(task) {
   const auto count = count_lists(task);
   exhaustive_ = count <= most_enumerated;

@@ -7,6 +7,8 @@
 #include <set>
 #include <unordered_set>
 
+#include "data/list_dataset.h"
+
 namespace metaformer {
 
 namespace {
@@ -258,12 +260,6 @@ RecallRow draw(const CompressionConfig& task, Draws& draws, bool) {
   return {.ids = ids, .targets = ids};
 }
 
-bool is_held_out(const std::vector<std::int64_t>& ids) {
-  std::uint64_t hash = 0;
-  for (const auto id : ids) hash = Rng::mix(hash ^ static_cast<std::uint64_t>(id));
-  return hash % 4 == 0;
-}
-
 bool trains_on_every_token(const TaskConfig& task) {
   return std::visit(
       [](const auto& options) {
@@ -323,7 +319,7 @@ RecallRow RecallDataset::row_of(const Rng& key, std::int64_t number, bool trains
   const auto key_of_row = key.bits(static_cast<std::uint64_t>(number));
   for (std::uint64_t attempt = 0; attempt < most_attempts; ++attempt) {
     auto row = draw_row(task_, Rng::with_key(key_of_row ^ Rng::mix(attempt)), trains);
-    if (is_held_out(row.ids) == held_out) return row;
+    if (ListDataset::is_held_out(row.ids) == held_out) return row;
   }
   fail_usage(
       "task.length, task.vocabulary: rows of task {} are too few to train on some and test on others; raise one of "
@@ -331,37 +327,38 @@ RecallRow RecallDataset::row_of(const Rng& key, std::int64_t number, bool trains
       kind_of(task_));
 }
 
-TokenRows RecallDataset::training_rows(std::uint64_t seed, std::int64_t first, std::int64_t rows) const {
+RecallRow RecallDataset::training_row(std::uint64_t seed, std::int64_t number) const {
   const Rng key(seed, RandomPurpose::batches);
+  return row_of(key, examples_ > 0 ? number % examples_ : number, /*trains=*/true, /*held_out=*/false);
+}
+
+RecallRow RecallDataset::row_at(Split split, std::uint64_t seed, std::int64_t number) const {
+  if (split == Split::train) return training_row(seed, number);
+  return held_out_[split == Split::validation ? 0 : 1][at(number)];
+}
+
+TokenRows RecallDataset::training_rows(std::uint64_t seed, std::int64_t first, std::int64_t rows) const {
   TokenRows all;
   const bool every_token = trains_on_every_token(task_);
   for (auto i = first; i < first + rows; ++i) {
-    auto row = row_of(key, examples_ > 0 ? i % examples_ : i, /*trains=*/true, /*held_out=*/false);
+    auto row = training_row(seed, i);
     add_to(all, every_token ? with_every_token(std::move(row)) : row);
   }
   return finished(std::move(all));
 }
 
 TokenRows RecallDataset::rows(Split split, std::uint64_t seed, std::int64_t first, std::int64_t rows) const {
-  const auto last = std::min(first + rows, count());
-  const Rng key(seed, RandomPurpose::batches);
   TokenRows all;
-  for (auto i = first; i < last; ++i) {
-    if (split == Split::train)
-      add_to(all, row_of(key, examples_ > 0 ? i % examples_ : i, /*trains=*/true, /*held_out=*/false));
-    else
-      add_to(all, held_out_[split == Split::validation ? 0 : 1][at(i)]);
-  }
+  for (auto i = first; i < std::min(first + rows, count()); ++i) add_to(all, row_at(split, seed, i));
   return finished(std::move(all));
 }
 
-TokenRows RecallDataset::random_rows(Split split, std::uint64_t seed, std::int64_t index, std::int64_t count) const {
+TokenRows RecallDataset::random_rows(Split split, std::uint64_t seed, std::int64_t index, std::int64_t rows) const {
   const Rng rng(seed, RandomPurpose::evaluation, static_cast<std::uint64_t>(index));
   TokenRows all;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto number = rng.below(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(this->count()));
-    const auto one = rows(split, seed, static_cast<std::int64_t>(number), 1);
-    add_to(all, {.ids = one.ids, .targets = one.targets});
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const auto number = rng.below(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(count()));
+    add_to(all, row_at(split, seed, static_cast<std::int64_t>(number)));
   }
   return finished(std::move(all));
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Rows of the tasks that test what a model remembers (config/recall_config.h). A row is a function of a seed and its
-// number alone; a stable hash holds a quarter of all rows out.
+// Rows of the tasks that test what a model remembers (config/recall_config.h). A row depends only on a seed and on its
+// number. A stable hash keeps a quarter of all rows for evaluation.
 
 #include "base/random.h"
 #include "config/experiment_config.h"
@@ -33,6 +33,8 @@ class RecallDataset {
   TokenRows random_rows(Split split, std::uint64_t seed, std::int64_t index, std::int64_t rows) const;
 
  private:
+  RecallRow training_row(std::uint64_t seed, std::int64_t number) const;
+  RecallRow row_at(Split split, std::uint64_t seed, std::int64_t number) const;
   RecallRow row_of(const Rng& key, std::int64_t number, bool trains, bool held_out) const;
 
   TaskConfig task_;
