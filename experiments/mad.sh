@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# MAD: first the settings, then three seeds with the best of them. STEPS=1000 is what two cores can do.
+# MAD: first the settings, then three seeds with the best of them. What two cores can do in half a day:
+#
+#   STEPS=500 ROWS=32 RATES="5e-4 2e-3" DECAYS=0.1 JOBS=2 experiments/mad.sh
 set -euo pipefail
 folder=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")
 "$folder/mad_draws.sh"

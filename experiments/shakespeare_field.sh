@@ -5,24 +5,11 @@
 SEEDS=${SEEDS:-1337 1 2 3 4}
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
+# shellcheck source=experiments/lib/field_mixers.sh
+source "$experiments/lib/field_mixers.sh"
 
 for seed in $SEEDS; do
-  run shakespeare_scaled_dot_product.yaml --set model.mixer.qk_norm=true --set "train.seed=$seed"
-  for mixer in linear_attention gated_linear_attention mamba2 delta_net gated_delta_net short_convolution spatial_gating; do
-    run shakespeare_scaled_dot_product.yaml --set "model.mixer=$mixer" --set "train.seed=$seed"
-  done
-  while read -r mixer ratio; do
-    run shakespeare_scaled_dot_product.yaml --set "model.mixer=$mixer" --set "model.feed_forward.ratio=$ratio" \
-      --set "train.seed=$seed"
-  done <<'MIXERS'
-retention 3.5
-rwkv7 2.76
-hyena 3.39
-static 4.5
-random 6
-average_pooling 6
-identity 6
-MIXERS
+  run_field shakespeare_scaled_dot_product.yaml
   for mixers in "[{mixer: gated_delta_net, layers: 3}, {mixer: {kind: scaled_dot_product, qk_norm: true}}]" \
     "[{mixer: short_convolution, layers: 3}, {mixer: {kind: scaled_dot_product, qk_norm: true}}]"; do
     run shakespeare_scaled_dot_product.yaml --set "model.mixer=$mixers" --set "train.seed=$seed"

@@ -1,11 +1,19 @@
 # The cells of the comparison of mixers by recall. To be sourced after lib/sweep.sh.
 # shellcheck shell=bash
 
-mixers="scaled_dot_product metric linear_attention retention gated_linear_attention mamba2 gated_delta_net rwkv7 short_convolution hyena"
-cells="64:4:64 64:4:128 128:8:64 128:8:128"  # tokens, pairs, width
+mixers="scaled_dot_product metric linear_attention mamba2 gated_delta_net rwkv7 short_convolution hyena"
+more_mixers="retention gated_linear_attention delta_net spatial_gating static random average_pooling identity"
+
+# Calls a function with every mixer in both widths of a cell of tokens and pairs.
+for_each_mixer() { # function tokens:pairs
+  local width mixer
+  for width in 64 128; do
+    for mixer in $mixers; do "$1" "$2:$width" "$mixer"; done
+  done
+}
 
 # Sets `words`: the settings of a mixer in a cell, each in its strongest form; and `sets`: the same as arguments.
-set_cell() { # cell mixer
+set_cell() { # tokens:pairs:width mixer
   local length pairs width word
   IFS=: read -r length pairs width <<<"$1"
   words=("task.length=$length" "task.pairs=$pairs" "model.context=$length" "model.width=$width" "model.mixer.kind=$2")

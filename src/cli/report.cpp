@@ -23,8 +23,7 @@ namespace {
 struct CompareArguments {
   std::vector<std::string> runs;
   ComparisonOptions options;
-  std::string measures, columns;      // separated by commas
-  std::vector<std::string> frontier;  // two measures, or none
+  std::string measures, columns;  // separated by commas
   CompareFormat format = CompareFormat::text;
   std::string export_file, order_file, figures;
   bool json = false, export_only = false;
@@ -50,10 +49,8 @@ void run_compare(CompareArguments& arguments) {
   if (!columns.empty() && format != CompareFormat::markdown)
     fail_usage("--columns is for --format markdown; choose measures with --metrics");
   if (!columns.empty() && arguments.options.measures.empty()) arguments.options.measures = measures_of_columns(columns);
-  for (const auto& id : arguments.frontier)
-    if (std::ranges::find(arguments.options.measures, id) == arguments.options.measures.end())
-      arguments.options.measures.push_back(id);
-  if (!arguments.frontier.empty() && (!columns.empty() || format == CompareFormat::csv))
+  const auto& wanted_frontier = arguments.options.frontier;
+  if (!wanted_frontier.empty() && (!columns.empty() || format == CompareFormat::csv))
     fail_usage("--frontier: has no effect with {}", columns.empty() ? "--format csv" : "--columns");
   auto found = find_runs(arguments.runs);
   for (const auto& problem : found.problems) log::warning("{}", problem);
@@ -61,7 +58,7 @@ void run_compare(CompareArguments& arguments) {
   if (arguments.export_only) return export_runs();
   const auto comparison = compare_runs(found.runs, arguments.options);  // its errors come before a file is changed
   std::optional<Frontier> frontier;
-  if (!arguments.frontier.empty()) frontier = frontier_of(comparison, arguments.frontier[0], arguments.frontier[1]);
+  if (!wanted_frontier.empty()) frontier = frontier_of(comparison, wanted_frontier[0], wanted_frontier[1]);
   if (!arguments.export_file.empty()) export_runs();
   for (const auto& note : comparison.notes) log::warning("{}", note);
   if (!arguments.figures.empty()) {
@@ -87,6 +84,9 @@ void add_comparison_options(CLI::App& command, ComparisonOptions& options) {
   add_text(command, "--margin", options.margin, "M",
            "equivalence: whether the 95% interval lies inside plus/minus this, in the unit of the table")
       ->transform(number_in(positive));
+  add_text(command, "--frontier", options.frontier, "X Y",
+           "also mark the groups that no other group beats in these two measures, such as state_bytes val_loss")
+      ->expected(2);
 }
 
 void add_output_options(CLI::App& command, CompareArguments& arguments) {
@@ -95,9 +95,6 @@ void add_output_options(CLI::App& command, CompareArguments& arguments) {
   add_text(command, "--columns", arguments.columns, "LIST",
            "columns of the Markdown table, separated by commas: MEASURE, MEASURE:difference, MEASURE:equivalent, "
            "MEASURE:worst, MEASURE:values, mcnemar, settings");
-  add_text(command, "--frontier", arguments.frontier, "X Y",
-           "also mark the groups that no other group beats in these two measures, such as state_bytes val_loss")
-      ->expected(2);
   add_text(command, "--figures", arguments.figures, "DIR",
            "folder for the values and the differences of every measure as pictures (SVG and PDF)");
   auto* file = add_text(command, "--export", arguments.export_file, "FILE",

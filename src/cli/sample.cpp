@@ -245,12 +245,12 @@ void check(const SampleArguments& arguments, const LoadedRun& run) {
                run.directory.path().string(), kind_of(task));
   require_no_flags(arguments.beam_flags, run);
   const auto& model = run.experiment.config.model;
-  const auto what = run.model->remembers() && is<TransformerConfig>(model) ? "model.memory"
-                    : is<TransformerConfig>(model)                         ? "states of fixed size"
-                                                   : fmt::format("model.kind {}", kind_of(model));
-  if (run.model->has_endless_state() && arguments.options.window != WindowKind::half)
+  if (run.model->has_endless_state() && arguments.options.window != WindowKind::half) {
+    auto what = fmt::format("model.kind {}", kind_of(model));
+    if (is<TransformerConfig>(model)) what = run.model->remembers() ? "model.memory" : "states of fixed size";
     fail_usage("--window {}: has no effect on a model with {}, which goes on past its context without a cut",
                to_string(arguments.options.window), what);
+  }
   const auto lists = list_task(task);
   if (lists && arguments.tokens)
     fail_usage("--tokens: a model of lists answers with as many numbers as the prompt has");

@@ -33,7 +33,7 @@ constexpr std::size_t numbers_of_text = 3 * sizeof(std::uint64_t);  // label, co
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr int format_version = 4;  // raise it when the same texts and config give other tokens or another file
+constexpr int format_version = 5;  // raise it when the same texts and config give other tokens or another file
 constexpr std::uintmax_t most_bytes = std::uintmax_t{2} << 30;  // of the folder, and so of a file
 
 // The folder of a source does not matter; its name may determine the format.
@@ -149,6 +149,7 @@ std::string write_encoded(const EncodedSplits& splits, std::string_view key, std
   add_number(splits.codec.labels.size());
   for (const auto& label : splits.codec.labels) add_string(label);
   for (const auto& digest : splits.text_digests) add_string(digest);
+  add_number(static_cast<std::uint64_t>(splits.training_bytes));
   for (const auto& texts : splits.texts) {
     add_number(texts.size());
     for (const auto& [ids, label, text] : texts) {
@@ -196,6 +197,7 @@ EncodedSplits read_encoded(std::string_view bytes, std::string_view key, const s
   splits.codec.tokenizer = load_tokenizer(string(), source);
   for (auto left = count(sizeof(std::uint64_t)); left > 0; --left) splits.codec.labels.push_back(string());
   for (auto& digest : splits.text_digests) digest = string();
+  splits.training_bytes = static_cast<std::int64_t>(number());
   for (auto& texts : splits.texts) {
     texts.resize(count(numbers_of_text));
     for (auto& [ids, label, text] : texts) {

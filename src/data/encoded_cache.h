@@ -7,6 +7,7 @@
 //   description, tokenizer                  strings of JSON, as in environment.json and tokenizer.json
 //   labels                                  their count, then strings
 //   digests of the splits' texts            three strings
+//   bytes of the training texts             a count
 //   training, validation, test texts        their count, then of each: label, count of ids, ids, text (a string)
 //   SHA-256 of all bytes before it          64 hexadecimal digits
 //

@@ -230,6 +230,7 @@ EncodedSplits encode_splits(LabelledSplits splits, const LabelledDataConfig& con
     for (auto& [text, label, place] : splits[split]) {
       throw_if_stopped();
       digest = sha256(digest + sha256(text));
+      if (split == Split::train) encoded.training_bytes += std::ssize(text);
       const auto known = std::ranges::find(codec.labels, label);
       if (known == codec.labels.end())
         fail_data("{}: the label {} is not among the {} of the training texts{}", place, in_quotes(label),
@@ -286,6 +287,12 @@ LabelledDataset::LabelledDataset(EncodedSplits splits, const BatchOptions& optio
 double LabelledDataset::expected_length(const EncodedText& text) const {
   return std::min(static_cast<double>(text.ids.size()) * (1 - options_.token_removal),
                   static_cast<double>(options_.context));
+}
+
+double LabelledDataset::bytes_per_token() const {
+  double tokens = 0;
+  for (const auto& text : texts(Split::train)) tokens += static_cast<double>(text.ids.size());
+  return static_cast<double>(splits_.training_bytes) / tokens;
 }
 
 double LabelledDataset::mean_length() const {

@@ -53,6 +53,7 @@ struct EncodedText {
 struct EncodedSplits : Splits<EncodedText> {
   Codec codec;
   BySplit<std::string> text_digests;  // SHA-256 over the texts in the order of the source
+  std::int64_t training_bytes = 0;    // of the training texts
 };
 
 // Makes what the codec lacks, tokenizer and labels, from the training texts. Errors (exit code 3): only one label, a
@@ -83,6 +84,7 @@ class LabelledDataset {
   const std::string& text_digest(Split split) const { return splits_.text_digests[split]; }
   std::int64_t count(Split split) const { return std::ssize(texts(split)); }
   std::int64_t cut_count() const { return cut_count_; }  // texts that are longer than the context
+  double bytes_per_token() const;                        // of the training texts
   double mean_length() const;                            // mean number of tokens of a training text in a batch
 
   // Rows first ... first + rows of step's global order, EpochOrder; a step has `rows_per_step`. Noise and resampling of

@@ -244,17 +244,23 @@ class TextPairDataset final : public PairDataset {
     const auto& task = std::get<SequenceToSequenceConfig>(config.task);
     if (!codec_.tokenizer)
       codec_.tokenizer = obtain_tokenizer(task.data, joined_texts(texts[Split::train]), Unknown::map);
+    double bytes = 0, tokens = 0;  // of the training pairs
     for (const auto split : every_split) {
       auto& own = pairs_[split];
       for (auto& text : texts[split]) {
         auto& pair = own.emplace_back();
         pair.ids = encode(text, *codec_.tokenizer);
+        if (split == Split::train) {
+          bytes += static_cast<double>(text.source.size() + text.target.size());
+          tokens += static_cast<double>(pair.ids.source.size() + pair.ids.target.size());
+        }
         if (split != Split::train) pair.texts = {std::move(text.source), std::move(text.target)};
       }
       if (split == Split::train) leave_out_long(own, texts[split].front().target_place);
       report_cut(own, split);
       if (split != Split::train) std::ranges::stable_sort(own, std::greater(), sorting_length);
     }
+    bytes_per_token_ = bytes / tokens;
     plan_batches(task);
     const auto sources = mean(&EncodedPair::source), targets = mean(&EncodedPair::target);
     mean_tokens_ = sources + targets + 2;

@@ -77,6 +77,9 @@ class PairDataset {
   // Mean number of tokens of a training pair: both sequences with their marks.
   double mean_tokens() const { return mean_tokens_; }
 
+  // Bytes of a token of the training pairs; nothing for pairs that are made up.
+  std::optional<double> bytes_per_token() const { return bytes_per_token_; }
+
   // Pairs of an epoch; nothing where every pair is a new one.
   std::optional<std::int64_t> pairs_of_epoch() const { return pairs_of_epoch_; }
 
@@ -103,6 +106,7 @@ class PairDataset {
   nlohmann::ordered_json description_;
   std::string summary_;
   double mean_tokens_ = 0, mean_pairs_ = 0;
+  std::optional<double> bytes_per_token_;
   std::optional<std::int64_t> pairs_of_epoch_;
 };
 

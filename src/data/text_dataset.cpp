@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -49,6 +50,18 @@ std::int64_t count_unknown_characters(const Tokenizer& tokenizer, const std::vec
   return characters;
 }
 
+// The length of an adaptive code in bits: a byte that occurred c times among n before has the probability
+// (c + 1/2) / (n + 128) (Krichevsky and Trofimov 1981).
+double adaptive_code_bits(std::string_view bytes) {
+  std::array<std::int64_t, 256> counts{};
+  double bits = 0, before = 0;
+  for (const char byte : bytes) {
+    auto& count = counts.at(static_cast<unsigned char>(byte));
+    bits -= std::log2((static_cast<double>(count++) + 0.5) / (before++ + 128));
+  }
+  return bits;
+}
+
 }  // namespace
 
 std::array<std::string_view, 2> split_corpus(const Corpus& corpus, const TextDataConfig& config) {
@@ -72,29 +85,60 @@ TextDataset::TextDataset(const Corpus& corpus, const TextDataConfig& config, std
   const auto texts = split_corpus(corpus, config);
   const bool by_document = config.separate_documents || packing_options(config.packing) != nullptr;
   const auto starts = split_document_starts(corpus, texts[0].size());
+  bytes_of_id_.assign(static_cast<std::size_t>(tokenizer->vocabulary_size()), 0);
   for (const auto split : {Split::train, Split::validation}) {
     const auto at = static_cast<std::size_t>(split);
     auto& part = parts_[at];
+    std::vector<std::string_view> documents;
+    for (std::size_t i = 0; by_document && i < starts[at].size(); ++i) {
+      const auto end = i + 1 < starts[at].size() ? starts[at][i + 1] : texts[at].size();
+      documents.push_back(texts[at].substr(starts[at][i], end - starts[at][i]));
+    }
     try {
-      if (!by_document) part.tokens = tokenizer->encode(texts[at]);
-      // Document by document, each with the line break behind it, so that no token is of two documents.
-      for (std::size_t i = 0; by_document && i < starts[at].size(); ++i) {
-        const auto end = i + 1 < starts[at].size() ? starts[at][i + 1] : texts[at].size();
-        const auto ids = tokenizer->encode(texts[at].substr(starts[at][i], end - starts[at][i]));
-        part.tokens.insert(part.tokens.end(), ids.begin(), ids.end());
-        part.documents.insert(part.documents.end(), ids.size(), static_cast<std::int32_t>(i));
-      }
+      part = encode(texts[at], documents, *tokenizer);
     } catch (const Error& error) {
       throw Error(error.code(), fmt::format("{}: {}; it is not the text this tokenizer was made from",
                                             corpus.path.string(), error.what()));
     }
-    part.characters = count_characters(texts[at]);
     if (!drops_whitespace(config.tokenizer))
       part.unknown_characters = count_unknown_characters(*tokenizer, part.tokens, part.characters);
     if (std::ssize(part.tokens) < context + 1)
       fail_data("{}: its {} split has {} tokens; model.context {} needs at least {}", corpus.path.string(),
                 to_string(split), part.tokens.size(), context, context + 1);
   }
+}
+
+// Document by document, each with the line break behind it, so that no token is of two documents; without documents the
+// text as a whole.
+TextDataset::Part TextDataset::encode(std::string_view text, const std::vector<std::string_view>& documents,
+                                      const Tokenizer& tokenizer) {
+  Part part{.characters = 0, .bytes = std::ssize(text)};
+  if (documents.empty()) part.tokens = tokenizer.encode(text);
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    const auto ids = tokenizer.encode(documents[i]);
+    part.tokens.insert(part.tokens.end(), ids.begin(), ids.end());
+    part.documents.insert(part.documents.end(), ids.size(), static_cast<std::int32_t>(i));
+  }
+  part.characters = count_characters(text);
+  const auto unknown = tokenizer.unknown_id();
+  const bool is_known = !unknown || std::ranges::find(part.tokens, *unknown) == part.tokens.end();
+  if (is_known && tokenizer.decode(part.tokens) == text) {
+    part.lost_bits = 0;
+    for (const auto id : part.tokens)
+      if (auto& bytes = bytes_of_id_[static_cast<std::size_t>(id)]; bytes == 0)
+        bytes = static_cast<std::int32_t>(tokenizer.decode(std::vector{id}).size());
+    return part;
+  }
+  if (const auto lost = tokenizer.lost(text)) {
+    part.lost_bits = 0;
+    for (const auto& kind : *lost) *part.lost_bits += adaptive_code_bits(kind);
+  }
+  if (documents.empty()) part.token_bytes = tokenizer.token_bytes(text);
+  for (const auto document : documents) {
+    const auto bytes = tokenizer.token_bytes(document);
+    part.token_bytes.insert(part.token_bytes.end(), bytes.begin(), bytes.end());
+  }
+  return part;
 }
 
 const TextDataset::Part& TextDataset::part(Split split) const {
@@ -172,12 +216,16 @@ TokenRows TextDataset::packed_rows(Split split, const std::vector<TextPack>& pac
   const auto& source = tokens(split);
   auto batch = rows_of(split, packs, separate);
   batch.targets.assign(batch.ids.size(), -1);
+  batch.target_bytes.assign(batch.ids.size(), 0);
   if (by_sequence) batch.target_weights.assign(batch.ids.size(), 0);
   for (std::size_t row = 0; row < packs.size(); ++row) {
     auto place = static_cast<std::int64_t>(row) * batch.length;
     for (const auto& [start, length] : packs[row]) {
       const auto next = source.begin() + start + 1;
       std::copy(next, next + length, batch.targets.begin() + place);
+      for (std::int64_t i = 0; i < length; ++i)
+        batch.target_bytes[static_cast<std::size_t>(place + i)] =
+            bytes_at(part(split), static_cast<std::size_t>(start + 1 + i));
       if (by_sequence) std::fill_n(batch.target_weights.begin() + place, length, 1.0F / static_cast<float>(length));
       batch.target_count += length;
       place += length;
@@ -195,6 +243,7 @@ TokenRows TextDataset::windows(Split split, const std::vector<std::int64_t>& sta
   for (const auto start : starts) {
     for (auto at = start; at < start + context_; ++at) {
       const bool inside = at + 1 < size;
+      batch.target_bytes.push_back(inside ? bytes_at(part(split), static_cast<std::size_t>(at + 1)) : 0);
       batch.ids.push_back(inside ? source[static_cast<std::size_t>(at)] : 0);
       batch.targets.push_back(inside ? source[static_cast<std::size_t>(at + 1)] : -1);
       batch.target_count += inside;

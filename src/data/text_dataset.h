@@ -44,6 +44,11 @@ class TextDataset {
   // The number of every token's document; empty unless data.separate_documents is true, or with data.packing.
   const std::vector<std::int32_t>& documents(Split split) const { return part(split).documents; }
   std::int64_t characters(Split split) const { return part(split).characters; }
+  std::int64_t bytes(Split split) const { return part(split).bytes; }
+
+  // Bits that restore the text from its tokens: 0 where decoding does; else the length of an adaptive code of what the
+  // tokenizer loses. Nothing where that cannot be said.
+  std::optional<double> lost_bits(Split split) const { return part(split).lost_bits; }
 
   // The number of characters that unknown tokens stand for. Nothing where white space is dropped: no token stands for
   // it.
@@ -84,13 +89,20 @@ class TextDataset {
  private:
   struct Part {
     std::vector<std::int32_t> tokens, documents;
-    std::int64_t characters = 0;
+    std::vector<std::int32_t> token_bytes;  // empty: bytes_of_id_ has them
+    std::int64_t characters = 0, bytes = 0;
+    std::optional<double> lost_bits;
     std::optional<std::int64_t> unknown_characters;
   };
+  Part encode(std::string_view text, const std::vector<std::string_view>& documents, const Tokenizer& tokenizer);
+  std::int64_t bytes_at(const Part& part, std::size_t at) const {
+    return part.token_bytes.empty() ? bytes_of_id_[static_cast<std::size_t>(part.tokens[at])] : part.token_bytes[at];
+  }
   const Part& part(Split split) const;  // errors (exit code 2): the test split, which a text does not have
 
   std::int64_t context_;
-  std::array<Part, 2> parts_;  // by Split
+  std::vector<std::int32_t> bytes_of_id_;  // of what each id in a text is decoded to
+  std::array<Part, 2> parts_;              // by Split
 };
 
 // The documents of a text in packs.

@@ -78,12 +78,13 @@ struct TokenRows {
   std::int64_t length = 0;
   std::vector<std::int64_t> ids;
   std::vector<std::int64_t> targets;
-  std::int64_t target_count = 0;       // targets that are not -1
-  std::vector<std::int64_t> places;    // of the targets in `targets`, ascending, then -1; empty: anywhere
-  std::vector<std::int64_t> segments;  // numbers of documents, -1: padding; empty when all are one
-  bool restarts = false;               // positions start again in every segment
-  std::vector<float> target_weights;   // in the loss; empty: 1 each
-  std::int64_t sequences = 0;          // that these weights add up to
+  std::int64_t target_count = 0;           // targets that are not -1
+  std::vector<std::int64_t> target_bytes;  // of the text that each target stands for; empty: not counted
+  std::vector<std::int64_t> places;        // of the targets in `targets`, ascending, then -1; empty: anywhere
+  std::vector<std::int64_t> segments;      // numbers of documents, -1: padding; empty when all are one
+  bool restarts = false;                   // positions start again in every segment
+  std::vector<float> target_weights;       // in the loss; empty: 1 each
+  std::int64_t sequences = 0;              // that these weights add up to
 };
 
 // Row-major [rows, length] token ids, padded to the longest row; segment: the number of the text in its row, -1:

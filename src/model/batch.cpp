@@ -72,8 +72,8 @@ torch::Tensor wanted_rows(const torch::Tensor& x_bcd, const Batch& batch) {
 Batch rows_of(const Batch& batch, std::int64_t first, std::int64_t count) {
   Batch part = batch;
   part.first_row += first;
-  for (auto* tensor : {&part.ids_bc, &part.targets_bc, &part.segments_bc, &part.target_weights_bc, &part.source_ids_bs,
-                       &part.source_segments_bs})
+  for (auto* tensor : {&part.ids_bc, &part.targets_bc, &part.segments_bc, &part.target_weights_bc,
+                       &part.target_bytes_bc, &part.source_ids_bs, &part.source_segments_bs})
     if (tensor->defined()) *tensor = tensor->narrow(0, first, count);
   if (part.source_segments_bs.defined()) {
     const auto needed = needed_length(part.source_segments_bs);
@@ -84,7 +84,8 @@ Batch rows_of(const Batch& batch, std::int64_t first, std::int64_t count) {
   const auto length = part.segments_bc.defined() ? needed_length(part.segments_bc) : part.ids_bc.size(1);
   if (part.places_t.defined()) part.places_t = places_in(batch, first, count, length);
   if (!part.segments_bc.defined()) return part;
-  for (auto* tensor : {&part.ids_bc, &part.targets_bc, &part.segments_bc, &part.target_weights_bc})
+  for (auto* tensor :
+       {&part.ids_bc, &part.targets_bc, &part.segments_bc, &part.target_weights_bc, &part.target_bytes_bc})
     if (tensor->defined()) *tensor = tensor->narrow(1, 0, length);
   return part;
 }

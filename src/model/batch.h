@@ -19,6 +19,7 @@ struct Batch {
   torch::Tensor labels_l;            // long, classification: the class of each labelled text
   torch::Tensor label_rows_l2;       // long, the row and the segment of each label; undefined: label i is that of row i
   torch::Tensor target_weights_bc;   // float, of every target in the loss; undefined: 1 each
+  torch::Tensor target_bytes_bc;     // long, the bytes of text that a target stands for; undefined: not counted
   bool restarts = false;             // positions and n-grams start again in every segment, as those of packed labels do
   bool begins = false;               // what a state or memory holds is of other sequences, and is to be forgotten
   std::int64_t first_row = 0;        // in the step that the batch is a part of
@@ -32,10 +33,10 @@ struct Batch {
 template <class AnyBatch>
 requires std::is_same_v<std::remove_const_t<AnyBatch>, Batch>
 auto tensors_of(AnyBatch& batch) {
-  return std::array{&batch.ids_bc,   &batch.targets_bc,    &batch.segments_bc,
-                    &batch.places_t, &batch.source_ids_bs, &batch.source_segments_bs,
-                    &batch.labels_l, &batch.label_rows_l2, &batch.target_weights_bc,
-                    &batch.weight};
+  return std::array{&batch.ids_bc,          &batch.targets_bc,    &batch.segments_bc,
+                    &batch.places_t,        &batch.source_ids_bs, &batch.source_segments_bs,
+                    &batch.labels_l,        &batch.label_rows_l2, &batch.target_weights_bc,
+                    &batch.target_bytes_bc, &batch.weight};
 }
 
 // Ascending places with as many -1 behind them as make their number a multiple of 32, so that batches have few shapes.

@@ -265,7 +265,9 @@ GroupMeasure values_of(const ComparedGroup& group, const std::string& id) {
   return result;
 }
 
-void add_measures(Comparison& comparison) {
+// `more`: measures whose values are wanted without differences.
+void add_measures(Comparison& comparison, std::vector<std::string> more) {
+  more.insert(more.end(), cost_measures().begin(), cost_measures().end());
   for (auto& group : comparison.groups) {
     for (const auto& measure : comparison.measures) {
       const auto& values = (group.measures[measure.id] = values_of(group, measure.id)).values;
@@ -274,7 +276,7 @@ void add_measures(Comparison& comparison) {
         if (!values.contains(run.seed))
           comparison.notes.push_back(fmt::format("{}: left out of {}, which it does not have", run.source, measure.id));
     }
-    for (const auto& id : cost_measures())
+    for (const auto& id : more)
       if (!group.measures.contains(id)) group.measures[id] = values_of(group, id);
   }
 }
@@ -342,10 +344,16 @@ void add_differences(Comparison& comparison) {
 constexpr int name_width = 30;
 
 // "1.8478 ± 0.0125", "804,096"; "–" without values.
+// Whether the values of a measure vary with the seed. Sizes do not.
+bool varies(const Measure& measure, const GroupMeasure& group) {
+  const auto& deviation = group.summary.deviation;
+  return measure.digits > 0 && deviation && (*deviation > 0 || measure.better != Measure::Better::neither);
+}
+
 std::string mean_cell(const Measure& measure, const GroupMeasure& group) {
   if (group.values.empty()) return "–";
   const auto mean = shown(measure, group.summary.mean);
-  if (!group.summary.deviation || measure.digits == 0) return mean;
+  if (!varies(measure, group)) return mean;
   return fmt::format("{} ± {}", mean, shown(measure, *group.summary.deviation));
 }
 
@@ -476,7 +484,12 @@ std::string title_of(const Column& column, const Comparison& comparison) {
   if (column.part == "difference") return fmt::format("difference {} (95% interval)", describe_reference(comparison));
   if (column.part == "equivalent") return fmt::format("inside ±{}", comparison.margin.value_or(0));
   if (column.part == "worst") return "worst";
-  if (column.part == "values" || measure.digits == 0) return measure.title;
+  const bool is_size = measure.better == Measure::Better::neither &&
+                       std::ranges::none_of(comparison.groups, [&](const ComparedGroup& group) {
+                         const auto found = group.measures.find(measure.id);
+                         return found != group.measures.end() && varies(measure, found->second);
+                       });
+  if (column.part == "values" || measure.digits == 0 || is_size) return measure.title;
   return measure.title + ", mean ± sd";
 }
 
@@ -586,9 +599,10 @@ Comparison compare_runs(std::vector<RunRecord> runs, const ComparisonOptions& op
   comparison.groups = group_runs(std::move(runs), options.by, comparison.notes);
   if (comparison.groups.empty()) fail_usage("there is no finished run to compare");
   comparison.measures = choose_measures(comparison.groups, options.measures);
+  if (!options.frontier.empty()) choose_measures(comparison.groups, options.frontier);  // its errors
   comparison.differing_keys = find_differing_keys(comparison.groups);
   choose_references(comparison.groups, options);
-  add_measures(comparison);
+  add_measures(comparison, options.frontier);
   add_differences(comparison);
   const auto is_tokenizer = [](const std::string& key) { return key.starts_with("data.tokenizer"); };
   if (std::ranges::any_of(comparison.differing_keys, is_tokenizer))

@@ -62,6 +62,7 @@ struct ComparisonOptions {
   std::vector<std::string> references;
   std::string by;                     // a config key: compares only groups that are equal in it; "": all
   std::vector<std::string> measures;  // by id; empty: default_measures() of what any run has
+  std::vector<std::string> frontier;  // two more, whose frontier is asked for (report/frontier.h), or none
   std::optional<double> margin;       // in the unit that is shown: 0.5 with percentages is half a point
 };
 

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "report/json.h"
 
 namespace metaformer {
 
@@ -131,9 +132,12 @@ std::string to_markdown(const Frontier& frontier, const Comparison& comparison) 
 }
 
 nlohmann::ordered_json to_json(const Frontier& frontier, const Comparison& comparison) {
+  const auto names = short_names(comparison.groups);
   auto points = nlohmann::ordered_json::array();
   for (const auto& point : frontier.points) {
-    points.push_back({{"group", comparison.groups[point.group].name}, {"front", point.is_on_front}});
+    points.push_back({{"group", comparison.groups[point.group].name},
+                      {"front", point.is_on_front},
+                      {"verdict", verdict(point, frontier, names)}});
     if (!point.better) continue;
     points.back()["better"] = comparison.groups[*point.better].name;
     points.back()["difference"] = {{"pairs", point.difference.pairs},
@@ -141,7 +145,10 @@ nlohmann::ordered_json to_json(const Frontier& frontier, const Comparison& compa
                                    {"low", *point.difference.low},
                                    {"high", *point.difference.high}};
   }
-  return {{"x", frontier.x.id}, {"y", frontier.y.id}, {"points", points}};
+  return {{"x", frontier.x.id},
+          {"y", frontier.y.id},
+          {"measures", {to_json(frontier.x), to_json(frontier.y)}},
+          {"points", points}};
 }
 
 figures::Figure figure_of(const Frontier& frontier, const Comparison& comparison) {

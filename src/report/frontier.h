@@ -30,7 +30,8 @@ Frontier frontier_of(const Comparison& comparison, const std::string& x, const s
 
 std::string to_text(const Frontier& frontier, const Comparison& comparison);
 std::string to_markdown(const Frontier& frontier, const Comparison& comparison);
-// {"x", "y": ids, "points": [{"group": its name, "front", "better": name, "difference": {..}}]}
+// {"x", "y": ids, "measures": both as to_json(Measure), "points": [{"group": its name, "front", "verdict": as the
+// tables say it, "better": name, "difference": {..}}]}
 nlohmann::ordered_json to_json(const Frontier& frontier, const Comparison& comparison);
 figures::Figure figure_of(const Frontier& frontier, const Comparison& comparison);
 

@@ -24,6 +24,7 @@
 #include "infer/sampling.h"
 #include "report/curves.h"
 #include "report/figure.h"
+#include "report/frontier.h"
 #include "report/inspection.h"
 #include "report/json.h"
 #include "report/pictures.h"
@@ -286,8 +287,9 @@ std::vector<std::string> differing_keys(const std::vector<ReportedGroup>& groups
   return keys;
 }
 
-Json describe(const Comparison& comparison, const ReportedRuns& reported) {
+Json describe(const Comparison& comparison, const ReportedRuns& reported, const std::vector<std::string>& frontier) {
   auto json = to_json(comparison);
+  if (!frontier.empty()) json["frontier"] = to_json(frontier_of(comparison, frontier[0], frontier[1]), comparison);
   json["costs"] = Json::array();
   for (const auto& id : cost_measures()) json["costs"].push_back(to_json(measure_of(id)));
   for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
@@ -298,9 +300,9 @@ Json describe(const Comparison& comparison, const ReportedRuns& reported) {
   return json;
 }
 
-// {"runs": [...], "groups": [...], "differing_keys", "comparison": to_json(Comparison) with "costs" and "color" (the
-// number of the page's group, or null); null without one}
-Json describe(const ReportedRuns& reported) {
+// {"runs": [...], "groups": [...], "differing_keys", "comparison": to_json(Comparison) with "costs", "color" (the
+// number of the page's group, or null) and "frontier" if two measures are given; null without one}
+Json describe(const ReportedRuns& reported, const std::vector<std::string>& frontier) {
   const auto keys = differing_keys(reported.groups);
   Json json = {{"runs", Json::array()}, {"groups", Json::array()}, {"differing_keys", keys}};
   for (const auto& run : reported.runs) {
@@ -317,7 +319,7 @@ Json describe(const ReportedRuns& reported) {
                               {"config", group.config},
                               {"runs", group.runs}});
   }
-  json["comparison"] = reported.comparison ? describe(*reported.comparison, reported) : Json();
+  json["comparison"] = reported.comparison ? describe(*reported.comparison, reported, frontier) : Json();
   return json;
 }
 
@@ -343,7 +345,7 @@ class ReportMaker {
 
   Report make() {
     read_all_curves();
-    data_ = describe(reported_);
+    data_ = describe(reported_, options_.comparison.frontier);
     data_["origin"] = fmt::format("Made by metaformer {}, commit {}{}.", build_info().version, build_info().commit,
                                   build_info().dirty ? " (changed)" : "");
     data_["curves"] = to_json(curves_);
@@ -452,7 +454,10 @@ class ReportMaker {
     for (const auto& group : reported_.groups) names.push_back(group.name);
     for (const auto& view : views_of(curves_)) figures_->write("curves_" + view.name, figure_of(curves_, view, names));
     if (!reported_.comparison) return;
-    for (const auto& [name, figure] : figures_of(*reported_.comparison)) figures_->write(name, figure);
+    const auto& comparison = *reported_.comparison;
+    for (const auto& [name, figure] : figures_of(comparison)) figures_->write(name, figure);
+    if (const auto& pair = options_.comparison.frontier; !pair.empty())
+      figures_->write("frontier", figure_of(frontier_of(comparison, pair[0], pair[1]), comparison));
   }
 
   // The heads of all groups may not fit: first the references of others, then one group of each mixer, then the rest.

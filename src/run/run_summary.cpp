@@ -33,6 +33,7 @@ void fields(AnyOf<RunSummary> auto& summary, auto field) {
     field("tokens_per_second", stepwise->tokens_per_second);
     field("operations_per_token", stepwise->costs.operations_per_token);
     field("state_bytes", stepwise->costs.state_bytes);
+    field("bytes_per_token", stepwise->bytes_per_token);
   }
   field("peak_memory_bytes", summary.peak_memory_bytes);
   if (stepwise != nullptr) {

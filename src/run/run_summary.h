@@ -18,6 +18,7 @@ namespace metaformer {
 struct StepwiseSummary {
   double ms_per_step = 0, tokens_per_second = 0;  // 0: not measured
   ModelCosts costs;
+  std::optional<double> bytes_per_token;  // Task::bytes_per_token
   std::int64_t rollbacks = 0, spikes = 0, skipped_steps = 0, seed = 0;
   std::int64_t tokens = 0;                                   // seen in training
   std::optional<double> epochs;                              // nothing where epochs have no meaning

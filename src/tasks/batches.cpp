@@ -38,6 +38,7 @@ Batch to_batch(const TokenRows& rows, torch::Device device) {
     batch.places_t = padded_places(torch::tensor(at::ArrayRef<std::int64_t>(rows.places))).to(device);
   if (!rows.target_weights.empty())
     batch.target_weights_bc = torch::tensor(at::ArrayRef<float>(rows.target_weights)).view({rows.rows, -1}).to(device);
+  if (!rows.target_bytes.empty()) batch.target_bytes_bc = to_tensor(rows.target_bytes, rows.rows, device);
   batch.weight = to_weight(rows.target_weights.empty() ? rows.target_count : rows.sequences, device);
   return batch;
 }
@@ -89,8 +90,8 @@ Batch beginning_of(const Batch& batch, std::int64_t rows, std::int64_t tokens) {
   auto part = rows_of(batch, 0, rows);
   const auto before = part.ids_bc.size(1);
   if (part.places_t.defined() && tokens < before) part.places_t = places_within(part.places_t, before, tokens);
-  for (auto* tensor : {&part.ids_bc, &part.targets_bc, &part.segments_bc, &part.target_weights_bc, &part.source_ids_bs,
-                       &part.source_segments_bs})
+  for (auto* tensor : {&part.ids_bc, &part.targets_bc, &part.segments_bc, &part.target_weights_bc,
+                       &part.target_bytes_bc, &part.source_ids_bs, &part.source_segments_bs})
     if (tensor->defined()) *tensor = tensor->narrow(1, 0, std::min(tensor->size(1), tokens));
   const auto counted = part.labels_l.defined() ? torch::ones_like(part.labels_l) : wanted_targets_t(part) >= 0;
   part.weight = counted.sum().to(torch::kDouble);
@@ -117,6 +118,7 @@ void TokenMeasures::score(const torch::Tensor& logits, const Batch& batch, Score
   sums.add("loss", cross_entropy_sum(widened(logits).flatten(0, -2), targets_t, /*smoothing=*/0));
   sums.add("correct", right_t.sum());
   sums.add("weight", batch.target_weights_bc.defined() ? (batch.targets_bc >= 0).sum() : batch.weight);
+  if (batch.target_bytes_bc.defined()) sums.add("bytes", batch.target_bytes_bc.sum());
   if (!by_row_) return;
   const auto rows = batch.ids_bc.size(0);
   const auto wrong_t = right_t.logical_or(targets_t < 0).logical_not().to(torch::kLong);
@@ -130,6 +132,7 @@ Evaluation TokenMeasures::report(const ScoreSums& sums, Split split, Tables) con
   return {report_({.loss = sums.item("loss") / targets,
                    .accuracy = sums.item("correct") / targets,
                    .targets = static_cast<std::int64_t>(targets),
+                   .bytes = sums.of_batches().contains("bytes") ? sums.item("bytes") : 0,
                    .exact_match = by_row_ ? sums.item("exact") / rows : 0,
                    .rows = static_cast<std::int64_t>(rows)},
                   split)};

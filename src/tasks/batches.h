@@ -45,6 +45,7 @@ Objective token_objective(double smoothing = 0);
 struct TokenScores {
   double loss = 0, accuracy = 0;  // means over the targets, neither weighted nor smoothed
   std::int64_t targets = 0;
+  double bytes = 0;  // of the text that the targets stand for; 0: not counted
   // The fraction of rows of which every target is the most likely token, given the true ones before it, so that greedy
   // generation writes them.
   double exact_match = 0;

@@ -416,6 +416,7 @@ Task make_classification_task(const ExperimentConfig& config, bool offline, Code
                                    dataset->count(Split::train), dataset->count(Split::validation),
                                    dataset->count(Split::test), codec.labels.size(), codec.tokenizer->vocabulary_size(),
                                    dataset->mean_length()),
+            .bytes_per_token = dataset->bytes_per_token(),
             .batches = texts,
             .objective = class_objective(weights_v, options.label_smoothing),
             .measures = measures,

@@ -21,14 +21,22 @@ namespace fs = std::filesystem;
 
 namespace {
 
+// Rows that are drawn and have one length.
+class DrawnRows : public RowStream {
+ public:
+  using RowStream::RowStream;
+  double tokens_per_step() const override { return static_cast<double>(rows_per_step() * row_length()); }
+
+ private:
+  std::int64_t tokens_of(Split, std::int64_t, std::int64_t rows) const override { return rows * row_length(); }
+};
+
 // Sorting and copying lists of numbers: a causal model continues a list with its sorted copy (minGPT), or with itself
 // (Reformer).
-class ListStream : public RowStream {
+class ListStream : public DrawnRows {
  public:
   ListStream(const ExperimentConfig& config, std::shared_ptr<const ListDataset> dataset)
-      : RowStream(config.train, list_task(config.task)->row_length()), dataset_(std::move(dataset)) {}
-
-  double tokens_per_step() const override { return static_cast<double>(rows_per_step() * row_length()); }
+      : DrawnRows(config.train, list_task(config.task)->row_length()), dataset_(std::move(dataset)) {}
 
   Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
     return to_batch(dataset_->random_rows(seed(), step, micro * rows(), rows()), device);
@@ -43,20 +51,18 @@ class ListStream : public RowStream {
   Batch batch_of(Split split, std::int64_t first, std::int64_t rows, torch::Device device) const override {
     return to_batch(dataset_->rows(split, first, rows), device);
   }
-  std::int64_t tokens_of(Split, std::int64_t, std::int64_t rows) const override { return rows * row_length(); }
 
   std::shared_ptr<const ListDataset> dataset_;
 };
 
 // Rows that test what a model remembers.
-class RecallStream : public RowStream {
+class RecallStream : public DrawnRows {
  public:
   RecallStream(const ExperimentConfig& config, std::shared_ptr<const RecallDataset> dataset)
-      : RowStream(config.train, dataset->row_length()),
+      : DrawnRows(config.train, dataset->row_length()),
         examples_(recall_rows(config.task)->examples),
         dataset_(std::move(dataset)) {}
 
-  double tokens_per_step() const override { return static_cast<double>(rows_per_step() * row_length()); }
   double epochs_per_step() const override {
     return examples_ == 0 ? 0 : static_cast<double>(rows_per_step()) / static_cast<double>(examples_);
   }
@@ -75,7 +81,6 @@ class RecallStream : public RowStream {
   Batch batch_of(Split split, std::int64_t first, std::int64_t rows, torch::Device device) const override {
     return to_batch(dataset_->rows(split, seed(), first, rows), device);
   }
-  std::int64_t tokens_of(Split, std::int64_t, std::int64_t rows) const override { return rows * row_length(); }
 
   std::int64_t examples_;
   std::shared_ptr<const RecallDataset> dataset_;
@@ -208,6 +213,7 @@ Task make_sequence_to_sequence_task(const ExperimentConfig& config, bool offline
   return {.codec = {pairs, &pairs->codec()},
           .description = pairs->description(),
           .summary = pairs->summary(),
+          .bytes_per_token = pairs->bytes_per_token(),
           .batches = std::make_shared<PairStream>(config, pairs),
           .objective = token_objective(task.label_smoothing),
           .measures = std::make_shared<TokenMeasures>(pair_report, std::vector<std::string>{"accuracy", "exact_match"},

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -154,6 +155,7 @@ struct Task {
   std::shared_ptr<const Codec> codec;
   nlohmann::ordered_json description;  // of the data, for environment.json: where they came from, their digests
   std::string summary;                 // the same in a line for people
+  std::optional<double> bytes_per_token = std::nullopt;  // of the training texts; nothing for data that are no text
   std::shared_ptr<const BatchStream> batches;
   Objective objective;  // the loss that the task minimises
   std::shared_ptr<const Measures> measures;

@@ -291,6 +291,10 @@ struct TaskText {
     return static_cast<double>(std::count(tokens.begin(), tokens.end(), *unknown)) / static_cast<double>(tokens.size());
   }
 
+  double bytes_per_token(Split split) const {
+    return static_cast<double>(dataset.bytes(split)) / static_cast<double>(dataset.tokens(split).size());
+  }
+
   // Nor where white space is dropped.
   std::optional<double> unknown_character_fraction(Split split) const {
     const auto unknown = dataset.unknown_characters(split);
@@ -320,6 +324,7 @@ Task task_over(const std::shared_ptr<const TaskText>& text) {
                                  train_tokens, validation_tokens, vocabulary,
                                  tokens ? fmt::format("; unknown in validation: {:.2f}% of tokens", 100 * *tokens) : "",
                                  characters ? fmt::format(", {:.2f}% of characters", 100 * *characters) : ""),
+          .bytes_per_token = text->bytes_per_token(Split::train),
           .batches = nullptr,
           .objective = token_objective(),
           .measures = nullptr};
@@ -375,12 +380,20 @@ Task make_language_model_task(const ExperimentConfig& config, bool offline, Code
     const auto& dataset = text->dataset;
     const double tokens_per_character =
         static_cast<double>(dataset.tokens(split).size()) / static_cast<double>(dataset.characters(split));
+    const double bits = scores.loss / std::numbers::ln2;
     Scores report = {{"loss", scores.loss},
                      {"perplexity", std::exp(scores.loss)},
-                     {"bits_per_character", scores.loss / std::numbers::ln2 * tokens_per_character},
+                     {"bits_per_character", bits * tokens_per_character},
                      {"accuracy", scores.accuracy},
                      {"tokens", scores.targets}};
-    // Unknown tokens are easy to predict, so bits per character are too low for the characters that they replace.
+    if (scores.bytes > 0) {
+      const double bits_per_byte = bits * static_cast<double>(scores.targets) / scores.bytes;
+      report.emplace_back("bits_per_byte", bits_per_byte);
+      if (const auto lost = dataset.lost_bits(split); lost && *lost > 0)
+        report.emplace_back("lossless_bits_per_byte",
+                            bits_per_byte + *lost / static_cast<double>(dataset.bytes(split)));
+    }
+    // Unknown tokens are easy to predict, so the bits are too few for the text that they replace.
     if (const auto fraction = text->unknown_token_fraction(split)) {
       report.emplace_back("unknown_share", *fraction);
       report.emplace_back("unknown_character_fraction", *text->unknown_character_fraction(split));

@@ -393,6 +393,23 @@ std::vector<std::int32_t> SentencePieceTokenizer::encode(std::string_view text) 
   return ids;
 }
 
+std::vector<std::int32_t> SentencePieceTokenizer::token_bytes(std::string_view text) const {
+  std::vector<std::int32_t> bytes;
+  const auto* rest = text.begin();
+  for_each_word(text, whitespace_, has_pieces_of_spaces_, [&](std::string_view word) {
+    const auto ids = cut(word);
+    if (ids.empty()) return;  // its bytes go to the next word
+    const bool is_restored = rest == word.begin() && decode(ids) == word;
+    const auto first = bytes.size();
+    for (const auto id : ids)
+      bytes.push_back(is_restored ? static_cast<std::int32_t>(pieces_[static_cast<std::size_t>(id)].size()) : 0);
+    if (!is_restored) bytes[first] = static_cast<std::int32_t>(word.end() - rest);
+    rest = word.end();
+  });
+  if (!bytes.empty()) bytes.back() += static_cast<std::int32_t>(text.end() - rest);
+  return bytes;
+}
+
 bool SentencePieceTokenizer::begins_word(std::int32_t id, std::int32_t before) const {
   const auto& piece = pieces_.at(static_cast<std::size_t>(id));
   const auto& last = pieces_.at(static_cast<std::size_t>(before));

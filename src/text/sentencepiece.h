@@ -50,6 +50,8 @@ class SentencePieceTokenizer : public SubwordTokenizer {
   // May be called from several threads.
   std::vector<std::int32_t> encode(std::string_view text) const override;
 
+  std::vector<std::int32_t> token_bytes(std::string_view text) const override;
+
   // A word reaches from white space to white space.
   bool begins_word(std::int32_t id, std::int32_t before) const override;
 

@@ -58,6 +58,13 @@ std::optional<std::int32_t> CharacterTokenizer::unknown_id() const {
   return static_cast<std::int32_t>(characters_.size());
 }
 
+std::vector<std::int32_t> CharacterTokenizer::token_bytes(std::string_view text) const {
+  std::vector<std::int32_t> bytes;
+  for_each_code_point(text,
+                      [&](std::uint32_t point) { bytes.push_back(static_cast<std::int32_t>(to_utf8(point).size())); });
+  return bytes;
+}
+
 std::string CharacterTokenizer::decode(std::span<const std::int32_t> ids) const {
   std::string text;
   text.reserve(ids.size());

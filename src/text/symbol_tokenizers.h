@@ -30,6 +30,7 @@ class CharacterTokenizer : public Tokenizer {
   }
   std::vector<std::int32_t> encode(std::string_view text) const override;
   std::optional<std::int32_t> unknown_id() const override;
+  std::vector<std::int32_t> token_bytes(std::string_view text) const override;
   std::string decode(std::span<const std::int32_t> ids) const override;
   nlohmann::ordered_json to_json() const override;
 

@@ -41,6 +41,18 @@ class Tokenizer {
   // normal form that encodes to the same ids, except unknown ones. Ids must be valid.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
 
+  // How many bytes of the text each token of `encode` stands for; together all of them. A tokenizer that changes words
+  // gives the bytes of a word to its first token, with the white space before it.
+  virtual std::vector<std::int32_t> token_bytes(std::string_view text) const {
+    std::vector<std::int32_t> bytes;
+    for (const auto id : encode(text)) bytes.push_back(static_cast<std::int32_t>(decode(std::vector{id}).size()));
+    return bytes;
+  }
+
+  // What has to be known besides the ids of a text to restore it, each string of one kind, with terminators of 0xff,
+  // which no UTF-8 has. Nothing where that cannot be said.
+  virtual std::optional<std::vector<std::string>> lost(std::string_view text) const { return (void)text, std::nullopt; }
+
   // The text between two tokens that are decoded one by one.
   virtual std::string token_separator() const { return ""; }
 

@@ -64,7 +64,8 @@ std::size_t token_length(std::string_view text, const Character& first, const Wo
   return leads_token ? 1 + bare_length(text.substr(1), rules) : first.bytes;
 }
 
-// Calls `use(token)` in order. Throws Interrupted when a signal asks to stop.
+// Calls `use(token, original)` in order, the original as it stands in the text. Throws Interrupted when a signal asks
+// to stop.
 template <class Use>
 void for_each_token(std::string_view text, const WordRules& rules, Use use) {
   constexpr int tokens_between_looks = 1 << 16;
@@ -77,16 +78,42 @@ void for_each_token(std::string_view text, const WordRules& rules, Use use) {
       continue;
     }
     if (++tokens % tokens_between_looks == 0) throw_if_stopped();
-    token = text.substr(at, token_length(text.substr(at), first, rules));
-    at += token.size();
+    const auto original = text.substr(at, token_length(text.substr(at), first, rules));
+    at += original.size();
+    token = original;
     if (rules.lowercase) make_lowercase(token);
-    use(token);
+    use(token, original);
   }
+}
+
+// Valid UTF-8 in another case, whatever the language: `convert` is a function of ICU.
+std::string in_case(std::string_view text, decltype(ucasemap_utf8ToLower) convert) {
+  auto error = U_ZERO_ERROR;
+  static const UCaseMap* const map = ucasemap_open(/*locale=*/"", /*options=*/0, &error);
+  constexpr std::size_t most_growth = 3;  // bytes of a character in another case for each of its bytes
+  std::string converted(most_growth * text.size(), '\0');
+  const auto size = convert(map, converted.data(), static_cast<std::int32_t>(converted.size()), text.data(),
+                            static_cast<std::int32_t>(text.size()), &error);
+  if (U_FAILURE(error))
+    throw Error(ExitCode::failure, fmt::format("{}: no other case: {}", in_quotes(text), u_errorName(error)));
+  converted.resize(static_cast<std::size_t>(size));
+  return converted;
+}
+
+// How a word is written, from its lower case: 'l' the same, 'c' its first character in upper case, 'u' all of them, 'm'
+// otherwise; 'n' where there is no other case.
+char case_of(std::string_view original, const std::string& lower) {
+  const auto upper = in_case(lower, ucasemap_utf8ToUpper);
+  if (upper == lower) return original == lower ? 'n' : 'm';
+  if (original == lower) return 'l';
+  const auto first = first_character(lower).bytes;
+  if (original == in_case(lower.substr(0, first), ucasemap_utf8ToUpper) + lower.substr(first)) return 'c';
+  return original == upper ? 'u' : 'm';
 }
 
 bool is_one_token(const std::string& word, const WordRules& rules) {
   std::vector<std::string> tokens;
-  for_each_token(word, rules, [&](const std::string& token) { tokens.push_back(token); });
+  for_each_token(word, rules, [&](const std::string& token, std::string_view) { tokens.push_back(token); });
   return tokens == std::vector{word};
 }
 
@@ -114,23 +141,14 @@ void make_lowercase(std::string& text) {
       if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
     return;
   }
-  auto error = U_ZERO_ERROR;
-  static const UCaseMap* const map = ucasemap_open(/*locale=*/"", /*options=*/0, &error);
-  constexpr std::size_t most_growth = 3;  // bytes of a character in lower case for each of its bytes
-  std::string lower(most_growth * text.size(), '\0');
-  const auto size = ucasemap_utf8ToLower(map, lower.data(), static_cast<std::int32_t>(lower.size()), text.data(),
-                                         static_cast<std::int32_t>(text.size()), &error);
-  if (U_FAILURE(error))
-    throw Error(ExitCode::failure, fmt::format("{}: no lower case: {}", in_quotes(text), u_errorName(error)));
-  lower.resize(static_cast<std::size_t>(size));
-  text = std::move(lower);
+  text = in_case(text, ucasemap_utf8ToLower);
 }
 
 WordTokenizer WordTokenizer::from_text(const WordTokenizerOptions& options, std::string_view text) {
   require_utf8(text);
   WordRules rules{.lowercase = options.lowercase, .joiners = options.joiners, .whitespace = options.whitespace};
   std::unordered_map<std::string, std::int64_t> counts;
-  for_each_token(text, rules, [&](const std::string& token) { ++counts[token]; });
+  for_each_token(text, rules, [&](const std::string& token, std::string_view) { ++counts[token]; });
   if (rules.whitespace == Whitespace::kept) counts[space] = std::numeric_limits<std::int64_t>::max();  // never dropped
   std::erase_if(counts, [&](const auto& entry) { return entry.second < options.min_count; });
   std::vector<std::pair<std::string, std::int64_t>> ranking(counts.begin(), counts.end());
@@ -161,7 +179,7 @@ std::int32_t WordTokenizer::id(const std::string& token) const {
 std::vector<std::int32_t> WordTokenizer::encode(std::string_view text) const {
   require_utf8(text);
   std::vector<std::int32_t> ids;
-  for_each_token(text, rules_, [&](const std::string& token) {
+  for_each_token(text, rules_, [&](const std::string& token, std::string_view) {
     auto next = id(token);
     if (next == unknown && token[0] == ' ') {  // only the space is known
       ids.push_back(id(space));
@@ -179,6 +197,39 @@ std::string WordTokenizer::decode(std::span<const std::int32_t> ids) const {
     text += id == unknown ? unknown_word : words_.at(static_cast<std::size_t>(id - 1));
   }
   return text;
+}
+
+std::vector<std::int32_t> WordTokenizer::token_bytes(std::string_view text) const {
+  std::vector<std::int32_t> bytes;
+  const auto* rest = text.begin();
+  for_each_token(text, rules_, [&](const std::string& token, std::string_view original) {
+    if (id(token) == unknown && token[0] == ' ') {  // two tokens, of which only the space is known
+      bytes.push_back(1);
+      ++rest;
+    }
+    bytes.push_back(static_cast<std::int32_t>(original.end() - rest));
+    rest = original.end();
+  });
+  if (!bytes.empty()) bytes.back() += static_cast<std::int32_t>(text.end() - rest);
+  return bytes;
+}
+
+std::optional<std::vector<std::string>> WordTokenizer::lost(std::string_view text) const {
+  if (rules_.whitespace == Whitespace::dropped) return std::nullopt;
+  constexpr char end = '\xff';
+  std::string spelled, cases;
+  for_each_token(text, rules_, [&](std::string token, std::string_view original) {
+    bool is_known = id(token) != unknown;
+    if (token.size() > 1 && token[0] == ' ') {  // the space has its token, or is part of a known one
+      token.erase(0, 1);
+      original.remove_prefix(1);
+      is_known = is_known || id(token) != unknown;
+    }
+    const char letters = is_known && rules_.lowercase ? case_of(original, token) : 'n';
+    if (letters != 'n') cases += letters;
+    if (!is_known || letters == 'm') (spelled += original) += end;
+  });
+  return std::vector{spelled, cases};
 }
 
 nlohmann::ordered_json WordTokenizer::to_json() const {

@@ -45,6 +45,11 @@ class WordTokenizer : public Tokenizer {
   // Unknown tokens are "<unk>". If white space is kept: the inverse of `encode`, except for them and folded case.
   // If it is dropped: tokens are joined with single spaces.
   std::string decode(std::span<const std::int32_t> ids) const override;
+  std::vector<std::int32_t> token_bytes(std::string_view text) const override;
+
+  // The unknown words, and the case of the others if it is folded; nothing if white space is dropped.
+  std::optional<std::vector<std::string>> lost(std::string_view text) const override;
+
   std::string token_separator() const override { return rules_.whitespace == Whitespace::dropped ? " " : ""; }
   nlohmann::ordered_json to_json() const override;
 

@@ -601,6 +601,7 @@ RunSummary Trainer::summary() {
       .ms_per_step = ms_per_step,
       .tokens_per_second = ms_per_step > 0 ? task_.batches->tokens_per_step() / ms_per_step * 1e3 : 0,
       .costs = costs_of(config_, task_.codec->tokenizer->vocabulary_size()),
+      .bytes_per_token = task_.bytes_per_token,
       .rollbacks = progress_.rollbacks,
       .spikes = progress_.spikes.count,
       .skipped_steps = progress_.skipped_steps,

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """`metaformer compare` gives the means, intervals and p values of SciPy, for 2 to 30 paired seeds. Trained classifiers keep
-the predictions that it tests. Python's csv module reads from an exported file what it has written.
+the predictions that it tests. Python's csv module reads from an exported file what it has written. The tables of experiments have the intervals, correlations and lines of SciPy.
 
   compare_statistics.py METAFORMER
 """
 import csv
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
@@ -144,5 +145,28 @@ def check_export(folder):
     assert not (folder / "new.csv").exists()
 
 
+def check_tables(_):
+    """The tables of experiments compute without NumPy: intervals, ranks with ties, a fitted line."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "experiments"))
+    import recall_language_table
+    import recall_table
+    import scaling_table
+
+    random = np.random.default_rng(3)
+    for count in (3, 5, 10, 16):
+        values, others = random.normal(size=count).tolist(), np.round(random.normal(size=count), 0).tolist()
+        close(recall_language_table.correlation(list(zip(values, others))), stats.spearmanr(values, others).statistic)
+        mean, half = recall_table.interval(values[:10])
+        low, high = stats.t.interval(0.95, len(values[:10]) - 1, mean, stats.sem(values[:10]))
+        assert abs(mean - half - low) < 1e-3 and abs(mean + half - high) < 1e-3, (mean, half, low, high)  # t has four digits
+        slope, intercept, deviation, _, squares = scaling_table.fit(list(zip(values, others)))
+        theirs = stats.linregress(values, others)
+        for ours, of_scipy in ((slope, theirs.slope), (intercept, theirs.intercept), (deviation / squares**0.5, theirs.stderr)):
+            close(ours, of_scipy)
+    for table in (recall_table, scaling_table):
+        for degrees, t in enumerate(table.T_975, 1):
+            assert abs(t - stats.t.ppf(0.975, degrees)) < 1e-3, (degrees, t)
+
+
 if __name__ == "__main__":
-    run_cases({check.__name__: in_folder(check) for check in (check_paired_t, check_mcnemar, check_predictions, check_export)})
+    run_cases({check.__name__: in_folder(check) for check in (check_paired_t, check_mcnemar, check_predictions, check_export, check_tables)})

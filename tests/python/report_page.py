@@ -44,7 +44,8 @@ def make_sorters(program, folder):
               "train.diagnostics_interval=10")
     train(program, "sorter_scaled_dot_product.yaml", folder / "sdp 1", "train.seed=1")
     page = folder.parent / "sorters.html"
-    run(program, "report", folder, "-o", page, "--title", MARKUP, "--figures", folder.parent / "figures")
+    run(program, "report", folder, "-o", page, "--title", MARKUP, "--figures", folder.parent / "figures",
+        "--frontier", "parameters", "val_loss")
     prompt = data_of(page)["texts"]["samples"][0]["prompt"]
     run(program, "inspect", "--run", folder / "metric <b>&1", "--text", prompt, "--no-data", "--no-pictures", "--out",
         folder.parent / "inspection")
@@ -83,6 +84,16 @@ def check_curves(page):
 
 
 # The value under the pointer must be that of `metaformer inspect`.
+def check_frontier(page, path):
+    points = data_of(path)["comparison"]["frontier"]["points"]
+    equal(len(points), 2, "points of the frontier: one of each group")
+    equal(page.count("#comparison .frontier-point circle"), 2, "drawn points of the frontier")
+    verdicts = page.value("[...document.querySelectorAll('#comparison table')].find((table) => "
+                          "table.textContent.includes('parameters') && table.tHead.textContent.includes('frontier'))"
+                          ".tBodies[0].textContent")
+    assert all(point["verdict"] in verdicts for point in points), verdicts
+
+
 def check_attention(page, folder):
     attention = load_file(folder / "inspection" / "inspection.safetensors")["layer.1.attention"]
     count = attention.shape[1]
@@ -125,6 +136,7 @@ def check_sorters(path, folder):
     with Page() as page:
         page.open(path)
         check_sections(page)
+        check_frontier(page, path)
         check_curves(page)
         check_attention(page, folder)
         light = page.value("getComputedStyle(document.body).backgroundColor")

@@ -82,6 +82,20 @@ TEST_CASE("a group is behind another where that costs no more and its interval i
   }
 }
 
+TEST_CASE("a frontier asks for its measures itself, whose sizes are shown without a deviation", "[frontier]") {
+  std::vector<RunRecord> runs;
+  add_group(runs, "a", 10, 3, 3.5);
+  add_group(runs, "b", 5, 4, 4.5);
+  const auto comparison = compare_runs(runs, {.frontier = {"state_bytes", "accuracy"}});
+  CHECK(comparison.measures.size() == 1);  // the default one: val_loss
+  CHECK(frontier_of(comparison, "state_bytes", "accuracy").points.size() == 2);
+  const auto table = to_markdown(comparison, {"state_bytes", "val_loss"});
+  CHECK_THAT(table, Mentions("| state, KiB |validation loss, mean ± sd|3.2500 ± 0.3536"));
+  CHECK(failure([&] {
+          compare_runs(runs, {.frontier = {"state_bytes", "acuracy"}});
+        }).second.find("accuracy") != std::string::npos);
+}
+
 TEST_CASE("groups without one of the measures are not on the frontier, and none at all is an error", "[frontier]") {
   std::vector<RunRecord> runs;
   add_group(runs, "a", 10, 3, 3);

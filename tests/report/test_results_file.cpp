@@ -65,13 +65,14 @@ TEST_CASE("the columns of a results file have their order", "[results_file]") {
   for (const auto& measure : all_measures()) run.measures[measure.id] = 0.5;
   export_results(folder / "a.csv", {run}, {});
   const auto header = read_results(folder / "a.csv").columns;
-  CHECK_THAT(fmt::format("{}", fmt::join(header, ",")),
-             Catch::StartsWith("key,config,overrides,seed,steps,train_loss,val_loss,best_val_loss,best_step,parameters,"
-                               "mixer_parameters,operations_per_token,state_bytes,ms_per_step,tokens_per_second,"
-                               "peak_memory_bytes,accuracy,exact_match,best_exact_match,perfect_since,collapse_step,"
-                               "commit,cpu,threads,best_val_error,"
-                               "test_accuracy,test_f1,test_auc,test_calibration_error,train_seconds,wall_seconds,"
-                               "bits_per_character,data,settings,"));
+  CHECK_THAT(
+      fmt::format("{}", fmt::join(header, ",")),
+      Catch::StartsWith("key,config,overrides,seed,steps,train_loss,val_loss,best_val_loss,best_step,parameters,"
+                        "mixer_parameters,operations_per_token,state_bytes,ms_per_step,tokens_per_second,"
+                        "peak_memory_bytes,accuracy,exact_match,best_exact_match,perfect_since,collapse_step,"
+                        "commit,cpu,threads,best_val_error,"
+                        "test_accuracy,test_f1,test_auc,test_calibration_error,train_seconds,wall_seconds,"
+                        "bits_per_character,bits_per_byte,lossless_bits_per_byte,bytes_per_token,data,settings,"));
   for (const char* derived : {"loss_gap", "validation_score"})
     CHECK(std::find(header.begin(), header.end(), derived) == header.end());
 }

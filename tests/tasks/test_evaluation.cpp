@@ -1,9 +1,12 @@
 // Evaluations: metrics of whole splits and of parts, and the logits of slices that threads share.
 
 #include <cmath>
+#include <numeric>
 
+#include "base/files.h"
 #include "ops/autocast.h"
 #include "support/threads.h"
+#include "tasks/batches.h"
 #include "tasks/classification_task.h"
 #include "tasks/evaluation.h"
 #include "tasks/task_examples.h"
@@ -71,6 +74,46 @@ Experiment experiment_of(const Workplace& place, bool classifies) {
 }
 
 }  // namespace
+
+// A validation split whose words are in part unknown, capitalised and white space of several kinds.
+Overrides text_of_words(const Workplace& place, std::string& held_out) {
+  std::string text;
+  for (int i = 0; text.size() < 6000; ++i) text += "Größe " + std::to_string(i * i) + " The fox\tTHE End.\n";
+  held_out = "Größe! The quick FOX\u00a0 ends 12 things.\n" + text.substr(0, 2001);
+  place.folder().write("text.txt", text);
+  place.folder().write("held_out.txt", held_out);
+  return {"data.path='" + (place / "text.txt").string() + "'",
+          "data.validation_path='" + (place / "held_out.txt").string() + "'", "data.cache=false"};
+}
+
+TEST_CASE("bits per byte are those of the targets over the bytes that they stand for, whatever the tokenizer",
+          "[training]") {
+  const Workplace place;
+  std::string held_out;
+  const std::string tokenizer =
+      GENERATE("byte", "character", "{kind: unigram, vocabulary: 300}", "{kind: bpe, vocabulary: 300}",
+               "{kind: unigram, vocabulary: 300, lowercase: true}", "{kind: word, lowercase: false, min_count: 1}",
+               "{kind: word, min_count: 2}");
+  INFO(tokenizer);
+  Parts parts(place.experiment(joined(text_of_words(place, held_out), {"data.tokenizer=" + tokenizer})));
+  const auto scores = evaluate_split({parts.predictor(), parts.task}, Split::validation);
+  const auto& codec = *parts.task.codec->tokenizer;
+  const auto ids = codec.encode(held_out);
+  CHECK(scores.at("tokens") == std::ssize(ids) - 1);
+  const auto bytes = codec.token_bytes(held_out);
+  CHECK(std::accumulate(bytes.begin(), bytes.end(), 0) == std::ssize(held_out));
+  const double bits = scores.at("loss") / std::log(2.0) * scores.at("tokens"),
+               per_byte = bits / static_cast<double>(std::ssize(held_out) - bytes[0]);
+  CHECK(scores.at("bits_per_byte") == Approx(per_byte).epsilon(1e-12));
+  const auto lossless = scores.find("lossless_bits_per_byte");
+  CHECK(lossless.has_value() == tokenizer.starts_with("{kind: word"));
+  if (lossless) CHECK(*lossless > per_byte);
+  // Of a part of the split only the bytes of its targets count.
+  const auto batch = parts.task.batches->evaluation_batch(Split::validation, 0, torch::kCPU);
+  const auto context = batch.ids_bc.size(1);
+  CHECK(beginning_of(batch, 1).target_bytes_bc.sum().item<std::int64_t>() ==
+        std::accumulate(bytes.begin() + 1, bytes.begin() + 1 + context, 0));
+}
 
 TEST_CASE("an evaluation is the mean over single predictions, whatever the batches and threads",
           "[training][masking]") {

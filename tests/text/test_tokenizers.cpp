@@ -221,6 +221,61 @@ TEST_CASE("words that keep white space come back as they were; an unknown word l
   CHECK(joined.to_json()["joiners"] == "'/");
 }
 
+// Restores a text from its tokens and what they lose, with nothing but the vocabulary.
+std::string restored(const WordTokenizer& tokenizer, const Ids& ids, const std::vector<std::string>& lost) {
+  std::istringstream spelled(lost.at(0)), cases(lost.at(1));
+  const auto next_spelled = [&] {
+    std::string text;
+    std::getline(spelled, text, '\xff');
+    return text;
+  };
+  std::string text;
+  for (const auto id : ids) {
+    if (id == tokenizer.unknown_id()) {
+      text += next_spelled();
+      continue;
+    }
+    auto word = tokenizer.decode(Ids{id});
+    if (word.starts_with(' ')) {
+      text += ' ';
+      word.erase(0, 1);
+    }
+    auto upper = word;
+    for (auto& c : upper) c = static_cast<char>(std::toupper(c));
+    switch (word == upper ? 'n' : cases.get()) {
+      case 'u':
+        text += upper;
+        break;
+      case 'c':
+        text += upper.substr(0, 1) + word.substr(1);
+        break;
+      case 'm':
+        text += next_spelled();
+        break;
+      default:
+        text += word;
+    }
+  }
+  return text;
+}
+
+TEST_CASE("what a word tokenizer loses restores the text with its tokens", "[tokenizer]") {
+  const std::string known = "the fox isn't here 7 times, fox. the ! NATO\n",
+                    text = " The fox,\tTHE quick fOx isn't  Here\n\n7 Unseen wOrds! nato NATO. ";
+  const auto options = WordTokenizerOptions{.min_count = 1, .whitespace = Whitespace::kept};
+  const auto folding = words_of(known, options);
+  const auto lost = folding.lost(text).value();
+  CHECK(restored(folding, folding.encode(text), lost) == text);
+  const std::vector<std::string> spelled = {"\t", "quick", "fOx", "7", "Unseen", "wOrds", "!", ""};
+  CHECK(lost[0] == fmt::format("{}", fmt::join(spelled, "\xff")));
+  auto exact_options = options;
+  exact_options.lowercase = false;
+  const auto exact = words_of(known, exact_options);
+  CHECK(exact.lost(text).value()[1].empty());
+  CHECK_FALSE(words_of(known).lost(text));
+  CHECK_FALSE(ByteTokenizer().lost(text));  // nothing to say: decoding restores it
+}
+
 TEST_CASE("a word tokenizer's file names its rules, by which each of its words is one", "[tokenizer]") {
   CHECK(words_of("a b").to_json().dump() == word_file(R"("words":["a","b"])"));
   const WordTokenizerOptions options{.min_count = 1, .whitespace = Whitespace::kept};

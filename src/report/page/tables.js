@@ -77,7 +77,67 @@ function showMeasures(section, comparison) {
         [...head, ...comparison.costs.map((cost) => cost.title)], entries.map((entry) => measureRow(measure, entry))));
     showDifferences(box, measure, entries.filter((entry) => entry.metrics[measure.name].difference));
   });
+  showFrontier(section, comparison);
   showMcNemar(section, comparison);
+}
+
+// Marks the groups that no other beats in two measures: as a table and as points on logarithmic axes.
+function showFrontier(section, {groups, frontier}) {
+  if (!frontier) return;
+  const [x, y] = frontier.measures;
+  const points = frontier.points.map((point) => {
+    const entry = groups.find(({name}) => name === point.group);
+    const [atX, atY] = [x, y].map(({name}) => entry.metrics[name]);
+    return {...point, entry, atX, atY};
+  });
+  const shown = (measure, {mean, sd}) => shownValue(measure, mean) + (sd ? ` ± ${shownValue(measure, sd)}` : '');
+  const rows = points.map(
+      ({entry, front, verdict, atX, atY}) =>
+          row('td', [entryName(entry), String(atY.n), shown(x, atX), shown(y, atY), verdict],
+              {class: front ? 'reference' : null}));
+  const box = make('figure');
+  section.append(
+      make('h3', {}, `Frontier of ${x.title} and ${y.title}`),
+      table(['group', 'seeds', x.title, y.title, 'frontier'], rows), box,
+      soft(
+          'The dashed line joins the groups that no other beats in both. Bars are one standard deviation over the seeds.'));
+  keepDrawn(() => box.replaceChildren(drawnFrontier(x, y, points, Math.min(widthOf(box), 760)).node()));
+}
+
+function drawnFrontier(x, y, points, width) {
+  const height = 380, right = width - 24, bottom = height - 44, left = 64, top = 12;
+  const scaleOf = (measure, key, range) => {
+    const ends = d3.extent(points.flatMap(({[key]: {mean, sd}}) => [mean - (sd ?? 0), mean, mean + (sd ?? 0)]));
+    const scale = (ends[0] > 0 ? d3.scaleLog() : d3.scaleLinear()).domain(ends.map((end) => end * measure.scale));
+    return scale.range(range);
+  };
+  const toX = scaleOf(x, 'atX', [left + 12, right - 12]), toY = scaleOf(y, 'atY', [bottom - 12, top + 12]);
+  const svg =
+      chart(width, height, {'aria-label': `Frontier of ${x.title} and ${y.title}; its values are in the table`});
+  drawAxis(svg, d3.axisBottom(toX).ticks(4, '~g'), 0, bottom, bottom - top);
+  drawAxis(svg, d3.axisLeft(toY).ticks(5, '~g'), left, 0, right - left);
+  label(svg, (left + right) / 2, height - 6, x.title, {'text-anchor': 'middle'});
+  turnedLabel(svg, 13, (top + bottom) / 2, y.title);
+  const placed = points.map((point) => {
+    const {entry, atX, atY} = point, sd = atY.sd ?? 0;
+    const color = entry.color === null ? 'var(--soft-ink)' : curveColor(entry.color);
+    const [low, high] = [atY.mean - sd, atY.mean + sd].map((value) => toY(value * y.scale));
+    return {...point, color, low, high, px: toX(atX.mean * x.scale), py: toY(atY.mean * y.scale)};
+  });
+  const front = placed.filter((point) => point.front).map(({px, py}) => [px, py]);
+  add(svg, 'path', {class: 'reference-line', fill: 'none', 'stroke-dasharray': '4 4', d: d3.line()(front)});
+  for (const {entry, verdict, color, px, py, low, high} of placed) {
+    const group = add(svg, 'g', {class: 'frontier-point'});
+    add(group, 'line', {x1: px, x2: px, y1: low, y2: high, 'stroke-width': 2}).style('stroke', color);
+    add(group, 'circle', {cx: px, cy: py, r: 4.5})
+        .style('fill', color)
+        .append('title')
+        .text(`${entry.short_name}: ${verdict}`);
+    const isLeft = px > (left + right) / 2;
+    label(
+        group, px + (isLeft ? -8 : 8), py - 6, shortenTo(entry.short_name, 28), {'text-anchor': isLeft ? 'end' : null});
+  }
+  return svg;
 }
 
 function showMcNemar(section, comparison) {

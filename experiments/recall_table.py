@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Prints the results of experiments/recall.sh as a table: a row for each mixer, a column for each cell of tokens, pairs and width, with
+the mean accuracy of the answers on the test rows over the seeds and its 95% interval (Student's t).
+
+  experiments/recall_table.py experiments/results/recall_tuned.csv
+  experiments/recall_table.py --published experiments/results/recall_tuned.csv    the published figures beside ours, with a verdict
+"""
+import argparse
+import csv
+import math
+import statistics
+from pathlib import Path
+
+# Accuracy in %, read off the figures of the papers, so right within about 1: (mixer, tokens, pairs, width).
+PUBLISHED = [
+    ("Zoology, figure 2", {("scaled_dot_product", 64, 4, 64): 100, ("scaled_dot_product", 64, 4, 128): 100,
+                           ("scaled_dot_product", 128, 8, 64): 100, ("scaled_dot_product", 128, 8, 128): 100,
+                           ("hyena", 64, 4, 64): 52, ("hyena", 64, 4, 128): 75}),
+    ("RWKV-6, figure 4", {("hyena", 64, 4, 64): 98}),
+]
+READING_ERROR = 1
+T_975 = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262]  # Student's t, by degrees of freedom from 1
+
+
+def read(path):
+    """(mixer, tokens, pairs, width) -> accuracies in %, in the order of the file."""
+    cells = {}
+    with open(path, newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            values = dict(word.split("=", 1) for word in row["overrides"].replace(", ", ",").split())
+            sizes = [int(values[key]) for key in ("task.length", "task.pairs", "model.width")]
+            cells.setdefault((values["model.mixer.kind"], *sizes), []).append(100 * float(row["test_accuracy"]))
+    return cells
+
+
+def interval(values):
+    """The mean and half the width of its 95% interval; None of one value."""
+    if len(values) < 2:
+        return values[0], None
+    half = T_975[min(len(values) - 1, len(T_975)) - 1] * statistics.stdev(values) / math.sqrt(len(values))
+    return statistics.fmean(values), half
+
+
+def shown(values):
+    if not values:
+        return ""
+    mean, half = interval(values)
+    return f"{mean:.1f}" + (" (one seed)" if half is None else f" ± {half:.1f}")
+
+
+def verdict(values, published):
+    mean, half = interval(values)
+    if half is None:
+        return "one seed decides nothing"
+    return "inside" if abs(mean - published) <= half + READING_ERROR else "outside"
+
+
+def print_cells(cells):
+    columns = sorted({cell[1:] for cell in cells})
+    print("| mixer | " + " | ".join(f"{length} tokens, {pairs} pairs, width {width}" for length, pairs, width in columns) + " |")
+    print("|---|" + "---|" * len(columns))
+    for mixer in dict.fromkeys(cell[0] for cell in cells):
+        print(f"| {mixer} | " + " | ".join(shown(cells.get((mixer, *column))) for column in columns) + " |")
+
+
+def print_published(cells):
+    print("| mixer | tokens | pairs | width | source | published | ours | verdict |\n|---|---|---|---|---|---|---|---|")
+    for source, figures in PUBLISHED:
+        for (mixer, length, pairs, width), figure in figures.items():
+            if values := cells.get((mixer, length, pairs, width)):
+                print(f"| {mixer} | {length} | {pairs} | {width} | {source} | {figure} | {shown(values)} | {verdict(values, figure)} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--published", action="store_true")
+    arguments = parser.parse_args()
+    (print_published if arguments.published else print_cells)(read(arguments.results))
+
+
+if __name__ == "__main__":
+    main()
