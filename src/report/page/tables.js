@@ -114,8 +114,8 @@ function drawnFrontier(x, y, points, width) {
   const toX = scaleOf(x, 'atX', [left + 12, right - 12]), toY = scaleOf(y, 'atY', [bottom - 12, top + 12]);
   const svg =
       chart(width, height, {'aria-label': `Frontier of ${x.title} and ${y.title}; its values are in the table`});
-  drawAxis(svg, d3.axisBottom(toX).ticks(4, '~g'), 0, bottom, bottom - top);
-  drawAxis(svg, d3.axisLeft(toY).ticks(5, '~g'), left, 0, right - left);
+  drawAxis(svg, d3.axisBottom(toX).ticks(4, '.3~r'), 0, bottom, bottom - top);
+  drawAxis(svg, d3.axisLeft(toY).ticks(5, '.3~r'), left, 0, right - left);
   label(svg, (left + right) / 2, height - 6, x.title, {'text-anchor': 'middle'});
   turnedLabel(svg, 13, (top + bottom) / 2, y.title);
   const placed = points.map((point) => {
@@ -133,9 +133,9 @@ function drawnFrontier(x, y, points, width) {
         .style('fill', color)
         .append('title')
         .text(`${entry.short_name}: ${verdict}`);
-    const isLeft = px > (left + right) / 2;
-    label(
-        group, px + (isLeft ? -8 : 8), py - 6, shortenTo(entry.short_name, 28), {'text-anchor': isLeft ? 'end' : null});
+    const isLeft = px > (left + right) / 2, name = entry.short_name;  // names differ at their ends
+    const end = name.length <= 26 ? name : `…${name.slice(-25)}`;
+    label(group, px + (isLeft ? -8 : 8), py - 6, end, {'text-anchor': isLeft ? 'end' : null});
   }
   return svg;
 }
