@@ -6,6 +6,7 @@ if [[ ${1:-} != one ]]; then
   folder=$(mktemp -d)
   trap 'rm -rf "$folder"' EXIT
   read -ra counts <<<"${COUNTS:-1 2}"
+  [[ ${counts[*]} =~ ^[1-9][0-9]*(\ [1-9][0-9]*)*$ ]] || { echo "COUNTS=$COUNTS: expected whole numbers, such as \"1 4 8\"" >&2; exit 2; }
   most=$(printf '%s\n' "${counts[@]}" | sort -n | tail -n 1)
   echo "| jobs | runs | seconds | runs an hour |"
   echo "|---|---|---|---|"

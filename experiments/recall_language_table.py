@@ -11,6 +11,7 @@ import csv
 import json
 import random
 import statistics
+import sys
 from pathlib import Path
 
 CELL = {"task.length": "64", "task.pairs": "4", "model.width": "64"}  # all mixers were trained in this one
@@ -90,4 +91,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (OSError, KeyError, ValueError, IndexError) as error:  # StatisticsError is a ValueError
+        sys.exit(f"these are not the results of the study, or too few of them: {error}")

@@ -9,6 +9,7 @@ import argparse
 import csv
 import math
 import statistics
+import sys
 from pathlib import Path
 
 # Accuracy in %, read off the figures of the papers, so right within about 1: (mixer, tokens, pairs, width).
@@ -80,4 +81,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (OSError, KeyError, ValueError, IndexError) as error:  # StatisticsError is a ValueError
+        sys.exit(f"these are not the results of the study, or too few of them: {error}")

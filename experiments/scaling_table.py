@@ -11,6 +11,7 @@ import csv
 import json
 import math
 import statistics
+import sys
 from pathlib import Path
 
 TOKENS_PER_STEP = 1024
@@ -81,4 +82,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (OSError, KeyError, ValueError, IndexError) as error:  # StatisticsError is a ValueError
+        sys.exit(f"these are not the results of the study, or too few of them: {error}")

@@ -10,7 +10,8 @@ steps=${STEPS:-20000} rows=${ROWS:-128} rates=${RATES:-1e-4 5e-4 1e-3} decays=${
 set_task() { # task mixer
   local kind=$1 examples=12800 options=() word
   case $1 in
-    in_context_recall | fuzzy_recall) options=(task.targets=tokens) ;;
+    in_context_recall) options=(task.targets=tokens task.noise=0) ;;  # tells its draws from those with noise
+    fuzzy_recall) options=(task.targets=tokens) ;;
     noisy_recall) kind=in_context_recall options=(task.targets=tokens task.vocabulary=32 task.noise=0.2) ;;
     memorisation) examples=256 ;;
   esac

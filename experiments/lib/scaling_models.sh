@@ -7,18 +7,17 @@ write_texts reviews
 mixers="scaled_dot_product metric mamba2 gated_delta_net short_convolution"
 tokens_per_parameter=${TOKENS_PER_PARAMETER:-5}
 
-# Sets `words`: the settings of a model, with as many steps as its number of parameters in blocks asks for; and `sets`: the same as
-# arguments.
+# Sets `words`: the settings of a model; and `sets`: the same as arguments, and as many steps as its number of parameters in blocks
+# asks for.
 set_model() { # mixer layers:width
   local layers width word
   IFS=: read -r layers width <<<"$2"
   words=("data.path=$DATA/reviews/train.jsonl" "data.validation_path=$DATA/reviews/validation.jsonl" "model.layers=$layers"
-    "model.width=$width" "model.heads=$((width / 32))" "model.mixer.kind=$1"
-    "train.steps=$((tokens_per_parameter * 12 * layers * width * width / 1024))")
+    "model.width=$width" "model.heads=$((width / 32))" "model.mixer.kind=$1")
   case $1 in
     scaled_dot_product) words+=(model.mixer.qk_norm=true) ;;
     metric) words+=(model.mixer.values=own model.mixer.qk_norm=true) ;;
   esac
-  sets=()
+  sets=(--set "train.steps=$((tokens_per_parameter * 12 * layers * width * width / 1024))")
   for word in "${words[@]}"; do sets+=(--set "$word"); done
 }

@@ -195,7 +195,9 @@ void run_rows(const RowsArguments& arguments) {
     fail_usage("data rows: task {} draws no rows; tasks that do: recall, induction, ...", kind_of(config.task));
   const RecallDataset dataset(config.task);
   const auto seed = static_cast<std::uint64_t>(config.train.seed);
-  const auto rows = arguments.split == Split::train ? dataset.training_rows(seed, 0, arguments.count)
+  const auto examples = recall_rows(config.task)->examples;  // 0: endless
+  const auto count = examples > 0 ? std::min(arguments.count, examples) : arguments.count;
+  const auto rows = arguments.split == Split::train ? dataset.training_rows(seed, 0, count)
                                                     : dataset.rows(arguments.split, seed, 0, arguments.count);
   auto json = nlohmann::ordered_json::array();
   for (std::int64_t row = 0; row < rows.rows; ++row) {

@@ -50,8 +50,10 @@ void run_compare(CompareArguments& arguments) {
     fail_usage("--columns is for --format markdown; choose measures with --metrics");
   if (!columns.empty() && arguments.options.measures.empty()) arguments.options.measures = measures_of_columns(columns);
   const auto& wanted_frontier = arguments.options.frontier;
-  if (!wanted_frontier.empty() && (!columns.empty() || format == CompareFormat::csv))
-    fail_usage("--frontier: has no effect with {}", columns.empty() ? "--format csv" : "--columns");
+  if (!wanted_frontier.empty() && (!columns.empty() || format == CompareFormat::csv || arguments.export_only))
+    fail_usage("--frontier: has no effect with {}", arguments.export_only ? "--export-only"
+                                                    : columns.empty()     ? "--format csv"
+                                                                          : "--columns");
   auto found = find_runs(arguments.runs);
   for (const auto& problem : found.problems) log::warning("{}", problem);
   const auto export_runs = [&] { export_results(arguments.export_file, found.runs, read_order(arguments.order_file)); };

@@ -132,14 +132,15 @@ class Sampler {
     const auto cut = prompt_cut(*run_.model, ids.size());
     if (!cut.empty()) log::warning("{}", cut);
     const bool streams = arguments_.samples == 1 && !arguments_.json;
-    if (streams && !lists_) print(prompt);
+    const auto shown_prompt = lists_ ? "" : prompt + run_.codec.tokenizer->token_separator();
+    if (streams) print(shown_prompt);
     const auto start = std::chrono::steady_clock::now();
     TextGenerator generator(*run_.model, ids, options_, run_.device, arguments_.samples);
     const auto samples = generate(generator, streams);
     if (arguments_.json) print_as_json(prompt, !cut.empty(), samples, seconds_since(start), generator.cache_bytes());
     if (streams) print("\n");
     for (std::size_t s = 0; s < samples.size() && !arguments_.json && !streams; ++s)
-      print(std::string(s > 0 ? "---------------\n" : "") + (lists_ ? "" : prompt) + samples[s].text + "\n");
+      print(std::string(s > 0 ? "---------------\n" : "") + shown_prompt + samples[s].text + "\n");
     throw_if_stopped();
   }
 

@@ -321,8 +321,9 @@ RecallRow RecallDataset::row_of(const Rng& key, std::int64_t number, bool trains
     auto row = draw_row(task_, Rng::with_key(key_of_row ^ Rng::mix(attempt)), trains);
     if (ListDataset::is_held_out(row.ids) == held_out) return row;
   }
-  fail_usage("task.length{}: rows of task {} are too few to train on some and test on others; raise it",
-             is<ParityConfig>(task_) || is<MajorityConfig>(task_) ? "" : ", or task.vocabulary", kind_of(task_));
+  fail_usage("task.length {}: task {} has too few different rows to train on some and test on others; raise it{}",
+             recall_rows(task_)->length, kind_of(task_),
+             is<ParityConfig>(task_) || is<MajorityConfig>(task_) ? "" : ", or task.vocabulary");
 }
 
 RecallRow RecallDataset::training_row(std::uint64_t seed, std::int64_t number) const {

@@ -302,8 +302,8 @@ std::optional<PairedDifference> difference(const GroupMeasure& group, const Grou
   return paired_difference(differences, margin ? std::optional(*margin / measure.scale) : std::nullopt);
 }
 
-// Translators have measures of the test split, too.
-bool predicts_classes(const RunRecord& run) { return !run.measures.contains("test_bleu"); }
+// Other tasks have measures of the test split, too.
+bool predicts_classes(const RunRecord& run) { return value_of(run.settings, "task.kind") == "classification"; }
 
 void add_mcnemar(ComparedGroup& group, const ComparedGroup& reference, std::vector<std::string>& notes) {
   for (const auto& run : group.runs) {
@@ -606,8 +606,7 @@ Comparison compare_runs(std::vector<RunRecord> runs, const ComparisonOptions& op
   add_differences(comparison);
   const auto is_tokenizer = [](const std::string& key) { return key.starts_with("data.tokenizer"); };
   if (std::ranges::any_of(comparison.differing_keys, is_tokenizer))
-    comparison.notes.emplace_back(
-        "the tokenizers differ: losses per token cannot be compared; bits per character can be");
+    comparison.notes.emplace_back("the tokenizers differ: losses per token cannot be compared; bits per byte can be");
   return comparison;
 }
 

@@ -254,7 +254,7 @@ std::vector<Tick> linear_ticks(double low, double high, int wanted) {
   return ticks;
 }
 
-// Powers of ten; 2 and 5 between them where there are few.
+// Powers of ten; 2 and 5 between them where there are few; less than three of these would say little.
 std::vector<Tick> logarithmic_ticks(double low, double high, int wanted) {
   std::vector<Tick> ticks;
   const double decades = std::log10(high / low);
@@ -267,6 +267,8 @@ std::vector<Tick> logarithmic_ticks(double low, double high, int wanted) {
         ticks.push_back({value, named ? tick_text(value, value) : ""});
     }
   }
+  const auto named = std::ranges::count_if(ticks, [](const Tick& tick) { return !tick.text.empty(); });
+  if (named < 3 && decades < 1) return linear_ticks(low, high, wanted);
   return ticks;
 }
 
@@ -394,6 +396,10 @@ void draw(Svg& svg, const LineChart& chart, const Rectangle& area) {
     if (const auto path = path_through(curve, scales); !path.empty()) svg.path(path, line_class(curve, i));
     if (curve.x.size() == 1 && scales.show(curve.x[0], curve.y[0]))
       svg.circle(scales.x(curve.x[0]), scales.y(curve.y[0]), 3, color_class("p", curve, i));
+    if (!curve.labelled || curve.x.empty() || !scales.show(curve.x.back(), curve.y.back())) continue;
+    const double at = scales.x(curve.x.back());
+    const bool is_right = at > area.x + area.width / 2;
+    svg.text(at + (is_right ? -6 : 6), scales.y(curve.y.back()) - 7, curve.name, {is_right ? "end" : "start"});
   }
 }
 
@@ -629,7 +635,7 @@ class FigureWriter {
       const auto* chart = std::get_if<LineChart>(&panel.chart);
       for (std::size_t i = 0; chart != nullptr && i < chart->curves.size(); ++i) {
         const auto& curve = chart->curves[i];
-        if (!names.insert(curve.name).second) continue;
+        if (curve.labelled || !names.insert(curve.name).second) continue;
         const auto name = shorten(curve.name, width_ - 2 * border - swatch);
         const double needed = swatch + text_width(name) + entry_gap;
         if (x > border && x + needed > width_ - border) {

@@ -25,6 +25,7 @@ struct Curve {
   std::vector<double> low = {}, high = {};  // a band around the line, of the same length; empty: none
   int color = -1;                           // number in the palette of 8; -1: the position of the curve
   bool dashed = false;
+  bool labelled = false;  // its name stands beside its last point, and not in the legend
 };
 
 struct LineChart {

@@ -29,6 +29,20 @@ PairedDifference difference_between(const GroupMeasure& group, const GroupMeasur
   return differences.empty() ? PairedDifference{} : paired_difference(differences);
 }
 
+// The 95% interval of the mean over the runs; nothing of one run.
+PairedDifference interval_of(const GroupMeasure& group) {
+  std::vector<double> values;
+  for (const auto& [seed, value] : group.values) values.push_back(value);
+  return paired_difference(values);
+}
+
+std::string left_out_line(const Frontier& frontier, const std::vector<std::string>& names) {
+  if (frontier.left_out.empty()) return "";
+  std::vector<std::string> found;
+  for (const auto group : frontier.left_out) found.push_back(names[group]);
+  return fmt::format("left out, without {} or {}: {}\n", frontier.x.id, frontier.y.id, fmt::join(found, ", "));
+}
+
 void find_better(FrontierPoint& point, const Frontier& frontier, const Comparison& comparison) {
   const auto& own = comparison.groups[point.group];
   double best = std::numeric_limits<double>::infinity();
@@ -81,7 +95,8 @@ std::vector<bool> pareto_front(const std::vector<double>& x, const std::vector<d
 }
 
 Frontier frontier_of(const Comparison& comparison, const std::string& x, const std::string& y) {
-  Frontier frontier{.x = measure_of(x), .y = measure_of(y), .points = {}};
+  if (!comparison.by.empty()) fail_usage("--frontier: not with --by, which compares groups of different data");
+  Frontier frontier{.x = measure_of(x), .y = measure_of(y), .points = {}, .left_out = {}};
   std::vector<double> costs, qualities;
   const auto mean_of = [&](const ComparedGroup& group, const Measure& measure) -> std::optional<double> {
     const auto found = group.measures.find(measure.id);
@@ -90,7 +105,10 @@ Frontier frontier_of(const Comparison& comparison, const std::string& x, const s
   };
   for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
     const auto cost = mean_of(comparison.groups[i], frontier.x), quality = mean_of(comparison.groups[i], frontier.y);
-    if (!cost || !quality) continue;
+    if (!cost || !quality) {
+      frontier.left_out.push_back(i);
+      continue;
+    }
     frontier.points.push_back({.group = i, .is_on_front = false, .better = {}});
     costs.push_back(*cost);
     qualities.push_back(*quality);
@@ -98,7 +116,10 @@ Frontier frontier_of(const Comparison& comparison, const std::string& x, const s
   if (frontier.points.empty()) fail_usage("--frontier {} {}: no group has both measures", x, y);
   const auto front = pareto_front(costs, qualities);
   for (std::size_t i = 0; i < front.size(); ++i) frontier.points[i].is_on_front = front[i];
-  for (auto& point : frontier.points) find_better(point, frontier, comparison);
+  for (auto& point : frontier.points) {
+    find_better(point, frontier, comparison);
+    if (point.better) point.is_on_front = false;  // where seeds differ, means and pairs may
+  }
   std::ranges::stable_sort(frontier.points, {}, [&](const FrontierPoint& point) {
     return *mean_of(comparison.groups[point.group], frontier.x);
   });
@@ -116,7 +137,7 @@ std::string to_text(const Frontier& frontier, const Comparison& comparison) {
     text += fmt::format("{} {:<{}}  {:>14}  {:>20}  {}\n", point.is_on_front ? "*" : " ", names[point.group], widest,
                         value_cell(frontier.x, group), value_cell(frontier.y, group), verdict(point, frontier, names));
   }
-  return text;
+  return text + left_out_line(frontier, names);
 }
 
 std::string to_markdown(const Frontier& frontier, const Comparison& comparison) {
@@ -128,16 +149,21 @@ std::string to_markdown(const Frontier& frontier, const Comparison& comparison) 
     text += fmt::format("| {} | {} | {} | {} | {} |\n", names[point.group], group.runs.size(),
                         value_cell(frontier.x, group), value_cell(frontier.y, group), verdict(point, frontier, names));
   }
-  return text;
+  const auto left_out = left_out_line(frontier, names);
+  return text + (left_out.empty() ? "" : "\n" + left_out);
 }
 
 nlohmann::ordered_json to_json(const Frontier& frontier, const Comparison& comparison) {
   const auto names = short_names(comparison.groups);
-  auto points = nlohmann::ordered_json::array();
+  auto points = nlohmann::ordered_json::array(), left_out = points;
+  for (const auto group : frontier.left_out) left_out.push_back(comparison.groups[group].name);
   for (const auto& point : frontier.points) {
     points.push_back({{"group", comparison.groups[point.group].name},
                       {"front", point.is_on_front},
                       {"verdict", verdict(point, frontier, names)}});
+    const auto interval = interval_of(measured(comparison.groups[point.group], frontier.y));
+    points.back()["low"] = interval.low ? nlohmann::ordered_json(*interval.low) : nullptr;
+    points.back()["high"] = interval.high ? nlohmann::ordered_json(*interval.high) : nullptr;
     if (!point.better) continue;
     points.back()["better"] = comparison.groups[*point.better].name;
     points.back()["difference"] = {{"pairs", point.difference.pairs},
@@ -148,7 +174,8 @@ nlohmann::ordered_json to_json(const Frontier& frontier, const Comparison& compa
   return {{"x", frontier.x.id},
           {"y", frontier.y.id},
           {"measures", {to_json(frontier.x), to_json(frontier.y)}},
-          {"points", points}};
+          {"points", points},
+          {"left_out", left_out}};
 }
 
 figures::Figure figure_of(const Frontier& frontier, const Comparison& comparison) {
@@ -163,13 +190,18 @@ figures::Figure figure_of(const Frontier& frontier, const Comparison& comparison
     positive_x = positive_x && x > 0;
     positive_y = positive_y && y > 0;
     if (point.is_on_front) front.x.push_back(x), front.y.push_back(y);
-    chart.curves.push_back({.name = names[point.group], .x = {x}, .y = {y}});
+    const int color = static_cast<int>(1 + point.group % (figures::curve_colors - 1));
+    chart.curves.push_back({.name = names[point.group], .x = {x}, .y = {y}, .color = color, .labelled = true});
+    if (const auto interval = interval_of(measured(group, frontier.y)); interval.low)
+      chart.curves.push_back(
+          {.x = {x, x}, .y = {*interval.low * frontier.y.scale, *interval.high * frontier.y.scale}, .color = color});
   }
   if (positive_x) chart.x.scale = figures::Scale::logarithmic;
   if (positive_y) chart.y.scale = figures::Scale::logarithmic;
   chart.curves.push_back(std::move(front));
   return {.title = fmt::format("{} and {}", frontier.x.title, frontier.y.title),
-          .description = "Means over the seeds. The dashed line joins the groups that no other beats in both.",
+          .description =
+              "Means over the seeds with 95% intervals. The dashed line joins the groups that no other beats in both.",
           .panels = {{"", std::move(chart)}}};
 }
 

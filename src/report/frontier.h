@@ -13,7 +13,7 @@ std::vector<bool> pareto_front(const std::vector<double>& x, const std::vector<d
 
 struct FrontierPoint {
   std::size_t group;  // of the comparison
-  bool is_on_front;   // by the means over its runs
+  bool is_on_front;   // by the means over its runs, and none is better
   // Of the groups that are as good in x or better, the one with the best y whose paired difference in y has a 95%
   // interval without 0.
   std::optional<std::size_t> better;
@@ -23,6 +23,7 @@ struct FrontierPoint {
 struct Frontier {
   Measure x, y;
   std::vector<FrontierPoint> points;  // of the groups that have both measures, by falling quality of x
+  std::vector<std::size_t> left_out;  // the groups that lack one
 };
 
 // Less is better where a measure does not say otherwise. The comparison must have both measures.
@@ -31,7 +32,8 @@ Frontier frontier_of(const Comparison& comparison, const std::string& x, const s
 std::string to_text(const Frontier& frontier, const Comparison& comparison);
 std::string to_markdown(const Frontier& frontier, const Comparison& comparison);
 // {"x", "y": ids, "measures": both as to_json(Measure), "points": [{"group": its name, "front", "verdict": as the
-// tables say it, "better": name, "difference": {..}}]}
+// tables say it, "low", "high": the 95% interval of the mean of y, or null; "better": name, "difference": {..}}],
+// "left_out": names}
 nlohmann::ordered_json to_json(const Frontier& frontier, const Comparison& comparison);
 figures::Figure figure_of(const Frontier& frontier, const Comparison& comparison);
 

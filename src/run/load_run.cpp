@@ -78,11 +78,25 @@ void require_free_options(const std::vector<std::string>& overrides, const Exper
       throw Error(ExitCode::usage, fmt::format("--set {}: of a trained model only options of its mixer, such as "
                                                "model.mixer.rounds=8, {}, rows that the program draws, such as "
                                                "task.length=256, and where its data lie now, such as data.path=..., "
-                                               "can be set",
-                                               override, fmt::join(others, ", ")));
+                                               "can be set{}",
+                                               override, fmt::join(others, ", "),
+                                               recall_rows(trained.task) == nullptr
+                                                   ? ""
+                                                   : did_you_mean(key, {row_options.begin(), row_options.end()})));
     if (of_mixer && key.ends_with(".score_std"))
       throw Error(ExitCode::usage, fmt::format("--set {}: has no effect on a trained model", override));
   }
+}
+
+// With noise a part of the vocabulary is noise, which a model has learned.
+void require_same_tokens(const TaskConfig& trained, const TaskConfig& task) {
+  const auto *before = std::get_if<InContextRecallConfig>(&trained), *now = std::get_if<InContextRecallConfig>(&task);
+  if (before != nullptr && now != nullptr && before->symbols() != now->symbols())
+    throw Error(ExitCode::usage,
+                fmt::format("--set task.noise={}: the model was trained with {}, and {} tokens mean "
+                            "something else {} noise; expected {}",
+                            now->noise, before->noise, before->noise_vocabulary, now->noise > 0 ? "with" : "without",
+                            now->noise > 0 ? "0" : "more than 0"));
 }
 
 // task.length among the options, where it is above the context; what is no number is found later.
@@ -113,6 +127,7 @@ LoadedRun load_run(const std::filesystem::path& folder, const std::string& check
     options.push_back(fmt::format("model.context={}", *length));
   }
   auto experiment = load_run_experiment(directory.config_file(), options);
+  require_same_tokens(trained.task, experiment.config.task);
   if (changes.context) set_context(experiment.config, *changes.context);
   auto checkpoint = load_checkpoint(directory, checkpoint_name, WithOptimizer::no);
   const auto& config = experiment.config;

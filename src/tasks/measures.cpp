@@ -124,6 +124,8 @@ const std::vector<std::string>& cost_measures() {
 
 std::string shown(const Measure& measure, double value) {
   const double scaled = value * measure.scale;
+  if (const bool is_small_size = measure.scale < 1 && scaled > 0 && scaled < 1; is_small_size)
+    return fmt::format("{:.3g}", scaled);
   if (measure.digits > 0) return fmt::format("{:.{}f}", scaled, measure.digits);
   auto text = fmt::format("{:.0f}", std::abs(scaled));
   for (auto at = std::ssize(text) - 3; at > 0; at -= 3) text.insert(static_cast<std::size_t>(at), ",");

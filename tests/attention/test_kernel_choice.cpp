@@ -3,7 +3,7 @@
 #include "config/model_config.h"
 #include "support/torch_catch.h"
 
-namespace metaformer {
+namespace metaformer::test_kernel_choice {
 
 TEST_CASE("kernels are expected to win where composed products keep matrices, in float32, or in short contexts",
           "[kernel_choice]") {
@@ -114,4 +114,4 @@ TEST_CASE("on the CPU auto takes no kernels", "[kernel_choice]") {
   CHECK_FALSE(takes_library(use, x_bcd, x_bcd, Visibility{}, nullptr, Pass{}));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_kernel_choice

@@ -12,7 +12,7 @@
 #include "cpu/hashed_attention.h"
 #include "ops/pass.h"
 
-namespace metaformer {
+namespace metaformer::test_lsh {
 
 namespace {
 
@@ -277,4 +277,4 @@ TEST_CASE("the kernel of LSH attention is the same in all vector code, and takes
   for (std::size_t i = 0; i < found.size(); ++i) CHECK(relative_error(found[i], expected[i]) < 2e-6);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_lsh

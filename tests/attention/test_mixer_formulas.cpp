@@ -10,7 +10,7 @@
 #include "ops/functional.h"
 #include "support/any_mixer.h"
 
-namespace metaformer {
+namespace metaformer::test_mixer_formulas {
 
 namespace {
 
@@ -409,4 +409,4 @@ TEST_CASE("visibility equals its definition for every pair of tokens", "[mixer]"
   CHECK(torch::equal(actual, brute_force_visible(causal, segments)));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_mixer_formulas

@@ -9,7 +9,7 @@
 #include "ops/autocast.h"
 #include "support/any_mixer.h"
 
-namespace metaformer {
+namespace metaformer::test_mixer_properties {
 
 static constexpr MixerShape shape{.width = 12, .heads = 3, .context = 48, .dropout = 0, .bias = false};
 
@@ -262,4 +262,4 @@ TEST_CASE("a full cache refuses more", "[mixer]") {
   CHECK_THROWS_WITH(state.extend(0, torch::zeros({1, 2, 2})), ContainsSubstring("4 tokens"));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_mixer_properties

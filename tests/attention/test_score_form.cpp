@@ -1,7 +1,7 @@
 #include "attention/mixer_support.h"
 #include "config/mixer_config.h"
 
-namespace metaformer {
+namespace metaformer::test_score_form {
 
 TEST_CASE("scaled dot product attention equals quadratic attention with U = W_q' W_k, of the rank of a head",
           "[mixer]") {
@@ -23,4 +23,4 @@ TEST_CASE("scaled dot product attention equals quadratic attention with U = W_q'
   CHECK(rank_n().max().item<std::int64_t>() == shape.head_width());
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_score_form

@@ -4,7 +4,7 @@
 #include "ops/state_mixing.h"
 #include "support/any_mixer.h"
 
-namespace metaformer {
+namespace metaformer::test_state_mixers {
 
 static constexpr MixerShape shape{.width = 12, .heads = 3, .context = 200};
 
@@ -107,4 +107,4 @@ TEST_CASE("the size of a state is what generating a text leaves", "[state_mixers
   CHECK(sizes.state_bytes == state.bytes());
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_state_mixers

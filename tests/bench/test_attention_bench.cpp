@@ -17,7 +17,7 @@
 #include "support/graph_by_hand.h"
 #include "support/torch_catch.h"
 
-namespace metaformer {
+namespace metaformer::test_attention_bench {
 
 namespace {
 
@@ -379,4 +379,4 @@ TEST_CASE("memory of composed attention grows with the context, that of the refe
   CHECK(table[0].predicted_bytes > 1e12);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_attention_bench

@@ -16,7 +16,7 @@
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
 
-namespace metaformer {
+namespace metaformer::test_fast_paths {
 
 namespace {
 
@@ -128,4 +128,4 @@ TEST_CASE("every kernel is timed on both sides", "[bench]") {
   CHECK(kernels == expected);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_fast_paths

@@ -10,7 +10,7 @@
 #include "support/graph_by_hand.h"
 #include "support/torch_catch.h"
 
-namespace metaformer {
+namespace metaformer::test_work_timer {
 
 namespace {
 
@@ -110,4 +110,4 @@ TEST_CASE("on a device time passes between its events, not on the host's clock",
   CHECK(EventDevice::alive == 0);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_work_timer

@@ -16,7 +16,7 @@
 #include "support/together.h"
 #include "support/torch_catch.h"
 
-namespace metaformer {
+namespace metaformer::test_processes {
 
 namespace {
 
@@ -266,4 +266,4 @@ TEST_CASE("processes that never come are missed", "[group]") {
   CHECK_THROWS_AS(make_c10d_group(launch, std::chrono::seconds(1)), Error);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_processes

@@ -8,7 +8,7 @@
 #include "model/parameters.h"
 #include "support/torch_catch.h"
 
-namespace metaformer {
+namespace metaformer::test_beam_search {
 
 namespace {
 
@@ -177,4 +177,4 @@ TEST_CASE("hypotheses end once, are not longer than they may be, and come by fal
   CHECK(some_are_cut);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_beam_search

@@ -34,7 +34,7 @@ TORCH_LIBRARY_IMPL(aten, Meta, library) {
                   double) { return std::make_tuple(-x, -x.narrow(-1, 0, 1), -x.narrow(-1, 0, 1)); });
 }
 
-namespace metaformer {
+namespace metaformer::test_device_generation {
 
 namespace {
 
@@ -331,4 +331,4 @@ TEST_CASE("work that needs the host is found by the test above", "[sampling]") {
   CHECK(captures == 1);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_device_generation

@@ -7,7 +7,7 @@
 #include "support/failure.h"
 #include "tasks/task_examples.h"
 
-namespace metaformer {
+namespace metaformer::test_prediction {
 
 TEST_CASE("predictions are those of a text alone, by the labels of the checkpoint", "[classification]") {
   const Workplace place;
@@ -39,4 +39,4 @@ TEST_CASE("a model that is not finite answers nothing", "[checkpoint]") {
              ContainsSubstring("model.safetensors: ") && ContainsSubstring("is not finite"));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_prediction

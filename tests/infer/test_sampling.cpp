@@ -10,7 +10,7 @@
 #include "model/make_model.h"
 #include "support/any_mixer.h"
 
-namespace metaformer {
+namespace metaformer::test_sampling {
 
 namespace {
 
@@ -230,4 +230,4 @@ TEST_CASE("the first sentence ends with a mark before white space", "[pairs]") {
   CHECK(first_sentence(text) == first);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_sampling

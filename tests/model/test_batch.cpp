@@ -4,7 +4,7 @@
 #include "model/small_models.h"
 #include "support/any_mixer.h"
 
-namespace metaformer {
+namespace metaformer::test_batch {
 
 namespace {
 
@@ -134,4 +134,4 @@ TEST_CASE("rows keep the places of their own targets, and a multiple of 32 of th
   CHECK(rows_of(batch, 1, 1).places_t.numel() == 0);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_batch

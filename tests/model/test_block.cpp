@@ -5,7 +5,7 @@
 #include "ops/autocast.h"
 #include "support/any_block.h"
 
-namespace metaformer {
+namespace metaformer::test_block {
 
 namespace {
 
@@ -70,4 +70,4 @@ TEST_CASE("blocks that differ in their norms or feed-forward branch share every 
   CHECK(shared == 4);  // two projections, two norms
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_block

@@ -7,7 +7,7 @@
 #include "support/any_positions.h"
 #include "support/threads.h"
 
-namespace metaformer {
+namespace metaformer::test_decoder {
 
 namespace {
 
@@ -147,4 +147,4 @@ TEST_CASE("a full state is an error of the decoder; float64 and LSH attention ha
   CHECK_THROWS_WITH(decoder->step(token), Mentions("21 tokens|model.context 20"));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_decoder

@@ -4,7 +4,7 @@
 #include "model/small_models.h"
 #include "model/transformer.h"
 
-namespace metaformer {
+namespace metaformer::test_embeddings {
 
 namespace {
 
@@ -123,4 +123,4 @@ TEST_CASE("a scaled embedding is its multiple, and one scaled by 0 is not there"
   CHECK(torch::allclose(forward(*model, {3, 3}), forward(*plain, {3, 3})));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_embeddings

@@ -8,7 +8,7 @@
 #include "model/token_model.h"
 #include "support/torch_catch.h"
 
-namespace metaformer {
+namespace metaformer::test_encoder_decoder {
 
 namespace {
 
@@ -169,4 +169,4 @@ TEST_CASE("metric and quadratic mixers compare two sequences by one form", "[enc
   CHECK(torch::allclose(torch::matmul(form->left_nrd, x_cd.t()).transpose(1, 2), p_nck, 1e-9, 1e-9));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_encoder_decoder

@@ -6,7 +6,7 @@
 #include "model/token_model.h"
 #include "support/any_mixer.h"
 
-namespace metaformer {
+namespace metaformer::test_hybrids {
 
 namespace {
 
@@ -163,4 +163,4 @@ TEST_CASE("without a feed-forward branch a block is its mixer, in its decoder, t
   CHECK(norms.after_feed_forward == norms.after_mixer);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_hybrids

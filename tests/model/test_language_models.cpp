@@ -11,7 +11,7 @@
 #include "model/small_models.h"
 #include "ops/autocast.h"
 
-namespace metaformer {
+namespace metaformer::test_language_models {
 
 namespace {
 
@@ -389,4 +389,4 @@ TEST_CASE("a window of another length or batch is refused", "[state]") {
   CHECK_THROWS_AS(model->evaluate(random_batch(2), other->new_memory().get()), Error);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_language_models

@@ -5,7 +5,7 @@
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
 
-namespace metaformer {
+namespace metaformer::test_masked_language_model {
 
 namespace {
 
@@ -115,4 +115,4 @@ TEST_CASE("logits at the places of targets are those of the whole, and so are gr
   CHECK(close(of_wanted, gradients_of(all_bcv.flatten(0, 1), targets_t)));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_masked_language_model

@@ -5,7 +5,7 @@
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
 
-namespace metaformer {
+namespace metaformer::test_memory {
 
 namespace {
 
@@ -196,4 +196,4 @@ TEST_CASE("what another model remembers is refused", "[memory]") {
   CHECK(without.new_memory() == nullptr);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_memory

@@ -4,7 +4,7 @@
 #include "support/catch.h"
 #include "support/threads.h"
 
-namespace metaformer {
+namespace metaformer::test_memory_estimate {
 
 TEST_CASE("an evaluation of a large vocabulary counts where it is more than a step", "[memory]") {
   ExperimentConfig config;
@@ -121,4 +121,4 @@ TEST_CASE("only what is a good part larger than the memory clearly exceeds it", 
   CHECK(clearly_exceeds(estimate, 700));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_memory_estimate

@@ -8,7 +8,7 @@
 #include "support/any_block.h"
 #include "support/any_mixer.h"
 
-namespace metaformer {
+namespace metaformer::test_model {
 
 namespace {
 
@@ -320,4 +320,4 @@ TEST_CASE("a compressor gives tokens back from the last vector and a sinusoid of
   CHECK_THROWS_AS(model.new_state(1, 6), Error);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_model

@@ -4,7 +4,7 @@
 #include "model/model_costs.h"
 #include "support/catch.h"
 
-namespace metaformer {
+namespace metaformer::test_model_costs {
 
 TEST_CASE("operations of a forward pass are those of its products", "[costs]") {
   const auto model_of = [](const std::string& model) { return default_experiment({"model=" + model}).config.model; };
@@ -68,4 +68,4 @@ TEST_CASE("a token writes and reads a matrix state once, and with the delta rule
   CHECK(operations_of("delta_net") == 2 * (4 * matrix + 8 * 2 + 4 * state));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_model_costs

@@ -16,7 +16,7 @@
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
 
-namespace metaformer {
+namespace metaformer::test_parameters {
 
 namespace {
 
@@ -394,4 +394,4 @@ TEST_CASE("a model draws nothing from the library's generator", "[specs]") {
   CHECK(torch::equal(bits(), before));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_parameters

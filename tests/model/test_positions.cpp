@@ -6,7 +6,7 @@
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
 
-namespace metaformer {
+namespace metaformer::test_positions {
 
 namespace {
 
@@ -54,4 +54,4 @@ TEST_CASE("weights fit a model of a longer context unless positions are learned"
               trained.evaluate({.ids_bc = ids_bc.narrow(1, 0, 12)})));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_positions

@@ -5,7 +5,7 @@
 #include "model/memory_estimate.h"
 #include "model/small_models.h"
 
-namespace metaformer {
+namespace metaformer::test_region_embedding {
 
 namespace {
 
@@ -150,4 +150,4 @@ TEST_CASE("the rows of tables that a batch gives gradients are listed, and only 
   CHECK(torch::equal(buffer.gradients(), before));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_region_embedding

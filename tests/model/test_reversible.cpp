@@ -8,7 +8,7 @@
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
 
-namespace metaformer {
+namespace metaformer::test_reversible {
 
 namespace {
 
@@ -203,4 +203,4 @@ TEST_CASE("a chunked feed-forward branch gives the same numbers and gradients", 
   for (std::size_t i = 0; i < found.size(); ++i) CHECK(torch::allclose(found[i], expected[i], 1e-10, 1e-10));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_reversible

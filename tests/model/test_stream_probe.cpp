@@ -10,7 +10,7 @@
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
 
-namespace metaformer {
+namespace metaformer::test_stream_probe {
 
 namespace {
 
@@ -237,4 +237,4 @@ TEST_CASE("norms by depth leave padding out, and count a class token", "[probe]"
   CHECK(gradient_norms(stack, {Tensor()}).embedding == 0);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_stream_probe

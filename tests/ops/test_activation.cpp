@@ -6,7 +6,7 @@
 #include "ops/functional.h"
 #include "support/any_block.h"
 
-namespace metaformer {
+namespace metaformer::test_activation {
 
 namespace {
 
@@ -158,4 +158,4 @@ TEST_CASE("going back through an activation twice is an error, not a wrong gradi
   CHECK_THROWS(loss.backward());
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_activation

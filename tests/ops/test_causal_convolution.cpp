@@ -5,7 +5,7 @@
 #include "ops/causal_convolution.h"
 #include "support/torch_catch.h"
 
-namespace metaformer {
+namespace metaformer::test_causal_convolution {
 
 namespace {
 
@@ -87,4 +87,4 @@ TEST_CASE("short convolutions of bfloat16 are rounded once", "[causal_convolutio
   CHECK(torch::equal(y, causal_convolution(convolution, x_bed.to(torch::kFloat), {}, 7).to(torch::kBFloat16)));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_causal_convolution

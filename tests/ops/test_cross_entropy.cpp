@@ -5,7 +5,7 @@
 #include "ops/functional.h"
 #include "support/torch_catch.h"
 
-namespace metaformer {
+namespace metaformer::test_cross_entropy {
 
 namespace {
 
@@ -77,4 +77,4 @@ TEST_CASE("a target that is no token is an error, and no target is a loss of 0",
   CHECK(cross_entropy_sum(logits_tv.narrow(0, 0, 0), torch::zeros({0}, torch::kLong)).item<double>() == 0);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_cross_entropy

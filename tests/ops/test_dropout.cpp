@@ -7,7 +7,7 @@
 #include "ops/pass.h"
 #include "support/torch_catch.h"
 
-namespace metaformer {
+namespace metaformer::test_dropout {
 
 namespace {
 
@@ -227,4 +227,4 @@ TEST_CASE("dropout does nothing with a probability of 0, with nothing, and in ev
   CHECK(dropout(torch::empty({0, 4}), 0.5, training).sizes() == torch::IntArrayRef{0, 4});
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_dropout

@@ -12,7 +12,7 @@
 #include "support/threads.h"
 #include "support/torch_catch.h"
 
-namespace metaformer {
+namespace metaformer::test_host_attention {
 
 namespace {
 
@@ -472,4 +472,4 @@ TEST_CASE("what the host's attention cannot do is left to the library", "[host]"
   CHECK_FALSE(can_attend_on_host(far, far, far));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_host_attention

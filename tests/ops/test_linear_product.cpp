@@ -6,7 +6,7 @@
 #include "ops/linear.h"
 #include "support/torch_catch.h"
 
-namespace metaformer {
+namespace metaformer::test_linear_product {
 
 namespace {
 
@@ -100,4 +100,4 @@ TEST_CASE("only what needs a gradient gets one", "[linear]") {
   CHECK_FALSE(linear_product(layer.x, layer.weight_oi, layer.bias_o).requires_grad());
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_linear_product

@@ -9,7 +9,7 @@
 #include "support/threads.h"
 #include "support/torch_catch.h"
 
-namespace metaformer {
+namespace metaformer::test_operators {
 
 namespace {
 
@@ -114,4 +114,4 @@ TEST_CASE("the number of threads changes no bit of results and gradients", "[ope
   for (std::size_t i = 0; i < one.size(); ++i) CHECK(torch::equal(one[i], three[i]));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_operators

@@ -5,7 +5,7 @@
 #include "cpu/decoding.h"
 #include "support/torch_catch.h"
 
-namespace metaformer {
+namespace metaformer::test_recurrent_kernel {
 
 namespace {
 
@@ -56,4 +56,4 @@ TEST_CASE("NaN stays in the states of its sequence", "[recurrent]") {
   CHECK(h_bd[2].isfinite().all().item<bool>());
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_recurrent_kernel

@@ -4,7 +4,7 @@
 #include "ops/region_vectors.h"
 #include "support/torch_catch.h"
 
-namespace metaformer {
+namespace metaformer::test_region_vectors {
 
 namespace {
 
@@ -166,4 +166,4 @@ TEST_CASE("gradients with a row more than once are summed before rows are listed
   CHECK(torch::equal(weight_rd.grad().to_dense()[7], torch::full({4}, 3.0)));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_region_vectors

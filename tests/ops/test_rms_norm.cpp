@@ -3,7 +3,7 @@
 #include "ops/functional.h"
 #include "support/torch_catch.h"
 
-namespace metaformer {
+namespace metaformer::test_rms_norm {
 
 namespace {
 
@@ -72,4 +72,4 @@ TEST_CASE("zeros stay zeros under RMS norm, with finite gradients", "[rms_norm]"
   CHECK(ours.dx.isfinite().all().item<bool>());
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_rms_norm

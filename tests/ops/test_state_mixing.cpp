@@ -7,7 +7,7 @@
 #include "ops/state_mixing.h"
 #include "support/torch_catch.h"
 
-namespace metaformer {
+namespace metaformer::test_state_mixing {
 
 namespace {
 
@@ -299,4 +299,4 @@ TEST_CASE("many tokens with decays near 0 and near 1, rates of 0, 1 and 2 and ke
   }
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_state_mixing

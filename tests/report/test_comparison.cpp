@@ -5,7 +5,7 @@
 #include "support/failure.h"
 #include "support/torch_catch.h"
 
-using namespace metaformer;
+namespace metaformer::test_comparison {
 
 namespace {
 
@@ -205,3 +205,5 @@ TEST_CASE("tables", "[compare]") {
   CHECK_FALSE(json["groups"][0]["runs"][0].contains("attention_collapse"));
   CHECK(failure([&] { to_markdown(comparison, {"val_loss:median"}); }).first == ExitCode::usage);
 }
+
+}  // namespace metaformer::test_comparison

@@ -10,7 +10,7 @@
 #include "support/failure.h"
 #include "support/temporary_folder.h"
 
-namespace metaformer::figures {
+namespace metaformer::figures::test_figures {
 
 namespace {
 
@@ -166,4 +166,4 @@ TEST_CASE("a folder of figures holds SVG and PDF files", "[figures]") {
   CHECK(figures.written() == 2);
 }
 
-}  // namespace metaformer::figures
+}  // namespace metaformer::figures::test_figures

@@ -7,7 +7,7 @@
 #include "report/inspection.h"
 #include "report/statistics.h"
 
-namespace metaformer {
+namespace metaformer::test_forms {
 
 namespace {
 
@@ -110,4 +110,4 @@ TEST_CASE("rank correlation ignores monotone changes and gives ties their mean r
   CHECK(std::isnan(rank_correlation({1, 1, 1}, {1, 2, 3})));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_forms

@@ -7,7 +7,7 @@
 #include "support/failure.h"
 #include "support/torch_catch.h"
 
-using namespace metaformer;
+namespace metaformer::test_frontier {
 
 namespace {
 
@@ -82,6 +82,21 @@ TEST_CASE("a group is behind another where that costs no more and its interval i
   }
 }
 
+TEST_CASE("a group that is behind in all common seeds is not on the frontier, whatever its other seeds", "[frontier]") {
+  std::vector<RunRecord> runs;
+  add_group(runs, "a", 10, 2.1, 2.2);
+  add_group(runs, "b", 10, 2.0, 2.1);
+  auto lucky = runs[0];
+  lucky.key = "a3";
+  lucky.seed = 3;
+  lucky.measures["val_loss"] = 1.0;
+  runs.push_back(lucky);
+  const auto comparison = compared(runs);
+  const auto frontier = frontier_of(comparison, "state_bytes", "val_loss");
+  CHECK(comparison.groups[0].measures.at("val_loss").summary.mean < 2);
+  for (const auto& point : frontier.points) CHECK_FALSE((point.is_on_front && point.better));
+}
+
 TEST_CASE("a frontier asks for its measures itself, whose sizes are shown without a deviation", "[frontier]") {
   std::vector<RunRecord> runs;
   add_group(runs, "a", 10, 3, 3.5);
@@ -103,6 +118,14 @@ TEST_CASE("groups without one of the measures are not on the frontier, and none 
   for (auto& run : runs)
     if (run.config == "b") run.measures.erase("state_bytes");
   const auto comparison = compared(runs);
-  CHECK(frontier_of(comparison, "state_bytes", "val_loss").points.size() == 1);
+  const auto frontier = frontier_of(comparison, "state_bytes", "val_loss");
+  CHECK(frontier.points.size() == 1);
+  CHECK_THAT(to_text(frontier, comparison), ContainsSubstring("left out, without state_bytes or val_loss: b\n"));
+  CHECK(to_json(frontier, comparison)["left_out"] == nlohmann::ordered_json::array({"b"}));
+  auto by_layers = comparison;
+  by_layers.by = "model.layers";
+  CHECK(failure([&] { frontier_of(by_layers, "state_bytes", "val_loss"); }).first == ExitCode::usage);
   CHECK(failure([&] { frontier_of(comparison, "train_seconds", "val_loss"); }).first == ExitCode::usage);
 }
+
+}  // namespace metaformer::test_frontier

@@ -10,7 +10,7 @@
 #include "tasks/evaluation.h"
 #include "tasks/task_examples.h"
 
-namespace metaformer {
+namespace metaformer::test_inspection {
 
 namespace {
 
@@ -218,4 +218,4 @@ TEST_CASE("empty and too long texts are refused or cut", "[inspect]") {
   CHECK_THAT(failure([&] { inspect_text(run, longest); }).second, ContainsSubstring("too long to inspect"));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_inspection

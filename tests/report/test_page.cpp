@@ -11,7 +11,7 @@
 #include "support/temporary_folder.h"
 #include "support/torch_catch.h"
 
-namespace metaformer {
+namespace metaformer::test_page {
 
 namespace {
 
@@ -176,4 +176,4 @@ TEST_CASE("curves of blocks are read from the diagnostics: numbers, and lists by
   CHECK(json[1]["lines"][0]["low"].dump() == "[0.5]");
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_page

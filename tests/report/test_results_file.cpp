@@ -12,7 +12,7 @@
 #include "support/torch_catch.h"
 #include "tasks/measures.h"
 
-using namespace metaformer;
+namespace metaformer::test_results_file {
 
 namespace {
 
@@ -244,3 +244,5 @@ TEST_CASE("runs that are unfinished, diverged or damaged are named", "[find_runs
   CHECK(find_runs({(folder / "runs/*d").string()}).folders.size() == 3);
   CHECK(failure([&] { find_runs({(folder / "no*").string()}); }).first == ExitCode::usage);
 }
+
+}  // namespace metaformer::test_results_file

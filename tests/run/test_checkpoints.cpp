@@ -8,7 +8,7 @@
 #include "run/checkpoint_surgery.h"
 #include "support/failure.h"
 
-namespace metaformer {
+namespace metaformer::test_checkpoints {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
@@ -345,4 +345,4 @@ TEST_CASE("a checkpoint of a newer program is refused and left alone", "[checkpo
   CHECK_FALSE(fs::exists(at.checkpoints / "step-20"));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_checkpoints

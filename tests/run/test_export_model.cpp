@@ -14,7 +14,7 @@
 #include "text/special_tokens.h"
 #include "text/symbol_tokenizers.h"
 
-namespace metaformer {
+namespace metaformer::test_export_model {
 
 namespace {
 
@@ -180,4 +180,4 @@ TEST_CASE("an existing folder stays as it is, and an export that fails leaves no
   CHECK(files_in(folder / "new/folder") == 1);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_export_model

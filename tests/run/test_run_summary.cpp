@@ -6,7 +6,7 @@
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 
-namespace metaformer {
+namespace metaformer::test_run_summary {
 
 namespace {
 
@@ -72,4 +72,4 @@ TEST_CASE("a summary that lacks keys is read as far as it goes", "[summary]") {
   CHECK_FALSE(read_summary(run));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_run_summary

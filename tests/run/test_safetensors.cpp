@@ -4,7 +4,7 @@
 #include "run/safetensors.h"
 #include "support/torch_catch.h"
 
-namespace metaformer {
+namespace metaformer::test_safetensors {
 
 static std::string with_header(const std::string& header, const std::string& data = "") {
   const std::uint64_t length = header.size();
@@ -82,4 +82,4 @@ TEST_CASE("loading into another architecture changes nothing and says what diffe
   CHECK(target.sum().item<double>() == 4);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_safetensors

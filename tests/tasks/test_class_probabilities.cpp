@@ -4,7 +4,7 @@
 #include "support/torch_catch.h"
 #include "tasks/classification_task.h"
 
-namespace metaformer {
+namespace metaformer::test_class_probabilities {
 
 namespace {
 
@@ -104,4 +104,4 @@ TEST_CASE("calibration error is the mean distance of confidence and accuracy ove
   CHECK(std::abs(calibration_error(sure)) < 1e-12);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_class_probabilities

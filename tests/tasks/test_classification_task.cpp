@@ -7,7 +7,7 @@
 #include "tasks/evaluation.h"
 #include "tasks/task_examples.h"
 
-namespace metaformer {
+namespace metaformer::test_classification_task {
 
 namespace {
 
@@ -236,4 +236,4 @@ TEST_CASE("a classifier is recalibrated on 4,096 different texts, or on all", "[
   CHECK(seen == std::min<std::int64_t>(4096, count));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_classification_task

@@ -13,7 +13,7 @@
 #include "tasks/text_tasks.h"
 #include "text/symbol_tokenizers.h"
 
-namespace metaformer {
+namespace metaformer::test_document_streams {
 
 namespace {
 
@@ -375,4 +375,4 @@ TEST_CASE("an epoch of packs has every token once, and other targets than the ep
   CHECK(std::get<0>(at::_unique(all)).size(0) > 50);  // of 116, of which each epoch has about 40
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_document_streams

@@ -6,7 +6,7 @@
 #include "model/transformer.h"
 #include "support/workplace.h"
 
-namespace metaformer {
+namespace metaformer::test_embedding_scale {
 
 namespace {
 
@@ -105,4 +105,4 @@ TEST_CASE("the n-grams of a bag are scaled by how unequally the classes' texts h
   }
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_embedding_scale

@@ -11,7 +11,7 @@
 #include "tasks/evaluation.h"
 #include "tasks/task_examples.h"
 
-namespace metaformer {
+namespace metaformer::test_evaluation {
 
 namespace {
 
@@ -277,4 +277,4 @@ TEST_CASE("slices without labels have what the model says of each token, and the
   CHECK_THROWS_AS(NetworkPredictor(*parts.model).logits(too_long), Error);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_evaluation

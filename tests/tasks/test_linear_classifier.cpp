@@ -8,7 +8,7 @@
 #include "tasks/linear_classifier.h"
 #include "text/ngram_features.h"
 
-namespace metaformer {
+namespace metaformer::test_linear_classifier {
 
 namespace {
 
@@ -201,4 +201,4 @@ TEST_CASE("a linear model takes tensors of its shape and of no other", "[linear]
   CHECK_THROWS_WITH(copy_by_name(model.tensors(), other.tensors(), "a file"), Mentions("'weight'|[4096, 3]"));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_linear_classifier

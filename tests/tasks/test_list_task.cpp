@@ -5,7 +5,7 @@
 #include "tasks/evaluation.h"
 #include "tasks/task_examples.h"
 
-namespace metaformer {
+namespace metaformer::test_list_task {
 
 namespace {
 
@@ -63,4 +63,4 @@ TEST_CASE("exact match is the share of lists that greedy generation sorts", "[so
   CHECK(metrics.at("exact_match") < 0.98);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_list_task

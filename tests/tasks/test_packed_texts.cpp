@@ -4,7 +4,7 @@
 #include "support/any_positions.h"
 #include "tasks/task_examples.h"
 
-namespace metaformer {
+namespace metaformer::test_packed_texts {
 
 namespace {
 
@@ -129,4 +129,4 @@ TEST_CASE("packed texts have the logits of texts by themselves, with every head,
   CHECK(is_padded);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_packed_texts

@@ -5,7 +5,7 @@
 #include "tasks/evaluation.h"
 #include "tasks/task_examples.h"
 
-namespace metaformer {
+namespace metaformer::test_recall_task {
 
 namespace {
 
@@ -42,6 +42,7 @@ TEST_CASE("a mixer with a state learns to recall values, and those of longer row
   };
   CHECK_THAT(refused({"task.vocabulary=32"}), ContainsSubstring("task.vocabulary=32"));
   CHECK_THAT(refused({"task.examples=32"}), ContainsSubstring("task.examples=32"));
+  CHECK_THAT(refused({"task.lenght=24"}), Mentions("task.lenght=24|did you mean|task.length"));
   CHECK_THAT(refused({"task.pairs=5"}), Mentions("task.length|too short"));
   CHECK_THAT(refused({}, 24), Mentions("--context|task.length"));
 }
@@ -56,6 +57,14 @@ TEST_CASE("attention with learned positions solves induction, but knows no longe
   CHECK(summary["steps"].get<int>() % 100 == 0);
   CHECK_THAT(failure([&] { accuracy_with(place, {"task.length=24"}); }).second,
              Mentions("--set task.length=24|learned positions for 12"));
+}
+
+TEST_CASE("a model that knows noise is not evaluated with tokens that mean something else", "[recall]") {
+  const Workplace place;
+  place.train("run", recall("{kind: in_context_recall, vocabulary: 32, noise: 0.3, length: 12, held_out: 20}",
+                            joined(delta_net, {"train.steps=2"})));
+  CHECK_THAT(failure([&] { accuracy_with(place, {"task.noise=0"}); }).second, Mentions("task.noise=0|0.3"));
+  CHECK(accuracy_with(place, {"task.noise=0.6"}) < 1);
 }
 
 TEST_CASE("a mixer that is made for the context knows no longer rows", "[recall]") {
@@ -136,4 +145,4 @@ TEST_CASE("a row is right where all of its targets are, whether logits are of al
   CHECK(of_part.at("loss") == Approx(of_all.at("loss")));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_recall_task

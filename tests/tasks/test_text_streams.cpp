@@ -9,7 +9,7 @@
 #include "tasks/batches.h"
 #include "tasks/text_tasks.h"
 
-namespace metaformer {
+namespace metaformer::test_text_streams {
 
 namespace {
 
@@ -189,4 +189,4 @@ TEST_CASE("separate documents are segments, with and without memory", "[streams]
   CHECK(dataset->documents(Split::validation) == std::vector<std::int32_t>(120, 0));  // the rest of the third document
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_text_streams

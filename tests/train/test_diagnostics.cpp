@@ -13,7 +13,7 @@
 #include "train/diagnostics.h"
 #include "train/step_profiler.h"
 
-namespace metaformer {
+namespace metaformer::test_diagnostics {
 
 namespace {
 
@@ -469,4 +469,4 @@ TEST_CASE("without kernels of the steps there are no times of the device", "[pro
   check_nothing(device_times({{.name = "Memset (Device)", .start_ns = 12, .end_ns = 14, .launched_ns = 12}}, {}));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_diagnostics

@@ -7,7 +7,7 @@
 #include "support/failure.h"
 #include "train/trainer.h"
 
-namespace metaformer {
+namespace metaformer::test_divergence {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
@@ -183,4 +183,4 @@ TEST_CASE("a resumed run knows its rollbacks", "[rollback]") {
   }
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_divergence

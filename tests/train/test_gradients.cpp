@@ -9,7 +9,7 @@
 #include "support/threads.h"
 #include "tasks/task_examples.h"
 
-namespace metaformer {
+namespace metaformer::test_gradients {
 
 namespace {
 
@@ -310,4 +310,4 @@ TEST_CASE("a training of parameters that the loss does not depend on is an error
              ContainsSubstring("train.freeze: "));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_gradients

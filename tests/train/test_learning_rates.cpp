@@ -11,7 +11,7 @@
 #include "support/workplace.h"
 #include "train/optim/learning_rate.h"
 
-namespace metaformer {
+namespace metaformer::test_learning_rates {
 
 namespace {
 
@@ -220,4 +220,4 @@ TEST_CASE("names of no parameter, names that freeze all, and what is no factor a
   }
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_learning_rates

@@ -7,7 +7,7 @@
 #include "support/workplace.h"
 #include "train/linear_baseline.h"
 
-namespace metaformer {
+namespace metaformer::test_linear {
 
 namespace {
 
@@ -201,4 +201,4 @@ TEST_CASE("a linear run is evaluated and asked like a network, text by text", "[
   CHECK(predict(run, {poor})[0].probabilities == together[1].probabilities);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_linear

@@ -10,7 +10,7 @@
 #include "tasks/task_examples.h"
 #include "train/optim/optimizer.h"
 
-namespace metaformer {
+namespace metaformer::test_optimizers {
 
 namespace {
 
@@ -342,4 +342,4 @@ TEST_CASE("the average of weights is that of float64, and is only lent", "[avera
   CHECK(without.state().empty());
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_optimizers

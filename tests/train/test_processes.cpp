@@ -8,7 +8,7 @@
 #include "tasks/task_examples.h"
 #include "train/gradient_sum.h"
 
-namespace metaformer {
+namespace metaformer::test_processes {
 
 namespace {
 
@@ -387,4 +387,4 @@ TEST_CASE("processes that do not train the same, rows that cannot be divided, an
   CHECK_FALSE(std::filesystem::exists(place / "run"));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_processes

@@ -12,7 +12,7 @@
 #include "tasks/task_examples.h"
 #include "train/initial_weights.h"
 
-namespace metaformer {
+namespace metaformer::test_resume {
 
 namespace {
 
@@ -356,4 +356,4 @@ TEST_CASE("keys that change what a model computes are named, others are not", "[
   CHECK(differing_model_keys(place.experiment(classifier(place, {"model.layers=2"})).config, untied).empty());
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_resume

@@ -10,7 +10,7 @@
 #include "support/workplace.h"
 #include "train/optim/optimizer.h"
 
-namespace metaformer {
+namespace metaformer::test_step {
 
 namespace {
 
@@ -285,4 +285,4 @@ TEST_CASE("memory of other shapes than the model's is refused by name", "[memory
   CHECK(none.of_pass(1) == nullptr);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_step

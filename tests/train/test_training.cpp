@@ -7,7 +7,7 @@
 #include "train/optim/learning_rate.h"
 #include "train/trainer.h"
 
-namespace metaformer {
+namespace metaformer::test_training {
 
 namespace {
 
@@ -455,4 +455,4 @@ TEST_CASE("the progress line shows a moving mean, and counts coming evaluations 
   CHECK_THAT(together.text(50, 1e-3, 0), ContainsSubstring("loss 3.0000"));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_training

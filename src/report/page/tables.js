@@ -84,7 +84,7 @@ function showMeasures(section, comparison) {
 // Marks the groups that no other beats in two measures: as a table and as points on logarithmic axes.
 function showFrontier(section, {groups, frontier}) {
   if (!frontier) return;
-  const [x, y] = frontier.measures;
+  const [x, y] = frontier.measures, missing = frontier.left_out;
   const points = frontier.points.map((point) => {
     const entry = groups.find(({name}) => name === point.group);
     const [atX, atY] = [x, y].map(({name}) => entry.metrics[name]);
@@ -99,29 +99,30 @@ function showFrontier(section, {groups, frontier}) {
   section.append(
       make('h3', {}, `Frontier of ${x.title} and ${y.title}`),
       table(['group', 'seeds', x.title, y.title, 'frontier'], rows), box,
-      soft(
-          'The dashed line joins the groups that no other beats in both. Bars are one standard deviation over the seeds.'));
+      soft('The dashed line joins the groups that no other beats in both. Bars are 95% intervals of the means.'));
+  if (missing.length) section.append(soft(`Left out, without ${x.name} or ${y.name}: ${missing.join(', ')}.`));
   keepDrawn(() => box.replaceChildren(drawnFrontier(x, y, points, Math.min(widthOf(box), 760)).node()));
 }
 
 function drawnFrontier(x, y, points, width) {
   const height = 380, right = width - 24, bottom = height - 44, left = 64, top = 12;
-  const scaleOf = (measure, key, range) => {
-    const ends = d3.extent(points.flatMap(({[key]: {mean, sd}}) => [mean - (sd ?? 0), mean, mean + (sd ?? 0)]));
-    const scale = (ends[0] > 0 ? d3.scaleLog() : d3.scaleLinear()).domain(ends.map((end) => end * measure.scale));
-    return scale.range(range);
+  const scaleOf = (measure, values, range) => {
+    const ends = d3.extent(values, (value) => value * measure.scale);
+    return (ends[0] > 0 ? d3.scaleLog() : d3.scaleLinear()).domain(ends).range(range);
   };
-  const toX = scaleOf(x, 'atX', [left + 12, right - 12]), toY = scaleOf(y, 'atY', [bottom - 12, top + 12]);
+  const toX = scaleOf(x, points.map(({atX}) => atX.mean), [left + 12, right - 12]);
+  const toY = scaleOf(
+      y, points.flatMap(({atY: {mean}, low, high}) => [low ?? mean, mean, high ?? mean]), [bottom - 12, top + 12]);
   const svg =
       chart(width, height, {'aria-label': `Frontier of ${x.title} and ${y.title}; its values are in the table`});
-  drawAxis(svg, d3.axisBottom(toX).ticks(4, '.3~r'), 0, bottom, bottom - top);
-  drawAxis(svg, d3.axisLeft(toY).ticks(5, '.3~r'), left, 0, right - left);
+  drawAxis(svg, withTicks(d3.axisBottom(toX), toX, 4), 0, bottom, bottom - top);
+  drawAxis(svg, withTicks(d3.axisLeft(toY), toY, 5), left, 0, right - left);
   label(svg, (left + right) / 2, height - 6, x.title, {'text-anchor': 'middle'});
   turnedLabel(svg, 13, (top + bottom) / 2, y.title);
   const placed = points.map((point) => {
-    const {entry, atX, atY} = point, sd = atY.sd ?? 0;
+    const {entry, atX, atY} = point;
     const color = entry.color === null ? 'var(--soft-ink)' : curveColor(entry.color);
-    const [low, high] = [atY.mean - sd, atY.mean + sd].map((value) => toY(value * y.scale));
+    const [low, high] = [point.low, point.high].map((value) => toY((value ?? atY.mean) * y.scale));
     return {...point, color, low, high, px: toX(atX.mean * x.scale), py: toY(atY.mean * y.scale)};
   });
   const front = placed.filter((point) => point.front).map(({px, py}) => [px, py]);
