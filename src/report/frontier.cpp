@@ -20,6 +20,14 @@ const GroupMeasure& measured(const ComparedGroup& group, const Measure& measure)
   return group.measures.at(measure.id);
 }
 
+// The end of a name, where names differ.
+std::string end_of(const std::string& name, std::size_t most) {
+  if (name.size() <= most) return name;
+  auto start = name.size() - most + 1;
+  while (start < name.size() && (static_cast<unsigned char>(name[start]) & 0xC0) == 0x80) ++start;
+  return "…" + name.substr(start);
+}
+
 // Of the seeds that both groups have.
 PairedDifference difference_between(const GroupMeasure& group, const GroupMeasure& other) {
   std::vector<double> differences;
@@ -127,7 +135,9 @@ Frontier frontier_of(const Comparison& comparison, const std::string& x, const s
 }
 
 std::string to_text(const Frontier& frontier, const Comparison& comparison) {
-  const auto names = short_names(comparison.groups);
+  constexpr std::size_t longest = 48;
+  auto names = short_names(comparison.groups);
+  for (auto& name : names) name = end_of(name, longest);
   std::size_t widest = 5;
   for (const auto& point : frontier.points) widest = std::max(widest, names[point.group].size());
   auto text = fmt::format("\nfrontier of {} ({}) and {} ({})\n", frontier.x.title, direction_of(frontier.x),
@@ -191,7 +201,8 @@ figures::Figure figure_of(const Frontier& frontier, const Comparison& comparison
     positive_y = positive_y && y > 0;
     if (point.is_on_front) front.x.push_back(x), front.y.push_back(y);
     const int color = static_cast<int>(1 + point.group % (figures::curve_colors - 1));
-    chart.curves.push_back({.name = names[point.group], .x = {x}, .y = {y}, .color = color, .labelled = true});
+    chart.curves.push_back(
+        {.name = end_of(names[point.group], 28), .x = {x}, .y = {y}, .color = color, .labelled = true});
     if (const auto interval = interval_of(measured(group, frontier.y)); interval.low)
       chart.curves.push_back(
           {.x = {x, x}, .y = {*interval.low * frontier.y.scale, *interval.high * frontier.y.scale}, .color = color});

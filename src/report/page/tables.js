@@ -113,6 +113,11 @@ function drawnFrontier(x, y, points, width) {
   const toX = scaleOf(x, points.map(({atX}) => atX.mean), [left + 12, right - 12]);
   const toY = scaleOf(
       y, points.flatMap(({atY: {mean}, low, high}) => [low ?? mean, mean, high ?? mean]), [bottom - 12, top + 12]);
+  // Within a decade a logarithmic axis would name one value.
+  const withTicks = (axis, scale, count) => {
+    const [low, high] = scale.domain(), format = d3.format('.3~r');
+    return high < 10 * low ? axis.tickValues(d3.ticks(low, high, count)).tickFormat(format) : axis.ticks(count, '.3~r');
+  };
   const svg =
       chart(width, height, {'aria-label': `Frontier of ${x.title} and ${y.title}; its values are in the table`});
   drawAxis(svg, withTicks(d3.axisBottom(toX), toX, 4), 0, bottom, bottom - top);
