@@ -344,10 +344,11 @@ void add_differences(Comparison& comparison) {
 constexpr int name_width = 30;
 
 // "1.8478 ± 0.0125", "804,096"; "–" without values.
-// Whether the values of a measure vary with the seed. Sizes do not.
+// Whether the values of a measure vary with the seed. Sizes, shown in thousands and more, do not.
 bool varies(const Measure& measure, const GroupMeasure& group) {
   const auto& deviation = group.summary.deviation;
-  return measure.digits > 0 && deviation && (*deviation > 0 || measure.better != Measure::Better::neither);
+  const bool is_size = measure.scale < 1 && measure.better == Measure::Better::neither;
+  return measure.digits > 0 && deviation && (*deviation > 0 || !is_size);
 }
 
 std::string mean_cell(const Measure& measure, const GroupMeasure& group) {
@@ -484,13 +485,11 @@ std::string title_of(const Column& column, const Comparison& comparison) {
   if (column.part == "difference") return fmt::format("difference {} (95% interval)", describe_reference(comparison));
   if (column.part == "equivalent") return fmt::format("inside ±{}", comparison.margin.value_or(0));
   if (column.part == "worst") return "worst";
-  const bool is_size = measure.better == Measure::Better::neither &&
-                       std::ranges::none_of(comparison.groups, [&](const ComparedGroup& group) {
-                         const auto found = group.measures.find(measure.id);
-                         return found != group.measures.end() && varies(measure, found->second);
-                       });
-  if (column.part == "values" || measure.digits == 0 || is_size) return measure.title;
-  return measure.title + ", mean ± sd";
+  const bool has_deviations = std::ranges::any_of(comparison.groups, [&](const ComparedGroup& group) {
+    const auto found = group.measures.find(measure.id);
+    return found != group.measures.end() && varies(measure, found->second);
+  });
+  return column.part == "values" || !has_deviations ? measure.title : measure.title + ", mean ± sd";
 }
 
 std::string worst_cell(const Measure& measure, const GroupMeasure& group) {
