@@ -26,7 +26,7 @@ TEST_CASE("a summary is read back as it was written, its keys in order", "[summa
   auto text =
       first +
       (stepwise
-           ? R"("ms_per_step":2.5,"tokens_per_second":0.75,"operations_per_token":9.5,"state_bytes":512,"peak_memory_bytes":1024,"rollbacks":1,)"
+           ? R"("ms_per_step":2.5,"tokens_per_second":0.75,"operations_per_token":9.5,"state_bytes":512,"bytes_per_token":1.25,"peak_memory_bytes":1024,"rollbacks":1,)"
              R"("spikes":2,"skipped_steps":8,"seed":3,"tokens":4,"epochs":0.5,)"
              R"("clipped_fraction":0.25,"evaluated_tokens":5,"validation_tokens":6,)"
              R"("train_seconds":1.5,"evaluation_seconds":6.5,"checkpoint_seconds":0.75,)"
