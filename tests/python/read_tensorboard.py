@@ -79,7 +79,7 @@ def check_whole(folder, metaformer):
     assert train(metaformer, folder, "run").wait() == 0
     count, events, _ = check_events(folder / "run")
     lines, samples = lines_of(folder / "run/metrics.jsonl"), lines_of(folder / "run/samples.jsonl")
-    assert len(lines) == 8 + 4 and count == 8 * 13 + 4 * 5, (len(lines), count)
+    assert len(lines) == 8 + 4 and count == 8 * 13 + 4 * 6, (len(lines), count)
     assert "train/gradient_norm" in events.Tags()["scalars"]
     assert set(events.PluginTagToContent("text")) == {"config", "sample"}
     assert text_of(events.Tensors("config")[0]) == (folder / "run/config.yaml").read_text().rstrip("\n")
