@@ -12,6 +12,8 @@ import statistics
 import sys
 from pathlib import Path
 
+from lib.student import t_975
+
 # Accuracy in %, read off the figures of the papers, so right within about 1: (mixer, tokens, pairs, width).
 PUBLISHED = [
     ("Zoology, figure 2", {("scaled_dot_product", 64, 4, 64): 100, ("scaled_dot_product", 64, 4, 128): 100,
@@ -20,7 +22,6 @@ PUBLISHED = [
     ("RWKV-6, figure 4", {("hyena", 64, 4, 64): 98}),
 ]
 READING_ERROR = 1
-T_975 = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262]  # Student's t, by degrees of freedom from 1
 
 
 def read(path):
@@ -38,7 +39,7 @@ def interval(values):
     """The mean and half the width of its 95% interval; None of one value."""
     if len(values) < 2:
         return values[0], None
-    half = T_975[min(len(values) - 1, len(T_975)) - 1] * statistics.stdev(values) / math.sqrt(len(values))
+    half = t_975(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
     return statistics.fmean(values), half
 
 

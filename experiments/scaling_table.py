@@ -14,10 +14,10 @@ import statistics
 import sys
 from pathlib import Path
 
+from lib.student import t_975
+
 TOKENS_PER_STEP = 1024
 PASSES = 3  # a backward pass takes twice the operations of a forward pass
-T_975 = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110,
-         2.101, 2.093, 2.086]  # Student's t, by degrees of freedom from 1
 
 
 def read(path):
@@ -54,7 +54,7 @@ def print_laws(mixers):
         *smaller, largest = sizes
         points = [(math.log(compute), math.log(loss)) for size in smaller for compute, loss in sizes[size]]
         slope, intercept, deviation, mean, squares = fit(points)
-        t = T_975[min(len(points) - 2, len(T_975)) - 1]
+        t = t_975(len(points) - 2)
         runs = sizes[largest]
         at = math.log(runs[0][0])
         predicted = intercept + slope * at

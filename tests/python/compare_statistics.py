@@ -151,6 +151,7 @@ def check_tables(_):
     import recall_language_table
     import recall_table
     import scaling_table
+    from lib import student
 
     random = np.random.default_rng(3)
     for count in (3, 5, 10, 16):
@@ -163,9 +164,8 @@ def check_tables(_):
         theirs = stats.linregress(values, others)
         for ours, of_scipy in ((slope, theirs.slope), (intercept, theirs.intercept), (deviation / squares**0.5, theirs.stderr)):
             close(ours, of_scipy)
-    for table in (recall_table, scaling_table):
-        for degrees, t in enumerate(table.T_975, 1):
-            assert abs(t - stats.t.ppf(0.975, degrees)) < 1e-3, (degrees, t)
+    for degrees in range(1, len(student.T_975) + 1):
+        assert abs(student.t_975(degrees) - stats.t.ppf(0.975, degrees)) < 1e-3, degrees
 
 
 if __name__ == "__main__":
