@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""Prints for each mixer the steps that take as long as a number of steps of a config.
+
+  experiments/equal_time.py CONFIG STEPS --arguments "--set model.mixer.qk_norm=true" < "MIXER RATIO" lines
+
+Standard input has a mixer and the ratio of its feed-forward branch in each line, as in experiments/lib/field_mixers.sh; a line with
+the name of a config instead measures that config. A step is timed with `metaformer bench step` by one thread, interleaved: a mixer's
+ratio is the median over the rounds of its time by that of CONFIG right before it. Use a machine that does nothing else.
+"""
+import argparse
+import json
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+
+
+def step_time(program, config, arguments):
+    command = [program, "bench", "step", "--config", config, *arguments, "--steps", "20", "--rounds", "3", "--warmup", "5", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    if done.returncode != 0:
+        sys.exit(f"{shlex.join(command)}: {done.stderr.strip()}")
+    return json.loads(done.stdout)["ms_per_step"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("config")
+    parser.add_argument("steps", type=int)
+    parser.add_argument("--arguments", default="", help="of CONFIG, as for `metaformer train`")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--program", default="build/release/metaformer")
+    options = parser.parse_args()
+
+    measured = {}
+    for line in sys.stdin:
+        words = line.split()
+        if len(words) == 2:
+            measured[line.strip()] = (options.config, ["--set", f"model.mixer={words[0]}", "--set", f"model.feed_forward.ratio={words[1]}"])
+        elif words:
+            measured[line.strip()] = (words[0], [])
+    ratios = {name: [] for name in measured}
+    for _ in range(options.rounds):
+        for name, (config, arguments) in measured.items():
+            reference = step_time(options.program, options.config, shlex.split(options.arguments))
+            ratios[name].append(step_time(options.program, config, arguments) / reference)
+    for name, values in ratios.items():
+        ratio = statistics.median(values)
+        print(f"{name} {round(options.steps / ratio, -1):.0f}  # {ratio:.2f} ({min(values):.2f} to {max(values):.2f})")
+
+
+if __name__ == "__main__":
+    main()
