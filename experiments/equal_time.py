@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Prints for each mixer the steps that take as long as a number of steps of a config.
+r"""Prints for each model the steps that take as long as a number of steps of a config, and its time for a step by that of the config.
 
-  experiments/equal_time.py CONFIG STEPS --arguments "--set model.mixer.qk_norm=true" < "MIXER RATIO" lines
+  (. experiments/lib/field_mixers.sh; printf '%s\n' "$field_mixers" shakespeare_lstm.yaml shakespeare_gru.yaml) |
+    experiments/equal_time.py shakespeare_scaled_dot_product.yaml 2000 --arguments "--set model.mixer.qk_norm=true"
 
-Standard input has a mixer and the ratio of its feed-forward branch in each line, as in experiments/lib/field_mixers.sh; a line with
-the name of a config instead measures that config. A step is timed with `metaformer bench step` by one thread, interleaved: a mixer's
-ratio is the median over the rounds of its time by that of CONFIG right before it. Use a machine that does nothing else.
+A line of standard input is a mixer and the ratio of its feed-forward branch, which take the place of those of the config, or the name of
+another config. `metaformer bench step` measures steps with one thread; each model has its turn right after the config, and the median over
+the rounds counts. Nothing else should run on the machine.
 """
 import argparse
 import json
