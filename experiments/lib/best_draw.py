@@ -6,8 +6,14 @@
 """
 import argparse
 import csv
-import shlex
+import re
 import sys
+
+
+def settings(overrides):
+    """The KEY=VALUE words of a row; lists without spaces, so that a shell may split the output into words."""
+    words = re.findall(r"[\w.]+=(?:\[.*?\]|\{.*?\}|\S*)(?= |$)", overrides)
+    return [word.replace(", ", ",") for word in words]
 
 
 def main():
@@ -22,13 +28,15 @@ def main():
     try:
         with open(arguments.results, newline="", encoding="utf-8") as file:
             rows = [row for row in csv.DictReader(file) if row["config"] == arguments.config and row[arguments.column]
-                    and needed <= set(row["overrides"].split()) and not refused & set(row["overrides"].split())]
+                    and needed <= set(settings(row["overrides"])) and not refused & set(settings(row["overrides"]))]
     except (OSError, KeyError) as error:
         sys.exit(f"{arguments.results}: {error}")
     if not rows:
         sys.exit(f"{arguments.results}: no run of {arguments.config} with a value of {arguments.column}")
     best = min(rows, key=lambda row: float(row[arguments.column]))
-    print(shlex.join(word for setting in best["overrides"].split() for word in ("--set", setting)))
+    if any(" " in setting for setting in settings(best["overrides"])):
+        sys.exit(f"{arguments.results}: {best['overrides']}: a value with a space")
+    print(" ".join(word for setting in settings(best["overrides"]) for word in ("--set", setting)))
 
 
 if __name__ == "__main__":

@@ -184,9 +184,29 @@ def check_long_names(parent, expected):
     assert len(rows(folder)) == RUNS + 1, rows(folder)
 
 
+def check_best_draw(parent, expected):
+    """The best draw among runs with and without settings, lists among them, as words that a shell may split."""
+    slow = "train.rate_factors=[mixer.form=0.15, mixer.projection=0.15]"
+    (parent / "draws.csv").write_text("config,overrides,best_val_loss\n"
+                                      f'a.yaml,"train.learning_rate=1e-3 {slow}",1.5\n'
+                                      "a.yaml,train.learning_rate=2e-3,1.4\n"
+                                      f'a.yaml,"train.learning_rate=3e-3 {slow}",1.3\n'
+                                      "b.yaml,train.learning_rate=4e-3,1.2\n"
+                                      "c.yaml,model.mixer={kind: metric},1.1\n")
+
+    def draw(*arguments):
+        return subprocess.run([ROOT / "experiments/lib/best_draw.py", parent / "draws.csv", *arguments], text=True, capture_output=True)
+
+    setting = slow.replace(", ", ",")
+    assert draw("a.yaml", "best_val_loss", "--with", setting).stdout.split() == ["--set", "train.learning_rate=3e-3", "--set", setting]
+    assert draw("a.yaml", "best_val_loss", "--without", setting).stdout.split() == ["--set", "train.learning_rate=2e-3"]
+    for arguments in (("b.yaml", "best_val_loss", "--with", setting), ("c.yaml", "best_val_loss"), ("a.yaml", "accuracy")):
+        assert draw(*arguments).returncode == 1, arguments
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
         undisturbed = check_undisturbed(Path(name))
     run_cases({check.__name__: in_folder(check, undisturbed) for check in (
         check_killed, check_interrupted, check_at_once, check_array, check_failures, check_mistakes, check_context_added_later,
-        check_long_names)})
+        check_long_names, check_best_draw)})
