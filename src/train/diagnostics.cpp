@@ -71,12 +71,16 @@ void add_block(const StackDiagnostics& stack, std::size_t i, Json& block) {
   if (!stack.cross.empty()) add_attention(stack.cross.at(i), "cross_");
 }
 
-// Options of mixers that help, and that are not set: "model.mixer.qk_norm=true".
-void add_remedies(const Json& section, const std::string& path, std::vector<std::string>& remedies) {
+void add_remedies(CollapseKind kind, const Json& section, const std::string& path, std::vector<std::string>& remedies) {
   if (!section.is_structured()) return;
-  if (section.is_object() && section.value("qk_norm", Json()) == false) remedies.push_back(path + ".qk_norm=true");
-  if (section.is_object() && section.value("values", Json()) == "shared") remedies.push_back(path + ".values=own");
-  for (const auto& [name, part] : section.items()) add_remedies(part, fmt::format("{}.{}", path, name), remedies);
+  if (section.is_object() && kind == CollapseKind::uniform) {
+    if (section.value("score_std", Json()).is_number())
+      remedies.push_back(fmt::format("a larger {}.score_std ({} now)", path, section["score_std"].dump()));
+  } else if (section.is_object()) {
+    if (section.value("qk_norm", Json()) == false) remedies.push_back(path + ".qk_norm=true");
+    if (section.value("values", Json()) == "shared") remedies.push_back(path + ".values=own");
+  }
+  for (const auto& [name, part] : section.items()) add_remedies(kind, part, fmt::format("{}.{}", path, name), remedies);
 }
 
 double mean_of(const std::vector<double>& values) {
@@ -218,6 +222,13 @@ CollapseKind collapsed(const std::vector<double>& entropies) {
   return uniform ? CollapseKind::uniform : CollapseKind::none;
 }
 
+std::vector<std::string> collapse_remedies(CollapseKind kind, const ExperimentConfig& config) {
+  std::vector<std::string> remedies;
+  add_remedies(kind, config_to_json(config).at("model"), "model", remedies);
+  remedies.emplace_back(kind == CollapseKind::uniform ? "another train.learning_rate" : "a lower train.learning_rate");
+  return remedies;
+}
+
 bool is_look_due(std::int64_t step, std::int64_t steps) {
   const auto looks_until = [&](std::int64_t done) { return done * looks_in_training / steps; };
   return step > 0 && looks_until(step) > looks_until(step - 1);
@@ -247,12 +258,9 @@ void AttentionWatch::note(const std::vector<double>& entropies, Progress& progre
   }
   if (kind != CollapseKind::one_token && !stays_uniform) return;
   progress.collapse = {.step = progress.step, .kind = kind, .entropy = entropy};
-  std::vector<std::string> remedies;
-  add_remedies(config_to_json(config_).at("model"), "model", remedies);
-  remedies.emplace_back("a lower train.learning_rate");
   log::warning("step {}: attention has collapsed to {} (mean entropy of all heads: {:.2f} of its maximum): try {}",
                progress.step, kind == CollapseKind::one_token ? "one token" : "the mean of all visible tokens", entropy,
-               join_alternatives(remedies));
+               join_alternatives(collapse_remedies(kind, config_)));
 }
 
 }  // namespace metaformer

@@ -84,6 +84,10 @@ constexpr std::int64_t looks_in_training = 40;
 // By the entropies of all heads; none where there are no heads, and where an entropy is not a number.
 CollapseKind collapsed(const std::vector<double>& entropies);
 
+// What may help, as words of the warning: options of the mixers that limit their scores and are not set; against
+// uniform attention, larger scores at the start. Another learning rate comes last.
+std::vector<std::string> collapse_remedies(CollapseKind kind, const ExperimentConfig& config);
+
 // Whether a look is due after `step` of `steps` steps.
 bool is_look_due(std::int64_t step, std::int64_t steps);
 

@@ -70,6 +70,22 @@ TEST_CASE("attention has collapsed where heads attend to one token on the whole,
   CHECK(collapsed({nan, 1}) == CollapseKind::none);
 }
 
+TEST_CASE("a collapse to one token asks for limited scores, uniform attention for larger ones", "[watch]") {
+  const Workplace place;
+  const auto remedies = [&](CollapseKind kind, const Overrides& mixer) {
+    return collapse_remedies(kind, place.experiment(mixer).config);
+  };
+  using Words = std::vector<std::string>;
+  const Overrides published = {"model.mixer={kind: metric, score_std: 0.3}"};
+  CHECK(remedies(CollapseKind::one_token, published) ==
+        Words{"model.mixer.qk_norm=true", "model.mixer.values=own", "a lower train.learning_rate"});
+  CHECK(remedies(CollapseKind::uniform, published) ==
+        Words{"a larger model.mixer.score_std (0.3 now)", "another train.learning_rate"});
+  const Overrides limited = {"model.mixer={kind: scaled_dot_product, qk_norm: true, score_std: null}"};
+  CHECK(remedies(CollapseKind::one_token, limited) == Words{"a lower train.learning_rate"});
+  CHECK(remedies(CollapseKind::uniform, limited) == Words{"another train.learning_rate"});
+}
+
 TEST_CASE("there are forty looks in a training, the last at its end, and none before its first step", "[watch]") {
   const auto steps = GENERATE(std::int64_t{40}, std::int64_t{2000}, std::int64_t{2019});
   std::vector<std::int64_t> due;
