@@ -15,6 +15,9 @@ import shlex
 import statistics
 import subprocess
 import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def step_time(program, config, arguments):
@@ -31,7 +34,7 @@ def main():
     parser.add_argument("steps", type=int)
     parser.add_argument("--arguments", default="", help="of CONFIG, as for `metaformer train`")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--program", default="build/release/metaformer")
+    parser.add_argument("--program", default=str(ROOT / "build/release/metaformer"))
     options = parser.parse_args()
 
     measured = {}
