@@ -5,7 +5,7 @@
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 
 for seed in $SEEDS; do
-  for rate in 5e-3 1e-2 2e-2; do
+  for rate in 2.5e-3 5e-3 1e-2; do
     task=(shakespeare_base.yaml --set train.optimizer.kind=muon --set "train.learning_rate=$rate")
     run_with scaled_dot_product qk_norm=true
     for mixer in mamba2 gated_delta_net short_convolution; do run_with "$mixer"; done
