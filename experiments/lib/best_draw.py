@@ -6,14 +6,12 @@
 """
 import argparse
 import csv
-import re
 import sys
 
 
-def settings(overrides):
+def settings(row):
     """The KEY=VALUE words of a row; lists without spaces, so that a shell may split the output into words."""
-    words = re.findall(r"[\w.]+=(?:\[.*?\]|\{.*?\}|\S*)(?= |$)", overrides)
-    return [word.replace(", ", ",") for word in words]
+    return row["overrides"].replace(", ", ",").split()
 
 
 def main():
@@ -28,15 +26,15 @@ def main():
     try:
         with open(arguments.results, newline="", encoding="utf-8") as file:
             rows = [row for row in csv.DictReader(file) if row["config"] == arguments.config and row[arguments.column]
-                    and needed <= set(settings(row["overrides"])) and not refused & set(settings(row["overrides"]))]
+                    and needed <= set(settings(row)) and not refused & set(settings(row))]
     except (OSError, KeyError) as error:
         sys.exit(f"{arguments.results}: {error}")
     if not rows:
         sys.exit(f"{arguments.results}: no run of {arguments.config} with a value of {arguments.column}")
-    best = min(rows, key=lambda row: float(row[arguments.column]))
-    if any(" " in setting for setting in settings(best["overrides"])):
-        sys.exit(f"{arguments.results}: {best['overrides']}: a value with a space")
-    print(" ".join(word for setting in settings(best["overrides"]) for word in ("--set", setting)))
+    best = settings(min(rows, key=lambda row: float(row[arguments.column])))
+    if any("=" not in setting for setting in best):
+        sys.exit(f"{arguments.results}: {' '.join(best)}: a value with a space")
+    print(" ".join(f"--set {setting}" for setting in best))
 
 
 if __name__ == "__main__":
