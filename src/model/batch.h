@@ -1,5 +1,5 @@
 #pragma once
-// A batch, and labelled texts as one.
+// A model's input.
 
 #include <torch/types.h>
 
@@ -8,7 +8,7 @@
 
 namespace metaformer {
 
-// A model's input. Padding and packing add no type, only segments.
+// Padding and packing add no type, only segments.
 struct Batch {
   torch::Tensor ids_bc;              // long
   torch::Tensor targets_bc;          // long; -1: no target; undefined for classification
@@ -39,9 +39,6 @@ auto tensors_of(AnyBatch& batch) {
                     &batch.target_bytes_bc, &batch.weight};
 }
 
-// Ascending places with as many -1 behind them as make their number a multiple of 32, so that batches have few shapes.
-torch::Tensor padded_places(const torch::Tensor& places_t);
-
 // The targets of the tokens to predict, [t], and their weights in the loss (undefined: 1 each).
 torch::Tensor wanted_targets_t(const Batch& batch);
 torch::Tensor wanted_weights_t(const Batch& batch);
@@ -52,10 +49,6 @@ torch::Tensor rows_of_targets_t(const Batch& batch);
 // The rows of x_bcd that belong to them, [t, d]; x_bcd itself where all tokens are predicted.
 torch::Tensor wanted_rows(const torch::Tensor& x_bcd, const Batch& batch);
 
-// The rows first ... first + count - 1 with their labels, without padding that all of them have at their ends, but for
-// what makes their length a multiple of 8 (or that of the batch). The weight is still that of the whole batch.
-Batch rows_of(const Batch& batch, std::int64_t first, std::int64_t count);
-
 // The labelled texts of a batch: its rows or, where texts are packed, segments of them.
 
 // The row of the batch that each labelled text is in, of x with the batch's rows in front: [b, ...] to [l, ...].
@@ -63,14 +56,5 @@ torch::Tensor rows_of_texts(const torch::Tensor& x, const Batch& batch);
 
 // Which tokens of that row belong to the text, [l, c] bool. For batches with segments.
 torch::Tensor tokens_of_texts_lc(const Batch& batch);
-
-// The mean over each text's tokens, [l, d], in float32 at least; zeros where there are none.
-torch::Tensor mean_over_tokens(const torch::Tensor& x_bcd, const Batch& batch);
-
-// The greatest value of each feature, likewise.
-torch::Tensor greatest_over_tokens(const torch::Tensor& x_bcd, const Batch& batch);
-
-// The vector of the first token of each text, [l, d].
-torch::Tensor first_vectors(const torch::Tensor& x_bcd, const Batch& batch);
 
 }  // namespace metaformer

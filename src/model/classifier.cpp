@@ -2,6 +2,8 @@
 
 #include <torch/nn/functional/embedding.h>
 
+#include <limits>
+
 #include "base/error.h"
 #include "model/batch.h"
 #include "model/embedding.h"
@@ -57,6 +59,37 @@ Batch with_class_tokens(const Batch& batch, std::int64_t class_token) {
   longer.ids_bc.index_put_({row_s, place_s}, torch::full_like(row_s, class_token));
   longer.segments_bc.index_put_({row_s, place_s}, batch.segments_bc.masked_select(starts_bc));
   return longer;
+}
+
+torch::Tensor widened(const torch::Tensor& x) {
+  return x.to(x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat);
+}
+
+// The mean over each text's tokens, [l, d], in float32 at least; zeros where there are none.
+torch::Tensor mean_over_tokens(const torch::Tensor& x_bcd, const Batch& batch) {
+  const auto x_lcd = rows_of_texts(widened(x_bcd), batch);
+  if (!batch.segments_bc.defined()) return x_lcd.mean(1);
+  const auto is_own_lc1 = tokens_of_texts_lc(batch).unsqueeze(2);
+  return x_lcd.masked_fill(is_own_lc1.logical_not(), 0).sum(1) / is_own_lc1.sum(1).clamp_min(1);
+}
+
+// The greatest value of each feature, likewise.
+torch::Tensor greatest_over_tokens(const torch::Tensor& x_bcd, const Batch& batch) {
+  const auto x_lcd = rows_of_texts(widened(x_bcd), batch);
+  if (!batch.segments_bc.defined()) return std::get<0>(x_lcd.max(1));
+  const auto is_own_lc1 = tokens_of_texts_lc(batch).unsqueeze(2);
+  const auto greatest_ld =
+      std::get<0>(x_lcd.masked_fill(is_own_lc1.logical_not(), -std::numeric_limits<double>::infinity()).max(1));
+  return greatest_ld.masked_fill(is_own_lc1.any(1).logical_not(), 0);
+}
+
+// The vector of the first token of each text, [l, d].
+torch::Tensor first_vectors(const torch::Tensor& x_bcd, const Batch& batch) {
+  if (!batch.is_packed()) return x_bcd.select(1, 0);
+  const auto is_own_lc = tokens_of_texts_lc(batch);
+  const auto length = is_own_lc.size(1);
+  const auto place_lc = torch::where(is_own_lc, torch::arange(length, batch.ids_bc.options()), length);
+  return x_bcd.index({batch.label_rows_l2.select(1, 0), place_lc.amin(1)});
 }
 
 // Response normalisation (Johnson and Zhang 2015): x / sqrt(1 + |x|^2), of the vectors of the last dimension.

@@ -9,16 +9,42 @@ namespace metaformer {
 
 namespace {
 
+// Ascending places with as many -1 behind them as make their number a multiple of 32, so that batches have few shapes.
+torch::Tensor padded_places(const torch::Tensor& places_t) {
+  constexpr std::int64_t step = 32;
+  const auto count = places_t.size(0);
+  return torch::constant_pad_nd(places_t, {0, (count + step - 1) / step * step - count}, -1);
+}
+
 torch::Tensor to_weight(std::int64_t targets, torch::Device device) {
   return torch::full({}, static_cast<double>(targets), torch::TensorOptions().dtype(torch::kDouble).device(device));
 }
 
-// Places of the tokens to predict in rows that were `before` tokens long and are cut to `length`.
-torch::Tensor places_within(const torch::Tensor& places_t, std::int64_t before, std::int64_t length) {
-  const auto column_t = places_t.remainder(before);
-  const auto kept_t = (places_t >= 0).logical_and(column_t < length);
-  const auto cut_t = places_t.div(before, "floor") * length + column_t;
-  return padded_places(cut_t.masked_select(kept_t));
+// Of the rows without what is padding in all of them.
+std::int64_t needed_length(const torch::Tensor& segments_bc) {
+  constexpr std::int64_t step = 8;  // libraries that compile a kernel for a shape find it again
+  const auto used = (segments_bc >= 0).any(0).nonzero();
+  const auto length = used.numel() == 0 ? 1 : used.max().item<std::int64_t>() + 1;
+  return std::min((length + step - 1) / step * step, segments_bc.size(1));
+}
+
+void take_labels(Batch& part, std::int64_t first, std::int64_t count) {
+  if (!part.is_packed()) {
+    part.labels_l = part.labels_l.narrow(0, first, count);
+    return;
+  }
+  const auto rows_l = part.label_rows_l2.select(1, 0);
+  const auto own_l = ((rows_l >= first) & (rows_l < first + count)).nonzero().select(1, 0);
+  part.labels_l = part.labels_l.index_select(0, own_l);
+  part.label_rows_l2 = part.label_rows_l2.index_select(0, own_l) - torch::tensor({first, std::int64_t{0}});
+}
+
+// The places within the first `length` tokens of rows first ... first + count - 1, as places in rows of that length.
+torch::Tensor places_in(const Batch& batch, std::int64_t first, std::int64_t count, std::int64_t length) {
+  const auto width = batch.ids_bc.size(1);
+  const auto place_t = batch.places_t - first * width, column_t = place_t.remainder(width);
+  const auto is_own_t = (place_t >= 0) & (place_t < count * width) & (column_t < length);
+  return padded_places((place_t.div(width, "floor") * length + column_t).masked_select(is_own_t));
 }
 
 }  // namespace
@@ -86,10 +112,31 @@ Batch cut_windows(const torch::Tensor& tokens_t, const std::vector<std::int64_t>
   return batch;
 }
 
+Batch rows_of(const Batch& batch, std::int64_t first, std::int64_t count) {
+  Batch part = batch;
+  part.first_row += first;
+  for (auto* tensor : {&part.ids_bc, &part.targets_bc, &part.segments_bc, &part.target_weights_bc,
+                       &part.target_bytes_bc, &part.source_ids_bs, &part.source_segments_bs})
+    if (tensor->defined()) *tensor = tensor->narrow(0, first, count);
+  if (part.source_segments_bs.defined()) {
+    const auto needed = needed_length(part.source_segments_bs);
+    part.source_ids_bs = part.source_ids_bs.narrow(1, 0, needed);
+    part.source_segments_bs = part.source_segments_bs.narrow(1, 0, needed);
+  }
+  if (part.labels_l.defined()) take_labels(part, first, count);
+  const auto length = part.segments_bc.defined() ? needed_length(part.segments_bc) : part.ids_bc.size(1);
+  if (part.places_t.defined()) part.places_t = places_in(batch, first, count, length);
+  if (!part.segments_bc.defined()) return part;
+  for (auto* tensor :
+       {&part.ids_bc, &part.targets_bc, &part.segments_bc, &part.target_weights_bc, &part.target_bytes_bc})
+    if (tensor->defined()) *tensor = tensor->narrow(1, 0, length);
+  return part;
+}
+
 Batch beginning_of(const Batch& batch, std::int64_t rows, std::int64_t tokens) {
   auto part = rows_of(batch, 0, rows);
   const auto before = part.ids_bc.size(1);
-  if (part.places_t.defined() && tokens < before) part.places_t = places_within(part.places_t, before, tokens);
+  if (part.places_t.defined() && tokens < before) part.places_t = places_in(part, 0, rows, tokens);
   for (auto* tensor : {&part.ids_bc, &part.targets_bc, &part.segments_bc, &part.target_weights_bc,
                        &part.target_bytes_bc, &part.source_ids_bs, &part.source_segments_bs})
     if (tensor->defined()) *tensor = tensor->narrow(1, 0, std::min(tensor->size(1), tokens));

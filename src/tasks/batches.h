@@ -25,6 +25,10 @@ Batch to_batch(const PairRows& rows, torch::Device device, std::int64_t context)
 Batch cut_windows(const torch::Tensor& tokens_t, const std::vector<std::int64_t>& starts, std::int64_t length,
                   const torch::Tensor& segments_t = {});
 
+// The rows first ... first + count - 1 with their labels, without padding that all of them have at their ends, but for
+// what makes their length a multiple of 8 (or that of the batch). The weight is still that of the whole batch.
+Batch rows_of(const Batch& batch, std::int64_t first, std::int64_t count);
+
 // The first rows of a batch, of them at most the first `tokens`, with the weight of the targets that are left.
 Batch beginning_of(const Batch& batch, std::int64_t rows,
                    std::int64_t tokens = std::numeric_limits<std::int64_t>::max());

@@ -12,6 +12,7 @@
 #include "model/make_model.h"
 #include "ops/kernel.h"
 #include "ops/recompute.h"
+#include "tasks/batches.h"
 #include "train/optim/learning_rate.h"
 
 namespace metaformer {

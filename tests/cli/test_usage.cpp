@@ -12,6 +12,60 @@ int count(const std::string& text, const std::string& word) {
   return found;
 }
 
+const std::vector<std::tuple<Arguments, int, std::string>> mistakes = {
+    // Commands and arguments.
+    {"", 2, "command is missing|train, evaluate"},
+    {"trian --config small.yaml", 2, "'trian'; did you mean 'train'?"},
+    {"config list", 2, "dump|check|explain|draw|import|(see metaformer config "},
+    {"config", 2, "dump|check|explain|draw|import|(see metaformer config "},
+    {"data get imdb", 2, "'get'"},
+    {"help tran", 2, "did you mean 'train'?"},
+    {"help config dum", 2, "did you mean 'dump'?"},
+    {"help train x", 2, "metaformer train"},
+    {"config dump small.yaml one two three", 2, "'one', 'two', 'three'|dump --help"},
+    {"train --config small.yaml --resum", 2, "'--resum'; did you mean '--resume'?"},
+    {"train --config small.yaml --lr=3", 2, "did you mean '--set train.learning_rate=VALUE'?"},
+    {"train --config small.yaml --max-iters 3", 2, "did you mean '--set train.steps=VALUE'?"},
+    {"train --config small.yaml \x1b[31mred", 2, "'\\x1b[31mred'"},
+    {"train --config small.yaml --device tpu", 2, "--device tpu:|auto|cuda:N"},
+    {"train --config small.yaml --out full", 2, "--out full: already exists"},
+    {"train --config small.yaml --out /proc/no/run", 2, "--out /proc/no/run: "},
+    {"train --config small.yaml --resume", 2, "--out"},
+    {"evaluate", 2, "--run runs/latest:|no such"},
+    {"evaluate --run full", 2, "--run full:|not a run"},
+    {"sample --run nowhere", 2, "--run nowhere: "},
+    {"predict missing.txt", 3, "'missing.txt': "},
+    {"data fetch tinyshakespear", 2, "did you mean 'tinyshakespeare'?"},
+    // Configs.
+    {"train", 2, "--config"},
+    {"train --config nope.yaml", 2, "nope.yaml: no such config"},
+    {"train --config smal.yaml", 2, "did you mean 'small.yaml'?"},
+    {"train --config unknown.yaml", 2, "unknown.yaml:1:9: train.learning_rat: unknown"},
+    {"config explain train.stepz", 2, "did you mean 'train.steps'?"},
+    {"train --config small.yaml --set train.steps=x", 2, "--set train.steps=x: train.steps:|integer"},
+    {"train --config small.yaml --set 'data.tokenizer={kind: unigram, whitespace: kept, sampling: 0.2}'", 2,
+     "data.tokenizer.sampling: 0.2 "},
+    {{"train", "--config", "small.yaml", "--set", "data.tokenizer={kind: word, joiners: '-x'}"},
+     2,
+     "data.tokenizer.joiners: '-x' "},
+    {"train --config small.yaml --set task=classification --set data.rating.highest=5", 2, "data.rating.highest: "},
+    {"train --config reviews_amazon.yaml --set data.rating.lowest=4", 2, "data.rating.lowest: 4 "},
+    {"train --config sorter_metric.yaml --set data.path=text.txt", 2, "data: unknown key; only task: "},
+    {"train --config sorter_metric.yaml --set task.length=9", 2, "model.context: 11 "},
+    {"train --config small.yaml --device cpu --set 'model.mixer={kind: metric, backend: fused}'", 2, "'fused'"},
+    // Data.
+    {"train --config long.yaml", 3, "model.context 4096|4097"},
+    {"train --config small.yaml --set data.path=missing.txt", 3, "missing.txt: no such file"},
+    {"train --config small.yaml --set data.path=empty.txt", 3, "empty.txt: "},
+    {"train --config small.yaml --set data.path=latin1.txt", 3, "UTF-8|0xe9|500"},
+    {"train --config small.yaml --set data.test_path=text.txt", 2, "data.test_path: unknown key for task "},
+    {"train --config small.yaml --set data.format=csv", 2, "csv"},
+    {"train --config small.yaml --set data.separate_documents=true", 2, "text.txt"},
+    {"train --config text_classifier.yaml", 2, "data.path is not set"},
+    {"train --config text_classifier.yaml --set data.path=text.txt", 3, "text.txt:1: "},
+    {"train --config text_classifier.yaml --set data.path=text.txt --set data.format=text", 2, "csv, tsv or jsonl"},
+};
+
 }  // namespace
 
 TEST_CASE("a mistake ends with one line on stderr and the documented exit code", "[cli]") {
@@ -22,59 +76,7 @@ TEST_CASE("a mistake ends with one line on stderr and the documented exit code",
   folder.write("empty.txt", "");
   folder.write("latin1.txt", std::string(500, 'x') + "\xe9" + std::string(500, 'y'));
   folder.write("full/file", "");
-  const auto [arguments, code, text] = GENERATE(table<Arguments, int, std::string>({
-      // Commands and arguments.
-      {"", 2, "command is missing|train, evaluate"},
-      {"trian --config small.yaml", 2, "'trian'; did you mean 'train'?"},
-      {"config list", 2, "dump|check|explain|draw|import|(see metaformer config "},
-      {"config", 2, "dump|check|explain|draw|import|(see metaformer config "},
-      {"data get imdb", 2, "'get'"},
-      {"help tran", 2, "did you mean 'train'?"},
-      {"help config dum", 2, "did you mean 'dump'?"},
-      {"help train x", 2, "metaformer train"},
-      {"config dump small.yaml one two three", 2, "'one', 'two', 'three'|dump --help"},
-      {"train --config small.yaml --resum", 2, "'--resum'; did you mean '--resume'?"},
-      {"train --config small.yaml --lr=3", 2, "did you mean '--set train.learning_rate=VALUE'?"},
-      {"train --config small.yaml --max-iters 3", 2, "did you mean '--set train.steps=VALUE'?"},
-      {"train --config small.yaml \x1b[31mred", 2, "'\\x1b[31mred'"},
-      {"train --config small.yaml --device tpu", 2, "--device tpu:|auto|cuda:N"},
-      {"train --config small.yaml --out full", 2, "--out full: already exists"},
-      {"train --config small.yaml --out /proc/no/run", 2, "--out /proc/no/run: "},
-      {"train --config small.yaml --resume", 2, "--out"},
-      {"evaluate", 2, "--run runs/latest:|no such"},
-      {"evaluate --run full", 2, "--run full:|not a run"},
-      {"sample --run nowhere", 2, "--run nowhere: "},
-      {"predict missing.txt", 3, "'missing.txt': "},
-      {"data fetch tinyshakespear", 2, "did you mean 'tinyshakespeare'?"},
-      // Configs.
-      {"train", 2, "--config"},
-      {"train --config nope.yaml", 2, "nope.yaml: no such config"},
-      {"train --config smal.yaml", 2, "did you mean 'small.yaml'?"},
-      {"train --config unknown.yaml", 2, "unknown.yaml:1:9: train.learning_rat: unknown"},
-      {"config explain train.stepz", 2, "did you mean 'train.steps'?"},
-      {"train --config small.yaml --set train.steps=x", 2, "--set train.steps=x: train.steps:|integer"},
-      {"train --config small.yaml --set 'data.tokenizer={kind: unigram, whitespace: kept, sampling: 0.2}'", 2,
-       "data.tokenizer.sampling: 0.2 "},
-      {{"train", "--config", "small.yaml", "--set", "data.tokenizer={kind: word, joiners: '-x'}"},
-       2,
-       "data.tokenizer.joiners: '-x' "},
-      {"train --config small.yaml --set task=classification --set data.rating.highest=5", 2, "data.rating.highest: "},
-      {"train --config reviews_amazon.yaml --set data.rating.lowest=4", 2, "data.rating.lowest: 4 "},
-      {"train --config sorter_metric.yaml --set data.path=text.txt", 2, "data: unknown key; only task: "},
-      {"train --config sorter_metric.yaml --set task.length=9", 2, "model.context: 11 "},
-      {"train --config small.yaml --device cpu --set 'model.mixer={kind: metric, backend: fused}'", 2, "'fused'"},
-      // Data.
-      {"train --config long.yaml", 3, "model.context 4096|4097"},
-      {"train --config small.yaml --set data.path=missing.txt", 3, "missing.txt: no such file"},
-      {"train --config small.yaml --set data.path=empty.txt", 3, "empty.txt: "},
-      {"train --config small.yaml --set data.path=latin1.txt", 3, "UTF-8|0xe9|500"},
-      {"train --config small.yaml --set data.test_path=text.txt", 2, "data.test_path: unknown key for task "},
-      {"train --config small.yaml --set data.format=csv", 2, "csv"},
-      {"train --config small.yaml --set data.separate_documents=true", 2, "text.txt"},
-      {"train --config text_classifier.yaml", 2, "data.path is not set"},
-      {"train --config text_classifier.yaml --set data.path=text.txt", 3, "text.txt:1: "},
-      {"train --config text_classifier.yaml --set data.path=text.txt --set data.format=text", 2, "csv, tsv or jsonl"},
-  }));
+  const auto [arguments, code, text] = GENERATE(from_range(mistakes));
   CAPTURE(arguments);
   program.refuse_in_one_line(arguments, code, {text});
   CHECK_FALSE(program.has("runs"));

@@ -7,7 +7,7 @@
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 
-using namespace metaformer;
+namespace metaformer::test_changes {
 using Overrides = std::vector<std::string>;
 using Settings = std::map<std::string, std::string>;
 
@@ -93,3 +93,5 @@ TEST_CASE("configs that come with the program are valid, say what they measured,
   }
   CHECK(seen > 60);
 }
+
+}  // namespace metaformer::test_changes

@@ -4,7 +4,7 @@
 #include "config/complaint.h"
 #include "config/explain.h"
 
-namespace metaformer {
+namespace metaformer::test_config {
 
 TEST_CASE("a mistake in a config names file, line, column, key, value and what is right", "[config]") {
   const auto [yaml, expected] = GENERATE(table<std::string, std::string>({
@@ -204,4 +204,4 @@ TEST_CASE("explain knows every key of a dump", "[config]") {
   visit_keys(visit_keys, config_to_json(ExperimentConfig{}), "");
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_config

@@ -2,7 +2,7 @@
 
 #include "config/complaint.h"
 
-using namespace metaformer;
+namespace metaformer::test_derived_defaults {
 
 namespace {
 
@@ -60,3 +60,5 @@ TEST_CASE("the default floor lies below a fine-tuning rate, and a floor that is 
   CHECK(floor_with({"train.learning_rate=2e-5"}) == Approx(2e-6));
   CHECK_THROWS(floor_with({"train.learning_rate=2e-5", "train.schedule.floor=1e-4"}));
 }
+
+}  // namespace metaformer::test_derived_defaults

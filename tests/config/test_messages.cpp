@@ -3,7 +3,7 @@
 #include "config/complaint.h"
 #include "config/explain.h"
 
-namespace metaformer {
+namespace metaformer::test_messages {
 
 TEST_CASE("a text or a table in the place of a config is named, with what to type", "[config]") {
   const TemporaryFolder folder;
@@ -171,4 +171,4 @@ TEST_CASE("a key of another kind names the kinds that have it", "[keys]") {
   CHECK_THAT(complaint(yaml), Mentions(of + "|; only " + kinds));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_messages

@@ -10,7 +10,7 @@
 #include "support/failure.h"
 #include "support/temporary_folder.h"
 
-using namespace metaformer;
+namespace metaformer::test_search_space {
 
 namespace {
 
@@ -97,3 +97,5 @@ TEST_CASE("a wrong space is one line with the place", "[search_space]") {
     CHECK_THAT(failure([&] { space_of(yaml); }).second, Mentions(expected));
   }
 }
+
+}  // namespace metaformer::test_search_space

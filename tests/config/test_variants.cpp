@@ -3,7 +3,7 @@
 #include "config/complaint.h"
 #include "config/explain.h"
 
-namespace metaformer {
+namespace metaformer::test_variants {
 
 namespace {
 
@@ -303,4 +303,4 @@ TEST_CASE("a mistake in a list of mixers names the item", "[config]") {
   CHECK(complaint("model: {positions: rotary, mixer: [mamba2, metric]}\n") == "accepted");
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_variants

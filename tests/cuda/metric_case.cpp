@@ -190,6 +190,126 @@ MetricResult solve(const MetricCase& c, Solve solve_one) {
   return result;
 }
 
+// The tensors that both passes of the kernels read and write.
+class KernelRun {
+ public:
+  KernelRun(const MetricCase& c, std::int64_t with_nan) : c_(c) {
+    values_.set(inputs_.values);
+    if (others_) keys_.set(inputs_.keys);
+    p_.set(inputs_.p);
+    dt_.set(inputs_.dt);
+    if (with_nan >= 0) p_.set(static_cast<std::size_t>(with_nan), std::nan(""));
+    const auto k = static_cast<std::size_t>(c.width);
+    if (c.form == MetricForm::dense) metric_.set(inputs_.metric);
+    for (std::size_t n = 0; c.form == MetricForm::diagonal && n < heads_; ++n)
+      for (std::size_t i = 0; i < k; ++i) metric_.set(n * k + i, inputs_.metric[(n * k + i) * k + i]);
+    std::memcpy(key_.data(), &dropout_key, 8);
+  }
+
+  MetricResult result() {
+    const auto in = kernel_inputs();
+    const auto rows = static_cast<std::size_t>(c_.batch * c_.heads * c_.tokens),
+               form = heads_ * static_cast<std::size_t>(c_.width * c_.width);
+    KernelMemory log2_sum(4 * rows), half_bias(4 * key_rows()), dmetric(4 * form);
+    cuda::metric_forward({.in = in,
+                          .t = t_.data(),
+                          .t_strides = t_.strides(),
+                          .log2_sum = log2_sum.floats(),
+                          .q = plain_ ? nullptr : q_.data(),
+                          .half_bias = c_.distance ? half_bias.floats() : nullptr,
+                          .key_q = others_ && c_.distance && !plain_ ? key_q_.data() : nullptr},
+                         nullptr);
+    go_back(in, log2_sum, half_bias, dmetric);
+    MetricResult result;
+    result.t = t_.get();
+    result.dp = dp_.get();
+    if (others_) result.dkeys = dkeys_.get();
+    if (c_.values) result.dvalues = dvalues_.get();
+    result.log2_sum.assign(log2_sum.floats(), log2_sum.floats() + rows);
+    result.dmetric.assign(dmetric.floats(), dmetric.floats() + form);
+    reduce_metric_gradient(c_, result.dmetric);
+    return result;
+  }
+
+ private:
+  Tokens of_queries(Layout layout) const { return {c_.element, c_.batch, c_.heads, c_.tokens, c_.width, layout}; }
+  Tokens of_keys(Layout layout) const { return {c_.element, c_.batch, c_.heads, c_.keys, c_.width, layout}; }
+  Tokens of_values() const { return {c_.element, c_.batch, c_.heads, c_.key_count(), c_.width, c_.layout}; }
+  std::size_t key_rows() const { return static_cast<std::size_t>(c_.batch * c_.heads * c_.key_count()); }
+
+  static const std::int32_t* given(KernelMemory& memory, const std::vector<std::int32_t>& values) {
+    if (values.empty()) return nullptr;
+    std::memcpy(memory.data(), values.data(), 4 * values.size());
+    return reinterpret_cast<const std::int32_t*>(memory.data());
+  }
+
+  cuda::MetricInputs kernel_inputs() {
+    const cuda::MetricSide queries{c_.tokens, p_.data(), p_.strides(), given(segments_, inputs_.segments)};
+    return {.element = c_.element,
+            .form = c_.form,
+            .distance = c_.distance,
+            .causal = c_.causal,
+            .batch = c_.batch,
+            .heads = c_.heads,
+            .width = c_.width,
+            .scale = 1 / std::sqrt(static_cast<float>(c_.width)),
+            .metric = plain_ ? nullptr : metric_.data(),
+            .queries = queries,
+            .keys = others_ ? cuda::MetricSide{c_.keys, keys_.data(), keys_.strides(),
+                                               given(key_segments_, inputs_.key_segments)}
+                            : queries,
+            .to_themselves = !others_,
+            .values = c_.values ? values_.data() : nullptr,
+            .value_strides = values_.strides(),
+            .dropout = {c_.dropout, c_.dropout > 0 ? reinterpret_cast<const std::int64_t*>(key_.data()) : nullptr,
+                        dropout_number, first_row}};
+  }
+
+  void go_back(const cuda::MetricInputs& in, KernelMemory& log2_sum, KernelMemory& half_bias, KernelMemory& dmetric) {
+    const auto rows = static_cast<std::size_t>(c_.batch * c_.heads * c_.tokens), k = static_cast<std::size_t>(c_.width);
+    KernelMemory delta(4 * rows), row_sum(4 * rows), column_sum(4 * key_rows()),
+        dq_sum(4 * static_cast<std::size_t>(cuda::metric_dq_sums(in))), dkey(4 * key_rows() * k),
+        turns(4 * static_cast<std::size_t>(cuda::metric_turns(in))),
+        partial(4 * static_cast<std::size_t>(cuda::metric_gradient_parts(in)) * heads_ * k * k);
+    cuda::metric_backward({.in = in,
+                           .queries = {plain_ ? p_.data() : q_.data(), plain_ ? p_.strides() : q_.strides(), dp_.data(),
+                                       dp_.strides(), plain_ ? nullptr : dq_.data()},
+                           .keys = {plain_ ? keys_.data() : key_q_.data(), plain_ ? keys_.strides() : key_q_.strides(),
+                                    dkeys_.data(), dkeys_.strides(), plain_ ? nullptr : key_dq_.data()},
+                           .t = t_.data(),
+                           .t_strides = t_.strides(),
+                           .dt = dt_.data(),
+                           .dt_strides = dt_.strides(),
+                           .log2_sum = log2_sum.floats(),
+                           .half_bias = half_bias.floats(),
+                           .dvalues = c_.values ? dvalues_.data() : nullptr,
+                           .dvalue_strides = dvalues_.strides(),
+                           .dmetric = plain_ ? nullptr : dmetric.floats(),
+                           .dq_sum = dq_sum.floats(),
+                           .dkey = dkey.floats(),
+                           .delta = delta.floats(),
+                           .row_sum = row_sum.floats(),
+                           .column_sum = column_sum.floats(),
+                           .turns = reinterpret_cast<unsigned*>(turns.data()),
+                           .partial = partial.floats()},
+                          nullptr);
+    finish_kernels();
+  }
+
+  MetricCase c_;
+  Inputs inputs_{c_};
+  bool others_ = c_.keys > 0, plain_ = c_.form == MetricForm::identity;
+  std::size_t heads_ = static_cast<std::size_t>(c_.heads);
+  Tokens p_ = of_queries(c_.layout), dt_ = of_queries(c_.layout), t_ = of_queries(Layout::interleaved),
+         q_ = of_queries(Layout::contiguous), dq_ = of_queries(Layout::contiguous), dp_ = of_queries(c_.layout);
+  Tokens keys_ = of_keys(c_.layout), key_q_ = of_keys(Layout::contiguous), key_dq_ = of_keys(Layout::contiguous),
+         dkeys_ = of_keys(c_.layout);
+  Tokens values_ = of_values(), dvalues_ = of_values();
+  // The metric as [b = n, n = 1, c = rows of it, k].
+  Tokens metric_{c_.element, c_.heads, 1, c_.form == MetricForm::dense ? c_.width : 1, c_.width, Layout::contiguous};
+  KernelMemory key_{8}, segments_{4 * inputs_.segments.size()}, key_segments_{4 * inputs_.key_segments.size()};
+};
+
 }  // namespace
 
 std::string MetricCase::str() const {
@@ -204,108 +324,10 @@ std::string MetricCase::str() const {
                      causal ? " causal" : "", dropout);
 }
 
-MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
-  const Inputs inputs(c);
-  const auto rows = static_cast<std::size_t>(c.batch * c.heads * c.tokens);
-  const auto k = static_cast<std::size_t>(c.width), heads = static_cast<std::size_t>(c.heads);
-  const auto of_queries = [&](Layout layout) { return Tokens(c.element, c.batch, c.heads, c.tokens, c.width, layout); };
-  const auto of_keys = [&](Layout layout) { return Tokens(c.element, c.batch, c.heads, c.keys, c.width, layout); };
-  auto p = of_queries(c.layout), dt = of_queries(c.layout), t = of_queries(Layout::interleaved),
-       q = of_queries(Layout::contiguous), dq = of_queries(Layout::contiguous), dp = of_queries(c.layout);
-  auto keys = of_keys(c.layout), key_q = of_keys(Layout::contiguous), key_dq = of_keys(Layout::contiguous),
-       dkeys = of_keys(c.layout);
-  const auto of_values = [&] { return Tokens(c.element, c.batch, c.heads, c.key_count(), c.width, c.layout); };
-  auto values = of_values(), dvalues = of_values();
-  values.set(inputs.values);
-  const bool others = c.keys > 0;
-  if (others) keys.set(inputs.keys);
-  p.set(inputs.p);
-  dt.set(inputs.dt);
-  if (with_nan >= 0) p.set(static_cast<std::size_t>(with_nan), std::nan(""));
-
-  // The metric as [b = n, n = 1, c = rows of it, k].
-  const bool is_dense = c.form == MetricForm::dense;
-  Tokens metric(c.element, c.heads, 1, is_dense ? c.width : 1, c.width, Layout::contiguous);
-  if (is_dense) metric.set(inputs.metric);
-  for (std::size_t n = 0; c.form == MetricForm::diagonal && n < heads; ++n)
-    for (std::size_t i = 0; i < k; ++i) metric.set(n * k + i, inputs.metric[(n * k + i) * k + i]);
-  KernelMemory key(8), segments(4 * inputs.segments.size()), key_segments(4 * inputs.key_segments.size());
-  std::memcpy(key.data(), &dropout_key, 8);
-  const auto given = [](KernelMemory& memory, const std::vector<std::int32_t>& values) -> const std::int32_t* {
-    if (values.empty()) return nullptr;
-    std::memcpy(memory.data(), values.data(), 4 * values.size());
-    return reinterpret_cast<const std::int32_t*>(memory.data());
-  };
-  const cuda::MetricSide queries{c.tokens, p.data(), p.strides(), given(segments, inputs.segments)};
-
-  const cuda::MetricInputs in{
-      .element = c.element,
-      .form = c.form,
-      .distance = c.distance,
-      .causal = c.causal,
-      .batch = c.batch,
-      .heads = c.heads,
-      .width = c.width,
-      .scale = 1 / std::sqrt(static_cast<float>(c.width)),
-      .metric = c.form == MetricForm::identity ? nullptr : metric.data(),
-      .queries = queries,
-      .keys = others ? cuda::MetricSide{c.keys, keys.data(), keys.strides(), given(key_segments, inputs.key_segments)}
-                     : queries,
-      .to_themselves = !others,
-      .values = c.values ? values.data() : nullptr,
-      .value_strides = values.strides(),
-      .dropout = {c.dropout, c.dropout > 0 ? reinterpret_cast<const std::int64_t*>(key.data()) : nullptr,
-                  dropout_number, first_row}};
-  const bool plain = c.form == MetricForm::identity;
-  const auto key_rows = static_cast<std::size_t>(c.batch * c.heads * c.key_count());
-  KernelMemory log2_sum(4 * rows), half_bias(4 * key_rows), delta(4 * rows), row_sum(4 * rows),
-      column_sum(4 * key_rows), dq_sum(4 * static_cast<std::size_t>(cuda::metric_dq_sums(in))), dkey(4 * key_rows * k),
-      turns(4 * static_cast<std::size_t>(cuda::metric_turns(in))), dmetric(4 * heads * k * k),
-      partial(4 * static_cast<std::size_t>(cuda::metric_gradient_parts(in)) * heads * k * k);
-  cuda::metric_forward({.in = in,
-                        .t = t.data(),
-                        .t_strides = t.strides(),
-                        .log2_sum = log2_sum.floats(),
-                        .q = plain ? nullptr : q.data(),
-                        .half_bias = c.distance ? half_bias.floats() : nullptr,
-                        .key_q = others && c.distance && !plain ? key_q.data() : nullptr},
-                       nullptr);
-  cuda::metric_backward({.in = in,
-                         .queries = {plain ? p.data() : q.data(), plain ? p.strides() : q.strides(), dp.data(),
-                                     dp.strides(), plain ? nullptr : dq.data()},
-                         .keys = {plain ? keys.data() : key_q.data(), plain ? keys.strides() : key_q.strides(),
-                                  dkeys.data(), dkeys.strides(), plain ? nullptr : key_dq.data()},
-                         .t = t.data(),
-                         .t_strides = t.strides(),
-                         .dt = dt.data(),
-                         .dt_strides = dt.strides(),
-                         .log2_sum = log2_sum.floats(),
-                         .half_bias = half_bias.floats(),
-                         .dvalues = c.values ? dvalues.data() : nullptr,
-                         .dvalue_strides = dvalues.strides(),
-                         .dmetric = plain ? nullptr : dmetric.floats(),
-                         .dq_sum = dq_sum.floats(),
-                         .dkey = dkey.floats(),
-                         .delta = delta.floats(),
-                         .row_sum = row_sum.floats(),
-                         .column_sum = column_sum.floats(),
-                         .turns = reinterpret_cast<unsigned*>(turns.data()),
-                         .partial = partial.floats()},
-                        nullptr);
-  finish_kernels();
-  MetricResult result;
-  result.t = t.get();
-  result.dp = dp.get();
-  if (others) result.dkeys = dkeys.get();
-  if (c.values) result.dvalues = dvalues.get();
-  result.log2_sum.assign(log2_sum.floats(), log2_sum.floats() + rows);
-  result.dmetric.assign(dmetric.floats(), dmetric.floats() + heads * k * k);
-  reduce_metric_gradient(c, result.dmetric);
-  return result;
-}
+MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) { return KernelRun(c, with_nan).result(); }
 
 MetricResult solve_exactly(const MetricCase& c) {
-  return solve(c, [](const reference::Problem& problem) { return reference::solve_exactly(problem); });
+  return solve(c, [](const reference::Problem& problem) { return reference::ExactSolution(problem).result(); });
 }
 
 MetricResult solve_eagerly(const MetricCase& c) {

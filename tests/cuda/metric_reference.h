@@ -80,101 +80,132 @@ inline double score_terms(const Problem& problem, int i, int j) {
 }
 
 // From the definition, pair by pair: score_ij = scale p_i M p_j, or -scale (p_i - p_j) M (p_i - p_j).
-inline MetricResult solve_exactly(const Problem& problem) {
-  const auto &p = problem.p, &y = problem.keys, &v = problem.values, &m = problem.metric, &dt = problem.dt;
-  const int tokens = p.rows, keys = y.rows, k = p.columns;
-  const auto zeros = [&](int rows) { return Values(static_cast<std::size_t>(rows * k)); };
-  MetricResult result;
-  result.t = result.dp = result.dp_terms = result.t_cut_terms = result.dp_cut_terms = zeros(tokens);
-  result.dkeys = result.dkeys_terms = result.dkeys_cut_terms = zeros(keys);
-  result.dvalues = result.dvalues_terms = result.dvalues_cut_terms = zeros(keys);
-  result.dmetric = result.dmetric_terms = zeros(k);
-  result.log2_sum_cut_terms = Values(static_cast<std::size_t>(tokens));
-  const auto at = [k](Values& values, int row, int column) -> double& {
-    return values[static_cast<std::size_t>(row * k + column)];
-  };
-  // What multiplies M from the left and from the right in the score of a pair.
-  const auto left = [&](int i, int j, int a) { return problem.distance ? p(i, a) - y(j, a) : p(i, a); };
-  const auto right = [&](int i, int j, int a) { return problem.distance ? p(i, a) - y(j, a) : y(j, a); };
-  const double sign = problem.distance ? -problem.scale : problem.scale;
-  Matrix score(tokens, keys);
-  for (int i = 0; i < tokens; ++i)
-    for (int j = 0; j < keys; ++j)
-      for (int a = problem.visible(i, j) ? 0 : k; a < k; ++a)
-        for (int b = 0; b < k; ++b) score(i, j) += sign * left(i, j, a) * m(a, b) * right(i, j, b);
-  const auto weight = softmax<double>(score, problem, result.log2_sum);
-  for (int i = 0; i < tokens; ++i) {
-    auto& log2_sum_cut_terms = result.log2_sum_cut_terms[static_cast<std::size_t>(i)];
-    Values dweight(static_cast<std::size_t>(keys)), cut_of(static_cast<std::size_t>(keys));
-    Values dweight_terms(static_cast<std::size_t>(keys));
-    double delta = 0, delta_terms = 0, largest = 0;
-    // Backward computes a weight as 2 to a difference from log2_sum, whose rounding is a relative error of the weight.
-    const double log2_sum = result.log2_sum[static_cast<std::size_t>(i)];
-    const double of_weight = problem.has_values && std::isfinite(log2_sum) ? 1 + std::log(2) * std::fabs(log2_sum) : 1;
-    for (int j = 0; j < keys; ++j) {
-      const double kept = problem.kept(i, j), mixed = kept * weight(i, j);
-      auto &dweight_ij = dweight[static_cast<std::size_t>(j)], &cut_ij = cut_of[static_cast<std::size_t>(j)];
-      cut_ij = weight(i, j) == 0 ? 0 : 1 + score_terms(problem, i, j);
-      log2_sum_cut_terms += weight(i, j) * cut_ij / std::log(2);
-      largest = std::fmax(largest, weight(i, j));
-      for (int a = 0; a < k; ++a) {
-        at(result.t, i, a) += mixed * v(j, a);
-        at(result.t_cut_terms, i, a) += mixed * cut_ij * std::fabs(v(j, a));
-        at(result.dvalues, j, a) += mixed * dt(i, a);
-        at(result.dvalues_terms, j, a) += mixed * of_weight * std::fabs(dt(i, a));
-        at(result.dvalues_cut_terms, j, a) += mixed * cut_ij * std::fabs(dt(i, a));
-        dweight_ij += kept * dt(i, a) * v(j, a);
-        dweight_terms[static_cast<std::size_t>(j)] += kept * std::fabs(dt(i, a) * v(j, a));
-      }
-      delta += weight(i, j) * dweight_ij;
-      delta_terms += weight(i, j) * dweight_terms[static_cast<std::size_t>(j)];
+class ExactSolution {
+ public:
+  explicit ExactSolution(const Problem& problem) : problem_(problem) {
+    const auto zeros = [&](int rows) { return Values(static_cast<std::size_t>(rows * width_)); };
+    auto& r = result_;
+    r.t = r.dp = r.dp_terms = r.t_cut_terms = r.dp_cut_terms = zeros(tokens_);
+    r.dkeys = r.dkeys_terms = r.dkeys_cut_terms = r.dvalues = r.dvalues_terms = r.dvalues_cut_terms = zeros(keys_);
+    r.dmetric = r.dmetric_terms = zeros(width_);
+    r.log2_sum_cut_terms = Values(static_cast<std::size_t>(tokens_));
+    Matrix score(tokens_, keys_);
+    for (int i = 0; i < tokens_; ++i)
+      for (int j = 0; j < keys_; ++j)
+        for (int a = problem.visible(i, j) ? 0 : width_; a < width_; ++a)
+          for (int b = 0; b < width_; ++b) score(i, j) += sign_ * left(i, j, a) * problem.metric(a, b) * right(i, j, b);
+    weight_ = softmax<double>(score, problem, r.log2_sum);
+    for (int i = 0; i < tokens_; ++i) add_scores(i, add_values(i));
+    if (!problem.has_values) {
+      move_into(r.dkeys, r.dvalues);
+      move_into(r.dkeys_terms, r.dvalues_terms);
+      move_into(r.dkeys_cut_terms, r.dvalues_cut_terms);
     }
-    if (largest > 0) log2_sum_cut_terms -= 2 * std::log2(largest);  // log2 of a sum of at most 1 / largest
-    for (int j = 0; j < keys; ++j) {
-      const double dweight_ij = dweight[static_cast<std::size_t>(j)];
-      const double dscore = sign * weight(i, j) * (dweight_ij - delta);
-      // Where p is no value, all of its gradient comes from this difference of two sums.
-      const double of_difference = problem.has_values ? dweight_terms[static_cast<std::size_t>(j)] + delta_terms
-                                                      : std::fabs(dweight_ij) + std::fabs(delta);
-      const double term = std::fabs(sign) * weight(i, j) * of_difference;
-      if (term == 0) continue;
-      const double cut = term * cut_of[static_cast<std::size_t>(j)];
-      for (int a = 0; a < k; ++a) {
-        double from_left = 0, from_right = 0;  // gradients of what stands left and right of M
-        for (int b = 0; b < k; ++b) {
-          from_left += dscore * m(a, b) * right(i, j, b);
-          from_right += dscore * m(b, a) * left(i, j, b);
-          at(result.dmetric, a, b) += dscore * left(i, j, a) * right(i, j, b);
-          at(result.dmetric_terms, a, b) += term * std::fabs(p(i, a) * y(j, b));
-          const double through_left = std::fabs(m(a, b) * y(j, b)), through_right = std::fabs(m(b, a) * p(i, b));
-          at(result.dp_terms, i, a) += term * through_left;
-          at(result.dkeys_terms, j, a) += term * through_right;
-          // Of a distance as it is computed: 2 M y_j - 2 M p_i, and the negative of it.
-          const double both = 2 * (through_left + through_right);
-          at(result.dp_cut_terms, i, a) += cut * (problem.distance ? both : through_left);
-          at(result.dkeys_cut_terms, j, a) += cut * (problem.distance ? both : through_right);
-        }
-        at(result.dp, i, a) += problem.distance ? from_left + from_right : from_left;
-        at(result.dkeys, j, a) += problem.distance ? -from_left - from_right : from_right;
-      }
+    if (problem.to_themselves) {
+      move_into(r.dp, r.dkeys);
+      move_into(r.dp_terms, r.dkeys_terms);
+      move_into(r.dp_cut_terms, r.dkeys_cut_terms);
     }
   }
-  const auto move_into = [](Values& to, Values& from) {
+
+  MetricResult result() && { return std::move(result_); }
+
+ private:
+  // Gradients of a query's weights and the size of their terms, per key; the means of both by the weights; how much
+  // each weight may be off where factors of products are cut.
+  struct WeightGradients {
+    Values dweight, terms, cut;
+    double delta = 0, delta_terms = 0;
+  };
+
+  double& at(Values& values, int row, int column) const {
+    return values[static_cast<std::size_t>(row * width_ + column)];
+  }
+
+  // What multiplies M from the left and from the right in the score of a pair.
+  double left(int i, int j, int a) const { return problem_.p(i, a) - (problem_.distance ? problem_.keys(j, a) : 0); }
+  double right(int i, int j, int a) const {
+    return problem_.distance ? problem_.p(i, a) - problem_.keys(j, a) : problem_.keys(j, a);
+  }
+
+  static void move_into(Values& to, Values& from) {
     for (std::size_t i = 0; i < to.size(); ++i) to[i] += from[i];
     from.clear();
-  };
-  if (!problem.has_values) {
-    move_into(result.dkeys, result.dvalues);
-    move_into(result.dkeys_terms, result.dvalues_terms);
-    move_into(result.dkeys_cut_terms, result.dvalues_cut_terms);
   }
-  if (problem.to_themselves) {
-    move_into(result.dp, result.dkeys);
-    move_into(result.dp_terms, result.dkeys_terms);
-    move_into(result.dp_cut_terms, result.dkeys_cut_terms);
+
+  // The output of query i and the gradients of the values that it mixes.
+  WeightGradients add_values(int i) {
+    const auto &v = problem_.values, &dt = problem_.dt;
+    const auto keys = static_cast<std::size_t>(keys_);
+    WeightGradients of{.dweight = Values(keys), .terms = Values(keys), .cut = Values(keys)};
+    double largest = 0;
+    // Backward computes a weight as 2 to a difference from log2_sum, whose rounding is a relative error of the weight.
+    const double log2_sum = result_.log2_sum[static_cast<std::size_t>(i)];
+    const double of_weight = problem_.has_values && std::isfinite(log2_sum) ? 1 + std::log(2) * std::fabs(log2_sum) : 1;
+    auto& log2_sum_cut_terms = result_.log2_sum_cut_terms[static_cast<std::size_t>(i)];
+    for (int j = 0; j < keys_; ++j) {
+      const double weight = weight_(i, j), kept = problem_.kept(i, j), mixed = kept * weight;
+      auto &dweight = of.dweight[static_cast<std::size_t>(j)], &terms = of.terms[static_cast<std::size_t>(j)];
+      const double cut = of.cut[static_cast<std::size_t>(j)] = weight == 0 ? 0 : 1 + score_terms(problem_, i, j);
+      log2_sum_cut_terms += weight * cut / std::log(2);
+      largest = std::fmax(largest, weight);
+      for (int a = 0; a < width_; ++a) {
+        at(result_.t, i, a) += mixed * v(j, a);
+        at(result_.t_cut_terms, i, a) += mixed * cut * std::fabs(v(j, a));
+        at(result_.dvalues, j, a) += mixed * dt(i, a);
+        at(result_.dvalues_terms, j, a) += mixed * of_weight * std::fabs(dt(i, a));
+        at(result_.dvalues_cut_terms, j, a) += mixed * cut * std::fabs(dt(i, a));
+        dweight += kept * dt(i, a) * v(j, a);
+        terms += kept * std::fabs(dt(i, a) * v(j, a));
+      }
+      of.delta += weight * dweight;
+      of.delta_terms += weight * terms;
+    }
+    if (largest > 0) log2_sum_cut_terms -= 2 * std::log2(largest);  // log2 of a sum of at most 1 / largest
+    return of;
   }
-  return result;
-}
+
+  // The gradients through the scores of query i.
+  void add_scores(int i, const WeightGradients& of) {
+    for (int j = 0; j < keys_; ++j) {
+      const auto key = static_cast<std::size_t>(j);
+      const double dscore = sign_ * weight_(i, j) * (of.dweight[key] - of.delta);
+      // Where p is no value, all of its gradient comes from this difference of two sums.
+      const double of_difference =
+          problem_.has_values ? of.terms[key] + of.delta_terms : std::fabs(of.dweight[key]) + std::fabs(of.delta);
+      const double term = std::fabs(sign_) * weight_(i, j) * of_difference;
+      if (term != 0) add_score(i, j, dscore, term, term * of.cut[key]);
+    }
+  }
+
+  void add_score(int i, int j, double dscore, double term, double cut) {
+    const auto &p = problem_.p, &y = problem_.keys, &m = problem_.metric;
+    for (int a = 0; a < width_; ++a) {
+      double from_left = 0, from_right = 0;  // gradients of what stands left and right of M
+      for (int b = 0; b < width_; ++b) {
+        from_left += dscore * m(a, b) * right(i, j, b);
+        from_right += dscore * m(b, a) * left(i, j, b);
+        at(result_.dmetric, a, b) += dscore * left(i, j, a) * right(i, j, b);
+        at(result_.dmetric_terms, a, b) += term * std::fabs(p(i, a) * y(j, b));
+        const double through_left = std::fabs(m(a, b) * y(j, b)), through_right = std::fabs(m(b, a) * p(i, b));
+        at(result_.dp_terms, i, a) += term * through_left;
+        at(result_.dkeys_terms, j, a) += term * through_right;
+        // Of a distance as it is computed: 2 M y_j - 2 M p_i, and the negative of it.
+        const double both = 2 * (through_left + through_right);
+        at(result_.dp_cut_terms, i, a) += cut * (problem_.distance ? both : through_left);
+        at(result_.dkeys_cut_terms, j, a) += cut * (problem_.distance ? both : through_right);
+      }
+      at(result_.dp, i, a) += problem_.distance ? from_left + from_right : from_left;
+      at(result_.dkeys, j, a) += problem_.distance ? -from_left - from_right : from_right;
+    }
+  }
+
+  const Problem& problem_;
+  int tokens_ = problem_.p.rows, keys_ = problem_.keys.rows, width_ = problem_.p.columns;
+  double sign_ = problem_.distance ? -problem_.scale : problem_.scale;
+  Matrix weight_{0, 0};
+  MetricResult result_;
+};
 
 using Round = std::function<double(double)>;
 
@@ -201,6 +232,34 @@ inline Matrix transposed(const Matrix& a) {
   return b;
 }
 
+// What an eager program keeps of its forward pass.
+struct EagerScores {
+  Matrix q, key_q;       // p M and keys M
+  Matrix weight, mixed;  // the softmax, before and after dropout
+  Values log2_sum;
+};
+
+inline EagerScores score_eagerly(const Problem& problem, double scale, const Round& factor, const Round& result) {
+  const auto& y = problem.keys;
+  auto q = product(problem.p, problem.metric, factor, result), key_q = product(y, problem.metric, factor, result);
+  auto score = product(q, transposed(y), factor, result);
+  for (int i = 0; i < score.rows; ++i) {
+    for (int j = 0; j < score.columns; ++j) {
+      float bias = 0;
+      for (int a = 0; problem.distance && a < y.columns; ++a)
+        bias += static_cast<float>(key_q(j, a)) * static_cast<float>(y(j, a));
+      score(i, j) = result(scale * result(score(i, j) - 0.5 * result(bias)));
+    }
+  }
+  Values log2_sum;
+  auto weight = softmax<float>(score, problem, log2_sum);
+  for (auto& value : weight.data) value = result(value);
+  auto mixed = weight;
+  for (int i = 0; i < score.rows; ++i)
+    for (int j = 0; j < score.columns; ++j) mixed(i, j) = result(weight(i, j) * problem.kept(i, j));
+  return {std::move(q), std::move(key_q), std::move(weight), std::move(mixed), std::move(log2_sum)};
+}
+
 // As an eager program in a narrow type: matrix by matrix, each result rounded by `result`, factors of products by
 // `factor`. The formulas are those of docs/metric_attention.md. Without the terms.
 inline MetricResult solve_eagerly(const Problem& problem, const Round& factor, const Round& result) {
@@ -212,22 +271,8 @@ inline MetricResult solve_eagerly(const Problem& problem, const Round& factor, c
     return a;
   };
   const double scale = (problem.distance ? 2 : 1) * problem.scale;
-  const auto q = multiply(p, problem.metric), key_q = multiply(y, problem.metric);
-  auto score = multiply(q, transposed(y));
-  for (int i = 0; i < tokens; ++i) {
-    for (int j = 0; j < keys; ++j) {
-      float bias = 0;
-      for (int a = 0; problem.distance && a < k; ++a)
-        bias += static_cast<float>(key_q(j, a)) * static_cast<float>(y(j, a));
-      score(i, j) = result(scale * result(score(i, j) - 0.5 * result(bias)));
-    }
-  }
-  MetricResult solution;
-  auto weight = softmax<float>(score, problem, solution.log2_sum);
-  for (auto& value : weight.data) value = result(value);
-  auto mixed = weight;
-  for (int i = 0; i < tokens; ++i)
-    for (int j = 0; j < keys; ++j) mixed(i, j) = result(weight(i, j) * problem.kept(i, j));
+  const auto [q, key_q, weight, mixed, log2_sum] = score_eagerly(problem, scale, factor, result);
+  MetricResult solution{.log2_sum = log2_sum};
   const auto t = multiply(mixed, v);
   solution.t = t.data;
   auto dscore = multiply(problem.dt, transposed(v));
@@ -243,6 +288,11 @@ inline MetricResult solve_eagerly(const Problem& problem, const Round& factor, c
       dscore(i, j) = result(scale * dscore(i, j));
     }
   }
+  // x -= R(sums y), row by row.
+  const auto subtract = [&](Matrix& x, const Values& sums, const Matrix& of) {
+    for (int i = 0; problem.distance && i < x.rows; ++i)
+      for (int a = 0; a < k; ++a) x(i, a) = result(x(i, a) - result(sums[static_cast<std::size_t>(i)] * of(i, a)));
+  };
   auto dq = multiply(dscore, y);
   auto through_keys = multiply(transposed(dscore), q);
   auto through_values = multiply(transposed(mixed), problem.dt);
@@ -250,11 +300,6 @@ inline MetricResult solve_eagerly(const Problem& problem, const Round& factor, c
     solution.dvalues = through_values.data;
     through_values = Matrix(keys, k);
   }
-  // x -= R(sums y), row by row.
-  const auto subtract = [&](Matrix& x, const Values& sums, const Matrix& of) {
-    for (int i = 0; problem.distance && i < x.rows; ++i)
-      for (int a = 0; a < k; ++a) x(i, a) = result(x(i, a) - result(sums[static_cast<std::size_t>(i)] * of(i, a)));
-  };
   if (problem.to_themselves) {
     for (std::size_t i = 0; i < row.size(); ++i) row[i] += column[i];
     subtract(dq, row, p);

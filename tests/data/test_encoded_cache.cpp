@@ -12,7 +12,7 @@
 #include "support/own_cache.h"
 #include "text/make_tokenizer.h"
 
-namespace metaformer {
+namespace metaformer::test_encoded_cache {
 
 namespace {
 
@@ -314,4 +314,4 @@ TEST_CASE("IMDb's tokens come from the cache, and follow its texts, names and ra
   check_read(0);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_encoded_cache

@@ -16,7 +16,7 @@
 #include "support/failure.h"
 #include "support/temporary_folder.h"
 
-namespace metaformer {
+namespace metaformer::test_imdb {
 
 namespace {
 
@@ -316,4 +316,4 @@ TEST_CASE("an entry larger than makes sense is refused before it is read", "[imd
   CHECK_THAT(message_of(ExitCode::data, read), ContainsSubstring("large has 2.0 KiB"));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_imdb

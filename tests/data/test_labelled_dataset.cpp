@@ -7,7 +7,7 @@
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 
-namespace metaformer {
+namespace metaformer::test_labelled_dataset {
 
 namespace {
 
@@ -253,4 +253,4 @@ TEST_CASE("tables of their own are splits, and further texts are trained on, but
   CHECK_THROWS_WITH(Example(one_label).dataset(), Mentions("every row|'same'"));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_labelled_dataset

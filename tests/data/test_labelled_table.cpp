@@ -6,7 +6,7 @@
 #include "base/rows.h"
 #include "data/data_support.h"
 
-namespace metaformer {
+namespace metaformer::test_labelled_table {
 
 namespace {
 
@@ -467,4 +467,4 @@ TEST_CASE("a table beside a training table with a header must have its names", "
   CHECK(load_labelled_splits(config, true).description.at("train").at("header") == false);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_labelled_table

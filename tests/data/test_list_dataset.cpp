@@ -6,7 +6,7 @@
 #include "data/list_dataset.h"
 #include "support/catch.h"
 
-namespace metaformer {
+namespace metaformer::test_list_dataset {
 
 namespace {
 
@@ -129,4 +129,4 @@ TEST_CASE("a prompt of the wrong length or with a separator is refused, as are t
   CHECK_THROWS_WITH(ListDataset(few, "data.synthetic.length"), ContainsSubstring("data.synthetic.length: 2 lists"));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_list_dataset

@@ -9,7 +9,7 @@
 #include "data/text_dataset.h"
 #include "support/catch.h"
 
-namespace metaformer {
+namespace metaformer::test_masking {
 
 namespace {
 
@@ -282,4 +282,4 @@ TEST_CASE("rows of one shape get as many places, and every target keeps its own"
   CHECK(*padded.begin() <= (fraction < 1 ? 400 : 8 * context));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_masking

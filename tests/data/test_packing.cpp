@@ -11,7 +11,7 @@
 #include "data/packing.h"
 #include "support/catch.h"
 
-namespace metaformer {
+namespace metaformer::test_packing {
 
 namespace {
 
@@ -281,4 +281,4 @@ TEST_CASE("what is longer than a batch is one of its own", "[token_batches]") {
   CHECK(std::count(all.begin(), all.end(), std::vector<std::size_t>{1}) == 1);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_packing

@@ -14,7 +14,7 @@
 #include "data/epoch_order.h"
 #include "data/pairs.h"
 
-namespace metaformer {
+namespace metaformer::test_pairs {
 
 namespace {
 
@@ -479,4 +479,4 @@ TEST_CASE("symbols are copied or reversed; held-out lists are never trained on",
   }
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_pairs

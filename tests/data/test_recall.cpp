@@ -10,7 +10,7 @@
 #include "support/catch.h"
 #include "support/failure.h"
 
-namespace metaformer {
+namespace metaformer::test_recall {
 
 namespace {
 
@@ -329,4 +329,4 @@ TEST_CASE("so few rows that none is left for a split are refused", "[recall]") {
   CHECK_THAT(message, ContainsSubstring("task.length") && ContainsSubstring("too few"));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_recall

@@ -7,7 +7,7 @@
 #include "support/failure.h"
 #include "support/temporary_folder.h"
 
-namespace metaformer {
+namespace metaformer::test_statistics {
 
 namespace {
 
@@ -231,4 +231,4 @@ TEST_CASE("of pairs lengths, cuts, unknown tokens, copies, padding and sources o
   CHECK(json.at("sources_in_two_splits").at("validation_in_train") == 2);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_statistics

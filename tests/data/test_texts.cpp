@@ -11,7 +11,7 @@
 #include "data/text_dataset.h"
 #include "text/symbol_tokenizers.h"
 
-namespace metaformer {
+namespace metaformer::test_texts {
 
 namespace {
 
@@ -321,4 +321,4 @@ TEST_CASE("characters that unknown words stand for are counted", "[dataset]") {
   CHECK(dataset_of(sample_text, 1).unknown_characters(Split::validation) == 0);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_texts

@@ -1,4 +1,4 @@
-// Rows of a batch, and several labelled texts in one row.
+// Labelled texts, one or several in a row.
 
 #include "model/classifier.h"
 #include "model/small_models.h"
@@ -68,70 +68,6 @@ TEST_CASE("positions start again in every segment, and padding has none of its o
   const auto positions_bc =
       positions_in_segments(torch::cat({row({0, 0, 0, 1, 1, -1, -1}), row({5, 2, 2, 2, 2, 7, -1})}));
   CHECK(torch::equal(positions_bc, torch::cat({row({0, 1, 2, 0, 1, 0, 0}), row({0, 0, 1, 2, 3, 0, 0})})));
-}
-
-TEST_CASE("rows of windows have their tokens and targets", "[batch]") {
-  const auto ids_bc = torch::arange(12).view({4, 3});
-  const auto part = rows_of({.ids_bc = ids_bc, .targets_bc = ids_bc + 1}, 1, 2);
-  CHECK(torch::equal(part.ids_bc, ids_bc.slice(0, 1, 3)));
-  CHECK(torch::equal(part.targets_bc, part.ids_bc + 1));
-  CHECK_FALSE(part.segments_bc.defined());
-  CHECK_FALSE(part.labels_l.defined());
-}
-
-TEST_CASE("rows of padded texts lose the padding that all of them have, up to a multiple of 8", "[batch]") {
-  constexpr std::int64_t length = 20;
-  const std::vector<std::int64_t> lengths = {3, 9, 20, 8, 0};
-  const auto length_b1 = torch::tensor(lengths).unsqueeze(1);
-  const Batch batch{.ids_bc = torch::arange(5 * length).view({5, length}),
-                    .segments_bc = torch::where(torch::arange(length) < length_b1, 0, -1),
-                    .labels_l = torch::arange(5)};
-  const auto [first, count, expected] = GENERATE(table<std::int64_t, std::int64_t, std::int64_t>(
-      {{0, 1, 8}, {0, 2, 16}, {2, 1, 20}, {3, 1, 8}, {4, 1, 8}, {0, 4, 20}}));
-  const auto part = rows_of(batch, first, count);
-  CHECK(torch::equal(part.ids_bc, batch.ids_bc.narrow(0, first, count).narrow(1, 0, expected)));
-  CHECK(torch::equal(part.segments_bc, batch.segments_bc.narrow(0, first, count).narrow(1, 0, expected)));
-  CHECK(torch::equal(part.labels_l, batch.labels_l.narrow(0, first, count)));
-}
-
-TEST_CASE("rows of packed texts keep the labels of their segments", "[batch]") {
-  const Batch batch{.ids_bc = torch::arange(24).view({3, 8}),
-                    .segments_bc = torch::cat({row({0, 0, 1, 1, 1, 2, -1, -1}), row({0, 0, 0, 0, 0, 0, 0, 0}),
-                                               row({4, 4, 4, 4, 5, 5, 5, -1})}),
-                    .labels_l = torch::tensor({10, 11, 12, 13, 14}),
-                    .label_rows_l2 = torch::tensor({{2, 5}, {0, 0}, {1, 0}, {0, 2}, {2, 4}})};
-  const auto part = rows_of(batch, 1, 2);
-  CHECK(torch::equal(part.labels_l, torch::tensor({10, 12, 14})));
-  CHECK(torch::equal(part.label_rows_l2, torch::tensor({{1, 5}, {0, 0}, {1, 4}})));
-  CHECK(part.ids_bc.size(1) == 8);
-}
-
-TEST_CASE("rows keep the places of their own targets, and a multiple of 32 of them", "[batch][masking]") {
-  const bool is_padded = GENERATE(false, true);
-  constexpr std::int64_t rows = 4, length = 20;
-  Batch batch{.ids_bc = torch::arange(rows * length).view({rows, length}),
-              .targets_bc = torch::full({rows, length}, -1, torch::kLong)};
-  // Row 1 has no target; the others have three each, before column 8.
-  std::vector<std::int64_t> places;
-  for (const std::int64_t row : {0, 2, 3})
-    for (const std::int64_t column : {1, 4, 7}) {
-      places.push_back(row * length + column);
-      batch.targets_bc[row][column] = 100 * row + column;
-    }
-  batch.places_t = padded_places(torch::tensor(places));
-  batch.target_weights_bc = batch.targets_bc.to(torch::kFloat) / 2;
-  CHECK(batch.places_t.size(0) == 32);
-  if (is_padded) batch.segments_bc = torch::where(torch::arange(length) < 10, 0, -1).expand({rows, length});
-  const auto part = rows_of(batch, 1, 2);
-  CHECK(part.ids_bc.size(1) == (is_padded ? 16 : length));
-  const auto targets_t = wanted_targets_t(part);
-  CHECK(targets_t.size(0) == 32);
-  CHECK(targets_t.narrow(0, 0, 3).equal(torch::tensor({201, 204, 207})));
-  CHECK(targets_t.narrow(0, 3, 29).eq(-1).all().item<bool>());
-  CHECK(wanted_weights_t(part).narrow(0, 0, 3).equal(torch::tensor({100.5F, 102.F, 103.5F})));
-  const auto rows_td = wanted_rows(part.ids_bc.unsqueeze(2), part);
-  CHECK(rows_td.narrow(0, 0, 3).flatten().equal(torch::tensor({41, 44, 47})));
-  CHECK(rows_of(batch, 1, 1).places_t.numel() == 0);
 }
 
 }  // namespace metaformer::test_batch

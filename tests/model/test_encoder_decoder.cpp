@@ -114,14 +114,6 @@ TEST_CASE("a token sees neither what follows in its sequence nor padding of the 
   }
 }
 
-TEST_CASE("a part of a batch has the logits that its rows have in the whole", "[encoder_decoder]") {
-  const auto model = model_of(config_with());
-  auto batch = some_batch();
-  const auto part = rows_of(batch, 1, 1);
-  CHECK(part.source_ids_bs.size(1) == 8);  // of 4 tokens
-  CHECK(are_near(model->evaluate(part), model->evaluate(batch).narrow(0, 1, 1)));
-}
-
 TEST_CASE("every parameter is trained", "[encoder_decoder]") {
   const auto model = model_of(config_with(GENERATE(from_range(mixers))));
   auto batch = some_batch();

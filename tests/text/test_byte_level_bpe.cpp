@@ -7,7 +7,7 @@
 #include "text/byte_level_bpe.h"
 #include "text/make_tokenizer.h"
 
-namespace metaformer {
+namespace metaformer::test_byte_level_bpe {
 
 namespace {
 
@@ -253,4 +253,4 @@ TEST_CASE("pieces of a split are the whole text, and a match that takes too long
              Mentions("t.json: pattern:|matched"));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_byte_level_bpe

@@ -4,7 +4,7 @@
 #include "support/catch.h"
 #include "text/ngram_features.h"
 
-namespace metaformer {
+namespace metaformer::test_ngram_features {
 
 TEST_CASE("n-grams are features by presence and order", "[ngrams]") {
   const LinearConfig config{.ngrams = 3, .buckets = 1 << 26};
@@ -34,4 +34,4 @@ TEST_CASE("n-grams fill the buckets that there are, which never change: saved we
   CHECK(features.back() == static_cast<std::uint32_t>(buckets - 1));
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_ngram_features

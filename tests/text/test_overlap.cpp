@@ -6,7 +6,7 @@
 #include "support/catch.h"
 #include "text/overlap.h"
 
-namespace metaformer {
+namespace metaformer::test_overlap {
 
 namespace {
 
@@ -57,4 +57,4 @@ TEST_CASE("scores of nothing, and without anything in common, are 0", "[bleu][ch
   check(rouge({}).rouge_l, 0, 0);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_overlap

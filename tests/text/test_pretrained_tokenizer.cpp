@@ -13,7 +13,7 @@
 #include "text/sentencepiece.h"
 #include "text/special_tokens.h"
 
-namespace metaformer {
+namespace metaformer::test_pretrained_tokenizer {
 
 namespace {
 
@@ -220,4 +220,4 @@ TEST_CASE("a tokenizer is saved with its special tokens, and one without them as
   }
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_pretrained_tokenizer

@@ -17,7 +17,7 @@
 #include "text/sentencepiece.h"
 #include "text/word_memo.h"
 
-namespace metaformer {
+namespace metaformer::test_sentencepiece {
 
 namespace {
 
@@ -341,4 +341,4 @@ TEST_CASE("texts without a space have pieces, and a space of their own", "[sente
   }
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_sentencepiece

@@ -6,7 +6,7 @@
 #include "support/own_cache.h"
 #include "text/make_tokenizer.h"
 
-namespace metaformer {
+namespace metaformer::test_tokenizer_cache {
 
 namespace {
 
@@ -112,4 +112,4 @@ TEST_CASE("language models' words and subwords are learned from the training par
   CHECK(json_for(one).find("\"z\"") != std::string::npos);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_tokenizer_cache

@@ -12,7 +12,7 @@
 #include "text/symbol_tokenizers.h"
 #include "text/word_tokenizer.h"
 
-namespace metaformer {
+namespace metaformer::test_tokenizers {
 
 namespace {
 
@@ -351,4 +351,4 @@ TEST_CASE("a stop signal ends tokenizing", "[tokenizer]") {
   CHECK(interruption([&] { make(text); }) == SIGTERM);
 }
 
-}  // namespace metaformer
+}  // namespace metaformer::test_tokenizers
