@@ -1,5 +1,5 @@
-// mimalloc's operator new ends the program where no memory is left. These throw, as the standard has it, so that the
-// error is reported. What they return is mimalloc's, and so is the operator delete that takes it back.
+// mimalloc's operator new ends the program if no memory is left. These throw, as the standard requires, so that the
+// error is reported. Their memory comes from mimalloc, and mimalloc's operator delete frees it.
 
 #include <cstdlib>
 #include <new>

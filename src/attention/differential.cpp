@@ -51,7 +51,7 @@ class Differential : public Mixer {
 
   std::optional<ScoreForm> score_form() const override { return query_key_value_.score_form(); }
 
-  // As of scaled dot product attention.
+  // As in scaled dot product attention.
   void scale_initial_scores(double projection_variance) override {
     if (options_.score_std) query_key_value_.score_rows().mul_(std::sqrt(*options_.score_std / projection_variance));
   }

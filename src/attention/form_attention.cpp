@@ -16,8 +16,9 @@ namespace metaformer {
 
 namespace {
 
-// The projection p is mixed, unless values have a projection of their own. Where the context is another sequence, each
-// side has its own projection, and scores compare the two: p_c of the queries, p_e of the context, which is mixed.
+// The values are the projection p, unless they have a projection of their own. If the context is another sequence, each
+// side has its own projection, and scores compare the two: p_c of the queries, and p_e of the context, which is also
+// its values.
 class FormMixer : public Mixer {
  protected:
   // `key_width`: features of the vectors that F compares.
@@ -38,12 +39,12 @@ class FormMixer : public Mixer {
     positions_.emplace(*this, shape, key_width, shape.head_width());
   }
 
-  // The same tensor twice where values are shared.
+  // Both are the same tensor if values are p.
   struct Vectors {
     torch::Tensor p_bnck, value_bnck;
   };
-  // Of x, and of all that it sees, with what comes from the state: p in slot 0, other values in slot 1. The vectors of
-  // another sequence are computed once for a state, and then held.
+  // The vectors of x, and of all tokens that it sees, including those in the state: p in slot 0, other values in slot
+  // 1. The vectors of another sequence are computed once for a state, and then held in it.
   struct Sides {
     Vectors newest, seen;
   };
@@ -57,7 +58,7 @@ class FormMixer : public Mixer {
     }
     const auto seen = vectors_of(context_bed);
     const auto tokens = x_bcd.size(1), before = context_bed.size(1) - tokens;
-    auto newest = seen;  // the very tensors where these are all
+    auto newest = seen;  // the same tensors if x is the whole context
     if (!is_end_of(x_bcd, context_bed))
       newest = vectors_of(x_bcd);
     else if (before > 0)
@@ -65,14 +66,14 @@ class FormMixer : public Mixer {
     return {newest, state == nullptr ? seen : extended(seen, *state)};
   }
 
-  // The rows of p, [n, k, d], of the projection of the context, or of the queries.
+  // The rows of p, [n, k, d], in the weight of the projection of the context, or of the queries.
   torch::Tensor rows_nkd(const Linear& projection) const {
     return projection->weight().narrow(0, 0, shape_.width).view({shape_.heads, shape_.head_width(), shape_.width});
   }
   const Linear& query_projection() const { return query_projection_.is_empty() ? projection_ : query_projection_; }
 
-  // Makes initial scores `factor` times what they were, where no form can be scaled: by the temperature, else by the
-  // length of p. The output projection undoes what that does to values that are p, too.
+  // Multiplies the initial scores by `factor` if there is no form to scale: by the temperature, else by the length of
+  // p. If values are p, the output projection compensates for their new length.
   void scale_scores(double factor) {
     if (temperature_n_.defined()) {
       temperature_n_.mul_(factor);
@@ -91,7 +92,7 @@ class FormMixer : public Mixer {
   // The variance of an entry of p for scale_initial_scores; a gain counts as 1.
   double variance(double of_projection) const { return norm_.is_empty() ? of_projection : 1; }
 
-  // A form, [n, k, k], a diagonal [n, k], or undefined for the identity, with its fixed norm and its temperature.
+  // Applies the fixed norm and the temperature to a form: [n, k, k], a diagonal [n, k], or undefined for the identity.
   torch::Tensor finished(torch::Tensor form) const {
     const auto k = static_cast<double>(form.defined() ? form.size(-1) : 0);
     const auto scaled = [&](const torch::Tensor& factor_n) {
@@ -103,7 +104,7 @@ class FormMixer : public Mixer {
     return temperature_n_.unsqueeze(1).expand({shape_.heads, shape_.head_width()});
   }
 
-  // `form_operations`: what F takes of all heads.
+  // `form_operations`: those of F in all heads.
   MixerCost cost_with(const MixerLoad& load, Backend backend, std::int64_t key_width, double form_operations) const {
     const auto matrices = projections() + (shape_.crosses ? 1 : 0) + 1;  // with the output
     return attention_cost(shape_, load, backend,
@@ -135,7 +136,7 @@ class FormMixer : public Mixer {
                                   pass);
   }
 
-  // Attention of tokens to themselves by the library's, from the projection on (kernel_choice.h).
+  // Self-attention by LibTorch's attention, from the projection on (kernel_choice.h).
   torch::Tensor attend_by_library(const torch::Tensor& x_bcd, const torch::Tensor& form, const Visibility& visibility) {
     LibraryMetricOptions options{.heads = shape_.heads,
                                  .own_values = values_ == MixerValues::own,
@@ -162,13 +163,13 @@ class FormMixer : public Mixer {
   bool fixed_norm_;
   Linear projection_;                 // rows: p, then own values
   torch::Tensor temperature_n_;       // undefined: not learned
-  Linear query_projection_{nullptr};  // of p_c, where the context is another sequence
+  Linear query_projection_{nullptr};  // of p_c, if the context is another sequence
   HeadNorm norm_{nullptr};            // qk_norm only: p is normalised per head; with a temperature it has no gain
   Linear output_{nullptr};
   std::optional<ScorePositions> positions_;  // made in the order of registration
 
  private:
-  // p, and the values where they are not p.
+  // The number of projections of the context: p, and own values.
   std::int64_t projections() const { return values_ == MixerValues::own ? 2 : 1; }
 
   Vectors vectors_of(const torch::Tensor& context_bed) {
@@ -190,10 +191,10 @@ class FormMixer : public Mixer {
   torch::Tensor normalised(const torch::Tensor& p_bnck) { return norm_.is_empty() ? p_bnck : norm_(p_bnck); }
   std::size_t value_slot() const { return shares_values() ? 0 : 1; }
 
-  bool checked_ = false;  // the form is finite, as far as fused kernels must know
+  bool checked_ = false;  // whether require_finite_form was called
 };
 
-// r = p W p', or for the full form r = x U x'. Values are p, or a projection of their own. Rotary positions turn p W
+// r = p W p', or for the full form r = x U x'. Values are p, or a projection of their own. Rotary positions rotate p W
 // (or x U) and the other side of the score, never the values.
 class Quadratic : public FormMixer {
  public:
@@ -201,7 +202,7 @@ class Quadratic : public FormMixer {
       : FormMixer(options, shape, options.key_width(shape)), options_(options) {
     const auto n = shape.heads, k = options.key_width(shape);
     auto spec = score_form_spec;
-    spec.hidden_matrices = n;  // each maps p (or x) to what the other side of the score is compared with
+    spec.hidden_matrices = n;  // each maps p (or x) to the vector that is compared with the other side
     form_ = add_parameter(full() ? "full_form" : "form", {n, k, k}, spec);
     const torch::NoGradGuard no_grad;
     if (!full()) form_.diagonal(0, 1, 2).fill_(1);
@@ -250,12 +251,13 @@ class Quadratic : public FormMixer {
                      .right_nrd = torch::matmul(form(), rows_nkd(projection_))};
   }
 
-  // Var(p W p') = k^2 v^2 s^2 for the projected form and Var(x U x') = d^2 s^2 for the full one, before the 1/sqrt(k).
+  // Var(p W p') = k^2 v^2 s^2 for the projected form and Var(x U x') = d^2 s^2 for the full one, before the 1/sqrt(k),
+  // where v is the variance of an entry of p and s the standard deviation of an entry of the form.
   void scale_initial_scores(double projection_variance) override {
     const double root_k = std::sqrt(static_cast<double>(shape_.head_width()));
     const double v = variance(projection_variance);
     if (options_.fixed_norm) {
-      form_.div_(root_k);  // the parameter starts as what is made of it
+      form_.div_(root_k);  // the parameter starts with the fixed norm
       scale_scores(options_.score_std / v);
     } else {
       const double unit = full() ? root_k / static_cast<double>(shape_.width) : 1 / (v * root_k);
@@ -277,8 +279,8 @@ class Quadratic : public FormMixer {
   torch::Tensor form_;  // the parameter of W_nkk or U_ndd
 };
 
-// Which packed entry each entry of a dense symmetric k x k matrix is, [k * k]: entry (i, j), i >= j, of the row-major
-// lower triangle is at i (i + 1) / 2 + j.
+// The index in the packed lower triangle of each entry of a dense symmetric k x k matrix, [k * k]. Entry (i, j),
+// i >= j, is at i (i + 1) / 2 + j, row-major.
 torch::Tensor symmetric_index(std::int64_t k) {
   const auto j = torch::arange(k), i = j.unsqueeze(1), row = torch::maximum(i, j);
   return ((row * (row + 1)).div(2, "floor") + torch::minimum(i, j)).flatten();
@@ -293,13 +295,14 @@ torch::Tensor distance_scores(const torch::Tensor& p_bnck, const torch::Tensor& 
   return -torch::einsum("bncek,nkj,bncej->bnce", {difference, metric_nkk, difference});
 }
 
-// The form that counts a pair of features twice, as the published formula does: written for k >= j.
+// The form of the published formula, which counts a pair of features twice: the diagonal, and twice the entries below
+// it.
 torch::Tensor published_form(const torch::Tensor& metric_nkk) {
   return torch::diag_embed(metric_nkk.diagonal(0, 1, 2)) + 2 * metric_nkk.tril(-1);
 }
 
-// The published formula, kept for comparison: it counts a pair of tokens and a pair of features twice each. Written for
-// c >= e and k >= j and mirrored, with the diagonal of both unscaled.
+// The published formula, kept for comparison: it counts a pair of tokens and a pair of features twice each. It is
+// defined for c >= e and k >= j and mirrored; the diagonals of both are not doubled.
 torch::Tensor published_scores(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek,
                                const torch::Tensor& metric_nkk) {
   const auto once_nkk = published_form(metric_nkk);
@@ -358,7 +361,7 @@ class Metric : public FormMixer {
   }
 
   std::optional<ScoreForm> score_form() const override {
-    // The published scores mirror a form at the diagonal of the tokens: they are of no single one.
+    // The published scores mirror the form at the diagonal of the tokens, so no single form gives them.
     if (is_published() || options_.qk_norm) return std::nullopt;
     const auto projection_nkd = rows_nkd(projection_);
     const auto image_nkd = torch::matmul(dense_nkk().to(projection_nkd.options()), projection_nkd);
@@ -368,10 +371,10 @@ class Metric : public FormMixer {
 
   void scale_initial_scores(double projection_variance) override {
     const double wanted = options_.score_std / score_std_per_norm(variance(projection_variance));
-    // Whether the Frobenius norm of M, before its temperature, is that of the identity whatever the parameter.
+    // If the Frobenius norm of M, before the temperature, is that of the identity for every parameter.
     if (const double root_k = std::sqrt(static_cast<double>(k_));
         fixed_norm_ || options_.constraint == MetricConstraint::identity) {
-      scale_to_norm(root_k);  // the parameter starts as what is made of it
+      scale_to_norm(root_k);  // the parameter starts with the fixed norm
       scale_scores(wanted / root_k);
     } else {
       scale_to_norm(wanted);
@@ -396,22 +399,23 @@ class Metric : public FormMixer {
     return form.dim() == 3 ? per_head_product(p_bnck, form) : p_bnck * form.unsqueeze(1).to(p_bnck.scalar_type());
   }
 
-  // M as the kernels take it.
+  // M in the form that the kernels take: [n, k, k], [n, k] or undefined.
   torch::Tensor form() const { return finished(learned_form()); }
 
-  // The same as [n, k, k], where its parameters lie; the identity has none, and is made on `device`.
+  // M as [n, k, k], on the device of its parameters. The identity has no parameters, and is made on `device`.
   torch::Tensor dense_nkk(torch::Device device = torch::kCPU) const {
     const auto form = this->form();
     if (!form.defined()) return torch::eye(k_, device).repeat({shape_.heads, 1, 1});
     return form.dim() == 3 ? form : torch::diag_embed(form);
   }
 
-  // M before its norm is fixed, without the temperature. Of a distance the diagonal is never negative.
+  // M without its fixed norm and its temperature. For a distance a diagonal M is never negative.
   torch::Tensor learned_form() const {
     if (options_.constraint == MetricConstraint::identity) return {};
     if (options_.constraint == MetricConstraint::diagonal)
       return is_distance() ? torch::softplus(parameter_) : parameter_;
-    // Of a packed parameter, symmetric: an off-diagonal entry's gradient is the sum of its two.
+    // M of a packed parameter is symmetric: the gradient of an off-diagonal number is the sum of those of its two
+    // entries.
     if (index_.device() != parameter_.device()) index_ = index_.to(parameter_.device());
     const auto unpacked_nkk = parameter_.index_select(1, index_).unflatten(1, {k_, k_});
     if (options_.constraint == MetricConstraint::symmetric) return unpacked_nkk;
@@ -448,8 +452,8 @@ class Metric : public FormMixer {
     return 0;
   }
 
-  // Var(p' M p') where v and the Frobenius norm of M are 1: 2 for normal p'. On the sphere, where qk_norm puts p', what
-  // M has of the identity gives no variance.
+  // Var(p' M p') if v and the Frobenius norm of M are 1: 2 for normal p'. With qk_norm p' is on a sphere, where the
+  // part of M that is a multiple of the identity gives no variance.
   double key_term_variance() const {
     if (norm_.is_empty()) return 2;
     if (options_.constraint != MetricConstraint::psd) return 0;  // starts as a multiple of the identity
@@ -460,8 +464,9 @@ class Metric : public FormMixer {
     return 2 * k / (k + 2) * (1 - isotropic_n.mean().item<double>());
   }
 
-  // Transformer-XL's distances, seen through M: (p + v) M r_l for the projected encoding r_l of a distance, or
-  // -(p + v - r_l) M (p + v - r_l), without what is constant along a row unless a probe sees scores; p_bnck has u.
+  // Transformer-XL's terms of distances, with M: (p + v) M r_l for the projected encoding r_l of distance l. For a
+  // distance score: -(p + v - r_l) M (p + v - r_l), without the term that is constant along a row, unless a probe
+  // observes scores. p_bnck already includes u.
   std::optional<DistanceTerms> distance_terms(const torch::Tensor& p_bnck, const Visibility& visibility,
                                               const Pass& pass) {
     auto terms = positions_->distance_terms(visibility);
@@ -498,7 +503,7 @@ class Metric : public FormMixer {
                   seen.value_bnck, visibility, mixing, options_.backend, pass);
   }
 
-  // Scores depend on both tokens by query_factor() p_c M p_e.
+  // The factor of p_c M p_e, the term of the scores that depends on both tokens.
   double query_factor() const { return is_distance() ? 2 : 1; }
 
   torch::Tensor scores(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek) const {
@@ -514,9 +519,9 @@ class Metric : public FormMixer {
     return torch::einsum("bnck,nkj,bnej->bnce", {p_bnck, metric_nkk, p_bnek});
   }
 
-  // The softmax cancels what is constant along a row, -p_c M p_c; 2 p_c M p_e - p_e M p_e is left. Below float32 the
-  // gradient of M would drown in that cancellation, so such inputs are widened first. Rotary positions turn 2 p_c M,
-  // p_e.
+  // The softmax cancels the term that is constant along a row, -p_c M p_c; 2 p_c M p_e - p_e M p_e remains. Below
+  // float32 the gradient of M would be lost in that cancellation, so such inputs are widened first. Rotary positions
+  // rotate 2 p_c M and p_e.
   torch::Tensor composed_distance(const torch::Tensor& p_bnck, const Vectors& seen, const Visibility& visibility,
                                   const ScoreMixing& mixing, Pass& pass) {
     const auto given = seen.p_bnck.scalar_type();
@@ -536,7 +541,7 @@ class Metric : public FormMixer {
       auto score_bnce = torch::matmul(q, k.transpose(2, 3)) - length_bne1.transpose(2, 3);
       if (pass.wants_scores()) {  // a probe sees the whole score
         score_bnce = score_bnce - (image_c * p_c).sum(-1, true);
-        // Rounding may leave a little above 0. A temperature may be negative.
+        // Rounding may give scores slightly above 0. Not with a temperature, which may be negative.
         if (!positions_->rotates() && !options_.learned_temperature) score_bnce = score_bnce.clamp_max(0);
       }
       return mix_by_scores(score_bnce, q, v_e, visibility, mixing, pass).to(given);

@@ -1,7 +1,7 @@
 // Gated linear attention (GLA, Yang et al. 2024, section 4), with keys of half the width:
 //
-//   S_t = S_(t-1) diag(w_t) + v_t k_t^T,   w = sigmoid(x W_1 W_2 + b)^(1/16),   y = W_o (norm(S q / sqrt(k)) * silu(W_g
-//   x))
+//   S_t = S_(t-1) diag(w_t) + v_t k_t^T,   w = sigmoid(x W_1 W_2 + b)^(1/16)
+//   y = W_o (norm(S q / sqrt(k)) * silu(W_g x))
 
 #include <cmath>
 

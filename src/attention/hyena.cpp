@@ -1,8 +1,8 @@
-// Hyena (Poli et al. 2023, section 3): of [x_0 | x_1 | ... | v] = convolution(W_in x), v becomes
+// Hyena (Poli et al. 2023, section 3): [x_0 | x_1 | ... | v] = convolution(W_in x), then v is replaced by
 //
 //   h_i * (x_i v) + D_i x_i v   for each x_i from the last to x_1,   and y = W_out (x_0 v)
 //
-// where h_i is a filter over all distances: of each feature what a network makes of the distance, times a decay.
+// where h_i is a filter over all distances: for each feature the output of a network for the distance, times a decay.
 
 #include <ATen/autocast_mode.h>
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ using torch::Tensor;
 
 Tensor same(const Tensor& one, const Tensor& other) { return (one == other).logical_and(one >= 0); }
 
-// Of the last token only, for generation.
+// The convolution at the last token only, for generation.
 Tensor of_newest(const Tensor& z_bed, const Tensor& filter_ld, const Tensor& segment_be) {
   const auto e = z_bed.size(1);
   auto seen_bed = z_bed * filter_ld.narrow(0, 0, e).flip(0);
@@ -28,7 +28,7 @@ Tensor of_newest(const Tensor& z_bed, const Tensor& filter_ld, const Tensor& seg
   return seen_bed.sum(1, true);
 }
 
-// Of pairs of blocks of `size` tokens, with the distances from `least` on.
+// The sums of the convolution over distances from `least` on, as products of pairs of blocks of `size` tokens.
 class BlockProducts {
  public:
   BlockProducts(const Tensor& z_bed, const Tensor& filter_ld, Tensor segment_be, std::int64_t size, std::int64_t least)
@@ -37,11 +37,12 @@ class BlockProducts {
     z_dbjs_ = torch::constant_pad_nd(z_bed, {0, 0, 0, behind})
                   .view({z_bed.size(0), count_, size, z_bed.size(2)})
                   .permute({3, 0, 1, 2});
-    // A zero for what no filter reaches, at place 0.
+    // The filter of distance t is at index t + 1; index 0, for negative distances, and distances outside the filter are
+    // zero.
     filter_dl_ = torch::constant_pad_nd(filter_ld.narrow(0, least, l - least), {0, 0, least + 1, behind + size}).t();
     if (!segment_be.defined()) return;
     segment_bjs_ = torch::constant_pad_nd(segment_be, {0, behind}, -1).view({z_bed.size(0), count_, size});
-    z_dbjs_ = z_dbjs_ * same(segment_bjs_, segment_bjs_.narrow(2, size - 1, 1));  // what goes on into the next block
+    z_dbjs_ = z_dbjs_ * same(segment_bjs_, segment_bjs_.narrow(2, size - 1, 1));  // continues into the next block
   }
 
   // All sums, [b, e, d].
@@ -60,7 +61,7 @@ class BlockProducts {
   }
 
  private:
-  // filter_(lag size + r - s) of the places s and r in two blocks.
+  // filter_(lag size + r - s) for places s and r in two blocks that are `lag` blocks apart.
   Tensor filter_block_dsr(std::int64_t lag) const {
     const auto place = torch::arange(size_, torch::TensorOptions().dtype(torch::kLong).device(filter_dl_.device()));
     const auto distance_sr = lag * size_ + place.unsqueeze(0) - place.unsqueeze(1);
@@ -71,11 +72,11 @@ class BlockProducts {
   Tensor z_dbjs_, filter_dl_, segment_bjs_;
 };
 
-// y_t = sum_s filter_(t - s) z_s over s <= t, in float32 or wider: of the last `newest` of the tokens z_bed, [b,
-// newest, d], in the type of z. `filter_ld`: of distances 0 ... l - 1, l at least e. Undefined segments: all one; else
-// only tokens of one segment meet, which stand together. By the sums themselves, on a GPU and of long texts as products
-// of blocks, b d e^2 / 2 in all: so no token depends on a later one, not even by rounding, as it does by a Fourier
-// transform.
+// y_t = sum_s filter_(t - s) z_s over s <= t, in float32 or wider, for the last `newest` tokens of z_bed:
+// [b, newest, d], in the type of z. `filter_ld`: of distances 0 ... l - 1, l at least e. Only tokens of one segment see
+// each other, and a segment's tokens are adjacent; undefined segments: one. Computed by the sums themselves, or on a
+// GPU and for long texts as products of blocks, b d e^2 / 2 in all. Unlike with a Fourier transform, no token depends
+// on a later one, not even by rounding.
 Tensor long_convolution(const Tensor& z_bed, const Tensor& filter_ld, const Tensor& segment_be, std::int64_t newest) {
   const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);
   const auto z = in_wide(z_bed), filter = in_wide(filter_ld);
@@ -87,7 +88,7 @@ Tensor long_convolution(const Tensor& z_bed, const Tensor& filter_ld, const Tens
   if (newest == 1) return of_newest(z, filter, segment_be).to(z_bed.scalar_type());
   Tensor y_bed;
   if (segment_be.defined()) {
-    // Within a block segments may begin, so that there the pairs of tokens are looked at one distance at a time.
+    // Segments may begin within a block, so distances below the size of a block are computed one at a time.
     constexpr std::int64_t size = 16;
     const auto reach = std::min(size, l);
     y_bed = causal_convolution({.filter_dj = filter.narrow(0, 0, reach).flip(0).t()}, z, segment_be, e);
@@ -136,7 +137,7 @@ class Hyena : public Mixer {
     return without_padding(output_(y_bcd), visibility);
   }
 
-  // With a product for every feature and pair of tokens, as all forms of the convolutions have.
+  // Counts a product for every feature and pair of tokens, as in all forms of the convolutions.
   MixerCost cost(const MixerLoad& load) const override {
     const auto order = static_cast<double>(options_.order), d = static_cast<double>(shape_.width);
     const std::int64_t passes = !load.causal && options_.direction == StateDirection::both ? 2 : 1;
@@ -149,7 +150,7 @@ class Hyena : public Mixer {
  private:
   static constexpr std::int64_t bands = 16;
 
-  // Of distances 0 ... l - 1, [l, d (order - 1)].
+  // The filters of distances 0 ... l - 1, [l, d (order - 1)].
   torch::Tensor filters(std::int64_t distances, const torch::Tensor& like) {
     const auto options = torch::TensorOptions().dtype(torch::kDouble).device(like.device());
     const auto context = static_cast<double>(shape_.context);
@@ -157,12 +158,12 @@ class Hyena : public Mixer {
     const auto time_l1 = distance_l1 / std::max(context - 1, 1.0);
     const auto angle_lw =
         distance_l1 * (2 * std::numbers::pi / context) * torch::linspace(1e-4, bands - 1, bands, options);
-    // Sines of large multiples of sums: in double, or their rounding would be seen in the gradients.
+    // In float64, because rounding in the sines of large multiples of sums would otherwise show in the gradients.
     auto x = torch::cat({time_l1, angle_lw.cos(), -angle_lw.sin()}, 1);
     const auto wide = [](const torch::Tensor& parameter) { return parameter.to(torch::kDouble); };
     for (std::size_t i = 0; i < weights_.size(); ++i)
       x = torch::sin(wide(frequency_) * torch::linear(x, wide(weights_[i]), wide(offsets_[i])));
-    // Of the features the first decays to 1% within 1.5 contexts, the last within 0.3.
+    // The first feature decays to 1% within 1.5 contexts, the last within 0.3.
     const auto rate_d = torch::linspace(std::log(100) / 1.5, std::log(100) / 0.3, filter_out_.size(0), options);
     const auto filters_ld = torch::linear(x, wide(filter_out_)) * (-time_l1 * rate_d).exp();
     return filters_ld.to(torch::promote_types(like.scalar_type(), torch::kFloat));
@@ -189,7 +190,7 @@ class Hyena : public Mixer {
   MixerShape shape_;
   Convolved projected_;
   Linear output_;
-  std::vector<torch::Tensor> weights_, offsets_;  // of the layers of the network of filters
+  std::vector<torch::Tensor> weights_, offsets_;  // of the layers of the filter network
   torch::Tensor filter_out_, frequency_, direct_;
 };
 

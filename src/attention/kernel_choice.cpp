@@ -9,7 +9,7 @@
 
 namespace metaformer {
 
-// Of the first mixer that has kernels, else nothing.
+// The kernel use of the first mixer that has kernels; nullopt if there is none.
 static std::optional<KernelUse> use_in(const TransformerConfig& config) {
   const auto use_of = [&]<class Options>(const Options& options) -> std::optional<KernelUse> {
     if constexpr (requires { options.values; }) return kernel_use(options, config.mixer_shape());
@@ -25,7 +25,7 @@ bool kernels_expected_to_win(const KernelUse& use, torch::ScalarType type, std::
   return use.distance || use.drops || segmented || type == torch::kFloat || context <= short_context;
 }
 
-// Fewer queries than a tile has, such as in a step of generation.
+// Whether there are fewer queries than rows of a tile, as in a step of generation.
 static bool has_few_queries(const MetricVectors& vectors) {
   constexpr std::int64_t rows_of_tile = 16;
   return vectors.p_bnck.size(2) < rows_of_tile && vectors.p_bnck.size(2) < vectors.keys_bnek.size(2);

@@ -1,8 +1,8 @@
 #pragma once
-// Which backend computes metric and quadratic attention where model.mixer.backend is auto. On a GPU: the kernels of
-// cuda/ where they are right and expected to be faster; else in bfloat16 and float16 the library's attention with two
-// kernels around it (ops/library_metric.h), where it can; else composed products. The rule between the first and the
-// last was measured on an H200 (docs/metric_attention.md).
+// Which backend computes metric and quadratic attention if model.mixer.backend is auto. On a GPU: the kernels of cuda/
+// if they are right and expected to be faster; else in bfloat16 and float16 LibTorch's attention with two kernels
+// around it (ops/library_metric.h), if possible; else composed products. The rule between the first and the last was
+// measured on an H200 (docs/metric_attention.md).
 
 #include <torch/types.h>
 
@@ -17,14 +17,14 @@
 
 namespace metaformer {
 
-// The kernels' use as a mixer's options and shape decide it.
+// The possible use of kernels, as a mixer's options and shape determine it.
 struct KernelUse {
   Backend backend = Backend::composed;
-  bool fits = false;     // the kernels have what the options ask for
-  bool library = false;  // so has the library's attention with the kernels around it
+  bool fits = false;     // the kernels of cuda/ support the options
+  bool library = false;  // LibTorch's attention with kernels around it supports them
   bool distance = false;
-  bool drops = false;           // weights, in training
-  bool fits_in_float32 = true;  // so do float32 and tf32, where the kernels fit
+  bool drops = false;           // has dropout of weights, in training
+  bool fits_in_float32 = true;  // if `fits`: also in float32 and tf32
 };
 template <class Options>
 KernelUse kernel_use(const Options& options, const MixerShape& shape) {
@@ -36,27 +36,28 @@ KernelUse kernel_use(const Options& options, const MixerShape& shape) {
   return use;
 }
 
-// The rule: where a composed product keeps the matrix of scores, of dropped weights or of masks, in float32, or in
-// short contexts.
+// The rule: the kernels win if a composed product would keep the matrix of scores, dropped weights or masks, in
+// float32, and in short contexts.
 bool kernels_expected_to_win(const KernelUse& use, torch::ScalarType type, std::int64_t context, bool segmented);
 
-// Whether the kernels compute this pass, which they cannot where a probe observes the scores. With the backend fused
-// what else they cannot do is an error of theirs. With auto it is composed, and so is a pass of few queries, such as a
-// step of generation: the kernels compute tiles of 16.
+// Whether the kernels compute this pass; they cannot if a probe observes the scores or a window limits them. With the
+// backend fused, other obstacles are errors of the kernels. With auto such a pass is composed, and so is one with few
+// queries, such as a step of generation: the kernels compute tiles of 16.
 bool takes_kernels(const KernelUse& use, const MetricVectors& vectors, const Visibility& visibility, const Pass& pass);
 
-// Whether they compute scaled dot product attention of queries, keys and values in this pass: with the library's
-// attention weights cannot be dropped by the numbers of a pass, and segments need a mask of every pair.
+// Whether the kernels compute scaled dot product attention in this pass: if weights are dropped, which LibTorch's
+// attention cannot do by the random numbers of a pass, or with segments, for which that needs a mask of every pair.
 bool take_scaled_dot_product(const MetricVectors& vectors, const Visibility& visibility, bool drops);
 
-// The rule of the library's attention with kernels around it: it computes 16-bit types, and drops no weights.
+// The rule of LibTorch's attention with kernels around it: it computes 16-bit types, and drops no weights.
 bool library_expected_to_win(const KernelUse& use, torch::ScalarType type, std::int64_t context, bool segmented);
 
-// Whether that computes this pass, of tokens that see their own sequence by row order.
+// Whether LibTorch's attention with kernels around it computes this pass: self-attention without state, window or
+// probed scores.
 bool takes_library(const KernelUse& use, const torch::Tensor& x_bcd, const torch::Tensor& context_bed,
                    const Visibility& visibility, const MixerState* state, const Pass& pass);
 
-// For the log of a training on a GPU; empty where there is nothing to choose. `segmented`: batches have padding.
+// A line for the log of a run on a GPU; empty if there is nothing to choose. `segmented`: batches have padding.
 // `has_kernels`: this build has those of cuda/.
 std::string describe_kernel_choice(const TransformerConfig& config, Precision precision, bool segmented,
                                    bool has_kernels);

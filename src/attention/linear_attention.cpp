@@ -2,7 +2,7 @@
 //
 //   y_t = sum_s f(q_t).f(k_s) v_s / sum_s f(q_t).f(k_s), over the tokens s up to t
 //
-// The sum below is a feature of the values that is always 1.
+// The denominator is computed as a feature of the values that is always 1.
 
 #include <cmath>
 
@@ -32,7 +32,7 @@ class LinearAttention : public StateMixer {
     const auto o_bncv = carried.mix({.q_bnck = q_bnck, .k_bnck = k_bnck, .value_bncv = with_one});
     const auto width = value_bncv.size(3);
     const auto sum_bnc1 = o_bncv.narrow(3, width, 1);
-    // Padding reads 0, and so is its sum.
+    // Padding reads 0, and its denominator is 0, too.
     return merge_heads(o_bncv.narrow(3, 0, width) / sum_bnc1.masked_fill(sum_bnc1 == 0, 1)).to(x_bcd.scalar_type());
   }
 
@@ -44,8 +44,8 @@ class LinearAttention : public StateMixer {
   torch::Tensor features(const torch::Tensor& given) const {
     const auto x_bnck = in_wide(given);
     if (options_.features == LinearFeatures::elu) return torch::elu(x_bnck) + 1;
-    // 1 + s + s^2 / 2 of s = q.k / sqrt(k) is a product of these; x_i x_j and x_j x_i are one feature, number
-    // i (i + 1) / 2 + j of a triangle.
+    // 1 + s + s^2 / 2 for s = q.k / sqrt(k) is the dot product of these features. x_i x_j and x_j x_i are one feature,
+    // number i (i + 1) / 2 + j of a triangle.
     const auto k = x_bnck.size(3);
     const auto number = torch::arange(k * (k + 1) / 2, x_bnck.options().dtype(torch::kDouble));
     const auto row = ((8 * number + 1).sqrt() - 1).div(2).floor(), column = number - row * (row + 1) / 2;

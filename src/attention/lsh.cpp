@@ -19,12 +19,12 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// 0, c, 2 c ... for the rounds, [r, 1].
+// The first place of each round, 0, c, 2 c ...: [r, 1].
 Tensor first_places_r1(const Tensor& of_bnrc) {
   return torch::arange(of_bnrc.size(2), of_bnrc.options()).unsqueeze(1) * of_bnrc.size(3);
 }
 
-// The rows of x_bnfk that index_bnrc names: [b, n, r c, k].
+// The rows of x_bnfk at the indices index_bnrc: [b, n, r c, k].
 Tensor rows_at(const Tensor& x_bnfk, const Tensor& index_bnrc) {
   const auto pairs = x_bnfk.size(0) * x_bnfk.size(1);
   const auto index_ps = index_bnrc.reshape({pairs, -1});
@@ -65,7 +65,7 @@ struct HashedOperands {
             .dv = rows_of(dv, b, n)};
   }
 
-  // Forward, or backward where there is dt.
+  // Computes backward if dt is defined, otherwise forward.
   void compute() const {
     const auto heads = q.size(1);
     at::parallel_for(0, q.size(0) * heads, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -77,7 +77,8 @@ struct HashedOperands {
   }
 };
 
-// float32 or bfloat16 on the CPU, without dropout and correction of duplicates, and chunks of whole vectors.
+// Whether the kernel can compute it: float32 or bfloat16 on the CPU, without dropout and correction of duplicates, and
+// with chunks that are multiples of hashed_chunk_step.
 bool can_attend_hashed(const Tensor& q_bnck, const LshRule& rule, const Pass& pass) {
   const bool drops = pass.training && rule.dropout > 0;
   return !drops && !rule.correct_duplicates && fits_cpu_kernels(q_bnck) && rule.chunk % hashed_chunk_step == 0;
@@ -121,22 +122,22 @@ Tensor hashed_attention(const Tensor& q_bnck, const Tensor& value_bnck, const Te
   return own_node("LSH attention", {q, v}, forward, backward).to(value_bnck.scalar_type());
 }
 
-// Tokens as queries with what they look at: h windows of m queries and w keys each. In full attention h is 1, and m and
+// Queries with the keys that they look at: h windows of m queries and w keys each. In full attention h is 1, and m and
 // w are the whole sequence.
 struct Windows {
   Tensor q_bnhmk, k_bnhwk, value_bnhwk;
   Tensor visible_bnhmw;
-  Tensor count_bnhmw;  // how often a query sees a key in all rounds; undefined: not asked for
+  Tensor count_bnhmw;  // how often a query sees a key in all rounds; undefined: not needed
 };
 
-// Of every query: the mean of the values that it sees, and the logarithm of the sum of their weights, -infinity where
-// it sees nothing.
+// For every query the weighted mean of the values that it sees, and the logarithm of the softmax's denominator,
+// -infinity if it sees nothing.
 struct WindowResult {
   Tensor t_bnhmk, log_sum_bnhm;
 };
 
-// The softmax over the last dimension, and the logarithm of what it divides by: of the largest entry, which is 1
-// before, the softmax is the inverse of that. Keeps only the softmax.
+// The softmax over the last dimension, and the logarithm of its denominator: the largest score minus the logarithm of
+// its softmax. Keeps only the softmax.
 Tensors softmax_with_log_sum(const Tensor& score) {
   const auto forward = [&](Tensors& saved) -> Tensors {
     const auto weight = torch::softmax(score, -1);
@@ -157,7 +158,7 @@ WindowResult attend(const Windows& in, double dropout_probability, Pass& pass) {
   if (in.count_bnhmw.defined()) score = score - in.count_bnhmw.to(type).clamp_min(1).log();
   const auto hidden_bnhmw = in.visible_bnhmw.logical_not();
   const auto sees_nothing_bnhm1 = hidden_bnhmw.all(4, true);
-  // Rows that see nothing stay finite, and count nowhere.
+  // Rows that see nothing are not masked, so that they stay finite; they do not count in the result.
   score = score.masked_fill(hidden_bnhmw != sees_nothing_bnhm1, -infinity);
   const auto normalised = softmax_with_log_sum(score);
   const auto weight = dropout(normalised[0], dropout_probability, pass).to(in.value_bnhwk.scalar_type());
@@ -174,7 +175,8 @@ Tensor combine(const Tensor& t_bnrck, const Tensor& log_sum_bnrc, const Tensor& 
   return torch::where(alone_bn1c.squeeze(2).unsqueeze(3), own_bnck, t_bnck);
 }
 
-// Who sees whom of queries and keys at these positions [..., m] and [..., w], segments likewise or undefined.
+// Whether a query sees a key, [..., m, w], from their positions [..., m] and [..., w], and their segments of the same
+// shapes, or undefined.
 Tensor visible_mw(const Tensor& query_m, const Tensor& key_w, const Tensor& query_segment_m,
                   const Tensor& key_segment_w, bool causal) {
   const auto query_m1 = query_m.unsqueeze(-1), key_1w = key_w.unsqueeze(-2);
@@ -199,7 +201,7 @@ Tensor attend_in_full(const Tensor& q_bnck, const Tensor& k_bnck, const Tensor& 
   return combine(result.t_bnhmk, result.log_sum_bnhm, value_bnck, segment_bc);
 }
 
-// All rounds of the sorted tokens, one behind the other, in chunks of m.
+// The sorted tokens of all rounds, concatenated, in chunks of m.
 class SortedRounds {
  public:
   SortedRounds(const Tensor& bucket_bnrc, const LshRule& rule)
@@ -255,7 +257,7 @@ class SortedRounds {
   Tensor chunked(const Tensor& x_bns) const { return x_bns.unflatten(2, {-1, rule_.chunk}); }
 
   std::int64_t chunks() const { return rounds_ * tokens_ / rule_.chunk; }
-  // With two chunks the one before is the one after.
+  // With two chunks the previous one is also the next one.
   bool looks_ahead() const { return !rule_.causal && chunks() > 2; }
   Tensor looked_at(const Tensor& x_bnhm) const {
     std::vector<Tensor> parts = {x_bnhm.roll(1, 2), x_bnhm};
@@ -263,16 +265,17 @@ class SortedRounds {
     return torch::cat(parts, 3);
   }
 
-  // A bucket of one round is none of another.
+  // Bucket numbers that differ between rounds.
   Tensor bucket_of_round() const {
     const auto round_r1 = torch::arange(rounds_, bucket_bnrc_.options()).unsqueeze(1);
     return bucket_bnrc_ * rounds_ + round_r1;
   }
 
-  // A chunk looks at its own round and, the first of a round, at the one before; ahead at the one behind.
+  // A chunk looks at its own round; the first chunk of a round also at the previous round and, when looking ahead, the
+  // last one also at the next round.
   bool are_neighbours(std::int64_t apart) const { return apart <= 1 || (looks_ahead() && apart == rounds_ - 1); }
 
-  // Every copy of a key, one for each round, that stands where a copy of the query looks.
+  // Counts the copies of a key, one for each round, that a copy of the query looks at.
   Tensor count(const Tensor& position_bnhm, const Tensor& position_bnhw) const {
     const auto chunk_bnrc = place_bnrc_.floor_divide(rule_.chunk);
     const auto at = [](const Tensor& of_tokens_bnc, const Tensor& position_bnhm) {
@@ -374,9 +377,9 @@ Tensor hash_and_attend(const Tensor& q_bnck, const Tensor& value_bnck, const Lsh
   return lsh_attention(q_bnck, value_bnck, bucket_bnrc, visibility.key_segment_be, rule, pass);
 }
 
-// LSH attention (Reformer, Kitaev, Kaiser and Levskaya 2020). Which tokens a token sees depends on all tokens of its
-// sequence, those behind it included: it never attends to one behind it, but another future may show it other tokens of
-// its past. While text is generated, each new token is computed as the last of the sequence so far.
+// LSH attention (Reformer, Kitaev, Kaiser and Levskaya 2020). The tokens that a token sees depend on all tokens of its
+// sequence, also on later ones: it never attends to a later token, but other later tokens may change which earlier ones
+// it sees. In generation each new token is computed as the last of the sequence so far.
 
 namespace {
 
@@ -415,8 +418,8 @@ class Lsh : public Mixer {
                seen = load.context <= chunk ? load.context : rounds * 2 * chunk;
     const bool hashes = load.context > chunk;
     const auto rotated = real(rounds * options_.bucket_count(shape_.context)) / 2;
-    // The kernel keeps a token's buckets and a number for each head. Operators keep for every round a query, two keys
-    // and two values (of the window), and the result; weights, and a byte of mask for each.
+    // The kernel keeps a token's buckets and a number for each head. For every round operators keep a query, two keys
+    // and two values (of the window), and the result, and besides weights with a byte of mask for each.
     const bool has_kernel =
         hashes && chunk % hashed_chunk_step == 0 && !options_.correct_duplicates && shape_.dropout == 0;
     const auto copies = hashes ? 6 * rounds : 0, pairs = n * seen;
@@ -429,7 +432,7 @@ class Lsh : public Mixer {
  private:
   LshOptions options_;
   MixerShape shape_;
-  Linear projection_;  // rows: queries that are keys, too, then values
+  Linear projection_;  // rows: queries, which are also keys, then values
   Linear output_;
 };
 

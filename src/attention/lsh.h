@@ -3,10 +3,10 @@
 // that the hashes put near them.
 //
 // A score is q_i . k_j with k_j = q_j / |q_j|. In each of r rounds tokens are sorted by bucket, then by position, and
-// the sorted sequences of all rounds, one behind the other, are cut into chunks of m. Each chunk looks at itself, at
-// the chunk before (the first one: at the last) and, unless causal, at the chunk after. A round gives o_i = softmax
-// over what i sees there, and z_i = the logarithm of the softmax's denominator; the result is the sum over rounds of
-// softmax_r(z_i) o_i. No token sees itself, unless it sees nothing else in any round.
+// the concatenated sorted sequences of all rounds are cut into chunks of m. Each chunk looks at itself, at the previous
+// chunk (the first one: at the last) and, unless causal, at the next chunk. In a round o_i is the softmax attention
+// over the tokens that i sees there, and z_i the logarithm of the softmax's denominator; the result is the sum over
+// rounds of softmax_r(z_i) o_i. No token sees itself, unless it sees nothing else in any round.
 
 #include <torch/types.h>
 
@@ -23,20 +23,20 @@ torch::Tensor lsh_buckets_bnrc(const torch::Tensor& q_bnck, const torch::Tensor&
 struct LshRule {
   std::int64_t chunk = 64;
   bool causal = false;
-  bool same_bucket = false;         // sees only tokens of its bucket
-  bool correct_duplicates = false;  // log of how often i sees j, in all rounds, is subtracted from the score
+  bool same_bucket = false;         // a token sees only tokens of its bucket
+  bool correct_duplicates = false;  // subtracts log(how often i sees j in all rounds) from the score
   double dropout = 0;               // of the weights, in training
 };
 
-// t_bnck. Segments as in Visibility, or undefined. A sequence not longer than a chunk is attended to in full; then
-// buckets may be undefined. On the CPU by a kernel (cpu/hashed_attention.h) where the rule allows it: no dropout in
-// this pass, no correction of duplicates, a chunk of whole vectors.
+// Returns t_bnck. Segments as in Visibility, or undefined. A sequence not longer than a chunk is attended to in full;
+// then buckets may be undefined. A kernel on the CPU (cpu/hashed_attention.h) computes it if possible: no dropout in
+// this pass, no correction of duplicates, and chunks that are multiples of hashed_chunk_step.
 torch::Tensor lsh_attention(const torch::Tensor& q_bnck, const torch::Tensor& value_bnck,
                             const torch::Tensor& bucket_bnrc, const torch::Tensor& segment_bc, const LshRule& rule,
                             Pass& pass);
 
-// Both steps, for a model of `context` tokens. Training hashes afresh in every pass, everything else always in the same
-// way.
+// Both steps, for a model of `context` tokens. Training draws new hashes in every pass; otherwise they are always the
+// same.
 torch::Tensor hash_and_attend(const torch::Tensor& q_bnck, const torch::Tensor& value_bnck, const LshOptions& options,
                               std::int64_t context, double dropout, const Visibility& visibility, Pass& pass);
 

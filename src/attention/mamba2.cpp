@@ -1,5 +1,5 @@
-// Mamba-2 (Dao and Gu 2024, section 7), of one group: values x, a gate z, and B and C, which all heads share, are
-// projections of the input; x, B and C pass a short convolution and SiLU; each head has a step of every token, and
+// Mamba-2 (Dao and Gu 2024, section 7) with one group. Values x, a gate z, and B and C, which all heads share, are
+// projections of the input. x, B and C pass a short convolution and SiLU. Each head has a step for every token, and
 //
 //   S_t = exp(-step_t exp(A_log)) S_(t-1) + step_t x_t B_t^T,   y = W_o norm((S C + D x) * silu(z))
 

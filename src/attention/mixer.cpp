@@ -75,7 +75,7 @@ constexpr std::size_t most_slots = 16;
 std::string slot_name(std::size_t slot) { return fmt::format("slot_{}", slot); }
 std::string kept_name(std::size_t slot) { return fmt::format("kept_{}", slot); }
 
-// Of the first most_slots names, the one that is `name`; else most_slots.
+// The slot whose name is `name`; most_slots if none of the first most_slots has it.
 template <class NameOf>
 std::size_t slot_named(const std::string& name, const NameOf& name_of) {
   std::size_t slot = 0;
@@ -95,7 +95,7 @@ MixerState::Buffer& MixerState::slot_for(std::size_t slot, const torch::Tensor& 
   if (slot >= buffers_.size()) buffers_.resize(slot + 1);
   auto& buffer = buffers_[slot];
   if (!buffer.storage.defined()) buffer.storage = torch::empty(with_tokens(like, room), like.options());
-  if (buffer.storage.size(token_dim) != room) {  // loaded, when nobody knew of a window
+  if (buffer.storage.size(token_dim) != room) {  // from load(), which does not know the window
     const auto newest = std::min(room, buffer.length);
     const auto kept = buffer.storage.narrow(token_dim, buffer.length - newest, newest);
     buffer.storage = torch::empty(with_tokens(kept, room), kept.options());
@@ -138,7 +138,7 @@ std::int64_t MixerState::append(std::size_t slot) {
 void MixerState::keep_newest(std::int64_t tokens) {
   for (auto& [storage, length] : buffers_) {
     if (length <= tokens) continue;
-    const auto newest = storage.narrow(token_dim, length - tokens, tokens).clone();  // the places may overlap
+    const auto newest = storage.narrow(token_dim, length - tokens, tokens).clone();  // source and target may overlap
     storage.narrow(token_dim, 0, tokens).copy_(newest);
     length = tokens;
   }
@@ -194,7 +194,7 @@ MixerCost cost_of(const MixerConfig& config, const MixerShape& shape, const Mixe
 
 namespace {
 
-// Of one text with `capacity` tokens, of which one is there.
+// The bytes of the state of one text with room for `capacity` tokens, after one token.
 std::int64_t state_bytes(Mixer& mixer, std::int64_t width, std::int64_t capacity) {
   const torch::NoGradGuard no_grad;
   const auto x_bcd = torch::zeros({1, 1, width});
@@ -207,7 +207,7 @@ std::int64_t state_bytes(Mixer& mixer, std::int64_t width, std::int64_t capacity
 }  // namespace
 
 MixerSizes sizes_of(const MixerConfig& config, const MixerShape& shape, std::int64_t tokens) {
-  constexpr std::int64_t most_parameters = 1 << 26;  // that are made, 256 MiB
+  constexpr std::int64_t most_parameters = 1 << 26;  // 256 MiB; larger mixers are not created
   MixerSizes sizes;
   {
     const MetaModules meta;

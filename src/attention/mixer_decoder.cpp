@@ -53,7 +53,7 @@ class ScoreDecoder : public MixerDecoder {
     parts_.projection.apply(x_bd, projected_.data(), batch_);
     const auto newest = append_token();
     const bool shared = parts_.key_slot == parts_.value_slot;
-    if (!shared) keep(parts_.value_begin, values_, newest);  // as they are projected
+    if (!shared) keep(parts_.value_begin, values_, newest);  // before the norms, which values do not have
     normalise(parts_.key_gain_nk, parts_.key_begin, key_heads_);
     if (parts_.query_begin != parts_.key_begin) normalise(parts_.query_gain_nk, parts_.query_begin, heads_);
     if (parts_.from_inputs)
@@ -73,8 +73,8 @@ class ScoreDecoder : public MixerDecoder {
  private:
   std::int64_t score_step() const { return (capacity_ + 15) / 16 * 16; }
 
-  // Rotary positions have rotated keys beside those of the state. ALiBi's -slope (c - e) is slope e but for what is the
-  // same for every key, which the softmax cancels.
+  // Rotary positions need rotated copies of the state's keys. ALiBi's -slope (c - e) equals slope e up to a term that
+  // is the same for every key, which the softmax cancels.
   void prepare_positions() {
     const auto& positions = parts_.shape.positions;
     if (parts_.distance || is<AlibiPositionsConfig>(positions)) score_offsets_ = floats(batch_ * heads_ * capacity_);
@@ -89,7 +89,8 @@ class ScoreDecoder : public MixerDecoder {
       for (std::int64_t e = 0; e < capacity_; ++e) score_offset(row, e) = alibi(row, e);
   }
 
-  // Of a head; as far above its scores as they are above what ALiBi makes of them.
+  // The sink of a head. The scores are computed with slope e in place of ALiBi's -slope (c - e), so the sink is raised
+  // by the same difference.
   float sink(std::int64_t row, std::int64_t newest) const {
     if (!parts_.sink_n.defined()) return -std::numeric_limits<float>::infinity();
     return parts_.sink_n.const_data_ptr<float>()[row % heads_] + scale_ * alibi(row, newest);
@@ -122,7 +123,8 @@ class ScoreDecoder : public MixerDecoder {
     }
   }
 
-  // Of row b n + head, n being `heads`.
+  // The index in projected_ of the vector of row b n + head, where n is `heads` and `begin` the first column of these
+  // vectors.
   std::int64_t place(std::int64_t row, std::int64_t begin, std::int64_t heads) const {
     return row / heads * parts_.projection.outputs() + begin + row % heads * value_width_;
   }
@@ -140,7 +142,7 @@ class ScoreDecoder : public MixerDecoder {
       for (std::int64_t i = 0; i < value_width_; ++i) x_k[i] *= factor * gain[i];
     }
   }
-  // The rows of keys that a sequence has in the state: of inputs one for all heads.
+  // The number of rows of keys of a sequence in the state: one for all heads if keys are inputs.
   std::int64_t stored_keys() const { return parts_.from_inputs ? 1 : key_heads_; }
   // Where the keys and the values of row b n + head begin, in the state or beside it.
   std::int64_t key_place(std::int64_t row) const { return row / (heads_ / stored_keys()) * capacity_ * key_width_; }
@@ -170,7 +172,7 @@ class ScoreDecoder : public MixerDecoder {
     return query(row);
   }
 
-  // Sets - k F k / 2 of a token that is in the state; returns k F.
+  // Sets the score offset of a token in the state to -k F k / 2, plus ALiBi's; returns k F.
   const float* set_offset(std::int64_t row, std::int64_t token) {
     const float* key = keys(row) + token * key_width_;
     const float* image = apply_form(row, key);
@@ -214,11 +216,11 @@ class ScoreDecoder : public MixerDecoder {
   std::vector<float> mixed_;          // [b, n k]
   std::vector<float> score_offsets_;  // [b n, capacity], distances and ALiBi only
   std::vector<double> slopes_;        // [n], ALiBi only
-  torch::Tensor rotary_2cr_;          // rotary positions only, as are these:
-  std::vector<float> rotated_keys_;   // as the state's keys lie
+  torch::Tensor rotary_2cr_;          // rotary positions only, like the next two
+  std::vector<float> rotated_keys_;   // in the layout of the state's keys
   std::vector<float> rotated_query_;  // [b n, key width]
   MixerState* state_ = nullptr;
-  // The state's: [b, n, capacity, k], n heads of keys, inputs [b, capacity, d].
+  // In the state: [b, n, capacity, k] with n heads of keys; if keys are inputs, [b, capacity, d].
   float *keys_ = nullptr, *values_ = nullptr;
 };
 

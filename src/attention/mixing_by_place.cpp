@@ -1,4 +1,4 @@
-// Mixers whose weights depend on where tokens stand in their text, and not on what they say.
+// Mixers whose weights depend on the places of tokens in their text, and not on their content.
 
 #include <cmath>
 #include <limits>
@@ -11,21 +11,21 @@ namespace metaformer {
 
 namespace {
 
-// Of tokens in their segments, [b, e]; without segments in the row, [1, e].
+// The places of tokens in their segments, [b, e]; without segments in the row, [1, e].
 torch::Tensor places_be(const torch::Tensor& segment_be, const torch::Tensor& x_bed) {
   if (segment_be.defined()) return positions_in_segments(segment_be);
   return torch::arange(x_bed.size(1), torch::TensorOptions().dtype(torch::kLong).device(x_bed.device())).unsqueeze(0);
 }
 
-// What a mixer reads, and where it stands: the queries are the newest of the keys.
+// The vectors that a mixer reads, and their places; the queries are the newest of the keys.
 struct PlacedTokens {
   torch::Tensor key_bed;
   torch::Tensor query_place_bc, key_place_be;  // [1, c] and [1, e], in row order, without segments
   bool has_segments = false;
 };
 
-// `read_bed`: of the context, whose last `queries` tokens are the queries; with a state only those. `places`: that the
-// mixer has weights for.
+// `read_bed`: the vectors of the context, whose last `queries` tokens are the queries; with a state only those of the
+// queries. `places`: the number of places for which the mixer has weights.
 PlacedTokens placed(const torch::Tensor& read_bed, std::int64_t queries, const Visibility& visibility,
                     MixerState* state, std::int64_t places) {
   PlacedTokens tokens{.key_bed = state != nullptr ? state->extend(0, read_bed) : read_bed};
@@ -37,7 +37,7 @@ PlacedTokens placed(const torch::Tensor& read_bed, std::int64_t queries, const V
   return tokens;
 }
 
-// The entries of a table by two places, [n, b or 1, c, e].
+// The entries of a table for each query's and key's place, [n, b or 1, c, e].
 torch::Tensor entries_nbce(const torch::Tensor& table_npp, const PlacedTokens& tokens) {
   const auto c = tokens.query_place_bc.size(1), e = tokens.key_place_be.size(1);
   if (!tokens.has_segments) return table_npp.narrow(1, e - c, c).narrow(2, 0, e).unsqueeze(1);
@@ -45,8 +45,8 @@ torch::Tensor entries_nbce(const torch::Tensor& table_npp, const PlacedTokens& t
   return table_npp.flatten(1).index_select(1, entry_bce.flatten()).view({table_npp.size(0), -1, c, e});
 }
 
-// A mean of the visible tokens for each head, by softmax of a table of numbers for every two places, which start
-// uniform in 0 ... 1.
+// A weighted mean of the visible tokens for each head. The weights are the softmax of a table with a number for every
+// pair of places, initially uniform in 0 ... 1.
 //
 // random: one table for all features, which is never trained (RandFormer, in MetaFormer baselines, Yu et al. 2023).
 // static: a learned table for each head (the random Synthesizer, Tay et al. 2021).
@@ -87,7 +87,7 @@ class MeanByPlace : public Mixer {
 
  private:
   std::int64_t heads_, width_;
-  Linear value_{nullptr}, output_{nullptr};  // of values `own`
+  Linear value_{nullptr}, output_{nullptr};  // only with values `own`
   torch::Tensor table_npp_;
 };
 
@@ -131,15 +131,15 @@ class SpatialGating : public Mixer {
   }
 
  private:
-  std::int64_t width_;  // f, of either half
+  std::int64_t width_;  // f, the width of each half
   Linear input_, output_;
   torch::Tensor norm_weight_, norm_bias_;
   torch::Tensor table_1pp_, offset_p_;
 };
 
 // The real part of the discrete Fourier transform over the tokens of a text and over features (FNet, Lee-Thorp et al.
-// 2022, section 3.2). Orthonormal: the paper's is larger by sqrt(tokens features), which the norm behind it hides
-// there.
+// 2022, section 3.2). It is orthonormal; the paper's is larger by sqrt(tokens features), which the norm after it
+// cancels there.
 class Fourier : public Mixer {
  public:
   explicit Fourier(std::int64_t width) : width_(width) {}
@@ -153,7 +153,7 @@ class Fourier : public Mixer {
     const auto over_features = torch::view_as_real(torch::fft_fft(wide, {}, 2, "ortho"));
     const auto place_bc = places_be(visibility.query_segment_bc, x_bcd);
     const auto visible = visible_bce(visibility, x_bcd.size(1), x_bcd.size(1), x_bcd.device());
-    const auto length_bc1 = visible.sum(2, true).clamp_min(1);  // of the token's text
+    const auto length_bc1 = visible.sum(2, true).clamp_min(1);  // length of the token's text
     const auto turns =
         (place_bc.unsqueeze(2) * place_bc.unsqueeze(1)).remainder(length_bc1).to(torch::kDouble) / length_bc1;
     const auto angle = turns * (2 * M_PI);
@@ -164,7 +164,8 @@ class Fourier : public Mixer {
     return y.to(x_bcd.scalar_type());
   }
 
-  // By fast transforms; of padded texts by two products over the pairs of tokens.
+  // Counts the two products over the pairs of tokens by which padded texts are computed; other texts use fast
+  // transforms.
   MixerCost cost(const MixerLoad& load) const override {
     return {.operations = 4 * load.pairs * static_cast<double>(width_), .activations = 2 * width_};
   }

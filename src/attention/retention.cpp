@@ -1,4 +1,4 @@
-// Multi-scale retention (RetNet, Sun et al. 2023, section 2.2), of inner width d: head h forgets by 1 - 2^(-5 - h) a
+// Multi-scale retention (RetNet, Sun et al. 2023, section 2.2) with inner width d. Head h has decay 1 - 2^(-5 - h) per
 // token, queries and keys are rotated by their places, and
 //
 //   y = W_o (norm(o) * silu(W_g x)),   o_t = sum_s decay^(t - s) q_t.k_s v_s / sqrt(k)
@@ -42,7 +42,8 @@ class Retention : public StateMixer {
     return torch::log1p(-torch::exp2(-5 - head)).to(like.scalar_type()).view({-1, 1, 1});
   }
 
-  // Feature l of the first half and its partner in the second, by an angle of place / 10000^(2 l / k), times a scale.
+  // Rotates feature l of the first half and its partner in the second by an angle of place / 10000^(2 l / k), and
+  // multiplies by a scale.
   static torch::Tensor rotated(const torch::Tensor& given, const torch::Tensor& place_c, double scale) {
     const auto x_bnck = in_wide(given);
     const auto half = x_bnck.size(3) / 2;

@@ -1,12 +1,13 @@
 // The time mix of RWKV-7 (Peng et al. 2025, section 4). Each of six inputs is a mixture of the token and the one before
-// it; r, k and v are projections of theirs, decays w, rates a and gates g come from products of low rank:
+// it. r, k and v are projections of such inputs; decays w, rates a and gates g come from products of low rank:
 //
 //   u = k * key_direction / |.| (by head),   k' = k (1 + (a - 1) key_share)
 //   S_t = S_(t-1) (diag(w) - u (u * a)^T) + v k'^T
 //   y = W_o ((norm(S r) + (r . bonus . k') v) * g)
 //
-// The values of later blocks are mixed with those of the first. Initial values are those of the published code for each
-// feature and block. There the base of the decays has twice the learning rate, which train.rate_factors gives.
+// Later blocks mix their values with those of the first. Initial values are those of the published code for each
+// feature and block. In that code the base of the decays has twice the learning rate; here train.rate_factors can set
+// it.
 
 #include <algorithm>
 #include <cmath>
@@ -46,7 +47,7 @@ class LowRankImpl : public Layer {
 };
 TORCH_MODULE(LowRank);
 
-// Numbers by which initial values depend on the feature.
+// Functions of the feature's index, from which initial values are computed.
 struct Features {
   explicit Features(const MixerShape& shape) {
     const auto d = static_cast<double>(shape.width), k = static_cast<double>(shape.head_width());
@@ -72,7 +73,7 @@ class Rwkv7 : public StateMixer {
     const double depth = static_cast<double>(shape.layer) /
                          static_cast<double>(std::max<std::int64_t>(1, shape.layers - 1)),
                  left = 1 - static_cast<double>(shape.layer) / static_cast<double>(shape.layers);
-    // Of receptances, decays, keys, values, rates and gates.
+    // For receptances, decays, keys, values, rates and gates.
     constexpr std::array exponents = {0.2, 0.9, 0.7, 0.7, 0.9, 0.2};
     std::vector<Tensor> mixtures;
     for (const double exponent : exponents) mixtures.push_back(1 - of.share.pow(exponent * left));
@@ -151,7 +152,7 @@ class Rwkv7 : public StateMixer {
 
   Linear receptance_{nullptr}, key_{nullptr}, value_{nullptr};
   LowRank decay_{nullptr}, rate_{nullptr}, gate_{nullptr};
-  LowRank first_share_{nullptr};  // not of the first block with RWKV-7
+  LowRank first_share_{nullptr};  // empty in the first block with RWKV-7
   Tensor mixture_id_, key_direction_d_, key_share_d_, bonus_d_, norm_weight_d_, norm_bias_d_;
 };
 

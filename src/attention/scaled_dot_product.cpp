@@ -1,6 +1,6 @@
-// Scaled dot product attention (Vaswani et al. 2017, equation 1), several heads. With a window as in Longformer
-// (Beltagy, Peters, Cohan 2020), fewer heads of keys and values, sinks as in gpt-oss (OpenAI 2025), or sigmoids in
-// place of the softmax.
+// Scaled dot product attention (Vaswani et al. 2017, equation 1) with several heads. Options are a window as in
+// Longformer (Beltagy, Peters, Cohan 2020), fewer heads of keys and values, sinks as in gpt-oss (OpenAI 2025), and
+// sigmoids in place of the softmax.
 
 #include <cmath>
 
@@ -49,7 +49,7 @@ class ScaledDotProduct : public Mixer {
     return output_(merge_heads(t_bnck));
   }
 
-  // A decoder knows neither windows, whose state moves with every token, nor sigmoids: forward with a state does both.
+  // The decoder supports neither windows, whose state moves with every token, nor sigmoids; forward with a state does.
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
     if (options_.window > 0 || options_.weights == AttentionWeights::sigmoid) return nullptr;
     auto query_gain_nk = gain_of(query_key_value_.query_norm(), shape_.heads);
@@ -74,7 +74,7 @@ class ScaledDotProduct : public Mixer {
     return query_key_value_.score_form();
   }
 
-  // Var(q . k) = head width * (variance of a projection)^2; of normalised vectors that variance is 1.
+  // Var(q . k) = head width * (variance of a projection)^2; for normalised vectors that variance is 1.
   void scale_initial_scores(double projection_variance) override {
     if (!options_.score_std) return;
     if (options_.learned_temperature) {
@@ -102,11 +102,11 @@ class ScaledDotProduct : public Mixer {
  private:
   bool shares_keys() const { return options_.key_heads(shape_) != shape_.heads; }
 
-  // What tokens see of the newest `keys`: `given`, or with a window `own`, which is set.
+  // The visibility of the newest `keys` tokens: `given`, or with a window `own`, which is set here.
   const Visibility& seen(const Visibility& given, Visibility& own, std::int64_t queries, std::int64_t keys,
                          const Pass& pass) const {
     if (options_.window == 0) return given;
-    const bool not_later = given.causal && !pass.wants_scores();  // as SharedPositions has it
+    const bool not_later = given.causal && !pass.wants_scores();  // as in SharedPositions::add_to
     return own = within_window(given, options_.window, keys, not_later ? keys : keys + queries - 1);
   }
 
@@ -119,7 +119,7 @@ class ScaledDotProduct : public Mixer {
             .weights = options_.weights};
   }
 
-  // Vectors of heads, [..., n, c, k], on the side of the queries: with the temperature of their head.
+  // Multiplies vectors on the side of the queries, [..., n, c, k], by the temperature of their head.
   torch::Tensor tempered(const torch::Tensor& q_nck) const {
     if (!temperature_n_.defined()) return q_nck;
     return q_nck * temperature_n_.view({-1, 1, 1}).to(q_nck.scalar_type());

@@ -16,7 +16,7 @@ namespace metaformer {
 QueryKeyValue::QueryKeyValue(torch::nn::Module& owner, const MixerShape& shape, std::int64_t key_heads,
                              std::int64_t value_heads, std::int64_t value_width)
     : shape_(shape), key_heads_(key_heads), value_heads_(value_heads), value_width_(value_width) {
-  // Where keys have fewer rows than queries, matrices of as many.
+  // If keys have fewer rows than queries, the weight counts as matrices of as many rows as the keys have.
   const auto matrices = (query_rows() + value_rows()) / key_rows() + 1;
   projection_ = owner.register_module("query_key_value", Linear(shape.width, query_rows() + key_rows() + value_rows(),
                                                                 shape.bias, Init::normal(), matrices));
@@ -70,14 +70,15 @@ ScoreForm QueryKeyValue::score_form() const {
           .right_nrd = rows(query_rows(), key_heads_).repeat_interleave(shape_.heads / key_heads_, 0)};
 }
 
-// Of scaled scores that are -infinity where nothing is seen: sigmoid(s - log n), n tokens being visible.
+// The sigmoid weights of scaled scores, which are -infinity where nothing is seen: sigmoid(s - log n) with n visible
+// tokens.
 static torch::Tensor sigmoid_weights(const torch::Tensor& scaled_bnce, const torch::Tensor& visible_bce) {
   if (!visible_bce.defined()) return torch::sigmoid(scaled_bnce - std::log(static_cast<double>(scaled_bnce.size(3))));
   const auto count_b1c1 = visible_bce.sum(2, true).clamp_min(1).unsqueeze(1);
   return torch::sigmoid(scaled_bnce - count_b1c1.to(scaled_bnce.scalar_type()).log());
 }
 
-// The softmax of each row and its sink, without the sink's share.
+// The softmax over each row and its sink, without the sink's weight.
 static torch::Tensor softmax_beside(const torch::Tensor& sink_n, const torch::Tensor& scaled_bnce) {
   const auto keys = scaled_bnce.size(3);
   const auto sink_bnc1 =
@@ -94,7 +95,7 @@ torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor
   if (mixing.distances) scaled = scaled + distance_scores(q_bnck, *mixing.distances, score_bnce.size(3)) * mixing.scale;
   if (visibility.score_bias_nce.defined()) scaled = scaled + visibility.score_bias_nce;
   const auto observed = pass.wants_scores() ? scaled : torch::Tensor();
-  // Inside the softmax autocast would do the same, and CUDA then has no backward pass of it in bf16.
+  // Autocast would do the same inside the softmax, but then CUDA has no backward pass for it in bf16.
   if (scaled.element_size() < 4 && at::autocast::is_autocast_enabled(scaled.device().type()))
     scaled = scaled.to(torch::kFloat);
   if (visible.defined())
@@ -130,10 +131,10 @@ HostAttentionOptions host_options(const Visibility& visibility, const ScoreMixin
 
 }  // namespace
 
-// By the library's attention, with a sink: one key more in front, whose score is the sink by a feature more, q' = [q,
-// 1], k' = [0, sink / scale] and [k, 0], and whose value is 0. A query more in front, whose result is dropped, leaves
-// the row order as it is. With zeros behind the features up to a multiple of 8 on a GPU, for which the library has
-// fused attention.
+// LibTorch's attention with a sink. One more key in front has the value 0, and its score is the sink by one more
+// feature: q' = [q, 1], k' = [0, sink / scale] for this key and [k, 0] for the others. One more query in front, whose
+// result is dropped, preserves the row order. On a GPU zeros fill the features up to a multiple of 8, for which
+// LibTorch has fused attention.
 static torch::Tensor attend_with_sink(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek,
                                       const torch::Tensor& value_bnek, const torch::Tensor& sink_n,
                                       std::optional<torch::Tensor> mask, bool by_row_order, double scale) {
@@ -193,8 +194,8 @@ torch::Tensor attend(const torch::Tensor& q_bnck, const torch::Tensor& few_k_bne
                                           mixing.scale);
 }
 
-// q' = [q, 1], k' = [k, term], v' = [v, 0]; what is 0 in b of distances is 1 in q + b. With zeros behind them up to a
-// multiple of 8 on a GPU, for which the library has fused attention.
+// q' = [q, 1], k' = [k, term], v' = [v, 0]. The new feature of b of distances is 0, so that it is 1 in q + b. On a GPU
+// zeros fill the features up to a multiple of 8, for which LibTorch has fused attention.
 torch::Tensor attend_with_key_term(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek,
                                    const torch::Tensor& term_bne1, const torch::Tensor& value_bnek,
                                    const Visibility& visibility, const ScoreMixing& mixing, Backend backend,

@@ -14,8 +14,8 @@
 
 namespace metaformer {
 
-// RMS normalisation of the vectors of every head (Zhang and Sennrich 2019), for queries and keys (Henry et al. 2020);
-// its gain may give way to a temperature, as in cosine attention (Liu et al. 2022, Swin v2).
+// RMS normalisation of the vectors of every head (Zhang and Sennrich 2019), for queries and keys (Henry et al. 2020); a
+// temperature may replace its gain, as in cosine attention (Liu et al. 2022, Swin v2).
 class HeadNormImpl : public Layer {
  public:
   static constexpr double epsilon = 1e-6;
@@ -25,15 +25,15 @@ class HeadNormImpl : public Layer {
   }
 
   // x / sqrt(mean x^2 + epsilon) * gain, over the features of a head; statistics in float32 or wider. Without a learned
-  // gain it is 1, and |x|^2 the width of a head.
+  // gain the gain is 1, and |x|^2 of the result is the width of a head.
   torch::Tensor forward(const torch::Tensor& x_bnck) {
     const auto type = torch::promote_types(x_bnck.scalar_type(), torch::kFloat);
     const auto gain_k = gain_k_.defined() ? gain_k_ : torch::ones(head_width_, x_bnck.options().dtype(type));
-    // By token, as projections lie and as heads are joined again.
+    // In the layout [b, c, n, k] of projections, which joining the heads needs again.
     return rms_norm(x_bnck.transpose(1, 2), gain_k, epsilon).transpose(1, 2).to(x_bnck.scalar_type());
   }
 
-  // Undefined where none is learned.
+  // Undefined if the gain is not learned.
   const torch::Tensor& learned_gain() const { return gain_k_; }
 
   // The parameter, or ones.
@@ -41,24 +41,24 @@ class HeadNormImpl : public Layer {
 
  private:
   std::int64_t head_width_;
-  torch::Tensor gain_k_;  // undefined: none is learned
+  torch::Tensor gain_k_;  // undefined: not learned
 };
 TORCH_MODULE(HeadNorm);
 
-// [n, k], the same for every head. Undefined for an empty norm.
+// The gain of a norm, [n, k], the same for every head. Undefined for an empty norm.
 inline torch::Tensor gain_of(const HeadNorm& norm, std::int64_t heads) {
   return norm.is_empty() ? torch::Tensor() : norm->gain().detach().repeat({heads, 1});
 }
 
-// Registers what each head multiplies its scores by, [n]; undefined where that is not learned.
+// Registers a learned factor of each head's scores, [n]; undefined if it is not learned.
 inline torch::Tensor add_temperature(Layer& owner, std::int64_t heads, bool learned) {
   if (!learned) return {};
   return owner.add_parameter("temperature", heads, {.init = Init::ones()});
 }
 
-// Queries, keys and values of a mixer, by one projection whose rows are those of the queries, of the keys and of the
-// values, as wide as the model where there is a head for every query. Keys or values may have fewer heads, each of
-// which serves as many heads of queries in a row.
+// Queries, keys and values of a mixer, by one projection with the rows of the queries, then of the keys, then of the
+// values. Each of them is as wide as the model if it has as many heads as the queries. Keys or values may have fewer
+// heads, each of which then serves the same number of consecutive query heads.
 class QueryKeyValue {
  public:
   // Registers `query_key_value` in `owner`.
@@ -70,15 +70,16 @@ class QueryKeyValue {
   struct Vectors {
     torch::Tensor q_bnck, k_bnek, value_bnek;
   };
-  // Queries of x; keys and values of all that it sees, with what comes from the state (slots 0 and 1), which holds
-  // those of a `window` (0: all). Those of another sequence are computed once for a state, and then held.
+  // The queries of x, and the keys and values of all tokens that it sees, including those in the state (slots 0 and 1),
+  // which holds those of a `window` (0: all). Keys and values of another sequence are computed once for a state, and
+  // then held in it.
   Vectors project(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, MixerState* state,
                   std::int64_t window = 0);
 
-  // All of them side by side, [b, c, rows].
+  // Queries, keys and values side by side, [b, c, rows].
   torch::Tensor project_all(const torch::Tensor& x_bcd) { return projection_(x_bcd); }
 
-  // The rows of queries and of keys, which scores are made of; a view.
+  // The weight's rows of queries and keys, which determine the scores; a view.
   torch::Tensor score_rows() const { return projection_->weight().narrow(0, 0, query_rows() + key_rows()); }
   ScoreForm score_form() const;
 
@@ -104,23 +105,23 @@ class QueryKeyValue {
 struct ScoreMixing {
   double scale = 1;
   double dropout = 0;                           // of the weights, in training
-  const Shaw* shaw = nullptr;                   // vectors of distances, added to keys and values; or none
-  std::optional<DistanceTerms> distances = {};  // of positions transformer_xl; the queries have u already
-  torch::Tensor sink_n = {};  // of each head, beside its scaled scores in the softmax, of value 0; undefined: none
+  const Shaw* shaw = nullptr;                   // vectors of distances, added to keys and values; or nullptr
+  std::optional<DistanceTerms> distances = {};  // of positions transformer_xl; the queries already include u
+  torch::Tensor sink_n = {};                    // of each head: one more scaled score, with value 0; undefined: none
   AttentionWeights weights = AttentionWeights::softmax;
 };
 
-// Whether positions need the whole matrix of scores: those that are added to scores; Transformer-XL's where the context
-// is longer than our kernel takes.
+// Whether positions need the whole matrix of scores: those that are added to scores do, and Transformer-XL's if the
+// context is longer than our kernel takes.
 bool need_pairs(const PositionsConfig& positions, std::int64_t context);
 
-// The work of attention, and the numbers that it leaves for the backward pass.
+// The work of attention, and the numbers that it keeps for the backward pass.
 struct AttentionWork {
   std::int64_t rows = 0;  // of all projections, the output's included, each as wide as the model
   std::int64_t score_width = 0, value_width = 0;
-  std::int64_t activations = 0;  // of a token, without those of pairs and of distances
-  double form_operations = 0;    // what the forms of all heads take
-  bool keeps_pairs = false;      // whatever the backend
+  std::int64_t activations = 0;  // per token, without those of pairs and of distances
+  double form_operations = 0;    // operations of the forms of all heads
+  bool keeps_pairs = false;      // with every backend
 };
 MixerCost attention_cost(const MixerShape& shape, const MixerLoad& load, Backend backend, const AttentionWork& work);
 
@@ -130,29 +131,30 @@ torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor
                             const torch::Tensor& value_bnek, const Visibility& visibility, const ScoreMixing& mixing,
                             Pass& pass);
 
-// Whether only mix_by_scores can compute it: something is added to the scores that no kernel knows, weights are no
-// softmax, or a probe observes them.
+// Whether only mix_by_scores can compute it: a term that no kernel supports is added to the scores, the weights are not
+// a softmax, or a probe observes them.
 inline bool needs_scores(const Visibility& visibility, const ScoreMixing& mixing, const Pass& pass) {
   return visibility.score_bias_nce.defined() || mixing.shaw != nullptr || pass.wants_scores() ||
          mixing.weights != AttentionWeights::softmax;
 }
 
-// The same for r_bnce = q_bnck . k_bnek; keys may have fewer heads, too. With the backend `reference`, and where
-// needs_scores, by mix_by_scores; else keeping nothing of size c e for backward: by our kernel on the CPU, with the
-// backend `automatic` by the kernels of cuda/ where weights are dropped or tokens have segments (kernel_choice.h), else
-// by the library's attention where it has a fused kernel. Distances and dropout where our kernels are not taken go by
-// mix_by_scores: the library does not know the first, and would draw the second from its own generator.
+// The same for r_bnce = q_bnck . k_bnek; keys may have fewer heads, too. With the backend `reference`, or if
+// needs_scores(), mix_by_scores computes it. Otherwise nothing of size c e is kept for backward. It is computed by our
+// kernel on the CPU, with the backend `automatic` by the kernels of cuda/ if weights are dropped or tokens have
+// segments (kernel_choice.h), else by LibTorch's attention if that has a fused kernel. Distances and dropout that our
+// kernels do not compute are left to mix_by_scores: LibTorch's attention does not support the first, and would draw the
+// second from its own generator.
 torch::Tensor attend(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, const torch::Tensor& value_bnek,
                      const Visibility& visibility, const ScoreMixing& mixing, Backend backend, Pass& pass);
 
-// The same for r_bnce = q_bnck . k_bnek + term_bne1, in one product of vectors with a feature more.
+// The same for r_bnce = q_bnck . k_bnek + term_bne1, in one product of vectors with one more feature.
 torch::Tensor attend_with_key_term(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek,
                                    const torch::Tensor& term_bne1, const torch::Tensor& value_bnek,
                                    const Visibility& visibility, const ScoreMixing& mixing, Backend backend,
                                    Pass& pass);
 
-// The same as attend() of tokens that attend to themselves, from one projection into queries, keys and values, [b, c, 3
-// n k], and with joined heads: [b, c, n k].
+// Self-attention by attend(), from one projection to queries, keys and values, [b, c, 3 n k]. Returns joined heads,
+// [b, c, n k].
 torch::Tensor attend_projection(const torch::Tensor& projected_bcd, std::int64_t heads, const Visibility& visibility,
                                 const ScoreMixing& mixing, Backend backend, Pass& pass);
 

@@ -22,7 +22,7 @@ torch::Tensor rotary_tables_2cr(const RotaryPositionsConfig& config, std::int64_
 torch::Tensor PositionTable::of(std::int64_t tokens, torch::Device device, torch::ScalarType type) {
   const std::lock_guard lock(mutex_);
   if (tokens <= tokens_ && kept_.device() == device && kept_.scalar_type() == type) return kept_;
-  const torch::InferenceMode none(false);  // it may be kept for backward later
+  const torch::InferenceMode none(false);  // the table may be saved for backward later
   const torch::NoGradGuard no_grad;
   if (tokens > tokens_) tokens_ = std::max(tokens, 2 * tokens_);
   return kept_ = make_(tokens_).to(device, type);
@@ -67,7 +67,7 @@ torch::Tensor t5_bucket_ce(const torch::Tensor& offset_ce, const T5PositionsConf
   const auto buckets = causal ? config.buckets : config.buckets / 2;
   const auto exact = buckets / 2;
   const auto distance_ce = causal ? (-offset_ce).clamp_min(0) : offset_ce.abs();
-  // In float32 and in this order, as T5 does it: at a bucket's edge rounding decides.
+  // In float32 and in this order, as in T5: at a bucket's edge rounding decides.
   const double span = std::log(static_cast<double>(config.max_distance) / static_cast<double>(exact));
   const auto beyond_ce = (distance_ce.clamp_min(1).to(torch::kFloat) / static_cast<double>(exact)).log() / span *
                          static_cast<double>(buckets - exact);
@@ -93,7 +93,7 @@ torch::Tensor ShawImpl::row_ce(std::int64_t queries, std::int64_t keys, torch::D
   return offset_ce(queries, keys, device).clamp(-max_distance_, max_distance_) + max_distance_;
 }
 
-// A product with the few rows of the table, from which every pair takes one: nothing of size c e k.
+// Multiplies by the few rows of the table; every pair then takes one of the products. Needs nothing of size c e k.
 torch::Tensor ShawImpl::scores(const torch::Tensor& q_bnck, std::int64_t keys) const {
   const auto of_row_bncr = torch::matmul(q_bnck, keys_rk_.to(q_bnck.scalar_type()).t());
   const auto row = row_ce(q_bnck.size(2), keys, q_bnck.device());
@@ -109,7 +109,7 @@ torch::Tensor ShawImpl::values(const torch::Tensor& weight_bnce) const {
   return torch::matmul(of_row_bncr, values_rk_.to(weight_bnce.scalar_type()));
 }
 
-// From distance `tokens` - 1 down to 1 - tokens.
+// A row for each distance from `tokens` - 1 down to 1 - tokens.
 static torch::Tensor sinusoids_ld(std::int64_t tokens, std::int64_t width, std::int64_t clamp_length) {
   auto distance_l = torch::arange(tokens - 1, -tokens, -1, torch::kDouble);
   const auto longest = static_cast<double>(clamp_length);
@@ -133,8 +133,8 @@ TransformerXlImpl::TransformerXlImpl(const TransformerXlPositionsConfig& config,
   if (!config.shared_biases) biases = register_module("biases", DistanceBiases(shape.heads, key_width));
 }
 
-// y_ij = x_(i, c - 1 - i + j) for j < keys, x having c rows and at least `keys` columns; what lies behind a row's end
-// is a number of the next row, with a gradient of 0.
+// y_ij = x_(i, c - 1 - i + j) for j < keys, where x has c rows and at least `keys` columns. An index beyond the end of
+// a row reads a number of the next row; its gradient is 0.
 static torch::Tensor shifted_by_distance(const torch::Tensor& x_bncl, std::int64_t keys) {
   const auto queries = x_bncl.size(2), columns = x_bncl.size(3);
   const auto forward = [&](Tensors&) {
@@ -202,7 +202,7 @@ void SharedPositions::add_to(Visibility& visibility, std::int64_t queries, std::
                              Pass& pass) {
   if (bias_ != nullptr) visibility.score_bias_nce = bias_->forward(queries, keys);
   if (!distances_) return;
-  const bool not_later = visibility.causal && !pass.wants_scores();  // a probe sees what the mask hides, too
+  const bool not_later = visibility.causal && !pass.wants_scores();  // a probe also observes masked scores
   visibility.distance_ld = dropout_of_shared(distances_->rows_ld(queries, keys, not_later, like), dropout_, pass);
   if (distance_biases_.is_empty()) return;
   visibility.content_bias_nk = distance_biases_->content_nk;

@@ -15,7 +15,7 @@
 
 namespace metaformer {
 
-// Cosines, then sines, of positions 0, 1, ... and the pairs of features.
+// Cosines, then sines, for positions 0, 1, ... and the pairs of features.
 torch::Tensor rotary_tables_2cr(const RotaryPositionsConfig& config, std::int64_t key_width, std::int64_t tokens);
 
 // A table of positions, computed once for the largest number of tokens that was asked for.
@@ -23,22 +23,22 @@ class PositionTable {
  public:
   explicit PositionTable(std::function<torch::Tensor(std::int64_t tokens)> make) : make_(std::move(make)) {}
 
-  // For `tokens` tokens or more, on that device and of that type. Threads may ask at the same time.
+  // The table for `tokens` tokens or more, on that device and of that type. Thread-safe.
   torch::Tensor of(std::int64_t tokens, torch::Device device, torch::ScalarType type);
 
  private:
   std::function<torch::Tensor(std::int64_t tokens)> make_;
   std::mutex mutex_;
-  std::int64_t tokens_ = 0;  // that kept_ is for
+  std::int64_t tokens_ = 0;  // for which kept_ was made
   torch::Tensor kept_;
 };
 
-// Queries and keys of a mixer, rotated by where their tokens stand.
+// Rotates queries and keys of a mixer by the positions of their tokens.
 class RotaryPositions {
  public:
   RotaryPositions(const RotaryPositionsConfig& config, std::int64_t key_width);
 
-  // x_bnck, the last tokens of `tokens` in order, each rotated by its place. Several threads may call it.
+  // x_bnck, each token rotated by its position; they are the last of `tokens` tokens in order. Thread-safe.
   torch::Tensor rotate(const torch::Tensor& x_bnck, std::int64_t tokens);
 
  private:
@@ -60,11 +60,11 @@ class ScoreBias : public Layer {
   torch::Tensor slope_n11_, table_rn_;  // of ALiBi; of T5
 };
 
-// Nothing for positions of another kind.
+// nullptr for positions of another kind.
 std::shared_ptr<ScoreBias> make_score_bias(const PositionsConfig& positions, std::int64_t heads, bool causal);
 
-// ALiBi's slope of every head (Press, Smith, Lewis 2022): 2^(-8 / n), and its powers, for n heads where n is a power of
-// two; else those of the next lower power of two, followed by every second one of twice that power.
+// ALiBi's slope of every head (Press, Smith, Lewis 2022): 2^(-8 / n), and its powers, for n heads if n is a power of
+// two; else the slopes of the next lower power of two, followed by every second slope of twice that power.
 std::vector<double> alibi_slopes(std::int64_t heads);
 
 // The bucket of each offset (key minus query): T5's (Raffel et al. 2020). Half of the buckets hold one distance each,
@@ -80,11 +80,11 @@ class ShawImpl : public Layer {
   // q_c . a_(e - c) for every query and key (equation 4), [b, n, c, e]; the queries are the last of the keys.
   torch::Tensor scores(const torch::Tensor& q_bnck, std::int64_t keys) const;
 
-  // sum over e of s_bnce a_(e - c), what the weights add to the values (equation 3): [b, n, c, k].
+  // sum over e of s_bnce a_(e - c), the term that is added to the mixed values (equation 3): [b, n, c, k].
   torch::Tensor values(const torch::Tensor& weight_bnce) const;
 
  private:
-  // [c, e]: the row of the tables of every pair.
+  // [c, e]: the row of the tables for every pair.
   torch::Tensor row_ce(std::int64_t queries, std::int64_t keys, torch::Device device) const;
 
   std::int64_t max_distance_;
@@ -101,11 +101,11 @@ TORCH_MODULE(Shaw);
 // R_t = [sin(t w_0) ... sin(t w_m), cos(t w_0) ... cos(t w_m)], w_i = 10000^(-2 i / width), of one distance per row.
 class DistanceTable {
  public:
-  // `width` is even. Unless it is 0, distances above `clamp_length` count as that one, those below -clamp_length as
-  // -clamp_length (XLNet, Yang et al. 2019, clamps so, too).
+  // `width` is even. Unless `clamp_length` is 0, distances are clamped to -clamp_length ... clamp_length, as in XLNet
+  // (Yang et al. 2019).
   DistanceTable(std::int64_t width, std::int64_t clamp_length);
 
-  // For Visibility::distance_ld: of the type of `like`, and where that is. Threads may ask at the same time.
+  // The rows for Visibility::distance_ld, of the type and on the device of `like`. Thread-safe.
   torch::Tensor rows_ld(std::int64_t queries, std::int64_t keys, bool causal, const torch::Tensor& like);
 
  private:
@@ -121,35 +121,35 @@ struct DistanceBiasesImpl : Layer {
 };
 TORCH_MODULE(DistanceBiases);
 
-// The terms that distances add to r_bnce = q_bnck . k_bnek, where q has u already: (q + b) . key_l + term_l + row_c of
-// the row l of the pair's distance.
+// The terms that distances add to r_bnce = q_bnck . k_bnek, where q already includes u: (q + b) . key_l + term_l +
+// row_c, where l is the row of the pair's distance.
 struct DistanceTerms {
   torch::Tensor bias_n1k;       // b = v - u
   torch::Tensor key_nlk;        // W_R R
   torch::Tensor term_n1l = {};  // undefined: none
-  torch::Tensor row_bnc1 = {};  // which a softmax cancels; undefined: none
+  torch::Tensor row_bnc1 = {};  // a softmax cancels it; undefined: none
 };
 
-// The part of a layer.
+// The part of Transformer-XL's positions that each layer has.
 struct TransformerXlImpl : torch::nn::Module {
   TransformerXlImpl(const TransformerXlPositionsConfig& config, const MixerShape& shape, std::int64_t key_width);
   Linear projection;               // W_R
-  DistanceBiases biases{nullptr};  // none: those of the visibility
+  DistanceBiases biases{nullptr};  // empty: those of the visibility
 };
 TORCH_MODULE(TransformerXl);
 
-// q + b, of the type of q.
+// q + b, in the type of q.
 inline torch::Tensor queries_of_distances(const torch::Tensor& q_bnck, const DistanceTerms& terms) {
   return q_bnck + terms.bias_n1k.to(q_bnck.scalar_type());
 }
 
-// [b, n, c, e], the queries being the last of `keys` tokens. For a key behind its query, where the terms have no such
-// distance, the number means nothing: it must be masked.
+// The scores of distances, [b, n, c, e]; the queries are the last of `keys` tokens. If the terms have no distances to
+// keys after the query, the numbers for these keys are meaningless and must be masked.
 torch::Tensor distance_scores(const torch::Tensor& q_bnck, const DistanceTerms& terms, std::int64_t keys);
 
-// Positions inside a mixer with scores: rotary ones turn queries and keys, Shaw's add vectors to keys and values,
-// Transformer-XL's to queries, and compare those with distances. Those that are only added to the scores come with the
-// Visibility (SharedPositions).
+// Positions inside a mixer with scores: rotary ones rotate queries and keys, Shaw's add vectors to keys and values, and
+// Transformer-XL's add vectors to queries and compare these with distances. Positions that are only added to the scores
+// come with the Visibility (SharedPositions).
 class ScorePositions {
  public:
   // Registers its parameters, if it has any, in `owner`. `key_width`: features of a query and a key; `value_width`: of
@@ -158,21 +158,21 @@ class ScorePositions {
 
   bool rotates() const { return rotary_.has_value(); }
 
-  // x_bnck as scores see them, the last of `tokens` tokens in order; x itself where nothing is rotated.
+  // x_bnck, the last of `tokens` tokens in order, rotated by their positions; x itself without rotary positions.
   torch::Tensor rotated(const torch::Tensor& x_bnck, std::int64_t tokens) {
     return rotary_ ? rotary_->rotate(x_bnck, tokens) : x_bnck;
   }
 
   const Shaw* shaw() const { return shaw_.is_empty() ? nullptr : &shaw_; }
 
-  // Queries before a form is applied to them, with u; unchanged for positions of other kinds, and where
-  // the visibility has no distances.
+  // Adds u to queries, before a form is applied to them. Unchanged for positions of other kinds, and if the visibility
+  // has no distances.
   torch::Tensor with_content_bias(const torch::Tensor& q_bnck, const Visibility& visibility) const;
-  // Nothing in those cases.
+  // nullopt in those cases.
   std::optional<DistanceTerms> distance_terms(const Visibility& visibility);
 
  private:
-  // Those of the layer, or of the visibility: content, then distance.
+  // The biases of the layer, or of the visibility: content (u), then distance (v).
   std::pair<torch::Tensor, torch::Tensor> biases_nk(const Visibility& visibility) const;
   bool knows_distances(const Visibility& visibility) const {
     return !transformer_xl_.is_empty() && visibility.distance_ld.defined();
@@ -189,7 +189,8 @@ class SharedPositions {
   // Registers its parameters, if it has any, in `owner`. `key_width`: features of a query and a key.
   SharedPositions(torch::nn::Module& owner, const MixerShape& shape, std::int64_t key_width, bool causal);
 
-  // Sets it for the last `queries` of `keys` tokens, in tensors of the type and device of `like`.
+  // Sets the positions in `visibility` for the last `queries` of `keys` tokens, in tensors of the type and device of
+  // `like`.
   void add_to(Visibility& visibility, std::int64_t queries, std::int64_t keys, const torch::Tensor& like, Pass& pass);
 
  private:

@@ -40,7 +40,7 @@ torch::Tensor CarriedState::places(const torch::Tensor& x_bcd) {
   const auto b = x_bcd.size(0), c = x_bcd.size(1);
   auto place_c = torch::arange(c, torch::TensorOptions().dtype(torch::kLong).device(x_bcd.device()));
   if (state_ != nullptr) {
-    const auto begun_b1 = state_->kept(slot, {b, 1});  // all sequences have gone on by as many tokens
+    const auto begun_b1 = state_->kept(slot, {b, 1});  // all sequences have read the same number of tokens
     if (begun_b1.defined()) place_c = place_c + begun_b1[0];
     state_->keep(slot, (place_c.narrow(0, c - 1, 1) + 1).expand({b, 1}).clone());
   }
@@ -75,7 +75,7 @@ torch::Tensor add_filter(Layer& owner, const std::string& name, std::int64_t fea
 torch::Tensor ResidualConvolutionImpl::forward(const torch::Tensor& x_bed, const Visibility& visibility,
                                                MixerState* state) {
   constexpr std::size_t slot_behind_mixers = 14;
-  // With a state these are the newest tokens, else all that are seen.
+  // With a state x is the newest tokens, otherwise all tokens that are seen.
   const auto& segment_be = state != nullptr ? visibility.query_segment_bc : visibility.key_segment_be;
   CarriedState carried(segment_be, state, slot_behind_mixers);
   auto y_bed = x_bed + carried.convolve(x_bed, {.filter_dj = filter_dj_});
@@ -104,7 +104,8 @@ torch::Tensor StateMixer::forward(const torch::Tensor& x_bcd, const torch::Tenso
   return without_padding(output_(y_bcv), visibility);
 }
 
-// Of the recurrence, whatever form computes it. All but the output is computed once for each direction.
+// Counts the recurrence, whichever implementation computes it. Everything but the output projection is computed once
+// for each direction.
 MixerCost StateMixer::cost(const MixerLoad& load) const {
   double weights = 0;
   std::int64_t activations = 0;

@@ -14,28 +14,28 @@
 namespace metaformer {
 
 // Access of tokens to earlier tokens of their segment, in one pass over a part of a text. With a state the pass
-// continues the part before, and leaves the state for the next part; every pass must then make the same calls in the
+// continues the previous part, and updates the state for the next part; every pass must then make the same calls in the
 // same order.
 class CarriedState {
  public:
-  // `first_slot`: of what the state keeps, from which on this part of a model has its own.
+  // `first_slot`: the first of the state's kept tensors that this part of a model uses.
   CarriedState(torch::Tensor segment_bc, MixerState* state, std::size_t first_slot = 0)
       : segment_bc_(std::move(segment_bc)), state_(state), slot_(first_slot) {}
 
-  // The token before each, or zeros.
+  // The previous token of each token; zeros if there is none.
   torch::Tensor previous(const torch::Tensor& x_bcd);
 
-  // By ops/causal_convolution.h; without a filter only its activation.
+  // The convolution of ops/causal_convolution.h; without a filter only its activation.
   torch::Tensor convolve(const torch::Tensor& x_bcd, const CausalConvolution& convolution);
 
   // Places of the tokens, counted from the beginning of the text: [c], in double.
   torch::Tensor places(const torch::Tensor& x_bcd);
 
-  // By ops/state_mixing.h.
+  // The recurrence of ops/state_mixing.h.
   torch::Tensor mix(StateSteps steps);
 
  private:
-  // x with the `count` tokens before it that the state holds, and the segments of all; undefined: all one.
+  // x with the `count` tokens before it that the state holds, and the segments of all of them (undefined: one).
   struct Window {
     torch::Tensor x_bed, segment_be;
   };
@@ -43,14 +43,14 @@ class CarriedState {
 
   torch::Tensor segment_bc_;
   MixerState* state_;  // nullptr: nothing is carried
-  std::size_t slot_;   // of the state that is next
+  std::size_t slot_;   // the next slot of the state
 };
 
-// A filter for every feature, of `size` tokens, from U(-1 / sqrt(size), 1 / sqrt(size)); undefined for 0.
+// A filter of `size` tokens for every feature, from U(-1 / sqrt(size), 1 / sqrt(size)); undefined if size is 0.
 torch::Tensor add_filter(Layer& owner, const std::string& name, std::int64_t features, std::int64_t size);
 
 // The input of a block's mixer with model.convolution: x plus a short convolution of x (Canon layers, Allen-Zhu 2025),
-// and where tokens may see later ones, plus a second convolution over those.
+// and if tokens may see later ones, plus a second convolution over those.
 class ResidualConvolutionImpl : public Layer {
  public:
   ResidualConvolutionImpl(std::int64_t width, std::int64_t size)
@@ -65,8 +65,8 @@ TORCH_MODULE(ResidualConvolution);
 
 class StateMixer : public Mixer {
  public:
-  // Reads `values` numbers of each token, from which the output is projected. `state`: numbers of its matrices. With
-  // the delta rule a token also reads and removes what they hold under its key.
+  // `values`: the numbers that read() gives for each token, from which the output is projected. `state`: the size of
+  // the state matrices. With the delta rule a token also reads and removes the content under its key.
   StateMixer(const StateMixerOptions& options, const MixerShape& shape, std::int64_t values, std::int64_t state,
              bool delta_rule = false);
 
@@ -75,7 +75,7 @@ class StateMixer : public Mixer {
   MixerCost cost(const MixerLoad& load) const override;
 
  protected:
-  // [b, c, values]; number 1 of a pass is that from the last token to the first.
+  // Returns [b, c, values]. `number` 1 of a pass is the direction from the last token to the first.
   virtual torch::Tensor read(const torch::Tensor& x_bcd, CarriedState& carried, std::size_t number, Pass& pass) = 0;
 
   const MixerShape& shape() const { return shape_; }
@@ -83,11 +83,11 @@ class StateMixer : public Mixer {
  private:
   StateDirection direction_;
   MixerShape shape_;
-  double products_;  // with numbers of the state, of a token
+  double products_;  // with numbers of the state, per token
   Linear output_;
 };
 
-// A projection with a short convolution of `size` tokens (0: none); `matrices`: of how many matrices side by side.
+// A projection with a short convolution of `size` tokens (0: none); `matrices`: the number of matrices side by side.
 class ConvolvedImpl : public Layer {
  public:
   ConvolvedImpl(const MixerShape& shape, std::int64_t features, std::int64_t size, std::int64_t matrices = 1)
@@ -114,8 +114,8 @@ inline double softplus_to_exp(double logarithm) {  // the x whose softplus is ex
 constexpr Init steps_from_1e_3_to_1e_1{
     .kind = Init::Kind::uniform, .low = -6.907755278982137, .high = -2.302585092994046, .function = softplus_to_exp};
 
-// log A, A from U(1, 16), by which the states of Mamba-2 and Gated DeltaNet decay. The latter's published interval
-// begins at 0, whose logarithm is no number.
+// log A with A from U(1, 16), the rate of decay in Mamba-2 and Gated DeltaNet. The published interval of the latter
+// begins at 0, whose logarithm is not finite.
 inline double log_of(double x) { return std::log(x); }
 constexpr Init log_of_1_to_16{.kind = Init::Kind::uniform, .low = 1, .high = 16, .function = log_of};
 

@@ -10,9 +10,9 @@ namespace metaformer {
 namespace {
 
 // Average pooling (PoolFormer, Yu et al. 2022): the mean over a window of visible tokens, minus the token itself.
-// Stride 1; what lies beyond an edge, in another segment or in padding is not counted.
+// Stride 1; places beyond an edge, in another segment or in padding do not count.
 
-// The mean over the newest tokens, or over all, minus the newest.
+// The mean over the newest tokens (a window or all), minus the newest token.
 class PoolingDecoder : public MixerDecoder {
  public:
   PoolingDecoder(PoolingWindow window, std::int64_t batch) : window_(window), batch_(batch) {}
@@ -50,9 +50,9 @@ class PoolingDecoder : public MixerDecoder {
 
   PoolingWindow window_;
   std::int64_t batch_, capacity_ = 0, width_ = 0;
-  std::vector<double> sums_;  // [b, d], over the window; wide, since what leaves it is taken off again
+  std::vector<double> sums_;  // [b, d], over the window; double, because tokens that leave it are subtracted
   MixerState* state_ = nullptr;
-  float* tokens_ = nullptr;  // the state's, [b, capacity, d]
+  float* tokens_ = nullptr;  // in the state, [b, capacity, d]
 };
 
 class AveragePooling : public Mixer {
@@ -82,13 +82,13 @@ class AveragePooling : public Mixer {
  private:
   static constexpr std::int64_t most_shifts = 32;
 
-  // Tokens of the window before its centre, and behind it.
+  // The number of tokens in the window before its centre, and after it.
   std::pair<std::int64_t, std::int64_t> reach(bool causal) const {
     const auto window = options_.window.tokens;
     return causal ? std::pair(window - 1, std::int64_t{0}) : std::pair(window / 2, (window - 1) / 2);
   }
 
-  // The matrix of weights 1 / (tokens in the window) as written, for every visibility.
+  // The definition, for every visibility: a matrix of weights 1 / (tokens in the window).
   torch::Tensor pool_by_weights(const torch::Tensor& x_bcd, const torch::Tensor& seen_bed,
                                 const Visibility& visibility) const {
     const auto queries = x_bcd.size(1), keys = seen_bed.size(1);
@@ -104,7 +104,7 @@ class AveragePooling : public Mixer {
     return mean - x_bcd * (count_bc1 > 0);
   }
 
-  // A few shifted sums.
+  // A sum of a few shifted tensors.
   torch::Tensor pool_by_shifts(const torch::Tensor& x_bcd, const torch::Tensor& seen_bed,
                                const Visibility& visibility) const {
     const auto [before, after] = reach(visibility.causal);
@@ -134,7 +134,7 @@ class AveragePooling : public Mixer {
     return sum / count_bc1.clamp_min(1) - x_bcd * (count_bc1 > 0);
   }
 
-  // Running mean, or the one mean of all, without segments; summed in at least float32.
+  // Without segments: the running mean, or the mean of all tokens; summed in at least float32.
   static torch::Tensor pool_everything(const torch::Tensor& x_bcd, const torch::Tensor& seen_bed, bool causal) {
     const auto wide = seen_bed.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
     const auto queries = x_bcd.size(1), keys = seen_bed.size(1);

@@ -24,7 +24,7 @@ namespace {
 constexpr std::string_view magic = "\x1f\x8b";
 constexpr std::size_t piece_size = 1 << 20;
 
-// Unpacks piece by piece, in constant memory. zlib and not libarchive, which does not check the checksum of a gzipped
+// Unpacks piece by piece, in constant memory. Uses zlib, because libarchive does not verify the checksum of a gzipped
 // file.
 class GzipStream {
  public:
@@ -90,7 +90,7 @@ class GzipStream {
   bool inside_member_ = false, has_ended_member_ = false;
 };
 
-// The bytes of a tar archive, unpacked if gzipped. libarchive could unpack, but ignores gzip's checksum.
+// The bytes of a tar archive. GzipStream unpacks a gzipped one, because libarchive ignores gzip's checksum.
 class TarFile {
  public:
   explicit TarFile(const std::filesystem::path& path) : path_(path), file_(path, std::ios::binary) {

@@ -23,7 +23,8 @@
 
 namespace metaformer {
 
-// Process 1 is no sign of an ended parent: it may be the parent, in a container. 0 is a parent outside of it.
+// Compares with `parent` and not with 1, because process 1 may be the parent in a container. 0 means that the parent is
+// outside of the container.
 void end_with_parent(int parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (const auto now = ::getppid(); now != parent && now != 0) ::raise(SIGKILL);
@@ -71,7 +72,8 @@ std::string answer_of(const std::function<std::string()>& compute) {
   end_with_parent(parent);
   std::atexit([] { ::_exit(EXIT_FAILURE); });  // a library's exit() must not run what the parent registered
   ::dup2(messages.writing(), STDERR_FILENO);
-  for (const int fatal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(fatal, SIG_DFL);  // not the parent's
+  // Removes the parent's handlers.
+  for (const int fatal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(fatal, SIG_DFL);
   try {
     OpenFile("the answer", answer.writing()).write(answer_of(compute));
     ::_exit(EXIT_SUCCESS);

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Paths count if they are absolute, as the XDG Base Directory Specification requires.
+// Relative paths are ignored, as the XDG Base Directory Specification requires.
 std::optional<fs::path> cache_in_home() {
   for (const auto& [variable, folder] : {std::pair("XDG_CACHE_HOME", "metaformer"), {"HOME", ".cache/metaformer"}})
     if (const char* value = std::getenv(variable); value != nullptr && fs::path(value).is_absolute())
@@ -27,7 +27,8 @@ std::optional<fs::path> cache_in_home() {
   return std::nullopt;
 }
 
-// The reason why others may have written to the folder, or "". Its parents may belong to the system.
+// The reason why other users may have written to the folder, or "". Unless `must_be_own`, root may own it, and
+// everybody may write to it if it is sticky.
 std::string distrust(const fs::path& folder, bool must_be_own) {
   struct stat status;
   if (::stat(folder.c_str(), &status) != 0) return "";

@@ -1,6 +1,7 @@
 #pragma once
-// Where the entries of a tensor stand in the mask of a draw (cpu/dropout.h). A row of a step has the same places
-// however rows are divided over micro-batches, slices and processes, and however long they are padded.
+// The place of every entry of a tensor: the index from which dropout decides whether it drops the entry
+// (cpu/dropout.h). A row of a step has the same places, however rows are divided over micro-batches, slices and
+// processes, and however long they are padded.
 
 #include <bit>
 #include <cstdint>
@@ -13,17 +14,17 @@
 
 namespace metaformer::cuda {
 
-// Entry i of row r: r << row_shift | i; of segment s in it: r << row_shift | s << segment_shift | i. The weight of a
-// key in head n of query q: r << row_shift | n << head_shift | q << query_shift | key.
+// Places. Entry i of row r: r << row_shift | i. Entry i of segment s of row r: r << row_shift | s << segment_shift | i.
+// The weight of a key for query q in head n: r << row_shift | n << head_shift | q << query_shift | key.
 constexpr int row_shift = 40, head_shift = 32, segment_shift = 24, query_shift = 16;
 
-// The bits of a head from 256 on, and of a query or key from 65,536 on, come above those of the row. Places of weights
-// repeat only beyond 4,096 heads, beyond 2,097,152 tokens, and in a step of more than 2^20 rows with over 256 heads,
-// 2^15 rows with over 65,536 queries or 2^10 rows with over 65,536 keys.
+// Upper bits that have no room there, of a head from 256 on and of a query or key from 65,536 on, are stored above the
+// bits of the row. Places of weights repeat only beyond 4,096 heads, beyond 2,097,152 tokens, and in a step of more
+// than 2^20 rows with over 256 heads, 2^15 rows with over 65,536 queries or 2^10 rows with over 65,536 keys.
 constexpr int far_head_shift = 60, far_query_shift = 55, far_key_shift = 50;
-constexpr int head_bits = row_shift - head_shift, token_bits = query_shift;  // those below the row's
+constexpr int head_bits = row_shift - head_shift, token_bits = query_shift;  // the bits stored below those of the row
 
-// The lowest `bits` bits at `shift`, the others at `far_shift`.
+// `number` with its lowest `bits` bits at `shift` and its other bits at `far_shift`.
 ON_BOTH_SIDES inline std::uint64_t split_at(std::int64_t number, int bits, int shift, int far_shift) {
   const auto all = static_cast<std::uint64_t>(number);
   return ((all & ((1u << bits) - 1)) << shift) + (all >> bits << far_shift);
@@ -42,8 +43,8 @@ ON_BOTH_SIDES inline std::int64_t place_of_weight(std::int64_t row, std::int64_t
   return static_cast<std::int64_t>(place_of_head(row, head) + place_in_head(query, key));
 }
 
-// Divides by a product with a reciprocal: GPUs have no division of integers. n / d = floor(n ceil(2^(63 + s) / d) /
-// 2^(63 + s)) for all n below 2^63 if 2^s >= d (Granlund, Montgomery 1994).
+// Divides by multiplying with a reciprocal, because GPUs have no instruction for integer division. n / d = floor(n
+// ceil(2^(63 + s) / d) / 2^(63 + s)) for all n below 2^63 if 2^s >= d (Granlund, Montgomery 1994).
 class Divisor {
  public:
   Divisor(std::int64_t value = 0) : value_(value) {  // NOLINT: stands for the number
@@ -66,12 +67,12 @@ class Divisor {
   int shift_ = 0;
 };
 
-// Tensors are runs of entries, one run after the other.
+// The places of a tensor that consists of runs of consecutive entries, all equally long.
 struct DropoutPlaces {
-  Divisor run;                 // entries of a run
-  std::int64_t first_row = 0;  // in the step
-  Divisor heads, queries;      // of weights [b, n, c, c'], whose runs are the keys of a query; 0: runs are rows
-  const std::int64_t* starts = nullptr;  // the first place of every run; none: runs are rows, or of weights
+  Divisor run;                 // number of entries in a run
+  std::int64_t first_row = 0;  // number of the tensor's first row in the step
+  Divisor heads, queries;      // n and c of weights [b, n, c, c'], whose runs are the keys of a query; 0: runs are rows
+  const std::int64_t* starts = nullptr;  // the first place of every run; nullptr: it follows from the members above
 };
 
 // Entries with consecutive places.
@@ -80,7 +81,8 @@ struct Stretch {
   std::int64_t count;
 };
 
-// From an entry of the tensor to the end of its run, or to the key from which on places are others.
+// The entries from `entry` to the end of its run, or to the next multiple of 2^token_bits among the keys, where places
+// are not consecutive.
 ON_BOTH_SIDES inline Stretch stretch_from(const DropoutPlaces& places, std::int64_t entry) {
   const auto run = places.run.quotient(entry), offset = entry - run * places.run.value();
   const auto left = places.run.value() - offset;

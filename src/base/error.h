@@ -15,7 +15,7 @@ enum class ExitCode : int {
   data = 3,           // corpus missing, empty, invalid
   diverged = 4,       // loss, gradients or parameters are not finite
   out_of_memory = 5,  // host or device
-  process_lost = 6,   // another of several processes has ended or does not answer
+  process_lost = 6,   // another process of the run has ended or does not answer
 };
 
 class Error : public std::runtime_error {

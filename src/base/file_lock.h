@@ -6,8 +6,8 @@
 
 namespace metaformer {
 
-// Held while the object exists, and at most as long as the process: the kernel releases it however that ends. The file
-// contains the holder, for messages only.
+// Held while the object exists. The kernel releases the lock when the process ends, however it ends. The file contains
+// the holder's process and host, only for messages.
 class FileLock {
  public:
   // Throws Error (exit code 2, for a full disk 1) with the holder's process and host if another process holds the

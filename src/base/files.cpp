@@ -137,7 +137,7 @@ fs::path file_to_write(const fs::path& path) {
 }
 
 int open_own_file(const fs::path& path, int flags) {
-  // Without O_NONBLOCK a pipe in the file's place would be waited for.
+  // O_NONBLOCK: never waits for a device in the place of the file.
   const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | flags, 0666);
   const int error = errno;
   struct stat status = {};

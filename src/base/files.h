@@ -11,8 +11,8 @@
 
 namespace metaformer {
 
-// Injects faults, so that tests can check what survives them. METAFORMER_FAULT=NAME:COUNT makes the
-// COUNT-th arrival at the point NAME fail; without it a point costs one comparison.
+// Injects faults, so that tests can check the recovery from them. METAFORMER_FAULT=NAME:COUNT makes the COUNT-th
+// arrival at the point NAME fail; without the variable a point costs one comparison.
 
 // Whether this arrival is the one that fails.
 bool fault_strikes(const char* point);
@@ -26,9 +26,9 @@ std::string read_file(const std::filesystem::path& path, std::uintmax_t largest,
 // Writes a temporary file next to `path`, syncs and renames it. On Error(failure), `path` is unchanged.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
-// Opens a file of a run for reading and writing, and makes it if it is not there. Never through a link, which might
-// lead to any file of the user. Errors (exit code 2, for a full or broken disk 1): a link, a folder or another thing
-// that is no regular file, no permission.
+// Opens a file of a run for reading and writing, and creates it if it does not exist. Refuses links, because they might
+// lead to any file of the user. Errors (exit code 2, for a full or broken disk 1): a link, a folder or another file
+// that is not regular, no permission.
 int open_own_file(const std::filesystem::path& path, int flags = 0);
 
 // Owns the descriptor of an open file or folder. Its functions throw Error(failure).
@@ -47,7 +47,7 @@ class OpenFile {
   int descriptor_;
 };
 
-// A file of a run that grows, opened by open_own_file.
+// A file of a run to which data are appended, opened by open_own_file.
 struct AppendedFile : OpenFile {
   explicit AppendedFile(const std::filesystem::path& path);
 };
@@ -56,8 +56,8 @@ struct AppendedFile : OpenFile {
 // complete.
 void write_file_synced(const std::filesystem::path& path, std::string_view content);
 
-// The file to which a temporary name of this program belongs: "a.json" for ".a.json.123.tmp", with the number of the
-// process that wrote it. "" for any other name.
+// The file that a temporary name of this program stands for: "a.json" for ".a.json.123.tmp", which process 123 has
+// written; "" for any other name.
 std::string target_of_temporary(std::string_view name);
 
 // A temporary name next to `path` that target_of_temporary recognises.
@@ -74,8 +74,8 @@ constexpr const char* replaced_suffix = ".replaced";
 // ExitCode::failure for an errno of a full or broken disk, else `otherwise`.
 ExitCode code_of_errno(int error, ExitCode otherwise);
 
-// Where a file that a user has named is written: links are followed. Errors (exit code 2): it exists and is no regular
-// file, which would be replaced.
+// The path at which a file that a user has named is written: links are followed. Errors (exit code 2): there is
+// something other than a regular file, which would be replaced.
 std::filesystem::path file_to_write(const std::filesystem::path& path);
 
 // Makes renames inside `folder` durable.

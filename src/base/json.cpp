@@ -10,7 +10,7 @@ namespace metaformer {
 
 const nlohmann::json& json_member(const nlohmann::json& json, const std::string& name) {
   static const nlohmann::json none;
-  const auto found = json.find(name);  // of what is no object: the end
+  const auto found = json.find(name);  // the end if `json` is not an object
   return found == json.end() ? none : *found;
 }
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t longest_line = 16 << 20;
 
-// Why the line has no object, or "" and the object.
+// Reads the object of a line. Returns "", or the reason why the line has none.
 std::string read_object(std::string_view line, nlohmann::json& object) {
   if (line.size() > longest_line)
     return fmt::format("the line has {}; at most {} make sense", human_bytes(line.size()), human_bytes(longest_line));
@@ -36,7 +36,7 @@ std::string read_object(std::string_view line, nlohmann::json& object) {
 void for_each_json_object(std::string_view content, const std::vector<std::string>& names, const std::string& source,
                           const UseMembers& use, const RefuseLine& refuse) {
   std::vector<bool> seen(names.size());  // in any object
-  std::int64_t first_line = 0;           // of the first object; 0: there was none
+  std::int64_t first_line = 0;           // line of the first object; 0: no object so far
   std::vector<std::string> first_members;
   for (std::int64_t number = 1; !content.empty(); ++number) {
     throw_if_stopped();

@@ -22,8 +22,9 @@ constexpr std::size_t deepest_json = 64;  // dumping recurses, so depth must be 
 // for 20,000 keys in one object.
 constexpr std::int64_t most_key_comparisons = 200'000'000;
 
-// Builds a value from the parser's events, in one pass: nlohmann's own parser with a callback searches the whole list
-// at the end of each object in it. Ends the parsing where the text nests too deep or compares too many keys.
+// Builds a value from the parser's events, in one pass; nlohmann's own parser with a callback searches a whole list at
+// the end of every object in the list. Stops parsing where the text nests too deep or needs too many comparisons of
+// keys.
 template <class Json>
 class JsonBuilder final : public nlohmann::json_sax<Json> {
  public:
@@ -37,7 +38,7 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
   bool number_unsigned(typename Json::number_unsigned_t value) override { return add(value) != nullptr; }
   bool number_float(typename Json::number_float_t value, const std::string&) override { return add(value) != nullptr; }
   bool string(std::string& value) override { return add(std::move(value)) != nullptr; }
-  bool binary(typename Json::binary_t&) override { return false; }  // is no JSON text
+  bool binary(typename Json::binary_t&) override { return false; }  // JSON texts have no binary values
   bool start_object(std::size_t) override { return open(Json::object()); }
   bool start_array(std::size_t) override { return open(Json::array()); }
   bool end_object() override { return close(); }
@@ -53,7 +54,8 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
   bool parse_error(std::size_t, const std::string&, const typename Json::exception&) override { return false; }
 
  private:
-  // Where the value is now. A list or object does not grow while one in it is open, so that places stay.
+  // Returns the address of the added value. Addresses stay valid, because a list or object does not grow while a list
+  // or object in it is open.
   template <class Value>
   Json* add(Value&& value) {
     constexpr int values_between_looks = 1 << 16;
@@ -75,14 +77,14 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
 
   Json root_;
   std::vector<Json*> around_;  // the lists and objects that are open, from the outermost
-  Json* member_ = nullptr;     // whose key was read last
+  Json* member_ = nullptr;     // the member whose key was read last
   std::int64_t comparisons_left_;
   std::int64_t values_ = 0;
 };
 
-// Returns a discarded value (is_discarded()) if the text is not JSON, nests deeper than `deepest_json`, or needs
-// more than `most_comparisons` comparisons of keys. Takes time in proportion to the text and these comparisons. Throws
-// Interrupted when a signal asks to stop, and else only for lack of memory.
+// Returns a discarded value (is_discarded()) if the text is not JSON, nests deeper than `deepest_json`, or needs more
+// than `most_comparisons` comparisons of keys. Takes time in proportion to the text and these comparisons. Throws
+// Interrupted when a signal asks to stop, and otherwise only for lack of memory.
 template <class Json = nlohmann::json>
 Json parse_json(std::string_view text, std::int64_t most_comparisons = most_key_comparisons) {
   JsonBuilder<Json> builder(most_comparisons);
@@ -90,7 +92,8 @@ Json parse_json(std::string_view text, std::int64_t most_comparisons = most_key_
   return parsed ? builder.take() : Json(Json::value_t::discarded);
 }
 
-// Bytes that are not UTF-8 become U+FFFD, where dump() would throw. indent: spaces per level; -1: one line.
+// JSON as text. Bytes that are not UTF-8 become U+FFFD, where dump() would throw. `indent`: spaces per level; -1: one
+// line.
 template <class Json>
 std::string json_text(const Json& json, int indent = -1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
@@ -99,21 +102,22 @@ std::string json_text(const Json& json, int indent = -1) {
 // The member of an object; null where `json` is no object or has no such member.
 const nlohmann::json& json_member(const nlohmann::json& json, const std::string& name);
 
-// JSON lines: one object on every line, as the Amazon reviews come:
+// JSON lines: one object on every line, as in the Amazon reviews:
 // {"reviewerID": "A2", "reviewText": "Fine.", "overall": 5.0, ...}
 using UseMembers = std::function<void(const std::vector<nlohmann::json*>& members, std::int64_t line)>;
 using RefuseLine = std::function<void(std::int64_t line, std::string why)>;
 
 // Calls `use` with the members called `names` of every object in `content`, in that order, and `refuse` for every
 // malformed line: above 16 MiB, with NUL bytes, not UTF-8, not JSON, nested deeper than 64, not an object, without one
-// of the members. Of members that stand twice in an object the last counts. Lines end with LF or CRLF and are counted
-// from 1; blank ones are passed over.
+// of the members. If a member occurs twice in an object, the last one is used. Lines end with LF or CRLF and are
+// counted from 1; blank lines are skipped.
 //
-// Errors (exit code 3): a member that no object has, with those that the first object has. `source` names the file.
+// Errors (exit code 3): no object has one of the members; the message lists the members of the first object. `source`
+// names the file.
 void for_each_json_object(std::string_view content, const std::vector<std::string>& names, const std::string& source,
                           const UseMembers& use, const RefuseLine& refuse);
 
-// Why the member is no text, or "": a text is a string.
+// The reason why the member is no text, which is a string; "" if it is one.
 std::string defect_of_text_member(const nlohmann::json& value, const std::string& name);
 
 }  // namespace metaformer

@@ -106,7 +106,7 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
   explicit FileSink(std::filesystem::path path) : path_(std::move(path)) { set_pattern("%Y-%m-%d %H:%M:%S %l: %v"); }
 
-  // Otherwise the first message does so.
+  // Opens the file now; otherwise the first message opens it.
   void open() { file_.emplace(path_); }
 
  protected:
@@ -128,7 +128,7 @@ TerminalSink& terminal() {
   return *sink;
 }
 
-// To which files are added while other threads log.
+// The log files. They need a mutex, because files are added while other threads log.
 spdlog::sinks::dist_sink_mt& files() {
   static const auto sinks = std::make_shared<spdlog::sinks::dist_sink_mt>();
   return *sinks;

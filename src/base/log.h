@@ -53,16 +53,16 @@ void progress(std::string_view line);
 void clear_progress();  // removes that line
 bool stderr_is_terminal();
 
-// A message for the files of add_file only, not for stderr.
+// Writes a message to the files of add_file, not to stderr.
 void record(const std::string& message);
 
 // Appends all further messages to this file too, with times. Errors: those of open_own_file (base/files.h).
 void add_file(const std::filesystem::path& path);
 
-// The same for errors; the first one makes the file.
+// Appends all further errors to this file; the first error creates it.
 void add_error_file(const std::filesystem::path& path);
 
 void set_quiet(bool quiet);  // only warnings and errors on stderr
-void set_errors_only();      // on stderr
+void set_errors_only();      // only errors on stderr
 
 }  // namespace metaformer::log

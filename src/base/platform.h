@@ -19,18 +19,19 @@ struct BuildInfo {
 
 const BuildInfo& build_info();
 
-// Notes the start of the program, unless that was done before: called before main, or else by static initialisation.
+// Records the time when the program started, only once: called before main, or else by static initialisation.
 void note_program_start();
 
-// Not since the process began: a shell may have set up and built for half an hour before it became this program.
+// Counts from note_program_start and not from the start of the process: a shell may have set up and built for half an
+// hour before it became this program.
 double seconds_since_program_start();
 
-// Which matrix product kernels LibTorch's MKL uses on this CPU, for people.
+// A description of the matrix product kernels that LibTorch's MKL uses on this CPU, for people.
 //
 // MKL calls one of its functions to ask whether the CPU is an Intel one. On any other it uses AVX2, which on CPUs that
 // have AVX-512 is half as fast as possible. The source of this unit defines a function of the same name, which the
 // dynamic linker prefers to the library's. It returns true on every x86 CPU with AVX2 and FMA, and MKL then uses the
-// CPU's feature flags. METAFORMER_MKL=own leaves the decision to MKL; Error (exit code 2) if it has another value.
+// CPU's feature flags. METAFORMER_MKL=own leaves the decision to MKL; another value is an Error (exit code 2).
 std::string matrix_products();
 
 }  // namespace metaformer

@@ -43,7 +43,7 @@ class Rng {
   std::uint64_t key_;
 };
 
-// A permutation of the values, each equally likely.
+// Permutes the values; every permutation is equally likely.
 template <class T>
 void shuffle(std::vector<T>& values, const Rng& rng) {
   for (auto left = values.size(); left > 1; --left) std::swap(values[left - 1], values[rng.below(left, left)]);

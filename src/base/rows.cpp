@@ -94,7 +94,7 @@ class CsvReader {
     struct Place {
       std::string_view rest;
       std::int64_t line;
-    } at{text, 1}, second_line = at;  // of the current row: reading continues here if the row is malformed
+    } at{text, 1}, second_line = at;  // second_line: of the row, where reading continues if the row is malformed
     while (!at.rest.empty()) {
       const auto line = first_line(at.rest);
       const Place next{at.rest.substr(line.size()), at.line + 1};
@@ -107,7 +107,7 @@ class CsvReader {
         refuse_row(std::move(defect));
         at = second_line;
       } else if (row_ended_ && !row_.fields.empty()) {  // an empty line ends a row without fields
-        // Not in libcsv's callback: an Error that `use_` throws must not unwind through C.
+        // `use_` is not called in libcsv's callback, because an Error that it throws must not unwind through C.
         use_({.fields = std::exchange(row_.fields, {}), .line = row_.line, .defect = {}});
       }
     }

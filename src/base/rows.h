@@ -43,7 +43,7 @@ class LineReader {
   std::string name_;
   std::size_t longest_;
   std::string buffer_;        // read, not yet returned
-  std::size_t searched_ = 0;  // the first bytes of it that contain no line break
+  std::size_t searched_ = 0;  // how many of its first bytes contain no line break
   bool skipping_ = false;     // inside a line that is too long
   bool ended_ = false;
   std::int64_t number_ = 0;
@@ -66,7 +66,7 @@ constexpr std::size_t longest_delimited_line = std::size_t{16} << 20;
 // that one quote cannot swallow the rest of a file. Empty lines are no rows. Lines end with LF, CRLF or CR.
 void for_each_csv_row(std::string_view text, const UseRow& use);
 
-// A field as for_each_csv_row reads it back: quoted where it needs quotes.
+// Writes a field so that for_each_csv_row reads it back: quoted if it needs quotes.
 std::string csv_field(std::string_view text);
 
 // Lines split at every tab; quotes have no meaning (as in GLUE's files). Skips empty lines. Lines end with LF or CRLF.

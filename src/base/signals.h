@@ -8,8 +8,8 @@ namespace metaformer {
 
 void catch_signals();
 
-// Those four signals. Blocked, they wait until catch_signals unblocks them; a program that is started with them blocked
-// keeps them so.
+// The four signals above. While they are blocked, they wait until catch_signals unblocks them; a program that is
+// started meanwhile inherits the blocking.
 sigset_t caught_signals();
 void hold_signals();  // blocks them; may be called before main
 
@@ -20,8 +20,8 @@ void set_stop_notice(const char* line);
 // The program continues if a reader of its standard output or error has closed the pipe.
 void ignore_broken_pipes();
 
-// Writing to a pipe or socket that nobody reads is an error in this thread and those that it starts, and does not end
-// the program.
+// Writing to a pipe or socket without a reader does not end the program, but is an error, in this thread and in threads
+// that it starts.
 void hold_broken_pipes();
 
 // The signal that asked to stop, or 0.
@@ -30,7 +30,8 @@ int stop_signal();
 // Throws Interrupted once a signal has asked to stop. Long loops call it regularly.
 void throw_if_stopped();
 
-// While one exists, throw_if_stopped does not throw: for work that must be finished before the program stops.
+// While a StopDeferral exists, throw_if_stopped does not throw: for work that must be finished before the program
+// stops.
 class StopDeferral {
  public:
   StopDeferral();

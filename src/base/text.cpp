@@ -79,7 +79,7 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   return match.empty() ? "" : fmt::format("; did you mean '{}'?", match);
 }
 
-// Whether a terminal would interpret or hide it: C0 and C1 controls, DEL, marks of direction, separators of lines.
+// Whether a terminal would interpret or hide the character: C0 and C1 controls, DEL, direction marks, line separators.
 static bool acts_on_terminals(char32_t point) {
   return point < 0x20 || (point >= 0x7F && point < 0xA0) || point == 0x061C || point == 0x200E || point == 0x200F ||
          (point >= 0x2028 && point <= 0x202E) || (point >= 0x2066 && point <= 0x2069);
@@ -116,7 +116,7 @@ std::string printable(std::string_view word) {
   constexpr std::size_t longest = 60;
   if (word.size() <= longest) return escaped(word);
   auto end = longest;
-  while (end > 0 && (static_cast<unsigned char>(word[end]) & 0xC0) == 0x80) --end;  // not within a character
+  while (end > 0 && (static_cast<unsigned char>(word[end]) & 0xC0) == 0x80) --end;  // does not cut within a character
   return escaped(word.substr(0, end)) + "...";
 }
 

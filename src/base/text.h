@@ -1,5 +1,5 @@
 #pragma once
-// Text for people: messages of errors, numbers, lists, widths.
+// Text for people: error messages, numbers, lists.
 
 #include <fmt/core.h>
 
@@ -15,7 +15,7 @@
 
 namespace metaformer {
 
-// Both throw an Error: with exit code 2, and with exit code 3.
+// fail_usage throws an Error with exit code 2, fail_data one with exit code 3.
 template <class... Values>
 [[noreturn]] void fail_usage(fmt::format_string<Values...> what, Values&&... values) {
   throw Error(ExitCode::usage, fmt::format(what, std::forward<Values>(values)...));
@@ -35,7 +35,8 @@ enum class WholeNumber {
 // Sets `value` if the text is valid.
 WholeNumber parse_whole_number(std::string_view text, std::int64_t& value);
 
-// The number that the whole text is: without a plus sign, a fraction or exponent only for a floating-point type.
+// Reads the whole text as a number; nothing for other text. A plus sign is not allowed, a fraction or exponent only for
+// a floating-point type.
 template <class Number>
 std::optional<Number> as_number(std::string_view text) {
   Number value = 0;
@@ -56,13 +57,13 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
 // reverse the direction of writing) and bytes that are not UTF-8 become \n, \x1b, \u009b.
 std::string escaped(std::string_view text);
 
-// The same for results of several lines: line breaks and tabs stay.
+// Like `escaped`, but line breaks and tabs stay, for results of several lines.
 std::string escaped_lines(std::string_view text);
 
-// The same for one word, cut after 60 bytes.
+// `escaped` for one word, cut after 60 bytes.
 std::string printable(std::string_view word);
 
-// The same between quotes.
+// `printable` between quotes.
 std::string in_quotes(std::string_view value);
 
 std::string human_bytes(std::uint64_t bytes);      // "1.5 GiB"
@@ -70,7 +71,7 @@ std::string without_last_break(std::string text);  // "text\r\n" -> "text"
 std::string human_count(double count);             // "12.3k"
 std::string human_duration(double seconds);        // "1h02m", "3m20s", "12s"
 
-// The text with `to` in place of every `from`; what was put in is not searched again.
+// Replaces every `from` by `to`; the replacements are not searched again.
 std::string replaced(std::string_view text, std::string_view from, std::string_view to);
 
 // Takes the first line off `text`, and returns it without its line feed.

@@ -27,7 +27,7 @@ inline void require_utf8(std::string_view text) {
   if (const auto defect = utf8_defect(text); !defect.empty()) throw Error(ExitCode::data, defect);
 }
 
-// The same for the content of the file `source`, with the line and advice.
+// The same for the content of the file `source`; the message also has the line and advice.
 inline void require_utf8(std::string_view text, const std::string& source) {
   const auto defect = utf8_defect(text);
   if (defect.empty()) return;

@@ -46,7 +46,7 @@ Tensor dense(const Tensor& form, const Tensor& p_bnck) {
   return form.dim() == 3 ? form : torch::diag_embed(form);
 }
 
-// A distance whose scores are made as the formula is written.
+// Metric attention whose scores are computed as the formula is written.
 Tensor reference_metric(const Tensor& p_bnck, const Tensor& value_bnck, const Tensor& form, bool distance,
                         const Visibility& visibility) {
   const auto form_nkk = dense(form, p_bnck).to(p_bnck.scalar_type());
@@ -61,7 +61,8 @@ Tensor reference_metric(const Tensor& p_bnck, const Tensor& value_bnck, const Te
   return mix_by_scores(score_bnce, p_bnck, value_bnck, visibility, mixing_of(p_bnck), pass);
 }
 
-// As attention/form_attention.cpp composes a distance, without positions: 2 p_c M p_e - p_e M p_e, in float32 at least.
+// A distance, composed as in attention/form_attention.cpp but without positions: 2 p_c M p_e - p_e M p_e, in float32 at
+// least.
 Tensor composed_distance(const Tensor& given_bnck, const Tensor& value_bnck, const Tensor& form,
                          const Visibility& visibility) {
   const auto given = given_bnck.scalar_type();
@@ -75,7 +76,7 @@ Tensor composed_distance(const Tensor& given_bnck, const Tensor& value_bnck, con
       .to(given);
 }
 
-// Values that are p are loaded once.
+// If the values are p, they are loaded once.
 Tensor fused(const Tensor& p_bnck, const Tensor& value_bnck, const Tensor& form, bool distance,
              const Visibility& visibility) {
   Pass pass;
@@ -88,13 +89,13 @@ Tensor fused(const Tensor& p_bnck, const Tensor& value_bnck, const Tensor& form,
                                 pass);
 }
 
-// What a mixer does between its projections and its output: t_bnck.
+// The core of a mixer, between its projections and its output: t_bnck.
 Tensor mix_core(const ScaledDotProductOptions& options, const CoreInputs& in, const Visibility& visibility) {
   Pass pass;
   return attend(in[0], in[1], in[2], visibility, mixing_of(in[0]), options.backend, pass);
 }
 
-// p, a form unless it is the identity, and values of their own: draw_core_inputs.
+// The inputs are p, a form unless it is the identity, and the mixer's own values if it has them (draw_core_inputs).
 template <class Options>
 const Tensor& values_in(const Options& options, const CoreInputs& in) {
   return options.values == MixerValues::own ? in.back() : in[0];
@@ -128,7 +129,7 @@ Tensor mix_core(const QuadraticOptions& options, const CoreInputs& in, const Vis
   return attend(query, key.to(query.scalar_type()), value_bnck, visibility, mixing_of(p_bnck), options.backend, pass);
 }
 
-// By LibTorch's attention with kernels around it, for a p that is the projection without a norm.
+// The core by LibTorch's attention with kernels around it, for a p that is the projection without a norm.
 template <class Options>
 Tensor mix_around_library(const Options& options, const CoreInputs& in, const Visibility& visibility) {
   const auto& p_bnck = in[0];
@@ -158,13 +159,13 @@ Tensor mix_core(const LshOptions& options, const CoreInputs& in, const Visibilit
   return hash_and_attend(in[0], in[1], options, in[0].size(2), /*dropout=*/0, visibility, pass);
 }
 
-// Every head's form with that norm.
+// The form, scaled so that it has this norm for every head.
 Tensor to_norm(const Tensor& form, double norm) {
   const auto flat = form.flatten(1);
   return (flat * (norm / flat.norm(2, 1, true))).view_as(form);
 }
 
-// M or m of a metric with scores of the standard deviation 1; nothing for the identity.
+// M or m of a metric whose scores have the standard deviation 1; nothing for the identity.
 CoreInputs draw_metric_form(const MetricOptions& options, const AttentionShape& shape, NormalDraws& draws) {
   const auto n = shape.heads, k = shape.head_width;
   const bool distance = options.score == MetricScore::distance;
@@ -186,7 +187,7 @@ MixerCost layer_cost(const MixerConfig& mixer, const AttentionShape& shape, bool
       {.context = shape.context, .tokens = b * c, .pairs = b * (causal ? c * (c + 1) / 2 : c * c), .causal = causal});
 }
 
-// LibTorch's scaled dot product attention by one of its backends, whatever it would choose.
+// One backend of LibTorch's scaled dot product attention, in place of the backend that it would choose.
 struct LibraryBackend {
   const char* name;
   at::SDPBackend backend;
@@ -198,7 +199,7 @@ constexpr std::array library_backends = {
     LibraryBackend{"library_memory_efficient", at::SDPBackend::efficient_attention, false},
     LibraryBackend{"library_math", at::SDPBackend::math, true}};
 
-// Until the result is destroyed the library has this backend only.
+// Until the result is destroyed, the library uses only this backend.
 auto only_backend(at::SDPBackend backend) {
   auto& context = at::globalContext();
   const auto set = [&context](const std::array<bool, 5>& enabled) {
@@ -216,13 +217,13 @@ auto only_backend(at::SDPBackend backend) {
   return c10::make_scope_exit([=] { set(before); });
 }
 
-// The library says why a backend is none for these inputs; here that is an answer.
+// Suppresses the library's warnings on why it cannot use a backend for these inputs: here that is a valid answer.
 class NoWarnings : public c10::WarningHandler {
  public:
   void process(const c10::Warning&) override {}
 };
 
-// Whether the backend exists for this device, type and shape; with gradients if an input asks for them.
+// Whether the backend exists for this device, type and shape; with gradients if an input requires them.
 bool library_can(const LibraryBackend& backend, const CoreInputs& qkv, bool causal) {
   NoWarnings silent;
   const c10::WarningUtils::WarningHandlerGuard without_warnings(&silent);
@@ -239,14 +240,14 @@ bool library_can(const LibraryBackend& backend, const CoreInputs& qkv, bool caus
 struct AttentionCandidate {
   AttentionResult result;                   // mixer, backend, shape, error, and why it is skipped
   double operations = 0;                    // of a forward call
-  std::function<Tensor()> forward = {};     // of one that is not skipped
-  std::vector<Tensor> differentiated = {};  // the inputs of a core; none of a layer
+  std::function<Tensor()> forward = {};     // if it is not skipped
+  std::vector<Tensor> differentiated = {};  // the inputs of a core; empty for a layer
   Tensor dy = {};
-  std::vector<WorkTimer> timers = {};  // and of a backward direction that of the forward pass
+  std::vector<WorkTimer> timers = {};  // for direction backward also one of the forward pass
   std::vector<double> times = {};      // ms, by round
 
-  // Forward, and where it is asked for, backward: gradients of a layer are added to those of its parameters, as in a
-  // training; those of a core's inputs are not kept, so that no sum of large tensors is measured.
+  // Forward and, if the direction asks for it, backward. Gradients of a layer are added to those of its parameters, as
+  // in training; gradients of a core's inputs are not kept, so that no sum of large tensors is measured.
   void run(Direction direction) const {
     const torch::AutoGradMode with_gradients(direction != Direction::forward);
     go_back(forward());
@@ -267,7 +268,7 @@ struct AttentionCandidate {
   }
 };
 
-// Why the mixer cannot be measured at all; empty: it can.
+// Why the mixer cannot be measured; "" if it can.
 std::string problem_with(const MixerConfig& mixer, const AttentionShape& shape, bool causal) {
   if (causal && !can_be_causal(mixer)) return "this mixer reads all tokens: measure it with --all-pairs";
   if (act_on_scores(shape.positions) && !has_scores(mixer))
@@ -281,7 +282,7 @@ Tensor forward_layer(Mixer& mixer, const Tensor& x_bcd, const Visibility& visibi
   return mixer.forward(x_bcd, x_bcd, visibility, nullptr, pass);
 }
 
-// Of `given` on any device; nothing where nothing is expected.
+// The relative error of `given`, on any device; nothing if `expected` is 0.
 std::optional<double> relative_error(const Tensor& given, const Tensor& expected) {
   const double size = expected.norm().item<double>();
   if (size == 0) return std::nullopt;
@@ -362,7 +363,7 @@ class ShapeBench {
 
   Visibility visibility() const { return self_visibility(request_.causal, {}); }
 
-  // With the tensors that the layer's positions need, of the type of `like`.
+  // The visibility with the tensors that the layer's positions need, of the type of `like`.
   Visibility layer_visibility(const Tensor& like) const {
     auto seen = visibility();
     const auto& positions = shape_.positions;
@@ -377,7 +378,7 @@ class ShapeBench {
     return seen;
   }
 
-  // Only on the CPU are distances compared without the matrix of scores.
+  // With positions transformer_xl, only the CPU computes attention without the matrix of scores.
   bool keeps_pairs(const MixerConfig& options) const {
     return layer_cost(options, shape_, request_.causal).keeps_pairs ||
            (is<TransformerXlPositionsConfig>(shape_.positions) && !request_.device.is_cpu());
@@ -399,7 +400,7 @@ class ShapeBench {
 
   bool affords_reference() const { return shape_.context <= 1024; }
 
-  // Of the output for the first sequence, against the reference backend in float64 on the CPU.
+  // The error of the output for one sequence, against the reference backend in float64 on the CPU.
   std::optional<double> error_of_layer(Mixer& mixer, const MixerConfig& options) {
     const torch::NoGradGuard no_grad;
     const auto exact = make_mixer(with_backend(options, Backend::reference), shape_.mixer_shape()),
@@ -452,7 +453,8 @@ class ShapeBench {
     }
   }
 
-  // Of the output for one sequence, against the reference backend in float64 on the CPU, from the same inputs.
+  // The error of the output for one sequence, against the reference backend in float64 on the CPU, from the same
+  // inputs.
   std::optional<double> error_of_core(const MixerConfig& options, const CoreMix& mix) {
     const torch::NoGradGuard no_grad;
     auto one = shape_;
@@ -467,7 +469,7 @@ class ShapeBench {
     return relative_error(mix(narrow, visibility()), reference(wide, visibility()));
   }
 
-  // The published algorithm: table, softmax, mix; of a layer with projection and output.
+  // The published algorithm: table, softmax, mix; for a layer also projection and output.
   void add_pair_table() {
     auto& candidate = start(MetricOptions{}, "pair_table");
     const double table = pair_table_bytes(shape_.batch, shape_.heads, shape_.context, shape_.head_width,
@@ -515,7 +517,7 @@ class ShapeBench {
     if (request_.direction != Direction::backward) return;
     timers.push_back(make_timer(candidate, forward));
     if (timers[0].timed_by() == timers[1].timed_by()) return;
-    // Their difference would have the host's time to start the work.
+    // Otherwise their difference would include the host's time to launch the work.
     timers.clear();
     timers.emplace_back(request_.device, both, nullptr);
     timers.emplace_back(request_.device, forward, nullptr);
@@ -550,7 +552,7 @@ class ShapeBench {
   double bytes_left_ = 0;  // for graphs
 };
 
-// How the library multiplies float32 on CUDA until the result is destroyed, as a training sets it.
+// Sets how the library multiplies float32 on CUDA until the result is destroyed, as training does.
 auto float32_products(torch::Device device, bool tf32) {
   auto& context = at::globalContext();
   const bool was_exact = context.float32MatmulPrecision() == at::Float32MatmulPrecision::HIGHEST;

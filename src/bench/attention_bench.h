@@ -18,15 +18,15 @@ namespace metaformer {
 
 struct AttentionShape {
   std::int64_t batch = 4, heads = 4, context = 256, head_width = 32;
-  PositionsConfig positions = NoPositionsConfig{};  // of layers with their projections, those that act on scores
+  PositionsConfig positions = NoPositionsConfig{};  // only in layers with projections; only those that act on scores
   std::int64_t width() const { return heads * head_width; }
   MixerShape mixer_shape() const {
     return {.width = width(), .heads = heads, .context = context, .positions = positions};
   }
 };
 
-// Tensors that a core takes, leaves of the graph: vectors of tokens, [b, n, c, k] as heads of a projection [b, c, n k]
-// lie, then the form of a mixer that has one.
+// The inputs of a core, leaves of the autograd graph: vectors of tokens, [b, n, c, k] in the memory layout of heads of
+// a projection [b, c, n k], then the form of a mixer that has one.
 //
 //   scaled_dot_product                  q, k, v
 //   quadratic, projected                p, W [n, k, k]
@@ -51,14 +51,14 @@ class NormalDraws {
   torch::Generator generator_;  // of the CPU
 };
 
-// In float32, with scores of the standard deviation 1; values of their own are the last. Nothing where the benchmark
-// does not know the mixer's core: with qk_norm, fixed_norm, and score as_published.
+// Inputs in float32, for scores of the standard deviation 1; if the mixer has its own values, these are last. Nothing
+// if the benchmark does not know the mixer's core: with qk_norm, fixed_norm, and score as_published.
 std::optional<CoreInputs> draw_core_inputs(const MixerConfig& mixer, const AttentionShape& shape, NormalDraws& draws);
 
-// Gives t, [b, c, n k], by the backend of a mixer whose core is known. The backend is not auto.
+// Computes t, [b, c, n k], by the backend of a mixer whose core is known. The backend must not be auto.
 CoreMix make_core_mix(const MixerConfig& mixer, const AttentionShape& shape);
 
-// Floating-point operations of a forward call: of a layer, without pairs that are masked, and of its projections.
+// Floating-point operations of a forward call: of a layer without masked pairs, and of its projections only.
 double forward_operations(const MixerConfig& mixer, const AttentionShape& shape, bool causal);
 double projection_operations(const MixerConfig& mixer, const AttentionShape& shape);
 
@@ -72,18 +72,18 @@ double pair_table_bytes(std::int64_t batch, std::int64_t heads, std::int64_t con
 // r_bnce = p M p^T, unscaled (with the corrected formula), M as its lower triangle by rows, [n, k (k + 1)/2].
 torch::Tensor pair_table_scores(const torch::Tensor& p_bnck, const torch::Tensor& triangle_nl);
 
-// The passes that are timed. backward: the time of both minus that of a forward pass that records its graph, in every
-// round: a backward pass by itself cannot be repeated unless its graph is kept.
+// The passes that are timed. backward: in every round the time of both passes minus that of a forward pass that records
+// its autograd graph, because a backward pass alone cannot be repeated unless this graph is kept.
 enum class Direction { both, forward, backward };
 constexpr std::array<std::string_view, 3> enum_names(Direction) { return {"both", "forward", "backward"}; }
 
 struct AttentionRequest {
   std::vector<AttentionShape> shapes;
   std::vector<MixerConfig> mixers;  // each with its backend
-  bool core = false;                // without projections, on inputs as draw_core_inputs gives them
-  bool library = false;  // and LibTorch's scaled dot product attention, by each of its backends; of cores only
-  std::vector<MixerConfig> around_library;  // whose cores are LibTorch's attention with kernels around it
-  bool pair_table = false;                  // the published algorithm beside them
+  bool core = false;                // without projections, on inputs of draw_core_inputs
+  bool library = false;             // also each backend of LibTorch's scaled dot product attention; for cores only
+  std::vector<MixerConfig> around_library;  // cores by LibTorch's attention with kernels around it
+  bool pair_table = false;                  // also the published algorithm
   torch::ScalarType type = torch::kFloat;
   bool tf32 = false;  // on CUDA float32 may be multiplied as tf32, as with train.precision: tf32
   bool causal = true;
@@ -98,18 +98,18 @@ struct AttentionResult {
   std::string mixer, backend;
   AttentionShape shape;
   std::string skipped;         // why it was not run, or ""
-  double predicted_bytes = 0;  // of what did not fit, where that is why
-  double ms = 0;               // median of the direction's time in one call; may be negative where it is a difference
+  double predicted_bytes = 0;  // of what did not fit, if that is the reason
+  double ms = 0;               // median of the direction's time in one call; a difference may be negative
   TimedBy timed_by = TimedBy::clock;
-  double teraflops = 0;         // per second, backward counted as two forwards; 0 where nothing is counted or timed
+  double teraflops = 0;         // per second, backward counted as two forwards; 0 if nothing is counted or timed
   std::int64_t peak_bytes = 0;  // above inputs and parameters, in one call
   std::int64_t kept_bytes = 0;  // between forward and backward, the output included
-  std::optional<double> error;  // of the output, relative to float64; where a float64 reference is affordable
+  std::optional<double> error;  // of the output, relative to float64; if a float64 reference is affordable
 };
 
-// Every mixer at every shape, a whole layer (projections included) or its core, on random input. The rounds of timing
-// are interleaved, so that a noisy moment hits all alike; each measures as many calls as take a millisecond. `progress`
-// gets a line for every shape that is done, and for every row that is not timed as a graph, with the reason.
+// Measures every mixer at every shape, a whole layer (projections included) or its core, on random input. The rounds of
+// timing are interleaved, so that noise affects all equally; each measures as many calls as take a millisecond.
+// `progress` gets a line for every shape that is done, and for every row that is not timed as a graph, with the reason.
 using ShowLine = std::function<void(const std::string& line)>;
 std::vector<AttentionResult> bench_attention(const AttentionRequest& request, const ShowLine& progress);
 

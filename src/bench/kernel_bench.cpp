@@ -20,7 +20,7 @@ namespace {
 
 using torch::Tensor;
 
-// One computation in two ways, forward; backward follows from the results.
+// One forward computation in two ways; the backward pass starts from its result.
 struct Pair {
   std::string kernel;
   std::function<Tensor()> ours, library;
@@ -38,7 +38,7 @@ double timed_ms(const std::function<Tensor()>& forward, std::int64_t calls) {
 }
 
 KernelResult measure(const Pair& pair, std::int64_t rounds) {
-  constexpr double round_ms = 10;  // enough to be timed
+  constexpr double round_ms = 10;  // long enough for an exact time
   for (int i = 0; i < 3; ++i) timed_ms(pair.library, 1);
   timed_ms(pair.ours, 2);
   const auto calls = std::max<std::int64_t>(1, std::llround(round_ms / timed_ms(pair.ours, 1)));
@@ -53,7 +53,7 @@ KernelResult measure(const Pair& pair, std::int64_t rounds) {
 
 using Random = std::function<Tensor(const std::vector<std::int64_t>& sizes, torch::ScalarType type)>;
 
-// Attention, and what is done with the hidden features of the feed-forward branch.
+// Attention, and the operators on the hidden features of the feed-forward branch.
 void add_branches(std::vector<Pair>& pairs, const KernelRequest& request, const Random& random) {
   const auto& s = request.shape;
   const auto made = [&] { return random({s.batch, s.context, s.heads, s.head_width}, request.type).transpose(1, 2); };
@@ -80,7 +80,8 @@ void add_branches(std::vector<Pair>& pairs, const KernelRequest& request, const 
   pairs.push_back({"dropout", dropped, [=] { return torch::dropout(h_bch, 0.1, /*train=*/true); }});
 }
 
-// Of the stream: its norm, rotary positions, the loss over a vocabulary of subwords, and a linear layer.
+// Operators on the residual stream: its norm, rotary positions, the loss over a vocabulary of subwords, and a linear
+// layer.
 void add_stream(std::vector<Pair>& pairs, const KernelRequest& request, const Random& random) {
   const auto& s = request.shape;
   const auto d = s.width();

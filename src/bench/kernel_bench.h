@@ -1,5 +1,5 @@
 #pragma once
-// The program's own CPU kernels beside the operators of LibTorch that they replace.
+// Times of the program's own CPU kernels, and of the operators of LibTorch that they replace.
 
 #include <torch/types.h>
 
@@ -22,7 +22,7 @@ struct KernelResult {
   double ratio = 0;               // to the library's time: the median over rounds
 };
 
-// Both sides in turn in every round, on random input, with the threads that LibTorch has.
+// Measures both in turn in every round, on random input, with LibTorch's number of threads.
 std::vector<KernelResult> bench_kernels(const KernelRequest& request);
 
 }  // namespace metaformer

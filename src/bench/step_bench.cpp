@@ -54,7 +54,7 @@ double peak_product_gflops(torch::Device device, Precision precision) {
 
 std::vector<FastPath> fast_paths(const ExperimentConfig& config, torch::Device device) {
   std::string why_not = device.is_cpu() ? "" : "the device is not a CPU";
-  if (const auto* options = recurrent(config.model)) {  // in float32 whatever the precision is
+  if (const auto* options = recurrent(config.model)) {  // in float32 for every precision
     if (why_not.empty() && options->cell == RecurrentCell::gru) why_not = "LibTorch has oneDNN compute LSTMs only";
     return {{.part = "recurrence", .why_not = why_not}};
   }
@@ -99,7 +99,7 @@ StepBenchResult bench_step(const ExperimentConfig& config, const Task& task, tor
     return milliseconds_of(device, [&] { group.sum(zeros); });
   };
   if (group.size() > 1) {
-    all_reduce_ms();  // connects
+    all_reduce_ms();  // the first sum also connects the processes
     result.all_reduce_ms = median_of_rounds(all_reduce_ms);
   }
   StepTimes phases;

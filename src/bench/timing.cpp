@@ -17,8 +17,9 @@ namespace metaformer {
 
 namespace {
 
-// Passes on to the usual allocator of the CPU, with the size of a block in front of it: LibTorch frees a block
-// by its address, without its size. Blocks may outlive any meter, so there is one for ever.
+// Counts the bytes that it takes from the usual allocator of the CPU. The size of a block is stored in front of it,
+// because LibTorch frees a block by its address, without its size. Blocks may outlive any meter, so there is one
+// instance for the whole program.
 class CountingAllocator final : public c10::Allocator {
  public:
   static CountingAllocator& instance() {
@@ -45,7 +46,7 @@ class CountingAllocator final : public c10::Allocator {
   std::int64_t peak() const { return peak_; }
 
  private:
-  static constexpr std::size_t front = 64;  // keeps the alignment of what follows
+  static constexpr std::size_t front = 64;  // keeps the alignment of the block
 
   static void release(void* pointer) {
     auto* base = static_cast<std::byte*>(pointer) - front;
@@ -68,7 +69,7 @@ Bytes bytes_on(torch::Device device) {
   return {total.current, total.peak};
 }
 
-// From the start of `work` on the device to its end there; earlier work is done.
+// The time from the start of `work` on the device, after earlier work, to its end there.
 double milliseconds_between_events(torch::Device device, const std::function<void()>& work) {
   const c10::impl::VirtualGuardImpl guard(device.type());
   c10::Event start(device.type(), c10::EventFlag::BACKEND_DEFAULT), end(device.type(), c10::EventFlag::BACKEND_DEFAULT);

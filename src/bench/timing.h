@@ -34,7 +34,7 @@ class MemoryMeter {
   std::int64_t base_bytes_ = 0;
 };
 
-// From an idle device until `work` is done on it.
+// The time from an idle device until `work` is done on it.
 template <class Work>
 double milliseconds_of(torch::Device device, Work work) {
   wait_for(device);
@@ -44,26 +44,26 @@ double milliseconds_of(torch::Device device, Work work) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-// At least one value; of an even number the upper of the two in the middle.
+// The median of at least one value; of an even number the upper of the two in the middle.
 inline double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
 
-// How long work takes on a device: on a GPU between two events, as replays of a recorded graph where it can be
-// recorded, so that the host's time to start it is not measured.
+// How the time of work on a device is measured: by the clock on the CPU, between two events on a GPU, or as replays of
+// a recorded graph if it can be recorded, so that the host's time to launch the work is not measured.
 enum class TimedBy { clock, events, graph };
 constexpr std::array<std::string_view, 3> enum_names(TimedBy) { return {"clock", "events", "graph"}; }
 
 class WorkTimer {
  public:
   // `work` must have run before. It is recorded in `graph`, if there is one; tensors that it makes may then lie in the
-  // graph's memory. Without a graph, or where recording fails, events take the time, on the CPU the clock. Then runs it
-  // to see how many calls take a millisecond.
+  // graph's memory. Without a graph, or if recording fails, it is timed by events, on the CPU by the clock. Then runs
+  // it to find how many calls take a millisecond.
   WorkTimer(torch::Device device, std::function<void()> work, std::unique_ptr<DeviceGraph> graph = nullptr);
 
-  // The time of one call, as the mean of calls_per_measurement(). Throws Interrupted.
+  // The time of one call, as the mean over calls_per_measurement() calls. Throws Interrupted.
   double milliseconds();
 
   TimedBy timed_by() const;

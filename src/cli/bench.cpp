@@ -66,7 +66,7 @@ MixerConfig parse_mixer(const std::string& name) {
   fail_usage("--mixer {}: expected {}{}", name, join_alternatives(kinds), did_you_mean(name, kinds));
 }
 
-// Each layer has its own parameters.
+// The positions to measure; each layer has its own parameters of them.
 PositionsConfig positions_of(const AttentionArguments& arguments) {
   const auto name = to_string(arguments.positions);
   const auto& request = arguments.request;
@@ -82,7 +82,7 @@ bool has_backend(const MixerConfig& mixer, Backend backend) {
   return std::ranges::find(known, backend) != known.end();
 }
 
-// With values of their own where the mixer can have them.
+// The mixer with its own values, if it can have them.
 MixerConfig with_own_values(MixerConfig mixer) {
   const auto set = []<class Options>(Options& options) {
     if constexpr (requires { options.values; }) options.values = MixerValues::own;
@@ -98,7 +98,7 @@ bool has_kernels(const AttentionRequest& request, bool own_values) {
   return fused_metric_obstacle({probe_bnck, probe_bnck, own_values ? probe_bnck : torch::Tensor()}, {}).empty();
 }
 
-// Those that exist on the device.
+// The backends that exist on the device.
 std::vector<std::string> default_backends(const AttentionRequest& request, bool own_values) {
   std::vector<std::string> backends = {"composed", "reference"};
   if (has_kernels(request, own_values)) backends.emplace_back("fused");
@@ -207,7 +207,7 @@ void run_attention(const AttentionArguments& arguments) {
               {"results", list}});
 }
 
-// What is measured, but for rounds and device.
+// Adds the options of the measurement, except rounds and device.
 void add_request_options(CLI::App& command, AttentionArguments& arguments) {
   add_repeatable(command, "--mixer", arguments.mixers, fmt::format("{}", fmt::join(kinds_of<MixerConfig>(), "|")),
                  "mixer to measure; default: all");

@@ -26,8 +26,8 @@
 static bool working_folder_is_gone = false;  // when the program started
 static char path[PATH_MAX];
 
-// LibTorch's MKL ends the process where there is no working folder, before main() can say so: this runs earlier. No
-// sanitizer has begun yet, hence a system call and no variable on the stack.
+// LibTorch's MKL ends the process if there is no working folder, before main() can report that, so this runs earlier.
+// No sanitizer has started yet, hence a system call and no variable on the stack.
 __attribute__((no_sanitize_address)) static void look_before_libraries_start(int, char**, char**) {
   if (syscall(SYS_getcwd, path, sizeof(path)) >= 0) return;
   working_folder_is_gone = chdir("/") == 0;
@@ -134,11 +134,11 @@ std::string describe_usage_error(const CLI::App& program, const CLI::ParseError&
 }
 
 int report(ExitCode code, const std::string& message) {
-  log::write_error(message);  // which escapes what a terminal would act on
+  log::write_error(message);  // escapes characters that a terminal would act on
   return static_cast<int>(code);
 }
 
-constexpr const char* free_text = "free text";  // the validator of options that may be empty
+constexpr const char* free_text = "free text";  // name of the validator of options that may be empty
 
 bool is_free_text(CLI::Option& option) try {
   return option.get_validator(free_text) != nullptr;
@@ -155,7 +155,7 @@ void refuse_empty_values(CLI::App& app) {
   for (auto* command : app.get_subcommands([](CLI::App*) { return true; })) refuse_empty_values(*command);
 }
 
-// "--out=" as "--out" with an empty value: CLI11 would take the next word as the value.
+// Splits "--out=" into "--out" and an empty value: CLI11 would take the next word as the value.
 std::vector<std::string> split_words(int argc, char** argv) {
   std::vector<std::string> words;
   for (int i = 1; i < argc; ++i) {
@@ -195,7 +195,7 @@ void set_up(CLI::App& app) {
 
 void parse_and_run(CLI::App& app, int argc, char** argv) try {
   auto words = split_words(argc, argv);
-  std::reverse(words.begin(), words.end());  // as CLI11 takes them
+  std::reverse(words.begin(), words.end());  // the order that CLI11 expects
   app.parse(std::move(words));
 } catch (const CLI::CallForHelp&) {
   print(app.help());
@@ -406,7 +406,7 @@ void ProcessChoice::run(const std::function<void(ProcessGroup&)>& work) const {
     fail_usage("--processes {}: {} has already started {} processes", processes, launch->launcher, launch->size);
   if (std::getenv("OMP_NUM_THREADS") == nullptr)  // divides the processors of a machine among its processes
     at::set_num_threads(std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / launch->local_size));
-  if (launch->rank > 0) {  // only the first process logs what happens; the others log why they fail
+  if (launch->rank > 0) {  // only the first process logs everything; the others log only errors
     log::set_errors_only();
     set_stop_notice(nullptr);
   }
@@ -423,7 +423,7 @@ InputFile::~InputFile() {
 }
 
 std::string InputFile::read_to_end() const {
-  constexpr int patience = 200;  // a signal that comes just before waiting begins is noticed this much later
+  constexpr int patience = 200;  // ms; a signal just before waiting begins is noticed after this time
   constexpr std::size_t piece = 1 << 20;
   std::string content;
   pollfd request = {.fd = descriptor_, .events = POLLIN, .revents = 0};

@@ -56,7 +56,8 @@ class InputFile {
   int descriptor() const { return descriptor_; }
   const std::string& name() const { return name_; }  // for messages
 
-  // A file to its end, a pipe until it is closed. Errors: exit code 3. Throws Interrupted when a signal asks to stop.
+  // Reads a file to its end, a pipe until it is closed. Errors: exit code 3. Throws Interrupted when a signal asks to
+  // stop.
   std::string read_to_end() const;
 
  private:
@@ -89,7 +90,7 @@ void add_bench_command(CLI::App& app);
 CLI::Validator whole_number(std::int64_t low, std::int64_t high);
 CLI::Validator number_in(const Range& range);
 
-// An option whose value may be empty: of others that is an error, usually an unset variable of the shell.
+// Allows an empty value of the option. For other options it is an error, usually an unset variable of the shell.
 CLI::Option* may_be_empty(CLI::Option* option);
 
 // An option that may be repeated and takes one value each time.
@@ -136,7 +137,7 @@ void add_offline(CLI::App& command, bool& offline);
 void add_beam(CLI::App& command, BeamOptions& beam);
 const std::vector<std::string> beam_flags = {"--beam", "--alpha", "--further-tokens"};
 
-// Those of the options that are on the command line.
+// The options among `names` that are on the command line.
 std::vector<std::string> given_flags(const CLI::App& command, std::vector<std::string> names);
 
 // Errors (exit code 2): an option is given that has no meaning for the run's task.
@@ -147,7 +148,7 @@ struct ConfigChoice {
   std::string config;
   std::vector<std::string> overrides;
   void add_to(CLI::App& command, bool required = true);
-  Experiment load() const;  // of no file: the defaults
+  Experiment load() const;  // the defaults if there is no file
 };
 
 struct RunChoice {

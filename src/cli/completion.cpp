@@ -105,7 +105,7 @@ _metaformer() {
 complete -F _metaformer metaformer
 )";
 
-// Works both as a file of $fpath, which is run as the function _metaformer, and read with source.
+// Works as a file of $fpath, which is run as the function _metaformer, and also when it is read with `source`.
 constexpr const char* zsh_completion = R"(
 _metaformer() {
   emulate -L zsh
@@ -142,7 +142,8 @@ using Words = std::vector<std::string>;
 
 std::string array(const char* name, const Words& words) { return fmt::format("{}=({})", name, fmt::join(words, " ")); }
 
-// What the script offers for a value: names of configs, keys, the words of "a|b", nothing for numbers, else files.
+// The completions that the script offers for a value: names of configs, keys, the words of "a|b", nothing for numbers,
+// else files.
 std::string expected_of(const CLI::Option& option) {
   auto type = option.get_type_name();
   if (type.starts_with("INT") || type.starts_with("UINT") || type.starts_with("FLOAT")) return "";
@@ -151,7 +152,7 @@ std::string expected_of(const CLI::Option& option) {
   return is_known ? type : "FILE";
 }
 
-// The lines of two case statements: the words that may follow a command, and what its options and positions take.
+// The lines of two case statements: the words that may follow a command, and the values of its options and positions.
 struct CompletionTables {
   std::string commands, expected;
 
@@ -189,7 +190,7 @@ std::string config_keys() {
   std::string cases;
   for (const auto& [key, choices] : values) {
     keys.push_back(key);
-    sections.erase(key);  // what has a kind is a key, too
+    sections.erase(key);  // a section with a kind is a key, too
     if (!choices.empty()) cases += fmt::format("    {}) values=({}) ;;\n", key, fmt::join(choices, " "));
   }
   return fmt::format("_metaformer_key_values() {{\n  values=()\n  case $1 in\n{}  esac\n}}\n{}\n{}\n", cases,

@@ -38,7 +38,7 @@ struct SplitTable {
     text += "\n";
   }
 
-  // `value` of each split's statistics.
+  // Adds a row with `value` of each split's statistics.
   template <class Value>
   void add(const std::string& what, Value value) {
     text += fmt::format("{:<24}", what);

@@ -17,7 +17,7 @@ struct EvaluateArguments {
   std::vector<std::string> others;
   std::int64_t random_batches = 0, tokens = 0;  // 0: the whole split
   BeamOptions beam;
-  std::vector<std::string> beam_flags;  // that are given
+  std::vector<std::string> beam_flags;  // those on the command line
   bool json = false, offline = false;
 };
 
@@ -36,7 +36,7 @@ void print_measures(const Json& measures, const std::string& indent) {
   }
 }
 
-// `source`: the members of JSON that say which checkpoints were evaluated. `members`: lines of text about these.
+// `source`: the members of JSON that name the evaluated checkpoints. `members`: lines of text about these.
 void print_result(const EvaluateArguments& arguments, Json source, const std::string& title,
                   const Evaluation& evaluation, const std::string& members, const BaselineComparison& comparison) {
   if (arguments.json) {
@@ -59,14 +59,14 @@ BaselineComparison compare(const EvaluateArguments& arguments, const ExperimentC
 }
 
 void require_split(const Task& task, Split split, const ExperimentConfig& config) {
-  const bool has_lists = list_task(config.task).has_value();  // for validation those of the test
+  const bool has_lists = list_task(config.task).has_value();  // the same for validation and test
   if (has_lists || task.batches->has(split)) return;
   const bool is_table = task.classes != nullptr || task.pairs != nullptr;
   fail_usage("--split {}: this run has no such split{}; expected train or validation", to_string(split),
              is_table ? ": its data.test_path is not set" : "");
 }
 
-// The mean of the probabilities of several classifiers.
+// Evaluates the mean of the probabilities of several classifiers.
 void evaluate_together(const EvaluateArguments& arguments, ProcessGroup& group) {
   auto names = arguments.others;
   names.insert(names.begin(), arguments.choice.run);
@@ -97,7 +97,7 @@ void evaluate_together(const EvaluateArguments& arguments, ProcessGroup& group) 
   }
 }
 
-// Targets are written of whole splits only.
+// Targets are generated for whole splits only.
 bool sees_whole_split(const EvaluateArguments& arguments) {
   return arguments.random_batches == 0 && arguments.tokens == 0;
 }

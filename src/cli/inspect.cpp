@@ -26,7 +26,7 @@ double mean_of(const LayerInspection& layer, double MetricAxioms::*value) {
   return mean_of({values.begin(), values.end()});
 }
 
-// work(), whose errors begin with `prefix`.
+// Calls work(); its errors then begin with `prefix`.
 template <class Work>
 auto with_prefix(std::string_view prefix, Work work) try {
   return work();
@@ -125,11 +125,11 @@ struct InspectArguments {
   SplitLimits split_limits;
   bool without_data = false, without_pictures = false;
   bool offline = false, json = false;
-  std::vector<std::string> split_flags;  // that are given
+  std::vector<std::string> split_flags;  // those on the command line
 };
 
-// The first text of the validation split, without padding; of a sorter a random
-// one, since in its first lists all numbers are equal.
+// The first text of the validation split, without padding; for a sorter a random one, because in its first lists all
+// numbers are equal.
 std::vector<std::int32_t> validation_text(const Task& task, std::int64_t tokens, bool is_sorter) {
   const auto batch = is_sorter ? task.batches->random_batch(Split::validation, 0, torch::kCPU)
                                : task.batches->evaluation_batch(Split::validation, 0, torch::kCPU);
@@ -140,7 +140,7 @@ std::vector<std::int32_t> validation_text(const Task& task, std::int64_t tokens,
   return {narrow_c.const_data_ptr<std::int32_t>(), narrow_c.const_data_ptr<std::int32_t>() + narrow_c.numel()};
 }
 
-// Of --file or --text; nothing if neither is given.
+// The text of --file or --text; nothing if neither is given.
 std::optional<std::string> given_text(const InspectArguments& arguments) {
   if (arguments.file.empty() && !arguments.text) return std::nullopt;
   auto text = arguments.file.empty() ? *arguments.text : InputFile(arguments.file).read_to_end();
@@ -157,7 +157,7 @@ std::vector<std::int32_t> ids_of(const InspectArguments& arguments, const Loaded
   return ids;
 }
 
-// The longest pair of the validation split, with its own target; or a text with the target that the run writes for it.
+// The given text, with the target that the run writes for it; else the longest pair of the validation split.
 EncodedPair chosen_pair(const InspectArguments& arguments, const LoadedRun& run) {
   if (const auto text = given_text(arguments)) {
     const auto source = ids_of(arguments, run, arguments.file.empty() ? *text : without_last_break(*text));
@@ -167,11 +167,11 @@ EncodedPair chosen_pair(const InspectArguments& arguments, const LoadedRun& run)
   return task_of(run, arguments.offline).pairs->pair(Split::validation, 0);
 }
 
-// What one inspection gathers: of a text one entry, of a pair one for each part.
+// The results of an inspection: one entry for a text, or one for each part of a pair.
 struct Findings {
   std::vector<TextInspection> texts;
   std::optional<SplitInspection> split;
-  std::vector<TextInspection> beside;  // empty, or of the same parts
+  std::vector<TextInspection> beside;  // empty, or the same parts of the other run
 };
 
 nlohmann::ordered_json to_json(const Findings& findings, const LoadedRun& run) {
@@ -196,7 +196,7 @@ void write_files(const std::filesystem::path& folder, const Findings& findings, 
     for (auto& tensor : to_tensors(text)) tensors.push_back(std::move(tensor));
   write_file_atomically(folder / "inspection.safetensors", to_safetensors(tensors));
   write_file_atomically(folder / "inspection.json", json_text(json, 2) + "\n");
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error))  // an earlier inspection's
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))  // of an earlier inspection
     if (is_picture(entry.path().filename().string())) std::filesystem::remove(entry.path(), error);
   if (!with_pictures) return;
   const auto write = [&](const std::vector<NamedFigure>& pictures) {
@@ -217,7 +217,8 @@ LoadedRun load_other(const InspectArguments& arguments, const LoadedRun& run) {
   return other;
 }
 
-// The same text by the other run's tokenizer. Masks, whose ids follow those of the tokenizer, stay in their places.
+// The same text encoded by the other run's tokenizer. Masks, whose ids follow those of the tokenizer, keep their
+// places.
 std::vector<std::int32_t> ids_in_other(const LoadedRun& run, const LoadedRun& other,
                                        const std::vector<std::int32_t>& ids) {
   const auto &from = *run.codec.tokenizer, &to = *other.codec.tokenizer;
@@ -232,7 +233,7 @@ std::vector<std::int32_t> ids_in_other(const LoadedRun& run, const LoadedRun& ot
   return found;
 }
 
-// As many of them as the other run is inspected with.
+// The text for the other run, cut to the number of tokens that are inspected.
 std::vector<std::int32_t> text_in_other(const InspectArguments& arguments, const LoadedRun& run, const LoadedRun& other,
                                         const std::vector<std::int32_t>& ids) {
   if (list_task(run.experiment.config.task)) return ids;

@@ -32,13 +32,13 @@ struct PredictArguments {
 
 constexpr std::size_t longest_line = 1 << 20;
 
-// Answers texts in their order: a batch at a time, or one for each process.
+// Answers texts in their order: a batch at a time, or with several processes a batch for each.
 class TextPredictor {
  public:
   TextPredictor(const PredictArguments& arguments, const TextAnswers& answers, std::string source, ProcessGroup& group)
       : arguments_(arguments), text_answers_(answers), source_(std::move(source)), group_(group) {}
 
-  // The text of a line, or of a table's row that starts there.
+  // Adds the text of a line, or of a table's row that starts at this line.
   void add(const std::string& text, std::int64_t line) {
     bool cut = false;
     try {
@@ -48,7 +48,7 @@ class TextPredictor {
     }
     longest_ = std::max(longest_, texts_.back().size());
     answers_.push_back({.line = line, .problem = {}, .batch = batches_.size(), .text = texts_.size() - 1, .cut = cut});
-    // Long texts and wide beams must not fill the memory, whatever the batch size.
+    // Long texts and wide beams must not fill the memory at any batch size.
     constexpr std::size_t most_padded_tokens = 1 << 17;
     const auto hypotheses = static_cast<std::size_t>(arguments_.beam.beam);
     if (std::ssize(texts_) < arguments_.batch_size && texts_.size() * longest_ * hypotheses < most_padded_tokens)
@@ -64,7 +64,7 @@ class TextPredictor {
     if (answers_.size() >= most_answers) flush();
   }
 
-  // Answers all that it has been given.
+  // Answers all texts that were added.
   void flush() {
     if (!texts_.empty()) batches_.push_back(std::exchange(texts_, {}));
     const auto answer = [&](const TextBatch& texts) { return text_answers_.answer(texts); };
@@ -108,7 +108,7 @@ class TextPredictor {
   struct Answer {
     std::int64_t line;
     std::string problem;      // why there is no prediction
-    std::size_t batch, text;  // which text of which batch
+    std::size_t batch, text;  // indices of the batch, and of the text in it
     bool cut;
   };
 
@@ -126,10 +126,10 @@ class TextPredictor {
   ProcessGroup& group_;
   std::vector<Answer> answers_;
   std::vector<TextBatch> batches_;  // full ones, fewer than processes
-  TextBatch texts_;                 // of the one that is begun
+  TextBatch texts_;                 // the batch that is being filled
   std::size_t longest_ = 0;         // of texts_, in tokens
   std::int64_t lines_ = 0, malformed_ = 0, cut_ = 0, cut_targets_ = 0;
-  std::int64_t tokens_ = 0;  // that were written
+  std::int64_t tokens_ = 0;  // written
   double seconds_ = 0;       // of the model
 };
 
@@ -154,7 +154,7 @@ void predict_lines(const InputFile& input, TextPredictor& predictor) {
     }
     return;
   }
-  LineReader reader(input.descriptor(), input.name(), longest_line);  // of a pipe too
+  LineReader reader(input.descriptor(), input.name(), longest_line);  // also from a pipe
   while (const auto line = reader.next()) {
     predict_line(*line, predictor);
     // A slow writer gets answers line by line, a fast one in batches.

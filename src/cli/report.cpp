@@ -29,7 +29,7 @@ struct CompareArguments {
   bool json = false, export_only = false;
 };
 
-// What stands between the separators, without blanks.
+// The words between the separators, trimmed; empty ones are left out.
 std::vector<std::string> words_of(const std::string& text, char separator) {
   std::vector<std::string> words;
   for (const auto part : text | std::views::split(separator))
@@ -113,7 +113,7 @@ struct ReportArguments {
   bool json = false;
 };
 
-// The run, or the folder that all of them are in.
+// The name of the only run; or the number of runs, and the folder that contains all of them.
 std::string default_title(const std::vector<std::string>& runs) {
   const auto last_name = [](const std::filesystem::path& path) {
     return std::filesystem::weakly_canonical(path).filename().string();
@@ -131,7 +131,7 @@ void run_report(ReportArguments& arguments) {
   if (options.title.empty()) options.title = default_title(options.runs);
   for (auto* text : {&options.prompt.prompt, &options.text})
     if (*text) drop_byte_order_mark(**text);
-  file_to_write(arguments.out);  // before the work
+  file_to_write(arguments.out);  // errors come before the work
   const auto report = make_report(options);
   for (const auto& problem : report.problems) log::warning("{}", problem);
   write_file_atomically(file_to_write(arguments.out), report.html);

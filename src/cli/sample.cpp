@@ -21,7 +21,7 @@ namespace {
 
 using Row = std::vector<double>;
 
-// Mean over layers and heads, a row for each token that is written.
+// The attention, mean over layers and heads; a row for each token that is written.
 std::vector<Row> mean_attention(const TextInspection& cross) {
   std::vector<torch::Tensor> layers;
   for (const auto& layer : cross.layers) layers.push_back(layer.attention_nce.mean(0));
@@ -43,7 +43,7 @@ std::string largest_of(const Row& weights, const std::vector<std::string>& token
   return text;
 }
 
-// read(), whose errors are the prompt's.
+// Calls read(); its errors then name the prompt.
 std::vector<std::int32_t> read_prompt(const std::string& prompt,
                                       const std::function<std::vector<std::int32_t>()>& read) try {
   return read();
@@ -104,7 +104,7 @@ struct SampleArguments {
   std::vector<std::string> stops;
   bool without_eos = false, json = false;
   BeamOptions beam;
-  std::vector<std::string> beam_flags, next_token_flags;  // that were given
+  std::vector<std::string> beam_flags, next_token_flags;  // those on the command line
 };
 
 struct Sample {
@@ -114,7 +114,8 @@ struct Sample {
   bool ended = false;    // by a token that ends texts
 };
 
-// Answers prompts with one model. One of lists answers with as many numbers as it was given, the likeliest each.
+// Answers prompts with one model. A model of lists answers with as many numbers as the prompt has, by default the
+// likeliest.
 class Sampler {
  public:
   Sampler(const SampleArguments& arguments, const LoadedRun& run)
@@ -236,7 +237,7 @@ bool is_asked(const SampleArguments& arguments) {
   return arguments.interactive || arguments.prompt || !arguments.prompt_file.empty();
 }
 
-// Flags and prompts of a model that predicts next tokens.
+// Checks the flags and prompts for a model that predicts next tokens.
 void check(const SampleArguments& arguments, const LoadedRun& run) {
   const auto& task = run.experiment.config.task;
   if (is<ClassificationConfig>(task))

@@ -20,14 +20,14 @@ struct Checked {
   const ModelConfig& model = config.model;
   const TrainConfig& train = config.train;
 
-  // Where a source has set the key, or its kind; nullptr: nowhere.
+  // Where a source has set the key or its kind; nullptr if none has.
   const Location* place_of(const std::string& key) const {
     for (const auto& name : {key, key + ".kind"})
       if (const auto found = provenance.find(name); found != provenance.end()) return &found->second;
     return nullptr;
   }
 
-  // Throws Error (exit code 2): "PLACE: KEY: what", with the first of the keys, and the place of the first that a
+  // Throws Error (exit code 2): "PLACE: KEY: what". KEY is the first of the keys, PLACE is that of the first key that a
   // source has set.
   template <class... Values>
   [[noreturn]] void fail(const std::vector<std::string>& keys, fmt::format_string<const Values&...> what,
@@ -50,13 +50,13 @@ bool is_in(std::string_view key, std::string_view section) {
   return key.starts_with(section) && (key.size() == section.size() || key[section.size()] == '.');
 }
 
-// Keys without effect: they are set, and a key of another section says otherwise, or a number. A key that its section's
-// kind does not have is unknown, not without effect.
+// If `holds`, keys of `sections` have no effect, because of a kind or a number elsewhere in the config. Setting one is
+// an error. Keys that a section's kind does not have are no such keys: they are unknown.
 struct Rule {
   bool holds;
-  std::string_view sections;  // a space between them
+  std::string_view sections;  // separated by spaces
   std::string why;
-  std::string_view except = {};  // a section that has an effect, within `sections`
+  std::string_view except = {};  // a section within `sections` that has an effect
 
   bool concerns(std::string_view key) const {
     return !is_in(key, except) && std::ranges::any_of(sections | std::views::split(' '), [&](const auto& section) {
@@ -121,7 +121,8 @@ std::vector<Rule> rules_of_model(const ModelConfig& model) {
 void check_unused_keys(const Checked& checked) {
   const auto* model = std::get_if<TransformerConfig>(&checked.model);
   const auto* task = std::get_if<ClassificationConfig>(&checked.task);
-  // The only norm is that of a head, and it has the only bias terms that can be left out.
+  // Without blocks the only norm is that of the head mean_pooled, which also has the only bias terms that can be left
+  // out.
   const bool has_no_norm =
       model != nullptr && model->layers == 0 && task != nullptr && !is<MeanPooledHeadConfig>(task->head);
   const std::vector<Rule> rules = {{checked.train.divergence.spikes.threshold == 0, "train.divergence.spikes.action",
@@ -135,7 +136,7 @@ void check_unused_keys(const Checked& checked) {
         if (rule.holds && rule.concerns(key)) checked.fail({key}, "{}", rule.why);
 }
 
-// All layers read one table of distances.
+// All layers share one table of distances, so their keys must have the same width.
 void check_key_widths(const TransformerConfig& model, const std::string& mixer_key, const Checked& checked) {
   std::optional<std::int64_t> first;
   for (std::int64_t layer = 0; layer < model.layers; ++layer) {
@@ -170,7 +171,7 @@ void check_positions(const TransformerConfig& model, const Checked& checked,
                  "{} is odd, and transformer_xl has a sine and a cosine for each frequency", model.width);
 }
 
-// Of models that go on from batch to batch.
+// Checks a model that continues from batch to batch.
 void check_order(const Checked& checked) {
   if (tokens_before_segment(checked.model) == 0) return;
   const std::string key(order_key(checked.model));
@@ -191,7 +192,7 @@ void check_order(const Checked& checked) {
                  "true repeats one batch, and with {} a batch continues the one before it: set {}", key, off);
 }
 
-// What is at odds among the options of a mixer, which speak of model.mixer.
+// Checks the options of a mixer. A problem names keys of model.mixer, which `key` replaces.
 void check_mixer(const MixerConfig& mixer, const MixerShape& shape, const std::string& key, const Checked& checked) {
   const std::string usual = "model.mixer";
   auto problem = problem_of(mixer, shape);
@@ -201,7 +202,7 @@ void check_mixer(const MixerConfig& mixer, const MixerShape& shape, const std::s
   checked.fail(problem->keys, "{}", problem->what);
 }
 
-// `key`: of the mixer, or of the list of mixers.
+// `key`: the key of the mixer, or of the list of mixers.
 void check_mixers(const TransformerConfig& model, bool is_causal, const std::string& key, const Checked& checked) {
   const bool crosses = is<EncoderDecoderConfig>(checked.model) && is_causal;  // blocks have a cross mixer, too
   const auto check_one = [&](const MixerConfig& mixer, const std::string& its_key) {
@@ -314,7 +315,7 @@ void check(const EncoderDecoderConfig& model, const Checked& checked) {
   check_mixer(model.cross_mixer, model.cross_shape(), "model.cross_mixer", checked);
 }
 
-// Of models that predict a token from those before it, and nothing else.
+// Checks a model that can only predict a token from those before it.
 template <class Model>
 void check(const Model& model, const Checked& checked) {
   checked.refuse(!is_causal(checked.task), {"model.kind", "task.kind"},
@@ -350,7 +351,7 @@ void check_model(const Checked& checked) {
 }
 
 void check_ranges(const Checked& checked) {
-  auto copy = checked.config;  // rows refer to what can be changed
+  auto copy = checked.config;  // rows_of needs a mutable config
   for (const auto& [path, field] : rows_of(copy)) {
     if (!field.range) continue;
     const auto given = json_value(field);
@@ -379,7 +380,7 @@ double sampling_of(const TokenizerOptions& tokenizer) {
   return unigram != nullptr ? unigram->sampling : 0;
 }
 
-// `texts`: of which tokenization happens once.
+// `texts`: texts that are tokenized only once.
 void check_no_sampling(const TokenizerOptions& tokenizer, const char* texts, const Checked& checked) {
   if (const auto sampling = sampling_of(tokenizer); sampling > 0)
     checked.fail({"data.tokenizer.sampling", "task.kind"}, "{} has no effect on {} tokenized once: set it to 0",
@@ -405,7 +406,7 @@ std::string_view task_of_corpus(std::string_view corpus) {
                                 : LanguageModelConfig::kind;
 }
 
-// The default corpus is that of language models; to other tasks it means that there is none.
+// The default corpus is one for language models; for other tasks it means that no corpus is named.
 void check_corpus(const std::string& corpus, std::string_view task, const Checked& checked) {
   const std::vector<std::string> names(corpus_names.begin(), corpus_names.end());
   checked.refuse(std::ranges::find(names, corpus) == names.end(), {"data.corpus"}, "unknown corpus {}; expected {}{}",
@@ -414,7 +415,7 @@ void check_corpus(const std::string& corpus, std::string_view task, const Checke
                  "'{}' is for task {}", corpus, task_of_corpus(corpus));
 }
 
-// Of a language model's text, masked or not.
+// Checks the text of a language model, masked or not.
 void check_text(const TextDataConfig& data, const Checked& checked) {
   checked.refuse(data.format == TableFormat::csv || data.format == TableFormat::tsv, {"data.format", "task.kind"},
                  "a language model reads text or jsonl, not {}, which is for tables with labels",
@@ -534,11 +535,11 @@ void check_options(const CompressionConfig&, const Checked& checked) {
 }
 void check_options(const RecallRows&, const Checked&) {}
 
-// Of rows that test what a model remembers.
+// Checks a task of rows that test a model's memory.
 template <class Rows>
 requires std::is_base_of_v<RecallRows, Rows>
 void check_task(const Rows& task, const Checked& checked) {
-  constexpr std::int64_t most_tokens = 1 << 26;  // 2 GiB with their targets, of both splits
+  constexpr std::int64_t most_tokens = 1 << 26;  // 2 GiB for both splits, with targets
   check_options(task, checked);
   const auto context = context_of(checked.model);
   checked.refuse(context < task.length, {"model.context", "task.length"},
@@ -548,7 +549,7 @@ void check_task(const Rows& task, const Checked& checked) {
                  most_tokens);
 }
 
-// Of lists.
+// Checks a task of lists.
 template <class Lists>
 void check_task(const Lists& task, const Checked& checked) {
   const auto lists = *list_task(task);

@@ -96,7 +96,7 @@ inline bool drops_whitespace(const TokenizerOptions& options) {
       options);
 }
 
-// Whether a token may be a part of a word (Tokenizer::begins_word). To the other tokenizers each token is a word.
+// Whether a token may be a part of a word (Tokenizer::begins_word). For the other tokenizers each token is a word.
 inline bool cuts_words(const TokenizerOptions& options) {
   return is<UnigramTokenizerOptions>(options) || is<BpeTokenizerOptions>(options) ||
          is<PretrainedTokenizerOptions>(options);
@@ -133,10 +133,10 @@ using LeastSquaresPackingConfig =
 
 using PackingConfig = std::variant<NoPackingConfig, ShortestFirstPackingConfig, LeastSquaresPackingConfig>;
 
-// Nothing for `none`.
+// nullptr for `none`.
 inline const PackingOptions* packing_options(const PackingConfig& config) { return options_as<PackingOptions>(config); }
 
-// The data section of a config. Each task that reads texts has one; both share DataConfig.
+// The data section of a config. Each kind of task that reads texts has its own; all share DataConfig.
 enum class TableFormat { automatic, csv, tsv, jsonl, text };
 constexpr std::array<std::string_view, 5> enum_names(TableFormat) { return {"auto", "csv", "tsv", "jsonl", "text"}; }
 
@@ -198,7 +198,7 @@ struct TextDataConfig : DataConfig {
   }
 };
 
-// Ratings (stars) as classes: "negative" up to one number, "positive" from another; what lies between is left out.
+// Ratings (stars) as classes: "negative" up to one number, "positive" from another; ratings between them are left out.
 struct RatingConfig {
   std::optional<double> positive_from, negative_to, lowest, highest;
 
@@ -244,7 +244,7 @@ struct LabelledDataConfig : DataConfig {
 enum class ClassWeights { none, balanced };
 constexpr std::array<std::string_view, 2> enum_names(ClassWeights) { return {"none", "balanced"}; }
 
-// The metric of the validation split that chooses the best checkpoint.
+// The measure of the validation split that chooses the best checkpoint.
 enum class SelectionMetric { accuracy, loss, auc };
 constexpr std::array<std::string_view, 3> enum_names(SelectionMetric) { return {"accuracy", "loss", "auc"}; }
 
@@ -333,7 +333,7 @@ struct ClassificationConfig : Named<"classification", "the class of a text"> {
   }
 };
 
-// nullptr: none.
+// nullptr if the head has no bag.
 inline const NaiveBayesBagConfig* bag_options(const HeadConfig& head) {
   const auto* pooled = std::get_if<MaxPooledHeadConfig>(&head);
   return pooled != nullptr ? std::get_if<NaiveBayesBagConfig>(&pooled->bag) : nullptr;
@@ -359,7 +359,7 @@ struct ReversedPairs : SyntheticPairOptions,
 
 using SyntheticPairs = std::variant<NoSyntheticPairs, CopiedPairs, ReversedPairs>;
 
-// Nothing for `none`.
+// nullptr for `none`.
 inline const SyntheticPairOptions* synthetic_options(const SyntheticPairs& pairs) {
   return options_as<SyntheticPairOptions>(pairs);
 }

@@ -10,7 +10,7 @@
 namespace metaformer {
 
 bool Range::contains(double value) const {
-  if (!(std::abs(value) <= largest_number)) return false;  // nor is NaN in it
+  if (!(std::abs(value) <= largest_number)) return false;  // this also excludes NaN
   return (low_open ? value > low : value >= low) && (high_open ? value < high : value <= high);
 }
 
@@ -89,8 +89,8 @@ struct FieldList {
     kinds.resize = [&list](std::size_t count) { list.assign(count, Item{}); };
     fields.push_back({name, help, std::nullopt, std::move(kinds)});
   }
-  // The section that goes with the chosen kind of `owner`, section(options); an alternative that `section` does not
-  // take has none.
+  // A section that belongs to the chosen kind of `owner`: section(options). Kinds whose options `section` does not
+  // accept have no such section.
   template <class V, class Find>
   void section_of(const char* name, const char* owner, V& variant, const Find& section) {
     const auto list = [&variant, section] {
@@ -133,7 +133,7 @@ std::map<std::string, std::string> data_paths_in(ExperimentConfig& config) {
   return paths;
 }
 
-// Tables with a row for each word or n-gram, of which a batch reads few.
+// Whether there are tables with a row for each word or n-gram, of which a batch reads few rows.
 bool has_large_tables(const ExperimentConfig& config) {
   const auto* model = blocks_of(config.model);
   if (model != nullptr && (has_regions(model->embedding) || model->embedding.ngrams.order > 1)) return true;
@@ -141,7 +141,7 @@ bool has_large_tables(const ExperimentConfig& config) {
   return classifier != nullptr && bag_options(classifier->head) != nullptr;
 }
 
-// Whether rows are texts of different lengths, of which a batch has a fixed number.
+// Whether a batch has a fixed number of rows, which are texts of different lengths.
 bool is_padded(const TaskConfig& task) {
   return is<ClassificationConfig>(task) || (is<SequenceToSequenceConfig>(task) && !batches_by_tokens(task));
 }

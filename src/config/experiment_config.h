@@ -100,7 +100,7 @@ using TaskConfig =
                  SortConfig, CopyConfig, RecallConfig, InductionConfig, SelectiveCopyConfig, ParityConfig,
                  MajorityConfig, InContextRecallConfig, FuzzyRecallConfig, MemorisationConfig, CompressionConfig>;
 
-// The rows of a task of config/recall_config.h; nullptr for others.
+// The common keys of the tasks in config/recall_config.h; nullptr for other tasks.
 inline const RecallRows* recall_rows(const TaskConfig& task) { return options_as<RecallRows>(task); }
 
 // Whether a token is predicted from those before it only.
@@ -120,17 +120,17 @@ inline TextDataConfig* text_data_of(TaskConfig& task) {
 
 // The form of the tasks of lists: a prompt that contains a list, and an answer of as many numbers.
 struct ListTask {
-  bool copies = false;  // else the answer is the sorted list
+  bool copies = false;  // the answer is the list itself; else the sorted list
   std::int64_t length = 0;
   std::int64_t digits = 0;
 
-  std::int64_t first_number() const { return copies ? 1 : 0; }  // of `digits` consecutive ones
+  std::int64_t first_number() const { return copies ? 1 : 0; }  // the smallest of `digits` consecutive numbers
   std::int64_t vocabulary() const { return digits + first_number(); }
   std::int64_t prompt_length() const { return copies ? length + 2 : length; }
   std::int64_t row_length() const { return prompt_length() + length - 1; }  // the last number is never read
 };
 
-// Nothing for a task of texts.
+// The form of a task of lists; nothing for other tasks.
 inline std::optional<ListTask> list_task(const TaskConfig& task) {
   if (const auto* sort = std::get_if<SortConfig>(&task)) return ListTask{false, sort->length, sort->digits};
   if (const auto* copy = std::get_if<CopyConfig>(&task)) return ListTask{true, copy->length, copy->digits};
@@ -148,7 +148,7 @@ inline std::optional<std::int64_t> count_of_numbers(const TaskConfig& task) {
       task);
 }
 
-// The fraction of the tokens for which training computes logits, at most; of a classifier nothing.
+// The largest fraction of the tokens for which training computes logits; 0 for a classifier.
 inline double target_fraction(const TaskConfig& task) {
   return std::visit(
       []<class Options>(const Options& options) -> double {
@@ -175,7 +175,7 @@ struct ExperimentConfig {
 
   void visit(auto& field) {
     field("task", task, "what is learned");
-    // The section `data` belongs to the task, and `train` to the model: a task or a model has it, or a part of it.
+    // The fields of the section `data` depend on the task, and those of `train` on the model.
     field.section_of("data", "task", task, [](auto& task) -> decltype((task.data)) { return task.data; });
     field("model", model, "what learns it");
     field.section_of(
@@ -188,7 +188,7 @@ struct ExperimentConfig {
   }
 };
 
-// Shorter than std::get, which throws std::bad_variant_access for another kind; of a constant config or another one.
+// Short forms of std::get, for a constant or mutable config. They throw std::bad_variant_access for another kind.
 auto& transformer(auto&& config) { return std::get<TransformerConfig>(config.model); }
 auto& classification(auto&& config) { return std::get<ClassificationConfig>(config.task); }
 auto& language_model(auto&& config) { return std::get<LanguageModelConfig>(config.task); }
@@ -199,7 +199,7 @@ inline bool batches_by_tokens(const TaskConfig& task) {
   return pairs != nullptr && pairs->batch_unit == BatchUnit::token;
 }
 
-// Tokens of a training batch, at most.
+// The largest number of tokens in a training batch.
 inline std::int64_t most_batch_tokens(const ExperimentConfig& config) {
   return batches_by_tokens(config.task) ? config.train.batch_size : config.train.batch_size * context_of(config.model);
 }
@@ -221,34 +221,34 @@ inline DataConfig* data_of(ExperimentConfig& config) { return const_cast<DataCon
 std::vector<Field> fields_of(ExperimentConfig& config);
 
 struct Row {
-  std::string path;  // "train.learning_rate"; of what has kinds "train.schedule"
+  std::string path;  // "train.learning_rate"; "train.schedule" for a key with kinds
   Field field;
 };
 
-// All keys that the chosen kinds have, without the sections that they lie in. They refer to `config`.
+// All keys of the chosen kinds, but not the sections that contain them. They refer to `config`.
 std::vector<Row> rows_of(ExperimentConfig& config);
 
 // Paths.
 
-// Paths that are another one for every seed: {seed} in them stands for train.seed. The config keeps them as they were
-// written, so that runs of other seeds have the same config.
+// The path with train.seed in place of {seed}. The config keeps the path as it was written, so that runs with other
+// seeds have the same config.
 std::string with_seed(std::string path, const TrainConfig& train);
 
-// The data section of a classifier as it is read.
+// The data section of a classifier, with train.seed in place of {seed}.
 LabelledDataConfig labelled_data(const ExperimentConfig& config);
 
-// The keys that hold a PathText ("data.validation_path"), in their order. The values point into `config`; nullptr:
-// null.
+// The keys that hold a PathText ("data.validation_path"), in the order of the config. The values point into `config`;
+// nullptr if there is no path.
 std::vector<std::pair<std::string, PathText*>> paths_in(ExperimentConfig& config);
 
-// The files and folders of the section `data` that both configs have as a key, and that differ in where they lie.
+// The keys of files and folders in the section `data` that both configs have, with different paths.
 std::vector<std::string> moved_data(ExperimentConfig before, ExperimentConfig now);
 
-// Whether the key is that of a file or folder of the section `data`: what may lie elsewhere once a run is trained. The
-// tokenizer is not among them: checkpoints have their own.
+// Whether the key is that of a file or folder in the section `data`, which may be moved after training. The tokenizer's
+// path is no such key, because checkpoints contain their tokenizer.
 bool is_data_path(ExperimentConfig config, const std::string& key);
 
-// Defaults that follow from other keys. Each counts where no source of the config sets its key.
+// Defaults that depend on other keys. Each is used if no source of the config sets its key.
 
 // train.schedule.floor: a rate below the usual floor falls to a tenth of itself.
 // data.tokenizer.whitespace: kept for the task language_model.
@@ -259,13 +259,13 @@ void derive_defaults(ExperimentConfig& config, const Provenance& provenance);
 // sqrt_width where sinusoids, of amplitude 1, are added to embeddings that start much smaller (2017); else none.
 EmbeddingScale default_embedding_scale(const ModelConfig& model);
 
-// Changes nothing in a model without positions.
+// Sets model.embedding.scale; does nothing for a model without positions.
 void set_embedding_scale(ModelConfig& model, EmbeddingScale scale);
 
-// One slice for each 384 tokens of a training batch times the width / 128, at least 1 and at most 8: a function of the
-// config, so that a run has the same bytes on every machine. Labelled texts and pairs, which are padded, count as a
-// quarter of the context. 1 where the gradients of all slices would take too much memory (models wider than 384;
-// n-grams) or cannot be had (regions, bags).
+// The number of slices: the tokens of a training batch times the width, divided by 384 x 128, at least 1 and at most 8.
+// It depends only on the config, so that a run has the same bytes on every machine. Labelled texts and pairs, which are
+// padded, count as a quarter of the context. 1 where the gradients of all slices would take too much memory (models
+// wider than 384; n-grams) or cannot be had (regions, bags).
 std::int64_t default_slices(const ExperimentConfig& config);
 
 }  // namespace metaformer

@@ -40,12 +40,12 @@ std::vector<std::string> choices_of(const Field::Value& value) {
 
 std::vector<FieldHelp> explain(const std::vector<Field>& section, const std::string& prefix);
 
-// keys() of every kind in turn. A key that several kinds have with the same meaning is one entry; that every kind has
-// it is no condition.
+// The help that keys() returns for every kind. A key that several kinds have with the same meaning is one entry; a key
+// that every kind has gets no condition.
 std::vector<FieldHelp> explain_kinds(const Kinds& kinds, const std::string& section,
                                      const std::function<std::vector<FieldHelp>()>& keys) {
   std::vector<FieldHelp> all;
-  std::vector<KindCondition> conditions;  // of each
+  std::vector<KindCondition> conditions;  // of each entry of `all`
   const auto chosen = kinds.current();
   const auto names = kinds.names();
   for (const auto& kind : names) {
@@ -97,7 +97,7 @@ std::vector<FieldHelp> explain(const std::vector<Field>& section, const std::str
 }
 
 struct ForeignName {
-  std::string_view names;  // of nanoGPT, Hugging Face and the like, a space between them
+  std::string_view names;  // in nanoGPT, Hugging Face and the like, separated by spaces
   std::string_view key;    // ours; an option begins with --
 };
 

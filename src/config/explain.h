@@ -19,28 +19,28 @@ struct KindCondition {
 
 // The help of a key, as `config explain` and the documentation show it.
 struct FieldHelp {
-  std::string path;      // "model.mixer.constraint"; of what has kinds "model.mixer"
+  std::string path;      // "model.mixer.constraint"; "model.mixer" for a key with kinds
   std::string expected;  // "integer, at least 1", "fp32 or bf16"
   std::string fallback;  // the default
   std::string meaning;
-  std::vector<std::string> choices;       // the names that it takes; none: takes something else
-  std::vector<KindHelp> kinds;            // that the key chooses from
-  std::vector<KindCondition> conditions;  // for the key to exist, outermost first
+  std::vector<std::string> choices;       // the names that the key takes; empty if it takes other values
+  std::vector<KindHelp> kinds;            // the kinds that the key chooses from
+  std::vector<KindCondition> conditions;  // all must hold for the key to exist; outermost first
   bool operator==(const FieldHelp&) const = default;
 };
 
-// Every key once for each meaning or default that it has.
+// The help of every key, with one entry for each meaning or default that the key has.
 const std::vector<FieldHelp>& explain_config();
 
 // "model: transformer, model.mixer: metric or quadratic"; "" where the key always exists.
 std::string applies_to(const FieldHelp& field);
 
-// The key of this name ("weight_decay"), the one nested least of several, or the key that nanoGPT or Hugging Face call
-// so ("lr", "num_hidden_layers"), as a path; "" if there is none.
+// The path of the key with this name ("weight_decay"), the least nested of several, or of the key that nanoGPT or
+// Hugging Face call so ("lr", "num_hidden_layers"); "" if there is none.
 std::string full_key(std::string_view name);
 
-// "; did you mean 'train.learning_rate'?" for the unknown key `path` in a section with the keys `known`: what full_key
-// finds, else the nearest name in the section, else anywhere; "" if none is near.
+// "; did you mean 'train.learning_rate'?" for the unknown key `path` in a section with the keys `known`. Suggests the
+// result of full_key, else the nearest name in the section, else the nearest name anywhere; "" if none is near.
 std::string suggest_key(const std::string& path, const std::vector<std::string>& known);
 
 // Throws an Error (exit code 2) with the place, the key and its likely correction. `context`: " for kind 'metric'" or

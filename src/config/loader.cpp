@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The kind that a source gives to a section, as the kind's defaults; nothing where it names none that exists.
+// The kind that a source names for a section, with its default options; nothing if it names no existing kind.
 template <class V>
 std::optional<V> named_kind(const ConfigNode& source, std::string_view section) {
   const auto* node = source.find(section);
@@ -26,7 +26,7 @@ std::optional<V> named_kind(const ConfigNode& source, std::string_view section) 
   return make_kind<V>(node->scalar);
 }
 
-// Of the keys for which `is_forgotten(key)`.
+// Removes the keys for which `is_forgotten(key)` is true.
 void forget(Provenance& provenance, const auto& is_forgotten) {
   std::erase_if(provenance, [&](const auto& entry) { return is_forgotten(entry.first); });
 }
@@ -76,9 +76,9 @@ void switch_model(ModelConfig model, ExperimentConfig& config, Provenance& prove
   });
 }
 
-// A source that names another task or another model than the sources before it resets that section to the new kind's
-// defaults. Kept of the earlier sources: with another task the data keys that both tasks have, with another model its
-// context and what has an effect on both models.
+// If a source names another task or model than the sources before it, this section gets the new kind's defaults.
+// Another task keeps the data keys that both tasks have; another model keeps model.context and the keys that have an
+// effect on both models.
 void switch_kinds(const ConfigNode& source, ExperimentConfig& config, Provenance& provenance) {
   auto task = named_kind<TaskConfig>(source, "task");
   auto model = named_kind<ModelConfig>(source, "model");
@@ -98,7 +98,7 @@ constexpr const char* expected_of() {
   return std::is_same_v<T, PathText> ? "a path" : "a text";
 }
 
-// False for a text that is no such value.
+// Returns false if the text is not such a value.
 template <class T>
 bool read(const std::string& text, T& value) {
   if constexpr (std::is_same_v<T, std::int64_t>) {
@@ -144,7 +144,7 @@ void decode(const ConfigNode& node, const std::string& path, std::vector<std::st
   for (const auto& item : node.items) decode(item, path, value.emplace_back());
 }
 
-// The place of a name among `names`.
+// The index of the node's name in `names`.
 std::size_t decode_name(const ConfigNode& node, const std::string& path, const std::vector<std::string>& names) {
   if (node.kind != ConfigNode::Kind::scalar) fail_type(node, path, join_alternatives(names));
   const auto found = std::find(names.begin(), names.end(), node.scalar);
@@ -157,7 +157,7 @@ std::size_t decode_name(const ConfigNode& node, const std::string& path, const s
 void decode_value(const ConfigNode& node, const std::string& path, const Field& field) {
   const bool is_scalar = node.kind == ConfigNode::Kind::scalar;
   std::int64_t ignored = 0;
-  // A number outside its type cannot be stored for a later source to correct.
+  // A number that its type cannot hold is an error at once: it cannot be stored for a later source to correct.
   if (std::holds_alternative<std::int64_t*>(field.value) && is_scalar &&
       parse_whole_number(node.scalar, ignored) == WholeNumber::too_large)
     fail_at(node.location, "{}: {} is out of range; must be {}", path, printable(node.scalar), field.range->str());
@@ -176,7 +176,7 @@ void decode_value(const ConfigNode& node, const std::string& path, const Field& 
 struct Decoder {
   Provenance& provenance;
 
-  // `context` of an unknown key: " for kind 'metric'", or "". `known`: keys that are no fields.
+  // `context` follows an unknown key in messages: " for kind 'metric'", or "". `known`: valid keys that are not fields.
   void decode_section(const ConfigNode& node, const std::string& path, const std::vector<Field>& fields,
                       const std::string& context, std::vector<std::string> known = {}) {
     std::vector<const Field*> present;
@@ -225,7 +225,7 @@ struct Decoder {
     const auto names = kinds.names();
     if (kinds.resize && node.kind == ConfigNode::Kind::sequence) return decode_list(node, path, kinds);
     const auto* list = node.kind == ConfigNode::Kind::map ? node.find("kind") : nullptr;
-    if (kinds.resize && list != nullptr && list->kind == ConfigNode::Kind::sequence) {  // and options of its items
+    if (kinds.resize && list != nullptr && list->kind == ConfigNode::Kind::sequence) {  // a list, and options of items
       decode_list(*list, path, kinds);
       return decode_section(node, path, kinds.items(), "; " + path + " is a list", {"kind"});
     }
@@ -242,7 +242,7 @@ struct Decoder {
     decode_section(node, path, kinds.fields(), for_kind(named, kinds), {"kind"});
   }
 
-  // Items are sections; one that has only its first key, what has kinds, may be written as that.
+  // Items are sections. An item may also be written as the value of its first key, which has kinds.
   void decode_list(const ConfigNode& node, const std::string& path, const Kinds& kinds) {
     if (node.items.empty()) fail_at(node.location, "{}: is an empty list; expected at least one item", path);
     kinds.resize(node.items.size());
@@ -273,7 +273,7 @@ struct Decoder {
 
 bool is_bare_name(const std::string& name) { return !name.empty() && name.find('/') == std::string::npos; }
 
-// `name`, or `name.yaml` when that is what exists.
+// `path` if it is a file, else `path`.yaml if that is one; else empty.
 fs::path with_ending(const fs::path& path) {
   std::error_code ignored;
   for (const auto& found : {path, fs::path(path.string() + ".yaml")})
@@ -312,7 +312,7 @@ std::vector<std::string> config_names(const std::vector<fs::path>& folders) {
   throw error("no such config; looked " + looked + did_you_mean(name, config_names(folders)));
 }
 
-// Whether a file is named as a text or a table, and is not YAML with a section of a config.
+// Whether a file has the name of a text or a table, and is not YAML with a section of a config.
 bool is_named_as_data(const fs::path& path) {
   constexpr std::array endings = {".txt", ".text", ".csv", ".tsv", ".jsonl", ".ndjson", ".gz"};
   if (std::ranges::find(endings, path.extension()) == endings.end()) return false;
@@ -325,7 +325,7 @@ bool is_named_as_data(const fs::path& path) {
   }
 }
 
-// What to type for a text or a table in the place of a config.
+// Advice for a text or a table that was given in place of a config.
 std::string data_advice(const fs::path& path) {
   const auto inner = path.extension() == ".gz" ? path.stem() : path;
   const bool is_table = inner.extension() == ".csv" || inner.extension() == ".tsv";
@@ -334,7 +334,7 @@ std::string data_advice(const fs::path& path) {
       is_table ? "a table" : "a text", is_table ? "text_classifier.yaml" : "shakespeare_metric.yaml", path.string());
 }
 
-// `prefix` of an error: where the name is written, or "".
+// `prefix` of errors: the place where the name is written, or "".
 fs::path look_up(const std::string& name, const std::string& prefix) {
   if (auto found = with_ending(name); !found.empty()) return found;
   if (is_bare_name(name))
@@ -343,7 +343,7 @@ fs::path look_up(const std::string& name, const std::string& prefix) {
   fail_not_found(prefix, name);
 }
 
-// Beside the file that names it, then as a name like any other.
+// Looks for a base beside the file that names it, then as for any other name of a config.
 fs::path find_base(const ConfigNode& base, const fs::path& from) {
   if (base.kind != ConfigNode::Kind::scalar) fail_type(base, "base", "the name of a config, or a list of names");
   if (base.scalar.empty()) fail_at(base.location, "base: is empty; expected the name of a config");
@@ -353,8 +353,8 @@ fs::path find_base(const ConfigNode& base, const fs::path& from) {
   return look_up(base.scalar, base.location.str() + ": base: ");
 }
 
-// The sources of a file, first to last: those of its bases in their order, then its own. A file that is a base of
-// several is applied once, where it comes first: again it would undo what the files between have changed.
+// Collects the sources of a file in the order in which they apply: those of its bases, then its own. A file that is a
+// base of several is applied only once, at its first place: a second time would undo the changes of the files between.
 struct SourceCollector {
   std::vector<fs::path> applied;
   std::vector<ConfigNode> sources;
@@ -406,7 +406,7 @@ Experiment resolve(const std::string& name, const std::vector<ConfigNode>& sourc
 
 void apply_source(const ConfigNode& source, ExperimentConfig& config, Provenance& provenance) {
   switch_kinds(source, config, provenance);
-  // The loader has taken `base` out of the source: it is known only so that it is suggested.
+  // The loader has removed `base` from the source. It is a known key here only so that messages can suggest it.
   Decoder{provenance}.decode_section(source, "", fields_of(config), "", {"base"});
 }
 

@@ -10,7 +10,7 @@
 
 namespace metaformer {
 
-// Applies one source of a config to an experiment, and remembers who set what.
+// Applies one source of a config to an experiment, and records in `provenance` where each key was set.
 //
 // Strict: unknown keys, wrong types and unknown names are Errors (exit code 2) that name place, key and value. A kind
 // that differs from the earlier sources' resets that section to the new kind's defaults (a task or model
@@ -21,8 +21,8 @@ void apply_source(const ConfigNode& source, ExperimentConfig& config, Provenance
 // Valid but probably unintended settings: one line each, with the place of the value: "my.yaml:3:9: train.steps: ...".
 std::vector<std::string> config_warnings(const ExperimentConfig& config, const Provenance& provenance);
 
-// Checked once, after all layers of a config are applied: throws Error (exit code 2) for the first value out of range
-// or at odds with another, with where it was set.
+// Called once, after all sources of a config are applied. Throws Error (exit code 2) for the first value that is out of
+// range or contradicts another one, with the place where it was set.
 void check_config(const ExperimentConfig& config, const Provenance& provenance);
 
 struct Experiment {
@@ -35,8 +35,8 @@ struct Experiment {
 // separated), then the installation's configs or, when run from a build, the source tree's.
 std::vector<std::filesystem::path> config_folders();
 
-// The file that `name` means: itself when it is a path, else the first found. Errors (exit code 2) list where it looked
-// and the nearest name.
+// The file of the config `name`: `name` itself if it is a path, else the first one found. Errors (exit code 2) list the
+// searched folders and the nearest name.
 std::filesystem::path find_config(const std::string& name);
 
 // Sources, in order: defaults < base files < the file < overrides ("train.steps=200"). Relative data paths become

@@ -12,7 +12,7 @@ namespace {
 
 using Problem = std::optional<MixerProblem>;
 
-// Of options of the mixer ("score"), or keys of the model ("model.positions").
+// A problem of options of the mixer ("score"), or keys of the model ("model.positions").
 template <class... Values>
 MixerProblem at_odds(std::vector<std::string> keys, fmt::format_string<const Values&...> what,
                      const Values&... values) {
@@ -21,20 +21,20 @@ MixerProblem at_odds(std::vector<std::string> keys, fmt::format_string<const Val
   return {std::move(keys), fmt::format(what, values...)};
 }
 
-// Values before a normalisation need one.
+// Unnormalised values are those before qk_norm, so they need it.
 Problem values_problem(const auto& options) {
   if (options.values != MixerValues::unnormalised || options.qk_norm) return std::nullopt;
   return at_odds({"values", "qk_norm"},
                  "without qk_norm nothing is normalised: set values to shared, or qk_norm to true");
 }
 
-// A gain and a temperature would be two factors of one score.
+// A temperature makes up for the fixed length of normalised queries and keys.
 Problem temperature_problem(const auto& options) {
   if (!options.learned_temperature || options.qk_norm) return std::nullopt;
   return at_odds({"learned_temperature", "qk_norm"}, "true needs normalised queries and keys: set qk_norm to true");
 }
 
-// Of mixers that split the features of a head in two.
+// A problem of mixers that split the features of a head in two: their number is odd.
 Problem odd_heads_problem(const MixerShape& shape, std::string_view mixer, std::string_view why) {
   if (shape.head_width() % 2 == 0) return std::nullopt;
   return at_odds({"model.width", "model.heads", "model.mixer"},
@@ -42,7 +42,7 @@ Problem odd_heads_problem(const MixerShape& shape, std::string_view mixer, std::
                  mixer, why);
 }
 
-// A number from `fewest` on in steps of `step`, or `word`, which is 0.
+// Reads a multiple of `step` that is at least `fewest`, or `word`, which sets 0. Returns false for other texts.
 bool read_number_or(std::string_view word, const std::string& text, std::int64_t fewest, std::int64_t step,
                     std::int64_t& value) {
   std::int64_t number = 0;

@@ -1,6 +1,6 @@
 #pragma once
-// The mixer of a model: which kinds there are, their options and rules, and the positions that act on scores. How each
-// is computed and what it costs is in attention/.
+// The mixer of a model: its kinds with their options and rules, and the kinds of positions. attention/ has their
+// computation and cost.
 
 #include <algorithm>
 #include <memory>
@@ -81,15 +81,15 @@ using PositionsConfig =
     std::variant<LearnedPositionsConfig, NoPositionsConfig, SinusoidalPositionsConfig, RotaryPositionsConfig,
                  AlibiPositionsConfig, T5PositionsConfig, ShawPositionsConfig, TransformerXlPositionsConfig>;
 
-// Whether positions change scores, and so need a mixer that has them; the others are added to the embeddings.
+// Whether positions change scores, and so need a mixer with scores; the others are added to the embeddings.
 inline bool act_on_scores(const PositionsConfig& positions) {
   return !is<LearnedPositionsConfig>(positions) && !is<NoPositionsConfig>(positions) &&
          !is<SinusoidalPositionsConfig>(positions);
 }
 
 // reference: the formula as written, with the whole score matrix. composed: batched products around the library's
-// attention. fused: the CUDA kernels of cuda/. automatic: the one of them that supports the options and is expected to
-// be the fastest (attention/kernel_choice.h); never the reference, unless there is no other.
+// attention. fused: the CUDA kernels of cuda/. automatic: of the backends that support the options, the one that is
+// expected to be the fastest (attention/kernel_choice.h); the reference only if there is no other.
 enum class Backend { automatic, reference, composed, fused };
 constexpr std::array<std::string_view, 4> enum_names(Backend) { return {"auto", "reference", "composed", "fused"}; }
 
@@ -100,30 +100,30 @@ struct MixerShape {
   double dropout = 0;                  // of scores, in training
   bool bias = false;                   // in projections
   double output_std = 0.02;            // standard deviation of the initial weights of its output projection
-  std::int64_t layer = 0, layers = 1;  // which block of how many it is in
+  std::int64_t layer = 0, layers = 1;  // index of its block, and number of blocks
   bool is_first_of_kind = true;        // no block before it has a mixer of its kind
-  PositionsConfig positions = NoPositionsConfig{};  // of which those that act on scores concern a mixer
-  bool crosses = false;  // its context is another sequence: what a decoder sees of an encoder
+  PositionsConfig positions = NoPositionsConfig{};  // only those that act on scores concern a mixer
+  bool crosses = false;  // its context is another sequence: a decoder sees an encoder's output
   std::int64_t head_width() const { return width / heads; }
 };
 
-// Why options are at odds with each other or with the model: `what` of the first of the keys ("model.mixer.score"), the
-// others being those that could be changed in its place.
+// A contradiction between options, or between options and the model. `what` says what is wrong with the first key
+// ("model.mixer.score"); changing one of the other keys would resolve it, too.
 struct MixerProblem {
   std::vector<std::string> keys;
   std::string what;
 };
 
-// The defaults of what the options of a mixer say of it; the functions behind MixerConfig explain them. Where there are
-// several backends, options also have `backend`. `make`, in the mixer's source in attention/, makes the mixer, not yet
-// initialised (model/parameters.h).
+// Default properties of a mixer; the functions below MixerConfig explain them. Options of mixers with several backends
+// also have `backend`. `make`, defined in the mixer's source in attention/, makes the mixer, not yet initialised
+// (model/parameters.h).
 struct MixerOptions {
   static constexpr bool has_scores = false, chooses_by_whole_sequence = false, carries_state = false,
                         takes_longer_context = true, can_be_causal = true;
   bool can_cross() const { return false; }  // whether its context can be another sequence
   std::vector<Backend> backends() const { return {Backend::composed}; }
   std::int64_t key_width(const MixerShape& shape) const { return shape.head_width(); }
-  std::int64_t tokens_kept(std::int64_t tokens) const { return tokens; }  // of so many, by a state without fixed size
+  std::int64_t tokens_kept(std::int64_t tokens) const { return tokens; }  // see tokens_kept_of
   std::optional<MixerProblem> problem(const MixerShape&) const { return std::nullopt; }
 };
 
@@ -142,16 +142,17 @@ void visit_backend(auto& field, Backend& backend) {
         "kernels, where the mixer has them; auto chooses");
 }
 
-// The vectors that are mixed: the projection that scores are made of, that projection before qk_norm, or another one.
+// The vectors that are mixed: the projection from which scores are computed, the same before qk_norm, or another
+// projection.
 enum class MixerValues { shared, unnormalised, own };
 constexpr std::array<std::string_view, 3> enum_names(MixerValues) { return {"shared", "unnormalised", "own"}; }
 
-// Why the kernels of cuda/ cannot compute heads of this shape.
+// The reason why the kernels of cuda/ cannot compute heads of this shape; nothing if they can.
 std::optional<MixerProblem> fused_problem(const MixerShape& shape);
 
-// The function that turns a token's scores into weights. sigmoid: each score s by itself, sigmoid(s - log n) for a
-// token that sees n tokens (Ramapuram et al. 2024, whose n is the length of the sequence): so weights add up to about 1
-// at the start, and neither what follows nor what is packed beside a text changes them.
+// The function that turns a token's scores into weights. sigmoid: each score s on its own, sigmoid(s - log n), where
+// the token sees n tokens (in Ramapuram et al. 2024 n is the length of the sequence). So weights add up to about 1 at
+// the start, and do not depend on later tokens or on other texts in a packed row.
 enum class AttentionWeights { softmax, sigmoid };
 constexpr std::array<std::string_view, 2> enum_names(AttentionWeights) { return {"softmax", "sigmoid"}; }
 
@@ -230,7 +231,7 @@ struct QuadraticOptions
     return {Backend::composed, Backend::reference, Backend::fused};
   }
 
-  // The full form compares inputs, not what each side makes of them.
+  // The full form scores the inputs themselves, not projections of each side.
   bool can_cross() const { return form == QuadraticForm::projected; }
 
   std::optional<MixerProblem> problem(const MixerShape& shape) const;
@@ -269,7 +270,7 @@ struct MetricOptions : MixerOptions, Named<"metric", "scores from a learned metr
     return {Backend::composed, Backend::reference, Backend::fused};
   }
 
-  // The published formula mirrors a form at the diagonal of tokens that attend to themselves.
+  // The published formula mirrors scores at the diagonal, so a sequence must attend to itself.
   bool can_cross() const { return score != MetricScore::as_published; }
 
   std::optional<MixerProblem> problem(const MixerShape& shape) const;
@@ -310,7 +311,7 @@ struct LshOptions
   bool correct_duplicates = false;
   double score_std = 1;
 
-  // Buckets of a model of `context` tokens: by default half a chunk falls into each.
+  // The number of buckets for `context` tokens: by default half a chunk falls into each.
   std::int64_t bucket_count(std::int64_t context) const;
 
   std::shared_ptr<Mixer> make(const MixerShape& shape) const;
@@ -347,7 +348,7 @@ struct DifferentialOptions
   }
 };
 
-// Width of a pooling window in tokens, or everything visible.
+// Width of a pooling window in tokens, or all visible tokens.
 struct PoolingWindow {
   static constexpr const char *expected = "a number of tokens (at least 1) or 'all'",
                               *type = "integer, at least 1, or all";
@@ -373,8 +374,8 @@ struct AveragePoolingOptions
   }
 };
 
-// Mixers that read what came before from a matrix for each head, which tokens let decay and add to
-// (ops/state_mixing.h), and whose memory of a text therefore has one size, however long it is.
+// Mixers that read earlier tokens from a state: a matrix for each head, which every token decays and adds to
+// (ops/state_mixing.h). Its size does not depend on the length of the text.
 
 enum class StateDirection { both, forward };
 constexpr std::array<std::string_view, 2> enum_names(StateDirection) { return {"both", "forward"}; }
@@ -489,7 +490,8 @@ struct Rwkv7Options : StateMixerOptions,
   }
 };
 
-// Mixers whose weights depend on where tokens stand, not on what they say. They have weights for model.context tokens.
+// Mixers whose weights depend on the positions of tokens, not on their content. They have weights for model.context
+// tokens.
 struct PlacedMixerOptions : MixerOptions {
   static constexpr bool takes_longer_context = false;
 };
@@ -602,12 +604,12 @@ inline bool chooses_by_whole_sequence(const MixerConfig& mixer) {
   return std::visit([](const auto& options) { return options.chooses_by_whole_sequence; }, mixer);
 }
 
-// Whether tokens may be kept from seeing what follows them.
+// Whether the mixer can hide later tokens from a token.
 inline bool can_be_causal(const MixerConfig& mixer) {
   return std::visit([](const auto& options) { return options.can_be_causal; }, mixer);
 }
 
-// Whether its memory of earlier tokens is a state of a fixed size, which goes on from one pass to the next.
+// Whether the mixer remembers earlier tokens by a state of fixed size, which continues from one pass to the next.
 inline bool carries_state(const MixerConfig& mixer) {
   return std::visit([](const auto& options) { return options.carries_state; }, mixer);
 }
@@ -618,24 +620,24 @@ inline bool takes_longer_context(const MixerConfig& mixer) {
          std::visit([](const auto& options) { return options.takes_longer_context; }, mixer);
 }
 
-// How many of `tokens` tokens a state must hold for the next one.
+// How many of `tokens` earlier tokens a state without fixed size must keep for the next token.
 inline std::int64_t tokens_kept_of(const MixerConfig& mixer, std::int64_t tokens) {
   return std::visit([&](const auto& options) { return options.tokens_kept(tokens); }, mixer);
 }
 
-// Those that the options have, and the chosen one; composed where there is no choice.
+// The backends that the options have, and the chosen one: composed if there is no choice.
 inline std::vector<Backend> backends_of(const MixerConfig& mixer) {
   return std::visit([](const auto& options) { return options.backends(); }, mixer);
 }
 Backend backend_of(const MixerConfig& mixer);
-MixerConfig with_backend(MixerConfig mixer, Backend backend);  // with only composed: does nothing
+MixerConfig with_backend(MixerConfig mixer, Backend backend);  // does nothing if there is only composed
 
-// Whether a state of fixed size is all that a token needs of those before it.
+// Whether a token needs nothing from earlier tokens but a state of fixed size.
 inline bool has_endless_state(const MixerConfig& mixer) {
   return carries_state(mixer) || is<IdentityOptions>(mixer) || is<NoneOptions>(mixer);
 }
 
-// Whether a mixer that could read in both directions where tokens see what follows only reads forwards.
+// Whether a mixer that could read in both directions (where tokens see later ones) only reads forwards.
 inline bool reads_forwards(const MixerConfig& mixer) {
   return std::visit(
       [](const auto& options) {
@@ -645,12 +647,12 @@ inline bool reads_forwards(const MixerConfig& mixer) {
       mixer);
 }
 
-// Features of a query and a key, of a mixer with scores.
+// The number of features of a query or key of a mixer with scores.
 inline std::int64_t key_width(const MixerConfig& mixer, const MixerShape& shape) {
   return std::visit([&](const auto& options) { return options.key_width(shape); }, mixer);
 }
 
-// The first of the options' own problems, or a backend that they do not have.
+// The first problem of the options themselves, else a backend that they do not have; nothing if there is none.
 std::optional<MixerProblem> problem_of(const MixerConfig& mixer, const MixerShape& shape);
 
 // Consecutive blocks of one mixer: an item of a list of mixers, which the blocks of a model take by turns.

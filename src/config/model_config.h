@@ -70,7 +70,7 @@ struct EmbeddingConfig {
   }
 };
 
-// nullptr: tokens have vectors of their own.
+// nullptr if every token has a vector of its own.
 inline const SequenceRegionConfig* sequence_regions(const EmbeddingConfig& embedding) {
   return std::get_if<SequenceRegionConfig>(&embedding.region);
 }
@@ -81,7 +81,7 @@ inline bool has_regions(const EmbeddingConfig& embedding) { return sequence_regi
 enum class NormPosition { pre, post, both };
 constexpr std::array<std::string_view, 3> enum_names(NormPosition) { return {"pre", "post", "both"}; }
 
-// has_bias: with model.bias.
+// has_bias: whether there are bias terms if model.bias is true.
 template <Literal name, Literal about, bool bias>
 struct NormOptions : Named<name, about> {
   static constexpr bool has_bias = bias;
@@ -117,7 +117,7 @@ inline double epsilon_of(const NormConfig& norm) {
   return std::visit([](const auto& options) { return options.epsilon; }, norm);
 }
 
-// After the last block: what post-norm has already.
+// Whether there is a norm after the last block; with post-norm the block already ends with one.
 inline bool has_final_norm(const NormConfig& norm) {
   return std::visit([](const auto& options) { return options.position != NormPosition::post && options.final; }, norm);
 }
@@ -192,13 +192,13 @@ inline std::int64_t chunks_of(const FeedForwardConfig& feed_forward) {
 enum class RecurrentCell { lstm, gru };
 
 struct RecurrentConfig {
-  RecurrentCell cell = RecurrentCell::lstm;  // of the kind
+  RecurrentCell cell = RecurrentCell::lstm;  // set by the kind
   std::int64_t layers = 2, width = 128, context = 64;
   bool carry_state = false;
   double dropout = 0.0;
   EmbeddingConfig embedding = {.std = 0.5};  // no norm stands before the layers
 
-  // Matrices of a layer that read its input, and that read its state.
+  // The number of matrices of a layer that read its input, and of those that read its state.
   std::int64_t gates() const { return cell == RecurrentCell::lstm ? 4 : 3; }
 
   void visit(auto& field) {
@@ -257,8 +257,8 @@ struct TransformerConfig : Named<"transformer", "blocks of a token mixer and a f
   FeedForwardConfig feed_forward;
   bool bias = false;
   std::int64_t convolution = 0;
-  MixerConfig mixer;                // of all blocks,
-  std::vector<MixerLayers> mixers;  // unless they have several by turns
+  MixerConfig mixer;                // of all blocks, if `mixers` is empty
+  std::vector<MixerLayers> mixers;  // which the blocks have by turns
 
   const MixerConfig& mixer_of(std::int64_t layer) const {
     std::int64_t turn = 0;
@@ -287,18 +287,18 @@ struct TransformerConfig : Named<"transformer", "blocks of a token mixer and a f
     }
     return counts;
   }
-  // Whether it holds for the mixer of any block.
+  // Whether `holds` is true for the mixer of any block.
   bool any_mixer(bool (*holds)(const MixerConfig&)) const {
     const auto counts = blocks_by_mixer();
     return std::ranges::any_of(counts, [&](const auto& each) { return holds(*each.first); });
   }
-  // Whether generation can go on past the context: every block has a state of fixed size, and no position ends.
+  // Whether generation can go on past the context: every block has a state of fixed size, and there are no positions.
   bool has_endless_state() const {
     bool all = memory == 0 && is<NoPositionsConfig>(positions);
     for (std::int64_t layer = 0; layer < layers; ++layer) all = all && metaformer::has_endless_state(mixer_of(layer));
     return all;
   }
-  // "metric"; of a list "gated_delta_net x 3, scaled_dot_product".
+  // "metric"; for a list "gated_delta_net x 3, scaled_dot_product".
   std::string mixer_names() const {
     std::string names(mixers.empty() ? kind_of(mixer) : "");
     for (const auto& each : mixers) {
@@ -374,7 +374,8 @@ struct EncoderConfig {
   }
 };
 
-// The transformer of 2017 (Vaswani et al., section 3.1). What is the base's is the decoder's or of both.
+// The transformer of 2017 (Vaswani et al., section 3.1). The members of the base are those of the decoder, or of both
+// stacks of blocks.
 struct EncoderDecoderConfig : TransformerConfig {
   static constexpr std::string_view kind = "encoder_decoder";
   static constexpr std::string_view summary =
@@ -453,8 +454,8 @@ inline const TransformerConfig* blocks_of(const ModelConfig& model) { return opt
 // A recurrent model's options; nullptr for another kind.
 inline const RecurrentConfig* recurrent(const ModelConfig& model) { return options_as<RecurrentConfig>(model); }
 
-// Tokens before a segment that a model knows of, so that it reads texts in order; 0: none. A state that is carried
-// knows of all of them, and counts as one segment.
+// The number of tokens before its context that a model remembers, for which it reads texts in order; 0: none. A carried
+// state remembers all earlier tokens, and counts as one context.
 inline std::int64_t tokens_before_segment(const ModelConfig& model) {
   if (const auto* options = recurrent(model)) return options->carry_state ? options->context : 0;
   const auto* transformer = std::get_if<TransformerConfig>(&model);

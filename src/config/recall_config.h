@@ -1,5 +1,5 @@
 #pragma once
-// Tasks that test what a model remembers. The program draws their rows (data/recall.h).
+// Tasks that test a model's memory. The program draws their rows (data/recall.h).
 
 #include "config/schema.h"
 
@@ -11,7 +11,7 @@ struct RecallRows {
   std::int64_t length = 64, examples = 0, held_out = 1000;
   double enough = 0;
 
-  // `shortest`: a row with its prompt and one answer.
+  // `shortest`: the length of a row with its prompt and one answer.
   void visit_rows(auto& field, double shortest) {
     field("length", length, between(shortest, 1 << 20), "tokens of a row; model.context must hold them");
     field("examples", examples, between(0, most_steps),
@@ -21,7 +21,7 @@ struct RecallRows {
   }
 };
 
-// Tokens in the place of those that mean nothing.
+// The tokens between the queries, which have no meaning.
 enum class Filler { zero, random };
 constexpr std::array<std::string_view, 2> enum_names(Filler) { return {"zero", "random"}; }
 

@@ -22,8 +22,8 @@ namespace metaformer {
 //
 //   void visit(auto& field) { field("learning_rate", learning_rate, positive, "peak learning rate"); }
 //
-// fields_of (config/experiment_config.h) makes a list of Field from it, which is what decoding, range checks, dumping
-// and help read.
+// fields_of (config/experiment_config.h) makes a list of Field from it, which decoding, range checks, dumping and help
+// read.
 //
 // Whatever selects an implementation is a std::variant of such structs. It is written `{kind: NAME, ...options of
 // NAME}`, or only NAME; each alternative is Named.
@@ -41,14 +41,14 @@ struct Named {
   static constexpr std::string_view kind = name, summary = about;
 };
 
-// Larger numbers are refused everywhere: they come near what single precision can hold.
+// Larger numbers are refused everywhere, because they come near the limit of single precision.
 constexpr double largest_number = 1e30;
 
 // The largest number of training steps, and the longest interval.
 constexpr double most_steps = 1e12;
 
-// A file or folder. Like every text of a config but FreeText it is never empty: an empty value is an unset variable of
-// a shell more often than a wish. Relative paths become absolute when a config is read.
+// A file or folder. Like every text of a config but FreeText it is never empty: an empty value mostly comes from an
+// unset shell variable. Relative paths become absolute when a config is read.
 struct PathText : std::string {
   using std::string::string;
   using std::string::operator=;
@@ -146,7 +146,7 @@ struct Enumeration {
   std::function<void(std::size_t)> set;
 };
 
-// A value of a type with constants `expected` and `type`, `write()` and `read(text)`: its own form as a text.
+// A value with a text form of its own: its type has constants `expected` and `type`, `write()` and `read(text)`.
 struct TextForm {
   std::string expected;  // "a number of tokens (at least 1) or 'all'"
   std::string type;      // "integer, at least 1, or all"
@@ -156,7 +156,7 @@ struct TextForm {
 
 struct Section {
   std::string owner;                           // the sibling whose kind decides which fields there are ("task"), or ""
-  std::function<std::vector<Field>()> fields;  // none: the owner's kind has no such section
+  std::function<std::vector<Field>()> fields;  // empty if the owner's kind has no such section
 };
 
 struct KindHelp {
@@ -167,11 +167,12 @@ struct KindHelp {
 struct Kinds {
   std::vector<KindHelp> kinds;
   std::function<std::string()> current;
-  std::function<void(const std::string&)> select;  // the kind of that name, with its default options
+  std::function<void(const std::string&)> select;  // selects the kind of that name with its default options
   std::function<std::vector<Field>()> fields;      // of the current kind
 
-  // In place of one kind some values may have a list: a section for each item, named "0", "1", ..., none for one kind;
-  // and making it a list of so many default items, 0: one kind. Both are empty for other values.
+  // For values that may have a list in place of one kind; both are empty for other values. `items` returns a section
+  // for each item, named "0", "1", ..., and none if there is one kind. `resize` makes a list of so many default items;
+  // 0: one kind.
   std::function<std::vector<Field>()> items = {};
   std::function<void(std::size_t)> resize = {};
 

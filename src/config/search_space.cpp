@@ -30,12 +30,12 @@ std::set<std::string> known_keys() {
 
 using Kind = ConfigNode::Kind;
 
-// Integers also as 1e3, as everywhere in configs.
+// Integers may be written as 1e3, as everywhere in configs.
 double read_number(const ConfigNode& node, const SearchDimension& dimension) {
   const bool whole = is_integer(dimension.spread);
   std::int64_t integer = 0;
   if (whole && parse_whole_number(node.scalar, integer) == WholeNumber::valid) return static_cast<double>(integer);
-  const auto value = as_number<double>(node.scalar);  // of what is no scalar, an empty text
+  const auto value = as_number<double>(node.scalar);  // empty if the node is not a scalar
   if (whole || !value || !std::isfinite(*value)) fail_type(node, dimension.key, whole ? "a whole number" : "a number");
   return *value;
 }
@@ -79,7 +79,7 @@ SearchDimension read_dimension(const ConfigEntry& entry) {
   return dimension;
 }
 
-// The number itself where four digits of it lie outside the bounds.
+// The number rounded to four significant digits, or unrounded if that lies outside the bounds.
 std::string rounded(double value, const SearchDimension& dimension) {
   const auto text = fmt::format("{:.4g}", value);
   const double read = std::stod(text);
@@ -95,7 +95,7 @@ std::string draw_value(const SearchDimension& dimension, const Rng& random, std:
     return is_logarithmic(spread) ? std::exp(std::log(low) + (std::log(high + above) - std::log(low)) * fraction)
                                   : low + (high + above - low) * fraction;
   };
-  // An integer stands for what rounds down to it.
+  // The numbers that round down to an integer give this integer.
   if (is_integer(spread)) return fmt::format("{:.0f}", std::clamp(std::floor(value(1)), low, high));
   return rounded(std::clamp(value(0), low, high), dimension);
 }

@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, 5> enum_names(Spread) {
 struct SearchDimension {
   std::string key;  // "train.learning_rate"
   Spread spread = Spread::uniform;
-  double low = 0, high = 0;          // both belong to it
+  double low = 0, high = 0;          // both inclusive
   std::vector<std::string> choices;  // as YAML
 };
 
@@ -29,8 +29,8 @@ struct SearchDimension {
 // numbers in order (above 0 for logarithms, whole for integers), no choice.
 std::vector<SearchDimension> read_search_space(const std::filesystem::path& file);
 
-// The draw of that index: a value for each key, as YAML. A function of (seed, key, index), so that neither a longer
-// sweep nor another key changes it. Numbers have four significant digits.
+// The draw number `index`: a value for each key, as YAML. A value is a function of (seed, key, index), so neither a
+// longer sweep nor another key changes it. Numbers have four significant digits.
 std::vector<std::pair<std::string, std::string>> draw(const std::vector<SearchDimension>& space, std::uint64_t seed,
                                                       std::uint64_t index);
 

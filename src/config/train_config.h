@@ -72,7 +72,7 @@ inline std::int64_t warmup_steps(const ScheduleConfig& schedule) {
 
 // The optimiser.
 
-// Which parameters decay, and how fast; what that means depends on the optimiser.
+// Which parameters decay, and how fast; the meaning of decay depends on the optimiser.
 struct WeightDecayConfig {
   double weight_decay = 0;
   std::optional<double> embedding_weight_decay;
@@ -235,7 +235,7 @@ struct WeightAverageConfig {
   }
 };
 
-// Options of the linear model, which is fitted in one step.
+// The options of training that also apply to the linear model, which is fitted in one step.
 struct LinearTrainConfig {
   std::int64_t batch_size = 12;
   Precision precision = Precision::fp32;

@@ -21,7 +21,8 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// What YAML 1.1, which PyYAML reads, takes for a text: no number, date, boolean or null.
+// Whether YAML 1.1, which PyYAML reads, takes the unquoted word for a text, and not for a number, date, boolean or
+// null.
 bool is_plain_word(const std::string& text) {
   constexpr std::array<std::string_view, 9> other = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"};
   const bool harmless = std::all_of(text.begin(), text.end(), [](unsigned char c) {
@@ -33,14 +34,14 @@ bool is_plain_word(const std::string& text) {
          std::find(other.begin(), other.end(), lower) == other.end();
 }
 
-// With a point, without which YAML 1.1 takes 1e-05 for a text and 1 for an integer.
+// Writes a number with a decimal point, without which YAML 1.1 takes 1e-05 for a text and 1 for an integer.
 std::string yaml_number(double value) {
   auto text = fmt::format("{}", value);
   if (text.find('.') != std::string::npos || !std::isfinite(value)) return text;
   return text.insert(std::min(text.find('e'), text.size()), ".0");
 }
 
-// Bytes that are not UTF-8 as \xff, backslashes doubled.
+// Writes bytes that are not UTF-8 as \xff, and doubles backslashes.
 std::string escape_bytes(std::string_view text) {
   std::string escaped_text;
   while (!text.empty()) {
@@ -94,7 +95,7 @@ Json to_json(const TextForm& value) {
 
 Json values_of(const std::vector<Field>& fields, const std::vector<Field>& defaults = {});
 
-// A list of what the items have, all of it or what differs from the defaults.
+// The values of a list's items: all of them, or those that differ from the defaults.
 Json values_of_items(const Kinds& list, const Kinds* usual) {
   auto items = Json::array();
   const auto sections = list.items();
@@ -106,8 +107,8 @@ Json values_of_items(const Kinds& list, const Kinds* usual) {
   return items;
 }
 
-// All values, or with `defaults` those that differ from them. Another kind than the default one is compared with the
-// defaults of that kind, which `defaults` then has.
+// All values, or with `defaults` those that differ from them. A kind that is not the default one is selected in
+// `defaults`, so that it is compared with its own defaults.
 Json values_of(const std::vector<Field>& fields, const std::vector<Field>& defaults) {
   auto json = Json::object();
   for (std::size_t i = 0; i < fields.size(); ++i) {
@@ -136,7 +137,7 @@ Json values_of(const std::vector<Field>& fields, const std::vector<Field>& defau
   return json;
 }
 
-// A whole number as people write it, though the key takes any: 0, not 0.0.
+// Writes whole numbers without a decimal point, as people do, even if the key takes any number: 0, not 0.0.
 std::string short_value(const Json& value) {
   constexpr double largest = 1e15;
   if (!value.is_number_float()) return yaml_value(value);
@@ -178,7 +179,7 @@ std::string yaml_value(const Json& value) {
 }
 
 Json config_to_json(const ExperimentConfig& config) {
-  auto copy = config;  // fields refer to what can be changed
+  auto copy = config;  // fields_of needs a mutable config
   return values_of(fields_of(copy));
 }
 
@@ -191,15 +192,15 @@ std::string json_to_yaml(const Json& sections) {
 std::string config_to_yaml(const ExperimentConfig& config) { return json_to_yaml(config_to_json(config)); }
 
 nlohmann::json config_changes(const ExperimentConfig& config) {
-  // The sections `data` and `train` belong to the task and to the model: the defaults of those that were chosen.
+  // The sections `data` and `train` depend on the task and the model: their defaults are those of the chosen kinds.
   ExperimentConfig defaults;
   const std::string task(kind_of(defaults.task)), model(kind_of(defaults.model));
   defaults.task = *make_kind<TaskConfig>(kind_of(config.task));
   defaults.model = *make_kind<ModelConfig>(kind_of(config.model));
   set_embedding_scale(defaults.model, default_embedding_scale(config.model));
   defaults.train.cpu_slices = default_slices(config);
-  auto copy = config;  // fields refer to what can be changed
-  // How much of the validation split an evaluation sees changes nothing that is trained.
+  auto copy = config;  // fields_of needs a mutable config
+  // The part of the validation split that an evaluation sees does not change the training.
   if (auto* random = std::get_if<RandomEvaluationConfig>(&copy.train.evaluation))
     random->tokens = RandomEvaluationConfig{}.tokens;
   else

@@ -16,7 +16,7 @@ namespace metaformer {
 
 namespace {
 
-// What is not closed; "" where the error is another one.
+// The bracket that is not closed; "" if the error is another one.
 std::string unclosed_bracket(const std::string& message, const std::string& line, int column) {
   if (message == YAML::ErrorMsg::END_OF_SEQ_FLOW) return "[";
   if (message == YAML::ErrorMsg::END_OF_MAP_FLOW) return "{";
@@ -24,7 +24,7 @@ std::string unclosed_bracket(const std::string& message, const std::string& line
   return line[static_cast<std::size_t>(column)] == '}' ? "[" : "{";
 }
 
-// yaml-cpp's error in `text`, in the words of someone who writes a config.
+// Throws yaml-cpp's error in `text`, in words for the author of a config.
 [[noreturn]] void fail_syntax(const YAML::Exception& error, const std::string& text, const std::string& source) {
   const auto& mark = error.mark;
   std::istringstream stream(text);
@@ -34,7 +34,7 @@ std::string unclosed_bracket(const std::string& message, const std::string& line
   const Location where{source, mark.line + 1, mark.column + 1};
   if (const auto bracket = unclosed_bracket(error.msg, line, mark.column); !bracket.empty())
     fail_at(where, "not valid YAML: a '{}' is not closed", bracket);
-  // Of such a line yaml-cpp says that its value is illegal.
+  // yaml-cpp's own message for such a line is that its value is illegal.
   const auto tab = line.substr(0, line.find_first_not_of(" \t")).find('\t');
   if (tab != std::string::npos)
     fail_at({source, where.line, static_cast<int>(tab) + 1}, "indented with a tab; use spaces");
@@ -43,7 +43,7 @@ std::string unclosed_bracket(const std::string& message, const std::string& line
 
 constexpr std::ptrdiff_t deepest = 32;  // levels
 
-// The text of an escaped_tag.
+// The bytes that a scalar with the tag `escaped_tag` stands for.
 std::string unescape(const std::string& escaped_text, const Location& where) {
   std::string bytes;
   std::string_view text = escaped_text;
@@ -65,7 +65,7 @@ std::string unescape(const std::string& escaped_text, const Location& where) {
 // and do not expand aliases before we can count.
 class TreeBuilder : public YAML::EventHandler {
  public:
-  // `has_lines`: else the text is an argument, whose values all have its place.
+  // `has_lines`: whether the text is a file. Otherwise it is an argument, which is the place of all its values.
   TreeBuilder(std::string source, const std::string& text, bool has_lines)
       : source_(std::move(source)), text_(without_byte_order_mark(text)), has_lines_(has_lines) {}
 
@@ -115,7 +115,7 @@ class TreeBuilder : public YAML::EventHandler {
     return word == "~" || word == "null" || word == "Null" || word == "NULL";
   }
 
-  // The parser reports a missing value at whatever comes next.
+  // Whether a null is written at the mark. For a missing value the mark is that of the next token.
   bool writes_null(const YAML::Mark& mark) const {
     const auto rest = text_.substr(std::min(text_.size(), static_cast<std::size_t>(std::max(mark.pos, 0))));
     return is_null_word(rest.substr(0, rest.find_first_of(" \t\r\n,]}#:")));
@@ -158,7 +158,7 @@ class TreeBuilder : public YAML::EventHandler {
     } else if (expects_key()) {
       start_entry(node);
     } else if (open_.back().node.kind == ConfigNode::Kind::map) {
-      // The parser notices an empty value at whatever comes next, which may be lines later.
+      // The mark of an empty value is that of the next token, which may be lines later.
       if (node.kind == ConfigNode::Kind::null) node.location = open_.back().key.location;
       open_.back().node.entries.push_back({std::move(open_.back().key), std::move(node)});
       open_.back().has_key = false;
@@ -195,7 +195,7 @@ class TreeBuilder : public YAML::EventHandler {
   std::size_t values_ = 0;
 };
 
-// The plain value NAME, or a list of them, as {kind: NAME}.
+// Turns the plain value NAME, or a list, into {kind: NAME}.
 void name_kind(ConfigNode& node) {
   if (node.kind != ConfigNode::Kind::scalar && node.kind != ConfigNode::Kind::sequence) return;
   ConfigNode section{.kind = ConfigNode::Kind::map, .location = node.location};
@@ -265,8 +265,8 @@ ConfigNode nest(const std::string& path, ConfigNode value, const Location& where
   return map;
 }
 
-// Later values win over earlier ones; sections grow together. Where one of the two is a section and the other a plain
-// value, the value is the section's kind: `mixer: metric` and `mixer: {score_std: 0.3}` are {kind: metric, ...}.
+// Later values replace earlier ones; sections are merged. If one of the two is a section and the other a plain value,
+// the value is the section's kind: `mixer: metric` and `mixer: {score_std: 0.3}` are {kind: metric, ...}.
 void merge_into(ConfigNode& target, ConfigNode&& layer) {
   for (auto& [key, value] : layer.entries) {
     auto same = std::find_if(target.entries.begin(), target.entries.end(),
@@ -289,7 +289,7 @@ ConfigNode parse_value(const std::string& text, const Location& where) {
   if (trim(text).empty()) return {.is_missing = true, .location = where};
   try {
     return parse(text, where.source, false);
-  } catch (const Error&) {  // a line and column of the argument would help nobody
+  } catch (const Error&) {  // its line and column within the argument are not helpful
     fail_at(where, "{} is not a valid YAML value", in_quotes(text));
   }
 }

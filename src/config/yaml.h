@@ -1,5 +1,5 @@
 #pragma once
-// YAML as a tree of plain values that remember where they were written, so that every complaint can say so.
+// YAML as a tree of plain values, each with the place where it was written, for error messages.
 
 #include <fmt/core.h>
 
@@ -28,7 +28,8 @@ template <class... Values>
   throw Error(ExitCode::usage, where.str() + ": " + fmt::format(what, std::forward<Values>(values)...));
 }
 
-// "train.steps" -> where its value was written; of a kind "model.mixer.kind". Keys that no layer set are absent.
+// The place where the value of each key was written. A key is "train.steps", or "model.mixer.kind" for a kind. Keys
+// that no source has set are absent.
 using Provenance = std::map<std::string, Location>;
 
 struct ConfigKey {
@@ -41,7 +42,7 @@ struct ConfigEntry;
 struct ConfigNode {
   enum class Kind { null, scalar, sequence, map };
   Kind kind = Kind::null;
-  bool is_missing = false;  // a null that nobody wrote: "key:" or --set key=
+  bool is_missing = false;  // a null that is not written: "key:" or --set key=
   std::string scalar;
   std::vector<ConfigNode> items;     // of a sequence
   std::vector<ConfigEntry> entries;  // of a map, in the order written, no name twice
@@ -71,8 +72,8 @@ ConfigNode parse_yaml(const std::string& text, const std::string& source);
 // Reads and parses a file of at most 1 MiB whose top level is a map. Errors: exit code 2.
 ConfigNode read_yaml_file(const std::filesystem::path& path);
 
-// One layer out of "a.b.c=value" arguments; the value is YAML, and `mixer=metric` goes together with
-// `mixer.score_std=0.3`, as does a list with `mixer.0.layers=2`. Errors: exit code 2.
+// One source from "a.b.c=value" arguments. Values are YAML. `mixer=metric` can be combined with `mixer.score_std=0.3`,
+// and a list with `mixer.0.layers=2`. Errors: exit code 2.
 ConfigNode tree_from_overrides(const std::vector<std::string>& overrides);
 
 }  // namespace metaformer

@@ -87,7 +87,7 @@ std::optional<fs::path> find_in(const fs::path& folder, const PublicCorpus& corp
   return first;
 }
 
-// Keys that have no effect on these data.
+// Refuses keys that have no effect on these data.
 void refuse_void_keys(const TextDataConfig& config, const fs::path& path, bool has_json_lines, bool is_one_text) {
   const TextDataConfig usual;
   const auto refuse_if = [&](bool is_void, const char* key, const char* why) {
@@ -102,7 +102,7 @@ void refuse_void_keys(const TextDataConfig& config, const fs::path& path, bool h
   refuse_if(is_one_text && packing_options(config.packing) != nullptr, "data.packing", one_document);
 }
 
-// How to do without the cache.
+// Advice for a corpus that is not in the cache.
 std::string help(const PublicCorpus& corpus) {
   const auto names = corpus.files | std::views::transform(&CorpusFile::name);
   return fmt::format("put {} into a folder and name that folder in METAFORMER_DATA", fmt::join(names, ", "));
@@ -115,7 +115,7 @@ TextFiles read_text_files(const fs::path& path, const TextDataConfig& config) {
   TextFiles read;
   std::uintmax_t bytes = 0;
   std::size_t empty = 0, malformed = 0;
-  std::string first_defect, digests;  // SHA-256 of the file as it lies there; in folders of its name before it
+  std::string first_defect, digests;  // SHA-256 of each file before unpacking; in folders that of its name before it
   const auto add_document = [&](std::string&& text) {
     if (text.empty()) return void(++empty);
     if (!read.text.empty()) read.text += '\n';

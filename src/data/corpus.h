@@ -21,10 +21,11 @@ struct TextFiles {
   bool is_one_text = false;  // one file of plain text, which is one document
 };
 
-// The format of a file is data.format, else that of its name (data/tables.h); other names are plain text. A file of
-// plain text is a document. In JSON lines each object is one, and data.text_field names its text; empty documents are
-// left out. In a folder all files below it are read, in the order of their paths in bytes, but hidden files, links to
-// folders and, if data.format is auto, names without a known ending; a warning has their number.
+// The format of a file is data.format or, if that is auto, that of its name (data/tables.h); other names are plain
+// text. A file of plain text is one document. In JSON lines each object is one, and data.text_field names its text;
+// empty documents are left out. All files below a folder are read, in the order of their paths in bytes, except hidden
+// files, links to folders and, if data.format is auto, names without a known ending; a warning has the number of files
+// that are not read.
 //
 // A byte order mark at the start of a file is left out. Unless the tokenizer is `byte`, plain text must be UTF-8.
 // Errors (exit code 3) name the file, and the line if there is one: unreadable, damaged, more than 16 GiB in all, not
@@ -40,9 +41,9 @@ struct CorpusFile {
 struct PublicCorpus {
   std::string name;
   std::string_view task;  // the kind of task that it is for
-  std::string url;        // of its file; of several files that of their folder, which ends with a slash
+  std::string url;        // of its file or, if there are several, of their folder, with a slash at the end
   std::vector<CorpusFile> files;
-  std::string stem = {};  // any STEM*.tar.gz is accepted as the file; "" if none is
+  std::string stem = {};  // any STEM*.tar.gz is accepted as the file; "": no other name is
 
   bool is_folder() const { return files.size() > 1; }
   std::uint64_t bytes() const;  // of all files
@@ -53,16 +54,16 @@ const std::vector<PublicCorpus>& public_corpora();
 // Errors (exit code 2) list the known names.
 const PublicCorpus& find_public_corpus(const std::string& name);
 
-// Searches the file in METAFORMER_DATA, then in the cache ($XDG_CACHE_HOME/metaformer or ~/.cache/metaformer). Of a
-// corpus of several files it is the folder that has all of them: one of these two, or the one in it with the name of
+// Searches METAFORMER_DATA, then the cache ($XDG_CACHE_HOME/metaformer or ~/.cache/metaformer). Returns the file or,
+// for a corpus of several files, the folder that has all of them: one of these two, or its subfolder with the name of
 // the corpus.
 std::optional<std::filesystem::path> locate_corpus(const PublicCorpus& corpus);
 
 // The same; downloads a missing corpus into the cache. Errors (exit code 3): missing and `offline`.
 std::filesystem::path obtain_corpus(const PublicCorpus& corpus, bool offline);
 
-// Downloads into `folder`, several files into its subfolder with the name of the corpus; checks the publisher's
-// digests, and returns what locate_corpus would. Errors: exit code 3.
+// Downloads the corpus into `folder`, several files into its subfolder with the name of the corpus. Checks the
+// publisher's digests, and returns the path that locate_corpus would return. Errors: exit code 3.
 std::filesystem::path fetch_corpus(const PublicCorpus& corpus, const std::filesystem::path& folder);
 
 // Errors (exit code 3): a file in `folder` cannot be read, or its digest is not the publisher's.
@@ -70,7 +71,7 @@ void check_corpus_files(const PublicCorpus& corpus, const std::filesystem::path&
 
 struct Corpus {
   std::filesystem::path path;
-  std::string text;                          // without a held-out text its end is held out
+  std::string text;                          // if there is no `held_out`, its end is held out
   std::string sha256;                        // over all files of the text, before unpacking
   std::optional<std::string> held_out = {};  // the text that data.validation_path names
   nlohmann::ordered_json description = {};   // for environment.json: paths, digests, numbers of files and documents

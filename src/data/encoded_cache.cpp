@@ -36,7 +36,7 @@ using Json = nlohmann::ordered_json;
 constexpr int format_version = 5;  // raise it when the same texts and config give other tokens or another file
 constexpr std::uintmax_t most_bytes = std::uintmax_t{2} << 30;  // of the folder, and so of a file
 
-// The folder of a source does not matter; its name may determine the format.
+// Digests of the names and contents of sources. Names may determine the format; the folder does not matter.
 Json digests_of(const LabelledSources& sources) {
   Json digests;
   for (const auto& [name, path] : sources)
@@ -48,14 +48,15 @@ Json digests_of(const LabelledSources& sources) {
 std::string digest_of(const Tokenizer& tokenizer) { return sha256(tokenizer.to_json().dump()); }
 
 std::string key_of(LabelledDataConfig config, const Codec& codec, const Json& digests) {
-  // A pretrained tokenizer by its content, not by its path. With a codec it need no longer be where it was.
+  // The key depends on the content of a pretrained tokenizer, not on its path. With a codec its file need no longer
+  // exist.
   if (auto* pretrained = std::get_if<PretrainedTokenizerOptions>(&config.tokenizer))
     pretrained->path = digest_of(codec.tokenizer ? *codec.tokenizer : *read_pretrained_tokenizer(pretrained->path));
   ClassificationConfig task;
   task.data = config;
   auto data = config_to_json({.task = task}).at("data");
   for (const auto* unrelated : {"path", "validation_path", "test_path", "extra_path", "cache"}) data.erase(unrelated);
-  // Not as text: values from a command line may be invalid UTF-8.
+  // CBOR, not text, because values from a command line may be invalid UTF-8.
   const auto bytes = Json::to_cbor(Json({{"format", format_version}, {"sources", digests}, {"data", data}}));
   return sha256({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
@@ -66,7 +67,7 @@ std::string key_with_codec(const std::string& key, const Codec& codec) {
   return sha256(key + digest_of(*codec.tokenizer) + labels);
 }
 
-// A given codec without labels takes those of the texts.
+// Whether `found` is the given codec. A given codec without labels takes those of the texts.
 bool is_given(const Codec& found, const Codec& given) {
   return !given.tokenizer || ((given.labels.empty() || given.labels == found.labels) &&
                               given.tokenizer->to_json() == found.tokenizer->to_json());
@@ -89,7 +90,7 @@ void remove_least_recently_used(const fs::path& kept) {
     if (all > most_bytes && fs::remove(file.first, error)) all -= file.second;
 }
 
-// The log of a hit has the counts that reading the source would have logged.
+// Logs the counts that reading the source would have logged.
 void report(const std::string& path, const Json& source) {
   std::vector<std::string> counts;
   for (const auto& [name, value] : source.items())
@@ -99,7 +100,7 @@ void report(const std::string& path, const Json& source) {
   source.value("malformed", 0) > 0 ? log::write_warning(line) : log::write_info(line);
 }
 
-// Files that cannot be used are a warning.
+// Reads the first file of `keys` that can be used; warns of files that cannot.
 std::optional<EncodedSplits> find(const fs::path& folder, const LabelledSources& sources,
                                   const std::vector<std::string>& keys, const Codec& codec) {
   for (const auto& key : keys) {
@@ -108,7 +109,7 @@ std::optional<EncodedSplits> find(const fs::path& folder, const LabelledSources&
     if (!fs::exists(path, ignored)) continue;
     try {
       auto splits = read_encoded(read_file(path, most_bytes, ExitCode::data), key, path.string());
-      fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);  // used last
+      fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);  // the time of its last use
       if (!is_given(splits.codec, codec)) continue;
       for (const auto& [name, source] : sources) {
         splits.description[name]["path"] = source.string();
@@ -222,13 +223,13 @@ EncodedSplits load_encoded_splits(const LabelledDataConfig& config, bool offline
   const auto folder = *cache / "tokens";
   const auto sources = labelled_sources(config, offline);
   const auto digests = digests_of(sources);
-  // A given codec usually is the one that training made from the same texts.
+  // The key without a codec comes first: a given codec usually is the one that training made from the same texts.
   std::vector<std::string> keys = {key_of(config, codec, digests)};
   if (codec.tokenizer) keys.push_back(key_with_codec(keys.front(), codec));
   if (auto splits = find(folder, sources, keys, codec)) return std::move(*splits);
   auto splits = encode_splits(load_labelled_splits(config, offline), config, std::move(codec));
   if (digests_of(sources) != digests) return splits;  // they changed while they were read
-  std::error_code ignored;                            // the failing write is reported
+  std::error_code ignored;                            // the write reports the error
   std::filesystem::create_directories(folder, ignored);
   try {
     const auto path = folder / (keys.back() + ".bin");

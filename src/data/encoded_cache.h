@@ -3,12 +3,12 @@
 //
 // A file, cache_folder()/tokens/KEY.bin, is
 //
-//   "metaformer tokens\n", KEY              SHA-256 in 64 hexadecimal digits, of all they depend on
+//   "metaformer tokens\n", KEY              SHA-256 in 64 hexadecimal digits, of everything that the tokens depend on
 //   description, tokenizer                  strings of JSON, as in environment.json and tokenizer.json
 //   labels                                  their count, then strings
 //   digests of the splits' texts            three strings
 //   bytes of the training texts             a count
-//   training, validation, test texts        their count, then of each: label, count of ids, ids, text (a string)
+//   training, validation, test texts        their count, then for each: label, count of ids, ids, text (a string)
 //   SHA-256 of all bytes before it          64 hexadecimal digits
 //
 // Counts and labels are unsigned integers of 64 bits, ids signed ones of 32, all little-endian. A string is its count
@@ -24,9 +24,9 @@
 
 namespace metaformer {
 
-// The result of encode_splits for load_labelled_splits, with its errors: from the cache if data.cache allows it,
-// otherwise added to it. Ignores a damaged file with a warning and rebuilds it; a file that cannot be written is
-// a warning too.
+// The result of encode_splits for the result of load_labelled_splits, with the same errors. If data.cache allows it,
+// the result is read from the cache, or else added to it. A damaged file is rebuilt, with a warning; a file that cannot
+// be written causes a warning, too.
 EncodedSplits load_encoded_splits(const LabelledDataConfig& config, bool offline, Codec codec);
 
 // The bytes of a file. Errors (exit code 1), before anything is allocated: more than `largest` bytes.

@@ -38,7 +38,7 @@ const std::vector<std::size_t>& EpochOrder::epoch(std::uint64_t seed, std::int64
   return epoch_;
 }
 
-// The places of the steps of a group, in the order of the steps.
+// The places of all rows of a group of steps, in the order of the steps.
 const std::vector<std::int64_t>& EpochOrder::group(std::uint64_t seed, std::int64_t number,
                                                    std::int64_t rows_per_step) const {
   if (const auto key = std::tuple(seed, number, rows_per_step); group_key_ != key) {
@@ -70,7 +70,7 @@ std::vector<std::size_t> TokenBatches::order_of(std::int64_t epoch) const {
   for (const auto& length : lengths_) tokens += static_cast<double>(length.longer);
   const auto rows = static_cast<double>(bucketing_ * most_) * static_cast<double>(lengths_.size()) / tokens;
   const auto group = static_cast<std::ptrdiff_t>(std::min(std::max(rows, 1.0), static_cast<double>(order.size())));
-  // Every other group by falling length, so that a batch across two groups has pairs of similar length, too.
+  // Every other group is sorted by falling length, so that a batch across two groups has pairs of similar length, too.
   bool falls = false;
   for (auto first = order.begin(); first != order.end(); falls = !falls) {
     const auto end = first + std::min(group, order.end() - first);

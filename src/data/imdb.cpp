@@ -62,7 +62,7 @@ struct FilmList {
 using FilmLists = std::array<std::array<FilmList, 2>, 2>;  // by half and class
 
 FilmList parse_film_list(std::string_view path, std::string_view text) {
-  static const std::regex film("tt[0-9]{1,18}");  // bounded: the library recurs for every digit
+  static const std::regex film("tt[0-9]{1,18}");  // bounded, because the library recurses for every digit
   FilmList list{.path = std::string(path), .films = {}};
   while (!text.empty()) {
     const auto line = take_line(text);
@@ -78,7 +78,8 @@ bool has_films(const FilmLists& lists, bool is_test) {
   return std::ranges::none_of(lists[is_test], [](const FilmList& list) { return list.path.empty(); });
 }
 
-// The half has its lists. Errors (exit code 3) name the list and line: no such line, or that line names no film.
+// The film of a review in a half that has its lists. Errors (exit code 3) name the list and line: no such line, or that
+// line names no film.
 const std::string& film_of(const FilmLists& lists, const ImdbFile& review) {
   const auto& list = lists[review.is_test][review.is_positive];
   const auto line = static_cast<std::size_t>(review.id);
@@ -89,7 +90,7 @@ const std::string& film_of(const FilmLists& lists, const ImdbFile& review) {
 }
 
 // Calls `use(path, content, defect)` for the reviews and lists of films in an unpacked folder, or in one that contains
-// it, in no order. `content` is empty if there is a `defect`: the name is not that of a regular file.
+// it, in no particular order. If a name is not that of a regular file, `defect` says so and `content` is empty.
 template <class Use>
 void for_each_imdb_file(const fs::path& folder, Use use) {
   const auto root = is_folder(folder / "aclImdb") ? folder / "aclImdb" : folder;
@@ -107,8 +108,8 @@ void for_each_imdb_file(const fs::path& folder, Use use) {
   }
 }
 
-// The names of the groups that are held out, given that of each item's group. The groups are ordered by a stable hash
-// of their names and held out one after the other until they have `fraction` of the items.
+// The names of the groups that are held out, given the name of each item's group. The groups are ordered by a stable
+// hash of their names and held out one after the other until they have `fraction` of the items.
 std::unordered_set<std::string_view> held_out_groups(const std::vector<std::string>& groups, double fraction) {
   std::map<std::string_view, std::int64_t> sizes;
   for (const auto& group : groups) ++sizes[group];
@@ -189,7 +190,8 @@ Imdb read_imdb(const fs::path& path, double malformed_limit) {
   return imdb;
 }
 
-// Groups that the validation split keeps together: the reviews of a film, else those of a block of neighbouring ids.
+// The groups that the validation split keeps together, one for each training review: its film, else its block of
+// neighbouring ids.
 std::vector<std::string> groups_of(const Imdb& imdb) {
   std::vector<std::string> groups;
   for (const auto& [name, text] : imdb.reviews)
@@ -199,7 +201,7 @@ std::vector<std::string> groups_of(const Imdb& imdb) {
   return groups;
 }
 
-// Texts that occur more than once, and texts of the test half that the training half has.
+// Counts texts that occur more than once, and texts of the test half that the training half has.
 nlohmann::ordered_json count_copies(const std::vector<Review>& reviews) {
   std::array<std::unordered_set<std::string_view>, 2> seen;  // by half
   std::array<std::int64_t, 2> copies{};
@@ -211,7 +213,7 @@ nlohmann::ordered_json count_copies(const std::vector<Review>& reviews) {
   return {{"copies_in_train", copies[0]}, {"copies_in_test", copies[1]}, {"test_texts_in_train", test_texts_in_train}};
 }
 
-// A corpus by name is the whole one; data.path may name a part of it.
+// A corpus that is given by its name must be whole; data.path may name a part of it.
 void require_whole(const Imdb& imdb, const fs::path& path, bool is_by_name) {
   constexpr std::size_t whole = 12'500;
   const auto& [train, test] = imdb.counts;

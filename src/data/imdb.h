@@ -9,7 +9,7 @@
 
 namespace metaformer {
 
-// Whether it is a folder, or a link to one. Errors (exit code 3): it cannot be read.
+// Whether the path is that of a folder, or of a link to one. Errors (exit code 3): it cannot be read.
 bool is_folder(const std::filesystem::path& path);
 
 // A digest of names and contents of all reviews and lists of films in an unpacked folder. Errors (exit code 3): a file
@@ -21,14 +21,15 @@ std::string digest_imdb_folder(const std::filesystem::path& folder);
 // which the corpus writes as <br />, become newlines. Links are ignored.
 //
 // The validation split is data.validation_fraction of the training half: all reviews of some films, which a stable hash
-// selects, because single reviews would have films of the training half and score some two points too high. A larger
+// selects. Single reviews would be about films of the training split, too, and score some two points too high. A larger
 // fraction holds out the same films and more. Films are those of train/urls_pos.txt and train/urls_neg.txt; without
-// these lists blocks of 125 neighbouring ids are held out, which are ordered by film. The log says which was used.
+// these lists blocks of 125 neighbouring ids are held out, because ids are ordered by film. The log says which was
+// used.
 //
 // The description counts texts that occur twice in a half, and texts of the test half that the training half has too. A
 // review that is empty, not UTF-8, not a regular file, has NUL bytes, or a rating that its folder contradicts is
 // malformed (data.malformed_limit). Without data.path the corpus must be whole, 12,500 reviews of each class and half;
-// with it a part is a warning. Errors: exit code 3.
+// with it a part only causes a warning. Errors: exit code 3.
 LabelledSplits load_imdb(const std::filesystem::path& path, const LabelledDataConfig& config);
 
 }  // namespace metaformer

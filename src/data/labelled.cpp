@@ -42,7 +42,8 @@ std::string defect_of_rating(const std::string& label, std::optional<double> rat
   return "";
 }
 
-// A header that is read as a row would add a class. Not checked if data.header or data.rating is set.
+// Refuses a first row that looks like a header, because it would add a class. Not checked if data.header or data.rating
+// is set.
 void refuse_header_as_row(const Table& table, const LabelledDataConfig& config) {
   constexpr std::size_t fewest = 5;
   if (table.format == TableFormat::jsonl || table.has_header || table.rows.size() < fewest) return;
@@ -84,7 +85,8 @@ std::filesystem::path locate_public_corpus(const LabelledDataConfig& config, boo
   return config.path ? std::filesystem::path(*config.path) : obtain_corpus(corpus, offline);
 }
 
-// Texts of the held-out splits are left out: a model must not learn what it is measured by.
+// Adds the texts of data.extra_path to the training texts, except those of the held-out splits: a model must not be
+// trained on texts that it is evaluated on.
 void add_extra_texts(const LabelledDataConfig& config, LabelledSplits& splits) {
   std::unordered_set<std::string_view> held_out;
   for (const auto split : held_out_splits)
@@ -121,7 +123,7 @@ double sampling_of(const TokenizerOptions& options) {
   return unigram == nullptr ? 0 : unigram->sampling;
 }
 
-// `text_of(row)`: the tokens and the label of each row from `first` to before `last`.
+// A batch of the rows from `first` to before `last`. `text_of(row)` returns the tokens and the label of a row.
 template <class TextOf>
 LabelledRows batch_of(std::int64_t first, std::int64_t last, TextOf text_of) {
   std::vector<std::vector<std::int32_t>> ids;
@@ -275,7 +277,7 @@ LabelledDataset::LabelledDataset(EncodedSplits splits, const BatchOptions& optio
     splits_[split] = std::move(sorted);
   }
   std::vector<double> expected;
-  std::vector<std::int64_t> longest;  // noise makes a text shorter at most
+  std::vector<std::int64_t> longest;  // noise can only make a text shorter
   for (const auto& text : texts(Split::train)) {
     expected.push_back(expected_length(text));
     longest.push_back(std::min(std::ssize(text.ids), options.context));
@@ -301,7 +303,7 @@ double LabelledDataset::mean_length() const {
   return tokens / static_cast<double>(count(Split::train));
 }
 
-// Cut to the context.
+// The ids of a text with noise, cut to the context.
 std::vector<std::int32_t> LabelledDataset::noisy_ids(const EncodedText& text, std::uint64_t seed,
                                                      std::int64_t place) const {
   constexpr auto beyond_places = std::uint64_t{1} << 63;  // random streams separate from those of places
@@ -338,7 +340,7 @@ LabelledRows LabelledDataset::training_rows(std::uint64_t seed, std::int64_t ste
 }
 
 LabelledRows LabelledDataset::training_packs(std::uint64_t seed, std::int64_t first, std::int64_t rows) const {
-  std::deque<std::vector<std::int32_t>> texts_of_packs;  // which stay where they are
+  std::deque<std::vector<std::int32_t>> texts_of_packs;  // a deque, so that spans of them stay valid
   std::vector<std::vector<std::span<const std::int32_t>>> packs;
   std::vector<std::int64_t> labels;
   for (auto place = first; place < first + rows; ++place) {
@@ -367,7 +369,7 @@ LabelledRows LabelledDataset::rows(Split split, std::int64_t first, std::int64_t
                   [&](std::int64_t row) { return row_of(split, static_cast<std::size_t>(row)); });
 }
 
-// The order of the first epoch.
+// These rows are in the order of the first epoch.
 LabelledRows LabelledDataset::distinct_training_rows(std::uint64_t seed, std::int64_t first, std::int64_t rows) const {
   return batch_of(first, std::min(first + rows, count(Split::train)),
                   [&](std::int64_t place) { return row_of(Split::train, order_->item_at(seed, place)); });

@@ -20,7 +20,8 @@ namespace metaformer {
 TableColumns columns_of(const LabelledDataConfig& config);
 
 // With data.rating the labels of a table become "positive" or "negative". Leaves out and counts the rows whose rating
-// lies between data.rating.negative_to and positive_from. Malformed: no finite number, outside of lowest ... highest.
+// lies between data.rating.negative_to and positive_from. A rating is malformed if it is no finite number, or outside
+// of lowest ... highest.
 void classify_ratings(Table& table, const RatingConfig& rating);
 
 // A table as the config describes it, with classes from ratings. Errors: those of read_table and check_rows; exit code
@@ -30,22 +31,22 @@ Table read_labelled_table(const std::filesystem::path& path, const LabelledDataC
                           bool follows_header = false);
 
 // The files that load_labelled_splits reads, and their names in the description of the splits; downloads a missing
-// public corpus (unless `offline`). Errors: those of a config that names no data, or data that exclude each other
-// (exit code 2), and of downloads (exit code 3).
+// public corpus (unless `offline`). Errors: the config names no data, or data that exclude each other (exit code 2);
+// those of downloads (exit code 3).
 using LabelledSources = std::vector<std::pair<std::string, std::filesystem::path>>;
 LabelledSources labelled_sources(const LabelledDataConfig& config, bool offline);
 
 // Reads the public corpus that data.corpus names (from data.path, if that is set), with its splits. Otherwise reads
-// data.path, and data.validation_path and data.test_path if they are set. Without data.validation_path a
-// stable hash of the text holds data.validation_fraction of the rows out. The texts of data.extra_path are added to the
-// training texts, but for those of the held-out splits. Errors: exit codes 2 and 3.
+// data.path, and data.validation_path and data.test_path if they are set. Without data.validation_path a stable hash of
+// the text holds data.validation_fraction of the rows out. The texts of data.extra_path are added to the training
+// texts, except those that a held-out split has. Errors: exit codes 2 and 3.
 LabelledSplits load_labelled_splits(const LabelledDataConfig& config, bool offline);
 
 // The texts for a tokenizer to learn from, each followed by a line break.
 std::string joined_texts(const std::vector<LabelledText>& texts);
 
 struct EncodedText {
-  std::vector<std::int32_t> ids;  // all of them, at least one
+  std::vector<std::int32_t> ids;  // not cut to the context; at least one
   std::int64_t label = 0;
   std::string text;  // only for training texts that are split into subwords again in every epoch
 };
@@ -56,8 +57,8 @@ struct EncodedSplits : Splits<EncodedText> {
   std::int64_t training_bytes = 0;    // of the training texts
 };
 
-// Makes what the codec lacks, tokenizer and labels, from the training texts. Errors (exit code 3): only one label, a
-// label that is not among the codec's, a text without a token.
+// Encodes the texts. If the codec lacks a tokenizer or labels, makes them from the training texts. Errors (exit code
+// 3): only one label, a label that is not among the codec's, a text without a token.
 EncodedSplits encode_splits(LabelledSplits splits, const LabelledDataConfig& config, Codec codec);
 
 // How batches are made from texts.
@@ -65,7 +66,7 @@ struct BatchOptions {
   std::int64_t context = 0;  // longest row, in tokens
   Truncation truncation = Truncation::head;
   double sampling = 0;                          // subword regularisation of training texts (data.tokenizer.sampling)
-  double token_removal = 0, token_unknown = 0;  // probabilities, of training texts' tokens
+  double token_removal = 0, token_unknown = 0;  // probabilities for each token of a training text
   std::int64_t bucketing = 1;
   PackingConfig packing;
 
@@ -87,25 +88,26 @@ class LabelledDataset {
   double bytes_per_token() const;                        // of the training texts
   double mean_length() const;                            // mean number of tokens of a training text in a batch
 
-  // Rows first ... first + rows of step's global order, EpochOrder; a step has `rows_per_step`. Noise and resampling of
-  // a text are functions of (seed, its place in the sequence of epochs).
+  // Rows `first` ... `first + rows - 1` of step `step` in the order of EpochOrder; a step has `rows_per_step` rows.
+  // Noise and resampling of a text are functions of (seed, its place in the sequence of epochs).
   LabelledRows training_rows(std::uint64_t seed, std::int64_t step, std::int64_t rows_per_step, std::int64_t first,
                              std::int64_t rows) const;
 
-  // With data.packing, in place of training_rows: packs first ... first + rows of the endless series of epochs, each a
-  // row. Every epoch has `packs_of_epoch` packs.
+  // With data.packing, in place of training_rows: packs `first` ... `first + rows - 1` of the endless series of epochs,
+  // each of them a row. Every epoch has `packs_of_epoch` packs.
   LabelledRows training_packs(std::uint64_t seed, std::int64_t first, std::int64_t rows) const;
   bool is_packed() const { return packs_.has_value(); }
   std::int64_t packs_of_epoch() const { return packs_->packs(); }
 
-  // A split by descending length: there is little padding, and the memory of a batch suffices for the next one.
+  // Rows of a split. Those of validation and test are sorted by descending length, so that there is little padding and
+  // the memory of a batch suffices for the next one.
   LabelledRows rows(Split split, std::int64_t first, std::int64_t rows) const;
 
   // For each place of texts(split), the index of its text in the order of the source.
   const std::vector<std::size_t>& source_order(Split split) const { return source_order_[split]; }
 
-  // Training texts first ... first + rows, without noise, of an order at random that has each once: a function of the
-  // seed. Fewer where it ends.
+  // Training texts `first` ... `first + rows - 1`, without noise, in a random order that has each text once: a function
+  // of the seed. Fewer at the end of the order.
   LabelledRows distinct_training_rows(std::uint64_t seed, std::int64_t first, std::int64_t rows) const;
 
   // Rows drawn at random: a function of (seed, index).
@@ -122,7 +124,7 @@ class LabelledDataset {
   BatchOptions options_;
   std::int64_t cut_count_ = 0;
   std::optional<EpochOrder> order_;   // of training texts
-  std::optional<PackedOrder> packs_;  // the same
+  std::optional<PackedOrder> packs_;  // of training texts, with data.packing
 };
 
 }  // namespace metaformer

@@ -20,7 +20,7 @@ std::int64_t count_lists(const ListTask& task) {
   return std::min(count, most_enumerated + 1);
 }
 
-// Attempt `attempt` at drawing the list of a row.
+// Attempt number `attempt` to draw the list of a row.
 std::vector<std::int32_t> draw_list(const Rng& rng, const ListTask& task, std::int64_t row, std::uint64_t attempt) {
   constexpr int bits_of_an_attempt = 24;
   const auto length = static_cast<std::uint64_t>(task.length);

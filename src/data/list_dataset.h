@@ -7,22 +7,22 @@
 
 namespace metaformer {
 
-// The prompt of a model: the list, which a task of copying puts between two zeros. Errors (exit code 2): another
-// length, or a number that the task's lists do not have.
+// The prompt of a list: the list itself or, for a task of copying, the list between two zeros. Errors (exit code 2):
+// another length, or a 0 in a list to copy.
 std::vector<std::int32_t> list_prompt(const ListTask& task, const std::vector<std::int32_t>& list);
 
-// The answer: the sorted list, or the list.
+// The answer: the sorted list or, for a task of copying, the list itself.
 std::vector<std::int32_t> list_answer(const ListTask& task, std::vector<std::int32_t> list);
 
 class ListDataset {
  public:
   // A stable hash of a list, the same for every seed and version, holds a quarter of all lists out. If there are at
-  // most 2^20 lists, all of them are enumerated; otherwise evaluations use 10,000 of each split, drawn once, or as many
-  // as have 2^20 tokens, but at least 100. Errors (exit code 2): so few lists that a split is empty; `keys` are those
-  // of the config that make more.
+  // most 2^20 lists, all of them are enumerated; otherwise evaluations use 10,000 lists of each split, drawn once, or
+  // fewer if these have more than 2^20 tokens, but at least 100. Errors (exit code 2): so few lists that a split is
+  // empty; `keys` names the keys of the config that make more lists.
   explicit ListDataset(const ListTask& task, std::string_view keys = "task.length, task.digits");
 
-  // Rows first ... first + rows of step's global order, drawn from the lists that are not held out: a function of
+  // Rows `first` ... `first + rows - 1` of step `step`, drawn from the lists that are not held out: a function of
   // (seed, step, row).
   TokenRows random_rows(std::uint64_t seed, std::int64_t step, std::int64_t first, std::int64_t rows) const;
 

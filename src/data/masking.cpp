@@ -7,7 +7,7 @@ namespace metaformer {
 
 namespace {
 
-// The draws of a token.
+// The random numbers that are drawn for a token.
 enum class Draw : std::uint64_t { target, replacement, random_token };
 std::uint64_t index_of(std::int64_t place, Draw draw) {
   constexpr std::uint64_t draws = 3;
@@ -83,9 +83,9 @@ void Masking::mask_for_training(TokenRows& rows, const std::vector<TextPack>& pa
              });
 }
 
-// Where the pieces of a word are targets together, the number of targets varies more.
+// The margin is larger for whole words, because the number of targets then varies more.
 void Masking::pad_places(TokenRows& rows) const {
-  const double margin = config_.whole_words ? 10 : 6;  // in standard deviations of tokens that are drawn one by one
+  const double margin = config_.whole_words ? 10 : 6;  // in standard deviations for tokens that are drawn independently
   const auto tokens = static_cast<double>(rows.ids.size());
   const double mean = tokens * config_.fraction, deviation = std::sqrt(mean * (1 - config_.fraction));
   const auto usual = static_cast<std::size_t>(std::min(std::ceil(mean + margin * deviation), tokens));

@@ -50,14 +50,14 @@ double dot(const SparseColumn& column, const Vector& b) {
   return sum;
 }
 
-// The columns that may be above 0, with the Cholesky factor of their products.
+// The columns whose values may be above 0, with the Cholesky factor of their Gram matrix.
 class PassiveSet {
  public:
   PassiveSet(const std::vector<SparseColumn>& columns, std::size_t rows) : columns_(columns), dense_(rows) {}
 
   const std::vector<std::size_t>& members() const { return members_; }
 
-  // False: the column is a combination of the others.
+  // Returns false if the column is a linear combination of the members.
   bool add(std::size_t column) {
     for (const auto& entry : columns_[column]) dense_[static_cast<std::size_t>(entry.row)] = entry.value;
     const double square = dot(columns_[column], dense_);
@@ -73,7 +73,7 @@ class PassiveSet {
     return true;
   }
 
-  // Keeps those of these numbers for which `keep` holds; what is behind the first that goes is computed again.
+  // Keeps the members whose index satisfies `keep`, and computes the factor again from the first removed member on.
   template <class Keep>
   void keep_if(Keep keep) {
     std::size_t first = 0;
@@ -86,7 +86,7 @@ class PassiveSet {
     for (const auto column : behind) add(column);
   }
 
-  // Of A z = b for the members, by their order.
+  // The least squares solution z of A z = b, where A has only the members as columns, in their order.
   Vector solve(const Vector& b) const {
     Vector z;
     for (std::size_t i = 0; i < members_.size(); ++i)
@@ -105,7 +105,7 @@ class PassiveSet {
   Vector dense_;
 };
 
-// Goes to the least squares of the members, without those that come to 0 on the way.
+// Moves x to the least squares solution of the members, and removes the members that become 0 on the way.
 void settle(PassiveSet& passive, const Vector& b, double nothing, Vector& x) {
   while (true) {
     const auto z = passive.solve(b);
@@ -126,7 +126,8 @@ void settle(PassiveSet& passive, const Vector& b, double nothing, Vector& x) {
   }
 }
 
-// Every way to fill `room` with at most `depth` lengths that do not fall, the first at least `shortest` <= room.
+// Adds every way to fill `room` with at most `depth` lengths in non-descending order, the first at least `shortest` <=
+// room.
 void add_fillings(std::int64_t room, std::int64_t shortest, std::int64_t depth, PackKind& begun,
                   std::vector<PackKind>& all) {
   if (room == 0) return all.push_back(begun);
@@ -139,7 +140,7 @@ void add_fillings(std::int64_t room, std::int64_t shortest, std::int64_t depth, 
   add(room);
 }
 
-// The residual of a length counts this much: short ones cost little padding.
+// The weight of the residual of a length: short sequences cost little padding.
 double weight_of(std::int64_t length) {
   constexpr std::int64_t short_length = 8;
   return length <= short_length ? 0.09 : 1;
@@ -154,8 +155,8 @@ SparseColumn column_of(const PackKind& kind) {
   return column;
 }
 
-// Lengths can have more places than sequences. Where sequences take the places in the order of the plan, packs would
-// stay empty: the last ones of a kind.
+// A plan can have more places for a length than there are sequences. If sequences take places in the order of the plan,
+// the last packs of a kind can stay empty; these are removed.
 void drop_empty_packs(PackPlan& plan, LengthHistogram left) {
   for (auto& kind : plan.kinds) {
     std::int64_t filled = 0;  // packs
@@ -273,7 +274,8 @@ PackedOrder::PackedOrder(const std::vector<std::int64_t>& lengths, std::int64_t 
   for (std::size_t i = 0; i < lengths.size(); ++i) sequences_.at(static_cast<std::size_t>(lengths[i])).push_back(i);
 }
 
-// Sequences of a length go to its places in another order in every epoch; places without a sequence stay empty.
+// The sequences of a length are put into its places in a new random order every epoch; places without a sequence stay
+// empty.
 PackedOrder::Packs PackedOrder::deal(std::uint64_t seed, std::int64_t epoch) const {
   const Rng rng(seed, RandomPurpose::batches, static_cast<std::uint64_t>(epoch));
   auto left = sequences_;

@@ -1,6 +1,7 @@
 #pragma once
 // Packs of sequences that share a row (Krell et al. 2021, "Efficient Sequence Packing without Cross-contamination"),
-// planned from the histogram of their lengths alone, so that the time it takes does not depend on their number.
+// planned from the histogram of their lengths alone, so that the time for it does not depend on the number of
+// sequences.
 
 #include <cstdint>
 #include <optional>
@@ -27,15 +28,16 @@ struct PackPlan {
   std::int64_t packs() const;
 };
 
-// Shortest-pack-first histogram packing: the longest sequences first, each into the pack with the most room that it
-// fits into, of those with fewer than `depth` sequences; 0: any number. Sequences of a length that fit nowhere open a
-// pack each.
+// Shortest-pack-first histogram packing: takes the longest sequences first, and puts each into the pack with the most
+// room, if it fits, among the packs with fewer than `depth` sequences (0: any number). A sequence that fits into no
+// pack opens a new one.
 PackPlan pack_shortest_first(const LengthHistogram& histogram, std::int64_t depth);
 
-// Non-negative least squares histogram packing: how often every way to fill a context with at most `depth` sequences
-// is needed, so that what is left over or missing is least; the lengths 1 to 8 weigh 0.09, since they cost little
-// padding. Unlike in the publication, sequences that are left over are packed by pack_shortest_first. A length may have
-// more places than sequences; if sequences take places in the order of the plan, every pack has one.
+// Non-negative least squares histogram packing: for every way to fill a context with at most `depth` sequences,
+// computes how often to use it, so that as few sequences as possible are left over or missing (by least squares); the
+// lengths 1 to 8 weigh 0.09, since they cost little padding. Unlike in the publication, sequences that are left over
+// are packed by pack_shortest_first. A length may have more places than sequences; if sequences take places in the
+// order of the plan, every pack has at least one.
 PackPlan pack_by_least_squares(const LengthHistogram& histogram, std::int64_t depth);
 
 PackPlan make_pack_plan(const LengthHistogram& histogram, const PackingConfig& config);
@@ -44,7 +46,7 @@ struct PackStats {
   std::int64_t sequences = 0, packs = 0, tokens = 0;
   double efficiency = 0;      // fraction of tokens that are not padding
   double factor = 0;          // sequences per pack
-  double speed_up_limit = 0;  // of packs without padding, over a row per sequence
+  double speed_up_limit = 0;  // of packs without padding, compared with one sequence in each row
 };
 PackStats measure_packs(const LengthHistogram& histogram, const PackPlan& plan);
 
@@ -59,7 +61,7 @@ class PackedOrder {
 
   std::int64_t packs() const { return packs_; }  // of every epoch
 
-  // The sequences of a pack, by their index, at a place in the endless series of epochs: a function of (seed, place).
+  // The indices of the sequences in the pack at a place in the endless series of epochs: a function of (seed, place).
   // In every epoch each sequence is in one pack.
   const std::vector<std::size_t>& at(std::uint64_t seed, std::int64_t place) const;
 
@@ -84,7 +86,7 @@ struct SparseEntry {
 using SparseColumn = std::vector<SparseEntry>;  // at most one entry per row
 
 // The x >= 0 that minimises |A x - b| for the columns of A, by the active sets of Lawson and Hanson (1974, chapter 23),
-// to rounding. Time is about (rows)^3.
+// up to rounding. The time is about (rows)^3.
 std::vector<double> nonnegative_least_squares(const std::vector<SparseColumn>& columns, const std::vector<double>& b);
 
 }  // namespace metaformer

@@ -83,7 +83,7 @@ std::array<SplitPaths, 3> paths_of(const ParallelDataConfig& config) {
            {Split::test, "data.test_path", "data.test_target_path", config.test_path, config.test_target_path}}};
 }
 
-// Keys of tables, if no split is one.
+// Refuses keys of tables if no split is a table.
 void refuse_table_keys(const ParallelDataConfig& config) {
   if (std::ranges::any_of(paths_of(config), &SplitPaths::is_table)) return;
   const auto data = config.path ? std::string("lines of two files") : config.corpus;
@@ -216,10 +216,10 @@ class SyntheticPairDataset final : public PairDataset {
 
 struct ReadPair {
   EncodedPair ids;
-  PairDataset::Texts texts;  // of pairs to evaluate on
+  PairDataset::Texts texts;  // only of pairs to evaluate on
 };
 
-// By which pairs are sorted: equally long targets by their sources.
+// The value by which pairs are sorted: by the length of the target, then by that of the source.
 double sorting_length(const ReadPair& pair) {
   constexpr double longest = 1 << 24;
   return static_cast<double>(pair.ids.target.size()) + static_cast<double>(pair.ids.source.size()) / longest;
@@ -314,7 +314,7 @@ class TextPairDataset final : public PairDataset {
     }
   }
 
-  // A target that is cut off would teach where to cut.
+  // Leaves out training pairs whose targets are too long: without their end marks the model would learn not to stop.
   void leave_out_long(std::vector<ReadPair>& pairs, const std::string& first_place) const {
     const auto length = [](const auto& pair) { return pair.ids.target.size(); };
     const auto shortest = length(*std::ranges::min_element(pairs, {}, length));
@@ -345,7 +345,7 @@ class TextPairDataset final : public PairDataset {
   std::int64_t context_;
   BySplit<std::vector<ReadPair>> pairs_;
 
-  // One of both: of training pairs, or of batches of tokens.
+  // Only one of the two is set: the order of training pairs, or batches by tokens.
   std::optional<EpochOrder> order_;
   std::optional<TokenBatches> batches_;
 };

@@ -1,6 +1,6 @@
 #pragma once
-// Translation pairs: texts of which the second is to be written from the first. Read from tables or from the lines of
-// two files, split, as tokens, in batches.
+// Pairs of texts: a model reads the source and writes the target, for example a translation. Read from tables or from
+// the lines of two files, split, as tokens, in batches.
 
 #include <cstdint>
 #include <filesystem>
@@ -28,8 +28,8 @@ using PairSplits = Splits<TextPair>;
 // The columns that a config names: source, target.
 TableColumns columns_of(const ParallelDataConfig& config);
 
-// A table of pairs. Errors: those of read_table and check_rows. `target_key` would name a file with the targets, for
-// the message on a table of one column.
+// A table of pairs. Errors: those of read_table and check_rows. `target_key`: the key for a file with the targets,
+// which the message on a table of one column suggests.
 Table read_pair_table(const std::filesystem::path& path, const ParallelDataConfig& config, std::string_view target_key,
                       bool follows_header = false);
 
@@ -60,7 +60,7 @@ struct EncodedPair {
   std::vector<std::int32_t> source, target;  // without marks
 };
 
-// Tokens of a text in its row: with its mark, and at most `context`.
+// The number of tokens of a text in its row: with its mark, and at most `context`.
 std::int64_t row_length(const std::vector<std::int32_t>& ids, std::int64_t context);
 
 // Whether a text with its mark is longer than `context`.
@@ -77,10 +77,10 @@ class PairDataset {
   // Mean number of tokens of a training pair: both sequences with their marks.
   double mean_tokens() const { return mean_tokens_; }
 
-  // Bytes of a token of the training pairs; nothing for pairs that are made up.
+  // Mean number of bytes of a token of the training pairs; nothing for synthetic pairs.
   std::optional<double> bytes_per_token() const { return bytes_per_token_; }
 
-  // Pairs of an epoch; nothing where every pair is a new one.
+  // Number of pairs of an epoch; nothing if every training pair is drawn anew.
   std::optional<std::int64_t> pairs_of_epoch() const { return pairs_of_epoch_; }
 
   // Mean number of pairs of a training batch.
@@ -89,11 +89,11 @@ class PairDataset {
   // The batch `micro` (0 ... train.accumulate - 1) of a step: a function of (train.seed, step, micro).
   virtual std::vector<EncodedPair> training_pairs(std::int64_t step, std::int64_t micro) const = 0;
 
-  // Pairs to evaluate on, those of validation and test by falling length.
+  // Pairs to evaluate on; those of validation and test are sorted by falling length.
   virtual std::int64_t count(Split split) const = 0;
   virtual EncodedPair pair(Split split, std::int64_t index) const = 0;
 
-  // The texts of the same pair, as they were read; of a training pair, its tokens decoded.
+  // The texts of the same pair as they were read; for a training pair, its decoded tokens.
   struct Texts {
     std::string source, target;
   };
@@ -110,12 +110,13 @@ class PairDataset {
   std::optional<std::int64_t> pairs_of_epoch_;
 };
 
-// Texts as the config names them, or pairs that are made up. Makes what the codec lacks, a tokenizer, from both sides
-// of the training texts. Errors: exit codes 2 and 3.
+// The pairs of texts that the config names, or synthetic pairs. If the codec lacks a tokenizer, makes it from both
+// sides of the training texts. Errors: exit codes 2 and 3.
 std::shared_ptr<const PairDataset> load_pairs(const ExperimentConfig& config, bool offline, Codec codec);
 
-// Rows of a batch. `mark` stands behind a source, before a target, and is what follows its last token. What is longer
-// than `context` tokens is cut off, the mark of a target too.
+// Rows of a batch. `mark` stands behind a source and before a target, and is the token to predict after a target's last
+// token. Sources and targets with these marks are cut to `context` tokens: a source keeps its mark, a target loses the
+// one to predict.
 PairRows to_rows(const std::vector<EncodedPair>& pairs, std::int32_t mark, std::int64_t context);
 
 }  // namespace metaformer

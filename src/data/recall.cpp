@@ -13,7 +13,7 @@ namespace metaformer {
 
 namespace {
 
-// The draws of one row, one after another.
+// The random numbers of one row, one after another.
 class Draws {
  public:
   explicit Draws(const Rng& rng) : rng_(rng) {}
@@ -30,7 +30,7 @@ class Draws {
     return all;
   }
 
-  // Different numbers from first ... first + n - 1, each order equally likely.
+  // `count` different numbers out of first ... first + n - 1; every order is equally likely.
   std::vector<std::int64_t> different(std::int64_t count, std::int64_t first, std::int64_t n) {
     std::vector<std::int64_t> all;
     std::unordered_set<std::int64_t> seen;
@@ -62,7 +62,7 @@ void append(std::vector<std::int64_t>& to, const std::vector<std::int64_t>& more
   to.insert(to.end(), more.begin(), more.end());
 }
 
-// A row of a sequence whose last token is never read. `is_answer`: of which tokens are targets.
+// A row of a sequence whose last token is only a target. `is_answer`: whether each token is a target.
 RecallRow row_of_sequence(std::vector<std::int64_t> sequence, const std::vector<bool>& is_answer) {
   RecallRow row;
   for (std::size_t i = 1; i < sequence.size(); ++i) row.targets.push_back(is_answer[i] ? sequence[i] : -1);
@@ -80,7 +80,7 @@ RecallRow draw(const RecallConfig& task, Draws& draws, bool) {
   for (const auto updated : draws.different(task.updates, 0, task.pairs)) {
     auto& value = values[at(updated)];
     const auto other = half + draws.below(task.vocabulary - half - 1);
-    value = other + (other >= value ? 1 : 0);  // any but the one before
+    value = other + (other >= value ? 1 : 0);  // any value but the previous one
     append(row.ids, {keys[at(updated)], value});
   }
   std::vector<double> weights;
@@ -122,7 +122,7 @@ RecallRow draw(const InductionConfig& task, Draws& draws, bool) {
   return row_of_sequence(std::move(sequence), is_answer);
 }
 
-// Every blank stands before a token that is drawn for it.
+// For every blank, draws the token before which it stands.
 RecallRow draw(const SelectiveCopyConfig& task, Draws& draws, bool) {
   const auto blank = task.vocabulary - 2, mark = task.vocabulary - 1;
   const auto copied = draws.tokens(task.tokens, blank);
@@ -140,7 +140,7 @@ RecallRow draw(const SelectiveCopyConfig& task, Draws& draws, bool) {
   return row;
 }
 
-// Bits and a mark, at which the answer is a function of their number and of how many are ones.
+// Random bits and a mark. The answer at the mark is a function of the number of bits and the number of ones.
 template <class Answer>
 RecallRow draw_bits(const RecallRows& task, Draws& draws, const Answer& answer) {
   constexpr std::int64_t mark = 2;
@@ -156,8 +156,8 @@ RecallRow draw(const MajorityConfig& task, Draws& draws, bool) {
   return draw_bits(task, draws, [&](std::int64_t ones) { return 2 * ones > task.length - 1 ? 1 : 0; });
 }
 
-// A key is drawn with all keys equally likely; its value is drawn where the row shows it first. The last pair has a key
-// that the row has shown.
+// Keys are drawn uniformly. The value of a key is drawn when the row shows the key for the first time. The last pair
+// has a key that the row has shown.
 RecallRow draw(const InContextRecallConfig& task, Draws& draws, bool) {
   const auto keys = task.symbols() / 2, pairs = task.length / 2, never_noise = draws.below(pairs - 1);
   std::vector<std::int64_t> sequence, value_of(at(keys), -1), shown;
@@ -182,7 +182,8 @@ RecallRow draw(const InContextRecallConfig& task, Draws& draws, bool) {
   return row_of_sequence(std::move(sequence), is_answer);
 }
 
-// A row of pairs whose keys and values have different tokens. One key, the row's last, is sure to stand in it before.
+// A row of pairs whose keys and values have different tokens. The last key of the row always occurs earlier in the row,
+// too.
 class FuzzyRow {
  public:
   FuzzyRow(const FuzzyRecallConfig& task, Draws& draws, bool trains)
@@ -200,7 +201,7 @@ class FuzzyRow {
         continue;
       }
       const auto key = draw_key(), value = draw_value();
-      values_.emplace(key, value);  // unless it has one
+      values_.emplace(key, value);  // does nothing if the key has a value
       add(key);
     }
     add(last_key);
@@ -229,7 +230,7 @@ class FuzzyRow {
   const FuzzyRecallConfig& task_;
   Draws& draws_;
   bool trains_;
-  std::int64_t keys_;  // tokens of keys; those of values follow
+  std::int64_t keys_;  // number of tokens for keys; the tokens for values follow
   std::map<Tokens, Tokens> values_;
   std::set<Tokens> shown_;
   Tokens sequence_;
@@ -270,7 +271,7 @@ bool trains_on_every_token(const TaskConfig& task) {
       task);
 }
 
-// The last token is an answer.
+// Makes every next token a target. The last target is an answer, and stays.
 RecallRow with_every_token(RecallRow row) {
   std::copy(row.ids.begin() + 1, row.ids.end(), row.targets.begin());
   return row;
@@ -287,7 +288,7 @@ void add_to(TokenRows& rows, const RecallRow& row) {
   rows.target_count = std::ssize(rows.places);
 }
 
-// Without places where every token is a target.
+// Removes the places if every token is a target.
 TokenRows finished(TokenRows rows) {
   if (rows.places.size() == rows.ids.size()) rows.places.clear();
   return rows;
@@ -313,7 +314,7 @@ RecallDataset::RecallDataset(const TaskConfig& task) : task_(task), examples_(re
       held_out_[split].push_back(row_of(Rng(split, RandomPurpose::evaluation), i, /*trains=*/false, /*held_out=*/true));
 }
 
-// The first of several attempts that is of the wanted side.
+// The first of several attempts that is held out or not, as `held_out` requires.
 RecallRow RecallDataset::row_of(const Rng& key, std::int64_t number, bool trains, bool held_out) const {
   constexpr std::uint64_t most_attempts = 1000;
   const auto key_of_row = key.bits(static_cast<std::uint64_t>(number));

@@ -1,5 +1,5 @@
 #pragma once
-// Rows of the tasks that test what a model remembers (config/recall_config.h). A row depends only on a seed and on its
+// Rows of the tasks that test a model's memory (config/recall_config.h). A row depends only on a seed and on its
 // number. A stable hash keeps a quarter of all rows for evaluation.
 
 #include "base/random.h"
@@ -9,10 +9,11 @@
 namespace metaformer {
 
 struct RecallRow {
-  std::vector<std::int64_t> ids, targets;  // as long; target -1: none
+  std::vector<std::int64_t> ids, targets;  // equally long; target -1: none
 };
 
-// One row, whose targets are the answers. `trains`: fuzzy recall has keys of fewer tokens in training.
+// One row, whose targets are the answers. `trains`: whether it is for training; keys of fuzzy recall may then be
+// shorter.
 RecallRow draw_row(const TaskConfig& task, const Rng& rng, bool trains);
 
 class RecallDataset {
@@ -22,10 +23,11 @@ class RecallDataset {
 
   std::int64_t row_length() const { return std::ssize(held_out_[0].front().ids); }
 
-  // Training rows first ... first + rows - 1 of all that the steps take. None is held out.
+  // Training rows first ... first + rows - 1 of all training steps. No training row is held out.
   TokenRows training_rows(std::uint64_t seed, std::int64_t first, std::int64_t rows) const;
 
-  // Rows of a split, in a fixed order: of validation and test the same for every seed, of train the first ones.
+  // Rows of a split, in a fixed order. Those of validation and test are the same for every seed; those of train are the
+  // first training rows.
   std::int64_t count() const { return std::ssize(held_out_[0]); }
   TokenRows rows(Split split, std::uint64_t seed, std::int64_t first, std::int64_t rows) const;
 

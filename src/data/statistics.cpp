@@ -41,7 +41,7 @@ std::int64_t count_unknown(const Tokenizer& tokenizer, const Ids& ids) {
   return unknown ? std::count(ids.begin(), ids.end(), *unknown) : 0;
 }
 
-// `ids_of`: the tokens of one of the texts. Longer texts than `longest` are cut.
+// `ids_of`: returns the tokens of a text. Texts with more than `longest` tokens count as cut.
 template <class Texts, class IdsOf>
 TokenStats count_tokens(const Tokenizer& tokenizer, std::int64_t longest, const Texts& texts, IdsOf ids_of) {
   TokenStats stats;
@@ -64,7 +64,7 @@ void describe(DataStats<SplitStats>& stats, const Tokenizer& tokenizer, const Js
   stats.sources = sources;
 }
 
-// With data.packing.
+// Nothing without data.packing.
 template <class Texts, class LengthOf>
 std::optional<PackStats> measure_packs(const Texts& texts, std::int64_t context, const PackingConfig& packing,
                                        LengthOf length_of) {
@@ -90,9 +90,10 @@ SharedTexts count_shared(const BySplit<std::vector<Key>>& keys) {
           .test_in_validation = shared(Split::test, Split::validation)};
 }
 
-// Of the first epoch of training batches, each of texts as they come or with bucketing, without noise.
+// The fraction of padding in the training batches of the first epoch, without noise. `bucketing`: 1 for texts in random
+// order, or task.bucketing.
 double padding_fraction(const EncodedSplits& splits, const ExperimentConfig& config, std::int64_t bucketing) {
-  EncodedSplits training;  // no tokenizer: nothing is cut anew
+  EncodedSplits training;  // without a tokenizer, because texts are not segmented again
   training[Split::train] = splits[Split::train];
   const LabelledDataset dataset(
       std::move(training),
@@ -151,7 +152,7 @@ Json to_json(const SharedTexts& shared) {
           {"test_in_validation", shared.test_in_validation}};
 }
 
-// The texts of a split, in memory that somebody else owns.
+// Views of the texts of a split.
 using Texts = std::vector<std::string_view>;
 
 struct EncodedTexts {
@@ -203,7 +204,7 @@ TokenizerReport measure(std::unique_ptr<Tokenizer> tokenizer, const DataConfig& 
   return {std::move(tokenizer), std::move(json)};
 }
 
-// Of labelled texts or pairs, which have their texts in these members.
+// For labelled texts or pairs; `members` are the members that hold their texts.
 template <class Text>
 TokenizerReport measure(const Splits<Text>& splits, const DataConfig& data,
                         const std::vector<std::string Text::*>& members) {
@@ -214,10 +215,10 @@ TokenizerReport measure(const Splits<Text>& splits, const DataConfig& data,
   return measure(obtain_tokenizer(data, joined_texts(splits[Split::train]), Unknown::map), data, texts);
 }
 
-// Whether the tokenizer is soon made.
+// Whether making the tokenizer takes little time.
 bool is_made_soon(const DataConfig& data, std::string_view training_text) {
   constexpr std::size_t most_to_learn_from = 1 << 20;
-  const auto cached = cached_tokenizer_path(data.tokenizer, training_text);  // of those that take long to learn
+  const auto cached = cached_tokenizer_path(data.tokenizer, training_text);  // only if learning takes long
   std::error_code ignored;
   return cached.empty() || training_text.size() <= most_to_learn_from || std::filesystem::exists(cached, ignored);
 }
@@ -276,7 +277,7 @@ PairStats measure_pairs(const PairDataset& pairs, const ExperimentConfig& config
 }
 
 TextStats measure_text(const Corpus& corpus, const ExperimentConfig& experiment) {
-  constexpr std::int64_t shortest_context = 1;  // a text too short for the model has its numbers too
+  constexpr std::int64_t shortest_context = 1;  // to measure texts that are too short for the model, too
   const auto& config = *text_data_of(experiment.task);
   std::shared_ptr<const Tokenizer> tokenizer;
   const TextDataset dataset(corpus, config, shortest_context, tokenizer);

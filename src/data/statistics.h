@@ -16,7 +16,7 @@
 
 namespace metaformer {
 
-// Percentiles by nearest rank: the smallest value that so many percent of all do not exceed.
+// Percentiles by nearest rank: the smallest value that the given percentage of all values does not exceed.
 struct LengthStats {
   double mean = 0;
   std::int64_t median = 0, percentile_90 = 0, percentile_95 = 0, percentile_99 = 0, longest = 0;
@@ -35,13 +35,13 @@ struct TokenStats {
 struct LabelledSplitStats : TokenStats {
   std::int64_t texts = 0;
   std::vector<std::int64_t> class_counts;  // by class id
-  std::int64_t copies = 0;                 // texts that stand in the split before, byte for byte
+  std::int64_t copies = 0;                 // texts that occur earlier in the same split, byte for byte
 };
 
 struct PairSplitStats {
   std::int64_t pairs = 0;
   TokenStats source, target;
-  std::int64_t copies = 0;  // pairs that stand in the split before, token by token
+  std::int64_t copies = 0;  // pairs that occur earlier in the same split, token by token
 };
 
 struct TextSplitStats {
@@ -50,7 +50,7 @@ struct TextSplitStats {
   double unigram_entropy = 0;                      // of the tokens, in nats
 };
 
-// Texts, or sources, of one split that stand in another too; copies counted.
+// The numbers of texts, or sources, of one split that also occur in another; copies are counted.
 struct SharedTexts {
   std::int64_t validation_in_train = 0, test_in_train = 0, test_in_validation = 0;
 };
@@ -59,7 +59,7 @@ template <class SplitStats>
 struct DataStats {
   std::int64_t vocabulary = 0;
   bool has_unknown = false;        // whether the tokenizer has an unknown token
-  nlohmann::ordered_json sources;  // as the data describe their files
+  nlohmann::ordered_json sources;  // the description of the data's files
   BySplit<SplitStats> splits;
 
   const SplitStats& operator[](Split split) const { return splits[split]; }
@@ -68,15 +68,15 @@ struct DataStats {
 struct LabelledStats : DataStats<LabelledSplitStats> {
   std::vector<std::string> labels;  // by class id
   SharedTexts shared;
-  // Fraction of the tokens of an epoch's training batches that is padding: each batch of texts as they come, and with
-  // task.bucketing. Texts are as long as they are: nothing is taken out of them (task.token_removal).
+  // Fraction of the tokens of an epoch's training batches that is padding: with texts in random order, and with
+  // task.bucketing. Texts have their full length: task.token_removal is not applied.
   double padding_unsorted = 0, padding_bucketed = 0;
   std::optional<PackStats> packs;  // of the training texts, with data.packing
 };
 
 struct PairStats : DataStats<PairSplitStats> {
   SharedTexts shared;
-  double padding = 0;  // fraction of the tokens of both sides in an epoch's training batches
+  double padding = 0;  // fraction of both sides' tokens in an epoch's training batches that is padding
 };
 
 struct TextStats : DataStats<TextSplitStats> {  // no test split
@@ -110,7 +110,7 @@ struct TokenizerReport {
 // 2 (the task has no texts) and 3.
 TokenizerReport report_tokenizer(const ExperimentConfig& config, bool offline);
 
-// The counts that a model's size depends on; nothing: it is not known.
+// The counts on which the size of a model depends; nothing if a count is not known.
 struct DataCounts {
   std::optional<std::int64_t> vocabulary, classes;
 };

@@ -77,7 +77,7 @@ std::optional<std::size_t> numbered_place(const TableColumn& column) {
 constexpr std::array<std::pair<char, std::string_view>, 4> delimiters = {
     {{';', "';'"}, {'\t', "a tab"}, {',', "','"}, {'|', "'|'"}}};
 
-// Whether a row of one column is a header with that name, separated by another character.
+// Whether a row of one column is a header with that name and another delimiter.
 bool has_name(std::string_view row, const std::string& name) {
   return std::ranges::any_of(delimiters, [&](const auto& delimiter) {
     if (row.find(delimiter.first) == std::string_view::npos) return false;
@@ -87,7 +87,7 @@ bool has_name(std::string_view row, const std::string& name) {
   });
 }
 
-// Advice for a row of one column that another character seems to separate; else "".
+// Advice for a row of one column that seems to have another delimiter; else "".
 std::string delimiter_hint(std::string_view row) {
   for (const auto& [delimiter, name] : delimiters)
     if (row.find(delimiter) != std::string_view::npos)
@@ -98,8 +98,8 @@ std::string delimiter_hint(std::string_view row) {
   return "";
 }
 
-// The places of the columns needed, in their order, by the first row of a CSV or TSV file. Notes in the table whether
-// that is a header.
+// The indices of the columns needed, in their order, found in the first row of a CSV or TSV file. Records in the table
+// whether this row is a header.
 std::vector<std::size_t> find_columns(const DelimitedRow& row, const TableColumns& columns, Table& table) {
   const auto fail = [&](const std::string& why) { fail_data("{}:{}: {}", table.path.string(), row.line, why); };
   const auto needed = columns.needed();
@@ -177,7 +177,7 @@ void read_delimited(std::string_view content, const TableColumns& columns, Table
               in_quotes(columns.columns[0].field));
 }
 
-// Moves the field out of the member of an object. Why it cannot, or "".
+// Moves the field out of the member of an object. Returns the reason why it cannot, or "".
 std::string take_field(nlohmann::json& member, const TableColumn& column, std::string& field) {
   if (!column.is_label || member.is_string()) {
     auto why = defect_of_text_member(member, column.field);
@@ -187,7 +187,7 @@ std::string take_field(nlohmann::json& member, const TableColumn& column, std::s
   if (!member.is_boolean() && !member.is_number())
     return fmt::format("{} is {}; a label is a string, a number, true or false", in_quotes(column.field),
                        member.type_name());
-  // As short as it can be read back from: 5.0 is "5", and -0.0 is "0".
+  // The shortest form that is read back as the same number: 5.0 is "5", and -0.0 is "0".
   field = member.is_number_float() ? fmt::format("{}", member.get<double>() + 0.0) : member.dump();
   return "";
 }

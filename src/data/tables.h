@@ -24,7 +24,7 @@ constexpr std::uintmax_t largest_text_file = std::uintmax_t{16} << 30;
 // A file of text, decompressed if its first bytes are those of gzip, without byte order mark.
 struct TextFile {
   std::string text;
-  std::string sha256;  // of the file as it lies there
+  std::string sha256;  // of the file before decompression
 };
 
 // Errors (exit code 3) name `path`: unreadable, cut off or damaged gzip, more than `largest` bytes.
@@ -36,17 +36,17 @@ struct TableColumn {
   std::string_view key;     // of `field`, for messages: "data.text_field"
   std::string_view role;    // for messages: "text"
   bool is_label = false;    // without white space around it; in JSON lines also a number, true or false
-  bool must_exist = false;  // a number beyond the first row is an error; else it makes that row malformed
+  bool must_exist = false;  // a column number beyond the first row is an error; else it makes rows malformed
 };
 
-// A longer text means that the file has no line ends, or is no table; a text of a pair, of which a test compares each
-// with another one, as it is in files of lines.
+// A longer text means that the file has no line ends, or is no table. Texts of pairs have a lower limit, also in files
+// of lines, because a test compares each with another text.
 constexpr std::size_t longest_table_text = std::size_t{16} << 20, longest_pair_text = std::size_t{1} << 20;
 
 struct TableColumns {
   std::vector<TableColumn> columns;
   bool are_usual = false;   // all fields have their default values: without a header they are columns 1, 2, ...
-  bool only_first = false;  // is needed; the names of the others only show that the first row is a header
+  bool only_first = false;  // only the first is needed; names of others only show that the first row is a header
   TableHeader header = TableHeader::automatic;
   bool follows_header = false;      // the training table has a header, so this one must, unless it is JSON lines
   std::string advice = {};          // for the message on a table of one column
@@ -72,7 +72,7 @@ struct Table {
   TableFormat format = TableFormat::tsv;
   std::vector<TableRow> rows;
   std::vector<MalformedRow> malformed;
-  std::size_t left_out = 0;  // rows between the ratings of two classes (data/labelled.h)
+  std::size_t left_out = 0;  // rows with ratings between the two classes (data/labelled.h)
   bool has_header = false;
   bool has_guessed_columns = false;  // neither named nor numbered by the config
 
@@ -80,33 +80,32 @@ struct Table {
   std::string place(const TableRow& row) const;  // "reviews.csv:17"
 };
 
-// The format is `format`, or if that is auto that of the name; tsv for other names and for text.
+// The format is `format` or, if that is auto, the format of the name; tsv for other names and for text.
 //
-// Unless columns.header says otherwise, fields that all are numbers mean that there is no header; a name must occur in
-// the first row, which then is the header. If all names are the default ones and missing, there is no header, and the
-// columns are the first ones. In JSON lines (base/json.h) fields name members: a text is a string; a label also true,
+// Unless columns.header says otherwise: if all fields are numbers, there is no header; a name must occur in the first
+// row, which then is the header. If all names are the default ones and none of them occurs, there is no header, and the
+// first columns are used. In JSON lines (base/json.h) fields name members: a text is a string; a label also true,
 // false, or a number, where 5.0 and 5 are one label.
 //
 // A row is malformed when it has fewer columns than needed or more than the first row, a stray quote, a field that is
-// empty, too long, not UTF-8 or has NUL bytes, or is no such line of JSON as base/json.h wants. Blank lines are
-// skipped.
+// empty, too long, not UTF-8 or has NUL bytes, or is a malformed line of JSON (base/json.h). Blank lines are skipped.
 //
 // Errors (exit code 3): those of read_text_file; no such column or member, two columns of that name, a first row that
 // is no row of this format or has one column where two are needed. Errors (exit code 2): column 0, two fields in one
 // column, data.header for JSON lines.
 Table read_table(const std::filesystem::path& path, TableFormat format, const TableColumns& columns);
 
-// The same of the file's content, compressed or not.
+// The same for the content of a file, compressed or not.
 Table read_table(std::string content, const std::filesystem::path& path, TableFormat format,
                  const TableColumns& columns);
 
-// Warns of malformed rows, documents or files (`units`); `first`: the place of the first, and why. Errors (exit code
-// 3): they are a larger fraction of all than data.malformed_limit, `limit`.
+// Warns of malformed rows, documents or files (`units`); `first`: the place and the defect of the first one. Errors
+// (exit code 3): their fraction is larger than data.malformed_limit, `limit`.
 void report_malformed(const std::string& source, std::size_t malformed, std::size_t all, const std::string& first,
                       std::string_view units, double limit);
 
-// The same for a table; warns of columns that were guessed, too. Errors (exit code 3): there are no rows, for which
-// `why_empty` is the message.
+// The same for a table; also warns of guessed columns. Errors (exit code 3): there are no rows; `why_empty` is the
+// message.
 void check_rows(const Table& table, const TableColumns& columns, double limit,
                 const std::string& why_empty = "the table has no rows");
 
@@ -114,7 +113,7 @@ void check_rows(const Table& table, const TableColumns& columns, double limit,
 // unless it is JSON lines, whether it has a header, which predictions need.
 nlohmann::ordered_json description_of(const Table& table, const char* units);
 
-// Whether the training table that is described there has a header.
+// Whether the training table has a header, according to the descriptions of the tables.
 bool has_training_header(const nlohmann::ordered_json& descriptions);
 
 }  // namespace metaformer

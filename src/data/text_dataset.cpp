@@ -25,8 +25,8 @@ std::size_t byte_offset(std::string_view text, std::int64_t character) {
   return text.size();
 }
 
-// Where documents start in the two parts of split_corpus, of which the first has so many bytes. A document that is cut
-// is one in each part.
+// Where documents start in the two parts of split_corpus, the first of which has `train_bytes` bytes. A document that
+// the split cuts is a document in each part.
 std::array<std::vector<std::size_t>, 2> split_document_starts(const Corpus& corpus, std::size_t train_bytes) {
   if (corpus.held_out) return {corpus.document_starts, corpus.held_out_document_starts};
   const auto cut = std::ranges::lower_bound(corpus.document_starts, train_bytes);
@@ -36,7 +36,7 @@ std::array<std::vector<std::size_t>, 2> split_document_starts(const Corpus& corp
   return starts;
 }
 
-// How many of the `characters` of a text its known tokens `ids` do not represent. For tokenizers that
+// How many of the `characters` of a text are not represented by known tokens of its `ids`. Only for tokenizers that
 // restore known text (with white space kept, and characters and bytes).
 std::int64_t count_unknown_characters(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids,
                                       std::int64_t characters) {
@@ -108,8 +108,8 @@ TextDataset::TextDataset(const Corpus& corpus, const TextDataConfig& config, std
   }
 }
 
-// Document by document, each with the line break behind it, so that no token is of two documents; without documents the
-// text as a whole.
+// Encodes document by document, each with the line break behind it, so that no token belongs to two documents; without
+// documents it encodes the text as a whole.
 TextDataset::Part TextDataset::encode(std::string_view text, const std::vector<std::string_view>& documents,
                                       const Tokenizer& tokenizer) {
   Part part{.characters = 0, .bytes = std::ssize(text)};
@@ -198,7 +198,7 @@ TokenRows TextDataset::rows_of(Split split, const std::vector<TextPack>& packs, 
     auto& own = texts.emplace_back();
     for (const auto& [start, length] : pack) own.emplace_back(tokens(split).begin() + start, length);
   }
-  constexpr std::int64_t step = 8;  // libraries that compile a kernel for a shape find it again
+  constexpr std::int64_t step = 8;  // for few shapes, since libraries may compile a kernel for each shape
   auto packed = pack_rows(texts, step, context_);
   TokenRows batch{.rows = packed.rows,
                   .length = packed.length,

@@ -15,21 +15,21 @@
 
 namespace metaformer {
 
-// Training and validation part of a corpus: its text and the held-out text, or the text cut by characters, so that
-// every tokenizer has the same split: the last data.validation_fraction is held out (the first int(n (1 - fraction))
-// characters are training, as in nanoGPT).
+// The training and the validation part of a corpus: its text and its held-out text or, if it has none, its text cut in
+// two. The cut is by characters, so that every tokenizer has the same split: the last data.validation_fraction is held
+// out (the first int(n (1 - fraction)) characters are training, as in nanoGPT).
 std::array<std::string_view, 2> split_corpus(const Corpus& corpus, const TextDataConfig& config);
 
 // The tokenizer of a config for a text, made from its training part only. Exception: characters, because a model must
 // know all of them, held-out ones too (as in nanoGPT). Errors (exit code 3): not UTF-8.
 std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const TextDataConfig& config);
 
-// Tokens of one document that a model reads.
+// Consecutive tokens of one document.
 struct TextPiece {
   std::int64_t start = 0, length = 0;
 };
 
-// Those that share a row.
+// Pieces that share a row.
 using TextPack = std::vector<TextPiece>;
 
 class TextDataset {
@@ -46,18 +46,18 @@ class TextDataset {
   std::int64_t characters(Split split) const { return part(split).characters; }
   std::int64_t bytes(Split split) const { return part(split).bytes; }
 
-  // Bits that restore the text from its tokens: 0 where decoding does; else the length of an adaptive code of what the
-  // tokenizer loses. Nothing where that cannot be said.
+  // The bits that are needed, besides the tokens, to restore the text: 0 if decoding restores it; else the length of an
+  // adaptive code of the information that the tokenizer loses. Nothing if it is not known.
   std::optional<double> lost_bits(Split split) const { return part(split).lost_bits; }
 
-  // The number of characters that unknown tokens stand for. Nothing where white space is dropped: no token stands for
-  // it.
+  // The number of characters that unknown tokens stand for. Nothing if white space is dropped, because no token stands
+  // for it.
   std::optional<std::int64_t> unknown_characters(Split split) const { return part(split).unknown_characters; }
 
   // Entropy of a split's tokens in nats: the loss of predicting each by its frequency.
   double unigram_entropy(Split split) const;
 
-  // Rows first ... first + rows of step's global order: windows at random places, a function of (seed, step, row).
+  // Rows `first` ... `first + rows - 1` of step `step`: windows at random places, a function of (seed, step, row).
   TokenRows random_windows(Split split, std::uint64_t seed, RandomPurpose purpose, std::int64_t step,
                            std::int64_t first, std::int64_t rows) const {
     return windows(split, random_starts(split, seed, purpose, step, first, rows));
@@ -71,19 +71,19 @@ class TextDataset {
   std::int64_t consecutive_window_count(Split split) const;
   TokenRows consecutive_windows(Split split, std::int64_t first, std::int64_t rows) const;
 
-  // The documents in parts of at most a context, without the last `left_out` tokens of every document: with 1 every
-  // token has one behind it as its target.
+  // The documents, cut into pieces of at most `context` tokens, without the last `left_out` tokens of every document.
+  // With `left_out` 1 the target of every token is the token behind it.
   std::vector<TextPiece> pieces(Split split, std::int64_t context, std::int64_t left_out = 0) const;
 
-  // Packs of pieces, each a row, padded to the longest, without targets. `separate`: they see nothing of each other,
-  // and positions start again in each.
+  // Rows of packs of pieces, padded to the longest, without targets. `separate`: pieces do not see each other, and
+  // positions start again in each.
   TokenRows rows_of(Split split, const std::vector<TextPack>& packs, bool separate) const;
 
-  // The same, where the target of each token is the one behind it. `by_sequence`: each piece weighs 1 in the loss,
+  // The same, with the token behind it as the target of each token. `by_sequence`: each piece weighs 1 in the loss,
   // whatever its length.
   TokenRows packed_rows(Split split, const std::vector<TextPack>& packs, bool separate, bool by_sequence) const;
 
-  // The windows that begin at these tokens; what lies beyond the end of the split is padded.
+  // The windows that begin at these tokens. Beyond the end of the split there is padding.
   TokenRows windows(Split split, const std::vector<std::int64_t>& starts) const;
 
  private:
@@ -101,7 +101,7 @@ class TextDataset {
   const Part& part(Split split) const;  // errors (exit code 2): the test split, which a text does not have
 
   std::int64_t context_;
-  std::vector<std::int32_t> bytes_of_id_;  // of what each id in a text is decoded to
+  std::vector<std::int32_t> bytes_of_id_;  // size of the text to which each id of a text is decoded
   std::array<Part, 2> parts_;              // by Split
 };
 
@@ -124,7 +124,7 @@ class PackedDocuments {
   const PackedOrder& order(Split split) const { return orders_.at(static_cast<std::size_t>(split)); }
 
   std::array<std::vector<TextPiece>, 2> pieces_;
-  std::vector<PackedOrder> orders_;  // by Split, as these
+  std::vector<PackedOrder> orders_;  // by Split, like pieces_
 };
 
 }  // namespace metaformer

@@ -1,5 +1,5 @@
 #pragma once
-// Splits of a data set, and rows of token ids as plain arrays: what all datasets make.
+// Splits of a data set, and rows of token ids as plain arrays, which all datasets make.
 
 #include <array>
 #include <cstdint>
@@ -48,12 +48,12 @@ struct LabelledText {
 };
 using LabelledSplits = Splits<LabelledText>;
 
-// Whether the text, or another item with that key, is held out: always the same answer, true for about `fraction`
-// of all keys.
+// Whether a text, or another item, with this key is held out. It is a fixed function of the key, true for about
+// `fraction` of all keys.
 bool is_held_out(const std::string& key, double fraction);
 
 // Moves the training texts whose `key` is held out to the validation split, so that equal keys are in one split. Errors
-// (exit code 3): one of both is empty; `keys` and `advice` are for that message.
+// (exit code 3): one of the two splits is empty; `keys` and `advice` are for this message.
 template <class Text>
 void hold_out(Splits<Text>& splits, std::string Text::*key, const DataConfig& config, std::string_view keys,
               const std::string& advice = "") {
@@ -71,8 +71,8 @@ void hold_out(Splits<Text>& splits, std::string Text::*key, const DataConfig& co
       *config.path, distinct.size(), keys, config.validation_fraction, advice);
 }
 
-// Row-major [rows, length] token ids and what is predicted at each of them (by a causal model the token after it);
-// target -1: none.
+// Row-major [rows, length] token ids, and the target at each of them (for a causal model, the token after it); target
+// -1: none.
 struct TokenRows {
   std::int64_t rows = 0;
   std::int64_t length = 0;
@@ -80,11 +80,11 @@ struct TokenRows {
   std::vector<std::int64_t> targets;
   std::int64_t target_count = 0;           // targets that are not -1
   std::vector<std::int64_t> target_bytes;  // of the text that each target stands for; empty: not counted
-  std::vector<std::int64_t> places;        // of the targets in `targets`, ascending, then -1; empty: anywhere
-  std::vector<std::int64_t> segments;      // numbers of documents, -1: padding; empty when all are one
+  std::vector<std::int64_t> places;        // indices of targets in `targets`, ascending, then -1; empty: anywhere
+  std::vector<std::int64_t> segments;      // document of each token, -1: padding; empty if all are of one
   bool restarts = false;                   // positions start again in every segment
   std::vector<float> target_weights;       // in the loss; empty: 1 each
-  std::int64_t sequences = 0;              // that these weights add up to
+  std::int64_t sequences = 0;              // number of sequences, the sum of target_weights
 };
 
 // Row-major [rows, length] token ids, padded to the longest row; segment: the number of the text in its row, -1:
@@ -93,24 +93,26 @@ struct LabelledRows {
   std::int64_t rows = 0;
   std::int64_t length = 0;
   std::vector<std::int64_t> ids;
-  std::vector<std::int64_t> segments;    // empty when nothing is padded, and a row is one text
+  std::vector<std::int64_t> segments;    // empty if nothing is padded and every row is one text
   std::vector<std::int64_t> labels;      // one per text; empty when unknown
-  std::vector<std::int64_t> label_rows;  // of packs: row and segment of every text
+  std::vector<std::int64_t> label_rows;  // only for packs: row and segment of every text
 };
 
-// The same rows of two sequences each: what is read, and what is written.
+// Rows of pairs: sources, which are read, and targets, which are written.
 struct PairRows {
   LabelledRows source;
   TokenRows target;
 };
 
-// Cuts a text to its first, its last, or its first and last (half each) `context` tokens. Whether it was longer.
+// Cuts a text to its first, its last, or its first and last (half each) `context` tokens. Returns whether it was
+// longer.
 bool truncate(std::vector<std::int32_t>& ids, std::int64_t context, Truncation truncation);
 
 // One or more texts as rows of a batch without labels.
 LabelledRows pad_rows(const std::vector<std::span<const std::int32_t>>& texts);
 
-// Several texts in each row, without labels. The length of a row is a multiple of `step`, or else `longest`.
+// Several texts in each row, without labels. The length of the longest row is rounded up to a multiple of `step`, but
+// not above `longest`.
 LabelledRows pack_rows(const std::vector<std::vector<std::span<const std::int32_t>>>& packs, std::int64_t step = 1,
                        std::int64_t longest = std::numeric_limits<std::int64_t>::max());
 

@@ -2,7 +2,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-// The headers are empty without it.
+// Without this macro the headers are empty.
 #define USE_C10D_GLOO
 #include <future>
 #include <thread>
@@ -24,15 +24,16 @@ namespace {
 using torch::Tensor;
 using StorePointer = c10::intrusive_ptr<c10d::Store>;
 
-// In the store: the number of processes that have failed, why the first of them has, and why rank 0 has.
+// Keys in the store: the number of failed processes, the reason of the first failure, and the reason of rank 0's
+// failure.
 constexpr auto failures_key = "failures", failure_key = "failure", failure_of_first_rank_key = "failure of rank 0";
 
 constexpr std::chrono::seconds time_to_read(2);
 
-// work() in a thread of its own, because LibTorch's handshakes end neither at a signal nor, if what accepts the
-// connection says nothing, at their timeout. Throws Interrupted at a stop signal, and std::runtime_error when the time
-// is over; the thread is then left behind, so work must own what it uses. Threads that LibTorch and Gloo start there
-// are not ended by SIGPIPE when they write to a process that has gone, and give an error.
+// Runs work() in a thread of its own, because LibTorch's handshakes end neither at a signal nor, if the peer accepts
+// the connection but sends nothing, at their timeout. Throws Interrupted at a stop signal, and std::runtime_error after
+// `time`; the thread then continues, so work must own what it uses. SIGPIPE does not end the threads that LibTorch and
+// Gloo start there: writing to a process that has ended gives an error instead.
 template <class Work>
 auto within(std::chrono::milliseconds time, Work work) -> decltype(work()) {
   constexpr std::chrono::milliseconds patience(20);
@@ -74,7 +75,7 @@ std::shared_ptr<::gloo::transport::Device> make_device(const Launch& launch) {
 
 using Backend = c10::intrusive_ptr<c10d::Backend>;
 
-// Errors (exit code 2): this build has no NCCL, or it cannot be loaded.
+// Throws Error (exit code 2) if this build has no NCCL, or it cannot be loaded.
 Backend make_nccl(const StorePointer& store, const Launch& launch, std::chrono::milliseconds timeout) {
   void* library = open_own_library("libmetaformer_nccl.so");
   const char* problem = library == nullptr ? dlerror() : nullptr;
@@ -91,10 +92,10 @@ Backend make_nccl(const StorePointer& store, const Launch& launch, std::chrono::
 class C10dGroup : public ProcessGroup {
  public:
   C10dGroup(const Launch& launch, std::chrono::seconds timeout) : launch_(launch), timeout_(timeout) {
-    // LibTorch's own messages, with their stack traces, would stand beside the one line of the error.
+    // Suppresses LibTorch's own messages with their stack traces, so that an error is one line.
     constexpr int fatal_only = 3;
     if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = fatal_only;
-    constexpr std::chrono::seconds longer(1);  // LibTorch's own end, if it comes, leaves no thread behind
+    constexpr std::chrono::seconds longer(1);  // LibTorch's own timeout, if it works, leaves no thread behind
     guarded([&] {
       store_ = within(timeout + longer, [launch, timeout] { return make_store(launch, timeout); });
       gloo_ = within(timeout + longer, [launch, timeout, store = store_] {
@@ -110,7 +111,7 @@ class C10dGroup : public ProcessGroup {
   int size() const override { return launch_.size; }
 
   PendingSum start_sum(const Tensor& x) override {
-    constexpr std::int64_t least_elements = 1024;  // of fewer, the messages of parts cost more than their bytes
+    constexpr std::int64_t least_elements = 1024;  // for fewer, the messages of parts cost more than their bytes
     if (is_added_in_order(x))
       return x.numel() < least_elements ? start_gathered_sum(x, std::nullopt) : start_sum_by_parts(x);
     std::vector<Tensor> list = {x};
@@ -148,19 +149,19 @@ class C10dGroup : public ProcessGroup {
   bool announce_failure(const std::string& why) override {
     const StopDeferral finishes;
     try {
-      // The first rank's reason, once this process has told its own.
+      // The reason of rank 0, after this process has announced its own.
       const auto first = within(2 * time_to_read, [store = store_, rank = rank(), why]() -> std::string {
         if (rank == 0) store->set(failure_of_first_rank_key, why);
         if (store->add(failures_key, 1) == 1) store->set(failure_key, fmt::format("rank {}: {}", rank, why));
         if (rank == 0) return "";
-        store->wait({failure_of_first_rank_key}, time_to_read);  // it may come a little later to the same end
+        store->wait({failure_of_first_rank_key}, time_to_read);  // rank 0 may fail a little later for the same reason
         return store->get_to_str(failure_of_first_rank_key);
       });
       if (rank() > 0) return first != why;
-      // The store ends with this process.
+      // The store ends with this process, so the others get time to read it.
       if (!launch_.store_is_there && launch_.store_file.empty()) std::this_thread::sleep_for(time_to_read);
     } catch (const std::exception&) {
-      // The store has gone with its process: the others know that something is wrong.
+      // The process with the store has ended, so the others know of a failure.
     }
     return true;
   }
@@ -179,14 +180,14 @@ class C10dGroup : public ProcessGroup {
     for (std::size_t rank = 1; rank < terms.size(); ++rank) sum.add_(terms[rank]);
   }
 
-  // Room for what every rank has.
+  // Uninitialised tensors for the x of every rank.
   std::vector<Tensor> one_for_each_rank(const Tensor& x) const {
     std::vector<Tensor> all;
     for (int i = 0; i < size(); ++i) all.push_back(torch::empty_like(x));
     return all;
   }
 
-  // Each process has all terms of the sum, or only the process `root`.
+  // Gathers all terms of the sum on every process, or only on the process `root`, which adds them up.
   PendingSum start_gathered_sum(const Tensor& x, std::optional<int> root) {
     const auto terms = std::make_shared<std::vector<std::vector<Tensor>>>();
     if (!root || rank() == *root) terms->push_back(one_for_each_rank(x));
@@ -201,12 +202,12 @@ class C10dGroup : public ProcessGroup {
     };
   }
 
-  // Each process adds up an equal part of a large tensor, and sends that to the others: as many bytes as in a ring.
-  // What cannot be divided is gathered.
+  // Each process adds up an equal part of a large tensor, and sends the sum to the others: as many bytes as in a ring.
+  // The remainder of the division is gathered.
   PendingSum start_sum_by_parts(const Tensor& x) {
     const auto flat = x.view({-1}), divided = flat.narrow(0, 0, x.numel() / size() * size()),
                rest = flat.narrow(0, divided.numel(), x.numel() - divided.numel());
-    const auto terms = torch::empty({size(), divided.numel() / size()}, x.options());  // of this part, by rank
+    const auto terms = torch::empty({size(), divided.numel() / size()}, x.options());  // of this rank's part, by rank
     const auto wait = start_exchange(divided, terms.view({-1}));
     const auto wait_for_rest = rest.numel() > 0 ? start_gathered_sum(rest, std::nullopt) : [] {};
     return [this, divided, terms, wait, wait_for_rest] {
@@ -219,7 +220,7 @@ class C10dGroup : public ProcessGroup {
     };
   }
 
-  // The part that `sent` has for each rank goes there.
+  // Sends each rank its part of `sent`.
   PendingSum start_exchange(Tensor sent, Tensor received) {
     std::vector<std::int64_t> equal_parts;
     return end_of(guarded([&] { return gloo_->alltoall_base(received, sent, equal_parts, equal_parts); }));
@@ -238,7 +239,7 @@ class C10dGroup : public ProcessGroup {
     return out[0];
   }
 
-  // What c10d throws, as an error of this program.
+  // Runs work() and converts exceptions of c10d into errors of this program.
   template <class Work>
   auto guarded(const Work& work) -> decltype(work()) {
     const auto start = std::chrono::steady_clock::now();
@@ -261,14 +262,14 @@ class C10dGroup : public ProcessGroup {
     return fmt::format("{}: another process has ended ({})", who, reason_of(why));
   }
 
-  // Without the place in Gloo's source that stands before it.
+  // The first line of an error, without the location in Gloo's source before it.
   static std::string_view reason_of(std::string_view why) {
     why = why.substr(0, why.find('\n'));
     const auto place_end = why.starts_with('[') ? why.find("] ") : std::string_view::npos;
     return place_end == std::string_view::npos ? why : why.substr(place_end + 2);
   }
 
-  // Why another process has ended, if it could still say so.
+  // The reason that another process has announced for its end, if any.
   std::optional<std::string> announced() const {
     if (!store_) return std::nullopt;
     const StopDeferral finishes;
@@ -286,7 +287,7 @@ class C10dGroup : public ProcessGroup {
   std::chrono::seconds timeout_;
   StorePointer store_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
-  Backend nccl_;  // once a tensor on a CUDA device is given
+  Backend nccl_;  // created for the first tensor on a CUDA device
 };
 
 }  // namespace

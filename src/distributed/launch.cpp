@@ -53,15 +53,15 @@ struct Variables {
     return environment(name) ? number(name, lowest, highest) : otherwise;
   }
 
-  // MASTER_PORT, or one that is another for every job.
+  // MASTER_PORT, or a port that differs between jobs.
   int port(const std::string& job) const {
-    constexpr int first = 20000, count = 10000;  // below those that systems give to outgoing connections
+    constexpr int first = 20000, count = 10000;  // below the ports that systems use for outgoing connections
     const auto of_job = first + static_cast<int>(std::hash<std::string>()(job) % count);
     return number_or("MASTER_PORT", lowest_port, highest_port, of_job);
   }
 };
 
-// Where processes meet, by the variables of each launcher.
+// How processes find each other, by the variables of each launcher.
 
 void meet_by_torchrun(const Variables& variables, Launch& launch) {
   launch.address = variables.text(
@@ -95,8 +95,8 @@ void meet_by_this_program(const Variables& variables, Launch& launch) {
   launch.parent = variables.number("METAFORMER_PARENT", 1, std::numeric_limits<int>::max());
 }
 
-// A launcher, and its variables for the rank and number of all processes and of those on a machine; without the latter
-// all processes are on one machine.
+// A launcher, and the names of its variables for the rank and number of all processes and of those on one machine.
+// Without the latter, all processes are on one machine.
 struct Launcher {
   const char *name, *rank, *size, *local_rank, *local_size;
   void (*meet)(const Variables&, Launch&);
@@ -117,20 +117,20 @@ std::optional<Launch> launch_by(const Launcher& launcher, const Environment& env
   const Variables variables{environment, launcher.name};
   Launch launch{.launcher = launcher.name, .size = variables.number(launcher.size, 1, most_processes)};
   launch.rank = variables.number(launcher.rank, 0, launch.size - 1);
-  if (launch.size == 1) return std::nullopt;  // which needs neither a place on its machine nor an address
+  if (launch.size == 1) return std::nullopt;  // one process needs neither a local rank nor an address
   launch.local_rank = variables.number_or(launcher.local_rank, 0, launch.size - 1, launch.rank);
   launch.local_size = variables.number_or(launcher.local_size, 1, launch.size, launch.size);
   launcher.meet(variables, launch);
   return launch;
 }
 
-// A batch script has the variables of its first task, which is not started by srun.
+// Whether srun started this process. A batch script has the variables of the first task, but is not started by srun.
 bool is_slurm_task(const Environment& environment) {
   if (!environment("SLURM_PROCID") || !environment("SLURM_NTASKS")) return false;
   return environment("SLURM_STEP_ID") || environment("ENVIRONMENT").value_or("") != "BATCH";
 }
 
-// A folder in which processes meet; it goes with the last pointer to it.
+// A folder for the file by which processes find each other; it is removed with the last pointer to it.
 std::shared_ptr<const fs::path> make_store_folder() {
   const fs::path parent = environment_variable("TMPDIR").value_or("/tmp");
   auto path = (parent / "metaformer-XXXXXX").string();
@@ -155,8 +155,8 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
   return pointers;
 }
 
-// In a process group of its own: Ctrl-C in the terminal reaches only this process, which passes it on. Signals wait
-// until the copy can handle them.
+// Starts a copy in a process group of its own: Ctrl-C in the terminal reaches only this process, which passes it on.
+// Signals wait until the copy can handle them.
 pid_t start_copy(int rank, int processes, std::vector<std::string> arguments, const std::string& store) {
   std::vector<std::string> variables = {fmt::format("RANK={}", rank), fmt::format("WORLD_SIZE={}", processes),
                                         "METAFORMER_STORE=" + store, fmt::format("METAFORMER_PARENT={}", ::getpid())};
@@ -179,7 +179,7 @@ pid_t start_copy(int rank, int processes, std::vector<std::string> arguments, co
   return child;
 }
 
-// The copies that still run, by rank; 0: has ended.
+// The process ids of the copies, by rank; 0: has ended.
 using Children = std::vector<pid_t>;
 
 void send_to_all(const Children& children, int signal) {
@@ -233,7 +233,7 @@ int run_local_processes(int processes, const std::vector<std::string>& arguments
   const auto note_end = [&](std::size_t rank, int status) {
     const bool killed = WIFSIGNALED(status);
     const int own_code = killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    // The first failure, but not what is only its consequence, though that process may end earlier.
+    // The cause is the first failure, unless it was only a consequence of another one: such a process may end earlier.
     const bool is_cause = !first_failure || (code == lost && own_code != lost && !gives_up);
     if (own_code == 0 || !is_cause) return;
     if (!first_failure) first_failure = Clock::now();

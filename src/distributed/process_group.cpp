@@ -33,7 +33,7 @@ std::string to_bytes(const NamedTensors& named) {
   std::vector<torch::Tensor> tensors;
   for (const auto& [name, tensor] : named) {
     names.push_back(name);
-    tensors.push_back(tensor.detach().cpu().clone());  // a view would be written with all that it is a part of
+    tensors.push_back(tensor.detach().cpu().clone());  // a view would be written with its whole storage
   }
   const auto bytes = torch::pickle_save(c10::ivalue::Tuple::create(names, tensors));
   return {bytes.begin(), bytes.end()};
@@ -97,7 +97,8 @@ void require_same(ProcessGroup& group, const nlohmann::ordered_json& values) {
 
 void throw_if_any_stopped(ProcessGroup& group) {
   if (group.size() == 1) return throw_if_stopped();
-  // Bits, so that the sum of a group in which two got different signals still tells them: the first is taken.
+  // A counter of `bits` bits for each signal, so that the sum distinguishes them if processes got different signals.
+  // Throws the first of `signals` that any process got.
   constexpr std::array signals = {SIGINT, SIGTERM, SIGHUP};
   constexpr int bits = 20;
   std::int64_t own = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// The processes of a training, and what they exchange.
+// The processes of a run, and their communication.
 
 #include <torch/types.h>
 
@@ -16,10 +16,10 @@ namespace metaformer {
 
 struct Launch;
 
-// The processes that share the work of one training or evaluation. All of them call the same functions in the same
-// order. Errors of all functions (exit code 6): another process has ended, or has not answered in time.
+// The processes that share the work of one run or evaluation. All of them call the same functions in the same order.
+// All functions throw Error (exit code 6) if another process has ended, or has not answered in time.
 
-// Waits for a sum that has been started and goes on by itself; the tensor then holds it.
+// Waits for a sum that was started and is computed in the background; the tensor then holds the sum.
 using PendingSum = std::function<void()>;
 
 class ProcessGroup {
@@ -31,33 +31,34 @@ class ProcessGroup {
   virtual int local_rank() const { return 0; }  // among the processes on this machine
   bool is_first() const { return rank() == 0; }
 
-  // x becomes the sum of what all ranks have in it, of the same bytes on each; on the CPU added in the order of the
-  // ranks. Contiguous, on the CPU or on this process's device. Until the wait x must neither be read nor written.
+  // Starts to replace x by the sum of the x of all ranks, with the same bytes on each; on the CPU added in the order of
+  // the ranks. x is contiguous, on the CPU or on this process's device, and must be neither read nor written before the
+  // wait.
   virtual PendingSum start_sum(const torch::Tensor& x) = 0;
   void sum(const torch::Tensor& x) { start_sum(x)(); }
 
-  // The same on rank `root` only; on the others x is then of no use.
+  // The same with the sum on rank `root` only; the other ranks' x is then meaningless.
   virtual PendingSum start_sum_on(const torch::Tensor& x, int root) = 0;
 
-  // x becomes that of rank `root`.
+  // Replaces x by that of rank `root`.
   virtual void broadcast(const torch::Tensor& x, int root = 0) = 0;
 
-  // The bytes of every rank, in their order.
+  // The bytes of every rank, in the order of the ranks.
   virtual std::vector<std::string> gather(const std::string& bytes) = 0;
 
-  // Says to the others why this process is about to end, which they will repeat. False: rank 0 says the same, so this
-  // process need not.
+  // Announces to the other processes why this process is about to end; they repeat the reason in their errors. Returns
+  // false if rank 0 announces the same reason, so that this process need not report it.
   virtual bool announce_failure(const std::string& why) = 0;
 };
 
-// A group of one.
+// The group of a single process.
 ProcessGroup& one_process();
 
 // A group by LibTorch's c10d: Gloo for tensors on the CPU, NCCL for those on CUDA devices. Waits until all processes
-// are there. Errors (exit code 6): some are not, within the time.
+// have joined. Throws Error (exit code 6) if some have not within `timeout`.
 std::shared_ptr<ProcessGroup> make_c10d_group(const Launch& launch, std::chrono::seconds timeout);
 
-// The named tensors that every rank has, in the order of the ranks, on the CPU. Names may repeat. To be called by all.
+// The named tensors of every rank, in the order of the ranks, on the CPU. Names may repeat. All processes must call it.
 std::vector<NamedTensors> gather_tensors(ProcessGroup& group, const NamedTensors& own);
 
 // Agreement of all processes of a group. All of them must call each of these functions.
@@ -66,13 +67,15 @@ void wait_for_all(ProcessGroup& group);
 // The text of rank 0.
 std::string of_first(ProcessGroup& group, const std::string& text);
 
-// Errors (exit code 2): a rank has another value than rank 0; of objects the first such member is named.
+// Throws Error (exit code 2) if a rank has other values than rank 0, and names the first member of objects that
+// differs.
 void require_same(ProcessGroup& group, const nlohmann::ordered_json& values);
 
-// throw_if_stopped() of one process; throws Interrupted on all, also while a StopDeferral exists, once any is to stop.
+// For one process throw_if_stopped(). For several, throws Interrupted on all of them once any has got a stop signal,
+// also while a StopDeferral exists.
 void throw_if_any_stopped(ProcessGroup& group);
 
-// Whether SIGUSR1 has arrived at any of them since the last call.
+// Whether SIGUSR1 has arrived at any of the processes since the last call.
 bool take_save_request_of_any(ProcessGroup& group);
 
 }  // namespace metaformer

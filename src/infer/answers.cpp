@@ -96,7 +96,7 @@ auto encoder(const LoadedRun& run, std::int64_t context, Truncation truncation) 
   };
 }
 
-// What separates fields and lines of the output may stand in a text, too.
+// Replaces the characters that separate fields and lines of the output.
 std::string on_one_line(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == '\t' || c == '\n' || c == '\r'; }, ' ');
@@ -144,7 +144,7 @@ TextAnswers target_answers(const LoadedRun& run, const BeamOptions& options) {
     }
     return answers;
   };
-  const auto context = context_of(run.experiment.config.model) - 1;  // a mark follows
+  const auto context = context_of(run.experiment.config.model) - 1;  // the last place is for the mark
   return {.encode = encoder(run, context, Truncation::head), .answer = answer, .line = [](const Json& answer) {
             return on_one_line(answer.at("text"));
           }};

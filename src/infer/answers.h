@@ -12,16 +12,16 @@
 
 namespace metaformer {
 
-// Answers to texts that several processes take turns in: what one says of each text of a batch.
+// Answers to texts, an object for each text of a batch. Several processes share the batches.
 using Answers = std::vector<nlohmann::ordered_json>;
 using AnswerBatch = std::function<Answers(const TextBatch&)>;
 
-// On the first process: the answers to at most as many batches as there are processes, which only this one has read.
-// The others must be in help_answer.
+// On the first process: the answers to `batches`, at most one for each process, which only this process has read. The
+// others must be in help_answer.
 std::vector<Answers> answer_together(ProcessGroup& group, const AnswerBatch& answer,
                                      const std::vector<TextBatch>& batches);
 
-// On the others: answers their share until the first calls end_answers.
+// On the other processes: answers their batches until the first process calls end_answers.
 void help_answer(ProcessGroup& group, const AnswerBatch& answer);
 void end_answers(ProcessGroup& group);
 
@@ -31,17 +31,17 @@ struct Prediction {
   std::vector<double> probabilities;  // by class
 };
 
-// One prediction per text, in order, in the precision of the run; the last digits of a network's depend on the texts
-// beside it. `texts`: token ids, none empty, none longer than model.context. Errors (exit code 4): a probability is not
-// finite.
+// One prediction per text, in order, in the precision of the run; the last digits of a network's probabilities depend
+// on the other texts. `texts`: token ids, none empty, none longer than model.context. Errors (exit code 4): a
+// probability is not finite.
 std::vector<Prediction> predict(const LoadedRun& run, const std::vector<std::vector<std::int32_t>>& texts);
 
 // Several classifiers as one: the mean of their probabilities (Dietterich 2000, "Ensemble methods in machine
 // learning").
 class Ensemble {
  public:
-  // Adds what the measures gathered of a classifier on a split. Errors (exit code 2), naming the member as `name`: its
-  // classes, or its texts and their labels, are not those of the first member.
+  // Adds the probabilities of a classifier on a split. Errors (exit code 2), which name the member `name`: its classes,
+  // texts or labels are not those of the first member.
   void add(const std::string& name, const ClassificationMeasures& measures, const ScoreSums& sums, Split split);
 
   // Mean over the members, texts in the order of the source.
@@ -63,15 +63,16 @@ struct TextAnswers {
   // An object for each text. Errors (exit code 4): the model's numbers are not finite.
   AnswerBatch answer;
 
-  // Such an object in a line for people and scripts; that of a text that could not be read.
+  // The line of an answer, for people and scripts; the line of a text that could not be read.
   std::function<std::string(const nlohmann::ordered_json& answer)> line;
   std::string line_without_answer = "";
 };
 
-// Label and probability of the likeliest class; of every class in the object. `run` must outlive it.
+// The line has the label and probability of the likeliest class; the object also has the probabilities of all classes.
+// `run` must outlive it.
 TextAnswers class_answers(const LoadedRun& run);
 
-// The best hypothesis of a beam search; all n_best in the object. `run` must outlive it.
+// The line has the best hypothesis of a beam search; the object has all n_best. `run` must outlive it.
 TextAnswers target_answers(const LoadedRun& run, const BeamOptions& options);
 
 }  // namespace metaformer

@@ -28,12 +28,12 @@ namespace {
 struct Live {
   std::vector<std::int32_t> ids;
   double log_probability = 0;
-  std::int64_t row = 0;  // of the state, from which it goes on
+  std::int64_t row = 0;  // the row of the state that it continues
 };
 
 constexpr double impossible = -std::numeric_limits<double>::infinity();  // a log-probability
 
-// The search of one target.
+// The search for one target.
 class Beam {
  public:
   Beam(const BeamOptions& options, std::int32_t mark, std::int64_t most_tokens, std::int64_t row)
@@ -41,7 +41,7 @@ class Beam {
 
   const std::vector<Live>& live() const { return live_; }
 
-  // Takes the next token of every live hypothesis: the log-probabilities of their rows, [rows, v] on the CPU.
+  // Extends all live hypotheses by one token, from the log-probabilities of all rows, [rows, v] on the CPU.
   void advance(const torch::Tensor& log_probability_rv) {
     const auto length = std::ssize(live_.front().ids) + 1;
     const auto [value_k, place_k] = candidates(log_probability_rv, length);
@@ -71,7 +71,7 @@ class Beam {
     if (is_decided()) live_.clear();
   }
 
-  // From now on live hypotheses have the rows from `first` on; returns the row behind them.
+  // Gives the live hypotheses consecutive rows from `first` on; returns the row after them.
   std::int64_t number_rows(std::int64_t first) {
     for (auto& hypothesis : live_) hypothesis.row = first++;
     return first;
@@ -96,7 +96,7 @@ class Beam {
     return torch::topk(all, std::min(options_.beam, all.size(0)));
   }
 
-  // A live one can at best keep its probability until it is as long as it may be.
+  // Whether no live hypothesis can still win: at best it keeps its probability up to the maximum length.
   bool is_decided() const {
     if (live_.empty()) return true;
     if (std::ssize(finished_) < options_.n_best) return false;
@@ -107,13 +107,13 @@ class Beam {
   std::int32_t mark_;
   std::int64_t most_tokens_;
   std::vector<Live> live_;            // by falling probability
-  std::vector<Hypothesis> finished_;  // the n_best of them, by falling score
+  std::vector<Hypothesis> finished_;  // the n_best finished ones, by falling score
 };
 
 using Ids = std::vector<std::int32_t>;
 using Clock = std::chrono::steady_clock;
 
-// Adds up over the lines of a split.
+// Scores of texts, summed over the lines of a split.
 class TextScores {
  public:
   void add(const std::string& hypothesis, const std::string& reference) {
@@ -141,7 +141,7 @@ class TextScores {
   RougeStatistics rouge_;
 };
 
-// Token ids by place in the split; of other processes' turns none.
+// Token ids by index in the split; empty for the lines of other processes.
 std::vector<Ids> write_own_turns(SequenceModel& model, const ExperimentConfig& config, torch::Device device,
                                  const PairDataset& pairs, Split split, const BeamOptions& options,
                                  ProcessGroup& group) {

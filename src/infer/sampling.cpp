@@ -21,12 +21,12 @@ namespace {
 
 constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
-// How many tokens of a prompt a model sees at most: its context, or with an endless state all.
+// The maximum number of prompt tokens that a model sees: its context, or all with an endless state.
 std::int64_t most_prompt_tokens(const SequenceModel& model) {
   return model.has_endless_state() ? unlimited : model.context();
 }
 
-// The newest tokens that are kept of context + 1.
+// The number of newest tokens that are kept of context + 1.
 std::int64_t tokens_kept(std::int64_t context, WindowKind kind) {
   return kind == WindowKind::slide ? context : std::max<std::int64_t>(1, context / 2);
 }
@@ -45,7 +45,7 @@ torch::Tensor pick_tokens_b(const torch::Tensor& all_logits_bv, const torch::Ten
                             const SamplingOptions& options, const torch::Tensor& never_n) {
   constexpr double impossible = -std::numeric_limits<double>::infinity();
   const auto logits_bv = never_n.defined() ? all_logits_bv.index_fill(1, never_n, impossible) : all_logits_bv;
-  if (options.temperature == 0) return logits_bv.argmax(1);  // the lowest of equals
+  if (options.temperature == 0) return logits_bv.argmax(1);  // of equal logits the lowest id
   const auto [sorted_bv, token_bv] = logits_bv.sort(/*stable=*/true, /*dim=*/1, /*descending=*/true);
   const auto vocabulary = logits_bv.size(1) - (never_n.defined() ? never_n.size(0) : 0);
   const auto count = options.top_k > 0 ? std::min(options.top_k, vocabulary) : vocabulary;
@@ -64,7 +64,7 @@ torch::Tensor pick_tokens_b(const torch::Tensor& all_logits_bv, const torch::Ten
 }
 
 bool should_record(const SequenceModel& model, std::int64_t samples) {
-  // The operations of a layer take a host about 0.1 ms to start, in which a GPU computes this much in float32.
+  // The host needs about 0.1 ms to launch the operations of a layer. A GPU computes this many in float32 in that time.
   constexpr double operations_per_layer = 2e9;
   if (model.recordable_layers() == 0) return false;
   const double tokens = static_cast<double>(samples) * static_cast<double>(model.context());
@@ -115,8 +115,8 @@ void DeviceGenerator::generate_chunk() {
   draw_1_.zero_();
   std::int64_t done = 0;
   try {
-    // A model makes its tables of positions for the longest sequence that it has seen. A graph reads a table where it
-    // was when the graph was recorded, so they must have their final size.
+    // A model makes its tables of positions for the longest sequence so far. A graph reads a table at the address that
+    // it had when the graph was recorded, so the tables must have their final size before.
     if (drawn_ == 0) model_.evaluate(Batch{.ids_bc = ids_bc_.narrow(1, 0, context_).contiguous()});
     for (; done < chunk_; ++done) step();
   } catch (const c10::Error& error) {
@@ -150,7 +150,7 @@ void DeviceGenerator::step() {
   }
   ++bucket.steps;
   if (++length_ <= context_) return;
-  // The host counts tokens, so it knows when; this is started between two replays.
+  // The host counts tokens, so it knows when the window is full, and starts this between two replays.
   const auto kept = tokens_kept(context_, options_.window);
   ids_bc_.narrow(1, 0, kept).copy_(ids_bc_.narrow(1, length_ - kept, kept).clone());
   newest_1_.fill_(kept - 1);
@@ -248,8 +248,8 @@ TextGenerator::TextGenerator(SequenceModel& model, const std::vector<std::int32_
 
 TextGenerator::~TextGenerator() { at::set_num_threads(threads_); }
 
-// A few tokens through a small model are over before a second thread has begun, and where another program holds a core,
-// waiting for that thread costs a hundred times what it saves.
+// A small model processes a few tokens before a second thread has begun. If another program holds a core, waiting for
+// that thread costs a hundred times the time that it saves.
 void TextGenerator::set_threads(std::size_t tokens) {
   constexpr double operations_worth_sharing = 1e8;
   if (!device_.is_cpu()) return;
@@ -326,10 +326,10 @@ const std::vector<std::int32_t>& TextGenerator::next() {
   ++drawn_;
   fresh_ = 1;
   if (!cut) return tokens_b_;
-  // Every token has another position now, so that what was remembered of it no longer holds.
+  // Every token has another position now, so the cache is no longer valid.
   fresh_ = static_cast<std::int64_t>(windows_.front().tokens().size());
   if (options_.window == WindowKind::slide) {
-    decoder_.reset();  // it will be so for every further token
+    decoder_.reset();  // the window moves for every further token
     state_.reset();
   } else if (state_) {
     state_->reset();
@@ -364,7 +364,7 @@ std::optional<Sample> write_sample(SequenceModel& model, const Tokenizer& tokeni
                                    std::uint64_t seed, std::int64_t step) {
   constexpr std::int64_t length = 200;
   SamplingOptions options;
-  options.graphs = false;  // they would take memory beside that of the training
+  options.graphs = false;  // they would take memory in addition to the training
   options.never = ids_without_token(tokenizer);
   constexpr int exact_in_json = 11;  // bits that are dropped, so that a JSON number holds the seed
   options.seed = Rng(seed, RandomPurpose::sampling, static_cast<std::uint64_t>(step)).bits(0) >> exact_in_json;

@@ -18,9 +18,9 @@
 
 namespace metaformer {
 
-// The part of a text that stays when it outgrows the model's context: the last half of the context when it is full (one
-// token in context / 2 encodes that much again), or all but the oldest token (every token encodes the whole context
-// again, as in nanoGPT).
+// The tokens that stay in the window when a text exceeds the model's context. half: the last half of the context (it is
+// encoded again once every context / 2 tokens). slide: all but the oldest token (the whole context is encoded again for
+// every token, as in nanoGPT).
 enum class WindowKind { half, slide };
 constexpr std::array<std::string_view, 2> enum_names(WindowKind) { return {"half", "slide"}; }
 
@@ -35,33 +35,35 @@ struct SamplingOptions {
   std::vector<std::int32_t> never = {};  // ids that are not drawn, ascending: those without a token
 };
 
-// Rejects NaN and infinity. Errors (exit code 4): the model's numbers for `unanswered` of so many texts are not finite.
+// Throws Error (exit code 4) if `unanswered` > 0: for so many of the `texts` the model's outputs are not finite.
 void require_finite_answers(std::int64_t unanswered, std::int64_t texts);
 
-// The token that TokenPicker picks from each row of logits_bv, with one uniform number (float64, in [0, 1)) a row: long
-// [b], on the device of the logits, without the host. A number within about 1e-15 of the edge between two tokens may
-// pick the other, as sums are rounded differently. `never_n`: options.never on that device; undefined: none.
+// The token that TokenPicker picks from each row of logits_bv, with one uniform number (float64, in [0, 1)) per row.
+// Returns long [b] on the device of the logits, without waiting for the host. A number within about 1e-15 of the
+// boundary between two tokens may pick the other one, because sums are rounded differently. `never_n`: options.never on
+// that device; undefined: none.
 torch::Tensor pick_tokens_b(const torch::Tensor& logits_bv, const torch::Tensor& uniform_b,
                             const SamplingOptions& options, const torch::Tensor& never_n = {});
 
-// As make_cuda_graph.
+// A function like make_cuda_graph.
 using MakeGraph = std::function<std::unique_ptr<DeviceGraph>(torch::Device, std::string& problem)>;
 
 struct DeviceGenerationPlan {
   std::int64_t smallest_bucket = 32;  // tokens; fewer would save a GPU little
-  std::int64_t steps_to_warm_up = 4;  // with each bucket, before its work is recorded
-  std::int64_t first_chunk = 1;       // tokens that are generated before the host reads them; each chunk is twice the
-  std::int64_t longest_chunk = 32;    // last one up to here, so that text appears at once
+  std::int64_t steps_to_warm_up = 4;  // for each bucket, before its work is recorded
+  std::int64_t first_chunk = 1;       // tokens that the host reads first; few, so that text appears at once
+  std::int64_t longest_chunk = 32;    // each chunk is twice as long as the last one, up to this
 };
 
-// Whether graphs give the text that a cache gives (SequenceModel::recordable_layers), and a GPU is expected to encode a
-// context of `samples` sequences in less time than its host needs to start the operations of one token with a cache.
+// Whether graphs give the same text as a cache (SequenceModel::recordable_layers) and are expected to be faster: a GPU
+// encodes a context of `samples` sequences in less time than its host needs to launch the operations of one token with
+// a cache.
 bool should_record(const SequenceModel& model, std::int64_t samples);
 
-// Text on a device that does not wait for its host: recorded work encodes the window, picks a token and appends it.
-// For causal models: every token encodes the window again, without a cache, together with what lies behind its newest
-// token in a bucket. There is one graph for each bucket: of plan.smallest_bucket tokens, of twice as many and so on,
-// and of the context. The text is that of TokenPicker and ContextWindow, whatever the buckets and chunks.
+// Generates text on a device that does not wait for its host: a graph encodes the window, picks a token and appends it.
+// For causal models: every token encodes the window again, without a cache, padded to the length of a bucket. There is
+// one graph for each bucket: for plan.smallest_bucket tokens, for twice as many and so on, and for the context. Buckets
+// and chunks do not change the text, which is that of TokenPicker and ContextWindow.
 class DeviceGenerator {
  public:
   // Keeps a reference to the model, whose weights are on `device`. Every sample starts from `window`, 1 to
@@ -72,8 +74,8 @@ class DeviceGenerator {
   DeviceGenerator(const DeviceGenerator&) = delete;
   DeviceGenerator& operator=(const DeviceGenerator&) = delete;
 
-  // The next token of every sample, valid until the next call. Empty from where the work could not be recorded, which
-  // the log says once; the caller goes on without graphs. Call it in inference mode.
+  // The next token of every sample, valid until the next call. Empty as soon as the work could not be recorded, which
+  // is logged once; the caller then continues without graphs. Call it in inference mode.
   std::span<const std::int32_t> next();
 
  private:
@@ -95,21 +97,21 @@ class DeviceGenerator {
   std::int64_t chunk_ = 0;
   std::uint64_t drawn_ = 0;
   bool failed_ = false;
-  torch::Tensor ids_bc_;                  // the window, and a column for the token that overfills it
+  torch::Tensor ids_bc_;                  // the window, and a column for one token beyond the context
   torch::Tensor never_n_;                 // ids that are not drawn; undefined: none
-  torch::Tensor newest_1_, draw_1_;       // where the newest token is in the window, the next one in the chunk
+  torch::Tensor newest_1_, draw_1_;       // index of the newest token in the window, of the next one in the chunk
   torch::Tensor uniform_tb_, tokens_tb_;  // of a chunk of t tokens
   std::vector<Bucket> buckets_;           // ascending; destroyed before the tensors, which the graphs use
-  std::vector<std::int32_t> ready_;       // tokens of the chunk, [t, b], of which read_ were returned
+  std::vector<std::int32_t> ready_;       // tokens of the chunk, [t, b]; the first read_ of them were returned
   std::size_t read_ = 0;
 };
 
-// Picks tokens from logits, in buffers that are kept.
+// Picks tokens from logits, and reuses its buffers.
 class TokenPicker {
  public:
   explicit TokenPicker(const SamplingOptions& options) : options_(options) {}
 
-  // With one uniform number in [0, 1).
+  // `uniform`: a random number in [0, 1).
   std::int32_t pick(std::span<const double> logits, double uniform);
 
  private:
@@ -121,8 +123,8 @@ class TokenPicker {
 // "the prompt has 33 tokens; the model sees the last 32 of them (model.context)", or "" if it sees all.
 std::string prompt_cut(const SequenceModel& model, std::size_t prompt_tokens);
 
-// The tokens that the model sees while generating: all so far or, past its context, a window, in which positions start
-// again.
+// The tokens that the model sees during generation: all so far or, beyond its context, a window in which positions
+// start again.
 class ContextWindow {
  public:
   // Takes the last `context` tokens of a longer prompt.
@@ -139,13 +141,13 @@ class ContextWindow {
   std::vector<std::int32_t> tokens_;
 };
 
-// Several continuations of one prompt at once. Each draws from a stream of its own, so that the first is the same
-// however many there are (but for draws that rounding decides).
+// Generates several continuations of one prompt together. Each has a random stream of its own, so that the first does
+// not depend on their number (except for draws that rounding decides).
 class TextGenerator {
  public:
-  // Keeps a reference to the model. `prompt` must not be empty; of a longer one than its context the model sees the
-  // end, with an endless state all. `make_graph` makes graphs for the device, which replace the cache where they are
-  // expected to pay; by default CUDA graphs on a CUDA device and none on the CPU.
+  // Keeps a reference to the model. `prompt` must not be empty; of a prompt longer than its context the model sees only
+  // the end, or all with an endless state. `make_graph` makes graphs for the device, which replace the cache if they
+  // are expected to be faster; the default is CUDA graphs on a CUDA device and none on the CPU.
   TextGenerator(SequenceModel& model, const std::vector<std::int32_t>& prompt, const SamplingOptions& options,
                 torch::Device device, std::int64_t samples = 1, MakeGraph make_graph = {});
 
@@ -153,20 +155,21 @@ class TextGenerator {
   TextGenerator& operator=(const TextGenerator&) = delete;
   ~TextGenerator();
 
-  // The next token of every sample, valid until the next call. Sets the number of threads to what the step is worth,
-  // until destruction. On the CPU, with the cache and but for the first and where the window is cut, allocates nothing.
+  // The next token of every sample, valid until the next call. Sets the number of threads according to the work of the
+  // step, until destruction. On the CPU with a cache it allocates no memory, except for the first token and when the
+  // window is cut.
   const std::vector<std::int32_t>& next();
 
   // Bytes of the cache; 0 without one: in a sliding window, and with graphs.
   std::int64_t cache_bytes() const { return state_ ? state_->bytes() : 0; }
 
  private:
-  // Sets tokens_b_: from graphs on the device, false without them; or from logits on the host.
+  // Both set tokens_b_: take_from_device from graphs (false without them), pick_tokens from logits on the host.
   bool take_from_device();
   void pick_tokens();
-  void make_cache();      // the state and the decoder, for the windows as they are
+  void make_cache();      // makes the state and the decoder for the present windows
   void encode_windows();  // into logits_bv_
-  // Logits [b, v] of what follows tokens that the state has not seen; of all tokens where there is none.
+  // Logits [b, v] of the next token after `ids_bc`: tokens that are new to the state or, without a state, all tokens.
   torch::Tensor encode(const torch::Tensor& ids_bc);
   void set_threads(std::size_t tokens);
 
@@ -176,7 +179,7 @@ class TextGenerator {
   std::int64_t parameters_;
   int threads_, threads_now_;                   // of the program, of the last step
   std::vector<ContextWindow> windows_;          // by sample, all of one length
-  std::unique_ptr<DeviceGenerator> on_device_;  // none: the host picks every token
+  std::unique_ptr<DeviceGenerator> on_device_;  // null: the host picks every token
   std::unique_ptr<ModelState> state_;
   std::int64_t fresh_ = 0;  // newest tokens of each window that are not yet in the state
   std::uint64_t drawn_ = 0;
@@ -191,8 +194,8 @@ class StopFilter {
  public:
   explicit StopFilter(std::vector<std::string> stops) : stops_(std::move(stops)) {}
 
-  // Returns the text that can be shown now that `text` was generated. After a stop string was seen, everything before
-  // it has been returned.
+  // Takes generated text, and returns the text that can be shown now. Once a stop string is seen, everything before it
+  // has been returned.
   std::string feed(const std::string& text);
   std::string rest() { return std::exchange(held_, {}); }
   bool stopped() const { return stopped_; }
@@ -203,7 +206,7 @@ class StopFilter {
   bool stopped_ = false;
 };
 
-// The prompt where none is given: a line break, as nanoGPT starts, or the first token of a vocabulary that has none.
+// The prompt if none is given: a line break, as in nanoGPT, or the first token of a vocabulary without line breaks.
 std::string default_prompt(const Tokenizer& tokenizer);
 
 struct Sample {
@@ -217,7 +220,7 @@ struct Sample {
 std::optional<Sample> write_sample(SequenceModel& model, const Tokenizer& tokenizer, torch::Device device,
                                    std::uint64_t seed, std::int64_t step);
 
-// The text on lines of its own in the log.
+// Logs the text, on lines of its own.
 void log_sample(std::int64_t step, const std::string& text);
 
 }  // namespace metaformer

@@ -15,7 +15,7 @@ namespace metaformer {
 // or RMS norm (Zhang and Sennrich 2019), which has none.
 class NormImpl : public Layer {
  public:
-  // `bias`: of a norm that can have one.
+  // `bias`: with a bias, if norms of this kind can have one.
   NormImpl(const NormConfig& config, std::int64_t width, bool bias);
   torch::Tensor forward(const torch::Tensor& x_bcd);
 
@@ -35,7 +35,7 @@ TORCH_MODULE(Norm);
 // The position-wise branch of a block, of width d and hidden width h:
 //   mlp    down(f(up(x)))                                (Vaswani et al. 2017, equation 2)
 //   gated  down(f(gate) * u), [gate | u] = up(x)         (Shazeer 2020); gate and up are one product
-// With `chunks` it is computed for some tokens after the others, and again in backward.
+// With `chunks` it is computed for one chunk of the tokens after another, and recomputed in backward.
 class FeedForwardImpl : public torch::nn::Module {
  public:
   explicit FeedForwardImpl(const TransformerConfig& config);
@@ -54,10 +54,10 @@ TORCH_MODULE(FeedForward);
 // The norms of a branch.
 struct BranchNorms {
   Norm norm{nullptr};
-  Norm output_norm{nullptr};  // norm position both only; `norm` is then that of the input
+  Norm output_norm{nullptr};  // norm position both only; then `norm` is for the input
 };
 
-// An encoder's output as its decoder sees it: vectors, and who sees which of them.
+// An encoder's output for its decoder: vectors, and which tokens see which of them.
 struct Source {
   torch::Tensor context_bsd;
   Visibility visibility;
@@ -67,24 +67,24 @@ struct Source {
 // may be absent.
 class BlockImpl : public torch::nn::Module {
  public:
-  // `layer`: which of the blocks it is.
+  // `layer`: the index of the block.
   explicit BlockImpl(const TransformerConfig& config, std::int64_t layer = 0);
 
-  // With a branch between the other two that shows the tokens a source.
+  // A decoder's block, with a branch of cross attention between the other two.
   explicit BlockImpl(const EncoderDecoderConfig& config, std::int64_t layer = 0);
 
   // The inputs of a mixer besides the newest tokens.
   struct Surroundings {
     const Visibility& visibility;
     MixerState* state = nullptr;
-    torch::Tensor memory_bmd = {};   // what entered the block for tokens before x; undefined: nothing
-    const Source* source = nullptr;  // of a block that sees one
+    torch::Tensor memory_bmd = {};   // the block's inputs for tokens before x; undefined: none
+    const Source* source = nullptr;  // for a decoder's block
     MixerState* source_state = nullptr;
   };
 
   torch::Tensor forward(const torch::Tensor& x_bcd, const Surroundings& surroundings, Pass& pass);
 
-  // `to_bcd` with what a branch makes of x added to it; for reversible blocks, where the two are not the same.
+  // `to_bcd` plus the result of a branch for x; for reversible blocks, in which the two differ.
   torch::Tensor add_mixer(const torch::Tensor& to_bcd, const torch::Tensor& x_bcd, const Surroundings& surroundings,
                           Pass& pass);
   torch::Tensor add_source(const torch::Tensor& x_bcd, const Surroundings& surroundings, Pass& pass);
@@ -104,7 +104,8 @@ class BlockImpl : public torch::nn::Module {
   BranchNorms register_norms(const std::string& branch, const TransformerConfig& config);
 
   // pre: x + branch(norm(x)); post: norm(x + branch(x)); both: x + output_norm(branch(norm(x))). Without residual
-  // connections no "x +". Dropout acts on what is added to `to_bcd`. A probe observes that, and the stream behind it.
+  // connections no "x +". Dropout acts on the result of the branch. A probe observes that, and the stream after it is
+  // added.
   template <class Branch>
   torch::Tensor apply(const torch::Tensor& to_bcd, const torch::Tensor& read_bed, BranchNorms& norms,
                       StreamPoint of_branch, StreamPoint after, Pass& pass, Branch branch);

@@ -44,7 +44,7 @@ torch::Tensor NgramBagImpl::forward(const Batch& batch) {
 
 namespace {
 
-// The tokens with the class token before every segment. Rows grow by as many tokens as the row with the most segments.
+// The batch with the class token before every segment. Rows grow by the largest number of segments in a row.
 Batch with_class_tokens(const Batch& batch, std::int64_t class_token) {
   const auto starts_bc = segment_starts(batch.segments_bc);
   const auto place_bc = torch::arange(starts_bc.size(1), batch.ids_bc.options()) + starts_bc.cumsum(1);
@@ -65,7 +65,7 @@ torch::Tensor widened(const torch::Tensor& x) {
   return x.to(x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat);
 }
 
-// The mean over each text's tokens, [l, d], in float32 at least; zeros where there are none.
+// The mean over each text's tokens, [l, d], in float32 at least; zeros for a text without tokens.
 torch::Tensor mean_over_tokens(const torch::Tensor& x_bcd, const Batch& batch) {
   const auto x_lcd = rows_of_texts(widened(x_bcd), batch);
   if (!batch.segments_bc.defined()) return x_lcd.mean(1);
@@ -73,7 +73,7 @@ torch::Tensor mean_over_tokens(const torch::Tensor& x_bcd, const Batch& batch) {
   return x_lcd.masked_fill(is_own_lc1.logical_not(), 0).sum(1) / is_own_lc1.sum(1).clamp_min(1);
 }
 
-// The greatest value of each feature, likewise.
+// The greatest value of each feature over each text's tokens, likewise.
 torch::Tensor greatest_over_tokens(const torch::Tensor& x_bcd, const Batch& batch) {
   const auto x_lcd = rows_of_texts(widened(x_bcd), batch);
   if (!batch.segments_bc.defined()) return std::get<0>(x_lcd.max(1));

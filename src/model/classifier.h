@@ -9,16 +9,16 @@
 
 namespace metaformer {
 
-// A hidden layer over the n-grams of a text in any order, each scaled by how unequally the classes have it (Wang and
-// Manning 2012; Johnson and Zhang 2015, section 3.3): max(0, b + the sum of |r_g| W_g over the buckets g that the
-// text's n-grams are hashed to). Whether a text has an n-gram counts, not how often. |r_g| is 1 until set.
+// A hidden layer over the n-grams of a text in any order, each scaled by how unequally the classes contain it (Wang and
+// Manning 2012; Johnson and Zhang 2015, section 3.3): max(0, b + the sum of |r_g| W_g over the buckets g of the text's
+// hashed n-grams). Each bucket counts once. |r_g| is 1 until set.
 class NgramBagImpl : public Layer {
  public:
   explicit NgramBagImpl(const NaiveBayesBagConfig& config);
 
-  torch::Tensor forward(const Batch& batch);  // [l, units], of every labelled text
+  torch::Tensor forward(const Batch& batch);  // [l, units], for every labelled text
 
-  // The buckets that each labelled text has, each once: [l, f]; -1 where there are no more.
+  // The distinct buckets of each labelled text, [l, f]; other entries are -1.
   torch::Tensor buckets_lf(const Batch& batch) const;
 
   std::int64_t buckets() const { return config_.buckets; }
@@ -35,16 +35,16 @@ class NgramBagImpl : public Layer {
 TORCH_MODULE(NgramBag);
 
 // A sequence classifier over the same blocks, without a causal mask.
-// per_token_mean: logits of every real token, averaged. mean_pooled: the mean of the real tokens' vectors, a norm of
-// its own, logits. first_token: logits of a class token that is put before the text (BERT, Devlin et al. 2019).
-// max_pooled: logits of each feature's greatest value among the real tokens and, with a bag, of features of the text's
-// n-grams (Johnson and Zhang 2015).
+// per_token_mean: the mean of the logits of every real token. mean_pooled: logits from the mean of the real tokens'
+// vectors, after a norm of its own. first_token: logits from a class token that is put before the text (BERT, Devlin et
+// al. 2019). max_pooled: logits from each feature's greatest value among the real tokens and, with a bag, from features
+// of the text's n-grams (Johnson and Zhang 2015).
 class Classifier : public SequenceModel {
  public:
   Classifier(const TransformerConfig& config, const HeadConfig& head, std::int64_t vocabulary, std::int64_t classes);
 
-  // Logits [l, classes], of every labelled text: a row of the batch or, where texts are packed, a segment of one.
-  // Padding (segment -1) counts for nothing. No state: the whole text is needed at once.
+  // Logits [l, classes] of every labelled text: a row of the batch or, if texts are packed, a segment of one. Padding
+  // (segment -1) is ignored. There is no state, because the whole text is needed at once.
   torch::Tensor forward(const Batch& batch, ModelState* state, Pass& pass) override;
   const TransformerConfig& config() const { return config_; }
   std::int64_t context() const override { return config_.context; }
@@ -54,7 +54,8 @@ class Classifier : public SequenceModel {
   const HeadConfig& head() const { return head_config_; }
   NgramBag& bag() { return bag_; }  // empty: none
 
-  // The batch as the transformer sees it: with the class token in front where the head reads one (id: the vocabulary).
+  // The batch that the transformer reads: with the class token (its id is the vocabulary) in front if the head reads
+  // one.
   Batch embedded(const Batch& batch) const;
 
   // From now on adds shift_v to the logits of evaluation, not to those of training. Only for models that recalibrate.
@@ -66,8 +67,8 @@ class Classifier : public SequenceModel {
  private:
   torch::Tensor logits_of(const Batch& batch, Pass& pass);
   torch::Tensor pooled_logits(const MaxPooledHeadConfig& head, const Batch& batch, Pass& pass);
-  // Each labelled text's features, [l, features]: one tensor for every size of regions where the head reads their
-  // embeddings, else one for all.
+  // Each labelled text's features, [l, features]: one tensor for every size of regions if the head reads their
+  // embeddings, otherwise one for all.
   std::vector<torch::Tensor> greatest_features(const Batch& batch, Pass& pass);
 
   TransformerConfig config_;

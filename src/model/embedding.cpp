@@ -10,12 +10,12 @@ namespace metaformer {
 
 namespace {
 
-// What stands `distance` places before each token, [b, c]; -1 before the first one.
+// The entry `distance` places before each token, [b, c]; -1 before the first one.
 torch::Tensor shifted(const torch::Tensor& x_bc, std::int64_t distance) {
   return torch::constant_pad_nd(x_bc, {distance, 0}, -1).narrow(1, 0, x_bc.size(1));
 }
 
-// The same of ids in the same segment; -1 of padding, too.
+// The same for ids, within a segment; -1 for padding, too.
 torch::Tensor ids_before(const Batch& batch, std::int64_t distance) {
   const auto ids_bc = shifted(batch.ids_bc, distance);
   const auto& segments_bc = batch.segments_bc;
@@ -51,8 +51,8 @@ torch::Tensor ngram_buckets(const torch::Tensor& ids_bc, std::int64_t n, std::in
   return hash_bc.remainder(buckets);
 }
 
-// Regions of one size: max(0, b + W_0[id of the token] + W_1[id of the token before it] + ... + W_(size-1)[...]). What
-// is before the first token of a segment adds nothing. As a convolution, W_i is the kernel's slice size - 1 - i.
+// Regions of one size: max(0, b + W_0[id of the token] + W_1[id of the token before it] + ... + W_(size-1)[...]).
+// Places before the first token of a segment add nothing. As a convolution, W_i is the kernel's slice size - 1 - i.
 class RegionTable : public Layer {
  public:
   RegionTable(std::int64_t size, std::int64_t vocabulary, std::int64_t width, double std)
@@ -79,7 +79,7 @@ class RegionTable : public Layer {
   const torch::Tensor& weight() const { return weight_rd_; }
 
  private:
-  // Which row of the table each place of each token's region has, [b, c, p]; -1 where nothing stands.
+  // The row of the table for each place of each token's region, [b, c, p]; -1: an empty place.
   torch::Tensor rows_bcp(const Batch& batch) const {
     std::vector<torch::Tensor> rows;
     for (std::int64_t place = 0; place < size_; ++place) {

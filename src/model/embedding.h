@@ -29,7 +29,7 @@ class EmbeddingImpl : public Layer {
 };
 TORCH_MODULE(Embedding);
 
-// The factor of embeddings that model.embedding.scale asks for.
+// The factor of embeddings by model.embedding.scale.
 inline double factor_of(const EmbeddingConfig& config, std::int64_t width) {
   return config.scale == EmbeddingScale::sqrt_width ? std::sqrt(static_cast<double>(width)) : 1;
 }
@@ -43,8 +43,8 @@ inline torch::Tensor drop_features(const torch::Tensor& x_bcd, double probabilit
   return x_bcd * dropout(torch::ones_like(x_bcd.narrow(1, 0, 1)), probability, pass);
 }
 
-// The bucket, in 0 ... buckets - 1, that the n-gram which ends at each token of ids_bc is hashed to: a function of its
-// n ids only, where tokens before the first (and, given segments, those of other segments) count as one special id.
+// The bucket, 0 ... buckets - 1, of the n-gram that ends at each token of ids_bc: a hash of its n ids only. Tokens
+// before the first one (and, given segments, tokens of other segments) count as one special id.
 torch::Tensor ngram_buckets(const torch::Tensor& ids_bc, std::int64_t n, std::int64_t buckets,
                             const torch::Tensor& segments_bc = {});
 
@@ -60,7 +60,7 @@ class RegionEmbeddingImpl : public torch::nn::Module {
   // The vectors of all sizes of regions side by side, [b, c, width].
   torch::Tensor forward(const Batch& batch) const;
 
-  // The same for each size of regions, [l, features of the size].
+  // The greatest value of each feature in each labelled text, for each size of regions: [l, features of the size].
   std::vector<torch::Tensor> greatest(const Batch& batch) const;
 
   std::int64_t sizes() const { return std::ssize(tables_); }

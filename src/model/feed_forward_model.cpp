@@ -14,7 +14,7 @@ constexpr const char* segments_name = "segments";
 
 }  // namespace
 
-// The state of a model that sees a fixed number of tokens: the newest of them.
+// The state of a model that sees a fixed number of tokens: the newest ones.
 class WindowState : public ModelState {
  public:
   // For `batch` sequences and the `capacity` newest tokens.
@@ -39,7 +39,7 @@ class WindowState : public ModelState {
     *this = std::move(loaded);
   }
 
-  // These follow; they lie behind those that it holds.
+  // Adds new tokens. The arguments are the held tokens followed by the new ones.
   void advance(const Tensor& all_ids_be, const Tensor& all_segments_be) {
     const auto held = ids_bm.size(1), all = all_ids_be.size(1);
     length_ += all - held;
@@ -48,7 +48,7 @@ class WindowState : public ModelState {
     segments_bm = all_segments_be.narrow(1, all - held, held).clone();
   }
 
-  // The newest tokens and their segments, [b, m], the newest last. Where there is no token yet: id 0 of the segment
+  // The newest tokens and their segments, [b, m], the newest last. Places without a token: id 0 of the segment
   // no_segment.
   Tensor ids_bm, segments_bm;
 
@@ -71,7 +71,7 @@ FeedForwardModel::FeedForwardModel(const FeedForwardModelConfig& config, std::in
   head_bias_v_ = head->add_parameter("bias", vocabulary, {.init = Init::zeros()});
 }
 
-// x of every token, [b, c, window d].
+// The inputs x of the hidden layer for every token, [b, c, window d].
 Tensor FeedForwardModel::windows(const Batch& batch, WindowState& before, Pass& pass) {
   const auto ids_be = torch::cat({before.ids_bm, batch.ids_bc}, 1);
   const auto own_bc = batch.segments_bc.defined() ? batch.segments_bc : torch::zeros_like(batch.ids_bc);

@@ -15,8 +15,8 @@ class WindowState;
 //
 //   y = b + U tanh(d + H x)
 //
-// x are the embeddings of the last `window` tokens, the oldest first. In place of tokens before a text or of another
-// document stands a learned vector.
+// x are the embeddings of the last `window` tokens, the oldest first. A learned vector replaces tokens before a text or
+// of another document.
 class FeedForwardModel : public SequenceModel {
  public:
   FeedForwardModel(const FeedForwardModelConfig& config, std::int64_t vocabulary);

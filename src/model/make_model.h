@@ -1,5 +1,5 @@
 #pragma once
-// The network that a config asks for.
+// Makes the network of a config.
 
 #include <memory>
 
@@ -16,10 +16,11 @@ struct ModelSizes {
 
 ModelSizes sizes_of(const Codec& codec);
 
-// Not yet initialised (see model/parameters.h). Throws Error (exit code 2) for model.kind: linear, which is no network.
+// The model, not yet initialised (see model/parameters.h). Throws Error (exit code 2) for model.kind: linear, which is
+// no network.
 std::shared_ptr<SequenceModel> make_model(const ExperimentConfig& config, const ModelSizes& sizes);
 
-// Number of parameters of the model, a linear one included; takes no memory for them.
+// The number of parameters of the model, also of a linear one; allocates no memory for them.
 std::int64_t count_parameters(const ExperimentConfig& config, const ModelSizes& sizes);
 
 }  // namespace metaformer

@@ -33,7 +33,7 @@ constexpr std::uint64_t float_bytes = 4;
 
 double real(std::int64_t count) { return static_cast<double>(count); }
 
-// What threads compute at once of a batch that is cut into parts.
+// The fraction of a batch that threads compute at the same time if it is cut into parts.
 double share_at_once(std::int64_t parts) {
   return real(std::min<std::int64_t>(at::get_num_threads(), parts)) / real(parts);
 }
@@ -41,22 +41,22 @@ double share_at_once(std::int64_t parts) {
 bool has_half_products(Precision precision) { return precision == Precision::bf16 || precision == Precision::fp16; }
 
 // Numbers that the optimiser and the average of the weights keep for each weight. Muon's matrices have one moment, and
-// room for what is orthogonalised.
+// a buffer for orthogonalisation.
 std::uint64_t state_of_weight(const TrainConfig& train) {
   const auto* sgd = std::get_if<SgdConfig>(&train.optimizer);
   const std::uint64_t moments = is<AdagradConfig>(train.optimizer) ? 1 : sgd == nullptr ? 2 : sgd->momentum > 0 ? 1 : 0;
   return moments + (train.weight_average.decay > 0 ? 1 : 0);
 }
 
-// Floats beside the logits.
+// Numbers of floats, without the logits.
 struct Activations {
-  double of_token = 0;    // that it leaves for the backward pass, and what the backward pass of one layer makes
-  double of_row = 0;      // of what a row goes on from
-  double evaluated = 0;   // of a token in an evaluation, which keeps one layer at a time
+  double of_token = 0;    // kept for backward, and temporary results of one layer's backward
+  double of_row = 0;      // of the memory or state from which a row continues
+  double evaluated = 0;   // for a token in an evaluation, which keeps one layer at a time
   bool are_half = false;  // with half precision part of them is half as large
 };
 
-// What is computed again is not kept.
+// Recomputed activations are not kept.
 Activations activations_of(const TransformerConfig& model) {
   const auto d = model.width, chunks = chunks_of(model.feed_forward), fed = model.up_width() + model.hidden_width();
   const auto* mlp = std::get_if<MlpConfig>(&model.feed_forward);
@@ -69,8 +69,8 @@ Activations activations_of(const TransformerConfig& model) {
   const auto of_block = (position_of(model.norm) == NormPosition::both ? 6 : 4) * d + fed / chunks +
                         (model.dropout > 0 ? 4 * d : 0) + (mlp != nullptr && mlp->output_activation ? d : 0) +
                         (model.convolution > 0 ? 2 * d : 0);
-  const bool reversible = model.blocks == BlockKind::reversible;  // one block is computed again at a time
-  constexpr std::int64_t of_remembered = 6;                       // with what norms and projections make of it
+  const bool reversible = model.blocks == BlockKind::reversible;  // recomputes one block at a time
+  constexpr std::int64_t of_remembered = 6;                       // with the results of norms and projections
   const auto of_blocks = reversible ? of_block + most_of_mixer : model.layers * of_block + of_mixers;
   return {.of_token = real(of_blocks) + real((reversible ? 8 : 2) * d + 2 * fed / chunks),
           .of_row = real(model.layers * model.memory) * real(of_remembered * d),
@@ -78,14 +78,14 @@ Activations activations_of(const TransformerConfig& model) {
           .are_half = true};
 }
 
-// Of a layer the gates, the states and the output, and what backward makes of those of one layer.
+// The gates, states and output of each layer, and temporary results of one layer's backward.
 Activations activations_of(const RecurrentConfig& model) {
   const auto d = real(model.width), layers = real(model.layers);
   const double of_layer = real(model.gates() + 3 + (model.dropout > 0 ? 1 : 0)) * d;
   return {.of_token = (layers + 2) * of_layer, .of_row = 2 * layers * d, .evaluated = 2 * of_layer};
 }
 
-// Sources are taken to be as long as targets.
+// Assumes sources as long as targets.
 Activations activations_of(const EncoderDecoderConfig& model) {
   const auto decoder = activations_of(static_cast<const TransformerConfig&>(model)),
              encoder = activations_of(model.encoder_blocks());
@@ -105,8 +105,8 @@ Activations activations_of(const FeedForwardModelConfig& model) {
 
 Activations activations_of(const LinearConfig&) { return {}; }
 
-// Of a token that no block sees: its vector with what backward makes of it or, where only the greatest values over the
-// tokens are computed, which rows of the tables it reads.
+// Without blocks a token has its vector with backward's temporary results or, if only the greatest values over the
+// tokens are computed, the rows of the tables that it reads.
 Activations activations_without_blocks(const TransformerConfig& model, const TaskConfig& task) {
   const auto* regions = sequence_regions(model.embedding);
   const auto* classifier = std::get_if<ClassificationConfig>(&task);
@@ -124,10 +124,10 @@ Activations activations_of(const ExperimentConfig& config) {
   return std::visit([](const auto& options) { return activations_of(options); }, config.model);
 }
 
-// Bytes of the most that a training pass and an evaluation hold; in double, which no config overflows. An evaluation
-// has larger batches, which threads share by parts (tasks/classification_task.cpp).
+// The larger of the bytes that a training pass and an evaluation hold; in double, which no config overflows. An
+// evaluation has larger batches, whose parts threads share (tasks/evaluation.cpp).
 double most_activations(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
-  // With `copies` of the logits. On average, where only some tokens are targets.
+  // With `copies` of the logits; on average, if only some tokens are targets.
   const auto logits_of_token = [&](double copies) {
     if (is<ClassificationConfig>(config.task)) return real(classes);
     return real(vocabulary) * copies * target_fraction(config.task);
@@ -137,7 +137,7 @@ double most_activations(const ExperimentConfig& config, std::int64_t vocabulary,
   const auto* recalled = recall_rows(config.task);
   const auto length = lists ? lists->row_length() : recalled != nullptr ? recalled->length : context_of(config.model);
 
-  constexpr double trained_copies = 3;  // what the loss makes of the logits, and its gradient
+  constexpr double trained_copies = 3;  // with the loss's results from the logits, and their gradient
   const double of_half = has_half_products(config.train.precision) ? 0.625 : 1;
   const auto size = real(config.train.batch_size);
   const auto tokens = batches_by_tokens(config.task) ? size : size * real(length), rows = tokens / real(length);
@@ -147,15 +147,15 @@ double most_activations(const ExperimentConfig& config, std::int64_t vocabulary,
       (tokens * logits * of_half + kept * (found.are_half ? of_half : 1)) * share_at_once(config.train.cpu_slices);
 
   constexpr std::int64_t evaluated_tokens = 8192, parts = 8;
-  // What joins the parts lies beside them; where few tokens are targets, parts of them are padded, too.
+  // The joined logits exist beside their parts; if few tokens are targets, padded parts exist, too.
   const double evaluated_copies = target_fraction(config.task) < 1 ? 3.5 : 2.25;
   const auto evaluated = real(std::max(evaluated_tokens, length)) *
                          (logits_of_token(evaluated_copies) + found.evaluated * share_at_once(parts));
   return std::max(trained, evaluated) * static_cast<double>(float_bytes);
 }
 
-// LibTorch and what is small. For products in half precision oneDNN compiles a kernel for every shape, and keeps up to
-// 1024 of them; texts of many lengths make many shapes.
+// LibTorch and small allocations. For products in half precision oneDNN compiles a kernel for every shape, and keeps up
+// to 1024 of them; texts of many lengths make many shapes.
 std::uint64_t program_bytes(const ExperimentConfig& config) {
   constexpr std::uint64_t MiB = std::uint64_t{1} << 20, program = 200 * MiB, half_products = 64 * MiB,
                           kernel = 650 << 10;

@@ -1,6 +1,6 @@
 #pragma once
-// How much memory a training will take, from its config: good enough to refuse a run before hours are lost, not exact
-// to the byte.
+// An estimate of the memory of a run, from its config: good enough to refuse a run before hours are lost, not exact to
+// the byte.
 
 #include <cstdint>
 
@@ -12,14 +12,14 @@ struct MemoryEstimate {
   std::int64_t vocabulary = 0;                                               // assumed unless the data are known
   std::int64_t parameters = 0;                                               // number of them
   std::uint64_t weights = 0, gradients = 0, optimizer = 0, activations = 0;  // bytes
-  std::uint64_t program = 0;                                                 // LibTorch and what is small
+  std::uint64_t program = 0;                                                 // LibTorch and small allocations
   std::uint64_t state() const { return weights + gradients + optimizer; }
   std::uint64_t total() const;
 };
 
-// Parameters are counted; activations are the most of what the backward pass of composed mixers keeps, of what an
-// evaluation holds and of what a checkpoint copies. On the CPU, with as many threads as LibTorch has now, without the
-// texts themselves. Sizes that are 0 are not known yet, so that a usual number is assumed.
+// Parameters are counted. Activations are the maximum of the numbers that backward passes of composed mixers keep, that
+// an evaluation holds, and that a checkpoint copies. The estimate is for the CPU with LibTorch's current number of
+// threads, without the texts themselves. A size of 0 is not known yet; a usual number is then assumed.
 MemoryEstimate estimate_memory(const ExperimentConfig& config, const ModelSizes& data = {});
 
 // Whether state and activations exceed this many bytes by more than the error of the estimate.

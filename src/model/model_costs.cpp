@@ -12,7 +12,7 @@ namespace {
 
 double as_double(std::int64_t count) { return static_cast<double>(count); }
 
-// On average. A classifier's head is next to nothing.
+// The average number of logits for a token. A classifier's head is negligible.
 std::int64_t logits_of_token(const TaskConfig& task, std::int64_t vocabulary) {
   return std::llround(target_fraction(task) * as_double(vocabulary));
 }
@@ -27,7 +27,8 @@ double mixer_operations(const MixerConfig& mixer, const MixerShape& shape, doubl
       .operations;
 }
 
-// use(mixer, shape, number of blocks), for all that differ: mixers, and the first block of a kind (RWKV-7).
+// Calls use(mixer, shape, number of blocks) for each group of equal blocks. Blocks differ by their mixer, and the first
+// block of a kind differs from the others (RWKV-7).
 void for_mixers(const TransformerConfig& model, const auto& use) {
   std::map<std::pair<const MixerConfig*, bool>, std::int64_t> counts;
   for (std::int64_t layer = 0; layer < model.layers; ++layer)
@@ -39,8 +40,8 @@ void for_mixers(const TransformerConfig& model, const auto& use) {
   }
 }
 
-// The short convolution before the mixer of a block (model.convolution): its operations, one from either side unless
-// it is causal, and what it keeps of the tokens before.
+// The short convolution before the mixer of a block (model.convolution): its operations, for two directions unless it
+// is causal, and the bytes that it keeps of earlier tokens.
 double convolution_operations(const TransformerConfig& model, double tokens, bool causal) {
   return 2 * tokens * as_double(model.layers * model.convolution * model.width) * (causal ? 1 : 2);
 }
@@ -101,7 +102,7 @@ std::optional<MixerFigures> mixer_figures(const ExperimentConfig& config) {
     if (state_bytes && sizes.state_bytes)
       *state_bytes += blocks * *sizes.state_bytes;
     else
-      state_bytes = std::nullopt;  // one block without a state that is carried, and none is
+      state_bytes = std::nullopt;  // if one block carries no state, the model has none
   });
   return figures;
 }

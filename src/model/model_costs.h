@@ -10,18 +10,18 @@
 
 namespace metaformer {
 
-// Multiplications and additions of the products of a forward pass over `tokens` tokens in rows of the context; of an
-// encoder-decoder half of them are sources. `logits`: numbers that the head gives for each.
+// Multiplications and additions of the products of a forward pass over `tokens` tokens in rows of the context; for an
+// encoder-decoder half of them are sources. `logits`: the number of logits for each.
 double forward_operations(const ModelConfig& model, std::int64_t logits, double tokens, bool causal);
 
 struct ModelCosts {
-  double operations_per_token = 0;  // forward_operations of rows as long as the context
-  // In float32, after as many tokens as the context; nothing where no text is generated, or none with a state.
+  double operations_per_token = 0;  // forward_operations for rows as long as the context
+  // In float32, after as many tokens as the context; nullopt if no text is generated, or none with a state.
   std::optional<std::int64_t> state_bytes;
 };
 ModelCosts costs_of(const ExperimentConfig& config, std::int64_t vocabulary);
 
-// Sums over all mixers of a transformer, with model.convolution, or the decoder's own; nothing for other models.
+// Sums over all mixers of a transformer, with model.convolution, or the decoder's own; nullopt for other models.
 struct MixerFigures {
   std::string kind;
   std::int64_t parameters = 0;

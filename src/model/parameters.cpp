@@ -33,7 +33,7 @@ bool has_part(std::string_view name, std::string_view part) {
 
 namespace {
 
-// Saxe, McClelland, Ganguli 2014: the Q of normal numbers, with the signs that make it uniform.
+// Saxe, McClelland, Ganguli 2014: the Q of a QR decomposition of normal numbers, with the signs that make it uniform.
 void draw_orthogonal(torch::Tensor value, double factor) {
   const bool wide = value.size(0) < value.size(1);
   const auto [q, r] = torch::linalg_qr(wide ? value.t() : value);
@@ -141,7 +141,7 @@ void ParameterBuffer::set_rates(const std::function<double(const View&)>& rate_o
 template <class Use>
 void ParameterBuffer::for_each_gradient(const Use& use) {
   const torch::NoGradGuard no_grad;
-  std::int64_t first = 0;  // of what is to be used at once
+  std::int64_t first = 0;  // of the next range to use
   for (const auto& view : views_) {
     if (!view.has_listed_rows()) continue;
     use(gradients_.narrow(0, first, view.offset - first));
@@ -159,7 +159,7 @@ void ParameterBuffer::for_each_gradient(const Use& use) {
 
 void ParameterBuffer::clear_gradients() {
   for_each_gradient([](torch::Tensor part) {
-    if (part.is_cpu() && part.numel() < 1 << 16)  // without the library's overhead, for rows
+    if (part.is_cpu() && part.numel() < 1 << 16)  // without LibTorch's overhead, for rows
       std::memset(part.data_ptr(), 0, part.nbytes());
     else
       part.zero_();

@@ -13,29 +13,29 @@
 
 namespace metaformer {
 
-// 3 for "transformer.blocks.3.mixer.output.weight" and, of recurrent layers, for "lstm.weight_hh_l3"; nothing outside
-// of both.
+// 3 for "transformer.blocks.3.mixer.output.weight" and, of recurrent layers, for "lstm.weight_hh_l3"; nullopt for other
+// names.
 std::optional<std::int64_t> block_number(std::string_view name);
 
-// Whether `name` is `beginning`, or continues behind it with a dot.
+// Whether `name` is `beginning`, or begins with it and a dot.
 bool is_below(std::string_view name, std::string_view beginning);
 
 // Whether `name` has `part` between two dots, or between a dot and one of its ends: "mixer.projection" is a part of
 // "transformer.blocks.3.mixer.projection.weight".
 bool has_part(std::string_view name, std::string_view part);
 
-// Starts every parameter below `module` as its ParameterSpec says, then the scores of mixers as
-// Mixer::scale_initial_scores says, for projections of that variance. Every parameter has its own random stream, a
-// function of (seed, name), so that models which differ in their mixer share everything else.
+// Initialises every parameter below `module` by its ParameterSpec, then scales the scores of mixers by
+// Mixer::scale_initial_scores, for projections of that variance. Every parameter has its own random stream, a function
+// of (seed, name), so that models which differ in their mixer share everything else.
 void initialise(torch::nn::Module& module, std::uint64_t seed, double projection_variance);
 
 // GPT-2's initialisation (the specs of the layers): normal(0, 0.02), output projections of branches divided by
 // sqrt(2 layers), biases 0, norms 1; embeddings of tokens and n-grams normal(0, model.embedding.std); layers of other
-// models than transformers as PyTorch starts them, uniform(-1 / sqrt(inputs), 1 / sqrt(inputs)).
+// models than transformers as in PyTorch, uniform(-1 / sqrt(inputs), 1 / sqrt(inputs)).
 void initialise(SequenceModel& model, std::uint64_t seed);
 
 // All parameters of a model in one flat buffer, and all gradients in another: the optimiser, clipping, reductions
-// between processes and hand-written steps work on whole buffers; names lead back to the single tensors.
+// between processes and hand-written steps work on whole buffers; views give the single tensors by name.
 class ParameterBuffer {
  public:
   struct View : ParameterSpec {
@@ -54,14 +54,14 @@ class ParameterBuffer {
   // embeddings come first, then matrices. Afterwards the model must not be moved to another device or type.
   explicit ParameterBuffer(torch::nn::Module& model);
 
-  // Elements [first, first + count) of `whole`, aliasing them. A view that the borders cut is flat. Rows are not
-  // listed.
+  // Elements [first, first + count) of `whole`, aliasing them. A view that is cut at a border is flat. Rows with
+  // gradients are not listed.
   ParameterBuffer(const ParameterBuffer& whole, std::int64_t first, std::int64_t count);
 
   torch::Tensor& values() { return values_; }
   const torch::Tensor& values() const { return values_; }
   torch::Tensor& gradients() { return gradients_; }
-  // These pass over rows that have no gradient.
+  // These two skip rows without a gradient.
   void clear_gradients();
   void scale_gradients(const torch::Tensor& factor);
   const std::vector<View>& views() const { return views_; }
@@ -77,7 +77,7 @@ class ParameterBuffer {
 
  private:
   template <class Use>
-  void for_each_gradient(const Use& use);  // use(part of gradients_), for all that may not be zero
+  void for_each_gradient(const Use& use);  // use(part of gradients_), for all parts that may be nonzero
 
   torch::Tensor values_, gradients_;
   std::vector<View> views_;

@@ -22,7 +22,7 @@ constexpr const char* hidden_name = "hidden";
 constexpr const char* cell_name = "cell";
 constexpr const char* segment_name = "segment";
 
-// What each layer hands from token to token, at the start or end of a text.
+// The recurrent states of all layers, at the start or end of a text.
 struct LayerStates {
   Tensor hidden_lbd;
   Tensor cell_lbd;  // of an LSTM; undefined for a GRU
@@ -59,10 +59,11 @@ class RecurrentState : public ModelState {
     *this = std::move(loaded);
   }
 
-  // The layers' states were replaced where they lie, by those after so many more tokens of the same segments.
+  // To be called after `layers` was updated in place for `tokens` more tokens of the same segments.
   void count(std::int64_t tokens) { length_ += tokens; }
 
-  // After tokens with these segments (undefined: all of one) the layers ended with `states`.
+  // Sets the state after `tokens` more tokens with these segments (undefined: one), for which the layers ended with
+  // `states`.
   void advance(std::int64_t tokens, const LayerStates& states, const Tensor& segments_bc) {
     length_ += tokens;
     layers = {.hidden_lbd = states.hidden_lbd.detach(), .cell_lbd = has_cell() ? states.cell_lbd.detach() : Tensor()};
@@ -81,10 +82,10 @@ class RecurrentState : public ModelState {
   std::int64_t length_ = 0;
 };
 
-// Consecutive tokens with states that no row loses in between.
+// Consecutive tokens between which no row's states are reset.
 struct Piece {
   std::int64_t first = 0, count = 0;
-  Tensor starts_b = {};  // the rows that begin with zeros; undefined: none
+  Tensor starts_b = {};  // the rows whose states are reset before it; undefined: none
 };
 
 std::vector<Piece> pieces_of(const Tensor& starts_bc, std::int64_t length) {
@@ -100,15 +101,15 @@ std::vector<Piece> pieces_of(const Tensor& starts_bc, std::int64_t length) {
   return pieces;
 }
 
-// cuDNN's layers say in every call that the weights do not lie in its order, and copy them.
+// Suppresses a warning: cuDNN's layers warn in every call that the weights are not in its layout, and copy them.
 class Silence : public c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
 }  // namespace
 
-// With the parameters of torch.nn.LSTM or torch.nn.GRU under their names (weight_ih_l0, ...), in their order of gates
-// and with their initial values, uniform(-1 / sqrt(d), 1 / sqrt(d)); computed by LibTorch.
+// Recurrent layers, computed by LibTorch. The parameters have the names (weight_ih_l0, ...), the order of gates and the
+// initial values, uniform(-1 / sqrt(d), 1 / sqrt(d)), of torch.nn.LSTM or torch.nn.GRU.
 class RecurrentLayers : public Layer {
  public:
   explicit RecurrentLayers(const RecurrentConfig& config) : config_(config) {
@@ -124,9 +125,9 @@ class RecurrentLayers : public Layer {
     }
   }
 
-  // x_bcd through all layers, with dropout after each. `states`: what they start from, undefined: zeros; replaced by
-  // what they end with. starts_bc, bool: tokens before which the states of their rows become zeros; undefined: none.
-  // Under autocast in float32: oneDNN has no LSTM in bfloat16 on every CPU.
+  // Computes all layers for x_bcd, with dropout after each. `states`: the initial states (undefined: zeros), which are
+  // replaced by the final ones. starts_bc, bool: tokens before which the states of their row are reset to zeros;
+  // undefined: none. Computes in float32 under autocast, too: oneDNN has no LSTM in bfloat16 on every CPU.
   Tensor forward(const Tensor& given_bcd, LayerStates& states, const Tensor& starts_bc, Pass& pass) {
     const c10::impl::ExcludeDispatchKeyGuard no_casts(c10::autocast_dispatch_keyset);
     auto x_bcd = given_bcd.to(weights_.front().front().scalar_type());
@@ -190,8 +191,8 @@ class RecurrentLayers : public Layer {
 
 namespace {
 
-// The decoder of a recurrent model on the CPU, in float32, through buffers that are allocated once. A call of
-// LibTorch's layer for one token takes several times as long as its arithmetic.
+// The decoder of a recurrent model on the CPU, in float32, with buffers that are allocated once. A call of LibTorch's
+// layer for one token takes several times as long as its arithmetic.
 class RecurrentDecoder : public Decoder {
  public:
   // The tensors are float32, contiguous and on the CPU; they are kept alive.
@@ -252,7 +253,7 @@ class RecurrentDecoder : public Decoder {
   RecurrentState* state_ = nullptr;
 };
 
-// Where segments begin, after what the state has seen.
+// Whether a segment begins at each token, after those that the state has seen.
 Tensor starts_of(const Tensor& segments_bc, const RecurrentState* state) {
   if (!segments_bc.defined()) return {};
   if (state == nullptr || !state->segment_b1.defined()) return segment_starts(segments_bc);

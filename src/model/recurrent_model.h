@@ -13,7 +13,7 @@ class RecurrentLayers;
 // A language model with recurrent layers (Mikolov et al. 2010; Zaremba et al. 2014): embeddings, an LSTM (Hochreiter
 // and Schmidhuber 1997) or GRU (Cho et al. 2014), and a linear layer over the vocabulary.
 //
-// Its state takes any number of tokens, serves training, evaluation and generation, and has no gradients.
+// Its state takes any number of tokens, is used in training, evaluation and generation, and has no gradients.
 class RecurrentModel : public SequenceModel {
  public:
   RecurrentModel(const RecurrentConfig& config, std::int64_t vocabulary);

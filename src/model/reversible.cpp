@@ -16,7 +16,7 @@ struct Streams {
   Tensor one_bcd, two_bcd;
 };
 
-// Behind the block, and the place of the random numbers between its branches.
+// The streams after the block, and the place of the random numbers between its branches.
 std::pair<Streams, std::uint64_t> through(Block block, const Streams& x, const BlockImpl::Surroundings& surroundings,
                                           Pass& pass) {
   const auto y_one_bcd = block->add_mixer(x.one_bcd, x.two_bcd, surroundings, pass);
@@ -24,26 +24,26 @@ std::pair<Streams, std::uint64_t> through(Block block, const Streams& x, const B
   return {{y_one_bcd, block->add_feed_forward(x.two_bcd, y_one_bcd, pass)}, place};
 }
 
-// What blocks read besides their own weights and the streams, as far as it has gradients.
+// The tensors that blocks read besides their own weights and the streams, and that can have gradients.
 constexpr std::array<Tensor Visibility::*, 3> shared = {&Visibility::score_bias_nce, &Visibility::content_bias_nk,
                                                         &Visibility::distance_bias_nk};
 
 bool has_gradient(const Tensor& x) { return x.defined() && x.requires_grad(); }
 
-// A block in one pass, and what it takes to compute it again.
+// A block in one pass, and everything that is needed to recompute it.
 struct Run {
   Block block;
   std::shared_ptr<const Visibility> visibility;
   Tensor memory_bmd;
   Pass pass;  // as it was before the block
   OperatorSettings settings;
-  std::shared_ptr<Streams> behind;                            // the block that backward has come to; of all blocks
-  bool streams_have_gradients = false;                        // those that the block reads
+  std::shared_ptr<Streams> behind;                            // after the block that backward has reached; shared
+  bool streams_have_gradients = false;                        // the block's input streams
   std::uint64_t place_of_feed_forward = 0, place_behind = 0;  // of the random numbers
   Choices choices = {};
 };
 
-// The inputs of the node behind the streams: what is shared, then weights.
+// The inputs of the node after the streams: shared tensors, then weights.
 Tensors inputs_of(const Block& block, const Visibility& visibility) {
   Tensors all;
   for (const auto member : shared)
@@ -78,7 +78,7 @@ Tensors forward(Run& run, const Streams& x) {
   run.place_of_feed_forward = place;
   run.place_behind = pass.random.place();
   *run.behind = y;
-  // Copies of the handles: autograd marks those that it returns.
+  // New handles, because autograd marks the tensors that it returns.
   return {y.one_bcd.view_as(y.one_bcd), y.two_bcd.view_as(y.two_bcd)};
 }
 
@@ -86,7 +86,7 @@ Tensors backward(Run& run, const Tensor& dy_behind_one_bcd, const Tensor& dy_two
   TORCH_CHECK(run.behind->one_bcd.defined(), "reversible blocks run backward once for each forward pass");
   run.choices.repeats = true;
   auto visibility = *run.visibility;
-  for (const auto member : shared)  // what is shared is cut off from its own graph
+  for (const auto member : shared)  // detaches shared tensors from their own graph
     if (has_gradient(visibility.*member)) visibility.*member = (visibility.*member).detach().requires_grad_();
   const auto inputs = inputs_of(run.block, visibility);
   Tensors sums(inputs.size());
@@ -134,7 +134,7 @@ Streams run_to_invert(const Block& block, const Streams& x, const BlockImpl::Sur
   const auto y = own_nodes(
       "a reversible block", inputs, [&](Tensors&) { return forward(*run, x); },
       [run](const Backward& in) { return backward(*run, in.dy[0], in.dy[1]); });
-  // The pass draws on behind what the block has drawn.
+  // The pass continues to draw after the block's draws.
   pass.random.go_back(run->place_behind);
   return {y[0], y[1]};
 }
@@ -144,7 +144,7 @@ Streams run_to_invert(const Block& block, const Streams& x, const BlockImpl::Sur
 torch::Tensor through_reversible(std::vector<Block>& blocks, const Tensor& x_bcd, const SurroundingsOf& surroundings_of,
                                  BlockGradients gradients, Pass& pass) {
   const bool inverts = gradients == BlockGradients::by_inversion && torch::GradMode::is_enabled();
-  std::shared_ptr<const Visibility> visibility;  // of all blocks, as is this:
+  std::shared_ptr<const Visibility> visibility;  // shared by all blocks, like `behind`
   const auto behind = std::make_shared<Streams>();
   Streams x{x_bcd, x_bcd};
   for (std::size_t i = 0; i < blocks.size(); ++i) {

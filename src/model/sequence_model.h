@@ -18,16 +18,17 @@ namespace metaformer {
 
 class ModelState;
 
-// A language model while it generates text, one token after each of several sequences.
+// Computes a language model in generation: each step is one token for each of several sequences.
 class Decoder {
  public:
   virtual ~Decoder() = default;
 
-  // Goes on where the model's forward has left the state, which must outlive this or the next call.
+  // Continues from the state that the model's forward has left. The state must live as long as this decoder, or until
+  // the next call.
   virtual void resume(ModelState& state) = 0;
 
-  // Logits [b, v] of what follows tokens_b, valid until the next call; the state is advanced. Throws Error when it is
-  // full.
+  // The logits [b, v] of the tokens after tokens_b, valid until the next call; advances the state. Throws Error if it
+  // is full.
   virtual std::span<const float> step(std::span<const std::int32_t> tokens_b) = 0;
 };
 
@@ -41,56 +42,58 @@ class ModelState {
 
   virtual std::int64_t length() const = 0;  // tokens seen
 
-  // Forgets the sequences; keeps its memory.
+  // Forgets the sequences; keeps allocated buffers.
   virtual void reset() = 0;
 
-  // All that it remembers, by name; the tensors alias its memory.
+  // Its whole content, by name; the tensors alias it.
   virtual NamedTensors tensors() const = 0;
 
-  // The dimension of the sequences in a tensor of that name; what has no dimensions is the same for all of them.
+  // The dimension of the sequences in a tensor of that name; a tensor without dimensions is the same for all sequences.
   virtual std::int64_t sequence_dimension(const std::string&) const { return 0; }
 
-  // Remembers what tensors() gave, of a state of the same model and batch, on any device. Throws Error (exit code 2)
-  // when they are of another model or batch, or more tokens than it holds; `source` names where they are from.
+  // Loads the result of tensors() of a state of the same model and batch, on any device. Throws Error (exit code 2) if
+  // the tensors are of another model or batch, or have more tokens than this state can hold; `source` names their
+  // source.
   virtual void load(const NamedTensors& saved, const std::string& source) = 0;
 
   // Bytes of the tensors; those without dimensions, which are lengths, do not count.
   virtual std::int64_t bytes() const;
 };
 
-// The state as one of this kind of model; throws Error (exit code 1) when it is of another kind.
+// The state as that of this kind of model; throws Error (exit code 1) if it is of another kind.
 template <class State>
 State& state_as(ModelState& state) {
   if (auto* own = dynamic_cast<State*>(&state)) return *own;
   throw Error(ExitCode::failure, "a model was given the state of another kind of model");
 }
 
-// Checks of the tensors that load() is given. All throw Error (exit code 2) and name `source` and the tensor.
+// Checks of the tensors that are given to load(). All throw Error (exit code 2) and name `source` and the tensor.
 [[noreturn]] void fail_to_continue(const std::string& source, const std::string& what);
 
-// Unless the tensor has this shape; any_size fits every size.
+// Throws unless the tensor has this shape; any_size fits every size.
 constexpr std::int64_t any_size = -1;
 void require_shape(const std::string& source, const std::string& name, const torch::Tensor& tensor,
                    at::IntArrayRef expected);
 
 class SavedTensors {
  public:
-  // Copies go to `device`: what was read from a file is part of a larger buffer.
+  // Tensors are copied to `device`, because those from a file are part of a larger buffer.
   SavedTensors(const NamedTensors& saved, std::string source, torch::Device device)
       : tensors_(saved.begin(), saved.end()), source_(std::move(source)), device_(device) {}
 
   bool contains(const std::string& name) const { return tensors_.contains(name); }
 
-  // A tensor of this shape. Errors: it is missing, or has another shape.
+  // A tensor of this shape. Throws if it is missing, or has another shape.
   torch::Tensor take(const std::string& name, at::IntArrayRef shape);
 
-  // A number of tokens, without dimensions. Errors: it is missing, negative, above 2^53 or no whole number.
+  // A number of tokens, in a tensor without dimensions. Throws if it is missing, negative, above 2^53 or not a whole
+  // number.
   std::int64_t take_length(const std::string& name);
 
   // All tensors whose names begin with `prefix`, under names without it; not copied.
   NamedTensors take_below(const std::string& prefix);
 
-  // Nothing may be left over.
+  // Throws if tensors are left over.
   void require_empty() const;
 
  private:
@@ -104,8 +107,9 @@ class SavedTensors {
 // The interface between tasks and networks.
 class SequenceModel : public torch::nn::Module {
  public:
-  // Logits: [b, c, v] of a language model, [b, classes] of a classifier. With a state (of new_state or new_memory), ids
-  // are the tokens that follow those already seen, unless the batch begins; the state is advanced.
+  // Logits: [b, c, v] of a language model, or [t, v] of the places that a batch names; [l, classes] of a classifier.
+  // With a state (of new_state or new_memory), ids are the tokens that follow those already seen, unless the batch
+  // begins; the state is advanced.
   virtual torch::Tensor forward(const Batch& batch, ModelState* state, Pass& pass) {
     return logits_of(hidden(batch, state, pass));
   }
@@ -117,33 +121,33 @@ class SequenceModel : public torch::nn::Module {
   // The weights that logits_of reads.
   virtual std::vector<torch::Tensor> head_weights() const { return {}; }
 
-  // Without dropout.
+  // The result of forward without dropout.
   torch::Tensor evaluate(const Batch& batch, ModelState* state = nullptr);
 
-  // Tokens that it sees at once; where it reads a text in order, those of a segment.
+  // The number of tokens that it sees at once; if it reads a text in order, that of a segment.
   virtual std::int64_t context() const = 0;
 
   virtual std::int64_t width() const = 0;  // of hidden vectors
 
-  // Whether a batch continues where the one before it ended, so that training gives a memory and evaluation a state.
+  // Whether a batch continues the previous one, so that training passes a memory and evaluation a state.
   virtual bool remembers() const { return false; }
 
-  // Whether a state takes any number of tokens, so that no text that is generated is ever cut.
+  // Whether a state takes any number of tokens, so that generated text is never cut.
   virtual bool has_endless_state() const { return remembers(); }
 
-  // Layers of a model that gives a token the same logits whatever is behind it, and can encode a window again in work
-  // of a fixed shape (infer/sampling.h); 0 for any other.
+  // The number of layers, if the logits of a token do not depend on later tokens, and the model can encode a window
+  // again in work of a fixed shape (infer/sampling.h); otherwise 0.
   virtual std::int64_t recordable_layers() const { return 0; }
 
-  // An empty state for `batch` sequences of up to `capacity` tokens, where the weights are now. Throws Error (exit code
-  // 1) for a model that needs its whole input at once.
+  // An empty state for `batch` sequences of up to `capacity` tokens, on the current device of the weights. Throws Error
+  // (exit code 1) for a model that needs its whole input at once.
   virtual std::unique_ptr<ModelState> new_state(std::int64_t, std::int64_t) const { fail_without("state"); }
 
   // The memory that training carries from one segment of a text to the next; nullptr for a model that has none.
   virtual std::unique_ptr<ModelState> new_memory() const { return nullptr; }
 
-  // For what `forward` returns token by token of `batch` sequences, faster (model/sequence_model.h). Nothing where
-  // there is no such thing for this model or for where its weights are.
+  // Computes the results of `forward` for `batch` sequences token by token, faster. nullptr if there is no decoder for
+  // this model or for the type or device of its weights.
   virtual std::unique_ptr<Decoder> decoder(std::int64_t /*batch*/) const { return nullptr; }
 
  private:

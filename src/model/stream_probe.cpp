@@ -6,7 +6,7 @@ namespace metaformer {
 
 namespace {
 
-// The points of every layer. Of a source there may be none, and then the key is absent.
+// The points of every layer. Those of a source exist only in decoders; otherwise their keys are absent.
 struct LayerPoint {
   StreamPoint point;
   const char* key;
@@ -43,7 +43,7 @@ nlohmann::ordered_json to_json(const DepthNorms& norms) {
 void StreamProbe::stream(StreamPoint point, const torch::Tensor& x_bcd) {
   if (point == StreamPoint::embedding) {
     stacks_.emplace_back();
-    // The stream has gradients where embeddings are frozen, too.
+    // The stream has gradients also if embeddings are frozen.
     if (torch::GradMode::is_enabled() && !x_bcd.requires_grad()) x_bcd.requires_grad_();
   }
   auto& stack = stacks_.back();

@@ -14,26 +14,27 @@ namespace metaformer {
 struct DepthNorms {
   double embedding = 0;
   std::vector<double> mixer_input, mixer_branch, after_mixer;
-  std::vector<double> cross_branch, after_cross;  // empty where no block sees a source
+  std::vector<double> cross_branch, after_cross;  // empty if no block sees a source
   std::vector<double> feed_forward_branch, after_feed_forward;
   double output = 0;
 
   void add(StreamPoint point, double norm);
 };
 
-// The keys are the names above; of a source only where there is one.
+// The keys are the names above; those of a source are present only if there is one.
 nlohmann::ordered_json to_json(const DepthNorms& norms);
 
 // Measures of one mixer over all sequences of a batch; vectors have an entry for each head.
 struct AttentionMeasures {
-  // Mean over the queries of the entropy of their attention, divided by the logarithm of the number of visible keys: 0
-  // one key, 1 all of them alike. Queries that see fewer than two keys do not count; NaN where no other is left.
+  // The mean over the queries of the entropy of their attention, divided by the logarithm of the number of visible
+  // keys: 0 if one key has all the weight, 1 if all keys have the same. Queries that see fewer than two keys do not
+  // count; NaN if no others are left.
   std::vector<double> entropy;
-  std::vector<double> score_std;  // of the visible scores, as the softmax takes them
+  std::vector<double> score_std;  // of the visible scores, the inputs of the softmax
   double score_max = 0;           // the largest absolute value of them
 };
 
-// Keeps what it observes, detached from the graph but for the stream.
+// Keeps the observed tensors, detached from the graph except for the stream.
 class StreamProbe : public Probe {
  public:
   // The arguments of Probe's methods; undefined tensors for a mixer without scores.
@@ -52,7 +53,7 @@ class StreamProbe : public Probe {
   // One transformer of the pass.
   struct Stack {
     std::vector<StreamValue> stream;
-    std::vector<Scores> own, cross;  // by layer: of the mixers, and of those by which it sees a source
+    std::vector<Scores> own, cross;  // by layer: of the mixers, and of the cross-attention mixers
   };
 
   explicit StreamProbe(bool wants_scores = true) : wants_scores_(wants_scores) {}
@@ -72,11 +73,11 @@ class StreamProbe : public Probe {
  private:
   bool wants_scores_;
   std::vector<Stack> stacks_;
-  Scores latest_;  // of the branch that is computed
+  Scores latest_;  // of the branch that is being computed
 };
 
 // The mean over the tokens of the Euclidean norm of their vectors. Tokens of segment -1 are padding, which does not
-// count; undefined: there is none.
+// count; undefined segments: no padding.
 DepthNorms token_norms(const StreamProbe::Stack& stack, const torch::Tensor& segments_bc = {});
 
 // Frobenius norms of the gradients of the stream's values, in their order; undefined ones are zero.

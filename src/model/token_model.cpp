@@ -26,11 +26,11 @@ std::int64_t Gpt::recordable_layers() const {
 
 namespace {
 
-// The decoder of a causal transformer on the CPU, in float32, through buffers that are allocated once.
+// The decoder of a causal transformer on the CPU, in float32, with buffers that are allocated once.
 
 class BlockDecoder {
  public:
-  // `mixer`: of the block, of vectors of that width.
+  // `mixer`: the decoder of the block's mixer. `width`: that of the vectors.
   BlockDecoder(const Block& block, std::unique_ptr<MixerDecoder> mixer, std::int64_t batch, std::int64_t width)
       : block_(block),
         mixer_(std::move(mixer)),
@@ -45,7 +45,7 @@ class BlockDecoder {
 
   void resume(MixerState& state) { mixer_->resume(state); }
 
-  // Replaces the vectors of the newest tokens by what the block makes of them.
+  // Replaces the vectors of the newest tokens by the block's results.
   void step(std::vector<float>& x_bd) {
     apply(x_bd, block_->mixer_norms(), [&](const float* x, float* y) { mixer_->step(x, y); });
     if (block_->feed_forward().is_empty()) return;
@@ -53,7 +53,7 @@ class BlockDecoder {
   }
 
  private:
-  // As in BlockImpl.
+  // As BlockImpl::apply.
   template <class Branch>
   void apply(std::vector<float>& x_bd, const BranchNorms& norms, Branch branch) {
     const bool is_post = block_->norm_position() == NormPosition::post;
@@ -149,7 +149,7 @@ class TransformerDecoder : public Decoder {
 }  // namespace
 
 std::unique_ptr<Decoder> Gpt::decoder(std::int64_t batch) const {
-  // No decoder knows a window, or two streams.
+  // Decoders support neither windows nor two streams.
   if (!can_decode(*this) || config().same_length || config().blocks == BlockKind::reversible) return nullptr;
   std::vector<BlockDecoder> blocks;
   for (const auto& block : transformer().blocks()) {
@@ -211,7 +211,7 @@ torch::Tensor EncoderDecoder::encode(const Batch& batch, Pass& pass) {
   return encoder_->forward(source, nullptr, pass);
 }
 
-// Every token of the target sees all of the source but its padding.
+// Every token of the target sees all of the source except its padding.
 static Visibility visibility_of(const torch::Tensor& ids_bc, const torch::Tensor& segments_bs) {
   if (!segments_bs.defined()) return {};
   return {.query_segment_bc = torch::zeros_like(ids_bc), .key_segment_be = segments_bs};
@@ -229,9 +229,9 @@ torch::Tensor EncoderDecoder::hidden(const Batch& batch, ModelState* given, Pass
   return transformer().forward(batch, state, pass, &view);
 }
 
-// Of a view, because autocast then casts the table for each slice of a batch. Slices would share the cast of the table
-// itself, and autograd would add the table's three gradients (source, target, head) in an order that depends on which
-// thread made the cast.
+// Uses a view, because autocast then casts the table for each slice of a batch. Slices would share the cast of the
+// table itself, and autograd would add the table's three gradients (source, target, head) in an order that depends on
+// which thread made the cast.
 torch::Tensor EncoderDecoder::logits_of(const torch::Tensor& hidden) const {
   const auto table_vd = head_vd();
   return torch::linear(hidden, table_vd.view_as(table_vd));

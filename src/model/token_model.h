@@ -6,7 +6,7 @@
 
 namespace metaformer {
 
-// A trunk and a linear head over the vocabulary: what the models that predict tokens have in common.
+// The common base of the models that predict tokens: a trunk and a linear head over the vocabulary.
 class TokenModel : public SequenceModel {
  public:
   torch::Tensor logits_of(const torch::Tensor& hidden) const override { return torch::linear(hidden, head_vd()); }
@@ -16,7 +16,8 @@ class TokenModel : public SequenceModel {
   std::int64_t width() const override { return config_.width; }
 
  protected:
-  // `vocabulary` tokens may be predicted; the trunk, with these options, may read more, whose ids follow theirs.
+  // `vocabulary`: the number of tokens that may be predicted. The trunk, with the options of `config`, may read further
+  // tokens, whose ids follow.
   TokenModel(const TransformerConfig& config, std::int64_t vocabulary, Transformer transformer);
 
   TransformerImpl& transformer() const { return *transformer_.ptr(); }
@@ -63,8 +64,9 @@ class MaskedLanguageModel : public TokenModel {
   torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override;
 };
 
-// A causal trunk whose last vector h must give all tokens of a row back (MAD's compression, Poli et al. 2024): at place
-// i the head reads f(f(h + s_i)), s_i a sinusoid of the place, f(x) = gelu(W norm(x) + b). Has no state.
+// A causal trunk from whose last vector h all tokens of a row are predicted (MAD's compression, Poli et al. 2024): at
+// place i the head reads f(f(h + s_i)), where s_i is a sinusoid of the place and f(x) = gelu(W norm(x) + b). Has no
+// state.
 class Compressor : public TokenModel {
  public:
   Compressor(const TransformerConfig& config, std::int64_t vocabulary);
@@ -77,7 +79,7 @@ class Compressor : public TokenModel {
   PositionTable sinusoids_cd_;
 };
 
-// The source as the encoder has read it, and what the decoder has written, for generation.
+// The state of generation: the encoded source, and the state of the decoder.
 class EncoderDecoderState : public TransformerState {
  public:
   EncoderDecoderState(std::int64_t layers, std::int64_t batch, std::int64_t capacity, torch::Device device)
@@ -90,7 +92,7 @@ class EncoderDecoderState : public TransformerState {
   }
   std::int64_t bytes() const override { return TransformerState::bytes() + bytes_of(of_source); }
 
-  // Sequence i becomes what sequence rows_b[i] was; there may be another number of them.
+  // Sequence i gets the state that sequence rows_b[i] had; the number of sequences may change.
   void select(const torch::Tensor& rows_b);
 
   void set_source(const torch::Tensor& given_bsd, const torch::Tensor& given_segments_bs) {
@@ -99,21 +101,21 @@ class EncoderDecoderState : public TransformerState {
     of_source.assign(static_cast<std::size_t>(layers_), MixerState(source_bsd.size(1), source_bsd.device()));
   }
 
-  torch::Tensor source_bsd, segments_bs;  // as Batch has them; undefined source: not read yet
+  torch::Tensor source_bsd, segments_bs;  // encoded source, and Batch's segments; undefined source: not read yet
   std::vector<MixerState> of_source;      // by block
 
  private:
   std::int64_t layers_;
 };
 
-// A model that writes one sequence while it sees another (Vaswani et al. 2017, section 3.1).
+// A model that generates one sequence while it sees another (Vaswani et al. 2017, section 3.1).
 class EncoderDecoder : public TokenModel {
  public:
-  // `vocabulary` tokens of texts. One more mark, whose id follows theirs, is read before a target and predicted behind
-  // it; sources end with it.
+  // `vocabulary`: the number of tokens of texts. A mark, whose id follows theirs, is read before a target and predicted
+  // after it; sources end with it.
   EncoderDecoder(const EncoderDecoderConfig& config, std::int64_t vocabulary);
 
-  // With a state, the first batch brings the source, and later ones only the tokens that follow.
+  // With a state, the first batch contains the source, and later ones only the tokens that follow.
   torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override;
   torch::Tensor logits_of(const torch::Tensor& hidden) const override;
   std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const override;

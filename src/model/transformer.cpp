@@ -24,12 +24,13 @@ std::string prefix_of(std::size_t block) { return name_of(block) + "."; }
 
 }  // namespace
 
-// The memory of a transformer in training (Transformer-XL, Dai et al. 2019, section 3.2): the vectors that entered each
-// block for the tokens before a segment, or the states of mixers that carry one. No gradient flows into them; every
-// step makes of the vectors what its weights make.
+// The memory of a transformer in training (Transformer-XL, Dai et al. 2019, section 3.2): the inputs of each block for
+// the tokens before a segment, or the states of mixers that carry one. No gradient flows into them; every step applies
+// its own weights to these inputs.
 class TransformerMemory : public ModelState {
  public:
-  // For up to `capacity` tokens of blocks of that many features. `carries_state`: whether the mixer of a block does.
+  // For up to `capacity` tokens of blocks of that width. `carries_state`: for each block, whether its mixer carries a
+  // state.
   TransformerMemory(std::vector<bool> carries_state, std::int64_t width, std::int64_t capacity, torch::Device device)
       : blocks_bmd(carries_state.size()),
         carries_state_(std::move(carries_state)),
@@ -62,7 +63,7 @@ class TransformerMemory : public ModelState {
     auto loaded = empty();
     for (std::size_t block = 0; block < states.size(); ++block)
       loaded.states[block].load(from.take_below(prefix_of(block)), source);
-    auto rows = any_size, length = any_size;  // those of the first tensor, then the same in all others
+    auto rows = any_size, length = any_size;  // set by the first tensor, then required of all others
     for (std::size_t block = 0; block < blocks_bmd.size() && !saved.empty(); ++block) {
       if (carries_state_[block]) continue;
       auto& own = loaded.blocks_bmd[block];
@@ -78,7 +79,7 @@ class TransformerMemory : public ModelState {
     *this = std::move(loaded);
   }
 
-  // Appends the newest tokens to what it holds of a block, or of the segments.
+  // Appends the newest tokens to those held of a block, or of the segments.
   void remember(torch::Tensor& held, const torch::Tensor& x) const {
     const torch::NoGradGuard no_grad;
     const auto all = held.defined() && x.size(1) < capacity_ ? torch::cat({held, x.detach()}, 1) : x.detach();
@@ -86,9 +87,9 @@ class TransformerMemory : public ModelState {
     held = all.narrow(1, all.size(1) - kept, kept).clone(at::MemoryFormat::Contiguous);
   }
 
-  std::vector<MixerState> states;         // of the blocks whose mixer carries one
-  std::vector<torch::Tensor> blocks_bmd;  // of the others; undefined: empty
-  torch::Tensor segments_bm;              // of these vectors; undefined: all one segment
+  std::vector<MixerState> states;         // of the blocks whose mixer carries a state
+  std::vector<torch::Tensor> blocks_bmd;  // inputs of the other blocks; undefined: empty
+  torch::Tensor segments_bm;              // of these inputs; undefined: one segment
 
  private:
   TransformerMemory empty() const { return {carries_state_, width_, capacity_, device_}; }
@@ -174,7 +175,7 @@ torch::Tensor scaled(Embedding& table, const torch::Tensor& scale_v1, const torc
 
 }  // namespace
 
-// The first mixer with scores: all of them have keys of one width where positions need that (config/check.cpp).
+// The first mixer with scores. If positions need it, all of these have keys of the same width (config/check.cpp).
 static const MixerConfig& scoring_mixer(const TransformerConfig& config) {
   for (std::int64_t i = 0; i < config.layers; ++i)
     if (has_scores(config.mixer_of(i))) return config.mixer_of(i);
@@ -238,7 +239,7 @@ torch::Tensor TransformerImpl::positions_of(const Batch& batch, std::int64_t fir
 
 Visibility TransformerImpl::visibility_of(const Batch& batch, const Past& past, Pass& pass) {
   auto visibility = self_visibility(causal_, batch.segments_bc);
-  if (batch.segments_bc.defined()) {  // with those of what comes before the batch
+  if (batch.segments_bc.defined()) {  // with those of the tokens before the batch
     if (past.state != nullptr)
       visibility.key_segment_be = past.state->extend_segments(batch.segments_bc);
     else if (past.memory != nullptr && past.memory->segments_bm.defined())

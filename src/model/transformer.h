@@ -1,6 +1,6 @@
 #pragma once
-// The trunk that every head sits on: embeddings, a stack of blocks, and the final norm that pre-norm needs; and what it
-// keeps between calls.
+// The trunk below every head: embeddings, a stack of blocks, and the final norm that pre-norm needs; and its state
+// between calls.
 
 #include <optional>
 #include <vector>
@@ -14,12 +14,12 @@ namespace metaformer {
 
 class TransformerMemory;
 
-// The state of a transformer: one of its mixer for every block. With model.memory a text is read in segments of
-// model.context tokens, each of which sees the end of the one before it.
+// The state of a transformer: the state of every block's mixer. With model.memory a text is read in segments of
+// model.context tokens, each of which sees the end of the previous one.
 class TransformerState : public ModelState {
  public:
-  // For `batch` sequences of up to `capacity` tokens, beside a memory of that many. `endless`: of any number of tokens,
-  // of which mixers keep states of fixed size.
+  // For `batch` sequences of up to `capacity` tokens, and `memory` more that are remembered. `endless`: sequences may
+  // have any number of tokens, because mixers keep states of fixed size.
   TransformerState(std::int64_t layers, std::int64_t batch, std::int64_t capacity, std::int64_t memory,
                    torch::Device device, bool endless = false)
       : batch_(batch),
@@ -36,19 +36,20 @@ class TransformerState : public ModelState {
 
   MixerState& mixer(std::size_t block) { return mixers_.at(block); }
 
-  // Tokens of the segment that is being read, and of those before it that are remembered.
+  // The number of tokens of the current segment that are read, and of earlier ones that are remembered.
   std::int64_t place() const { return place_; }
   std::int64_t remembered() const { return remembered_; }
 
-  // Tokens follow. Throws Error when they do not fit a segment of `context` tokens, of which one begins, given a
-  // memory, where the last is full. True when one began: what mixers hold has moved.
+  // To be called before `tokens` tokens are read. With a memory, a new segment begins if the last one is full; then
+  // returns true, and the content of the mixers' states has moved. Throws Error if the tokens do not fit into a segment
+  // of `context` tokens.
   bool prepare(std::int64_t tokens, std::int64_t context);
   void advance(std::int64_t tokens) { length_ += tokens, place_ += tokens; }
 
-  // Sequence i becomes what sequence rows_b[i] was; there may be another number of them.
+  // Sequence i gets the state that sequence rows_b[i] had; the number of sequences may change.
   void select(const torch::Tensor& rows_b);
 
-  // The segments of all tokens that mixers hold, with those of the new tokens, [b, e].
+  // Appends the segments of new tokens. Returns those of all tokens that mixers hold, [b, e].
   torch::Tensor extend_segments(const torch::Tensor& segments_bc);
 
  private:
@@ -64,12 +65,12 @@ torch::Tensor sinusoid_table_cd(const SinusoidalPositionsConfig& config, std::in
 
 class TransformerImpl : public torch::nn::Module {
  public:
-  // `table`: of tokens, another module's that this one reads, too; empty: it has its own. `decoder`: for a decoder,
-  // whose blocks also see a source, its options; else nullptr.
+  // `table`: the embedding of tokens of another module, which this one shares; empty: it has its own. `decoder`: the
+  // options of a decoder, whose blocks also see a source; nullptr for others.
   TransformerImpl(const TransformerConfig& config, std::int64_t vocabulary, bool causal,
                   Embedding table = Embedding(nullptr), const EncoderDecoderConfig* decoder = nullptr);
 
-  // The source that a decoder sees, and the states in which its blocks hold it (nullptr: nothing is held).
+  // The source that a decoder sees, and the states in which its blocks hold it (nullptr: not held).
   struct SourceView {
     Source source;
     std::vector<MixerState>* states = nullptr;  // by block
@@ -87,32 +88,33 @@ class TransformerImpl : public torch::nn::Module {
   void scale_embeddings(const torch::Tensor& tokens_v, const torch::Tensor& ngrams_g);
 
   const TransformerConfig& config() const { return config_; }
-  const torch::Tensor& token_table_vd() const { return token_embedding_->weight(); }  // not of region embeddings
-  const Embedding& token_embedding() const { return token_embedding_; }               // the same
-  RegionEmbedding& region_embedding() { return region_embedding_; }                   // empty: tokens have vectors
-  // The vectors that are added to the embeddings at positions 0 ... tokens - 1, or more; undefined: none are.
+  const torch::Tensor& token_table_vd() const { return token_embedding_->weight(); }  // not for region embeddings
+  const Embedding& token_embedding() const { return token_embedding_; }               // likewise
+  RegionEmbedding& region_embedding() { return region_embedding_; }                   // empty with token embeddings
+  // The vectors that are added to the embeddings at positions 0 ... tokens - 1, or more; undefined: no vectors are
+  // added.
   torch::Tensor position_table_cd(std::int64_t tokens) const;
   double embedding_factor() const { return embedding_factor_; }
   const std::vector<Block>& blocks() const { return blocks_; }
   const Norm& final_norm() const { return final_norm_; }  // may be empty
 
  private:
-  // The past of a pass: caches of mixers where a sequence continues, or the memory of training.
+  // The past of a pass: the mixers' states if a sequence continues, or the memory of training.
   struct Past {
     TransformerState* state = nullptr;
     TransformerMemory* memory = nullptr;
     std::int64_t place = 0;   // of the first token in its segment
-    std::int64_t tokens = 0;  // that are seen
+    std::int64_t tokens = 0;  // earlier tokens that are seen
   };
   Past past_of(const Batch& batch, ModelState* given) const;
   torch::Tensor embed(const Batch& batch, std::int64_t first_position, Pass& pass);
   torch::Tensor positions_of(const Batch& batch, std::int64_t first_position);
   Visibility visibility_of(const Batch& batch, const Past& past, Pass& pass);
-  const torch::Tensor& embedding_weight() const;  // one of type and device of all
+  const torch::Tensor& embedding_weight() const;  // has the type and device of all embeddings
 
   TransformerConfig config_;
   bool causal_;
-  Embedding token_embedding_{nullptr};                 // this one, which may be another module's
+  Embedding token_embedding_{nullptr};                 // either this one, which may be another module's
   RegionEmbedding region_embedding_{nullptr};          // or this one
   double embedding_factor_;                            // of tokens and n-grams
   Embedding position_embedding_{nullptr};              // learned positions only
@@ -121,7 +123,7 @@ class TransformerImpl : public torch::nn::Module {
   Embedding ngram_embedding_{nullptr};                 // n-grams only
   torch::Tensor token_scale_v1_, ngram_scale_g1_;      // embedding.scale log_count_ratio only
   std::vector<Block> blocks_;
-  Norm final_norm_{nullptr};  // not of post-norm, unless switched off
+  Norm final_norm_{nullptr};  // empty with post-norm, or if switched off
 };
 TORCH_MODULE(Transformer);
 

@@ -14,7 +14,7 @@ using torch::Tensor;
 
 namespace {
 
-// Where a row's padding starts, and whether all before it are of one segment.
+// The number of queries and keys of a row before its padding, and whether all of them are in one segment.
 struct RowExtent {
   std::int64_t queries = 0, keys = 0;
   bool is_whole = true;
@@ -37,8 +37,8 @@ std::vector<RowExtent> extents_of(const HostAttentionOptions& rule, std::int64_t
   return extents;
 }
 
-// A head's rows lie apart by the width of the model, which the CPU does not foresee: without this its first reads of
-// them take a quarter of the time.
+// The rows of a head are a model width apart, a stride that the CPU does not prefetch by itself. Without this function
+// the first reads of the rows take a quarter of the time.
 void prefetch(const HeadRows& rows, std::int64_t tokens, std::int64_t element_size) {
   constexpr std::int64_t cache_line = 64;
   const auto* row = static_cast<const char*>(rows.data);
@@ -51,12 +51,13 @@ Tensor as_segments(const Tensor& segment) {
   return segment.defined() ? segment.to(torch::kLong).contiguous() : segment;
 }
 
-// The options as kernels take them, in one pass. The node holds the segments as long as it lives; nothing changes them.
+// The options of one pass in the form that the kernels take. The node holds the segments as long as it lives; nothing
+// changes them.
 struct Rule : HostAttentionOptions {
   DropoutMask mask;
-  std::int64_t first_row = 0;  // of the pass, in the step
+  std::int64_t first_row = 0;  // index in the step of the pass's first row
 
-  // Draws once where this pass drops.
+  // Makes one draw if this pass has dropout.
   Rule(const HostAttentionOptions& options, Pass& pass) : HostAttentionOptions(options) {
     query_segment_bc = as_segments(options.query_segment_bc);
     const bool same = options.key_segment_be.is_same(options.query_segment_bc);
@@ -68,7 +69,7 @@ struct Rule : HostAttentionOptions {
   }
 };
 
-// What forward and backward have in common, and the gradients where there are any.
+// The operands that forward and backward share, and in backward the gradients.
 struct Operands {
   Tensor q, k, v, t, log_sum_bnc;
   Rule rule;
@@ -120,7 +121,7 @@ struct Operands {
     for (const auto& rows : {next.k, next.v}) prefetch(rows, next.keys, q.element_size());
   }
 
-  // Forward, or backward where there is dt.
+  // Computes backward if dt is defined, otherwise forward.
   void compute() const {
     const auto heads = q.size(1);
     at::parallel_for(0, q.size(0) * heads, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -135,14 +136,14 @@ struct Operands {
 
 Tensor as_sinks(const Tensor& sink_n) { return sink_n.defined() ? sink_n.to(torch::kFloat).contiguous() : sink_n; }
 
-// The gradient of the sinks, whose values are 0: minus the sum over the queries of a weight times (dt . t).
+// The gradient of the sinks, whose values are 0: minus the sum over the queries of the sink's weight times (dt . t).
 Tensor sink_gradient(const Tensor& sink_n, const Tensor& log_sum_bnc, const Tensor& t_bnck, const Tensor& dt_bnck) {
   const auto share_bnc = (sink_n.to(torch::kFloat).view({1, -1, 1}) - log_sum_bnc).exp();
   const auto delta_bnc = (dt_bnck.to(torch::kFloat) * t_bnck.to(torch::kFloat)).sum(3);
   return -(share_bnc * delta_bnc).sum(at::IntArrayRef{0, 2}).to(sink_n.scalar_type());
 }
 
-// Of gradients that every head of the queries has, those of `heads` that serve several.
+// Sums gradients of all query heads to those of `heads` heads, each of which serves several query heads.
 Tensor summed_by_head(const Tensor& dx_bnek, std::int64_t heads) {
   return dx_bnek.size(1) == heads ? dx_bnek : dx_bnek.unflatten(1, {heads, -1}).sum(2);
 }
@@ -249,7 +250,7 @@ Tensor host_attention(const Tensor& projected_bcd, std::int64_t heads, const Hos
                       const Tensor& sink_n) {
   const Rule rule(options, pass);
   const auto forward = [&](Tensors& saved) {
-    const at::AutoDispatchBelowADInplaceOrView no_views;  // views that the graph knows cost more
+    const at::AutoDispatchBelowADInplaceOrView no_views;  // views that autograd records cost more
     const auto t_bcd = torch::empty({projected_bcd.size(0), projected_bcd.size(1), projected_bcd.size(2) / 3},
                                     projected_bcd.options());
     const auto [q_bnck, k_bnck, v_bnck] = thirds_bnck(projected_bcd, heads);

@@ -15,12 +15,12 @@ inline torch::ScalarType product_type(const torch::Tensor& x) {
   return casts ? at::autocast::get_autocast_dtype(device) : x.scalar_type();
 }
 
-// Whether the end of a scope drops the casts of weights, which all threads share. `keep`: an outer scope, of any
-// thread, drops them.
+// Whether the end of a scope clears the cache of cast weights, which all threads share. `keep`: an outer scope, in any
+// thread, clears it.
 enum class AutocastCasts { drop, keep };
 
 // While it lives, operators that gain from it run in bfloat16 or float16 on `device` in this thread. Does nothing for
-// fp32 and tf32. Weights are cast once until the casts are dropped.
+// fp32 and tf32. Each weight is cast once until the cache is cleared.
 class AutocastScope {
  public:
   AutocastScope(Precision precision, torch::Device device, AutocastCasts casts = AutocastCasts::drop)

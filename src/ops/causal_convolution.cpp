@@ -23,10 +23,10 @@ struct ConvolutionOperands {
             .silu = silu};
   }
 
-  // compute(number of a sequence, its tokens), for groups of features, on the library's threads.
+  // Calls compute(number of a sequence, its tokens) for all sequences and groups of features, on LibTorch's threads.
   template <class Compute>
   void for_tokens(const Compute& compute) const {
-    // With long filters what all tokens have of sixteen features stays in the nearest cache.
+    // For long filters a group has sixteen features, so that their values of all tokens stay in the nearest cache.
     const std::int64_t features = filter_jd.size(0) > 64 ? 16 : 64;
     const auto b = x_bed.size(0), e = x_bed.size(1), d = x_bed.size(2), groups = (d + features - 1) / features;
     for_rows(b * groups, newest * features, [&](std::int64_t begin, std::int64_t end) {
@@ -55,7 +55,7 @@ Tensors convolution_backward(const Backward& in, std::int64_t newest, bool silu)
   const auto dy_bcd = in.dy[0].contiguous();
   const auto dx_bed = torch::zeros_like(operands.x_bed);
   const auto b = dx_bed.size(0), d = dx_bed.size(2), size = operands.filter_jd.size(0);
-  // By sequence, so that the sums do not depend on the number of threads.
+  // One sum per sequence, so that the sums do not depend on the number of threads.
   const auto dfilter_bjd = torch::zeros({b, size, d}, dx_bed.options());
   const auto dbias_bd = operands.bias_d.defined() ? torch::zeros({b, d}, dx_bed.options()) : Tensor();
   operands.for_tokens([&](std::int64_t i, const FilteredTokens& tokens) {
@@ -100,7 +100,7 @@ Tensor causal_convolution_by_operators(const CausalConvolution& convolution, con
   const auto filter_dj = convolution.filter_dj.to(x_bed.scalar_type());
   const auto newest_of = [&](const Tensor& x, std::int64_t back) { return x.narrow(1, e - newest - back, newest); };
   auto y_bcd = newest_of(x_bed, 0) * filter_dj.select(1, size - 1);
-  // Zeros before the first token, of a segment that none is of.
+  // Padding with zeros before the first token. Its segment, -2, is that of no token.
   const auto missing = std::max<std::int64_t>(0, newest + size - 1 - e);
   const auto all_bed = torch::constant_pad_nd(x_bed, {0, 0, missing, 0});
   const auto segments = segment_be.defined() ? torch::constant_pad_nd(segment_be, {missing, 0}, -2) : segment_be;

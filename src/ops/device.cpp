@@ -46,7 +46,7 @@ torch::Device use_cuda(const cuda::Devices& devices, std::size_t index) {
   load_cuda_backend();
   if (!torch::cuda::is_available())
     throw Error(ExitCode::usage, "LibTorch cannot use the CUDA device (driver too old?)");
-  at::accelerator::setDeviceIndex(static_cast<torch::DeviceIndex>(index));  // for what is given no device
+  at::accelerator::setDeviceIndex(static_cast<torch::DeviceIndex>(index));  // the default device
   return {torch::kCUDA, static_cast<torch::DeviceIndex>(index)};
 }
 

@@ -15,13 +15,13 @@ namespace {
 
 using cuda::DropoutPlaces;
 
-// Which entries are dropped, but for what the tensor's sizes tell.
+// The properties of a mask that do not follow from the tensor's sizes.
 struct Drop {
   double probability = 0;
-  bool is_weights = false;     // [b, n, c, c']
-  Tensor start_l = {};         // where each row of x begins; undefined: they are rows of the step
-  std::int64_t first_row = 0;  // 0 where rows share a mask
-  std::uint64_t number = 0;    // of the draw; on the CPU its seed
+  bool is_weights = false;     // x has attention weights, [b, n, c, c']
+  Tensor start_l = {};         // place of each row of x in the mask; undefined: by its index in the step
+  std::int64_t first_row = 0;  // of x, in the step; 0 if rows share a mask
+  std::uint64_t number = 0;    // the draw's number; on the CPU its seed
 };
 
 DropoutPlaces places_of(const Tensor& x, const Drop& drop) {
@@ -40,7 +40,7 @@ void drop_on_host(const DropoutMask& mask, const DropoutPlaces& places, const El
                   std::int64_t runs) {
   constexpr std::int64_t grain = 1 << 10;
   constexpr auto together = DropoutMask::together;
-  const auto groups = (places.run.value() + together - 1) / together;  // of a run
+  const auto groups = (places.run.value() + together - 1) / together;  // in a run
   at::parallel_for(0, runs * groups, grain, [&](std::int64_t begin, std::int64_t end) {
     while (begin < end) {
       const auto offset = begin / groups * places.run.value() + begin % groups * together;
@@ -82,7 +82,7 @@ Tensor dropped(const Tensor& given, const Drop& drop, const Tensor& key) {
   return y;
 }
 
-// Keeps the key of a GPU where it lies: forward and backward may be replayed with another.
+// Keeps a GPU's key tensor, not its value: forward and backward may be replayed with another key.
 Tensor drop_as_node(const Tensor& x, const Drop& drop, const Tensor& key) {
   const auto forward = [&](Tensors& saved) {
     saved = {x.is_cpu() ? Tensor() : key};

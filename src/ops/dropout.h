@@ -5,17 +5,17 @@
 
 namespace metaformer {
 
-// In training x with entries set to 0, each with the given probability in [0, 1), and the others divided by 1 -
-// probability; otherwise x itself. The mask is that of cpu/dropout.h on every device, and backward draws it again
-// in place of keeping it. The first dimension of x is that of the batch's rows, each of which has the mask of its place
-// in the step.
+// In training sets each entry of x to 0 with the given probability in [0, 1), and divides the others by 1 -
+// probability; otherwise returns x itself. The mask is that of cpu/dropout.h on every device; backward draws it again
+// instead of keeping it. The first dimension of x is the rows of the batch; the mask of a row depends on its index in
+// the step.
 torch::Tensor dropout(const torch::Tensor& x, double probability, Pass& pass);
 
-// The same of attention weights, each of which has its place among all that the longest row could have.
+// Dropout of attention weights. The place of a weight in the mask does not depend on the lengths of the rows.
 torch::Tensor dropout_of_weights(const torch::Tensor& weight_bnce, double probability, Pass& pass);
 
 // Dropout of x_ld, which has a row for each segment of packed rows: row_segment_l2 (long, undefined: one segment a row)
-// names the row of the batch and the segment.
+// gives the row of the batch and the segment.
 torch::Tensor dropout_of_segments(const torch::Tensor& x_ld, const torch::Tensor& row_segment_l2, double probability,
                                   Pass& pass);
 

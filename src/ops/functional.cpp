@@ -31,12 +31,13 @@ Tensor activate_by_operators(const ActivationConfig& f, const Tensor& x) {
   return std::visit([&](const auto& options) { return by_operators(options, x); }, f);
 }
 
-// In training also where x has no gradient: what is frozen computes what it would compute otherwise.
+// In training also if x has no gradient, so that frozen layers compute the same as trained ones.
 bool takes_activation_kernel(const Tensor& x) {
   return fits_cpu_kernels(x) && torch::GradMode::is_enabled() && x.is_contiguous() && x.dim() > 0;
 }
 
-// `parts`: 2 of a gate, else 1. Keeps the slopes in place of x: no more memory, and backward is one product.
+// `parts`: 2 for a gate, else 1. Saves the slopes instead of x, which takes no more memory and makes backward one
+// product.
 Tensor activate_by_kernel(const ActivationConfig& f, const Tensor& x, std::int64_t parts) {
   const auto forward = [&](Tensors& saved) {
     auto sizes = x.sizes().vec();
@@ -54,7 +55,8 @@ Tensor activate_by_kernel(const ActivationConfig& f, const Tensor& x, std::int64
     return y;
   };
   return own_node("an activation", {x}, forward, [parts](const Backward& in) -> Tensors {
-    // In place: nothing else needs the slopes. Going back twice is an error of the library's, which sees the change.
+    // In place, because nothing else needs the slopes. A second backward is an error of autograd, which detects the
+    // change.
     const auto& slopes = in.saved[0];
     slopes.unflatten(-1, {parts, -1}).mul_(in.dy[0].unsqueeze(-2));
     return {slopes};
@@ -68,7 +70,7 @@ ActivationFunction function_of(const ActivationConfig& f) {
 }
 
 Tensor activate(const ActivationConfig& f, const Tensor& x) {
-  // A rectifier is a comparison: the library's needs no slope.
+  // LibTorch's ReLU needs no slopes, because its gradient is a comparison.
   return takes_activation_kernel(x) && !is<ReluConfig>(f) ? activate_by_kernel(f, x, 1) : activate_by_operators(f, x);
 }
 
@@ -78,7 +80,7 @@ Tensor gate(const ActivationConfig& f, const Tensor& x) {
   return activate_by_operators(f, parts[0]) * parts[1];
 }
 
-// The gain's gradient is summed over chunks of rows, then over the chunks: always the same ones.
+// Sums the gain's gradient over chunks of rows, then over the chunks, which depend only on the number of rows.
 static Tensors rms_norm_backward(const Backward& in) {
   constexpr std::int64_t most_chunks = 16;
   const auto &x = in.saved[0], &gain_d = in.saved[1], &factor_r = in.saved[2], dy = in.dy[0].contiguous();
@@ -149,7 +151,7 @@ static Tensor rotated(const Tensor& given_bnck, const Tensor& cos_cr, const Tens
   return y_bnck;
 }
 
-// A rotation's gradient is the rotation back: nothing but the angles is kept.
+// The gradient of a rotation is the inverse rotation, so only the angles are kept.
 Tensor rotate_pairs(const Tensor& x_bnck, const Tensor& cos_cr, const Tensor& sin_cr) {
   if (fits_cpu_kernels(x_bnck))
     return own_node(

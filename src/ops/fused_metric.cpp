@@ -41,7 +41,7 @@ cuda::MetricSide side_of(const Tensor& p_bnck, const Tensor& segment_bc) {
   return {p_bnck.size(2), p_bnck.data_ptr(), strides_of(p_bnck), pointer<const std::int32_t>(segment_bc)};
 }
 
-// The gradient of one side's tokens; q undefined: of the identity, or not needed.
+// The gradients of the tokens of one side, queries or keys. q is undefined for the identity, or if it is not needed.
 struct Gradient {
   Tensor dp, dq;
   cuda::MetricGradient pointers;
@@ -53,7 +53,7 @@ struct Gradient {
   }
 };
 
-// `y`: undefined where tokens look at themselves.
+// `y_bnek`: undefined in self-attention.
 Tensor fused_forward(const cuda::MetricInputs& in, const Tensor& p_bnck, const Tensor& y_bnek, const Tensor& value_bnek,
                      Tensors& saved) {
   const c10::OptionalDeviceGuard guard(p_bnck.device());
@@ -75,8 +75,8 @@ Tensor fused_forward(const cuda::MetricInputs& in, const Tensor& p_bnck, const T
   return t;
 }
 
-// The gradients of the queries' p, of the keys, where they are others, of values, where they are given, and of the
-// metric, in its type. Uses forward's element, whatever is allowed by now.
+// The gradients of the queries' p, of the keys if these are another tensor, of the values if given, and of the metric
+// in its type. Uses forward's element type, even if the allowed precision has changed since.
 Tensors fused_backward(const Backward& backward, const cuda::MetricInputs& in, torch::ScalarType metric_type) {
   const auto& saved = backward.saved;
   const auto &p = saved[0], &y = saved[1].defined() ? saved[1] : p;
@@ -182,7 +182,7 @@ Tensor fused_metric_attention(const MetricVectors& vectors, const Tensor& metric
     return !segment_bc.defined() ||
            (segment_bc.size(0) == tokens_bnck.size(0) && segment_bc.size(1) == tokens_bnck.size(2));
   };
-  // The kernels would read behind their end.
+  // Otherwise the kernels would read beyond the end of the segments.
   TORCH_CHECK(fits(options.query_segment_bc, p_bnck) && fits(options.key_segment_be, keys_bnek),
               "the fused kernels need a segment for every query and every key");
   const auto query_segment_bc = as_int(options.query_segment_bc);
@@ -204,12 +204,12 @@ Tensor fused_metric_attention(const MetricVectors& vectors, const Tensor& metric
     in.values = value_bnek.data_ptr();
     in.value_strides = strides_of(value_bnek);
   }
-  // What `in` points to besides p and the keys.
+  // Tensors that `in` points to besides p and the keys.
   Tensors pointed_to = {query_segment_bc, key_segment_be};
   if (pass.training && options.dropout > 0) {
     const auto draw = pass.random.next();
     in.dropout = {options.dropout, draw.key.const_data_ptr<std::int64_t>(), draw.number, draw.first_row};
-    pointed_to.push_back(draw.key);  // where it lies: work that was recorded may be replayed with another
+    pointed_to.push_back(draw.key);  // the tensor: recorded work may be replayed with another key
   }
   auto metric_type = torch::kFloat;
   if (metric.defined()) {
@@ -223,7 +223,7 @@ Tensor fused_metric_attention(const MetricVectors& vectors, const Tensor& metric
     saved.insert(saved.end(), pointed_to.begin(), pointed_to.end());
     return t;
   };
-  // The metric in its own type: its gradient must not be rounded to p's.
+  // The metric is an input in its own type, so that its gradient is not rounded to p's type.
   return own_node("fused metric attention", {p_bnck, others_bnek, value_bnek, metric}, forward,
                   [in, metric_type](const Backward& backward) { return fused_backward(backward, in, metric_type); });
 }

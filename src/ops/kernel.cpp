@@ -21,7 +21,8 @@ class OwnNode : public Node {
 
   std::string name() const override { return operation_; }
 
-  // What forward saved, once its results are this node's: a result holds its node, so this may not hold it too.
+  // Keeps the tensors that forward saved; to be called after the results have this node as their history. A result
+  // holds its node, so the node must not hold the result as well.
   void save(const Tensors& saved, const Tensors& results) {
     for (const auto& variable : saved) saved_.emplace_back(variable, is_among(results, variable));
   }
@@ -30,7 +31,7 @@ class OwnNode : public Node {
     TORCH_CHECK(!torch::GradMode::is_enabled(), operation_,
                 " has no second derivatives: call backward without create_graph");
     const std::lock_guard lock(mutex_);
-    TORCH_CHECK(!is_released_, torch::autograd::ERR_BACKWARD_TWICE);  // also where nothing is saved
+    TORCH_CHECK(!is_released_, torch::autograd::ERR_BACKWARD_TWICE);  // also if nothing is saved
     Tensors saved;
     for (const auto& variable : saved_) saved.push_back(variable.unpack(getptr()));
     for (std::size_t i = 0; i < dy.size(); ++i)
@@ -62,7 +63,7 @@ Tensors own_nodes(const char* operation, const Tensors& inputs, c10::function_re
   Tensors saved;
   auto results = forward(saved);
   if (!node) return results;
-  for (auto& result : results)  // an input keeps its own history
+  for (auto& result : results)  // a result that is an input is returned as a view: the input keeps its own history
     if (is_among(inputs, result)) result = result.view_as(result);
   torch::autograd::set_history(results, node);
   node->save(saved, results);

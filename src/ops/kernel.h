@@ -1,5 +1,5 @@
 #pragma once
-// Nodes of the graph whose gradients are code of our own, and loops of kernels over rows on the CPU.
+// Autograd nodes with gradients of our own, and loops over rows for kernels on the CPU.
 
 #include <ATen/Parallel.h>
 #include <c10/util/FunctionRef.h>
@@ -23,28 +23,28 @@ struct Backward {
   Tensors saved, dy;
   const torch::autograd::Node& node;
 
-  // Whether the gradient of an input is asked for; false where there is no such input.
+  // Whether the gradient of an input is needed; false if there is no such input.
   bool needs(std::size_t input) const { return input < node.num_outputs() && node.task_should_compute_output(input); }
 };
-using BackwardFunction = std::function<Tensors(const Backward&)>;  // holds whatever else it needs, but no result
+using BackwardFunction = std::function<Tensors(const Backward&)>;  // may capture other tensors, but no result
 
 // The results of `forward`, computed without gradients, as one node of the graph that is named after the operation.
-// `forward` may set `saved` to inputs, results and other tensors, which are kept for backward. That gives the gradient
-// of each of the `inputs`, some of which may be undefined. It cannot be differentiated again: with create_graph it
-// throws c10::Error, which names the operation.
+// `forward` may set `saved` to inputs, results and other tensors, which are kept for backward. `backward` returns the
+// gradients of the `inputs`, some of which may be undefined. There are no second derivatives: with create_graph
+// backward throws c10::Error, which names the operation.
 Tensors own_nodes(const char* operation, const Tensors& inputs, c10::function_ref<Tensors(Tensors& saved)> forward,
                   BackwardFunction backward);
 
-// The same of one result.
+// The same for one result.
 torch::Tensor own_node(const char* operation, const Tensors& inputs,
                        c10::function_ref<torch::Tensor(Tensors& saved)> forward, BackwardFunction backward);
 
-// Whether the kernels of cpu/ know the type, float32 or bfloat16, and there is something to compute.
+// Whether the kernels of cpu/ can compute with x: on the CPU, float32 or bfloat16, and not empty.
 inline bool fits_cpu_kernels(const torch::Tensor& x) {
   return x.is_cpu() && (x.scalar_type() == torch::kFloat || x.scalar_type() == torch::kBFloat16) && x.numel() > 0;
 }
 
-// use(an Element) of the type that such kernels take: float, or bfloat16 as bits.
+// Calls use(Element()) with the type that such kernels take: float, or std::uint16_t for the bits of bfloat16.
 template <class Use>
 void with_element(const torch::Tensor& x, const Use& use) {
   x.scalar_type() == torch::kFloat ? use(float()) : use(std::uint16_t());
@@ -55,7 +55,7 @@ Element* elements_of(const torch::Tensor& x) {
   return static_cast<Element*>(x.data_ptr());
 }
 
-// work(begin, end) for parts of `rows` rows of `width` elements each, on the library's threads.
+// Calls work(begin, end) for parts of `rows` rows of `width` elements each, on LibTorch's threads.
 template <class Work>
 void for_rows(std::int64_t rows, std::int64_t width, const Work& work) {
   constexpr std::int64_t elements_worth_a_thread = 1 << 14;

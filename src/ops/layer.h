@@ -1,5 +1,5 @@
 #pragma once
-// Modules whose parameters say, where they are registered, how they start and whether weight decay applies to them.
+// Modules whose parameters are registered with their initialisation and weight decay.
 
 #include <torch/nn/module.h>
 
@@ -14,8 +14,9 @@ namespace metaformer {
 // GPT-2's standard deviation of initial weights (Radford et al. 2019).
 constexpr double usual_std = 0.02;
 
-// Which rows of a table have a gradient, where a batch reads few of them. Whoever writes the gradient of a row lists it
-// here, so that clearing, norms and updates can pass over all other rows, whose gradients are zero. Of one thread.
+// The rows of a table that have a gradient, for tables of which a batch reads few rows. Code that writes the gradient
+// of a row lists the row here, so that clearing, norms and updates can skip all other rows, whose gradients are zero.
+// Not thread-safe.
 class GradientRows {
  public:
   explicit GradientRows(std::int64_t rows) : is_listed_(static_cast<std::size_t>(rows)) {}
@@ -26,7 +27,7 @@ class GradientRows {
     is_listed = 1;
   }
 
-  // The gradient is written as a whole.
+  // Lists all rows, because the whole gradient is written.
   void add_all() { has_all_ = true; }
 
   void clear() {
@@ -44,18 +45,18 @@ class GradientRows {
   bool has_all_ = false;
 };
 
-// From now on `rows`, which must live as long as the table, lists the rows that backward passes give gradients. Those
-// passes give the table coalesced gradients then.
+// From now on `rows`, which must live as long as the table, lists the rows to which backward passes give gradients.
+// Sparse gradients of the table are then coalesced.
 void list_gradient_rows(const torch::Tensor& table, GradientRows& rows);
 
-// How a parameter starts. given: with the value that it was registered with. orthogonal: a matrix with orthonormal rows
-// or columns, whichever are fewer, times `std`.
+// The initialisation of a parameter. given: the value with which it was registered. orthogonal: a matrix with
+// orthonormal rows or columns, whichever are fewer, times `std`.
 struct Init {
   enum class Kind { zeros, ones, normal, uniform, orthogonal, given };
   Kind kind = Kind::normal;
   double std = usual_std;                // of a normal distribution with mean 0
   double low = 0, high = 0;              // of a uniform distribution
-  double (*function)(double) = nullptr;  // of what is drawn; nullptr: the identity
+  double (*function)(double) = nullptr;  // applied to the drawn values; nullptr: none
 
   static constexpr Init zeros() { return {.kind = Kind::zeros}; }
   static constexpr Init ones() { return {.kind = Kind::ones}; }
@@ -70,22 +71,23 @@ inline double branch_output_std(std::int64_t branches) {
   return usual_std * (1 / std::sqrt(static_cast<double>(branches)));
 }
 
-// Which weight decay applies; also the order in which ParameterBuffer keeps them.
+// The weight decay that applies to a parameter; also the order in which ParameterBuffer keeps them.
 enum class Decay { embeddings, matrices, none };
 
 struct ParameterSpec {
   Init init;
   Decay decay = Decay::none;
-  // So many matrices of one shape, stacked along the rows, each of which maps hidden vectors to hidden vectors: what
-  // Muon orthogonalises, each by itself. 0: none, as for embeddings, heads, and what is stored packed.
+  // The number of matrices of the same shape, stacked along the rows, each of which maps hidden vectors to hidden
+  // vectors. Muon orthogonalises each of them separately. 0: none, as for embeddings, heads, and triangles stored as
+  // vectors.
   std::int64_t hidden_matrices = 0;
-  bool is_trained = true;  // false: it stays as it was drawn
-  // The rows of a table that get gradients in a step, a list that its layer owns; rows are all dimensions but the
-  // last. nullptr: any element may get a gradient.
+  bool is_trained = true;  // false: it keeps its initial value
+  // For a table: the list of rows that get gradients in a step, owned by its layer. All dimensions but the last count
+  // as rows. nullptr: any element may get a gradient.
   GradientRows* gradient_rows = nullptr;
 };
 
-// A mixer's form of scores is drawn from N(0, 1), for Mixer::scale_initial_scores.
+// A mixer's form of scores is drawn from N(0, 1); Mixer::scale_initial_scores scales it.
 constexpr ParameterSpec score_form_spec{.init = Init::normal(1), .decay = Decay::matrices};
 
 // While one lives, modules that this thread makes are on the meta device: their parameters and buffers have shapes, and
@@ -101,13 +103,13 @@ class MetaModules {
   bool before_;
 };
 
-// Where the tensors of new modules are: on the CPU, unless MetaModules says otherwise.
+// The device of the tensors of new modules: the CPU, or meta while a MetaModules lives.
 torch::Device module_device();
 
 class Layer : public torch::nn::Module {
  public:
-  // Registers a parameter on module_device(), which holds ones or zeros until it is initialised: ones where that is its
-  // initial value.
+  // Registers a parameter on module_device(). Until it is initialised, it holds ones if these are its initial value,
+  // otherwise zeros.
   torch::Tensor add_parameter(const std::string& name, at::IntArrayRef sizes, const ParameterSpec& spec);
 
   // Registers a parameter, which holds `value` until it is initialised.
@@ -120,7 +122,7 @@ class Layer : public torch::nn::Module {
 };
 
 struct SpecifiedParameter {
-  std::string name;  // from the root
+  std::string name;  // path from the root
   torch::Tensor value;
   ParameterSpec spec;
 };

@@ -17,7 +17,7 @@ using torch::Tensor;
 
 namespace {
 
-// The parts of a projection, as heads; values that are p: undefined. Views that the graph does not know.
+// The parts of a projection as heads, in views that autograd does not record. value_bnck is undefined if values are p.
 struct ProjectionParts {
   Tensor x_bnck, value_bnck;
 
@@ -29,7 +29,7 @@ struct ProjectionParts {
   }
 };
 
-// Whether the kernels can read its rows, 8 elements at a time.
+// Whether the kernels can read the rows of x, 8 elements at a time.
 bool has_aligned_rows(const Tensor& x) {
   const auto strides = x.strides().slice(0, static_cast<std::size_t>(x.dim() - 1));
   return x.stride(-1) == 1 && reinterpret_cast<std::uintptr_t>(x.data_ptr()) % 16 == 0 &&
@@ -44,7 +44,7 @@ cuda::MetricRows rows_at(const Tensor& x_bnck) {
 
 float* floats_of(const Tensor& x) { return x.defined() ? x.data_ptr<float>() : nullptr; }
 
-// What both passes know; without results.
+// The kernel arguments that both passes share, without results.
 cuda::MetricProjection projection_kernel(const Tensor& x_bnck, const Tensor& gain_k, const Tensor& metric,
                                          const LibraryMetricOptions& options) {
   const auto x = rows_at(x_bnck);
@@ -63,7 +63,7 @@ cuda::MetricProjection projection_kernel(const Tensor& x_bnck, const Tensor& gai
       .gain = floats_of(gain_k)};
 }
 
-// The library's attention, whose own results besides t its backward pass wants again.
+// LibTorch's attention, whose backward pass needs the results of its forward pass besides t.
 enum class LibraryCore { flash_of_cpu, flash, cudnn };
 
 LibraryCore choose_core(const ProjectionParts& parts, const LibraryMetricOptions& options) {
@@ -74,7 +74,8 @@ LibraryCore choose_core(const ProjectionParts& parts, const LibraryMetricOptions
   return chosen == static_cast<std::int64_t>(at::SDPBackend::cudnn_attention) ? LibraryCore::cudnn : LibraryCore::flash;
 }
 
-// t, the logarithms of the softmax's sums, two tensors of lengths and two of random states; those may be undefined.
+// Returns t, the logarithms of the softmax's sums, two tensors of lengths and two of random states; the last four may
+// be undefined.
 Tensors attend_forward(LibraryCore core, const Tensor& q, const Tensor& p, const Tensor& v,
                        const LibraryMetricOptions& options) {
   if (core == LibraryCore::flash_of_cpu) {
@@ -91,7 +92,7 @@ Tensors attend_forward(LibraryCore core, const Tensor& q, const Tensor& p, const
   return {t, log_sum, lengths_q, lengths_k, seed, offset};
 }
 
-// dq, dk, dv. `attended`: as attend_forward gave it.
+// Returns dq, dk, dv. `attended`: the result of attend_forward.
 std::tuple<Tensor, Tensor, Tensor> attend_backward(LibraryCore core, const Tensor& dt, const Tensor& q, const Tensor& p,
                                                    const Tensor& v, at::ArrayRef<Tensor> attended,
                                                    const LibraryMetricOptions& options) {
@@ -113,7 +114,7 @@ std::tuple<Tensor, Tensor, Tensor> attend_backward(LibraryCore core, const Tenso
                                                           /*dropout_p=*/0, options.causal, options.scale);
 }
 
-constexpr std::size_t first_attended = 5;  // of what forward saves
+constexpr std::size_t first_attended = 5;  // index among the tensors that forward saves
 
 Tensor library_forward(const Tensor& projected_bcd, const Tensor& gain_k, const Tensor& metric,
                        const LibraryMetricOptions& options, LibraryCore core, Tensors& saved) {
@@ -177,7 +178,7 @@ void require_possible(const Tensor& projected_bcd, const Tensor& gain_k, const T
                            projected_bcd.size(2), features);
   if (obstacle.empty() && projected_bcd.numel() == 0) obstacle = "there are no tokens";
   if (!obstacle.empty()) throw Error(ExitCode::usage, "the library's attention cannot do this: " + obstacle);
-  // The kernels would read behind their end.
+  // Otherwise the kernels would read beyond the end of these tensors.
   TORCH_CHECK(!gain_k.defined() || (options.norm_epsilon && gain_k.sizes() == at::IntArrayRef{k}), "a gain of ", k,
               " features goes with a norm");
   TORCH_CHECK(!metric.defined() || (metric.size(0) == options.heads && metric.size(1) == k && metric.size(-1) == k),
@@ -206,7 +207,8 @@ Tensor library_metric_attention(const Tensor& given_bcd, const Tensor& gain_k, c
   const auto forward = [&](Tensors& saved) {
     return library_forward(projected_bcd, used_gain_k, used_metric, options, core, saved);
   };
-  // The gain and the metric in their own types: their gradients must not be rounded to the projection's.
+  // The gain and the metric are inputs in their own types, so that their gradients are not rounded to the projection's
+  // type.
   const auto type_of = [](const Tensor& x) { return x.defined() ? x.scalar_type() : torch::kFloat; };
   const auto backward = [options, core, gain_type = type_of(gain_k), metric_type = type_of(metric),
                          is_diagonal = metric.defined() && metric.dim() == 2](const Backward& in) {

@@ -11,7 +11,7 @@ namespace metaformer {
 
 namespace {
 
-// Small whole numbers without a pattern that a wrong product could keep.
+// Small whole numbers without a regularity that could hide a wrong product.
 torch::Tensor whole_numbers(std::int64_t rows, std::int64_t columns, std::int64_t step) {
   return (torch::arange(rows * columns) * step).remainder(31).sub(15).view({rows, columns});
 }
@@ -28,7 +28,7 @@ bool is_right(std::int64_t rows, std::int64_t inner, std::int64_t columns, bool 
 
 bool products_are_right() {
   const torch::NoGradGuard no_grad;
-  // Below, at and above what blocks and vectors hold.
+  // Sizes below, at and above those of blocks and vectors.
   return is_right(3, 5, 7, false) && is_right(64, 48, 96, false) && is_right(65, 129, 33, true);
 }
 
@@ -43,7 +43,7 @@ using torch::Tensor;
 
 static bool is_autocast() { return at::autocast::is_autocast_enabled(torch::kCPU); }
 
-// In training, whichever tensors have gradients: frozen weights compute what others would.
+// In training also for tensors without gradients, so that frozen weights give the same results.
 static bool is_one_node(const Tensor& x, const Tensor& weight_oi) {
   if (!x.is_cpu() || !torch::GradMode::is_enabled() || weight_oi.scalar_type() != torch::kFloat || x.numel() == 0)
     return false;
@@ -53,7 +53,7 @@ static bool is_one_node(const Tensor& x, const Tensor& weight_oi) {
 
 Tensor linear_product(const Tensor& x, const Tensor& weight_oi, const Tensor& bias_o) {
   if (!is_one_node(x, weight_oi)) return torch::nn::functional::linear(x, weight_oi, bias_o);
-  // The weight outside the graph, in the type of the products. The cast is kept for all passes of a step.
+  // The weight, detached, in the type of the products. Autocast keeps the cast for all passes of a step.
   const auto used_oi =
       (is_autocast() ? at::autocast::cached_cast(torch::kBFloat16, weight_oi, torch::kCPU) : weight_oi).detach();
   const c10::impl::ExcludeDispatchKeyGuard no_casts(c10::DispatchKey::AutocastCPU);

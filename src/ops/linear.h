@@ -7,24 +7,25 @@
 
 namespace metaformer {
 
-// Whether this machine multiplies matrices correctly: MKL does not promise what base/platform.h asks of it. Small
-// products of whole numbers, whose results are exact in any order of summation; about a millisecond.
+// Whether this machine multiplies matrices correctly: MKL does not promise that for the kernels that base/platform.h
+// makes it choose. Tests small products of whole numbers, whose results are exact in any order of summation; about a
+// millisecond.
 bool products_are_right();
 
-// Throws Error (exit code 1) if they are not; the message says how to leave the choice to MKL.
+// Throws Error (exit code 1) if they are not; the message says how to leave the choice of kernels to MKL.
 void require_right_products();
 
-// x W^T + b: x [..., i], weight_oi, bias_o (undefined: no bias) to [..., o]. In training on the CPU, in float32 or
-// under autocast in bfloat16, one node of the graph in place of the library's five, with the results of
-// torch::nn::functional::linear byte for byte, except that bfloat16 is rounded once, after the bias; else that
-// function.
+// x W^T + b, [..., o], for x [..., i]; bias_o undefined: no bias. In training on the CPU, in float32 or under autocast
+// in bfloat16, it is one node of the graph in place of LibTorch's five. Its results are those of
+// torch::nn::functional::linear byte for byte, except that bfloat16 is rounded once, after the bias. Otherwise it calls
+// that function.
 torch::Tensor linear_product(const torch::Tensor& x, const torch::Tensor& weight_oi, const torch::Tensor& bias_o);
 
 // y = x W^T + b.
 class LinearImpl : public Layer {
  public:
-  // `init`: of the weight; a bias starts at 0. `hidden_matrices` (ParameterSpec): how many projections of hidden
-  // vectors the outputs are; 0 for logits.
+  // `init` is for the weight; a bias starts at 0. `hidden_matrices` (ParameterSpec): the number of projections of
+  // hidden vectors in the output; 0 for logits.
   LinearImpl(std::int64_t inputs, std::int64_t outputs, bool bias, Init init = Init::normal(),
              std::int64_t hidden_matrices = 1) {
     weight_oi_ = add_parameter("weight", {outputs, inputs},

@@ -33,10 +33,10 @@ using torch::Tensor;
 namespace {
 
 Tensor shifted_right(const Tensor& x, int places) {
-  return x.bitwise_right_shift(places).bitwise_and((std::int64_t{1} << (64 - places)) - 1);  // without its sign
+  return x.bitwise_right_shift(places).bitwise_and((std::int64_t{1} << (64 - places)) - 1);  // shifts in zeros
 }
 
-// Rng::mix.
+// The same as Rng::mix.
 Tensor mixed(Tensor x) {
   x = x + static_cast<std::int64_t>(0x9e3779b97f4a7c15ULL);
   x = x.bitwise_xor(shifted_right(x, 30)) * static_cast<std::int64_t>(0xbf58476d1ce4e5b9ULL);
@@ -44,7 +44,7 @@ Tensor mixed(Tensor x) {
   return x.bitwise_xor(shifted_right(x, 31));
 }
 
-// Rng::with_key(key).bits(index).
+// The same as Rng::with_key(key).bits(index).
 Tensor bits(const Tensor& key, const Tensor& index) { return mixed(key.bitwise_xor(mixed(index))); }
 
 }  // namespace

@@ -1,5 +1,5 @@
 #pragma once
-// A pass through a model: what its layers share.
+// A pass through a model: the settings, random numbers and observers that its layers share.
 
 #include <torch/types.h>
 
@@ -9,30 +9,31 @@
 
 namespace metaformer {
 
-// Where the residual stream is observed, in the order of a pass: the embeddings, then five values of every block (seven
-// of one that sees a source), then what the head reads.
+// The points at which the residual stream is observed, in the order of a pass: the embeddings, then five values of
+// every block (seven of a block that sees a source), then the input of the head.
 enum class StreamPoint {
   embedding,
-  mixer_input,   // of the mixer, after the norm
+  mixer_input,   // the mixer's input, after the norm
   mixer_branch,  // what the mixer adds to the stream
   after_mixer,
-  cross_branch,  // what the mixer adds by which it sees a source
+  cross_branch,  // what the cross-attention mixer adds
   after_cross,
   feed_forward_branch,  // what the feed-forward branch adds
   after_feed_forward,
-  output  // behind the final norm
+  output  // after the final norm
 };
 
 // The vectors whose products are scores: r_bnce = left_c F right_e, before positions, before 1/sqrt(k) and before the
-// softmax. Of a distance: F is the metric M, and r = -(p_c - p_e) M (p_c - p_e). A learned temperature is in F, of
-// scaled dot product in left_c.
+// softmax. For a distance F is the metric M, and r = -(p_c - p_e) M (p_c - p_e). A learned temperature is a part of F,
+// for scaled dot product attention of left_c.
 struct ScoredVectors {
-  torch::Tensor left_bnci, right_bnej;  // one tensor where queries are keys
-  torch::Tensor form_nij;               // M, W or U of every head; undefined: none, r = left . right
+  torch::Tensor left_bnci, right_bnej;  // the same tensor if queries are keys
+  torch::Tensor form_nij;               // M, W or U of every head; undefined: r = left . right
 };
 
-// Observes a forward pass: what each block adds to the residual stream, and what mixers with scores attend to. Every
-// function is called in the order of the blocks. A probe changes nothing: a pass without one computes the same.
+// Observes a forward pass: the terms that each block adds to the residual stream, and the scores and weights of mixers
+// with scores. All functions are called in the order of the blocks. A probe changes nothing: a pass without one
+// computes the same.
 class Probe {
  public:
   virtual ~Probe() = default;
@@ -44,30 +45,30 @@ class Probe {
 
   virtual void scored(const ScoredVectors&) {}
 
-  // score_bnce: as the softmax takes them (scaled, with what positions add), but not masked. weight_bnce: after the
-  // softmax, before dropout; rows (queries) sum to 1, or to 0 where a token sees nothing. visible_bce: the mask, as
-  // visible_bce() of attention/mixer.h gives it; undefined: everyone sees everyone.
+  // score_bnce: the inputs of the softmax (scaled, with the terms of positions), but not masked. weight_bnce: after the
+  // softmax, before dropout; rows (queries) sum to 1, or to 0 if a token sees nothing. visible_bce: the mask, as
+  // visible_bce() of attention/mixer.h gives it; undefined: every token sees every token.
   virtual void attended(const torch::Tensor& /*score_bnce*/, const torch::Tensor& /*weight_bnce*/,
                         const torch::Tensor& /*visible_bce*/) {}
 };
 
-// One draw of a pass: a seed, as a function of the pass's key and of how many draws came before. Each row of a step has
-// its own part of what is drawn.
+// One draw of a pass: a seed, which is a function of the pass's key and of the number of earlier draws. Each row of a
+// step has its own part of the drawn numbers.
 struct RandomDraw {
   torch::Tensor key;  // one int64, on the device that draws
   std::uint64_t number = 0;
-  std::int64_t first_row = 0;  // of the pass, in the step
+  std::int64_t first_row = 0;  // index in the step of the pass's first row
 
-  std::uint64_t seed() const;  // for a key in the host's memory
+  std::uint64_t seed() const;  // only for a key in the host's memory
 };
 
-// The random numbers of a pass. It can be copied, and put back to an earlier place, to draw the same again.
+// The random numbers of a pass. A copy, or a stream that is set back to an earlier place, draws the same again.
 class RandomStream {
  public:
   RandomStream() = default;  // has no numbers: to draw from it is an error
 
-  // The key is read when something is drawn. Work that a device recorded therefore draws other numbers when it is
-  // replayed after the key was rewritten: those that the same work draws when it is started with that key.
+  // The key is read at each draw. Recorded work that a device replays after the key was rewritten therefore draws the
+  // numbers that the same work draws when it is started with the new key.
   explicit RandomStream(torch::Tensor key, std::int64_t first_row = 0) : key_(std::move(key)), first_row_(first_row) {}
 
   RandomDraw next();
@@ -82,22 +83,23 @@ class RandomStream {
   std::uint64_t drawn_ = 0;
 };
 
-// Decisions of a pass that depend on values, such as buckets of LSH. Recomputation takes the first decision, because
-// values may then differ by rounding.
+// Decisions of a pass that depend on values, such as buckets of LSH. Recomputation repeats the decisions of the first
+// computation, because values may then differ by rounding.
 struct Choices {
   std::vector<torch::Tensor> made;
   bool repeats = false;
-  std::size_t next = 0;  // that is taken again
+  std::size_t next = 0;  // index of the next decision to repeat
 };
 
-// The settings of a forward pass. A default one evaluates: no dropout, no draws. Draws come from no shared generator,
-// so a repeated pass draws the same numbers.
+// The settings of a forward pass. The default is evaluation: no dropout, no draws. Passes do not share a random
+// generator, so a repeated pass draws the same numbers.
 struct Pass {
   bool training = false;
   RandomStream random;
   Probe* probe = nullptr;      // not owned
-  Choices* choices = nullptr;  // not owned; none: nothing is computed again
-  // The values of RWKV-7's first block, [b, c, d], forwards and backwards, with which later ones mix theirs.
+  Choices* choices = nullptr;  // not owned; nullptr: nothing is recomputed
+  // The values of RWKV-7's first block, [b, c, d], of the forward and of the backward direction. Later blocks mix their
+  // values with these.
   std::array<torch::Tensor, 2> first_values = {};
 
   void observe(StreamPoint point, const torch::Tensor& x_bcd) const {
@@ -118,8 +120,8 @@ class StepPasses {
  public:
   StepPasses(std::uint64_t seed, torch::Device device);
 
-  // Rewrites the key where it lies. Work that was started for the step before must not draw after this call, but for
-  // what the device's stream has in order.
+  // Overwrites the key in place. Work of the previous step must not draw after this call, except in the order of the
+  // device's stream.
   void set_step(std::int64_t step);
 
   // A pass over rows from `first_row` on.
@@ -130,8 +132,9 @@ class StepPasses {
   torch::Tensor key_;
 };
 
-// N(0, 1) in float32, a function of the draw and of their places only, on any device: entry i is made of
-// Rng::with_key(seed of the draw).uniform(2 i), uniform(2 i + 1) (Box, Muller 1958). The host never waits for the key.
+// Numbers from N(0, 1) in float32, which depend only on the draw and their index, on any device. Entry i is computed
+// from Rng::with_key(seed of the draw).uniform(2 i), uniform(2 i + 1) (Box, Muller 1958). The host never waits for the
+// key.
 torch::Tensor random_normal(const RandomDraw& draw, torch::IntArrayRef sizes);
 
 }  // namespace metaformer

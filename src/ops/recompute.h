@@ -7,10 +7,10 @@
 
 namespace metaformer {
 
-// Parts of a pass that keep none of what they compute: backward computes them again (Chen, Xu, Zhang, Guestrin 2016).
+// Parts of a pass without kept intermediate results: backward recomputes them (Chen, Xu, Zhang, Guestrin 2016).
 
-// The gradients of `inputs` for those of y, as torch::autograd::grad() finds them, where an input may have none: those
-// are undefined, as are the gradients of inputs that y does not depend on. Nothing is computed for them.
+// The gradients of `inputs` for the gradient dy of y, by torch::autograd::grad(). The gradient of an input that needs
+// none, or on which y does not depend, is undefined. Nothing is computed for it.
 Tensors gradients_of(const torch::Tensor& y, const Tensors& inputs, const torch::Tensor& dy);
 
 // The settings of autocast on a device at the time of construction.
@@ -21,8 +21,8 @@ struct OperatorSettings {
   torch::ScalarType type;
 };
 
-// While it lives, operators run as they did then, in this thread. Weights are cast for every operator: a cast that was
-// made where gradients are not recorded must not serve where they are.
+// While it lives, operators run with these settings in this thread. Weights are cast for every operator, because a cast
+// made without recording gradients must not be reused where they are recorded.
 class RepeatScope {
  public:
   enum class Gradients { ignored, recorded };
@@ -39,8 +39,8 @@ class RepeatScope {
 
 using Recomputed = std::function<torch::Tensor(const torch::Tensor& x)>;
 
-// y = f(inputs[0]), computed again as `settings` say, and the gradients of all inputs, of which f reads the others
-// besides. inputs[0] is a leaf.
+// y = f(inputs[0]), recomputed with `settings`, and the gradients of all inputs; f also reads the other inputs.
+// inputs[0] is a leaf.
 struct Repeated {
   torch::Tensor y;
   Tensors gradients;
@@ -48,12 +48,12 @@ struct Repeated {
 Repeated repeat(const OperatorSettings& settings, const Tensors& inputs, const torch::Tensor& dy,
                 c10::function_ref<torch::Tensor(const torch::Tensor& x)> f);
 
-// f(x), of which x is kept. `weights`: all that f reads besides and that may have gradients; those that have none cost
-// backward nothing. f must give the same again, draw nothing, and live as long as the graph.
+// f(x), for which only x is kept. `weights`: all other tensors that f reads and that may have gradients; those without
+// gradients cost backward nothing. f must be deterministic, draw nothing, and live as long as the graph.
 torch::Tensor recomputed(const Recomputed& f, const torch::Tensor& x, const Tensors& weights);
 
-// The same for a function of rows that are independent of each other, x_rd, in `chunks` parts, one after the other, of
-// nearly the same number of rows; the results are joined.
+// The same for a function of independent rows, x_rd: computes `chunks` parts of nearly the same number of rows, one
+// after the other, and joins the results.
 torch::Tensor recomputed_in_chunks(const Recomputed& f, const torch::Tensor& x_rd, const Tensors& weights,
                                    std::int64_t chunks);
 

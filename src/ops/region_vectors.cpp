@@ -33,7 +33,8 @@ FeatureRange block_of_features(std::int64_t block, std::int64_t width) {
 
 std::int64_t blocks_of_features(std::int64_t width) { return (width + region_features - 1) / region_features; }
 
-// use(features, the first text, a part of the regions with that and some of the texts behind it) for all of them.
+// Calls use(features, first text, part) for parts that cover all features and texts. A part is the regions of the first
+// text and some of the texts after it.
 template <class Use>
 void for_each_part(const Regions& regions, const Use& use) {
   const auto texts = regions.texts;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::int64_t most_tokens_of_chunk = 64, tokens_of_part = 16;
 
-// Wide inputs.
+// The inputs in float32 or float64.
 struct Steps {
   Tensor q, k, value, log_decay, a, b, segment_bc;
   double least_log_decay = 0;
@@ -42,7 +42,7 @@ Steps widened(const StateSteps& given) {
           .least_log_decay = given.least_log_decay};
 }
 
-// Padding neither reads nor writes.
+// The widened inputs, in which padding neither reads nor writes.
 Steps prepared(const StateSteps& given) {
   auto steps = widened(given);
   if (!steps.has_segments()) return steps;
@@ -58,7 +58,7 @@ Tensor empty_state(const Steps& steps) {
   return torch::zeros({steps.k.size(0), steps.k.size(1), steps.value.size(3), steps.k.size(3)}, steps.k.options());
 }
 
-// The segment of every token; of padding that of the token before it, so that it neither ends nor begins one.
+// The segment of every token. Padding gets that of the token before it, so that it neither ends nor begins a segment.
 Tensor filled_segments(const Tensor& segment_bc, const Tensor& before_b) {
   const auto place = torch::arange(segment_bc.size(1), segment_bc.options());
   const auto last_bc = std::get<0>(torch::where(segment_bc >= 0, place, -1).cummax(1));
@@ -70,7 +70,8 @@ Tensor first_segment_b(const Tensor& segment_bc) {
   return segment_bc.gather(1, first_b1).squeeze(1);
 }
 
-// The chunks of a sequence, [b, n, m, c, ...], m chunks of c tokens; what is behind the end writes nothing.
+// The chunks of a sequence, [b, n, m, c, ...]: m chunks of c tokens. Tokens beyond the end of the sequence write
+// nothing.
 class Chunks {
  public:
   Chunks(const Steps& steps, const StateMemory& memory)
@@ -102,26 +103,27 @@ class Chunks {
   // [b, n, m, c, v] -> [b, n, tokens, v].
   Tensor joined(const Tensor& x) const { return x.flatten(2, 3).narrow(2, 0, tokens_); }
 
-  // sum over features of left_t right_s exp(L_t - R_s), for s at most t (else anything finite): [b, n, m, c, c]. L and
-  // R are sums of log decays up to, or before, a token, so the exponents of what counts are at most 0.
+  // sum over features of left_t right_s exp(L_t - R_s), for s at most t (other entries: any finite number):
+  // [b, n, m, c, c]. L and R are sums of log decays up to, or before, a token, so the exponents for s at most t are at
+  // most 0.
   Tensor products(const Tensor& left, const Tensor& left_log, const Tensor& right, const Tensor& right_log) const {
     if (!log_kept.defined()) return torch::matmul(left, right.transpose(3, 4));
     if (log_kept.size(-1) == 1) {
       const auto exponent = (left_log - right_log.transpose(3, 4)).clamp_max(0);
       return torch::matmul(left, right.transpose(3, 4)) * exponent.exp();
     }
-    // exp(L_t - R_s) is a product of two factors that single precision can hold.
+    // Here exp(L_t - R_s) is a product of two factors that single precision can represent.
     if (least_log_kept_ > least_factored_log)
       return torch::matmul(left * left_log.exp(), (right * (-right_log).exp()).transpose(3, 4));
     return products_by_feature(left, left_log, right, right_log);
   }
 
-  // exp of the log decay from before the chunk to a token, and from a token to the end of its chunk; 1 without decay.
+  // x times the decay from before the chunk to a token, and from a token to the end of its chunk; without decay x.
   Tensor from_start(const Tensor& x, const Tensor& log) const { return log.defined() ? x * log.exp() : x; }
   Tensor to_end(const Tensor& x) const {
     return log_kept.defined() ? x * (log_kept.narrow(3, size_ - 1, 1) - log_kept).exp() : x;
   }
-  // Of all of chunk i, [b, n, 1, w]; undefined: 1.
+  // The decay over the whole chunk i, [b, n, 1, w]; undefined: 1.
   Tensor kept_by_chunk(std::int64_t i) const {
     return log_kept.defined() ? log_kept.select(2, i).narrow(2, size_ - 1, 1).exp() : Tensor();
   }
@@ -129,10 +131,10 @@ class Chunks {
   Tensor log_before() const { return log_kept.defined() ? log_kept - log_decay : Tensor(); }
 
   Tensor q, k, value, a, b, log_decay, log_kept;
-  Tensor seen,
-      earlier;  // [c, c], or [b, 1, m, c, c]: 1 where token t sees token s of its chunk, itself included or not
-  // [b, 1, m, c, 1] and [b, m]: 1 for tokens of the segment that the state before the chunk is of, for those of the
-  // last segment of the chunk, and for chunks that are of one segment with that state; undefined: 1.
+  // [c, c], or [b, 1, m, c, c]: 1 where token t sees token s of its chunk; `seen` includes t itself, `earlier` not.
+  Tensor seen, earlier;
+  // [b, 1, m, c, 1] twice, then [b, m]: 1 for tokens in the segment of the state before the chunk, for tokens in the
+  // chunk's last segment, and for chunks whose last segment is that of the state before them; undefined: 1.
   Tensor sees_state, writes_state, keeps_state_bm;
 
  private:
@@ -153,9 +155,9 @@ class Chunks {
     keeps_state_bm = (before_bm == ends_bm).to(type);
   }
 
-  // With a decay of every feature the factor exp(L_t - R_s) is no product of two that are both at most 1, unless a
-  // place between s and t is chosen: the first token of the part of the chunk in which t is. Within a part every pair
-  // has its own exponents.
+  // With a decay for every feature, exp(L_t - R_s) is split into two factors at a place between s and t, so that both
+  // are at most 1: the beginning of the part of the chunk that contains t. Within a part every pair has its own
+  // exponents.
   Tensor products_by_feature(const Tensor& left, const Tensor& left_log, const Tensor& right,
                              const Tensor& right_log) const {
     std::vector<Tensor> rows;
@@ -181,7 +183,7 @@ class Chunks {
 
   static constexpr double least_factored_log = -60;
   std::int64_t tokens_, size_, count_;
-  double least_log_kept_;  // of a chunk
+  double least_log_kept_;  // lower bound of a chunk's log decay
   Tensor same;
 };
 
@@ -190,7 +192,7 @@ Tensor masked(const Tensor& x, const Tensor& mask) { return mask.defined() ? x *
 Tensor mix_chunks(const Steps& steps, StateMemory& memory) {
   const Chunks chunks(steps, memory);
   const auto& kept = chunks.log_kept;
-  // What tokens read of their own chunk, and of the state before it.
+  // The results that tokens read from their own chunk, and the factors by which they read the state before it.
   auto o = torch::matmul(chunks.products(chunks.q, kept, chunks.k, kept) * chunks.seen, chunks.value);
   const auto reads = masked(chunks.from_start(chunks.q, kept), chunks.sees_state);
   const auto writes = torch::matmul(masked(chunks.value, chunks.writes_state).transpose(3, 4), chunks.to_end(chunks.k));
@@ -253,7 +255,7 @@ Tensor mix_tokens(const Steps& steps, StateMemory& memory) {
   return torch::stack(read, 2);
 }
 
-// The kernels' view of the tensors of a batch, [b, n, c, features] with features together.
+// The kernels' view of the tensors of a batch, [b, n, c, features] with contiguous features.
 struct StateOperands {
   explicit StateOperands(const Tensors& tensors)
       : q(tensors[0]),
@@ -288,7 +290,7 @@ struct StateOperands {
                          : nullptr};
   }
 
-  // compute(i, n, room) of head n of sequence i, on the library's threads.
+  // Calls compute(i, n, room) for head n of sequence i, on LibTorch's threads.
   template <class Compute>
   void for_heads(const Compute& compute) const {
     constexpr std::int64_t numbers_worth_a_thread = 1 << 16;
@@ -302,7 +304,8 @@ struct StateOperands {
   }
 };
 
-// o, and the states after the last token; `kept_bnmkv` gets those before every few tokens where it is defined.
+// Returns o, and the states after the last token. If defined, `kept_bnmkv` gets the states before every
+// tokens_between_states tokens.
 Tensors mix_heads(const StateOperands& in, const Tensor& state_bnkv, const Tensor& kept_bnmkv) {
   const auto o_bncv = empty_by_token(in.value), last_bnkv = state_bnkv.clone();
   in.for_heads([&](std::int64_t i, std::int64_t n, std::vector<float>& room) {

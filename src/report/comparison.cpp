@@ -42,7 +42,7 @@ std::string without_ending(const std::string& name) {
   return name.ends_with(".yaml") ? name.substr(0, name.size() - 5) : name;
 }
 
-// Groups of other settings may have the same name: the file has changed in between.
+// Groups with different settings may have the same name, if the config file has changed between the runs.
 std::string unique_name(const std::string& name, const std::vector<ComparedGroup>& groups) {
   auto candidate = name;
   for (int copy = 2; std::ranges::find(groups, candidate, &ComparedGroup::name) != groups.end(); ++copy)
@@ -62,7 +62,7 @@ std::vector<Settings> resolve(const std::vector<ComparedGroup>& groups) {
   return resolved;
 }
 
-// The keys of the task and of its texts, but not of their tokenizer.
+// The settings that determine the data, without the tokenizer.
 Settings data_settings(const RunRecord& run) {
   auto settings = run.settings;
   std::erase_if(settings, [](const auto& entry) {
@@ -78,10 +78,11 @@ bool has_other_data(const RunRecord& run, const RunRecord& first) {
   return data_settings(run) != data_settings(first);
 }
 
-// Leaves out runs of other data than the first run, or with a `by` than the first run with an equal value of that key.
+// Leaves out runs whose data differ from those of the first run or, with `by`, of the first run with the same value of
+// that key.
 std::vector<RunRecord> with_equal_data(std::vector<RunRecord> runs, const std::string& by,
                                        std::vector<std::string>& notes) {
-  // The places of the first runs that are kept, by the value of `by`: of all, and of those whose data are recorded.
+  // Indices in `kept` of the first run for each value of `by`: of all runs, and of runs whose data are recorded.
   std::map<std::string, std::size_t> firsts, recorded;
   std::vector<RunRecord> kept;
   for (auto& run : runs) {
@@ -101,7 +102,7 @@ std::vector<RunRecord> with_equal_data(std::vector<RunRecord> runs, const std::s
   }
   const auto unknown = std::ranges::count_if(kept, [](const RunRecord& run) {
     const auto task = make_kind<TaskConfig>(value_of(run.settings, "task.kind"));
-    return run.data.empty() && !(task && count_of_numbers(*task));  // whose data are a function of the config
+    return run.data.empty() && !(task && count_of_numbers(*task));  // number tasks: data follow from the config
   });
   if (unknown > 0 && kept.size() > 1)
     notes.push_back(
@@ -110,7 +111,8 @@ std::vector<RunRecord> with_equal_data(std::vector<RunRecord> runs, const std::s
   return kept;
 }
 
-// Those of that name, short name, number or run; else of that config, also "metric" for "shakespeare_metric.yaml".
+// The groups with this name, short name, number or run; if there are none, those of this config, also "metric" for
+// "shakespeare_metric.yaml".
 std::vector<std::size_t> groups_named(const std::vector<ComparedGroup>& groups, const std::string& name) {
   const auto names = short_names(groups);
   std::vector<std::size_t> exact, of_config;
@@ -143,7 +145,7 @@ std::optional<std::size_t> find_reference(const std::vector<ComparedGroup>& grou
   return found.empty() ? std::nullopt : std::optional(found.front());
 }
 
-// The groups that any of the names means.
+// The groups that match any of the names.
 std::set<std::size_t> groups_named(const std::vector<ComparedGroup>& groups, const std::vector<std::string>& names) {
   std::vector<std::size_t> all(groups.size());
   std::iota(all.begin(), all.end(), 0);
@@ -187,7 +189,7 @@ std::vector<ComparedGroup> group_runs(std::vector<RunRecord> given, const std::s
   return groups;
 }
 
-// The config keys that are not equal in all groups, and their values into ComparedGroup::settings.
+// The config keys that differ between groups. Adds their values to ComparedGroup::settings.
 std::vector<std::string> find_differing_keys(std::vector<ComparedGroup>& groups) {
   const auto resolved = resolve(groups);
   std::set<std::string> differing;
@@ -201,8 +203,8 @@ std::vector<std::string> find_differing_keys(std::vector<ComparedGroup>& groups)
   return {differing.begin(), differing.end()};
 }
 
-// Sets every group's reference: the group that options.references name, or the first; with options.by, of the groups
-// that are equal in that key.
+// Sets every group's reference: the group that options.references name, or the first one; with options.by, among the
+// groups with the same value of that key.
 void choose_references(std::vector<ComparedGroup>& groups, const ComparisonOptions& options) {
   std::map<std::string, std::vector<std::size_t>> sets;  // by the value of options.by
   const auto resolved = options.by.empty() ? std::vector<Settings>(groups.size()) : resolve(groups);
@@ -219,19 +221,20 @@ void choose_references(std::vector<ComparedGroup>& groups, const ComparisonOptio
   }
 }
 
-// Errors: exit code 2 for a run without, 1 for a damaged file.
+// Errors: exit code 2 for a run without predictions, 1 for a damaged file.
 TestPredictions predictions_of(const RunRecord& run) {
   if (run.folder.empty()) fail_usage("{} is a row of a results file, which has no predictions", run.source);
   if (auto predictions = read_test_predictions(RunDirectory::open(run.folder))) return *std::move(predictions);
   fail_usage("{} has no test_predictions.safetensors", run.source);
 }
 
-// Of two classifiers with the same seed on the same test texts. Errors: exit code 2, they cannot be compared.
+// McNemar's test of two classifiers with the same seed on the same test texts. Errors: exit code 2 if they cannot be
+// compared.
 McNemarTest compare_predictions(const RunRecord& reference, const RunRecord& run) {
   const auto theirs = predictions_of(reference), ours = predictions_of(run);
   if (!ours.labels_l.equal(theirs.labels_l))
     fail_usage("{} and {} have different test texts", reference.source, run.source);
-  // Of classes that are equally likely the first.
+  // Of equally likely classes, the first one counts.
   const auto right = [](const TestPredictions& of) { return of.probabilities_lv.argmax(1) == of.labels_l; };
   const auto right_l = right(ours), their_right_l = right(theirs);
   return mcnemar(run.seed, (their_right_l & ~right_l).sum().item<std::int64_t>(),
@@ -281,7 +284,7 @@ void add_measures(Comparison& comparison, std::vector<std::string> more) {
   }
 }
 
-// Seeds that only one of two groups has say nothing about their difference.
+// Notes the seeds that only one of the two groups has: they do not count for the difference.
 void note_unpaired_seeds(const ComparedGroup& group, const ComparedGroup& reference, std::vector<std::string>& notes) {
   const auto note = [&](const ComparedGroup& own, const ComparedGroup& other, const std::string& text) {
     for (const auto& run : own.runs)
@@ -302,7 +305,7 @@ std::optional<PairedDifference> difference(const GroupMeasure& group, const Grou
   return paired_difference(differences, margin ? std::optional(*margin / measure.scale) : std::nullopt);
 }
 
-// Other tasks have measures of the test split, too.
+// Only classifiers have predictions, though other tasks have measures of the test split, too.
 bool predicts_classes(const RunRecord& run) { return value_of(run.settings, "task.kind") == "classification"; }
 
 void add_mcnemar(ComparedGroup& group, const ComparedGroup& reference, std::vector<std::string>& notes) {
@@ -343,14 +346,14 @@ void add_differences(Comparison& comparison) {
 
 constexpr int name_width = 30;
 
-// "1.8478 ± 0.0125", "804,096"; "–" without values.
-// Whether the values of a measure vary with the seed. Sizes, shown in thousands and more, do not.
+// Whether to show a deviation. Whole numbers have none, and sizes (shown in thousands or more) only if it is not 0.
 bool varies(const Measure& measure, const GroupMeasure& group) {
   const auto& deviation = group.summary.deviation;
   const bool is_size = measure.scale < 1 && measure.better == Measure::Better::neither;
   return measure.digits > 0 && deviation && (*deviation > 0 || !is_size);
 }
 
+// "1.8478 ± 0.0125", "804,096"; "–" without values.
 std::string mean_cell(const Measure& measure, const GroupMeasure& group) {
   if (group.values.empty()) return "–";
   const auto mean = shown(measure, group.summary.mean);
@@ -471,7 +474,7 @@ std::vector<Column> default_columns(const Comparison& comparison) {
   return columns;
 }
 
-// What differences are to, in the words of a table's head.
+// The reference of the differences, for the head of a table.
 std::string describe_reference(const Comparison& comparison) {
   if (!comparison.by.empty()) return "at equal " + comparison.by.substr(comparison.by.rfind('.') + 1);
   const auto first = comparison.groups.front().reference;
@@ -498,7 +501,7 @@ std::string worst_cell(const Measure& measure, const GroupMeasure& group) {
   return shown(measure, measure.better == Measure::Better::lower ? high : low);
 }
 
-// In the order of the runs; "never" for what may be absent.
+// Values in the order of the runs; "never" if a measure that may be absent is missing.
 std::string values_cell(const Measure& measure, const ComparedGroup& group) {
   return joined(group.runs, ", ", [&](const RunRecord& run) -> std::string {
     const auto found = run.measures.find(measure.id);
@@ -562,12 +565,12 @@ Settings all_settings(const Settings& changed) try {
   for (const auto& [key, value] : changed) overrides.push_back(key + "=" + value);
   return without_seed(flattened(config_to_json(default_experiment(overrides).config)));
 } catch (const Error&) {
-  return changed;  // of another version
+  return changed;  // settings of another version
 }
 
 std::vector<std::string> short_names(const std::vector<ComparedGroup>& groups) {
   std::vector<std::string> configs, whole, names;
-  std::vector<std::vector<std::string>> words;  // "KEY=VALUE", and a number where the name was not unique
+  std::vector<std::vector<std::string>> words;  // "KEY=VALUE", and a number if the name was not unique
   for (const auto& group : groups) {
     const auto& config = group.runs.front().config;
     configs.push_back(without_ending(config));
@@ -598,7 +601,7 @@ Comparison compare_runs(std::vector<RunRecord> runs, const ComparisonOptions& op
   comparison.groups = group_runs(std::move(runs), options.by, comparison.notes);
   if (comparison.groups.empty()) fail_usage("there is no finished run to compare");
   comparison.measures = choose_measures(comparison.groups, options.measures);
-  if (!options.frontier.empty()) choose_measures(comparison.groups, options.frontier);  // its errors
+  if (!options.frontier.empty()) choose_measures(comparison.groups, options.frontier);  // for its errors
   comparison.differing_keys = find_differing_keys(comparison.groups);
   choose_references(comparison.groups, options);
   add_measures(comparison, options.frontier);

@@ -1,5 +1,5 @@
 #pragma once
-// Finished runs, and the comparison of groups of them that differ only in their seed.
+// Finished runs, and the comparison of groups of runs that differ only in their seed.
 
 #include <cstdint>
 #include <filesystem>
@@ -17,19 +17,20 @@ namespace metaformer {
 
 using Settings = std::map<std::string, std::string>;  // "model.mixer.kind" -> "quadratic", values as in YAML
 
-// From its folder or from a row of a results file.
+// A finished run, from its folder or from a row of a results file.
 struct RunRecord {
   std::string key;        // digest of everything in the config that is not default, the seed included (config/writer.h)
-  std::string config;     // as it was named: "shakespeare_metric.yaml"; of a folder without that, the folder's name
+  std::string config;     // name of the config file: "shakespeare_metric.yaml"; if it is unknown, of the run's folder
   std::string overrides;  // the other --set arguments, without train.seed: "model.layers=2 train.steps=100"
   std::int64_t seed = 0;
 
   Settings settings;  // changed_settings of its config
 
-  // By id (tasks/measures.h): "val_loss", "test_accuracy", ... One that the run does not have is absent; none is NaN.
+  // By id (tasks/measures.h): "val_loss", "test_accuracy", ... Measures that the run does not have are absent; none is
+  // NaN.
   std::map<std::string, double> measures;
 
-  std::optional<AttentionCollapse> collapse;  // of a folder
+  std::optional<AttentionCollapse> collapse;  // only for a run from a folder
 
   std::string data;  // digest of the data and of how they are split; "": unknown
   std::string commit, cpu, threads;
@@ -43,26 +44,27 @@ struct RunRecord {
   std::string name() const { return overrides.empty() ? config : config + " " + overrides; }
 };
 
-// Adds measures that follow from others. loss_gap: validation minus training loss, unless only that one is smoothed.
-// validation_score, of a classifier whose best checkpoint a fraction chose (accuracy, AUC): one minus its error.
+// Adds measures that follow from others. loss_gap: validation minus training loss, unless the training loss is
+// smoothed. validation_score, for a classifier whose best checkpoint was selected by a fraction (accuracy, AUC): one
+// minus its error.
 void add_derived_measures(RunRecord& record);
 
-// "" where there is no such key.
+// "" if there is no such key.
 std::string value_of(const Settings& settings, const std::string& key);
 
 // The config keys that are not default (config/writer.h), without train.seed.
 Settings changed_settings(const ExperimentConfig& config);
 
-// Every key that applies, from those that are not default; only these where this version does not know one of them.
+// All keys that apply, from those that are not default; only these if this version does not know one of them.
 Settings all_settings(const Settings& changed);
 
 struct ComparisonOptions {
-  // Each a group's name, short name or number, a run's folder, or a config; with `by` at most one of every set. None:
-  // the first.
+  // Each is a group's name, short name or number, a run's folder, or a config; with `by` at most one for each value.
+  // Empty: the first group.
   std::vector<std::string> references;
-  std::string by;                     // a config key: compares only groups that are equal in it; "": all
-  std::vector<std::string> measures;  // by id; empty: default_measures() of what any run has
-  std::vector<std::string> frontier;  // two more, whose frontier is asked for (report/frontier.h), or none
+  std::string by;                     // a config key: compares only groups with the same value of it; "": all
+  std::vector<std::string> measures;  // by id; empty: default_measures() of those that any run has
+  std::vector<std::string> frontier;  // two measures for a frontier (report/frontier.h), or none
   std::optional<double> margin;       // in the unit that is shown: 0.5 with percentages is half a point
 };
 
@@ -70,13 +72,13 @@ struct ComparisonOptions {
 struct GroupMeasure {
   std::map<std::int64_t, double> values;  // by seed
   Summary summary;
-  std::optional<PairedDifference> difference;  // to the reference: not of the reference itself, nor without pairs
+  std::optional<PairedDifference> difference;  // to the reference; absent for the reference itself, and without pairs
 };
 
 struct ComparedGroup {
   std::string name;       // of its first run: "shakespeare_metric.yaml model.layers=2"; unique within a comparison
   std::size_t reference;  // the group that this one is compared with: its own index for a reference
-  std::vector<RunRecord> runs;                   // by seed as given
+  std::vector<RunRecord> runs;                   // in the given order, one for each seed
   Settings settings;                             // values of Comparison::differing_keys; absent: no such key
   std::map<std::string, GroupMeasure> measures;  // by id; those of cost_measures() too, without differences
   std::vector<McNemarTest> mcnemar;              // by seed; empty without predictions
@@ -91,29 +93,30 @@ struct Comparison {
   std::vector<std::string> notes;  // runs that are left out somewhere, with the reason; a line each, for stderr
 };
 
-// Leaves out runs of other data than the first one's (with a key `by`: than the first with its value of that key) and
-// second runs of the same config and seed, and pairs by seed; the notes name every run that does not count somewhere.
-// Errors (exit code 2): no run; no such reference, key or measure, or several such references.
+// Compares groups of runs, paired by seed. Leaves out runs whose data differ from those of the first run (with `by`: of
+// the first run with the same value of that key), and further runs with the same config and seed. The notes name every
+// run that is left out somewhere. Errors (exit code 2): no run; no such reference, key or measure, or several such
+// references.
 Comparison compare_runs(std::vector<RunRecord> runs, const ComparisonOptions& options);
 
 // Names of the groups for tables and legends: without ".yaml", without the common start of all configs up to an
-// underscore, without the overrides that all groups have, keys by their last part: "quadratic score_std=0.3" for
-// "shakespeare_quadratic.yaml model.mixer.score_std=0.3". Only the overrides where all are of one config, only the
-// config where each has its own. Unique: where two would be the same, all are whole.
+// underscore, without the overrides that all groups have, with only the last part of keys: "quadratic score_std=0.3"
+// for "shakespeare_quadratic.yaml model.mixer.score_std=0.3". If all groups have one config, only the overrides; if
+// each has its own, only the config. The names are unique: if two would be the same, all names are whole.
 std::vector<std::string> short_names(const std::vector<ComparedGroup>& groups);
 
 // The groups with the settings in which they differ, a block for each measure (mean, standard deviation, number of
 // runs, difference with its 95% interval, p value), McNemar's tests, time and size. Lines have about 100 columns.
 std::string to_text(const Comparison& comparison);
 
-// Markdown: a row for each group, with these columns after its name and its number of seeds; none given: every measure
-// with its difference, time and parameters. MEASURE is mean ± standard deviation, MEASURE:difference the paired
-// difference with its 95% interval, MEASURE:equivalent whether that lies inside the margin, MEASURE:worst the worst
-// run, MEASURE:values those of all seeds; "mcnemar" the p values by seed, "settings" the config keys that differ.
+// Markdown: a row for each group, with these columns after its name and its number of seeds. The default columns are
+// every measure with its difference, time and parameters. MEASURE is mean ± standard deviation, MEASURE:difference the
+// paired difference with its 95% interval, MEASURE:equivalent whether that lies inside the margin, MEASURE:worst the
+// worst run, MEASURE:values those of all seeds; "mcnemar" the p values by seed, "settings" the config keys that differ.
 // Errors (exit code 2): no such column.
 std::string to_markdown(const Comparison& comparison, const std::vector<std::string>& columns = {});
 
-// The measures in such columns, by id.
+// The ids of the measures in such columns.
 std::vector<std::string> measures_of_columns(const std::vector<std::string>& columns);
 
 // A line for each group and measure, with the columns group, metric, n, mean, sd, pairs, difference, low, high, p,

@@ -28,7 +28,7 @@ double mean(const std::vector<double>& values, std::size_t first, std::size_t la
 
 void add_point(StepCurve& curve, double step, double time, const Json& value) {
   if (!value.is_number()) return;
-  if (!curve.step.empty() && curve.step.back() == step) {  // the last evaluation stands there twice
+  if (!curve.step.empty() && curve.step.back() == step) {  // the last evaluation is logged twice
     curve.value.back() = value;
     return;
   }
@@ -37,7 +37,7 @@ void add_point(StepCurve& curve, double step, double time, const Json& value) {
   curve.value.push_back(value);
 }
 
-// A number, or a list by head.
+// `value`: a number, or a list with a number for each head.
 void add_point(StepCurve& curve, double step, const Json& value) {
   std::vector<double> numbers;
   for (const auto& number : value.is_array() ? value : Json::array({value}))
@@ -50,7 +50,7 @@ void add_point(StepCurve& curve, double step, const Json& value) {
   curve.high.push_back(*std::max_element(numbers.begin(), numbers.end()));
 }
 
-// By the keys of diagnostics, in the order shown.
+// Panels by the keys of diagnostics, in the order shown.
 const std::vector<std::pair<std::string, BlockPanel>>& shown_diagnostics() {
   static const std::vector<std::pair<std::string, BlockPanel>> shown = {
       {"stream_norm", {"norm of the stream", true}},
@@ -62,7 +62,7 @@ const std::vector<std::pair<std::string, BlockPanel>>& shown_diagnostics() {
   return shown;
 }
 
-// Adds a line of diagnostics to the panels, of which there is one for each shown_diagnostics().
+// Adds a line of diagnostics to the panels, one for each entry of shown_diagnostics().
 void add_blocks(std::vector<BlockPanel>& panels, double step, const Json& line) {
   for (const auto& [block, values] : line.items())
     for (std::size_t i = 0; values.is_object() && i < panels.size(); ++i) {
@@ -157,7 +157,7 @@ std::vector<CurveView> views_of(const CurveTable& table) {
       views.push_back({name, "validation " + measure.axis, measure.axis, {name}});
   if (table.contains(norm_curve))
     views.push_back({norm_curve, norm_curve, "gradient norm before clipping", {norm_curve}});
-  // Runs that evaluate only at their end have no curve of the validation loss.
+  // Runs that evaluate only at their end have no curve of the validation loss, so its view does not come first.
   const auto found = table.find(validation_loss);
   const auto is_line = [](const StepCurve& curve) { return curve.step.size() > 1; };
   const bool points_only = found != table.end() && std::ranges::none_of(found->second.runs, is_line);

@@ -11,16 +11,17 @@
 
 namespace metaformer {
 
-// By step. Over the runs of a group: means of time and value at the steps that all of them have, and the mean minus and
-// plus one standard deviation (n - 1 in the denominator). Over the heads of a block: mean, lowest and highest value.
+// Values by step. For a group of runs: means of time and value at the steps that all of them have; low and high are the
+// mean minus and plus one standard deviation (n - 1 in the denominator). For a block: mean, lowest and highest value of
+// its heads.
 struct StepCurve {
   std::vector<double> step;
-  std::vector<double> time = {};  // seconds of training; empty: not of blocks
+  std::vector<double> time = {};  // seconds of training; empty for blocks
   std::vector<double> value;
-  std::vector<double> low = {}, high = {};  // empty: of one run or one number
+  std::vector<double> low = {}, high = {};  // empty for one run or one number
 };
 
-// One kind of the measurements of blocks over a training (docs/run_directory.md, "diagnostics").
+// One kind of measurement of blocks during a training (docs/run_directory.md, "diagnostics").
 struct BlockPanel {
   std::string title;
   bool log = false;                                           // drawn with a logarithmic axis
@@ -28,13 +29,13 @@ struct BlockPanel {
 };
 
 struct LoggedCurves {
-  // By name: "train loss", "validation loss", "validation accuracy", ... Where a run estimates its validation loss on
-  // random batches, "validation loss" are these estimates.
+  // By name: "train loss", "validation loss", "validation accuracy", ... If a run estimates its validation loss on
+  // random batches, "validation loss" has these estimates.
   std::map<std::string, StepCurve> curves;
   std::vector<BlockPanel> blocks;  // empty for a run without diagnostics
 };
 
-// Errors: exit code 3 for a file that cannot be read; lines that are no JSON are passed over.
+// Errors: exit code 3 for a file that cannot be read; lines that are not JSON are skipped.
 LoggedCurves read_curves(const std::filesystem::path& metrics_file);
 
 // A curve of at most `most_points`. `averages`: every point is the mean of consecutive ones, at the last one's step
@@ -43,7 +44,7 @@ StepCurve thinned(const StepCurve& curve, std::size_t most_points, bool averages
 
 StepCurve mean_curve(const std::vector<const StepCurve*>& curves);
 
-// All runs and groups of a report.
+// One kind of curve for all runs and groups of a report.
 struct CurveSeries {
   std::vector<StepCurve> runs;    // by run; empty: the run has no such curve
   std::vector<StepCurve> groups;  // by group

@@ -33,7 +33,8 @@ std::u32string code_points(std::string_view text) {
   return points;
 }
 
-// In parts of the font size, as in DejaVu Sans, which is broader than most; East Asian characters fill a square.
+// Width in units of the font size, as in DejaVu Sans, which is wider than most fonts. East Asian characters fill a
+// square.
 double width_of(char32_t point) {
   constexpr char32_t first_wide = 0x1100;
   constexpr std::u32string_view narrow = U" .,:;'|!ijlIft()[]/-", broad = U"mwMWABCDEFGHKNOPQRSUVXY%@&";
@@ -42,7 +43,7 @@ double width_of(char32_t point) {
   return broad.find(point) != broad.npos ? 0.8 : 0.61;
 }
 
-// With up to two decimals and without trailing zeros.
+// A number with up to two decimals and without trailing zeros.
 std::string number(double value) {
   return fmt::format("{}", std::round(100 * value) / 100 + 0.0);  // not "-0"
 }
@@ -67,7 +68,7 @@ std::vector<std::string> wrap(std::string_view text, double width) {
   return lines;
 }
 
-// The text itself, or its start with an ellipsis where it would be wider than this.
+// The text itself, or its start with an ellipsis if it would be wider than `width`.
 std::string shorten(std::string_view text, double width, double size = font_size) {
   if (text_width(text, size) <= width) return std::string(text);
   std::string result;
@@ -92,10 +93,10 @@ struct TextStyle {
   double rotation = 0;  // degrees, clockwise
 };
 
-// Collects elements. Colours come from CSS classes, so that one file is right on light and on dark ground.
+// Collects elements. Colours come from CSS classes, so that one file suits light and dark backgrounds.
 class Svg {
  public:
-  // y: of the text's vertical centre.
+  // `y`: the vertical centre of the text.
   void text(double x, double y, std::string_view content, const TextStyle& style = {}) {
     constexpr double baseline = 0.35;  // from the middle of the letters to the line they stand on, in font sizes
     const double shift = baseline * (style.css_class == "title" ? title_size : font_size);
@@ -152,7 +153,8 @@ constexpr std::array<PaletteKind, 2> palette_kinds = {
     {{"sequential", "s", sequential_levels}, {"diverging", "d", diverging_levels}}};
 const PaletteKind& kind_of(Palette palette) { return palette_kinds[static_cast<std::size_t>(palette)]; }
 
-// Neighbouring curves differ for colour-blind readers, too. Sequential palettes begin near the colour of the ground.
+// Neighbouring curves differ for colour-blind readers, too. Sequential palettes begin near the colour of the
+// background.
 constexpr Theme light = {.paper = 0xffffff,
                          .ink = 0x1b1b19,
                          .soft_ink = 0x55544f,
@@ -168,7 +170,7 @@ constexpr Theme dark = {.paper = 0x1a1a19,
                         .palettes = {{{0x1c2b40, 0x1c5cab, 0x3987e5, 0x86b6ef, 0xe3effd},
                                       {0x9ac5f7, 0x2a6bc0, 0x383835, 0xc94f48, 0xf7b0aa}}}};
 
-// At a fraction of the way from the first stop to the last.
+// The colour at this fraction of the way from the first stop to the last.
 std::string blend(const Stops& stops, double fraction) {
   const double place = fraction * static_cast<double>(stops.size() - 1);
   const auto first = std::min(static_cast<std::size_t>(place), stops.size() - 2);
@@ -208,7 +210,7 @@ std::string variables_of(const Theme& theme) {
   return rules + "}";
 }
 
-// CSS for all classes that figures use: light colours, and dark ones where the reader prefers those. Curve i has the
+// CSS for all classes that figures use: light colours, and dark ones if the reader prefers them. Curve i has the
 // classes ci (stroke), bi and pi (fill); levels are s0 ... s31 and d0 ... d32.
 std::string style_sheet(const std::set<Palette>& palettes) {
   return fmt::format(
@@ -228,7 +230,7 @@ std::string with_commas(std::string digits) {
   return digits;
 }
 
-// With as many decimals as the step between ticks needs, and commas between thousands; far from 1 as 1e-5.
+// A number with as many decimals as the step between ticks needs, and commas between thousands; as 1e-5 far from 1.
 std::string tick_text(double value, double step) {
   constexpr double largest = 1e7, smallest = 1e-5;
   if (std::abs(value) < 1e-9 * step) return "0";
@@ -242,7 +244,7 @@ void append(std::vector<double>& values, const std::vector<double>& more) {
   values.insert(values.end(), more.begin(), more.end());
 }
 
-// At multiples of 1, 2, 2.5 or 5 times a power of ten.
+// Ticks at multiples of 1, 2, 2.5 or 5 times a power of ten.
 std::vector<Tick> linear_ticks(double low, double high, int wanted) {
   const double raw = (high - low) / std::max(1, wanted), power = std::pow(10.0, std::floor(std::log10(raw)));
   double step = 10 * power;
@@ -254,7 +256,8 @@ std::vector<Tick> linear_ticks(double low, double high, int wanted) {
   return ticks;
 }
 
-// Powers of ten; 2 and 5 between them where there are few; less than three of these would say little.
+// Ticks at powers of ten, and at 2 and 5 times these; the latter have a text if there are few powers. Linear ticks if
+// fewer than three would have a text within one decade.
 std::vector<Tick> logarithmic_ticks(double low, double high, int wanted) {
   std::vector<Tick> ticks;
   const double decades = std::log10(high / low);
@@ -345,7 +348,7 @@ struct Scales {
   std::string point(double at_x, double at_y) const { return fmt::format("{} {}", number(x(at_x)), number(y(at_y))); }
 };
 
-// A path through the points that can be shown; a gap starts it anew.
+// A path through the points that can be shown; after a gap it starts anew.
 std::string path_through(const Curve& curve, const Scales& scales) {
   std::string commands;
   bool drawing = false;
@@ -449,7 +452,7 @@ constexpr double color_bar_width = 12, color_bar_room = 62;  // with its numbers
 
 // The rows or the columns of a map.
 struct MapSide {
-  std::vector<std::string> labels;  // empty: numbers are written, also in place of labels on small cells
+  std::vector<std::string> labels;  // empty: numbers are written, also if cells are too small for labels
   std::string title;
   double count, cell, widest = 0;
 
@@ -460,11 +463,11 @@ struct MapSide {
     for (const auto& label : labels) widest = std::max(widest, std::min(text_width(label), longest_label));
   }
 
-  // Names of one character stand upright, longer ones are turned.
+  // Labels that are wider than a cell are turned.
   bool is_turned() const { return widest > cell; }
   double height() const { return is_turned() ? widest + label_gap : line_height; }
 
-  // At a side without labels the numbers 0 and multiples of a round step.
+  // The labels or, without labels, 0 and the multiples of a round step.
   std::vector<Tick> ticks() const {
     constexpr double pixels_per_number = 42;
     std::vector<Tick> ticks;
@@ -558,7 +561,7 @@ void draw_color_bar(Svg& svg, const ColorScale& colors, double x, double y, doub
 
 constexpr double border = 14, panel_gap = 14, panel_title_height = 20;
 
-// The sum of the first sizes, with a gap behind each.
+// The sum of the first `end` sizes, with a gap after each.
 double before(const std::vector<double>& sizes, std::size_t end) {
   return std::accumulate(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(end),
                          panel_gap * static_cast<double>(end));
@@ -626,7 +629,7 @@ class FigureWriter {
     y_ += 6;
   }
 
-  // Every name of a curve once.
+  // Draws each name of a curve once.
   void draw_legend() {
     constexpr double swatch = 22, entry_gap = 16;
     std::set<std::string> names = {""};

@@ -20,7 +20,7 @@ struct Axis {
 
 // One line. A point whose y is not finite, or not positive on a logarithmic axis, is a gap.
 struct Curve {
-  std::string name = "";                    // in the legend; "": not there
+  std::string name = "";                    // in the legend; "": not in the legend
   std::vector<double> x = {}, y = {};       // of one length
   std::vector<double> low = {}, high = {};  // a band around the line, of the same length; empty: none
   int color = -1;                           // number in the palette of 8; -1: the position of the curve
@@ -56,7 +56,7 @@ struct HeatMap {
   std::string row_title = "", column_title = "";
   std::vector<std::string> row_labels = {}, column_labels = {};  // empty: numbers are written
   Palette palette = Palette::sequential;
-  std::optional<double> top = std::nullopt;  // a value that the colours reach at least
+  std::optional<double> top = std::nullopt;  // the colours reach at least this value
 };
 
 struct Panel {
@@ -82,7 +82,7 @@ std::string palette_variables();
 // Text as content or attribute: markup and control characters escaped, bytes that are not UTF-8 replaced.
 std::string escape(std::string_view text);
 
-// A complete SVG file, in light or dark colours as the reader prefers. Errors (exit code 2): lengths that differ.
+// A complete SVG file, in light or dark colours as the reader prefers. Errors (exit code 2): lengths differ.
 std::string to_svg(const Figure& figure);
 
 struct Tick {
@@ -90,18 +90,18 @@ struct Tick {
   std::string text;  // "": a mark only
 };
 
-// From values to pixels, and where an axis has its ticks.
+// Maps values to pixels, and chooses the ticks of an axis.
 class AxisScale {
  public:
-  // From the lowest to the highest value that it can show, and beyond by `margin` of their distance. One value stands
-  // in the middle. Without values: 0 to 1, or 1 to 10.
+  // The axis extends from the lowest to the highest value that it can show, and beyond both by `margin` of their
+  // distance. A single value is in the middle. Without values: 0 to 1, or 1 to 10 on a logarithmic axis.
   AxisScale(Scale scale, const std::vector<double>& values, double first_pixel, double last_pixel, double margin = 0);
 
   // Whether the value has a place: finite, and positive on a logarithmic axis.
   bool shows(double value) const { return std::isfinite(value) && (scale_ == Scale::linear || value > 0); }
   double operator()(double value) const;
 
-  // About so many, at round values: 1, 2, 2.5, 5 times powers of ten.
+  // About `wanted` ticks at round values: 1, 2, 2.5, 5 times powers of ten.
   std::vector<Tick> ticks(int wanted) const;
 
  private:
@@ -109,7 +109,7 @@ class AxisScale {
   double low_, high_, first_pixel_, last_pixel_;
 };
 
-// From values to the levels of a palette, for all the maps together, which have one palette.
+// Maps values to the levels of a palette, on one scale for all maps, which have the same palette.
 class ColorScale {
  public:
   explicit ColorScale(const std::vector<const HeatMap*>& maps);

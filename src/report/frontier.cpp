@@ -13,14 +13,14 @@ namespace metaformer {
 
 namespace {
 
-// 1 where less is better, -1 where more is.
+// 1 if less is better, -1 if more is better.
 double sign_of(const Measure& measure) { return measure.better == Measure::Better::higher ? -1 : 1; }
 
 const GroupMeasure& measured(const ComparedGroup& group, const Measure& measure) {
   return group.measures.at(measure.id);
 }
 
-// The end of a name, where names differ.
+// The end of a name, because names differ there.
 std::string end_of(const std::string& name, std::size_t most) {
   if (name.size() <= most) return name;
   auto start = name.size() - most + 1;
@@ -28,7 +28,7 @@ std::string end_of(const std::string& name, std::size_t most) {
   return "…" + name.substr(start);
 }
 
-// Of the seeds that both groups have.
+// The paired difference over the seeds that both groups have.
 PairedDifference difference_between(const GroupMeasure& group, const GroupMeasure& other) {
   std::vector<double> differences;
   for (const auto& [seed, value] : group.values)
@@ -37,7 +37,7 @@ PairedDifference difference_between(const GroupMeasure& group, const GroupMeasur
   return differences.empty() ? PairedDifference{} : paired_difference(differences);
 }
 
-// The 95% interval of the mean over the runs; nothing of one run.
+// The 95% interval of the mean over the runs; without bounds for one run.
 PairedDifference interval_of(const GroupMeasure& group) {
   std::vector<double> values;
   for (const auto& [seed, value] : group.values) values.push_back(value);
@@ -126,7 +126,7 @@ Frontier frontier_of(const Comparison& comparison, const std::string& x, const s
   for (std::size_t i = 0; i < front.size(); ++i) frontier.points[i].is_on_front = front[i];
   for (auto& point : frontier.points) {
     find_better(point, frontier, comparison);
-    if (point.better) point.is_on_front = false;  // where seeds differ, means and pairs may
+    if (point.better) point.is_on_front = false;  // with different seeds, means and paired differences may disagree
   }
   std::ranges::stable_sort(frontier.points, {}, [&](const FrontierPoint& point) {
     return *mean_of(comparison.groups[point.group], frontier.x);

@@ -8,14 +8,14 @@
 
 namespace metaformer {
 
-// Of points of which less is better in both coordinates: no other point is as good in both and better in one.
+// For each point, whether no other point is as good in both coordinates and better in one. Less is better.
 std::vector<bool> pareto_front(const std::vector<double>& x, const std::vector<double>& y);
 
 struct FrontierPoint {
   std::size_t group;  // of the comparison
-  bool is_on_front;   // by the means over its runs, and none is better
-  // Of the groups that are as good in x or better, the one with the best y whose paired difference in y has a 95%
-  // interval without 0.
+  bool is_on_front;   // by the means over its runs, and `better` is empty
+  // Among the groups that are as good in x or better, and in y better with a 95% interval of the paired difference that
+  // excludes 0, the one with the best y.
   std::optional<std::size_t> better;
   PairedDifference difference = {};  // y of this group minus that of the better one
 };
@@ -26,7 +26,7 @@ struct Frontier {
   std::vector<std::size_t> left_out;  // the groups that lack one
 };
 
-// Less is better where a measure does not say otherwise. The comparison must have both measures.
+// Less is better unless a measure says otherwise. The comparison must have both measures.
 Frontier frontier_of(const Comparison& comparison, const std::string& x, const std::string& y);
 
 std::string to_text(const Frontier& frontier, const Comparison& comparison);

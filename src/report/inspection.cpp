@@ -37,8 +37,8 @@ torch::Tensor eigenvalues(const torch::Tensor& form_nij) {
   return torch::linalg_eigvalsh((form_nij + form_nij.mT()) / 2);
 }
 
-// Of the symmetric part of left^T right. With C = [left; right] it is C^T J C / 2, where J exchanges both halves, and
-// with C^T = Q T it has the eigenvalues of T J T^T / 2, and zeros.
+// The eigenvalues of the symmetric part of left^T right. With C = [left; right] it is C^T J C / 2, where J exchanges
+// both halves, and with C^T = Q T it has the eigenvalues of T J T^T / 2, and zeros.
 torch::Tensor eigenvalues(const torch::Tensor& left_nrd, const torch::Tensor& right_nrd) {
   const auto both_ndr = torch::cat({left_nrd, right_nrd}, 1).mT();
   const auto exchanged_ndr = torch::cat({right_nrd, left_nrd}, 1).mT();
@@ -90,7 +90,7 @@ void test_triples(MetricAxioms& axioms, const torch::Tensor& square_cc, const to
   axioms.violated_triples = fraction((violated_t & ~incomplete_t).sum().item<std::int64_t>(), all - incomplete);
 }
 
-// In float64 until the result is destroyed.
+// The model is float64 until the result is destroyed.
 auto as_double(SequenceModel& model) {
   model.to(torch::kDouble);
   return c10::make_scope_exit([&model] { model.to(torch::kFloat); });
@@ -102,7 +102,7 @@ TransformerImpl& transformer_of(SequenceModel& model) {
   throw Error(ExitCode::failure, "this model has no transformer to inspect");
 }
 
-// The mask of a masked language model is no token of the tokenizer: its id follows theirs.
+// The mask of a masked language model is not a token of the tokenizer: its id follows those of the tokenizer.
 std::vector<std::string> names_of(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
   std::vector<std::string> names;
   for (const auto id : ids)
@@ -110,7 +110,7 @@ std::vector<std::string> names_of(const Tokenizer& tokenizer, const std::vector<
   return names;
 }
 
-// The whole vocabulary, or of a larger one the first distinct tokens of the text.
+// The whole vocabulary or, if it has more than `most` tokens, the first distinct tokens of the text.
 std::vector<std::int32_t> vocabulary_to_compare(const Tokenizer& tokenizer, std::vector<std::int32_t> ids,
                                                 std::int64_t most) {
   if (tokenizer.vocabulary_size() <= most) {
@@ -127,7 +127,8 @@ torch::Tensor to_row(const std::vector<std::int32_t>& ids, torch::Device device)
   return to_tensor({ids.begin(), ids.end()}, 1, device);
 }
 
-// Tokens as the first block gets them, without positions and n-grams, [1, v, d]. Of regions: of texts of one token.
+// Embeddings of tokens as the first block gets them, without positions and n-grams, [1, v, d]. With region embeddings:
+// those of texts of one token.
 torch::Tensor embeddings_of(TransformerImpl& transformer, const torch::Tensor& ids_1v) {
   if (const auto& regions = transformer.region_embedding(); !regions.is_empty())
     return regions->forward({.ids_bc = ids_1v.t()}).transpose(0, 1);
@@ -137,7 +138,7 @@ torch::Tensor embeddings_of(TransformerImpl& transformer, const torch::Tensor& i
   return x_1vd;
 }
 
-// What the scores of a layer compare where its input are these vectors.
+// The vectors that the scores of a layer compare if its input is x_1vd.
 ScoredVectors scored_vectors(Block block, const torch::Tensor& x_1vd) {
   auto norm = block->mixer_norms().norm;
   const auto y_1vd = block->norm_position() == NormPosition::post ? x_1vd : norm(x_1vd);
@@ -158,7 +159,7 @@ std::vector<double> correlations(const torch::Tensor& distance_nvv, const std::v
   return found;
 }
 
-// Of a mixer that scores tokens of one sequence, or of two.
+// Inspects a mixer that scores tokens of one sequence, or of two.
 LayerInspection inspect_layer(std::string kind, const StreamProbe::Scores& seen, const Mixer& mixer,
                               const TransformerConfig& config, bool causal) {
   const auto only_sequence = [](const torch::Tensor& values) {
@@ -175,7 +176,7 @@ LayerInspection inspect_layer(std::string kind, const StreamProbe::Scores& seen,
   return layer;
 }
 
-// The layers of a transformer, from the scores that its mixers have shown of a text.
+// Adds the layers of a transformer, from the scores that its mixers computed for a text.
 void add_layers(TextInspection& inspection, TransformerImpl& trunk, const std::vector<StreamProbe::Scores>& seen,
                 const std::vector<std::int32_t>& ids, std::int64_t vocabulary, const LoadedRun& run) {
   inspection.layers.resize(seen.size());
@@ -239,13 +240,13 @@ GradientNorms measure_gradients(const LoadedRun& run, const Task& task) {
   return norms;
 }
 
-// [t], of the tokens to predict: 0 where there is no target.
+// The losses [t] of the tokens to predict; 0 without a target.
 torch::Tensor losses_of(const torch::Tensor& logits, const torch::Tensor& targets_t) {
   return at::cross_entropy_loss(widened(logits).flatten(0, -2), targets_t, {}, at::Reduction::None, /*ignore_index=*/-1)
       .to(torch::kDouble);
 }
 
-// Where each of them stands in its row.
+// The column of each token to predict.
 torch::Tensor columns_of(const Batch& batch) {
   const auto rows = batch.ids_bc.size(0), length = batch.ids_bc.size(1);
   if (batch.places_t.defined()) return batch.places_t.clamp_min(0).remainder(length);
@@ -282,7 +283,7 @@ std::vector<std::int64_t> tried_contexts(std::int64_t context) {
   return tried;
 }
 
-// Adds the losses of the batch's last targets to those of every context.
+// Adds the losses of the last target of each row, for every length of the context.
 void add_context_losses(const LoadedRun& run, const Batch& batch, std::vector<ContextLoss>& losses) {
   const auto whole = batch.targets_bc.size(1);
   const auto targets_b = batch.targets_bc.select(1, whole - 1);
@@ -388,7 +389,8 @@ std::vector<std::int32_t> ids_of_text(const LoadedRun& run, const std::string& t
   return cut(std::move(ids), std::max<std::int64_t>(1, std::min(tokens, context_of(config.model)) - marks));
 }
 
-// Of every transformer of the model. Nothing where training began with the weights of another run.
+// Norms with the initial weights, for every transformer of the model. Nothing if training began with the weights of
+// another run.
 static std::vector<std::optional<DepthNorms>> norms_at_start(const LoadedRun& run, const Batch& batch) {
   const auto& config = run.experiment.config;
   if (config.train.init_from) return {std::nullopt, std::nullopt};
@@ -438,7 +440,7 @@ std::vector<TextInspection> inspect_pair(const LoadedRun& run, const EncodedPair
   const auto& config = std::get<EncoderDecoderConfig>(run.experiment.config.model);
   const auto& tokenizer = *run.codec.tokenizer;
   const auto mark = static_cast<std::int32_t>(tokenizer.vocabulary_size());
-  const auto most = std::min({limits.tokens, most_inspected_tokens, config.context}) - 1;  // a mark comes to them
+  const auto most = std::min({limits.tokens, most_inspected_tokens, config.context}) - 1;  // a mark is added
   const auto source_text = cut(pair.source, most), target_text = cut(pair.target, most);
   auto source_ids = source_text, target_ids = target_text;
   source_ids.push_back(mark);

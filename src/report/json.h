@@ -22,7 +22,7 @@ nlohmann::ordered_json to_json(const Comparison& comparison);
 nlohmann::ordered_json to_json(const Measure& measure);
 
 // The numbers without the arrays, or with matrices for the page: the heads then also have "attention", "scores",
-// "form", "input_form" and "distances", packed, where the mixer has them, of at most 256 columns.
+// "form", "input_form" and "distances", packed, if the mixer has them and they have at most 256 columns.
 //   {"mixer", "causal", "tokens": [..], "keys": [..], "vocabulary": [..], "norms": (see DepthNorms),
 //    "layers": [{"heads": [{"eigenvalues": [..], "asymmetry", "verdict", "negative_eigenvalues", "asymmetric_pairs",
 //                           "negative_pairs", "incomplete_triples", "violated_triples", "negative_scores",
@@ -39,7 +39,8 @@ nlohmann::ordered_json to_json(const SplitInspection& inspection);
 // {"views": [...], "series": {NAME: {"runs": [{"step", "time", "value"} or null], "groups": [{.., "low", "high"}]}}}
 nlohmann::ordered_json to_json(const CurveTable& table);
 
-// [{"title", "log", "lines": [{"block", "step", "value", "low", "high"}]}], of each curve at most `most_points`.
+// [{"title", "log", "lines": [{"block", "step", "value", "low", "high"}]}], with at most `most_points` points for each
+// curve.
 nlohmann::ordered_json to_json(const std::vector<BlockPanel>& panels, std::size_t most_points);
 
 // {"rows", "columns", "low", "high", "bits", "layout", "data"}: values as whole numbers from 0 (low) to 2^bits - 1
@@ -48,7 +49,7 @@ nlohmann::ordered_json to_json(const std::vector<BlockPanel>& panels, std::size_
 // for a matrix that equals its transpose. Null for a matrix that is undefined or not finite.
 nlohmann::ordered_json pack(const torch::Tensor& matrix_ij, bool causal = false);
 
-// To `digits` significant digits; null where JSON has no such number. In a list whole numbers are integers.
+// Rounded to `digits` significant digits; null if JSON has no such number. In a list whole numbers are integers.
 nlohmann::ordered_json rounded(double value, int digits = 5);
 nlohmann::ordered_json rounded(const std::vector<double>& values, int digits = 5);
 

@@ -25,7 +25,7 @@ HeatMap heat_map(const torch::Tensor& values_ij, Palette palette) {
   return {.rows = values_ij.size(0), .columns = values_ij.size(1), .values = to_vector(values_ij), .palette = palette};
 }
 
-// The first rows and columns of tokens that attend to each other.
+// A map of the first rows and columns of tokens that attend to each other.
 HeatMap token_map(const torch::Tensor& values_ce, const TextInspection& inspection, Palette palette) {
   const auto rows = std::min(most_drawn_tokens, values_ce.size(0)),
              columns = std::min(most_drawn_tokens, values_ce.size(1));
@@ -61,7 +61,7 @@ HeatMap distance_map(const torch::Tensor& distance_vv, const TextInspection& ins
   return map;
 }
 
-// Begins a row of panels: M, W or U; of scaled dot product the form between inputs. Nothing where there is neither.
+// Begins a row of panels: M, W or U; for scaled dot product the form between inputs. Adds nothing if there is neither.
 void add_forms(Figure& figure, const TextInspection& inspection, std::size_t i) {
   const auto& forms = inspection.layers[i].forms;
   const bool own = forms.form_nij.defined();
@@ -95,7 +95,7 @@ void add_point(figures::Curve& curve, double x, double y) {
   curve.y.push_back(y);
 }
 
-// From layer 0.5 (behind the mixer) to the last; the embeddings are at 0.
+// From layer 0.5 (after the mixer) to the last; the embeddings are at 0.
 figures::LineChart depth_chart(const DepthNorms& norms, const std::string& what) {
   figures::Curve stream{.name = "residual stream", .x = {0}, .y = {norms.embedding}};
   figures::Curve mixer{.name = "mixer branch"}, feed_forward{.name = "feed-forward branch"};
@@ -146,7 +146,7 @@ std::vector<NamedFigure> figures_of(const TextInspection& inspection, const std:
         of_heads("attention of", "Weights after the softmax; rows are queries and sum to 1." + shown_tokens(inspection),
                  [&](auto n) { return token_map(layer.attention_nce[n], inspection, Palette::sequential); });
     attention.same_colors = true;
-    std::get<HeatMap>(attention.panels.front().chart).top = 1;  // of all panels, which share their colours
+    std::get<HeatMap>(attention.panels.front().chart).top = 1;  // for all panels, which share their colours
     add(fmt::format("attention_{}", i), std::move(attention));
     add(fmt::format("scores_{}", i),
         of_heads("scores of",

@@ -22,9 +22,9 @@ constexpr std::int64_t most_drawn_tokens = 48;
 // Heat maps of forms that have more cells than this in one layer are left out.
 constexpr std::int64_t most_drawn_cells = 100'000;
 
-// For each layer with scores: attention_N, scores_N, forms_N, distances_N; and eigenvalues, norms; of a part
-// encoder_attention_N, ... `run`: its name, for the titles. `beside`: another run's inspection, whose forms are drawn
-// below those of the same layer; or nullptr.
+// For each layer with scores: attention_N, scores_N, forms_N, distances_N; and eigenvalues, norms; for a part with its
+// name: encoder_attention_N, ... `run`: its name, for the titles. `beside`: another run's inspection, whose forms are
+// drawn below those of the same layer; or nullptr.
 std::vector<NamedFigure> figures_of(const TextInspection& inspection, const std::string& run,
                                     const TextInspection* beside = nullptr);
 
@@ -37,13 +37,13 @@ std::vector<NamedFigure> figures_of(const SplitInspection& inspection, const std
 // For each measure the values of all groups (ID), and their differences to the reference (ID_differences).
 std::vector<NamedFigure> figures_of(const Comparison& comparison);
 
-// Figures as files for papers, in a folder, which is created: NAME.svg and, with rsvg-convert of librsvg, NAME.pdf.
+// Writes figures for papers into a folder, which it creates: NAME.svg and, with rsvg-convert of librsvg, NAME.pdf.
 // Without that program there is one warning, and no PDF. Errors: exit code 1 when a file cannot be written.
 class FigureFolder {
  public:
   explicit FigureFolder(std::filesystem::path folder);
 
-  // Other characters of `name` than letters, digits, '.', '-' and '_' become '_'. A repeated name gets a number.
+  // Characters of `name` other than letters, digits, '.', '-' and '_' become '_'. A repeated name gets a number.
   void write(const std::string& name, const figures::Figure& figure);
 
   std::size_t written() const { return names_.size(); }

@@ -41,7 +41,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// Puts values for @names@; text that was put in is not searched again.
+// Replaces @names@ by values; inserted text is not searched again.
 std::string fill(std::string_view pattern, const std::map<std::string, std::string_view>& values) {
   static const std::regex name("@([a-z0-9_]+)@");
   std::string result;
@@ -73,7 +73,7 @@ std::string generate(const LoadedRun& run, const std::vector<std::int32_t>& prom
   return run.codec.tokenizer->decode(tokens);
 }
 
-// As predict reads a text.
+// Encodes a prompt as predict reads a text.
 std::vector<std::int32_t> encode(const LoadedRun& run, const TextAnswers& answers, const std::string& prompt) {
   bool cut = false;
   auto ids = answers.encode(prompt, cut);
@@ -92,7 +92,7 @@ std::string classify(const LoadedRun& run, const std::string& prompt) {
   return text;
 }
 
-// From the largest number down.
+// A list from the largest number down.
 std::string default_list(const ListTask& task) {
   std::string numbers;
   for (std::int64_t i = task.length - 1; i >= 0; --i)
@@ -100,7 +100,7 @@ std::string default_list(const ListTask& task) {
   return numbers;
 }
 
-// Random symbols have no words.
+// A source to translate; a list for a task of random symbols, which have no words.
 std::string default_source(const SequenceToSequenceConfig& task) {
   if (const auto* symbols = synthetic_options(task.data.synthetic))
     return default_list({.length = symbols->length, .digits = symbols->symbols});
@@ -108,8 +108,8 @@ std::string default_source(const SequenceToSequenceConfig& task) {
   return "Ein Mann mit einem Hut steht neben einem kleinen Hund.";
 }
 
-// A short text of the validation split, as it was read, of a classifier, a translator or a masked language model; of
-// other runs nothing. Downloads nothing. Errors: the data cannot be read.
+// A short text of the validation split, as it was read, for a classifier, a translator or a masked language model;
+// nothing for other runs. Downloads nothing. Errors: the data cannot be read.
 std::optional<std::string> validation_text(const LoadedRun& run) {
   constexpr bool offline = true;
   static constexpr std::size_t short_text = 300;  // bytes: it fits into a page
@@ -122,7 +122,7 @@ std::optional<std::string> validation_text(const LoadedRun& run) {
   if (const auto* task = std::get_if<SequenceToSequenceConfig>(&config.task)) {
     if (synthetic_options(task->data.synthetic) != nullptr) return std::nullopt;
     const auto pairs = load_pairs(config, offline, run.codec);
-    return pairs->texts(Split::validation, pairs->count(Split::validation) / 2).source;  // of middling length
+    return pairs->texts(Split::validation, pairs->count(Split::validation) / 2).source;  // of medium length
   }
   if (!is<MaskedLanguageModelConfig>(config.task)) return std::nullopt;
   const auto& data = *text_data_of(config.task);
@@ -130,7 +130,7 @@ std::optional<std::string> validation_text(const LoadedRun& run) {
   const std::string_view text = split_corpus(corpus, data)[1];
   auto size = std::min(text.size(), short_text);
   while (size > 0 && size < text.size() && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80)
-    --size;  // ends behind a whole character
+    --size;  // ends after a whole character
   return std::string(text.substr(0, size));
 }
 
@@ -169,8 +169,8 @@ struct ReportedRun {
   std::string name;  // of the folder
   std::int64_t seed = 0;
   std::size_t group = 0;
-  bool compared = false;  // the comparison counts it
-  Json shown = {};        // as the page has it
+  bool compared = false;  // it counts in the comparison
+  Json shown = {};        // as on the page
 };
 
 struct ReportedGroup {
@@ -206,7 +206,8 @@ Json describe_environment(const Json& environment) {
   return result;
 }
 
-// `compared`: the comparison's groups by folder; `unfinished`: why it has no result. Skips a copy of a compared run.
+// `compared`: the comparison's groups by folder; `unfinished`: why the run has no result. Skips a copy of a compared
+// run.
 void add_run(ReportedRuns& reported, const fs::path& folder, const std::map<fs::path, std::size_t>& compared,
              const std::string& unfinished) {
   const auto run = RunDirectory::open(folder, "");
@@ -276,7 +277,7 @@ ReportedRuns read_reported_runs(const std::vector<std::string>& arguments, const
   return reported;
 }
 
-// The keys that are not equal in all groups, or not in all.
+// The keys whose values differ between groups, or that some groups do not have.
 std::vector<std::string> differing_keys(const std::vector<ReportedGroup>& groups) {
   std::map<std::string, std::map<std::string, std::size_t>> counts;  // of each value, by key
   for (const auto& group : groups)
@@ -323,12 +324,12 @@ Json describe(const ReportedRuns& reported, const std::vector<std::string>& fron
   return json;
 }
 
-// How many points each of `count` curves may have where all together have `all`.
+// The number of points for each of `count` curves, if all of them together may have `all` points.
 std::size_t points_of_each(std::size_t all, std::size_t count, std::size_t fewest, std::size_t most) {
   return std::clamp(all / std::max<std::size_t>(1, count), fewest, most);
 }
 
-// A page stays below 10 MB: limits of the bytes of matrices, and of points of curves (about 20 bytes each).
+// Limits that keep a page below 10 MB: of the bytes of matrices, and of points of curves (about 20 bytes each).
 constexpr std::size_t most_matrix_bytes = 6'500'000, most_points = 120'000;
 constexpr std::size_t most_block_points = 60'000, most_points_of_block = 200, fewest_points_of_block = 10;
 constexpr std::size_t most_points_of_curve = 1000, fewest_points_of_curve = 60;
@@ -396,7 +397,7 @@ class ReportMaker {
       for (const auto& group : reported_.groups) series.groups.push_back(mean_curve(curves_of(group, series)));
   }
 
-  // The runs that the comparison counts; of a group without such runs, all.
+  // The curves of the runs that count in the comparison; of all runs in a group without such runs.
   std::vector<const StepCurve*> curves_of(const ReportedGroup& group, const CurveSeries& series) const {
     const auto is_compared = [&](std::size_t run) { return reported_.runs[run].compared; };
     const bool all = std::ranges::none_of(group.runs, is_compared);
@@ -460,7 +461,8 @@ class ReportMaker {
       figures_->write("frontier", figure_of(frontier_of(comparison, pair[0], pair[1]), comparison));
   }
 
-  // The heads of all groups may not fit: first the references of others, then one group of each mixer, then the rest.
+  // The heads of all groups may not fit into the page, so the references of other groups come first, then one group of
+  // each mixer, then the rest.
   std::vector<std::size_t> visiting_order() const {
     std::set<fs::path> references;
     if (reported_.comparison)
@@ -512,7 +514,8 @@ class ReportMaker {
     return sample;
   }
 
-  // With the prompt of this report, or a text of the run's data; runs of the same data get the same text.
+  // The options with the prompt of this report, or with a text of the run's data; runs of the same data get the same
+  // text.
   PromptOptions prompt_of(const LoadedRun& run) {
     auto options = options_.prompt;
     if (!options.prompt) options.prompt = text_of_data(run);
@@ -534,7 +537,7 @@ class ReportMaker {
   }
 
   // All runs read one text: the given one, else the continuation of the prompt by the first language model; runs of
-  // other tasks read the prompt. A prompt that a run cannot read costs its answer, not its heads.
+  // other tasks read the prompt. If a run cannot read the prompt, only its answer is missing, not its heads.
   std::string inspected_text(const LoadedRun& run) {
     if (options_.text) return *options_.text;
     auto prompt = prompt_of(run);
@@ -582,7 +585,7 @@ class ReportMaker {
     note(i, "no heads", error);
   }
 
-  // Of an encoder and decoder three, the attention to the source first.
+  // For an encoder-decoder three inspections, the attention to the source first.
   std::vector<TextInspection> inspections_of(const LoadedRun& run) {
     const auto ids = ids_of_text(run, inspected_text(run), inspection_limits.tokens);
     if (!is<SequenceToSequenceConfig>(run.experiment.config.task)) return {inspect_text(run, ids, inspection_limits)};

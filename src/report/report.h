@@ -15,19 +15,19 @@ namespace metaformer {
 // Options of a run's answer: text of a language model, the sorted list of a sorter, the classes of a classifier, a
 // translation.
 struct PromptOptions {
-  std::optional<std::string> prompt;  // default: a line break, a list from the largest number down, a sentence (as
-                                      // source German with data.source_language de); validation_text is better
+  std::optional<std::string> prompt;  // default: a line break, a list from the largest number down, or a sentence (for
+                                      // data.source_language de a German one); a text of the run's data is better
   std::int64_t tokens = 300;          // that a language model generates
   double temperature = 0.8;
   std::uint64_t seed = 1337;
 };
 
 struct ReportOptions {
-  std::vector<std::string> runs;  // folders, patterns, results files: as of find_runs
+  std::vector<std::string> runs;  // folders, patterns, results files: as for find_runs
   std::string title;
   ComparisonOptions comparison;
   PromptOptions prompt;
-  std::optional<std::string> text;  // whose attention is shown; default: the answer of the first language model
+  std::optional<std::string> text;  // its attention is shown; default: the answer of the first language model
   std::string device = "auto";
   bool with_texts = true, with_insides = true;
   std::filesystem::path figures;  // the folder of SVG and PDF files; empty: none

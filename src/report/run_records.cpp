@@ -40,7 +40,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// Columns that are no measures: these, seed and settings.
+// Columns that are not measures: these, seed and settings.
 constexpr std::array<std::pair<const char*, std::string RunRecord::*>, 7> text_columns = {
     {{"key", &RunRecord::key},
      {"config", &RunRecord::config},
@@ -176,7 +176,7 @@ std::string to_csv(const ResultsFile& file) {
   return text;
 }
 
-// Until the result is destroyed; on the folder, since the file itself is replaced.
+// Holds a lock until the result is destroyed; on the folder, because the file itself is replaced.
 auto lock_folder(const fs::path& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_CLOEXEC);
   auto lock = c10::make_scope_exit([descriptor] { ::close(descriptor); });
@@ -184,7 +184,7 @@ auto lock_folder(const fs::path& folder) {
   return lock;
 }
 
-// Where the status cannot be read, that of a file that does not exist.
+// The status of a path; if it cannot be read, that of a missing file.
 fs::file_status status_of(const fs::path& path) {
   std::error_code ignored;
   return fs::status(path, ignored);
@@ -192,7 +192,7 @@ fs::file_status status_of(const fs::path& path) {
 
 bool is_run(const fs::path& folder) { return fs::is_regular_file(status_of(folder / "config.yaml")); }
 
-// The path itself, or what a pattern matches.
+// The path itself, or the matches of a pattern.
 std::vector<fs::path> expand(const std::string& argument) {
   if (fs::exists(status_of(argument))) return {argument};
   glob_t matches{};
@@ -203,7 +203,8 @@ std::vector<fs::path> expand(const std::string& argument) {
   return paths;
 }
 
-// A results file or run itself; of another folder the runs in it, by name. Links there are other names (runs/latest).
+// The path itself if it is a results file or a run; else the runs in the folder, sorted by name. Links in it are
+// skipped: they are other names of runs (runs/latest).
 std::vector<fs::path> named_by(const fs::path& path) {
   if (!fs::is_directory(status_of(path)) || is_run(path)) return {path};
   std::vector<fs::path> runs;
@@ -257,7 +258,8 @@ void add_summary(RunRecord& record, const RunSummary& summary) {
   if (record.collapse) add(record, "collapse_step", static_cast<double>(record.collapse->step));
 }
 
-// Of a sorter: the exact match at the best step, and the first evaluated step from which on all lists were sorted.
+// For a sorter: adds the exact match at the best step, and the first evaluated step from which on all lists were
+// sorted.
 void add_exact_matches(RunRecord& record, const RunDirectory& run, std::int64_t best_step) {
   std::istringstream lines(read_file(run.metrics_file(), largest_file, ExitCode::data));
   std::optional<double> since;
@@ -272,7 +274,7 @@ void add_exact_matches(RunRecord& record, const RunDirectory& run, std::int64_t 
   if (since) add(record, "perfect_since", *since);
 }
 
-// evaluations/context-128.json, as `evaluate --context 128 --json` prints it.
+// Adds the losses in evaluations/context-128.json, ..., as `evaluate --context 128 --json` prints them.
 void add_longer_contexts(RunRecord& record, const fs::path& folder) {
   const std::string prefix = "context-";
   std::error_code none;
@@ -304,7 +306,8 @@ void add_names(RunRecord& record, const Json& environment, const fs::path& folde
   }
 }
 
-// What identifies data in environment.json: not their place, their tokenizer, or counts of one version.
+// The part of environment.json that identifies the data: without paths, tokenizer, and counts that depend on the
+// version.
 Json identity_of(const Json& description) {
   static const std::set<std::string> identifying = {"sha256",    "rows",        "validation_split",
                                                     "generator", "train_lists", "validation_lists"};
@@ -319,7 +322,7 @@ Json identity_of(const Json& description) {
   return identity;
 }
 
-// The same for the same texts in the same splits.
+// A digest that is the same for the same texts in the same splits.
 std::string data_digest(const Json& environment, const RunRecord& record) {
   const auto description = environment.value("data", Json());
   if (!description.is_object()) return "";
@@ -381,7 +384,7 @@ std::string text_of(const Json& json, const char* key) {
 ResultsFile read_results(const fs::path& path) {
   constexpr std::uintmax_t largest = std::uintmax_t{1} << 30;
   auto text = read_file(path, largest, ExitCode::data);
-  drop_byte_order_mark(text);  // of spreadsheets
+  drop_byte_order_mark(text);  // which spreadsheets write
   ResultsFile file;
   for_each_csv_row(text, [&](DelimitedRow&& row) {
     if (!row.defect.empty())

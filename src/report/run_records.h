@@ -23,14 +23,14 @@ struct ResultsFile {
   std::vector<std::int64_t> lines;  // where each row starts
 };
 
-// A byte order mark is passed over. Errors (exit code 3), with FILE:LINE: unreadable, no columns `config` and `seed`,
-// two columns of one name, a malformed row.
+// A byte order mark is skipped. Errors (exit code 3), with FILE:LINE: unreadable, no columns `config`, `seed` and
+// `settings`, two columns of one name, a malformed row.
 ResultsFile read_results(const std::filesystem::path& path);
 
 struct FoundRuns {
-  std::vector<RunRecord> runs;        // in the order of the arguments, of a pattern by name
+  std::vector<RunRecord> runs;        // in the order of the arguments, those of a pattern by name
   std::vector<std::string> problems;  // a line for each run or row without a result: unfinished, diverged, damaged
-  std::vector<std::filesystem::path> folders;  // of all runs that are no rows of results files, with a result or not
+  std::vector<std::filesystem::path> folders;  // of all runs except rows of results files, with or without a result
   std::map<std::filesystem::path, std::string> unfinished;  // by folder: why a run has no result
 };
 
@@ -38,21 +38,21 @@ struct FoundRuns {
 // with FILE:LINE: a seed that is no whole number, a measure that is no number, settings that are no JSON.
 FoundRuns records_of(const ResultsFile& file, const std::filesystem::path& path);
 
-// Adds the runs to the file. The row of the same run (by key; by config, overrides, seed and data where neither has
-// one) is replaced, but for cells in columns of other programs; of equal runs the first counts. Other rows and columns
-// stay, and runs that were rows are written as they stood. Rows whose keys are in `order` come first, in that order.
-// Locks the folder, so that several processes may export into one file, and replaces the file at once. Rows that a
-// comparison leaves out stay, with a warning. Errors, which leave the file as it is: it cannot be read or written (exit
-// code 1 or 3), one of its rows is malformed (3, as records_of), there is no run (2).
+// Adds the runs to the file. The row of the same run (with the same key; if neither has a key, with the same config,
+// overrides, seed and data) is replaced, except for cells in columns of other programs; of equal runs the first counts.
+// Other rows and columns stay, and runs that came from rows are written unchanged. Rows whose keys are in `order` come
+// first, in that order. Locks the folder, so that several processes may export into one file, and replaces the file
+// atomically. Rows that a comparison leaves out stay, with a warning. Errors, which leave the file as it is: it cannot
+// be read or written (exit code 1 or 3), one of its rows is malformed (3, as records_of), there is no run (2).
 void export_results(const std::filesystem::path& given, const std::vector<RunRecord>& runs,
                     const std::vector<std::string>& order);
 
 // An argument is the folder of a run, a folder of such folders, a CSV file of results, or a pattern of those
-// ("runs/a-*", as a shell would expand it), which passes over folders without runs. Errors (exit code 2): one that
-// names no run; (exit code 3) those of read_results.
+// ("runs/a-*", as a shell would expand it), which skips folders without runs. Errors (exit code 2): one that names no
+// run; (exit code 3) those of read_results.
 FoundRuns find_runs(const std::vector<std::string>& arguments);
 
-// A member of an object: a string itself, another value as JSON, "" for null and where it is missing.
+// A member of an object as text: a string itself, another value as JSON, "" if it is null or missing.
 std::string text_of(const nlohmann::ordered_json& json, const char* key);
 
 }  // namespace metaformer

@@ -35,7 +35,7 @@ struct McNemarTest {
 };
 McNemarTest mcnemar(std::int64_t seed, std::int64_t only_reference, std::int64_t only_this);
 
-// Spearman's rank correlation of two lists of one length, ties by their mean rank; NaN where one is constant.
+// Spearman's rank correlation of two lists of one length, ties by their mean rank; NaN if one is constant.
 double rank_correlation(const std::vector<double>& a, const std::vector<double>& b);
 
 }  // namespace metaformer

@@ -44,7 +44,7 @@ Files checkpoint_files(const Progress& progress, const NamedTensors& model, cons
 }
 
 void write_files(const fs::path& folder, const Files& files, const Progress& progress) {
-  fs::remove_all(folder);  // of a dead process of the same number
+  fs::remove_all(folder);  // left by a dead process with the same process number
   if (!fs::create_directory(folder))
     throw Error(ExitCode::failure, folder.string() + ": was made by another process at the same time");
   CheckpointMeta meta{.progress = progress, .digests = {}};
@@ -69,7 +69,7 @@ class Loader {
     return checkpoint;
   }
 
-  // What was just written: the tensors byte by byte, all else as a later start reads it.
+  // Throws unless all files read back byte by byte as written, and all but the tensors can be loaded.
   void require_written(const Files& files) {
     for (const auto& [name, bytes] : files)
       if (!holds(folder_ / name, bytes))
@@ -132,14 +132,15 @@ std::string set_aside(const fs::path& folder) {
   return aside;
 }
 
-// Whether what is to be saved knows more than what is saved under the same name.
+// Whether the checkpoint to save replaces the saved one of the same step, because it has more information.
 bool supersedes(const Progress& now, const Progress& saved) {
   const auto best_step = [](const Progress& progress) { return progress.best ? progress.best->step : -1; };
   if (now.rollbacks != saved.rollbacks || (now.scheduled && !saved.scheduled)) return true;
   return is_evaluated(now) && (!is_evaluated(saved) || best_step(now) != best_step(saved));
 }
 
-// A damaged folder of the same step makes way for a new one, a link to nowhere too. Throws NewerFormat.
+// Whether the existing checkpoint of this step stays. Renames a damaged folder, and removes a dangling link, so that a
+// new one can be written. Throws NewerFormat.
 bool stays(const fs::path& folder, const Progress& now) {
   std::error_code ignored;
   if (!fs::exists(folder, ignored)) {
@@ -156,7 +157,7 @@ bool is_whole(const fs::path& folder) {
   return damage_of([&] { Loader(folder).load(WithOptimizer::yes); }).empty();
 }
 
-// `name`, last or best, is a folder where it should be a link.
+// If `name`, last or best, is a folder, replaces it by a link.
 void turn_into_link(const fs::path& checkpoints, const std::string& name) {
   const auto copy = checkpoints / name;
   if (!fs::is_directory(fs::symlink_status(copy))) return;
@@ -167,7 +168,7 @@ void turn_into_link(const fs::path& checkpoints, const std::string& name) {
   const auto target = step_name(read_meta_of(copy).progress.step);
   const auto folder = checkpoints / target;
   if (is_whole(folder)) {
-    fs::rename(copy, temporary_name(copy));  // its temporary name counts as left behind
+    fs::rename(copy, temporary_name(copy));  // under this name it is removed later if the process dies here
     fs::remove_all(temporary_name(copy));
   } else {
     if (fs::exists(fs::symlink_status(folder))) set_aside(folder);
@@ -177,7 +178,7 @@ void turn_into_link(const fs::path& checkpoints, const std::string& name) {
   log::info("{} was a folder, as in a copy that follows links; it is a link to {} again", copy.string(), target);
 }
 
-// The first of them that is whole; damaged ones are skipped with a warning.
+// Loads the first intact checkpoint of `steps`; damaged ones are skipped with a warning.
 std::optional<Checkpoint> load_first_whole(const fs::path& checkpoints, const std::vector<std::int64_t>& steps) {
   std::optional<Checkpoint> found;
   for (const auto step : steps) {
@@ -188,7 +189,7 @@ std::optional<Checkpoint> load_first_whole(const fs::path& checkpoints, const st
   return found;
 }
 
-// What is wrong with it; "" when it is whole.
+// The problem of a checkpoint; "" when it is intact.
 std::string problem_of(const RunDirectory& run, std::int64_t step) {
   std::error_code ignored;
   if (!fs::exists(run.checkpoints() / step_name(step), ignored)) return "it is no longer there";
@@ -201,7 +202,7 @@ std::optional<BestSoFar> find_best(const RunDirectory& run, const Measures& meas
     const bool counts = saved && step > 0 && step <= now.step && is_evaluated(*saved) && !is_abandoned(*saved, now);
     if (!counts || !problem_of(run, step).empty()) continue;
     const auto error = measures.selection_error(*saved->validation);
-    if (best && !(error <= best->error)) continue;  // of equal ones the first that was reached
+    if (best && !(error <= best->error)) continue;  // of equal errors the earliest step wins
     best = BestSoFar{.step = step, .loss = saved->validation->at("loss"), .error = error};
   }
   return best;
@@ -243,7 +244,7 @@ void repair_checkpoints(const RunDirectory& run) {
   const auto checkpoints = run.checkpoints();
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(checkpoints, ignored)) {
-    // A kill between the renames of exchange leaves the earlier folder under another name.
+    // A process that dies between the renames of exchange() leaves the earlier folder under another name.
     const auto& path = entry.path();
     if (path.extension() != replaced_suffix || !path.filename().string().starts_with("step-")) continue;
     const auto folder = checkpoints / path.stem();

@@ -11,8 +11,8 @@
 
 namespace metaformer {
 
-// Folders checkpoints/step-N, immutable once they have that name, except that one that was saved without the evaluation
-// of its step is replaced, at once, when that evaluation is done.
+// A folder checkpoints/step-N. It never changes once it has this name, with one exception: if it was saved before the
+// evaluation of its step, it is replaced in one operation after that evaluation.
 struct Checkpoint {
   std::filesystem::path folder;
   Progress progress;
@@ -21,9 +21,10 @@ struct Checkpoint {
   Codec codec;
 };
 
-// Writes step-N under a temporary name, syncs, reads it back, and renames it. A whole step-N stays, unless this one
-// knows more: its evaluation, or another course after a rollback. Then repair_links. Throws Error (exit code 1) when
-// the disk is full or the files do not read back; earlier checkpoints are then as before.
+// Writes step-N under a temporary name, syncs, reads it back, and renames it. An intact step-N stays, unless the new
+// one has more information (its evaluation) or belongs to another number of rollbacks. Then calls repair_links. Throws
+// Error (exit code 1) when the disk is full or the files do not read back as written; earlier checkpoints then stay
+// unchanged.
 void save_checkpoint(const RunDirectory& run, const Progress& progress, const NamedTensors& model,
                      const NamedTensors& optimizer, const Codec& codec, std::int64_t keep);
 
@@ -33,23 +34,23 @@ void repair_checkpoints(const RunDirectory& run);
 
 enum class WithOptimizer { no, yes };
 
-// `name`: best, last, step-N, or a folder. Every file that is read is checked against the digests in meta.json: all of
-// them with the optimizer, without it neither its state nor the tables of the evaluation. Errors: exit code 2 when
-// there is no such checkpoint, 1 when it is damaged.
+// Loads the checkpoint `name`: best, last, step-N, or a folder. Every file that is read is checked against its SHA-256
+// in meta.json. Without the optimizer, neither its state nor the tables of the evaluation are read. Errors: exit code 2
+// when there is no such checkpoint, 1 when it is damaged.
 Checkpoint load_checkpoint(const RunDirectory& run, const std::string& name, WithOptimizer with_optimizer);
 
-// The checkpoint to go on from: the newest that is whole, after the most rollbacks. Damaged ones are skipped with a
-// warning. Nothing when there is none at all; an Error (exit code 1) when all are damaged, or when a newer program
+// Loads the checkpoint to resume from: the newest intact one after the most rollbacks. Damaged ones are skipped with a
+// warning. Nothing when there are no checkpoints; an Error (exit code 1) when all are damaged, or when a newer program
 // wrote one.
 std::optional<Checkpoint> load_newest_checkpoint(const RunDirectory& run);
 
-// Where a run that diverged at `progress` goes back to: the newest scheduled checkpoint since its last rollback; when
-// there is none, the newest from before the step that this one went back to. Nothing when there is none left: the
-// start.
+// Loads the checkpoint to which a run that diverged at `progress` goes back: the newest scheduled one since its last
+// rollback or, if there is none, the newest scheduled one from before the step to which that rollback went back.
+// Nothing when there is no such checkpoint: the run then goes back to its start.
 std::optional<Checkpoint> load_rollback_checkpoint(const RunDirectory& run, const Progress& progress);
 
-// When the best checkpoint is missing or damaged, `progress` takes the best of those that are left, with a warning.
-// When none that was evaluated is left, it counts as not evaluated yet.
+// If the best checkpoint is missing or damaged, replaces it in `progress` by the best of the remaining evaluated ones,
+// with a warning. If there is none, `progress` counts as not evaluated yet.
 void require_best_checkpoint(const RunDirectory& run, const Measures& measures, Progress& progress);
 
 }  // namespace metaformer

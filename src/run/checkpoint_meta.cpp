@@ -66,12 +66,12 @@ namespace {
 
 constexpr std::int64_t format_version = 2;
 
-// Names are distinct: an ordered object would look through all of them at every insertion.
+// Inserts without a search for the name: names are distinct, and an ordered object would compare all of them each time.
 void append(Json& object, const std::string& name, Json value) {
   object.get_ref<Json::object_t&>().emplace_back(name, std::move(value));
 }
 
-// What the trainer relies on.
+// Checks the properties that the trainer relies on.
 void require_possible(const Progress& progress, const RefuseMember& refuse) {
   constexpr std::int64_t most_rollbacks = 1000;
   if (progress.rollbacks > most_rollbacks) refuse("rollbacks", fmt::format("at most {}", most_rollbacks));
@@ -104,7 +104,7 @@ void point_link(const fs::path& link, const std::string& target) {
   if (fs::read_symlink(link, absent) != target) replace_symlink(target, link);
 }
 
-// Renamed first: what dies halfway must not leave half a checkpoint under its name.
+// Renames the folder first, so that a process that dies halfway leaves no incomplete checkpoint under that name.
 void remove_checkpoint(const fs::path& folder) {
   std::error_code ignored;
   const bool has_temporary_name = !target_of_temporary(folder.filename().string()).empty();
@@ -300,7 +300,7 @@ void repair_links(const fs::path& checkpoints, const Progress& progress, std::in
   remove_old(checkpoints, progress, keep);
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(checkpoints, ignored)) {
-    // Only names that a save or a new link gives, and of a link only itself.
+    // Removes only temporary names of checkpoints and links. remove_all removes a link itself, not its target.
     const auto target = target_of_temporary(entry.path().filename().string());
     if (step_of(target) || target == "last" || target == "best") fs::remove_all(entry.path(), ignored);
   }

@@ -29,12 +29,12 @@ concept HasFields = requires(T& value) {
   fields(value, [](const char*, auto&) {});
 };
 
-// Scores are an object, in their order. Those of an evaluation stand beside its tables.
+// Scores become an object, in their order. The scores and tables of an evaluation become members of one object.
 nlohmann::ordered_json json_of(const Scores& scores);
 nlohmann::ordered_json json_of(const NamedScores& scores);
 nlohmann::ordered_json json_of(const Evaluation& evaluation);
 
-// An empty optional is null.
+// An empty optional becomes null.
 template <class T>
 nlohmann::ordered_json json_of(const T& value) {
   if constexpr (HasFields<const T>) {
@@ -50,16 +50,16 @@ nlohmann::ordered_json json_of(const T& value) {
   }
 }
 
-// Throws: the value of a key is not what was expected.
+// Throws an Error: the value of `key` is not `expected`.
 using RefuseMember = std::function<void(const std::string& key, std::string_view expected)>;
 
-// Reads what json_of wrote. Confusion tables are not read; evaluated_tokens and split_tokens become scores. Scores pass
-// over members that are no numbers.
+// Reads what json_of wrote. Confusion tables are not read; evaluated_tokens and split_tokens become scores. Members
+// that are not numbers are not read as scores.
 void read_object(const nlohmann::ordered_json& object, Scores& scores, const RefuseMember& refuse);
 void read_object(const nlohmann::ordered_json& object, NamedScores& scores, const RefuseMember& refuse);
 void read_object(const nlohmann::ordered_json& object, Evaluation& evaluation, const RefuseMember& refuse);
 
-// Sets `value` to a member of the object; a missing one is null. Whole numbers are counts: 0 to 2^53.
+// Sets `value` to a member of the object; a missing one counts as null. Whole numbers are counts, from 0 to 2^53.
 template <class T>
 void read_member(const nlohmann::ordered_json& object, const std::string& key, T& value, const RefuseMember& refuse) {
   const auto member = object.value(key, nlohmann::ordered_json());
@@ -102,7 +102,7 @@ struct SpikeState {
 struct BestSoFar {
   std::int64_t step = 0;
   double loss = 0;   // on the validation split
-  double error = 0;  // what chose it (Measures::selection_error)
+  double error = 0;  // by which it was selected (Measures::selection_error)
 };
 
 // How the attention of all heads has collapsed (train/diagnostics.h).
@@ -110,7 +110,7 @@ enum class CollapseKind { none, one_token, uniform };
 constexpr std::array<std::string_view, 3> enum_names(CollapseKind) { return {"none", "one_token", "uniform"}; }
 
 struct AttentionCollapse {
-  std::int64_t step = 0;  // of the look that has found it
+  std::int64_t step = 0;  // of the measurement that found it
   CollapseKind kind = CollapseKind::none;
   double entropy = 0;  // of the attention, mean over all heads, as a fraction of its maximum
 };
@@ -127,29 +127,29 @@ struct Progress {
   std::int64_t step = 0;  // steps done
   std::optional<BestSoFar> best;
   double loss_sum = 0;          // of the steps since the last line of metrics.jsonl
-  std::int64_t loss_count = 0;  // without those that were skipped
-  double last_train_loss = 0;   // of the last such line
+  std::int64_t loss_count = 0;  // without skipped steps
+  double last_train_loss = 0;   // of the last line of split train
   double train_seconds = 0;
   std::int64_t evaluated_step = 0;       // of the last evaluation
   std::optional<Evaluation> validation;  // the last evaluation
   std::int64_t evaluations_since_best = 0;
   std::int64_t rollbacks = 0;
   std::int64_t rollback_step = 0;  // the step that the last rollback went back to
-  bool scheduled = true;  // saved where the config says so, its evaluation done; false: where a signal asked for it
+  bool scheduled = true;  // saved as the config says, with its evaluation done; false: saved because of a signal
   SpikeState spikes;
-  std::int64_t clipped_steps = 0, clipped_count = 0;  // of all steps; of those since the last line of metrics.jsonl
+  std::int64_t clipped_steps = 0, clipped_count = 0;  // in all; since the last line of metrics.jsonl
   std::int64_t skipped_steps = 0;                     // because gradients overflowed in fp16
   double uniform_entropy = 0;                         // at the last measurement, if attention was uniform; else 0
-  std::optional<AttentionCollapse> collapse = std::nullopt;  // the first that was found
-  // Sums over all processes that trained the run, up to its last save. Start-up: from the start of a process to its
-  // first step; the other three lie after it.
+  std::optional<AttentionCollapse> collapse = std::nullopt;  // the first one that was found
+  // Sums over all processes that trained the run, up to its last save. Start-up is the time from the start of a process
+  // to its first step; the other times begin with that step.
   double startup_seconds = 0, wall_seconds = 0, evaluation_seconds = 0, checkpoint_seconds = 0;
 };
 
-// The evaluation that is due at the progress's step is done.
+// Whether the evaluation of the progress's step is done.
 inline bool is_evaluated(const Progress& progress) { return progress.evaluated_step == progress.step; }
 
-// A checkpoint that this program is too old to read: nothing is wrong with it.
+// The checkpoint is intact, but this program is too old to read it.
 class NewerFormat : public Error {
  public:
   using Error::Error;
@@ -173,13 +173,13 @@ struct CheckpointMeta {
   std::map<std::string, std::string> digests;  // SHA-256 by file name
 };
 
-// The content of meta.json: small, whatever the task. It ends with its own SHA-256.
+// The content of meta.json, which is small for every task. It ends with its own SHA-256.
 std::string to_text(const CheckpointMeta& meta);
 
-// `source` names the file in errors (exit code 1): damaged, or progress that no run can have; NewerFormat.
+// Errors (exit code 1), which name `source`: the file is damaged, or no run can have this progress; NewerFormat.
 CheckpointMeta read_checkpoint_meta(const std::string& text, const std::string& source);
 
-// The folder `checkpoints` of a run: which checkpoints there are, the links to them, and what is removed.
+// The folder `checkpoints` of a run: its checkpoints, the links to them, and the removal of old ones.
 constexpr const char* meta_file = "meta.json";
 
 std::string step_name(std::int64_t step);  // "step-12"
@@ -192,23 +192,24 @@ std::vector<std::int64_t> saved_steps(const std::filesystem::path& checkpoints);
 
 struct SavedProgress {
   std::int64_t step = 0;
-  std::optional<Progress> progress;  // nothing where meta.json is damaged
+  std::optional<Progress> progress;  // nothing if meta.json is damaged
 };
 
-// In the order in which a run goes on from them: those after more rollbacks first, then the newest. Damaged ones come
-// where their step puts them.
+// All checkpoints in the order in which a run resumes from them: those after more rollbacks first, then the newest. A
+// damaged one counts as saved after the most rollbacks.
 std::vector<SavedProgress> saved_progress(const std::filesystem::path& checkpoints);
 
-// A checkpoint later than the step that a rollback of the run at `now` went back to, and from before that rollback.
+// Whether the checkpoint was saved before the last rollback of the run at `now`, and is later than the step to which
+// that rollback went back.
 bool is_abandoned(const Progress& saved, const Progress& now);
 
-// Removes such a checkpoint, which lies at `path` and was called `folder`. One that was the best becomes
+// Removes an abandoned checkpoint, which lies at `path` and was called `folder`. If it was the best, it is renamed to
 // FOLDER.abandoned.
 void remove_abandoned(const std::filesystem::path& path, const std::filesystem::path& folder, const Progress& saved);
 
-// Points `last` and `best` where they belong when a run has got to `progress`, and removes what it no longer needs: the
-// oldest checkpoints beyond `keep` (but no link's target, and not the newest `keep` scheduled ones), abandoned ones,
-// and what an interrupted save left behind.
+// Points `last` and `best` at the checkpoints of a run at `progress`. Removes old checkpoints (all but the newest
+// `keep`, the newest `keep` scheduled ones and the targets of the links), abandoned ones, and files of interrupted
+// saves.
 void repair_links(const std::filesystem::path& checkpoints, const Progress& progress, std::int64_t keep);
 
 }  // namespace metaformer

@@ -25,13 +25,13 @@ std::string path_of_weights(const Checkpoint& checkpoint) { return (checkpoint.f
 void require_usable(const ExperimentConfig& config, const Checkpoint& checkpoint) {
   if (is<ClassificationConfig>(config.task) && checkpoint.codec.labels.empty())
     throw Error(ExitCode::failure, (checkpoint.folder / "labels.json").string() + ": missing; a classifier needs it");
-  for (const auto& [name, tensor] : checkpoint.model)  // training saves none that are not finite
+  for (const auto& [name, tensor] : checkpoint.model)  // training saves only finite weights
     if (!tensor.isfinite().all().item<bool>())
       throw Error(ExitCode::diverged,
                   fmt::format("{}: {} is not finite: take another checkpoint", path_of_weights(checkpoint), name));
 }
 
-// `flag`: by which the context is given.
+// `flag`: the option that gives the context, for the error.
 void require_any_context(const ExperimentConfig& config, std::int64_t context, const std::string& flag) {
   const auto* model = blocks_of(config.model);
   const auto trained = context_of(config.model);
@@ -56,7 +56,7 @@ void set_context(ExperimentConfig& config, std::int64_t context) {
   std::visit([&](auto& options) { options.context = context; }, config.model);
 }
 
-// Of a trained model only options may be set on which none of its weights depends.
+// Only options on which no weight depends may be set for a trained model.
 void require_free_options(const std::vector<std::string>& overrides, const ExperimentConfig& trained) {
   constexpr std::array<std::string_view, 3> mixers = {"model.mixer.", "model.encoder.mixer.", "model.cross_mixer."};
   constexpr std::array<std::string_view, 4> others = {"model.memory", "model.same_length",
@@ -88,7 +88,7 @@ void require_free_options(const std::vector<std::string>& overrides, const Exper
   }
 }
 
-// With noise a part of the vocabulary is noise, which a model has learned.
+// With noise, a part of the vocabulary means noise, and a model has learned which part.
 void require_same_tokens(const TaskConfig& trained, const TaskConfig& task) {
   const auto *before = std::get_if<InContextRecallConfig>(&trained), *now = std::get_if<InContextRecallConfig>(&task);
   if (before != nullptr && now != nullptr && before->symbols() != now->symbols())
@@ -99,7 +99,7 @@ void require_same_tokens(const TaskConfig& trained, const TaskConfig& task) {
                             now->noise > 0 ? "0" : "more than 0"));
 }
 
-// task.length among the options, where it is above the context; what is no number is found later.
+// The value of task.length in the options, if it is above the context. A value that is not a number is an error later.
 std::optional<std::int64_t> longer_rows(const ExperimentConfig& trained, const std::vector<std::string>& options) {
   constexpr std::string_view key = "task.length=";
   std::optional<std::int64_t> length;
@@ -116,7 +116,7 @@ LoadedRun load_run(const std::filesystem::path& folder, const std::string& check
   auto directory = RunDirectory::open_trained(folder);
   const auto trained = load_run_experiment(directory.config_file()).config;
   require_free_options(changes.options, trained);
-  // How the training was evaluated concerns it alone, and goes with no memory where it was at random.
+  // train.evaluation has no effect after training, and random evaluation cannot be combined with a memory.
   auto options = changes.options;
   const auto sets_order = [](const std::string& option) {
     return option.starts_with("model.memory=") || option.starts_with("model.carry_state=");

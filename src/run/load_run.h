@@ -13,32 +13,33 @@
 
 namespace metaformer {
 
-// How a run's model is to differ from the one that was trained.
+// Changes of a run's model compared with training.
 struct ModelChanges {
-  std::optional<std::int64_t> context;  // tokens that it sees at once, in place of model.context
-  std::vector<std::string> options;     // "model.mixer.rounds=8", "data.path=b.txt": what no weight depends on
+  std::optional<std::int64_t> context;  // tokens that it sees at once, instead of model.context
+  std::vector<std::string> options;     // on which no weight depends: "model.mixer.rounds=8", "data.path=b.txt"
 };
 
-// A run that was trained, to sample from, to predict with or to evaluate.
+// A trained run, for sampling, prediction or evaluation.
 struct LoadedRun {
   Experiment experiment;
   RunDirectory directory;
   std::filesystem::path checkpoint;
   Progress progress;
-  std::vector<std::string> moved_data;   // keys of data that lie elsewhere than in training: "data.path"
+  std::vector<std::string> moved_data;   // keys of data whose path has changed since training: "data.path"
   std::shared_ptr<SequenceModel> model;  // on `device`, in evaluation mode; null for model.kind: linear
   std::shared_ptr<const Predictor> predictor;
   Codec codec;
   torch::Device device;
 };
 
-// One of a run's checkpoints (best, last, step-N or a folder). Errors: as load_checkpoint; exit code 2 for another
-// context where positions are learned and for options that do not fit the weights, 4 when a weight is not finite.
+// Loads one of a run's checkpoints (best, last, step-N or a folder). Errors: as load_checkpoint; exit code 2 for
+// another context when positions are learned, and for options that do not fit the weights; 4 when a weight is not
+// finite.
 LoadedRun load_run(const std::filesystem::path& folder, const std::string& checkpoint, const std::string& device,
                    const ModelChanges& changes = {});
 
-// The task of a run, with the numbering of its checkpoint; warns where the data are not what it was trained on. Errors:
-// exit codes 2 and 3, also for data at another path with another SHA-256.
+// The task of a run, with the tokenizer and labels of its checkpoint. Warns if the data are not those that it was
+// trained on. Errors: exit codes 2 and 3, also for data at a new path with another SHA-256.
 Task task_of(const LoadedRun& run, bool offline);
 
 }  // namespace metaformer

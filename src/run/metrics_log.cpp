@@ -25,8 +25,8 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// Protobuf wire format (https://protobuf.dev/programming-guides/encoding): a key of field number and wire type, a
-// value.
+// Protobuf wire format (https://protobuf.dev/programming-guides/encoding): a key, made of field number and wire type,
+// then the value.
 enum WireType : std::uint32_t { varint = 0, fixed64 = 1, length_delimited = 2, fixed32 = 5 };
 
 void put_varint(std::string& out, std::uint64_t value) {
@@ -39,7 +39,7 @@ void put_fixed(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-// A field of a message.
+// Appends a field to a message.
 void put(std::string& out, std::uint32_t field, std::string_view bytes) {
   put_varint(out, field << 3 | length_delimited);
   put_varint(out, bytes.size());
@@ -104,8 +104,8 @@ std::uint32_t crc32c(std::string_view bytes) {
 // Masked so that a checksum of data that holds checksums stays strong (tensorflow/core/lib/hash/crc32c.h).
 std::uint32_t masked_crc(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xa282ead8U; }
 
-// TensorBoard reads the files in the order of their names, which begin with the time: also after a start within the
-// same second, or by a clock that is behind.
+// TensorBoard reads the files in the order of their names, which begin with the time. The new name comes after the
+// existing ones, even after a restart within one second or with a clock that was set back.
 std::string new_name(const std::filesystem::path& folder) {
   constexpr std::string_view start = "events.out.tfevents.";
   std::string last;
@@ -127,7 +127,7 @@ bool is_kept(const Json& line, const LogPosition& position) {
   const auto split = name.is_string() ? name.get<std::string>() : "";
   const auto step = line["step"].get<std::int64_t>();
   if (split == "rollback") return line.value("rollbacks", Json()) <= position.rollbacks;
-  if (step > position.step || split == "test") return false;  // the test is the end's, and is made again
+  if (step > position.step || split == "test") return false;  // the test belongs to the end of a run, which repeats it
   if (split == "validation" && position.past_end) return false;
   const bool of_evaluation = split.starts_with("validation") || split == "train_estimate";
   return step < position.step || position.evaluated || !of_evaluation;
@@ -135,11 +135,11 @@ bool is_kept(const Json& line, const LogPosition& position) {
 
 struct KeptLines {
   std::string text;
-  std::int64_t last_step = 0;                                             // of the last line
-  std::int64_t first_dropped = std::numeric_limits<std::int64_t>::max();  // the lowest step of those that are dropped
+  std::int64_t last_step = 0;                                             // step of the last kept line
+  std::int64_t first_dropped = std::numeric_limits<std::int64_t>::max();  // the lowest step of the dropped lines
 };
 
-// use(line, the same as JSON)
+// Calls use(line, line as JSON) for every line.
 template <class Use>
 void for_each_line(const std::string& text, const Use& use) {
   std::istringstream stream(text);
@@ -164,7 +164,7 @@ KeptLines kept_lines(const std::filesystem::path& file, const LogPosition& posit
   return kept;
 }
 
-// {"model": {"layers": 4}} as {"model.layers": 4}.
+// Flattens {"model": {"layers": 4}} to {"model.layers": 4}.
 void flatten(const Json& values, const std::string& prefix, Json& flat) {
   for (const auto& [name, value] : values.items()) {
     if (value.is_object()) {
@@ -180,15 +180,15 @@ void flatten(const Json& values, const std::string& prefix, Json& flat) {
 // TensorBoard's event format: records of TensorFlow's TFRecord framing around protobuf Event messages.
 class TensorBoardWriter {
  public:
-  // A new events.out.tfevents.* file in `folder`, which TensorBoard reads after those that are there.
+  // Creates a new events.out.tfevents.* file in `folder`, which TensorBoard reads after the existing ones.
   explicit TensorBoardWriter(const std::filesystem::path& folder) : file_(folder / new_name(folder)) {
     auto event = event_header();
     put(event, 3, "brain.Event:2");
     write_record(event);
   }
 
-  // A session starts that writes the events of `step` and later ones: TensorBoard forgets those of earlier sessions.
-  // The first session of a folder must be announced, too.
+  // Announces a session that writes events from `step` on: TensorBoard forgets the events of earlier sessions from
+  // `step` on. The first session of a folder must be announced, too.
   void start_session(std::int64_t step) {
     std::string session;
     put(session, 1, std::uint64_t{1});  // SessionLog.status: START
@@ -203,7 +203,7 @@ class TensorBoardWriter {
     write_summary(entry, step);
   }
 
-  // Shown under TEXT, as Markdown, where indented lines stay as they are.
+  // TensorBoard shows the text under TEXT, as Markdown, where indented lines stay as they are.
   void add_text(std::string_view tag, const std::string& text, std::int64_t step) {
     std::istringstream stream(text);
     std::string markdown;
@@ -215,7 +215,7 @@ class TensorBoardWriter {
     write_summary(tensor_value(tag, "text", "", tensor), step);
   }
 
-  // A flat object of numbers, strings and booleans, shown under HPARAMS.
+  // TensorBoard shows `values`, a flat object of numbers, strings and booleans, under HPARAMS.
   void add_hyper_parameters(const Json& values, std::int64_t step) {
     std::string session;  // tensorboard/plugins/hparams/plugin_data.proto: SessionStartInfo
     for (const auto& [name, value] : values.items()) {
@@ -227,14 +227,14 @@ class TensorBoardWriter {
     put(session, 5, seconds_now());  // start_time_secs
     std::string data;                // HParamsPluginData: version = 1 (0), session_start_info = 3
     put(data, 3, session);
-    std::string tensor;                // the plugin reads none, but TensorBoard's storage expects one
+    std::string tensor;                // the plugin reads no tensor, but TensorBoard's storage expects one
     put(tensor, 1, std::uint64_t{1});  // DT_FLOAT
     put(tensor, 2, "");
     put(tensor, 4, std::string(sizeof(float), '\0'));  // tensor_content
     write_summary(tensor_value("_hparams_/session_start_info", "hparams", data, tensor), step);
   }
 
-  // Writes what was added. Throws Error (exit code 1) for a full disk.
+  // Writes the added records. Throws Error (exit code 1) if the disk is full.
   void flush() { file_.write(std::exchange(pending_, {})); }
 
  private:
@@ -277,7 +277,7 @@ MetricsLog::MetricsLog(const RunDirectory& run, const LogPosition& position)
   file_.emplace(path_);
   if (std::filesystem::exists(samples_path_)) write_file_atomically(samples_path_, samples.text);
   last_sampled_step_ = samples.last_step;
-  // TensorBoard can only forget all of a step and of later ones; lines of them that are kept are written again.
+  // TensorBoard can only forget all events from a step on, so kept lines from that step on are written again.
   const auto forgotten = std::min({position.step, metrics.first_dropped, samples.first_dropped});
   tensorboard_->start_session(forgotten);
   for_each_line(metrics.text, [&](const std::string&, Json line) {

@@ -27,7 +27,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-using Digests = std::map<std::string, std::string>;  // "train.sha256"
+using Digests = std::map<std::string, std::string>;  // by name, such as "train.sha256"
 
 Digests digests_in(const Json& description, const std::string& prefix = "") {
   Digests digests;
@@ -55,7 +55,8 @@ std::string first_difference(const Digests& before, const Digests& now) {
   return "";
 }
 
-// "validation.target_sha256" of the key data.validation_target_path. Texts without labels have no split "train".
+// The name of the digest of a key's file: "validation.target_sha256" for data.validation_target_path. Texts without
+// labels have no split "train".
 std::string digest_name(std::string_view key, const Digests& digests) {
   key.remove_prefix(std::string_view("data.").size());
   const auto split = key.starts_with("path") || key.starts_with("target") ? "train" : key.substr(0, key.find('_'));
@@ -77,7 +78,7 @@ std::vector<std::string> places_of(ExperimentConfig config, const std::vector<st
   return places;
 }
 
-// What a process that died before it wrote config.yaml leaves behind counts for nothing.
+// Whether a process that died before it wrote config.yaml may have left this file. A folder of such files is free.
 bool is_left_over(const fs::directory_entry& entry) {
   const auto name = entry.path().filename().string();
   std::error_code error;
@@ -99,7 +100,7 @@ bool has_checkpoint(const fs::path& run) {
   }
 }
 
-// Those in the folder of latest_run, and the one that it points at; newest first.
+// The runs in the folder of latest_run, and the run that it points at; newest first.
 std::vector<fs::path> runs_of_working_folder() {
   std::vector<fs::path> runs;
   std::error_code ignored;
@@ -112,7 +113,7 @@ std::vector<fs::path> runs_of_working_folder() {
   return runs;
 }
 
-// Relative where it lies in the working folder.
+// The run's path for messages: relative if the run lies in the working folder.
 std::string shown(const fs::path& run) {
   std::error_code ignored;
   const auto folder = fs::weakly_canonical(run, ignored);
@@ -131,7 +132,7 @@ void link_latest_in(const fs::path& folder, const fs::path& run) {
       if (fs::canonical(link) != target) log::warning("{} is not a link; it is left alone", link.string());
       return;
     }
-    // Relative as far as link and run lie in one folder, which may then be moved or copied; else absolute.
+    // Relative if link and run lie in one folder, which may then be moved or copied; else absolute.
     const auto relative = target.lexically_relative(fs::canonical(folder));
     const auto climbs = std::count(relative.begin(), relative.end(), fs::path(".."));
     replace_symlink(relative.empty() || climbs > 1 ? target : relative, link);
@@ -226,7 +227,7 @@ RunDirectory RunDirectory::open(const fs::path& folder, const char* option) {
   RunDirectory run(folder);
   std::error_code error;
   const auto require = [&](bool holds, const fs::path& path, const std::string& problem) {
-    if (error == std::errc::permission_denied)  // what may be there, but not for this user
+    if (error == std::errc::permission_denied)  // it may exist, but this user cannot see it
       fail_usage("{} {}: cannot be read: {}", option, path.string(), error.message());
     if (!holds) fail_usage("{} {}: {}", option, folder.string(), problem);
   };
@@ -283,7 +284,7 @@ Json read_environment(const RunDirectory& run) {
 }
 
 void write_environment(const RunDirectory& run, const Session& session, const Json& data) {
-  constexpr std::size_t most_sessions = 1000;  // of about 15 keys; the reader takes 20,000
+  constexpr std::size_t most_sessions = 1000;  // of about 15 keys each, well below the reader's limits
   auto environment = describe(session);
   Json entry = {{"started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
                 {"first_step", session.first_step}};

@@ -20,21 +20,23 @@ constexpr const char* latest_run = "runs/latest";
 
 class RunDirectory {
  public:
-  // A new run in `folder`, which must be absent or empty. Errors (exit code 2): it holds something, cannot be written;
-  // when the disk is full, exit code 1.
+  // Creates a run in `folder`, which must be free (is_free). Errors: exit code 2 when it is not free or cannot be
+  // written, 1 when the disk is full.
   static RunDirectory create(const std::filesystem::path& folder);
 
-  // An existing run. Errors: exit code 2.
+  // Opens an existing run. Errors: exit code 2. `option` names the command line option in messages.
   static RunDirectory open(const std::filesystem::path& folder, const char* option = "--run");
 
-  // A run to use, which --run names. Where that is latest_run, the log says which run it is. Where the link leads to no
-  // run with a checkpoint, it is the newest run beside the link that has one; if none has, the error names the newest.
+  // Opens the run that --run names. For latest_run, the log names the run. If that link leads to no run with a
+  // checkpoint, the newest run beside the link that has one is opened; if no run has one, the error names the newest
+  // run.
   static RunDirectory open_trained(const std::filesystem::path& folder);
 
-  // True when there is nothing at `folder`, an empty folder, or one where a run ended before it had begun.
+  // True when `folder` does not exist, is empty, or holds only files of a process that died before it wrote
+  // config.yaml.
   static bool is_free(const std::filesystem::path& folder);
 
-  // Half-written files of processes that died. Only for the holder of the run's lock.
+  // Removes half-written files of processes that died. Only the holder of the run's lock may call it.
   void remove_left_overs() const;
 
   const std::filesystem::path& path() const { return path_; }
@@ -42,7 +44,7 @@ class RunDirectory {
   std::filesystem::path metrics_file() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path samples_file() const { return path_ / "samples.jsonl"; }
   std::filesystem::path log_file() const { return path_ / "train.log"; }
-  // Errors of another process than the first.
+  // Errors of the process of this rank, for all ranks but the first.
   std::filesystem::path log_file(int rank) const { return path_ / ("train.log." + std::to_string(rank)); }
   std::filesystem::path summary_file() const { return path_ / "summary.json"; }
   std::filesystem::path confusion_file(std::string_view split) const {
@@ -63,40 +65,40 @@ class RunDirectory {
 // runs/NAME-YYYYMMDD-HHMMSS, with -2, -3, ... appended when that exists.
 std::filesystem::path default_run_folder(const std::string& name);
 
-// Points latest_run at a run that has a checkpoint, wherever the run lies, and the same in the run's own folder when
-// that is called `runs`. A link to a run that was started later and has a checkpoint stays. A link that cannot be made
-// is a warning.
+// Points latest_run at a run that has a checkpoint, wherever the run lies. If the run lies in another folder called
+// `runs`, the link `latest` there is set, too. A link to a run that was started later and has a checkpoint stays. If a
+// link cannot be created, a warning is logged.
 void link_latest(const std::filesystem::path& run);
 
 // One process that trains the run, for environment.json.
 struct Session {
   std::vector<std::string> command;
   torch::Device device;
-  std::int64_t first_step = 0;  // steps that earlier processes had done
+  std::int64_t first_step = 0;  // steps done by earlier processes
 };
 
-// Describes this process and the data, and adds the process to the list of sessions, which keeps the earlier ones.
+// Writes environment.json: this process, the data, and the list of all sessions, to which this process is added.
 void write_environment(const RunDirectory& run, const Session& session, const nlohmann::ordered_json& data);
 
-// The content; {} when the run has none, or none that can be read.
+// The content of environment.json; {} when the file is missing or is not a JSON object.
 nlohmann::ordered_json read_environment(const RunDirectory& run);
 
-// A data description without where the data lie: what is left is the same for the same data.
+// A description of data without paths: the same data have the same description, wherever they lie.
 nlohmann::ordered_json without_paths(const nlohmann::ordered_json& description);
 
-// Check by SHA-256 that the data at the paths of the keys `moved` (moved_data of config/experiment_config.h) are those
-// that the run was trained on. Errors (exit code 3): others, with both digests. First of what is a file, before it is
-// read: texts with other labels or characters would be another error.
+// Checks by SHA-256 that the files at the paths of the keys `moved` (moved_data of config/experiment_config.h) are
+// those that the run was trained on. To be called before they are read, because texts with other labels or characters
+// would cause another error. Errors (exit code 3): the digests differ; the message has both.
 void require_moved_files(const RunDirectory& run, const ExperimentConfig& config,
                          const std::vector<std::string>& moved);
 
-// Then of all that was read, and says so in the log. A run that does not know its digests: a warning.
+// The same check of all data, after reading, by their `description`; logs the result. Warns if the run has no digests.
 void require_moved_data(const RunDirectory& run, const ExperimentConfig& config, const std::vector<std::string>& moved,
                         const nlohmann::ordered_json& description);
 
-// How data differ from those that the run was trained on, wherever they lie now: "train.sha256 is 86c4... and was
-// 9d8c..." of the first digest that does; "" where no digest does. Nothing when they are the same, or the run does not
-// say.
+// How the data differ from those that the run was trained on, apart from their paths: "train.sha256 is 86c4... and was
+// 9d8c..." for the first digest that differs, or "" if no digest differs. Nothing when the data are the same, or when
+// the run has no description of its data.
 std::optional<std::string> difference_of_data(const RunDirectory& run, const nlohmann::ordered_json& description);
 
 }  // namespace metaformer

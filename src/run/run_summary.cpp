@@ -89,7 +89,7 @@ void write_summary(const RunDirectory& run, const RunSummary& summary) {
 
 std::optional<RunSummary> read_summary(const RunDirectory& run) {
   constexpr std::uintmax_t largest = 1 << 26;
-  constexpr auto any_number = std::numeric_limits<std::int64_t>::max();  // of classes in its tables
+  constexpr auto any_number = std::numeric_limits<std::int64_t>::max();  // for tables of many classes
   if (!std::filesystem::exists(run.summary_file())) return std::nullopt;
   const auto json = parse_json<Json>(read_file(run.summary_file(), largest, ExitCode::failure), any_number);
   if (!json.is_object()) return std::nullopt;

@@ -23,7 +23,7 @@ static_assert(std::endian::native == std::endian::little, "safetensors are littl
 namespace {
 
 constexpr std::size_t length_bytes = 8;
-constexpr std::uint64_t longest_header = 100'000'000;  // as the format's own reader
+constexpr std::uint64_t longest_header = 100'000'000;  // limit of the format's own reader
 
 constexpr std::array<std::pair<const char*, torch::ScalarType>, 8> types = {{{"F32", torch::kFloat},
                                                                              {"F64", torch::kDouble},
@@ -40,7 +40,7 @@ const char* type_name(torch::ScalarType type) {
   throw Error(ExitCode::failure, fmt::format("tensors of type {} cannot be saved", c10::toString(type)));
 }
 
-// Looks for a name that the header has twice: of these the parser keeps the last.
+// Finds a name that occurs twice in the header. The JSON parser would keep only the last entry.
 class RepeatedName : public nlohmann::json_sax<nlohmann::json> {
  public:
   std::string found;
@@ -76,7 +76,7 @@ struct Entry {
   std::string name;
   torch::ScalarType type;
   std::vector<std::int64_t> shape;
-  std::uint64_t bytes = 0;  // of the shape
+  std::uint64_t bytes = 0;  // size by type and shape
 };
 
 Entry read_entry(const std::string& name, const nlohmann::json& json, std::uint64_t file_size, const Fail& fail) {
@@ -122,7 +122,7 @@ std::string to_safetensors(const NamedTensors& tensors, const std::map<std::stri
     offset = end;
   }
   auto text = header.dump();
-  text.append((length_bytes - text.size() % length_bytes) % length_bytes, ' ');  // aligned data can be mapped
+  text.append((length_bytes - text.size() % length_bytes) % length_bytes, ' ');  // aligned data can be memory-mapped
   const std::uint64_t length = text.size();
   std::string bytes(reinterpret_cast<const char*>(&length), length_bytes);
   bytes.reserve(length_bytes + text.size() + offset);

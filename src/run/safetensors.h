@@ -1,5 +1,5 @@
 #pragma once
-// The safetensors file format (https://github.com/huggingface/safetensors): named tensors behind a JSON header.
+// The safetensors file format (https://github.com/huggingface/safetensors): named tensors after a JSON header.
 
 #include <map>
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace metaformer {
 
-// The file's bytes. Tensors are written in the order given, contiguous, from any device; `metadata` beside the format
-// that other readers expect.
+// Returns the file's bytes. Tensors may be on any device, and are written contiguously in the given order. `metadata`
+// is added to the entry "format" that other readers expect.
 std::string to_safetensors(const NamedTensors& tensors, const std::map<std::string, std::string>& metadata = {});
 
-// Tensors on the CPU. `source` names the bytes in errors (exit code 1): a header that is not valid, tensors that
-// overlap or lie outside, two of one name, an unknown type. Never allocates more than the input's size again.
+// Tensors on the CPU. Errors (exit code 1), which name `source`: an invalid header, tensors that overlap or lie outside
+// the file, a repeated name, an unknown type. Never allocates more than the size of the input.
 NamedTensors from_safetensors(const std::string& bytes, const std::string& source);
 
 }  // namespace metaformer

@@ -9,7 +9,7 @@ namespace metaformer {
 
 namespace {
 
-// Ascending places with as many -1 behind them as make their number a multiple of 32, so that batches have few shapes.
+// Appends -1 until the count is a multiple of 32, so that batches have few shapes.
 torch::Tensor padded_places(const torch::Tensor& places_t) {
   constexpr std::int64_t step = 32;
   const auto count = places_t.size(0);
@@ -20,9 +20,9 @@ torch::Tensor to_weight(std::int64_t targets, torch::Device device) {
   return torch::full({}, static_cast<double>(targets), torch::TensorOptions().dtype(torch::kDouble).device(device));
 }
 
-// Of the rows without what is padding in all of them.
+// The length of the longest row, rounded up to a multiple of 8.
 std::int64_t needed_length(const torch::Tensor& segments_bc) {
-  constexpr std::int64_t step = 8;  // libraries that compile a kernel for a shape find it again
+  constexpr std::int64_t step = 8;  // so that libraries that compile a kernel for each shape can reuse it
   const auto used = (segments_bc >= 0).any(0).nonzero();
   const auto length = used.numel() == 0 ? 1 : used.max().item<std::int64_t>() + 1;
   return std::min((length + step - 1) / step * step, segments_bc.size(1));

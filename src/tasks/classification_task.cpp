@@ -46,7 +46,7 @@ std::optional<double> auc_of_class(const ClassProbabilities& probabilities, std:
   return (rank_sum - members * (members + 1) / 2) / (members * others);
 }
 
-// Over the classes that have a value.
+// The mean over the classes that have a value; nullopt if none has.
 template <class ValueOf>
 std::optional<double> mean_over_classes(std::int64_t classes, ValueOf value_of) {
   double sum = 0, counted = 0;
@@ -58,14 +58,14 @@ std::optional<double> mean_over_classes(std::int64_t classes, ValueOf value_of) 
   return counted == 0 ? std::nullopt : std::optional(sum / counted);
 }
 
-// Training texts by class.
+// The number of training texts of each class.
 std::vector<std::int64_t> training_counts(const LabelledDataset& dataset) {
   std::vector<std::int64_t> counts(dataset.codec().labels.size());
   for (const auto& text : dataset.texts(Split::train)) ++counts[static_cast<std::size_t>(text.label)];
   return counts;
 }
 
-// Classes are whatever labels the texts have, so that a typo makes a class of its own.
+// Every label of a text is a class, so a typo makes a class of its own.
 void warn_of_rare_classes(const LabelledDataset& dataset) {
   constexpr std::int64_t a_few = 3, much_rarer = 10, far_rarer = 200;
   const auto counts = training_counts(dataset);
@@ -76,7 +76,7 @@ void warn_of_rare_classes(const LabelledDataset& dataset) {
                    in_quotes(dataset.codec().labels[label]), count, dataset.count(Split::train));
 }
 
-// The AUC of a split is over the classes that it has, and one class has none: no step could be chosen by it.
+// A split with a single class has no AUC, so no step could be chosen by it.
 void require_two_classes(const LabelledDataset& dataset, Split split) {
   const auto texts = dataset.texts(split);
   const bool has_two =
@@ -149,7 +149,7 @@ class LabelledStream : public RowStream {
   std::shared_ptr<const LabelledDataset> dataset_;
 };
 
-// 1 / the fraction of every class, so that all classes weigh the same and a text weighs 1 on average.
+// Weights by 1 / the fraction of every class, so that all classes weigh the same and a text weighs 1 on average.
 torch::Tensor balanced_weights(const LabelledDataset& dataset) {
   const auto counts = training_counts(dataset);
   const auto counts_v = torch::tensor(counts, torch::kDouble);
@@ -157,8 +157,8 @@ torch::Tensor balanced_weights(const LabelledDataset& dataset) {
       .to(torch::kFloat);
 }
 
-// Cross-entropy of the class, with smoothed targets and weighted classes where the config says so. The weights stay
-// where the last loss was computed: a recorded step cannot copy from the host.
+// Cross-entropy of the class, with smoothed targets and weighted classes if the config says so. The weights stay on the
+// device of the last loss, because a recorded step cannot copy from the host.
 Objective class_objective(const torch::Tensor& given_weights_v, double smoothing) {
   return [weights_v = given_weights_v, smoothing](const torch::Tensor& given_lv, const Batch& batch) mutable {
     const auto logits_lv = widened(given_lv);
@@ -168,7 +168,7 @@ Objective class_objective(const torch::Tensor& given_weights_v, double smoothing
   };
 }
 
-// The distinct features of every row; -1: none.
+// The distinct features of every row; -1 is no feature.
 std::vector<std::vector<std::uint32_t>> distinct_in_rows(const torch::Tensor& features_lf) {
   const auto contiguous_lf = features_lf.to(torch::kLong).contiguous();
   const auto width = contiguous_lf.size(1);
@@ -183,7 +183,7 @@ std::vector<std::vector<std::uint32_t>> distinct_in_rows(const torch::Tensor& fe
   return rows;
 }
 
-// Of features 0 ... size - 1, how unequally the classes have them: |r|, of more than two classes the largest.
+// For features 0 ... size - 1, how unequally the classes contain them: |r|, with more than two classes the largest.
 torch::Tensor log_count_scale(const std::vector<LabelledFeatures>& texts, std::int64_t classes, std::int64_t size) {
   std::vector<float> scale(static_cast<std::size_t>(size));
   for (std::int64_t label = 0; label < (classes == 2 ? 1 : classes); ++label) {
@@ -194,16 +194,16 @@ torch::Tensor log_count_scale(const std::vector<LabelledFeatures>& texts, std::i
   return torch::tensor(scale);
 }
 
-// Naive Bayes weighs features by how unequally the classes have them; a network that takes their embeddings in that
+// Naive Bayes weighs features by how unequally the classes contain them; a network whose embeddings are scaled in that
 // proportion learns less from the rest (Wang and Manning 2012, "Baselines and bigrams"). Multiplies the embedding of
-// each token and n-gram bucket by |r|, r its log-count ratio between the training texts of a class and all others, as
-// evaluation sees these texts. Of more than two classes the largest |r|; 0 for what no training text has. Throws
-// Interrupted when a signal asks to stop.
+// each token and n-gram bucket by |r|, where r is its log-count ratio between the training texts of a class and all
+// others, as evaluation sees these texts. With more than two classes it is the largest |r|; 0 for features that no
+// training text has. Throws Interrupted if a signal asks to stop.
 void scale_by_log_count_ratios(Classifier& model, const BatchStream& stream, const ModelSizes& sizes) {
   const auto [vocabulary, classes] = sizes;
   const auto& ngrams = model.config().embedding.ngrams;
   const auto buckets = ngrams.order > 1 ? ngrams.buckets : 0;
-  // Features are token ids, a class token's too, and behind these the buckets of n-grams: what the model looks up.
+  // Features are what the model looks up: token ids, also a class token's, and after these the buckets of n-grams.
   const auto first_bucket = vocabulary + (is<FirstTokenHeadConfig>(model.head()) ? 1 : 0);
   const auto features_of_rows = [&](const Batch& given) {
     const auto batch = model.embedded(given);
@@ -215,7 +215,7 @@ void scale_by_log_count_ratios(Classifier& model, const BatchStream& stream, con
     return distinct_in_rows(torch::cat(kinds, 1));
   };
   const auto all = log_count_scale(training_features(stream, features_of_rows), classes, first_bucket + buckets);
-  // A class token stands in every text: it says nothing of a class, and keeps its embedding.
+  // A class token is in every text, so it does not distinguish classes, and keeps its embedding.
   model.transformer()->scale_embeddings(all.narrow(0, 0, vocabulary), all.narrow(0, first_bucket, buckets));
 }
 
@@ -224,7 +224,7 @@ void scale_bag_by_log_count_ratios(NgramBag& bag, const BatchStream& stream, std
   bag->set_scale(log_count_scale(training_features(stream, buckets_of_rows), classes, bag->buckets()));
 }
 
-// make_model makes a Classifier for this task, and nothing else.
+// For this task make_model always makes a Classifier.
 Classifier& classifier(SequenceModel& model) { return dynamic_cast<Classifier&>(model); }
 
 }  // namespace
@@ -274,7 +274,7 @@ std::optional<double> roc_auc(const ClassProbabilities& probabilities) {
 
 double calibration_error(const ClassProbabilities& probabilities) {
   constexpr std::size_t bins = 15;
-  std::array<double, bins> surplus{};  // confidence less correctness, summed
+  std::array<double, bins> surplus{};  // sum of confidence - correctness
   for (std::int64_t text = 0; text < probabilities.texts(); ++text) {
     const auto predicted = probabilities.predicted(text);
     const double confidence = probabilities.at(text, predicted);
@@ -322,7 +322,7 @@ void recalibrate(Classifier& model, const TrainingTexts& texts, std::int64_t cou
   const double smoothing = classification(config).label_smoothing;
   const auto targets_bv =
       torch::one_hot(labels_l, classes) * (1 - smoothing) + smoothing / static_cast<double>(classes);
-  // As the library does it, a class's weight goes with each target's share of that class.
+  // As in LibTorch's cross-entropy, the weight of a class applies to the fraction of each target for that class.
   const auto weighted_bv = weights_v.defined() ? targets_bv * weights_v.to(torch::kCPU, torch::kDouble) : targets_bv;
   const auto weights_b = weighted_bv.sum(1);
   model.set_logit_shift(calibrating_shift(logits_bv, weighted_bv / weights_b.unsqueeze(1), weights_b));
@@ -421,7 +421,7 @@ Task make_classification_task(const ExperimentConfig& config, bool offline, Code
             .objective = class_objective(weights_v, options.label_smoothing),
             .measures = measures,
             .classes = measures};
-  // A batch that is overfitted chooses no checkpoint, and needs no shift for texts.
+  // With overfit_batch no checkpoint is chosen, and no shift is needed.
   if (!config.train.overfit_batch)
     task.check = [dataset, by_auc = options.selection_metric == SelectionMetric::auc] {
       warn_of_rare_classes(*dataset);

@@ -26,13 +26,13 @@ struct ClassProbabilities {
     return values[static_cast<std::size_t>(text * classes + label)];
   }
   std::int64_t label(std::int64_t text) const { return labels[static_cast<std::size_t>(text)]; }
-  std::int64_t predicted(std::int64_t text) const;  // the likeliest class, of equal ones the first
+  std::int64_t predicted(std::int64_t text) const;  // the most probable class; the first of equal ones
 };
 
 // Mean of -log(probability of the true class).
 double log_loss(const ClassProbabilities& probabilities);
 
-// [true class][predicted class], row-major: how many texts.
+// The number of texts by [true class][predicted class], row-major.
 std::vector<std::int64_t> confusion_table(const ClassProbabilities& probabilities);
 
 std::vector<ClassCounts> count_classes(const ClassProbabilities& probabilities);
@@ -40,35 +40,35 @@ std::vector<ClassCounts> count_classes(const ClassProbabilities& probabilities);
 // The mean over the classes that have an F1; other classes do not count (scikit-learn's f1_score, average="macro").
 double macro_f1(const std::vector<ClassCounts>& counts);
 
-// Area under the receiver's operating curve: the probability that a text of a class ranks above one of another, half of
-// it for ties (Hanley and McNeil 1982). Of more than two classes the mean of one against the rest over the classes that
-// some but not all texts have; other classes do not count. Nothing where there is no such class.
+// Area under the receiver operating characteristic curve: the probability that a text of a class ranks above one of
+// another, where ties count half (Hanley and McNeil 1982). With more than two classes, the mean of one against the rest
+// over the classes that some but not all texts have; other classes do not count. nullopt if there is no such class.
 std::optional<double> roc_auc(const ClassProbabilities& probabilities);
 
-// Expected calibration error (Naeini et al. 2015, Guo et al. 2017): mean distance of confidence and accuracy over 15
-// equal bins of confidence, by their shares of the texts.
+// Expected calibration error (Naeini et al. 2015, Guo et al. 2017): the mean distance of confidence and accuracy over
+// 15 equal bins of confidence, weighted by their fractions of the texts.
 double calibration_error(const ClassProbabilities& probabilities);
 
 // task.head.recalibrate: a classifier is trained on noisy texts and with dropout, and evaluated without. Its logits
 // then have an offset that differs from run to run, so that one class is predicted more often than it occurs.
 //
-// The shift s_v for which the mean of softmax(logits_bv + s_v) is the mean of targets_bv, rows that sum to 1, both
-// weighted by weights_b: cross-entropy's minimum in a bias. By iterative scaling (Darroch and Ratcliff 1972), float64.
-// 0 for classes that the targets never name.
+// The shift s_v for which the mean of softmax(logits_bv + s_v) equals the mean of targets_bv, whose rows sum to 1, both
+// weighted by weights_b: the minimum of the cross-entropy over a bias. Computed by iterative scaling (Darroch and
+// Ratcliff 1972) in float64. 0 for classes that no target names.
 torch::Tensor calibrating_shift(const torch::Tensor& logits_bv, const torch::Tensor& targets_bv,
                                 const torch::Tensor& weights_b);
 
-// Texts `first` ... `first` + `rows` of the training split in an order at random, without noise.
+// `rows` texts of the training split from number `first` on, in a random order, without noise.
 using TrainingTexts = std::function<Batch(std::int64_t first, std::int64_t rows)>;
 
-// Shifts the model's logits so that training's loss (its smoothing, and weights_v by class unless undefined), over
-// 4,096 different training texts, or all `count` of them where there are fewer, without noise and dropout, is at its
-// minimum in the shift. The same texts every time. A network that diverged gets no shift. Goes on when a signal asks to
+// Sets the shift of the model's logits to the minimum of the training loss (with its smoothing, and weights_v by class
+// unless undefined) over 4,096 different training texts, or all `count` of them if there are fewer, without noise and
+// dropout. The texts are the same every time. A network that diverged gets no shift. Continues when a signal asks to
 // stop: the checkpoint that is then saved needs the shift.
 void recalibrate(Classifier& model, const TrainingTexts& texts, std::int64_t count, const ExperimentConfig& config,
                  const torch::Tensor& weights_v, torch::Device device);
 
-// More classes are not reported one by one, and more than so many have no confusion table.
+// With more classes, single classes are not reported, or there is no confusion table.
 constexpr std::size_t most_reported_classes = 20, most_confused_classes = 5000;
 
 // Reports loss (neither smoothed nor weighted), accuracy, f1 (macro_f1), auc (roc_auc), calibration_error, texts; the
@@ -80,13 +80,13 @@ class ClassificationMeasures : public Measures {
   void score(const torch::Tensor& logits_lv, const Batch& batch, ScoreSums& sums) const override;
   Evaluation report(const ScoreSums& sums, Split split, Tables tables = Tables::few) const override;
 
-  // The same of probabilities from elsewhere (an ensemble), with their mean loss.
+  // The same for probabilities from elsewhere (an ensemble), with their mean loss.
   Evaluation report_of(const ClassProbabilities& probabilities, double loss, Tables tables) const;
 
   // The confusion table as CSV: a row for each class, a column for each predicted one, both with its label.
   std::string confusion_csv(const ScoreSums& sums) const;
 
-  // By the measure of the config. An AUC that batches of one class do not have counts as 0.
+  // By the measure of the config. A missing AUC, of batches with a single class, counts as 0.
   double selection_error(const Evaluation& evaluation) const override;
   std::vector<std::string> headline() const override;
 

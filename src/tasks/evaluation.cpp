@@ -22,20 +22,20 @@ namespace metaformer {
 namespace {
 
 std::int64_t slices_of(const Batch& batch) {
-  constexpr std::int64_t tokens = 1024;                       // whose activations a core's cache holds
+  constexpr std::int64_t tokens = 1024;                       // their activations fit into a core's cache
   if (!batch.ids_bc.is_cpu() || batch.is_packed()) return 1;  // labels of packed texts may be in any order
   return std::clamp<std::int64_t>(batch.ids_bc.numel() / tokens, 1, batch.ids_bc.size(0));
 }
 
-// A slice may have lost padding at the end of its rows, and has padding of its own behind its places.
+// Removes the padding of a slice's places, or restores padding at the end of its rows that the slice has lost.
 torch::Tensor without_padding_of(const Batch& slice, const torch::Tensor& logits, std::int64_t length) {
   if (slice.places_t.defined()) return logits.narrow(0, 0, (slice.places_t >= 0).sum().item<std::int64_t>());
   if (logits.dim() < 3 || logits.size(1) == length) return logits;
   return torch::constant_pad_nd(logits, {0, 0, 0, length - logits.size(1)});
 }
 
-// `own`: scores of batches rank, rank + size, ..., all with the same names. Their sum over all batches in order, on
-// every process: as if one had scored all of them.
+// `own`: the scores of batches rank, rank + size, ..., all with the same names. Returns the scores of all batches in
+// order, on every process, as if one process had scored all of them.
 ScoreSums add_scores_of_all(ProcessGroup& group, const std::vector<ScoreSums>& own) {
   NamedTensors of_own;
   for (const auto& batch : own)
@@ -129,7 +129,7 @@ EvaluationPart part_of_split(const BatchStream& batches, Split split, std::optio
   if (!most_tokens) return part;
   const auto all = std::ssize(part.batches);
   while (part.tokens > *most_tokens && part.batches.size() > 1) {
-    // By the tokens of a batch on average; less by one where the chosen ones have more.
+    // Estimated by the average tokens of a batch; one batch less if the chosen ones have more tokens.
     const auto estimate = static_cast<std::int64_t>(static_cast<double>(all) * static_cast<double>(*most_tokens) /
                                                     static_cast<double>(part.split_tokens));
     const auto count = std::clamp<std::int64_t>(estimate, 1, std::ssize(part.batches) - 1);
@@ -142,7 +142,7 @@ EvaluationPart part_of_split(const BatchStream& batches, Split split, std::optio
     }
   }
   if (part.tokens <= *most_tokens) return part;
-  // The first rows of the only batch that have at most as many tokens, at least one row.
+  // The first rows of the only batch that have at most `most_tokens` tokens together, but at least one row.
   const auto sums_b = row_tokens_b(batches.evaluation_batch(split, part.batches.front(), torch::kCPU)).cumsum(0);
   part.rows = std::max<std::int64_t>(1, (sums_b <= *most_tokens).sum().item<std::int64_t>());
   part.tokens = sums_b[part.rows - 1].item<std::int64_t>();

@@ -18,9 +18,9 @@ class NetworkPredictor : public Predictor {
   // Keeps a reference to the model.
   explicit NetworkPredictor(SequenceModel& model) : model_(model) {}
 
-  // On the CPU threads share slices of rows, so that what they compute stays in their caches. The slices, and so the
-  // logits, do not depend on the number of threads. A model that remembers goes on where the batch before ended,
-  // unless this one begins.
+  // On the CPU threads share slices of rows, so that intermediate results stay in their caches. The slices, and so the
+  // logits, do not depend on the number of threads. A model that remembers continues from the previous batch, unless
+  // this one begins.
   torch::Tensor logits(const Batch& batch) const override;
   bool remembers() const override { return model_.remembers(); }
 
@@ -32,7 +32,7 @@ class NetworkPredictor : public Predictor {
   mutable std::vector<std::unique_ptr<ModelState>> states_;
 };
 
-// The evaluation batches of a split that an evaluation sees, in rising order; of a single one perhaps the first rows.
+// The batches of a split that an evaluation uses, in rising order; of a single batch possibly only the first rows.
 struct EvaluationPart {
   std::vector<std::int64_t> batches;
   std::int64_t rows = 0;                      // 0: all
@@ -40,12 +40,13 @@ struct EvaluationPart {
   bool is_whole() const { return tokens == split_tokens; }
 };
 
-// As many batches, or rows of one, as have at most `most_tokens` tokens (at least one row), evenly spread over the
-// split; `in_order`: its first ones, where a batch goes on from the one before it. Without a limit all of them.
+// The batches of a part of a split with at most `most_tokens` tokens, evenly spread over the split, or the first rows
+// of one batch (at least one). `in_order`: the first batches of the split, for models in which a batch continues the
+// previous one. Without a limit all batches.
 EvaluationPart part_of_split(const BatchStream& batches, Split split, std::optional<std::int64_t> most_tokens,
                              bool in_order);
 
-// A predictor, a task and how the one is evaluated on the other. Keeps references.
+// A predictor, the task on which it is evaluated, and the settings of the evaluation. Keeps references.
 struct Scoring {
   const Predictor& predictor;
   const Task& task;
@@ -54,19 +55,19 @@ struct Scoring {
   ProcessGroup& group = one_process();
 };
 
-// The sums that the measures of a split follow from: of the whole split, each target once; of a part of it; of
-// `batches` random batches, always the same ones. Deterministic. Throw Interrupted when a stop signal arrives.
-// Processes of a group take turns in the batches, and all get what one process gets, to the last bit. A predictor that
-// remembers computes all batches in each of them.
+// The sums from which the measures of a split are computed: over the whole split, each target once; over a part of it;
+// over `batches` random batches, always the same ones. Deterministic. Throw Interrupted at a stop signal. Processes of
+// a group take turns in the batches, and all get the result of a single process, to the last bit. With a predictor that
+// remembers, each of them computes all batches.
 ScoreSums score_split(const Scoring& scoring, Split split);
 ScoreSums score_part(const Scoring& scoring, Split split, const EvaluationPart& part);
 ScoreSums score_random_batches(const Scoring& scoring, Split split, std::int64_t batches);
 
-// The measures that follow from such sums.
+// The measures that are computed from such sums.
 Evaluation report_of(const Task& task, Split split, const ScoreSums& sums, Tables tables = Tables::few);
 Evaluation evaluate_split(const Scoring& scoring, Split split);
 
-// "loss 0.0012, exact match 99.5%": what a task's measures come down to.
+// The main measures of a task: "loss 0.0012, exact match 99.5%".
 std::string headline_of(const Task& task, const Evaluation& evaluation);
 
 }  // namespace metaformer

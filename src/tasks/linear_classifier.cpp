@@ -15,8 +15,8 @@ namespace metaformer {
 
 namespace {
 
-// The texts as liblinear wants them: a row of (column, value) each, the bias as its last column, ended by column -1.
-// Columns are the features that texts have, numbered 1, 2, ... in order of their first text.
+// The texts in the format of liblinear: a row of (column, value) each, with the bias as its last column, ended by
+// column -1. Columns are the features of the texts, numbered 1, 2, ... in the order of their first occurrence.
 class Problem {
  public:
   Problem(const std::vector<LabelledFeatures>& texts, std::int64_t buckets)
@@ -70,20 +70,20 @@ class Problem {
   }
 
  private:
-  // The weight of each column, the bias last; `targets` are 1 and -1, both there.
+  // The weight of each column, the bias last; `targets` are 1 and -1, and both must occur.
   std::vector<double> solve(std::vector<double> targets, double cost) {
     const problem described{
         .l = static_cast<int>(rows_.size()), .n = bias_column_, .y = targets.data(), .x = rows_.data(), .bias = 1};
     parameter settings{};
-    // Several times as fast as the primal, without arithmetic of whatever BLAS there is.
+    // Several times as fast as the primal, and independent of the installed BLAS.
     settings.solver_type = L2R_LR_DUAL;
     settings.eps = 0.01;
     settings.C = cost;
     set_print_string_function([](const char*) {});
-    std::srand(1);  // its order of texts comes from rand(), which nothing else here uses
+    std::srand(1);  // liblinear orders texts by rand(), which nothing else here uses
     const auto destroy = [](model* trained) { free_and_destroy_model(&trained); };
     const std::unique_ptr<model, decltype(destroy)> trained(::train(&described, &settings), destroy);
-    // Its weights are for whichever label comes first.
+    // The weights are for the label that comes first.
     const double sign = trained->label[0];
     std::vector<double> weights(trained->w, trained->w + bias_column_);
     for (auto& weight : weights) weight *= sign;
@@ -174,7 +174,8 @@ void LinearModel::to(torch::Device device) {
 
 torch::Tensor LinearModel::logits(const Batch& batch) const {
   std::vector<torch::Tensor> sums;
-  // Row by row: embedding_bag starts all threads for the few additions of a row, which then wait for each other.
+  // Row by row, because embedding_bag starts all threads for the few additions of a row, and these then wait for each
+  // other.
   for (const auto& row : row_features(batch, config_)) {
     const std::vector<std::int64_t> features(row.begin(), row.end());
     const auto features_f = torch::tensor(at::ArrayRef<std::int64_t>(features), torch::kLong);

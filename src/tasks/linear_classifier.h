@@ -23,11 +23,11 @@ struct LinearWeights {
   std::vector<double> logits(const std::vector<std::uint32_t>& features) const;
 };
 
-// Minimises |w|^2 / 2 + cost * sum of log(1 + exp(-y w.x)), the bias a part of w, with x the features' log-count ratios
-// (naive_bayes) or 1: for two classes once, its log odds shared between them; for more, every class against the rest.
-// The ratios are multiplied into the weights that come back. A class that has no text, or all, is predicted
-// by its bias only. The same on every call with the same texts; not for several threads at once. Throws Interrupted
-// when a signal asks to stop.
+// Minimises |w|^2 / 2 + cost * sum of log(1 + exp(-y w.x)), where the bias is a part of w, and x has the features'
+// log-count ratios (naive_bayes) or 1. For two classes this is done once, and the log odds are shared between them; for
+// more, for every class against the rest. The ratios are multiplied into the returned weights. A class without texts,
+// or with all of them, is predicted by its bias only. The same texts give the same result; not thread-safe. Throws
+// Interrupted if a signal asks to stop.
 LinearWeights fit_linear_classifier(const std::vector<LabelledFeatures>& texts, std::int64_t classes,
                                     const LinearConfig& config);
 
@@ -45,7 +45,7 @@ class LinearModel : public Predictor {
  public:
   LinearModel(const LinearConfig& config, const LinearWeights& weights);
 
-  // Without values: those of a checkpoint are to be copied into tensors().
+  // Without values; those of a checkpoint are to be copied into tensors().
   LinearModel(const LinearConfig& config, std::int64_t classes);
 
   // Logits [b, classes]: the bias and the sum of the weights of the features of each row. A row's logits do not depend

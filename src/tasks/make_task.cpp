@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Rows that are drawn and have one length.
+// Randomly drawn rows of one length.
 class DrawnRows : public RowStream {
  public:
   using RowStream::RowStream;
@@ -55,7 +55,7 @@ class ListStream : public DrawnRows {
   std::shared_ptr<const ListDataset> dataset_;
 };
 
-// Rows that test what a model remembers.
+// Rows that test a model's memory.
 class RecallStream : public DrawnRows {
  public:
   RecallStream(const ExperimentConfig& config, std::shared_ptr<const RecallDataset> dataset)
@@ -164,7 +164,7 @@ Task make_list_task(const ExperimentConfig& config) {
             {"exact_match", scores.exact_match},
             {"lists", scores.rows}};
   };
-  // Of long lists hardly any is right as a whole while a model learns.
+  // While a model learns, hardly any long list is right as a whole.
   const std::string headline = lists.copies ? "accuracy" : "exact_match";
   return {.codec = std::make_shared<const Codec>(
               Codec{.tokenizer = std::make_unique<NumberTokenizer>(lists.vocabulary()), .labels = {}}),
@@ -232,7 +232,7 @@ Task make_whole_task(const ExperimentConfig& config, bool offline, Codec codec) 
   return make_language_model_task(config, offline, std::move(codec));
 }
 
-// The files and folders that the section data names are where it says. Those of a run may have moved since.
+// Throws unless the files and folders of the section data exist. Those of a run may have moved since.
 void require_data_in_place(ExperimentConfig config, bool is_of_run) {
   for (const auto& [key, path] : paths_in(config)) {
     if (path == nullptr || !is_data_path(config, key)) continue;

@@ -6,8 +6,8 @@
 
 namespace metaformer {
 
-// Builds the task of a config: reads its data (fetching a public corpus unless `offline`), builds or takes the codec.
-// Errors: exit codes 2 and 3.
+// Builds the task of a config: reads its data (fetching a public corpus unless `offline`), and builds the codec unless
+// one is given. Throws Error (exit codes 2 and 3).
 Task make_task(const ExperimentConfig& config, bool offline, Codec codec = {});
 
 }  // namespace metaformer

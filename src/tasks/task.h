@@ -23,12 +23,12 @@ namespace metaformer {
 class ClassificationMeasures;
 class PairDataset;
 
-// The results of an evaluation: by name a scalar or rows of every batch.
+// The results of an evaluation by name: a scalar or rows for every batch.
 class ScoreSums {
  public:
   void add(const std::string& name, const torch::Tensor& of_batch) { of_batches_[name].push_back(of_batch); }
 
-  // Adds those of later batches.
+  // Adds the results of later batches.
   void add(const ScoreSums& later) {
     for (const auto& [name, tensors] : later.of_batches_)
       for (const auto& tensor : tensors) add(name, tensor);
@@ -65,10 +65,10 @@ class Measures {
   // Loss, perplexity, accuracy, ..., as far as they apply. `split`: of the data (BatchStream::source_of).
   virtual Evaluation report(const ScoreSums& sums, Split split, Tables tables = Tables::few) const = 0;
 
-  // The best checkpoint has the lowest of these on the validation split.
+  // The best checkpoint has the lowest selection error on the validation split.
   virtual double selection_error(const Evaluation& evaluation) const { return evaluation.at("loss"); }
 
-  // Besides the loss, the measures that people look at first, all of them fractions: "accuracy", "exact_match", ...
+  // The main measures besides the loss, all of them fractions: "accuracy", "exact_match", ...
   virtual std::vector<std::string> headline() const { return {}; }
 };
 
@@ -81,7 +81,7 @@ class Predictor {
   // that the batch names; [l, classes] of a classifier, whose softmax are the probabilities of the classes.
   virtual torch::Tensor logits(const Batch& batch) const = 0;
 
-  // Whether a batch goes on where the one before it ended, so that they must come in their order.
+  // Whether a batch continues the previous one, so that batches must come in their order.
   virtual bool remembers() const { return false; }
 };
 
@@ -99,18 +99,19 @@ class BatchStream {
   // The fraction of the training split that a step sees; 0 where epochs have no meaning.
   virtual double epochs_per_step() const { return 0; }
 
-  // Before training. Errors (exit code 3): the training split is too short for a step.
+  // To be called before training. Throws Error (exit code 3) if the training split is too short for a step.
   virtual void check_training() const {}
 
-  // Forward pass `micro` (0 ... accumulate - 1) of a step: a function of (seed, step, micro) only.
+  // The batch of forward pass `micro` (0 ... accumulate - 1) of a step: a function of (seed, step, micro) only.
   virtual Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const = 0;
 
   virtual bool has(Split split) const { return split != Split::test; }
 
-  // The split of the data that the batches of `split` come from.
+  // The split of the data from which the batches of `split` come.
   virtual Split source_of(Split split) const { return split; }
 
-  // A split in deterministic batches that hold every target once. Errors (exit code 2): the data has no such split.
+  // A split in deterministic batches that hold every target once. Throws Error (exit code 2) if the data has no such
+  // split.
   virtual std::int64_t evaluation_batches(Split split) const = 0;
   virtual Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const = 0;
 
@@ -155,22 +156,22 @@ struct Task {
   std::shared_ptr<const Codec> codec;
   nlohmann::ordered_json description;  // of the data, for environment.json: where they came from, their digests
   std::string summary;                 // the same in a line for people
-  std::optional<double> bytes_per_token = std::nullopt;  // of the training texts; nothing for data that are no text
+  std::optional<double> bytes_per_token = std::nullopt;  // of the training texts; nullopt for other data
   std::shared_ptr<const BatchStream> batches;
   Objective objective;  // the loss that the task minimises
   std::shared_ptr<const Measures> measures;
 
-  // Before training: warns of probable mistakes; throws (exit code 3) where nothing could be chosen on the
-  // validation split.
+  // To be called before training: warns of probable mistakes; throws (exit code 3) if no checkpoint could be chosen on
+  // the validation split.
   std::function<void()> check = [] {};
 
-  // Adapt a model to the training data other than by gradients: with its initial weights; as a function of weights that
-  // are about to be evaluated.
+  // Adapt a model to the training data other than by gradients. before_training: with its initial weights.
+  // before_evaluation: as a function of the weights that are about to be evaluated.
   std::function<void(SequenceModel& model)> before_training = [](SequenceModel&) {};
   std::function<void(SequenceModel& model, torch::Device device)> before_evaluation = [](SequenceModel&,
                                                                                          torch::Device) {};
 
-  // Null for every task but one.
+  // nullptr for every task but one.
   std::shared_ptr<const ClassificationMeasures> classes = nullptr;  // of classification: `measures`
   std::shared_ptr<const PairDataset> pairs = nullptr;               // of sequence_to_sequence
 };

@@ -18,7 +18,7 @@ namespace {
 
 const PackingConfig& packing_of(const ExperimentConfig& config) { return text_data_of(config.task)->packing; }
 
-// What the batches of all tasks over a text have in common.
+// The common base of the batches of all tasks over a text.
 class TextStream : public RowStream {
  public:
   TextStream(const ExperimentConfig& config, std::shared_ptr<const TextDataset> dataset)
@@ -77,18 +77,19 @@ class Windows : public TextStream {
     return std::min(rows * context(), size(split) - 1 - first * context());
   }
 
-  // int, where batches were last asked for; on the CPU the dataset's own memory
+  // int, on the device of the last batch; on the CPU the dataset's own memory
   mutable torch::Tensor training_tokens_, training_documents_;
 };
 
-// The rows of all passes of a step lie side by side in the text, each as long as the others (Dai et al. 2019). What is
-// left over, fewer tokens than a step has, is before and behind them, another part of it in every epoch.
+// Windows in the order of the text (Dai et al. 2019). The text is cut into parts of equal length, one for each row of a
+// step, and a row continues in its part from step to step. The remainder, fewer tokens than a step has, is before and
+// after these parts, divided differently in every epoch.
 class OrderedWindows : public Windows {
  public:
   OrderedWindows(const ExperimentConfig& config, std::shared_ptr<const TextDataset> dataset)
       : Windows(config, std::move(dataset)), steps_of_epoch_(targets() / (rows_per_step() * context())) {}
 
-  // What only evaluates needs no rows of a step.
+  // Not in the constructor, because evaluation alone needs no rows of a step.
   void check_training() const override {
     if (steps_of_epoch_ > 0) return;
     throw Error(
@@ -139,7 +140,7 @@ class OrderedWindows : public Windows {
  private:
   std::int64_t targets() const { return size(Split::train) - 1; }
 
-  // Every row is a part of the split and begins with nothing before it.
+  // Every row is a part of the split, and begins without memory.
   std::vector<std::int64_t> evaluation_starts(Split split, std::int64_t index) const {
     const auto windows = count(split), of_row = windows_of_row(split);
     std::vector<std::int64_t> starts;
@@ -148,7 +149,8 @@ class OrderedWindows : public Windows {
     return starts;
   }
 
-  // Rows are long against what is remembered, so that a small part of the split is predicted with less than all of it.
+  // Rows are long compared to the memory, so that only a small part of the split is predicted with less than a full
+  // memory.
   std::int64_t windows_of_row(Split split) const {
     constexpr std::int64_t memories = 16;
     const auto windows = count(split);
@@ -163,8 +165,8 @@ class OrderedWindows : public Windows {
 // Rows are packs: several documents or pieces of long ones (data.packing), or single windows.
 class PackStream : public TextStream {
  public:
-  // Makes batches of packs: the rows first_row, first_row + 1, ... of a step; those of an evaluation, where documents
-  // see nothing of each other and tokens weigh the same.
+  // Makes batches of packs. training: for the rows first_row, first_row + 1, ... of a step. evaluation: for an
+  // evaluation, in which documents do not see each other and all tokens weigh the same.
   struct Make {
     std::function<Batch(const std::vector<TextPack>& packs, std::int64_t step, std::int64_t first_row,
                         torch::Device device)>
@@ -172,7 +174,7 @@ class PackStream : public TextStream {
     std::function<Batch(const std::vector<TextPack>& packs, Split split, torch::Device device)> evaluation;
   };
 
-  // `documents`: nothing for windows.
+  // `documents`: nullopt for windows.
   PackStream(const ExperimentConfig& config, std::shared_ptr<const TextDataset> dataset, Make make,
              std::optional<PackedDocuments> documents = std::nullopt)
       : TextStream(config, std::move(dataset)), make_(std::move(make)), documents_(std::move(documents)) {}
@@ -236,7 +238,7 @@ class PackStream : public TextStream {
   std::optional<PackedDocuments> documents_;
 };
 
-// Rows of windows. Segments are documents, if these are separate, and what they leave empty is padding.
+// The rows of windows. Segments are documents, if these are separate; the rest of a row is padding.
 TokenRows window_rows(const TextDataset& dataset, Split split, const std::vector<TextPack>& windows) {
   auto rows = dataset.rows_of(split, windows, /*separate=*/false);
   const auto& documents = dataset.documents(split);
@@ -251,7 +253,7 @@ TokenRows window_rows(const TextDataset& dataset, Split split, const std::vector
   return rows;
 }
 
-// Some tokens of the rows are hidden.
+// Makes batches of rows in which some tokens are hidden.
 using RowsOfPacks = std::function<TokenRows(Split split, const std::vector<TextPack>& packs, bool trains)>;
 PackStream::Make masked(const ExperimentConfig& config, const Tokenizer& tokenizer, const RowsOfPacks& rows_of) {
   const auto masking = std::make_shared<const Masking>(std::get<MaskedLanguageModelConfig>(config.task), tokenizer);
@@ -259,7 +261,7 @@ PackStream::Make masked(const ExperimentConfig& config, const Tokenizer& tokeniz
                             const auto& packs, std::int64_t step, std::int64_t first_row, torch::Device device) {
     auto rows = rows_of(Split::train, packs, true);
     masking->mask_for_training(rows, packs, seed, step, first_row);
-    if (device.is_cuda()) masking->pad_places(rows);  // a step of another shape is not replayed as a graph
+    if (device.is_cuda()) masking->pad_places(rows);  // a graph is only replayed for a step of the same shape
     return to_batch(rows, device);
   };
   const auto evaluation = [masking, rows_of](const auto& packs, Split split, torch::Device device) {
@@ -270,19 +272,19 @@ PackStream::Make masked(const ExperimentConfig& config, const Tokenizer& tokeniz
   return {training, evaluation};
 }
 
-// What the parts of a task over a text share.
+// The data that the parts of a task over a text share.
 struct TaskText {
-  // Errors: those of load_corpus and TextDataset. An empty codec is made from the text.
+  // Throws the errors of load_corpus and TextDataset. An empty codec is made from the text.
   TaskText(const ExperimentConfig& config, bool offline, Codec given_codec)
       : corpus(load_corpus(*text_data_of(config.task), offline)),
         codec(std::move(given_codec)),
         dataset(corpus, *text_data_of(config.task), context_of(config.model), codec.tokenizer) {
-    corpus.text = {};  // tokens are what is needed from here on
+    corpus.text = {};  // from here on only the tokens are needed
     corpus.held_out.reset();
     corpus.document_starts = corpus.held_out_document_starts = {};
   }
 
-  // Nothing where the tokenizer has no unknown token. The unknown token is easy to predict: the measures say how
+  // nullopt if the tokenizer has no unknown token. The unknown token is easy to predict, so the measures report how
   // frequent it is.
   std::optional<double> unknown_token_fraction(Split split) const {
     const auto unknown = codec.tokenizer->unknown_id();
@@ -295,7 +297,7 @@ struct TaskText {
     return static_cast<double>(dataset.bytes(split)) / static_cast<double>(dataset.tokens(split).size());
   }
 
-  // Nor where white space is dropped.
+  // nullopt also if white space is dropped.
   std::optional<double> unknown_character_fraction(Split split) const {
     const auto unknown = dataset.unknown_characters(split);
     if (!unknown || !codec.tokenizer->unknown_id()) return std::nullopt;
@@ -307,7 +309,7 @@ struct TaskText {
   TextDataset dataset;
 };
 
-// Without batches and measures.
+// The task over a text, without batches and measures.
 Task task_over(const std::shared_ptr<const TaskText>& text) {
   const auto vocabulary = text->codec.tokenizer->vocabulary_size();
   const auto train_tokens = text->dataset.tokens(Split::train).size(),

@@ -18,7 +18,7 @@ namespace metaformer {
 
 namespace {
 
-// By byte.
+// The character that stands for each byte.
 constexpr std::array<std::uint32_t, 256> byte_characters = [] {
   std::array<std::uint32_t, 256> points{};
   std::uint32_t next = 0x100;
@@ -29,7 +29,7 @@ constexpr std::array<std::uint32_t, 256> byte_characters = [] {
   return points;
 }();
 
-// The bytes that valid UTF-8 stands for; nothing when it has a character that stands for none.
+// The bytes for which the characters of `text`, valid UTF-8, stand; nothing if a character stands for no byte.
 std::optional<std::string> from_byte_level(std::string_view text) {
   std::string bytes;
   for (auto at = text.begin(); at != text.end();) {
@@ -77,7 +77,7 @@ class Reader {
     fail("{} is {}; {}", field, printable(json_text(value)), expected);
   }
 
-  // Of a member that may be left out, and then is `usual`.
+  // Requires that an optional member is absent or has its default value, `usual`.
   void require(const Json& object, const std::string& place, const char* name, const Json& usual) const {
     const auto& value = json_member(object, name);
     const bool absent = value.is_null() || (usual.is_null() && (value == "" || value == 0));
@@ -119,7 +119,7 @@ class Reader {
     }
   }
 
-  // Bounded by the number of tokens, so that a file cannot ask for more memory than it has.
+  // Ids are bounded by the number of tokens, so that a file cannot ask for much more memory than it has.
   std::int32_t checked_id(const std::string& place, const Json& id) const {
     const auto count =
         json_member(json_member(file_, "model"), "vocab").size() + json_member(file_, "added_tokens").size();
@@ -273,7 +273,7 @@ std::vector<std::int32_t> PairMerges::merge(const std::vector<std::int32_t>& ids
     const auto [rank, place, left, right, merged] = candidates.top();
     candidates.pop();
     auto& token = at(place);
-    if (token.id != left || token.next == none || at(token.next).id != right) continue;  // one of both is gone
+    if (token.id != left || token.next == none || at(token.next).id != right) continue;  // one of the two is gone
     auto& second = at(token.next);
     second.id = none;
     token.id = merged;
@@ -300,8 +300,8 @@ std::vector<std::int32_t> ByteLevelBpeTokenizer::encode(std::string_view text) c
   return ids;
 }
 
-// Of a text without tokens of the lists before `added`. Of tokens that overlap the first one counts, of those that
-// start in one place the longest.
+// Encodes a text that has no tokens of the lists before `added`. Of overlapping added tokens the first is used, of
+// those that start at the same place the longest.
 void ByteLevelBpeTokenizer::encode(std::string_view text, std::size_t added, WordMemo<Ids>& memo, Ids& ids) const {
   if (text.empty()) return;
   if (added == bpe_.added.size()) {

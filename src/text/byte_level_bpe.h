@@ -19,14 +19,15 @@ namespace metaformer {
 // stand for themselves, the others follow from U+0100 on; a space is U+0120.
 std::string to_byte_level(std::string_view bytes);
 
-// Byte-pair encoding (Sennrich et al. 2016): which pairs of neighbouring tokens become one, the first rule first.
+// The merge rules of byte-pair encoding (Sennrich et al. 2016): pairs of neighbouring tokens that become one, in order
+// of priority.
 class PairMerges {
  public:
-  // A rule after all others; a later rule for the same pair replaces the earlier one.
+  // Adds a rule of lower priority than all others; it replaces an earlier rule for the same pair.
   void add(std::int32_t left, std::int32_t right, std::int32_t merged);
 
-  // Applies the rules to the tokens of a word until none applies: always the first rule that does, where it applies
-  // first. O(n log n).
+  // Applies the rules to the tokens of a word until none applies: always the applicable rule of the highest priority,
+  // at the first place where it applies. O(n log n).
   std::vector<std::int32_t> merge(const std::vector<std::int32_t>& ids) const;
 
  private:
@@ -41,7 +42,7 @@ class PairMerges {
   std::int32_t next_rank_ = 0;
 };
 
-// A token that stands for a text of its own, such as <|endoftext|>: it is found in a text before that is cut into
+// A token that stands for a text of its own, such as <|endoftext|>: it is found in a text before the text is cut into
 // words.
 struct AddedToken {
   std::string content;  // not empty
@@ -52,13 +53,14 @@ struct AddedToken {
 // merged pair by pair.
 struct ByteLevelBpe {
   std::vector<std::string> tokens;  // the bytes of each id; "" for an id that no token has
-  std::vector<std::string> names;   // the same as the file writes them
+  std::vector<std::string> names;   // the tokens of each id as the file writes them
   std::array<std::int32_t, 256> byte_ids{};
   PairMerges merges;
   // Words that are not merged, because they are tokens (the file's ignore_merges).
   std::unordered_map<std::string, std::int32_t> whole_words;
-  std::vector<SplitPattern> patterns;  // each cuts what those before it left
-  // To be found first, and in the rest: by first byte, the longest first.
+  std::vector<SplitPattern> patterns;  // each cuts the parts that the patterns before it have made
+  // Two lists: tokens that are searched for first, and tokens that are searched for in the rest. By first byte, the
+  // longest first.
   std::array<std::array<std::vector<AddedToken>, 256>, 2> added;
 };
 
@@ -68,11 +70,11 @@ class ByteLevelBpeTokenizer : public SubwordTokenizer {
  public:
   static constexpr std::int64_t largest_vocabulary = 1 << 24;
 
-  // `file`: the content of tokenizer.json, of which what has no effect on the ids of plain text is ignored: the
-  // decoder, post-processing, truncation and padding. `vocabulary`: at least so many ids, as the model's table of
-  // embeddings may have more rows than the file has tokens; the others stand for nothing. Errors (exit code 3) name
-  // `source` and the field: absent, damaged, or changing text so that decoding cannot restore it (normalisers, a space
-  // in front), and models other than byte-level BPE.
+  // `file`: the content of tokenizer.json. Its decoder, post-processing, truncation and padding are ignored, because
+  // they have no effect on the ids of plain text. `vocabulary`: the least number of ids, as the model's table of
+  // embeddings may have more rows than the file has tokens; the additional ids stand for nothing. Errors (exit code 3)
+  // name `source` and the field: absent, damaged, or changing text so that decoding cannot restore it (normalisers, a
+  // space in front), and models other than byte-level BPE.
   ByteLevelBpeTokenizer(std::string file, std::int64_t vocabulary, const std::string& source);
 
   std::int64_t vocabulary_size() const override { return vocabulary_; }

@@ -22,7 +22,7 @@ namespace metaformer {
 
 namespace {
 
-using Json = nlohmann::json;  // sorts names, of which a vocabulary has many
+using Json = nlohmann::json;  // sorts names, so that search in a large vocabulary is fast
 
 constexpr char32_t last_character = 0x10FFFF;
 
@@ -33,7 +33,7 @@ Json replace(const std::string& pattern, const std::string& content) {
 
 Json sequence(const char* of_what, Json parts) { return {{"type", "Sequence"}, {of_what, std::move(parts)}}; }
 
-// All of a tokenizer.json. `normalizer` and `post_processor` may be null.
+// A whole tokenizer.json. `normalizer` and `post_processor` may be null.
 std::string file_of(Json model, Json normalizer, Json pre_tokenizer, Json post_processor, Json decoder, Json added) {
   return json_text(Json{{"version", "1.0"},
                         {"truncation", nullptr},
@@ -46,7 +46,8 @@ std::string file_of(Json model, Json normalizer, Json pre_tokenizer, Json post_p
                         {"model", std::move(model)}});
 }
 
-// A byte order mark in front of a text is left out, as everywhere in this program, and then `normalizers` are applied.
+// A tokenizer that leaves out a byte order mark in front of a text, as everywhere in this program, and then applies
+// `normalizers`.
 LibraryTokenizer tokenizer_of(Json model, Json normalizers, Json pre_tokenizer, Json decoder) {
   normalizers.insert(normalizers.begin(), replace("\\A\\x{FEFF}", ""));
   return {file_of(std::move(model), sequence("normalizers", std::move(normalizers)), std::move(pre_tokenizer), nullptr,
@@ -76,12 +77,14 @@ Json byte_level(bool use_regex) {
   return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}};
 }
 
-// Every part of a text is a token, or else the unknown one, where the vocabulary has it.
+// A model for which every part of a text is one token; parts that are not in the vocabulary are the unknown token, if
+// it has one.
 Json whole_parts(Json vocabulary) {
   return {{"type", "WordLevel"}, {"vocab", std::move(vocabulary)}, {"unk_token", "<unk>"}};
 }
 
-// The inside of a class of characters in regular expressions: ab-d, of those that `belongs` takes.
+// The inside of a character class of a regular expression, such as ab-d, with the characters for which `belongs` is
+// true.
 template <class Belongs>
 std::string ranges_of(Belongs belongs) {
   constexpr char32_t none = last_character + 1;
@@ -99,7 +102,7 @@ std::string ranges_of(Belongs belongs) {
   return ranges;
 }
 
-// "[abc]"; an expression that matches nothing where there are no ranges.
+// "[abc]"; an expression that matches nothing if there are no ranges.
 std::string one_of(const std::string& ranges) { return ranges.empty() ? "(?:(?!))" : "[" + ranges + "]"; }
 
 std::string escaped(std::string_view text) {
@@ -112,8 +115,8 @@ std::string escaped(std::string_view text) {
   return regex;
 }
 
-// An expression for any of `words` behind their first `begin` bytes, which are the same: common beginnings stand once.
-// Words are sorted and distinct.
+// An expression for any of `words` without their first `begin` bytes, which are equal. Common beginnings are written
+// once. Words are sorted and distinct.
 std::string any_word(std::span<const std::string> words, std::size_t begin = 0) {
   const auto &first = words.front(), &last = words.back();
   auto end = static_cast<std::size_t>(std::ranges::mismatch(first, last).in1 - first.begin());
@@ -147,7 +150,7 @@ LibraryTokenizer library_bytes() {
   return tokenizer_of(model, Json::array(), byte_level(false), byte_level(false));
 }
 
-// Numbers without leading zeros.
+// Numbers; their leading zeros are removed.
 LibraryTokenizer library_numbers(const Tokenizer& tokenizer) {
   auto vocabulary = Json::object();
   for (std::int64_t number = 0; number < tokenizer.vocabulary_size(); ++number)
@@ -173,14 +176,14 @@ class WordExpressions {
                        joint([](char32_t) { return true; }), space_ + word_, attached);
   }
 
-  // Unicode's lower case, as a list of normalisers. The library's own is not for whole words: a sigma at the end of
-  // one has a form of its own (Final_Sigma of Unicode's section 3.13). It may also know newer letters, which are marks
-  // here: without one of `known`, the characters of the vocabulary, they become another mark.
+  // Unicode's lower case, as a list of normalisers. The library's own lower case ignores the special form of a sigma at
+  // the end of a word (Final_Sigma of Unicode's section 3.13). It may also know newer letters, which are marks here:
+  // those that are not among `known`, the characters of the vocabulary, become another mark.
   Json lower_case(const std::set<char32_t>& known) const {
     const auto unassigned = ranges_of([&](char32_t point) {
       return u_charType(static_cast<UChar32>(point)) == U_UNASSIGNED && !known.contains(point);
     });
-    char32_t unknown = 0xFDD0;  // never assigned, as those behind it
+    char32_t unknown = 0xFDD0;  // never assigned, nor are the next ones
     while (known.contains(unknown)) ++unknown;
     const auto ignorable = [](char32_t point) { return has(point, UCHAR_CASE_IGNORABLE); };
     const auto cased = ranges_of([&](char32_t point) {
@@ -201,7 +204,7 @@ class WordExpressions {
     return ranges_of([&](char32_t point) { return character_kind(point) == kind; });
   }
 
-  // A joiner that `is_meant` takes, before a word.
+  // An expression for a joiner before a word, if `is_meant` is true for the joiner.
   template <class IsMeant>
   std::string joint(IsMeant is_meant) const {
     const bool has_apostrophe = joiners_.find('\'') != std::string::npos;
@@ -239,14 +242,14 @@ LibraryTokenizer library_words(const Tokenizer& tokenizer) {
         sequence("pretokenizers", {split(expressions.space() + "+", "Removed"), split(expressions.bare_token())}),
         nullptr);
   const auto token = fmt::format(" ?{}|{}", expressions.bare_token(), expressions.space());
-  // A space and a word that are not known together are two tokens.
+  // A space and a word are two tokens if the vocabulary does not have both as one.
   const auto known = behind_spaces.empty() ? "" : fmt::format("(?!{}\\z)", any_word(behind_spaces));
   const auto unknown_with_space = fmt::format("\\A (?=(?m:.)){}", known);
   return tokenizer_of(whole_parts(std::move(vocabulary)), std::move(normalizers),
                       sequence("pretokenizers", {split(token), split(unknown_with_space)}), {{"type", "Fuse"}});
 }
 
-// Sentencepiece, where white space is kept.
+// Sentencepiece tokenizers that keep white space.
 class LibraryPieces {
  public:
   explicit LibraryPieces(const SentencePieceTokenizer& tokenizer)
@@ -280,8 +283,8 @@ class LibraryPieces {
     return "";
   }
 
-  // The words of text/sentencepiece.cpp, in which characters without a piece stand alone, so that the names of
-  // bytes and other names that no text has cannot be found in them.
+  // An expression for the words of text/sentencepiece.cpp, but with characters without a piece as words of their own.
+  // So the names of bytes, and other names that no text has, cannot be found in words.
   std::string word_expression() const {
     std::set<char32_t> spelt;
     bool has_pieces_of_spaces = false;
@@ -296,7 +299,7 @@ class LibraryPieces {
     return fmt::format("{0} ?{1}+|(?m:.)", spaces, letter);
   }
 
-  // Two neighbours are merged that together are a piece, the best piece first.
+  // Two neighbouring pieces are merged if together they are a piece, the piece with the best score first.
   Json bpe() const {
     auto vocabulary = Json::object(), merges = Json::array();
     std::vector<std::int32_t> order;
@@ -333,7 +336,7 @@ class LibraryPieces {
 
   const SentencePieceTokenizer& tokenizer_;
   SentencePieceTraits traits_;
-  std::vector<std::string> names_;  // by id; of pieces that texts have, the text
+  std::vector<std::string> names_;  // by id; the text of pieces that texts have
 };
 
 }  // namespace
@@ -364,7 +367,7 @@ std::string gpt2_tokenizer_json(const std::string& vocab_json, const std::string
                      {"rstrip", false},
                      {"normalized", false},
                      {"special", true}});
-  auto merges = Json::array();  // pairs of tokens, the first to be merged first
+  auto merges = Json::array();  // pairs of tokens, in order of priority
   auto rest = without_byte_order_mark(merges_txt);
   for (std::int64_t number = 1; !rest.empty(); ++number) {
     auto line = take_line(rest);

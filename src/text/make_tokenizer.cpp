@@ -55,7 +55,7 @@ struct TokenizerFile {
     return list.get<std::vector<std::string>>();
   }
   std::int64_t number(const std::string& name, std::int64_t least, std::int64_t most) const {
-    const auto& value = field(name);  // of integers only those below 0 are not unsigned to the parser
+    const auto& value = field(name);  // the parser makes every integer unsigned that is not below 0
     require(value.is_number_unsigned() && value >= least && value <= most, name,
             fmt::format("a whole number in {} ... {}", least, most));
     return value.get<std::int64_t>();
@@ -101,7 +101,7 @@ bool is_there(const fs::path& file) {
   return fs::is_regular_file(file, ignored);
 }
 
-// vocab_size of the model that lies in the folder; 0: nothing says.
+// vocab_size of the model in the folder; 0 if it is not given.
 std::int64_t vocabulary_of(const fs::path& folder) {
   const auto size = json_member(read_json_file(folder / "config.json"), "vocab_size");
   return size.is_number_unsigned() && size <= ByteLevelBpeTokenizer::largest_vocabulary ? size.get<std::int64_t>() : 0;
@@ -151,7 +151,7 @@ std::unique_ptr<Tokenizer> read_cached(const fs::path& path) try {
 
 void write_cached(const fs::path& path, const Tokenizer& tokenizer) try {
   const auto json = tokenizer.to_json();
-  std::error_code ignored;  // the failing write is reported
+  std::error_code ignored;  // the write reports the error
   fs::create_directories(path.parent_path(), ignored);
   write_file_atomically(path,
                         nlohmann::ordered_json{{"sha256", digest_of(path, json)}, {"tokenizer", json}}.dump() + "\n");

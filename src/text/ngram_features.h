@@ -10,8 +10,8 @@
 
 namespace metaformer {
 
-// The features of a text: the distinct buckets to which its 1- to n-grams of token ids are hashed, ascending. Whether a
-// text has an n-gram counts, not how often. The function must not change: trained weights depend on it.
+// The features of a text: the distinct buckets to which its 1- to n-grams of token ids are hashed, ascending. How often
+// a text has an n-gram does not matter. The function must not change: trained weights depend on it.
 std::vector<std::uint32_t> ngram_features(std::span<const std::int32_t> ids, const LinearConfig& config);
 
 // Log-count ratios: how unequally a feature is distributed over two classes of texts (Wang and Manning 2012,

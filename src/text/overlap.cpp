@@ -20,10 +20,11 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// Text as Python's str has it: the published scorers are written in Python, and scores depend on what it calls a
-// character, white space and lower case.
+// Functions that treat text as Python's str does: the published scorers are written in Python, and scores depend on its
+// characters, white space and lower case.
 
-// A byte that is not valid UTF-8 stands for this + byte, as with Python's error handler surrogateescape.
+// A byte that is not valid UTF-8 becomes the code point escaped_byte + byte, as with Python's error handler
+// surrogateescape.
 constexpr char32_t escaped_byte = 0xDC00;
 
 // Calls `use(code point, its bytes)` in order.
@@ -54,7 +55,7 @@ bool is_white_space(char32_t point) {
   return (point >= 0x1C && point <= 0x1F) || u_isUWhiteSpace(static_cast<UChar32>(point));
 }
 
-// The longest parts of a text whose characters all are parts of words.
+// The runs of characters for which `is_part` is true.
 template <class IsPart>
 Words split(std::string_view text, IsPart is_part) {
   Words words;
@@ -129,7 +130,8 @@ auto sorted_ngrams(const Sequence& tokens, std::size_t n) {
   return ngrams;
 }
 
-// The n-grams that both sequences have, each as often as the sequence with fewer of it has it (clipped counts).
+// The number of n-grams that both sequences have. Each counts as often as in the sequence that has it less often
+// (clipped counts).
 template <class Sequence>
 std::int64_t count_common_ngrams(const Sequence& first, const Sequence& second, std::size_t n) {
   const auto ngrams = sorted_ngrams(first, n), others = sorted_ngrams(second, n);
@@ -138,7 +140,7 @@ std::int64_t count_common_ngrams(const Sequence& first, const Sequence& second, 
   return static_cast<std::int64_t>(common.size());
 }
 
-// Element n - 1 of the counts is of n-grams.
+// Element n - 1 of the counts is that of n-grams.
 template <std::size_t orders, class Sequence>
 NgramCounts<orders> count_all_ngrams(const Sequence& hypothesis, const Sequence& reference) {
   NgramCounts<orders> counts;
@@ -155,7 +157,7 @@ constexpr std::string_view sacrebleu_version = "2.6.0";
 
 // The tokens of one line by the tokenizer "13a" of sacreBLEU (Post 2018, "A call for clarity in reporting BLEU
 // scores"), which is that of WMT's mteval-v13a.pl: marks are tokens, and points, commas and hyphens stay within
-// numbers. None is empty or has white space. Bytes that are not valid UTF-8 are parts of words.
+// numbers. No token is empty or has white space. Bytes that are not valid UTF-8 are parts of words.
 Words tokenize_13a(std::string_view line) {
   std::string text(line);
   for (const auto& [from, to] : {std::pair("<skipped>", ""),
@@ -167,7 +169,7 @@ Words tokenize_13a(std::string_view line) {
                                  {"&gt;", ">"}})
     text = replaced(text, from, to);
   // As in mteval-v13a.pl, spaces go around marks other than the apostrophe, around stops and commas that are not
-  // between digits, and around hyphens behind a digit. All of these are ASCII, so that bytes will do.
+  // between digits, and around hyphens behind a digit. All of these are ASCII, so the expressions can match bytes.
   static const std::array<std::pair<std::regex, const char*>, 4> separated = {
       {{std::regex(R"(([ -&(-+/:-@\[-`{-~]))"), " $1 "},
        {std::regex("([^0-9])([.,])"), "$1 $2 "},
@@ -178,7 +180,7 @@ Words tokenize_13a(std::string_view line) {
   return split_words(text);
 }
 
-// The words of UTF-8 that are made of a-z and 0-9 after lower-casing; all else separates them.
+// The words of UTF-8 text after lower-casing: runs of a-z and 0-9.
 Words rouge_tokens(std::string_view text) {
   return split(lower_case(text), [](char32_t c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); });
 }
@@ -188,7 +190,8 @@ double brevity_penalty(double hypothesis_length, double reference_length) {
   return hypothesis_length == 0 ? 0 : std::exp(1 - reference_length / hypothesis_length);
 }
 
-// Of orders without n-grams they stay 0. The k-th that would be 0 otherwise counts 1 / 2^k matches instead.
+// The precisions of BLEU. They stay 0 for orders without n-grams. For the k-th order without matches, 1 / 2^k matches
+// are counted.
 std::array<double, bleu_orders> smoothed_precisions(const BleuStatistics& statistics) {
   std::array<double, bleu_orders> precisions{};
   double smoothed_matches = 1;
@@ -208,7 +211,7 @@ RougeScore score_of(std::int64_t common, std::int64_t in_hypothesis, std::int64_
 }
 
 std::int64_t common_subsequence_length(const Words& first, const Words& second) {
-  // lengths[j]: of the words of `first` so far and the first j words of `second`.
+  // lengths[j]: the length for the words of `first` so far and the first j words of `second`.
   std::vector<std::int64_t> lengths(second.size() + 1);
   for (const auto& word : first) {
     std::int64_t diagonal = 0;  // lengths[j] before this word
@@ -242,10 +245,10 @@ BleuStatistics bleu_statistics(std::string_view hypothesis, std::string_view ref
 BleuScore bleu(const BleuStatistics& statistics) {
   BleuScore score{.brevity_penalty = brevity_penalty(static_cast<double>(statistics.hypothesis[0]),
                                                      static_cast<double>(statistics.reference[0]))};
-  if (statistics.matches[0] == 0) return score;  // an n-gram that matches has words that do
+  if (statistics.matches[0] == 0) return score;  // without common words there are no common n-grams
   score.precisions = smoothed_precisions(statistics);
   double sum_of_logarithms = 0;
-  for (const auto precision : score.precisions) sum_of_logarithms += std::log(precision);  // of 0: -inf, and BLEU is 0
+  for (const auto precision : score.precisions) sum_of_logarithms += std::log(precision);  // log(0) is -inf, and BLEU 0
   score.bleu = score.brevity_penalty * std::exp(sum_of_logarithms / bleu_orders);
   return score;
 }

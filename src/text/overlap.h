@@ -14,7 +14,7 @@ namespace metaformer {
 // are smoothed exponentially.
 struct BleuOptions {
   bool lowercase = false;
-  bool is_tokenized = false;  // lines are tokens between white space ("none"); otherwise sacreBLEU's "13a" makes them
+  bool is_tokenized = false;  // white space separates the tokens of lines ("none"); else sacreBLEU's "13a" makes them
 };
 
 // The signature that sacreBLEU prints beside such a score, for example
@@ -24,11 +24,12 @@ std::string bleu_signature(const BleuOptions& options);
 // The tokens of a line of UTF-8. Bytes that are not valid are parts of words.
 std::vector<std::string> bleu_tokens(std::string_view line, const BleuOptions& options);
 
-// n-grams of one line or, added up, of a corpus. Element n - 1 is of n-grams; the first is the length.
+// Counts of n-grams in one line or, added up, in a corpus. Element n - 1 is that of n-grams, so element 0 is the
+// length.
 template <std::size_t orders>
 struct NgramCounts {
   std::array<std::int64_t, orders> hypothesis{}, reference{};
-  std::array<std::int64_t, orders> matches{};  // of the hypothesis, clipped to how often the line's reference has each
+  std::array<std::int64_t, orders> matches{};  // n-grams of both, each counted at most as often as in the reference
 
   NgramCounts& operator+=(const NgramCounts& other) {
     for (std::size_t i = 0; i < orders; ++i) {
@@ -61,8 +62,8 @@ BleuScore bleu(const BleuStatistics& statistics);
 
 std::string chrf_signature();
 
-// Of UTF-8 text, in which each invalid byte is a character. A line whose reference has no n-grams of an order counts
-// none of the hypothesis.
+// The counts of a line of UTF-8, in which each invalid byte is a character. If the reference has no n-grams of an
+// order, those of the hypothesis are not counted.
 ChrfStatistics chrf_statistics(std::string_view hypothesis, std::string_view reference);
 
 // The score of a corpus in percent: (1 + beta^2) P R / (beta^2 P + R), where P and R are the means of precision and

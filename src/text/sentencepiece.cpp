@@ -28,9 +28,9 @@ bool is_break(char c) { return c == '\n' || c == '\t' || c == '\r'; }
 // The words that sentencepiece splits into pieces. No piece extends beyond a word, because marks of spaces occur only
 // at its start. The pieces of a text are therefore those of its words, and can be reused.
 
-// Bytes of the word that starts `text`, which is not empty. A break and the mark of a space are words; a space
-// belongs to the word after it. Of several spaces all but the last are words, or with `joins_spaces`, as pieces of
-// several spaces need it, all belong to the word after them.
+// The number of bytes of the first word of `text`, which is not empty. A break and the mark of a space are words of
+// their own; a space belongs to the word after it. Of several spaces each but the last is a word; with `joins_spaces`,
+// which is for pieces of several spaces, all belong to the word after them.
 std::size_t word_length(std::string_view text, bool joins_spaces) {
   if (is_break(text[0])) return 1;
   if (text.starts_with(space_mark)) return space_mark.size();
@@ -47,8 +47,8 @@ std::size_t word_length(std::string_view text, bool joins_spaces) {
   return length;
 }
 
-// Calls `use(word)` in order. If white space is kept, the words are the whole text, otherwise they contain none.
-// Throws Interrupted when a signal asks to stop.
+// Calls `use(word)` in order. If white space is kept, the words together are the whole text, otherwise they contain no
+// white space. Throws Interrupted when a signal asks to stop.
 template <class Use>
 void for_each_word(std::string_view text, Whitespace whitespace, bool joins_spaces, Use use) {
   constexpr int words_between_looks = 1 << 16;
@@ -69,24 +69,26 @@ constexpr std::size_t most_lattices = 1 << 18;    // about 300 MB
 constexpr std::size_t longest_sampled_word = 64;  // bytes
 constexpr char unspelt = '\xFF';                  // occurs in no piece, because it is not valid UTF-8
 
-// Appended to the bytes of a model, it changes one field (protobuf): no space in front of a text
-// (normalizer_spec.add_dummy_prefix).
+// These bytes, appended to a model (protobuf), set its field normalizer_spec.add_dummy_prefix to false: no space in
+// front of a text.
 constexpr std::string_view without_space_in_front("\x1a\x02\x18\x00", 4);
 
 // "<0x0A>", the library's name for a byte.
 std::string byte_piece(char byte) { return fmt::format("<0x{:02X}>", static_cast<unsigned char>(byte)); }
 
-// The text of a piece: marks of spaces become spaces, names of bytes become bytes; "" where no text has it.
+// The text of a piece: marks of spaces become spaces, names of bytes become bytes; "" for a piece that no text has.
 std::string text_of_piece(PieceKind kind, const std::string& piece) {
   if (kind == PieceKind::unknown) return "\uFFFD";
   if (kind == PieceKind::byte) return {static_cast<char>(std::stoi(piece.substr(3, 2), nullptr, 16))};
   return kind == PieceKind::text ? replaced(piece, space_mark, " ") : "";
 }
 
-// The double with the shortest decimal form of a float: another program that reads it there has the same number.
+// The double that the shortest decimal form of a float denotes: another program that reads this form has the same
+// number.
 double decimal(float value) { return as_number<double>(fmt::format("{}", value)).value(); }
 
-// With texts that the usual normalisers change: spaces in a row, forms of characters, case.
+// Requires that texts are restored. The texts are such that the usual normalisers change them: spaces in a row, forms
+// of characters, case.
 void require_restored_text(const Tokenizer& tokenizer, const std::string& source) {
   for (const std::string text : {"a", " a  b ", "\n\t a", "\uFF21", "e\u0301", "\u2460", "A"}) {
     const auto restored = tokenizer.decode(tokenizer.encode(text));
@@ -125,7 +127,7 @@ void for_each_field(std::string_view message, Use use) {
 
 using WordCounts = std::vector<std::pair<std::string, std::int64_t>>;
 
-// Distinct words in byte order. In languages without spaces words are very long, and are cut.
+// Distinct words in byte order. Very long words, as in languages without spaces, are cut.
 WordCounts count_words(std::string_view text, Whitespace whitespace) {
   constexpr std::size_t longest = 1024;
   require_utf8(text);
@@ -214,7 +216,8 @@ std::unordered_map<std::string, std::string> trainer_arguments(const Options& op
 
 }  // namespace
 
-// All segmentations of a word into pieces, and a random one: forward filtering, backward sampling (Kudo 2018, 3.2).
+// All segmentations of a word into pieces. Draws a random one by forward filtering and backward sampling (Kudo 2018,
+// 3.2).
 class SubwordLattice {
  public:
   struct Edge {
@@ -230,8 +233,9 @@ class SubwordLattice {
     first_.push_back(static_cast<std::int32_t>(edges_.size()));
   }
 
-  // Appends a path through all nodes to `ids`. Its probability is the product of those of its pieces to the power
-  // `alpha`, divided by the sum over all paths. `uniform` in [0, 1) decides. There must be a path.
+  // Draws a path from the first node to the last and appends its pieces to `ids`. The probability of a path is the
+  // product of those of its pieces to the power `alpha`, divided by the sum over all paths. `uniform` in [0, 1) selects
+  // the path. There must be one.
   void draw(double alpha, double uniform, std::vector<std::int32_t>& ids) {
     if (alpha != alpha_) weigh(alpha);
     const auto before = ids.size();
@@ -268,9 +272,9 @@ class SubwordLattice {
     }
   }
 
-  std::vector<Edge> edges_;                   // by the node they end at
-  std::vector<std::int32_t> first_ = {0, 0};  // of edges_, by node; the start has none
-  double alpha_ = -1;                         // for which the probabilities were computed
+  std::vector<Edge> edges_;                   // ordered by the node at which they end
+  std::vector<std::int32_t> first_ = {0, 0};  // index of each node's first edge; the start has no edges
+  double alpha_ = -1;                         // the power for which the probabilities were computed
 };
 
 SentencePieceTokenizer::SentencePieceTokenizer(std::string kind, Whitespace whitespace, std::string model,
@@ -339,9 +343,9 @@ std::vector<std::int32_t> SentencePieceTokenizer::cut(std::string_view word) con
   return may_tie ? first_best(ids) : ids;
 }
 
-// The most probable segmentation (Viterbi 1967) of the text of `best`, which is one: where several are, the one whose
-// last piece begins first, and so on. The sums are those of `tokenizers`, digit by digit. They begin again behind a
-// character that no piece spells, which every segmentation leaves to its bytes.
+// The most probable segmentation (Viterbi 1967) of the text of `best`, which is a most probable one, too. If there are
+// several, takes the one whose last piece begins first, and so on. The sums have the same digits as those of
+// `tokenizers`. They restart after a character that no piece spells, which every segmentation leaves to its bytes.
 std::vector<std::int32_t> SentencePieceTokenizer::first_best(const Ids& best) const {
   std::string text;  // normalised
   for (const auto id : best)
@@ -494,7 +498,7 @@ std::unique_ptr<SubwordTokenizer> read_sentencepiece(std::string model, const st
   return tokenizer;
 }
 
-// Field numbers of sentencepiece_model.proto.
+// The numbers of the fields are those in sentencepiece_model.proto.
 SentencePieceTraits traits_of_sentencepiece(std::string_view model) {
   SentencePieceTraits traits;
   for_each_field(model, [&](std::uint64_t part, std::uint64_t, std::string_view message) {
@@ -529,7 +533,7 @@ std::string train_sentencepiece(const UnigramOrBpeOptions& options, std::string_
     if (!status.ok()) refuse(status.error_message(), options.vocabulary);
     return model;
   };
-  // It also ends the process for other unexpected texts.
+  // In a child, because the library ends the process for other unexpected texts, too.
   return compute_in_child(learn, "sentencepiece cannot learn pieces from the training text");
 }
 

@@ -31,12 +31,13 @@ constexpr std::string_view space_mark = "\u2581";  // occurs only at the start o
 
 class SubwordLattice;
 
-// A piece that texts have, the unknown one, a byte, or one that no text has: a mark of a model, or a retired piece.
+// text: a piece that texts have; unknown: the unknown piece; byte: a single byte; control, unused: pieces that no text
+// has, such as marks of a model and retired pieces.
 enum class PieceKind { text, unknown, byte, control, unused };
 
 class SentencePieceTokenizer : public SubwordTokenizer {
  public:
-  // In place of the score of a piece that no text has: below the score of any segmentation of its name.
+  // Replaces the score of a piece that no text has; it is below the score of any segmentation of the piece's name.
   static constexpr double reserved_score = -1e6;
 
   // `kind`: unigram or bpe. Errors (exit code 3) name `source`: not a model, or not one for `whitespace`; a piece that
@@ -55,7 +56,7 @@ class SentencePieceTokenizer : public SubwordTokenizer {
   // A word reaches from white space to white space.
   bool begins_word(std::int32_t id, std::int32_t before) const override;
 
-  // Unigram: draws one of all segmentations of each word; the likeliest for words of more than 64 bytes. May be
+  // Unigram: draws one of all segmentations of each word; words of more than 64 bytes get the most probable one. May be
   // called from several threads.
   std::vector<std::int32_t> encode_sampled(std::string_view text, double alpha, const Rng& rng) const override;
 
@@ -65,12 +66,13 @@ class SentencePieceTokenizer : public SubwordTokenizer {
   // The model in base64, and its SHA-256.
   nlohmann::ordered_json to_json() const override;
 
-  // As the model has it, with marks of spaces.
+  // The piece as the model has it, with marks of spaces.
   std::string token_name(std::int32_t id) const override;
 
   PieceKind piece_kind(std::int32_t id) const;
 
-  // The logarithm of a piece's probability; of bpe, its negative rank: the number with the fewest decimal digits.
+  // The logarithm of a piece's probability or, for bpe, its negative rank; the double that the shortest decimal form of
+  // the model's float denotes.
   double score(std::int32_t id) const { return scores_.at(static_cast<std::size_t>(id)); }
 
   // Whether the scores alone choose among the pieces of a text: each character of a piece is a piece, too, and no piece
@@ -94,23 +96,23 @@ class SentencePieceTokenizer : public SubwordTokenizer {
   std::string model_;
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
   std::int32_t unknown_ = 0;
-  bool has_pieces_of_spaces_ = false;  // that begin with several, so that words do, too
+  bool has_pieces_of_spaces_ = false;  // pieces, and so words, may begin with several spaces
   bool has_plain_scores_ = true;
   std::vector<std::string> pieces_;  // the text of each id
   std::vector<double> scores_;       // of each id
   mutable WordMemoPool<Ids> memos_;
-  std::unordered_map<std::string_view, std::int32_t> ids_;  // of the pieces of words
+  std::unordered_map<std::string_view, std::int32_t> ids_;  // by piece, only of pieces that texts have
   std::size_t longest_piece_ = 0;                           // bytes
   mutable WordMemoPool<SubwordLattice> lattice_memos_;
 };
 
-// A model from elsewhere. `model`: the bytes of a tokenizer.model. Errors (exit code 3) name `source`: not a model; not
-// one with pieces for bytes that restores every text, because it normalises; one with pieces that reach beyond a word.
+// Reads a model from elsewhere. `model`: the bytes of a tokenizer.model. Errors (exit code 3) name `source`: not a
+// model; no pieces for bytes; a normaliser, with which not every text is restored; pieces that reach beyond a word.
 std::unique_ptr<SubwordTokenizer> read_sentencepiece(std::string model, const std::string& source);
 
 struct SentencePieceTraits {
   bool is_unigram = true;    // otherwise byte-pair encoding
-  bool normalises = false;   // characters, by a table
+  bool normalises = false;   // it replaces characters by a table
   bool marks_ends = false;   // the mark of a space stands behind a word
   bool has_symbols = false;  // symbols of several characters that are found before all else
 };

@@ -30,7 +30,7 @@ Json read_object(const fs::path& file) {
   return json;
 }
 
-// The library leaves a key out where it has the default of the model type.
+// The library `transformers` omits a key that has the default of the model type.
 Json default_id(const Json& config, std::string_view key) {
   const auto& type = json_member(config, "model_type");
   if (key == "pad_token_id") return nullptr;
@@ -57,8 +57,8 @@ std::vector<std::int32_t> read_ids(const fs::path& folder, const SubwordTokenize
   return ids;
 }
 
-// By the keys of tokenizer_config.json and special_tokens_map.json. A token is written as its text, or as an object
-// with its text.
+// The names of tokens by key, from tokenizer_config.json and special_tokens_map.json. A token is written as its text,
+// or as an object with its text.
 std::map<std::string, std::string> read_names(const fs::path& folder) {
   std::map<std::string, std::string> names;
   for (const auto* file : {"tokenizer_config.json", "special_tokens_map.json"}) {

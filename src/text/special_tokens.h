@@ -13,7 +13,7 @@
 
 namespace metaformer {
 
-// The tokens of a model from elsewhere that begin, end and pad texts, and the tokenizers that may have them.
+// The tokens with which a model from elsewhere begins, ends and pads texts.
 struct SpecialTokens {
   std::optional<std::int32_t> bos, pad;      // ids
   std::vector<std::int32_t> eos;             // ids, each of which ends a text
@@ -39,22 +39,22 @@ class SubwordTokenizer : public Tokenizer {
   SpecialTokens special_tokens_;
 };
 
-// Those of a SubwordTokenizer; other tokenizers have none.
+// The special tokens of a SubwordTokenizer; other tokenizers have none.
 SpecialTokens special_tokens_of(const Tokenizer& tokenizer);
 
 // The ids that no token has, ascending: a model's table of embeddings may have more rows than there are tokens.
 std::vector<std::int32_t> ids_without_token(const Tokenizer& tokenizer);
 
-// The content of a file of a Hugging Face folder; null without the file, discarded where it is no JSON.
+// The content of a JSON file of a Hugging Face folder; null if there is no such file, discarded if it is not JSON.
 nlohmann::json read_json_file(const std::filesystem::path& file);
 
-// Those that a Hugging Face folder gives for its tokenizer: ids from generation_config.json, then config.json, where
-// absent keys have the defaults of the model type, or without config.json those of the names; names from
-// tokenizer_config.json, then special_tokens_map.json, then from the ids. Those that the tokenizer lacks are left out.
-// Errors (exit code 3): one of these files but config.json is no JSON object.
+// Reads the special tokens of a Hugging Face folder. Ids come from generation_config.json, then from config.json, where
+// absent keys have the defaults of the model type; without config.json they are those of the names. Names come from
+// tokenizer_config.json, then from special_tokens_map.json, then from the ids. Tokens that the tokenizer lacks are left
+// out. Errors (exit code 3): one of these files except config.json is not a JSON object.
 SpecialTokens read_special_tokens(const std::filesystem::path& folder, const SubwordTokenizer& tokenizer);
 
-// Their form in a checkpoint's tokenizer.json, and back: nothing where `json` has another form.
+// Special tokens as they are written into a checkpoint's tokenizer.json, and back; nothing if `json` has another form.
 nlohmann::ordered_json to_json(const SpecialTokens& tokens);
 std::optional<SpecialTokens> special_tokens_from_json(const nlohmann::json& json, std::int64_t vocabulary);
 

@@ -51,7 +51,7 @@ namespace {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// General categories, and their first letters, on which both libraries agree but for newer characters.
+// General categories, and their first letters, on which both libraries agree except for newer characters.
 constexpr std::array<std::string_view, 25> categories = {"L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "N",  "Nd",
                                                          "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe", "Pi", "Pf",
                                                          "Po", "S",  "Sm", "Sc", "Sk", "So", "Z"};
@@ -64,9 +64,9 @@ std::string class_of(std::string_view category) {
   return text;
 }
 
-// Regular expressions of tokenizer files are written for Oniguruma, in Ruby's syntax: gives the same expression for
-// PCRE2 with UTF and UCP. Errors (exit code 3) name `source` and the part whose meaning differs between the two
-// libraries or depends on their version of Unicode: it is refused, unless it can be rewritten.
+// Translates a regular expression of a tokenizer file, which is written for Oniguruma in Ruby's syntax, to the same
+// expression for PCRE2 with UTF and UCP. A part whose meaning differs between the two libraries, or depends on their
+// version of Unicode, is rewritten if possible, or else refused. Errors (exit code 3) name `source` and this part.
 class Translator {
  public:
   Translator(std::string_view pattern, const std::string& source) : rest_(pattern), source_(source) {}
@@ -111,7 +111,7 @@ class Translator {
       return add_category(rest_.substr(3, end - 3), c == 'P', in_class, end + 1);
     }
     if (c == 'd' || c == 'D') return add_category("Nd", c == 'D', in_class, 2);
-    if (c == 's' || c == 'S') {  // PCRE2's has U+180E, too
+    if (c == 's' || c == 'S') {  // \s of PCRE2 also matches U+180E
       text_ += c == 's' ? "\\p{White_Space}" : "\\P{White_Space}";
       return rest_.remove_prefix(2);
     }
@@ -142,8 +142,8 @@ class Translator {
     for (const std::string_view known : {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"})
       if (rest_.starts_with(known)) return copy(known.size());
     if (!rest_.starts_with("(?i:")) refuse(3);
-    // Of letters only, and without pairs that equal a single character if case does not matter, such as "ss", which
-    // equals U+00DF: there the libraries differ.
+    // Only letters, and no pairs that equal a single character if case does not matter, such as "ss", which equals
+    // U+00DF: for such pairs the libraries differ.
     static const std::regex folded_pairs("ss|st|ff|fi|fl", std::regex::icase);
     const auto end = rest_.find(')');
     const auto words = rest_.substr(4, end == std::string_view::npos ? end : end - 4);
@@ -154,7 +154,7 @@ class Translator {
     copy(end + 1);
   }
 
-  // {2}, {2,} and {2,3}; a + or ? behind them means different things.
+  // {2}, {2,} and {2,3}. A + or ? behind them is refused, because its meaning differs between the libraries.
   void add_count() {
     const auto length = std::min(rest_.find_first_not_of("0123456789,", 1), rest_.size());
     const auto inside = rest_.substr(1, length - 1);

@@ -16,8 +16,8 @@ class ByteTokenizer : public Tokenizer {
   nlohmann::ordered_json to_json() const override;
 };
 
-// One token per Unicode code point that occurs in the text, in code point order (the order nanoGPT uses).
-// With Unknown::map the last id stands for all others; it is decoded as U+FFFD, the replacement character.
+// One token per Unicode code point that occurs in the text, in code point order (the order nanoGPT uses). With
+// Unknown::map the last id stands for all other characters; it is decoded as U+FFFD, the replacement character.
 class CharacterTokenizer : public Tokenizer {
  public:
   static CharacterTokenizer from_text(std::string_view text, Unknown unknown = Unknown::refuse);

@@ -28,29 +28,30 @@ class Tokenizer {
   // The token for everything that is not in the vocabulary, if there is such a token.
   virtual std::optional<std::int32_t> unknown_id() const { return std::nullopt; }
 
-  // Whether a token begins a word where it follows the token `before`; otherwise it goes on with the word of that one.
+  // Whether token `id` begins a word if it follows token `before`; otherwise it continues the word of that token.
   virtual bool begins_word(std::int32_t id, std::int32_t before) const { return (void)id, (void)before, true; }
 
-  // Subword regularisation (Kudo 2018): a random segmentation of `text`, with probabilities to the power `alpha`:
-  // a function of (text, alpha, rng): the i-th word uses rng.uniform(i). Tokenizers with one segmentation only encode.
+  // Subword regularisation (Kudo 2018): a random segmentation of `text`, with probabilities to the power `alpha`. It is
+  // a function of (text, alpha, rng): the i-th word uses rng.uniform(i). Tokenizers with only one segmentation just
+  // encode.
   virtual std::vector<std::int32_t> encode_sampled(std::string_view text, double /*alpha*/, const Rng& /*rng*/) const {
     return encode(text);
   }
 
-  // Characters without an unknown token, and bytes: decode(encode(text)) == text. Words and numbers are decoded to a
-  // normal form that encodes to the same ids, except unknown ones. Ids must be valid.
+  // For bytes, and for characters without an unknown token, decode(encode(text)) == text. Words and numbers are decoded
+  // to a normal form that encodes to the same ids, except unknown ones. Ids must be valid.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
 
-  // How many bytes of the text each token of `encode` stands for; together all of them. A tokenizer that changes words
-  // gives the bytes of a word to its first token, with the white space before it.
+  // The number of bytes of the text that each token of `encode` stands for; the sum is the size of the text. A
+  // tokenizer that changes words gives the bytes of a word to its first token, with the white space before it.
   virtual std::vector<std::int32_t> token_bytes(std::string_view text) const {
     std::vector<std::int32_t> bytes;
     for (const auto id : encode(text)) bytes.push_back(static_cast<std::int32_t>(decode(std::vector{id}).size()));
     return bytes;
   }
 
-  // What has to be known besides the ids of a text to restore it, each string of one kind, with terminators of 0xff,
-  // which no UTF-8 has. Nothing where that cannot be said.
+  // The information that is needed besides the ids to restore a text: a string for each kind of information, with
+  // terminators of 0xff, which does not occur in UTF-8. Nothing if it is not known.
   virtual std::optional<std::vector<std::string>> lost(std::string_view text) const { return (void)text, std::nullopt; }
 
   // The text between two tokens that are decoded one by one.

@@ -28,7 +28,7 @@ class WordMemo {
   }
 
  private:
-  struct Hash {  // not noexcept: so the map keeps the hashes, and need not hash the words beside a word again
+  struct Hash {  // not noexcept, so that the map keeps the hashes and need not hash the words of a bucket again
     using is_transparent = void;
     std::size_t operator()(std::string_view word) const { return std::hash<std::string_view>()(word); }
   };

@@ -86,7 +86,7 @@ void for_each_token(std::string_view text, const WordRules& rules, Use use) {
   }
 }
 
-// Valid UTF-8 in another case, whatever the language: `convert` is a function of ICU.
+// Valid UTF-8 in another case, independent of the language. `convert` is a function of ICU.
 std::string in_case(std::string_view text, decltype(ucasemap_utf8ToLower) convert) {
   auto error = U_ZERO_ERROR;
   static const UCaseMap* const map = ucasemap_open(/*locale=*/"", /*options=*/0, &error);
@@ -100,8 +100,8 @@ std::string in_case(std::string_view text, decltype(ucasemap_utf8ToLower) conver
   return converted;
 }
 
-// How a word is written, from its lower case: 'l' the same, 'c' its first character in upper case, 'u' all of them, 'm'
-// otherwise; 'n' where there is no other case.
+// The case of a word, compared with its lower case: 'l' the same, 'c' its first character in upper case, 'u' all of
+// them, 'm' otherwise; 'n' if the word has only one case.
 char case_of(std::string_view original, const std::string& lower) {
   const auto upper = in_case(lower, ucasemap_utf8ToUpper);
   if (upper == lower) return original == lower ? 'n' : 'm';

@@ -19,7 +19,8 @@ namespace metaformer {
 enum class CharacterKind { space, word, mark, attached };
 CharacterKind character_kind(char32_t point);
 
-// Unicode's lower case of valid UTF-8, whatever the language: a sigma at the end of a word is a final one.
+// Converts valid UTF-8 to Unicode's lower case, independent of the language: a sigma at the end of a word becomes a
+// final one.
 void make_lowercase(std::string& text);
 
 // How a text is split.
@@ -42,8 +43,8 @@ class WordTokenizer : public Tokenizer {
   std::vector<std::int32_t> encode(std::string_view text) const override;
   std::optional<std::int32_t> unknown_id() const override { return 0; }
 
-  // Unknown tokens are "<unk>". If white space is kept: the inverse of `encode`, except for them and folded case.
-  // If it is dropped: tokens are joined with single spaces.
+  // Unknown tokens are "<unk>". If white space is kept, this is the inverse of `encode`, except for unknown tokens and
+  // folded case. If it is dropped, tokens are joined with single spaces.
   std::string decode(std::span<const std::int32_t> ids) const override;
   std::vector<std::int32_t> token_bytes(std::string_view text) const override;
 

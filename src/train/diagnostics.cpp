@@ -39,7 +39,7 @@ Batch small_part(const Batch& batch, const ModelConfig& model) {
   const auto& blocks = *blocks_of(model);
   const auto* both = std::get_if<EncoderDecoderConfig>(&model);
   const auto mixers = both != nullptr ? 2 * blocks.layers + both->encoder_blocks().layers : blocks.layers;
-  const auto of_sequence = most_numbers / (blocks.heads * mixers);  // scores of all queries and keys
+  const auto of_sequence = most_numbers / (blocks.heads * mixers);  // most rows x queries x keys
   const auto most_tokens = std::max<std::int64_t>(2, std::llround(std::floor(std::sqrt(of_sequence))));
   const auto longest =
       std::max(batch.ids_bc.size(1), batch.source_ids_bs.defined() ? batch.source_ids_bs.size(1) : std::int64_t{0});
@@ -187,7 +187,7 @@ std::vector<StackDiagnostics> StreamDiagnostics::measure(Gradients gradients) {
   StreamProbe probe;
   Pass pass{.probe = &probe};
   const auto logits = model_.forward(seen, nullptr, pass);
-  std::vector<torch::Tensor> values, of_values;  // the streams of all stacks; undefined where no loss depends on them
+  std::vector<torch::Tensor> values, of_values;  // streams of all stacks; their gradients, undefined where unused
   for (const auto& stack : probe.stacks())
     for (const auto& value : stack.stream) values.push_back(value.x_bcd);
   if (has_gradients) {

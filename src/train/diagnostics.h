@@ -24,31 +24,32 @@ struct FormDiagnostics {
 };
 FormDiagnostics diagnose_form(const ScoreForm& form);
 
-// After a step: per group gradient_norm (before clipping) and update_ratio (norm of the step's change over the norm of
-// what it changed); for blocks whose mixer has scores also score_asymmetry, score_effective_rank and score_spectrum.
-// `before`: the parameter buffer before the step. `gradient_norm`: of the whole gradient before clipping; the buffer
-// holds the clipped one.
+// Measures of a step, for each group of parameters: gradient_norm (before clipping) and update_ratio (norm of the
+// step's change divided by the norm of the parameters before it); for blocks whose mixer has a score form also
+// score_asymmetry, score_effective_rank and score_spectrum. `before`: the parameter buffer before the step.
+// `gradient_norm`: the norm of the whole gradient before clipping; the buffer holds the clipped gradient.
 nlohmann::ordered_json diagnose_step(const SequenceModel& model, ParameterBuffer& parameters,
                                      const torch::Tensor& before, double gradient_norm);
 
 // Measurements of one transformer of a model on the probe batch.
 struct StackDiagnostics {
-  std::string prefix;                                        // of the names of its groups: "encoder_" of an encoder
+  std::string prefix;                                        // of the names of its groups: "encoder_" for an encoder
   DepthNorms norms;                                          // of a token's vectors, mean over the tokens
-  std::optional<DepthNorms> gradients;                       // with respect to the stream, of the mean loss
-  std::vector<std::optional<AttentionMeasures>> own, cross;  // by block; nothing of mixers without scores
+  std::optional<DepthNorms> gradients;                       // of the mean loss with respect to the stream
+  std::vector<std::optional<AttentionMeasures>> own, cross;  // by block; nothing for mixers without scores
 };
 
-// Every head of every mixer with scores.
+// The entropies of every head of every mixer with scores.
 std::vector<double> attention_entropies(const std::vector<StackDiagnostics>& stacks);
 
-// Adds the measures to the groups. Blocks get stream_norm, mixer_norm, feed_forward_norm, cross_norm, stream_gradient,
-// attention_entropy, score_std and score_max (the last three also with cross_), embeddings the first and the fifth.
+// Adds the measures to the groups. Embeddings get stream_norm and stream_gradient. Blocks get these, mixer_norm,
+// feed_forward_norm, cross_norm, attention_entropy, score_std and score_max; the last three also with the prefix
+// cross_.
 void add_to_json(const std::vector<StackDiagnostics>& stacks, nlohmann::ordered_json& groups);
 
 // Measures a model while it trains: in float32, without dropout, random draws or memory, so that training is unchanged.
-// The probe batch are the first sequences of the validation split: at most 8, and fewer or shorter ones where the
-// scores of all heads and layers would be more than 2^23 numbers.
+// The probe batch consists of the first sequences of the validation split: at most 8, and fewer or shorter ones if the
+// scores of all heads and layers would exceed 2^23 numbers.
 class StreamDiagnostics {
  public:
   // Keeps references.
@@ -64,51 +65,54 @@ class StreamDiagnostics {
   const Task& task_;
   SequenceModel& model_;
   torch::Device device_;
-  std::optional<Batch> batch_;  // once it was needed
+  std::optional<Batch> batch_;  // made when first needed
 };
 
-// Entropies of attention, as fractions of their maximum, that count as collapsed. One token: the mean of all heads is
-// below the first number, and every head below the second. Uniform: every head is above the third. In
-// experiments/metric_failure.sh trainings that fail have a mean of 0.15 and no head above 0.45 after a fifth of their
-// steps; some that succeed have a mean of 0.14, but with heads of 0.9. One that succeeds (quadratic attention as
-// published, Muon) falls below both for a while, and is warned of.
+// Thresholds of collapsed attention, for entropies as fractions of their maximum. Collapse to one token: the mean of
+// all heads is below the first number, and every head is below the second. Uniform attention: every head is at least at
+// the third. In experiments/metric_failure.sh trainings that fail have a mean of 0.15 and no head above 0.45 after a
+// fifth of their steps; some that succeed have a mean of 0.14, but with heads of 0.9. One that succeeds (quadratic
+// attention as published, Muon) is below both for a while, which causes a warning.
 constexpr double least_mean_entropy = 0.15, least_greatest_entropy = 0.55, least_entropy_of_uniform = 0.995;
 
-// Small scores are nearly uniform at first. Attention counts as uniform when two looks in a row, behind the warm-up of
-// the learning rate, have found it so, and the mean has not fallen by more than this between them.
+// Attention with small initial scores is nearly uniform at first. So it counts as collapsed only when two looks in a
+// row, after the warm-up of the learning rate, find it uniform, and the mean entropy falls by less than this between
+// them.
 constexpr double learned_between_looks = 2e-4;
 
-// Looks at evenly spaced steps of a training, besides those at train.diagnostics_interval.
+// Number of looks in a training, at evenly spaced steps, besides those at train.diagnostics_interval.
 constexpr std::int64_t looks_in_training = 40;
 
-// By the entropies of all heads; none where there are no heads, and where an entropy is not a number.
+// The kind of collapse, from the entropies of all heads; none if there are no heads, or if an entropy is NaN.
 CollapseKind collapsed(const std::vector<double>& entropies);
 
-// What may help, as words of the warning: options of the mixers that limit their scores and are not set; against
-// uniform attention, larger scores at the start. Another learning rate comes last.
+// Suggestions for the warning: options of the mixers that limit their scores and are not set; against uniform
+// attention, larger scores at the start. The last one is another learning rate.
 std::vector<std::string> collapse_remedies(CollapseKind kind, const ExperimentConfig& config);
 
 // Whether a look is due after `step` of `steps` steps.
 bool is_look_due(std::int64_t step, std::int64_t steps);
 
-// Warns, once in a training, of attention that has collapsed: in the heads of all mixers with scores each query attends
-// to one token, or to all that it sees alike. Such a mixer no longer chooses by content.
+// Warns, once in a training, when attention has collapsed: in all heads of all mixers with scores, each query attends
+// to one token, or equally to all tokens that it sees. Such a mixer no longer chooses by content.
 class AttentionWatch {
  public:
   // Keeps references.
   AttentionWatch(const ExperimentConfig& config, StreamDiagnostics& diagnostics)
       : config_(config), diagnostics_(diagnostics) {}
 
-  // Measures the attention, unless it has no scores or has collapsed before. Where memory is short it does without.
+  // Measures the attention, unless there are no scores or a collapse was found before. If memory runs out, it stops
+  // measuring.
   void look(Progress& progress);
 
-  // The same with what was measured after progress.step. Between two looks only one token counts.
+  // The same with entropies measured after progress.step. At a step without a look, only collapse to one token is
+  // detected.
   void note(const std::vector<double>& entropies, Progress& progress) const;
 
  private:
   const ExperimentConfig& config_;
   StreamDiagnostics& diagnostics_;
-  bool has_scores_ = true;  // as far as is known
+  bool has_scores_ = true;  // until a look finds none
 };
 
 }  // namespace metaformer

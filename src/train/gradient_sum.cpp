@@ -16,10 +16,11 @@ namespace {
 
 using View = ParameterBuffer::View;
 
-// The rows of a table that any process has listed, rising; nothing where one of them has them all. To be called by all.
+// The rows of a table that any process has listed, in ascending order; nothing if a process has no list. All processes
+// must call it.
 std::optional<std::vector<std::int64_t>> rows_of_all(ProcessGroup& group, const View& table) {
   constexpr std::size_t row_bytes = sizeof(std::int64_t);
-  const std::string all_rows = "all";  // no number of rows has as many bytes
+  const std::string all_rows = "all";  // 3 bytes, as no list of rows has
   const auto& own = table.gradient_rows->listed();
   const auto message = table.has_listed_rows()
                            ? std::string(reinterpret_cast<const char*>(own.data()), own.size() * row_bytes)
@@ -36,8 +37,8 @@ std::optional<std::vector<std::int64_t>> rows_of_all(ProcessGroup& group, const 
   return rows;
 }
 
-// Adds up the gradients of a table on all processes, sending only rows that one of them has listed. Where one has no
-// list, all rows are sent. To be called by all, with the same table.
+// Sums the gradients of a table over all processes. Only rows that some process has listed are sent, or all rows if a
+// process has no list. All processes must call it, with the same table.
 void add_rows_of_all(ProcessGroup& group, const View& table) {
   const torch::NoGradGuard no_grad;
   const auto rows = rows_of_all(group, table);
@@ -56,15 +57,15 @@ void add_rows_of_all(ProcessGroup& group, const View& table) {
 
 }  // namespace
 
-// Backward completes the last matrix first, norms and biases of all layers when it has come to the first, and
-// embeddings at the end.
+// Backward completes the last matrix first, the norms and biases of all layers when it reaches the first layer, and the
+// embeddings at the end. The buckets are in this order.
 GradientSum::GradientSum(ProcessGroup& group, ParameterBuffer& parameters, const std::vector<Shard>* shards,
                          std::int64_t bucket_bytes)
     : group_(group), parameters_(parameters), shards_(shards), completed_(parameters.views().size()) {
   const auto most = bucket_bytes / parameters.gradients().element_size();
   for (const auto decay : {Decay::matrices, Decay::none, Decay::embeddings})
     for (const auto& bucket : buckets_of_views(decay, most)) add_by_shards(bucket);
-  if (shards != nullptr) return;  // rows are then sent as they lie
+  if (shards != nullptr) return;  // the buckets then contain the tables
   for (const auto& view : parameters.views())
     if (view.rate > 0 && view.gradient_rows != nullptr) tables_.push_back(&view);
 }
@@ -84,7 +85,7 @@ std::vector<GradientSum::Bucket> GradientSum::buckets_of_views(Decay decay, std:
     if (!is_sent) continue;
     if (starts) buckets.push_back({.offset = view.offset + view.count});
     auto& bucket = buckets.back();
-    bucket.count += bucket.offset - view.offset;  // with what lies between two views
+    bucket.count += bucket.offset - view.offset;  // including the gap between two views
     bucket.offset = view.offset;
     bucket.views.push_back(i);
     goes_on = bucket.count < most;

@@ -7,30 +7,30 @@
 
 namespace metaformer {
 
-// Adds up the gradients of all processes, neighbours in the buffer at once, as DistributedDataParallel does (Li et al.
+// Sums the gradients of all processes in buckets of neighbouring parameters, as DistributedDataParallel does (Li et al.
 // 2020).
 class GradientSum {
  public:
   // The arguments must outlive it. With `shards`, a process receives the summed gradients of its own shard; without
-  // (nullptr), the summed gradients of all parameters. A bucket is large enough to be worth a message, small enough for
-  // several to be under way.
+  // (nullptr), the summed gradients of all parameters. A bucket is large enough to be worth a message, and small enough
+  // that several can be sent at a time.
   GradientSum(ProcessGroup& group, ParameterBuffer& parameters, const std::vector<Shard>* shards,
               std::int64_t bucket_bytes = 25 << 20);
   ~GradientSum();
   GradientSum(const GradientSum&) = delete;
   GradientSum& operator=(const GradientSum&) = delete;
 
-  // Before the last backward pass of a step: what it has completed is sent while it goes on. A gradient must then be
-  // complete when the pass first adds to it, so no part of the loss may be computed again.
+  // To be called before the last backward pass of a step: complete buckets are sent during the pass. A gradient must be
+  // complete as soon as the pass adds to it, so no part of the loss may be recomputed.
   void start_with_backward();
 
-  // After the last backward pass: sends the rest, and waits for all of it. To be called by all processes.
+  // To be called by all processes after the last backward pass: sends the rest, and waits for all sums.
   void finish();
 
  private:
   struct Bucket {
     std::int64_t offset = 0, count = 0;
-    std::vector<std::size_t> views;  // that have elements in it
+    std::vector<std::size_t> views;  // with elements in this bucket
     std::optional<int> root = {};    // the only process that needs the sum
   };
 

@@ -36,7 +36,7 @@ nlohmann::ordered_json tokenizer_json(const TokenizerOptions& tokenizer) {
 
 bool is_of_output(std::string_view name) { return name.starts_with("head.") || name.starts_with("logit_shift"); }
 
-// With a row for each token or position.
+// Whether the tensor has a row for each token or position.
 bool is_table(std::string_view name) {
   constexpr std::array<std::string_view, 4> tables = {"token_embedding.weight", "position_embedding.weight",
                                                       "token_scale", "head.weight"};
@@ -58,7 +58,7 @@ void require_shape(const InitialWeights& weights, const ExperimentConfig& config
                                      shape_text(target.sizes()), keys.empty() ? "" : ": ", fmt::join(keys, ", ")));
 }
 
-// "2 new (head.bias, head.weight)"; the names of many are in environment.json.
+// "2 new (head.bias, head.weight)", with at most 8 names; initial_weights.json has all of them.
 std::string counted(const char* what, const std::vector<std::string>& names) {
   constexpr std::size_t most = 8;
   if (names.empty()) return fmt::format("0 {}", what);
@@ -67,7 +67,7 @@ std::string counted(const char* what, const std::vector<std::string>& names) {
                      shown < names.size() ? ", ..." : "");
 }
 
-// A model of another program. Its tensors are of its own tokens, and of no others.
+// Reads a model of another program. Its weights are valid only with its own tokenizer.
 InitialWeights read_pretrained(const fs::path& folder, const std::string& source) {
   auto model = read_huggingface(folder);
   if (!model.tokenizer)
@@ -135,7 +135,7 @@ WeightTransfer copy_initial_weights(const InitialWeights& weights, const Experim
     log::warning("{}: the filters of its mixer hyena were trained for model.context {}; with {} they are stretched",
                  weights.source, theirs->context, own->context);
   const torch::NoGradGuard no_grad;
-  // Logits of tokens, or of classes.
+  // Whether both heads give logits of the same tokens or classes.
   const bool same_outputs = is<ClassificationConfig>(config.task) == is<ClassificationConfig>(weights.config.task) &&
                             codec.labels == weights.codec.labels;
   const auto targets = named_state(model);
@@ -155,7 +155,7 @@ WeightTransfer copy_initial_weights(const InitialWeights& weights, const Experim
     const auto& from = source->second;
     const auto all = target.dim() == 0 ? 0 : target.size(0);
     auto rows = is_table(name) ? std::min(from.size(0), all) : all;
-    // Behind the tokens of the tokenizer are those of a task, such as the class token of a classifier.
+    // The rows after the tokenizer's tokens belong to a task, such as the class token of a classifier.
     if (is_table(name) && name.find("position") == std::string::npos && !same_outputs)
       rows = std::min(rows, codec.tokenizer->vocabulary_size());
     if (target.dim() == 0)
@@ -178,7 +178,7 @@ std::string WeightTransfer::str() const {
 }
 
 std::vector<std::string> differing_model_keys(const ExperimentConfig& here, const ExperimentConfig& there) {
-  const bool classifies = is<ClassificationConfig>(here.task);  // its head is its own
+  const bool classifies = is<ClassificationConfig>(here.task);  // it has its own head
   const auto ours = flattened(config_to_json(here)), theirs = flattened(config_to_json(there));
   std::vector<std::string> keys;
   for (const auto& [name, value] : ours) {

@@ -43,7 +43,7 @@ constexpr LinearConfig reference_linear_config = {
 const WordTokenizerOptions reference_word_options = {
     .vocabulary = 1 << 20, .min_count = 1, .lowercase = true, .joiners = "'/"};
 
-// The fraction of each held-out split's texts whose label is the one that `predict` says.
+// The fraction of texts in each held-out split whose label `predict` predicts correctly.
 template <class Predict>
 Scores accuracies(const LabelledSplits& splits, Predict predict) {
   Scores result;
@@ -67,7 +67,7 @@ Scores linear_accuracies(const LabelledSplits& splits) {
     bytes += text.text.size();
     labels.insert(text.label);
   }
-  // No more buckets than few texts need: every one costs time and memory.
+  // Few texts need few buckets, and each bucket costs time and memory.
   constexpr std::size_t few = 1 << 12;
   auto config = reference_linear_config;
   config.buckets = std::min(config.buckets, static_cast<std::int64_t>(std::bit_ceil(std::max(few, 2 * bytes))));
@@ -104,7 +104,7 @@ NamedScores compute_reference_accuracies(const LabelledDataConfig& config, bool 
 
 constexpr int format_version = 4;
 
-// All that the baselines follow from. Where the data lie is no part of it.
+// The key of the cache: everything that determines the baselines. Paths of the data are not part of it.
 Json key_of(const ExperimentConfig& config, const Json& description) {
   auto data = config_to_json(config).at("data");
   auto sources = without_paths(description);
@@ -128,11 +128,12 @@ Json entry_of(const Json& key, const Json& baselines) {
   return entry;
 }
 
-// compute_reference_accuracies, kept in cache_folder()/baselines by what they follow from (`description` of the data,
-// with its digests; data.*), unless data.cache is off. Ignores a damaged entry with a warning and computes it again.
+// compute_reference_accuracies with a cache in cache_folder()/baselines, unless data.cache is off. The key of the cache
+// is made from the `description` of the data, with its digests, and the keys data.*. A damaged entry is ignored with a
+// warning and computed again.
 NamedScores cached_reference_accuracies(const ExperimentConfig& config, const Json& description, bool offline) {
   auto data = classification(config).data;
-  data.extra_path.reset();  // the baselines have only the labels that were given
+  data.extra_path.reset();  // the baselines use only the given labels
   const auto cache = data.cache ? cache_folder() : std::nullopt;
   if (!cache) return compute_reference_accuracies(data, offline);
   const auto key = key_of(config, description);
@@ -147,7 +148,7 @@ NamedScores cached_reference_accuracies(const ExperimentConfig& config, const Js
       const auto refuse = [&](const std::string&, std::string_view) {
         throw Error(ExitCode::failure, file.string() + ": damaged");
       };
-      if (!(json == entry_of(key, baselines))) refuse("", "");  // what is no JSON is neither equal nor unequal
+      if (!(json == entry_of(key, baselines))) refuse("", "");  // invalid JSON is neither equal nor unequal
       read_member(json, "baselines", accuracies, refuse);
     });
     if (!damage.empty()) {

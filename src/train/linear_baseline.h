@@ -13,20 +13,20 @@
 
 namespace metaformer {
 
-// Fits the model to the training split of a classification, evaluates it, and leaves what a training of one step
-// leaves, but for summary.json: checkpoints/step-1 and metrics.jsonl. Returns the summary. The same weights every time.
-// Throws Interrupted when a signal asks to stop; nothing is saved then.
+// Fits the model to the training split of a classification task, evaluates it, and writes the files of a training of
+// one step except summary.json: checkpoints/step-1 and metrics.jsonl. Returns the summary. The weights are
+// deterministic. Throws Interrupted when a signal asks to stop; nothing is saved then.
 RunSummary train_linear(const Experiment& experiment, const RunDirectory& run, const Task& task, torch::Device device);
 
 struct BaselineComparison {
-  NamedScores accuracies;          // of "majority" and "linear" by split; empty: none
-  std::vector<std::string> table;  // lines for people; none then
+  NamedScores accuracies;          // of "majority" and "linear" by split; may be empty
+  std::vector<std::string> table;  // lines for the log; empty without accuracies
 };
 
-// Compares the accuracies of a run by split ("validation") with those of the baselines on the held-out splits. A
-// classifier that is a network and was trained on a whole corpus is compared with the majority class and a linear
-// model, unless task.baselines is off. Other runs are compared with nothing, nor is any run, with a warning, where the
-// baselines cannot be computed. `description` of the data: Task::description. Throws Interrupted only.
+// Compares the accuracies of a run by split ("validation") with those of the baselines on the held-out splits. The
+// baselines are the majority class and a linear model, for a network that classifies and was trained on a whole corpus,
+// unless task.baselines is off. For other runs the result is empty, and also, with a warning, if the baselines cannot
+// be computed. `description`: Task::description. Throws only Interrupted.
 BaselineComparison compare_with_baselines(const ExperimentConfig& config, const nlohmann::ordered_json& description,
                                           const Scores& accuracies, bool offline);
 

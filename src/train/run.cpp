@@ -46,13 +46,13 @@ std::string describe_memory(const MemoryEstimate& estimate) {
       human_bytes(machine_memory()));
 }
 
-// Otherwise the machine would swap until it is killed.
+// Throws if memory clearly does not suffice: otherwise the machine would swap until the process is killed.
 void require_fits_in_memory(const MemoryEstimate& estimate) {
   if (clearly_exceeds(estimate, machine_memory()))
     throw Error(ExitCode::out_of_memory, describe_memory(estimate) + ", or train with --force");
 }
 
-// When the data are known. Warns where memory may not suffice.
+// To be called when the data are known. Warns if memory may not suffice.
 void check_memory(const ExperimentConfig& config, const Codec& codec, torch::Device device, bool force) {
   if (!device.is_cpu()) return;
   const auto estimate = estimate_memory(config, sizes_of(codec));
@@ -60,12 +60,12 @@ void check_memory(const ExperimentConfig& config, const Codec& codec, torch::Dev
   if (estimate.total() > machine_memory()) log::warning("{}", describe_memory(estimate));
 }
 
-// --resume: finds the run to continue, and checks that it may continue.
+// --resume: the run to resume.
 struct EarlierRun {
   RunDirectory run;
   ExperimentConfig config;  // as it was trained last
   std::unique_ptr<FileLock> lock;
-  std::optional<Checkpoint> checkpoint;  // nothing: it goes on from the start
+  std::optional<Checkpoint> checkpoint;  // nothing: the run begins again
 };
 
 constexpr const char *tokenizer_path = "data.tokenizer.path", *initial_weights_path = "train.init_from";
@@ -75,8 +75,8 @@ template <class... Values>
   fail_usage("--resume {}: {}", run.path().string(), fmt::format(why, std::forward<Values>(values)...));
 }
 
-// Data may lie elsewhere, which require_moved_data checks, and so may the tokenizer and the weights that the training
-// began with.
+// Throws if a key differs that must not change. Paths may change: require_moved_data checks the data, and the functions
+// below the tokenizer and the initial weights.
 void require_same_experiment(const RunDirectory& run, const ExperimentConfig& before, const ExperimentConfig& now) {
   auto free = moved_data(before, now);
   for (const auto* name : {"steps", "eval_interval", "checkpoint_interval", "log_interval", "diagnostics_interval",
@@ -96,7 +96,7 @@ void require_same_experiment(const RunDirectory& run, const ExperimentConfig& be
   }
 }
 
-// What a training has begun with, at another path.
+// Throws if a file that the training began with differs from the file at its new path.
 void require_same_digest(const EarlierRun& earlier, const std::string& key, const PathText& path,
                          const std::string& found, const std::string& trained) {
   if (found == trained) return;
@@ -130,9 +130,9 @@ void require_same_initial_weights(const EarlierRun& earlier, const ExperimentCon
                       digest.is_string() ? digest.get<std::string>() : "not known");
 }
 
-// The run in `out`, locked and repaired, with its newest checkpoint; nothing for a new run. Errors (exit code 2): it
-// cannot go on with this config, which may change only steps, intervals, patience, retention and where data and
-// tokenizer lie; those of load_newest_checkpoint.
+// The run in `out`, locked and repaired, with its newest checkpoint; nothing for a new run. Errors: exit code 2 if it
+// cannot be resumed with this config, which may change only steps, intervals, patience, retention and the paths of
+// data, tokenizer and initial weights; those of load_newest_checkpoint.
 std::optional<EarlierRun> find_earlier_run(const ExperimentConfig& config, const std::filesystem::path& out,
                                            bool resume) {
   if (resume && out.empty()) fail_usage("--resume needs --out: the run to go on with");
@@ -146,14 +146,14 @@ std::optional<EarlierRun> find_earlier_run(const ExperimentConfig& config, const
   earlier.checkpoint = load_newest_checkpoint(earlier.run);
   require_same_tokenizer(earlier, config);
   require_same_initial_weights(earlier, config);
-  // What is done cannot be undone. A linear model has its one step whatever train.steps says.
+  // Steps that are done cannot be undone. A linear model has one step, whatever train.steps is.
   if (const auto done = earlier.checkpoint ? earlier.checkpoint->progress.step : 0; config.train.steps < done)
     refuse_resume(earlier.run, "train.steps is {}, and the run has done {} steps; give at least that many",
                   config.train.steps, done);
   return earlier;
 }
 
-// Errors: the data are not those that the run was trained on (exit code 2; 3 at another path than before).
+// Errors: the data are not those that the run was trained on (exit code 2; 3 if their path has changed).
 void require_same_data(const EarlierRun& earlier, const ExperimentConfig& config, const Task& task) {
   require_moved_data(earlier.run, config, moved_data(earlier.config, config), task.description);
   if (const auto difference = difference_of_data(earlier.run, task.description))
@@ -161,8 +161,8 @@ void require_same_data(const EarlierRun& earlier, const ExperimentConfig& config
                   difference->empty() ? "" : ": ", *difference);
 }
 
-// Logs how the learning rate goes on where the number of steps has changed: another number stretches the schedule, so
-// that the rate jumps where training continues.
+// If the number of steps has changed, logs how the learning rate continues: another number stretches the schedule, so
+// the rate may jump at this step.
 void describe_schedule(const ExperimentConfig& before, const ExperimentConfig& now, const Progress& progress) {
   const auto steps_before = before.train.steps, steps = now.train.steps;
   if (is<LinearConfig>(now.model) || steps_before == steps) return;
@@ -180,21 +180,21 @@ void describe_schedule(const ExperimentConfig& before, const ExperimentConfig& n
   here == earlier ? log::write_info(course) : log::write_warning(course);
 }
 
-// What a training starts from.
+// The starting point of a training.
 struct Beginning {
-  std::optional<EarlierRun> earlier;      // on the first process: the run that goes on
+  std::optional<EarlierRun> earlier;      // only on the first process: the run to resume
   std::optional<Checkpoint> checkpoint;   // of that run
-  std::optional<InitialWeights> initial;  // of a new run; neither: random weights
+  std::optional<InitialWeights> initial;  // of a new run; with neither, weights are random
 
-  // Tokenizer and labels that belong to the weights; nothing: those that the data make.
+  // Tokenizer and labels that belong to the weights; empty if they are to be made from the data.
   Codec take_codec() {
     if (checkpoint) return std::move(checkpoint->codec);
     return initial ? Codec{.tokenizer = std::move(initial->codec.tokenizer), .labels = {}} : Codec{};
   }
 };
 
-// The summary of a run that has nothing left to do, as a linear model after its only checkpoint. Nothing when its
-// process died before it wrote one, or when that is of an earlier end.
+// The summary of a finished run, such as a linear model after its only checkpoint. Nothing when its process died before
+// it wrote a summary, or when the summary belongs to an earlier end.
 std::optional<RunSummary> finished_summary(const EarlierRun& earlier, const ExperimentConfig& config) {
   if (!earlier.checkpoint) return std::nullopt;
   const auto& progress = earlier.checkpoint->progress;
@@ -206,7 +206,7 @@ std::optional<RunSummary> finished_summary(const EarlierRun& earlier, const Expe
   return summary;
 }
 
-// train.init_from, for a run that does not go on.
+// The weights of train.init_from, for a new run.
 std::optional<InitialWeights> find_initial_weights(Experiment& experiment) {
   const auto& path = experiment.config.train.init_from;
   if (!path) return std::nullopt;
@@ -219,7 +219,7 @@ std::optional<InitialWeights> find_initial_weights(Experiment& experiment) {
   return initial;
 }
 
-// The folder that the first process has made or found.
+// Opens the folder that the first process has created or found.
 RunDirectory open_run(const std::string& folder, const ProcessGroup& group) {
   try {
     return RunDirectory::open(folder, "--out");
@@ -229,8 +229,8 @@ RunDirectory open_run(const std::string& folder, const ProcessGroup& group) {
   }
 }
 
-// Finds the run that goes on, or the weights that a new one begins with; all processes take the same. Returns the
-// summary of a run that has nothing left to do; processes other than the first return an empty one.
+// Finds the run to resume, or the initial weights of a new run, the same on all processes. Returns the summary of a
+// finished run; processes other than the first return an empty one.
 std::optional<RunSummary> find_beginning(TrainRequest& request, Beginning& beginning) {
   auto& group = *request.group;
   const auto& config = request.experiment.config;
@@ -245,26 +245,27 @@ std::optional<RunSummary> find_beginning(TrainRequest& request, Beginning& begin
   return std::nullopt;
 }
 
-// The task, and all that may be wrong with data, memory and weights: they must not leave an empty run behind.
+// Makes the task, and checks data, memory and weights before the run's folder is created, so that an error leaves no
+// empty run behind.
 Task make_checked_task(const TrainRequest& request, Beginning& beginning, torch::Device device) {
   auto& group = *request.group;
   const auto& config = request.experiment.config;
   const auto& earlier = beginning.earlier;
   if (earlier) require_moved_files(earlier->run, config, moved_data(earlier->config, config));
-  if (!group.is_first()) wait_for_all(group);  // the first one may download and prepare what the others then find
+  if (!group.is_first()) wait_for_all(group);  // the first one may download and prepare files for the others
   auto task = make_task(config, request.offline, beginning.take_codec());
   if (group.is_first()) wait_for_all(group);
   require_same(group, {{"data", without_paths(task.description)}});
   if (group.is_first()) task.check();
   task.batches->check_training();
   check_memory(config, *task.codec, device, request.force);
-  if (beginning.initial)  // tried on another model of the same shapes
+  if (beginning.initial)  // checked on another model of the same shapes
     copy_initial_weights(*beginning.initial, config, *task.codec, *make_model(config, sizes_of(*task.codec)));
   if (earlier) require_same_data(*earlier, config, task);
   return task;
 }
 
-// Writes what a run knows before its first step.
+// Writes the config, the environment and the first lines of the log, before the first step.
 void write_beginning(const RunDirectory& run, const TrainRequest& request, const Task& task, torch::Device device,
                      std::int64_t step) {
   const auto& [name, config, provenance] = request.experiment;
@@ -284,7 +285,8 @@ void write_beginning(const RunDirectory& run, const TrainRequest& request, const
   if (!choice.empty()) log::info("{}", choice);
 }
 
-// The folder of the run, which the first process makes or has found and holds the lock of.
+// The folder of the run, which the first process creates or has found, and the lock, which it holds (null on the
+// others).
 std::pair<RunDirectory, std::unique_ptr<FileLock>> open_or_create(TrainRequest& request, Beginning& beginning,
                                                                   const Task& task, torch::Device device) {
   auto& group = *request.group;
@@ -302,17 +304,17 @@ std::pair<RunDirectory, std::unique_ptr<FileLock>> open_or_create(TrainRequest& 
   return {std::move(run), std::move(lock)};
 }
 
-// Finds the best checkpoint again where it is missing; the log says where the run goes on.
+// Replaces the best checkpoint if it is missing, repairs the links, and logs the resume position.
 void continue_from(Beginning& beginning, const RunDirectory& run, const Task& task, const ExperimentConfig& config) {
   auto& [folder, progress, model, optimizer, codec] = *beginning.checkpoint;
   require_best_checkpoint(run, *task.measures, progress);
-  if (!beginning.earlier) return;  // another process than the first
+  if (!beginning.earlier) return;  // not the first process
   repair_links(run.checkpoints(), progress, config.train.keep_checkpoints);
   log::info("going on from {}", folder.string());
   describe_schedule(beginning.earlier->config, config, progress);
 }
 
-// Which parameters of the run are from where, in the log and, with all names, in a file of the run.
+// Reports which parameters were copied from the initial weights, in the log and, with all names, in a file of the run.
 void report(const InitialWeights& initial, const WeightTransfer& transfer, const RunDirectory& run,
             const ExperimentConfig& config) {
   log::info("weights from {}: {}", initial.source, transfer.str());
@@ -362,7 +364,7 @@ RunSummary train_network(const TrainRequest& request, const RunDirectory& run, c
 
 torch::Device prepare_device(const ExperimentConfig& config, const std::string& name, bool force) {
   const auto device = select_device(name);
-  // Before the data are read: with the smallest vocabulary that they can have.
+  // The data are not read yet, so this assumes the smallest possible vocabulary.
   if (device.is_cpu() && !force) require_fits_in_memory(estimate_memory(config, {.vocabulary = 1, .classes = 2}));
   const auto* model = blocks_of(config.model);
   if (model != nullptr && device.is_cpu() &&
@@ -382,7 +384,7 @@ RunSummary train(TrainRequest request) {
                        {"resume", request.resume},
                        {"out", request.out.string()}});
   if (request.experiment.config.train.init_from && request.resume && !RunDirectory::is_free(request.out)) {
-    // A run that goes on has the tokenizer that its initial weights brought.
+    // A resumed run has the tokenizer of its initial weights.
     const auto before = load_run_experiment(RunDirectory::open(request.out, "--out").config_file()).config;
     if (const auto* data = data_of(before)) take_tokenizer(request.experiment, data->tokenizer, request.out.string());
   }
@@ -400,7 +402,7 @@ RunSummary train(TrainRequest request) {
   auto summary = is_linear(config) ? train_linear(request.experiment, run, task, device)
                                    : train_network(request, run, task, device, beginning);
   if (!group.is_first()) return summary;
-  // Written once, when all of it is there: --resume makes up for what stops before.
+  // Written once, when it is complete. If the process stops before, --resume writes it.
   write_summary(run, summary);
   log::info("{}", run.path().string());
   return summary;

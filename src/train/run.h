@@ -7,8 +7,8 @@
 
 namespace metaformer {
 
-// The device of that name, once the config can be trained there; with `force` however much memory it takes. Errors:
-// exit codes 2 and 5.
+// The device of that name, after a check that the config can be trained there; `force` skips the check of the memory.
+// Errors: exit codes 2 and 5.
 torch::Device prepare_device(const ExperimentConfig& config, const std::string& name, bool force = false);
 
 struct TrainRequest {
@@ -17,14 +17,14 @@ struct TrainRequest {
   bool resume = false;
   bool offline = false;
   bool profile = false;  // time by operator
-  bool force = false;    // train even where the memory will clearly not suffice
+  bool force = false;    // train even if the memory will clearly not suffice
   std::string device = "auto";
   std::vector<std::string> command_line;
   ProcessGroup* group = &one_process();
 };
 
-// Trains, or continues. Returns the summary. A finished run is not trained again. To be called by all processes of a
-// group, which all see the run's folder; the first of them writes there. Errors: see the exit codes in
+// Trains a new run, or resumes one, and returns the summary. A finished run is not trained again. All processes of a
+// group must call it and see the run's folder; the first one writes there. Errors: see the exit codes in
 // docs/commands.md.
 RunSummary train(TrainRequest request);
 

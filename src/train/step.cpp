@@ -17,7 +17,7 @@
 
 namespace metaformer {
 
-// Waits for the device between phases; without `times` does nothing.
+// Times the phases of a step, and waits for the device between them. Without `times` it does nothing.
 class PhaseTimer {
  public:
   PhaseTimer(StepTimes* times, torch::Device device) : times_(times), device_(device) {
@@ -26,8 +26,8 @@ class PhaseTimer {
     start_ = std::chrono::steady_clock::now();
   }
 
-  // The time since the end of the phase before goes to `phase`; where threads have run two side by side, this part of
-  // it.
+  // Adds the time since the end of the previous phase to `phase`. If threads have run two phases concurrently, `phase`
+  // gets the fraction `part`, and `other` the rest.
   void end(StepPhase phase, double part = 1, StepPhase other = StepPhase::backward) {
     if (times_ == nullptr) return;
     wait_for(device_);
@@ -44,13 +44,13 @@ class PhaseTimer {
   std::chrono::steady_clock::time_point start_;
 };
 
-// What one thread computes.
+// The work of one thread: some rows of a batch.
 struct Slice {
   Batch batch;
   Pass pass;
-  std::int64_t number;  // of the pass among those of the step
+  std::int64_t number;  // of the pass within the step
   torch::Tensor loss = {};
-  torch::autograd::variable_list gradients = {};  // of what is trained; undefined: it has no part in the loss
+  torch::autograd::variable_list gradients = {};  // by trained parameter; undefined if the loss does not depend on it
   StepTimes times = {};
 };
 
@@ -60,14 +60,14 @@ std::int64_t parts_of_batch(int size, std::int64_t accumulate) {
   return size / std::gcd(std::int64_t{size}, accumulate);
 }
 
-// Whether backward computes parts of a step again, which then add to the gradients by themselves.
+// Whether backward recomputes parts of a step, which then add to the gradients on their own.
 bool computes_again(const ExperimentConfig& config) {
   const auto* model = blocks_of(config.model);
   return config.train.loss_chunks > 1 ||
          (model != nullptr && (model->blocks == BlockKind::reversible || chunks_of(model->feed_forward) > 1));
 }
 
-// For tests: NaN or infinite where the faults "nan" and "overflow" strike.
+// For tests: the loss, made NaN or infinite by the faults "nan" and "overflow" (base/files.h).
 torch::Tensor with_faults(torch::Tensor loss) {
   if (fault_strikes("nan")) loss = loss * std::numeric_limits<double>::quiet_NaN();
   if (fault_strikes("overflow"))  // loss and gradients, as with a scale too large for fp16
@@ -75,8 +75,8 @@ torch::Tensor with_faults(torch::Tensor loss) {
   return loss;
 }
 
-// In the order of the slices, each parameter by one thread. The sum of a batch's slices is added as a whole, so that it
-// makes no difference which process adds it. `first`: in place of the gradients that are there.
+// Adds the gradients of the slices in their order, each parameter on one thread. The sum of a batch's slices is added
+// as a whole, so that the result does not depend on which process adds it. `first`: replaces the existing gradients.
 void add_in_order(const std::vector<torch::Tensor>& parameters, std::vector<Slice>& slices, bool first) {
   at::parallel_for(0, std::ssize(parameters), 1, [&](std::int64_t begin, std::int64_t end) {
     const torch::NoGradGuard no_grad;
@@ -97,8 +97,8 @@ void add_in_order(const std::vector<torch::Tensor>& parameters, std::vector<Slic
   });
 }
 
-// Tensor by tensor, as torch.nn.utils.clip_grad_norm_: one sum over all of the buffer would lose the last three digits.
-// On the CPU each by one thread, so that the norm does not depend on the number of threads.
+// Computed tensor by tensor, as torch.nn.utils.clip_grad_norm_: one sum over the whole buffer would lose the last three
+// digits. On the CPU one thread computes each tensor, so that the norm does not depend on the number of threads.
 torch::Tensor norm_of_gradients(const ParameterBuffer& parameters) {
   const auto& views = parameters.views();
   if (!parameters.values().is_cpu()) {
@@ -173,7 +173,7 @@ NamedTensors StepMemory::tensors() const {
   std::vector<NamedTensors> own;
   for (const auto& pass : passes_) {
     own.push_back(pass->tensors());
-    if (own.back().empty()) own.pop_back();  // fewer rows than slices
+    if (own.back().empty()) own.pop_back();  // the batch has fewer rows than slices
   }
   NamedTensors all;
   for (auto& [name, tensor] : join(gather_tensors(*group_, own.empty() ? NamedTensors() : join(own))))
@@ -322,7 +322,7 @@ std::vector<Batch> Step::batches(std::int64_t step) const {
   return batches;
 }
 
-// Summed over chunks of the tokens, whose logits are made one after the other, and again in backward.
+// The loss, summed over chunks of the tokens. Their logits are computed one chunk at a time, and again in backward.
 torch::Tensor Step::loss_in_chunks(const Batch& batch, const torch::Tensor& hidden) const {
   const auto hidden_td = hidden.flatten(0, -2), targets_t = wanted_targets_t(batch),
              weights_t = wanted_weights_t(batch);
@@ -379,7 +379,7 @@ void Step::compute_slice(const std::vector<torch::Tensor>& trained, const torch:
   slice.loss = loss.detach();
 }
 
-// The first slices of a step put their gradients there, whatever was there before; later ones are added.
+// The slices of a step's first batch replace the existing gradients; those of later batches are added.
 torch::Tensor Step::add_gradients_of_slices(const Batch& batch, const torch::Tensor& weight, std::int64_t first_number,
                                             PhaseTimer& timer) {
   const auto rows = batch.ids_bc.size(0), count = std::min(slices(), rows);
@@ -444,7 +444,7 @@ torch::Tensor Step::clip_gradients() {
   torch::Tensor norm;
   if (shards_ == nullptr) {
     norm = norm_of_gradients(*parameters);
-  } else {  // of which each process has a part
+  } else {  // each process has the gradients of its shard
     const auto& own = shards_->at(static_cast<std::size_t>(group_.rank()));
     const auto square = parameters->gradients().narrow(0, own.first, own.count).to(torch::kDouble).square().sum();
     group_.sum(square);
@@ -454,13 +454,13 @@ torch::Tensor Step::clip_gradients() {
   if (limit > 0) {
     constexpr double epsilon = 1e-6;  // as torch.nn.utils.clip_grad_norm_
     const auto factor = (limit / (norm + epsilon)).clamp_max(1);
-    const auto used = torch::where(norm.isfinite(), factor, 1.0);  // NaN stays where it came from, to be named
-    if (norm.is_cuda() || used.item<double>() != 1) parameters->scale_gradients(used);  // a GPU is not waited for
+    const auto used = torch::where(norm.isfinite(), factor, 1.0);  // NaN stays in its tensor, for an error to name
+    if (norm.is_cuda() || used.item<double>() != 1) parameters->scale_gradients(used);  // on a GPU without waiting
   }
   return norm;
 }
 
-// After the update. Adapts the loss scale.
+// To be called after the update. Adapts the loss scale.
 StepResult Step::finish(torch::Tensor loss, torch::Tensor gradient_norm) {
   StepResult result{.loss = std::move(loss), .gradient_norm = std::move(gradient_norm), .skipped = {}, .exhausted = {}};
   if (loss_scale == nullptr) return result;

@@ -23,29 +23,28 @@
 namespace metaformer {
 
 // The memory of a recurrent or Transformer-XL model: one state for every pass of a step. A row continues the same row
-// of the same pass of the step before.
+// of the same pass of the previous step.
 class StepMemory {
  public:
-  // States for the passes of this process: `slices` for each of its batches. Nothing for a model without memory.
+  // Makes states for the passes of this process: `slices` for each of its batches. A model without memory has none.
   StepMemory(const SequenceModel& model, std::int64_t batches, std::int64_t slices, ProcessGroup& group);
 
-  // nullptr: nothing.
+  // nullptr if the model has no memory.
   ModelState* of_pass(std::int64_t pass) const;
 
   void reset();
 
-  // The states of all rows of a step, of all passes and processes, as a checkpoint keeps them. All processes must call
-  // it.
+  // The states of all rows of a step, joined over passes and processes, for a checkpoint. All processes must call it.
   NamedTensors tensors() const;
 
-  // Takes up what tensors() gave, and nothing else, out of `saved`, from which it is removed; passes and processes may
-  // be others. Throws Error (exit code 2) for what is of another model, or not of the `rows` of a step; `source` names
-  // the file.
+  // Loads the tensors of tensors() from `saved`, and removes them from it; the numbers of passes and processes may have
+  // changed. Throws Error (exit code 2) for tensors of another model, or of another number of rows than the `rows` of a
+  // step; `source` names the file.
   void take(NamedTensors& saved, std::int64_t rows, const std::string& source);
 
  private:
-  NamedTensors join(const std::vector<NamedTensors>& parts) const;  // parts of rows, in their order
-  // The rows that belong to one pass, out of those of a whole step.
+  NamedTensors join(const std::vector<NamedTensors>& parts) const;  // joins their rows in order
+  // The rows of one pass, from the tensors of a whole step.
   NamedTensors part_of(const NamedTensors& whole, std::size_t pass) const;
 
   std::vector<std::unique_ptr<ModelState>> passes_;
@@ -53,19 +52,19 @@ class StepMemory {
   ProcessGroup* group_;
 };
 
-// One of equal parts of a micro-batch's rows.
+// Part `part` of the rows of micro-batch `micro`, which are divided into `parts` equal parts.
 struct Piece {
   std::int64_t micro = 0, part = 0, parts = 1;
 };
 
-// Consecutive rows of the step for each of `size` processes: whole micro-batches as far as they can be divided, so that
-// as many processes as micro-batches compute what one process does.
+// The rows of a step that process `rank` of `size` processes computes. They are consecutive, and whole micro-batches if
+// possible, so that as many processes as micro-batches give the result of one process.
 std::vector<Piece> pieces_of(int rank, int size, std::int64_t accumulate);
 
 // Errors (exit code 2): the step's rows, or its batches of tokens, cannot be divided evenly.
 void require_equal_pieces(const ExperimentConfig& config, int size);
 
-// Phases of a training step. reduce: gradients of several processes are added up.
+// Phases of a training step. reduce: gradients of several processes are summed.
 enum class StepPhase { batch, forward, backward, reduce, clip, update };
 constexpr std::array<std::string_view, 6> enum_names(StepPhase) {
   return {"batch", "forward", "backward", "reduce", "clip", "update"};
@@ -81,8 +80,8 @@ struct StepTimes {
 struct StepResult {
   torch::Tensor loss;           // mean over the step's targets
   torch::Tensor gradient_norm;  // before clipping
-  // Both undefined without a loss scale. Booleans: the gradients were not finite, so nothing was updated; and even the
-  // smallest scale does not help.
+  // Booleans, undefined without a loss scale. skipped: the gradients were not finite, so nothing was updated;
+  // exhausted: even the smallest scale was too large.
   torch::Tensor skipped, exhausted;
 };
 
@@ -92,62 +91,63 @@ using AcceptNorm = std::function<bool(double)>;
 class PhaseTimer;
 struct Slice;
 
-// A model in training with all that a step changes: parameters, optimiser, loss scale, average, memory. Runs and
-// benchmarks share it.
+// A model in training, with everything that a step changes: parameters, optimiser, loss scale, average, memory. Runs
+// and benchmarks share it.
 //
-// On a CUDA device a step is replayed as one graph where it can be (train.cuda_graph): the host then starts one piece
-// of work in place of hundreds. The first steps run eagerly, so that libraries take the memory they need; so do batches
-// of another shape, steps whose gradient norm must be accepted, and steps whose phases are timed.
+// On a CUDA device a step is replayed as one CUDA graph if possible (train.cuda_graph): the host then launches one
+// graph instead of hundreds of kernels. The first steps run eagerly, so that libraries allocate their memory; so do
+// batches of another shape, steps whose gradient norm must be accepted, and steps whose phases are timed.
 class Step {
  public:
-  // With random weights. `config`, `task` and `group`, whose processes share the steps evenly (require_equal_pieces),
-  // must outlive it.
+  // Starts with random weights. `config`, `task` and `group` must outlive it; the processes of `group` share the steps
+  // evenly (require_equal_pieces).
   Step(const ExperimentConfig& config, const Task& task, torch::Device device, ProcessGroup& group = one_process());
   Step(const Step&) = delete;
   Step& operator=(const Step&) = delete;
 
-  // Batches and dropout are functions of `step`. An empty `accept` takes every update, and need not wait for the norm.
-  // To be called by all processes.
+  // Batches and dropout are functions of `step`. An empty `accept` accepts every update, without waiting for the norm.
+  // All processes must call it.
   StepResult run(std::int64_t step, double learning_rate, const AcceptNorm& accept = {});
 
-  // Adds the time of every phase of the coming steps to `times`, waiting for the device between them; nullptr ends
-  // that.
+  // Adds the time of every phase of the coming steps to `times`, waiting for the device between phases; nullptr stops
+  // this.
   void time_phases(StepTimes* times) { times_ = times; }
 
   // Records the coming steps in this graph.
   void replay_by(std::unique_ptr<DeviceGraph> graph) { graph_ = std::move(graph); }
   bool replays() const { return is_recorded_; }
 
-  // The tensors that a checkpoint keeps beside the model, while the average is in use: those of the optimiser, the loss
-  // scale, the weights in training where they are averaged, and the memory. They alias the state. All processes must
-  // call it.
+  // The tensors that a checkpoint keeps besides the model: those of the optimiser, the loss scale and the memory, and
+  // with an average the weights in training. To be called during a WeightAverage::Use. They alias the state. All
+  // processes must call it.
   NamedTensors state() const;
 
-  // Goes on from a checkpoint. Errors: as copy_by_name.
+  // Restores a checkpoint. Errors: as copy_by_name.
   void restore(const Checkpoint& checkpoint);
 
-  // Back to the state before the first step, with these values of the parameter buffer.
+  // Restores the state before the first step, with these values of the parameter buffer.
   void restart(const torch::Tensor& values);
 
-  // The batches of a step that this process computes, one for each of its forward passes. The weight of a micro-batch
-  // that is divided stands in its first part.
+  // The batches of a step that this process computes, one for each of its forward passes. If a micro-batch is divided,
+  // its first part has its whole weight.
   std::vector<Batch> batches(std::int64_t step) const;
 
-  // The batch's part of the mean loss of a step, whose batches weigh `weight` in all; `number` of the pass in the step.
+  // The batch's part of the mean loss of a step whose batches have the total weight `weight`. `number`: of the pass
+  // within the step.
   torch::Tensor batch_loss(const Batch& batch, const torch::Tensor& weight, Pass pass, std::int64_t number,
                            AutocastCasts casts = AutocastCasts::drop);
 
-  // Sets the gradients to those of the mean loss over all targets of the batches of `step`, which it returns. With a
-  // loss scale the gradients are multiplied by it, the loss that is returned is not.
+  // Computes the gradients of the mean loss over all targets of the batches of `step`, and returns the loss. With a
+  // loss scale, the gradients are multiplied by it, but the returned loss is not.
   //
-  // With train.cpu_slices each batch is cut into slices of rows, on which threads work side by side, each with
-  // operators of one thread: for small operators this is faster than dividing each operator. The gradients of the
-  // slices are kept, and added in their order, so that the result does not depend on the number of threads.
+  // With train.cpu_slices each batch is cut into slices of rows. Each slice is computed by one thread, which for small
+  // operators is faster than dividing each operator among threads. The gradients of the slices are kept, and added in
+  // their order, so that the result does not depend on the number of threads.
   torch::Tensor compute_gradients(std::int64_t step, const std::vector<Batch>& batches);
   torch::Tensor compute_gradients(std::int64_t step) { return compute_gradients(step, batches(step)); }
 
-  // Scales the gradients so that their norm, without the loss scale, is at most train.clip (0: leaves them); returns
-  // that norm before. Gradients that are not finite stay as they are.
+  // Scales the gradients so that their norm, without the loss scale, is at most train.clip (0: no clipping). Returns
+  // the norm before clipping. Gradients that are not finite do not change.
   torch::Tensor clip_gradients();
 
   const ExperimentConfig& config() const { return config_; }
@@ -168,7 +168,7 @@ class Step {
   std::vector<Piece> pieces() const { return pieces_of(group_.rank(), group_.size(), config_.train.accumulate); }
 
   torch::Tensor loss_in_chunks(const Batch& batch, const torch::Tensor& hidden) const;
-  torch::Tensor scaled(const torch::Tensor& loss) const;  // with a loss scale the loss times that
+  torch::Tensor scaled(const torch::Tensor& loss) const;  // times the loss scale, if there is one
   torch::Tensor accumulate_gradients(const std::vector<Batch>& batches, PhaseTimer& timer);
   torch::Tensor add_gradients(const Batch& batch, const torch::Tensor& weight, std::int64_t number, PhaseTimer& timer);
   torch::Tensor add_gradients_of_slices(const Batch& batch, const torch::Tensor& weight, std::int64_t first_number,
@@ -183,16 +183,15 @@ class Step {
   const Task& task_;
   torch::Device device_;
   ProcessGroup& group_;
-  const std::vector<Shard>* shards_ =
-      nullptr;  // the parts of all ranks, each of which needs only its own gradients; null: all need all
-  std::unique_ptr<GradientSum> gradient_sum_;  // of several processes
+  const std::vector<Shard>* shards_ = nullptr;  // each rank needs only its own gradients; null: each needs all
+  std::unique_ptr<GradientSum> gradient_sum_;   // of several processes
   StepPasses passes_;
   StepTimes* times_ = nullptr;
   double learning_rate_ = 0;
 
   // The recorded step: batches, the learning rate and the keys of dropout are written before every replay; loss, norm
-  // and parameters come out of it.
-  std::unique_ptr<DeviceGraph> graph_;  // none: all steps run eagerly
+  // and parameters are its results.
+  std::unique_ptr<DeviceGraph> graph_;  // null: all steps run eagerly
   std::vector<Batch> recorded_batches_;
   torch::Tensor recorded_rate_;  // scalar on the device
   StepResult recorded_result_;

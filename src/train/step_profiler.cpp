@@ -32,7 +32,7 @@ using Event = profiler::KinetoEvent;
 std::int64_t start_of(const Event& event) { return static_cast<std::int64_t>(event.startNs()); }
 std::int64_t end_of(const Event& event) { return static_cast<std::int64_t>(event.endNs()); }
 
-// On the host.
+// The intervals of the steps on the host.
 std::vector<Interval> steps_of(const std::vector<Event>& events) {
   std::vector<Interval> steps;
   for (const auto& event : events)
@@ -41,7 +41,8 @@ std::vector<Interval> steps_of(const std::vector<Event>& events) {
   return steps;
 }
 
-// Events on the host that began during a step, but not the steps themselves; by thread and time, the enclosing first.
+// Events on the host that began during a step, without the steps themselves; sorted by thread and time, enclosing
+// events first.
 std::vector<const Event*> events_in_steps(const std::vector<Event>& events) {
   const auto steps = steps_of(events);
   std::vector<const Event*> inside;
@@ -59,7 +60,7 @@ std::vector<const Event*> events_in_steps(const std::vector<Event>& events) {
   return inside;
 }
 
-// An event's time belongs to the innermost one that encloses it.
+// Time in nested events counts only for the innermost one.
 std::vector<OperatorTime> self_times(const std::vector<Event>& events) {
   std::map<std::string, OperatorTime> by_name;
   std::vector<const Event*> open;
@@ -153,7 +154,7 @@ constexpr KindPattern kind_patterns[] = {
     {"reduce_kernel", Kind::elementwise},
 };
 
-// Overlapping ones become one; by time.
+// Joins overlapping intervals; sorted by time.
 std::vector<Interval> merged(std::vector<Interval> intervals) {
   std::sort(intervals.begin(), intervals.end(),
             [](const Interval& a, const Interval& b) { return a.begin_ns < b.begin_ns; });
@@ -202,7 +203,7 @@ class DeviceSums {
 // Operations of a product, and the bytes of its operands and result.
 struct ProductCost {
   double operations = 0;
-  std::optional<double> bytes = {};  // where the type is known
+  std::optional<double> bytes = {};  // if the type is known
 };
 
 std::optional<ProductCost> cost_of_product(const Event& event) {
@@ -225,7 +226,7 @@ std::optional<ProductCost> cost_of_product(const Event& event) {
   return cost;
 }
 
-// Launches of the device's work on the host, by the numbers that connect the two.
+// Launches of device work on the host, by the correlation ids that connect the two.
 struct Launches {
   std::unordered_map<std::uint64_t, std::int64_t> calls, operators;  // when a call of CUDA or an operator began
   std::unordered_map<std::uint64_t, ProductCost> costs;              // of operators
@@ -246,7 +247,7 @@ struct Launches {
     return within != operators.end() ? within->second : start_of(event);
   }
 
-  // A product may start several kernels. All it costs counts for the first.
+  // A product may start several kernels. Its whole cost counts for the first.
   void assign_cost(const Event& event, DeviceEvent& given) {
     const auto cost = costs.find(event.linkedCorrelationId());
     if (cost == costs.end() || kind_of_kernel(given.name) != Kind::products) return;
@@ -271,7 +272,7 @@ std::vector<DeviceEvent> device_events(const std::vector<Event>& events) {
   return found;
 }
 
-// Logs tables whose rows are times of a step.
+// Logs tables of times per step.
 class DeviceTable {
  public:
   DeviceTable(const DeviceTimes& times, std::int64_t steps) : times_(times), steps_(static_cast<double>(steps)) {}
@@ -381,7 +382,7 @@ void StepProfiler::before_step(std::int64_t index) {
 void StepProfiler::after_step() { step_.reset(); }
 
 void StepProfiler::start() {
-  // Without a GPU the profiler's own log reports an error on stderr that is none.
+  // Without a GPU, the profiler's own log would report a false error on stderr.
   const bool on_host = device_.is_cpu();
   if (on_host) ::setenv("KINETO_LOG_LEVEL", "99", /*overwrite=*/0);
   const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO,
@@ -405,7 +406,7 @@ void StepProfiler::finish() {
   }
   recording_ = false;
   step_.reset();
-  if (!device_.is_cpu()) torch::cuda::synchronize(device_.index());  // kernels of the last step
+  if (!device_.is_cpu()) torch::cuda::synchronize(device_.index());  // wait for kernels of the last step
   const auto result = profiler::disableProfiler();
   operators_ = self_times(result->events());
   log_table(operators_, steps_);

@@ -23,7 +23,7 @@ struct DeviceEvent {
   std::int64_t start_ns = 0, end_ns = 0;
   std::int64_t launched_ns = 0;  // by the host
   std::int64_t stream = 0;
-  std::optional<double> operations = {}, bytes = {};  // where they are known
+  std::optional<double> operations = {}, bytes = {};  // if they are known
 };
 
 struct Interval {
@@ -35,7 +35,7 @@ struct DeviceTime {
   std::string name;
   std::int64_t calls = 0;
   double ms = 0;
-  std::optional<double> operations = {}, bytes = {};  // where they are known of every event
+  std::optional<double> operations = {}, bytes = {};  // if they are known for every event
 };
 
 // Times of all steps together.
@@ -43,32 +43,32 @@ struct DeviceTimes {
   std::vector<DeviceTime> kinds, kernels;  // longest first
   std::int64_t streams = 0;
   double span_ms = 0;     // from the first event of a step to its last
-  double gap_ms = 0;      // of the spans, without any event
+  double gap_ms = 0;      // time within the spans without any event
   double between_ms = 0;  // between the spans
 };
 
-// The kind of a kernel by its name, as in the table.
+// The kind of a kernel in the table, by the kernel's name.
 std::string kind_of_kernel(const std::string& name);
 
-// Events that the host launched during the steps, in any order. Events of several streams may overlap: each counts in
-// its kind, but time in which one of them runs is no gap.
+// Times of the events that the host launched during the steps; `events` are in any order. Events of several streams may
+// overlap: each counts for its kind, and a gap is a time in which none runs.
 DeviceTimes device_times(const std::vector<DeviceEvent>& events, const std::vector<Interval>& steps);
 
-// Without the namespaces that most kernels have.
+// The name without the namespaces that most kernels have.
 std::string short_kernel_name(std::string name);
 
 class StepProfiler {
  public:
   // Will write the trace to `trace_file` (for chrome://tracing or Perfetto).
   StepProfiler(std::filesystem::path trace_file, torch::Device device);
-  ~StepProfiler();  // records no longer, reports nothing
+  ~StepProfiler();  // stops recording, without a report
 
-  // Before each step of this process, counted from 0. Records steps 10 ... 29; what happens between them does not
-  // count.
+  // To be called before each step of this process, counted from 0. Records steps 10 ... 29, without the time between
+  // them.
   void before_step(std::int64_t index);
   void after_step();
 
-  // Stops, when still recording; logs the table and writes the trace.
+  // If still recording, stops it, logs the table and writes the trace.
   void finish();
 
   // The operators of the recorded steps, longest first; empty before the end.

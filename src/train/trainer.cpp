@@ -21,7 +21,7 @@ namespace metaformer {
 
 namespace {
 
-constexpr std::chrono::seconds line_interval(5);  // of lines of train.log
+constexpr std::chrono::seconds line_interval(5);  // between progress lines in train.log
 
 std::string counted(std::int64_t count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
@@ -42,7 +42,7 @@ std::optional<double> epochs_seen(const BatchStream& batches, std::int64_t step)
   return per_step > 0 ? std::optional(per_step * static_cast<double>(step)) : std::nullopt;
 }
 
-// The most tokens of an evaluation of the validation split; nothing: all of it.
+// The maximum number of tokens in an evaluation of the validation split; nothing: the whole split.
 std::optional<std::int64_t> evaluated_tokens(const TrainConfig& train) {
   if (train.overfit_batch) return std::nullopt;
   if (const auto* limited = std::get_if<LimitedEvaluationConfig>(&train.evaluation)) return limited->tokens;
@@ -50,8 +50,7 @@ std::optional<std::int64_t> evaluated_tokens(const TrainConfig& train) {
   return std::nullopt;
 }
 
-// The error (exit code 4) for a training of which `what` is not finite. Names the first tensor that is not finite, too,
-// and what to do.
+// The error (exit code 4) when `what` is not finite. It also names the first tensor that is not finite, and a remedy.
 Error divergence_error(const Step& step, const Progress& progress, const std::string& what) {
   auto& parameters = *step.parameters;
   std::string culprit;
@@ -67,8 +66,8 @@ Error divergence_error(const Step& step, const Progress& progress, const std::st
                                          : "No evaluation came before it"));
 }
 
-// Warns of spikes in the coming steps, and rejects their updates where the config says so. Empty when nobody watches.
-// Keeps references.
+// Warns of spikes in the coming steps, and rejects their updates if the config says so. Empty if the config does not
+// watch for spikes. Keeps references.
 AcceptNorm spike_watch(const TrainConfig& config, Progress& progress) {
   if (config.divergence.spikes.threshold == 0) return {};
   return [&](double norm) {
@@ -80,7 +79,8 @@ AcceptNorm spike_watch(const TrainConfig& config, Progress& progress) {
   };
 }
 
-// The step whose batches are trained on next; after a rollback an index beyond train.steps.
+// The number of the step whose batches come next. After a rollback it is beyond train.steps, so that other batches are
+// drawn.
 std::int64_t batch_step(const Progress& progress) {
   constexpr std::int64_t far = std::int64_t{1} << 36;
   return progress.step + progress.rollbacks * far;
@@ -99,7 +99,7 @@ bool is_spike(SpikeState& state, double norm, double threshold) {
     ++state.count;
     return true;
   }
-  // Until enough was seen the mean is a plain one.
+  // In the first steps this is the plain mean.
   const double weight = std::max(1 - memory, 1 / static_cast<double>(++state.seen));
   state.mean += weight * difference;
   state.variance = (1 - weight) * (state.variance + weight * difference * difference);
@@ -186,7 +186,7 @@ std::string describe_model(const ExperimentConfig& config) {
   return std::visit(describe, config.model);
 }
 
-// The last evaluation found as many right answers as task.enough asks for.
+// Whether the accuracy of the last evaluation has reached task.enough.
 static bool is_enough(const TaskConfig& task, const Progress& progress) {
   const auto* rows = recall_rows(task);
   return rows != nullptr && rows->enough > 0 && progress.validation &&
@@ -251,7 +251,7 @@ void Trainer::count_training(Clock::time_point start) {
   progress_.train_seconds += seconds;
 }
 
-// Only the end of a training has estimates and the whole split.
+// With random evaluation, only the end of a training writes lines of split validation.
 void Trainer::open_metrics(std::int64_t rollbacks) {
   const bool estimates = is<RandomEvaluationConfig>(config_.train.evaluation);
   const LogPosition position{.step = progress_.step,
@@ -270,14 +270,14 @@ RunSummary Trainer::run() {
   // Several processes stop together.
   std::optional<StopDeferral> until_all_stop;
   if (group_.size() > 1) until_all_stop.emplace();
-  write_sample();  // one that the stop of an earlier process cut short
+  write_sample();  // if an earlier process was stopped before it
   while (lacks_evaluation() || !is_finished(config_, progress_)) {
     try {
       if (!lacks_evaluation()) {
         advance();
         continue;
       }
-      evaluate_and_save();  // one that the stop of an earlier process cut short; its checkpoint is replaced
+      evaluate_and_save();  // if an earlier process was stopped before it; its checkpoint is replaced
       if (!is_checkpoint_due()) save();
     } catch (const Error& error) {
       if (!roll_back(error)) throw;
@@ -297,7 +297,7 @@ void Trainer::advance() {
   train_step();
   if (profiler_) profiler_->after_step();
   if (line_.is_due()) {
-    if (group_.size() == 1) read_losses();  // several processes do so at the same steps, to notice a divergence at once
+    if (group_.size() == 1) read_losses();  // several processes read at the same steps, to detect divergence together
     line_.show(progress_.step, step_.learning_rate(), seconds_per_step());
   }
   if (is_at(config_.train.log_interval)) write_training_line();
@@ -313,11 +313,11 @@ void Trainer::train_step() {
   pending_.push_back(run_step());
   ++progress_.step;
   step_.average->update(progress_.step);
-  if (step_.device().is_cpu()) read_losses();  // costs nothing there, and names the very step that diverged
+  if (step_.device().is_cpu()) read_losses();  // costs nothing there, and detects divergence at its step
   count_training(start);
   if (diagnoses) return write_diagnostics(before);
   if (!is_look_due(progress_.step, config_.train.steps)) return;
-  read_losses();  // of all processes at the same steps; weights that are not finite have no attention
+  read_losses();  // all processes read at the same steps; attention needs finite weights
   if (group_.is_first()) attention_watch_.look(progress_);
 }
 
@@ -351,7 +351,7 @@ void Trainer::read_losses() {
   const auto clipped_n = norm_n > config_.train.clip;
   const auto skipped_n = has_scale ? on_host(&StepResult::skipped, torch::kBool) : torch::zeros_like(clipped_n);
   double loss = 0;
-  std::int64_t steps = 0, clipped = 0;  // without skipped ones
+  std::int64_t steps = 0, clipped = 0;  // without skipped steps
   for (std::int64_t i = 0; i < std::ssize(results); ++i) {
     if (skipped_n[i].item<bool>()) continue;
     ++steps;
@@ -398,7 +398,7 @@ void Trainer::write_training_line() {
 }
 
 void Trainer::write_diagnostics(const torch::Tensor& before) {
-  read_losses();  // what is not finite has no spectrum
+  read_losses();  // throws if values are not finite: they have no spectrum
   if (!group_.is_first()) return;
   auto groups = diagnose_step(*step_.model, *step_.parameters, before, last_norm_);
   const auto stacks = diagnostics_.measure(StreamDiagnostics::Gradients::of_stream);
@@ -407,12 +407,12 @@ void Trainer::write_diagnostics(const torch::Tensor& before) {
   attention_watch_.note(attention_entropies(stacks), progress_);
 }
 
-// A stop signal or the end of an earlier process may have come between a step and its text: it is then still due.
+// If a process ended between a step and its sample, the sample is still due.
 void Trainer::write_sample() {
   const auto* task = std::get_if<LanguageModelConfig>(&config_.task);
   const auto interval = task == nullptr ? 0 : task->sample_interval, step = progress_.step;
   if (interval == 0 || step == 0 || step % interval != 0) return;
-  read_losses();  // weights that are not finite have nothing to write
+  read_losses();  // throws if values are not finite: they generate no text
   if (!group_.is_first() || metrics_->last_sampled_step() == step) return;
   const WeightAverage::Use average(*step_.average);
   const auto sample = metaformer::write_sample(*step_.model, *task_.codec->tokenizer, step_.device(),
@@ -427,7 +427,7 @@ void Trainer::write_sample() {
   log_sample(step, sample->text);
 }
 
-// A stop in between leaves the progress as it was, not evaluated, and counts the time.
+// If a stop signal interrupts the evaluation, the progress stays not evaluated, and the time still counts.
 void Trainer::evaluate() {
   read_losses();
   line_.record(progress_.step, step_.learning_rate(), seconds_per_step());
@@ -452,7 +452,8 @@ void Trainer::adapt() {
   adapted_step_ = progress_.step;
 }
 
-// Estimates are compared with estimates; the part of the split that is evaluated where training ends is for the report.
+// With random evaluation, the best checkpoint is chosen by estimates only; the evaluation of the split at the end of
+// training is only reported.
 Progress Trainer::evaluated_progress() {
   adapt();
   const auto* random = std::get_if<RandomEvaluationConfig>(&config_.train.evaluation);
@@ -531,8 +532,8 @@ void Trainer::save() {
   if (const auto name = step_.optimizer->first_not_finite(); !name.empty())
     throw divergence_error(step_, progress_, fmt::format("optimiser's {}", name));
   if (group_.size() > 1) {
-    // All processes begin with the same weights and make the same updates. A machine that computes otherwise must be
-    // found.
+    // All processes begin with the same weights and make the same updates. A difference reveals a machine that computes
+    // wrongly.
     const auto on_host = values.cpu();
     const auto digests =
         group_.gather(sha256({reinterpret_cast<const char*>(on_host.const_data_ptr()), on_host.nbytes()}));
@@ -557,7 +558,7 @@ void Trainer::save() {
 void Trainer::go_back() {
   if (const auto checkpoint = load_rollback_checkpoint(run_, progress_)) {
     step_.restore(*checkpoint);
-    step_.memory->reset();  // other batches follow, which go on from nothing
+    step_.memory->reset();  // other batches follow, which continue no earlier ones
     progress_ = checkpoint->progress;
   } else {
     step_.restart(initial_values_);
@@ -581,7 +582,7 @@ bool Trainer::roll_back(const Error& error) {
   log::warning("rollback {} of {}: back to step {}, with other batches and {} times the learning rate",
                progress_.rollbacks, action->limit, progress_.step, rollback_factor(config_.train, progress_));
   pending_.clear();
-  adapted_step_ = -1;  // the weights of steps so far count no longer
+  adapted_step_ = -1;  // the weights have been replaced
   open_metrics(earlier_rollbacks);
   metrics_->write(progress_.step, "rollback", {{"failed_step", failed_step}, {"rollbacks", progress_.rollbacks}});
   return true;

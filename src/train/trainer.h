@@ -1,5 +1,5 @@
 #pragma once
-// The training loop: steps, and what is due between them; trainings that diverge.
+// The training loop: steps, evaluations, checkpoints and logs, and rollbacks when training diverges.
 
 #include <chrono>
 #include <cstdint>
@@ -36,11 +36,11 @@ class ProgressLine {
   ProgressLine(const TrainConfig& config, double tokens_per_step)
       : config_(config), tokens_per_step_(tokens_per_step) {}
 
-  // The losses of `count` steps; the line shows a mean over about the last 50, the later ones weighing more.
+  // The losses of `count` steps; the line shows a mean over about the last 50, in which later steps weigh more.
   void add_losses(double sum, std::int64_t count);
   void add_evaluation(double seconds);
 
-  // So far, because gradients overflowed in fp16; the line shows them when there are any.
+  // Steps skipped so far because gradients overflowed in fp16. The line shows their number if it is not 0.
   void set_skipped_steps(std::int64_t count) { skipped_steps_ = count; }
 
   // Cheap to call every step; formats only when something will be shown.
@@ -49,11 +49,11 @@ class ProgressLine {
   // `seconds_per_step`: of training only; 0 while unknown.
   void show(std::int64_t step, double learning_rate, double seconds_per_step);
 
-  // The same for train.log only, unless it has that step.
+  // Writes the line to train.log only, unless it already has that step.
   void record(std::int64_t step, double learning_rate, double seconds_per_step);
 
-  // "step 20/100  loss 2.5000  lr 1.00e-03  12.3k tokens/s  ETA 12s". The time left is that of the steps and, once one
-  // was timed, of the evaluations.
+  // "step 20/100  loss 2.5000  lr 1.00e-03  12.3k tokens/s  ETA 12s". The ETA covers the remaining steps and, once one
+  // was timed, the remaining evaluations.
   std::string text(std::int64_t step, double learning_rate, double seconds_per_step) const;
 
  private:
@@ -70,19 +70,18 @@ class ProgressLine {
 // "mixer metric, 4 layers, 4 heads, width 128, context 256"; "lstm, 2 layers, width 128, context 64".
 std::string describe_model(const ExperimentConfig& config);
 
-// The last step is done, or train.patience or task.enough ended training early.
+// Whether the last step is done, or train.patience or task.enough has ended training early.
 bool is_finished(const ExperimentConfig& config, const Progress& progress);
 
 class Trainer {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Keeps references; the run directory must exist. Goes on from the checkpoint; without one (nullptr) it starts with
-  // the weights that the step has. All processes of the step's group make the same steps together; the first of them
-  // writes.
+  // Keeps references; the run directory must exist. Resumes from the checkpoint; without one (nullptr) it starts with
+  // the weights of `step`. All processes of the step's group make the same steps together; the first one writes.
   Trainer(const RunDirectory& run, const Task& task, Step& step, const Checkpoint* checkpoint);
 
-  // The part of the validation split that evaluations see; with random batches only the last one.
+  // The part of the validation split that evaluations use; with random evaluation only the last one uses it.
   const EvaluationPart& evaluated() const { return part_; }
 
   // Records a few of the coming steps and reports time by operator.
@@ -93,19 +92,19 @@ class Trainer {
   RunSummary run();
 
  private:
-  void advance();  // one step and what is due after it
+  void advance();  // one step, then evaluation, checkpoint and log lines that are due
   void train_step();
   StepResult run_step();
   double wall_seconds() const;      // of all processes that trained the run
   double seconds_per_step() const;  // of training, in this process, without its first step; 0 while unknown
-  void count_training(Clock::time_point start);         // this process has trained since then
-  void open_metrics(std::int64_t rollbacks);            // to go on from progress_
-  void read_losses();                                   // takes them from the device; throws when they are not finite
-  void write_training_line();                           // unless no step has come since the last one
+  void count_training(Clock::time_point start);         // adds the training time since `start`
+  void open_metrics(std::int64_t rollbacks);            // to continue from progress_
+  void read_losses();                                   // copies them from the device; throws if they are not finite
+  void write_training_line();                           // unless there is no step since the last line
   void write_diagnostics(const torch::Tensor& before);  // of the last step; `before`: the parameters before it
-  void write_sample();                                  // as far as due
-  bool is_at(std::int64_t interval) const;              // every `interval` steps, and where training ends
-  bool lacks_evaluation() const;                        // one is due at this step and not done
+  void write_sample();                                  // if it is due
+  bool is_at(std::int64_t interval) const;              // true every `interval` steps, and at the end of training
+  bool lacks_evaluation() const;                        // an evaluation is due at this step and not done
   bool is_checkpoint_due() const;                       // at this step, once its evaluation is done
 
   void adapt();  // lets the task adapt the weights of a step, once (tasks/task.h)
@@ -113,20 +112,20 @@ class Trainer {
   // The progress with the evaluation of its step and the best so far; at the end also writes a classifier's confusion
   // table. Throws Error (exit code 4) when the validation loss is not finite, Interrupted.
   Progress evaluated_progress();
-  // Evaluates the best checkpoint on the test split, with scores of the targets that greedy search writes for pairs.
+  // Evaluates the best checkpoint on the test split; for pairs also scores the targets that greedy search generates.
   // Leaves the model with the weights of that checkpoint.
   Evaluation test();
-  void evaluate_and_save();  // as far as due after a step; saves before it lets a stop signal through
+  void evaluate_and_save();  // if due after a step; after a stop signal saves, then throws Interrupted
 
-  // Saves the state as a checkpoint, after the lines of metrics.jsonl before it; the first one makes the run
-  // runs/latest. Errors: as save_checkpoint; exit code 4, and nothing is saved, when weights or optimiser state are not
-  // finite; exit code 6, when the processes' weights differ.
+  // Saves the state as a checkpoint, after syncing metrics.jsonl. The first checkpoint makes the run runs/latest.
+  // Errors: as save_checkpoint; exit code 4, and nothing is saved, when weights or optimiser state are not finite; exit
+  // code 6, when the processes' weights differ.
   void save();
 
-  // train.divergence.action: rollback. Goes back to an earlier state; false when the error is no divergence, or the
-  // config allows no rollback or none any more.
+  // train.divergence.action: rollback. Goes back to an earlier state. False when the error is not a divergence, or when
+  // the config allows no rollback, or no further one.
   bool roll_back(const Error& error);
-  void go_back();  // to the state of the newest checkpoint that is to be trusted, or to the start
+  void go_back();  // to the checkpoint of load_rollback_checkpoint, or to the start
   RunSummary summary();
 
   const RunDirectory& run_;
@@ -134,13 +133,13 @@ class Trainer {
   Step& step_;
   const ExperimentConfig& config_;
   ProcessGroup& group_;
-  torch::Tensor initial_values_;  // of the parameters, where a rollback may need them
+  torch::Tensor initial_values_;  // of the parameters, if a rollback may need them
   Progress progress_;
   NetworkPredictor predictor_;
-  Scoring scoring_;  // by processes that take turns in the batches
+  Scoring scoring_;  // the processes share the batches
   EvaluationPart part_;
   std::int64_t adapted_step_ = -1;
-  std::vector<StepResult> pending_;  // results that nobody has read: reading waits for the device
+  std::vector<StepResult> pending_;  // results not read yet: reading waits for the device
   double last_norm_ = 0;             // gradient norm of the last step that was read
   ProgressLine line_;
   StreamDiagnostics diagnostics_;
@@ -150,7 +149,7 @@ class Trainer {
   Clock::time_point start_;
   std::unique_ptr<MetricsLog> metrics_;
   std::unique_ptr<StepProfiler> profiler_;
-  bool is_linked_ = false;  // runs/latest leads to the run
+  bool is_linked_ = false;  // runs/latest points to the run
 };
 
 }  // namespace metaformer

@@ -1,7 +1,7 @@
 // The part of distributed/c10d_group.cpp that needs LibTorch's CUDA library and NCCL. It is a separate library, which
 // the program loads only for tensors on a CUDA device.
 
-// The header is empty without it.
+// Without this macro the header is empty.
 #define USE_C10D_NCCL
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 

@@ -1,6 +1,6 @@
-// The part of ops/device.h that needs LibTorch's CUDA library. It is a separate library, which the program loads
-// only on a CUDA device. Not at::cuda::CUDAGraph: after a recording that failed it leaves its memory pool and the
-// generator as they are in a recording, so that the work could not go on without it.
+// The part of ops/device.h that needs LibTorch's CUDA library. It is a separate library, which the program loads only
+// on a CUDA device. It does not use at::cuda::CUDAGraph: after a failed recording that leaves its memory pool and the
+// generator in the state of a recording, so that the work could not continue without the graph.
 
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -28,11 +28,11 @@ class CudaGraph : public DeviceGraph {
     allocator::releasePool(device_, pool_);
   }
 
-  // On a stream of its own: the default one cannot be recorded.
+  // Records on a stream of its own, because the default stream cannot be recorded.
   void capture(const std::function<void()>& work) override {
     const c10::cuda::CUDAGuard on_device(device_);
     c10::cuda::device_synchronize();
-    allocator::emptyCache();  // what warming up reserved would lie beside the memory of the graph
+    allocator::emptyCache();  // else memory reserved by the warm-up stays beside that of the graph
     const auto stream = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device_);
     const c10::cuda::CUDAStreamGuard on_stream(stream);
     auto* const graph = record(stream, work);
@@ -50,8 +50,8 @@ class CudaGraph : public DeviceGraph {
   }
 
  private:
-  // `work` gets its memory from a pool of its own. Afterwards the stream records no longer, and the allocator uses its
-  // usual memory again, also when the recording fails; the pool of a failed recording is given back.
+  // `work` gets its memory from a pool of its own. Afterwards, also if the recording fails, the stream no longer
+  // records and the allocator uses its usual memory. The pool of a failed recording is released.
   cudaGraph_t record(c10::cuda::CUDAStream stream, const std::function<void()>& work) {
     pool_ = at::cuda::graph_pool_handle();
     allocator::beginAllocateToPool(device_, pool_, [stream](cudaStream_t asking) { return asking == stream.stream(); });
@@ -81,7 +81,7 @@ class CudaGraph : public DeviceGraph {
   void forget(cudaGraph_t graph) {
     if (graph != nullptr) cudaGraphDestroy(graph);
     allocator::releasePool(device_, pool_);
-    cudaGetLastError();  // not for the next caller
+    cudaGetLastError();  // clears the error for the next caller
   }
 
   c10::DeviceIndex device_;

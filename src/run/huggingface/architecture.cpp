@@ -19,7 +19,7 @@ namespace metaformer {
 
 namespace {
 
-// Of the library's own bookkeeping, of generation and of other tasks.
+// Keys without effect on the model: for the library's own bookkeeping, for generation and for other tasks.
 constexpr std::string_view without_effect =
     "_attn_implementation _attn_implementation_autoset _name_or_path architectures attn_impl attn_implementation "
     "bad_words_ids begin_suppress_tokens bos_token_id chunk_size_feed_forward cross_attention_hidden_size "
@@ -33,7 +33,7 @@ constexpr std::string_view without_effect =
     "transformers.js_config transformers_version typical_p unk_token_id use_bfloat16 use_cache use_flash_attention "
     "use_flash_attention_2 use_flash_attn use_sdpa_attention ";
 
-// Words of keys that change what a model computes, or how its weights are stored, in this or another architecture.
+// Words in keys that change the function of a model or the storage of its weights, in this or another architecture.
 constexpr std::string_view words_of_models =
     "activation act_fn adapter alibi attention attn auto_map bias conv_ dim embed expert factor ffn gated glu head "
     "hidden inner interleav kv layer logit lora mixer mlp moe multiplier nope norm position qk quant relative "
@@ -89,23 +89,23 @@ struct TheirTensor {
   std::int64_t rows = 0;
 };
 
-// Which of their tensors make up one of ours.
+// One of our tensors, and the tensors of the library that it consists of.
 struct TensorLink {
   std::string ours;
   std::vector<std::int64_t> shape;  // of ours
-  std::vector<TheirTensor> theirs;  // below each other
-  bool transposed = false;          // theirs
-  bool zero_if_absent = false;      // ours, a bias that only they have
+  std::vector<TheirTensor> theirs;  // concatenated along the rows
+  bool transposed = false;          // theirs are stored transposed
+  bool zero_if_absent = false;      // a bias that our model may lack is exported as zeros
 };
 
 const std::string head = "lm_head.weight";
 
-// Of a model whose mixer is scaled dot product.
+// For a model with the mixer scaled dot product.
 std::int64_t key_value_heads(const TransformerConfig& config) {
   return std::get<ScaledDotProductOptions>(config.mixer).key_heads(config.mixer_shape());
 }
 
-// All tensors, the token embeddings first. The same list leads from theirs to ours and back.
+// All tensors, the token embeddings first. The list serves for both import and export.
 std::vector<TensorLink> links_of(const Architecture& architecture, const DescribedModel& model) {
   const auto& config = model.config;
   const auto& names = architecture.names;
@@ -114,8 +114,8 @@ std::vector<TensorLink> links_of(const Architecture& architecture, const Describ
   const auto add_table = [&](const std::string& ours, const std::string& theirs, std::int64_t rows) {
     links.push_back({ours, {rows, d}, {{theirs, rows}}});
   };
-  // `inputs`: 0 for a norm. Of several parts the first has `first_rows`, or as many as the others (0), which share the
-  // rest.
+  // `inputs`: 0 for a norm. With several parts, the first has `first_rows` rows and the others share the rest; 0: all
+  // have the same number of rows.
   const auto add_layer = [&](const std::string& ours, const std::string& block, const std::vector<std::string>& parts,
                              std::int64_t outputs, std::int64_t inputs, std::int64_t first_rows = 0) {
     const bool is_linear = inputs > 0, has_bias = architecture.always_biased || (is_linear && config.bias);
@@ -155,7 +155,7 @@ std::vector<TensorLink> links_of(const Architecture& architecture, const Describ
   return links;
 }
 
-// Of several names for the same function the first is the one that is written.
+// If a function has several names, the first one is written.
 const std::array<std::pair<std::string_view, ActivationConfig>, 7> activations = {
     {{"gelu", GeluConfig{}},
      {"gelu_new", GeluTanhConfig{}},
@@ -172,8 +172,8 @@ std::string name_of(const ActivationConfig& activation) {
   return "";
 }
 
-// What every architecture takes over of a config: its sizes, tied embeddings and biases. Their mixer is scaled dot
-// product, with a key for every query.
+// The options that every architecture takes from a config: sizes, tied embeddings and biases. The mixer is scaled dot
+// product, with as many key heads as query heads.
 TransformerConfig with_sizes_of(const TransformerConfig& given) {
   TransformerConfig config;
   config.layers = given.layers;
@@ -184,13 +184,13 @@ TransformerConfig with_sizes_of(const TransformerConfig& given) {
   config.bias = given.bias;
   ScaledDotProductOptions mixer;
   const auto* own = std::get_if<ScaledDotProductOptions>(&given.mixer);
-  if (own != nullptr && own->key_value_heads == given.heads) mixer.key_value_heads = given.heads;  // says the same as 0
+  if (own != nullptr && own->key_value_heads == given.heads) mixer.key_value_heads = given.heads;  // equivalent to 0
   config.mixer = mixer;
   return config;
 }
 
-// The branch of the architecture, with the ratio and activation of `given` where that is one and they have its
-// activation.
+// The feed-forward branch of an architecture. If `given` is of this kind, the branch has its ratio and, if the library
+// has it, its activation.
 template <class FeedForward>
 FeedForward closest_feed_forward(const FeedForwardConfig& given) {
   FeedForward closest;
@@ -253,7 +253,7 @@ nlohmann::ordered_json write_gpt2(const DescribedModel& model) {
 }
 
 TransformerConfig closest_gpt2(const TransformerConfig& given) {
-  auto config = with_sizes_of(given);  // without biases theirs are zero
+  auto config = with_sizes_of(given);  // if the config has no biases, theirs are zero
   config.dropout = given.dropout;
   config.positions = LearnedPositionsConfig{};
   config.norm = LayerNormConfig{.epsilon = epsilon_of(given.norm)};
@@ -261,8 +261,8 @@ TransformerConfig closest_gpt2(const TransformerConfig& given) {
   return config;
 }
 
-// LLaMA (Touvron et al. 2023), as LlamaForCausalLM: queries and keys are rotated in halves, as here.
-// rope_theta, or the same within rope_parameters; a scaling of positions is another function.
+// LLaMA (Touvron et al. 2023), as LlamaForCausalLM: queries and keys are rotated in halves, as in this program. The
+// base is rope_theta, which may be inside rope_parameters. Scaling of positions is another function, so it is refused.
 double read_base(ConfigFile& file) {
   double base = file.number("rope_theta", 10000);
   for (const auto* key : {"rope_scaling", "rope_parameters"}) {

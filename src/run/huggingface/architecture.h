@@ -1,5 +1,5 @@
 #pragma once
-// The models of the library `transformers` that are models of this program, too: the same function under other names.
+// The models of the library `transformers` that this program has, too: the same functions with other tensor names.
 
 #include <cstdint>
 #include <functional>
@@ -22,7 +22,7 @@ class ConfigFile {
   // `text`: the content; `source` names it in errors (exit code 3), which name the key and its value, too.
   ConfigFile(const std::string& text, std::string source);
 
-  // Values that a model is made of. Without a fallback the key must be there; null counts as absent.
+  // Values of keys that describe the model. Without a fallback the key must exist; null counts as absent.
   std::int64_t count(const char* key, std::int64_t fallback) {  // above 0
     const auto fits = [](const auto& given) { return given.is_number_unsigned() && given > 0 && given < 1U << 31; };
     return get<std::int64_t>(key, fallback, fits, "expected a whole number above 0");
@@ -36,19 +36,18 @@ class ConfigFile {
   std::string text(const char* key, const std::optional<std::string>& fallback = std::nullopt) {
     return get<std::string>(key, fallback, &nlohmann::json::is_string, "expected a text");
   }
-  nlohmann::json object(const char* key) {  // {} without it
+  nlohmann::json object(const char* key) {  // {} if it is absent
     return get<nlohmann::json>(key, nlohmann::json::object(), &nlohmann::json::is_object, "expected an object");
   }
 
-  // The only value, besides null, that this program's models have.
+  // Refuses every value except `only` and null: this program's models support no other.
   void require(const char* key, const nlohmann::json& only);
 
-  // Keys of this architecture that change nothing in evaluation, or repeat others.
+  // Accepts keys of this architecture that do not change evaluation, or that repeat other keys.
   void ignore(std::initializer_list<const char*> keys) { known_.insert(keys.begin(), keys.end()); }
 
-  // The keys that nobody asked for and that no configuration of the library has, which are ignored. Throws when one of
-  // them may change what the model computes: its name has a word such as rope, norm or scale, and its value is not
-  // null.
+  // The keys that were not read and that are not among the library's keys without effect; they are ignored. Throws when
+  // one of them may change the model: its name contains a word such as rope, norm or scale, and its value is not null.
   std::vector<std::string> unknown_keys() const;
 
   [[noreturn]] void refuse(const std::string& key, const std::string& why) const;
@@ -70,8 +69,8 @@ class ConfigFile {
   std::set<std::string> known_;
 };
 
-// "model.layers is 4 and must be 12": the keys in which `given` computes another function than `needed`. Keys that only
-// concern training, speed or memory may differ, and the context where positions are not learned.
+// "model.layers is 4 and must be 12": the keys that give `given` another function than `needed`. Keys that only concern
+// training, speed or memory may differ, and so may the context if positions are not learned.
 std::vector<std::string> config_differences(const TransformerConfig& given, const TransformerConfig& needed);
 
 struct DescribedModel {
@@ -79,10 +78,10 @@ struct DescribedModel {
   std::int64_t vocabulary = 0;
 };
 
-// Their names of the tensors of each layer, without ".weight" and ".bias". Where there are several, theirs lie below
-// each other in ours.
+// The library's names of the tensors of each layer, without ".weight" and ".bias". If there are several names, our
+// tensor is their concatenation along the rows.
 struct TheirNames {
-  std::string prefix;                               // of all tensors but the head's
+  std::string prefix;                               // of all tensors except the head
   std::string token_embedding, position_embedding;  // the second may be empty
   std::string blocks;                               // "h." of "h.0.ln_1"
   std::string mixer_norm;
@@ -90,14 +89,14 @@ struct TheirNames {
   std::string output, feed_forward_norm;
   std::vector<std::string> up;
   std::string down, final_norm;
-  std::vector<std::string> buffers;  // endings of the names of tensors that are no parameters, which some files have
+  std::vector<std::string> buffers;  // name endings of tensors that are not parameters, which some files contain
 };
 
 struct Architecture {
   std::string_view model_type;  // as in config.json
   TheirNames names;
   bool transposes;     // linear layers are stored as [inputs, outputs]
-  bool always_biased;  // linear layers and norms have biases, which are zero where ours have none
+  bool always_biased;  // linear layers and norms have biases, which are zero if ours have none
 
   // Errors (exit code 3) name the key whose value this program's models cannot have.
   DescribedModel (*read_config)(ConfigFile& file);
@@ -105,7 +104,7 @@ struct Architecture {
   // config.json of a model that `closest(model.config)` does not change.
   nlohmann::ordered_json (*write_config)(const DescribedModel& model);
 
-  // The config of this architecture that is closest to `given`: what differs keeps it from being exported.
+  // The config of this architecture that is closest to `given`. Any difference prevents the export.
   TransformerConfig (*closest)(const TransformerConfig& given);
 };
 
@@ -113,8 +112,8 @@ const Architecture& gpt2();
 const Architecture& llama();
 std::vector<const Architecture*> architectures();  // those above
 
-// The model's tensors by the names of this program, from theirs, and back; `source` names what is given in errors (exit
-// code 3): a tensor is missing, left over or of another shape.
+// Convert tensors from the library's names and layout to ours, and back. Errors (exit code 3), which name `source`: a
+// tensor is missing, left over or of another shape.
 NamedTensors import_tensors(const Architecture& architecture, const DescribedModel& model, const NamedTensors& theirs,
                             const std::string& source);
 NamedTensors export_tensors(const Architecture& architecture, const DescribedModel& model, const NamedTensors& ours,

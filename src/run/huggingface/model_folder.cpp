@@ -39,7 +39,7 @@ bool has_file(const fs::path& folder, const char* name) {
   return fs::is_regular_file(folder / name, ignored);
 }
 
-// Another program has written them: what is wrong with them are wrong data.
+// Turns every Error into one of exit code 3 (data), because another program wrote the files.
 template <class Read>
 auto with_data_errors(const Read& read) {
   try {
@@ -54,7 +54,7 @@ NamedTensors read_tensors(const fs::path& file) {
   return with_data_errors([&] { return from_safetensors(bytes, file.string()); });
 }
 
-// The files of a model that was cut into several.
+// The weight files of a model that is stored in several files.
 std::set<std::string> files_of_index(const fs::path& path) {
   const auto json = parse_json(read_file(path, largest_json, ExitCode::data));
   const auto map = json.is_object() ? json.value("weight_map", nlohmann::json()) : nlohmann::json();
@@ -85,7 +85,7 @@ NamedTensors read_all_tensors(const fs::path& folder) {
   return all;
 }
 
-// Its numbers lie in the ranges of a config, by whose keys the errors name them.
+// Throws if a number is outside the range of its config key, which the error names.
 void require_valid(const TransformerConfig& config, const fs::path& folder) {
   const ExperimentConfig experiment{.model = config};
   Provenance provenance;
@@ -100,7 +100,7 @@ struct File {
   std::string name, content;
 };
 
-// Throws Error (exit code 2) with the keys that differ from the architecture that is nearest.
+// The architecture that has this model. Throws Error (exit code 2) with the keys that differ from the nearest one.
 const Architecture& architecture_of(const ExperimentConfig& config) {
   std::vector<std::string> differences;
   const Architecture* nearest = nullptr;
@@ -124,7 +124,8 @@ const Architecture& architecture_of(const ExperimentConfig& config) {
              fmt::join(differences, "; "));
 }
 
-// Tokens without a name that the written tokenizer has would be added behind its last one, where the model has no row.
+// Only names that the written tokenizer contains: the library would add others after its last token, where the model
+// has no row.
 Json names_of(const SpecialTokens& tokens, const nlohmann::json& tokenizer_file) {
   std::set<std::string> known;
   const auto& vocabulary = tokenizer_file.at("model").at("vocab");
@@ -151,7 +152,7 @@ std::vector<File> tokenizer_files(const Tokenizer& tokenizer, std::int64_t conte
   }
   const bool finds_special_tokens = dynamic_cast<const ByteLevelBpeTokenizer*>(&tokenizer) != nullptr;
   const auto names = names_of(special_tokens_of(tokenizer), parse_json(written.file));
-  // Plain text stays so, whatever special tokens it names, unless the tokenizer itself finds them.
+  // Names of special tokens in a text are encoded as plain text, unless the tokenizer itself finds special tokens.
   Json settings = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                    {"model_input_names", {"input_ids", "attention_mask"}},
                    {"model_max_length", context},
@@ -176,7 +177,7 @@ std::vector<File> huggingface_files(const ExportedModel& model) {
   auto files = tokenizer_files(tokenizer, config.context);
   const auto special_tokens = special_tokens_of(tokenizer);
   auto description = architecture.write_config(described);
-  // null says that there is no such token, where the library would put in one of its own.
+  // null: there is no such token. If the key were absent, the library would use a default token.
   const auto value = [](const auto& id) { return id ? Json(*id) : Json(); };
   const auto& eos = special_tokens.eos;
   const Json generation = {{"bos_token_id", value(special_tokens.bos)},
@@ -204,7 +205,7 @@ std::vector<File> own_files(const ExportedModel& model) {
   return files;
 }
 
-// Writes all of them into a folder that gets its name at the end.
+// Writes all files into a temporary folder, and renames it at the end.
 void write_folder(const fs::path& folder, const std::vector<File>& files) {
   const auto temporary = temporary_name(folder);
   try {

@@ -14,7 +14,7 @@ namespace metaformer {
 
 namespace {
 
-// Of a decay from the peak, which is held until the step `first`, down to the floor at the step `last`: from 0 to 1.
+// Progress of a decay, from 0 to 1: the rate has its peak until the step `first`, and its floor at the step `last`.
 double progress_at(std::int64_t step, std::int64_t first, std::int64_t last) {
   const auto steps = std::max<std::int64_t>(1, last - first);
   return std::clamp(static_cast<double>(step - first) / static_cast<double>(steps), 0.0, 1.0);
@@ -22,7 +22,8 @@ double progress_at(std::int64_t step, std::int64_t first, std::int64_t last) {
 
 using View = ParameterBuffer::View;
 
-// What a name in train.rate_factors can be: "transformer.token_embedding", "mixer.projection" of every block.
+// A possible name in train.rate_factors for a parameter: "transformer.token_embedding", "mixer.projection" (in every
+// block).
 std::string factor_candidate(const std::string& name) {
   const auto blocks = name.find("blocks.");
   auto candidate = blocks == std::string::npos ? name : name.substr(name.find('.', blocks + 7) + 1);
@@ -30,7 +31,8 @@ std::string factor_candidate(const std::string& name) {
   return candidate;
 }
 
-// `has`: whether a parameter is meant by a name; the message has the candidates in the order of the parameters.
+// Throws if `name` matches no parameter. `has`: whether a name matches a parameter. The message lists the candidates in
+// the order of the parameters.
 void require_known(std::string_view key, const std::string& name, const std::vector<View>& views,
                    bool (*has)(std::string_view, std::string_view), std::string_view alternative,
                    std::string (*candidate_of)(const std::string&)) {
@@ -95,7 +97,7 @@ void set_layer_rates(ParameterBuffer& parameters, const TrainConfig& config) {
     require_known("train.freeze", name, views, is_below, "begins with it", frozen_candidate);
   std::vector<RateFactor> factors;
   for (const auto& entry : config.rate_factors) {
-    factors.push_back(parse_rate_factor(entry).value());  // as the config's check has made sure
+    factors.push_back(parse_rate_factor(entry).value());  // check_config has checked it
     require_known("train.rate_factors", factors.back().name, views, has_part, "part of a name", factor_candidate);
   }
   std::int64_t blocks = 0;
@@ -104,7 +106,7 @@ void set_layer_rates(ParameterBuffer& parameters, const TrainConfig& config) {
     const double factor = factor_of(view, factors);
     const auto freezes = [&](const std::string& name) { return is_below(view.name, name); };
     if (std::any_of(config.freeze.begin(), config.freeze.end(), freezes)) return 0.0;
-    // What tokens and positions become before the first block.
+    // Parameters that embed tokens and positions, before the first block.
     constexpr std::array<std::string_view, 3> inputs = {"embedding", "score_bias", "distance_biases"};
     const bool is_input = std::any_of(inputs.begin(), inputs.end(),
                                       [&](auto input) { return view.name.find(input) != std::string::npos; });

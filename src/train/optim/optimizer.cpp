@@ -15,21 +15,21 @@ constexpr std::int64_t alignment = 16;  // of views in the buffer
 
 using View = ParameterBuffer::View;
 
-// Elements [first, first + count) of the parameter buffer, with what a fused operator updates there: one tensor each,
-// as these operators want them.
+// Elements [first, first + count) of the parameter buffer, with the tensors that a fused operator updates there: lists
+// of one tensor each, as these operators expect.
 struct Range {
   std::int64_t first = 0, count = 0;
   double weight_decay = 0;
   double rate = 1;  // factor of the learning rate
   std::vector<torch::Tensor> values, gradients;
-  std::vector<std::vector<torch::Tensor>> moments;  // of every kind
+  std::vector<std::vector<torch::Tensor>> moments;  // a list for each kind
 };
 
 bool takes_all(const View&) { return true; }
 
-// The ranges of the views that `takes` takes, in their order, without frozen ones; neighbours with the same decay and
-// rate are one range, but what never decays stays apart from what does, and each table with rows of gradients from all
-// others if `tables_apart`.
+// The ranges of the views that `takes` accepts, in their order, without frozen views. Neighbours with the same decay
+// and rate form one range. Views that never decay are not joined with views that may. If `tables_apart`, a table with
+// listed gradient rows is joined with no other view.
 std::vector<Range> ranges_of(const ParameterBuffer& parameters, const WeightDecayConfig& config, bool tables_apart,
                              bool (*takes)(const View&)) {
   std::vector<Range> ranges;
@@ -55,7 +55,7 @@ std::vector<Range> ranges_of(const ParameterBuffer& parameters, const WeightDeca
   return ranges;
 }
 
-// An optimiser that updates range by range. Its state are moments: numbers for every element, by name.
+// An optimiser that updates range by range. Its state consists of named moments, with a number for every element.
 class RangeOptimizer : public Optimizer {
  public:
   void step(const LearningRate& learning_rate) override {
@@ -162,7 +162,7 @@ class Adam : public RangeOptimizer {
 
   MomentsConfig config_;
   Decaying decaying_;
-  torch::Tensor steps_;  // float scalar, on the device: what the fused operator reads
+  torch::Tensor steps_;  // float scalar on the device, as the fused operator expects
 };
 
 class Sgd : public RangeOptimizer {
@@ -174,7 +174,7 @@ class Sgd : public RangeOptimizer {
  private:
   void update(const Range& range, const LearningRate& learning_rate) override {
     const auto moments = range.moments.empty() ? std::vector<torch::Tensor>() : range.moments.front();
-    // Not as a first step: without dampening, a momentum of zeros becomes the gradient anyway.
+    // is_first_step is never needed: without dampening, a momentum of zeros becomes the gradient anyway.
     const auto apply_at = [&](const auto& rate) {
       at::_fused_sgd_(range.values, range.gradients, moments, range.weight_decay, momentum_, rate, /*dampening=*/0,
                       /*nesterov=*/false, /*maximize=*/false, /*is_first_step=*/false, scale_.divisor,
@@ -187,8 +187,8 @@ class Sgd : public RangeOptimizer {
 };
 
 // With the sum s of a weight's squared gradients: s <- s + g^2, w <- w - rate g / (sqrt(s) + epsilon). A weight whose
-// gradient is zero stays as it is, so that on the CPU tables whose rows with gradients are listed (GradientRows) are
-// updated there only, unless they decay.
+// gradient is zero does not change. So on the CPU, tables with listed gradient rows (GradientRows) are updated only in
+// these rows, unless they decay.
 class Adagrad : public RangeOptimizer {
  public:
   Adagrad(ParameterBuffer& parameters, const AdagradConfig& config, const GradientScale& scale)
@@ -227,13 +227,13 @@ class Adagrad : public RangeOptimizer {
   }
 
   double epsilon_;
-  torch::Tensor steps_;  // float scalar that the library's operator wants, and which has no effect
+  torch::Tensor steps_;  // float scalar that the fused operator requires, without effect
 };
 
 // X <- a X + b (X X') X + c (X X')^2 X.
 constexpr double a = 3.4445, b = -4.7750, c = 2.0315;
 
-// b A + c A^2 of A = X X'.
+// b A + c A^2 for A = X X'.
 torch::Tensor factor(const torch::Tensor& gram_mrr) { return torch::baddbmm(gram_mrr, gram_mrr, gram_mrr, b, c); }
 
 torch::Tensor iterate(torch::Tensor x_mrc, std::int64_t iterations) {
@@ -244,8 +244,9 @@ torch::Tensor iterate(torch::Tensor x_mrc, std::int64_t iterations) {
   return x_mrc;
 }
 
-// The same with products of r x r matrices between the first and the last: every iteration multiplies X by a polynomial
-// P in A = X X' and so A by P^2. Needs more digits than bfloat16 has: A has the squares of the singular values.
+// The same, where all products but the first and the last are of r x r matrices: every iteration multiplies X by a
+// polynomial P in A = X X' and so A by P^2. Needs more precision than bfloat16 has, because A has the squares of the
+// singular values.
 torch::Tensor iterate_gram(const torch::Tensor& x_mrc, std::int64_t iterations) {
   auto gram_mrr = torch::bmm(x_mrc, x_mrc.transpose(1, 2));
   torch::Tensor all_mrr;
@@ -270,10 +271,10 @@ torch::Tensor as_matrices(const torch::Tensor& tensor, const View& view) {
 // With mu the momentum, G the gradient and O the orthogonal factor of an r x c matrix W:
 //   M <- mu M + (1 - mu) G,   W <- (1 - rate decay) W - rate 0.2 sqrt(max(r, c)) O(mu M + (1 - mu) G)
 // The factor gives updates the size of AdamW's (Liu et al. 2025, "Muon is Scalable for LLM Training"), so that one
-// learning rate serves both. Which matrices these are is said where they are registered (ParameterSpec).
+// learning rate serves both. The ParameterSpec of a parameter says whether it consists of such matrices.
 class Muon : public Optimizer {
  public:
-  // The products that orthogonalise are in `type`.
+  // The products of the orthogonalisation are computed in `type`.
   Muon(ParameterBuffer& parameters, const MuonConfig& config, torch::ScalarType type, const GradientScale& scale)
       : config_(config),
         type_(type),
@@ -317,13 +318,13 @@ class Muon : public Optimizer {
 
  private:
   // Matrices of one shape and one factor of the learning rate, which are orthogonalised together. Those with more rows
-  // than columns lie transposed.
+  // than columns are transposed.
   struct Group {
     double rate = 1;
     std::vector<std::string> names;
-    std::vector<std::int64_t> counts;              // of matrices of each name
-    std::vector<torch::Tensor> values, gradients;  // of each name, [m, r, c]
-    torch::Tensor momentum_mrc, direction_mrc;     // of all; the second is workspace for what is orthogonalised
+    std::vector<std::int64_t> counts;              // number of matrices for each name
+    std::vector<torch::Tensor> values, gradients;  // for each name, [m, r, c]
+    torch::Tensor momentum_mrc, direction_mrc;     // of all; the second is the input of the orthogonalisation
   };
 
   void add(const View& view) {
@@ -340,7 +341,8 @@ class Muon : public Optimizer {
     group->gradients.push_back(as_matrices(view.parameter.grad(), view));
   }
 
-  // Leaves what is to be orthogonalised. Gradients that are not finite leave the momentum as it is.
+  // Updates the momentum, and sets direction_mrc to the matrices to orthogonalise. If gradients are not finite, the
+  // momentum does not change.
   void take_gradients(Group& group) {
     const double kept = config_.momentum;
     at::cat_out(group.direction_mrc, group.gradients);
@@ -410,7 +412,7 @@ void ShardedOptimizer::step(const LearningRate& learning_rate) {
                        static_cast<int>(rank));
 }
 
-// The longest name, since that of one view may end like that of another.
+// Takes the longest matching name, because the name of one view may be the end of another's.
 const ParameterBuffer::View* ShardedOptimizer::view_of(const std::string& name) const {
   const ParameterBuffer::View* found = nullptr;
   for (const auto& view : parameters_.views())
@@ -431,7 +433,7 @@ NamedTensors ShardedOptimizer::state() const {
     const auto& tensors = parts.at(name);
     const auto& first = tensors.front();
     const auto* view = first.dim() == 0 ? nullptr : view_of(name);
-    // Of a view that is not cut; or of all, such as the number of steps.
+    // Whole: the view lies in one shard, or the tensor belongs to no view, such as the number of steps.
     const bool is_whole = view == nullptr || first.numel() == view->count;
     state.emplace_back(name, is_whole ? first : torch::cat(tensors).view(view->parameter.sizes()));
   }
@@ -471,7 +473,7 @@ std::unique_ptr<Optimizer> make_optimizer(ParameterBuffer& parameters, const Tra
     return std::make_unique<Sgd>(parameters, *sgd, scale);
   if (const auto* adagrad = std::get_if<AdagradConfig>(&config.optimizer))
     return std::make_unique<Adagrad>(parameters, *adagrad, scale);
-  // The products that orthogonalise are as those of the model.
+  // The orthogonalisation uses 16-bit products if the model does.
   const bool is_half = config.precision == Precision::bf16 || config.precision == Precision::fp16;
   return std::make_unique<Muon>(parameters, std::get<MuonConfig>(config.optimizer),
                                 is_half ? torch::kBFloat16 : torch::kFloat, scale);

@@ -12,15 +12,15 @@
 
 namespace metaformer {
 
-// A tensor is a scalar on the parameters' device and read there: the host waits for nothing, and a graph that holds the
-// update can be given another rate.
+// A tensor is a scalar on the parameters' device and is read there: the host does not wait, and a CUDA graph of the
+// update can be replayed at another rate.
 using LearningRate = std::variant<double, torch::Tensor>;
 
-// Gradients of a scaled loss: float scalars on the parameters' device, which an optimiser reads in every step. Nothing:
-// gradients of the loss itself.
+// The scale of gradients of a scaled loss: float scalars on the parameters' device, which an optimiser reads in every
+// step. Empty if the loss is not scaled.
 struct GradientScale {
   std::optional<torch::Tensor> divisor;    // of the gradients
-  std::optional<torch::Tensor> found_inf;  // 1: some are not finite, and the step must change nothing; 0: all are
+  std::optional<torch::Tensor> found_inf;  // 1: not all gradients are finite, and the step must change nothing; else 0
 };
 
 class Optimizer {
@@ -30,12 +30,12 @@ class Optimizer {
   // One update from the gradients in the parameter buffer.
   virtual void step(const LearningRate& learning_rate) = 0;
 
-  // Back to the state before the first step.
+  // Restores the state before the first step.
   virtual void reset() = 0;
 
-  // The tensors that a checkpoint keeps, by names such as "first_moment.NAME of a parameter". The tensors alias the
-  // state: what is copied into them is loaded; only an optimiser that shares its state with others has to load() it
-  // then, out of tensors among which those of state() are.
+  // The tensors that a checkpoint keeps, by names such as "first_moment.NAME of a parameter". They alias the state, so
+  // copying into them loads it. Only an optimiser that shares its state with other processes must then load() it, from
+  // tensors that include those of state().
   virtual NamedTensors state() const = 0;
   virtual void load(const NamedTensors&) {}
 
@@ -43,26 +43,26 @@ class Optimizer {
   virtual std::string first_not_finite() const;
 };
 
-// The optimiser that a config asks for. Keeps a reference to `parameters`. `scale`: of gradients of a scaled loss. Only
-// matrices decay, tables of embeddings at a rate of their own.
+// The optimiser that a config asks for. Keeps a reference to `parameters`. `scale`: for gradients of a scaled loss.
+// Weight decay applies only to matrices and, with a strength of its own, to embedding tables.
 //
-// AdamW (Loshchilov and Hutter 2019) and Adam (Kingma and Ba 2015), whose weight decay is a part of the gradient; their
-// state: "first_moment.NAME" and "second_moment.NAME" by parameter name, and "steps".
+// AdamW (Loshchilov and Hutter 2019), and Adam (Kingma and Ba 2015) with its weight decay in the gradient; their state:
+// "first_moment.NAME" and "second_moment.NAME" by parameter name, and "steps".
 // SGD with momentum (Sutskever et al. 2013), as torch.optim.SGD; its state: "momentum.NAME", nothing without momentum.
 // Adagrad (Duchi, Hazan and Singer 2011), as torch.optim.Adagrad without a decaying rate; "squared_gradients.NAME".
 // Muon (Jordan et al. 2024) for hidden matrices, "momentum.NAME"; AdamW for everything else.
 std::unique_ptr<Optimizer> make_optimizer(ParameterBuffer& parameters, const TrainConfig& config,
                                           const GradientScale& scale = {});
 
-// About U V' for each matrix U S V' of x_mrc, for Muon: the singular values end between 0.7 and 1.2 (those near 0
-// somewhere below). `iterations` of the quintic polynomial of Jordan et al. 2024, "Muon", after a division by the
-// Frobenius norm; 0 stays 0. The products are in `type`, and so is the result. Cheaper where r <= c.
+// An approximation of U V' for each matrix U S V' of x_mrc, for Muon: its singular values lie between 0.7 and 1.2
+// (lower for those near 0). Computed by `iterations` of the quintic polynomial of Jordan et al. 2024, "Muon", after a
+// division by the Frobenius norm; 0 stays 0. The products and the result are in `type`. Cheaper if r <= c.
 torch::Tensor orthogonalise(const torch::Tensor& x_mrc, std::int64_t iterations, torch::ScalarType type);
 
 // Dynamic loss scaling (Micikevicius et al. 2018): keeps small gradients within fp16's range. The loss is multiplied by
 // the scale, and gradients are divided by it. A step whose gradients are not finite changes nothing but the scale. All
-// of it stays on the device, so that a graph can hold it. As torch.amp.GradScaler, but the scale does not fall below 1,
-// where fp16 gains nothing from it.
+// values stay on the device, so that a CUDA graph can contain the step. As torch.amp.GradScaler, but the scale does not
+// fall below 1, because fp16 gains nothing from smaller scales.
 class LossScale {
  public:
   explicit LossScale(torch::Device device);
@@ -70,15 +70,16 @@ class LossScale {
   const torch::Tensor& factor() const { return factor_; }
   GradientScale of_gradients() const { return {.divisor = factor_, .found_inf = found_inf_}; }
 
-  // Takes the norm of the scaled gradients; returns that of the gradients.
+  // Takes the norm of the scaled gradients, and returns that of the unscaled gradients.
   torch::Tensor unscaled_norm(const torch::Tensor& scaled_norm);
 
-  // Scalars of the step whose norm came last: whether it is to be skipped; whether even the smallest scale was too
-  // large.
+  // Boolean scalars for the step of the last unscaled_norm(): whether it is skipped; whether even the smallest scale
+  // was too large.
   torch::Tensor is_skipped() const { return found_inf_.to(torch::kBool, /*non_blocking=*/false, /*copy=*/true); }
   torch::Tensor is_exhausted() const { return is_skipped().logical_and_(factor_ <= smallest); }
 
-  // After the update: twice as large after 2,000 steps without an overflow, half as large after one.
+  // To be called after the update: doubles the scale after 2,000 steps without an overflow, and halves it after an
+  // overflow.
   void adapt();
 
   void reset();
@@ -93,19 +94,20 @@ class LossScale {
 
 // An exponential moving average of the weights (Polyak and Juditsky 1992), used in their place outside of training.
 // After step t it is (1 - decay) / (1 - decay^t) x the sum of decay^(t - i) W_i over steps i: without the initial
-// weights, which would otherwise stay in it for long. decay 0: there is no average, and nothing here does anything.
+// weights, which would otherwise keep their influence for long. decay 0: there is no average, and all functions do
+// nothing.
 class WeightAverage {
  public:
   // Keeps a reference to `parameters`.
   WeightAverage(ParameterBuffer& parameters, double decay);
 
-  // Takes in the weights after step 1, 2, ...
+  // Adds the weights after step 1, 2, ... to the average.
   void update(std::int64_t step);
 
   // Starts again with the present weights.
   void reset();
 
-  // While one lives, the parameters hold the average, and state() the weights in training.
+  // While a Use exists, the parameters hold the average, and state() the weights in training.
   class Use {
    public:
     explicit Use(WeightAverage& average) : average_(average) { average_.exchange(); }
@@ -117,7 +119,8 @@ class WeightAverage {
     WeightAverage& average_;
   };
 
-  // In a Use, what a checkpoint keeps beside the parameters: "trained.NAME", aliased as Optimizer::state.
+  // During a Use, the tensors that a checkpoint keeps besides the parameters: "trained.NAME", aliased as in
+  // Optimizer::state.
   NamedTensors state() const;
 
  private:
@@ -125,7 +128,7 @@ class WeightAverage {
 
   ParameterBuffer& parameters_;
   double decay_;
-  torch::Tensor other_;  // the average; in a Use the weights in training. Undefined: there is no average
+  torch::Tensor other_;  // the average; during a Use the weights in training; undefined without an average
 };
 
 // Elements [first, first + count) of a parameter buffer, which one process updates.
@@ -133,11 +136,11 @@ struct Shard {
   std::int64_t first = 0, count = 0;
 };
 
-// The shard of every rank, as equal as possible: Muon's matrices stay whole.
+// The shard of every rank, of nearly equal sizes. With Muon no parameter is cut, because its matrices must stay whole.
 std::vector<Shard> shards_of(const ParameterBuffer& parameters, const TrainConfig& config, int size);
 
-// Each process has the state of its shard and updates it; then all get the values of all. All functions are to be
-// called by all processes.
+// Each process keeps the optimiser state of its shard and updates the shard; then all processes receive all values. All
+// processes must call each function.
 class ShardedOptimizer : public Optimizer {
  public:
   // Keeps references.
@@ -156,12 +159,12 @@ class ShardedOptimizer : public Optimizer {
 
  private:
   const Shard& own_shard() const { return shards_[static_cast<std::size_t>(group_.rank())]; }
-  const ParameterBuffer::View* view_of(const std::string& name) const;  // whose state has that name
+  const ParameterBuffer::View* view_of(const std::string& name) const;  // of the state of that name
 
   ParameterBuffer& parameters_;
   ProcessGroup& group_;
   std::vector<Shard> shards_;
-  ParameterBuffer shard_;  // own
+  ParameterBuffer shard_;  // of this process
   std::unique_ptr<Optimizer> own_;
 };
 
