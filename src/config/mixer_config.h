@@ -416,14 +416,6 @@ struct LinearAttentionOptions
   }
 };
 
-struct MovingAverageOptions
-    : StateMixerOptions,
-      Named<"moving_average", "an exponential moving average of the values, with a learned decay of each head"> {
-  std::shared_ptr<Mixer> make(const MixerShape& shape) const;
-
-  void visit(auto& field) { visit_state(field, *this, "tokens of a short convolution of values; 0: none"); }
-};
-
 struct RetentionOptions
     : StateMixerOptions,
       Named<"retention", "q k^T decays by a fixed factor of each head and token; gated (RetNet, Sun et al. 2023)"> {
@@ -596,10 +588,10 @@ struct NoneOptions : MixerOptions, Named<"none", "no mixer branch at all"> {
 // The mixers, in the order in which they are listed everywhere. The first is the default.
 using MixerConfig =
     std::variant<ScaledDotProductOptions, QuadraticOptions, MetricOptions, LshOptions, DifferentialOptions,
-                 LinearAttentionOptions, MovingAverageOptions, RetentionOptions, GatedLinearAttentionOptions,
-                 Mamba2Options, DeltaNetOptions, GatedDeltaNetOptions, Rwkv7Options, ShortConvolutionOptions,
-                 HyenaOptions, FourierOptions, SpatialGatingOptions, StaticOptions, RandomOptions,
-                 AveragePoolingOptions, IdentityOptions, NoneOptions>;
+                 LinearAttentionOptions, RetentionOptions, GatedLinearAttentionOptions, Mamba2Options, DeltaNetOptions,
+                 GatedDeltaNetOptions, Rwkv7Options, ShortConvolutionOptions, HyenaOptions, FourierOptions,
+                 SpatialGatingOptions, StaticOptions, RandomOptions, AveragePoolingOptions, IdentityOptions,
+                 NoneOptions>;
 
 // Whether it mixes by scores, so that positions may act on them.
 inline bool has_scores(const MixerConfig& mixer) {
