@@ -51,7 +51,6 @@ const std::vector<Measure>& all_measures() {
       {"test_auc", "test AUC", 1, 4, higher, test, late},
       {"test_calibration_error", "test calibration error", 1, 4, lower, test, late},
       {"train_seconds", "training, s", 1, 1, lower, summary, late},
-      {"startup_seconds", "start, s", 1, 1, lower, summary, late},
       {"wall_seconds", "wall time, s", 1, 1, lower, summary, late},
       {"bits_per_character", "bits per character", 1, 4, lower, validation, late},
       {"bits_per_byte", "bits per byte", 1, 4, lower, validation, late},
