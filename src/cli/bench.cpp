@@ -215,7 +215,7 @@ void add_request_options(CLI::App& command, AttentionArguments& arguments) {
                  "backend to measure; library, with --core: each backend of LibTorch's attention, or for metric and "
                  "quadratic LibTorch's attention with kernels around it; default: all that the device has");
   command.add_flag("--core", arguments.request.core,
-                   "leave out projections: attention from queries, keys and values, or from p and its form");
+                   "measure without projections: attention from queries, keys and values, or from p and its form");
   add_shape(command, arguments.shape);
   add_whole_number(command, "--context", arguments.contexts, 1, most,
                    "tokens in a sequence; several values are measured one after another");
@@ -223,8 +223,8 @@ void add_request_options(CLI::App& command, AttentionArguments& arguments) {
   add_choice(command, "--precision", arguments.precision,
              "precision of the inputs; tf32: fp32 whose products may be tf32 on a GPU");
   add_choice(command, "--direction", arguments.request.direction,
-             "measure both passes or one; backward: both minus the forward pass of a training, in each round");
-  command.add_flag("--own-values", arguments.own_values, "metric and quadratic attention have values of their own");
+             "passes to measure; backward: both passes minus the forward pass of training, in each round");
+  command.add_flag("--own-values", arguments.own_values, "separate values for metric and quadratic attention");
   command.add_flag("--all-pairs", arguments.all_pairs, "let every token see every token: no causal mask");
   command.add_flag("--pair-table", arguments.request.pair_table, "measure the published metric algorithm too");
 }
@@ -238,7 +238,7 @@ void add_bench_attention_command(CLI::App& bench) {
   add_json(command, arguments->json);
   command.footer(
       "peak: memory beyond inputs and parameters. kept: memory that the forward pass keeps for the backward pass.\n"
-      "error: of the output relative to float64, for contexts up to 1024.\n"
+      "error: relative error of the output against float64, for contexts up to 1024.\n"
       "timed by: replays of a recorded graph or calls between two events of the GPU, or the clock on the CPU.\n"
       "Examples:\n"
       "  metaformer bench attention --mixer metric --mixer scaled_dot_product\n"
@@ -290,7 +290,7 @@ void add_bench_kernels_command(CLI::App& bench) {
   add_choice(command, "--precision", arguments->precision, "precision of inputs and products");
   add_json(command, arguments->json);
   command.footer(
-      "share: of the library's time, the median of the rounds' ratios; below 1 the program's kernel is faster.\n"
+      "share: fraction of the library's time, the median of the rounds; below 1 the program's kernel is faster.\n"
       "Examples:\n"
       "  metaformer bench kernels\n"
       "  metaformer bench kernels --batch 8 --heads 6 --head-width 64 --context 256 --precision bf16");

@@ -102,7 +102,7 @@ std::string help_of(const CLI::App& program, const std::vector<std::string>& wor
   for (const auto& word : words) {
     const auto commands = subcommands_of(*app);
     if (commands.empty())
-      fail_usage("help: {} has no commands, so {} is none (see {} --help)", words_of(*app), in_quotes(word),
+      fail_usage("help: {} has no commands, and {} is unexpected (see {} --help)", words_of(*app), in_quotes(word),
                  words_of(*app));
     const auto next = std::ranges::find_if(commands, [&](const auto* each) { return each->get_name() == word; });
     if (next == commands.end()) fail_usage("{}", describe_unknown_command(*app, word));
@@ -115,7 +115,7 @@ std::string help_of(const CLI::App& program, const std::vector<std::string>& wor
 void add_help_command(CLI::App& program) {
   auto& command = *program.add_subcommand("help", "help for a command: metaformer help config dump");
   auto words = std::make_shared<std::vector<std::string>>();
-  command.add_option("command", *words, "the words of the command; none: the program");
+  command.add_option("command", *words, "words of the command; default: the program");
   command.callback([&program, words] { print(help_of(program, *words)); });
 }
 
@@ -286,12 +286,12 @@ void add_offline(CLI::App& command, bool& offline) {
 
 void add_beam(CLI::App& command, BeamOptions& beam) {
   constexpr std::int64_t most = 1 << 20;
-  add_whole_number(command, "--beam", beam.beam, 1, most, "sequence_to_sequence: hypotheses that are kept; 1: greedy");
-  command.add_option("--alpha", beam.alpha, "of the length penalty ((5 + tokens) / 6)^alpha; 0: plain probabilities")
+  add_whole_number(command, "--beam", beam.beam, 1, most, "sequence_to_sequence: width of the beam; 1: greedy search");
+  command.add_option("--alpha", beam.alpha, "exponent of the length penalty ((5 + tokens) / 6)^alpha; 0: no penalty")
       ->transform(number_in(between(0, 10)))
       ->capture_default_str();
   add_whole_number(command, "--further-tokens", beam.further_tokens, 0, most,
-                   "tokens that a target may have more than its source");
+                   "largest number of tokens of a target beyond those of its source");
 }
 
 std::vector<std::string> given_flags(const CLI::App& command, std::vector<std::string> names) {
@@ -361,9 +361,9 @@ void RunChoice::add_context_to(CLI::App& command) {
 
 void RunChoice::add_options_to(CLI::App& command) {
   add_repeatable(command, "--set", changes.options, "KEY=VALUE",
-                 "sets what no weight depends on: options of the mixer, such as model.mixer.rounds=8, model.memory, "
-                 "model.same_length, model.positions.clamp_length, model.carry_state; and data.path and other paths, "
-                 "where the run's data have moved");
+                 "sets keys on which no weight depends: options of the mixer, such as model.mixer.rounds=8, "
+                 "model.memory, model.same_length, model.positions.clamp_length, model.carry_state; rows of a recall "
+                 "task, such as task.length=256; and data.path and other paths of data that have moved");
 }
 
 std::vector<std::string> process_arguments() {
@@ -385,8 +385,10 @@ std::string device_for(const ProcessGroup& group, const std::string& name) {
   if (group.size() == 1 || (name != "auto" && name != "cuda") || !torch::cuda::is_available()) return name;
   const auto devices = static_cast<int>(torch::cuda::device_count());
   if (group.local_rank() >= devices)
-    fail_usage("--device {}: this machine has {} CUDA device{} for more processes; start as many, or give --device cpu",
-               name, devices, devices == 1 ? "" : "s");
+    fail_usage(
+        "--device {}: this machine has {} CUDA device{}, and more processes; start as many processes as devices, or "
+        "give --device cpu",
+        name, devices, devices == 1 ? "" : "s");
   return fmt::format("cuda:{}", group.local_rank());
 }
 

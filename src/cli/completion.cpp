@@ -215,9 +215,9 @@ std::string completion_script(const CLI::App& program, Shell shell) {
 }  // namespace
 
 void add_completion_command(CLI::App& program) {
-  auto& command = *program.add_subcommand("completion", "print a script that lets a shell complete command lines");
+  auto& command = *program.add_subcommand("completion", "print a completion script for a shell");
   auto name = std::make_shared<std::string>();
-  add_text(command, "shell", *name, "bash|zsh", "which shell the script is for")->required();
+  add_text(command, "shell", *name, "bash|zsh", "shell of the script")->required();
   command.footer(
       "cmake --install puts the scripts where bash-completion and zsh look for them.\n"
       "Examples:\n"

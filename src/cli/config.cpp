@@ -147,11 +147,12 @@ void add_draw_command(CLI::App& config) {
            "YAML file of keys with one of {uniform: [a, b]}, {log_uniform: [a, b]}, {uniform_integer: [a, b]}, "
            "{log_uniform_integer: [a, b]}, {choice: [x, y, ...]}")
       ->required();
-  draw.add_option("--index", arguments->index, "which draw, from 0; each is a function of the seed, the key and this")
+  draw.add_option("--index", arguments->index,
+                  "number of the draw, from 0; a value is a function of seed, key and index")
       ->transform(whole_number(0, std::int64_t{1} << 53))
       ->type_name("I")
       ->required();
-  add_whole_number(draw, "--seed", arguments->seed, 0, std::int64_t{1} << 53, "another seed gives other draws");
+  add_whole_number(draw, "--seed", arguments->seed, 0, std::int64_t{1} << 53, "seed of the draws");
   add_json(draw, arguments->json, "JSON on stdout");
   draw.footer(
       "Examples:\n"
@@ -181,12 +182,13 @@ void run_import(const ImportArguments& arguments) {
   if (model.tokenizer)
     language_model(config).data.tokenizer = PretrainedTokenizerOptions{.path = folder};
   else
-    log::warning("{} has no tokenizer, without which it cannot be trained on", folder);
+    log::warning("{} has no tokenizer, which training needs", folder);
   check_config(config, {});
   const auto changes = config_changes(config);
-  const auto text = arguments.json ? json_text(changes) + "\n"
-                                   : fmt::format("# The model of {}, to train on: set data.path to your text.\n{}",
-                                                 printable(folder), json_to_yaml(changes));
+  const auto text = arguments.json
+                        ? json_text(changes) + "\n"
+                        : fmt::format("# The model of {}, for further training: set data.path to your text.\n{}",
+                                      printable(folder), json_to_yaml(changes));
   if (arguments.out.empty()) return print(text);
   write_file_atomically(file_to_write(arguments.out), text);
   log::info("saved {}", arguments.out);
@@ -194,14 +196,13 @@ void run_import(const ImportArguments& arguments) {
 
 void add_import_command(CLI::App& config) {
   auto& command = *config.add_subcommand(
-      "import",
-      "print a config that describes the GPT-2 or LLaMA of a Hugging Face folder, and begins with its weights");
+      "import", "print a config for the GPT-2 or LLaMA in a Hugging Face folder that starts from its weights");
   auto arguments = std::make_shared<ImportArguments>();
   add_text(command, "folder", arguments->folder, "FOLDER", "folder with config.json, model.safetensors and a tokenizer")
       ->required();
   add_json(command, arguments->json, "JSON on stdout");
   command.add_option("--out", arguments->out,
-                     "file to write in place of stdout, which stays as it is where the folder cannot be read");
+                     "file to write in place of stdout; unchanged if the folder cannot be read");
   command.footer("Examples:\n  metaformer config import gpt2 --out my_gpt2.yaml");
   command.callback([arguments] { run_import(*arguments); });
 }
@@ -216,14 +217,15 @@ void add_config_command(CLI::App& app) {
   auto& dump = *config.add_subcommand("dump", "print the resolved config: every key with its value");
   arguments->choice.add_to(dump, /*required=*/false);
   add_json(dump, arguments->json, "JSON on stdout");
-  auto* changes = dump.add_flag("--changes", arguments->changes, "only the keys that are not default");
-  dump.add_flag("--digest", arguments->digest, "a digest of the keys that are not default: the key of a run in results")
+  auto* changes = dump.add_flag("--changes", arguments->changes, "only the values that are not defaults");
+  dump.add_flag("--digest", arguments->digest,
+                "a digest of the values that are not defaults: the key of a run in results")
       ->excludes(changes);
   dump.footer("Examples:\n  metaformer config dump --config shakespeare_metric.yaml --set train.steps=100 > mine.yaml");
   dump.callback([arguments] { run_dump(*arguments); });
 
   auto& check = *config.add_subcommand(
-      "check", "check a config: exit code 0 if it is valid, else 2 and one line that says why not");
+      "check", "check a config: exit code 0 if it is valid, else 2 and one line with the reason");
   arguments->choice.add_to(check, /*required=*/false);
   add_json(check, arguments->json, "JSON on stdout");
   check.footer(

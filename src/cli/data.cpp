@@ -59,8 +59,8 @@ std::string describe(const SharedTexts& shared, const char* what) {
 std::string describe(const std::optional<PackStats>& packs) {
   if (!packs) return "";
   return fmt::format(
-      "packing: {} texts or pieces in {} rows, {:.2f} in each; {:.2f}% of the rows are tokens; speed-up at most {:.2f} "
-      "over a row for each, of {:.2f} without any padding\n",
+      "packing: {} texts or pieces in {} rows, {:.2f} in each; {:.2f}% of the rows are tokens; speed-up over one row "
+      "per text at most {:.2f}, without any padding {:.2f}\n",
       packs->sequences, packs->packs, packs->factor, 100 * packs->efficiency, packs->factor, packs->speed_up_limit);
 }
 
@@ -216,13 +216,12 @@ void run_rows(const RowsArguments& arguments) {
 }
 
 void add_rows_command(CLI::App& data) {
-  auto& command = *data.add_subcommand(
-      "rows", "show rows of a task that the program draws: numbers, and after → what is to be predicted there");
+  auto& command = *data.add_subcommand("rows", "show generated rows of a task: tokens as numbers, targets after →");
   auto arguments = std::make_shared<RowsArguments>();
   arguments->choice.add_to(command);
   add_choice(command, "--split", arguments->split, "split to show");
   add_whole_number(command, "--count", arguments->count, 1, 1 << 20, "rows to show, at most those that the split has");
-  add_json(command, arguments->json, "JSON on stdout; target -1: none");
+  add_json(command, arguments->json, "JSON on stdout; -1 stands for no target");
   command.footer(
       "Examples:\n"
       "  metaformer data rows --config recall_scaled_dot_product.yaml\n"
@@ -326,9 +325,9 @@ void add_data_command(CLI::App& app) {
   add_text(fetch, "name", arguments->name, fmt::format("{}", fmt::join(corpus_names, "|")), "name of the corpus")
       ->required();
   fetch.add_option("--to", arguments->folder,
-                   "folder; default: the cache ($XDG_CACHE_HOME/metaformer or ~/.cache/metaformer)");
+                   "folder to write; default: the cache ($XDG_CACHE_HOME/metaformer or ~/.cache/metaformer)");
   fetch.callback([arguments] { run_fetch(*arguments); });
-  data.add_subcommand("list", "list the corpora known by name, and where they are")->callback([] { run_list(); });
+  data.add_subcommand("list", "list the public corpora and their locations")->callback([] { run_list(); });
   add_stats_command(data);
   add_rows_command(data);
   add_tokenizer_command(data);

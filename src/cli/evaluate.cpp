@@ -151,7 +151,7 @@ void run_evaluate(const EvaluateArguments& arguments, ProcessGroup& group) {
 }  // namespace
 
 void add_evaluate_command(CLI::App& app) {
-  auto& command = *app.add_subcommand("evaluate", "compute the metrics of a checkpoint on a split");
+  auto& command = *app.add_subcommand("evaluate", "compute the scores of a checkpoint on a split");
   auto arguments = std::make_shared<EvaluateArguments>();
   arguments->choice.add_to(command);
   arguments->choice.add_context_to(command);
@@ -176,7 +176,7 @@ void add_evaluate_command(CLI::App& app) {
   add_offline(command, arguments->offline);
   add_json(command, arguments->json);
   command.footer(
-      "Of a sequence_to_sequence run also scores the targets that it writes: BLEU, chrF, ROUGE, exact match.\n"
+      "For a sequence_to_sequence run it also scores the generated targets: BLEU, chrF, ROUGE, exact match.\n"
       "Examples:\n  metaformer evaluate\n  metaformer evaluate --run runs/x --checkpoint last --split train --json\n"
       "  metaformer evaluate --run runs/a --with runs/b runs/c --split test");
   command.callback([arguments, &command] {

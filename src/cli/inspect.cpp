@@ -293,29 +293,30 @@ void run_inspect(const InspectArguments& arguments) {
 
 void add_inspect_command(CLI::App& app) {
   auto& command = *app.add_subcommand(
-      "inspect", "attention maps, score forms, distances between tokens, norms and losses by depth and position");
+      "inspect", "show attention maps, score forms, distances between tokens, norms and losses by depth and position");
   auto arguments = std::make_shared<InspectArguments>();
   arguments->choice.add_to(command);
   arguments->choice.add_context_to(command);
   arguments->choice.add_options_to(command);
-  auto* text = may_be_empty(command.add_option("--text", arguments->text,
-                                               "text, a sorter's list, or a source, whose target the run then writes; "
-                                               "default: the start of the validation split, or its longest pair"));
+  auto* text =
+      may_be_empty(command.add_option("--text", arguments->text,
+                                      "text, a sorter's list, or a source, for which the run generates a target; "
+                                      "default: the start of the validation split, or its longest pair"));
   command.add_option("--file", arguments->file, "file with the text; -: standard input")->excludes(text);
   add_whole_number(command, "--tokens", arguments->limits.tokens, 1, most_inspected_tokens,
-                   "tokens of the text, at most; not of a sorter's list");
+                   "largest number of tokens of the text; has no effect on a sorter's list");
   add_whole_number(command, "--batches", arguments->split_limits.batches, 0, std::int64_t{1} << 40,
                    "evaluation batches for the loss by position; 0: the whole validation split");
   add_text(command, "--beside", arguments->beside, "RUN", "another run, whose forms are drawn below those of the run");
   command.add_option("--out", arguments->out, "folder for the files; default: inspect/ in the run folder");
   command.add_flag("--no-data", arguments->without_data,
-                   "only what the text shows: no gradients, no loss by position, no effective context");
+                   "inspect only the text: no gradients, no loss by position, no effective context");
   command.add_flag("--no-pictures", arguments->without_pictures, "write no SVG files");
   add_offline(command, arguments->offline);
   command.add_flag("--json", arguments->json, "the content of inspection.json on stdout, on one line");
   command.footer(
       "Writes inspection.safetensors (arrays), inspection.json (numbers) and pictures (SVG); docs/inspect.md\n"
-      "describes them. Of a run of sequence_to_sequence: which tokens of source and target attend to which.\n"
+      "describes them. A run of sequence_to_sequence shows the attention within and between source and target.\n"
       "Examples:\n"
       "  metaformer inspect --run runs/latest --text \"To be, or not to be\"\n"
       "  metaformer inspect --run runs/metric --beside runs/scaled_dot_product --out pictures\n"

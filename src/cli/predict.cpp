@@ -291,7 +291,7 @@ void add_predict_command(CLI::App& app) {
            "default: that of the run's training table");
   add_choice(command, "--header", arguments->header,
              "whether the first row of a table names its columns; absent: the texts are column 1, or that of --column; "
-             "auto: as the run's training table had");
+             "auto: as in the run's training table");
   add_whole_number(command, "--batch-size", arguments->batch_size, 1, 4096, "texts per forward pass");
   add_beam(command, arguments->beam);
   add_whole_number(command, "--n-best", arguments->beam.n_best, 1, std::int64_t{1} << 20,
@@ -300,11 +300,11 @@ void add_predict_command(CLI::App& app) {
   command.add_flag("--json", arguments->json,
                    "one line of JSON per text, with the probability of every class, or of every hypothesis");
   command.footer(
-      "Prints label, tab, probability for every line or row, in order, or the text that is written from it; plain\n"
-      "lines are answered as soon as they come.\n"
+      "Prints label, tab, probability for every line or row, in order, or the target that is generated from it; plain\n"
+      "lines are answered as soon as they arrive.\n"
       "A text that cannot be read (not UTF-8, blank, a line over 1 MiB, a malformed row) is named on stderr and gets\n"
       "empty fields; the exit code is then 3. Texts longer than the model's context are cut off.\n"
-      "With several processes the first reads, and gives each a batch at a time.\n"
+      "With several processes the first one reads the texts, and gives each process one batch at a time.\n"
       "Examples:\n"
       "  metaformer predict --run runs/reviews reviews.txt > labels.tsv\n"
       "  metaformer predict --run runs/reviews new.csv --json --processes 2\n"

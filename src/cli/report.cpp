@@ -84,7 +84,7 @@ void add_comparison_options(CLI::App& command, ComparisonOptions& options) {
       command, "--reference", options.references, "GROUP",
       "group to compare with: its name or number in the table, one of its runs, or its config; default: the first");
   add_text(command, "--margin", options.margin, "M",
-           "equivalence: whether the 95% interval lies inside plus/minus this, in the unit of the table")
+           "equivalence: whether the 95% interval of the difference lies within plus/minus M, in the unit of the table")
       ->transform(number_in(positive));
   add_text(command, "--frontier", options.frontier, "X Y",
            "also mark the groups that no other group beats in these two measures, such as state_bytes val_loss")
@@ -92,7 +92,7 @@ void add_comparison_options(CLI::App& command, ComparisonOptions& options) {
 }
 
 void add_output_options(CLI::App& command, CompareArguments& arguments) {
-  add_choice(command, "--format", arguments.format, "how to print the comparison");
+  add_choice(command, "--format", arguments.format, "format of the comparison");
   command.add_flag("--json", arguments.json, "the same as --format json");
   add_text(command, "--columns", arguments.columns, "LIST",
            "columns of the Markdown table, separated by commas: MEASURE, MEASURE:difference, MEASURE:equivalent, "
@@ -102,7 +102,7 @@ void add_output_options(CLI::App& command, CompareArguments& arguments) {
   auto* file = add_text(command, "--export", arguments.export_file, "FILE",
                         "also write the runs into this CSV file of results; rows of other runs stay in it");
   add_text(command, "--order", arguments.order_file, "FILE",
-           "with --export: a file with keys of runs, one on a line, by which the rows are sorted")
+           "with --export: a file with the keys of runs, one per line, that gives the order of the rows")
       ->needs(file);
   command.add_flag("--export-only", arguments.export_only, "print no comparison")->needs(file);
 }
@@ -151,22 +151,21 @@ void add_content_options(CLI::App& command, ReportArguments& arguments) {
   auto& options = arguments.options;
   may_be_empty(command.add_option("--title", options.title, "title of the page; default: the runs"));
   add_comparison_options(command, options.comparison);
-  auto* prompt =
-      may_be_empty(command.add_option("--prompt", options.prompt.prompt,
-                                      "what all runs answer, and language models go on with where attention is shown; "
-                                      "default: a line break, a list of a sorter, a text of the validation split"));
+  auto* prompt = may_be_empty(command.add_option("--prompt", options.prompt.prompt,
+                                                 "prompt of all runs; default: a line break, for sorters a list, for "
+                                                 "classifiers and translators a text of the validation split"));
   add_whole_number(command, "--tokens", options.prompt.tokens, 1, 1 << 20, "tokens that language models generate");
   command
       .add_flag_callback(
-          "--no-samples", [&options] { options.with_texts = false; }, "no texts: faster")
+          "--no-samples", [&options] { options.with_texts = false; }, "leave out the texts: faster")
       ->excludes(prompt);
-  auto* text = may_be_empty(command.add_option(
-      "--text", options.text,
-      "text whose attention is shown; default: what the first language model writes from the prompt, or the prompt"));
+  auto* text = may_be_empty(command.add_option("--text", options.text,
+                                               "text whose attention is shown; default: the text that the first "
+                                               "language model generates from the prompt, for other runs the prompt"));
   command
       .add_flag_callback(
           "--no-heads", [&options] { options.with_insides = false; },
-          "no attention, forms, distances and norms: faster, smaller")
+          "leave out attention, forms, distances and norms: faster, smaller")
       ->excludes(text);
 }
 
@@ -200,18 +199,18 @@ void add_compare_command(CLI::App& app) {
 }
 
 void add_report_command(CLI::App& app) {
-  auto& command = *app.add_subcommand("report", "one HTML page with curves, tables, attention and texts of runs");
+  auto& command = *app.add_subcommand("report", "write one HTML page with curves, tables, attention and texts of runs");
   auto arguments = std::make_shared<ReportArguments>();
   add_text(command, "runs", arguments->options.runs, "RUN...",
            "runs: folders, folders of runs, patterns; results files (CSV) beside them add rows to the tables")
       ->required();
-  add_text(command, "--out,-o", arguments->out, "FILE", "the page")->capture_default_str();
+  add_text(command, "--out,-o", arguments->out, "FILE", "HTML file to write")->capture_default_str();
   add_text(command, "--figures", arguments->options.figures, "DIR", "folder for every plot as SVG and PDF");
   add_content_options(command, *arguments);
   add_device(command, arguments->options.device);
   command.add_flag("--json", arguments->json, "one line of JSON about the page on stdout");
   command.footer(
-      "The page holds everything that it shows and loads nothing. docs/report.md describes it.\n"
+      "The page contains everything that it shows and loads no other files. docs/report.md describes it.\n"
       "Examples:\n"
       "  metaformer report runs/latest\n"
       "  metaformer report \"runs/ablation/*\" --reference shakespeare_scaled_dot_product.yaml -o ablation.html\n"

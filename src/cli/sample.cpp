@@ -81,7 +81,8 @@ void show_target(const LoadedRun& run, const std::string& source, const BeamOpti
                        {"target_tokens", cross.tokens},
                        {"attention", attention},
                        {"checkpoint", run.checkpoint.string()}});
-  std::string shown = text + "\n\nwritten, and what of the source it attends to (mean of layers and heads)\n";
+  std::string shown =
+      text + "\n\ngenerated tokens, and the source tokens they attend to (mean over layers and heads)\n";
   for (std::size_t i = 0; i < attention.size(); ++i)
     shown += fmt::format("{:<16}{}\n", trim(cross.tokens[i]), largest_of(attention[i], cross.keys));
   print(shown);
@@ -295,19 +296,20 @@ void add_sampling_options(CLI::App& command, SampleArguments& arguments) {
   auto& options = arguments.options;
   command
       .add_option("--temperature", arguments.temperature,
-                  "below 1: safer; above 1: more varied; 0: always the likeliest token; default: 0.8, for a sorter 0")
+                  "below 1: safer; above 1: more varied; 0: always the most likely token; default: 0.8, for a sorter 0")
       ->transform(number_in(between(0, 1e6)));
-  add_whole_number(command, "--top-k", options.top_k, 0, most_tokens, "choose among the k likeliest tokens; 0: all");
+  add_whole_number(command, "--top-k", options.top_k, 0, most_tokens, "choose among the k most likely tokens; 0: all");
   command
       .add_option("--top-p", options.top_p,
-                  "choose among the fewest likeliest tokens whose probabilities reach this sum; 1: all")
+                  "choose among the most likely tokens whose total probability reaches this; 1: all")
       ->capture_default_str()
       ->transform(number_in(between(1e-9, 1)));
   add_whole_number(command, "--seed", options.seed, 0, (std::int64_t{1} << 53) - 1,
                    "the same seed gives the same text");
-  add_choice(command, "--window", options.window, "what to forget when the model's context is full");
+  add_choice(command, "--window", options.window,
+             "tokens to forget when the model's context is full: the first half, or one token at a time");
   add_repeatable(command, "--stop", arguments.stops, "TEXT", "stop before this text");
-  command.add_flag("--no-eos", arguments.without_eos, "go on behind a token that ends texts (eos), which is shown");
+  command.add_flag("--no-eos", arguments.without_eos, "continue after an end-of-text token (eos), and show it");
   command.add_flag_callback(
       "--no-cache", [&options] { options.cached = false; },
       "encode the whole window again for every token (slow, for comparison)");
@@ -325,13 +327,13 @@ void add_sample_command(CLI::App& app) {
   auto arguments = std::make_shared<SampleArguments>();
   arguments->choice.add_to(command);
   arguments->choice.add_context_to(command);
-  auto* prompt = may_be_empty(command.add_option("--prompt", arguments->prompt,
-                                                 "text to continue (default: a line break), or to write a target for"));
-  auto* file = command
-                   .add_option("--prompt-file", arguments->prompt_file,
-                               "file with the prompt, which is used unchanged but for a byte order mark; of a source, "
-                               "the line break at its end is left out")
-                   ->excludes(prompt);
+  auto* prompt = may_be_empty(command.add_option(
+      "--prompt", arguments->prompt, "text to continue (default: a line break), or source to generate a target for"));
+  auto* file =
+      command
+          .add_option("--prompt-file", arguments->prompt_file,
+                      "file with the prompt; a byte order mark is left out, and the line break at the end of a source")
+          ->excludes(prompt);
   command.add_flag("--interactive", arguments->interactive, "answer every line of standard input, until Ctrl-D")
       ->excludes(prompt)
       ->excludes(file);
@@ -341,15 +343,15 @@ void add_sample_command(CLI::App& app) {
                    "texts to generate at once, each with its own random numbers");
   add_sampling_options(command, *arguments);
   add_beam(command, arguments->beam);
-  command.add_flag("--json", arguments->json, "one line of JSON per prompt when done, instead of streaming");
+  command.add_flag("--json", arguments->json, "one line of JSON per prompt at its end, instead of streaming");
   command.footer(
-      "Of a prompt longer than the model's context the model sees the last tokens that fit; of a source the first.\n"
+      "A prompt longer than the model's context is cut to its last tokens, a source to its first tokens.\n"
       "When the model's context is full, --window half forgets its first half, so that each token is predicted from\n"
       "half a context or more. --window slide forgets one token, as nanoGPT does, and predicts each token from the\n"
       "whole context, which is encoded again for every token: with 256 tokens 15 to 50 times slower.\n"
-      "A run of task sequence_to_sequence writes one text, with --beam, --alpha and --further-tokens, and shows to\n"
-      "which tokens of the source each token attends.\n"
-      "A text ends before the end-of-text token (eos) of a model from elsewhere, if it has one.\n"
+      "A run of task sequence_to_sequence generates one target, with --beam, --alpha and --further-tokens, and shows\n"
+      "the source tokens that each of its tokens attends to.\n"
+      "The text of an imported model ends before the end-of-text token (eos), if the model has one.\n"
       "Examples:\n"
       "  metaformer sample --prompt \"ROMEO:\" --tokens 1000\n"
       "  metaformer sample --run runs/x --temperature 0 --stop \"JULIET:\"\n"

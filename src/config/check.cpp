@@ -90,7 +90,7 @@ std::vector<Rule> rules_of_task(const TaskConfig& task) {
           {synthetic, "data", "has no effect with data.synthetic: the program makes the pairs", "data.synthetic"},
           {synthetic, "task.bucketing", "has no effect with data.synthetic, whose pairs are equally long"},
           {pairs != nullptr && pairs->data.path, "data.corpus data.source_language data.target_language",
-           "has no effect with data.path: it is of the corpus"},
+           "has no effect with data.path, which replaces the named corpus"},
           {pairs != nullptr && (pairs->data.validation_path || !pairs->data.path), "data.validation_fraction",
            "has no effect on these data, which bring a validation split"}};
 }
@@ -227,8 +227,8 @@ void check_mixers(const TransformerConfig& model, bool is_causal, const std::str
     check_one(model.mixers[i].mixer, place + ".mixer");
     layers += model.mixers[i].layers;
     checked.refuse(layers > model.layers, {place + ".layers", place + ".mixer", layers_key},
-                   "the mixers up to this one are of {} blocks, and there are {}: shorten the list, or raise {}",
-                   layers, model.layers, layers_key);
+                   "the mixers up to this one need {} blocks, and there are {}: shorten the list, or raise {}", layers,
+                   model.layers, layers_key);
   }
 }
 
@@ -245,7 +245,7 @@ void check_blocks(const TransformerConfig& model, const Checked& checked) {
                  "has no effect on the mixer {}, which has no scores", model.mixer_names());
   const auto takes_no_longer_context = [](const MixerConfig& mixer) { return !takes_longer_context(mixer); };
   checked.refuse(model.memory > 0 && model.any_mixer(takes_no_longer_context), {"model.memory", "model.mixer"},
-                 "the mixer {} takes no longer context: set it to 0", model.mixer_names());
+                 "the mixer {} cannot see more than model.context tokens: set it to 0", model.mixer_names());
   const auto keeps_vectors = [](const MixerConfig& mixer) { return !carries_state(mixer); };
   checked.refuse(model.memory > 0 && model.convolution > 0 && model.any_mixer(keeps_vectors),
                  {"model.convolution", "model.memory", "model.mixer"},
@@ -258,8 +258,8 @@ void check_blocks(const TransformerConfig& model, const Checked& checked) {
       "it to plain");
   checked.refuse(reversible && model.memory > 0 && model.any_mixer(carries_state),
                  {"model.memory", "model.blocks", "model.mixer"},
-                 "reversible blocks are computed again, when the mixer {} has no longer the state it began with: set "
-                 "model.memory to 0, or model.blocks to plain",
+                 "reversible blocks are recomputed after the mixer {} has changed its initial state: set model.memory "
+                 "to 0, or model.blocks to plain",
                  model.mixer_names());
   checked.refuse(reversible && !model.has_feed_forward(), {"model.blocks", "model.feed_forward"},
                  "'reversible' has a stream for each of two branches: set model.feed_forward to mlp or gated, or "

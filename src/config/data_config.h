@@ -12,8 +12,8 @@ enum class Whitespace { dropped, kept };
 constexpr std::array<std::string_view, 2> enum_names(Whitespace) { return {"dropped", "kept"}; }
 
 constexpr const char* whitespace_help =
-    "dropped: it only separates words; kept: decoding gives it back, as a language model needs; default: kept for task "
-    "language_model, else dropped";
+    "dropped: white space only separates words; kept: decoding restores it, as task language_model requires; default: "
+    "kept for task language_model, else dropped";
 
 // The characters that may join words: ASCII, printed, neither letters nor digits.
 constexpr bool is_joiner(char c) {
@@ -30,8 +30,10 @@ struct WordTokenizerOptions : Named<"word", "one token per word or punctuation m
   Whitespace whitespace = Whitespace::dropped;
 
   void visit(auto& field) {
-    field("vocabulary", vocabulary, between(2, 1 << 24), "most frequent words kept, the unknown word included");
-    field("min_count", min_count, between(1, 1 << 30), "rarer words of the training texts become the unknown word");
+    field("vocabulary", vocabulary, between(2, 1 << 24),
+          "largest vocabulary: the most frequent words and the unknown word");
+    field("min_count", min_count, between(1, 1 << 30),
+          "words that occur less often in the training texts become the unknown word");
     field("lowercase", lowercase, "letters in lower case (Unicode)");
     field("joiners", joiners,
           "characters that do not split a word if there is only one of them between letters or digits: ' keeps don't, "
@@ -58,8 +60,8 @@ struct UnigramTokenizerOptions : Named<"unigram", "sentencepiece's unigram model
   void visit(auto& field) {
     visit_sentencepiece(field, *this);
     field("sampling", sampling, between(0, 10),
-          "subword regularisation: classification cuts its training texts anew every epoch, with probabilities to this "
-          "power; 0: never");
+          "subword regularisation for classification: every epoch splits the words of the training texts at random, "
+          "with probabilities to this power; 0: never");
   }
 };
 
@@ -73,13 +75,13 @@ struct BpeTokenizerOptions : Named<"bpe", "sentencepiece's byte-pair encoding (S
 };
 
 struct PretrainedTokenizerOptions
-    : Named<"pretrained", "a tokenizer from elsewhere: byte-level BPE or sentencepiece's, from files"> {
+    : Named<"pretrained", "an existing tokenizer, read from files: byte-level BPE or sentencepiece"> {
   PathText path;
 
   void visit(auto& field) {
     field("path", path,
-          "folder as Hugging Face writes it, with tokenizer.json, vocab.json and merges.txt, or tokenizer.model; or "
-          "one of these files");
+          "Hugging Face folder with tokenizer.json, with vocab.json and merges.txt, or with tokenizer.model; or one of "
+          "these files");
   }
 };
 
@@ -116,20 +118,20 @@ struct PackingBy : PackingOptions, Named<name, about> {
   void visit(auto& field) {
     field("depth", depth, between(fewest, most), depth_help.text);
     field("separate", separate,
-          "a token sees nothing of other texts in its row, and positions start again in each; false: only for language "
-          "models");
+          "a token sees only its own text in the row, and positions start again in every text; false: only for "
+          "language models");
   }
 };
 
 using ShortestFirstPackingConfig =
     PackingBy<"spfhp",
-              "shortest-pack-first: the longest text goes into the pack with the most room (Krell et al. 2021)", 0,
-              1 << 20, "most texts in a row; 1: rows with a text and padding; 0: any number">;
-using LeastSquaresPackingConfig =
-    PackingBy<"nnlshp",
-              "non-negative least squares over all ways to fill a row: less padding at a small depth (Krell et al. "
-              "2021)",
-              1, 3, "most texts in a row: 1, 2 or 3">;
+              "shortest-pack-first: texts are placed from the longest to the shortest, each into the row with the most "
+              "room (Krell et al. 2021)",
+              0, 1 << 20, "largest number of texts in a row; 1: one text and padding; 0: no limit">;
+using LeastSquaresPackingConfig = PackingBy<"nnlshp",
+                                            "non-negative least squares over all combinations of lengths that fit into "
+                                            "a row: less padding at a small depth (Krell et al. 2021)",
+                                            1, 3, "largest number of texts in a row: 1, 2 or 3">;
 
 using PackingConfig = std::variant<NoPackingConfig, ShortestFirstPackingConfig, LeastSquaresPackingConfig>;
 
@@ -159,25 +161,26 @@ struct DataConfig {
   TokenizerOptions tokenizer = CharacterTokenizerOptions{};
 
   void visit_corpus(auto& field, const char* path_help) {
-    field("corpus", corpus, "a public corpus by name; see `metaformer data list`");
+    field("corpus", corpus, "name of a public corpus; `metaformer data list` lists them");
     field("path", path, path_help);
     field("validation_path", validation_path,
-          "held out for validation, in place of validation_fraction: of the same formats as path");
+          "data held out for validation, in the same formats as path; replaces validation_fraction");
   }
   void visit_fraction(auto& field, const char* help) {
     field("validation_fraction", validation_fraction, above(0, 0.9), help);
   }
   void visit_header(auto& field, TableHeader& header) {
-    field("header", header, "whether a table's first row names its columns; auto: when it holds the fields' names");
+    field("header", header,
+          "whether the first row of a table names its columns; auto: if it contains the names of the fields");
   }
   void visit_malformed(auto& field) {
     field("malformed_limit", malformed_limit, between(0, 1),
-          "largest tolerated fraction of malformed rows of a table or lines of JSON");
+          "largest tolerated fraction of malformed table rows or JSON lines");
   }
   void visit_tokens(auto& field) {
-    field("packing", packing, "how several texts share a row of a training batch");
-    field("cache", cache, "tokens are kept between runs, under a hash of what they come from");
-    field("tokenizer", tokenizer, "how text becomes tokens");
+    field("packing", packing, "packing of several texts into one row of a training batch");
+    field("cache", cache, "cache the tokens between runs, under a hash of everything they depend on");
+    field("tokenizer", tokenizer, "division of text into tokens");
   }
 };
 
@@ -186,14 +189,12 @@ struct TextDataConfig : DataConfig {
   bool separate_documents = false;
 
   void visit(auto& field) {
-    visit_corpus(
-        field,
-        "what to use instead of the named corpus: UTF-8 text, JSON lines, or a folder of such files, gzipped or not");
+    visit_corpus(field, "replaces the named corpus: UTF-8 text, JSON lines, or a folder of such files, gzipped or not");
     visit_fraction(field, "fraction held out for validation: the end of the text");
-    field("format", format, "text: one document; jsonl: an object on every line; auto: by name, else text");
+    field("format", format, "text: one document; jsonl: one object per line; auto: by the file's name, else text");
     field("text_field", text_field, "member of JSON lines that holds the text");
     field("malformed_limit", malformed_limit, between(0, 1), "largest tolerated fraction of malformed JSON lines");
-    field("separate_documents", separate_documents, "a token sees nothing of other documents than its own");
+    field("separate_documents", separate_documents, "a token sees only its own document");
     visit_tokens(field);
   }
 };
@@ -204,11 +205,12 @@ struct RatingConfig {
 
   void visit(auto& field) {
     field("positive_from", positive_from, Range{},
-          "labels are numbers: 'positive' from this one on; null: labels are classes");
+          "labels are numbers, and those from this one on are 'positive'; null: labels are class names");
     field("negative_to", negative_to, Range{},
-          "'negative' up to this one, ratings between the two are left out; null: all below positive_from");
-    field("lowest", lowest, Range{}, "rows with a rating below this one are malformed; null: none is");
-    field("highest", highest, Range{}, "rows with a rating above this one are malformed; null: none is");
+          "numbers up to this one are 'negative', and ratings between the two are left out; null: all below "
+          "positive_from");
+    field("lowest", lowest, Range{}, "rows with a lower rating are malformed; null: no lower limit");
+    field("highest", highest, Range{}, "rows with a higher rating are malformed; null: no upper limit");
   }
 };
 
@@ -221,19 +223,20 @@ struct LabelledDataConfig : DataConfig {
   RatingConfig rating;
 
   void visit(auto& field) {
-    visit_corpus(field, "a table to use instead of the named corpus (CSV, TSV, JSON lines), gzipped or not");
+    visit_corpus(field, "a table (CSV, TSV, JSON lines), gzipped or not; with corpus imdb, IMDb's archive or folder");
     field("test_path", test_path, "a table for --split test");
     field("extra_path", extra_path,
-          "a table of further texts to train on, beside path or the corpus, such as those that a model has labelled; "
-          "{seed} in it stands for train.seed");
-    visit_fraction(field, "fraction held out for validation: the rows that a hash of their text picks");
+          "a table of further training texts, beside path or the corpus, such as texts that a model has labelled; "
+          "{seed} in the path stands for train.seed");
+    visit_fraction(field, "fraction held out for validation: rows selected by a hash of their text");
     field("format", format,
-          "csv knows quotes, tsv takes them as they are, jsonl: an object on every line; auto: by name, else tsv");
+          "format of tables; csv: quotes may enclose a field; tsv: quotes have no meaning; jsonl: one object per line; "
+          "auto: by the file's name, else tsv");
     visit_header(field, header);
     field("text_field", text_field,
-          "column of the text: its name in the header, or its number counted from 1; a member of JSON lines");
+          "column of the text: its name in the header, or its number counted from 1; or a member of JSON lines");
     field("label_field", label_field,
-          "column of the label: its name in the header, or its number counted from 1; a member of JSON lines");
+          "column of the label: its name in the header, or its number counted from 1; or a member of JSON lines");
     field("rating", rating, "classes from ratings");
     visit_malformed(field);
     visit_tokens(field);
@@ -262,14 +265,14 @@ struct HeadOptions {
   }
 };
 
-struct MeanPooledHeadConfig : HeadOptions, Named<"mean_pooled", "a norm and the logits of the mean over the tokens"> {};
+struct MeanPooledHeadConfig : HeadOptions, Named<"mean_pooled", "the logits of the normalised mean over the tokens"> {};
 struct PerTokenMeanHeadConfig : HeadOptions, Named<"per_token_mean", "the mean of the tokens' logits"> {};
 struct FirstTokenHeadConfig : HeadOptions, Named<"first_token", "the logits of a class token in front of the text"> {};
 struct NoBagConfig : Named<"none", "only the features of the last block"> {};
 
 struct NaiveBayesBagConfig : Named<"naive_bayes",
-                                   "a hidden layer over the n-grams that the text has, in any order, scaled by naive "
-                                   "Bayes' log-count ratios (Johnson and Zhang 2015)"> {
+                                   "a hidden layer over the n-grams of the text in any order, scaled by naive Bayes' "
+                                   "log-count ratios (Johnson and Zhang 2015)"> {
   std::int64_t ngrams = 3, buckets = std::int64_t{1} << 21, units = 20;
 
   void visit(auto& field) {
@@ -289,10 +292,10 @@ struct MaxPooledHeadConfig : HeadOptions,
 
   void visit(auto& field) {
     HeadOptions::visit(field);
-    field("dropout", dropout, from_to_below(0, 1), "on what the logits are computed from");
+    field("dropout", dropout, from_to_below(0, 1), "dropout on the features from which the logits are computed");
     field("response_norm", response_norm,
-          "a text's features x of each region size, and of the bag, become x / sqrt(1 + |x|^2)");
-    field("bag", bag, "what stands beside the pooled features");
+          "divides a text's features x of each region size, and of the bag, by sqrt(1 + |x|^2)");
+    field("bag", bag, "features beside the pooled ones");
   }
 };
 
@@ -322,14 +325,14 @@ struct ClassificationConfig : Named<"classification", "the class of a text"> {
     field("token_unknown", token_unknown, from_to_below(0, 1),
           "probability that a token of a training text becomes the unknown token");
     field("bucketing", bucketing, between(1, 1 << 20),
-          "steps whose texts are sorted by length together, so that there is less padding; 1: none are");
-    field("truncation", truncation, "which model.context tokens of a longer text are kept");
-    field("head", head, "how the classes are read from the last block");
+          "steps whose texts are sorted by length together, for less padding; 1: no sorting");
+    field("truncation", truncation, "part that is kept of a text longer than model.context");
+    field("head", head, "head that computes the classes from the last block");
     field("selection_metric", selection_metric,
-          "the metric of the validation split that chooses the best checkpoint; auc and loss are less noisy than "
-          "accuracy where the split is small");
+          "score on the validation split that selects the best checkpoint; auc and loss are less noisy than accuracy "
+          "if the split is small");
     field("baselines", baselines,
-          "report the accuracy of always answering the most frequent class, and of a linear model over n-grams");
+          "report the accuracies of two baselines: the most frequent class, and a linear model over n-grams");
   }
 };
 
@@ -340,22 +343,21 @@ inline const NaiveBayesBagConfig* bag_options(const HeadConfig& head) {
 }
 
 // The data section of a task that makes one text from another.
-struct NoSyntheticPairs : Named<"none", "texts, of data.path or the corpus"> {};
+struct NoSyntheticPairs : Named<"none", "texts of data.path or the corpus"> {};
 
 struct SyntheticPairOptions {
   std::int64_t symbols = 10, length = 10;
 
   void visit(auto& field) {
-    field("symbols", symbols, between(2, 65536), "different ones; the sources are random");
+    field("symbols", symbols, between(2, 65536), "different symbols; the sources are random");
     field("length", length, between(1, 32768), "symbols of a source");
   }
 };
 
 // The Annotated Transformer's first example (Rush 2018).
-struct CopiedPairs : SyntheticPairOptions, Named<"copy", "the target is the source, random symbols"> {};
+struct CopiedPairs : SyntheticPairOptions, Named<"copy", "random symbols; the target is the source"> {};
 
-struct ReversedPairs : SyntheticPairOptions,
-                       Named<"reversal", "the target is the source from its end, random symbols"> {};
+struct ReversedPairs : SyntheticPairOptions, Named<"reversal", "random symbols; the target is the reversed source"> {};
 
 using SyntheticPairs = std::variant<NoSyntheticPairs, CopiedPairs, ReversedPairs>;
 
@@ -374,28 +376,28 @@ struct ParallelDataConfig : DataConfig {
 
   void visit(auto& field) {
     visit_corpus(field,
-                 "what to use instead of the named corpus, gzipped or not: the lines of the sources (with "
-                 "target_path), or a table of sources and targets (TSV, CSV, JSON lines)");
-    field("source_language", source_language, "of the corpus: what is read");
-    field("target_language", target_language, "of the corpus: what is written");
+                 "replaces the named corpus, gzipped or not: a file with a source on every line (with target_path), or "
+                 "a table of sources and targets (TSV, CSV, JSON lines)");
+    field("source_language", source_language, "source language of the named corpus");
+    field("target_language", target_language, "target language of the named corpus");
     field("target_path", target_path,
-          "the lines that belong to those of path, in the same order; null: path is a table");
-    field("validation_target_path", validation_target_path, "the lines that belong to those of validation_path");
+          "file with the target of every line of path, in the same order; null: path is a table");
+    field("validation_target_path", validation_target_path, "file with the target of every line of validation_path");
     field("test_path", test_path, "sources, or a table, for --split test");
-    field("test_target_path", test_target_path, "the lines that belong to those of test_path");
-    visit_fraction(field, "fraction held out for validation: the pairs that a hash of their source picks");
+    field("test_target_path", test_target_path, "file with the target of every line of test_path");
+    visit_fraction(field, "fraction held out for validation: pairs selected by a hash of their source");
     field("format", format,
-          "of tables: csv knows quotes, tsv takes them as they are, jsonl: an object on every line; auto: by name, "
-          "else tsv");
+          "format of tables; csv: quotes may enclose a field; tsv: quotes have no meaning; jsonl: one object per line; "
+          "auto: by the file's name, else tsv");
     visit_header(field, header);
     field("source_field", source_field,
-          "column of the source: its name in the header, or its number counted from 1; a member of JSON lines");
+          "column of the source: its name in the header, or its number counted from 1; or a member of JSON lines");
     field("target_field", target_field,
-          "column of the target: its name in the header, or its number counted from 1; a member of JSON lines");
+          "column of the target: its name in the header, or its number counted from 1; or a member of JSON lines");
     visit_malformed(field);
-    field("synthetic", synthetic, "pairs that the program makes, in the place of texts");
-    field("cache", cache, "the tokenizer is kept between runs, under a hash of what it comes from");
-    field("tokenizer", tokenizer, "how text becomes tokens, the same on both sides");
+    field("synthetic", synthetic, "generated pairs in place of texts");
+    field("cache", cache, "cache the tokenizer between runs, under a hash of everything it depends on");
+    field("tokenizer", tokenizer, "division of text into tokens, the same on both sides");
   }
 };
 

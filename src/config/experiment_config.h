@@ -22,15 +22,15 @@ struct LanguageModelConfig : Named<"language_model", "the next token of a text">
   TextDataConfig data;  // the top-level section `data`
 
   void visit(auto& field) {
-    field("loss", loss, "of training: the mean over all tokens, or over texts of their means (with data.packing)");
+    field("loss", loss, "training loss: the mean over all tokens, or of the means of the texts (with data.packing)");
     field("sample_interval", sample_interval, between(0, most_steps),
-          "steps between texts that the model writes into the log and samples.jsonl; 0: never");
+          "steps between generated texts in the log and samples.jsonl; 0: never");
   }
 };
 
 // Masked language modelling (BERT, Devlin et al. 2019, section 3.1).
 struct MaskedLanguageModelConfig
-    : Named<"masked_language_model", "hidden tokens of a text, from those on both sides of them (BERT)"> {
+    : Named<"masked_language_model", "hidden tokens of a text, from the tokens on both sides (BERT)"> {
   double fraction = 0.15;
   double masked = 0.8;
   double random = 0.1;
@@ -43,11 +43,11 @@ struct MaskedLanguageModelConfig
           "probability that a token is a target, drawn again in every step; every sequence has at least one target");
     field("masked", masked, between(0, 1), "fraction of the targets that the model sees as the mask token");
     field("random", random, between(0, 1),
-          "fraction of the targets that it sees as a random token of the vocabulary; it sees the rest as they are");
-    field("whole_words", whole_words, "all pieces of a word are targets, or none is; for tokenizers that cut words");
+          "fraction of the targets that the model sees as a random token of the vocabulary; the rest stay visible");
+    field("whole_words", whole_words, "all pieces of a word are targets, or none is; requires a subword tokenizer");
     field("loss", loss,
-          "of training: the mean over all targets, or over sequences (windows, or texts with data.packing) of their "
-          "means");
+          "training loss: the mean over all targets, or of the means of the sequences (windows, or texts with "
+          "data.packing)");
   }
 };
 
@@ -56,7 +56,7 @@ struct SortConfig : Named<"sort", "the sorted copy of a list of numbers (minGPT)
   std::int64_t length = 6, digits = 3;
 
   void visit(auto& field) {
-    field("length", length, between(1, 4096), "numbers in a list; model.context must hold 2 length - 1");
+    field("length", length, between(1, 4096), "numbers in a list; model.context must be at least 2 length - 1");
     field("digits", digits, between(2, 65536), "numbers are 0 ... digits - 1");
   }
 };
@@ -67,8 +67,8 @@ struct CopyConfig : Named<"copy", "the second half of 0w0w, w a list of numbers 
   std::int64_t length = 127, digits = 127;
 
   void visit(auto& field) {
-    field("length", length, between(1, 32768), "numbers in a list; model.context must hold 2 length + 1");
-    field("digits", digits, between(2, 65535), "numbers are 1 ... digits; 0 stands before either list");
+    field("length", length, between(1, 32768), "numbers in a list; model.context must be at least 2 length + 1");
+    field("digits", digits, between(2, 65535), "numbers are 1 ... digits; 0 stands before each list");
   }
 };
 
@@ -77,7 +77,8 @@ enum class BatchUnit { sequence, token };
 constexpr std::array<std::string_view, 2> enum_names(BatchUnit) { return {"sequence", "token"}; }
 
 // The task of the first transformer (Vaswani et al. 2017).
-struct SequenceToSequenceConfig : Named<"sequence_to_sequence", "a text from another one: a translation, a summary"> {
+struct SequenceToSequenceConfig
+    : Named<"sequence_to_sequence", "a target text from a source text: a translation, a summary"> {
   double label_smoothing = 0;
   std::int64_t bucketing = 1;
   BatchUnit batch_unit = BatchUnit::sequence;
@@ -85,13 +86,13 @@ struct SequenceToSequenceConfig : Named<"sequence_to_sequence", "a text from ano
 
   void visit(auto& field) {
     field("label_smoothing", label_smoothing, from_to_below(0, 1),
-          "of training: probability mass spread evenly over the vocabulary, the target included (torch's convention); "
-          "losses of validation and test have none");
+          "probability mass spread evenly over the vocabulary, the target included (torch's convention), in the "
+          "training loss only");
     field("bucketing", bucketing, between(1, 1 << 20),
-          "steps whose pairs are sorted by length together, so that there is less padding; 1: none are");
+          "steps whose pairs are sorted by length together, for less padding; 1: no sorting");
     field("batch_unit", batch_unit,
-          "what train.batch_size counts: pairs; or tokens, of the longer side and with padding, so that batches of "
-          "short texts have more pairs");
+          "unit of train.batch_size: pairs, or tokens of the longer side with padding, so that batches of short texts "
+          "have more pairs");
   }
 };
 
@@ -174,10 +175,10 @@ struct ExperimentConfig {
   TrainConfig train;
 
   void visit(auto& field) {
-    field("task", task, "what is learned");
+    field("task", task, "prediction that the model learns");
     // The fields of the section `data` depend on the task, and those of `train` on the model.
     field.section_of("data", "task", task, [](auto& task) -> decltype((task.data)) { return task.data; });
-    field("model", model, "what learns it");
+    field("model", model, "model that learns the task");
     field.section_of(
         "train", "model", model, [this](auto& model) -> auto& {
           if constexpr (std::is_same_v<decltype(model), LinearConfig&>)

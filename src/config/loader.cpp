@@ -385,7 +385,7 @@ struct SourceCollector {
 ConfigNode read_overrides(const std::vector<std::string>& overrides) {
   auto source = tree_from_overrides(overrides);
   if (const auto* base = source.find("base"))
-    fail_at(base->location, "base: belongs into a config file; give that with --config");
+    fail_at(base->location, "base: belongs in a config file; pass that file with --config");
   return source;
 }
 

@@ -102,21 +102,18 @@ Problem ScaledDotProductOptions::problem(const MixerShape& shape) const {
                    "{} does not divide model.heads {}: set it to a divisor, or to 0 for as many as there are heads",
                    key_value_heads, shape.heads);
   if (window > 0 && shape.crosses)
-    return at_odds({"window"},
-                   "{} has no meaning for tokens of another sequence, which are not before or behind: set "
-                   "it to 0",
+    return at_odds({"window"}, "{} has no meaning for tokens of another sequence, which have no distance: set it to 0",
                    window);
   if (sinks && weights == AttentionWeights::sigmoid)
     return at_odds(
         {"sinks", "weights"},
-        "true needs a sum of weights to stand in, which 'sigmoid' does not have: set it to false, or weights to "
-        "softmax");
+        "true needs the sum of a softmax, which weights 'sigmoid' do not have: set it to false, or weights to softmax");
   return std::nullopt;
 }
 
 Problem DifferentialOptions::problem(const MixerShape& shape) const {
   if (shape.heads % 2 == 0) return std::nullopt;
-  return at_odds({"model.heads", "model.mixer"}, "{} heads do not go into pairs, which {} subtracts: set it to {}",
+  return at_odds({"model.heads", "model.mixer"}, "{} heads cannot be paired, and {} needs pairs of heads: set it to {}",
                  shape.heads, kind, shape.heads + 1);
 }
 
@@ -124,7 +121,7 @@ Problem QuadraticOptions::problem(const MixerShape& shape) const {
   if (form == QuadraticForm::full) {
     if (values != MixerValues::shared)
       return at_odds({"values", "form"},
-                     "form 'full' scores the inputs, so its projection is one of values already: set it to shared");
+                     "form 'full' scores the inputs, so its only projection is that of the values: set it to shared");
     if (qk_norm)
       return at_odds({"qk_norm", "form"},
                      "form 'full' scores the inputs, which model.norm normalises already: set it to false");

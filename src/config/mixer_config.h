@@ -15,7 +15,8 @@ class Mixer;
 struct LearnedPositionsConfig
     : Named<"learned", "a learned vector for every position, added to the token's embedding"> {};
 
-struct NoPositionsConfig : Named<"none", "nothing: only the mixer's mask and window depend on positions"> {};
+struct NoPositionsConfig
+    : Named<"none", "no positions: only the mixer's mask and window depend on the order of tokens"> {};
 
 struct SinusoidalPositionsConfig
     : Named<"sinusoidal", "sines and cosines, added to the token's embedding (Vaswani et al. 2017)"> {
@@ -37,12 +38,12 @@ struct RotaryPositionsConfig
 
   void visit(auto& field) {
     field("base", base, Range{.low = 1, .low_open = true}, "the longest wavelength is 2 pi base tokens");
-    field("fraction", fraction, above(0, 1), "of the features of a head, the first ones, that are rotated");
+    field("fraction", fraction, above(0, 1), "fraction of a head's features that are rotated, the first ones");
   }
 };
 
 struct AlibiPositionsConfig
-    : Named<"alibi", "scores fall with the distance, by a slope of each head (ALiBi, Press et al. 2022)"> {};
+    : Named<"alibi", "scores fall linearly with the distance, with one slope per head (ALiBi, Press et al. 2022)"> {};
 
 struct T5PositionsConfig
     : Named<"t5", "a learned number per head and bucket of distances, added to the scores (Raffel et al. 2020)"> {
@@ -50,8 +51,8 @@ struct T5PositionsConfig
 
   void visit(auto& field) {
     field("buckets", buckets, between(4, 4096),
-          "half of them for exact distances, the others logarithmic; a classifier uses half for each side");
-    field("max_distance", max_distance, between(2, 1 << 20), "from here on all distances share the last bucket");
+          "half of them for exact distances, the others logarithmic; without a causal mask each side has half of them");
+    field("max_distance", max_distance, between(2, 1 << 20), "distance from which all share the last bucket");
   }
 };
 
@@ -65,15 +66,16 @@ struct ShawPositionsConfig
 };
 
 struct TransformerXlPositionsConfig : Named<"transformer_xl",
-                                            "scores with projected sinusoids of the distance, and two learned vectors "
-                                            "in place of the query's position (Transformer-XL, Dai et al. 2019)"> {
+                                            "scores include projected sinusoids of the distance, and two learned "
+                                            "vectors replace the query's position (Transformer-XL, Dai et al. 2019)"> {
   bool shared_biases = true;
   std::int64_t clamp_length = 0;
 
   void visit(auto& field) {
-    field("shared_biases", shared_biases, "all layers share the two learned vectors u and v; else each has its own");
+    field("shared_biases", shared_biases,
+          "all layers share the two learned vectors u and v; false: each layer has its own");
     field("clamp_length", clamp_length, between(0, 1 << 20),
-          "larger distances, to tokens behind or ahead, count as this one; 0: none does");
+          "larger distances, in both directions, count as this one; 0: no limit");
   }
 };
 
@@ -184,16 +186,16 @@ struct ScaledDotProductOptions : MixerOptions,
     visit_score_std(field, score_std);
     visit_qk_norm(field, *this);
     field("window", window, between(0, 1 << 20),
-          "a token sees only those less than so many tokens away, itself included; 0: all");
+          "a token sees only tokens at a distance below this, itself included; 0: all tokens");
     field("key_value_heads", key_value_heads, between(0, 1 << 16),
-          "heads of keys and values, each shared by as many heads of queries (GQA, Ainslie et al. 2023; 1: MQA, "
-          "Shazeer 2019); 0: one for each");
+          "heads of keys and values, each shared by equally many heads of queries (GQA, Ainslie et al. 2023; 1: MQA, "
+          "Shazeer 2019); 0: one for each head of queries");
     field("sinks", sinks,
-          "each head learns a number that stands in the softmax like the score of one more token, whose value is 0: "
-          "weights may add up to less than 1");
+          "each head learns the score of one additional token whose value is 0, so that weights may add up to less "
+          "than 1");
     field("weights", weights,
-          "softmax; or sigmoid: each score s by itself, sigmoid(s - log n) of a token that sees n tokens (Ramapuram "
-          "et al. 2024)");
+          "softmax; or sigmoid: sigmoid(s - log n) of each score s separately, for a token that sees n tokens "
+          "(Ramapuram et al. 2024)");
     visit_backend(field, backend);
   }
 };
@@ -201,10 +203,10 @@ struct ScaledDotProductOptions : MixerOptions,
 // The options that metric and quadratic attention share.
 void visit_form(auto& field, auto& o) {
   field("values", o.values,
-        "shared: the projection that scores are made of; unnormalised: the same before qk_norm; own: another "
+        "shared: the projection that gives the scores; unnormalised: that projection before qk_norm; own: a separate "
         "projection");
   field("score_std", o.score_std, positive,
-        "standard deviation of the initial scores between different tokens; the smaller, the nearer each head starts "
+        "standard deviation of the initial scores between different tokens; the smaller, the closer each head starts "
         "to a plain mean");
   visit_qk_norm(field, o);
   field("fixed_norm", o.fixed_norm,
@@ -218,7 +220,7 @@ constexpr std::array<std::string_view, 2> enum_names(QuadraticForm) { return {"p
 
 struct QuadraticOptions
     : MixerOptions,
-      Named<"quadratic", "scores from a free bilinear form over one shared projection (or over x)"> {
+      Named<"quadratic", "scores from a free bilinear form over one shared projection (or over the inputs x)"> {
   static constexpr bool has_scores = true;
   QuadraticForm form = QuadraticForm::projected;
   MixerValues values = MixerValues::shared;
@@ -303,7 +305,7 @@ constexpr std::array<std::string_view, 2> enum_names(LshVisible) { return {"chun
 struct LshOptions
     : MixerOptions,
       Named<"lsh",
-            "softmax over tokens that hashing puts near each other, one projection for queries and keys (Reformer)"> {
+            "softmax over tokens in neighbouring hash buckets, with one projection for queries and keys (Reformer)"> {
   static constexpr bool chooses_by_whole_sequence = true;
   std::int64_t rounds = 4, chunk = 64;
   LshBuckets buckets;
@@ -317,13 +319,13 @@ struct LshOptions
   std::shared_ptr<Mixer> make(const MixerShape& shape) const;
 
   void visit(auto& field) {
-    field("rounds", rounds, between(1, 1024), "how many times tokens are hashed; what a token sees is the union");
+    field("rounds", rounds, between(1, 1024), "rounds of hashing; a token sees the union of their tokens");
     field("chunk", chunk, between(2, 1 << 20),
-          "tokens of a chunk of the sorted sequence; each looks at its chunk and the one before. Sequences that are "
-          "not longer are attended to in full");
-    field("buckets", buckets, "of a round of hashing; auto: 2 model.context / chunk");
+          "tokens in a chunk of the sorted sequence; a token sees its chunk and the one before; sequences of at most "
+          "this length have full attention");
+    field("buckets", buckets, "buckets of a round of hashing; auto: 2 model.context / chunk");
     field("visible", visible,
-          "chunk: every token of the chunks that are looked at; bucket: those in the token's own bucket");
+          "chunk: all tokens of the token's chunk and the one before; bucket: only those in its own bucket");
     field("correct_duplicates", correct_duplicates, "a token that is seen in several rounds counts once");
     field("score_std", score_std, positive, "standard deviation of the initial scores between different tokens");
   }
@@ -389,8 +391,7 @@ struct StateMixerOptions : MixerOptions {
 void visit_state(auto& field, auto& o, const char* convolved) {
   field("convolution", o.convolution, between(0, 64), convolved);
   field("direction", o.direction,
-        "where tokens may see what follows: both: read forwards and backwards, and added; forward: as in text that is "
-        "continued");
+        "in models without a causal mask: both adds a pass in each direction; forward reads only forwards");
 }
 
 enum class LinearFeatures { elu, taylor };
@@ -410,15 +411,18 @@ struct LinearAttentionOptions
 
   void visit(auto& field) {
     field("features", features,
-          "f: elu(x) + 1; or taylor: the exponential of a score to its second order (Based, Arora et al. 2024)");
-    field("feature_width", feature_width, between(1, 128), "of taylor: features of a head's queries and keys");
+          "elu: f(x) = elu(x) + 1; taylor: the exponential of a score, expanded to second order (Based, Arora et al. "
+          "2024)");
+    field("feature_width", feature_width, between(1, 128),
+          "with features taylor: features of a head's queries and keys");
     visit_state(field, *this, "tokens of a short convolution of queries, keys and values; 0: none");
   }
 };
 
 struct RetentionOptions
     : StateMixerOptions,
-      Named<"retention", "q k^T decays by a fixed factor of each head and token; gated (RetNet, Sun et al. 2023)"> {
+      Named<"retention",
+            "q k^T decays with the distance, at a fixed rate for each head; gated (RetNet, Sun et al. 2023)"> {
   std::optional<MixerProblem> problem(const MixerShape& shape) const;
   std::shared_ptr<Mixer> make(const MixerShape& shape) const;
 
@@ -429,14 +433,15 @@ struct RetentionOptions
 
 struct GatedLinearAttentionOptions
     : StateMixerOptions,
-      Named<"gated_linear_attention", "each feature of a key decays by what the token says (GLA, Yang et al. 2024)"> {
+      Named<"gated_linear_attention",
+            "a state with a decay for each feature of the keys, computed from the token (GLA, Yang et al. 2024)"> {
   std::int64_t rank = 16;
 
   std::optional<MixerProblem> problem(const MixerShape& shape) const;
   std::shared_ptr<Mixer> make(const MixerShape& shape) const;
 
   void visit(auto& field) {
-    field("rank", rank, between(1, 1024), "of the two matrices whose product gives the decay");
+    field("rank", rank, between(1, 1024), "rank of the two matrices whose product gives the decay");
     visit_state(field, *this, "tokens of a short convolution of queries, keys and values; 0: none");
   }
 };
@@ -450,15 +455,17 @@ struct Mamba2Options : StateMixerOptions,
 
   void visit(auto& field) {
     field("expand", expand, between(1, 16),
-          "inner width by model width; the paper's 2 has 1.8 times the parameters of scaled_dot_product");
-    field("state", state, between(1, 4096), "features of the state by which values are kept, shared by all heads");
-    visit_state(field, *this, "tokens of a short convolution of what enters the state; 0: none");
+          "inner width over model width; the paper's 2 has 1.8 times the parameters of scaled_dot_product");
+    field("state", state, between(1, 4096),
+          "size of the state: features of the keys (B) and queries (C), which all heads share");
+    visit_state(field, *this, "tokens of a short convolution of queries, keys and values; 0: none");
   }
 };
 
-struct DeltaNetOptions
-    : StateMixerOptions,
-      Named<"delta_net", "what a key reads is replaced by a new value, at a rate of the token (Yang et al. 2024)"> {
+struct DeltaNetOptions : StateMixerOptions,
+                         Named<"delta_net",
+                               "the value stored under a key is replaced by a new one, at a rate computed from the "
+                               "token (Yang et al. 2024)"> {
   DeltaNetOptions() { convolution = 4; }
   std::shared_ptr<Mixer> make(const MixerShape& shape) const;
 
@@ -479,14 +486,14 @@ struct GatedDeltaNetOptions
   }
 };
 
-struct Rwkv7Options : StateMixerOptions,
-                      Named<"rwkv7", "a delta rule with rates and decays of every feature (RWKV-7, Peng et al. 2025)"> {
+struct Rwkv7Options
+    : StateMixerOptions,
+      Named<"rwkv7", "a delta rule with a rate and a decay for every feature (RWKV-7, Peng et al. 2025)"> {
   std::shared_ptr<Mixer> make(const MixerShape& shape) const;
 
   void visit(auto& field) {
     field("direction", direction,
-          "where tokens may see what follows: both: read forwards and backwards, and added; forward: as in text that "
-          "is continued");
+          "in models without a causal mask: both adds a pass in each direction; forward reads only forwards");
   }
 };
 
@@ -501,14 +508,13 @@ enum class AveragedValues { inputs, own };
 constexpr std::array<std::string_view, 2> enum_names(AveragedValues) { return {"inputs", "own"}; }
 
 void visit_averaged(auto& field, auto& o) {
-  field("values", o.averaged,
-        "inputs: the inputs are averaged; own: a projection of them, and the mean is projected again");
+  field("values", o.averaged, "inputs: averages the inputs; own: averages a projection of them, and projects the mean");
 }
 
-struct RandomOptions
-    : PlacedMixerOptions,
-      Named<"random",
-            "a fixed random mean of the visible tokens, the same for all texts (RandFormer, Yu et al. 2023)"> {
+struct RandomOptions : PlacedMixerOptions,
+                       Named<"random",
+                             "a mean of the visible tokens with fixed random weights, the same for all texts "
+                             "(RandFormer, Yu et al. 2023)"> {
   AveragedValues averaged = AveragedValues::inputs;
 
   std::shared_ptr<Mixer> make(const MixerShape& shape) const;
@@ -518,7 +524,8 @@ struct RandomOptions
 
 struct StaticOptions
     : PlacedMixerOptions,
-      Named<"static", "a learned mean of the visible tokens for each head (Synthesizer, Tay et al. 2021)"> {
+      Named<"static",
+            "a mean of the visible tokens with learned weights for each head (Synthesizer, Tay et al. 2021)"> {
   AveragedValues averaged = AveragedValues::own;
 
   std::shared_ptr<Mixer> make(const MixerShape& shape) const;
@@ -539,8 +546,8 @@ struct SpatialGatingOptions
 
   void visit(auto& field) {
     field("expand", expand, above(0, 64),
-          "width of what is gated over model width, rounded to a multiple of 8; by default there are as many "
-          "projections as in scaled_dot_product");
+          "gated width over model width, rounded to a multiple of 8; by default the projections have as many weights "
+          "as those of scaled_dot_product");
   }
 };
 
@@ -561,9 +568,10 @@ struct ShortConvolutionOptions
   void visit(auto& field) { visit_state(field, *this, "tokens that the convolution sees, the token itself included"); }
 };
 
-struct HyenaOptions
-    : MixerOptions,
-      Named<"hyena", "gated convolutions over all tokens, by filters of a network of the distance (Poli et al. 2023)"> {
+struct HyenaOptions : MixerOptions,
+                      Named<"hyena",
+                            "gated convolutions over all tokens, with filters that a network computes from the "
+                            "distance (Poli et al. 2023)"> {
   static constexpr bool takes_longer_context = false;
   std::int64_t order = 2, filter_width = 64, convolution = 3;
   StateDirection direction = StateDirection::both;
@@ -571,9 +579,9 @@ struct HyenaOptions
   std::shared_ptr<Mixer> make(const MixerShape& shape) const;
 
   void visit(auto& field) {
-    field("order", order, between(2, 8), "products with projections; a long convolution stands between any two");
-    field("filter_width", filter_width, between(1, 4096), "hidden width of the network that gives the filters");
-    visit_state(field, *this, "tokens of a short convolution of what is projected; 0: none");
+    field("order", order, between(2, 8), "products with projections, and a long convolution between any two of them");
+    field("filter_width", filter_width, between(1, 4096), "hidden width of the network that computes the filters");
+    visit_state(field, *this, "tokens of a short convolution of the projections; 0: none");
   }
 };
 
@@ -661,8 +669,8 @@ struct MixerLayers {
   std::int64_t layers = 1;
 
   void visit(auto& field) {
-    field("mixer", mixer, "the first branch of these blocks");
-    field("layers", layers, between(1, 1024), "how many blocks have it, one after the other");
+    field("mixer", mixer, "mixer of these blocks");
+    field("layers", layers, between(1, 1024), "number of consecutive blocks with this mixer");
   }
 };
 

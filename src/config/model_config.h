@@ -22,7 +22,8 @@ struct NgramEmbeddingConfig {
 
   void visit(auto& field) {
     field("order", order, between(1, 5),
-          "a token's embedding is joined by those of the 2-, ... order-grams ending there");
+          "adds the embeddings of the n-grams that end at a token, n from 2 to order, to the token's embedding; 1: no "
+          "n-grams");
     field("buckets", buckets, between(1, 1 << 24), "rows of the table that n-grams are hashed to");
   }
 };
@@ -31,17 +32,17 @@ struct NoRegionConfig : Named<"none", "a vector for each token"> {};
 
 // Johnson and Zhang 2015, "Effective use of word order for text categorization with convolutional neural networks".
 struct SequenceRegionConfig : Named<"sequence",
-                                    "a vector for each region of tokens, the ReLU of a sum with a vector for the token "
-                                    "at each place (one-hot convolution, Johnson and Zhang 2015)"> {
+                                    "a vector for each region of tokens: the ReLU of a bias plus a vector for the "
+                                    "token at each place (one-hot convolution, Johnson and Zhang 2015)"> {
   std::int64_t shortest = 2, longest = 3;
 
   std::int64_t sizes() const { return longest - shortest + 1; }
   std::int64_t places() const { return (shortest + longest) * sizes() / 2; }  // of all sizes
 
   void visit(auto& field) {
-    field("shortest", shortest, between(1, 16), "tokens of the smallest regions");
+    field("shortest", shortest, between(1, 16), "tokens in the smallest regions");
     field("longest", longest, between(1, 16),
-          "tokens of the largest; each size has an equal part of the features of model.width");
+          "tokens in the largest regions; each size has an equal part of the features of model.width");
   }
 };
 
@@ -56,16 +57,16 @@ struct EmbeddingConfig {
 
   void visit(auto& field) {
     field("std", std, positive,
-          "standard deviation of the embeddings of tokens and n-grams at the start; the larger, the less a rare one "
-          "learns");
+          "standard deviation of the initial embeddings of tokens and n-grams; the larger, the less those of rare "
+          "tokens and n-grams learn");
     field("dropout", dropout, from_to_below(0, 1),
-          "on features of the embeddings, the same ones at every token of a sequence");
+          "dropout on features of the embeddings, the same ones at every token of a sequence");
     field("scale", scale,
           "factor of the embeddings: none; sqrt_width: the root of model.width (2017); log_count_ratio, only for "
-          "classification: how unequally the training texts of the classes have the token or n-gram; default: "
-          "sqrt_width where model.positions are sinusoidal, else none");
+          "classification: the absolute log-count ratio of the token or n-gram between the classes; default: "
+          "sqrt_width with sinusoidal positions, else none");
     field("ngrams", ngrams, "classification: hashed n-grams beside the tokens");
-    field("region", region, "classification: what stands for a token, itself or the region of tokens that ends at it");
+    field("region", region, "classification: a vector for each token, or for the regions of tokens that end at it");
     field("tie", tie, "not for classification: the output layer shares the token embedding's matrix");
   }
 };
@@ -93,7 +94,7 @@ struct NormOptions : Named<name, about> {
     field("position", position,
           "pre: x + branch(norm(x)), a final norm; post: norm(x + branch(x)) (2017); both: x + norm(branch(norm(x))), "
           "a final norm");
-    field("final", final, "pre and both: a norm after the last block");
+    field("final", final, "with position pre or both: a norm after the last block");
     field("epsilon", epsilon, above(0, 1), "added to the variance or mean square");
   }
 };
@@ -137,8 +138,9 @@ struct ReluSquaredConfig : Named<"relu_squared", "max(x, 0)^2 (So et al. 2021)">
 using ActivationConfig = std::variant<GeluConfig, GeluTanhConfig, ReluConfig, SiluConfig, ReluSquaredConfig>;
 
 void visit_chunks(auto& field, std::int64_t& chunks) {
-  field("chunks", chunks, between(1, 1 << 16),
-        "parts of the tokens that are computed one after the other, and again in backward, to save memory");
+  field(
+      "chunks", chunks, between(1, 1 << 16),
+      "parts of the tokens that are computed one after the other, and recomputed in the backward pass, to save memory");
 }
 
 struct MlpConfig : Named<"mlp", "two linear layers with an activation between them"> {
@@ -151,7 +153,7 @@ struct MlpConfig : Named<"mlp", "two linear layers with an activation between th
   std::int64_t up_width(std::int64_t width) const { return hidden_width(width); }
 
   void visit(auto& field) {
-    field("activation", activation, "of the hidden layer");
+    field("activation", activation, "activation of the hidden layer");
     field("ratio", ratio, above(0, 64), "hidden width over model width");
     field("output_activation", output_activation, "the activation follows the second layer, too");
     visit_chunks(field, chunks);
@@ -170,13 +172,13 @@ struct GatedConfig
   std::int64_t up_width(std::int64_t width) const { return 2 * hidden_width(width); }
 
   void visit(auto& field) {
-    field("activation", activation, "of the gate");
+    field("activation", activation, "activation of the gate");
     field("ratio", ratio, above(0, 64), "hidden width over model width; rounded to a multiple of 8");
     visit_chunks(field, chunks);
   }
 };
 
-struct NoFeedForwardConfig : Named<"none", "no second branch: a block is its mixer"> {
+struct NoFeedForwardConfig : Named<"none", "no feed-forward branch: a block consists of its mixer"> {
   static constexpr std::int64_t chunks = 1;
   std::int64_t hidden_width(std::int64_t) const { return 0; }
   std::int64_t up_width(std::int64_t) const { return 0; }
@@ -205,12 +207,13 @@ struct RecurrentConfig {
     field("layers", layers, between(1, 1024), "recurrent layers");
     field("width", width, between(1, 65536), "width of embeddings and of hidden states");
     field("context", context, between(1, 1 << 20),
-          "tokens of a segment, through which gradients flow (truncated back-propagation through time)");
+          "tokens of a window, through which gradients flow (truncated back-propagation through time)");
     field("carry_state", carry_state,
-          "batches read the text in order, and a segment starts from the state that the one before it ended with; else "
-          "from zeros");
+          "batches read the text in order, and each window starts with the last state of the window before; false: "
+          "windows start from zeros");
     field("dropout", dropout, from_to_below(0, 1),
-          "on embeddings, between layers and before the output layer, not from token to token (Zaremba et al. 2014)");
+          "dropout on embeddings, between layers and before the output layer, never between tokens (Zaremba et al. "
+          "2014)");
     field("embedding", embedding, "embeddings of tokens");
   }
 };
@@ -232,11 +235,11 @@ struct FeedForwardModelConfig : Named<"feed_forward", "one hidden layer over the
   std::int64_t inputs() const { return window * width; }
 
   void visit(auto& field) {
-    field("window", window, between(1, 1 << 16), "tokens that the next one is predicted from");
+    field("window", window, between(1, 1 << 16), "tokens from which the next token is predicted");
     field("width", width, between(1, 65536), "width of embeddings");
     field("hidden", hidden, between(1, 1 << 20), "units of the hidden layer");
     visit_context(field, context);
-    field("dropout", dropout, from_to_below(0, 1), "on embeddings and on the hidden layer");
+    field("dropout", dropout, from_to_below(0, 1), "dropout on embeddings and the hidden layer");
     field("embedding", embedding, "embeddings of tokens");
   }
 };
@@ -325,16 +328,16 @@ struct TransformerConfig : Named<"transformer", "blocks of a token mixer and a f
   }
 
   void visit(auto& field) {
-    field("layers", layers, between(0, 1024), "blocks; 0: classification: the head reads the embeddings");
+    field("layers", layers, between(0, 1024), "blocks; 0 (classification): the head reads the embeddings");
     visit_sizes(field);
     field("memory", memory, between(0, 1 << 20),
-          "tokens before the context of which every block keeps the vectors; batches then read the text in order, as "
-          "in Transformer-XL; 0: none");
-    field("same_length", same_length, "every token sees as many tokens as `memory` says, itself included, and no more");
+          "tokens before the context whose vectors every block keeps; batches then read the text in order, as in "
+          "Transformer-XL; 0: none");
+    field("same_length", same_length, "every token sees only the last `memory` tokens, itself included");
     visit_stream(field);
     field("blocks", blocks,
-          "plain: one residual stream; reversible: two, from whose end backward computes them again, so that depth "
-          "costs no memory (Reformer)");
+          "plain: one residual stream; reversible: two streams, which the backward pass recomputes from their end, so "
+          "that depth costs no memory (Reformer)");
     visit_branches(field);
   }
 
@@ -345,9 +348,9 @@ struct TransformerConfig : Named<"transformer", "blocks of a token mixer and a f
     visit_context(field, context);
   }
   void visit_stream(auto& field) {
-    field("dropout", dropout, from_to_below(0, 1), "on embeddings, attention scores and both branches");
+    field("dropout", dropout, from_to_below(0, 1), "dropout on embeddings, attention scores and both branches");
     field("embedding", embedding, "embeddings of tokens");
-    field("positions", positions, "how the model knows where a token stands");
+    field("positions", positions, "encoding of the positions of tokens");
     field("norm", norm, "normalisation of the branches");
     field("residual", residual, "the input of a branch is added to its output");
   }
@@ -355,10 +358,10 @@ struct TransformerConfig : Named<"transformer", "blocks of a token mixer and a f
     field("feed_forward", feed_forward, "the second branch of a block");
     field("bias", bias, "bias terms in linear layers and norms");
     field("convolution", convolution, between(0, 64),
-          "tokens of a short convolution, which is added to what the mixer of a block reads (Canon layers, Allen-Zhu "
-          "2025); 0: none");
+          "tokens of a short convolution that is added to the input of a block's mixer (Canon layers, Allen-Zhu 2025); "
+          "0: none");
     field("mixer", mixer, mixers,
-          "the first branch of a block; or a list, whose mixers the blocks have by turns: [{mixer: mamba2, layers: 3}, "
+          "the first branch of a block; or a list of mixers that the blocks take in turn: [{mixer: mamba2, layers: 3}, "
           "scaled_dot_product]");
   }
 };
@@ -369,8 +372,8 @@ struct EncoderConfig {
   std::vector<MixerLayers> mixers;
 
   void visit(auto& field) {
-    field("layers", layers, between(1, 1024), "blocks that see the source; null: as many as model.layers");
-    field("mixer", mixer, mixers, "the first branch of these blocks, or a list");
+    field("layers", layers, between(1, 1024), "blocks of the encoder; null: as many as model.layers");
+    field("mixer", mixer, mixers, "the first branch of the encoder's blocks, or a list of mixers");
   }
 };
 
@@ -379,7 +382,7 @@ struct EncoderConfig {
 struct EncoderDecoderConfig : TransformerConfig {
   static constexpr std::string_view kind = "encoder_decoder";
   static constexpr std::string_view summary =
-      "sequence_to_sequence: blocks that see the source, and blocks that write the target and see both (2017)";
+      "sequence_to_sequence: an encoder of the source, and a decoder that sees both and generates the target (2017)";
   MixerConfig cross_mixer;
   EncoderConfig encoder;
   bool shared_embedding = true;
@@ -401,15 +404,16 @@ struct EncoderDecoderConfig : TransformerConfig {
   }
 
   void visit(auto& field) {
-    field("layers", layers, between(1, 1024), "blocks that write the target");
+    field("layers", layers, between(1, 1024), "blocks of the decoder");
     visit_sizes(field);
     visit_stream(field);
     visit_branches(field);
     field("cross_mixer", cross_mixer,
-          "the branch by which these blocks see the source, between the other two: scaled_dot_product, "
+          "the branch of the decoder's blocks that attends to the source, between the other two: scaled_dot_product, "
           "differential, quadratic or metric");
-    field("encoder", encoder, "the blocks that see the source");
-    field("shared_embedding", shared_embedding, "both sides have one table of embeddings; else each has its own");
+    field("encoder", encoder, "the encoder of the source");
+    field("shared_embedding", shared_embedding,
+          "source and target share one table of embeddings; false: each has its own");
   }
 };
 
@@ -424,10 +428,11 @@ struct LinearConfig : Named<"linear", "classification: logistic regression over 
 
   void visit(auto& field) {
     visit_context(field, context);
-    field("ngrams", ngrams, between(1, 5), "longest sequence of tokens that is a feature");
+    field("ngrams", ngrams, between(1, 5), "longest sequence of tokens that forms a feature");
     field("buckets", buckets, between(1, 1 << 26), "features; n-grams are hashed to them");
-    field("naive_bayes", naive_bayes, "features scaled by their log-count ratio between the classes; else all by 1");
-    field("cost", cost, positive, "of training errors, against the size of the weights (liblinear's C)");
+    field("naive_bayes", naive_bayes,
+          "scale features by their log-count ratio between the classes; false: all features by 1");
+    field("cost", cost, positive, "cost of training errors, relative to the size of the weights (liblinear's C)");
   }
 };
 

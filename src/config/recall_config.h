@@ -13,11 +13,11 @@ struct RecallRows {
 
   // `shortest`: the length of a row with its prompt and one answer.
   void visit_rows(auto& field, double shortest) {
-    field("length", length, between(shortest, 1 << 20), "tokens of a row; model.context must hold them");
+    field("length", length, between(shortest, 1 << 20), "tokens in a row, at most model.context");
     field("examples", examples, between(0, most_steps),
-          "rows to train on, in the same order again and again; 0: every step draws new rows");
-    field("held_out", held_out, between(1, 1 << 20), "rows of the validation split, and of the test split");
-    field("enough", enough, between(0, 1), "accuracy on the validation split that ends training; 0: none does");
+          "training rows, repeated in the same order; 0: every step draws new rows");
+    field("held_out", held_out, between(1, 1 << 20), "rows in the validation split, and as many in the test split");
+    field("enough", enough, between(0, 1), "validation accuracy that ends training; 0: never");
   }
 };
 
@@ -39,15 +39,15 @@ struct RecallConfig : RecallRows, Named<"recall", "the values of keys, all shown
   void visit(auto& field) {
     visit_rows(field, 4);
     field("vocabulary", vocabulary, between(4, 1'000'000),
-          "tokens: keys are the lower half without 0, values the upper");
-    field("pairs", pairs, between(1, 1 << 18), "different keys of a row, each with a value of its own");
+          "tokens: the lower half without 0 are keys, the upper half values");
+    field("pairs", pairs, between(1, 1 << 18), "different keys in a row, each with its own value");
     field("updates", updates, between(0, 1 << 18),
-          "of the keys, those that are shown again with another value, which counts");
-    field("queries", queries, between(1, 1 << 18), "how often each key is asked for");
+          "keys that are shown again with another value, which is then the target");
+    field("queries", queries, between(1, 1 << 18), "queries for each key");
     field("gap_power", gap_power, above(0, 1),
           "a query stands g slots behind the pairs with a probability proportional to g^(gap_power - 1); 1: all slots "
           "are equally likely");
-    field("filler", filler, "tokens between the queries: 0, or any, drawn at random");
+    field("filler", filler, "tokens between the queries: 0, or random tokens");
   }
 };
 
@@ -55,11 +55,10 @@ struct RecallConfig : RecallRows, Named<"recall", "the values of keys, all shown
 enum class TrainedTargets { answers, tokens };
 constexpr std::array<std::string_view, 2> enum_names(TrainedTargets) { return {"answers", "tokens"}; }
 constexpr const char* targets_help =
-    "what training predicts: the answers, or every next token; evaluations score the answers";
+    "targets in training: the answers, or every next token; evaluations score the answers";
 
 // Induction heads (Fu et al. 2023, "H3", section 3.1).
-struct InductionConfig : RecallRows,
-                         Named<"induction", "the token that followed a mark when it stood in the row before"> {
+struct InductionConfig : RecallRows, Named<"induction", "the token after an earlier mark in the row"> {
   std::int64_t vocabulary = 20, triggers = 1;
   TrainedTargets targets = TrainedTargets::answers;
 
@@ -69,7 +68,7 @@ struct InductionConfig : RecallRows,
     visit_rows(field, 4);
     field("vocabulary", vocabulary, between(3, 1'000'000), "tokens; the last one is the mark");
     field("triggers", triggers, between(1, 1 << 18),
-          "places of the mark before the end of half of the rows, less those that touch; the other half has 1");
+          "earlier marks in half of the rows, without those that would overlap; the other half has 1");
     field("targets", targets, targets_help);
   }
 };
@@ -86,7 +85,8 @@ struct SelectiveCopyConfig
   void visit(auto& field) {
     visit_rows(field, 4);
     field("vocabulary", vocabulary, between(3, 1'000'000), "tokens; the last two are the blank and the mark to copy");
-    field("tokens", tokens, between(1, 1 << 18), "tokens to copy; a row has as many places for them behind the mark");
+    field("tokens", tokens, between(1, 1 << 18),
+          "tokens to copy; a row has as many places for the copies after the mark");
   }
 };
 
@@ -103,7 +103,7 @@ struct MajorityConfig : BitsConfig<"majority", "whether more than half of a row 
 
 // In-context recall (MAD, Poli et al. 2024): pairs of a key and a value all along the row.
 struct InContextRecallConfig : RecallRows,
-                               Named<"in_context_recall", "the values of keys that stood in the row before (MAD)"> {
+                               Named<"in_context_recall", "the values of keys that occurred earlier in the row (MAD)"> {
   std::int64_t vocabulary = 16, noise_vocabulary = 16;
   double noise = 0;
   TrainedTargets targets = TrainedTargets::answers;
@@ -115,16 +115,16 @@ struct InContextRecallConfig : RecallRows,
   void visit(auto& field) {
     visit_rows(field, 4);
     field("vocabulary", vocabulary, between(2, 1'000'000), "tokens: half are keys, half are values");
-    field("noise", noise, from_to_below(0, 1), "probability that two tokens of noise stand in the place of a pair");
+    field("noise", noise, from_to_below(0, 1), "probability that a pair is replaced by two tokens of noise");
     field("noise_vocabulary", noise_vocabulary, between(1, 1'000'000),
-          "of the tokens, the last ones, which are noise; without noise there are none");
+          "tokens of noise, the last ones of the vocabulary; without noise there are none");
     field("targets", targets, targets_help);
   }
 };
 
 // Fuzzy in-context recall (MAD): keys and values of several tokens.
 struct FuzzyRecallConfig : RecallRows,
-                           Named<"fuzzy_recall", "the same, with keys and values of one or more tokens (MAD)"> {
+                           Named<"fuzzy_recall", "in_context_recall with keys and values of one or more tokens (MAD)"> {
   std::int64_t vocabulary = 16, longest = 3;
   TrainedTargets targets = TrainedTargets::answers;
 
@@ -134,9 +134,9 @@ struct FuzzyRecallConfig : RecallRows,
   void visit(auto& field) {
     visit_rows(field, 8);
     field("vocabulary", vocabulary, between(3, 1'000'000),
-          "tokens: half are of keys, half of values, and the last one stands before a row that is shorter");
+          "tokens: half are of keys, half of values, and the last one pads shorter rows at their start");
     field("longest", longest, between(1, 64),
-          "most tokens of a key or a value; keys of held-out rows have all of them");
+          "largest number of tokens in a key or a value; keys of held-out rows have exactly this many");
     field("targets", targets, targets_help);
   }
 };

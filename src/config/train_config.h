@@ -19,20 +19,19 @@ struct FallingScheduleConfig {
 
   void visit(auto& field) {
     field("floor", floor, at_least(0),
-          "learning rate at the end: of the last step (trapezoid) or the one behind it; default: 1e-4, or a tenth of a "
-          "train.learning_rate below that");
+          "final learning rate: of the last step (trapezoid), or of the step after it; default: 1e-4, or a tenth of a "
+          "train.learning_rate below 1e-4");
     visit_warmup(field, warmup_steps);
   }
 };
 
 struct CosineScheduleConfig
     : FallingScheduleConfig,
-      Named<"cosine", "half a cosine from train.learning_rate to floor, which the step behind the last would have"> {};
+      Named<"cosine", "half a cosine from train.learning_rate to floor, which the step after the last would have"> {};
 
 struct LinearScheduleConfig
     : FallingScheduleConfig,
-      Named<"linear", "a straight line from train.learning_rate to floor, which the step behind the last would have"> {
-};
+      Named<"linear", "a straight line from train.learning_rate to floor, which the step after the last would have"> {};
 
 template <Literal name, Literal about, int fewest_steps>
 struct WarmupScheduleConfig : Named<name, about> {
@@ -53,12 +52,12 @@ using NoamScheduleConfig =
 struct TrapezoidScheduleConfig
     : FallingScheduleConfig,
       Named<"trapezoid",
-            "train.learning_rate, then a straight line over the last decay_steps, of which the last has floor"> {
+            "train.learning_rate, then a straight line to floor over the last decay_steps; the last step has floor"> {
   std::int64_t decay_steps = 400;
 
   void visit(auto& field) {
     field("decay_steps", decay_steps, between(1, most_steps),
-          "steps from train.learning_rate to floor; the last step of the training has it");
+          "steps from train.learning_rate to floor, at the end of training");
     FallingScheduleConfig::visit(field);
   }
 };
@@ -127,8 +126,9 @@ struct MuonConfig
   MuonConfig() { weight_decay = 0.1; }
 
   void visit(auto& field) {
-    field("momentum", momentum, from_to_below(0, 1), "decay rate of the matrices' mean gradient (Nesterov's form)");
-    field("iterations", iterations, between(1, 100), "Newton-Schulz iterations that orthogonalise it");
+    field("momentum", momentum, from_to_below(0, 1),
+          "decay rate of the running mean of the matrices' gradients (Nesterov's form)");
+    field("iterations", iterations, between(1, 100), "Newton-Schulz iterations that orthogonalise the momentum");
     AdamOptions::visit(field);
   }
 };
@@ -140,7 +140,7 @@ struct AdagradConfig : WeightDecayConfig,
   double epsilon = 1e-10;
 
   void visit(auto& field) {
-    field("epsilon", epsilon, positive, "added to the root of the sum");
+    field("epsilon", epsilon, positive, "added to the root of the sum of squared gradients");
     WeightDecayConfig::visit(field);
   }
 };
@@ -148,14 +148,14 @@ struct AdagradConfig : WeightDecayConfig,
 using OptimizerConfig = std::variant<AdamWConfig, AdamConfig, SgdConfig, MuonConfig, AdagradConfig>;
 
 // The reaction to numbers that are not finite, and to a gradient that is far larger than those before.
-struct StopConfig : Named<"stop", "end with exit code 4"> {};
+struct StopConfig : Named<"stop", "training ends with exit code 4"> {};
 
 struct RollbackConfig : Named<"rollback", "go back to the last good checkpoint with a lower learning rate"> {
   double factor = 0.5;
   std::int64_t limit = 3;
 
   void visit(auto& field) {
-    field("factor", factor, above(0, 1), "every rollback multiplies the learning rate by it");
+    field("factor", factor, above(0, 1), "factor of the learning rate at every rollback");
     field("limit", limit, between(1, 1000), "rollbacks before giving up with exit code 4");
   }
 };
@@ -171,8 +171,8 @@ struct SpikesConfig {
 
   void visit(auto& field) {
     field("threshold", threshold, between(0, 1e6),
-          "standard deviations above its running mean from which a log gradient norm is a spike; 0: never");
-    field("action", action, "warn, or skip the step's update too");
+          "a log gradient norm this many standard deviations above its running mean is a spike; 0: never");
+    field("action", action, "warn: log a warning; skip: also skip the step's update");
   }
 };
 
@@ -181,7 +181,7 @@ struct DivergenceConfig {
   SpikesConfig spikes;
 
   void visit(auto& field) {
-    field("action", action, "when loss, gradients or weights are not finite");
+    field("action", action, "reaction to a loss, gradients or weights that are not finite");
     field("spikes", spikes, "gradients far larger than those before");
   }
 };
@@ -204,22 +204,25 @@ inline std::optional<RateFactor> parse_rate_factor(const std::string& entry) {
 enum class Precision { fp32, bf16, tf32, fp16 };
 constexpr std::array<std::string_view, 4> enum_names(Precision) { return {"fp32", "bf16", "tf32", "fp16"}; }
 
-struct LimitedEvaluationConfig : Named<"limited", "the validation split, or the part of it that has `tokens` tokens"> {
+struct LimitedEvaluationConfig : Named<"limited", "the validation split, or a part of it with `tokens` tokens"> {
   std::int64_t tokens = 1 << 17;
 
   void visit(auto& field) {
-    field("tokens", tokens, between(1, most_steps), "most tokens of the validation split in an evaluation");
+    field("tokens", tokens, between(1, most_steps),
+          "largest number of tokens of the validation split in an evaluation");
   }
 };
 
 struct WholeEvaluationConfig : Named<"whole", "the whole validation split"> {};
 
-struct RandomEvaluationConfig : Named<"random", "random batches of both splits (nanoGPT); at the end as `limited`"> {
+struct RandomEvaluationConfig
+    : Named<"random", "random batches of both splits (nanoGPT); at the end also as `limited`"> {
   std::int64_t batches = 20, tokens = 1 << 17;
 
   void visit(auto& field) {
     field("batches", batches, between(1, 1 << 20), "random batches per split");
-    field("tokens", tokens, between(1, most_steps), "most tokens of the validation split in the evaluation at the end");
+    field("tokens", tokens, between(1, most_steps),
+          "largest number of tokens of the validation split in the evaluation at the end");
   }
 };
 
@@ -250,8 +253,8 @@ struct LinearTrainConfig {
           "fp32; bf16 or fp16 products with fp32 weights, fp16 with a loss scale; or tf32 products, on the CPU fp32");
     field("keep_checkpoints", keep_checkpoints, between(1, 1 << 20), "newest checkpoints kept, besides the best");
     field("overfit_batch", overfit_batch,
-          "every step and every evaluation sees the first batch: its loss must fall to ~0");
-    field("seed", seed, between(0, 9007199254740991.0), "of initialisation, batches and dropout");
+          "every step and every evaluation uses the first batch, whose loss must fall to nearly 0");
+    field("seed", seed, between(0, 9007199254740991.0), "seed of initialisation, batches and dropout");
   }
 };
 
@@ -279,39 +282,38 @@ struct TrainConfig : LinearTrainConfig {
     field("steps", steps, between(1, most_steps), "optimiser steps");
     LinearTrainConfig::visit(field);
     field("init_from", init_from,
-          "a run, one of its checkpoints, or a Hugging Face folder of a GPT-2 or LLaMA, whose weights and tokenizer "
-          "training begins with; {seed} in it stands for train.seed; null: random weights");
+          "source of the initial weights and the tokenizer: a run, one of its checkpoints, or a Hugging Face folder of "
+          "a GPT-2 or LLaMA; {seed} in the path stands for train.seed; null: random weights");
     field("freeze", freeze,
-          "parameters that do not change: their names or the beginnings of these up to a dot, as "
+          "parameters that are not trained, by name or by the beginning of a name up to a dot, such as "
           "[transformer.token_embedding, transformer.blocks.0]");
     field("layer_rate_decay", layer_rate_decay, above(0, 1),
           "factor of the learning rate from the head to the last block, and from each block to the one before it; 1: "
           "the same rate everywhere");
     field("rate_factors", rate_factors,
-          "factors of the learning rate of parameters, as [mixer.projection=0.3, transformer.token_embedding=2]: a "
-          "name is as in train.freeze, or a part of one between dots, which finds it in every block");
+          "factors of the learning rate of parameters, such as [mixer.projection=0.3, transformer.token_embedding=2], "
+          "by name as in train.freeze or by a part of a name between dots, which matches in every block");
     field("accumulate", accumulate, between(1, 1 << 20),
           "forward passes per step; one step sees batch_size x accumulate");
     field("learning_rate", learning_rate, positive, "peak learning rate");
     field("schedule", schedule, "course of the learning rate after warm-up");
-    field("optimizer", optimizer, "how gradients become updates");
+    field("optimizer", optimizer, "rule that computes updates from gradients");
     field("shard_optimizer", shard_optimizer,
-          "of several processes each keeps an equal part of the optimiser's state (ZeRO stage 1)");
-    field("clip", clip, at_least(0), "largest gradient norm; 0 switches clipping off");
+          "each of several processes stores an equal part of the optimiser's state (ZeRO stage 1)");
+    field("clip", clip, at_least(0), "largest gradient norm; 0: no clipping");
     field("weight_average", weight_average, "mean of the weights of the last steps, for evaluation and use");
     field("cuda_graph", cuda_graph,
-          "on a CUDA device: replay the whole step as one graph, where nothing of it needs the host");
-    field(
-        "cpu_slices", cpu_slices, between(1, 256),
-        "on the CPU: parts of each batch that threads work on side by side, each part on one thread; 1: all threads "
-        "work on each operator; default: one for each 384 tokens of a batch at width 128, fewer for narrower models "
-        "and more for wider ones, 1 to 8, and 1 for models that are wider than 384 or have n-grams, regions or a bag");
+          "on a CUDA device: replay the whole step as one graph, if no part of it needs the host");
+    field("cpu_slices", cpu_slices, between(1, 256),
+          "on the CPU: parts of each batch that threads compute at the same time, one thread for each part; 1: all "
+          "threads share each operator; default: 1 to 8, one for each 384 tokens of a batch at width 128, fewer for "
+          "narrower models and more for wider ones; 1 for models wider than 384 or with n-grams, regions or a bag");
     field("loss_chunks", loss_chunks, between(1, 1 << 16),
-          "parts of the tokens whose logits and losses are computed one after the other, and again in backward, to "
-          "save memory");
+          "parts of the tokens whose logits and losses are computed one after the other, and recomputed in the "
+          "backward pass, to save memory");
     field("log_interval", log_interval, between(1, most_steps), "steps between lines of metrics.jsonl");
     field("eval_interval", eval_interval, between(1, most_steps), "steps between evaluations");
-    field("evaluation", evaluation, "what an evaluation during training covers");
+    field("evaluation", evaluation, "data of an evaluation during training");
     field("patience", patience, between(0, most_steps),
           "evaluations without a better validation loss (classification: task.selection_metric) after which training "
           "ends; 0: never");

@@ -1,4 +1,4 @@
-// Rules between keys: what is refused, with the key and the reason, and what is accepted.
+// Rules between keys: refused combinations, with the key and the reason, and accepted ones.
 
 #include "config/complaint.h"
 
@@ -6,7 +6,7 @@ namespace metaformer::test_rules {
 
 namespace {
 
-// The key that a message names is that of the last override, unless another is given.
+// A refused combination. The message names `key`, by default that of the last override.
 struct Rule {
   Overrides overrides;
   std::string why, key = overrides.back().substr(0, overrides.back().find('='));
@@ -46,7 +46,7 @@ const std::vector<Rule> refused = {
     {{"model.feed_forward={kind: gated, output_activation: true}"}, "mlp", "model.feed_forward.output_activation"},
     {{"model.norm.epsilon=0"}, "0|range"},
     {{"model.norm={kind: rms_norm, position: post, final: false}"}, "model.norm.position post", "model.norm.final"},
-    // Rows that the program draws.
+    // Tasks with generated rows.
     {{"task=recall", "task.pairs=40"}, "64 is too short|160", "task.length"},
     {{"task=recall", "task.vocabulary=8", "task.pairs=4"}, "4 |3 keys|task.vocabulary 8", "task.pairs"},
     {{"task=recall", "task.updates=5"}, "5 |task.pairs 4"},
@@ -106,9 +106,9 @@ const std::vector<Rule> refused = {
     {{"model.feed_forward=none", "model.blocks=reversible"}, "model.feed_forward"},
     {{"model.mixer.key_value_heads=3"}, "3 does not divide model.heads 4|0", "model.mixer.key_value_heads"},
     {{"model.mixer={kind: scaled_dot_product, sinks: true, weights: sigmoid}"},
-     "true needs a sum|softmax",
+     "true needs the sum|softmax",
      "model.mixer.sinks"},
-    {{"model.mixer=differential", "model.heads=1"}, "1 heads do not go into pairs|2", "model.heads"},
+    {{"model.mixer=differential", "model.heads=1"}, "1 heads cannot be paired|2", "model.heads"},
     {{"task=sequence_to_sequence", "data.synthetic=copy", "model=encoder_decoder", "model.cross_mixer.window=4"},
      "4 has no meaning|another sequence|0",
      "model.cross_mixer.window"},
@@ -163,11 +163,11 @@ const std::vector<Rule> refused = {
 
 }  // namespace
 
-TEST_CASE("what does not go together is an error that names the key, its place and the reason", "[config]") {
+TEST_CASE("a refused combination of keys is an error that names the key, its place and the reason", "[config]") {
   check_refused(GENERATE(from_range(refused)));
 }
 
-TEST_CASE("an option that excludes several keys or models is named for each", "[config]") {
+TEST_CASE("the error for an option that excludes several keys or models names it for each of them", "[config]") {
   for (const std::string change : {"data.format=csv", "data.header=absent", "data.text_field=review",
                                    "data.label_field=2", "data.test_path=x", "data.rating.positive_from=7"})
     check_refused({{"task=classification", "data.corpus=imdb", change}, "data.corpus imdb"});
@@ -181,7 +181,7 @@ TEST_CASE("an option that excludes several keys or models is named for each", "[
     check_refused({pooled_and({change}), "model.embedding.region"});
 }
 
-TEST_CASE("what goes together is accepted, and reads back from its dump", "[config]") {
+TEST_CASE("a valid combination of keys is accepted, and loads again from its dump", "[config]") {
   const auto overrides = GENERATE(values<Overrides>({
       {"task=classification", "model.embedding.ngrams={order: 2, buckets: 512}"},
       {"model.embedding.tie=false"},
@@ -228,7 +228,7 @@ TEST_CASE("what goes together is accepted, and reads back from its dump", "[conf
   check_reads_back(default_experiment(overrides).config);
 }
 
-TEST_CASE("every mixer takes positions that are added to the embeddings, and reads back", "[config]") {
+TEST_CASE("every mixer accepts positions that are added to the embeddings, and loads again from its dump", "[config]") {
   const auto mixer = GENERATE("scaled_dot_product", "quadratic", "metric", "average_pooling", "identity", "none");
   const auto positions = GENERATE("none", "learned", "sinusoidal");
   check_reads_back(
