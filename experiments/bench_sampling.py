@@ -31,7 +31,7 @@ import reference_model  # noqa: E402
 
 CONTEXT = 256
 SHAPES = {"CPU recipe": {"layers": 4, "heads": 4, "width": 128}, "GPU recipe": {"layers": 6, "heads": 6, "width": 384}}
-MIXERS = {"scaled_dot_product": "scaled_dot_product", "metric": "metric_published"}  # the ends of the configs' names
+MIXERS = {"scaled_dot_product": "scaled_dot_product", "metric": "metric_published"}  # ends of the names of configs
 TEMPERATURE, TOP_K = 0.8, 200
 PROMPT = "\n"
 # Prompt and generated tokens of each row. The last token within the context is drawn after CONTEXT - 1 tokens.
@@ -98,7 +98,7 @@ class Gpt(nn.Module):
     def generate(self, ids, tokens):
         for _ in range(tokens):
             hidden = self.hidden(ids[:, -CONTEXT:])
-            logits = F.linear(hidden[:, -1], self.token_embedding.weight) / TEMPERATURE  # only of the last token
+            logits = F.linear(hidden[:, -1], self.token_embedding.weight) / TEMPERATURE  # only for the last token
             least = torch.topk(logits, min(TOP_K, logits.shape[-1])).values[:, -1:]
             probabilities = F.softmax(logits.masked_fill(logits < least, -float("inf")), -1)
             ids = torch.cat((ids, torch.multinomial(probabilities, 1)), 1)

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-r"""Prints for each model the steps that take as long as a number of steps of a config, and its time for a step by that of the config.
+r"""Prints for each model the number of steps that take as long as a number of steps of a config, and the ratio of its time for a step
+to that of the config.
 
   (. experiments/lib/field_mixers.sh; printf '%s\n' "$field_mixers" shakespeare_lstm.yaml shakespeare_gru.yaml) |
     experiments/equal_time.py shakespeare_scaled_dot_product.yaml 2000 --arguments "--set model.mixer.qk_norm=true"
 
-A line of standard input is a mixer and the ratio of its feed-forward branch, which take the place of those of the config, or the name of
-another config. `metaformer bench step` measures steps with one thread; each model has its turn right after the config, and the median over
-the rounds counts. Nothing else should run on the machine.
+A line of standard input is a mixer and the ratio of its feed-forward branch, which replace those of the config, or the name of another
+config. `metaformer bench step` measures steps with one thread; each model runs directly after the config, and the result is the median
+over the rounds. Nothing else should run on the machine.
 """
 import argparse
 import json

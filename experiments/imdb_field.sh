@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# IMDb in one block: the mixers of the field, those with an order from both ends of a review, beside scaled dot product with
-# and without qk_norm, all with its recipe (experiments/imdb_same_recipe.sh). The width of the feed-forward branch makes the numbers of trained parameters equal
-# within 2 %. spatial_gating and static are left out: their tables for 512 tokens are many times as large as a block.
+# IMDb in one block, with the recipe of experiments/imdb_same_recipe.sh: the mixers of the field, and scaled dot product with and without
+# qk_norm. Mixers with an order read a review in both directions. The ratio of the feed-forward branch makes the numbers of trained
+# parameters equal within 2%. spatial_gating and static are left out: their tables for 512 tokens have many times the parameters of a block.
 SEEDS=${SEEDS:-1337 1 2 3 4}
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How many small trainings an hour a machine finishes with several of them at once: for each number of jobs in COUNTS
+# Measures how many small trainings a machine finishes in an hour with several of them at once: for each number of jobs in COUNTS
 # (default 1 2; on a GPU COUNTS="1 4 8 16") it trains as many runs as the largest number, each of STEPS steps (default 300).
 set -euo pipefail
 if [[ ${1:-} != one ]]; then

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Prints the results of experiments/metric_failure.sh as a table: a row for each mixer and change, a column for each learning rate, the mean
-validation loss over the seeds with its standard deviation. An asterisk means that the program warned of collapsed attention in at
-least one seed.
+"""Prints the results of experiments/metric_failure.sh as a table: a row for each mixer and change, a column for each learning rate,
+with the mean validation loss over the seeds and its standard deviation. An asterisk means that the program warned of collapsed
+attention in at least one seed.
 
   experiments/metric_failure_table.py experiments/results/metric_failure.csv
 """

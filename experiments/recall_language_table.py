@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does recall predict language? Spearman's rank correlation over mixers, between the accuracy of recall in one cell of
 experiments/recall.sh and the bits per byte of language models, for each results file and corpus, with the 95% interval of a bootstrap
-over the mixers (percentiles of 10,000 draws). -1: who recalls more predicts better.
+over the mixers (percentiles of 10,000 draws). At -1 mixers that recall more predict better.
 
   experiments/recall_language_table.py experiments/results/recall_tuned.csv experiments/results/subword_field.csv
   experiments/recall_language_table.py --mixers RECALL.csv LANGUAGE.csv...    the figures of each mixer
@@ -14,7 +14,7 @@ import statistics
 import sys
 from pathlib import Path
 
-CELL = {"task.length": "64", "task.pairs": "4", "model.width": "64"}  # all mixers were trained in this one
+CELL = {"task.length": "64", "task.pairs": "4", "model.width": "64"}  # all mixers were trained in this cell
 
 
 def read(path):
@@ -41,7 +41,7 @@ def recall_scores(path):
 
 
 def language_losses(path):
-    """corpus -> mixer -> bits per byte. Corpora are told apart by the file they are in."""
+    """corpus -> mixer -> bits per byte. The name of a corpus is that of its folder."""
     corpora = {}
     for row, settings in read(path):
         corpus = Path(settings["data.path"]).parent.name if "data.path" in settings else "shakespeare"
@@ -51,13 +51,13 @@ def language_losses(path):
 
 
 def ranks(values):
-    """Ranks from 1; equal values have the mean of theirs."""
+    """Ranks from 1; equal values have the mean of their ranks."""
     order = sorted(values)
     return [order.index(value) + (order.count(value) + 1) / 2 for value in values]
 
 
 def correlation(pairs):
-    """Spearman's; None where one side is constant."""
+    """Spearman's correlation; None if one side is constant."""
     x, y = (ranks(side) for side in zip(*pairs))
     return statistics.correlation(x, y) if len(set(x)) > 1 and len(set(y)) > 1 else None
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lib.student import t_975
 
-# Accuracy in %, read off the figures of the papers, so right within about 1: (mixer, tokens, pairs, width).
+# Accuracy in %, read off the figures of the papers, with an error of about 1: (mixer, tokens, pairs, width).
 PUBLISHED = [
     ("Zoology, figure 2", {("scaled_dot_product", 64, 4, 64): 100, ("scaled_dot_product", 64, 4, 128): 100,
                            ("scaled_dot_product", 128, 8, 64): 100, ("scaled_dot_product", 128, 8, 128): 100,
@@ -36,7 +36,7 @@ def read(path):
 
 
 def interval(values):
-    """The mean and half the width of its 95% interval; None of one value."""
+    """The mean and half the width of its 95% interval; None for a single value."""
     if len(values) < 2:
         return values[0], None
     half = t_975(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Whether Muon's learning rate holds for other widths: three rates at widths 64 and 128, for the models of experiments/scaling.sh.
+# Tests whether Muon's learning rate holds for other widths: three rates at widths 64 and 128, for the models of experiments/scaling.sh.
 #
 #   IMDB=aclImdb_v1.tar.gz experiments/scaling_draws.sh
 # shellcheck source=experiments/lib/sweep.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints the results of experiments/scaling.sh: for each mixer the power law L = a C^-b of bits per byte over the operations of training
-(least squares in logarithms, without the largest size), what it predicts for the largest size (95% interval for the mean of as many
-runs), and what was measured there.
+(least squares in logarithms, without the largest size), its prediction for the largest size (95% interval for the mean of as many
+runs), and the measured value there.
 
   experiments/scaling_table.py experiments/results/scaling_tuned.csv
   experiments/scaling_table.py --sizes experiments/results/scaling_tuned.csv    the losses of all sizes
@@ -33,7 +33,7 @@ def read(path):
 
 
 def fit(points):
-    """Of (x, y): slope, intercept, their residual deviation, mean of x and its sum of squares."""
+    """The line through points (x, y): slope, intercept, residual deviation, mean of x and its sum of squares."""
     xs, ys = zip(*points)
     slope, intercept = statistics.linear_regression(xs, ys)
     mean = statistics.fmean(xs)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Models from 0.1 to 1.5 million parameters in blocks, with 5 tokens for each parameter and the learning rate that was best at width 64
 # (experiments/scaling_draws.sh), and one size more, whose loss experiments/scaling_table.py predicts from the others. With other sizes
-# (LAYERS:WIDTH, the width a multiple of 32) or more tokens it is the study of a larger machine:
+# (LAYERS:WIDTH, the width a multiple of 32) or more tokens it is a study for a larger machine:
 #
 #   SIZES="4:128 8:256 12:512 16:768" TOKENS_PER_PARAMETER=20 RESULTS=large.csv IMDB=aclImdb_v1.tar.gz experiments/scaling_tuned.sh
 SEEDS=${SEEDS:-1 2}

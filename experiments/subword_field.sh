@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Two corpora by subwords, Shakespeare and reviews of films: the mixers of the field and metric attention with the same recipe and as
-# many parameters (experiments/lib/field_mixers.sh). Beside the scores of experiments/recall.sh their losses say whether recall predicts
-# language (experiments/recall_language_table.py). The reviews are written into DATA from the archive IMDB.
+# Two corpora by subwords, Shakespeare and film reviews: the mixers of the field and metric attention with the same recipe and equal
+# numbers of parameters (experiments/lib/field_mixers.sh). With the scores of experiments/recall.sh their losses show whether recall
+# predicts language (experiments/recall_language_table.py). The reviews are written into DATA from the archive IMDB.
 #
 #   IMDB=aclImdb_v1.tar.gz experiments/subword_field.sh
 SEEDS=${SEEDS:-1 2 3}

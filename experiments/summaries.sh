@@ -7,7 +7,7 @@ source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 
 DATA=$(realpath -m -- "${DATA:-/tmp/metaformer_texts}")
 [[ -d $DATA/debian_descriptions ]] || "$experiments/write_descriptions.py" "$DATA/debian_descriptions"
-cd -- "$DATA"  # the paths in the configs
+cd -- "$DATA"  # paths in the configs are relative to it
 for seed in $SEEDS; do
   for mixer in scaled_dot_product metric_published quadratic_published; do
     run "summaries_$mixer.yaml" --set "train.seed=$seed"

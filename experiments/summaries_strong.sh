@@ -8,7 +8,7 @@ source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 
 DATA=$(realpath -m -- "${DATA:-/tmp/metaformer_texts}")
 [[ -d $DATA/debian_descriptions ]] || "$experiments/write_descriptions.py" "$DATA/debian_descriptions"
-cd -- "$DATA"  # the paths in the configs
+cd -- "$DATA"  # paths in the configs are relative to it
 places=(model.mixer model.encoder.mixer model.cross_mixer)
 for seed in $SEEDS; do
   task=(summaries_scaled_dot_product.yaml)

@@ -4,7 +4,7 @@
   scripts/compare_builds.py OLD NEW [--config FILE] [--set KEY=VALUE ...] [--pairs 15] [--steps 30] [--limit 1.02]
 
 OLD and NEW are executables, for example build/release/metaformer of two checkouts. Prints the median of the pairs' ratios
-NEW / OLD and its 90% interval by resampling. Exit code 1 if the interval lies above --limit, that is, if NEW is slower.
+NEW / OLD and its 90% interval by resampling. Exit code 1 if the interval is above --limit, that is, if NEW is slower.
 """
 import argparse
 import json

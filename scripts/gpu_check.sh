@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks and measures the CUDA path on a machine with a GPU, in at most eight minutes. Checks come in the order of what they
-# decide, and their results are written after each of them, so that an interrupted run keeps the most important ones.
+# Checks and measures the CUDA path on a machine with a GPU, in at most eight minutes. Checks are in order of importance, and
+# results are written after each of them, so that an interrupted run keeps the most important ones.
 #
 #   scripts/gpu_check.sh [--output FILE]     in the tree: builds (needs nvcc and the libraries of setup.sh)
 #                                            in a folder of scripts/gpu_bundle.sh: runs the programs of the bundle; needs a
@@ -9,8 +9,8 @@
 #   --binaries DIR                           a bundle in another folder
 #   --seconds N                              in place of 480
 #
-# The output of each check goes to experiments/gpu/DATE.md or to --output, and the measurements, with the rule by which
-# each is judged and the decision that follows, to a file of JSON beside it. Exit code 1 if a check fails or has no time.
+# The output of each check goes to experiments/gpu/DATE.md or to --output, and the measurements, with the rule and the
+# decision for each, to a JSON file beside it. Exit code 1 if a check fails or has no time.
 # shellcheck disable=SC2317  # functions that are called by name
 set -euo pipefail
 # shellcheck source=scripts/lib/environment.sh
@@ -74,8 +74,8 @@ use_gpu() {
   graph=--graph compile=--compile small='' to_loss='--set train.eval_interval=250'
 }
 
-# The same for --dry-run: the smallest sizes on the CPU, where nothing is fused or recorded, and stand-ins for what needs a
-# GPU. torch.compile is left out, because it takes minutes.
+# The same for --dry-run: the smallest sizes on the CPU, where nothing is fused or recorded, and stand-ins for programs that
+# need a GPU. torch.compile is left out, because it takes minutes.
 use_cpu() {
   device=cpu compared=2 tokens=20 precisions=fp32 choices=bf16 budget=100000 patience=20
   tiny='--set model.layers=1 --set model.heads=2 --set model.width=16 --set model.context=16 --set train.batch_size=2'
@@ -181,7 +181,7 @@ warm_peers() {
   touch "$work/peers_are_warm"
 }
 
-# For at most that many seconds; later PyTorch's own checks compile what is missing.
+# Waits at most that many seconds; missing steps are compiled later, in PyTorch's own checks.
 await_peers() {
   local end=$((SECONDS + $1))
   while [[ ! -e $work/peers_are_warm ]] && ((SECONDS < end)); do sleep 0.2; done
@@ -228,7 +228,7 @@ attention() {
     "$@" --json
 }
 
-# Both passes, and each by itself, where it matters for contexts and for the recipe, in the shipped form: values of their own.
+# Both passes together and each alone, for long contexts and for the recipe, in the shipped form with values of their own.
 attention_by_pass() {
   local direction shape failed=0
   for direction in forward both backward; do
@@ -279,7 +279,7 @@ bench_steps_in_fp32() {
   return "$failed"
 }
 
-# bench_peers ROW...: PyTorch's step with these options, each row noted as it is done.
+# bench_peers ROW...: PyTorch's step with these options; each row is noted when it is done.
 bench_peers() {
   local rows=() row text status=0
   for row in "$@"; do rows+=("--row=$row"); done
@@ -472,7 +472,7 @@ set -m  # a group of processes for each, so that all of them can be stopped
 bash -c warm_peers >"$work/warm" 2>&1 &
 background=$!
 set +m
-# What compiles now disturbs no result of these checks, which measure no time.
+# Compilers that run now do not affect these checks, which measure no time.
 check "wrappers on the GPU agree with the emulated ones" 20 compare_probes
 check "the kernel suite on the GPU" 100 run_suite
 check "the backends' losses agree" 60 compare_backends

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Measurements of scripts/gpu_check.sh: gathers what programs print, and says what follows from each by a rule.
+"""Collects the measurements of scripts/gpu_check.sh from the output of programs, and makes a decision for each by a rule.
 
   COMMAND | gpu_results.py note NOTES LABEL     notes the lines of JSON among the output of a command, or the table of
                                                 `train --profile`, and prints each measurement
   gpu_results.py check NOTES NAME OUTCOME SECONDS
   gpu_results.py write NOTES FILE               writes a list of {name, value, unit, rule, decision}
-  gpu_results.py canned NOTES                   notes made-up values of what only a GPU can measure, for a dry run
+  gpu_results.py canned NOTES                   notes made-up values of measurements that need a GPU, for a dry run
   gpu_results.py every-rule FILE                fails if a rule was not applied to any measurement of the file
 
-A label says what a command's JSON does not: "step/metric/bf16/dropout 0/graph", "profile/metric/0.2", "core". The rule is
-words; the decision is computed from the value and from the other measurements of the file.
+A label adds information that a command's JSON lacks: "step/metric/bf16/dropout 0/graph", "profile/metric/0.2", "core". The
+rule is a text; the decision is computed from the value and from the other measurements of the file.
 """
 import argparse
 import json
@@ -35,7 +35,7 @@ def of_attention(label, result):
 
 
 def measurements(label, result):
-    """(name, value, unit) of everything that one line of JSON says."""
+    """(name, value, unit) of every measurement in one line of JSON."""
     if "failed" in result:
         yield f"{peer_name(result)}/failed", result["failed"], "error"
     elif result.get("peer"):
@@ -57,7 +57,7 @@ def measurements(label, result):
 
 
 def read_profile(lines):
-    """Milliseconds a step by kind of work on the device, or by operator of the host where nothing ran on a device."""
+    """Milliseconds a step by kind of work on the device, or by operator of the host if nothing ran on a device."""
     tables, current = {"device": {}, "host": {}}, None
     for line in lines:
         heading = re.match(r"time by \w+ on the (device|host) over", line)
@@ -204,7 +204,7 @@ BASELINE = "none; other measurements are compared with this one"
 
 
 def derived(values):
-    """Ratios and differences of what was measured."""
+    """Ratios and differences of measurements."""
     found = {}
     for name, value in values.items():
         step = re.fullmatch(rf"step/(\w+)/(\w+)/(dropout ({NUMBER}))/(graph|eager)", name)
@@ -245,7 +245,7 @@ def read_notes(path):
 
 
 def report(notes):
-    """All measurements with their decisions; of a name that was measured twice the last."""
+    """All measurements with their decisions; if a name was measured twice, only the last."""
     found, device = {}, "an unknown device"
     for note in notes:
         device = note["result"].get("device", device)
@@ -258,7 +258,7 @@ def report(notes):
     return {"device": device, "measurements": [decided(name, value, unit, values) for name, (value, unit) in found.items()]}
 
 
-# What a dry run cannot measure on a CPU, in the form in which a GPU's programs print it.
+# Measurements that a dry run cannot make on a CPU, in the form in which programs print them on a GPU.
 CANNED_PROFILE = """time by kernel on the device over 20 steps, 5.000 ms a step from its first kernel to its last, on 1 stream
   kind                                                         calls/step   ms/step   share  GFLOP/step   MB/step
   matrix products                                                   150.0     3.000   60.0%     1040.00    100.00

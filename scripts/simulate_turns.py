@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Simulates the turns of backward's pass (src/cuda/metric_backward_pass.h): how long blocks wait for one another.
+"""Simulates the turns of backward's pass (src/cuda/metric_backward_pass.h): the time that blocks wait for one another.
 
   scripts/simulate_turns.py                        causal, 32 pairs of sequence and head, 264 blocks at a time
   scripts/simulate_turns.py --pairs 384 --hand-on 0.2
@@ -13,7 +13,7 @@ import heapq
 
 
 def pass_time(tiles, pairs, resident, hand_on, backwards, turns):
-    """The time until the last block ends. `tiles`: of keys, and of queries, of a pair."""
+    """The time until the last block ends. `tiles`: the number of tiles of keys, and of tiles of queries, of a pair."""
     added = {}  # (pair, query tile): when the newest block had added
     free = [0.0] * resident
     end = 0.0

@@ -3,7 +3,7 @@ import math
 from html import escape
 
 COLOURS = ("#2a78d6", "#eb6834", "#1baf7a", "#eda100", "#e87ba4", "#008300", "#4a3aa7", "#e34948")
-WIDTH, HEIGHT, LEFT, TOP, GAP = 250, 200, 76, 56, 92  # of a panel, and around it
+WIDTH, HEIGHT, LEFT, TOP, GAP = 250, 200, 76, 56, 92  # sizes of a panel, and the space around it
 
 
 def ticks(low, high):

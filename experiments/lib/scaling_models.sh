@@ -7,8 +7,8 @@ write_texts reviews
 mixers="scaled_dot_product metric mamba2 gated_delta_net short_convolution"
 tokens_per_parameter=${TOKENS_PER_PARAMETER:-5}
 
-# Sets `words`: the settings of a model; and `sets`: the same as arguments, and as many steps as its number of parameters in blocks
-# asks for.
+# Sets `words`: the settings of a model; and `sets`: the same as arguments, with a number of steps in proportion to its parameters in
+# blocks.
 set_model() { # mixer layers:width
   local layers width word
   IFS=: read -r layers width <<<"$2"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Rates of a device that the times of a training step are judged by; one line of JSON for each.
+"""Measures rates of a device, for comparison with the times of a training step; prints one line of JSON for each.
 
   gpu_probes.py --device cuda           on a CUDA device by replays of a graph, between two events
-  gpu_probes.py --device cpu --small    the same measurements, only to see that they run
+  gpu_probes.py --device cpu --small    the same measurements, only as a test
 
   product_bf16, product_tf32    TFLOP/s of one square matrix product
   copy                          GB/s read and written by a copy that no cache holds

@@ -4,7 +4,7 @@
   pytorch_classifier_step.py ARCHIVE --precision fp32 --steps 50
 
 The same network on the same kind of batches as ours: words of the training reviews, noise, head and tail, batches of 32
-sorted by length within 50 steps, padding masked; label smoothing, clipping to 1, AdamW with a decay of its own for
+sorted by length within 50 steps, padding masked; label smoothing, clipping to 1, AdamW with a separate decay for
 embeddings. One line of JSON: median milliseconds over --rounds of --steps, memory, and the loss. bf16 is autocast.
 """
 import argparse

@@ -16,7 +16,7 @@ on matrices. Prints one line of JSON: milliseconds a step (the median of --round
   --row=OPTIONS      may be repeated: measures these options, beside the others, as a row with a line of its own; a row that
                      fails has the error in its line, and the others are still measured (exit code 1)
 
-The host reads no result before the end of a round. Needs torch and numpy alone.
+The host reads no result before the end of a round. Needs only torch and numpy.
 """
 import argparse
 import copy

@@ -4,8 +4,8 @@ backward, for comparison with `metaformer bench attention`, which has the same l
 
   transformers_layer.py mamba2 --batch 4 --heads 4 --head-width 32 --context 256 --rounds 5 [--compile]
 
-Prints one line of JSON: milliseconds a step, the median of --rounds. --chunk: the tokens of a chunk of Mamba-2, of which 16 were the
-fastest on a CPU (the library's default is 256). Needs torch and transformers.
+Prints one line of JSON: milliseconds a step, the median of --rounds. --chunk: the tokens of a chunk of Mamba-2; 16 were the fastest
+on a CPU (the library's default is 256). Needs torch and transformers.
 """
 import argparse
 import json

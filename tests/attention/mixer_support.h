@@ -1,5 +1,5 @@
 #pragma once
-// Mixers with random weights, and the comparisons that their tests share.
+// Mixers with random weights, and comparisons that several tests use.
 
 #include <fmt/format.h>
 
@@ -19,7 +19,7 @@ inline std::string describe(const MixerConfig& options) {
   return config_to_json(config)["model"]["mixer"].dump();
 }
 
-// Every parameter drawn at random, so that no formula hides behind an identity.
+// Draws every parameter at random, so that no initial identity hides an error.
 inline std::shared_ptr<Mixer> random_mixer(const MixerConfig& options, const MixerShape& shape,
                                            torch::ScalarType type = torch::kDouble) {
   torch::manual_seed(7);
@@ -31,7 +31,7 @@ inline std::shared_ptr<Mixer> random_mixer(const MixerConfig& options, const Mix
   return mixer;
 }
 
-// u and v where all layers share those of transformer_xl, [2, n, k]; else undefined.
+// The biases u and v of transformer_xl if all layers share them, [2, n, k]; otherwise undefined.
 inline torch::Tensor shared_distance_biases(const MixerConfig& options, const MixerShape& shape) {
   const auto* xl = std::get_if<TransformerXlPositionsConfig>(&shape.positions);
   if (xl == nullptr || !xl->shared_biases) return {};
@@ -39,7 +39,8 @@ inline torch::Tensor shared_distance_biases(const MixerConfig& options, const Mi
   return torch::randn({2, own.heads, key_width(options, own)}, torch::kDouble);
 }
 
-// Sets what a model gives to mixers with positions of transformer_xl, in double; does nothing for others.
+// Sets the distances and biases that a model gives to mixers with transformer_xl positions, in double; does nothing
+// for other positions.
 inline void set_distances(Visibility& visibility, const MixerShape& shape, const torch::Tensor& biases_2nk,
                           std::int64_t tokens) {
   const auto* xl = std::get_if<TransformerXlPositionsConfig>(&shape.positions);
@@ -62,8 +63,8 @@ inline torch::Tensor mix(Mixer& mixer, const torch::Tensor& x_bcd, const Visibil
   return mix(mixer, x_bcd, x_bcd, visibility, state);
 }
 
-// The gradients of the loss are finite differences (of fourth order): in every entry of a small input, of a large one
-// along random directions.
+// Compares the gradients of the loss with finite differences of fourth order: for every entry of a small input, along
+// random directions for a large one.
 template <class Loss>
 void check_gradients(const std::vector<torch::Tensor>& inputs, const Loss& loss, double tolerance) {
   constexpr std::int64_t most = 24;
@@ -89,7 +90,7 @@ void check_gradients(const std::vector<torch::Tensor>& inputs, const Loss& loss,
   }
 }
 
-// The weights that scaled scores become, of the tokens that are visible and within the window.
+// The attention weights of scaled scores, over the visible tokens within the window.
 inline torch::Tensor weights_by_formula(const ScaledDotProductOptions& options, const Mixer& mixer,
                                         const torch::Tensor& score_bnce, const torch::Tensor& visible_bce) {
   const torch::NoGradGuard no_grad;
@@ -113,7 +114,7 @@ inline torch::Tensor with_fixed_norm(const torch::Tensor& form_nkk) {
   return form_nkk * (k / form_nkk.square().sum({1, 2}, true)).sqrt();
 }
 
-// Dense [n, k, k] from a packed lower triangle, entry by entry.
+// The dense matrices [n, k, k] of lower triangles that are stored row by row, filled entry by entry.
 inline torch::Tensor dense(const torch::Tensor& packed_nl, std::int64_t k, bool lower_only) {
   auto m = torch::zeros({packed_nl.size(0), k, k}, packed_nl.options());
   for (std::int64_t i = 0, l = 0; i < k; ++i)
@@ -124,7 +125,7 @@ inline torch::Tensor dense(const torch::Tensor& packed_nl, std::int64_t k, bool 
   return m;
 }
 
-// The metric M of every head as its options define it, without the temperature, in double: [n, k, k].
+// The metric M of every head by its options, without the temperature, in double: [n, k, k].
 inline torch::Tensor metric_by_formula(const MetricOptions& options, const Mixer& mixer, const MixerShape& shape) {
   const torch::NoGradGuard no_grad;
   const auto parameters = mixer.named_parameters();
@@ -143,7 +144,7 @@ inline torch::Tensor metric_by_formula(const MetricOptions& options, const Mixer
   return options.fixed_norm ? with_fixed_norm(m) : m;
 }
 
-// The form W or U of quadratic attention, likewise.
+// The form W or U of quadratic attention, without the temperature, in double.
 inline torch::Tensor form_by_formula(const QuadraticOptions& options, const Mixer& mixer) {
   const torch::NoGradGuard no_grad;
   const bool is_full = options.form == QuadraticForm::full;

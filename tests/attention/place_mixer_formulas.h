@@ -1,5 +1,5 @@
 #pragma once
-// Mixers by the places of tokens, from the formulas of their papers in float64, one pair of tokens at a time.
+// Mixers that depend on the places of tokens, by the formulas of their papers in float64, one pair of tokens at a time.
 
 #include <cmath>
 #include <complex>
@@ -22,12 +22,12 @@ struct PlaceFormula {
   }
   std::int64_t tokens() const { return x_bcd.size(1); }
   bool sees(std::int64_t b, std::int64_t c, std::int64_t e) const { return visible_bce[b][c][e].item<bool>(); }
-  // In its text, whose tokens stand together.
+  // The place of a token in its text, whose tokens are contiguous.
   std::int64_t place(std::int64_t b, std::int64_t c) const {
     return visible_bce[b][c].narrow(0, 0, c).sum().item<std::int64_t>();
   }
 
-  // y_c = sum_e weight(b, c, e) value_e over the visible e, per feature: a weight is a number or has one for each.
+  // y_c = sum_e weight(b, c, e) value_e over the visible e. A weight is a number, or has one number per feature.
   template <class Weight>
   Tensor mixed(const Tensor& value_bed, const Weight& weight) const {
     auto y = torch::zeros_like(value_bed);
@@ -67,7 +67,7 @@ struct PlaceFormula {
     return shown(product("output", halves[0] * sum));
   }
 
-  // Of the real part of sum_e sum_j exp(-2 pi i (c e / n + d j / width)) x_ej.
+  // The real part of sum_e sum_j exp(-2 pi i (c e / n + d j / width)) x_ej / sqrt(n width).
   Tensor operator()(const FourierOptions&) const {
     const auto d = x_bcd.size(2);
     auto y = torch::zeros_like(x_bcd);
@@ -85,7 +85,7 @@ struct PlaceFormula {
     return y;
   }
 
-  // Each distance by itself; `before`: which of the visible tokens are not behind a token in the order of reading.
+  // The filter of each distance is computed by itself. `before`: e does not follow c in the direction of reading.
   Tensor hyena(const HyenaOptions& options, bool backwards) const {
     const auto width = shape.width;
     const auto before = [&](std::int64_t c, std::int64_t e) { return backwards ? e >= c : e <= c; };

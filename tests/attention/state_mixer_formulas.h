@@ -1,6 +1,6 @@
 #pragma once
-// Mixers with a matrix state, from the formulas of their papers in float64: the state that a token reads is made anew
-// of all tokens that it sees, so that segments, padding and both directions are what `visible` says.
+// Mixers with a matrix state, by the formulas of their papers in float64. The state of each token is computed from all
+// its visible tokens, so `visible` covers segments, padding and both directions.
 
 #include <cmath>
 
@@ -8,7 +8,7 @@
 
 namespace metaformer {
 
-// One direction: token t reads what `seen_btt` allows of the tokens up to it.
+// One direction: token t reads the tokens up to t that `seen_btt` allows.
 struct StateFormula {
   using Tensor = torch::Tensor;
 
@@ -25,7 +25,7 @@ struct StateFormula {
   }
   Tensor of_heads(const Tensor& y_bcd) const { return y_bcd.unflatten(2, {heads, -1}); }  // [b, c, n, k]
 
-  // sum_j filter[j] y_(t - j'), j' tokens before t, of those seen.
+  // sum_j filter[size - 1 - j] y_(t - j) over the visible tokens t - j.
   Tensor convolved(const std::string& name, const Tensor& y_bcd) const {
     const auto parameters = mixer.named_parameters();
     const auto* filter_dj = parameters.find(name.empty() ? "filter" : name + ".filter");
@@ -41,8 +41,8 @@ struct StateFormula {
   }
   Tensor input(const std::string& name) const { return convolved(name, product(name + ".projection", x_bcd)); }
 
-  // o_t = S q_t, S = the steps S A_s + v_s k_s^T of all tokens s that t sees, in order; A_s = diag(w_s) + a_s b_s^T.
-  // Undefined w: 1; undefined a: no product.
+  // o_t = S q_t. S starts at 0 and becomes S A_s + v_s k_s^T for each token s that t sees, in order;
+  // A_s = diag(w_s) + a_s b_s^T. An undefined w is 1; without a there is no product.
   Tensor read(const Tensor& q, const Tensor& k, const Tensor& v, Tensor w = {}, const Tensor& a = {},
               const Tensor& b = {}) const {
     const auto tokens = q.size(1);
@@ -73,7 +73,7 @@ struct StateFormula {
   Tensor operator()(const LinearAttentionOptions& options) const {
     const auto features = [&](const Tensor& y) {
       if (options.features == LinearFeatures::elu) return torch::where(y > 0, y + 1, y.exp());
-      // All k^2 products, as in the paper.
+      // All k^2 products of features, as in the paper.
       const auto k = static_cast<double>(y.size(3));
       const auto products = torch::einsum("bcni,bcnj->bcnij", {y, y}).flatten(3) / std::sqrt(2 * k);
       return torch::cat({torch::ones_like(y.narrow(3, 0, 1)), y / std::pow(k, 0.25), products}, 3);

@@ -19,7 +19,7 @@ TEST_CASE("kernels are expected to win where composed products keep matrices, in
   CHECK(wins({.drops = true}, torch::kBFloat16, 2048, false));
 }
 
-TEST_CASE("the log of a training names what was chosen, and why", "[kernel_choice]") {
+TEST_CASE("the log line of a training names the chosen kernels and the reason", "[kernel_choice]") {
   TransformerConfig config;
   config.heads = 2;
   config.width = 128;
@@ -58,7 +58,7 @@ TEST_CASE("the log of a training names what was chosen, and why", "[kernel_choic
   CHECK(said(Precision::bf16).empty());
 }
 
-TEST_CASE("the library's attention with kernels around it is taken for 16-bit types, where no other kernel wins",
+TEST_CASE("16-bit types use the library's attention with kernels around it, unless another kernel wins",
           "[kernel_choice]") {
   const auto wins = [](const KernelUse& use, torch::ScalarType type, std::int64_t context, bool segmented) {
     return library_expected_to_win(use, type, context, segmented);
@@ -75,7 +75,7 @@ TEST_CASE("the library's attention with kernels around it is taken for 16-bit ty
   CHECK_FALSE(wins(own_values, torch::kFloat, 2048, false));
 }
 
-TEST_CASE("kernels fit what they have", "[kernel_choice]") {
+TEST_CASE("kernels fit exactly the options that they implement", "[kernel_choice]") {
   const MixerShape shape{.width = 64, .heads = 2, .dropout = 0.1};
   CHECK(kernel_use(MetricOptions{}, shape).fits);
   CHECK(kernel_use(MetricOptions{}, shape).drops);
@@ -88,7 +88,7 @@ TEST_CASE("kernels fit what they have", "[kernel_choice]") {
   CHECK_FALSE(kernel_use(MetricOptions{}, {.width = 64, .heads = 2, .positions = RotaryPositionsConfig{}}).fits);
 }
 
-TEST_CASE("the library's attention has own values, and no distances or positions that act on scores",
+TEST_CASE("the library's attention fits own values, but not distances or positions that act on scores",
           "[kernel_choice]") {
   const MixerShape shape{.width = 64, .heads = 2, .dropout = 0.1};
   for (const auto values : {MixerValues::own, MixerValues::shared}) {
@@ -105,7 +105,7 @@ TEST_CASE("the library's attention has own values, and no distances or positions
   CHECK_FALSE(kernel_use(MetricOptions{}, {.width = 64, .heads = 2, .crosses = true}).library);
 }
 
-TEST_CASE("on the CPU auto takes no kernels", "[kernel_choice]") {
+TEST_CASE("backend auto uses no kernels on the CPU", "[kernel_choice]") {
   const auto p_bnck = torch::ones({1, 2, 4, 32});
   const auto use = kernel_use(MetricOptions{}, {.width = 64, .heads = 2});
   CHECK_FALSE(takes_kernels(use, {p_bnck, p_bnck, {}}, Visibility{}, Pass{}));

@@ -1,4 +1,4 @@
-// LSH attention where sequences are longer than a chunk: against sums over pairs in float64, and what it sees.
+// LSH attention on sequences longer than a chunk: against sums over pairs in float64, and its visible tokens.
 
 #include <algorithm>
 #include <cmath>
@@ -39,10 +39,10 @@ torch::Tensor attend(const Case& c, const LshRule& rule) {
   return lsh_attention(c.q_bnck, c.value_bnck, c.bucket_bnrc, c.segment_bc, rule, pass);
 }
 
-// How often token i sees token j of one head, all rounds counted, [c, c]: written out, copy by copy.
+// [c, c]: how often token i sees token j in one head, counted over all rounds, copy by copy.
 torch::Tensor times_seen(const Case& c, const LshRule& rule, std::int64_t b, std::int64_t n) {
   const auto tokens = c.q_bnck.size(2), rounds = c.bucket_bnrc.size(2);
-  const auto whole = (tokens + rule.chunk - 1) / rule.chunk * rule.chunk;  // with padding behind the tokens
+  const auto whole = (tokens + rule.chunk - 1) / rule.chunk * rule.chunk;  // with padding after the tokens
   const auto segment = [&](std::int64_t i) -> std::int64_t {
     if (i >= tokens) return -1;
     return c.segment_bc.defined() ? c.segment_bc[b][i].item<std::int64_t>() : 0;
@@ -76,7 +76,7 @@ torch::Tensor times_seen(const Case& c, const LshRule& rule, std::int64_t b, std
   return seen_ce;
 }
 
-// Rounds and their logarithms of sums cancel: a weight is exp(score) times how often its key is seen.
+// The logarithms of the rounds' sums cancel: a weight is exp(score) times the number of times that its key is seen.
 torch::Tensor by_pairs(const Case& c, const LshRule& rule) {
   auto t_bnck = torch::zeros_like(c.value_bnck);
   for (std::int64_t b = 0; b < c.q_bnck.size(0); ++b)
@@ -95,7 +95,7 @@ torch::Tensor by_pairs(const Case& c, const LshRule& rule) {
 
 }  // namespace
 
-TEST_CASE("LSH attention equals a sum over the pairs that hashing lets see each other", "[lsh]") {
+TEST_CASE("LSH attention equals a sum over the pairs of tokens that see each other after hashing", "[lsh]") {
   const LshRule rule{.chunk = GENERATE(4, 8),
                      .causal = GENERATE(true, false),
                      .same_bucket = GENERATE(false, true),
@@ -107,7 +107,7 @@ TEST_CASE("LSH attention equals a sum over the pairs that hashing lets see each 
   CHECK(relative_error(attend(c, rule), by_pairs(c, rule)) < 1e-12);
 }
 
-TEST_CASE("gradients of LSH attention equal finite differences where buckets stay", "[lsh]") {
+TEST_CASE("gradients of LSH attention with fixed buckets equal finite differences", "[lsh]") {
   const LshRule rule{.chunk = 4,
                      .causal = GENERATE(true, false),
                      .same_bucket = GENERATE(false, true),
@@ -120,7 +120,7 @@ TEST_CASE("gradients of LSH attention equal finite differences where buckets sta
       {c.q_bnck, c.value_bnck}, [&] { return (attend(c, rule) * direction).sum(); }, 1e-8);
 }
 
-TEST_CASE("no token attends to one behind it, nor to one of another segment", "[lsh]") {
+TEST_CASE("no token attends to a later token or to another segment", "[lsh]") {
   const bool segmented = GENERATE(false, true);
   const auto mixer = random_mixer(LshOptions{.rounds = 3, .chunk = 4}, shape);
   const std::int64_t tokens = 23;
@@ -136,8 +136,8 @@ TEST_CASE("no token attends to one behind it, nor to one of another segment", "[
   }
 }
 
-// The exception that chooses_by_whole_sequence names, and no more than it.
-TEST_CASE("which tokens of the past are seen depends on the future, and the options say so", "[lsh]") {
+// Only the choice of the visible tokens, which chooses_by_whole_sequence names, depends on the future.
+TEST_CASE("the visible past tokens depend on future tokens, and chooses_by_whole_sequence is true", "[lsh]") {
   const MixerConfig options = LshOptions{.rounds = 2, .chunk = 4};
   CHECK(chooses_by_whole_sequence(options));
   CHECK_FALSE(chooses_by_whole_sequence(MixerConfig()));
@@ -150,7 +150,7 @@ TEST_CASE("which tokens of the past are seen depends on the future, and the opti
   CHECK_FALSE(torch::equal(before.narrow(1, 0, 31), after.narrow(1, 0, 31)));
 }
 
-TEST_CASE("a generated token is the last of a pass over all tokens so far", "[lsh]") {
+TEST_CASE("a generated token equals the last token of a pass over all tokens so far", "[lsh]") {
   const auto mixer = random_mixer(LshOptions{.rounds = 2, .chunk = 4}, shape);
   const auto x = torch::randn({2, 21, 12}, torch::kDouble);
   const auto visibility = self_visibility(true, {});
@@ -163,7 +163,7 @@ TEST_CASE("a generated token is the last of a pass over all tokens so far", "[ls
   }
 }
 
-TEST_CASE("training hashes afresh in every pass, evaluation never", "[lsh]") {
+TEST_CASE("training draws new hashes in every pass, evaluation does not", "[lsh]") {
   const auto mixer = random_mixer(LshOptions{.rounds = 1, .chunk = 4}, shape);
   const auto x = torch::randn({1, 32, 12}, torch::kDouble);
   const auto output = [&](std::int64_t key) {
@@ -175,7 +175,7 @@ TEST_CASE("training hashes afresh in every pass, evaluation never", "[lsh]") {
   CHECK(torch::equal(mix(*mixer, x, self_visibility(true, {})), mix(*mixer, x, self_visibility(true, {}))));
 }
 
-TEST_CASE("hashing puts vectors together the more often, the smaller the angle between them is", "[lsh]") {
+TEST_CASE("vectors share a bucket more often if the angle between them is smaller", "[lsh]") {
   const RandomDraw draw{torch::full({1}, 3, torch::kLong), 0};
   const auto rotation_nkri = random_normal(draw, {1, 16, 2000, 4});
   auto together = [&](double angle) {
@@ -191,7 +191,7 @@ TEST_CASE("hashing puts vectors together the more often, the smaller the angle b
   const double parallel = together(0), near = together(0.3), far = together(1), opposite = together(std::numbers::pi);
   CHECK(parallel == 1);
   CHECK(near > far + 0.1);
-  CHECK(far > 1.0 / 8);  // of independent vectors
+  CHECK(far > 1.0 / 8);  // the value for independent vectors
   CHECK(opposite == 0);
 }
 
@@ -211,7 +211,7 @@ TEST_CASE("normal numbers are those of the counter-based generator", "[lsh]") {
   CHECK(std::fabs(drawn.square().mean().item<double>() - 1) < 4 * std::sqrt(2.0) * standard_error);
 }
 
-TEST_CASE("by default half a chunk falls into a bucket", "[lsh]") {
+TEST_CASE("by default there are two buckets per chunk", "[lsh]") {
   const LshOptions options{.chunk = 64};
   CHECK(options.bucket_count(16384) == 512);
   CHECK(options.bucket_count(100) == 4);
@@ -219,14 +219,14 @@ TEST_CASE("by default half a chunk falls into a bucket", "[lsh]") {
   CHECK(LshOptions{.buckets = {6}}.bucket_count(1000) == 6);
 }
 
-TEST_CASE("the CPU kernel of LSH attention gives the numbers and gradients of the operators", "[lsh]") {
+TEST_CASE("the CPU kernel of LSH attention gives the values and gradients of the operators", "[lsh]") {
   const bool causal = GENERATE(true, false), same_bucket = GENERATE(true, false), segmented = GENERATE(true, false);
   const std::int64_t tokens = GENERATE(17, 48, 75), rounds = GENERATE(1, 3);
   const LshRule rule{.chunk = 16, .causal = causal, .same_bucket = same_bucket};
   INFO("causal " << causal << ", same bucket " << same_bucket << ", segmented " << segmented << ", tokens " << tokens
                  << ", rounds " << rounds);
   auto wide = random_case(tokens, rounds, segmented);
-  wide.q_bnck[0][0][3].zero_();  // a key without a direction
+  wide.q_bnck[0][0][3].zero_();  // a zero key has no direction
   const auto dt_bnck = torch::randn_like(wide.value_bnck);
   const auto run = [&](torch::ScalarType type) {
     auto c = wide;
@@ -234,7 +234,7 @@ TEST_CASE("the CPU kernel of LSH attention gives the numbers and gradients of th
     c.value_bnck = wide.value_bnck.to(type).requires_grad_();
     const auto t_bnck = attend(c, rule);
     auto all = torch::autograd::grad({t_bnck}, {c.q_bnck, c.value_bnck}, {dt_bnck.to(type)});
-    // The gradient of a norm is not defined at 0.
+    // The gradient of a norm is undefined at 0.
     all[0] = all[0].clone();
     all[0][0][0][3].zero_();
     all.push_back(t_bnck.detach());
@@ -244,7 +244,7 @@ TEST_CASE("the CPU kernel of LSH attention gives the numbers and gradients of th
   for (std::size_t i = 0; i < found.size(); ++i) CHECK(relative_error(found[i], expected[i]) < 2e-6);
 }
 
-TEST_CASE("the kernel of LSH attention is the same in all vector code, and takes queries as projections lie", "[lsh]") {
+TEST_CASE("the kernel of LSH attention gives the same results with every instruction set, on strided rows", "[lsh]") {
   const auto code = GENERATE(VectorCode::plain, VectorCode::avx2, VectorCode::avx512);
   if (code > widest_vector_code()) return skip("this CPU lacks the instruction set");
   torch::manual_seed(3);

@@ -1,5 +1,5 @@
-// Every mixer against its formula, written out here in float64 from the definitions and independent of src/, and what
-// must hold for all kinds of positions. The formulas of positions are in tests/python/reference_model.py.
+// Every mixer against its formula, written in float64 from the definitions and independent of src/; properties of all
+// kinds of positions, whose formulas are in tests/python/reference_model.py.
 
 #include <thread>
 
@@ -55,10 +55,10 @@ struct Positioned {
   MixerShape shape;
   std::shared_ptr<Mixer> mixer;
   std::shared_ptr<ScoreBias> bias;
-  Tensor biases_2nk;  // u and v of transformer_xl, where all layers share them
+  Tensor biases_2nk;  // u and v of transformer_xl if all layers share them
 };
 
-// T5's bucket of key minus query, one at a time.
+// T5's bucket of one offset, key minus query.
 std::int64_t bucket(std::int64_t offset, const T5PositionsConfig& t5, bool causal) {
   std::int64_t buckets = t5.buckets, first = 0, distance = -offset;
   if (!causal) {
@@ -75,7 +75,8 @@ std::int64_t bucket(std::int64_t offset, const T5PositionsConfig& t5, bool causa
   return first + std::min(exact + further, buckets - 1);
 }
 
-// The published factors, pair by pair: 1 or 2 for features, times 1 or 2 for tokens; c >= c' decides the order.
+// The published factors, pair by pair: 1 or 2 for the features times 1 or 2 for the tokens; written for c >= c' and
+// mirrored.
 Tensor published_scores(const Tensor& p, const Tensor& m) {
   const auto n_c = p.size(2);
   auto r = torch::zeros({p.size(0), p.size(1), n_c, n_c}, torch::kDouble);
@@ -92,25 +93,25 @@ Tensor published_scores(const Tensor& p, const Tensor& m) {
   return r;
 }
 
-// Values, and scores before they are divided by sqrt(k).
+// Values, and scores before the division by sqrt(k).
 struct Parts {
   Tensor value_bnck, score_bnce;
 };
 
-// A form, or scores, times the temperature of their head.
+// A form or scores, times the temperature of each head.
 Tensor tempered(const Mixer& mixer, const Tensor& of_heads_nij) {
   const auto parameters = mixer.named_parameters();
   const auto* temperature_n = parameters.find("temperature");
   return temperature_n == nullptr ? of_heads_nij : of_heads_nij * temperature_n->view({heads, 1, 1});
 }
 
-// Vectors of heads, [b, n, c, k], of rows of a projection.
+// The vectors of all heads, [b, n, c, k], by rows of a projection.
 Tensor rows_of(const Mixer& mixer, const std::string& name, const Tensor& x, std::int64_t first = 0) {
   const auto p_nkd = mixer.named_parameters()[name].narrow(0, first, width).view({heads, k, width});
   return einsum("nkd,bcd->bnck", {p_nkd, x});
 }
 
-// x / sqrt(mean x^2 + 1e-6), times a gain where there is one.
+// x / sqrt(mean x^2 + 1e-6), times a gain if there is one.
 Tensor normalised(const Mixer& mixer, const Tensor& x_bnck, const std::string& norm) {
   const auto y_bnck = x_bnck / (x_bnck.square().mean(-1, true) + 1e-6).sqrt();
   const auto parameters = mixer.named_parameters();
@@ -118,7 +119,7 @@ Tensor normalised(const Mixer& mixer, const Tensor& x_bnck, const std::string& n
   return gain_k == nullptr ? y_bnck : y_bnck * *gain_k;
 }
 
-// Keys or values of `few` heads, each for the heads of queries beside each other that share it.
+// Keys or values of `few` heads, each repeated for the neighbouring query heads that share it.
 Tensor shared_rows_of(const Mixer& mixer, const Tensor& x, std::int64_t first, std::int64_t few) {
   const auto p_nkd = mixer.named_parameters()["query_key_value.weight"].narrow(0, first, few * k).view({few, k, width});
   std::vector<Tensor> of_heads;
@@ -137,7 +138,7 @@ Parts parts_of(const ScaledDotProductOptions& options, const Mixer& mixer, const
           .score_bnce = tempered(mixer, einsum("bnck,bnek->bnce", {q, key}))};
 }
 
-// Of metric and quadratic attention: what scores are made of, and what is mixed.
+// For metric and quadratic attention: the p of the scores, and the values.
 template <class Options>
 std::pair<Tensor, Tensor> shared(const Options& options, const Mixer& mixer, const Tensor& x) {
   const auto plain = rows_of(mixer, "projection.weight", x);
@@ -170,7 +171,7 @@ Tensor output_of(const Mixer& mixer, const Tensor& t_bnck) {
   return einsum("dnk,bnck->bcd", {mixer.named_parameters()["output.weight"].view({width, heads, k}), t_bnck});
 }
 
-// Token by token: who is seen by whom.
+// The visible pairs of tokens, one pair at a time.
 Tensor brute_force_visible(bool causal, const Tensor& segment_bc) {
   auto visible = torch::zeros({segment_bc.size(0), segment_bc.size(1), segment_bc.size(1)}, torch::kBool);
   for (std::int64_t b = 0; b < segment_bc.size(0); ++b)
@@ -188,7 +189,7 @@ struct Formula {
   const Tensor& visible;
   bool causal;
 
-  // Of mixers with scores.
+  // Mixers with scores.
   template <class Options>
   Tensor operator()(const Options& options) const requires Options::has_scores {
     const torch::NoGradGuard no_grad;
@@ -204,7 +205,7 @@ struct Formula {
     const auto share = weights_by_formula(options, mixer, score_bnce / std::sqrt(static_cast<double>(k)), visible);
     return output_of(mixer, einsum("bnce,bnek->bnck", {share, value_bnck}));
   }
-  // Pair by pair of four heads; the first layer.
+  // The first layer, with four heads, one pair of heads at a time.
   Tensor operator()(const DifferentialOptions&) const {
     const torch::NoGradGuard no_grad;
     constexpr std::int64_t pairs = 2, own = width / 4;
@@ -232,7 +233,7 @@ struct Formula {
     }
     return einsum("dj,bcj->bcd", {parameters["output.weight"], torch::cat(mixed, 2)});
   }
-  // Of sequences no longer than a chunk; longer ones are in test_lsh.cpp.
+  // Sequences no longer than a chunk; longer ones are in test_lsh.cpp.
   Tensor operator()(const LshOptions&) const {
     const auto q = rows_of(mixer, "projection.weight", x), v = rows_of(mixer, "projection.weight", x, width);
     const auto key = q / torch::sqrt((q * q).sum(-1, true));
@@ -261,7 +262,7 @@ struct Formula {
       }
     return y;
   }
-  // Of mixers by the places that tokens have in their texts.
+  // Mixers that depend on the places of tokens in their texts.
   template <class Options>
   Tensor operator()(const Options& options) const requires std::derived_from<Options, PlacedMixerOptions> ||
       std::same_as<Options, FourierOptions> || std::same_as<Options, HyenaOptions> {
@@ -290,7 +291,7 @@ TEST_CASE("every mixer equals its formula in float64", "[mixer]") {
   CHECK(relative_error(mixer(x, segmented ? segments : Tensor()), expected) < 1e-10);
 }
 
-TEST_CASE("heads that share keys and values are heads with equal ones", "[mixer]") {
+TEST_CASE("heads that share keys and values equal heads with copies of them", "[mixer]") {
   const auto type = GENERATE(torch::kDouble, torch::kFloat);
   const bool normalises = GENERATE(false, true);
   const auto positions = any_score_positions();
@@ -305,7 +306,7 @@ TEST_CASE("heads that share keys and values are heads with equal ones", "[mixer]
   for (const auto& parameter : theirs)
     if (parameter.key() != "query_key_value.weight") own[parameter.key()].copy_(parameter.value());
   const auto rows = theirs["query_key_value.weight"].split_with_sizes({width, 4, 4});
-  const auto repeated = [](const Tensor& of_two) {  // two heads of two features for three heads of queries each
+  const auto repeated = [](const Tensor& of_two) {  // two heads of two features, each for three query heads
     return of_two.view({2, 1, 2, width}).expand({2, 3, 2, width}).reshape({width, width});
   };
   own["query_key_value.weight"].copy_(torch::cat({rows[0], repeated(rows[1]), repeated(rows[2])}));
@@ -320,7 +321,7 @@ TEST_CASE("heads that share keys and values are heads with equal ones", "[mixer]
   CHECK(relative_error(mix(*shared, x, visibility), mix(*whole, x, visibility)) < tolerance);
 }
 
-TEST_CASE("backends agree with positions, too, values and gradients", "[positions]") {
+TEST_CASE("all backends give the same values and gradients with all positions", "[positions]") {
   const auto positions = any_score_positions();
   const auto options = any_mixer_with_scores();
   const bool causal = GENERATE(false, true);
@@ -348,7 +349,7 @@ TEST_CASE("ALiBi's slopes are the published ones", "[positions]") {
   CHECK(alibi_slopes(6) == std::vector<double>{0.25, 1.0 / 16, 1.0 / 64, 1.0 / 256, 0.5, 0.125});
 }
 
-TEST_CASE("T5's buckets are exact, then logarithmic, then one", "[positions]") {
+TEST_CASE("T5's buckets are exact for near tokens, then logarithmic, then a single one", "[positions]") {
   const bool causal = GENERATE(false, true);
   const auto config = GENERATE(T5PositionsConfig{}, T5PositionsConfig{.buckets = 8, .max_distance = 20});
   const auto offset = torch::arange(-300, 301);
@@ -362,7 +363,7 @@ TEST_CASE("rotating on the CPU equals the library's operators, forward and backw
   const auto type = GENERATE(torch::kFloat, torch::kBFloat16);
   const auto [features, pairs] = GENERATE(table<std::int64_t, std::int64_t>({{4, 2}, {32, 16}, {40, 17}, {128, 64}}));
   torch::manual_seed(4);
-  // As a mixer has it: a view of [b, c, 2 n k].
+  // A view of [b, c, 2 n k], as in a mixer.
   const auto all = torch::randn({2, 7, 2 * 3 * features}).to(type);
   auto x = all.narrow(2, 3 * features, 3 * features).unflatten(2, {3, features}).transpose(1, 2).detach();
   auto wide = x.to(torch::kDouble).requires_grad_();
@@ -379,7 +380,7 @@ TEST_CASE("rotating on the CPU equals the library's operators, forward and backw
   CHECK(relative_error(x.grad(), wide.grad()) < tolerance);
 }
 
-TEST_CASE("threads that rotate ever longer sequences at once find the right tables", "[rotary]") {
+TEST_CASE("threads that rotate growing sequences at once use the right tables", "[rotary]") {
   constexpr std::int64_t threads = 4, longest = 40;
   const RotaryPositionsConfig config;
   for (int round = 0; round < 20; ++round) {
@@ -405,7 +406,7 @@ TEST_CASE("visibility equals its definition for every pair of tokens", "[mixer]"
   const auto segments = example_segments();
   const auto visibility = self_visibility(causal, segments);
   const auto actual = visible_bce(visibility, 9, 9, torch::kCPU);
-  CHECK((!actual.defined() || actual.is_same(visible_bce(visibility, 9, 9, torch::kCPU))));  // one for all layers
+  CHECK((!actual.defined() || actual.is_same(visible_bce(visibility, 9, 9, torch::kCPU))));  // all layers share one
   CHECK(torch::equal(actual, brute_force_visible(causal, segments)));
 }
 

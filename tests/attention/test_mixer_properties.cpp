@@ -1,4 +1,4 @@
-// What every mixer must have, looped over all of them.
+// Properties of every mixer.
 
 #include <torch/csrc/autograd/generated/Functions.h>
 
@@ -28,7 +28,7 @@ TEST_CASE("no causal mixer looks ahead", "[mixer]") {
   CHECK(always_zero == torch::equal(before.narrow(1, 6, 4), after.narrow(1, 6, 4)));
 }
 
-TEST_CASE("a sequence of nothing but padding gives zeros and finite gradients", "[mixer]") {
+TEST_CASE("a sequence of only padding gives zeros and finite gradients", "[mixer]") {
   const auto options = any_mixer_at_all();
   const bool causal = GENERATE(false, true);
   if (causal && !can_be_causal(options)) return does_not_apply("it sees what follows");
@@ -41,7 +41,7 @@ TEST_CASE("a sequence of nothing but padding gives zeros and finite gradients", 
   const auto y = mix(*mixer, x, self_visibility(causal, segments));
   CHECK(y[1].abs().max().item<double>() == 0);
   CHECK(torch::isfinite(y).all().item<bool>());
-  if (!y.requires_grad()) return;  // none
+  if (!y.requires_grad()) return;  // the mixer none
   y.sum().backward();
   CHECK(torch::isfinite(x.grad()).all().item<bool>());
   CHECK(x.grad()[1].abs().max().item<double>() == 0);
@@ -49,7 +49,7 @@ TEST_CASE("a sequence of nothing but padding gives zeros and finite gradients", 
     CHECK((!parameter.requires_grad() || torch::isfinite(parameter.grad()).all().item<bool>()));
 }
 
-TEST_CASE("of a form with a fixed norm only the direction counts", "[mixer]") {
+TEST_CASE("the scale of a form with a fixed norm has no effect", "[mixer]") {
   auto options = any_mixer();
   auto* quadratic = std::get_if<QuadraticOptions>(&options);
   auto* metric = std::get_if<MetricOptions>(&options);
@@ -92,7 +92,7 @@ TEST_CASE("gradients equal finite differences in float64", "[mixer]") {
   check_gradients(inputs, loss, 1e-7);
 }
 
-TEST_CASE("backends agree, values and gradients", "[mixer]") {
+TEST_CASE("all backends give the same values and gradients", "[mixer]") {
   const auto options = any_mixer();
   INFO(describe(options));
   const auto reference = with_backend(options, Backend::reference);
@@ -114,7 +114,7 @@ TEST_CASE("backends agree, values and gradients", "[mixer]") {
   for (std::size_t i = 0; i < one.size(); ++i) CHECK(relative_error(one[i], other[i]) < 1e-10);
 }
 
-TEST_CASE("dropout draws the same mask with every backend and precision, which stay near float64", "[mixer]") {
+TEST_CASE("dropout draws the same mask with every backend and precision, and results are near float64", "[mixer]") {
   const auto options = any_mixer();
   const auto [type, tolerance] =
       GENERATE(table<torch::ScalarType, double>({{torch::kFloat, 1e-5}, {torch::kBFloat16, 0.05}}));
@@ -144,7 +144,7 @@ TEST_CASE("dropout draws the same mask with every backend and precision, which s
   const auto one = run(options, type, x), other = run(reference, torch::kDouble, x);
   REQUIRE(one.size() == other.size());
   CHECK(one[0].scalar_type() == type);
-  // What divides by small numbers, as keys of length 1 are made, turns the rounding of its inputs into more than that.
+  // Division by small numbers, as for keys of length 1, enlarges the rounding errors of the inputs.
   const double roundoff = type == torch::kFloat ? 0x1p-24 : 0x1p-8;
   const auto rounded = run(reference, torch::kDouble, x * (1 + roundoff * torch::randn_like(x)));
   for (std::size_t i = 0; i < one.size(); ++i) {
@@ -153,8 +153,8 @@ TEST_CASE("dropout draws the same mask with every backend and precision, which s
   }
 }
 
-// On a GPU the library's softmax has no backward pass whose gradient is of another type than its bf16 input.
-TEST_CASE("under autocast weights are float32, and so is what their softmax is taken of", "[mixer]") {
+// On a GPU the library's softmax has no backward pass with a gradient of another type than its bf16 input.
+TEST_CASE("under autocast attention weights and the inputs of their softmax are float32", "[mixer]") {
   struct Watching : Probe {
     bool wants_scores() const override { return true; }
     void stream(StreamPoint, const torch::Tensor&) override {}
@@ -173,7 +173,7 @@ TEST_CASE("under autocast weights are float32, and so is what their softmax is t
   if (!probe.weight.defined()) return does_not_apply("no scores");
   CHECK(probe.weight.scalar_type() == torch::kFloat);
   const auto* node = dynamic_cast<torch::autograd::generated::SafeSoftmaxBackward0*>(probe.weight.grad_fn().get());
-  if (node != nullptr) CHECK(node->self_scalar_type == torch::kFloat);  // average pooling has none
+  if (node != nullptr) CHECK(node->self_scalar_type == torch::kFloat);  // average pooling has no softmax
 }
 
 TEST_CASE("cross attention sees a context of another length", "[mixer]") {
@@ -185,7 +185,7 @@ TEST_CASE("cross attention sees a context of another length", "[mixer]") {
   const bool mixes_nothing = is<IdentityOptions>(options) || is<NoneOptions>(options);
   if (is<LshOptions>(options) || (!has_scores(options) && !mixes_nothing)) {
     const auto x = torch::randn({2, 6, 12}, torch::kDouble);
-    CHECK_THROWS(mix(*mixer, x, x.clone(), {}));  // a mixer that cannot cross says so
+    CHECK_THROWS(mix(*mixer, x, x.clone(), {}));  // refused by a mixer without cross attention
     return;
   }
   if (const auto* dot = std::get_if<ScaledDotProductOptions>(&options); dot != nullptr && dot->window > 0) {
@@ -193,15 +193,15 @@ TEST_CASE("cross attention sees a context of another length", "[mixer]") {
     CHECK_THROWS_WITH(mix(*mixer, x, x.clone(), {}), ContainsSubstring("window"));
     return;
   }
-  // With x itself under another name, crossing must give what self-attention gives.
+  // Cross attention to a copy of x equals self-attention.
   const auto x = torch::randn({2, 6, 12}, torch::kDouble);
   CHECK(relative_error(mix(*mixer, x, x.clone(), {}), mix(*mixer, x, {})) < 1e-12);
-  // A shorter query sequence gives the same rows.
+  // Fewer queries give the same rows.
   const auto queries = x.narrow(1, 1, 2).contiguous();
   CHECK(relative_error(mix(*mixer, queries, x, {}), mix(*mixer, x, {}).narrow(1, 1, 2)) < 1e-12);
 }
 
-TEST_CASE("the cache of a metric mixer is half that of scaled dot product", "[mixer]") {
+TEST_CASE("the cache of metric attention is half the size of that of scaled dot product", "[mixer]") {
   const auto bytes = [](const MixerConfig& options) {
     const auto mixer = random_mixer(options, shape);
     MixerState state(16);
@@ -213,7 +213,8 @@ TEST_CASE("the cache of a metric mixer is half that of scaled dot product", "[mi
   CHECK(bytes(MetricOptions{}) * 2 == bytes(ScaledDotProductOptions{}));
 }
 
-TEST_CASE("a mixer with a window remembers no more than that, whatever the parts of a text", "[mixer]") {
+TEST_CASE("a state holds no more tokens than the window of its mixer, into whatever parts a text is divided",
+          "[mixer]") {
   const std::int64_t window = GENERATE(1, 2, 5, 8), tokens = 24;
   const auto positions = GENERATE(
       PositionsConfig(NoPositionsConfig{}), PositionsConfig(RotaryPositionsConfig{}),
@@ -250,13 +251,13 @@ TEST_CASE("a mixer with a window remembers no more than that, whatever the parts
   CHECK(relative_error(torch::cat(parts, 1), whole) < 1e-12);
   const auto key_heads = options.key_heads(placed);
   CHECK(state.bytes() == 2 * 2 * key_heads * window * placed.head_width() * 8);
-  // A state that was stored and loaded goes on alike.
+  // A loaded state holds as many tokens as the window.
   MixerState loaded(tokens);
   loaded.load(state.tensors(), "the state");
   CHECK(loaded.tensors().front().second.size(2) == window);
 }
 
-TEST_CASE("a full cache refuses more", "[mixer]") {
+TEST_CASE("a full cache refuses further tokens", "[mixer]") {
   MixerState state(4);
   state.extend(0, torch::zeros({1, 3, 2}));
   CHECK_THROWS_WITH(state.extend(0, torch::zeros({1, 2, 2})), ContainsSubstring("4 tokens"));

@@ -12,7 +12,7 @@ TEST_CASE("scaled dot product attention equals quadratic attention with U = W_q'
   const auto own = sdp->named_parameters(), theirs = quadratic->named_parameters();
   const auto x = torch::randn({2, 9, 12}, torch::kDouble);
   const auto rank_n = [&] { return torch::linalg_matrix_rank(theirs["full_form"], 1e-9); };
-  // The way back does not exist: a form of more than rank k is no product of a head's queries and keys.
+  // The converse is false: a form of a rank above k is not a product of a head's queries and keys.
   CHECK(rank_n().min().item<std::int64_t>() == shape.width);
   const auto rows_3nkd = own["query_key_value.weight"].unflatten(0, {3, 3, 4});
   theirs["full_form"].copy_(torch::matmul(rows_3nkd[0].mT(), rows_3nkd[1]));

@@ -1,4 +1,4 @@
-// Mixers without scores: a text in parts, and token by token, is the whole text, whatever the lengths.
+// Mixers without scores: a text that is mixed in parts, or token by token, equals the whole text at every length.
 
 #include "attention/mixer_support.h"
 #include "ops/state_mixing.h"
@@ -19,7 +19,7 @@ static MixerConfig any_state_mixer() {
   return one_of(all);
 }
 
-// Of a text whose parts end at `ends`, each mixed with the state that the one before left.
+// Mixes a text in parts that end at `ends`, each with the state after the previous part.
 static torch::Tensor mixed_in_parts(Mixer& mixer, const torch::Tensor& x_bcd, const torch::Tensor& segment_bc,
                                     const std::vector<std::int64_t>& ends) {
   MixerState state(x_bcd.size(1));
@@ -35,7 +35,7 @@ static torch::Tensor mixed_in_parts(Mixer& mixer, const torch::Tensor& x_bcd, co
   return torch::cat(parts, 1);
 }
 
-TEST_CASE("a text in parts and token by token is the whole text, at every length", "[state_mixers]") {
+TEST_CASE("a text in parts or token by token equals the whole text, at every length", "[state_mixers]") {
   const auto options = any_mixer_without_scores();
   const auto chunk = tokens_of_chunk(1000);
   const auto tokens =
@@ -61,7 +61,7 @@ TEST_CASE("a text in parts and token by token is the whole text, at every length
   CHECK(relative_error(mixed_in_parts(*mixer, x, {}, {tokens / 3, tokens}), exact) < tolerance);
 }
 
-TEST_CASE("texts that begin within a part, or at its edge, see nothing of those before them", "[state_mixers]") {
+TEST_CASE("a text that begins within a part or at its edge does not see the texts before it", "[state_mixers]") {
   const auto options = any_mixer_without_scores();
   INFO(describe(options));
   const auto mixer = random_mixer(options, shape);
@@ -78,7 +78,7 @@ TEST_CASE("texts that begin within a part, or at its edge, see nothing of those 
   CHECK(relative_error(whole[0].narrow(0, 30, 40), expected[0]) < 1e-11);
 }
 
-TEST_CASE("a state takes the same memory however long the text is", "[state_mixers]") {
+TEST_CASE("the memory of a state does not depend on the length of the text", "[state_mixers]") {
   const auto options = any_state_mixer();
   INFO(describe(options));
   const auto mixer = random_mixer(options, shape);
@@ -92,7 +92,7 @@ TEST_CASE("a state takes the same memory however long the text is", "[state_mixe
   CHECK(bytes_after(5) > 0);
 }
 
-TEST_CASE("the size of a state is what generating a text leaves", "[state_mixers]") {
+TEST_CASE("the computed size of a state equals its size after a text", "[state_mixers]") {
   const auto options = any_mixer_at_all();
   INFO(describe(options));
   const auto sizes = sizes_of(options, with_pairs(shape, options), 9);

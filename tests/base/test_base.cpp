@@ -1,4 +1,4 @@
-// Text for people, whole numbers, random numbers.
+// Text for messages, whole numbers, random numbers.
 
 #include <array>
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace metaformer {
 
-TEST_CASE("the nearest word is suggested only when it is near", "[text]") {
+TEST_CASE("the nearest word is suggested only if it is similar", "[text]") {
   CHECK(closest_match("learning_rat", {"learning_rate", "steps"}) == "learning_rate");
   CHECK(closest_match("tsep", {"step"}) == "step");
   CHECK(closest_match("zebra", {"learning_rate", "steps"}).empty());
@@ -35,7 +35,7 @@ TEST_CASE("values in messages are short, on one line, without control characters
   CHECK(escaped_lines("a\n\tb\x1b\n") == "a\n\tb\\x1b\n");
   std::string e_acute;
   for (int i = 0; i < 40; ++i) e_acute += "\xc3\xa9";
-  CHECK(printable("x" + e_acute) == "x" + e_acute.substr(0, 58) + "...");  // no half character
+  CHECK(printable("x" + e_acute) == "x" + e_acute.substr(0, 58) + "...");  // cut between characters
 }
 
 TEST_CASE("random numbers are a function of seed, purpose, step and index", "[random]") {
@@ -69,7 +69,7 @@ TEST_CASE("random numbers are uniform", "[random]") {
   }
 }
 
-TEST_CASE("whole numbers are read with and without an exponent, and others are malformed or too large", "[numbers]") {
+TEST_CASE("whole numbers are read with and without an exponent; other texts are malformed or too large", "[numbers]") {
   std::istringstream valid(
       "12 12 +3 3 -4 -4 1e3 1000 +2.5e2 250 1E3 1000 7.0 7 010 10 9223372036854775807 9223372036854775807 "
       "9007199254740992e0 9007199254740992");

@@ -1,4 +1,4 @@
-// Files that are read and written whole, files that grow, and locks.
+// Whole files, files that are appended to, and locks.
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -14,7 +14,7 @@
 
 namespace metaformer {
 
-TEST_CASE("no file is written through a link that another has put in its place", "[files]") {
+TEST_CASE("no file is written through a link that another program has put in its place", "[files]") {
   const TemporaryFolder folder;
   const auto victim = folder.write("victim", "precious");
   const auto temporary = folder / fmt::format(".a.txt.{}.tmp", ::getpid());
@@ -27,7 +27,7 @@ TEST_CASE("no file is written through a link that another has put in its place",
   CHECK(read_text(victim) == "precious");
 }
 
-TEST_CASE("a file is replaced whole or not at all, a link in one step", "[files]") {
+TEST_CASE("a file is replaced completely or not at all, and a link in one step", "[files]") {
   const TemporaryFolder folder;
   const auto path = folder.write("a.txt", "old");
   write_file_atomically(path, "new");
@@ -43,7 +43,7 @@ TEST_CASE("a file is replaced whole or not at all, a link in one step", "[files]
   }
 }
 
-TEST_CASE("errors of reading name the file's fault", "[files]") {
+TEST_CASE("an error of reading a file names its cause", "[files]") {
   const TemporaryFolder folder;
   const auto a = folder.write("a", "12345");
   CHECK(read_file(a, 5, ExitCode::data) == "12345");
@@ -52,7 +52,7 @@ TEST_CASE("errors of reading name the file's fault", "[files]") {
     CHECK_THROWS_WITH(read_file(path, 4, ExitCode::data), Mentions(why));
 }
 
-TEST_CASE("a file that grows is opened where it lies, never through a link", "[files]") {
+TEST_CASE("a file is appended to only directly, not through a link", "[files]") {
   const TemporaryFolder folder;
   {
     const AppendedFile file(folder / "a");
@@ -99,7 +99,8 @@ pid_t start_holder(const std::filesystem::path& file) {
 
 }  // namespace
 
-TEST_CASE("a second holder is refused with the name of the first, whose death frees the lock", "[lock]") {
+TEST_CASE("a second holder of a lock is refused with the first holder's process, whose death frees the lock",
+          "[lock]") {
   const TemporaryFolder folder;
   const auto file = folder / "lock";
   const auto pid = start_holder(file);
@@ -116,7 +117,7 @@ TEST_CASE("a second holder is refused with the name of the first, whose death fr
   CHECK_THROWS_AS(FileLock(folder / "no/such/folder"), Error);
 }
 
-TEST_CASE("a link in the place of a lock is left alone", "[lock]") {
+TEST_CASE("a link in the place of a lock is refused and not changed", "[lock]") {
   const TemporaryFolder folder;
   const auto victim = folder.write("victim", "untouched");
   for (const auto* target : {"victim", "absent"}) {

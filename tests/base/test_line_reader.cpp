@@ -42,7 +42,8 @@ std::vector<std::string> all_lines(const std::string& text, std::size_t longest 
 
 }  // namespace
 
-TEST_CASE("lines come in order, with any line break, the last with none; one that is too long is skipped", "[lines]") {
+TEST_CASE("lines are read in order, with any line break, the last also without one; a line that is too long is skipped",
+          "[lines]") {
   using Lines = std::vector<std::string>;
   CHECK(all_lines("").empty());
   CHECK(all_lines("a\nbb\n\nc") == Lines{"a", "bb", "", "c"});
@@ -58,7 +59,7 @@ TEST_CASE("lines come in order, with any line break, the last with none; one tha
   CHECK(all_lines(std::string(10, 'x'), 10) == Lines{std::string(10, 'x')});
 }
 
-TEST_CASE("a reader knows whether a line is there, and waits for one that is not", "[lines]") {
+TEST_CASE("a reader knows whether a line is ready, and waits for an incomplete one", "[lines]") {
   Pipe pipe;
   LineReader reader(pipe.ends[0], "the pipe", 100);
   CHECK_FALSE(reader.is_ready());
@@ -77,7 +78,7 @@ TEST_CASE("a reader knows whether a line is there, and waits for one that is not
   CHECK_FALSE(reader.next());
 }
 
-TEST_CASE("lines larger than a pipe and a read arrive whole", "[lines]") {
+TEST_CASE("lines larger than a pipe's buffer are read completely", "[lines]") {
   Pipe pipe;
   const std::string large(300'000, 'y');
   std::thread writer([&] {

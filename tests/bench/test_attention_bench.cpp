@@ -1,5 +1,5 @@
-// Memory, operations and accuracy that benchmarks report; times are not tested. A core is compared with its mixer,
-// whose projections are permutations: they give p, q, k and v exactly, so outputs must be equal to the bit.
+// The memory, operations and accuracy that benchmarks report; times are not tested. A core is compared with a mixer
+// whose projections are permutations. They give p, q, k and v exactly, so the outputs must be equal to the bit.
 
 #include <ATen/record_function.h>
 
@@ -46,10 +46,10 @@ std::vector<MixerConfig> mixers_with_cores() {
   return list;
 }
 
-// Not the memory of x: attention takes keys and values in one place for one tensor.
+// A copy of x, because attention treats keys and values at the same address as one tensor.
 torch::Tensor heads_of(const torch::Tensor& x_bcd) { return split_heads(x_bcd.clone(), shape.heads); }
 
-// The form that the mixer's parameters stand for; its projection is the identity.
+// The form of a mixer whose projection is the identity.
 torch::Tensor form_of_metric(Mixer& mixer, const MetricOptions& options) {
   const auto right_nkd = mixer.score_form()->right_nrd / (options.score == MetricScore::distance ? 2 : 1);
   std::vector<torch::Tensor> forms;
@@ -112,7 +112,7 @@ std::vector<AttentionResult> bench(const AttentionRequest& request) {
 
 }  // namespace
 
-TEST_CASE("a core equals its mixer between its projections", "[attention_core]") {
+TEST_CASE("a core equals its mixer without the projections", "[attention_core]") {
   const torch::NoGradGuard no_grad;
   torch::manual_seed(5);
   const auto visibility = visibility_of(GENERATE(false, true));
@@ -135,7 +135,7 @@ TEST_CASE("a core equals its mixer between its projections", "[attention_core]")
   }
 }
 
-TEST_CASE("inputs of a core have the shapes of the mixer's, and scores of the standard deviation 1",
+TEST_CASE("the inputs of a core have the shapes of the mixer's inputs, and its scores a standard deviation of 1",
           "[attention_core]") {
   NormalDraws draws(torch::kCPU);
   const AttentionShape wide{.batch = 4, .heads = 8, .context = 64, .head_width = 32};
@@ -144,11 +144,11 @@ TEST_CASE("inputs of a core have the shapes of the mixer's, and scores of the st
   const auto drawn = [&](const MixerConfig& options) { return draw_core_inputs(options, wide, draws).value(); };
   const auto form_scores = [](const CoreInputs& in) {
     const auto form_nkk = in[1].dim() == 3 ? in[1] : torch::diag_embed(in[1]);
-    return torch::einsum("bnck,nkj,bnej->bnce", {in[0], form_nkk, in[0].roll(1, 0)});  // of different sequences
+    return torch::einsum("bnck,nkj,bnej->bnce", {in[0], form_nkk, in[0].roll(1, 0)});  // pairs of different sequences
   };
   const auto qkv = drawn(ScaledDotProductOptions{});
   REQUIRE(qkv.size() == 3);
-  for (const auto& vectors : qkv) {  // as a projection leaves them
+  for (const auto& vectors : qkv) {  // with the strides of a projection
     CHECK(vectors.sizes() == std::vector<std::int64_t>{4, 8, 64, 32});
     CHECK(vectors.strides() == std::vector<std::int64_t>{64 * 256, 32, 256, 1});
     CHECK(vectors.is_leaf());
@@ -163,14 +163,14 @@ TEST_CASE("inputs of a core have the shapes of the mixer's, and scores of the st
     const auto distance = drawn(MetricOptions{.constraint = constraint, .score = MetricScore::distance});
     const auto form_nkk = distance[1].dim() == 3 ? distance[1] : torch::diag_embed(distance[1]);
     CHECK((torch::linalg_eigvalsh(form_nkk, "L") > -1e-5).all().item<bool>());
-    // What varies along the context, 2 p M p' - p' M p'.
+    // The part that varies along the context, 2 p M p' - p' M p'.
     const auto length = torch::einsum("bnek,nkj,bnej->bne", {distance[0], form_nkk, distance[0]}).roll(1, 0);
     CHECK(std_of(2 * form_scores(distance) - length.unsqueeze(2)) < 1.5);
     CHECK(std_of(2 * form_scores(distance) - length.unsqueeze(2)) > 0.5);
   }
 }
 
-TEST_CASE("the benchmark of cores has right operations, errors and memory for every mixer", "[attention_core]") {
+TEST_CASE("the benchmark of cores reports correct operations, errors and memory for every mixer", "[attention_core]") {
   auto request = core_request({});
   request.type = GENERATE(torch::kFloat, torch::kBFloat16);
   for (const auto& mixer : mixers_with_cores())
@@ -188,21 +188,21 @@ TEST_CASE("the benchmark of cores has right operations, errors and memory for ev
     CHECK(result.teraflops == Approx(3 * operations / result.ms * 1e-9));
     CHECK(result.timed_by == TimedBy::clock);
     CHECK(result.peak_bytes >= result.kept_bytes);
-    CHECK(result.error.has_value() == (result.mixer != "none"));  // which gives zeros
+    CHECK(result.error.has_value() == (result.mixer != "none"));  // its output is zeros
     if (result.error) CHECK(*result.error < largest);
     if (result.error && request.type == torch::kBFloat16 && result.mixer != "identity") CHECK(*result.error > 1e-4);
   }
 }
 
-TEST_CASE("memory of a core is attention's, without inputs", "[attention_core]") {
+TEST_CASE("the memory of a core is that of attention without its inputs", "[attention_core]") {
   auto request = core_request(
       {ScaledDotProductOptions{.backend = Backend::composed}, MetricOptions{.backend = Backend::composed}});
   request.shapes = {{.batch = 2, .heads = 2, .context = 64, .head_width = 16}};
   const auto results = bench(request);
   const std::int64_t vectors = 2 * 64 * 2 * 16 * 4, number_per_row = 2 * 2 * 64 * 4;
   CHECK(results[0].kept_bytes == vectors + number_per_row);             // t
-  CHECK(results[1].kept_bytes == 2 * vectors + number_per_row);         // and q = p M
-  CHECK(results[0].peak_bytes >= results[0].kept_bytes + 3 * vectors);  // and the gradients of q, k and v
+  CHECK(results[1].kept_bytes == 2 * vectors + number_per_row);         // also q = p M
+  CHECK(results[0].peak_bytes >= results[0].kept_bytes + 3 * vectors);  // also the gradients of q, k and v
 }
 
 TEST_CASE("every backend of the library's attention equals composed attention", "[attention_core]") {
@@ -216,12 +216,12 @@ TEST_CASE("every backend of the library's attention equals composed attention", 
     CHECK(result.teraflops / results[0].teraflops == Approx(results[0].ms / result.ms));
     backends.push_back(result.backend);
   }
-  CHECK(backends == std::vector<std::string>{"composed", "library_flash", "library_math"});  // of a CPU
+  CHECK(backends == std::vector<std::string>{"composed", "library_flash", "library_math"});  // those of a CPU
   const auto& context = at::globalContext();
   CHECK((context.userEnabledFlashSDP() && context.userEnabledMathSDP() && context.userEnabledMemEfficientSDP()));
 }
 
-TEST_CASE("a core that the benchmark does not know is left out, with the reason", "[attention_core]") {
+TEST_CASE("a core that the benchmark does not know is skipped with a reason", "[attention_core]") {
   const auto request = core_request({MetricOptions{.score = MetricScore::as_published, .backend = Backend::reference},
                                      MetricOptions{.values = MixerValues::own, .qk_norm = true},
                                      QuadraticOptions{.qk_norm = true, .backend = Backend::composed},
@@ -233,7 +233,7 @@ TEST_CASE("a core that the benchmark does not know is left out, with the reason"
   }
 }
 
-TEST_CASE("candidates are timed by replays, forward and backward, where they can be recorded", "[attention_core]") {
+TEST_CASE("candidates that can be recorded are timed by replays, forward and backward", "[attention_core]") {
   auto request =
       core_request({MetricOptions{.backend = Backend::composed}, MetricOptions{.backend = Backend::reference}});
   request.core = GENERATE(true, false);
@@ -252,7 +252,7 @@ TEST_CASE("candidates are timed by replays, forward and backward, where they can
 
 namespace {
 
-// Nodes of the graph that this thread's operations make, and that a backward pass calls.
+// Numbers of graph nodes that this thread's operations create and that a backward pass calls.
 struct Nodes {
   int made = 0, called_back = 0;
 } nodes;
@@ -265,7 +265,7 @@ std::unique_ptr<at::ObserverContext> count_node(const at::RecordFunction& functi
   return nullptr;
 }
 
-// Each replay takes 200 ms, those of the second recording 100 ms.
+// A replay of the first recording takes 200 ms, one of the second 100 ms.
 class WaitingGraph : public DeviceGraph {
  public:
   explicit WaitingGraph(std::vector<Nodes>& recordings) : recordings_(recordings) {}
@@ -286,7 +286,7 @@ class WaitingGraph : public DeviceGraph {
 
 }  // namespace
 
-TEST_CASE("the time of a backward pass is that of both passes without that of the forward pass", "[attention_core]") {
+TEST_CASE("the time of a backward pass is the time of both passes minus that of the forward pass", "[attention_core]") {
   auto request = core_request({MetricOptions{.backend = Backend::composed}});
   request.core = GENERATE(true, false);
   request.direction = Direction::backward;
@@ -295,12 +295,12 @@ TEST_CASE("the time of a backward pass is that of both passes without that of th
   const auto results = bench(request);
   REQUIRE(recordings.size() == 2);
   CHECK((recordings[0].made > 0 && recordings[0].called_back > 0));
-  CHECK((recordings[1].made > 0 && recordings[1].called_back == 0));  // as in a training, which keeps its graph
+  CHECK((recordings[1].made > 0 && recordings[1].called_back == 0));  // training also keeps its graph
   CHECK((results[0].ms > 50 && results[0].ms < 150));
   const double operations = forward_operations(request.mixers[0], shape, true) -
                             (request.core ? projection_operations(request.mixers[0], shape) : 0);
   CHECK(results[0].teraflops == Approx(2 * operations / results[0].ms * 1e-9));
-  CHECK(results[0].peak_bytes > results[0].kept_bytes);  // of both passes
+  CHECK(results[0].peak_bytes > results[0].kept_bytes);  // memory of both passes
 }
 
 TEST_CASE("the meter counts the bytes of tensors", "[bench]") {
@@ -329,13 +329,12 @@ TEST_CASE("the pair table gives p M p", "[bench]") {
   CHECK(pair_table_bytes(32, 8, 256, 48, 4) == 32.0 * 8 * 4 * (256 * 257 / 2) * (48 * 49 / 2));
 }
 
-TEST_CASE("operations are those of the products that a layer makes, those of a core without its projections",
-          "[bench]") {
+TEST_CASE("operations are those of a layer's matrix products; a core's exclude the projections", "[bench]") {
   const double b = 2, n = 3, c = 13, k = 8, d = 24, pairs = b * c * c, seen = b * c * (c + 1) / 2;
   const QuadraticOptions full{.form = QuadraticForm::full};
   const MetricOptions identity{.constraint = MetricConstraint::identity};
   const std::vector<std::tuple<MixerConfig, double, double>> cases = {
-      // of projections, of the core
+      // operations of the projections, of the core
       {ScaledDotProductOptions{}, 4 * 2 * b * c * d * d, 2 * 2 * pairs * d},
       {MetricOptions{}, 2 * 2 * b * c * d * d, 2 * b * c * d * k + 2 * 2 * pairs * d},
       {QuadraticOptions{}, 2 * 2 * b * c * d * d, 2 * b * c * d * k + 2 * 2 * pairs * d},
@@ -351,7 +350,8 @@ TEST_CASE("operations are those of the products that a layer makes, those of a c
   CHECK(forward_operations(ScaledDotProductOptions{}, shape, true) == 4 * 2 * b * c * d * d + 2 * 2 * seen * d);
 }
 
-TEST_CASE("memory of composed attention grows with the context, that of the reference with its square", "[bench]") {
+TEST_CASE("the memory of composed attention grows linearly with the context, that of the reference quadratically",
+          "[bench]") {
   AttentionRequest request;
   for (const std::int64_t context : {128, 256, 512})
     request.shapes.push_back({.batch = 1, .heads = 2, .context = context, .head_width = 16});
@@ -371,7 +371,7 @@ TEST_CASE("memory of composed attention grows with the context, that of the refe
     REQUIRE(result.error);
     CHECK((*result.error > 0 && *result.error < 1e-5));
   }
-  // A candidate that does not fit is left out, with its size.
+  // A candidate that does not fit into memory is skipped with its size.
   const auto table = bench(
       {.shapes = {{.batch = 32, .heads = 8, .context = 2048, .head_width = 48}}, .mixers = {}, .pair_table = true});
   REQUIRE(table.size() == 1);

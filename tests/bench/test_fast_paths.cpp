@@ -1,4 +1,4 @@
-// Kernels that a benchmark times, and fast paths that it reports, against the nodes in the graph of a training pass.
+// The kernels that a benchmark times, and its reported fast paths against the nodes in the graph of a training pass.
 
 #include <torch/csrc/autograd/function.h>
 
@@ -20,7 +20,7 @@ namespace metaformer::test_fast_paths {
 
 namespace {
 
-// Whether a node whose name starts so leads to y.
+// Whether the graph of y has a node whose name starts with `start`.
 bool has_node(const torch::Tensor& y, const std::string& start) {
   std::set<torch::autograd::Node*> seen;
   std::vector<torch::autograd::Node*> left = {y.grad_fn().get()};
@@ -58,7 +58,7 @@ void check_paths(const TransformerConfig& model) {
 
 }  // namespace
 
-TEST_CASE("fast paths of every mixer and position are those that are taken", "[bench]") {
+TEST_CASE("the reported fast paths of every mixer and kind of positions are used", "[bench]") {
   auto model = small_model();
   model.mixer = any_mixer();
   model.heads = with_pairs(model.mixer_shape(), model.mixer).heads;
@@ -68,7 +68,7 @@ TEST_CASE("fast paths of every mixer and position are those that are taken", "[b
   check_paths(model);
 }
 
-TEST_CASE("oneDNN computes the recurrence of an LSTM, in every precision, and of no other model", "[bench]") {
+TEST_CASE("oneDNN computes only the recurrence of an LSTM, in every precision", "[bench]") {
   const auto cell = GENERATE(RecurrentCell::lstm, RecurrentCell::gru);
   RecurrentModel model(RecurrentConfig{.cell = cell}, /*vocabulary=*/5);
   initialise(model, 1);
@@ -87,7 +87,7 @@ TEST_CASE("oneDNN computes the recurrence of an LSTM, in every precision, and of
   CHECK(fast_paths(config, torch::kCPU).empty());
 }
 
-TEST_CASE("no fast path in float16 or on another device", "[bench]") {
+TEST_CASE("there is no fast path in float16 or on another device", "[bench]") {
   ExperimentConfig config;
   auto model = small_model();
   model.mixer = ScaledDotProductOptions{};
@@ -97,7 +97,7 @@ TEST_CASE("no fast path in float16 or on another device", "[bench]") {
   config.train.precision = Precision::fp16;
   for (const auto& path : fast_paths(config, torch::kCPU)) CHECK(path.why_not == "train.precision is fp16");
   config.train.precision = Precision::fp32;
-  // The limit counts memory.
+  // The limit includes the memory.
   for (const auto& [context, memory, why_not] : std::vector<std::tuple<std::int64_t, std::int64_t, std::string>>{
            {8, 0, ""},
            {8, 8, ""},
@@ -110,9 +110,9 @@ TEST_CASE("no fast path in float16 or on another device", "[bench]") {
   }
 }
 
-TEST_CASE("every kernel is timed on both sides", "[bench]") {
+TEST_CASE("every kernel of the program is timed beside the library's", "[bench]") {
   const auto type = GENERATE(torch::kFloat, torch::kBFloat16);
-  const auto head_width = GENERATE(3, 8);  // of an odd one nothing is rotated
+  const auto head_width = GENERATE(3, 8);  // rotary positions need an even width
   const auto results = bench_kernels(
       {.shape = {.batch = 2, .heads = 2, .context = 5, .head_width = head_width}, .type = type, .rounds = 2});
   std::vector<std::string> kernels;

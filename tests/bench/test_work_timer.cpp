@@ -1,4 +1,4 @@
-// How work is timed: by replays of a recording, by events of a device, by the clock. The graph and the device with
+// Timing of work by replays of a recording, by events of a device, or by the clock. The graph and the device with
 // events are stand-ins.
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -14,7 +14,7 @@ namespace metaformer::test_work_timer {
 
 namespace {
 
-// A device whose work takes the time that it is given here, by its own clock.
+// A device with its own clock, which the tests advance.
 struct EventDevice : c10::impl::DeviceGuardImplInterface {
   static constexpr auto device_type = c10::DeviceType::PrivateUse1;
   static inline double now = 0;  // milliseconds
@@ -31,7 +31,7 @@ struct EventDevice : c10::impl::DeviceGuardImplInterface {
   void uncheckedSetDevice(c10::Device) const noexcept override {}
   c10::Stream getStream(c10::Device) const override { return c10::Stream(c10::Stream::DEFAULT, device()); }
   c10::Stream exchangeStream(c10::Stream) const override { return c10::Stream(c10::Stream::DEFAULT, device()); }
-  c10::DeviceIndex deviceCount() const noexcept override { return 0; }  // autograd needs no thread for it
+  c10::DeviceIndex deviceCount() const noexcept override { return 0; }  // so autograd starts no thread for it
 
   void record(void** event, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag flag) const override {
     TORCH_CHECK(flag == c10::EventFlag::BACKEND_DEFAULT, "an event without a time");
@@ -56,8 +56,7 @@ C10_REGISTER_GUARD_IMPL(PrivateUse1, EventDevice);
 
 }  // namespace
 
-TEST_CASE("recorded work is timed by replays, of which a measurement takes as many as last a millisecond",
-          "[work_timer]") {
+TEST_CASE("recorded work is timed by replays, several in each measurement", "[work_timer]") {
   GraphCounts counts;
   int calls = 0;
   WorkTimer timer(
@@ -65,15 +64,16 @@ TEST_CASE("recorded work is timed by replays, of which a measurement takes as ma
   CHECK(timer.timed_by() == TimedBy::graph);
   CHECK(timer.recording_problem().empty());
   CHECK(counts.captures == 1);
-  CHECK(calls == counts.replays);  // recording computes nothing
+  CHECK(calls == counts.replays);  // a recording computes nothing
   CHECK(timer.calls_per_measurement() >= 2);
   const auto before = counts.replays;
   const double ms = timer.milliseconds();
   CHECK(counts.replays == before + timer.calls_per_measurement());
-  CHECK((ms > 0 && ms < 30));  // of one call
+  CHECK((ms > 0 && ms < 30));  // time of one call
 }
 
-TEST_CASE("work that is long or cannot be recorded is called itself, and the reason is kept", "[work_timer]") {
+TEST_CASE("work without a recording is called and timed by the clock, and a failed recording's reason is kept",
+          "[work_timer]") {
   GraphCounts counts;
   int calls = 0;
   const bool is_long = GENERATE(true, false);
@@ -93,7 +93,7 @@ TEST_CASE("work that is long or cannot be recorded is called itself, and the rea
   CHECK(counts.replays == 0);
 }
 
-TEST_CASE("on a device time passes between its events, not on the host's clock", "[work_timer]") {
+TEST_CASE("times on a device are differences of its events, not of the host's clock", "[work_timer]") {
   GraphCounts counts;
   const bool records = GENERATE(false, true);
   {

@@ -25,7 +25,7 @@
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-// A list of words, or a line that is cut at its spaces, where '...' holds one word together.
+// A list of words, or a line that is split at spaces outside '...'.
 struct Arguments : std::vector<std::string> {
   using std::vector<std::string>::vector;
   Arguments(const std::string& line) {
@@ -40,7 +40,7 @@ inline Arguments joined(Arguments first, const Arguments& second) {
   return first;
 }
 
-// Each change after a --set of its own.
+// Puts --set before each change.
 inline Arguments set(const Arguments& changes) {
   Arguments words;
   for (const auto& change : changes) words.insert(words.end(), {"--set", change});
@@ -69,7 +69,7 @@ void wait_until(const Condition& condition) {
   REQUIRE(condition());
 }
 
-// Environment variables for as long as it lives.
+// Sets environment variables during its lifetime.
 class Variables {
  public:
   using Values = std::initializer_list<std::pair<std::string, std::string>>;
@@ -81,7 +81,7 @@ class Variables {
   std::list<Variable> set_;
 };
 
-// A limit of the programs that start while it lives.
+// Limits a resource of programs that start during its lifetime.
 class Limit {
  public:
   Limit(__rlimit_resource resource, rlim_t most) : resource_(resource) {
@@ -109,7 +109,7 @@ inline std::string small_text() {
   return text;
 }
 
-// Becomes the executable, in the folder.
+// Replaces this process by the executable, in the folder.
 [[noreturn]] inline void become_program(const fs::path& folder, const Arguments& arguments) {
   std::vector<const char*> argv = {METAFORMER_PROGRAM};
   for (const auto& word : arguments) argv.push_back(word.c_str());
@@ -118,7 +118,7 @@ inline std::string small_text() {
   _exit(126);
 }
 
-// Texts with and without the word "marker", labelled yes and no. The header is the first row, or "".
+// Texts with and without the word "marker", labelled yes and no. `header`: the first row, or "".
 inline std::string labelled_table(int count, const std::string& header = "text,label\n",
                                   const std::string& yes = "yes") {
   std::string table = header;
@@ -142,7 +142,7 @@ class Program {
   const TemporaryFolder& folder() const { return folder_; }
 
   // Starts the executable in the folder; stdin comes from a file, stdout and stderr go to files there. `blocked`:
-  // signals that it is started with.
+  // the signals that are blocked at its start.
   pid_t start(const Arguments& arguments, const std::string& input = "/dev/null", const sigset_t& blocked = {}) const {
     constexpr int write = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
     const std::array files = {open(input.c_str(), O_RDONLY | O_CLOEXEC), open(at("out").c_str(), write, 0666),
@@ -175,7 +175,7 @@ class Program {
     return wait(start(arguments, folder_.write("input", input)));
   }
 
-  // Runs a line of a shell in the folder, where $PROGRAM is the executable; stderr goes to the file err.
+  // Runs a shell command in the folder; $PROGRAM is the executable, and stderr goes to the file err.
   int shell(const std::string& line) const {
     const auto command = "cd '" + folder_.path().string() + "' && export PROGRAM='" METAFORMER_PROGRAM "' && { " +
                          line + "; } 2> '" + (folder_ / "err").string() + "'";
@@ -194,7 +194,7 @@ class Program {
     return Json::parse(succeed(joined(arguments, more), {"--json"}));
   }
 
-  // Trains small.yaml with these changes. Returns what stderr has.
+  // Trains small.yaml with these changes. Returns stderr.
   std::string train(const std::string& out, const Arguments& changes = {}) const {
     succeed({"train", "--config", "small.yaml", "--out", out}, set(changes));
     return read("err");
@@ -205,7 +205,7 @@ class Program {
     return check_refused(run(arguments), code, parts);
   }
 
-  // The same of a mistake that is one line, with nothing on stdout.
+  // Like refuse, and expects one line on stderr and an empty stdout.
   void refuse_in_one_line(const Arguments& arguments, int code, const Arguments& parts = {}) const {
     const auto result = refuse(arguments, code, parts);
     INFO(result.err);

@@ -1,4 +1,4 @@
-// What checkpoints answer: sample, predict.
+// Answers of checkpoints: sample and predict, and evaluations of ensembles.
 
 #include "cli/program.h"
 
@@ -27,7 +27,7 @@ std::string without_speed(const std::string& messages) {
 
 }  // namespace
 
-TEST_CASE("sample takes prompts from a file or a conversation, and gives several texts", "[cli]") {
+TEST_CASE("sample takes prompts from a file or a conversation, and writes several texts", "[cli]") {
   const Program program;
   program.train("run");
   const Arguments sample = "sample --run run --tokens 12 --seed 3";
@@ -54,7 +54,7 @@ TEST_CASE("sample takes prompts from a file or a conversation, and gives several
         program.succeed(sample, {"--prompt", "to be"}) + program.succeed(sample, {"--prompt", "not"}));
 }
 
-TEST_CASE("sample sorts with a sorter", "[cli]") {
+TEST_CASE("sample with a sorter sorts lists", "[cli]") {
   const Program program;
   program.succeed("train --config sorter_scaled_dot_product.yaml --out run",
                   set({"train.steps=400", "train.eval_interval=400"}));
@@ -68,7 +68,7 @@ TEST_CASE("sample sorts with a sorter", "[cli]") {
   CHECK(program.json("evaluate --run run --split test").at("exact_match") > 0.9);
 }
 
-TEST_CASE("predict answers every line in order and names malformed ones", "[cli]") {
+TEST_CASE("predict labels every line in order and names malformed ones", "[cli]") {
   const Program program;
   train_classifier(program);
   std::string input, expected;
@@ -91,7 +91,7 @@ TEST_CASE("predict answers every line in order and names malformed ones", "[cli]
   CHECK(program.json("evaluate --run run --random-batches 3").at("texts") == 96);
 }
 
-TEST_CASE("a label that hardly any training text has is warned of, a rare class is not", "[cli]") {
+TEST_CASE("a warning names a label of very few training texts, but not a rare class", "[cli]") {
   const Program program;
   const auto errors_with = [&](int texts, const std::string& label) {
     std::string table = "text,label\n";
@@ -108,9 +108,9 @@ TEST_CASE("a label that hardly any training text has is warned of, a rare class 
   CHECK_THAT(errors_with(12, "2"), !ContainsSubstring("warning"));
 }
 
-TEST_CASE("an ensemble is the mean of what its members predict, text by text", "[cli]") {
+TEST_CASE("an ensemble predicts the mean of its members' probabilities of each text", "[cli]") {
   const Program program;
-  // With different tokenizers, by which the texts have different orders of length.
+  // The tokenizers differ, and with them the order of the texts by length.
   std::string tests = "text,label\n", lines;
   std::vector<std::string> labels;
   for (int i = 0; i < 20; ++i) {
@@ -153,7 +153,7 @@ TEST_CASE("an ensemble is the mean of what its members predict, text by text", "
   CHECK(single.at("loss").get<double>() == Approx(loss_by_words).epsilon(1e-6));
   CHECK((single["confusion"].size() == 2 && single["classes"].size() == 2));
 
-  std::replace(tests.begin(), tests.end(), 'j', 'k');  // the labels stay
+  std::replace(tests.begin(), tests.end(), 'j', 'k');  // only texts change
   program.folder().write("renamed.csv", tests);
   train_classifier(program, {"data.test_path=renamed.csv", "train.steps=2"}, "renamed");
   train_classifier(program, {"data.validation_fraction=0.2", "train.steps=2"}, "split");
@@ -161,7 +161,7 @@ TEST_CASE("an ensemble is the mean of what its members predict, text by text", "
   program.refuse("evaluate --run words --with split", 2, {"split: its validation split"});
 }
 
-TEST_CASE("what a run labels trains another, which is compared with it", "[cli]") {
+TEST_CASE("a run can train on labels of another run and be compared with it", "[cli]") {
   const Program program;
   train_classifier(program, {"train.steps=20"}, "teacher");
   const std::string texts = "w1 marker\nw2 other\nw3 marker\n";
@@ -182,7 +182,7 @@ TEST_CASE("what a run labels trains another, which is compared with it", "[cli]"
       3, {"labels-2.jsonl: "});
 }
 
-TEST_CASE("processes share predictions, which are those of one, and only the first reads", "[cli][processes]") {
+TEST_CASE("several processes predict the same as one, from one reader of the texts", "[cli][processes]") {
   const Program program;
   train_classifier(program);
   std::string lines;
@@ -191,7 +191,7 @@ TEST_CASE("processes share predictions, which are those of one, and only the fir
   program.folder().write("texts.txt", lines);
   const Arguments predict = "predict --run run --json --batch-size 7";
   const auto alone = program.run(predict, {"texts.txt"});
-  Program::check_refused(alone, 3, {"texts.txt: 294 texts, "});  // the others are blank
+  Program::check_refused(alone, 3, {"texts.txt: 294 texts, "});  // the other 6 are blank
   REQUIRE(lines_of(alone.out).size() == 300);
   for (const std::string processes : {"2", "3"}) {
     const auto shared = program.run(predict, {"texts.txt", "--processes", processes});
@@ -203,7 +203,7 @@ TEST_CASE("processes share predictions, which are those of one, and only the fir
   program.refuse("predict --run run absent.txt --processes 3", 3, {"error: 'absent.txt': "});
 }
 
-TEST_CASE("predict reads what train reads, and says how", "[cli]") {
+TEST_CASE("predict reads the formats of train, and names the format", "[cli]") {
   const Program program;
   train_classifier(program);
   const std::string jsonl = "{\"text\": \"w1 marker\"}\n";
@@ -225,10 +225,10 @@ TEST_CASE("predict reads what train reads, and says how", "[cli]") {
   }
 }
 
-TEST_CASE("predict labels no other column than that of the training", "[cli]") {
+TEST_CASE("predict labels only the column of the training, or a column that an option names", "[cli]") {
   const Program program;
   train_classifier(program);
-  // A run whose training table had no header takes such tables, and still finds a name.
+  // The training table had no header. This run reads such tables, and still finds a column by its name.
   program.folder().write("bare_training.csv", labelled_table(300, ""));
   train_classifier(program, {"data.path=bare_training.csv"}, "headless");
   const std::vector<std::pair<std::string, std::string>> files = {
@@ -249,7 +249,7 @@ TEST_CASE("predict labels no other column than that of the training", "[cli]") {
            {"run Text.csv", 3, "", {"Text.csv:", "no column 'text'", "'Text'"}},
            {"run other.jsonl", 3, "", {"other.jsonl", "'text'", "line 1", "'id', 'review'"}},
            {"run other.csv --column review", 0, "yes no ", {}},
-           {"run other.csv --column 2", 0, "yes no ", {}},  // a header, as the training had
+           {"run other.csv --column 2", 0, "yes no ", {}},  // with a header, as in training
            {"run other.jsonl --column review", 0, "yes ", {}},
            {"run bare.csv --header absent", 0, "yes no ", {}},
            {"run second.csv --header absent --column 2", 0, "yes no ", {}},
@@ -272,7 +272,7 @@ TEST_CASE("predict labels no other column than that of the training", "[cli]") {
   }
 }
 
-TEST_CASE("a byte order mark is no part of what is asked", "[cli]") {
+TEST_CASE("a byte order mark at the start of a text or file is ignored", "[cli]") {
   const Program program;
   const std::string mark = "\xEF\xBB\xBF";
   program.train("run");
@@ -297,11 +297,11 @@ TEST_CASE("a byte order mark is no part of what is asked", "[cli]") {
   CHECK(program.succeed("predict --run classifier new.csv").starts_with("yes\t"));
 }
 
-TEST_CASE("sample says how much of a long prompt the model sees", "[cli]") {
+TEST_CASE("sample reports how many tokens of a long prompt the model sees", "[cli]") {
   const Program program;
   program.train("run");
   program.train("gru", {"model={kind: gru, width: 8, context: 16}"});
-  const std::string fits = "to be, or not to", longer = "a" + fits;  // of 16 and 17 characters, the context is 16
+  const std::string fits = "to be, or not to", longer = "a" + fits;  // 16 and 17 characters; the context is 16
   const Arguments sample = "sample --tokens 1 --seed 3 --run";
   for (const Arguments& more : {Arguments{}, {"--window", "slide"}, {"--no-cache"}}) {
     const auto whole = program.run(sample, joined({"run", "--prompt", fits}, more)),

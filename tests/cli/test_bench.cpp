@@ -1,8 +1,8 @@
-// `bench`: its rows, its JSON, and what it says of a wrong request.
+// `bench`: its rows, its JSON, and its errors.
 
 #include "cli/program.h"
 
-TEST_CASE("bench step tells a step's time by phase, and saves nothing", "[cli]") {
+TEST_CASE("bench step reports a step's time by phase, and saves nothing", "[cli]") {
   const Program program;
   const Arguments bench = "bench step --config small.yaml --device cpu --rounds 2 --warmup 0";
   const auto json = program.json(bench, "--steps 2");
@@ -25,10 +25,10 @@ TEST_CASE("bench step stops at the first signal", "[cli]") {
   const auto pid = program.start("bench step --config small.yaml --steps 1000000 --rounds 1000000");
   wait_until([&] { return program.read("err").find("median of") != std::string::npos; });
   kill(pid, SIGINT);
-  CHECK(program.wait(pid).code == 130);  // else it would go on for hours
+  CHECK(program.wait(pid).code == 130);  // otherwise it would run for hours
 }
 
-TEST_CASE("bench measures kernels and every mixer, and says what is wrong with a request", "[cli]") {
+TEST_CASE("bench measures kernels and every mixer, and a wrong request is an error that names the fault", "[cli]") {
   const Program program;
   const Arguments kernels = "bench kernels --batch 1 --context 8 --rounds 1";
   CHECK_THAT(program.succeed(kernels), ContainsSubstring("linear layer"));
@@ -65,7 +65,7 @@ TEST_CASE("bench measures kernels and every mixer, and says what is wrong with a
   }
 }
 
-TEST_CASE("bench attention measures positions that act on scores, each right beside the formula", "[cli]") {
+TEST_CASE("bench attention measures positions that act on scores, with results as in the formula", "[cli]") {
   const Program program;
   const std::string positions = GENERATE("rotary", "alibi", "t5", "shaw", "transformer_xl");
   const auto json = program.json(
@@ -80,11 +80,10 @@ TEST_CASE("bench attention measures positions that act on scores, each right bes
     CHECK(result.contains("skipped") != can);
     measured += can && result.at("error") < 1e-5;
   }
-  CHECK(measured == 4 * 2);  // and with the backend reference
+  CHECK(measured == 4 * 2);  // each also with the backend reference
 }
 
-TEST_CASE("bench attention --core leaves out projections, and has the library's attention in rows of its own",
-          "[cli]") {
+TEST_CASE("bench attention --core excludes projections, and has separate rows for the library's attention", "[cli]") {
   const Program program;
   const Arguments small =
       "bench attention --core --batch 1 --heads 2 --head-width 8 --context 16 --rounds 1 --device cpu";

@@ -1,4 +1,4 @@
-// Names that are not UTF-8, and names that a terminal would act on.
+// Names that are not UTF-8, and names with control characters.
 
 #include "cli/program.h"
 
@@ -8,7 +8,7 @@ bool is_harmless(const std::string& text) {
   return std::none_of(text.begin(), text.end(), [](unsigned char c) { return (c < 0x20 && c != '\n') || c == 0x7f; });
 }
 
-// Runs, and looks at all that it writes.
+// Runs the program, and checks all its output.
 Result run_harmlessly(const Program& program, const Arguments& arguments, int code) {
   const auto result = program.refuse(arguments, code);
   CHECK(is_harmless(result.out));
@@ -18,7 +18,7 @@ Result run_harmlessly(const Program& program, const Arguments& arguments, int co
 
 }  // namespace
 
-TEST_CASE("a run in a folder whose name is not UTF-8 trains, resumes, is evaluated and sampled", "[cli]") {
+TEST_CASE("a run in a folder whose name is not UTF-8 can be trained, resumed, evaluated and sampled", "[cli]") {
   const Program program;
   const std::string odd = "\xff\x1b[31m", stem = odd + "/" + odd, run = odd + "/run";
   program.folder().write(stem + ".txt", small_text());
@@ -37,7 +37,7 @@ TEST_CASE("a run in a folder whose name is not UTF-8 trains, resumes, is evaluat
   CHECK(program.json({"sample", "--run", run, "--prompt", "to", "--tokens", "3"}).at("tokens") == 3);
 }
 
-TEST_CASE("a run that is named by its config's name survives any byte in it", "[cli]") {
+TEST_CASE("a run that is named after its config works with any byte in the name", "[cli]") {
   const Program program;
   program.folder().write("\xff.yaml", program.read("small.yaml"));
   program.succeed("train --config \xff.yaml --json");
@@ -65,7 +65,7 @@ TEST_CASE("control characters in names, labels and values do not reach the termi
                                  {"config", "check", "--set", red + "=1"}})
     run_harmlessly(program, words, 2);
   program.folder().write("odd\nname/a.txt", small_text());
-  program.folder().write("odd\nname/b.pdf", small_text());  // is named as left out
+  program.folder().write("odd\nname/b.pdf", small_text());  // named in a message as ignored
   const auto messages = program.train("run\nwith a break", {"data.path=\"odd\\nname\""});
   for (const auto& text : {messages, program.read("run\nwith a break/train.log")})
     CHECK_THAT(text, !ContainsSubstring("odd\nname") && !ContainsSubstring("run\nwith"));

@@ -1,4 +1,4 @@
-// The executable as scripts see it: training, evaluation and sampling together, and what info and config say.
+// The executable as scripts use it: training, evaluation and sampling together, and the output of info and config.
 
 #include <set>
 
@@ -18,7 +18,7 @@ TEST_CASE("train, evaluate and sample work together", "[cli]") {
        {"config.yaml", "environment.json", "metrics.jsonl", "train.log", "checkpoints/best/model.safetensors",
         "checkpoints/last/state.safetensors", "checkpoints/last/meta.json", "checkpoints/last/tokenizer.json"})
     CHECK(program.has("runs/latest/" + name));
-  // The last line of the log is the run's path.
+  // The last line on stderr is the run's path.
   CHECK(fs::equivalent(program.at(lines_of(trained.err).back()), program.at("runs/latest")));
 
   const auto evaluated = program.json("evaluate --checkpoint last");
@@ -38,7 +38,7 @@ TEST_CASE("train, evaluate and sample work together", "[cli]") {
   program.refuse("sample --prompt ~", 2, {"'~' (U+007E)"});
 }
 
-TEST_CASE("overfit-batch and profile do what they say, and survive a resume", "[cli]") {
+TEST_CASE("--overfit-batch and --profile have their effects, also after a resume", "[cli]") {
   const Program program;
   const Arguments train = "train --config small.yaml --out run --overfit-batch --json";
   const auto first = program.run(train, "--set train.steps=20 --profile");
@@ -52,7 +52,7 @@ TEST_CASE("overfit-batch and profile do what they say, and survive a resume", "[
   CHECK_THAT(program.run("evaluate --run run").err, ContainsSubstring("first batch"));
 }
 
-TEST_CASE("an injected NaN or overflow ends with code 4, is rolled back from, or in fp16 is a step that is skipped",
+TEST_CASE("after an injected NaN or overflow the run exits with code 4 or rolls back; in fp16 the step is skipped",
           "[cli][fp16]") {
   const Program program;
   const Variables fault{{"METAFORMER_FAULT", GENERATE("nan:3", "overflow:3")}};
@@ -66,10 +66,10 @@ TEST_CASE("an injected NaN or overflow ends with code 4, is rolled back from, or
   std::vector<std::pair<int, int>> skipped;
   for (const auto& line : json_lines(program.read("run/metrics.jsonl")))
     if (line["split"] == "train") skipped.emplace_back(line["step"], line["skipped_steps"]);
-  CHECK(skipped == decltype(skipped){{1, 0}, {2, 0}, {4, 1}});  // step 3 has no loss to report
+  CHECK(skipped == decltype(skipped){{1, 0}, {2, 0}, {4, 1}});  // step 3 has no loss
 }
 
-TEST_CASE("info finds the linked libraries working, and MKL may be left to decide for itself", "[cli]") {
+TEST_CASE("info finds that the linked libraries work, and METAFORMER_MKL=own lets MKL choose", "[cli]") {
   const Program program;
   const auto info_with = [&](const std::string& wish) {
     const Variables variables{{"METAFORMER_MKL", wish}};
@@ -85,7 +85,7 @@ TEST_CASE("info finds the linked libraries working, and MKL may be left to decid
   CHECK_FALSE(program.has("run"));
 }
 
-TEST_CASE("the vocabulary is counted where the data are at hand, and one layer is one layer", "[cli]") {
+TEST_CASE("the vocabulary is counted if the data exist, and one layer is in the singular", "[cli]") {
   const Program program;
   const auto text = small_text();
   const auto count = std::set<char>(text.begin(), text.end()).size();

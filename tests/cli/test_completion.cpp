@@ -8,7 +8,7 @@ namespace {
 
 using Words = std::set<std::string>;
 
-// What bash offers for a line that was typed as far as `words`; "=" is a word, as bash cuts lines.
+// Bash's offers after the words of a line have been typed; "=" is a word of its own, as in bash.
 struct Completion : Program {
   Completion() { folder().write("completion.bash", succeed("completion bash")); }
 
@@ -99,7 +99,7 @@ TEST_CASE("bash completes the values of options", "[cli]") {
   }
 }
 
-TEST_CASE("names of configs are those of METAFORMER_CONFIG_PATH and of the program", "[cli]") {
+TEST_CASE("bash completes the configs of METAFORMER_CONFIG_PATH and of the program", "[cli]") {
   const Completion completion;
   completion.folder().write("more/mine.yaml", "");
   {
@@ -111,7 +111,7 @@ TEST_CASE("names of configs are those of METAFORMER_CONFIG_PATH and of the progr
         Words{"shakespeare_metric.yaml", "shakespeare_metric_published.yaml"});
 }
 
-TEST_CASE("the scripts parse, and an unknown shell is an error that names those there are", "[cli]") {
+TEST_CASE("the scripts parse, and an unknown shell is an error that lists the known ones", "[cli]") {
   const Completion program;
   CHECK(program.shell("bash -n completion.bash") == 0);
   const auto zsh = program.succeed("completion zsh");

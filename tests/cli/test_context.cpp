@@ -1,5 +1,5 @@
-// Language models of every kind in every command, and evaluated or sampled with a longer context than they were trained
-// with, or with other options.
+// Every kind of language model in several commands; evaluation and sampling with a longer context than in training, or
+// with other options.
 
 #include "cli/program.h"
 
@@ -11,7 +11,7 @@ double loss_of(const Program& program, const Arguments& options) {
 
 }  // namespace
 
-TEST_CASE("evaluate and sample take a longer context where positions allow it", "[cli]") {
+TEST_CASE("evaluate and sample take a longer context if the positions allow it", "[cli]") {
   const Program program;
   const std::string positions = GENERATE("none", "sinusoidal", "rotary", "alibi", "t5", "shaw", "transformer_xl");
   program.train("run", {"model.positions=" + positions});
@@ -28,7 +28,7 @@ TEST_CASE("evaluate and sample take a longer context where positions allow it", 
   CHECK(text == program.succeed(sample, {"--no-cache"}));
 }
 
-TEST_CASE("evaluate takes other options of the mixer where no weight depends on them", "[cli]") {
+TEST_CASE("evaluate takes other options of the mixer if no weight depends on them", "[cli]") {
   const Program program;
   program.train("run", {"model.mixer={kind: lsh, chunk: 4, rounds: 1}"});
   const double trained = loss_of(program, "--set model.mixer.rounds=1");
@@ -43,7 +43,7 @@ TEST_CASE("evaluate takes other options of the mixer where no weight depends on 
   program.refuse("evaluate --run metric --set model.mixer.values=own", 2, {"projection"});
 }
 
-TEST_CASE("evaluate takes another memory, and sample goes on past the context without a cut", "[cli]") {
+TEST_CASE("evaluate takes another memory, and with memory sample goes on past the context without a cut", "[cli]") {
   const Program program;
   const std::string positions = GENERATE("learned", "rotary", "transformer_xl");
   program.train("run", {"model.memory=16", "model.positions=" + positions});
@@ -58,7 +58,7 @@ TEST_CASE("evaluate takes another memory, and sample goes on past the context wi
   program.refuse("evaluate --run run --random-batches 2", 2, {"random batches"});
 }
 
-TEST_CASE("learned positions end where training ended, and the message says so", "[cli]") {
+TEST_CASE("learned positions allow no longer context than in training, and the error says so", "[cli]") {
   const Program program;
   program.train("run");
   for (const auto* command : {"evaluate --run run --context 32", "sample --run run --context 32"})
@@ -82,10 +82,10 @@ TEST_CASE("evaluate, sample and bench take runs of recurrent and feed-forward mo
                       "--set", "model=" + model})["operations_per_step"] > 0);
 }
 
-TEST_CASE("a state is carried in evaluation where it is asked for, also of a text too short to carry it in training",
+TEST_CASE("evaluation can carry the state, also in a text too short to carry it in training",
           "[cli][language_models]") {
   const Program program;
-  // 4,400 characters: rows of 16 tokens, of which a step has 500.
+  // 4,400 characters; a step has 500 rows of 16 tokens.
   const Arguments changes = {"model={kind: lstm, width: 8, context: 16}", "train.batch_size=500", "train.steps=1"};
   program.train("run", changes);
   CHECK(loss_of(program, "--set model.carry_state=false") == loss_of(program, {}));

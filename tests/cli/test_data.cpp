@@ -1,11 +1,10 @@
-// data stats, data tokenizer, and runs whose data lie elsewhere now (--set data.path=NEW, by the SHA-256 of what is
-// there).
+// data stats, data tokenizer, and runs whose data have moved (--set data.path=NEW), recognised by their SHA-256.
 
 #include "cli/program.h"
 
 namespace {
 
-// 20 reviews in Amazon's format: 12 with four or five stars, 6 with one or two, 2 between; then a broken line.
+// 20 reviews in Amazon's format: 12 with four or five stars, 6 with one and 2 with three; then a broken line.
 std::string reviews() {
   std::string text;
   for (int i = 0; i < 20; ++i) {
@@ -39,7 +38,7 @@ std::string numbered(const std::string& words, int count) {
 
 }  // namespace
 
-TEST_CASE("data stats counts reviews as the shipped config reads them", "[cli]") {
+TEST_CASE("data stats counts reviews as reviews_amazon.yaml reads them", "[cli]") {
   const Program program;
   program.folder().write("reviews.json", reviews());
   const auto stats = joined("data stats --config reviews_amazon.yaml",
@@ -65,7 +64,7 @@ TEST_CASE("data stats describes the text of a language model, and refuses a sort
   program.refuse("data stats", 2);
 }
 
-TEST_CASE("data tokenizer learns once, reports, and writes what a checkpoint holds", "[cli]") {
+TEST_CASE("data tokenizer learns once, reports statistics, and writes the tokenizer of a checkpoint", "[cli]") {
   const CachingProgram program;
   const auto command = joined("data tokenizer --config small.yaml", unigram);
   const auto json = program.json(command, {"--out", "tokenizer.json", "--encode", "to  be\n"});
@@ -108,7 +107,7 @@ TEST_CASE("language models of words and subwords train, evaluate, resume and wri
   program.succeed("sample --run run --tokens 3");
 }
 
-TEST_CASE("a run whose text has moved is evaluated, inspected and resumed at its new place", "[moved]") {
+TEST_CASE("a run whose text has moved can be evaluated, inspected and resumed with the new path", "[moved]") {
   const Program program;
   program.train("run");
   const auto expected = program.json("evaluate --run run");

@@ -1,9 +1,9 @@
-// export, and config import. tests/python/compare_pretrained.py and compare_exported.py compare what they write with
-// the library transformers, and bring it back.
+// export, and config import. tests/python/compare_pretrained.py and compare_exported.py compare exports with the
+// library transformers, and import them again.
 
 #include "cli/program.h"
 
-TEST_CASE("a run is exported in every format, once", "[cli]") {
+TEST_CASE("a run is exported in every format, but not into an existing folder", "[cli]") {
   const Program program;
   program.train("run", {"model.mixer=scaled_dot_product", "model.bias=true"});
   const auto format = GENERATE(as<std::string>{}, "huggingface", "safetensors");
@@ -17,7 +17,7 @@ TEST_CASE("a run is exported in every format, once", "[cli]") {
   program.refuse(command, 2, {"exported: exists already"});
 }
 
-TEST_CASE("what cannot be exported or imported is refused with a reason", "[cli]") {
+TEST_CASE("a model or folder that cannot be exported or imported is refused with a reason", "[cli]") {
   const Program program;
   program.train("run", {"model.mixer=metric"});
   program.folder().write("bert/config.json", R"({"model_type": "bert"})");

@@ -1,4 +1,4 @@
-// Runs that a signal stops, or that a full or faulty disk ends, some at chosen moments (METAFORMER_FAULT).
+// Runs that end by a signal, a full disk or a faulty disk, some at chosen moments (METAFORMER_FAULT).
 
 #include "cli/program.h"
 
@@ -13,13 +13,13 @@ Arguments training(const std::string& out, const Arguments& changes) {
   return joined({"train", "--config", "small.yaml", "--out", out, "--resume"}, set(changes));
 }
 
-// A small table of two classes, for small.yaml.
+// Overrides that make small.yaml a classifier of a small table.
 Arguments classifier(const Program& program, const Arguments& more) {
   program.folder().write("table.csv", labelled_table(200));
   return joined({"task=classification", "data.path=table.csv", "data.cache=false"}, more);
 }
 
-// A run's lines and results, but for times and places.
+// A run's lines and results without times and paths.
 std::string story(const Program& program, const std::string& run) {
   std::string kept;
   for (const auto& json : json_lines(program.read(run + "/metrics.jsonl"))) {
@@ -40,7 +40,8 @@ bool has_text(const Program& program, const std::string& file, const std::string
 
 }  // namespace
 
-TEST_CASE("SIGUSR1 saves and training goes on; a second process is refused meanwhile", "[cli][stop]") {
+TEST_CASE("training goes on after SIGUSR1 has saved a checkpoint, and a second process is refused meanwhile",
+          "[cli][stop]") {
   const Program program;
   const auto endless = training(
       "run", {"train.steps=100000000", "train.eval_interval=100000000", "train.checkpoint_interval=100000000"});
@@ -55,9 +56,9 @@ TEST_CASE("SIGUSR1 saves and training goes on; a second process is refused meanw
   CHECK_FALSE(program.has("run/lock"));
 }
 
-TEST_CASE("the first signal is answered at once, the second ends the program", "[cli][stop]") {
+TEST_CASE("the first signal is acknowledged at once, the second ends the program", "[cli][stop]") {
   const Program program;
-  // Steps of seconds: the second one runs when the first one is in the log.
+  // Steps take seconds: the second one runs when the line of the first one is in the log.
   const auto pid = program.start(joined(
       training("run", {"train.steps=100000000", "train.eval_interval=50", "model={width: 64, layers: 8, context: 64}",
                        "train.batch_size=1024", "train.log_interval=1"}),
@@ -69,7 +70,7 @@ TEST_CASE("the first signal is answered at once, the second ends the program", "
   CHECK(program.wait(pid).code == -SIGTERM);
 }
 
-TEST_CASE("a stop at any moment of an evaluation leaves the same run in the end", "[cli][stop]") {
+TEST_CASE("a run that was stopped at any moment of an evaluation ends like an undisturbed one", "[cli][stop]") {
   const Program program;
   const bool recalibrates = GENERATE(true, false);
   const auto changes =
@@ -85,7 +86,7 @@ TEST_CASE("a stop at any moment of an evaluation leaves the same run in the end"
     if (stopped.code == 0) continue;  // there were fewer batches
     CHECK(stopped.code == 143);
     ++stops;
-    // The evaluation is made up for; the folder must then be replaced at once, also where the disk cannot swap names.
+    // The evaluation is repeated; then the folder must be replaced in one step, even if the disk cannot swap names.
     run_with(program, "exchange:1", training(out, changes));
     INFO("stopped in batch " << arrival);
     CHECK(story(program, out) == expected);
@@ -111,7 +112,7 @@ TEST_CASE("a rollback to a step whose evaluation was stopped keeps that evaluati
   CHECK(seen == decltype(seen){{2, "validation"}, {2, "rollback"}, {4, "validation"}});
 }
 
-TEST_CASE("baselines that a stop cut short are in the summary in the end", "[cli][stop]") {
+TEST_CASE("baselines that a stop interrupted are in the summary after a resume", "[cli][stop]") {
   const Program program;
   const auto train = training("run", classifier(program, {}));
   CHECK(run_with(program, "baselines:1", train).code == 143);
@@ -122,12 +123,12 @@ TEST_CASE("baselines that a stop cut short are in the summary in the end", "[cli
     CHECK_FALSE(entry.path().filename().string().ends_with(".tmp"));
 }
 
-TEST_CASE("a checkpoint that does not read back as it was written does not count", "[cli][disk]") {
+TEST_CASE("a checkpoint that does not read back as written is refused, and earlier ones stay intact", "[cli][disk]") {
   const Program program;
   program.train("whole");
   const auto expected = story(program, "whole");
   int refused = 0;
-  for (int write = 1; write <= 16 && refused < 8; ++write) {  // of two checkpoints with four files each
+  for (int write = 1; write <= 16 && refused < 8; ++write) {  // two checkpoints have four files each
     fs::remove_all(program.folder() / "run");
     const auto damaged = run_with(program, "damage:" + std::to_string(write), training("run", {}));
     if (damaged.code == 0) continue;  // not a file of a checkpoint
@@ -140,7 +141,7 @@ TEST_CASE("a checkpoint that does not read back as it was written does not count
   CHECK(refused == 8);
 }
 
-TEST_CASE("a checkpoint that may not be written ends the run and harms no earlier one", "[cli][disk]") {
+TEST_CASE("a checkpoint that cannot be written ends the run, and earlier ones stay intact", "[cli][disk]") {
   const Program program;
   program.train("run");
   const auto more = training("run", {"train.steps=8"});
@@ -152,7 +153,7 @@ TEST_CASE("a checkpoint that may not be written ends the run and harms no earlie
   program.succeed(more);
 }
 
-TEST_CASE("a full disk before there is a run is a failure, not a mistake of the user", "[cli][disk]") {
+TEST_CASE("a full disk at the start of a run is a failure, not a mistake of the user", "[cli][disk]") {
   const Program program;
   const auto full = run_with(program, GENERATE("full:1", "full:2"), training("run", {}));
   Program::check_refused(full, 1, {"No space left on device"});

@@ -1,4 +1,4 @@
-// Trainings of several processes, started by the program itself or as a launcher starts them.
+// Training with several processes that the program or a launcher starts.
 
 #include <csignal>
 
@@ -39,7 +39,7 @@ std::string free_port() {
 
 }  // namespace
 
-TEST_CASE("commands that compute let waiting threads sleep soon, unless the user has chosen", "[processes]") {
+TEST_CASE("in commands that compute, waiting threads soon sleep, unless the user has set this", "[processes]") {
   const Program program;
   const auto spins_with = [&](Variables::Values values) {
     const Variables variables(values);
@@ -56,9 +56,9 @@ TEST_CASE("commands that compute let waiting threads sleep soon, unless the user
   CHECK(spins_with({{"OMP_NUM_THREADS", "2"}, {"OMP_WAIT_POLICY", "active"}}).empty());
 }
 
-TEST_CASE("train --processes 2 trains what one process trains, to the byte, and says it once", "[cli][processes]") {
+TEST_CASE("train --processes 2 trains the same bytes as one process, and prints each line once", "[cli][processes]") {
   const Program program;
-  const Variables one_thread{{"OMP_NUM_THREADS", "1"}};  // norms add up gradients thread by thread
+  const Variables one_thread{{"OMP_NUM_THREADS", "1"}};  // the rounding of norms depends on the number of threads
   program.succeed(training("one"));
   const auto summary = program.json(training("two", "--processes 2"));
   CHECK(summary.at("steps") == 4);
@@ -67,10 +67,11 @@ TEST_CASE("train --processes 2 trains what one process trains, to the byte, and 
   const std::string state = "/checkpoints/last/state.safetensors";
   CHECK((program.read("one" + state) == program.read("two" + state)));
   CHECK_FALSE(program.has("two/train.log.1"));
-  program.succeed(training("two", "--processes 2 --resume"));  // which is finished
+  program.succeed(training("two", "--processes 2 --resume"));  // the run is finished
 }
 
-TEST_CASE("processes share an evaluation, whose metrics are those of one, and a measurement", "[cli][processes]") {
+TEST_CASE("several processes share an evaluation, with the scores of one process, and a measurement",
+          "[cli][processes]") {
   const Program program;
   program.succeed(training("one"));
   const auto alone = program.json("evaluate --run one");
@@ -83,8 +84,7 @@ TEST_CASE("processes share an evaluation, whose metrics are those of one, and a 
   CHECK(bench.at("gradient_bytes") > 0);
 }
 
-TEST_CASE("a config that is not valid, or no TMPDIR, is one error however many processes are asked for",
-          "[cli][processes]") {
+TEST_CASE("an invalid config or a missing TMPDIR is one error for any number of processes", "[cli][processes]") {
   const Program program;
   program.refuse_in_one_line(training("run", "--processes 3 --set train.stepz=3"), 2, {"train.stepz"});
   program.refuse_in_one_line(training("run", "--processes 3"), 2, {"train.batch_size|multiple of 3"});
@@ -93,7 +93,7 @@ TEST_CASE("a config that is not valid, or no TMPDIR, is one error however many p
   CHECK_FALSE(program.has("run"));
 }
 
-TEST_CASE("a signal to the program or to any process stops all of them, and the run goes on",
+TEST_CASE("a signal to the program or to any process stops all of them, and the run can be resumed",
           "[cli][processes][stop]") {
   const Program program;
   const int number = GENERATE(SIGINT, SIGTERM);
@@ -109,12 +109,11 @@ TEST_CASE("a signal to the program or to any process stops all of them, and the 
                            std::to_string(step + 2));
 }
 
-TEST_CASE("signals that come while processes start are answered, and end nothing by themselves",
-          "[cli][processes][stop]") {
+TEST_CASE("a SIGUSR1 during the start of processes is handled, and ends none of them", "[cli][processes][stop]") {
   const Program program;
   const bool several = GENERATE(true, false);
   const auto words = joined(training("run", "--set train.steps=40"), several ? "--processes 2" : "");
-  // A process that is started with them blocked unblocks them when it can answer.
+  // A process that starts with blocked signals unblocks them when it can handle them.
   const auto pid = program.start(words, "/dev/null", caught_signals());
   int sent = 0;
   const auto is_running = [&] {
@@ -130,7 +129,7 @@ TEST_CASE("signals that come while processes start are answered, and end nothing
   if (several) CHECK(sent > 10);
 }
 
-TEST_CASE("a stop that comes while a process starts ends it with the usual code", "[cli][processes][stop]") {
+TEST_CASE("a stop signal during the start of a process ends it with the usual exit code", "[cli][processes][stop]") {
   const Program program;
   const int number = GENERATE(SIGINT, SIGTERM, SIGHUP);
   const std::string processes = GENERATE("--processes 2", "");
@@ -139,7 +138,7 @@ TEST_CASE("a stop that comes while a process starts ends it with the usual code"
   Program::check_refused(program.wait(pid), 128 + number, {});
 }
 
-TEST_CASE("processes work where the program is process 1, as in a container", "[cli][processes]") {
+TEST_CASE("several processes work if the program is process 1, as in a container", "[cli][processes]") {
   const Program program;
   const std::string unshare = "unshare --user --map-root-user --pid --fork --mount-proc ";
   if (program.shell(unshare + "true") != 0) return skip("no process namespaces here");
@@ -152,7 +151,7 @@ TEST_CASE("processes work where the program is process 1, as in a container", "[
   CHECK((program.model_of("run") == program.model_of("one")));
 }
 
-TEST_CASE("processes end with the one that started them", "[cli][processes][stop]") {
+TEST_CASE("processes end when the program that started them dies", "[cli][processes][stop]") {
   const Program program;
   const auto pid = program.start(training("run", joined(endless, "--processes 2")));
   wait_until([&] { return children_of(pid).size() == 2; });
@@ -167,7 +166,7 @@ TEST_CASE("processes end with the one that started them", "[cli][processes][stop
     });
 }
 
-TEST_CASE("the time of a shell that becomes the program is no start-up", "[cli]") {
+TEST_CASE("the start-up time excludes the time of a shell that becomes the program", "[cli]") {
   const Program program;
   REQUIRE(program.shell("exec bash -c 'sleep 3 && exec \"$PROGRAM\" train --config small.yaml --out run'") == 0);
   const double seconds = program.read_json("run/summary.json").at("startup_seconds").get<double>();
@@ -175,8 +174,7 @@ TEST_CASE("the time of a shell that becomes the program is no start-up", "[cli]"
   CHECK(seconds < 3);
 }
 
-TEST_CASE("a process that is killed ends the others with one clear line, and the run goes on",
-          "[cli][processes][stop]") {
+TEST_CASE("a killed process ends the others, with one line on who was killed", "[cli][processes][stop]") {
   const Program program;
   const auto whom = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{2});
   const auto pid =
@@ -189,7 +187,7 @@ TEST_CASE("a process that is killed ends the others with one clear line, and the
              ContainsSubstring("another process has ended"));
 }
 
-TEST_CASE("a process that hangs is given up after --process-timeout", "[cli][processes][stop]") {
+TEST_CASE("the others wait for a process that hangs no longer than --process-timeout", "[cli][processes][stop]") {
   const Program program;
   const auto pid = program.start(training("run", joined(endless, "--processes 2 --process-timeout 3")));
   wait_for_checkpoint(program);
@@ -199,7 +197,7 @@ TEST_CASE("a process that hangs is given up after --process-timeout", "[cli][pro
   CHECK(std::chrono::steady_clock::now() - start < 30s);
 }
 
-TEST_CASE("a launcher's environment makes processes a group", "[cli][processes]") {
+TEST_CASE("processes with a launcher's environment form a group", "[cli][processes]") {
   const Program program;
   program.succeed(training("one"));
   const auto [launcher, rank_name, size_name, local_name] =
@@ -218,7 +216,8 @@ TEST_CASE("a launcher's environment makes processes a group", "[cli][processes]"
   CHECK((program.model_of("one") == program.model_of(launcher)));
 }
 
-TEST_CASE("the time limit and a stop cover others that say nothing or never come", "[cli][processes][stop]") {
+TEST_CASE("the time limit and a stop signal also work if other processes do not answer or never start",
+          "[cli][processes][stop]") {
   const Program program;
   const SilentPort silent;
   const auto start = std::chrono::steady_clock::now();

@@ -1,5 +1,4 @@
-// What `report`, `compare` and `inspect` write and what they refuse. tests/python/report_page.py looks at the page in a
-// browser.
+// Output and errors of `report`, `compare` and `inspect`. tests/python/report_page.py tests the page in a browser.
 
 #include "cli/program.h"
 
@@ -13,7 +12,7 @@ Json data_of(const std::string& page) {
   return Json::parse(page.substr(start, page.find("</script>", start) - start));
 }
 
-// What the page holds that `report` writes.
+// The data of the page that `report` writes.
 Json reported(const Program& program, const Arguments& arguments) {
   program.succeed("report", arguments);
   return data_of(program.read("report.html"));
@@ -21,7 +20,7 @@ Json reported(const Program& program, const Arguments& arguments) {
 
 }  // namespace
 
-TEST_CASE("a report holds curves, texts and heads of its runs, and figures beside it", "[cli]") {
+TEST_CASE("a report contains curves, texts and heads of its runs, and figures are written beside it", "[cli]") {
   const Program program;
   program.train("runs/1", {"train.seed=1"});
   program.train("runs/2", {"train.seed=2"});
@@ -44,7 +43,7 @@ TEST_CASE("a report holds curves, texts and heads of its runs, and figures besid
   CHECK(told["figures"] > 5);
 }
 
-TEST_CASE("a comparison's metrics as pictures", "[cli]") {
+TEST_CASE("compare draws its measures as figures", "[cli]") {
   const Program program;
   for (const std::string seed : {"1", "2"})
     for (const std::string mixer : {"metric", "quadratic"})
@@ -56,7 +55,8 @@ TEST_CASE("a comparison's metrics as pictures", "[cli]") {
   CHECK(is_one_line(program.refuse("compare runs --figures file", 1).err));
 }
 
-TEST_CASE("what is no run is refused, a run without checkpoints or an end is reported as far as it goes", "[cli]") {
+TEST_CASE("report refuses a folder that is no run, and shows the existing parts of a run without checkpoints or an end",
+          "[cli]") {
   const Program program;
   program.folder().write("results.csv", "");
   CHECK(program.run("report results.csv").code != 0);
@@ -77,7 +77,7 @@ TEST_CASE("what is no run is refused, a run without checkpoints or an end is rep
   CHECK_THAT(data["runs"][0]["state"].get<std::string>(), ContainsSubstring("unfinished"));
 }
 
-TEST_CASE("attention is shown of the prompt, where there is one that the run can read", "[cli]") {
+TEST_CASE("attention is shown for the prompt if the run can encode it", "[cli]") {
   const Program program;
   program.train("run");
   const auto tokens_of = [&](const Arguments& more) {
@@ -88,7 +88,7 @@ TEST_CASE("attention is shown of the prompt, where there is one that the run can
   };
   const auto shown = tokens_of("--prompt 'not to be'");
   CHECK(shown.starts_with("not to be"));
-  CHECK(shown.size() >= 16);  // model.context: it goes on as the run writes
+  CHECK(shown.size() >= 16);  // model.context; the run's text follows the prompt
   const auto usual = tokens_of({});
   CHECK_FALSE(usual.starts_with("not to be"));
   CHECK(tokens_of("--prompt ~") == usual);
@@ -119,7 +119,7 @@ TEST_CASE("classifiers and masked language models are shown with a text of their
   CHECK_THAT(without["problems"].dump(), ContainsSubstring("a fixed prompt"));
 }
 
-TEST_CASE("inspect writes arrays, numbers and pictures into the run, with the forms of another run below",
+TEST_CASE("inspect writes arrays, numbers and pictures into the run, also beside the forms of another run",
           "[inspect]") {
   const Program program;
   program.train("run", {"model.mixer=metric"});
@@ -137,7 +137,8 @@ TEST_CASE("inspect writes arrays, numbers and pictures into the run, with the fo
   CHECK_THAT(program.read("run/inspect/forms_0.svg"), ContainsSubstring("M, head 1") && ContainsSubstring("W_q W_k^T"));
 }
 
-TEST_CASE("inspect --json prints what inspection.json holds, and names what is wrong with its options", "[inspect]") {
+TEST_CASE("inspect --json prints the content of inspection.json, and a wrong option is an error that names it",
+          "[inspect]") {
   const Program program;
   program.train("run");
   const auto json = program.json(inspect, "--text 'to be' --no-data --no-pictures --out found");

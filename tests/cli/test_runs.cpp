@@ -1,4 +1,4 @@
-// Runs as a user finds them again: runs/latest, sessions, and what a start says; folders, links and memory.
+// How a user finds runs again: runs/latest and sessions; messages at the start; folders, links and memory.
 
 #include "cli/program.h"
 
@@ -6,7 +6,7 @@ namespace {
 
 constexpr rlim_t four_gib = rlim_t{4} << 30;
 
-// The address sanitizer's own memory is many times that of a training, so its builds measure nothing here.
+// The address sanitizer takes many times the memory of a training, so its builds measure no memory.
 #ifdef __SANITIZE_ADDRESS__
 constexpr bool measures_memory = false;
 #else
@@ -15,7 +15,7 @@ constexpr bool measures_memory = true;
 
 }  // namespace
 
-TEST_CASE("every new run becomes runs/latest, and who falls back to it says which run that is", "[runs]") {
+TEST_CASE("every new run becomes runs/latest, and commands without --run name the run that they use", "[runs]") {
   const Program program;
   const auto latest = program.folder() / "runs/latest";
   program.succeed("train --config small.yaml");
@@ -39,12 +39,12 @@ TEST_CASE("every new run becomes runs/latest, and who falls back to it says whic
 
   program.train("runs/fourth");
   CHECK(fs::read_symlink(latest) == "fourth");
-  program.train("project/runs/one");  // also the latest there
+  program.train("project/runs/one");  // also project/runs/latest
   CHECK(fs::read_symlink(program.at("project/runs/latest")) == "one");
   CHECK(fs::canonical(latest) == fs::canonical(program.at("project/runs/one")));
 }
 
-TEST_CASE("a runs/latest that cannot be set is a warning; one that leads nowhere is named", "[runs]") {
+TEST_CASE("a runs/latest that cannot be set gives a warning; a broken runs/latest is named in an error", "[runs]") {
   const Program program;
   program.folder().write("runs", "a file");
   CHECK_THAT(program.train("run"), ContainsSubstring("warning: runs/latest "));
@@ -79,7 +79,7 @@ TEST_CASE("a run without a checkpoint is not the latest", "[runs]") {
   CHECK_THAT(program.read("err"), ContainsSubstring("runs/latest is runs/good"));
 }
 
-TEST_CASE("resuming with more steps says what the schedule does, and keeps every session", "[runs]") {
+TEST_CASE("a resume with more steps warns of the schedule, and environment.json keeps every session", "[runs]") {
   const Program program;
   const auto resume = [&](const std::string& steps, const Arguments& more = {}) {
     program.succeed({"train", "--config", "small.yaml", "--out", "run", "--resume", "--set", "train.steps=" + steps},
@@ -115,7 +115,7 @@ TEST_CASE("the sample command repeats a sample of training", "[runs]") {
   CHECK(program.json("sample --checkpoint step-2 --tokens 200 --seed " + seed)["text"] == sample["text"]);
 }
 
-TEST_CASE("standard streams that are closed take no file's place", "[runs]") {
+TEST_CASE("with closed standard streams every file has only its own content", "[runs]") {
   const Program program;
   CHECK(program.shell("\"$PROGRAM\" train --config small.yaml --out run <&- >&- 2>&-") == 0);
   for (const auto& entry : fs::recursive_directory_iterator(program.folder() / "run")) {
@@ -126,7 +126,7 @@ TEST_CASE("standard streams that are closed take no file's place", "[runs]") {
   }
 }
 
-TEST_CASE("what does not fit into the memory ends with what was missing, and a training before it starts", "[runs]") {
+TEST_CASE("a lack of memory ends a command with the missing size, and a training before it starts", "[runs]") {
   if (!measures_memory) return skip("the address sanitizer takes memory of its own");
   const Program program;
   std::string text;
@@ -148,17 +148,17 @@ TEST_CASE("what does not fit into the memory ends with what was missing, and a t
   program.refuse_in_one_line(large, 5, {"4.0 GiB are available", "--force"});
   CHECK_FALSE(program.has("new"));
   program.refuse(joined(large, {"--force"}), 5, {"warning: training takes about ", "step 1:|memory"});
-  fs::resize_file(program.at("text.txt"), std::uintmax_t{6} << 30);  // a hole: it takes no room on the disk
+  fs::resize_file(program.at("text.txt"), std::uintmax_t{6} << 30);  // a sparse file, which takes no space on the disk
   program.refuse_in_one_line("train --config small.yaml --out another --device cpu", 5, {"error: out of memory"});
 }
 
-TEST_CASE("the memory that a config check names is about what a training takes", "[runs]") {
+TEST_CASE("the memory that config check predicts is about that of the training", "[runs]") {
   if (!measures_memory) return skip("the address sanitizer takes memory of its own");
   const auto change = GENERATE(as<std::string>(), "train.batch_size=128",
                                "data.tokenizer={kind: word, whitespace: kept, vocabulary: 6000}",
                                "train.precision=bf16", "model={kind: lstm, width: 256, dropout: 0.1}",
                                "model={kind: gru, width: 256}", "model={kind: feed_forward, window: 16, hidden: 1024}",
-                               // Of few different words, whose number the tokenizer's options say nothing of.
+                               // The options of the tokenizer do not contain the small number of different words.
                                "data={path: few.txt, tokenizer: {kind: word, whitespace: kept}}",
                                "data={path: few.txt, tokenizer: {kind: bpe, whitespace: kept}}",
                                "data={path: few.txt, tokenizer: {kind: unigram, whitespace: kept}}",
@@ -182,7 +182,7 @@ TEST_CASE("the memory that a config check names is about what a training takes",
   CHECK(expected < 1.5 * taken);
 }
 
-TEST_CASE("nothing of a run is written through a link", "[runs]") {
+TEST_CASE("no file of a run is written through a link", "[runs]") {
   const Program program;
   const auto victim = program.folder().write("victim", "untouched\n");
   const auto file = "run/" + GENERATE(as<std::string>(), "lock", "train.log");
@@ -205,10 +205,10 @@ TEST_CASE("nothing of a run is written through a link", "[runs]") {
   CHECK(read_text(victim) == "untouched\n");
 }
 
-TEST_CASE("a folder of a run that may not be read is named with the reason", "[runs]") {
+TEST_CASE("the error for an unreadable file or folder of a run contains the reason", "[runs]") {
   const Program program;
   program.train("run");
-  // Without the right of root to read everything.
+  // Without root's right to read every file.
   const auto run = [&](const std::string& arguments) {
     const auto code =
         program.shell("setpriv --bounding-set -dac_override,-dac_read_search \"$PROGRAM\" " + arguments + " > out");

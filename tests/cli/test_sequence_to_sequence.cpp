@@ -1,11 +1,11 @@
-// An encoder and decoder from its config to the texts that it writes.
+// An encoder and decoder, from the config to the generated texts.
 
 #include "base/random.h"
 #include "cli/program.h"
 
 namespace {
 
-// Sentences of known words, whose targets are theirs in another language, from the end.
+// Sentences of known words; a target has their translations in reverse order.
 std::string pairs(int count) {
   const metaformer::Rng rng(3, metaformer::RandomPurpose::batches);
   std::uint64_t drawn = 0;
@@ -42,7 +42,7 @@ struct PairsProgram : Program {
 
 }  // namespace
 
-TEST_CASE("a translator is trained, evaluated and asked", "[cli][pairs]") {
+TEST_CASE("a translator can be trained and evaluated, and translates with predict", "[cli][pairs]") {
   const PairsProgram program;
   program.succeed(training("run"));
   const auto metrics = program.json("evaluate --run run");
@@ -50,7 +50,7 @@ TEST_CASE("a translator is trained, evaluated and asked", "[cli][pairs]") {
   for (const auto* name : {"loss", "perplexity", "accuracy", "pairs", "targets"}) CHECK(metrics.contains(name));
 
   const auto& written = metrics.at("written");
-  CHECK(written.at("exact_match") == metrics.at("exact_match"));  // greedy search writes what is likeliest
+  CHECK(written.at("exact_match") == metrics.at("exact_match"));  // greedy search writes the most likely tokens
   CHECK(written.at("rouge_1") > 0.9);
   CHECK(written.at("chrf") > 90);
   CHECK(written.at("baselines").at("source").at("rouge_1") == 0);
@@ -78,13 +78,12 @@ TEST_CASE("a translator is trained, evaluated and asked", "[cli][pairs]") {
   for (const std::string other : {"headless.tsv", "named.tsv"})
     CHECK(program.refuse(joined(predict, other), 3, {other + ":", "no column 'source'"}).out.empty());
 
-  // A wide beam takes few texts at a time.
+  // With a wide beam few texts are searched at once.
   CHECK_THAT(program.succeed(predict, "asked.tsv --beam 2000 --further-tokens 0 --json"),
              ContainsSubstring("\"target_cut\":false") && !ContainsSubstring("\"target_cut\":true"));
 }
 
-TEST_CASE("what a target attends to is shown, drawn and reported, and the test split is written at the end",
-          "[cli][pairs]") {
+TEST_CASE("cross-attention is shown, drawn and reported, and the test split is translated at the end", "[cli][pairs]") {
   const PairsProgram program;
   program.folder().write("test.tsv", pairs(40));
   program.succeed(training("run", {"train.steps=20", "data.test_path=test.tsv"}));
@@ -132,7 +131,7 @@ TEST_CASE("pairs and their tokenizer are described", "[cli][pairs]") {
   CHECK_THAT(program.succeed("data tokenizer --config pairs.yaml"), ContainsSubstring("vocabulary 17"));
 }
 
-TEST_CASE("what an encoder and decoder cannot do is one error that names the key", "[cli][pairs]") {
+TEST_CASE("an option that an encoder and decoder cannot have is one error that names the key", "[cli][pairs]") {
   const PairsProgram program;
   const auto [changes, text] = GENERATE(table<Arguments, std::string>({
       {{"model.cross_mixer=average_pooling"}, "model.cross_mixer: average_pooling "},
@@ -152,7 +151,7 @@ TEST_CASE("what an encoder and decoder cannot do is one error that names the key
   program.refuse_in_one_line(training("run", changes), 2, {text});
 }
 
-TEST_CASE("commands name the option or the place of what they cannot do with a translator", "[cli][pairs]") {
+TEST_CASE("commands name the option or the file that they cannot use with a translator", "[cli][pairs]") {
   const PairsProgram program;
   program.succeed(training("run", {"train.steps=2"}));
   const std::string nul("w1\0w2\n", 6);
@@ -181,7 +180,7 @@ TEST_CASE("commands name the option or the place of what they cannot do with a t
   }
 }
 
-TEST_CASE("symbols are reversed without a mistake, with metric attention in all places", "[cli][pairs]") {
+TEST_CASE("symbols are reversed without a mistake with metric attention in all places", "[cli][pairs]") {
   const Program program;
   const auto summary = program.json(
       "train --config seq2seq_reversal.yaml --out run --set model.mixer=metric "

@@ -1,4 +1,4 @@
-// What a person at a terminal sees of a training.
+// The output of a training on a terminal.
 
 #include <poll.h>
 #include <pty.h>
@@ -10,7 +10,7 @@
 
 namespace {
 
-// The executable on a pseudo-terminal of some width.
+// The executable on a pseudo-terminal of a given width.
 class Terminal {
  public:
   Terminal(const Program& program, const Arguments& arguments, unsigned short columns) {
@@ -68,7 +68,7 @@ class Terminal {
   std::string output_;
 };
 
-// The lines that were redrawn in place, in order, without what erases them.
+// The lines that were redrawn in place, in order, without the codes that erase them.
 std::vector<std::string> redrawn_lines(const std::string& output) {
   const std::string mark = "\r\033[K";
   std::vector<std::string> lines;
@@ -90,7 +90,7 @@ std::size_t count(const std::vector<std::string>& lines, const std::string& part
 
 }  // namespace
 
-TEST_CASE("the progress line stays within the terminal's width, also when that changes", "[terminal]") {
+TEST_CASE("the progress line stays within the terminal's width, also when the width changes", "[terminal]") {
   const Program program;
   Terminal terminal(program, endless, 40);
   const auto redrawn = [&](std::size_t enough) {
@@ -116,7 +116,7 @@ TEST_CASE("the progress line stays within the terminal's width, also when that c
   CHECK(terminal.wait() == 130);
 }
 
-TEST_CASE("an evaluation says how far it is, and train.log has training losses also on a terminal", "[terminal]") {
+TEST_CASE("an evaluation shows its progress, and train.log has training losses also on a terminal", "[terminal]") {
   const Program program;
   Terminal terminal(program, "train --config small.yaml --out run --set train.steps=2", 60);
   const auto lines = redrawn_lines(terminal.read_until([](const std::string&) { return false; }));
@@ -126,7 +126,7 @@ TEST_CASE("an evaluation says how far it is, and train.log has training losses a
                                                 !ContainsSubstring("evaluating"));
 }
 
-TEST_CASE("an empty NO_COLOR does not disable colour, any other does", "[terminal]") {
+TEST_CASE("an empty NO_COLOR does not disable colour, any other value does", "[terminal]") {
   const auto [value, coloured] = GENERATE(table<std::string, bool>({{"", true}, {"0", false}, {"1", false}}));
   const Program program;
   const Variables variables{{"NO_COLOR", value}};

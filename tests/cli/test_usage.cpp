@@ -82,9 +82,9 @@ TEST_CASE("a mistake ends with one line on stderr and the documented exit code",
   CHECK_FALSE(program.has("runs"));
 }
 
-TEST_CASE("empty values, which are usually unset variables of the shell, are mistakes", "[cli]") {
+TEST_CASE("empty values, which usually come from unset shell variables, are mistakes", "[cli]") {
   const Program program;
-  // The last word of each is an option.
+  // The last word of each line is an option.
   for (const std::string words :
        {"train --config small.yaml --out", "train --config", "train --config small.yaml --device",
         "train --config small.yaml --set", "evaluate --run", "evaluate --checkpoint", "evaluate --with",
@@ -107,7 +107,7 @@ TEST_CASE("empty values, which are usually unset variables of the shell, are mis
     program.refuse_in_one_line(arguments, 2, {text});
 }
 
-TEST_CASE("an empty value in a file has its place; null and texts that may be empty keep their meaning", "[cli]") {
+TEST_CASE("the error for an empty value in a file has its place; null and texts that may be empty are valid", "[cli]") {
   const Program program;
   const auto dump = [&](const std::string& yaml) {
     program.folder().write("a.yaml", yaml);
@@ -128,7 +128,7 @@ TEST_CASE("an empty value in a file has its place; null and texts that may be em
   CHECK_THAT(program.run("sample --run run --prompt=").err, !ContainsSubstring("is empty"));
 }
 
-TEST_CASE("help goes to stdout, with examples of its command, no option twice and no unbounded range", "[cli]") {
+TEST_CASE("help goes to stdout, with examples of its command only, no option twice and no unbounded range", "[cli]") {
   const Program program;
   for (const auto* words : {"", "train", "sample", "predict", "export", "config", "evaluate", "data"})
     CHECK_THAT(program.succeed(words, {"--help"}), ContainsSubstring("Examples:"));
@@ -151,7 +151,7 @@ TEST_CASE("help goes to stdout, with examples of its command, no option twice an
   }
 }
 
-TEST_CASE("config explain takes the end of a key, and shows the kinds of a section", "[cli]") {
+TEST_CASE("config explain takes the last parts of a key, and shows the kinds of a section", "[cli]") {
   const Program program;
   CHECK(program.succeed("config explain positions") == program.succeed("config explain model.positions"));
   CHECK(program.succeed("config explain steps") == program.succeed("config explain train.steps"));
@@ -166,7 +166,7 @@ TEST_CASE("config explain takes the end of a key, and shows the kinds of a secti
   CHECK(fields.at(0).at("applies") == "task: classification");
 }
 
-TEST_CASE("numbers of options out of range are errors, not other numbers", "[cli]") {
+TEST_CASE("numbers out of an option's range are errors, and are not changed to other numbers", "[cli]") {
   const Program program;
   program.train("run");
   const Arguments sample = "sample --run run --prompt to --tokens 5";
@@ -179,7 +179,7 @@ TEST_CASE("numbers of options out of range are errors, not other numbers", "[cli
   CHECK(program.succeed(sample, "--seed 010") == program.succeed(sample, "--seed 1e1"));
 }
 
-TEST_CASE("what cannot be written, and a working folder that was deleted, are errors of one line", "[cli]") {
+TEST_CASE("failed output and a deleted working folder are errors of one line", "[cli]") {
   const Program program;
   for (const std::string command : {"--help", "--help-all", "--version", "help train", "config explain"}) {
     CHECK(program.shell("\"$PROGRAM\" " + command + " > /dev/full") == 1);
@@ -191,7 +191,7 @@ TEST_CASE("what cannot be written, and a working folder that was deleted, are er
   CHECK(is_one_line(program.read("err")));
 }
 
-TEST_CASE("every corpus that can be fetched is one that configs may name", "[cli]") {
+TEST_CASE("configs can name every corpus that can be fetched", "[cli]") {
   const Program program;
   const std::map<std::string, Arguments> tasks = {
       {"tinyshakespeare", {"task=language_model"}},

@@ -1,4 +1,4 @@
-// Every command on every task with a model of every kind: each does its work, or says in one line why it does not.
+// Every command on every task with every kind of model: it works, or gives the reason in one line.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ namespace metaformer {
 
 namespace {
 
-// What a command wrote, and its exit code.
+// The output of a command, and its exit code.
 struct Outcome {
   int code = 0;
   std::string out, err;
@@ -25,7 +25,7 @@ struct Outcome {
 
 using Words = std::vector<std::string>;
 
-// What a refusal says; empty: the command works.
+// Part of the message of a refusal; empty if the command works.
 using Answer = std::string;
 const Answer works;
 
@@ -34,8 +34,8 @@ Words joined(Words first, const Words& second) {
   return first;
 }
 
-// The program's commands, run in this process, in a working folder with the data of all tasks: one start of the
-// libraries for all.
+// Runs the program's commands in this process, so that the libraries start only once, in a working folder with the
+// data of all tasks.
 class Place {
  public:
   Place() {
@@ -78,7 +78,7 @@ class Place {
   }
 
  private:
-  // The stream goes to the file. Returns where it went before.
+  // Redirects the stream to the file. Returns a duplicate of its earlier descriptor.
   static int redirected(int stream, const std::filesystem::path& file) {
     std::fflush(nullptr);
     const int before = ::dup(stream), opened = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -91,7 +91,7 @@ class Place {
   TemporaryFolder folder_;
 };
 
-// The config of a task, and what `sample` begins with.
+// The config of a task, and a prompt for `sample`.
 struct TaskRow {
   Words overrides;
   std::string prompt;
@@ -126,7 +126,7 @@ const std::map<std::string, Words> models = {
     {"linear", {"model.buckets=64"}},
 };
 
-// The answer to every kind, but for the exceptions.
+// The usual answer, and exceptions by kind.
 struct Answers {
   Answer usual;
   std::map<std::string, Answer> others;
@@ -136,7 +136,7 @@ struct Answers {
   }
 };
 
-// Whether a config of the task is one with a model of each kind.
+// The answers to training the task with each kind of model.
 Answers trained_with(const std::string& task) {
   const Answer whole_text = "sees a whole text", two_sequences = "set it to encoder_decoder",
                pairs_only = "it is for sequence_to_sequence", classes_only = "it is for classification";
@@ -150,7 +150,7 @@ Answers trained_with(const std::string& task) {
   return answers;
 }
 
-// A command of a run, which stands where the command says RUN: by task and by model what it refuses.
+// A command on a run, whose folder replaces the word RUN, and its answers by task and by model.
 struct CommandRow {
   Words words;
   Answers by_task, by_model;
@@ -204,7 +204,7 @@ void check(const Outcome& outcome, const Answer& expected) {
 
 }  // namespace
 
-TEST_CASE("every kind of task and model is in the tables", "[commands]") {
+TEST_CASE("the tables contain every kind of task and model", "[commands]") {
   const auto names_of = [](const auto& table) {
     std::set<std::string> names;
     for (const auto& [name, row] : table) names.insert(name);
@@ -215,7 +215,7 @@ TEST_CASE("every kind of task and model is in the tables", "[commands]") {
   CHECK(names_of(models) == std::set<std::string>(known_models.begin(), known_models.end()));
 }
 
-TEST_CASE("every command of the program is tried, or is none of a run", "[commands]") {
+TEST_CASE("every command of the program that works on runs is tested", "[commands]") {
   std::set<std::string> known = {"train", "config", "data", "bench", "info", "completion", "help"};
   for (const auto& command : commands_of("")) known.insert(command.words.front());
   const Place place;
@@ -227,7 +227,7 @@ TEST_CASE("every command of the program is tried, or is none of a run", "[comman
   CHECK(listed == known);
 }
 
-TEST_CASE("every command works on every task with every kind of model, or says why not", "[commands]") {
+TEST_CASE("every command works on every task with every kind of model, or gives the reason why not", "[commands]") {
   const Place place;
   for (const auto& [task, row] : tasks)
     for (const auto& [model, options] : models) {
@@ -253,7 +253,7 @@ TEST_CASE("every command works on every task with every kind of model, or says w
     }
 }
 
-TEST_CASE("a masked language model is inspected with its hidden tokens, whatever its tokenizer", "[commands]") {
+TEST_CASE("a masked language model with any tokenizer is inspected with its hidden tokens", "[commands]") {
   const Place place;
   const RandomMerges merges(3, 40, "tobernqa ");
   place.folder().write("tokenizer.json", merges.file().dump());

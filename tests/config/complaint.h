@@ -1,5 +1,5 @@
 #pragma once
-// What loading a config complains of.
+// Errors of loading a config.
 
 #include <string>
 #include <vector>
@@ -19,10 +19,10 @@ inline Overrides joined(Overrides first, const Overrides& more) {
   return first;
 }
 
-// Of a masked language model.
+// Overrides of a masked language model.
 inline Overrides masked(const Overrides& more) { return joined({"task=masked_language_model"}, more); }
 
-// Of a classifier that reads regions of tokens.
+// Overrides of a classifier that reads regions of tokens.
 inline Overrides pooled_and(const Overrides& more) {
   return joined({"task={kind: classification, head: max_pooled}",
                  "model={layers: 0, positions: none, embedding: {region: sequence}}"},
@@ -46,7 +46,7 @@ inline ExperimentConfig config_of(const std::string& yaml, const std::vector<std
   return load_experiment(folder.write("a.yaml", yaml).string(), overrides).config;
 }
 
-// A dump names every key and loads again as the same config.
+// A dump of the config loads as the same config and dumps as the same text.
 inline void check_reads_back(const ExperimentConfig& config) {
   const auto again = config_of(config_to_yaml(config));
   CHECK(config_to_json(again) == config_to_json(config));

@@ -1,4 +1,4 @@
-// What a config changes of the defaults, and the digest by which runs are recognised.
+// The differences of a config from the defaults, and the digest that identifies runs.
 
 #include <set>
 
@@ -18,7 +18,7 @@ static Settings changes_of(const Overrides& overrides) {
 TEST_CASE("changes are the keys that differ from the defaults of their own kind, task and model", "[changes]") {
   const auto [overrides, expected] = GENERATE(table<Overrides, Settings>({
       {{}, {}},
-      {{"train.steps=2000", "model.mixer=scaled_dot_product"}, {}},  // set to their defaults
+      {{"train.steps=2000", "model.mixer=scaled_dot_product"}, {}},  // both are defaults
       {{"train.steps=100"}, {{"train.steps", "100"}}},
       {{"model.mixer=quadratic"}, {{"model.mixer.kind", "quadratic"}}},
       {{"model.mixer={kind: quadratic, score_std: 0.3}"},
@@ -39,7 +39,7 @@ TEST_CASE("changes are the keys that differ from the defaults of their own kind,
   CHECK(changes_of(overrides) == expected);
 }
 
-TEST_CASE("the changes give the config back", "[changes]") {
+TEST_CASE("the changes restore the config", "[changes]") {
   const auto overrides = GENERATE(values<Overrides>(
       {{"model.mixer={kind: metric, constraint: psd, score: distance}", "train.seed=3"},
        {"task=sort", "model.positions=rotary", "train.optimizer.betas=[0.9, 0.95]"},
@@ -59,8 +59,8 @@ TEST_CASE("equal configs have equal digests, however they are written", "[change
   CHECK(digest({"model.mixer={kind: quadratic, score_std: 0.3}", "train.steps=1e3"}) ==
         digest({"train.steps=1000", "model.mixer.kind=quadratic", "model.mixer.score_std=0.3"}));
   CHECK(digest({"train.seed=1"}) != digest({"train.seed=2"}));
-  CHECK(digest({"train.cpu_slices=1"}) == digest({"train.cpu_slices=5"}));  // they only round
-  // How many tokens are evaluated changes nothing that is trained.
+  CHECK(digest({"train.cpu_slices=1"}) == digest({"train.cpu_slices=5"}));  // slices change only rounding
+  // The number of evaluated tokens has no effect on training.
   CHECK(digest({"train.evaluation=whole"}) == digest({}));
   CHECK(digest({"train.evaluation={kind: limited, tokens: 1000}"}) == digest({}));
   CHECK(digest({"train.evaluation={kind: random, tokens: 1000}"}) == digest({"train.evaluation=random"}));
@@ -68,11 +68,11 @@ TEST_CASE("equal configs have equal digests, however they are written", "[change
   CHECK(digest({}).size() == 16);
 }
 
-// Their published results are those of the whole validation split.
-TEST_CASE("configs that come with the program are valid, say what they measured, and evaluate all of their data",
+// Published results are those of the whole validation split.
+TEST_CASE("the configs of the program are valid, begin with a comment, and evaluate the whole validation split",
           "[changes]") {
   const auto folder = config_folders().back();
-  // What is made for other texts.
+  // Configs for the user's own texts.
   const std::set<std::string> for_any_data = {"gpt2", "llama", "vaswani2017", "text_classifier"};
   int seen = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {

@@ -6,7 +6,7 @@
 
 namespace metaformer::test_config {
 
-TEST_CASE("a mistake in a config names file, line, column, key, value and what is right", "[config]") {
+TEST_CASE("the error for a mistake in a config names file, line, column, key, value and valid values", "[config]") {
   const auto [yaml, expected] = GENERATE(table<std::string, std::string>({
       {"train:\n  learning_rat: 3\n", "a.yaml:2:3: train.learning_rat: unknown"},
       {"trian: {}\n", "a.yaml:1:1: trian: unknown|'train'?"},
@@ -54,7 +54,7 @@ TEST_CASE("a mistake in a config names file, line, column, key, value and what i
   CHECK_THAT(complaint(yaml), Mentions(expected));
 }
 
-TEST_CASE("a mistake in --set names the argument", "[config]") {
+TEST_CASE("the error for a mistake in --set names the argument", "[config]") {
   const auto [argument, why] = GENERATE(table<std::string, std::string>({
       {"train.stepz=1", "train.stepz: unknown|'train.steps'?"},
       {"train.steps", "expected section.key=value"},
@@ -68,7 +68,7 @@ TEST_CASE("a mistake in --set names the argument", "[config]") {
   CHECK_THAT(complaint("", {argument}), Mentions("--set " + argument + ": " + why));
 }
 
-TEST_CASE("layers: defaults < base < file < --set, checked once, after all", "[config]") {
+TEST_CASE("later layers override earlier ones: defaults, base, file, --set; only the result is checked", "[config]") {
   const TemporaryFolder folder;
   folder.write("base.yaml", "train: {steps: 10, seed: 5, batch_size: 3}\n");
   const auto file = folder.write("a.yaml", "base: base.yaml\ntrain: {steps: 20, seed: 6}\n").string();
@@ -85,7 +85,7 @@ TEST_CASE("layers: defaults < base < file < --set, checked once, after all", "[c
   CHECK(config_of("model: {heads: 3}\n", {"model.width=126"}).train.steps == 2000);
 }
 
-TEST_CASE("a base is looked up beside the file that names it, loops and long chains are errors", "[config]") {
+TEST_CASE("a base is found beside the file that names it; loops and long chains are errors", "[config]") {
   const TemporaryFolder folder;
   folder.write("sub/base.yaml", "train: {steps: 11}\n");
   CHECK(load_experiment(folder.write("sub/a.yaml", "base: base.yaml\n").string()).config.train.steps == 11);
@@ -99,7 +99,7 @@ TEST_CASE("a base is looked up beside the file that names it, loops and long cha
   CHECK_THROWS_WITH(load_experiment(missing), ContainsSubstring("missing.yaml:1:7: base: sub/bsae.yaml:"));
 }
 
-TEST_CASE("several bases are applied in order, each after its own bases, and once", "[config]") {
+TEST_CASE("several bases are applied in order, each once and after its own bases", "[config]") {
   const TemporaryFolder folder;
   folder.write("common.yaml", "train: {steps: 1, seed: 1, batch_size: 1}\nmodel: {layers: 1, width: 16}\n");
   folder.write("one.yaml", "base: common.yaml\ntrain: {seed: 2, batch_size: 2}\n");
@@ -107,7 +107,7 @@ TEST_CASE("several bases are applied in order, each after its own bases, and onc
   const auto file = folder.write("a.yaml", "base: [one.yaml, two]\nmodel: {width: 32}\n").string();
   const auto config = load_experiment(file).config;
   CHECK(config.train.steps == 1);
-  CHECK(config.train.seed == 2);  // two.yaml's base does not undo what one.yaml says
+  CHECK(config.train.seed == 2);  // the base of two.yaml does not override one.yaml
   CHECK(config.train.batch_size == 3);
   CHECK(transformer(config).layers == 3);
   CHECK(transformer(config).width == 32);
@@ -119,7 +119,7 @@ TEST_CASE("several bases are applied in order, each after its own bases, and onc
     CHECK_THAT(message_of(ExitCode::usage, [&] { load_experiment(path); }), Mentions(expected));
   }
   CHECK_NOTHROW(load_experiment(folder.write("b.yaml", "base: []\n").string()));
-  // Many bases of bases take no longer than their files.
+  // A base that is named many times is read once.
   folder.write("c0.yaml", "train: {steps: 7}\n");
   for (int i = 1; i < 30; ++i) folder.write(fmt::format("c{}.yaml", i), fmt::format("base: [c{0}, c{0}]\n", i - 1));
   CHECK(load_experiment((folder / "c29.yaml").string()).config.train.steps == 7);
@@ -154,7 +154,8 @@ TEST_CASE("hostile YAML is refused, not expanded", "[config]") {
     CHECK_THAT(complaint(yaml), Mentions(text));
 }
 
-TEST_CASE("the config of a run is read as strictly as any other, and names what may change its default", "[config]") {
+TEST_CASE("the config of a run is checked like any other, and contains every key whose default may change",
+          "[config]") {
   const TemporaryFolder folder;
   const auto refusal = [&](const std::string& yaml) {
     return failure([&] { load_run_experiment(folder.write("config.yaml", yaml)); }).second;
@@ -179,7 +180,7 @@ TEST_CASE("a path of any bytes reads back from a dumped config", "[config]") {
   language_model(config).data.path = GENERATE(as<std::string>(), "/data/\xff/a b.txt", "/\\x41\xc3\xa9\xe9",
                                               "/tab\tand\x1b[31m\x7f", "/\xc2\x9b\xe2\x80\xae.txt");
   const auto yaml = config_to_yaml(config);
-  CHECK(escaped_lines(yaml) == yaml);  // it may be shown on a terminal
+  CHECK(escaped_lines(yaml) == yaml);  // safe to show on a terminal
   CHECK(data_of(config_of(yaml))->path == data_of(config)->path);
 }
 

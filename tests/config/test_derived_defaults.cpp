@@ -18,7 +18,7 @@ EmbeddingScale scale_with(const Overrides& overrides) {
 
 }  // namespace
 
-TEST_CASE("slices follow from the tokens of a batch, are few where gradients are large, and what is written counts",
+TEST_CASE("the default number of slices depends on the tokens of a batch and the gradients' size; a given one is kept",
           "[defaults]") {
   const Overrides large = {"train.batch_size=64", "model.context=256"},
                   texts = {"task=classification", "data.corpus=imdb", "train.batch_size=64"};
@@ -34,7 +34,7 @@ TEST_CASE("slices follow from the tokens of a batch, are few where gradients are
     CHECK(slices_with(joined(texts, {more})) == 1);
 }
 
-TEST_CASE("embeddings are scaled where sinusoids are added to them, unless a config says otherwise", "[defaults]") {
+TEST_CASE("embeddings are scaled if sinusoids are added to them, unless a config sets the scale", "[defaults]") {
   CHECK(scale_with({}) == EmbeddingScale::none);
   for (const auto* other : {"learned", "none", "rotary", "alibi", "t5", "shaw", "transformer_xl"})
     CHECK(scale_with({std::string("model.positions=") + other}) == EmbeddingScale::none);
@@ -46,7 +46,7 @@ TEST_CASE("embeddings are scaled where sinusoids are added to them, unless a con
       {{"task=classification", "data.corpus=imdb"}, EmbeddingScale::sqrt_width},
       {{"task=classification", "data.corpus=imdb", "model.embedding.scale=log_count_ratio"},
        EmbeddingScale::log_count_ratio},
-      // Regions of tokens take the place of what would be scaled.
+      // Embeddings of regions have no scale.
       {{"task={kind: classification, head: max_pooled}", "data.corpus=imdb", "train.cpu_slices=1",
         "model.embedding.region=sequence"},
        EmbeddingScale::none},
@@ -54,7 +54,7 @@ TEST_CASE("embeddings are scaled where sinusoids are added to them, unless a con
   CHECK(scale_with(joined({"model.positions=sinusoidal"}, more)) == scale);
 }
 
-TEST_CASE("the default floor lies below a fine-tuning rate, and a floor that is written is checked", "[defaults]") {
+TEST_CASE("the default floor lies below a fine-tuning rate, and a given floor is checked", "[defaults]") {
   CHECK(floor_with({"train.learning_rate=1e-3"}) == 1e-4);
   CHECK(floor_with({"train.learning_rate=1e-4"}) == 1e-4);
   CHECK(floor_with({"train.learning_rate=2e-5"}) == Approx(2e-6));

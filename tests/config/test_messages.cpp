@@ -1,11 +1,11 @@
-// Frequent mistakes of someone who writes a first config; which key a message for an unknown one proposes.
+// Frequent mistakes in a first config; the keys that messages suggest for unknown ones.
 
 #include "config/complaint.h"
 #include "config/explain.h"
 
 namespace metaformer::test_messages {
 
-TEST_CASE("a text or a table in the place of a config is named, with what to type", "[config]") {
+TEST_CASE("the error for a text or table in the place of a config gives the right command", "[config]") {
   const TemporaryFolder folder;
   const auto message_for = [&](const std::string& path) {
     const auto message = message_of(ExitCode::usage, [&] { load_experiment(path, {}); });
@@ -34,7 +34,7 @@ TEST_CASE("a text or a table in the place of a config is named, with what to typ
   CHECK_THAT(failure([&] { load_experiment(config, {"train.stepz=3"}); }).second, Mentions("train.stepz: unknown"));
 }
 
-TEST_CASE("white space is kept by default where a model writes text", "[config]") {
+TEST_CASE("white space is kept by default if the model writes text", "[config]") {
   const auto kind = GENERATE(as<std::string>{}, "word", "bpe", "unigram");
   const auto drops = [&](const std::string& yaml, const std::vector<std::string>& overrides = {}) {
     auto config = config_of(yaml, overrides);
@@ -51,7 +51,7 @@ TEST_CASE("white space is kept by default where a model writes text", "[config]"
   CHECK_THAT(complaint(tokenizer, {"data.tokenizer.whitespace=dropped"}), Mentions("spaces|" + kind + "|kept"));
 }
 
-TEST_CASE("a tab and an open bracket are named", "[config]") {
+TEST_CASE("the error for a tab or an open bracket names it", "[config]") {
   const auto [yaml, expected] = GENERATE(table<std::string, std::string>({
       {"train:\n\tsteps: 3\n", "a.yaml:2:1: indented|tab"},
       {"train:\n  steps: 3\n\tseed: 1\n", "a.yaml:3:1: indented|tab"},
@@ -86,7 +86,7 @@ TEST_CASE("a pretrained tokenizer needs a path, and paths become absolute", "[co
     CHECK(path == here(name));
 }
 
-TEST_CASE("what is valid and probably unintended gives a warning", "[config]") {
+TEST_CASE("a valid but probably unintended value gives a warning", "[config]") {
   const auto [overrides, expected] = GENERATE(table<Overrides, Overrides>({
       {Overrides(), {}},
       {{"train.steps=101"}, {}},
@@ -107,7 +107,7 @@ TEST_CASE("what is valid and probably unintended gives a warning", "[config]") {
   for (std::size_t i = 0; i < warnings.size(); ++i) CHECK_THAT(warnings[i], Mentions(expected[i]));
 }
 
-TEST_CASE("an unknown key is one line with the place, the key and the nearest name or those that there are", "[keys]") {
+TEST_CASE("the error for an unknown key is one line with its place and the nearest key or all keys", "[keys]") {
   const auto [yaml, expected] = GENERATE(table<std::string, std::string>({
       {"learning_rat: 3\n", "learning_rat: unknown key;|'train.learning_rate'?"},
       {"train: {label_smothing: 0.1}\n", "train.label_smothing: unknown|'task.label_smoothing'?"},
@@ -124,7 +124,7 @@ TEST_CASE("an unknown key is one line with the place, the key and the nearest na
   CHECK_THAT(complaint("", {"train=30"}), Mentions("train:|section|'30'|steps"));
 }
 
-TEST_CASE("a key in the wrong section, of nanoGPT or of Hugging Face suggests ours, the least nested of several",
+TEST_CASE("the error for a key in the wrong section, of nanoGPT or of Hugging Face suggests our least nested key",
           "[keys]") {
   std::istringstream keys(
       "train.floor train.schedule.floor train.warmup_steps train.schedule.warmup_steps betas train.optimizer.betas "
@@ -139,7 +139,7 @@ TEST_CASE("a key in the wrong section, of nanoGPT or of Hugging Face suggests ou
     CHECK_THAT(complaint("", {given + "=1"}), ContainsSubstring("unknown key; did you mean '" + ours + "'?"));
 }
 
-TEST_CASE("names of other programs lead to keys that exist", "[keys]") {
+TEST_CASE("names of other programs are mapped to existing keys", "[keys]") {
   std::vector<std::string> ours;
   for (const auto& field : explain_config()) ours.push_back(field.path);
   std::istringstream names(
@@ -155,7 +155,7 @@ TEST_CASE("names of other programs lead to keys that exist", "[keys]") {
   CHECK(full_key("zebra").empty());
 }
 
-TEST_CASE("a key of another kind names the kinds that have it", "[keys]") {
+TEST_CASE("the error for a key of another kind names the kinds that have it", "[keys]") {
   const auto [yaml, of, kinds] = GENERATE(table<std::string, std::string, std::string>({
       {"task: {label_smoothing: 0.1}\n", "a.yaml:1:8: task.label_smoothing: unknown|'language_model'",
        "task: classification or sequence_to_sequence"},

@@ -1,4 +1,4 @@
-// Draws from a space of configs.
+// Draws from a search space of configs.
 
 #include <algorithm>
 #include <cmath>
@@ -42,7 +42,7 @@ const double ks_bound = 1.95 / std::sqrt(static_cast<double>(many));  // 0.1% of
 
 }  // namespace
 
-TEST_CASE("numbers are uniform, or their logarithms are", "[search_space]") {
+TEST_CASE("numbers or their logarithms are uniformly distributed", "[search_space]") {
   auto values = numbers("model.dropout: {uniform: [0.1, 0.5]}", many);
   for (auto& value : values) value = (value - 0.1) / 0.4;
   CHECK(kolmogorov_smirnov(values) < ks_bound);
@@ -51,7 +51,7 @@ TEST_CASE("numbers are uniform, or their logarithms are", "[search_space]") {
   CHECK(kolmogorov_smirnov(values) < ks_bound);
 }
 
-TEST_CASE("integers and choices are equally likely, their ends included", "[search_space]") {
+TEST_CASE("integers and choices have the right probabilities, the bounds included", "[search_space]") {
   std::map<double, int> counts;
   for (const double value : numbers("model.layers: {uniform_integer: [2, 5]}", many)) ++counts[value];
   CHECK(counts.size() == 4);
@@ -60,7 +60,7 @@ TEST_CASE("integers and choices are equally likely, their ends included", "[sear
   const std::set<double> distinct(logarithmic.begin(), logarithmic.end());
   CHECK(*distinct.begin() == 1);
   CHECK(*distinct.rbegin() == 64);
-  // Integers stand for [i, i + 1): ln 2 / ln 65 of the draws are 1.
+  // An integer i has the probability of [i, i + 1): ln 2 / ln 65 of the draws are 1.
   const auto ones = std::count(logarithmic.begin(), logarithmic.end(), 1.0);
   const double expected = std::log(2) / std::log(65) * many;
   CHECK(std::abs(static_cast<double>(ones) - expected) < 6 * std::sqrt(expected));
@@ -70,7 +70,7 @@ TEST_CASE("integers and choices are equally likely, their ends included", "[sear
   CHECK(std::abs(names["metric"] - 10000.0) < 6 * std::sqrt(5000.0));
 }
 
-TEST_CASE("a draw stays when the space grows, and depends on seed and index", "[search_space]") {
+TEST_CASE("a draw depends on seed and index, and keeps its values in a larger space", "[search_space]") {
   const std::string rate = "train.learning_rate: {log_uniform: [1e-4, 1e-2]}\n";
   const auto small = space_of(rate), large = space_of("model.dropout: {uniform: [0, 0.5]}\n" + rate);
   for (std::uint64_t i = 0; i < 20; ++i) CHECK(draw(small, 7, i)[0] == draw(large, 7, i)[1]);
@@ -78,7 +78,7 @@ TEST_CASE("a draw stays when the space grows, and depends on seed and index", "[
   CHECK(draw(small, 7, 0) != draw(small, 7, 1));
 }
 
-TEST_CASE("a wrong space is one line with the place", "[search_space]") {
+TEST_CASE("the error for an invalid space is one line with the place", "[search_space]") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"train.learning_rat: {uniform: [0, 1]}", "space.yaml:1:1: train.learning_rat:|did you mean"},
       {"model.dropout: {uniform: [1, 0]}", "space.yaml:1:26: model.dropout:|lower|1|0"},

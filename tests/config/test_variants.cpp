@@ -1,4 +1,4 @@
-// Sections that choose between kinds: shorthand, kinds within kinds, and layers that change the kind.
+// Sections with a choice of kinds: shorthand, nested kinds, and layers that change the kind.
 
 #include "config/complaint.h"
 #include "config/explain.h"
@@ -7,7 +7,7 @@ namespace metaformer::test_variants {
 
 namespace {
 
-// The config that a file with this base makes.
+// Loads a config file with this base.
 Experiment above(const std::string& base, const std::string& yaml, const std::vector<std::string>& overrides = {}) {
   const TemporaryFolder folder;
   folder.write("base.yaml", base);
@@ -20,7 +20,7 @@ TransformerConfig model_of(const std::string& yaml, const std::vector<std::strin
 
 }  // namespace
 
-TEST_CASE("a scalar is short for a kind", "[config]") {
+TEST_CASE("a scalar in place of a section is its kind", "[config]") {
   const auto [shorthand, in_full] = GENERATE(table<std::string, std::string>({
       {"task: sort\n", "task: {kind: sort}\n"},
       {"task: classification\nmodel: linear\n", "task: {kind: classification}\nmodel: {kind: linear}\n"},
@@ -39,7 +39,7 @@ TEST_CASE("a scalar is short for a kind", "[config]") {
   CHECK(config_to_json(config_of(shorthand)) == config_to_json(config_of(in_full)));
 }
 
-TEST_CASE("a scalar that names no kind lists the kinds", "[config]") {
+TEST_CASE("the error for a scalar that names no kind lists the kinds", "[config]") {
   for (const auto& [yaml, expected] :
        {std::pair{"model: {mixer: metrik}\n", "a.yaml:1:16: model.mixer: unknown|'metrik'|scaled_dot_|none|'metric'?"},
         {"model:\n  mixer:\n", "a.yaml:2:3: model.mixer:|average_|{kind: scaled_dot_product}|nothing"},
@@ -59,7 +59,7 @@ TEST_CASE("another kind resets the section, the same kind keeps it", "[config]")
   CHECK(std::get<LinearScheduleConfig>(more).warmup_steps == 7);
 }
 
-TEST_CASE("on a command line a kind and its options may come in any order and form", "[config]") {
+TEST_CASE("a kind and its options may have any order and form on the command line", "[config]") {
   const auto overrides =
       GENERATE(std::vector<std::string>{"model.mixer=average_pooling", "model.mixer.window=all"},
                std::vector<std::string>{"model.mixer.window=all", "model.mixer=average_pooling"},
@@ -79,7 +79,7 @@ TEST_CASE("a layer that switches the task keeps the data keys that both tasks ha
   CHECK(task.data.path == "/a.txt");
   CHECK(task.data.validation_fraction == 0.3);
   CHECK(task.data.malformed_limit == 0.2);
-  CHECK(is<WordTokenizerOptions>(task.data.tokenizer));  // this task's default, since no layer names one
+  CHECK(is<WordTokenizerOptions>(task.data.tokenizer));  // the default of this task, because no layer names one
   CHECK(switched.provenance.contains("data.path"));
   CHECK_FALSE(switched.provenance.contains("data.separate_documents"));
   CHECK_FALSE(switched.provenance.contains("task.sample_interval"));
@@ -91,7 +91,7 @@ TEST_CASE("a layer that switches the task keeps the data keys that both tasks ha
   CHECK(is<SortConfig>(above(text, "task: sort\n").config.task));
 }
 
-TEST_CASE("a file without a task or a model is of the default ones, whatever layers above it name", "[config]") {
+TEST_CASE("a file without a task or model is checked with the default ones, whatever later layers name", "[config]") {
   CHECK_THROWS_AS(above("data: {label_field: a}\n", "task: classification\n"), Error);
   CHECK_THROWS_AS(above("task: classification\nmodel: {cost: 3}\n", "model: linear\n"), Error);
   CHECK_THROWS_AS(above("data: {pathh: a.txt}\n", "train: {steps: 7}\n", {"task=classification"}), Error);
@@ -103,7 +103,7 @@ TEST_CASE("a file without a task or a model is of the default ones, whatever lay
   CHECK(std::get<LinearConfig>(linear.config.model).context == 9);
 }
 
-TEST_CASE("a layer that switches the model drops what only the other model has", "[config]") {
+TEST_CASE("a layer that switches the model drops the keys that only the other model has", "[config]") {
   const std::string network =
       "task: {kind: classification, head: first_token, truncation: tail, selection_metric: auc}\n"
       "model: {kind: transformer, layers: 1, width: 64, context: 99, mixer: identity}\n"
@@ -120,7 +120,7 @@ TEST_CASE("a layer that switches the model drops what only the other model has",
   CHECK(is<MeanPooledHeadConfig>(task.head));
   CHECK(switched.provenance.contains("train.batch_size"));
   CHECK_FALSE(switched.provenance.contains("train.steps"));
-  // In the layer that chooses the model, or above it, they are mistakes.
+  // In the layer that chooses the model, or in a later one, these keys are errors.
   CHECK(failure([&] { above(network, "", {"model=linear", "train.steps=9"}); }).first == ExitCode::usage);
   CHECK(failure([&] { above(network, "model: linear\n", {"task.head=first_token"}); }).first == ExitCode::usage);
   const auto back = above("task: classification\nmodel: {kind: linear, ngrams: 1, context: 9}\n",
@@ -136,7 +136,7 @@ TEST_CASE("a layer that switches the model drops what only the other model has",
   CHECK(lstm.train.learning_rate == 0.5);
 }
 
-TEST_CASE("explain shows the kinds of a section, and which of them have a key", "[config]") {
+TEST_CASE("explain shows the kinds of a section, and the kinds that have a key", "[config]") {
   const auto fields = explain_config();
   const auto of = [&](const std::string& path) {
     std::vector<FieldHelp> found;
@@ -154,7 +154,7 @@ TEST_CASE("explain shows the kinds of a section, and which of them have a key", 
   for (const auto& [path, number, expected] : std::vector<std::tuple<std::string, std::size_t, std::string>>{
            {"train.schedule.floor", 0, networks + ", train.schedule: cosine, linear or trapezoid"},
            {"train.schedule.warmup_steps", 0, networks + ", train.schedule: cosine, linear, constant or trapezoid"},
-           {"train.schedule.warmup_steps", 1, networks + ", train.schedule: inverse_sqrt or noam"},  // which need one
+           {"train.schedule.warmup_steps", 1, networks + ", train.schedule: inverse_sqrt or noam"},  // needed there
            {"train.steps", 0, networks},
            {"train.batch_size", 0, ""},
            {"model.context", 0, "model: transformer, encoder_decoder, feed_forward or linear"},
@@ -172,7 +172,8 @@ TEST_CASE("explain shows the kinds of a section, and which of them have a key", 
   CHECK(of("model.mixer").at(0).choices == kinds_of<MixerConfig>());
 }
 
-TEST_CASE("an activation is a kind, or its name; another branch has its own activation and width", "[config]") {
+TEST_CASE("an activation is a section or a kind's name; a gated branch has another default activation and width",
+          "[config]") {
   const auto beta_of = [](const TransformerConfig& model) {
     return std::get<SiluConfig>(std::get<MlpConfig>(model.feed_forward).activation).beta;
   };
@@ -188,7 +189,7 @@ TEST_CASE("an activation is a kind, or its name; another branch has its own acti
   CHECK(model_of("feed_forward: {ratio: 2.6}").hidden_width() == 333);
 }
 
-TEST_CASE("every norm has its position, final norm and epsilon", "[config]") {
+TEST_CASE("every norm has a position, a final norm and an epsilon", "[config]") {
   const auto norm = model_of("norm: {kind: rms_norm, position: both, epsilon: 1e-6}").norm;
   CHECK(is<RmsNormConfig>(norm));
   CHECK(position_of(norm) == NormPosition::both);
@@ -198,7 +199,7 @@ TEST_CASE("every norm has its position, final norm and epsilon", "[config]") {
   CHECK_FALSE(has_final_norm(model_of("norm: {kind: rms_norm, position: post}").norm));
 }
 
-TEST_CASE("a region is a kind with sizes, a bag one with units, and none without", "[config]") {
+TEST_CASE("regions have sizes and a bag has units; both are absent by default", "[config]") {
   const auto options_of = [](const std::vector<std::string>& more) {
     return *sequence_regions(transformer(config_of("", pooled_and(more))).embedding);
   };
@@ -212,7 +213,7 @@ TEST_CASE("a region is a kind with sizes, a bag one with units, and none without
   CHECK(bag_options(classification(config_of("", pooled_and({}))).head) == nullptr);
 }
 
-TEST_CASE("a masked language model takes whole words of pieces, either loss, and all data keys of a text",
+TEST_CASE("a masked language model accepts whole_words with subwords, either loss, and all data keys of texts",
           "[config][masking]") {
   const auto config =
       default_experiment(masked({"task.whole_words=true", "data.tokenizer={kind: bpe, whitespace: dropped}",
@@ -234,7 +235,7 @@ TEST_CASE("a masked language model takes whole words of pieces, either loss, and
   CHECK_FALSE(experiment.provenance.contains("task.sample_interval"));
 }
 
-TEST_CASE("what models say of their width, their order and what they remember", "[config]") {
+TEST_CASE("models report their width, the key that orders their batches, and the tokens before a segment", "[config]") {
   CHECK(width_of(TransformerConfig{.width = 24}) == 24);
   CHECK(width_of(FeedForwardModelConfig{.width = 5}) == 5);
   CHECK(width_of(LinearConfig{}) == 0);
@@ -253,14 +254,14 @@ TEST_CASE("what models say of their width, their order and what they remember", 
   CHECK(recurrent(ModelConfig(TransformerConfig{})) == nullptr);
 }
 
-TEST_CASE("a list of mixers is what the blocks have by turns", "[config]") {
+TEST_CASE("the blocks take the mixers of a list by turns", "[config]") {
   const std::string yaml =
       "model:\n  mixer:\n    - {mixer: gated_delta_net, layers: 3}\n    - {kind: scaled_dot_product, qk_norm: true}\n";
   const auto model = transformer(config_of(yaml));
   REQUIRE(model.mixers.size() == 2);
   CHECK((model.mixers[0].layers == 3 && model.mixers[1].layers == 1));
   CHECK(std::get<ScaledDotProductOptions>(model.mixers[1].mixer).qk_norm);
-  const auto written = transformer(config_of(config_to_yaml(config_of(yaml))));  // as a run keeps it
+  const auto written = transformer(config_of(config_to_yaml(config_of(yaml))));  // as in a run's folder
   CHECK(written.mixer_names() == "gated_delta_net x 3, scaled_dot_product");
   CHECK(config_to_json(config_of(yaml)) == config_to_json(config_of(config_to_yaml(config_of(yaml)))));
   CHECK(config_changes(config_of(yaml))["model"]["mixer"].dump() ==
@@ -273,14 +274,14 @@ TEST_CASE("a list of mixers is what the blocks have by turns", "[config]") {
   CHECK(transformer(config_of("model: {mixer: {kind: metric, values: own}}\n", {"model.mixer=[mamba2, metric]"}))
             .mixer_names() == "mamba2, metric");
   CHECK(above(yaml, "model: {mixer: {1: {mixer: {qk_norm: false}}}}\n").config.model.index() == 0);
-  // A list on the command line goes together with options of its items, in any order, also over a list of a file.
+  // A list and options of its items may be on the command line in any order, also over a list in a file.
   const std::string list = "model.mixer=[mamba2, rwkv7]", layers = "model.mixer.0.layers=2";
   for (const auto& overrides : {Overrides{list, layers}, Overrides{layers, list}, Overrides{list, list, layers}})
     for (const auto& file : {yaml, std::string("model: {layers: 4}\n")})
       CHECK(transformer(config_of(file, overrides)).mixer_names() == "mamba2 x 2, rwkv7");
 }
 
-TEST_CASE("a mistake in a list of mixers names the item", "[config]") {
+TEST_CASE("the error for a mistake in a list of mixers names the item", "[config]") {
   for (const auto& [yaml, expected] : std::vector<std::pair<std::string, std::string>>{
            {"model: {mixer: []}\n", "a.yaml:1:16: model.mixer:|empty list"},
            {"model: {mixer: [metrik]}\n", "a.yaml:1:17: model.mixer.0.mixer: unknown|'metric'?"},

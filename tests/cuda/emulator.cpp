@@ -22,7 +22,7 @@ namespace metaformer::emulator {
 
 namespace {
 
-// AddressSanitizer must know on which stack it is.
+// AddressSanitizer must know the current stack.
 #if defined(__SANITIZE_ADDRESS__)
 void start_switch(void** fake, const void* stack, std::size_t bytes) {
   __sanitizer_start_switch_fiber(fake, stack, bytes);
@@ -53,11 +53,11 @@ struct Thread {
   State state = State::done;
   std::deque<std::vector<Copy>> copies;  // groups, the newest (not yet committed) last
   std::exception_ptr failure;
-  const unsigned* counter = nullptr;  // waiting: until it is at least `least`
+  const unsigned* counter = nullptr;  // in State::waiting: waits until it is at least `least`
   unsigned least = 0;
 };
 
-// Takes the stack of a thread, which outlives its fiber.
+// Uses the stack of a thread, which outlives its fiber.
 struct StackOf {
   Thread& thread;
   boost::context::stack_context allocate() const {
@@ -88,7 +88,7 @@ struct Block {
   Block(std::size_t thread_count, std::size_t shared_size)
       : threads(thread_count), warps(thread_count / warp_size), shared_bytes(shared_size), shared(shared_size) {}
 
-  std::int64_t index = -1;  // -1: none, there are no more
+  std::int64_t index = -1;  // -1 when no blocks are left
   std::vector<Thread> threads;
   std::vector<Warp> warps;
   std::size_t shared_bytes;
@@ -139,7 +139,7 @@ class Grid {
     std::iota(order_.begin(), order_.end(), 0);
     if (the_schedule.beginnings == Order::random) std::shuffle(order_.begin(), order_.end(), random_);
     if (the_schedule.beginnings == Order::last_come) std::reverse(order_.begin(), order_.end());
-    constexpr std::int64_t resident = 3;  // so many at a time
+    constexpr std::int64_t resident = 3;  // blocks at a time
     for (std::int64_t i = 0; i < std::min(blocks, resident); ++i) {
       blocks_.push_back(std::make_unique<Block>(static_cast<std::size_t>(threads),
                                                 static_cast<std::size_t>((shared_bytes + 127) / 128 * 128)));
@@ -191,7 +191,7 @@ class Grid {
     all(warp.arguments);
     warp.arrived = 0;
     for (auto i = number * warp_size; i < (number + 1) * warp_size; ++i) block_->make_ready(i);
-    // The last lane to come does not go on first.
+    // The last lane to arrive need not go on first.
     switch_to_scheduler();
   }
 
@@ -218,7 +218,7 @@ class Grid {
         });
   }
 
-  // Whether the block has a thread that can run; a block that has ended makes room for the next.
+  // Whether the block has a thread that can run. The next block begins in the place of a block that has ended.
   bool can_run(Block& block) {
     if (block.index < 0) return false;
     if (block.ready.empty()) block.wake();
@@ -258,7 +258,7 @@ class Grid {
     return thread;
   }
 
-  // One of `count` in a row.
+  // An index below `count`.
   std::size_t pick(Order order, std::size_t count) {
     if (order == Order::random) return draw() % count;
     return order == Order::first_come ? 0 : count - 1;
@@ -279,12 +279,12 @@ class Grid {
   }
 
   const std::function<void()>& kernel_;
-  std::int64_t count_, begun_ = 0;   // blocks
-  std::vector<std::int64_t> order_;  // in which they begin
+  std::int64_t count_, begun_ = 0;   // numbers of blocks
+  std::vector<std::int64_t> order_;  // the order in which blocks begin
   std::vector<std::unique_ptr<Block>> blocks_;
-  std::vector<Block*> able_;  // to run
+  std::vector<Block*> able_;  // blocks that can run
   std::mt19937_64 random_;
-  Block* block_ = nullptr;  // that runs
+  Block* block_ = nullptr;  // the running block
   std::size_t thread_ = 0;
   boost::context::fiber scheduler_;
   void* scheduler_fake_ = nullptr;
@@ -300,7 +300,7 @@ void set_arithmetic(Arithmetic arithmetic) { the_arithmetic = arithmetic; }
 Arithmetic arithmetic() { return the_arithmetic; }
 
 void run_grid(std::int64_t blocks, int threads, int shared_bytes, const std::function<void()>& kernel) {
-  constexpr int smallest_limit = 101376;  // of a block, on GPUs of 8.6, 8.9 and 12.0
+  constexpr int smallest_limit = 101376;  // bytes per block on GPUs of 8.6, 8.9 and 12.0
   if (shared_bytes > smallest_limit) throw std::runtime_error("more shared memory than every GPU has");
   Grid grid(blocks, threads, shared_bytes, kernel);
   the_grid = &grid;

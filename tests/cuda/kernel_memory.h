@@ -1,13 +1,13 @@
 #pragma once
-// Memory that both a test and the kernels under test can use, and what differs between emulated kernels and a GPU.
+// Memory that both a test and the kernels under test can use, and differences between emulated kernels and a GPU.
 
 #include <cstddef>
 #include <cstdint>
 
 namespace metaformer {
 
-// Filled with NaN. Emulated: it ends right before a page without access, and the page before it has none either. On a
-// GPU: memory of the host that the device sees at the same address.
+// Memory filled with NaN. Emulated: it ends right before a page without access, and another one lies before it. On a
+// GPU: host memory that the device sees at the same address.
 class KernelMemory {
  public:
   explicit KernelMemory(std::size_t bytes);
@@ -22,15 +22,15 @@ class KernelMemory {
   std::size_t mapped_ = 0;
 };
 
-// Emulated: one of the orders of execution, as many as `turn` has values; a GPU has its own.
+// Emulated: chooses an order of execution by `turn`. Has no effect on a GPU.
 void choose_schedule(std::uint64_t turn);
 
-// Emulated: the first adds ideally, the others as generations of tensor cores do (emulator.h); a GPU has its own.
+// Emulated: number 0 adds ideally, the others like generations of tensor cores (emulator.h). A GPU has only its own.
 std::size_t arithmetics();
 void choose_arithmetic(std::size_t number);
-bool cuts_terms();  // of sums, in place of rounding each
+bool cuts_terms();  // whether sums cut their terms in place of rounding
 
-// Waits for the kernels; throws Error when one failed.
+// Waits for the kernels; throws Error if one failed.
 void finish_kernels();
 
 }  // namespace metaformer

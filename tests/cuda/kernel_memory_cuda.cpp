@@ -18,7 +18,7 @@ void check(cudaError_t error, const char* what) {
 
 KernelMemory::KernelMemory(std::size_t bytes) : mapped_(bytes) {
   void* memory = nullptr;
-  check(cudaHostAlloc(&memory, bytes + 1, cudaHostAllocMapped), "memory of the host");  // never 0 bytes
+  check(cudaHostAlloc(&memory, bytes + 1, cudaHostAllocMapped), "memory of the host");  // at least 1 byte
   base_ = start_ = static_cast<unsigned char*>(memory);
   std::memset(start_, 0xff, bytes);
 }

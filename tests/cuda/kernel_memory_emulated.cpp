@@ -23,7 +23,7 @@ KernelMemory::KernelMemory(std::size_t bytes) {
 
 KernelMemory::~KernelMemory() { ::munmap(base_, mapped_); }
 
-// Every order with every way of copying takes its turn.
+// Goes through every order of threads with every kind of copies.
 void choose_schedule(std::uint64_t turn) {
   emulator::set_schedule({.order = static_cast<emulator::Order>(turn % 3),
                           .copies = static_cast<emulator::Copies>(turn / 3 % 3),

@@ -1,5 +1,5 @@
 #pragma once
-// Tensors of tokens for kernels under test, in guarded memory, and the numbers that an element type can store.
+// Tensors of tokens for kernels under test, in guarded memory; rounding to an element type.
 
 #include <array>
 #include <cstring>
@@ -12,7 +12,7 @@
 
 namespace metaformer {
 
-// The bits of a number as the type stores it, in the low half where it is narrow; and the number that they are.
+// The bits of a number in the type, in the low half if the type is narrow; and the number of such bits.
 inline std::uint32_t bits_of(cuda::MetricElement element, double x) {
   const auto value = static_cast<float>(x);
   if (element == cuda::MetricElement::bf16) return gpu::to_bf16(value);
@@ -25,14 +25,14 @@ inline double number_of(cuda::MetricElement element, std::uint32_t bits) {
 
 inline double stored(cuda::MetricElement element, double x) { return number_of(element, bits_of(element, x)); }
 
-// As a product takes it.
+// The number as a factor of a product.
 inline double factor(cuda::MetricElement element, double x) {
   const double value = stored(element, x);
   return element == cuda::MetricElement::tf32 ? gpu::float_of(gpu::to_tf32(static_cast<float>(value))) : value;
 }
 
-// A [b, n, c, k] tensor somewhere in guarded memory: [b, n, c, k], [b, c, n, k], or [b, c, n, k + 1] without its first
-// entry.
+// A [b, n, c, k] tensor in guarded memory, laid out as [b, n, c, k], [b, c, n, k], or [b, c, n, k + 1] without the
+// first feature.
 class Tokens {
  public:
   Tokens(cuda::MetricElement element, std::int64_t b, std::int64_t n, std::int64_t c, std::int64_t k, Layout layout)
@@ -85,7 +85,7 @@ class Tokens {
   cuda::MetricStrides strides_;
 };
 
-// Normal numbers as the type stores them, by Box and Muller.
+// Normally distributed numbers by the Box-Muller method, rounded to the type.
 inline Values normal_values(cuda::MetricElement element, std::uint64_t seed, std::uint64_t stream, std::size_t count,
                             double spread) {
   const Rng rng(seed, RandomPurpose::evaluation, stream);

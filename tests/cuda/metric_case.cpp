@@ -24,10 +24,10 @@ Values normal(const MetricCase& problem, std::uint64_t stream, std::size_t count
 constexpr std::uint64_t dropout_key = 0x0123456789abcdef, dropout_number = 3;
 constexpr std::int64_t first_row = 5;
 
-// What is drawn for a case, as it is stored.
+// The drawn inputs of a case, rounded to its type.
 struct Inputs {
-  Values p, keys, values, dt, metric;  // the metric dense, whatever the form
-  std::vector<float> kept;             // [b, n, c, e]: what dropout multiplies weights with; empty: nothing is dropped
+  Values p, keys, values, dt, metric;  // the metric is dense for every form
+  std::vector<float> kept;             // [b, n, c, e]: the factors of dropout; empty without dropout
   std::vector<std::int32_t> segments, key_segments;
 
   explicit Inputs(const MetricCase& c) {
@@ -71,14 +71,15 @@ struct Inputs {
           if (c.form == MetricForm::diagonal) at(i, j) = i == j ? stored(c.element, std::fabs(from(i, i)) + 0.25) : 0;
           if (c.form != MetricForm::dense) continue;
           double value = c.symmetric ? from(std::max(i, j), std::min(i, j)) : from(i, j);
-          for (std::size_t l = 0; c.distance && l < k; ++l) value += 0.5 * from(i, l) * from(j, l);  // nearly psd
+          for (std::size_t l = 0; c.distance && l < k; ++l)
+            value += 0.5 * from(i, l) * from(j, l);  // nearly positive semidefinite
           at(i, j) = stored(c.element, value);
         }
       }
     }
   }
 
-  // By the CPU's dropout of a tensor of ones.
+  // Applies the CPU's dropout to a tensor of ones.
   void draw_dropout(const MetricCase& c) {
     kept.assign(static_cast<std::size_t>(c.batch * c.heads * c.tokens * c.key_count()), 1);
     const DropoutMask mask(c.dropout, Rng::with_key(dropout_key).bits(dropout_number));
@@ -92,7 +93,7 @@ struct Inputs {
                        cuda::place_of_weight(first_row + b, n, i, j));
   }
 
-  // Of the queries or of the keys, of which there are `count`.
+  // Segments of `count` queries or keys.
   static std::vector<std::int32_t> segments_of(const MetricCase& c, int count) {
     std::vector<std::int32_t> list;
     if (c.mask == Mask::none) return list;
@@ -140,7 +141,7 @@ reference::Problem problem_of(const MetricCase& c, const Inputs& inputs, int bat
           .kept = kept};
 }
 
-// Of a distance only the symmetric part of M exists; of a diagonal form only the diagonal.
+// For a distance only the symmetric part of M matters, for a diagonal form only the diagonal.
 void reduce_metric_gradient(const MetricCase& c, Values& dmetric) {
   const auto k = static_cast<std::size_t>(c.width);
   for (std::size_t n = 0; n < static_cast<std::size_t>(c.heads); ++n) {
@@ -305,7 +306,7 @@ class KernelRun {
   Tokens keys_ = of_keys(c_.layout), key_q_ = of_keys(Layout::contiguous), key_dq_ = of_keys(Layout::contiguous),
          dkeys_ = of_keys(c_.layout);
   Tokens values_ = of_values(), dvalues_ = of_values();
-  // The metric as [b = n, n = 1, c = rows of it, k].
+  // The metric as [b = n, n = 1, c = its rows, k].
   Tokens metric_{c_.element, c_.heads, 1, c_.form == MetricForm::dense ? c_.width : 1, c_.width, Layout::contiguous};
   KernelMemory key_{8}, segments_{4 * inputs_.segments.size()}, key_segments_{4 * inputs_.key_segments.size()};
 };

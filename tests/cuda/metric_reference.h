@@ -1,6 +1,6 @@
 #pragma once
-// Metric attention written out: in double from the definition, and in any narrow type as an eager program would run it,
-// every result rounded. Both without tiles, tricks or code in common with the kernels. One head of one sequence.
+// Metric attention for one head of one sequence: in double by the definition, and in a narrow type like an eager
+// program that rounds every result. Both have no tiles, tricks or code in common with the kernels.
 
 #include <cmath>
 #include <functional>
@@ -10,15 +10,15 @@ namespace metaformer {
 
 using Values = std::vector<double>;
 
-// [c, k], [c], [k, k] or [e, k] numbers of a head, or those of all heads one after another.
+// Numbers [c, k], [c], [k, k] or [e, k] of one head, or of all heads one after another.
 struct MetricResult {
   Values t, log2_sum, dp, dmetric;
-  Values dkeys;    // empty where tokens look at themselves: all is in dp
-  Values dvalues;  // empty where values are the keys: all is in dkeys
-  // Of the definition. With every term of their sums taken positive: what rounding in a sum is relative to.
+  Values dkeys;    // empty if the queries are the keys: then dp is the whole gradient
+  Values dvalues;  // empty if the values are the keys: then it is part of dkeys
+  // For the definition only: sums of the absolute values of the terms. The rounding error of a sum is relative to them.
   Values dp_terms, dkeys_terms, dvalues_terms, dmetric_terms;
-  // The same where products cut their terms and exp2 and log2 are off by up to 2 units in the last place: an error of a
-  // score is a relative one of its weight, and so one of everything that weights are in.
+  // The same if products cut their terms, and exp2 and log2 have errors of up to 2 units in the last place: an absolute
+  // error of a score is a relative error of its weight, and so of every sum with this weight.
   Values t_cut_terms, dp_cut_terms, dkeys_cut_terms, dvalues_cut_terms, log2_sum_cut_terms;
   bool operator==(const MetricResult&) const = default;  // NaN differs from itself
 };
@@ -35,8 +35,8 @@ struct Matrix {
 
 struct Problem {
   Matrix p;       // [c, k]
-  Matrix keys;    // [e, k]: p again where tokens look at themselves
-  Matrix values;  // [e, k]: the keys again unless they are given
+  Matrix keys;    // [e, k]: p if the queries are the keys
+  Matrix values;  // [e, k]: the keys unless there are own values
   Matrix metric;  // [k, k]
   Matrix dt;      // [c, k]
   double scale = 1;
@@ -44,10 +44,10 @@ struct Problem {
   bool to_themselves = true;
   bool has_values = false;
   std::function<bool(int query, int key)> visible;
-  std::function<double(int query, int key)> kept;  // what dropout multiplies a weight with
+  std::function<double(int query, int key)> kept;  // the factor of dropout
 };
 
-// softmax over what is visible, and log2 of its denominator, in the arithmetic of Real.
+// The softmax over the visible keys, and log2 of its denominator, in the arithmetic of Real.
 template <class Real>
 Matrix softmax(const Matrix& score, const Problem& problem, Values& log2_sum) {
   Matrix weight(score.rows, score.columns);
@@ -68,7 +68,7 @@ Matrix softmax(const Matrix& score, const Problem& problem, Values& log2_sum) {
   return weight;
 }
 
-// |p_i| |M| |p_j| in units of the score: of a distance as it is computed, 2 p_i M p_j - p_j M p_j.
+// |p_i| |M| |p_j| in units of the score; for a distance the terms of the computed form, 2 p_i M p_j - p_j M p_j.
 inline double score_terms(const Problem& problem, int i, int j) {
   const auto &p = problem.p, &y = problem.keys;
   double sum = 0;
@@ -79,7 +79,7 @@ inline double score_terms(const Problem& problem, int i, int j) {
   return problem.scale * sum;
 }
 
-// From the definition, pair by pair: score_ij = scale p_i M p_j, or -scale (p_i - p_j) M (p_i - p_j).
+// By the definition, pair by pair: score_ij = scale p_i M p_j, or -scale (p_i - p_j) M (p_i - p_j).
 class ExactSolution {
  public:
   explicit ExactSolution(const Problem& problem) : problem_(problem) {
@@ -111,8 +111,8 @@ class ExactSolution {
   MetricResult result() && { return std::move(result_); }
 
  private:
-  // Gradients of a query's weights and the size of their terms, per key; the means of both by the weights; how much
-  // each weight may be off where factors of products are cut.
+  // For one query: the gradients of its weights and the sizes of their terms, by key; their means by the weights; the
+  // possible error of each weight if the terms of products are cut.
   struct WeightGradients {
     Values dweight, terms, cut;
     double delta = 0, delta_terms = 0;
@@ -122,7 +122,7 @@ class ExactSolution {
     return values[static_cast<std::size_t>(row * width_ + column)];
   }
 
-  // What multiplies M from the left and from the right in the score of a pair.
+  // The left and the right factor of M in the score of a pair.
   double left(int i, int j, int a) const { return problem_.p(i, a) - (problem_.distance ? problem_.keys(j, a) : 0); }
   double right(int i, int j, int a) const {
     return problem_.distance ? problem_.p(i, a) - problem_.keys(j, a) : problem_.keys(j, a);
@@ -139,7 +139,8 @@ class ExactSolution {
     const auto keys = static_cast<std::size_t>(keys_);
     WeightGradients of{.dweight = Values(keys), .terms = Values(keys), .cut = Values(keys)};
     double largest = 0;
-    // Backward computes a weight as 2 to a difference from log2_sum, whose rounding is a relative error of the weight.
+    // Backward computes a weight as a power of 2. The rounding of log2_sum in the exponent is a relative error of the
+    // weight.
     const double log2_sum = result_.log2_sum[static_cast<std::size_t>(i)];
     const double of_weight = problem_.has_values && std::isfinite(log2_sum) ? 1 + std::log(2) * std::fabs(log2_sum) : 1;
     auto& log2_sum_cut_terms = result_.log2_sum_cut_terms[static_cast<std::size_t>(i)];
@@ -161,7 +162,7 @@ class ExactSolution {
       of.delta += weight * dweight;
       of.delta_terms += weight * terms;
     }
-    if (largest > 0) log2_sum_cut_terms -= 2 * std::log2(largest);  // log2 of a sum of at most 1 / largest
+    if (largest > 0) log2_sum_cut_terms -= 2 * std::log2(largest);  // log2 of the denominator, at most 1 / largest
     return of;
   }
 
@@ -170,7 +171,7 @@ class ExactSolution {
     for (int j = 0; j < keys_; ++j) {
       const auto key = static_cast<std::size_t>(j);
       const double dscore = sign_ * weight_(i, j) * (of.dweight[key] - of.delta);
-      // Where p is no value, all of its gradient comes from this difference of two sums.
+      // With own values the whole gradient of p comes from this difference of two sums.
       const double of_difference =
           problem_.has_values ? of.terms[key] + of.delta_terms : std::fabs(of.dweight[key]) + std::fabs(of.delta);
       const double term = std::fabs(sign_) * weight_(i, j) * of_difference;
@@ -181,7 +182,7 @@ class ExactSolution {
   void add_score(int i, int j, double dscore, double term, double cut) {
     const auto &p = problem_.p, &y = problem_.keys, &m = problem_.metric;
     for (int a = 0; a < width_; ++a) {
-      double from_left = 0, from_right = 0;  // gradients of what stands left and right of M
+      double from_left = 0, from_right = 0;  // gradients of the left and right factor of M
       for (int b = 0; b < width_; ++b) {
         from_left += dscore * m(a, b) * right(i, j, b);
         from_right += dscore * m(b, a) * left(i, j, b);
@@ -190,7 +191,7 @@ class ExactSolution {
         const double through_left = std::fabs(m(a, b) * y(j, b)), through_right = std::fabs(m(b, a) * p(i, b));
         at(result_.dp_terms, i, a) += term * through_left;
         at(result_.dkeys_terms, j, a) += term * through_right;
-        // Of a distance as it is computed: 2 M y_j - 2 M p_i, and the negative of it.
+        // The computed form for a distance: 2 M y_j - 2 M p_i, and its negative.
         const double both = 2 * (through_left + through_right);
         at(result_.dp_cut_terms, i, a) += cut * (problem_.distance ? both : through_left);
         at(result_.dkeys_cut_terms, j, a) += cut * (problem_.distance ? both : through_right);
@@ -209,7 +210,7 @@ class ExactSolution {
 
 using Round = std::function<double(double)>;
 
-// R(a b), with factors as the hardware takes them and the sum in float.
+// result(a b), with the factors of the hardware and sums in float.
 inline Matrix product(const Matrix& a, const Matrix& b, const Round& factor, const Round& result) {
   Matrix c(a.rows, b.columns);
   Matrix x = a, y = b;
@@ -232,7 +233,7 @@ inline Matrix transposed(const Matrix& a) {
   return b;
 }
 
-// What an eager program keeps of its forward pass.
+// The tensors that an eager program keeps from its forward pass.
 struct EagerScores {
   Matrix q, key_q;       // p M and keys M
   Matrix weight, mixed;  // the softmax, before and after dropout
@@ -260,8 +261,8 @@ inline EagerScores score_eagerly(const Problem& problem, double scale, const Rou
   return {std::move(q), std::move(key_q), std::move(weight), std::move(mixed), std::move(log2_sum)};
 }
 
-// As an eager program in a narrow type: matrix by matrix, each result rounded by `result`, factors of products by
-// `factor`. The formulas are those of docs/metric_attention.md. Without the terms.
+// Like an eager program in a narrow type: matrix by matrix, with each result rounded by `result` and factors of
+// products by `factor`, by the formulas of docs/metric_attention.md. The *_terms stay empty.
 inline MetricResult solve_eagerly(const Problem& problem, const Round& factor, const Round& result) {
   const auto &p = problem.p, &y = problem.keys, &v = problem.values;
   const int tokens = p.rows, keys = y.rows, k = p.columns;
@@ -288,7 +289,7 @@ inline MetricResult solve_eagerly(const Problem& problem, const Round& factor, c
       dscore(i, j) = result(scale * dscore(i, j));
     }
   }
-  // x -= R(sums y), row by row.
+  // x -= result(sums y), row by row.
   const auto subtract = [&](Matrix& x, const Values& sums, const Matrix& of) {
     for (int i = 0; problem.distance && i < x.rows; ++i)
       for (int a = 0; a < k; ++a) x(i, a) = result(x(i, a) - result(sums[static_cast<std::size_t>(i)] * of(i, a)));

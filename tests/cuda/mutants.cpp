@@ -1,6 +1,6 @@
-// A test of the tests: makes the kernels wrong in one place at a time, a barrier left out, a wait for copies loosened,
-// a bound dropped, and demands that results or memory show it. The places are found by running the kernels, so that new
-// ones are covered by being there.
+// A test of the tests: puts one fault at a time into the kernels, such as a missing barrier, a loosened wait for copies
+// or a missing bound, and checks that results or memory accesses reveal it. The places are found by running the
+// kernels, so that new places are covered without a change here.
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -58,12 +58,12 @@ std::vector<MetricCase> cases() {
   MetricCase more_keys = list[1], fewer_keys = list[0];
   more_keys.keys = 203;
   fewer_keys.keys = 70;
-  // Of a wide head the metric comes in parts; in fp32 rows of a block stay in shared memory.
+  // The metric of a wide head is loaded in parts; in fp32 rows of a block stay in shared memory.
   MetricCase wide = {.element = MetricElement::tf32, .batch = 1, .heads = 1, .tokens = 33, .width = 104},
              wide_fp32 = wide;
   wide_fp32.element = MetricElement::fp32;
   list.insert(list.end(), {more_keys, fewer_keys, wide, wide_fp32});
-  // Values of their own: of a metric, of a distance, and of scaled dot product attention.
+  // Own values with a metric, with a distance, and with scaled dot product attention.
   for (auto with_values : {list[0], list[1], more_keys}) {
     with_values.values = true;
     list.push_back(with_values);
@@ -74,7 +74,7 @@ std::vector<MetricCase> cases() {
   return list;
 }
 
-// Several tiles a block; columns of a wide head that two warps share; no norm, and values that are p.
+// Several tiles per block; columns of a wide head that two warps share, and values that are p; no norm.
 std::vector<ProjectionCase> projection_cases() {
   return {{.batch = 3, .heads = 1, .tokens = 70, .width = 24, .parts = 2},
           {.form = MetricForm::diagonal, .own_values = false, .batch = 1, .tokens = 40, .width = 104},
@@ -94,7 +94,8 @@ const std::vector<emulator::Schedule> schedules = {{Order::first_come, Copies::e
                                                    {Order::random, Copies::lazy, 4},
                                                    {Order::first_come, Copies::lazy, 5, Order::last_come}};
 
-// What dropout of a few runs stores, and the bytes behind it. The entries end at a page without access, or are aligned.
+// The stored results of dropout of a few runs, and the bytes after them. The entries end at a page without access, or
+// are aligned.
 std::vector<unsigned char> run_dropout(bool aligned) {
   constexpr std::int64_t run = 37, runs = 3;
   constexpr std::size_t bytes = run * runs * sizeof(std::uint16_t), aligned_bytes = (bytes + 15) / 16 * 16;
@@ -125,7 +126,7 @@ bool projections_as_expected() {
   return true;
 }
 
-// Whether every case gives what it gave.
+// Whether every case gives the expected results.
 bool all_as_expected() {
   for (const bool aligned : {false, true})
     if (run_dropout(aligned) != expected_dropped[aligned]) return false;
@@ -143,7 +144,7 @@ bool all_as_expected() {
   return true;
 }
 
-// In a process of its own, which may crash.
+// Tests the fault in its own process, which may crash.
 bool is_caught(const emulator::Site& site) {
   const auto child = ::fork();
   if (child == 0) {
@@ -162,7 +163,7 @@ bool is_caught(const emulator::Site& site) {
   return !(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-// By emulator::Fault.
+// Indexed by emulator::Fault.
 constexpr const char* names[] = {
     "barrier left out", "wait loosened",       "bound dropped",   "alignment taken for granted",
     "draw shifted",     "turn not waited for", "number not taken"};

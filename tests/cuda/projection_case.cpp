@@ -14,7 +14,7 @@ constexpr float epsilon = 1e-6F;
 
 std::size_t size_of(int count) { return static_cast<std::size_t>(count); }
 
-// What is drawn for a case, as it is stored.
+// The drawn inputs of a case, rounded to its type.
 struct Inputs {
   Values x, dq, dk, dv;  // [b, n, c, k]
   Values metric;         // [n, k, k], whatever the form; not symmetric
@@ -40,14 +40,14 @@ struct Inputs {
   }
 };
 
-// Rounding to what an eager program stores, and the sums of its products; neither rounds in double.
+// The rounding of stored results and of sums in an eager program; in double neither is rounded.
 struct Rounding {
   std::function<double(double)> result;
   bool in_float;
   double sum(double a, double b) const { return in_float ? static_cast<float>(a) + static_cast<float>(b) : a + b; }
 };
 
-// One token of one head; `at` is the place of its first feature.
+// Solves one token of one head; `at` is the index of its first feature.
 class TokenSolver {
  public:
   TokenSolver(const ProjectionCase& problem, const Inputs& inputs, const Rounding& rounding)
@@ -96,7 +96,7 @@ class TokenSolver {
   double factor_ = 1;
 };
 
-// What a case has no result of is left out.
+// Removes results that the case does not have.
 void leave_out(const ProjectionCase& c, ProjectionResult& result) {
   const auto k = size_of(c.width);
   for (std::size_t i = 0; c.form == MetricForm::diagonal && i < result.dmetric.size(); ++i)
@@ -128,7 +128,7 @@ ProjectionResult solve(const ProjectionCase& c, const Rounding& rounding) {
 
 cuda::MetricRows rows(const Tokens& of) { return {of.data(), of.strides()}; }
 
-// The memory that the kernels work on. x, and own values, which stay NaN, are one projection, and so is its gradient.
+// The memory of the kernels. x and own values, which stay NaN, are one projection, and their gradients are another.
 class ProjectionMemory {
  public:
   explicit ProjectionMemory(const ProjectionCase& problem) : c_(problem) {
@@ -199,7 +199,7 @@ class ProjectionMemory {
   int projections() const { return c_.own_values ? 2 : 1; }
   std::size_t of_sequence() const { return heads_ * size_of(c_.tokens) * k_; }
 
-  // Of entry i of x in the projection.
+  // The place of entry i of x in the projection.
   std::size_t place(std::size_t i) const {
     return i + i / of_sequence() * (size_of(projections()) - 1) * of_sequence();
   }

@@ -1,5 +1,5 @@
-// The recording of CUDA graphs, its own source compiled against a stand-in for CUDA: which device and stream it uses,
-// and what it leaves behind when a recording fails.
+// The source of the recording of CUDA graphs, compiled against a stand-in for CUDA: its device and stream, and the
+// state after a failed recording.
 
 #include "ops/device.h"
 #include "stand_in.h"
@@ -20,7 +20,7 @@ std::unique_ptr<DeviceGraph> graph_on(int device) {
 
 }  // namespace
 
-TEST_CASE("work is recorded and replayed on the graph's device, whatever the current one is", "[cuda_graph]") {
+TEST_CASE("work is recorded and replayed on the graph's device, whatever the current device is", "[cuda_graph]") {
   const int device = GENERATE(0, 1);
   auto graph = graph_on(device);
   graph->capture([] {
@@ -38,7 +38,7 @@ TEST_CASE("work is recorded and replayed on the graph's device, whatever the cur
   CHECK(machine.pools.empty());
 }
 
-TEST_CASE("after a recording that failed the work can go on without it", "[cuda_graph]") {
+TEST_CASE("after a failed recording everything is as before, and work can start", "[cuda_graph]") {
   const auto start_elsewhere = [] {
     const c10::cuda::CUDAGuard other(0);
     machine.start_work();

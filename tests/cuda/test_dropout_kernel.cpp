@@ -1,5 +1,5 @@
-// The CUDA dropout kernel, its own source compiled for the emulator or for a GPU: the bits of the CPU's, from a key in
-// device memory.
+// The source of the CUDA dropout kernel, compiled for the emulator or for a GPU: the same bits as on the CPU, from a
+// key in device memory.
 
 #include <algorithm>
 #include <cstring>
@@ -29,7 +29,7 @@ struct Draw {
   std::uint64_t key = 0x9876543210abcdefULL, number = 0;
 };
 
-// Where x and y begin: entries behind a multiple of 16 bytes, or so that they end at a page without access.
+// The start of x and y: in entries after a multiple of 16 bytes, or such that they end at a page without access.
 struct Layout {
   std::size_t x = 0, y = 0;
   bool at_the_end = false;
@@ -43,7 +43,7 @@ std::vector<float> numbers(std::size_t count) {
 
 std::size_t bytes_of(DropoutElement element) { return element == DropoutElement::fp32 ? 4 : 2; }
 
-// The number as it is stored.
+// The bits of the number in the type.
 std::uint32_t stored(DropoutElement element, float x) {
   if (element == DropoutElement::fp32) return gpu::bits_of(x);
   return element == DropoutElement::bf16 ? gpu::to_bf16(x) : gpu::to_fp16(x);
@@ -54,7 +54,7 @@ float number_of(DropoutElement element, std::uint32_t bits) {
   return element == DropoutElement::bf16 ? gpu::from_bf16(half) : gpu::from_fp16(half);
 }
 
-// Entries in memory that the kernel sees, and some bytes around them.
+// Entries in memory for the kernel, and some bytes around them.
 class Entries {
  public:
   Entries(DropoutElement element, std::size_t count, std::size_t shift, bool at_the_end)
@@ -71,7 +71,7 @@ class Entries {
     std::memcpy(&bits, data() + i * size_, size_);
     return bits;
   }
-  // Whether all around is as it was.
+  // Whether the bytes around the entries are unchanged.
   bool is_alone() const {
     const auto is_filled = [](const unsigned char* from, std::size_t count) {
       return std::all_of(from, from + count, [](unsigned char byte) { return byte == 0xff; });
@@ -108,7 +108,7 @@ std::vector<std::uint32_t> by_kernel(DropoutElement element, const std::vector<f
   return y;
 }
 
-// By the CPU's mask, an entry at a time. `place_of`: of an entry.
+// The bits by the CPU's mask, one entry at a time. `place_of`: the place of an entry.
 template <class PlaceOf>
 std::vector<std::uint32_t> by_host(DropoutElement element, const std::vector<float>& x, const Draw& draw,
                                    const PlaceOf& place_of) {
@@ -123,13 +123,13 @@ std::vector<std::uint32_t> by_host(DropoutElement element, const std::vector<flo
   return y;
 }
 
-// As the documents say: the bits of each number within the limits, and above them those beyond.
+// By the documentation: the bits of each number within the limits, and above them the bits beyond the limits.
 std::int64_t place_of_weight(std::int64_t row, std::int64_t head, std::int64_t query, std::int64_t key) {
   const auto near = row << 40 | head % 256 << 32 | query % 65536 << 16 | key % 65536;
   return near | head / 256 << 60 | query / 65536 << 55 | key / 65536 << 50;
 }
 
-// Rows, weights and starts, as the tensor's sizes say.
+// A tensor with the places of rows, of weights, or of runs with given starts.
 struct Tensor {
   std::int64_t run = 1, runs = 1, heads = 0, queries = 0;
   std::vector<std::int64_t> starts = {};
@@ -154,7 +154,7 @@ void check_places(DropoutElement element, const Tensor& tensor, const Layout& la
         by_host(element, x, {}, [&](std::int64_t entry) { return tensor.place_of(entry); }));
 }
 
-// Of the first run, at a multiple of 16, whole vectors of the CPU's mask.
+// The first run, in whole vectors of the CPU's mask.
 std::vector<float> by_vectors(const std::vector<float>& x, const Draw& draw) {
   std::vector<float> y(x.size());
   DropoutMask(probability, Rng::with_key(draw.key).bits(draw.number)).apply(x.data(), y.data(), std::ssize(x), 0);
@@ -163,7 +163,7 @@ std::vector<float> by_vectors(const std::vector<float>& x, const Draw& draw) {
 
 }  // namespace
 
-TEST_CASE("the dropout kernel gives the bits of the CPU's", "[dropout]") {
+TEST_CASE("the dropout kernel gives the same bits as the CPU", "[dropout]") {
   const std::size_t count = GENERATE(1, 255, 256, 5000);
   const Draw draw{.number = GENERATE(0U, 1U, 77U)};
   const auto x = numbers(count);
@@ -177,7 +177,7 @@ TEST_CASE("the dropout kernel gives the bits of the CPU's", "[dropout]") {
     CHECK(by_kernel(element, x, draw) == by_host(element, x, draw, [](std::int64_t entry) { return entry; }));
 }
 
-TEST_CASE("the dropout kernel gives the bits of the CPU's for every number of entries and alignment", "[dropout]") {
+TEST_CASE("the dropout kernel gives the same bits as the CPU for every number of entries and alignment", "[dropout]") {
   const auto element = GENERATE(values(elements));
   const auto layout = GENERATE(Layout{}, Layout{.x = 1, .y = 1}, Layout{.x = 0, .y = 1}, Layout{.x = 3, .y = 0},
                                Layout{.at_the_end = true});
@@ -194,7 +194,7 @@ TEST_CASE("the dropout kernel gives the bits of the CPU's for every number of en
   }
 }
 
-TEST_CASE("the kernel draws by the key that lies in memory, and by the number of the draw", "[dropout]") {
+TEST_CASE("the kernel draws by the key in memory and by the number of the draw", "[dropout]") {
   const std::vector<float> ones(2000, 1);
   const auto draw = [&](const Draw& given) { return by_kernel(DropoutElement::fp32, ones, given); };
   const auto first = draw({});
@@ -203,10 +203,10 @@ TEST_CASE("the kernel draws by the key that lies in memory, and by the number of
   CHECK(first != draw({.key = 5}));
 }
 
-TEST_CASE("the kernel finds the places of rows, of weights and of what has its own", "[dropout]") {
+TEST_CASE("the kernel finds the places of rows, of weights, and of runs with given starts", "[dropout]") {
   const auto element = GENERATE(values(elements));
   const auto layout = GENERATE(Layout{}, Layout{.x = 1, .y = 1});
-  // Shorter and longer than what a thread takes, with ends anywhere within it.
+  // Shorter and longer than the entries of a thread, with ends anywhere among them.
   const std::int64_t run = GENERATE(1, 2, 3, 5, 7, 8, 9, 12, 15, 16, 17, 31, 64, 65, 100, 2047, 2049);
   const auto runs = std::max<std::int64_t>(4, 700 / run);
   check_places(element, {.run = run, .runs = runs}, layout);
@@ -219,16 +219,16 @@ TEST_CASE("the kernel finds the places of rows, of weights and of what has its o
   check_places(element, with_starts, layout);
 }
 
-TEST_CASE("the kernel gives weights beyond 256 heads and 65,536 tokens places of their own", "[dropout]") {
+TEST_CASE("the kernel gives weights beyond 256 heads and 65,536 tokens distinct places", "[dropout]") {
   const auto element = GENERATE(DropoutElement::fp32, DropoutElement::bf16);
   check_places(element, {.run = 3, .runs = 2 * 600 * 2, .heads = 600, .queries = 2});
   check_places(element, {.run = 70'000, .runs = 1, .heads = 1, .queries = 1});
   check_places(element, {.run = 1, .runs = 70'000, .heads = 1, .queries = 70'000});
-  // Three stretches within a thread's entries.
+  // Three ranges of places within a thread's entries.
   check_places(element, {.run = 65'537, .runs = 2, .heads = 1, .queries = 2});
 }
 
-TEST_CASE("weights have places of their own, up to the limits", "[dropout]") {
+TEST_CASE("weights have distinct places up to the limits", "[dropout]") {
   const std::int64_t heads[] = {0, 1, 255, 256, 257, 511, 512, 4095};
   const std::int64_t tokens[] = {0, 1, 255, 65'535, 65'536, 65'537, 131'072, 2'097'151};
   const std::int64_t rows[] = {0, 1, 2, 512, 1023};
@@ -248,7 +248,7 @@ TEST_CASE("weights have places of their own, up to the limits", "[dropout]") {
   CHECK(places.size() == count);
 }
 
-TEST_CASE("a product with a reciprocal divides", "[dropout]") {
+TEST_CASE("division by a product with a reciprocal is exact", "[dropout]") {
   std::vector<std::int64_t> numbers;
   for (int bit = 0; bit < 63; ++bit)
     for (const auto more : {-1, 0, 1})
@@ -259,14 +259,14 @@ TEST_CASE("a product with a reciprocal divides", "[dropout]") {
   bool equal = true;
   for (const auto divisor : numbers) {
     const cuda::Divisor by(divisor);
-    const auto most = std::numeric_limits<std::int64_t>::max() / divisor * divisor;  // of its multiples
+    const auto most = std::numeric_limits<std::int64_t>::max() / divisor * divisor;  // the largest multiple
     for (const auto n : {std::int64_t{0}, most - 1, most}) equal = equal && by.quotient(n) == n / divisor;
     for (const auto n : numbers) equal = equal && by.quotient(n) == n / divisor;
   }
   CHECK(equal);
 }
 
-TEST_CASE("dropout of nothing starts no kernel", "[dropout]") {
+TEST_CASE("dropout of no entries starts no kernel", "[dropout]") {
   CHECK_NOTHROW(cuda::dropout({.count = 0, .probability = probability}, nullptr));
 }
 

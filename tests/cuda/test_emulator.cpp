@@ -1,4 +1,4 @@
-// Blocks of the emulator that hand results on to each other.
+// Blocks of the emulator that pass results to each other.
 
 #include "cuda/emulator.h"
 #include "gpu.h"
@@ -17,14 +17,14 @@ struct HandedOn {
   float sum = 1;
 };
 
-// The order of these sums shows.
+// The result depends on the order of these sums.
 void add_in_turn_of(HandedOn* shared, unsigned block) {
   gpu::wait_for(&shared->turn, block);
   gpu::store_handed_on(&shared->sum, 0.5F * gpu::load_handed_on(&shared->sum) + static_cast<float>(block));
   gpu::announce(&shared->turn, block + 1);
 }
 
-// In the order in which blocks begin, or of their indices.
+// Add in the order in which blocks begin, or in that of their indices.
 void add_in_turn(HandedOn* shared) {
   if (gpu::thread_index() == 0) add_in_turn_of(shared, gpu::take_number(&shared->begun));
 }
@@ -32,7 +32,7 @@ void add_by_index(HandedOn* shared) {
   if (gpu::thread_index() == 0) add_in_turn_of(shared, static_cast<unsigned>(gpu::block_index()));
 }
 
-// Waits for a block that begins only when this one has ended.
+// Every block waits for the last one, which begins only after another has ended.
 void wait_for_a_later_one(HandedOn* shared) {
   if (gpu::block_index() == blocks - 1) gpu::announce(&shared->turn, 1);
   if (gpu::thread_index() == 0) gpu::wait_for(&shared->turn, 1);
@@ -52,7 +52,7 @@ float sum_of(Order order, Order beginnings) {
 
 }  // namespace
 
-TEST_CASE("blocks that wait for their turn add in the order of their numbers", "[emulator]") {
+TEST_CASE("blocks that wait for their turn add in the order of the numbers that they take", "[emulator]") {
   float expected = 1;
   for (int block = 0; block < blocks; ++block) expected = 0.5F * expected + static_cast<float>(block);
   const auto orders = {Order::first_come, Order::last_come, Order::random};
@@ -60,7 +60,7 @@ TEST_CASE("blocks that wait for their turn add in the order of their numbers", "
     for (const auto beginnings : orders) CHECK(sum_of(order, beginnings) == expected);
 }
 
-TEST_CASE("blocks that wait for others by their index rely on the order in which blocks begin", "[emulator]") {
+TEST_CASE("blocks that wait for others by their index depend on the order in which blocks begin", "[emulator]") {
   HandedOn in_order, shared;
   begin_in(Order::first_come);
   CHECK_NOTHROW(gpu::launch(add_by_index, blocks, gpu::warp_size, 0, nullptr, &in_order));
@@ -68,7 +68,7 @@ TEST_CASE("blocks that wait for others by their index rely on the order in which
   CHECK_THROWS_WITH(gpu::launch(add_by_index, blocks, gpu::warp_size, 0, nullptr, &shared), Mentions("each other"));
 }
 
-TEST_CASE("blocks that can only wait for each other are an error", "[emulator]") {
+TEST_CASE("blocks that wait for each other are an error", "[emulator]") {
   HandedOn shared;
   begin_in(Order::first_come);
   CHECK_THROWS_WITH(gpu::launch(wait_for_a_later_one, blocks, gpu::warp_size, 0, nullptr, &shared),

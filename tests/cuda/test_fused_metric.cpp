@@ -1,5 +1,5 @@
-// The mixers with the fused backend, through the emulated kernels: the same values and gradients as the reference
-// backend, for every parameterisation, mask and narrow type.
+// Mixers with the fused backend on the emulated kernels: the same values and gradients as the reference backend, for
+// every parameterisation, mask and narrow type.
 
 #include <ATen/autocast_mode.h>
 
@@ -43,11 +43,11 @@ bool has_own_values(const MixerConfig& mixer) {
   return std::visit(is_own, mixer);
 }
 
-// y, the gradients of x and of every parameter, and of other tokens where there are any.
+// y, the gradients of x and of every parameter, and of the separate context if there is one.
 using Outcome = std::vector<torch::Tensor>;
 
-// The same parameters, input and output gradient for every backend. `others`: how many other tokens are looked at;
-// 0: the input itself.
+// Runs with the same parameters, input and output gradient for every backend. `others`: the number of tokens of a
+// separate context; 0: the context is the input.
 Outcome run(const MixerConfig& options, Backend backend, const Visibility& visibility, torch::ScalarType type,
             double dropout = 0, std::int64_t others = 0) {
   torch::manual_seed(3);
@@ -83,7 +83,7 @@ void check_fused(const MixerConfig& options, const Visibility& visibility, doubl
              run(options, Backend::reference, visibility, torch::kDouble, dropout, others), tolerance);
 }
 
-// At most twice as far from the truth as `other`.
+// The error is at most twice that of `other`.
 void check_no_worse(const Outcome& fused, const Outcome& other, const Outcome& exact) {
   REQUIRE(fused.size() == exact.size());
   for (std::size_t i = 0; i < fused.size(); ++i)
@@ -98,14 +98,14 @@ Visibility segments_of(bool causal) {
 
 }  // namespace
 
-TEST_CASE("the fused backend gives the reference's values and gradients, with the same weights dropped", "[fused]") {
+TEST_CASE("the fused backend gives the values and gradients of the reference, and drops the same weights", "[fused]") {
   const auto options = GENERATE(from_range(fused_mixers()));
   const auto [causal, dropout] = GENERATE(table<bool, double>({{true, 0}, {false, 0}, {true, 0.4}}));
   const auto visibility = GENERATE(false, true) ? segments_of(causal) : self_visibility(causal, {});
   check_fused(options, visibility, 2e-5, dropout);
 }
 
-TEST_CASE("a temperature and a fixed norm go into the form that the kernels are given", "[fused]") {
+TEST_CASE("the form for the kernels includes the temperature and the fixed norm", "[fused]") {
   using M = MetricOptions;
   constexpr auto identity = MetricConstraint::identity;
   constexpr auto distance = MetricScore::distance;
@@ -116,11 +116,11 @@ TEST_CASE("a temperature and a fixed norm go into the form that the kernels are 
                            M{.constraint = identity, .score = distance, .qk_norm = true, .learned_temperature = true},
                            M{.constraint = MetricConstraint::psd, .score = distance, .fixed_norm = true},
                            M{.constraint = MetricConstraint::diagonal, .score = distance, .fixed_norm = true}}));
-  // A gradient that has no part along the form is a difference of larger ones, and one of a head is a sum of all.
+  // The gradient under a fixed norm is a difference of larger terms, and that of a temperature is a sum over its head.
   check_fused(options, segments_of(/*causal=*/true), 1e-4);
 }
 
-TEST_CASE("in a narrow type the fused backend is at most twice as far from the truth as the reference", "[fused]") {
+TEST_CASE("in a narrow type the error of the fused backend is at most twice that of the reference", "[fused]") {
   const auto options = GENERATE(from_range(fused_mixers()));
   const auto type = GENERATE(torch::kBFloat16, torch::kHalf);
   const auto visibility = self_visibility(true, {});
@@ -130,7 +130,7 @@ TEST_CASE("in a narrow type the fused backend is at most twice as far from the t
   check_no_worse(fused, eager, exact);
 }
 
-TEST_CASE("the fused backend works under autocast, with gradients in the parameters' own type", "[fused]") {
+TEST_CASE("the fused backend works under autocast, with gradients in the type of the parameters", "[fused]") {
   const auto options = GENERATE(from_range(fused_mixers()));
   const auto visibility = self_visibility(true, {});
   const auto exact = run(options, Backend::reference, visibility, torch::kDouble);
@@ -144,7 +144,7 @@ TEST_CASE("the fused backend works under autocast, with gradients in the paramet
   check_no_worse(fused, composed, exact);
 }
 
-TEST_CASE("auto takes the kernels where they are expected to win", "[fused]") {
+TEST_CASE("backend auto uses the kernels where they are expected to win", "[fused]") {
   const auto options = GENERATE(from_range(fused_mixers()));
   const auto visibility = self_visibility(true, {});
   const auto fused = run(options, Backend::fused, visibility, torch::kBFloat16, 0.2),
@@ -153,7 +153,7 @@ TEST_CASE("auto takes the kernels where they are expected to win", "[fused]") {
   CHECK(torch::equal(fused[1], taken[1]));
 }
 
-TEST_CASE("tokens that look at others do so through the kernels, with gradients of both", "[fused]") {
+TEST_CASE("the kernels compute attention to a separate context, with gradients of both sequences", "[fused]") {
   const auto options = GENERATE(from_range(fused_mixers()));
   const std::int64_t others = GENERATE(11, 60);
   auto visibility = Visibility{.causal = GENERATE(false, true)};
@@ -161,15 +161,14 @@ TEST_CASE("tokens that look at others do so through the kernels, with gradients 
     visibility.query_segment_bc = torch::arange(tokens).remainder(3).repeat({batch, 1});
     visibility.key_segment_be = torch::arange(others).remainder(4).sub(1).repeat({batch, 1});
   }
-  // Of 11 keys the queries see few, with a causal mask. Where one sees a single key the gradient of its score is 0,
-  // which the kernels compute as a difference of two products. What is left of it counts more where p has no other
-  // gradient.
+  // With a causal mask a query sees few of the 11 keys. The score of a single visible key has the gradient 0, which the
+  // kernels compute as a difference of two products. Its rounding error has more weight if p has no other gradient.
   const double tolerance = has_own_values(options) ? 8e-5 : 4e-5;
   check_fused(options, visibility, others == 11 ? tolerance : 2e-5, 0.2, others);
 }
 
-// As attend() calls them on a GPU, beside the whole matrix of weights with the same ones dropped.
-TEST_CASE("scaled dot product attention by the kernels is that by scores, with its gradients", "[fused]") {
+// The call of attend() on a GPU, against the whole matrix of weights with the same dropout.
+TEST_CASE("scaled dot product attention by the kernels and its gradients equal those by scores", "[fused]") {
   const std::int64_t keys = GENERATE(37, 60);
   const auto [causal, dropout] = GENERATE(table<bool, double>({{true, 0.3}, {false, 0.3}, {true, 0}}));
   Visibility visibility{.causal = causal};
@@ -206,7 +205,7 @@ TEST_CASE("scaled dot product attention by the kernels is that by scores, with i
   check_near(by_kernels, by_scores, 2e-5);
 }
 
-TEST_CASE("tokens that come in parts, with a memory of those before, are those of the whole", "[fused]") {
+TEST_CASE("a sequence in parts with a cache equals the whole sequence", "[fused]") {
   const auto options = GENERATE(from_range(fused_mixers()));
   torch::manual_seed(3);
   const auto mixer = make_mixer(with_backend(options, Backend::fused), {.width = width, .heads = heads});
@@ -237,7 +236,7 @@ TEST_CASE("the kernels refuse segments that do not cover every token", "[fused]"
   CHECK_THROWS_WITH(attend(nine, nine), Mentions("segment|query|key"));
 }
 
-TEST_CASE("what the kernels cannot do is an error that says why", "[fused]") {
+TEST_CASE("an input that the kernels do not support is an error with the reason", "[fused]") {
   Pass pass;
   const auto complaint = [&](const torch::Tensor& p) {
     return message_of(ExitCode::usage, [&] { fused_metric_attention({p, p, {}}, {}, {.causal = true}, pass); });
@@ -264,7 +263,7 @@ TEST_CASE("what the kernels cannot do is an error that says why", "[fused]") {
              Mentions("metric|not finite"));
 }
 
-TEST_CASE("the cores of all mixers that have the kernels are measured, and right", "[fused]") {
+TEST_CASE("the benchmark measures the fused cores of all mixers that have kernels, and they are correct", "[fused]") {
   AttentionRequest request;
   request.shapes = {{.batch = 2, .heads = 2, .context = 40, .head_width = 16}};
   request.core = true;

@@ -1,6 +1,5 @@
-// Metric attention by the library's attention with the emulated kernels around it, the node by itself and in the
-// mixers: values and all gradients are at most twice as far from float64 as those of composed operators in the same
-// type.
+// Metric attention by the library's attention with the emulated kernels around it, as a single node and in mixers: the
+// errors of values and gradients, relative to float64, are at most twice those of composed operators in the same type.
 
 #include <torch/autograd.h>
 
@@ -29,8 +28,8 @@ double size_of(const Tensor& x) { return x.to(torch::kDouble).norm().item<double
 
 double roundoff_of(torch::ScalarType type) { return type == torch::kBFloat16 ? 0x1p-9 : 0x1p-12; }
 
-// Result `i` is at most twice as far from the truth as that of `other`, or as the rounding of the type. What is 0 but
-// for rounding is measured by the first result.
+// The error of result `i` is at most twice that of `other` or the rounding of the type. For results that are 0 except
+// for rounding, it may also be 1e-6 of the first result.
 void check_no_worse(const Outcome& ours, const Outcome& other, const Outcome& exact, torch::ScalarType type,
                     std::size_t i) {
   CAPTURE(i);
@@ -39,7 +38,8 @@ void check_no_worse(const Outcome& ours, const Outcome& other, const Outcome& ex
   CHECK(error(ours) <= 2 * std::max(error(other), roundoff_of(type) * size_of(exact[i])) + 1e-6 * size_of(exact[0]));
 }
 
-// All results from `first` on together, each relative to its size: the error of a few numbers alone would be luck.
+// The same for the results from `first` on together, each relative to its size, because the error of a few numbers
+// depends on chance.
 void check_together_no_worse(const Outcome& ours, const Outcome& other, const Outcome& exact, torch::ScalarType type,
                              std::size_t first) {
   REQUIRE(ours.size() == exact.size());
@@ -63,7 +63,7 @@ struct NodeCase {
 
 using Attend = std::function<Tensor(const Tensor& projected, const Tensor& gain, const Tensor& metric)>;
 
-// The projection in `type`, gain and metric in `weight_type`, in which their gradients must come.
+// Runs with the projection in `type`, and gain and metric in `weight_type`, the required type of their gradients.
 Outcome run(const NodeCase& c, const Attend& attend, torch::ScalarType type, torch::ScalarType weight_type) {
   torch::manual_seed(5);
   const auto n = c.heads, k = c.width, features = n * k * (c.options.own_values ? 2 : 1);
@@ -89,7 +89,7 @@ Outcome run(const NodeCase& c, const Attend& attend, torch::ScalarType type, tor
   return outcome;
 }
 
-// The formulas in float64; in a narrow type by operators that round every result, around the library's attention.
+// In float64 by the formulas; in a narrow type by operators that round every result, around the library's attention.
 Tensor composed(const NodeCase& c, const Tensor& projected, const Tensor& gain, const Tensor& metric) {
   const auto type = projected.scalar_type(), wide = type == torch::kDouble ? torch::kDouble : torch::kFloat;
   const auto parts = projected.unflatten(2, {-1, c.width}).transpose(1, 2).split(c.heads, 1);
@@ -132,7 +132,7 @@ void check_node(NodeCase c) {
 
 constexpr const char* node_name = "metric attention by the library";
 
-// Whether the graph that leads to y has the node.
+// Whether the graph of y has the node.
 bool has_node(const Tensor& y) {
   std::vector<torch::autograd::Node*> waiting = {y.grad_fn().get()};
   std::set<torch::autograd::Node*> seen;
@@ -146,7 +146,7 @@ bool has_node(const Tensor& y) {
   return false;
 }
 
-// As many heads as make the error of a temperature, a number of each head, more than luck.
+// Many heads, because a temperature is one number per head, and the error of few numbers depends on chance.
 constexpr std::int64_t batch = 2, tokens = 70, heads = 8, width = 64;
 
 std::vector<MixerConfig> library_mixers() {
@@ -202,18 +202,18 @@ void check_mixer(const Outcome& ours, const Outcome& other, const Outcome& exact
 
 }  // namespace
 
-TEST_CASE("attention by the library from the projection on is right at every length", "[fused]") {
+TEST_CASE("attention by the library with kernels around it is correct at every length", "[fused]") {
   check_node({.tokens = GENERATE(1, 15, 16, 17, 64, 65, 200),
               .options = {.own_values = GENERATE(true, false), .causal = GENERATE(true, false)}});
 }
 
-TEST_CASE("attention by the library from the projection on is right at every width", "[fused]") {
+TEST_CASE("attention by the library with kernels around it is correct at every width", "[fused]") {
   check_node({.width = GENERATE(8, 16, 24, 32, 40, 64, 72, 96, 128),
               .normalised = GENERATE(true, false),
               .options = {.own_values = true, .causal = true}});
 }
 
-TEST_CASE("attention by the library from the projection on is right for every form, norm and kind of values",
+TEST_CASE("attention by the library with kernels around it is correct for every form, norm and kind of values",
           "[fused]") {
   const bool normalised = GENERATE(true, false);
   check_node({.form_dimensions = GENERATE(0, 2, 3),
@@ -222,7 +222,7 @@ TEST_CASE("attention by the library from the projection on is right for every fo
               .options = {.own_values = GENERATE(true, false), .causal = GENERATE(true, false)}});
 }
 
-TEST_CASE("a projection that is not aligned or not contiguous gives the same", "[fused]") {
+TEST_CASE("a projection that is not aligned or not contiguous gives the same results", "[fused]") {
   const LibraryMetricOptions options{.heads = 2, .own_values = true, .causal = true};
   torch::manual_seed(3);
   const auto metric = torch::randn({2, 16, 16});
@@ -245,7 +245,7 @@ TEST_CASE("a projection that is not aligned or not contiguous gives the same", "
   }
 }
 
-TEST_CASE("what attention by the library cannot do is an error that says why", "[fused]") {
+TEST_CASE("an input that attention by the library does not support is an error with the reason", "[fused]") {
   const auto complaint = [](const Tensor& projected, const LibraryMetricOptions& options) {
     return message_of(ExitCode::usage, [&] { library_metric_attention(projected, {}, {}, options); });
   };
@@ -262,7 +262,8 @@ TEST_CASE("what attention by the library cannot do is an error that says why", "
   CHECK_THROWS_WITH(library_metric_attention(x, {}, torch::ones({2, 8}), {}), Mentions("metric"));
 }
 
-TEST_CASE("auto takes the library's attention, as accurate as composed products in the same type", "[fused]") {
+TEST_CASE("backend auto uses the library's attention, which is as accurate as composed products in the same type",
+          "[fused]") {
   const auto options = GENERATE(from_range(library_mixers()));
   const auto type = GENERATE(torch::kBFloat16, torch::kHalf);
   const bool causal = GENERATE(true, false);
@@ -272,7 +273,7 @@ TEST_CASE("auto takes the library's attention, as accurate as composed products 
   check_mixer(ours, eager, exact, type);
 }
 
-TEST_CASE("the library's attention works under autocast, with gradients in the parameters' own type", "[fused]") {
+TEST_CASE("the library's attention works under autocast, with gradients in the type of the parameters", "[fused]") {
   const auto options = GENERATE(from_range(library_mixers()));
   const auto exact = run(options, Backend::reference, /*causal=*/true, torch::kDouble);
   const AutocastScope autocast(Precision::bf16, torch::kCPU);
@@ -281,7 +282,7 @@ TEST_CASE("the library's attention works under autocast, with gradients in the p
   check_mixer(ours, composed, exact, torch::kBFloat16);
 }
 
-TEST_CASE("auto leaves to other paths what the library's attention cannot do", "[fused]") {
+TEST_CASE("backend auto does not use the library's attention for options that it does not support", "[fused]") {
   const MixerConfig shipped = MetricOptions{.values = MixerValues::own, .qk_norm = true};
   const auto taken = [](const MixerConfig& options, const Visibility& visibility, torch::ScalarType type,
                         double dropout = 0, bool training = true, MixerState* state = nullptr,
@@ -312,7 +313,8 @@ TEST_CASE("auto leaves to other paths what the library's attention cannot do", "
       causal, torch::kBFloat16));
 }
 
-TEST_CASE("cores by the library's attention with kernels around it are measured, and right", "[fused]") {
+TEST_CASE("the benchmark measures cores by the library's attention with kernels around it, and they are correct",
+          "[fused]") {
   AttentionRequest request;
   request.shapes = {{.batch = 2, .heads = 2, .context = 40, .head_width = 16}};
   request.core = true;

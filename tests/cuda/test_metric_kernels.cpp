@@ -1,4 +1,4 @@
-// The metric kernels, their own source compiled for the emulator or for a GPU, against the definition in double: as
+// The source of the metric kernels, compiled for the emulator or for a GPU, against the definition in double: as
 // accurate as an eager program in the same type, for every size, form and mask, under every order of execution.
 
 #include "cuda/devices.h"
@@ -15,15 +15,15 @@ namespace {
 using cuda::MetricElement;
 using cuda::MetricForm;
 
-// An eager program rounds more often than the kernels; the factor 2 is for the luck of the draw. No result can be
-// nearer than the rounding of its type, nor than that of a sum in fp32, which is relative to the terms it adds.
+// An eager program rounds more often than the kernels; the factor 2 allows for chance. No error can be smaller than the
+// rounding of the type or of a sum in fp32, which is relative to its terms.
 double bound(const MetricCase& problem, const Values& eager, const Values& exact, const Values& terms = {}) {
   constexpr double fp32_roundoff = 0x1p-24;
   return 2 *
          std::max({distance(eager, exact), unit_roundoff(problem.element) * norm(exact), fp32_roundoff * norm(terms)});
 }
 
-// `ways`: of adding, the first of them.
+// Checks with the first `ways` arithmetics.
 void check_accuracy(const MetricCase& problem, std::size_t ways = arithmetics()) {
   INFO(problem.str());
   static std::uint64_t turn = 0;
@@ -37,14 +37,14 @@ void check_accuracy(const MetricCase& problem, std::size_t ways = arithmetics())
       INFO(name);
       CHECK(distance(kernel.*field, exact.*field) <= bound(problem, eager.*field, exact.*field, terms));
     };
-    // An eager program adds each term rounded. Tensor cores cut terms, which the weights then show.
+    // An eager program rounds each term. Tensor cores cut terms, with an error of the weights.
     const bool cuts = cuts_terms();
     check("t", &MetricResult::t, cuts ? exact.t_cut_terms : Values());
     check("dp", &MetricResult::dp, cuts ? exact.dp_cut_terms : exact.dp_terms);
     check("dkeys", &MetricResult::dkeys, cuts ? exact.dkeys_cut_terms : exact.dkeys_terms);
     check("dvalues", &MetricResult::dvalues, cuts ? exact.dvalues_cut_terms : exact.dvalues_terms);
     check("dmetric", &MetricResult::dmetric, exact.dmetric_terms);
-    // Of a distance it lacks what the softmax cancels.
+    // For a distance the kernels' log2_sum lacks a term that the softmax cancels.
     if (!problem.distance) check("log2_sum", &MetricResult::log2_sum, cuts ? exact.log2_sum_cut_terms : Values());
   }
   choose_arithmetic(0);
@@ -54,7 +54,7 @@ constexpr auto elements = {MetricElement::bf16, MetricElement::fp16, MetricEleme
 constexpr auto forms = {MetricForm::dense, MetricForm::diagonal, MetricForm::identity};
 constexpr auto masks = {Mask::none, Mask::padding, Mask::blocks, Mask::nothing};
 
-// The test case runs once with each choice of options with so many values.
+// One of the pairwise combinations of options with these numbers of values; the test case runs once with each.
 Choice any_choice(const Choice& counts) {
   const auto choices = pairwise_choices(counts);
   return choices[GENERATE_COPY(range(std::size_t{0}, choices.size()))];
@@ -73,7 +73,7 @@ TEST_CASE("kernels are as accurate as eager products at every length", "[kernels
   const int tokens = GENERATE(1, 2, 16, 17, 64, 65, 100, 129, 200);
   check_accuracy({.element = GENERATE(values(elements)),
                   .causal = GENERATE(true, false),
-                  .batch = tokens > 2 ? 1 : 32,  // an error is a norm over rows: of two it would be luck
+                  .batch = tokens > 2 ? 1 : 32,  // the error of few rows would be due to chance
                   .tokens = tokens,
                   .width = tokens % 2 == 0 ? 32 : 16});
 }
@@ -90,15 +90,15 @@ TEST_CASE("kernels are as accurate as eager products over many tiles", "[kernels
                   .spread = distance ? 0.5 : 1});
 }
 
-// All keys of a head are equal, so every tile has the same maximum, and sixteen times as many keys mean 4 more.
-TEST_CASE("tiles of the same maximum leave what was summed before alone", "[kernels]") {
+// All keys of a head are equal, so every tile has the same maximum, and 16 times as many keys add 4 to log2_sum.
+TEST_CASE("tiles with the same maximum keep the earlier sums", "[kernels]") {
   const auto log2_sum = run_kernels({.element = MetricElement::fp32,
                                      .form = MetricForm::identity,
                                      .batch = 1,
                                      .heads = 16,
                                      .tokens = 1024,
                                      .width = 8,
-                                     .spread = 16,  // scores near 1,000, whose last bit stands for much
+                                     .spread = 16,  // scores near 1,000, whose last bit is large
                                      .equal_tokens = true})
                             .log2_sum;
   for (std::size_t head = 0; head < 16; ++head) {
@@ -147,7 +147,7 @@ TEST_CASE("with dropout kernels are as accurate as eager products that drop the 
                   .dropout = GENERATE(0.2, 0.9)});
 }
 
-TEST_CASE("with more than 256 heads or 65,536 tokens kernels drop the weights that the CPU does", "[kernels]") {
+TEST_CASE("with more than 256 heads or 65,536 tokens kernels drop the same weights as the CPU", "[kernels]") {
   const auto [heads, tokens, keys] = GENERATE(table<int, int, int>({{260, 5, 0}, {1, 1, 68'000}, {1, 68'000, 1}}));
   const MetricCase problem = {.element = MetricElement::bf16,
                               .causal = false,
@@ -161,7 +161,7 @@ TEST_CASE("with more than 256 heads or 65,536 tokens kernels drop the weights th
   check_accuracy(problem, 1);
 }
 
-TEST_CASE("kernels are as accurate as eager products for other keys than the queries, more or fewer", "[kernels]") {
+TEST_CASE("kernels are as accurate as eager products with more or fewer separate keys than queries", "[kernels]") {
   const std::initializer_list<std::pair<int, int>> lengths = {{70, 150}, {150, 70}, {1, 200},
                                                               {40, 1},   {64, 128}, {17, 90}};
   const auto choice = any_choice({elements.size(), lengths.size(), 2, 2});
@@ -171,7 +171,7 @@ TEST_CASE("kernels are as accurate as eager products for other keys than the que
                   .distance = distance,
                   .causal = choice[3] == 1,
                   .mask = tokens == 64 ? Mask::padding : Mask::none,
-                  .batch = tokens == 1 || keys == 1 ? 12 : 2,  // of a few rows it would be luck
+                  .batch = tokens == 1 || keys == 1 ? 12 : 2,  // the error of few rows would be due to chance
                   .tokens = tokens,
                   .width = keys == 150 ? 40 : 16,
                   .keys = keys,
@@ -179,7 +179,7 @@ TEST_CASE("kernels are as accurate as eager products for other keys than the que
                   .dropout = keys == 90 ? 0.3 : 0});
 }
 
-TEST_CASE("kernels are as accurate as eager products for other keys with every form and mask", "[kernels]") {
+TEST_CASE("kernels are as accurate as eager products with separate keys for every form and mask", "[kernels]") {
   const auto choice = any_choice({half_and_full.size(), forms.size(), masks.size(), 2, 2});
   const bool distance = choice[3] == 1, causal = choice[4] == 0;
   check_accuracy({.element = number(choice[0], half_and_full),
@@ -194,7 +194,7 @@ TEST_CASE("kernels are as accurate as eager products for other keys with every f
                   .spread = distance ? 0.5 : 1});
 }
 
-TEST_CASE("kernels are as accurate as eager products with values of their own, at every width", "[kernels]") {
+TEST_CASE("kernels are as accurate as eager products with own values, at every width", "[kernels]") {
   const auto element = GENERATE(values(elements));
   const int width = GENERATE(8, 16, 24, 32, 40, 48, 64, 72, 96, 128);
   if (!cuda::has_kernels_for_values(element, width))
@@ -203,7 +203,7 @@ TEST_CASE("kernels are as accurate as eager products with values of their own, a
       {.element = element, .causal = width % 16 == 0, .batch = 1, .tokens = 141, .width = width, .values = true});
 }
 
-TEST_CASE("kernels are as accurate as eager products with values of their own, for every form and mask", "[kernels]") {
+TEST_CASE("kernels are as accurate as eager products with own values, for every form and mask", "[kernels]") {
   const auto choice = any_choice({half_and_full.size(), forms.size(), masks.size(), 2, 2, 2});
   const bool distance = choice[3] == 1, causal = choice[4] == 0, others = choice[5] == 1;
   const auto mask = number(choice[2], masks);
@@ -221,7 +221,7 @@ TEST_CASE("kernels are as accurate as eager products with values of their own, f
                   .dropout = mask == Mask::padding ? 0.3 : 0});
 }
 
-// The identity with other keys and values of their own: a step of a decoder, a sequence, cross-attention.
+// The identity with separate keys and own values: a sequence, a step of a decoder, cross-attention.
 TEST_CASE("the kernels compute scaled dot product attention, with dropout", "[kernels]") {
   using Tokens = std::tuple<int, int, bool>;
   const std::initializer_list<Tokens> sides = {{141, 141, true}, {141, 141, false}, {1, 200, true}, {70, 150, false}};
@@ -238,7 +238,7 @@ TEST_CASE("the kernels compute scaled dot product attention, with dropout", "[ke
                   .dropout = choice[3] == 0 ? 0 : 0.2});
 }
 
-TEST_CASE("a form that is not symmetric is applied from its side", "[kernels]") {
+TEST_CASE("a form that is not symmetric is applied from the correct side", "[kernels]") {
   check_accuracy(
       {.element = GENERATE(values(elements)), .symmetric = false, .tokens = 75, .width = GENERATE(16, 40, 64)});
 }
@@ -266,8 +266,8 @@ TEST_CASE("no order of execution changes a bit", "[kernels]") {
   }
 }
 
-// Several waves of blocks on a GPU: more than it holds at a time. The emulator holds three.
-TEST_CASE("blocks in several waves give the same bits again and again, and the gradients of fp32", "[kernels]") {
+// Several waves of blocks are more than a GPU runs at a time. The emulator runs three at a time.
+TEST_CASE("blocks in several waves give the same bits in every run, and gradients near those of fp32", "[kernels]") {
   const bool emulated = cuda::metric_kernel_device() == cuda::MetricDevice::host;
   const bool values = GENERATE(false, true);
   MetricCase problem = {.batch = emulated ? 1 : 4,
@@ -289,21 +289,21 @@ TEST_CASE("blocks in several waves give the same bits again and again, and the g
     CHECK(distance(first.*field, wide.*field) <= 0.02 * norm(wide.*field));
 }
 
-TEST_CASE("scores far from 0 overflow nothing", "[kernels]") {
+TEST_CASE("scores far from 0 cause no overflow", "[kernels]") {
   const MetricCase problem = {.element = GENERATE(values(elements)),
                               .form = MetricForm::identity,
                               .tokens = 80,
                               .width = 16,
-                              .spread = 12};  // scores up to some hundreds
+                              .spread = 12};  // scores up to a few hundred
   const auto kernel = run_kernels(problem);
   for (const auto& values : {kernel.t, kernel.dp, kernel.log2_sum})
     for (const double value : values) REQUIRE(std::isfinite(value));
-  // Scores are exact here but for the sum's rounding: q is p itself.
+  // Scores are exact except for the rounding of sums, because q is p.
   const auto exact = solve_exactly(problem).t;
   CHECK(distance(kernel.t, exact) < 4 * unit_roundoff(problem.element) * norm(exact));
 }
 
-TEST_CASE("a NaN reaches what sees it and nothing of other heads and sequences", "[kernels]") {
+TEST_CASE("a NaN reaches the tokens that see it, but no other head or sequence", "[kernels]") {
   const MetricCase problem = {
       .element = GENERATE(values(elements)), .causal = GENERATE(true, false), .tokens = 130, .width = 16};
   const auto clean = run_kernels(problem);
@@ -322,12 +322,12 @@ TEST_CASE("a NaN reaches what sees it and nothing of other heads and sequences",
   for (int i = problem.causal ? token : 0; i < problem.tokens; ++i) REQUIRE(std::isnan(at(kernel.t, 2, i)[0]));
 }
 
-TEST_CASE("empty inputs are left alone", "[kernels]") {
+TEST_CASE("empty inputs give empty results", "[kernels]") {
   const int batch = GENERATE(0, 2);
   CHECK(run_kernels({.batch = batch, .tokens = batch == 0 ? 8 : 0, .keys = GENERATE(0, 3)}).t.empty());
 }
 
-TEST_CASE("what the kernels cannot do is refused before a launch", "[kernels]") {
+TEST_CASE("unsupported sizes and options are refused before the launch of a kernel", "[kernels]") {
   cuda::MetricForward forward;
   auto& in = forward.in;
   in.batch = in.heads = in.queries.tokens = in.keys.tokens = 1;
@@ -351,7 +351,7 @@ TEST_CASE("what the kernels cannot do is refused before a launch", "[kernels]") 
   CHECK_THAT(refusal(), ContainsSubstring("no keys"));
 }
 
-TEST_CASE("machine code runs within its major, PTX on what is newer", "[kernels]") {
+TEST_CASE("machine code runs on devices of its major version, PTX also on newer ones", "[kernels]") {
   static constexpr auto shipped = "80-real;90-real;100-real;120-real;90-virtual";
   const auto [code, major, minor, runs] =
       GENERATE(table<const char*, int, int, bool>({{shipped, 7, 5, false},

@@ -1,4 +1,4 @@
-// The kernels around the library's attention, their own source compiled for the emulator or for a GPU, against the
+// The source of the kernels around the library's attention, compiled for the emulator or for a GPU, against the
 // definition in double: as accurate as an eager program in the same type, under every order of execution.
 
 #include "cuda/kernel_memory.h"
@@ -16,7 +16,7 @@ using cuda::MetricForm;
 constexpr auto elements = {MetricElement::bf16, MetricElement::fp16};
 constexpr auto forms = {MetricForm::dense, MetricForm::diagonal, MetricForm::identity};
 
-// At most twice as far from the truth as an eager program, or as the rounding of the type.
+// The error is at most twice that of an eager program or the rounding of the type.
 void check_accuracy(const ProjectionCase& problem) {
   INFO(problem.str());
   static std::uint64_t turn = 0;
@@ -46,7 +46,7 @@ TEST_CASE("the projection kernels are as accurate as eager operators at every le
   check_accuracy({.element = GENERATE(values(elements)),
                   .normalised = own_values || tokens % 2 == 0,
                   .own_values = own_values,
-                  .batch = tokens > 2 ? 1 : 24,  // an error is a norm over rows: of two it would be luck
+                  .batch = tokens > 2 ? 1 : 24,  // the error of few rows would be due to chance
                   .tokens = tokens,
                   .width = tokens % 2 == 0 ? 32 : 16});
 }
@@ -99,18 +99,18 @@ TEST_CASE("neither order of execution nor strides change a bit of the projection
   }
 }
 
-TEST_CASE("a token whose projection is 0 has a p of 0 and finite gradients", "[kernels]") {
+TEST_CASE("a token with a projection of 0 has a p of 0 and finite gradients", "[kernels]") {
   const auto result = run_projection({.tokens = 20, .spread = 0});
   for (const double value : result.p) REQUIRE(value == 0);
   for (const double value : result.dx) REQUIRE(std::isfinite(value));
 }
 
-TEST_CASE("empty inputs are left alone by the projection kernels", "[kernels]") {
+TEST_CASE("empty inputs of the projection kernels give empty results", "[kernels]") {
   const int batch = GENERATE(0, 2);
   CHECK(run_projection({.batch = batch, .tokens = batch == 0 ? 8 : 0}).dx.empty());
 }
 
-TEST_CASE("what the projection kernels cannot do is refused before a launch", "[kernels]") {
+TEST_CASE("unsupported inputs of the projection kernels are refused before the launch of a kernel", "[kernels]") {
   alignas(16) static std::uint16_t memory[8];
   cuda::MetricProjection forward;
   auto& in = forward.in;

@@ -1,5 +1,5 @@
-// Prints what every wrapper of gpu.h does to chosen inputs. Compiled for the emulator and for a GPU, the two must print
-// the same (scripts/gpu_check.sh): then what the emulated tests prove holds for the instructions.
+// Prints the results of every wrapper of gpu.h for chosen inputs. Compiled for the emulator and for a GPU, both must
+// print the same (scripts/gpu_check.sh); then the emulated tests are valid for the instructions.
 
 #include <cmath>
 #include <cstdio>
@@ -77,7 +77,7 @@ GPU_KERNEL(lanes) copies_kernel(const float* in, float* out) {
   for (int i = 0; i < 4; ++i) out[4 * (lanes + lane) + i] = tile[4 * (lanes + (lane ^ 1)) + i];
 }
 
-// Ties, the ends of the ranges, what is not finite.
+// Ties, the ends of the ranges, infinities.
 GPU_DEVICE float odd_number(int i) {
   const unsigned bits[] = {0x3f800000, 0x3f808000, 0x3f818000, 0x3f807fff, 0x3f808001, 0xbf801000, 0x3f803000,
                            0x3f802fff, 0x33000000, 0x33800000, 0x477fe000, 0x477ff000, 0x477fefff, 0x7f7fffff,
@@ -92,7 +92,7 @@ GPU_KERNEL(lanes) roundings_kernel(unsigned* out) {
   const float x = odd_number(lane);
   out[lane * 5] = gpu::to_bf16(x);
   out[lane * 5 + 1] = gpu::to_fp16(x);
-  out[lane * 5 + 2] = gpu::to_tf32(x) & ~0x1fffu;  // the low bits are ignored by what takes it
+  out[lane * 5 + 2] = gpu::to_tf32(x) & ~0x1fffu;  // products ignore the low bits
   out[lane * 5 + 3] = gpu::bits_of(gpu::from_bf16(gpu::to_bf16(x)));
   out[lane * 5 + 4] = gpu::bits_of(gpu::from_fp16(gpu::to_fp16(x)));
 }
@@ -106,7 +106,7 @@ GPU_KERNEL(lanes) functions_kernel(float* out) {
   out[lane * 4 + 3] = gpu::reciprocal_root(1e-6f + static_cast<float>(lane));
 }
 
-// 16 bytes of each lane, turned round, to the place of another.
+// Each lane stores its 16 bytes in reverse order at the place of another lane.
 GPU_KERNEL(lanes) accesses_kernel(const unsigned* in, unsigned* out) {
   const int lane = gpu::thread_index();
   unsigned words[4];
@@ -115,8 +115,8 @@ GPU_KERNEL(lanes) accesses_kernel(const unsigned* in, unsigned* out) {
   gpu::store_16(out + 4 * (lane ^ 5), turned);
 }
 
-// Blocks in turn, by the numbers that they take: what one stores or adds the next one reads. Another order would give
-// other numbers.
+// Blocks run in turn, by the numbers that they take: each reads the result of the one before. Another order would give
+// other results.
 GPU_KERNEL(lanes) turns_kernel(unsigned* counters, float* values) {
   GPU_SHARED_MEMORY(memory);
   auto* number = reinterpret_cast<unsigned*>(memory);

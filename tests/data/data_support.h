@@ -1,5 +1,5 @@
 #pragma once
-// Tables read from a text, gzipped files, the environment.
+// Reading of tables from strings, and gzipped files.
 
 #include <fmt/format.h>
 #include <zlib.h>
@@ -16,7 +16,7 @@ namespace metaformer {
 
 using Texts = std::vector<std::string>;
 
-// As gzip itself writes it, by zlib's file functions.
+// Compressed by zlib's file functions, in the format of gzip.
 inline std::string gzip(const std::string& content) {
   const TemporaryFolder folder;
   const auto path = folder / "compressed.gz";
@@ -47,7 +47,7 @@ inline Table read_text(const std::string& name, const std::string& content, cons
   return read_labelled_table(folder.write(name, content), config);
 }
 
-// "LINE LABEL TEXT" of every row, "LINE  TEXT" where only texts were read.
+// "LINE LABEL TEXT" of every row, or "LINE  TEXT" if only texts were read.
 inline Texts rows_of(const Table& table) {
   Texts rows;
   for (const auto& [line, fields] : table.rows)
@@ -62,7 +62,7 @@ inline Texts malformed_of(const Table& table) {
   return malformed;
 }
 
-// Each malformed row mentions the parts that are expected of it (Mentions), the first of which begin with its line.
+// Checks that each malformed row mentions its expected parts (Mentions), which begin with its line.
 inline void check_malformed(const Table& table, const Texts& expected) {
   const auto malformed = malformed_of(table);
   REQUIRE(malformed.size() == expected.size());

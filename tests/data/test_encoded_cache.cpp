@@ -1,4 +1,4 @@
-// The cache of tokens: a hit gives what a miss gives, and nothing else is ever a hit.
+// The cache of tokens: a hit gives the same splits as a miss, and every change of the data or options is a miss.
 
 #include <fmt/format.h>
 
@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-// All of it, but for what splits have in memory alone.
+// The cached content of the splits, as text.
 std::string all_of(const EncodedSplits& splits) {
   std::string all = splits.description.dump() + splits.codec.tokenizer->to_json().dump();
   for (const auto& label : splits.codec.labels) all += fmt::format("\nlabel {}", label);
@@ -36,7 +36,7 @@ std::string table_of(int rows, const std::string& ending = "") {
   return table;
 }
 
-// A table with every split, and a cache; the config tolerates its malformed row.
+// A folder with tables and a cache; the config tolerates the malformed row of the training table.
 struct Place {
   OwnCache cache;
   TemporaryFolder folder;
@@ -60,7 +60,7 @@ struct Place {
   }
 };
 
-// Whether `load` reads the file and leaves it: one that is written anew is another file, with usual permissions.
+// Whether `load` reads the file without a replacement: a new file would have other permissions.
 bool is_hit(const fs::path& file, const std::function<void()>& load) {
   const auto mark = fs::perms::owner_read | fs::perms::owner_write | fs::perms::owner_exec;
   fs::permissions(file, mark);
@@ -80,24 +80,24 @@ bool is_within_its_codec(const EncodedSplits& splits) {
   return true;
 }
 
-// A file of tokens with the digest that it should have.
+// A file of tokens with the right digest.
 std::string with_digest(const std::string& content) { return content + sha256(content); }
 
 }  // namespace
 
-TEST_CASE("tokens from the cache are those of the texts", "[encoded_cache]") {
+TEST_CASE("tokens from the cache equal those of the texts", "[encoded_cache]") {
   Place place;
   place.config.tokenizer = GENERATE(as<TokenizerOptions>(), WordTokenizerOptions{.min_count = 1},
                                     CharacterTokenizerOptions{}, ByteTokenizerOptions{});
   const auto expected = place.fresh();
   CHECK(place.loaded() == expected);
   CHECK(is_hit(place.only_file(), [&] { CHECK(place.loaded() == expected); }));
-  // Words that the tokenizer has not seen: it comes back whole.
+  // The whole tokenizer comes from the cache, so it also encodes unknown words.
   const auto fresh = encode_splits(load_labelled_splits(place.config, true), place.config, Codec{});
   CHECK(place.load().codec.tokenizer->encode("word1 unseen") == fresh.codec.tokenizer->encode("word1 unseen"));
 }
 
-TEST_CASE("where a source lies is no part of its tokens; the description says where it lies now", "[encoded_cache]") {
+TEST_CASE("a moved source is a hit, and the description has its new path", "[encoded_cache]") {
   Place place;
   place.load();
   const auto file = place.only_file();
@@ -110,7 +110,7 @@ TEST_CASE("where a source lies is no part of its tokens; the description says wh
   CHECK(description.at("malformed") == 1);
 }
 
-TEST_CASE("whatever changes the tokens is a miss", "[encoded_cache]") {
+TEST_CASE("every change of data or options that affects the tokens is a miss", "[encoded_cache]") {
   Place place;
   place.load();
   const auto file = place.only_file();
@@ -142,7 +142,7 @@ TEST_CASE("whatever changes the tokens is a miss", "[encoded_cache]") {
   CHECK(outcome(load) == outcome([&] { return place.fresh(); }));
 }
 
-TEST_CASE("a limit that the data break is an error, cached tokens or not", "[encoded_cache]") {
+TEST_CASE("data above a limit or without a column are an error, also if their tokens are cached", "[encoded_cache]") {
   Place place;
   place.load();
   const auto message = [&] { return message_of(ExitCode::data, [&] { place.load(); }); };
@@ -154,7 +154,8 @@ TEST_CASE("a limit that the data break is an error, cached tokens or not", "[enc
   CHECK_THAT(message(), ContainsSubstring("no such file"));
 }
 
-TEST_CASE("a codec is given its own numbers, and shares the tokens of the training that made it", "[encoded_cache]") {
+TEST_CASE("every codec has its own cached tokens, and the codec of a training shares those of the training",
+          "[encoded_cache]") {
   Place place;
   const auto made = place.load();
   const auto with = [&](const Codec& codec) { return all_of(load_encoded_splits(place.config, true, codec)); };
@@ -172,7 +173,7 @@ TEST_CASE("a codec is given its own numbers, and shares the tokens of the traini
   CHECK(place.loaded() == all_of(made));
 }
 
-TEST_CASE("of a pretrained tokenizer the content counts, not where it lies", "[encoded_cache]") {
+TEST_CASE("cached tokens depend on the content of a pretrained tokenizer, not on its path", "[encoded_cache]") {
   Place place;
   const auto use = [&](const std::string& name, std::uint64_t seed) {
     place.folder.write(name + "/tokenizer.json", RandomMerges(seed, 30, "word12").file().dump());
@@ -185,7 +186,7 @@ TEST_CASE("of a pretrained tokenizer the content counts, not where it lies", "[e
   CHECK(place.cache.files().size() == 2);
 }
 
-TEST_CASE("training texts that are cut anew every epoch are kept, and no others", "[encoded_cache]") {
+TEST_CASE("texts are kept only for training with a tokenizer that samples", "[encoded_cache]") {
   Place place;
   place.config.tokenizer = UnigramTokenizerOptions{.vocabulary = 50, .sampling = 0.2};
   const auto expected = place.loaded();
@@ -198,7 +199,7 @@ TEST_CASE("training texts that are cut anew every epoch are kept, and no others"
   for (int i = 0; i < 2; ++i) CHECK(place.load()[Split::train].front().text.empty());
 }
 
-TEST_CASE("a file of tokens that is damaged anywhere is made anew", "[encoded_cache]") {
+TEST_CASE("a damaged file of tokens is written again", "[encoded_cache]") {
   Place place;
   const auto expected = place.loaded();
   const auto file = place.only_file();
@@ -216,7 +217,7 @@ TEST_CASE("a file of tokens that is damaged anywhere is made anew", "[encoded_ca
   }
 }
 
-TEST_CASE("no count in a file of tokens is believed, even where its digest is right", "[encoded_cache]") {
+TEST_CASE("a forged count in a file of tokens is never trusted, even with a right digest", "[encoded_cache]") {
   Place place;
   const std::string key(64, 'k');
   const auto splits = place.load();
@@ -246,7 +247,7 @@ TEST_CASE("no count in a file of tokens is believed, even where its digest is ri
   CHECK_THAT(failure([&] { write_encoded(splits, key, file.size() - 1); }).second, ContainsSubstring("at most"));
 }
 
-TEST_CASE("a cache that is forbidden is left alone, one that cannot be written is no error", "[encoded_cache]") {
+TEST_CASE("a disabled cache is not used, and a cache that cannot be written is no error", "[encoded_cache]") {
   Place place;
   place.config.cache = false;
   const auto expected = place.loaded();
@@ -262,17 +263,17 @@ TEST_CASE("a cache that is forbidden is left alone, one that cannot be written i
   for (int i = 0; i < 2; ++i) CHECK(place.loaded() == expected);
 }
 
-TEST_CASE("the tokens used longest ago go when all have more than 2 GiB", "[encoded_cache]") {
+TEST_CASE("the least recently used tokens are removed when all take more than 2 GiB", "[encoded_cache]") {
   Place place;
   const auto now = fs::file_time_type::clock::now();
   const auto sparse = [&](const std::string& name, std::chrono::hours age) {
     const auto path = place.cache.folder().write("metaformer/tokens/" + name, "");
-    fs::resize_file(path, std::uintmax_t{3} << 28);  // 0.75 GiB that take no room
+    fs::resize_file(path, std::uintmax_t{3} << 28);  // a sparse file of 0.75 GiB
     fs::last_write_time(path, now - age);
     return path;
   };
   const auto oldest = sparse("a.bin", 3h), middle = sparse("b.bin", 9h), newest = sparse("c.bin", 1h);
-  fs::last_write_time(middle, now - 2h);  // used since
+  fs::last_write_time(middle, now - 2h);  // used later
   place.load();
   CHECK_FALSE(fs::exists(oldest));
   CHECK(fs::exists(middle));
@@ -283,7 +284,7 @@ TEST_CASE("the tokens used longest ago go when all have more than 2 GiB", "[enco
   CHECK(place.cache.files().size() == 3);
 }
 
-TEST_CASE("IMDb's tokens come from the cache, and follow its texts, names and ratings", "[encoded_cache]") {
+TEST_CASE("IMDb's tokens are cached, and a change of its texts, names or ratings is a miss", "[encoded_cache]") {
   Place place;
   const auto write = [&](const std::string& half, int id, int rating, const std::string& text) {
     return place.folder.write(fmt::format("aclImdb/{}/{}/{}_{}.txt", half, rating > 5 ? "pos" : "neg", id, rating),

@@ -1,4 +1,4 @@
-// The film reviews, from folders and archives made here in the official layout.
+// IMDb's film reviews, from generated folders and archives in the official layout.
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -22,7 +22,7 @@ namespace {
 
 using Files = std::map<std::string, std::string>;
 
-// `count` reviews of each label and half, with the files that stand around them.
+// `count` reviews for each label and half, with some of the corpus's other files.
 Files official_layout(int count) {
   Files files = {
       {"aclImdb/README", "about"}, {"aclImdb/train/urls_pos.txt", "http://"}, {"aclImdb/train/unsup/0_0.txt", "?"}};
@@ -85,7 +85,7 @@ std::string refusal(const std::filesystem::path& path, const LabelledDataConfig&
   return message_of(ExitCode::data, [&] { load_imdb(path, config); });
 }
 
-// Films of 1 to 30 neighbouring reviews within a class, whose ids are not aligned between the classes.
+// Adds lists of films with 1 to 30 neighbouring reviews within a class; ids are not aligned between the classes.
 Files with_films(Files files, int count) {
   for (const std::string half : {"train", "test"}) {
     for (const std::string label : {"pos", "neg"}) {
@@ -102,7 +102,7 @@ Files with_films(Files files, int count) {
   return files;
 }
 
-// Of each text its film, or its block of neighbouring ids where `files` has no lists.
+// The films of the texts, or their blocks of neighbouring ids if `files` has no lists.
 std::set<std::string> groups_of(const LabelledSplits& splits, Split split, const Files& files) {
   std::set<std::string> groups;
   for (const auto& text : splits[split]) {
@@ -116,7 +116,7 @@ std::set<std::string> groups_of(const LabelledSplits& splits, Split split, const
   return groups;
 }
 
-// No group is in both splits; returns the number of groups.
+// Checks that no group is in both splits; returns the number of groups.
 std::size_t check_groups(const LabelledSplits& splits, const Files& files) {
   auto train = groups_of(splits, Split::train, files), validation = groups_of(splits, Split::validation, files);
   const auto count = train.size() + validation.size();
@@ -127,7 +127,7 @@ std::size_t check_groups(const LabelledSplits& splits, const Files& files) {
 
 }  // namespace
 
-TEST_CASE("an archive, an unpacked folder and its inner folder give the same reviews, without byte order marks",
+TEST_CASE("an archive, an unpacked folder and its inner folder give the same reviews, and byte order marks are removed",
           "[imdb]") {
   auto files = official_layout(1000);
   const std::string long_text(1 << 20, 'x');
@@ -149,7 +149,7 @@ TEST_CASE("an archive, an unpacked folder and its inner folder give the same rev
   }
 }
 
-TEST_CASE("the validation split has whole films of both classes, and as many reviews as it should", "[imdb]") {
+TEST_CASE("the validation split has whole films of both classes, and the requested number of reviews", "[imdb]") {
   constexpr int count = 2500;
   const TemporaryFolder folder, unpacked;
   const auto files = with_films(official_layout(count), count);
@@ -191,7 +191,7 @@ TEST_CASE("without lists of films the validation split has whole blocks of neigh
   }
 }
 
-TEST_CASE("a list of films without the film of a review is one clear error", "[imdb]") {
+TEST_CASE("a list of films without the film of a review is an error that names both", "[imdb]") {
   const TemporaryFolder folder;
   auto files = with_films(official_layout(1000), 1000);
   auto& list = files["aclImdb/train/urls_neg.txt"];
@@ -199,13 +199,13 @@ TEST_CASE("a list of films without the film of a review is one clear error", "[i
   CHECK_THAT(refusal(write_archive(folder, files)), Mentions("aclImdb/train/urls_neg.txt:701:|review 700|train/neg"));
 }
 
-TEST_CASE("a line of a list of films may be as long as it likes", "[imdb]") {
+TEST_CASE("a line of a list of films may have any length", "[imdb]") {
   auto files = with_films(official_layout(1000), 1000);
   files["aclImdb/train/urls_neg.txt"].replace(49 * 700, 48, "tt" + std::string(300'000, '7'));
   CHECK(load(files)[Split::train].size() > 1000);
 }
 
-TEST_CASE("a validation film of the corpus has no review in the training split", "[imdb]") {
+TEST_CASE("in the corpus no film has reviews in both the validation and the training split", "[imdb]") {
   const char* corpora = std::getenv("METAFORMER_DATA");
   const auto archive = std::filesystem::path(corpora != nullptr ? corpora : "") / "aclImdb_v1.full.tar.gz";
   if (corpora == nullptr || !std::filesystem::exists(archive))
@@ -223,7 +223,7 @@ TEST_CASE("a validation film of the corpus has no review in the training split",
   CHECK(splits.description.at("train").at("test_films_in_train") == 1);
 }
 
-TEST_CASE("copies and test reviews that stand in the training half are counted", "[imdb]") {
+TEST_CASE("copies and test reviews in the training half are counted", "[imdb]") {
   auto files = official_layout(1000);
   files["aclImdb/train/pos/7_9.txt"] = files["aclImdb/train/pos/6_9.txt"];
   files["aclImdb/test/neg/7_2.txt"] = files["aclImdb/test/neg/8_2.txt"] = files["aclImdb/train/neg/3_2.txt"];
@@ -235,7 +235,7 @@ TEST_CASE("copies and test reviews that stand in the training half are counted",
   CHECK(description.at("sha256").get<std::string>().size() == 64);
 }
 
-TEST_CASE("reviews that cannot be used are named, and counted up to the limit", "[imdb]") {
+TEST_CASE("a malformed review is named in an error, or counted below the limit", "[imdb]") {
   const auto [content, name, why] = GENERATE(table<std::string, std::string, std::string>({
       {"  \n", "train/pos/5_9.txt", "the review is empty"},
       {"", "test/pos/5_9.txt", "the review is empty"},
@@ -255,12 +255,13 @@ TEST_CASE("reviews that cannot be used are named, and counted up to the limit", 
   CHECK(splits.description.at("train").at("malformed") == 1);
 }
 
-TEST_CASE("an archive that is damaged, cut off, none at all, partial or without reviews is one clear error", "[imdb]") {
+TEST_CASE("a damaged, truncated, invalid or partial archive or one without reviews is an error that names it",
+          "[imdb]") {
   const TemporaryFolder folder, other, half;
   const auto whole = read_text(write_archive(folder, official_layout(300)));
   for (const auto size : {whole.size() / 2, whole.size() * 9 / 10})
     CHECK_THAT(refusal(folder.write("cut.tar.gz", whole.substr(0, size))), Mentions("cut.tar.gz:|unpacked|gzip"));
-  constexpr std::size_t header = 10;  // of gzip: a time and a system that nothing depends on
+  constexpr std::size_t header = 10;  // gzip's header has a time and a system, which have no effect
   for (std::size_t at = header; at < whole.size(); at += 1 + whole.size() / 100) {
     CAPTURE(at);
     auto damaged = whole;
@@ -270,13 +271,13 @@ TEST_CASE("an archive that is damaged, cut off, none at all, partial or without 
   CHECK_THAT(refusal(folder.write("text.tar.gz", "no archive")), ContainsSubstring("text.tar.gz"));
   CHECK_THAT(refusal(folder / "missing.tar.gz"), ContainsSubstring("missing.tar.gz"));
   CHECK_THAT(refusal(write_archive(other, {{"aclImdb/README", "about"}})), ContainsSubstring("holds no reviews"));
-  // A corpus by name must be whole.
+  // A corpus by name must be complete.
   auto by_name = config_with(0);
   by_name.path.reset();
   CHECK_THAT(refusal(write_archive(half, official_layout(1000)), by_name), Mentions("test/pos 1000|12500"));
 }
 
-TEST_CASE("what is named as a review and is a link is not read", "[imdb]") {
+TEST_CASE("a link with the name of a review is not read", "[imdb]") {
   const TemporaryFolder folder;
   write_folder(folder, official_layout(200));
   const auto secret = folder.write("secret", "not a review");
@@ -289,7 +290,7 @@ TEST_CASE("what is named as a review and is a link is not read", "[imdb]") {
     for (const auto& text : texts) CHECK(text.text != "not a review");
 }
 
-TEST_CASE("an unpacked folder that cannot be read is an error of the data", "[imdb]") {
+TEST_CASE("an unreadable unpacked folder is an error of the data", "[imdb]") {
   namespace fs = std::filesystem;
   const TemporaryFolder folder;
   write_folder(folder, official_layout(200));
@@ -297,7 +298,7 @@ TEST_CASE("an unpacked folder that cannot be read is an error of the data", "[im
   fs::permissions(folder.path(), fs::perms::all);
   fs::permissions(blocked, fs::perms::none);
   const auto user = ::geteuid();
-  if (user == 0) REQUIRE(::seteuid(65534) == 0);  // the root user may read everything
+  if (user == 0) REQUIRE(::seteuid(65534) == 0);  // root may read everything
   const auto loaded = refusal(folder.path());
   const auto digested = message_of(ExitCode::data, [&] { digest_imdb_folder(folder.path()); });
   if (user == 0) REQUIRE(::seteuid(0) == 0);
@@ -306,7 +307,7 @@ TEST_CASE("an unpacked folder that cannot be read is an error of the data", "[im
     CHECK_THAT(message, Mentions(blocked.string() + ":|Permission denied"));
 }
 
-TEST_CASE("an entry larger than makes sense is refused before it is read", "[imdb]") {
+TEST_CASE("an entry that is too large is refused before it is read", "[imdb]") {
   const TemporaryFolder folder;
   const auto path = write_archive(folder, {{"large", std::string(2000, 'x')}});
   const auto read = [&] {

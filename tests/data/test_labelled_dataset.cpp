@@ -11,7 +11,7 @@ namespace metaformer::test_labelled_dataset {
 
 namespace {
 
-// `row(i)`: text and label.
+// `row(i)` is a text and its label.
 template <class Row>
 std::string table_of(int rows, Row row) {
   std::string content = "text\tlabel\n";
@@ -22,7 +22,7 @@ std::string table_of(int rows, Row row) {
   return content;
 }
 
-// Texts of 1 ... 9 words whose first word is unique, so that a row of ids shows its text.
+// Texts of 1 ... 9 words with a unique first word, so that a row of ids identifies its text.
 std::string table(int rows) {
   return table_of(rows, [](int i) {
     std::string text = "w" + std::to_string(i);
@@ -64,7 +64,7 @@ std::vector<Ids> rows_of(const LabelledRows& batch) {
 
 }  // namespace
 
-TEST_CASE("an epoch is a permutation of the training texts, and no two are alike", "[labelled]") {
+TEST_CASE("every epoch is another permutation of the training texts", "[labelled]") {
   const Example example(table(90));
   const auto dataset = example.dataset();
   const auto size = dataset.count(Split::train);
@@ -80,12 +80,12 @@ TEST_CASE("an epoch is a permutation of the training texts, and no two are alike
   CHECK(std::set(epochs[1].begin(), epochs[1].end()) == first);
   CHECK(epochs[0] != epochs[1]);
   CHECK(epochs[1] != epochs[2]);
-  // Any step can be asked for first.
+  // A step does not depend on earlier calls.
   CHECK(rows_of(example.dataset().training_rows(5, 9, per_step, 0, rows)) ==
         rows_of(dataset.training_rows(5, 9, per_step, 0, rows)));
 }
 
-TEST_CASE("a split holds every text once, the longest first, with its label, cut at the context", "[labelled]") {
+TEST_CASE("a split has every text once with its label, the longest first, cut at the context", "[labelled]") {
   const Example example(table(90));
   const auto dataset = example.dataset();
   CHECK(dataset.count(Split::train) + dataset.count(Split::validation) == 90);
@@ -100,7 +100,7 @@ TEST_CASE("a split holds every text once, the longest first, with its label, cut
       shortest = row.size();
       seen.insert(row);
     }
-  // Words of held-out texts are unknown: of those of one length only one row is distinct.
+  // First words of held-out texts are unknown, so all texts of a length have the same row.
   CHECK(seen.size() <= 9);
   const auto train = dataset.rows(Split::train, 0, 90);
   const auto rows = rows_of(train);
@@ -110,14 +110,14 @@ TEST_CASE("a split holds every text once, the longest first, with its label, cut
     CHECK(train.labels[i] == (number % 3 == 0 ? 1 : 0));
     CHECK(rows[i].size() == static_cast<std::size_t>(1 + number % 9));
   }
-  // Of every 9 lengths 5 are cut.
+  // 5 of every 9 texts are cut.
   const auto cut = example.dataset(4);
   CHECK(cut.cut_count() == 50);
   CHECK(cut.rows(Split::train, 0, 90).length == 4);
   CHECK(cut.mean_length() <= 4);
 }
 
-TEST_CASE("equal texts stay on one side of the split, and the split stays the same", "[labelled]") {
+TEST_CASE("equal texts are on one side of the split, and the split is always the same", "[labelled]") {
   const Example example(
       table_of(180, [](int i) { return std::pair("text number " + std::to_string(i % 60), letter(i)); }));
   const auto splits = load_labelled_splits(example.config, true), again = load_labelled_splits(example.config, true);
@@ -131,7 +131,7 @@ TEST_CASE("equal texts stay on one side of the split, and the split stays the sa
     CHECK(again[Split::validation][i].text == splits[Split::validation][i].text);
 }
 
-TEST_CASE("of a long text the head, the tail, or half of each is kept", "[labelled]") {
+TEST_CASE("a long text is cut to its head, its tail, or half of each", "[labelled]") {
   const std::vector<std::int32_t> text = {1, 2, 3, 4, 5, 6, 7};
   const auto cut = [&](std::int64_t context, Truncation truncation) {
     auto ids = text;
@@ -150,7 +150,7 @@ TEST_CASE("of a long text the head, the tail, or half of each is kept", "[labell
   }
 }
 
-TEST_CASE("bucketing sees the same texts in the same epochs with far less padding", "[labelled]") {
+TEST_CASE("bucketing has the same texts in the same groups of steps, with much less padding", "[labelled]") {
   const Example example(table(200));
   const std::int64_t rows = 4, bucketing = 8;
   const auto plain = example.dataset(), bucketed = example.dataset(BatchOptions{.context = 16, .bucketing = bucketing});
@@ -173,8 +173,8 @@ TEST_CASE("bucketing sees the same texts in the same epochs with far less paddin
     CHECK(seen == expected);
   }
   CHECK(padded < plain_padded / 4);
-  CHECK_FALSE(sorted);  // short and long steps take turns at random
-  // Any step, and any part of it, can be asked for first.
+  CHECK_FALSE(sorted);  // steps do not come in order of length
+  // A part of a step does not depend on earlier calls.
   const auto part =
       example.dataset(BatchOptions{.context = 16, .bucketing = bucketing}).training_rows(3, 77, rows, 2, 2);
   const auto whole = bucketed.training_rows(3, 77, rows, 0, rows);
@@ -183,7 +183,7 @@ TEST_CASE("bucketing sees the same texts in the same epochs with far less paddin
   CHECK(part.labels == std::vector<std::int64_t>(whole.labels.begin() + 2, whole.labels.end()));
 }
 
-TEST_CASE("noise removes and hides so many tokens, other ones in every epoch", "[labelled]") {
+TEST_CASE("noise removes and hides the configured fractions of tokens, other ones in every epoch", "[labelled]") {
   std::string words;
   for (int word = 0; word < 500; ++word) words += "w" + std::to_string(word) + " ";
   const Example example(table_of(40, [&](int i) { return std::pair(words + "end" + std::to_string(i), letter(i)); }));
@@ -196,7 +196,7 @@ TEST_CASE("noise removes and hides so many tokens, other ones in every epoch", "
   double kept = 0, unknown = 0, all = 0;
   for (std::size_t i = 0; i < first.size(); ++i) {
     all += static_cast<double>(clean[i].size());
-    std::size_t at = 0;  // what is left stands in its order
+    std::size_t at = 0;  // the remaining tokens keep their order
     for (const auto id : first[i]) {
       ++kept;
       if (id == 0) {
@@ -213,15 +213,16 @@ TEST_CASE("noise removes and hides so many tokens, other ones in every epoch", "
   CHECK(rows_of(example.dataset(options).training_rows(9, 0, size, 0, size)) == first);
   const auto content = table_of(60, [](int i) { return std::pair("w" + std::to_string(i), std::to_string(i % 12)); });
   const auto of_one_word = Example(content).dataset(BatchOptions{.context = 8, .token_removal = 0.9});
-  for (std::int64_t step = 0; step < 20; ++step)  // a token of every text is left
+  for (std::int64_t step = 0; step < 20; ++step)  // every text keeps a token
     for (const auto& row : rows_of(of_one_word.training_rows(1, step, 4, 0, 4))) CHECK(row.size() == 1);
   CHECK(of_one_word.codec().labels ==
-        std::vector<std::string>{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11"});  // by value
-  // Validation is left as it is.
+        std::vector<std::string>{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11"});  // in numerical order
+  // Validation has no noise.
   CHECK(rows_of(dataset.rows(Split::validation, 0, 100)) == rows_of(plain.rows(Split::validation, 0, 100)));
 }
 
-TEST_CASE("tables of their own are splits, and further texts are trained on, but for the held-out ones", "[labelled]") {
+TEST_CASE("splits may have their own tables, and extra texts are added to training except for held-out ones",
+          "[labelled]") {
   Example example(table(60));
   const auto write = [&](const std::string& name, const std::string& content) {
     return example.folder.write(name, content).string();
@@ -240,7 +241,7 @@ TEST_CASE("tables of their own are splits, and further texts are trained on, but
   CHECK(dataset.texts(Split::train).back().label == 1);
   CHECK(dataset.description().at("extra").at("rows") == 3);
   CHECK(dataset.description().at("extra").at("copies_of_held_out") == 2);
-  // Data no classifier can learn from are refused with the place.
+  // Unusable data are refused with their place.
   write("more.jsonl", "{\"text\": \"new words\", \"label\": \"goood\"}\n");
   CHECK_THROWS_WITH(example.dataset(), Mentions("more.jsonl:1: data.extra_path:|label 'goood'"));
   example.config.extra_path.reset();

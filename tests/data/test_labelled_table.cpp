@@ -1,5 +1,4 @@
-// Tables of labelled texts, as CSV, TSV and JSON lines, gzipped or not; ratings; and the bad input that comes with
-// them.
+// Tables of labelled texts as CSV, TSV and JSON lines, gzipped or not; ratings; malformed input.
 
 #include "base/digest.h"
 #include "base/random.h"
@@ -17,7 +16,7 @@ std::string random_field(const Rng& rng, std::uint64_t index, const Texts& piece
   return field;
 }
 
-// A field as RFC 4180 has it: quoted where it must be, and where `quoted`.
+// A field by RFC 4180: quoted if it must be, or if `quoted`.
 std::string csv_field(const std::string& field, bool quoted) {
   if (!quoted && field.find_first_of(",\"\r\n") == std::string::npos) return field;
   std::string written = "\"";
@@ -27,7 +26,7 @@ std::string csv_field(const std::string& field, bool quoted) {
 
 LabelledDataConfig amazon(double malformed_limit = 0) { return columns("reviewText", "overall", malformed_limit); }
 
-// A review as Amazon's files have it; `text` is JSON.
+// A review in the format of Amazon's files; `text` is JSON.
 std::string review(const std::string& text, const std::string& stars) {
   return R"({"reviewerID": "AO94DHGC771SJ", "asin": "0528881469", "reviewerName": "amazdnu", "helpful": [0, 0], )"
          R"("reviewText": )" +
@@ -37,7 +36,7 @@ std::string review(const std::string& text, const std::string& stars) {
 
 }  // namespace
 
-TEST_CASE("random fields come back from CSV and TSV, with the lines where their rows start", "[table]") {
+TEST_CASE("random fields are read back from CSV and TSV, with the first lines of their rows", "[table]") {
   const auto seed = static_cast<std::uint64_t>(GENERATE(range(1, 20)));
   const std::string ending = GENERATE(as<std::string>{}, "\n", "\r\n");
   const bool csv = GENERATE(true, false);
@@ -63,7 +62,7 @@ TEST_CASE("random fields come back from CSV and TSV, with the lines where their 
   CHECK(table.sha256 == sha256(content));
 }
 
-TEST_CASE("the format is the file's ending unless the config names it", "[table]") {
+TEST_CASE("the format follows from the file's ending unless the config names it", "[table]") {
   const auto [name, content, format] = GENERATE(table<std::string, std::string, TableFormat>({
       {"t.csv", "a,b\n", TableFormat::automatic},
       {"t.CSV", "a,b\n", TableFormat::automatic},
@@ -75,7 +74,7 @@ TEST_CASE("the format is the file's ending unless the config names it", "[table]
   CHECK(rows_of(read_text(name, content, of_format(format))) == Texts{"1 b a"});
 }
 
-TEST_CASE("columns go by name where there is a header, else by number", "[table]") {
+TEST_CASE("columns are found by name if there is a header, otherwise by number", "[table]") {
   const auto read = [](const std::string& content, const LabelledDataConfig& config = {}) {
     const auto table = read_text("t.csv", content, config);
     return std::pair(table.has_header, rows_of(table));
@@ -90,7 +89,7 @@ TEST_CASE("columns go by name where there is a header, else by number", "[table]
   CHECK(read("class,review\ngood,fine film\n", columns("2", "class")) == with_header);
 }
 
-TEST_CASE("a header that nobody named is not taken for a row", "[table]") {
+TEST_CASE("an unexpected header is an error, not a row", "[table]") {
   const std::string rows = "fine film,good\nbad film,bad\nlong film,bad\nshort film,good\nold film,good\n";
   auto config = columns("1", "2");
   for (const std::string header : {"review,sentiment\n", "Text,Label\n"}) {
@@ -102,18 +101,18 @@ TEST_CASE("a header that nobody named is not taken for a row", "[table]") {
     CHECK(read_text("t.csv", header + rows, config).rows.size() == 6);
   }
   CHECK(read_text("t.csv", rows).rows.size() == 5);
-  // Several rare labels are rare labels.
+  // Several rare labels do not look like a header.
   CHECK(read_text("t.csv", "odd film,odd\n" + rows + "rare film,rare\n").rows.size() == 7);
   LabelledDataConfig absent;
   absent.header = TableHeader::absent;
   CHECK(read_text("t.csv", "text,label\n" + rows, absent).rows.size() == 6);
 }
 
-TEST_CASE("a column that is not there is named, with those that are", "[table]") {
+TEST_CASE("the error for a missing column names it and the existing columns", "[table]") {
   CHECK_THAT(refusal("t.csv", "review,class\na,b\n", columns("reviw", "class")),
              Mentions(":1:|'reviw'|'class'|'review'?"));
   CHECK(refusal("t.csv", "text,class\na,b\n", columns("text", "sentiment")).ends_with("which has 'text', 'class'"));
-  // One of the default names alone is a header whose other column is called differently, not a row.
+  // A first row with one of the default names is a header, whose other column has another name.
   CHECK_THAT(refusal("t.csv", "sentence,label\na,b\n"), ContainsSubstring(":1: no column 'text'"));
   for (const auto& wrong : {columns("0", "1"), columns("2", "2")})
     CHECK(failure([&] { read_text("t.csv", "a,b\n", wrong); }).first == ExitCode::usage);
@@ -122,7 +121,7 @@ TEST_CASE("a column that is not there is named, with those that are", "[table]")
   CHECK(rows_of(read_text("t.csv", twice, columns("3", "label"))) == Texts{"2 b c"});
 }
 
-TEST_CASE("another delimiter is named where it leaves one column", "[table]") {
+TEST_CASE("the error for a table with only one column names a likely delimiter", "[table]") {
   const auto [name, content, delimiter] = GENERATE(table<std::string, std::string, std::string>({
       {"t.csv", "text;label\na;b\n", "';'"},
       {"t.csv", "good film;1\nbad film;0\n", "';'"},
@@ -134,8 +133,7 @@ TEST_CASE("another delimiter is named where it leaves one column", "[table]") {
   CHECK_THAT(refusal("t.csv", "words\nmore\n"), ContainsSubstring("need two") && !ContainsSubstring("delimiter"));
 }
 
-TEST_CASE("texts to classify may have one column, and a header that they must have is not taken for a text",
-          "[table]") {
+TEST_CASE("texts to classify may have one column, and a required header is not taken for a text", "[table]") {
   const auto read = [](const std::string& content, TableHeader header = TableHeader::automatic) {
     auto columns = columns_of(LabelledDataConfig());
     columns.header = header;
@@ -184,7 +182,7 @@ TEST_CASE("every malformed row is reported with its line and reason, and the oth
   CHECK(rows_of(tsv) == Texts{"2 good ok"});
 }
 
-TEST_CASE("a quote or an open object swallows its own row alone, however many there are", "[table]") {
+TEST_CASE("an unclosed quote or object makes only its own row malformed, also in large numbers", "[table]") {
   std::string content = "text,label\n", json = review("\"a\"", "5.0");
   for (int i = 0; i < 20'000; ++i) content += i % 2 == 0 ? "\"open,good\n" : "fine,good\n";
   const auto table = read_text("t.csv", content, tolerant());
@@ -196,7 +194,7 @@ TEST_CASE("a quote or an open object swallows its own row alone, however many th
   CHECK(malformed.back().line == 100'001);
   check_malformed(read_text("t.csv", "a,b\n\"open", columns("1", "2", 1)), {"2 a quote|never closed"});
   CHECK(rows_of(read_text("t.csv", "a,b\nfine,\"go\"od\nfine,good\n", columns("1", "2", 1))) ==
-        Texts{"1 b a", "3 good fine"});  // the field before the quote is forgotten
+        Texts{"1 b a", "3 good fine"});  // the field before the quote is dropped
   CHECK_THAT(refusal("t.csv", "\"a,b\nc,d\n"), Mentions(":1: a quote|never closed|"));
 }
 
@@ -212,7 +210,7 @@ TEST_CASE("a fraction of malformed rows above the limit is an error that names t
   CHECK(read_text("t.csv", percent, columns("text", "label", 0.29)).malformed.size() == 29);  // 0.29 * 100 < 29
 }
 
-TEST_CASE("byte order marks, kinds of line ends and blank lines are no part of a table", "[table]") {
+TEST_CASE("byte order marks, any line breaks and blank lines have no effect on a table", "[table]") {
   const std::string mark = "\xEF\xBB\xBF", row = R"({"label": "x", "text": "a"})";
   const Texts expected = {"2 good fine", "3 bad poor"}, of_json = {"1 x a", "4 x a"};
   for (const std::string ending : {"\n", "\r\n", "\r"}) {
@@ -230,7 +228,7 @@ TEST_CASE("byte order marks, kinds of line ends and blank lines are no part of a
   CHECK(rows_of(read_text("t.csv", mark + "\"text\",\"label\"\nfine,good\npoor,bad")) == expected);
 }
 
-TEST_CASE("a text or a line above the limit is malformed, with its line", "[table]") {
+TEST_CASE("a text or line above the limit is malformed and reported with its line", "[table]") {
   const std::string fits(longest_table_text - 100, 'x'), half(longest_table_text / 2 + 1, 'y');
   const std::string too_long(longest_delimited_line + 1, 'z');
   for (const std::string name : {"t.csv", "t.tsv"}) {
@@ -257,7 +255,7 @@ TEST_CASE("tables without rows are refused", "[table]") {
   CHECK_THAT(message_of(ExitCode::data, [] { read_labelled_table("missing.csv", {}); }), Mentions("missing.csv: no"));
 }
 
-TEST_CASE("labels of JSON lines are strings, numbers, true and false", "[reviews]") {
+TEST_CASE("labels of JSON lines may be strings, numbers, true and false", "[reviews]") {
   std::istringstream labels(
       "5 5 5.0 5 5e0 5 -1 -1 -0.0 0 4.5 4.5 0.1 0.1 18446744073709551615 18446744073709551615 1e300 1e+300 true true "
       "false false \"good\" good \"5.0\" 5.0 \"\\u0020good\\u0020\" good");
@@ -306,17 +304,17 @@ TEST_CASE("every malformed line of JSON is reported with its number and reason, 
   CHECK(rows_of(table) == Texts{"1 1 fine", fmt::format("{} 2 last", lines.size())});
 }
 
-TEST_CASE("a member that no object has is named, with those that there are", "[reviews]") {
+TEST_CASE("the error for a member that no object has names it and the existing members", "[reviews]") {
   const auto content = "\nbroken\n" + review("\"a\"", "5.0") + review("\"b\"", "1.0");
   const auto config = columns("reviewTxt", "overall", 1);
   CHECK_THAT(refusal("t.json", content, config), Mentions("'reviewTxt'|line 3|'asin'|'unixReviewTime'|'reviewText'?"));
   CHECK_THAT(refusal("t.json", content, tolerant()), Mentions("no object|'text'"));
   CHECK_THAT(refusal("t.jsonl", "{}\n"), ContainsSubstring("line 1, has none"));
-  // A single object that has it makes the others malformed rows.
+  // If a single object has it, the others are malformed rows.
   CHECK(malformed_of(read_text("t.json", content + R"({"reviewTxt": "c", "overall": 1})", config)).size() == 3);
-  // A name of a million letters is no near miss of anything, and costs nothing.
+  // A name of a million letters gives a short message.
   CHECK_THAT(refusal("t.jsonl", "{\"" + std::string(1 << 20, 'x') + "\": 1}\n"), ContainsSubstring("...'"));
-  // JSON lines have no header, and one member is not both.
+  // JSON lines have no header, and one member cannot be both text and label.
   auto headed = LabelledDataConfig();
   headed.header = TableHeader::present;
   for (const auto& [wrong, why] : {std::pair(headed, "data.header"), {columns("x", "x"), "both|member 'x'"}})
@@ -325,23 +323,23 @@ TEST_CASE("a member that no object has is named, with those that there are", "[r
                Mentions(why));
 }
 
-TEST_CASE("gzipped tables are told by their bytes, their format by the name without .gz", "[reviews]") {
+TEST_CASE("gzipped tables are recognised by their bytes, and their format by the name without .gz", "[reviews]") {
   const std::string json = R"({"text": "fine", "label": 1})";
   const Texts comma = {"1 1 fine"};
   for (const std::string name : {"t.jsonl", "t.json.gz", "T.NDJSON.GZ"}) {
     const auto table = read_text(name, gzip(json));
     CHECK(rows_of(table) == comma);
     CHECK(table.sha256 == sha256(gzip(json)));
-    CHECK(rows_of(read_text(name, json)) == comma);  // .gz or not
+    CHECK(rows_of(read_text(name, json)) == comma);  // also if the name ends with .gz
   }
   CHECK(rows_of(read_text("t.csv.gz", gzip("fine,1\n"))) == comma);
   CHECK(rows_of(read_text("t.gz", gzip("fine\t1\n"))) == comma);
   CHECK(rows_of(read_text("t.gz", gzip(json), of_format(TableFormat::jsonl))) == comma);
-  // Members one after the other are one file, as `cat a.gz b.gz` makes it.
+  // Concatenated members are one file, as after `cat a.gz b.gz`.
   CHECK(rows_of(read_text("t.gz", gzip("fine\t1\n") + gzip("poor\t0\n"))) == Texts{"1 1 fine", "2 0 poor"});
 }
 
-TEST_CASE("a gzipped table that is cut off or damaged is one clear error, wherever it is", "[reviews]") {
+TEST_CASE("a gzipped table that is truncated or damaged anywhere is an error", "[reviews]") {
   std::string rows;
   for (int i = 0; i < 2000; ++i) rows += fmt::format("text {}\t{}\n", i * 7919 % 2003, i % 2);
   const auto whole = gzip(rows);
@@ -356,7 +354,7 @@ TEST_CASE("a gzipped table that is cut off or damaged is one clear error, wherev
   CHECK_THAT(refusal("t.gz", whole + "more"), ContainsSubstring("follows its end"));
 }
 
-TEST_CASE("ratings become classes, and those between are left out and counted", "[reviews]") {
+TEST_CASE("ratings become classes, and those between the classes are left out and counted", "[reviews]") {
   auto config = amazon(0.5);
   config.rating = {.positive_from = 4, .negative_to = 2};
   std::string content;
@@ -371,7 +369,7 @@ TEST_CASE("ratings become classes, and those between are left out and counted", 
   CHECK(table.left_out == 3);
   CHECK(table.malformed.empty());
   CHECK_THAT(refusal("t.json", review("\"a\"", "3.0"), config), Mentions(": all 1 ratings|data."));
-  // So says the description of the splits.
+  // The description of the splits has the same counts.
   const TemporaryFolder folder;
   std::string many = "broken\n";
   for (int i = 0; i < 50; ++i) many += review(fmt::format("\"review {}\"", i), fmt::format("{}.0", 1 + i % 5));
@@ -386,7 +384,7 @@ TEST_CASE("ratings become classes, and those between are left out and counted", 
   CHECK_THAT(message_of(ExitCode::usage, [&] { load_labelled_splits(config, true); }), Mentions("positive_from:|imdb"));
 }
 
-TEST_CASE("a rating that is out of range is malformed where the config has a range", "[reviews]") {
+TEST_CASE("a rating outside the config's range is malformed", "[reviews]") {
   auto config = amazon(1);
   config.rating = {.positive_from = 4, .negative_to = 2, .lowest = 1, .highest = 5};
   std::string content;
@@ -401,7 +399,7 @@ TEST_CASE("a rating that is out of range is malformed where the config has a ran
   CHECK_THAT(refusal("t.json", content, config), ContainsSubstring(":2: the rating 5.5"));
 }
 
-TEST_CASE("a rating that is no number is malformed, in every format", "[reviews]") {
+TEST_CASE("a rating that is no number is malformed in every format", "[reviews]") {
   auto config = tolerant();
   config.rating.positive_from = 7;
   const std::string why = "2 the label 'good'|data.rating";
@@ -418,7 +416,7 @@ TEST_CASE("a rating that is no number is malformed, in every format", "[reviews]
   CHECK(read_text("t.tsv", "a\t1\nb\t9\nc\t9\nd\t9\ne\t9\n", config).rows.size() == 5);
 }
 
-TEST_CASE("files that are no tables are refused, whatever their name", "[reviews]") {
+TEST_CASE("files that are no tables are refused with any name", "[reviews]") {
   const std::string nuls(10'000, '\0'), utf16("\xff\xfet\0e\0x\0t\0\t\0l\0\n\0", 16);
   const auto [name, content, expected] = GENERATE_COPY(table<std::string, std::string, std::string>({
       {"t.csv", nuls, ":1: NUL bytes"},
@@ -432,7 +430,7 @@ TEST_CASE("files that are no tables are refused, whatever their name", "[reviews
                   {"3 the text|NUL", "4 the label|NUL"});
 }
 
-TEST_CASE("a review of a million bytes is a review, with or without spaces", "[reviews]") {
+TEST_CASE("a review of a million bytes is read and encoded, with or without spaces", "[reviews]") {
   const std::string piece = GENERATE("x", "x ", "\u00e9", "'", "a'");
   std::string text;
   while (text.size() < (1 << 20)) text += piece;
@@ -445,7 +443,7 @@ TEST_CASE("a review of a million bytes is a review, with or without spaces", "[r
   CHECK_FALSE(encode_splits(std::move(splits), config, Codec{})[Split::train].at(0).ids.empty());
 }
 
-TEST_CASE("a table beside a training table with a header must have its names", "[reviews]") {
+TEST_CASE("if the training table has a header, other tables need the same names", "[reviews]") {
   const TemporaryFolder folder;
   LabelledDataConfig config;
   config.path = folder.write("train.csv", "text,label\na,good\nb,bad\n").string();
@@ -463,7 +461,7 @@ TEST_CASE("a table beside a training table with a header must have its names", "
   CHECK(splits[Split::validation].at(0).text == "c");
   CHECK(splits[Split::test].at(0).text == "d");
   CHECK_FALSE(splits.description.at("test").contains("header"));
-  config.path = config.validation_path = other;  // which has no header, so the others need none
+  config.path = config.validation_path = other;  // it has no header, so the others need none
   CHECK(load_labelled_splits(config, true).description.at("train").at("header") == false);
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 using List = std::vector<std::int32_t>;
 
-// Row `row` of a batch as the list it starts with, after checking that the rest is its sorted copy.
+// The list at the start of a row. Checks that the rest of the row is its sorted copy.
 List checked_list(const TokenRows& batch, std::int64_t row, const ListTask& config) {
   const auto length = config.length, width = 2 * length - 1;
   REQUIRE(batch.length == width);
@@ -46,7 +46,7 @@ std::set<List> all_lists(const ListDataset& dataset, Split split, const ListTask
 
 }  // namespace
 
-TEST_CASE("few lists are all enumerated; a quarter is held out and never trained on", "[sort]") {
+TEST_CASE("few lists are all enumerated, and about a quarter is held out from training", "[sort]") {
   const ListTask config{.length = 6, .digits = 3};
   const ListDataset dataset(config);
   CHECK(dataset.is_exhaustive());
@@ -65,7 +65,7 @@ TEST_CASE("few lists are all enumerated; a quarter is held out and never trained
   for (const auto& [list, count] : drawn) CHECK(train.contains(list));
 }
 
-TEST_CASE("many lists are sampled, with the same rule for what is held out", "[sort]") {
+TEST_CASE("many lists are sampled, with the same rule for held-out ones", "[sort]") {
   const ListTask config{.length = 10, .digits = 10};
   const ListDataset dataset(config);
   CHECK_FALSE(dataset.is_exhaustive());
@@ -77,7 +77,7 @@ TEST_CASE("many lists are sampled, with the same rule for what is held out", "[s
   for (std::int64_t row = 0; row < batch.rows; ++row)
     REQUIRE_FALSE(ListDataset::is_held_out(*drawn.insert(checked_list(batch, row, config)).first));
   CHECK(drawn.size() == 2000);
-  // Of long lists fewer are evaluated.
+  // Fewer long lists are evaluated.
   CHECK(ListDataset({.copies = true, .length = 511, .digits = 127}).list_count(Split::validation) == 1025);
   CHECK(ListDataset({.length = 4000, .digits = 10}).list_count(Split::validation) == 131);
 }
@@ -94,7 +94,7 @@ TEST_CASE("a row is a function of seed, step and row", "[sort]") {
   CHECK(whole != dataset.random_rows(8, 11, 0, 12).ids);
 }
 
-TEST_CASE("a copied list stands between zeros, and only its second copy has targets", "[copy]") {
+TEST_CASE("a copied list is between zeros, and only its second copy has targets", "[copy]") {
   const ListTask task{.copies = true, .length = 5, .digits = 40};
   const ListDataset dataset(task);
   for (const auto& batch : {dataset.random_rows(3, 1, 0, 50), dataset.rows(Split::test, 0, 50)}) {

@@ -1,4 +1,4 @@
-// Which tokens a masked language model predicts, and what it sees of them.
+// The targets of a masked language model, and the tokens that it sees in their places.
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t context = 128, vocabulary = 50;
 
-// Numbers, of which every third begins a word.
+// Tokens are numbers; every third number begins a word.
 class Thirds : public Tokenizer {
  public:
   std::int64_t vocabulary_size() const override { return vocabulary; }
@@ -29,7 +29,7 @@ class Thirds : public Tokenizer {
   nlohmann::ordered_json to_json() const override { return {}; }
 };
 
-// Documents of these lengths, both splits alike, of tokens that are a function of their place.
+// Documents of these lengths, the same in both splits; a token is a function of its place.
 TextDataset dataset_of(const std::vector<std::size_t>& lengths) {
   Corpus corpus{.path = "numbers.txt", .text = {}, .sha256 = {}};
   const Rng rng(1, RandomPurpose::noise);
@@ -77,7 +77,7 @@ struct Example {
   }
 };
 
-// The numbers that a binomial variable leaves, on either side, with a probability of 1e-5.
+// Bounds that a binomial variable crosses on either side with a probability of 1e-5.
 std::pair<double, double> binomial_bounds(std::int64_t trials, double p) {
   constexpr double tail = 1e-5;
   const auto n = static_cast<double>(trials);
@@ -107,7 +107,7 @@ void check_binomial(std::int64_t count, std::int64_t trials, double p) {
   CHECK(static_cast<double>(count) < most);
 }
 
-// By split and place, what each token of these packs became: -2: no target.
+// The visible token at each place of these packs, or -2 if it is no target.
 std::map<std::int64_t, std::int64_t> seen_by_place(const TokenRows& rows, const std::vector<TextPack>& packs) {
   std::map<std::int64_t, std::int64_t> seen;
   for (std::size_t row = 0; row < packs.size(); ++row) {
@@ -121,7 +121,7 @@ std::map<std::int64_t, std::int64_t> seen_by_place(const TokenRows& rows, const 
 
 }  // namespace
 
-TEST_CASE("targets are drawn with their probability, and so is what is seen of them", "[masking]") {
+TEST_CASE("targets and their visible tokens are drawn with the configured probabilities", "[masking]") {
   const auto [fraction, masked, random] =
       GENERATE(table<double, double, double>({{0.15, 0.8, 0.1}, {0.4, 0.3, 0.6}, {0.15, 1, 0}, {0.9, 0, 0}}));
   const Example example({64 * context}, {.fraction = fraction, .masked = masked, .random = random});
@@ -147,7 +147,7 @@ TEST_CASE("targets are drawn with their probability, and so is what is seen of t
   CHECK(std::all_of(drawn.begin(), drawn.end(), [](const auto& entry) { return entry.first < vocabulary; }));
 }
 
-TEST_CASE("targets are the tokens of the text, never the mask, and the rest stays as it is", "[masking]") {
+TEST_CASE("targets are tokens of the text, and all other tokens are unchanged", "[masking]") {
   const bool whole_words = GENERATE(false, true);
   const auto loss = GENERATE(LossUnit::token, LossUnit::sequence);
   const Example example({300, 5, 1, 90, 40}, {.fraction = 0.3, .whole_words = whole_words, .loss = loss});
@@ -179,7 +179,7 @@ TEST_CASE("targets are the tokens of the text, never the mask, and the rest stay
   for (const auto& [sequence, sum] : sums) CHECK(sum == Approx(1));
 }
 
-TEST_CASE("training draws by seed, step, row and place in the row, however a step is divided", "[masking]") {
+TEST_CASE("training draws depend on seed, step, row and place in the row, not on the division of a step", "[masking]") {
   const Example example({16 * context});
   const auto whole = example.trained(windows(8), 5);
   std::vector<std::int64_t> ids, targets;
@@ -195,13 +195,13 @@ TEST_CASE("training draws by seed, step, row and place in the row, however a ste
   CHECK(found.insert(example.trained(windows(8), 5, 4).places).second);
   CHECK(found.insert(example.trained(windows(8), 5, 3, 8).places).second);
   CHECK_FALSE(found.insert(example.trained(windows(8), 5).places).second);
-  const auto one = example.trained(windows(2), 5);  // its two rows have draws of their own
+  const auto one = example.trained(windows(2), 5);  // its two rows have different draws
   std::vector<std::int64_t> first_row, second_row;
   for (const auto place : one.places) (place < context ? first_row : second_row).push_back(place % context);
   CHECK(first_row != second_row);
 }
 
-TEST_CASE("an evaluation draws by split and place, whatever the packs", "[masking]") {
+TEST_CASE("an evaluation's draws depend on split and place, not on the packs", "[masking]") {
   const Example example({100, 40, 128, 60, 128, 90, 30, 12});
   const auto pieces = example.dataset.pieces(Split::validation, context);
   std::vector<TextPack> apart;
@@ -214,13 +214,13 @@ TEST_CASE("an evaluation draws by split and place, whatever the packs", "[maskin
   CHECK(seen_by_place(example.evaluated(packed), packed) == expected);
   CHECK(example.evaluated(apart).target_weights.empty());
   CHECK(seen_by_place(example.evaluated(apart, Split::train), apart) != expected);
-  // A window that is cut elsewhere has the same targets in what both hold, and at least one.
+  // A window with other bounds has the same targets in the common places.
   const std::vector<TextPack> shifted = {{{17, 80}}};
   for (const auto& [place, seen] : seen_by_place(example.evaluated(shifted), shifted))
     CHECK(seen == expected.at(place));
 }
 
-TEST_CASE("every sequence has a target, whatever the probability", "[masking]") {
+TEST_CASE("every sequence has a target with any probability", "[masking]") {
   const bool whole_words = GENERATE(false, true);
   const Example example({128, 1, 2, 3, 60, 128}, {.fraction = 1e-9, .whole_words = whole_words});
   const std::vector<TextPack> packs = {{{0, 128}}, {{128, 1}, {129, 2}, {131, 3}, {134, 60}}, {{194, 128}}};
@@ -240,7 +240,7 @@ TEST_CASE("every sequence has a target, whatever the probability", "[masking]") 
   CHECK(different.size() == 5);
 }
 
-TEST_CASE("whole words are targets with all their pieces, as often as tokens are", "[masking]") {
+TEST_CASE("whole words are targets with all their pieces, with the probability of single tokens", "[masking]") {
   const Example example({64 * context}, {.whole_words = true});
   std::int64_t words = 0, chosen = 0;
   std::set<bool> hidden_alike;
@@ -260,10 +260,10 @@ TEST_CASE("whole words are targets with all their pieces, as often as tokens are
     }
   }
   check_binomial(chosen, words, 0.15);
-  CHECK(hidden_alike.size() == 2);  // what is seen is drawn for each piece
+  CHECK(hidden_alike.size() == 2);  // the visible token is drawn for each piece
 }
 
-TEST_CASE("rows of one shape get as many places, and every target keeps its own", "[masking]") {
+TEST_CASE("rows of the same shape are padded to the same number of places, and targets keep theirs", "[masking]") {
   const bool whole_words = GENERATE(false, true);
   const double fraction = GENERATE(0.15, 1.0);
   const Example example({8 * context}, {.fraction = fraction, .whole_words = whole_words});

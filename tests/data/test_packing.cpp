@@ -1,4 +1,4 @@
-// Packing of histograms: published numbers, and what every plan must keep; batches of about equally many tokens.
+// Packing of histograms: published numbers, and properties of every plan; batches of about equally many tokens.
 
 #include <algorithm>
 #include <array>
@@ -15,8 +15,8 @@ namespace metaformer::test_packing {
 
 namespace {
 
-// How many sequences of the English Wikipedia, as BERT is pretrained on it, have 1 ... 512 tokens (published beside
-// Krell et al. 2021).
+// The numbers of sequences with 1 ... 512 tokens in the English Wikipedia of BERT's pretraining (published with Krell
+// et al. 2021).
 constexpr std::array<std::int64_t, 512> wikipedia_lengths = {
     0,     0,     0,     0,     1821,  1226,  1969,  1315,  1794,  1953,  3082,  3446,  4166,  5062,  9554,  16475,
     19173, 17589, 17957, 19060, 21555, 23524, 26954, 30661, 33470, 36614, 40134, 43256, 46094, 49350, 52153, 55428,
@@ -81,7 +81,7 @@ void check_each_once(const Packs& packs, std::size_t count) {
   CHECK(all == expected);
 }
 
-// The packs of an epoch, none of them empty.
+// The packs of an epoch. Checks that none is empty.
 Packs epoch_of(const PackedOrder& order, std::uint64_t seed, std::int64_t epoch) {
   Packs packs;
   for (std::int64_t i = 0; i < order.packs(); ++i) packs.push_back(order.at(seed, epoch * order.packs() + i));
@@ -126,7 +126,7 @@ TEST_CASE("shortest-pack-first and least squares give the published numbers for 
   CHECK(stats.efficiency == Approx(0.8944).margin(5e-5));
   CHECK(stats.factor == Approx(1.790).margin(5e-4));
   CHECK(stats.speed_up_limit == Approx(2.0013).margin(5e-5));
-  // Least squares fill packs of three better than 99.7%.
+  // Least squares fill more than 99.7% of packs of three.
   const auto start = std::chrono::steady_clock::now();
   CHECK(measure_packs(wikipedia(), pack_by_least_squares(wikipedia(), 3)).efficiency >= 0.997);
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(60));
@@ -136,7 +136,7 @@ TEST_CASE("shortest-pack-first and least squares give the published numbers for 
   CHECK(measure_packs(in_bins, pack_shortest_first(in_bins, 3)).efficiency == Approx(0.8959).margin(5e-5));
 }
 
-TEST_CASE("every plan has a place for every sequence, no pack is too long or has too many", "[packing]") {
+TEST_CASE("every plan has a place for every sequence, and no pack is too long or has too many sequences", "[packing]") {
   const std::string kind = GENERATE("spfhp", "nnlshp");
   const std::int64_t depth = GENERATE(1, 2, 3), context = GENERATE(1, 2, 7, 40);
   const auto histogram = random_histogram(context, static_cast<std::uint64_t>(context + 100 * depth));
@@ -153,14 +153,14 @@ TEST_CASE("every plan has a place for every sequence, no pack is too long or has
     CHECK(std::ssize(pack.lengths) <= depth);
     CHECK(std::accumulate(pack.lengths.begin(), pack.lengths.end(), std::int64_t{0}) <= context);
   }
-  // No lengths, or one.
+  // No length, or a single one.
   CHECK(make_pack_plan({0, 0, 0, 0}, packing(kind, 2)).packs() == 0);
   CHECK(make_pack_plan({0, 0, 0, 5}, packing(kind, 2)).packs() == 5);
-  // Shortest-pack-first opens packs for all sequences of a length at once: none of them joins another.
+  // Shortest-pack-first places all sequences of a length at once, so none of them shares a pack with another.
   CHECK(make_pack_plan({0, 0, 6, 0, 0}, packing(kind, 2)).packs() == (kind == "spfhp" ? 6 : 3));
 }
 
-TEST_CASE("every pack that is planned gets a sequence, and statistics count no other", "[packing]") {
+TEST_CASE("every pack gets a sequence, and statistics count the same packs", "[packing]") {
   const std::int64_t depth = GENERATE(1, 2, 3, 4), context = GENERATE(5, 16, 40);
   const auto config = packing("nnlshp", depth);
   std::int64_t surplus = 0;  // places without a sequence, in all plans
@@ -178,7 +178,7 @@ TEST_CASE("every pack that is planned gets a sequence, and statistics count no o
   if (depth > 1) CHECK(surplus > 0);
 }
 
-TEST_CASE("every epoch holds each sequence once, in another order, by seed and epoch alone", "[packing]") {
+TEST_CASE("every epoch has each sequence once, in an order that depends only on seed and epoch", "[packing]") {
   const std::int64_t context = 30;
   const auto lengths = random_lengths(Rng(4, RandomPurpose::noise), 500, context);
   const PackedOrder order(lengths, context, packing(GENERATE("spfhp", "nnlshp"), 3));
@@ -193,10 +193,10 @@ TEST_CASE("every epoch holds each sequence once, in another order, by seed and e
   }
   CHECK(first != second);
   CHECK(first != epoch_of(order, 2, 0));
-  CHECK(first == epoch_of(order, 1, 0));  // after others were asked for
+  CHECK(first == epoch_of(order, 1, 0));  // also after other epochs
 }
 
-TEST_CASE("non-negative least squares meet the conditions of an optimum", "[packing]") {
+TEST_CASE("non-negative least squares meet the conditions of optimality", "[packing]") {
   const Rng rng(static_cast<std::uint64_t>(GENERATE(1, 2, 3, 4, 5)), RandomPurpose::noise);
   constexpr std::int64_t rows = 12;
   std::uint64_t draw = 0;
@@ -206,7 +206,7 @@ TEST_CASE("non-negative least squares meet the conditions of an optimum", "[pack
     for (std::int64_t row = 0; row < rows; ++row)
       if (rng.below(draw++, 4) == 0) column.push_back({row, rng.uniform(draw++) * 2 - 0.5});
     columns.push_back(column);
-    if (j % 7 == 0) columns.push_back(column);  // a combination of others
+    if (j % 7 == 0) columns.push_back(column);  // a copy of another column
   }
   std::vector<double> b;
   for (std::int64_t row = 0; row < rows; ++row) b.push_back(rng.uniform(draw++) * 10 - 3);
@@ -226,7 +226,7 @@ TEST_CASE("non-negative least squares meet the conditions of an optimum", "[pack
   CHECK(above_zero > 3);
 }
 
-TEST_CASE("an epoch of batches has every item once, and no batch is above its tokens", "[token_batches]") {
+TEST_CASE("an epoch of batches has every item once, and no batch exceeds its number of tokens", "[token_batches]") {
   const std::int64_t bucketing = GENERATE(1, 5, 1000);
   const auto lengths = ragged_lengths();
   const TokenBatches batches(lengths, most, bucketing, 7);
@@ -245,7 +245,7 @@ TEST_CASE("an epoch of batches has every item once, and no batch is above its to
   }
 }
 
-TEST_CASE("a batch depends on seed and number alone", "[token_batches]") {
+TEST_CASE("a batch depends only on seed and number", "[token_batches]") {
   const TokenBatches asked_in_order(ragged_lengths(), most, 5, 3), asked_at_random(ragged_lengths(), most, 5, 3),
       of_another_seed(ragged_lengths(), most, 5, 4);
   std::vector<std::vector<std::size_t>> series;
@@ -257,7 +257,7 @@ TEST_CASE("a batch depends on seed and number alone", "[token_batches]") {
   }
 }
 
-TEST_CASE("sorted batches are fewer, and they do not come by length", "[token_batches]") {
+TEST_CASE("sorted batches are fewer, and are not in order of length", "[token_batches]") {
   const auto lengths = ragged_lengths();
   const TokenBatches mixed(lengths, most, 1, 1), sorted(lengths, most, 1000, 1);
   std::int64_t tokens = 0;
@@ -273,7 +273,7 @@ TEST_CASE("sorted batches are fewer, and they do not come by length", "[token_ba
   CHECK(rises < 3 * sorted.batches_per_epoch() / 4);
 }
 
-TEST_CASE("what is longer than a batch is one of its own", "[token_batches]") {
+TEST_CASE("an item longer than a batch is a batch of its own", "[token_batches]") {
   const TokenBatches batches({{5, 5}, {100, 2}, {5, 1}}, 10, 1000, 0);
   REQUIRE(batches.batches_per_epoch() == 2);
   Packs all = {batches.batch(0), batches.batch(1)};

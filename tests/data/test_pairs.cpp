@@ -1,4 +1,4 @@
-// Pairs of texts: from the lines of two files and from tables, in splits, and as rows of batches.
+// Pairs of texts from the lines of two files and from tables, in splits, and as rows of batches.
 
 #include <algorithm>
 #include <cmath>
@@ -58,7 +58,7 @@ Table read_pairs(const std::string& name, const std::string& content, const Para
   return read_pair_table(folder.write(name, content), config, "data.target_path");
 }
 
-// `count` distinct sources, each `copies` times with another target.
+// `count` distinct sources, each `copies` times with different targets.
 ParallelDataConfig numbered_lines(const TemporaryFolder& folder, int count, int copies = 1) {
   std::string sources, targets;
   for (int i = 0; i < count * copies; ++i) {
@@ -124,7 +124,7 @@ std::shared_ptr<const PairDataset> ragged_pairs(const Options& options = {}) {
 
 }  // namespace
 
-TEST_CASE("random lines of two files come back as pairs, with their places", "[pairs]") {
+TEST_CASE("random lines of two files are read as pairs with their places", "[pairs]") {
   const auto seed = static_cast<std::uint64_t>(GENERATE(range(1, 10)));
   const std::string ending = GENERATE(as<std::string>{}, "\n", "\r\n"),
                     mark = GENERATE(as<std::string>{}, "", "\xEF\xBB\xBF");
@@ -154,7 +154,8 @@ TEST_CASE("random lines of two files come back as pairs, with their places", "[p
   CHECK(read.target_sha256 == sha256(targets));
 }
 
-TEST_CASE("files of different numbers of lines are refused with both numbers and the first line alone", "[pairs]") {
+TEST_CASE("files with different numbers of lines are refused with both numbers and the first line without a partner",
+          "[pairs]") {
   const auto [sources, targets, counts, alone] = GENERATE(table<std::string, std::string, std::string, std::string>({
       {"a\nb\nc\n", "x\ny", "a.de|3 lines|b.en|2", "line 3 of a.de has none"},
       {"a\n", "x\ny\nz\n", "a.de|1 lines|b.en|3", "line 2 of b.en has none"},
@@ -165,7 +166,7 @@ TEST_CASE("files of different numbers of lines are refused with both numbers and
   CHECK_THAT(refusal_of_lines(sources, targets), Mentions(counts) && EndsWith(alone));
 }
 
-TEST_CASE("a line that is no text is named with its file and line, on either side", "[pairs]") {
+TEST_CASE("the error for an invalid line names its file and line, on either side", "[pairs]") {
   const std::string mebibyte(1 << 20, 'x');
   const auto [line, why] = GENERATE_COPY(table<std::string, std::string>({
       {"", "the line is empty"},
@@ -185,7 +186,7 @@ TEST_CASE("a line that is no text is named with its file and line, on either sid
   CHECK(read_line_pairs(longest, other).pairs.at(0).source == mebibyte);
 }
 
-TEST_CASE("tables of every format have the same pairs", "[pairs]") {
+TEST_CASE("tables of every format give the same pairs", "[pairs]") {
   const Texts expected = {"Ein \"Hund\", -> A dog\twith", "Zwei -> two "};
   const std::string csv = "\"Ein \"\"Hund\"\",\",A dog\twith\nZwei,two \n";
   const std::string json = R"({"source": "Ein \"Hund\",", "target": "A dog\twith", "id": 1})"
@@ -203,7 +204,7 @@ TEST_CASE("tables of every format have the same pairs", "[pairs]") {
   CHECK(guessed.sha256 == sha256(csv));
 }
 
-TEST_CASE("malformed rows of pairs name the source or the target", "[pairs]") {
+TEST_CASE("the error for a malformed row of pairs names the source or the target", "[pairs]") {
   const std::string fits(longest_pair_text, 'x'), too_long = fits + "x", tab = fits + "\t" + fits + "\n";
   const std::string json = R"({"source": "a", "target": "b"})"
                            "\n";
@@ -236,7 +237,7 @@ TEST_CASE("a table without the columns of pairs is refused, with the key of the 
   CHECK_THAT(message_of(code, read), Mentions(expected));
 }
 
-TEST_CASE("equal sources are in one split, which further pairs do not change; one source is too few", "[pairs]") {
+TEST_CASE("equal sources are in one split, and stay there with further pairs; one source is too few", "[pairs]") {
   const auto load = [](int count, int copies) {
     const TemporaryFolder folder;
     auto config = numbered_lines(folder, count, copies);
@@ -264,7 +265,7 @@ TEST_CASE("equal sources are in one split, which further pairs do not change; on
   CHECK_THAT(message_of(ExitCode::data, [&] { load(1, 50); }), Mentions("train.de: 1|data.validation_fraction 0.2"));
 }
 
-TEST_CASE("each split has files of its own, of lines or a table", "[pairs]") {
+TEST_CASE("each split may have its own files of lines or its own table", "[pairs]") {
   const TemporaryFolder folder;
   auto config = numbered_lines(folder, 3);
   const std::string table = "source,target\nd,e\n,\n";
@@ -289,7 +290,7 @@ TEST_CASE("each split has files of its own, of lines or a table", "[pairs]") {
   CHECK(nlohmann::json(description.at("test")) == of_lines);
 }
 
-TEST_CASE("keys that mean nothing for these data are named with their value", "[pairs]") {
+TEST_CASE("the error for a key that means nothing for the data names it with its value", "[pairs]") {
   using Change = std::function<void(ParallelDataConfig&)>;
   const auto [with_path, change, expected] = GENERATE(table<bool, Change, std::string>({
       {false, [](auto& c) { c.target_path = "t"; }, "data.target_path: 't'|targets|no sources"},
@@ -314,7 +315,7 @@ TEST_CASE("keys that mean nothing for these data are named with their value", "[
   CHECK_THAT(message_of(ExitCode::usage, [&] { load_pair_splits(config, true); }), Mentions(expected));
 }
 
-TEST_CASE("a corpus of several files lies in a folder that has all of them", "[pairs][corpus]") {
+TEST_CASE("a corpus of several files is found in a folder with all of them", "[pairs][corpus]") {
   const TemporaryFolder folder;
   const Variable data("METAFORMER_DATA", folder.path().c_str());
   const OwnCache no_cache;
@@ -332,7 +333,7 @@ TEST_CASE("a corpus of several files lies in a folder that has all of them", "[p
   CHECK_THAT(message(), Mentions("--offline|fetching|train.de.gz"));
 }
 
-TEST_CASE("Multi30k has its pairs in both directions", "[pairs]") {
+TEST_CASE("Multi30k gives the same pairs in both directions", "[pairs]") {
   const char* corpora = std::getenv("METAFORMER_DATA");
   const std::filesystem::path folder = corpora != nullptr ? corpora : "";
   if (!std::filesystem::exists(folder / "multi30k/train.de.gz") && !std::filesystem::exists(folder / "train.de.gz"))
@@ -355,7 +356,7 @@ TEST_CASE("Multi30k has its pairs in both directions", "[pairs]") {
   CHECK(splits.description.at("train").at("pairs") == 29'000);
 }
 
-TEST_CASE("a mark ends sources, begins what is read of targets and ends what is predicted", "[pairs]") {
+TEST_CASE("the mark ends sources, begins the inputs of the decoder and ends its targets", "[pairs]") {
   using Numbers = std::vector<std::int64_t>;
   const auto rows = to_rows({{Ids{1, 2}, Ids{3, 4, 5}}, {Ids{6}, Ids{7}}}, mark, 10);
   CHECK(rows.source.ids == Numbers{1, 2, mark, 6, mark, 0});
@@ -366,16 +367,16 @@ TEST_CASE("a mark ends sources, begins what is read of targets and ends what is 
   CHECK(rows.target.targets == Numbers{3, 4, 5, mark, 7, mark, -1, -1});
   CHECK(rows.target.segments == Numbers{0, 0, 0, 0, 0, 0, -1, -1});
   CHECK(rows.target.target_count == 6);
-  const auto equal = to_rows({{Ids{1}, Ids{2}}, {Ids{3}, Ids{4}}}, mark, 10);  // without padding: no segments
+  const auto equal = to_rows({{Ids{1}, Ids{2}}, {Ids{3}, Ids{4}}}, mark, 10);  // without padding there are no segments
   CHECK(equal.source.segments.empty());
   CHECK(equal.target.segments.empty());
   const auto cut = to_rows({{Ids{1, 2, 3, 4}, Ids{5, 6, 7, 8}}}, mark, 3);
   CHECK(cut.source.ids == Numbers{1, 2, mark});
   CHECK(cut.target.ids == Numbers{mark, 5, 6});
-  CHECK(cut.target.targets == Numbers{5, 6, 7});  // not the mark: it does not end there
+  CHECK(cut.target.targets == Numbers{5, 6, 7});  // without the mark, because the target is cut
 }
 
-TEST_CASE("an epoch has every training pair once, whatever the bucketing, and others are another order", "[pairs]") {
+TEST_CASE("an epoch has every training pair once with any bucketing, and another seed gives another order", "[pairs]") {
   const std::int64_t bucketing = GENERATE(1, 3), steps = 6;
   const auto count = ragged_pairs()->count(Split::train);
   const auto epoch = [&](std::int64_t seed) {
@@ -406,7 +407,7 @@ TEST_CASE("bucketing puts pairs of similar length into a step", "[pairs]") {
   CHECK(2 * spread(10) < spread(1));
 }
 
-TEST_CASE("batches of tokens are those of the pairs' lengths with their marks", "[pairs]") {
+TEST_CASE("batches of tokens count the lengths of pairs with their marks", "[pairs]") {
   const std::int64_t most = 24, accumulate = 3;
   const auto pairs = ragged_pairs({.bucketing = 4, .rows = most, .accumulate = accumulate, .unit = BatchUnit::token});
   std::map<Ids, int> seen;
@@ -426,7 +427,7 @@ TEST_CASE("batches of tokens are those of the pairs' lengths with their marks", 
   CHECK(std::abs(pairs->mean_pairs() - mean) < 0.2 * mean);
 }
 
-TEST_CASE("both sides have one tokenizer, and sources that do not fit count as what is left of them", "[pairs]") {
+TEST_CASE("both sides share a tokenizer, and long sources count with their length after the cut", "[pairs]") {
   std::string table = "source\ttarget\n";
   for (int i = 0; i < 40; ++i) table += "s" + std::to_string(i) + " a b c d e f g h i j k\tt a\n";
   const auto pairs = pairs_of(table, {.context = 4, .rows = 12, .unit = BatchUnit::token});
@@ -435,7 +436,8 @@ TEST_CASE("both sides have one tokenizer, and sources that do not fit count as w
   for (const auto* word : {"a", "b", "t"}) CHECK(tokenizer.encode(word) != Ids{*tokenizer.unknown_id()});
 }
 
-TEST_CASE("held-out pairs come by falling length; training pairs whose targets do not fit are left out", "[pairs]") {
+TEST_CASE("held-out pairs come in order of falling length; training pairs with too long targets are left out",
+          "[pairs]") {
   const auto all = ragged_pairs(), some = ragged_pairs({.context = 5});
   REQUIRE(all->count(Split::validation) > 5);
   CHECK(all->count(Split::test) == 0);
@@ -447,20 +449,20 @@ TEST_CASE("held-out pairs come by falling length; training pairs whose targets d
   CHECK_THAT(message_of(ExitCode::data, [&] { ragged_pairs({.context = 1}); }), Mentions("model.context 1:"));
 }
 
-TEST_CASE("a text without a token is an error that names its own file", "[pairs]") {
+TEST_CASE("a text without tokens is an error that names its file", "[pairs]") {
   const TemporaryFolder folder;
   SequenceToSequenceConfig task;
   std::string lines;
   for (int i = 0; i < 30; ++i) lines += "one two three " + std::to_string(i) + "\n";
   task.data.path = folder.write("a.de", lines + "x\n").string();
-  task.data.target_path = folder.write("b.en", lines + "\xef\xbf\xbd\n").string();  // normalised away
+  task.data.target_path = folder.write("b.en", lines + "\xef\xbf\xbd\n").string();  // removed by normalisation
   task.data.validation_path = folder.write("c.tsv", "source\ttarget\nx\tx\n").string();
   task.data.tokenizer = BpeTokenizerOptions{.vocabulary = 40};
   CHECK_THAT(message_of(ExitCode::data, [&] { load_pairs(config_of(task, {}), true, {}); }),
              Mentions("b.en:31:|token"));
 }
 
-TEST_CASE("symbols are copied or reversed; held-out lists are never trained on", "[pairs]") {
+TEST_CASE("symbols are copied or reversed, and held-out lists are not used for training", "[pairs]") {
   const bool reverses = GENERATE(false, true);
   SequenceToSequenceConfig task;
   const SyntheticPairOptions options{.symbols = 3, .length = 4};

@@ -1,4 +1,4 @@
-// Rows that test what a model remembers, beside what their definitions say.
+// Rows of the tasks that test a model's memory, against their definitions.
 
 #include <algorithm>
 #include <cmath>
@@ -31,7 +31,7 @@ Numbers answers_of(const RecallRow& row) {
   return answers;
 }
 
-// The value that follows the last place of the key before `end`, of pairs from the beginning of the row on.
+// The value after the last occurrence of the key before `end`, in the pairs at the beginning of the row.
 std::int64_t last_value(const RecallRow& row, std::int64_t key, std::size_t end) {
   std::int64_t value = -1;
   for (std::size_t i = 0; i + 1 < end; i += 2)
@@ -39,7 +39,7 @@ std::int64_t last_value(const RecallRow& row, std::int64_t key, std::size_t end)
   return value;
 }
 
-// Pearson's statistic of counts beside expected ones.
+// Pearson's statistic of counts against expected ones.
 double chi_square(const std::vector<double>& counts, const std::vector<double>& expected) {
   double sum = 0;
   for (std::size_t i = 0; i < counts.size(); ++i)
@@ -49,7 +49,7 @@ double chi_square(const std::vector<double>& counts, const std::vector<double>& 
 
 }  // namespace
 
-TEST_CASE("a recalled value is the last that the row gave its key", "[recall]") {
+TEST_CASE("the recalled value of a key is the last one in the row's pairs", "[recall]") {
   const auto updates = GENERATE(0, 3);
   const auto queries = GENERATE(1, 2);
   const auto filler = GENERATE(as<std::string>(), "zero", "random");
@@ -87,8 +87,8 @@ TEST_CASE("a recalled value is the last that the row gave its key", "[recall]") 
   }
 }
 
-// The one query of a row stands in slot g with a probability proportional to (g + 1)^(power - 1).
-TEST_CASE("gaps of queries follow their power law", "[recall]") {
+// The single query of a row is in slot g with a probability proportional to (g + 1)^(power - 1).
+TEST_CASE("the gaps of queries follow a power law", "[recall]") {
   const double power = GENERATE(0.01, 0.5, 1.0);
   constexpr std::size_t slots = 15, rows = 20000;
   const auto task =
@@ -105,8 +105,8 @@ TEST_CASE("gaps of queries follow their power law", "[recall]") {
   CHECK(chi_square(counts, expected) < 36.1);  // exceeded once in a thousand, 14 degrees of freedom
 }
 
-// Of two keys in three slots: the first slot by its weight, the second by its weight among those left.
-TEST_CASE("slots of several queries are drawn one after another without repetition", "[recall]") {
+// Two keys in three slots: the first slot is drawn by weight, the second by weight among the remaining ones.
+TEST_CASE("the slots of several queries are drawn one by one without replacement", "[recall]") {
   constexpr double rows = 20000;
   const auto task = task_of("{kind: recall, vocabulary: 40, pairs: 2, length: 10, gap_power: 0.01}");
   const std::vector<double> weights = {1, std::pow(2, -0.99), std::pow(3, -0.99)};
@@ -132,7 +132,7 @@ TEST_CASE("slots of several queries are drawn one after another without repetiti
   CHECK(statistic < 20.6);  // once in a thousand, 5 degrees of freedom
 }
 
-TEST_CASE("induction asks for what followed the mark", "[recall]") {
+TEST_CASE("induction asks for the token that followed the mark", "[recall]") {
   const auto triggers = GENERATE(1, 3);
   const auto task = task_of(fmt::format("{{kind: induction, vocabulary: 12, length: 20, triggers: {}}}", triggers));
   std::set<std::ptrdiff_t> numbers;
@@ -150,7 +150,7 @@ TEST_CASE("induction asks for what followed the mark", "[recall]") {
   CHECK(*numbers.rbegin() == triggers);
 }
 
-TEST_CASE("a selective copy is the row without its blanks", "[recall]") {
+TEST_CASE("the answer of a selective copy is the row without its blanks", "[recall]") {
   const auto task = task_of("{kind: selective_copy, vocabulary: 7, length: 40, tokens: 6}");
   std::vector<double> before(6);
   for (std::uint64_t n = 0; n < 2000; ++n) {
@@ -170,7 +170,7 @@ TEST_CASE("a selective copy is the row without its blanks", "[recall]") {
   CHECK(chi_square(before, std::vector<double>(6, 2000.0 * 27 / 6)) < 20.6);
 }
 
-TEST_CASE("parity and majority are of the ones before the mark", "[recall]") {
+TEST_CASE("parity and majority count the ones before the mark", "[recall]") {
   const auto parity = task_of("{kind: parity, length: 12}"), majority = task_of("{kind: majority, length: 12}");
   for (std::uint64_t n = 0; n < 200; ++n)
     for (const auto* task : {&parity, &majority}) {
@@ -182,7 +182,7 @@ TEST_CASE("parity and majority are of the ones before the mark", "[recall]") {
     }
 }
 
-TEST_CASE("in-context recall asks for the values of keys that the row has shown", "[recall]") {
+TEST_CASE("in-context recall asks for the values of keys that occurred before in the row", "[recall]") {
   const auto noise = GENERATE(as<std::string>(), "", ", noise: 0.3, noise_vocabulary: 4");
   const auto task = task_of("{kind: in_context_recall, vocabulary: 12, length: 40" + noise + "}");
   const std::int64_t keys = noise.empty() ? 6 : 4;
@@ -209,12 +209,12 @@ TEST_CASE("in-context recall asks for the values of keys that the row has shown"
     }
     CHECK(row.targets.back() >= 0);
   }
-  const double expected = noise.empty() ? 0 : 500 * 18 * 0.3;  // one pair and the last are none
+  const double expected = noise.empty() ? 0 : 500 * 18 * 0.3;  // one pair and the last one have no noise
   CHECK(std::abs(static_cast<double>(noisy) - expected) <= 4 * std::sqrt(expected * 0.7));
 }
 
-// Read from its end: the last key, whose tokens are below those of values.
-TEST_CASE("fuzzy recall ends with a key that stood in the row before its value", "[recall]") {
+// Tokens of keys are below those of values.
+TEST_CASE("fuzzy recall ends with a known key, whose value is the answer", "[recall]") {
   const auto trains = GENERATE(true, false);
   const auto task = task_of("{kind: fuzzy_recall, vocabulary: 16, length: 64, longest: 3}");
   std::set<std::size_t> key_sizes, value_sizes;
@@ -248,7 +248,7 @@ TEST_CASE("fuzzy recall ends with a key that stood in the row before its value",
   CHECK(key_sizes == (trains ? std::set<std::size_t>{1, 2, 3} : std::set<std::size_t>{3}));
 }
 
-TEST_CASE("memorised values are the same in every row, and of no two keys", "[recall]") {
+TEST_CASE("the values to memorise are the same in every row, and differ between keys", "[recall]") {
   const auto task = task_of("{kind: memorisation, vocabulary: 21, length: 8}");
   std::map<std::int64_t, std::int64_t> value_of;
   for (std::uint64_t n = 0; n < 300; ++n) {
@@ -275,7 +275,7 @@ TEST_CASE("compression asks for every token of the row", "[recall]") {
   CHECK(row.targets == row.ids);
 }
 
-TEST_CASE("training rows are held out by none, and the same wherever a step is cut", "[recall]") {
+TEST_CASE("training rows are not among the held-out ones, and do not depend on the division of a step", "[recall]") {
   const auto task = task_of("{kind: induction, vocabulary: 3, length: 8, held_out: 50}");
   const RecallDataset dataset(task);
   std::set<Numbers> trained;
@@ -297,14 +297,14 @@ TEST_CASE("training rows are held out by none, and the same wherever a step is c
   CHECK(dataset.training_rows(6, 0, 300).ids != rows.ids);
 }
 
-TEST_CASE("a limited number of training rows comes again in the same order", "[recall]") {
+TEST_CASE("a limited number of training rows repeats in the same order", "[recall]") {
   const RecallDataset dataset(
       task_of("{kind: recall, examples: 10, length: 16, pairs: 2, vocabulary: 64, held_out: 3}"));
   CHECK(dataset.training_rows(1, 0, 10).ids == dataset.training_rows(1, 30, 10).ids);
   CHECK(dataset.training_rows(1, 7, 6).ids == dataset.training_rows(1, 17, 6).ids);
 }
 
-TEST_CASE("targets are the answers, or in training every next token", "[recall]") {
+TEST_CASE("targets are the answers, or in training all next tokens", "[recall]") {
   const auto task = GENERATE(as<std::string>(), "induction", "in_context_recall", "fuzzy_recall");
   const RecallDataset answers(task_of("{kind: " + task + ", length: 30, held_out: 2}")),
       tokens(task_of("{kind: " + task + ", length: 30, held_out: 2, targets: tokens}"));
@@ -322,7 +322,7 @@ TEST_CASE("targets are the answers, or in training every next token", "[recall]"
   CHECK(tokens.rows(Split::test, 1, 0, 2).targets == answers.rows(Split::test, 1, 0, 2).targets);
 }
 
-TEST_CASE("so few rows that none is left for a split are refused", "[recall]") {
+TEST_CASE("a task with too few rows for all splits is refused", "[recall]") {
   const auto only_row = task_of("{kind: memorisation, vocabulary: 3, length: 2}");
   const auto [code, message] = failure([&] { RecallDataset(only_row).training_rows(1, 0, 1); });
   CHECK(code == ExitCode::usage);

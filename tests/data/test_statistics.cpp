@@ -1,4 +1,4 @@
-// What `data stats` counts, against counts by hand.
+// The numbers of `data stats` against counts by hand.
 
 #include <cmath>
 
@@ -22,7 +22,7 @@ LabelledStats measure(const std::array<Rows, 3>& texts, const ExperimentConfig& 
   return measure_labelled_texts(std::move(splits), config);
 }
 
-// The same texts in training and validation, of so many words.
+// The same texts in training and validation, with these numbers of words.
 std::array<Rows, 3> twice(const std::vector<int>& lengths) {
   Rows rows;
   for (const int count : lengths) {
@@ -43,7 +43,7 @@ ExperimentConfig word_config(std::int64_t context, std::int64_t min_count = 1) {
 
 }  // namespace
 
-TEST_CASE("percentiles are the smallest lengths that so many percent do not exceed", "[stats]") {
+TEST_CASE("the p-th percentile is the smallest length that p percent do not exceed", "[stats]") {
   std::vector<std::int64_t> lengths;
   for (std::int64_t length = 200; length > 0; --length) lengths.push_back(length);
   const auto numbers = [](const LengthStats& s) {
@@ -57,8 +57,8 @@ TEST_CASE("percentiles are the smallest lengths that so many percent do not exce
   CHECK(measure_lengths({}).longest == 0);
 }
 
-TEST_CASE("texts, classes, tokens, cut and unknown ones are counted by split", "[stats]") {
-  // Words of training that stand there twice or more: a, b.
+TEST_CASE("texts, classes, tokens, cut texts and unknown tokens are counted by split", "[stats]") {
+  // The words a and b occur at least twice in training.
   const auto stats = measure({{{{"a b a", "yes"}, {"b", "no"}, {"c", "no"}}, {{"a d d a a", "yes"}}, {}}},
                              word_config(3, /*min_count=*/2));
   const auto numbers = [&](Split split) {
@@ -77,14 +77,14 @@ TEST_CASE("texts, classes, tokens, cut and unknown ones are counted by split", "
   CHECK(json.at("splits").at("train").at("classes").at("no") == 2);
   CHECK_FALSE(json.at("splits").contains("test"));
   CHECK(json.at("sources").at("train").at("malformed") == 7);
-  auto of_bytes = word_config(64);  // without an unknown token
+  auto of_bytes = word_config(64);  // has no unknown token
   data_of(of_bytes)->tokenizer = ByteTokenizerOptions{};
   const auto bytes = measure({{{{"ab", "x"}, {"cd", "y"}}, {{"\u00e9", "x"}}, {}}}, of_bytes);
   CHECK(bytes[Split::validation].all_tokens == 2);
   CHECK(to_json(bytes).at("splits").at("train").at("unknown_tokens").is_null());
 }
 
-TEST_CASE("copies within a split and texts of two splits are counted, byte for byte", "[stats]") {
+TEST_CASE("exact copies within a split and between splits are counted", "[stats]") {
   const auto stats = measure({{{{"a", "x"}, {"a", "y"}, {"a", "x"}, {"b", "x"}, {"A", "y"}},
                                {{"b", "x"}, {"c", "y"}, {"b ", "x"}},
                                {{"a", "x"}, {"a", "x"}, {"b", "y"}, {"c", "y"}, {"d", "x"}}}},
@@ -95,14 +95,14 @@ TEST_CASE("copies within a split and texts of two splits are counted, byte for b
   CHECK(Numbers{shared.validation_in_train, shared.test_in_train, shared.test_in_validation} == Numbers{1, 3, 2});
 }
 
-TEST_CASE("padding is what fills batches up to their longest text, without the noise of training", "[stats]") {
+TEST_CASE("padding fills batches up to their longest text, and is counted without the noise of training", "[stats]") {
   auto config = word_config(64);
   config.train.batch_size = 4;
   classification(config).bucketing = 1;
   CHECK(measure(twice({1, 2, 3, 10}), config).padding_unsorted == 24.0 / 40);
-  transformer(config).context = 2;  // 1 + 2 + 2 + 2
+  transformer(config).context = 2;  // 1 + 2 + 2 + 2 tokens
   CHECK(measure(twice({1, 2, 3, 10}), config).padding_unsorted == 1.0 / 8);
-  // Two lengths, in an epoch that is sorted as a whole.
+  // Two lengths, in an epoch that is one bucket.
   transformer(config).context = 64;
   classification(config).bucketing = 8;
   std::vector<int> lengths(16, 1);
@@ -111,7 +111,7 @@ TEST_CASE("padding is what fills batches up to their longest text, without the n
   CHECK(stats.padding_bucketed == 0);
   CHECK(stats.padding_unsorted > 0.1);
   CHECK(stats.padding_unsorted <= 0.5);
-  // Batches of a step are padded each for itself.
+  // Each batch of a step is padded separately.
   config.train.batch_size = 1;
   config.train.accumulate = 4;
   CHECK(measure(twice({5, 5, 5, 5}), config).padding_unsorted == 0);
@@ -123,7 +123,7 @@ TEST_CASE("padding is what fills batches up to their longest text, without the n
   CHECK(noisy.padding_unsorted == 0);
 }
 
-TEST_CASE("with packing its rows are counted, of texts cut at the context and of documents in pieces", "[stats]") {
+TEST_CASE("with packing the packs of cut texts and of pieces of documents are counted", "[stats]") {
   const auto texts = twice({6, 20, 4, 3, 3});
   auto config = word_config(10);
   CHECK_FALSE(measure(texts, config).packs.has_value());
@@ -143,7 +143,7 @@ TEST_CASE("with packing its rows are counted, of texts cut at the context and of
   data.tokenizer = ByteTokenizerOptions{};
   data.packing = LeastSquaresPackingConfig{};
   Corpus corpus{.path = "t.jsonl", .text = "abcdefghijk", .sha256 = "0"};
-  corpus.document_starts = {0, 8};  // 7 targets in pieces of 4 and 3; 2 targets
+  corpus.document_starts = {0, 8};  // 7 targets in pieces of 4 and 3, and 2 targets
   corpus.held_out = "ab";
   corpus.held_out_document_starts = {0};
   const auto json = to_json(measure_text(corpus, of_text)).at("packing");
@@ -151,7 +151,7 @@ TEST_CASE("with packing its rows are counted, of texts cut at the context and of
   CHECK(json.at("tokens") == 9);
   CHECK(json.at("packs") == 3);
 
-  // Masked, every token is read: pieces of 4, 4 and 3.
+  // A masked language model reads every token, in pieces of 4, 4 and 3.
   MaskedLanguageModelConfig masked;
   masked.data = *text_data_of(of_text.task);
   of_text.task = masked;
@@ -179,7 +179,7 @@ TEST_CASE("a text for a language model is counted by split", "[stats]") {
         Approx(of_fraction(3. / 7) + of_fraction(2. / 7) + 2 * of_fraction(1. / 7)));
   CHECK(stats[Split::validation].unigram_entropy == Approx(std::log(3)));
   CHECK(stats[Split::train].unknown_characters == 0);
-  config.tokenizer = WordTokenizerOptions{.min_count = 1};  // drops the spaces, which no token stands for
+  config.tokenizer = WordTokenizerOptions{.min_count = 1};  // drops spaces, which have no token
   CHECK_FALSE(measured("ab ab cd ab")[Split::train].unknown_characters.has_value());
   config.tokenizer = ByteTokenizerOptions{};
   const auto bytes = measured("abcab\u00e9abca");
@@ -188,7 +188,7 @@ TEST_CASE("a text for a language model is counted by split", "[stats]") {
   CHECK(to_json(bytes).at("splits").at("validation").at("unknown_tokens").is_null());
 }
 
-TEST_CASE("of pairs lengths, cuts, unknown tokens, copies, padding and sources of two splits are counted", "[stats]") {
+TEST_CASE("lengths, cuts, unknown tokens, copies, padding and common sources of pairs are counted", "[stats]") {
   const TemporaryFolder folder;
   SequenceToSequenceConfig task;
   task.data.path = folder
@@ -197,8 +197,8 @@ TEST_CASE("of pairs lengths, cuts, unknown tokens, copies, padding and sources o
                               "a\tA\n"
                               "a\tA\n"
                               "a b\tA B\n"
-                              "a b c d e f\tA\n"  // its source is cut
-                              "a\tA B C D E F\n"  // its target: left out
+                              "a b c d e f\tA\n"  // the source is cut
+                              "a\tA B C D E F\n"  // the target is too long: left out
                               "b b b\tB B B\n")
                        .string();
   task.data.validation_path = folder.write("validation.tsv", "source\ttarget\na\tZ\nq\tA B C D E\na\tZ\n").string();
@@ -209,7 +209,7 @@ TEST_CASE("of pairs lengths, cuts, unknown tokens, copies, padding and sources o
   ExperimentConfig config;
   config.task = task;
   config.model = model;
-  config.train.batch_size = 5;  // an epoch
+  config.train.batch_size = 5;  // a whole epoch
 
   const auto stats = measure_pairs(*load_pairs(config, true, {}), config);
   const auto numbers = [](const TokenStats& s) {

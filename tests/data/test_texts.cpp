@@ -1,4 +1,4 @@
-// Texts for language models: public corpora, files, folders of them; splits and windows.
+// Texts for language models: public corpora, files, folders; splits and windows.
 
 #include <unistd.h>
 
@@ -42,7 +42,7 @@ std::string digits(int count) {
 
 }  // namespace
 
-TEST_CASE("a plain text is read as it is, gzipped or not", "[text_files]") {
+TEST_CASE("a plain text is read without changes, gzipped or not", "[text_files]") {
   const TemporaryFolder folder;
   const std::string text = "one\r\n\ntwo \t";
   for (const auto& path :
@@ -56,7 +56,7 @@ TEST_CASE("a plain text is read as it is, gzipped or not", "[text_files]") {
   }
 }
 
-TEST_CASE("a byte order mark at the start of a file is no part of the text", "[text_files]") {
+TEST_CASE("a byte order mark at the start of a file is removed", "[text_files]") {
   const std::string mark = "\xEF\xBB\xBF";
   const TemporaryFolder folder;
   TextDataConfig config;
@@ -86,7 +86,7 @@ TEST_CASE("JSON lines are documents with a line break between them", "[text_file
   if (!name.ends_with("gz")) CHECK(read_text_files(path, config).text == json_lines);
 }
 
-TEST_CASE("a folder is all of its files in the order of their paths; its digest follows each and its name",
+TEST_CASE("a folder's text is that of its files in the order of their paths; its digest depends on contents and names",
           "[text_files]") {
   const TemporaryFolder folder;
   for (const auto& [name, content] : {std::pair<std::string, std::string>{"b.txt", "b"},
@@ -117,7 +117,7 @@ TEST_CASE("a folder is all of its files in the order of their paths; its digest 
   CHECK(digest() != changed);
 }
 
-TEST_CASE("texts that cannot be read are errors that name file and line", "[text_files]") {
+TEST_CASE("the error for an unreadable text names file and line", "[text_files]") {
   const TemporaryFolder folder;
   CHECK_THAT(text_refusal(folder / "none.txt"), ContainsSubstring("none.txt: no such file"));
   CHECK_THAT(text_refusal(folder.path()), ContainsSubstring("holds no texts"));
@@ -131,7 +131,7 @@ TEST_CASE("texts that cannot be read are errors that name file and line", "[text
              ContainsSubstring("cut.txt.gz: cannot be unpacked"));
 }
 
-TEST_CASE("malformed lines of JSON are named, and tolerated up to the limit", "[text_files]") {
+TEST_CASE("malformed JSON lines are named in an error, and tolerated up to the limit", "[text_files]") {
   const TemporaryFolder folder;
   folder.write("a.txt", "a");
   TextDataConfig strict, tolerant;
@@ -146,7 +146,7 @@ TEST_CASE("malformed lines of JSON are named, and tolerated up to the limit", "[
   }
 }
 
-TEST_CASE("a held-out file is the validation split, whole", "[text_files]") {
+TEST_CASE("the whole validation file is the validation split", "[text_files]") {
   const TemporaryFolder folder;
   TextDataConfig config;
   config.path = folder.write("train.txt", "abc abc abc").string();
@@ -166,7 +166,7 @@ TEST_CASE("a held-out file is the validation split, whole", "[text_files]") {
   CHECK(words->to_json().dump().find("xyz") == std::string::npos);
 }
 
-TEST_CASE("keys that mean nothing for the files at hand are errors", "[text_files]") {
+TEST_CASE("keys that mean nothing for the files are errors", "[text_files]") {
   const TemporaryFolder folder;
   const auto text = folder.write("a.txt", "plain").string(), lines = folder.write("b.jsonl", json_lines).string();
   using Change = void (*)(TextDataConfig&);
@@ -189,7 +189,8 @@ TEST_CASE("keys that mean nothing for the files at hand are errors", "[text_file
   CHECK(outcome(lines, limit).first == ExitCode::ok);
 }
 
-TEST_CASE("the split is the same for every tokenizer, cuts between characters, and holds a context", "[dataset]") {
+TEST_CASE("the split is the same for every tokenizer, lies between characters, and needs a whole context of validation",
+          "[dataset]") {
   const auto characters = dataset_of(sample_text, 1), bytes = dataset_of(sample_text, 1, ByteTokenizerOptions{});
   const auto train = CharacterTokenizer::from_text(sample_text).decode(characters.tokens(Split::train));
   CHECK(train == ByteTokenizer().decode(bytes.tokens(Split::train)));
@@ -199,7 +200,7 @@ TEST_CASE("the split is the same for every tokenizer, cuts between characters, a
   CHECK_NOTHROW(dataset_of(digits(110), 10));
 }
 
-TEST_CASE("every token but the first is an evaluation target exactly once, in order", "[dataset]") {
+TEST_CASE("every token except the first is an evaluation target exactly once, in order", "[dataset]") {
   const auto count = GENERATE(50, 51, 57, 58, 64);
   const auto dataset = dataset_of(digits(count * 10), 7);
   const auto& tokens = dataset.tokens(Split::validation);
@@ -215,7 +216,8 @@ TEST_CASE("every token but the first is an evaluation target exactly once, in or
   CHECK(targets == std::vector<std::int64_t>(tokens.begin() + 1, tokens.end()));
 }
 
-TEST_CASE("random windows are text, are replayable, and do not depend on how a step is cut", "[dataset]") {
+TEST_CASE("random windows are parts of the text, repeatable, and do not depend on the division of a step",
+          "[dataset]") {
   const auto dataset = dataset_of(digits(500), 8);
   const auto rows_of = [&](std::uint64_t seed, std::int64_t step, std::int64_t first, std::int64_t rows) {
     return dataset.random_windows(Split::train, seed, RandomPurpose::batches, step, first, rows);
@@ -232,8 +234,8 @@ TEST_CASE("random windows are text, are replayable, and do not depend on how a s
   CHECK(whole.target_count == 48);
 }
 
-TEST_CASE("random windows reach every place, the last one too", "[dataset]") {
-  const auto dataset = dataset_of(digits(30), 2);  // 27 training tokens: 25 places
+TEST_CASE("random windows reach every place, including the last one", "[dataset]") {
+  const auto dataset = dataset_of(digits(30), 2);  // 27 training tokens give 25 places
   const auto rows = dataset.random_windows(Split::train, 9, RandomPurpose::batches, 0, 0, 2000);
   const auto& tokens = dataset.tokens(Split::train);
   bool last_target_seen = false;
@@ -266,7 +268,7 @@ TEST_CASE("a public corpus is found by its names, checked by its digest, and nev
   CHECK_FALSE(locate_corpus(imdb));
   folder.write("aclImdb_v1.txt", "");
   CHECK_FALSE(locate_corpus(imdb));
-  folder.write("aclImdb_v1.labeled.tar.gz", "");  // by another name
+  folder.write("aclImdb_v1.labeled.tar.gz", "");  // another name
   CHECK(locate_corpus(imdb) == folder / "aclImdb_v1.labeled.tar.gz");
   folder.write("aclImdb_v1.tar.gz", "");  // the official one comes first
   CHECK(locate_corpus(imdb) == folder / "aclImdb_v1.tar.gz");
@@ -275,7 +277,7 @@ TEST_CASE("a public corpus is found by its names, checked by its digest, and nev
   CHECK_THAT(message("tinyshakespeare"), ContainsSubstring("no such folder"));
 }
 
-TEST_CASE("there is no cache without a home, and none that others can write to", "[corpus]") {
+TEST_CASE("there is no cache without a home folder, or if other users can write to it", "[corpus]") {
   const TemporaryFolder home;
   const Variable no_data("METAFORMER_DATA", nullptr), no_xdg("XDG_CACHE_HOME", nullptr);
   {
@@ -300,7 +302,7 @@ TEST_CASE("there is no cache without a home, and none that others can write to",
   }
 }
 
-TEST_CASE("nothing is downloaded but by https, and digests have the values of RFC 1321 and FIPS 180-4", "[corpus]") {
+TEST_CASE("downloads need https, and digests have the values of RFC 1321 and FIPS 180-4", "[corpus]") {
   for (const std::string url : {"file:///etc/hostname", "http://127.0.0.1:9/a", "ftp://127.0.0.1:9/a"})
     CHECK_THAT(message_of(ExitCode::data, [&] { download(url, 100); }), ContainsSubstring("not supported"));
   CHECK(md5("") == "d41d8cd98f00b204e9800998ecf8427e");
@@ -309,7 +311,7 @@ TEST_CASE("nothing is downloaded but by https, and digests have the values of RF
   CHECK(sha256("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
-TEST_CASE("characters that unknown words stand for are counted", "[dataset]") {
+TEST_CASE("the characters of unknown words are counted", "[dataset]") {
   TextDataConfig config;
   config.tokenizer = WordTokenizerOptions{.min_count = 2, .whitespace = Whitespace::kept};
   Corpus corpus{.path = "memory.txt", .text = "aa bb aa bb aa bb .", .sha256 = {}};

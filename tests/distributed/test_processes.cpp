@@ -64,7 +64,7 @@ const Variables mpirun = {{"OMPI_COMM_WORLD_RANK", "1"},
 
 }  // namespace
 
-TEST_CASE("one process needs no launcher and no address, whatever a container sets besides", "[launch]") {
+TEST_CASE("one process needs no launcher and no address, with any other variables of a container", "[launch]") {
   const Variables one_of_torchrun = {{"RANK", "0"}, {"WORLD_SIZE", "1"}};
   const Variables one_of_srun = {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}};
   const auto variables = GENERATE_COPY(
@@ -90,13 +90,13 @@ TEST_CASE("one process needs no launcher and no address, whatever a container se
   for (const auto& [name, value] : variables) unsetenv(name.c_str());
 }
 
-TEST_CASE("torchrun's variables", "[launch]") {
+TEST_CASE("torchrun's variables give ranks, address, port and attempt", "[launch]") {
   CHECK(text_of(launch_of(torchrun)) == "torchrun 3/4 1/2 node7 2 store");
   CHECK(launch_of(torchrun)->port == 29400);
   CHECK_FALSE(launch_of(with(torchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}}))->store_is_there);
 }
 
-TEST_CASE("srun's variables", "[launch]") {
+TEST_CASE("srun's variables give ranks, address, port and attempt", "[launch]") {
   const auto launch = launch_of(srun);
   REQUIRE(launch);
   CHECK(text_of(launch).starts_with("srun 5/8 1/"));
@@ -112,7 +112,7 @@ TEST_CASE("srun's variables", "[launch]") {
   CHECK_FALSE(launch_of(script));
 }
 
-TEST_CASE("Open MPI's variables", "[launch]") {
+TEST_CASE("Open MPI's variables give ranks, address and port", "[launch]") {
   const auto launch = launch_of(mpirun);
   CHECK(text_of(launch).starts_with("mpirun 1/2 1/2 127.0.0.1"));
   CHECK(launch_of(with(mpirun, {{"OMPI_COMM_WORLD_RANK", "0"}}))->port == launch->port);
@@ -120,7 +120,7 @@ TEST_CASE("Open MPI's variables", "[launch]") {
   CHECK(launch_of(with(mpirun, two_machines))->address == "head");
 }
 
-TEST_CASE("variables that make no sense are named", "[launch]") {
+TEST_CASE("the error for an invalid variable names it", "[launch]") {
   auto nowhere = torchrun;
   nowhere.erase("MASTER_PORT");
   const auto [variables, text] = GENERATE_COPY(
@@ -131,7 +131,7 @@ TEST_CASE("variables that make no sense are named", "[launch]") {
   CHECK_THAT(message_of(ExitCode::usage, [&, &given = variables] { launch_of(given); }), Mentions(text));
 }
 
-TEST_CASE("the first host of a Slurm list", "[launch]") {
+TEST_CASE("the first host of a Slurm list is found", "[launch]") {
   const auto [hosts, first] = GENERATE(table<std::string, std::string>({{"alone", "alone"},
                                                                         {"a,b[1-3]", "a"},
                                                                         {"node[07-09,12],login", "node07"},
@@ -172,7 +172,7 @@ TEST_CASE("terms are added in the order of the processes, to the bit", "[group]"
   const auto dtype = GENERATE(torch::kFloat, torch::kDouble, torch::kLong);
   const std::vector<std::int64_t> counts = {0, 1, 3, 1023, 1024, 1025, 100003};
   torch::manual_seed(7);
-  std::vector<torch::Tensor> terms;  // made here: the generator is one for all threads
+  std::vector<torch::Tensor> terms;  // drawn here, because all threads share the generator
   for (const auto count : counts)
     for (int rank = 0; rank < size; ++rank)
       terms.push_back((torch::randn({count}, torch::kDouble) * std::pow(10.0, rank)).to(dtype));
@@ -184,7 +184,7 @@ TEST_CASE("terms are added in the order of the processes, to the bit", "[group]"
       const auto* of_count = &terms[i * static_cast<std::size_t>(size)];
       expected.push_back(of_count[0].clone());
       for (int rank = 1; rank < size; ++rank) expected.back().add_(of_count[rank]);
-      // A part of a larger tensor, as buckets of gradients are.
+      // A part of a larger tensor, like a bucket of gradients.
       auto whole = torch::full({counts[i] + 2}, 7, dtype);
       sums.push_back(whole.narrow(0, 1, counts[i]));
       sums.back().copy_(of_count[group.rank()]);
@@ -203,7 +203,7 @@ TEST_CASE("terms are added in the order of the processes, to the bit", "[group]"
   CHECK(wrong == std::vector<int>(wrong.size()));
 }
 
-TEST_CASE("a value that differs between processes is named", "[group]") {
+TEST_CASE("the error for a value that differs between processes names it", "[group]") {
   std::array<std::pair<ExitCode, std::string>, 3> problems;
   together(3, [&](ProcessGroup& group) {
     require_same(group, {{"steps", 10}});
@@ -216,10 +216,10 @@ TEST_CASE("a value that differs between processes is named", "[group]") {
   }
 }
 
-TEST_CASE("a process that fails sends its reason to the others", "[group]") {
+TEST_CASE("a process that fails sends the reason to the others", "[group]") {
   std::pair<ExitCode, std::string> heard;
   together(2, [&](ProcessGroup& group) {
-    wait_for_all(group);  // so that all are there
+    wait_for_all(group);  // all have started
     if (group.rank() == 0)
       heard = failure([&] { wait_for_all(group); });
     else
@@ -229,7 +229,7 @@ TEST_CASE("a process that fails sends its reason to the others", "[group]") {
   CHECK_THAT(heard.second, Mentions("0|2:|because|1:"));
 }
 
-TEST_CASE("no thread of a group is ended because another process has gone", "[group]") {
+TEST_CASE("the threads of a group block SIGPIPE, so the end of another process does not end them", "[group]") {
   const auto threads = [] {
     std::set<std::string> ids;
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task"))
@@ -243,7 +243,7 @@ TEST_CASE("no thread of a group is ended because another process has gone", "[gr
       const std::lock_guard lock(mutex);
       known.insert(std::to_string(::gettid()));
     }
-    wait_for_all(group);  // both are known
+    wait_for_all(group);  // both threads are known
     wait_for_all(group);
     if (group.rank() == 1) return wait_for_all(group);
     int of_group = 0;
@@ -259,7 +259,7 @@ TEST_CASE("no thread of a group is ended because another process has gone", "[gr
   });
 }
 
-TEST_CASE("processes that never come are missed", "[group]") {
+TEST_CASE("a process that never starts is an error after the time limit", "[group]") {
   const TemporaryFolder folder;
   Launch launch{.launcher = "a test", .rank = 0, .size = 2, .local_rank = 0, .local_size = 2};
   launch.store_file = (folder / "store").string();

@@ -1,5 +1,5 @@
-// Runs a libFuzzer target without libFuzzer: the seeds, then mutations of them, always the same ones. For the tests,
-// which need no clang; scripts/fuzz.sh links the same targets with libFuzzer and sanitizers.
+// Runs a libFuzzer target without libFuzzer: the seeds, then always the same mutations of them. The tests use it, so
+// that they need no clang; scripts/fuzz.sh links the same targets with libFuzzer and sanitizers.
 //
 //   fuzz_TARGET SEED_FOLDER ITERATIONS
 

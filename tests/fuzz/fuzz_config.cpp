@@ -1,4 +1,4 @@
-// A config file: whatever it holds, an Error or a config that reads back from its dump.
+// A config file with any content gives an Error or a config that loads again from its dump.
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// JSON lines: rows and malformed rows on lines that exist, whatever the bytes; rows keep a table's promises.
+// JSON lines with any bytes give rows and malformed rows on existing lines; rows have the properties of a table's rows.
 
 #include <algorithm>
 #include <cstdlib>
@@ -42,7 +42,7 @@ void read(std::string_view content, const LabelledDataConfig& config) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  if (is_gzip(text)) return 0;  // its lines are others
+  if (is_gzip(text)) return 0;  // its lines are not those of the text
   LabelledDataConfig config;
   read(text, config);
   config.text_field = "reviewText";

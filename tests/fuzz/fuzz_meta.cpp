@@ -1,4 +1,4 @@
-// meta.json of a checkpoint: an Error, or progress that writes back to the same text.
+// The meta.json of a checkpoint gives an Error or progress that is written as the same text.
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -25,7 +25,7 @@ void read(const std::string& text) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   read(text);
-  // Mutations behind a digest would all end at the digest: a hostile writer computes it.
+  // The digest is computed after the mutation, as a hostile writer would; a wrong one would end every run early.
   auto json = parse_json<nlohmann::ordered_json>(text);
   if (!json.is_object()) return 0;
   json.erase("sha256");

@@ -1,4 +1,4 @@
-// A safetensors file: an Error, or tensors that write back to the same tensors.
+// A safetensors file gives an Error or tensors; after writing, as many are read back.
 
 #include <cstdlib>
 

@@ -1,4 +1,4 @@
-// Delimited tables: every row is delivered with a line that exists, whatever the bytes.
+// Delimited tables with any bytes give rows on existing lines.
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// tokenizer.json: an Error, or a tokenizer that encodes its decoded text.
+// A tokenizer.json gives an Error or a tokenizer whose ids are within its vocabulary.
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// tokenizer.json of the library `tokenizers`: an Error, or a tokenizer that restores every text.
+// A tokenizer.json of the library `tokenizers` gives an Error or a tokenizer that restores every text.
 
 #include <cstdlib>
 #include <string>

@@ -13,7 +13,7 @@
 
 namespace metaformer {
 
-// Graph number `failing`, from 1, cannot record.
+// Makes graphs by hand; the one with number `failing`, from 1, fails to record.
 inline MakeGraph graphs_by_hand(GraphCounts& counts, int failing = 0) {
   return [&counts, failing](torch::Device, std::string&) {
     return std::make_unique<GraphByHand>(counts, counts.captures + 1 == failing);

@@ -1,4 +1,4 @@
-// Targets that a beam search writes, against searches of everything and by hand.
+// Targets of a beam search, against an exhaustive search and a beam search by hand.
 
 #include <cmath>
 
@@ -16,7 +16,7 @@ constexpr std::int64_t vocabulary = 3;
 constexpr std::int32_t mark = vocabulary;
 using Ids = std::vector<std::int32_t>;
 
-// With weights so large that its probabilities are far from even.
+// A model with large weights, so that its probabilities are far from uniform.
 std::shared_ptr<SequenceModel> some_model(std::uint64_t seed, std::int64_t context = 6) {
   const auto config =
       default_experiment({"task=sequence_to_sequence", "model.kind=encoder_decoder", "model.layers=2", "model.heads=2",
@@ -31,7 +31,7 @@ std::shared_ptr<SequenceModel> some_model(std::uint64_t seed, std::int64_t conte
 
 torch::Tensor tensor_of(const Ids& ids) { return torch::tensor(ids, torch::kInt).to(torch::kLong).unsqueeze(0); }
 
-// Of every next token, at the begin of the target and behind each of its tokens, by one pass over all of it.
+// Log probabilities of the first token and of the token after each token of the target, in one pass.
 torch::Tensor log_probabilities_cv(SequenceModel& model, const Ids& source, Ids target) {
   auto marked = source;
   target.insert(target.begin(), mark);
@@ -41,7 +41,7 @@ torch::Tensor log_probabilities_cv(SequenceModel& model, const Ids& source, Ids 
   return torch::log_softmax(model.evaluate(batch)[0].to(torch::kDouble), 1);
 }
 
-// Of a target with its mark.
+// The log probability of a target with its mark.
 double log_probability(SequenceModel& model, const Ids& source, const Ids& target) {
   auto written = target;
   written.push_back(mark);
@@ -67,7 +67,7 @@ std::vector<std::vector<Hypothesis>> search(SequenceModel& model, const std::vec
   return beam_search(model, given, mark, never, options, torch::kCPU);
 }
 
-// The hypotheses of a beam search that goes on until all targets are as long as they may be: scores and ids.
+// The hypotheses, scores and ids, of a beam search that goes on until all targets have the largest length.
 std::vector<std::pair<double, Ids>> unstopped_search(SequenceModel& model, const Ids& source, std::int64_t longest,
                                                      const BeamOptions& options) {
   std::vector<std::pair<double, Ids>> live = {{0.0, {}}}, ended;
@@ -105,10 +105,10 @@ void check_found(const std::vector<Hypothesis>& found, const std::vector<std::pa
 
 }  // namespace
 
-TEST_CASE("a beam as wide as the tree finds what a search of all targets finds", "[beam]") {
+TEST_CASE("a beam as wide as the tree gives the same results as an exhaustive search", "[beam]") {
   const auto model = some_model(GENERATE(1, 2, 3));
   const auto alpha = GENERATE(0.0, 0.6, 2.0);
-  const std::int64_t longest = 3;  // tokens beside the mark
+  const std::int64_t longest = 3;  // tokens without the mark
   const Ids source = {0, 2, 1};
   std::vector<std::pair<double, Ids>> scored;
   for (const auto& target : all_targets(longest)) {
@@ -121,7 +121,7 @@ TEST_CASE("a beam as wide as the tree finds what a search of all targets finds",
       scored);
 }
 
-TEST_CASE("the unknown token is in no target, and others keep their probabilities", "[beam]") {
+TEST_CASE("the unknown token is in no target, and other targets keep their probabilities", "[beam]") {
   const auto model = some_model(GENERATE(1, 2, 3));
   const std::int32_t unknown = GENERATE(0, 1, 2);
   const BeamOptions all{.beam = 200, .n_best = 200, .alpha = 0, .further_tokens = 0};
@@ -132,8 +132,8 @@ TEST_CASE("the unknown token is in no target, and others keep their probabilitie
   check_found(search(*model, {{0, 2, 1}}, all, {unknown})[0], expected);
 }
 
-TEST_CASE("a beam finds the best that its width can, however many poor targets end early", "[beam]") {
-  const std::int64_t context = 8, beam = GENERATE(1, 2, 3, 5);  // 1: the most likely token each time
+TEST_CASE("poor targets that end early do not stop a beam search before its best targets are found", "[beam]") {
+  const std::int64_t context = 8, beam = GENERATE(1, 2, 3, 5);  // 1: greedy search
   const BeamOptions options{.beam = beam, .n_best = std::min<std::int64_t>(beam, 2), .alpha = GENERATE(0.0, 0.6)};
   const auto model = some_model(GENERATE(range(11, 19)), context);
   for (const auto& source : sources) {
@@ -143,7 +143,7 @@ TEST_CASE("a beam finds the best that its width can, however many poor targets e
   }
 }
 
-TEST_CASE("sources of a batch get what each gets alone", "[beam]") {
+TEST_CASE("every source of a batch gets the same targets as alone", "[beam]") {
   const auto model = some_model(GENERATE(5, 6), 12);
   const BeamOptions options{.beam = GENERATE(1, 2, 4), .further_tokens = 6};
   const auto together = search(*model, sources, options);
@@ -155,7 +155,7 @@ TEST_CASE("sources of a batch get what each gets alone", "[beam]") {
   }
 }
 
-TEST_CASE("hypotheses end once, are not longer than they may be, and come by falling score", "[beam]") {
+TEST_CASE("hypotheses have no mark inside, keep to the largest length, and come in order of falling score", "[beam]") {
   const auto model = some_model(GENERATE(7, 8), 8);
   const BeamOptions options{.beam = 5, .n_best = 4, .alpha = 0.6, .further_tokens = 2};
   const auto found = search(*model, sources, options);

@@ -1,6 +1,6 @@
-// Text from graphs of device work: operators pick what the host picks, graphs give the host's text, and what is
-// recorded needs nothing of the host. Recorded work runs here on the device meta, whose tensors have sizes and no
-// values: whatever reads a value, or has a size that depends on one, throws.
+// Text from graphs of device work: operators pick the same tokens as the host, graphs give the host's text, and
+// recorded work does not need the host. To test this, recorded work runs on the device meta. Its tensors have sizes but
+// no values, so an operator that reads a value, or has a size that depends on one, throws.
 
 #include <ATen/record_function.h>
 #include <torch/library.h>
@@ -13,7 +13,7 @@
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
 
-// What LibTorch lacks on this device, by operators of the same sizes and types.
+// Stand-ins for operators that LibTorch lacks on this device, with the same sizes and types.
 TORCH_LIBRARY_IMPL(aten, Meta, library) {
   using torch::Tensor;
   library.impl("abs", [](const Tensor& x) { return -x; });
@@ -40,7 +40,7 @@ namespace {
 
 using Ids = std::vector<std::int64_t>;
 
-// What TokenPicker picks from each row of float32 logits.
+// The picks of TokenPicker from each row of float32 logits.
 Ids picked_on_host(const torch::Tensor& logits_bv, const torch::Tensor& uniform_b, const SamplingOptions& options) {
   TokenPicker picker(options);
   Ids tokens;
@@ -68,10 +68,10 @@ torch::Tensor uniform_numbers(std::int64_t count) {
   return uniform_b;
 }
 
-// Small enough that every bucket of a context of 9 is reached, warmed up and recorded.
+// So small that every bucket of a context of 9 is reached, warmed up and recorded.
 constexpr DeviceGenerationPlan small_plan{.smallest_bucket = 2, .steps_to_warm_up = 1, .longest_chunk = 8};
 
-// The text of graphs must be the host's; `counts` is theirs.
+// Checks that graphs give the host's text; `counts` counts the graphs' work.
 Tokens check_text(Gpt& model, const Tokens& prompt, const SamplingOptions& options, std::int64_t samples, int steps,
                   GraphCounts& counts, const DeviceGenerationPlan& plan = small_plan) {
   const auto text = by_device(model, prompt, options, samples, steps, plan, counts);
@@ -79,7 +79,7 @@ Tokens check_text(Gpt& model, const Tokens& prompt, const SamplingOptions& optio
   return text;
 }
 
-// Greedy text, in both windows, after prompts within and beyond the context.
+// Checks greedy text with both windows, after prompts within and beyond the context.
 void check_greedy_text(const TransformerConfig& config) {
   const auto model = random_gpt(config);
   const SamplingOptions greedy{.temperature = 0, .window = GENERATE(WindowKind::half, WindowKind::slide)};
@@ -94,7 +94,7 @@ bool lies_on_host(const c10::IValue& value) {
   return value.isTensor() && value.toTensor().defined() && value.toTensor().is_cpu();
 }
 
-// Counts the operators that copy tensors of the host while this lives.
+// Counts the operators that copy tensors of the host during its lifetime.
 class HostCopies {
  public:
   HostCopies() : handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(note).needsInputs(true))) { count = 0; }
@@ -115,7 +115,7 @@ class HostCopies {
   at::CallbackHandle handle_;
 };
 
-// Runs its work in place of recording it; what it needs of the host is an error, as on a GPU.
+// Runs its work in place of recording it; a copy from the host is an error, as on a GPU.
 class GraphWithoutHost : public DeviceGraph {
  public:
   explicit GraphWithoutHost(int& captures) : captures_(captures) {}
@@ -131,7 +131,7 @@ class GraphWithoutHost : public DeviceGraph {
   int& captures_;
 };
 
-// Module::to refuses this device.
+// Moves the model by hand, because Module::to refuses this device.
 void move_to_meta(torch::nn::Module& model) {
   const auto move = [](torch::Tensor& x) {
     x.unsafeGetTensorImpl()->shallow_copy_from(torch::empty_like(x, torch::kMeta).getIntrusivePtr());
@@ -141,7 +141,7 @@ void move_to_meta(torch::nn::Module& model) {
   for (auto& buffer : model.buffers()) move(buffer);
 }
 
-// Both graphs that a chunk of text needs can be recorded.
+// Checks that both graphs for a chunk of text can be recorded.
 void check_recordings(const TransformerConfig& config, const SamplingOptions& options) {
   Gpt model(config, small_vocabulary);
   move_to_meta(model);
@@ -150,14 +150,15 @@ void check_recordings(const TransformerConfig& config, const SamplingOptions& op
   const auto make = [&](torch::Device, std::string&) { return std::make_unique<GraphWithoutHost>(captures); };
   DeviceGenerator generator(model, {1, 2}, 2, options, torch::kMeta, make,
                             {.smallest_bucket = 4, .steps_to_warm_up = 0, .first_chunk = 12});
-  // When all was started, the host reads the tokens, which have no values here.
+  // At the end the host reads the tokens, which have no values here.
   CHECK_THROWS_WITH(generator.next(), Catch::Contains("copy out of meta tensor"));
   CHECK(captures == 2);
 }
 
 }  // namespace
 
-TEST_CASE("operators pick what the host picks, with every option, of equal tokens the lower", "[sampling]") {
+TEST_CASE("operators pick the same tokens as the host with every option, also the lower of equal tokens",
+          "[sampling]") {
   const SamplingOptions options{.temperature = GENERATE(0.0, 1e-6, 0.8, 1.0, 1e6),
                                 .top_k = GENERATE(0, 1, 3, 17, 1000),
                                 .top_p = GENERATE(1e-9, 0.3, 0.5, 0.9, 1.0),
@@ -169,7 +170,7 @@ TEST_CASE("operators pick what the host picks, with every option, of equal token
     CHECK(picked_on_device(logits_bv, uniform_b, options) == picked_on_host(logits_bv, uniform_b, options));
 }
 
-TEST_CASE("the ends of the uniform numbers pick the ends of the order, and no token that was left out", "[sampling]") {
+TEST_CASE("the bounds of the uniform numbers pick the most and the least likely of the kept tokens", "[sampling]") {
   const auto logits_bv =
       torch::tensor({{std::log(0.1F), std::log(0.4F), std::log(0.2F), std::log(0.3F)}}).repeat({2, 1});
   const auto ends_b = torch::tensor({0.0, 1 - 0x1p-53}, torch::kDouble);
@@ -184,7 +185,7 @@ TEST_CASE("the ends of the uniform numbers pick the ends of the order, and no to
   CHECK(picked_on_device(unlikely_bv, ends_b, {.temperature = 1, .top_k = 0}) == Ids{0, 0});
 }
 
-TEST_CASE("graphs generate the host's text, with every mixer and kind of positions, past the context too",
+TEST_CASE("graphs generate the host's text with every mixer and kind of positions, also past the context",
           "[sampling]") {
   auto config = small_config(9);
   if (GENERATE(true, false)) {
@@ -198,7 +199,7 @@ TEST_CASE("graphs generate the host's text, with every mixer and kind of positio
   check_greedy_text(config);
 }
 
-TEST_CASE("graphs draw the host's random numbers, for every sample, and no id without a token", "[sampling]") {
+TEST_CASE("graphs draw the host's random numbers for every sample, and pick no id without a token", "[sampling]") {
   const auto model = random_gpt(small_config(GENERATE(1, 2, 12)));
   const SamplingOptions options{.temperature = GENERATE(0.0, 1.3),
                                 .top_k = GENERATE(0, 6),
@@ -210,7 +211,7 @@ TEST_CASE("graphs draw the host's random numbers, for every sample, and no id wi
   for (const auto id : options.never) CHECK(std::count(text.begin(), text.end(), id) == 0);
 }
 
-TEST_CASE("the text does not depend on chunks, buckets or what is warmed up", "[sampling]") {
+TEST_CASE("the text does not depend on chunks, buckets or steps to warm up", "[sampling]") {
   const auto model = random_gpt(small_config(24));
   const SamplingOptions options{.temperature = 1, .window = GENERATE(WindowKind::half, WindowKind::slide)};
   const std::int64_t smallest_bucket = GENERATE(1, 3, 32), warm = GENERATE(0, 4, 1000), chunk = GENERATE(1, 7, 100);
@@ -222,15 +223,15 @@ TEST_CASE("the text does not depend on chunks, buckets or what is warmed up", "[
               .longest_chunk = chunk});
 }
 
-TEST_CASE("one graph is recorded for each bucket that is used often, and replayed for all its tokens", "[sampling]") {
+TEST_CASE("one graph is recorded for each bucket that is used often, and replayed for its tokens", "[sampling]") {
   const auto model = random_gpt(small_config(20));
   GraphCounts counts;
-  // Windows of 1 to 20 tokens, then of 10 to 20 again and again: buckets of 4, 8, 16 and 20.
+  // Windows of 1 to 20 tokens, then repeatedly of 10 to 20, in buckets of 4, 8, 16 and 20.
   constexpr int tokens = 20 + 11 * 10, warm = 3, chunk = 32;
   by_device(*model, {1}, {}, 1, tokens, {.smallest_bucket = 4, .steps_to_warm_up = warm, .longest_chunk = chunk},
             counts);
   CHECK(counts.captures == 4);
-  CHECK(counts.replays >= tokens - 4 * warm);  // the rest of the last chunk is generated, too
+  CHECK(counts.replays >= tokens - 4 * warm);  // includes the rest of the last chunk
   CHECK(counts.replays < tokens - 4 * warm + chunk);
 }
 
@@ -247,7 +248,7 @@ TEST_CASE("the first token needs one step, and chunks grow", "[sampling]") {
   CHECK(replays == std::vector<int>{1, 3, 7, 15, 31, 63, 95});
 }
 
-TEST_CASE("after a recording that failed the same text goes on, and none is tried again", "[sampling]") {
+TEST_CASE("after a failed recording the same text goes on, and recording is not tried again", "[sampling]") {
   const auto model = random_gpt(small_config(48));  // buckets of 32 and 48
   const SamplingOptions options{.temperature = 1, .window = GENERATE(WindowKind::half, WindowKind::slide)};
   const auto expected = by_host(*model, {1, 2}, options, 3, 150);
@@ -260,7 +261,7 @@ TEST_CASE("after a recording that failed the same text goes on, and none is trie
   CHECK((counts.replays > 0) == (failing == 2));
 }
 
-TEST_CASE("without graphs on the device, or where padding would change a text, the same text comes from the host",
+TEST_CASE("the host generates the same text if the device has no graphs or padding would change the text",
           "[sampling]") {
   auto config = small_config(16);
   const bool has_graphs = GENERATE(false, true);
@@ -281,7 +282,7 @@ TEST_CASE("without graphs on the device, or where padding would change a text, t
   if (!has_graphs) CHECK(generator.cache_bytes() > 0);
 }
 
-TEST_CASE("graphs replace the cache, where they are wanted and expected to pay", "[sampling]") {
+TEST_CASE("graphs replace the cache if they are enabled and expected to be faster", "[sampling]") {
   const auto used = [](Gpt& model, const SamplingOptions& options, std::int64_t samples) {
     GraphCounts counts;
     TextGenerator generator(model, {1}, options, torch::kCPU, samples, graphs_by_hand(counts));
@@ -292,18 +293,19 @@ TEST_CASE("graphs replace the cache, where they are wanted and expected to pay",
   CHECK(used(*model, {}, 2) == "graphs");
   CHECK(used(*model, {.cached = false}, 2) == "");
   CHECK(used(*model, {.graphs = false}, 2) == "cache");
-  TextGenerator without(*model, {1}, {}, torch::kCPU);  // on the CPU graphs must be given
+  TextGenerator without(*model, {1}, {}, torch::kCPU);  // the CPU has no graphs of its own
   without.next();
   CHECK(without.cache_bytes() > 0);
 
   auto config = small_config(16);
   config.width = 256;
-  const auto wide = random_gpt(config);  // 50 million operations for a context
+  const auto wide = random_gpt(config);  // 50 million operations per context
   CHECK(used(*wide, {}, 1) == "graphs");
   CHECK(used(*wide, {}, 100) == "cache");
 }
 
-TEST_CASE("what is recorded needs nothing of the host, with every mixer, positions and way to pick", "[sampling]") {
+TEST_CASE("recorded work does not need the host, with every mixer, kind of positions and sampling option",
+          "[sampling]") {
   auto config = small_config(8);
   if (GENERATE(true, false)) {
     config.mixer = any_mixer();
@@ -316,7 +318,7 @@ TEST_CASE("what is recorded needs nothing of the host, with every mixer, positio
   check_recordings(config, {.temperature = GENERATE(0.0, 1.0), .top_p = GENERATE(0.5, 1.0)});
 }
 
-TEST_CASE("work that needs the host is found by the test above", "[sampling]") {
+TEST_CASE("the check of recorded work finds work that needs the host", "[sampling]") {
   const auto x = torch::ones({3}, torch::kMeta);
   int captures = 0;
   GraphWithoutHost graph(captures);

@@ -1,4 +1,4 @@
-// Classes of texts from a run.
+// Predicted classes of texts.
 
 #include <cmath>
 
@@ -9,7 +9,7 @@
 
 namespace metaformer::test_prediction {
 
-TEST_CASE("predictions are those of a text alone, by the labels of the checkpoint", "[classification]") {
+TEST_CASE("predictions equal those of each text alone, with the labels of the checkpoint", "[classification]") {
   const Workplace place;
   place.train("run", classifier(place, {"train.steps=100", "train.learning_rate=1e-2"}));
   auto run = load_run(place / "run", "best", "cpu");
@@ -26,7 +26,7 @@ TEST_CASE("predictions are those of a text alone, by the labels of the checkpoin
   }
 }
 
-TEST_CASE("a model that is not finite answers nothing", "[checkpoint]") {
+TEST_CASE("a model with infinite or NaN results gives no predictions", "[checkpoint]") {
   const Workplace place;
   place.train("run", classifier(place, {"train.steps=4"}));
   const auto folder = place / "run/checkpoints/step-4";

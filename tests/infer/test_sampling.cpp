@@ -14,7 +14,7 @@ namespace metaformer::test_sampling {
 
 namespace {
 
-// Every token from one pass over the last `seen` tokens, without anything remembered, as nanoGPT does it.
+// Each token from one pass over the last `seen` tokens, without a cache, as in nanoGPT.
 Tokens recompute(SequenceModel& model, Tokens tokens, int count, std::int64_t seen, std::uint64_t seed = 1337) {
   const torch::NoGradGuard no_grad;
   TokenPicker picker({.temperature = 1});
@@ -73,7 +73,7 @@ TEST_CASE("picking follows the softmax with temperature", "[sampling]") {
   for (std::size_t i = 0; i < 4; ++i) CHECK(counts[i] / draws == Approx(expected[i] / total).margin(2e-4));
 }
 
-TEST_CASE("top-k and top-p keep the most likely tokens and nothing else", "[sampling]") {
+TEST_CASE("top-k and top-p keep only the most likely tokens", "[sampling]") {
   const std::vector<double> logits = {std::log(0.1), std::log(0.4), std::log(0.2), std::log(0.3)};
   using Ids = std::set<std::int32_t>;
   const auto [temperature, top_k, top_p, expected] =
@@ -89,10 +89,10 @@ TEST_CASE("top-k and top-p keep the most likely tokens and nothing else", "[samp
   Ids reached;
   for (int i = 0; i < 1000; ++i) reached.insert(picker.pick(logits, i / 1000.0));
   CHECK(reached == expected);
-  CHECK(TokenPicker({.temperature = 0}).pick(std::vector<double>{1, 3, 2, 3}, 0.99) == 1);  // the first of equals
+  CHECK(TokenPicker({.temperature = 0}).pick(std::vector<double>{1, 3, 2, 3}, 0.99) == 1);  // the first of equal ones
 }
 
-TEST_CASE("ids without a token are never picked, and the others as if they were all", "[sampling]") {
+TEST_CASE("ids without a token are never picked, and have no effect on the others", "[sampling]") {
   const std::vector<double> logits = {9, 0.3, 1e9, -1, 2, 7}, others = {0.3, -1, 2};
   const std::vector<std::int32_t> ids = {1, 3, 4};
   const auto temperature = GENERATE(0.0, 1.0);
@@ -107,7 +107,7 @@ TEST_CASE("ids without a token are never picked, and the others as if they were 
   }
 }
 
-TEST_CASE("past the context the last half is kept, or a window slides", "[sampling]") {
+TEST_CASE("past the context the last half of the tokens is kept, or the window slides", "[sampling]") {
   const std::int64_t context = GENERATE(1, 2, 5, 8);
   const auto kind = GENERATE(WindowKind::half, WindowKind::slide);
   ContextWindow window(context, kind);
@@ -120,12 +120,12 @@ TEST_CASE("past the context the last half is kept, or a window slides", "[sampli
                       : kind == WindowKind::slide ? context
                                                   : std::max<std::int64_t>(1, context / 2);
     CHECK(window.tokens() == Tokens(all.end() - kept, all.end()));
-    const auto seen = std::min<std::ptrdiff_t>(token + 1, context);  // a window begins with the end of a prompt
+    const auto seen = std::min<std::ptrdiff_t>(token + 1, context);  // a window begins with the end of the prompt
     CHECK(ContextWindow(context, kind, all).tokens() == Tokens(all.end() - seen, all.end()));
   }
 }
 
-TEST_CASE("a sliding window gives what encoding the last context tokens for every token gives", "[sampling]") {
+TEST_CASE("a sliding window gives the same text as a new pass over the whole context for every token", "[sampling]") {
   const auto model = any_small_gpt();
   const auto prompt = GENERATE(Tokens{4}, long_prompt);
   const auto cached = GENERATE(true, false);
@@ -133,7 +133,7 @@ TEST_CASE("a sliding window gives what encoding the last context tokens for ever
   CHECK(by_host(*model, prompt, options, 1, 24) == recompute(*model, prompt, 24, model->context()));
 }
 
-TEST_CASE("the first token after a prompt beyond the context follows from the whole context", "[sampling]") {
+TEST_CASE("the first token after a prompt longer than the context depends on the whole context", "[sampling]") {
   const auto model = any_small_gpt();
   const auto cached = GENERATE(true, false);
   const auto window = GENERATE(WindowKind::half, WindowKind::slide);
@@ -145,7 +145,7 @@ TEST_CASE("the first token after a prompt beyond the context follows from the wh
   }
 }
 
-TEST_CASE("cached and uncached generation give the same text, past the context too", "[sampling]") {
+TEST_CASE("generation with and without cache gives the same text, also past the context", "[sampling]") {
   const auto model = any_small_gpt();
   const auto text = [&](bool cached, std::uint64_t seed) {
     return by_host(*model, {1, 2, 3}, {.temperature = 1, .seed = seed, .cached = cached}, 1, 30);
@@ -155,7 +155,7 @@ TEST_CASE("cached and uncached generation give the same text, past the context t
   CHECK(text(true, 1) != text(true, 2));
 }
 
-TEST_CASE("samples of a batch are those of one by one, and differ", "[sampling]") {
+TEST_CASE("the samples of a batch equal single ones, and differ from each other", "[sampling]") {
   const auto model = GENERATE(true, false) ? random_gpt(small_config(8)) : any_recurrent_or_window_model();
   const auto texts = [&](std::size_t samples, bool cached) {
     return texts_of(*model, {4, 5}, {.temperature = 1, .cached = cached}, samples, 20);
@@ -166,7 +166,7 @@ TEST_CASE("samples of a batch are those of one by one, and differ", "[sampling]"
   CHECK(std::set<Tokens>(five.begin(), five.end()).size() == 5);
 }
 
-TEST_CASE("text of recurrent and feed-forward models goes on past the context as if all were read at once",
+TEST_CASE("text of recurrent and feed-forward models past the context equals that of one pass over the whole text",
           "[sampling]") {
   const auto model = any_recurrent_or_window_model();
   const bool cached = GENERATE(true, false);
@@ -176,8 +176,8 @@ TEST_CASE("text of recurrent and feed-forward models goes on past the context as
   CHECK_FALSE(should_record(*model, 1));
 }
 
-// By a model of the same weights with a context for all of it.
-TEST_CASE("text of mixers with states of fixed size goes on past the context as if all were read at once",
+// The reference has the same weights and a context for the whole text.
+TEST_CASE("text of mixers with states of fixed size past the context equals that of one pass over the whole text",
           "[sampling]") {
   auto config = small_config(6);
   config.positions = NoPositionsConfig{};
@@ -199,7 +199,7 @@ TEST_CASE("text of mixers with states of fixed size goes on past the context as 
   CHECK_FALSE(random_gpt(config)->has_endless_state());
 }
 
-TEST_CASE("a stop string ends the text before it, however it is cut", "[sampling]") {
+TEST_CASE("a stop string ends the text before it, into whatever parts the text is divided", "[sampling]") {
   const std::string text = "abcSTxSTOPrest";
   for (std::size_t step = 1; step <= text.size(); ++step) {
     StopFilter filter({"STOP", "never"});
@@ -217,7 +217,7 @@ TEST_CASE("a stop string ends the text before it, however it is cut", "[sampling
   CHECK(two.feed("xabcd") == "x");
 }
 
-TEST_CASE("the first sentence ends with a mark before white space", "[pairs]") {
+TEST_CASE("the first sentence ends with a punctuation mark before white space", "[pairs]") {
   const auto [text, first] = GENERATE(table<std::string, std::string>({
       {"A library. It reads files.", "A library."},
       {"Is it 3.5? Yes.", "Is it 3.5?"},

@@ -1,8 +1,8 @@
-// Generating a token allocates nothing, counted by standing in for the C library's allocation functions.
+// A token is generated without allocations, counted by replacements of the C library's allocation functions.
 
 #include "support/any_mixer.h"
 
-#ifndef __SANITIZE_ADDRESS__  // which stands in for them itself
+#ifndef __SANITIZE_ADDRESS__  // it replaces them itself
 
 #include <atomic>
 #include <cerrno>
@@ -13,7 +13,7 @@ namespace {
 std::atomic<std::int64_t> allocations = 0;
 }
 
-// The C library's own, by the names that it keeps for such a purpose.
+// The C library's own functions, by names that it has for such replacements.
 extern "C" {
 void* __libc_malloc(std::size_t size);
 void* __libc_calloc(std::size_t count, std::size_t size);
@@ -54,7 +54,7 @@ TEST_CASE("a token is generated without an allocation", "[sampling]") {
     return allocations.load() - before;
   };
   CHECK(of_forty(true) == 0);
-  CHECK(of_forty(false) > 40);  // what counts does count
+  CHECK(of_forty(false) > 40);  // the counter works
 }
 
 }  // namespace metaformer

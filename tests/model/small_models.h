@@ -1,5 +1,5 @@
 #pragma once
-// Small models with random weights, and what tests of models compare.
+// Small models with random weights, and comparisons for tests of models.
 
 #include "config/mixer_config.h"
 #include "config/model_config.h"
@@ -27,14 +27,14 @@ inline TransformerConfig small_transformer(const MixerConfig& mixer, std::int64_
   config.mixer = mixer;
   return config;
 }
-// With the initial weights of a seed.
+// Sets the initial weights of a seed.
 template <class Model>
 Model started(Model model, std::uint64_t seed = 5) {
   initialise(model, seed);
   return model;
 }
 
-// Every parameter is drawn from N(0, std^2), and is in double.
+// Draws every parameter from N(0, std^2), in double.
 inline void randomise(torch::nn::Module& model, double std = 0.5) {
   model.to(torch::kDouble);
   torch::manual_seed(5);
@@ -47,7 +47,7 @@ Model randomised(Model model, double std = 0.5) {
   return model;
 }
 
-// Sees the stream. What is observed is computed part by part, and by plain autograd.
+// Observes the stream. Under a probe a model computes part by part and with plain autograd.
 struct StreamWatcher : Probe {
   bool wants_scores() const override { return false; }
   void stream(StreamPoint, const torch::Tensor& x_bcd) override { seen.push_back(x_bcd.detach()); }
@@ -66,7 +66,7 @@ inline torch::Tensor documents(const std::vector<std::vector<std::int64_t>>& row
   return torch::stack(all);
 }
 
-// The logits of a text that is read in parts of these lengths, with what the state has of those before.
+// The logits of a text that is read in parts of these lengths, each with the state after the earlier ones.
 inline torch::Tensor read(SequenceModel& model, const Batch& text, ModelState& state,
                           const std::vector<std::int64_t>& lengths) {
   std::vector<torch::Tensor> parts;
@@ -80,7 +80,7 @@ inline torch::Tensor read(SequenceModel& model, const Batch& text, ModelState& s
   return torch::cat(parts, 1);
 }
 
-// What the decoder gives for the next token of every sequence.
+// The decoder's logits after the next token of every sequence.
 inline torch::Tensor next_logits(Decoder& decoder, const torch::Tensor& ids_b) {
   const auto tokens_b = ids_b.to(torch::kInt).contiguous();
   const auto* first = tokens_b.const_data_ptr<std::int32_t>();
@@ -88,14 +88,14 @@ inline torch::Tensor next_logits(Decoder& decoder, const torch::Tensor& ids_b) {
   return torch::tensor(at::ArrayRef<float>(logits.data(), logits.size())).view({tokens_b.numel(), -1});
 }
 
-// As a file would keep it.
+// A copy of the state's tensors, as in a file.
 inline NamedTensors copy_of(const ModelState& state) {
   NamedTensors copy;
   for (const auto& [name, tensor] : state.tensors()) copy.emplace_back(name, tensor.clone());
   return copy;
 }
 
-// Why the state, which stays as it is, refuses to go on from `saved`.
+// The reason for which the state refuses to load `saved`; checks that the state does not change.
 inline std::string complaint(ModelState& target, const NamedTensors& saved) {
   const auto length = target.length();
   const auto [code, message] = failure([&] { target.load(saved, "a file"); });
@@ -105,7 +105,7 @@ inline std::string complaint(ModelState& target, const NamedTensors& saved) {
   return message;
 }
 
-// The gradients of the loss are finite differences, in the first, the middle and the last entry of every parameter.
+// Compares gradients of the loss with finite differences, in the first, middle and last entry of every parameter.
 template <class Loss>
 void check_gradients(torch::nn::Module& model, const Loss& loss) {
   constexpr double step = 1e-5;

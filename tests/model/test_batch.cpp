@@ -1,4 +1,4 @@
-// Labelled texts, one or several in a row.
+// Classification of texts in rows of their own and packed in a row.
 
 #include "model/classifier.h"
 #include "model/small_models.h"
@@ -27,7 +27,7 @@ Classifier any_classifier() {
 
 }  // namespace
 
-TEST_CASE("padding and other texts, in rows of their own or in the same, change no class", "[packing]") {
+TEST_CASE("padding and other texts, in the same row or in others, do not change a text's logits", "[packing]") {
   auto model = any_classifier();
   const torch::NoGradGuard no_grad;
   const auto one = row({3, 1, 4, 1}), two = row({5, 9, 2}), three = row({6, 5, 3, 5, 8});
@@ -36,7 +36,7 @@ TEST_CASE("padding and other texts, in rows of their own or in the same, change 
   const auto are_as_alone = [&](const torch::Tensor& logits_lv, std::vector<std::int64_t> texts) {
     return torch::allclose(logits_lv, alone_lv.index_select(0, torch::tensor(texts)), 1e-12, 1e-12);
   };
-  // Row 0: texts one and two, padding; row 1: text three, a text without a label. Labels in any order.
+  // Row 0: texts one and two, then padding; row 1: text three, then a text without a label. Labels are in any order.
   const Batch packed{
       .ids_bc = torch::cat({torch::cat({one, two, row({7, 7})}, 1), torch::cat({three, row({1, 2, 7, 7})}, 1)}),
       .segments_bc = torch::cat({row({0, 0, 0, 0, 1, 1, 1, -1, -1}), row({4, 4, 4, 4, 4, 2, 2, -1, -1})}),
@@ -44,7 +44,7 @@ TEST_CASE("padding and other texts, in rows of their own or in the same, change 
   const auto packed_lv = model.evaluate(packed);
   REQUIRE(packed_lv.sizes() == torch::IntArrayRef({3, classes}));
   CHECK(are_as_alone(packed_lv, {2, 0, 1}));
-  // A text in each row; labels that name every row in order change nothing.
+  // One text in each row; labels for every row in order have no effect.
   Batch batch{.ids_bc = torch::cat({torch::cat({one, row({7, 0, 12})}, 1), torch::cat({two, row({7, 1, 5, 5})}, 1)}),
               .segments_bc = torch::cat({row({0, 0, 0, 0, -1, -1, -1}), row({0, 0, 0, -1, -1, -1, -1})})};
   CHECK(are_as_alone(model.evaluate(batch), {0, 1}));
@@ -52,7 +52,7 @@ TEST_CASE("padding and other texts, in rows of their own or in the same, change 
   CHECK(are_as_alone(model.evaluate(batch), {0, 1}));
 }
 
-TEST_CASE("attention lets the last token change the class token, so nothing is causal", "[classifier]") {
+TEST_CASE("the last token affects the class token, so a classifier is not causal", "[classifier]") {
   auto config = small_transformer(ScaledDotProductOptions{}, 16, 6);
   config.layers = 1;
   auto model = started(Classifier(config, FirstTokenHeadConfig{}, vocabulary, classes), 3);
@@ -64,7 +64,7 @@ TEST_CASE("attention lets the last token change the class token, so nothing is c
   CHECK_THROWS_AS(model.evaluate({.ids_bc = torch::ones({1, 7}, torch::kLong)}), Error);
 }
 
-TEST_CASE("positions start again in every segment, and padding has none of its own", "[packing]") {
+TEST_CASE("positions start again in every segment, and padding has position 0", "[packing]") {
   const auto positions_bc =
       positions_in_segments(torch::cat({row({0, 0, 0, 1, 1, -1, -1}), row({5, 2, 2, 2, 2, 7, -1})}));
   CHECK(torch::equal(positions_bc, torch::cat({row({0, 1, 2, 0, 1, 0, 0}), row({0, 0, 1, 2, 3, 0, 0})})));

@@ -1,4 +1,4 @@
-// A block of every norm and feed-forward branch. Their formulas are in tests/python/reference_model.py.
+// Blocks with every norm and feed-forward branch. Their formulas are in tests/python/reference_model.py.
 
 #include "model/block.h"
 #include "model/small_models.h"
@@ -10,7 +10,7 @@ namespace metaformer::test_block {
 namespace {
 
 TransformerConfig config_of(const NormConfig& norm, const FeedForwardConfig& feed_forward, bool bias, bool residual) {
-  auto config = small_transformer(IdentityOptions{}, 12);  // only the block's own parts count
+  auto config = small_transformer(IdentityOptions{}, 12);  // only the norms and the feed-forward branch are tested
   config.norm = norm;
   config.feed_forward = feed_forward;
   config.bias = bias;
@@ -20,7 +20,7 @@ TransformerConfig config_of(const NormConfig& norm, const FeedForwardConfig& fee
 
 }  // namespace
 
-TEST_CASE("a block computes in bfloat16 and float16 about what it does in float32", "[block]") {
+TEST_CASE("the gradients of a block in bfloat16 and float16 are near those in float32", "[block]") {
   const auto config = config_of(any_norm(), any_feed_forward(), GENERATE(false, true), GENERATE(true, false));
   const auto precision = GENERATE(Precision::bf16, Precision::fp16);
   Block block(config);
@@ -30,7 +30,7 @@ TEST_CASE("a block computes in bfloat16 and float16 about what it does in float3
     block->to(torch::kDouble);
     for (auto& parameter : block->parameters()) parameter.normal_(0.3, 0.6);
     block->to(torch::kFloat);
-    for (auto& parameter : block->parameters()) parameter.mul_(0.4);  // twice squared, nothing exceeds float16
+    for (auto& parameter : block->parameters()) parameter.mul_(0.4);  // squared twice, no number exceeds float16
   }
   const auto x_bcd = torch::randn({4, 5, config.width});
   Pass pass;
@@ -50,7 +50,7 @@ TEST_CASE("a block computes in bfloat16 and float16 about what it does in float3
   CHECK(relative_error(rounded, exact) < 0.05);
 }
 
-TEST_CASE("blocks that differ in their norms or feed-forward branch share every other initial weight", "[block]") {
+TEST_CASE("blocks with different norms or feed-forward branches share all other initial weights", "[block]") {
   TransformerConfig usual;
   usual.mixer = ScaledDotProductOptions{};
   auto other = usual;

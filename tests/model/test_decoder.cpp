@@ -11,7 +11,7 @@ namespace metaformer::test_decoder {
 
 namespace {
 
-constexpr double tolerance = 2e-6;  // of the norm of a row of logits
+constexpr double tolerance = 2e-6;  // relative to the norm of a row of logits
 
 TransformerConfig config_of(const MixerConfig& mixer) { return small_transformer(mixer, 12, 20); }
 
@@ -60,7 +60,7 @@ TEST_CASE("a decoder gives the logits of the whole sequence", "[decoder]") {
   CHECK(greatest_error(models, random_ids(batch, config.context), 7) < tolerance);
 }
 
-TEST_CASE("a decoder knows every block, feed-forward branch and head", "[decoder]") {
+TEST_CASE("a decoder supports every block, feed-forward branch and head", "[decoder]") {
   auto config = config_of(MetricOptions{});
   config.bias = GENERATE(false, true);
   config.norm = any_norm();
@@ -76,7 +76,7 @@ TEST_CASE("a decoder knows every block, feed-forward branch and head", "[decoder
   CHECK(greatest_error(models, random_ids(2, config.context), 3) < tolerance);
 }
 
-TEST_CASE("a decoder knows positions, or there is none", "[decoder]") {
+TEST_CASE("a decoder supports the positions, or the model has no decoder", "[decoder]") {
   const auto positions = any_positions();
   auto config = config_of(
       GENERATE(MixerConfig(ScaledDotProductOptions{.qk_norm = true}),
@@ -97,7 +97,7 @@ TEST_CASE("a decoder knows positions, or there is none", "[decoder]") {
   if (!unknown) CHECK(greatest_error(models, random_ids(2, config.context), 3) < tolerance);
 }
 
-TEST_CASE("a decoder takes rows of any width, on any number of threads", "[decoder]") {
+TEST_CASE("a decoder gives the same logits for rows of any width and with any number of threads", "[decoder]") {
   auto config = config_of(GENERATE(MixerConfig(ScaledDotProductOptions{}), MixerConfig(QuadraticOptions{}),
                                    MixerConfig(QuadraticOptions{.form = QuadraticForm::full})));
   config.heads = 3;
@@ -111,7 +111,7 @@ TEST_CASE("a decoder takes rows of any width, on any number of threads", "[decod
   CHECK(error < tolerance);
 }
 
-TEST_CASE("a decoder goes on after forward has added to its state, or begun anew", "[decoder]") {
+TEST_CASE("a decoder goes on after a forward pass has extended its state or started again", "[decoder]") {
   const auto config = config_of(any_mixer_with_decoder());
   Models models(config);
   const torch::NoGradGuard no_grad;
@@ -133,7 +133,7 @@ TEST_CASE("a decoder goes on after forward has added to its state, or begun anew
   }
 }
 
-TEST_CASE("a full state is an error of the decoder; float64 and LSH attention have none", "[decoder]") {
+TEST_CASE("a full state is an error of the decoder; float64 and LSH attention have no decoder", "[decoder]") {
   Models models(config_of(ScaledDotProductOptions{}));
   const torch::NoGradGuard no_grad;
   CHECK(models.wide.decoder(1) == nullptr);

@@ -20,7 +20,7 @@ std::shared_ptr<Classifier> made(const TransformerConfig& config, const HeadConf
 
 }  // namespace
 
-TEST_CASE("an n-gram's bucket is a function of its tokens alone", "[embedding]") {
+TEST_CASE("an n-gram's bucket depends only on its tokens", "[embedding]") {
   const auto ids_bc = torch::tensor({{3, 5, 7, 3, 5}, {0, 0, 7, 3, 5}});
   for (const std::int64_t n : {2, 3}) {
     const auto buckets_bc = ngram_buckets(ids_bc, n, 1000);
@@ -30,16 +30,16 @@ TEST_CASE("an n-gram's bucket is a function of its tokens alone", "[embedding]")
     // "3 5" and "7 3 5" end at several places.
     CHECK(torch::equal(buckets_bc[0][4], buckets_bc[1][4]));
     if (n == 2) CHECK(torch::equal(buckets_bc[0][1], buckets_bc[0][4]));
-    // What comes later does not matter: padding is harmless.
+    // Later tokens, such as padding, have no effect.
     CHECK(torch::equal(ngram_buckets(ids_bc.narrow(1, 0, 3), n, 1000), buckets_bc.narrow(1, 0, 3)));
   }
-  // The first token's n-gram is not that of the same token later, and order counts.
+  // The first token's n-gram differs from that of the same token later, and the order of tokens has an effect.
   const auto pairs = ngram_buckets(torch::tensor({{3, 3, 5, 3}}), 2, 1 << 20)[0];
   CHECK_FALSE(torch::equal(pairs[0], pairs[1]));
   CHECK_FALSE(torch::equal(pairs[2], pairs[3]));
 }
 
-TEST_CASE("pairs of tokens spread over the buckets as if drawn at random", "[embedding]") {
+TEST_CASE("pairs of tokens are spread over the buckets like random draws", "[embedding]") {
   constexpr std::int64_t side = 128, buckets = 1 << 12;
   const auto first = torch::arange(side).repeat_interleave(side), second = torch::arange(side).repeat({side});
   const auto used = ngram_buckets(torch::stack({first, second}, 1), 2, buckets).select(1, 1);
@@ -50,7 +50,7 @@ TEST_CASE("pairs of tokens spread over the buckets as if drawn at random", "[emb
   CHECK(std::abs(chi_squared / (buckets - 1) - 1) < 5 * std::sqrt(2.0 / buckets));
 }
 
-TEST_CASE("without positions the order of tokens does not matter, with n-grams it does", "[embedding]") {
+TEST_CASE("without positions the order of tokens has no effect, but with n-grams it has one", "[embedding]") {
   auto config = small_config();
   config.positions = NoPositionsConfig{};
   const torch::NoGradGuard no_grad;
@@ -64,7 +64,7 @@ TEST_CASE("without positions the order of tokens does not matter, with n-grams i
   CHECK(difference(config) > 1e-3);
 }
 
-TEST_CASE("dropout of embeddings leaves the same features out at every token of a text", "[embedding]") {
+TEST_CASE("dropout of embeddings drops the same features at every token of a text", "[embedding]") {
   auto config = small_config();
   config.embedding.dropout = 0.5;
   std::get<LayerNormConfig>(config.norm).final = false;
@@ -72,14 +72,14 @@ TEST_CASE("dropout of embeddings leaves the same features out at every token of 
   const torch::NoGradGuard no_grad;
   for (auto& item : transformer->named_parameters()) {
     const bool is_token = item.key() == "token_embedding.weight";
-    item.value().fill_(is_token ? 1 : 0);  // norms of 0: the branches add nothing
+    item.value().fill_(is_token ? 1 : 0);  // gains of 0, so that the branches add nothing
   }
   StepPasses passes(2, torch::kCPU);
   auto training = passes.pass(0);
   const auto x_bcd = transformer->forward({.ids_bc = torch::zeros({40, 5}, torch::kLong)}, nullptr, training);
   CHECK(torch::equal(x_bcd, x_bcd.narrow(1, 0, 1).expand_as(x_bcd)));
   const auto first_bd = x_bcd.select(1, 0);
-  CHECK(((first_bd == 0) | (first_bd == 2)).all().item<bool>());  // kept ones make up for the others
+  CHECK(((first_bd == 0) | (first_bd == 2)).all().item<bool>());  // kept features are doubled
   CHECK(std::abs(first_bd.mean().item<double>() - 1) < 5 / std::sqrt(240.0));
   CHECK_FALSE(torch::equal(first_bd[0], first_bd[1]));
   Pass evaluation;
@@ -87,7 +87,8 @@ TEST_CASE("dropout of embeddings leaves the same features out at every token of 
                      torch::ones({1, 5, 6})));
 }
 
-TEST_CASE("embeddings of tokens and n-grams start as wide as told, the rest as ever", "[embedding]") {
+TEST_CASE("only embeddings of tokens and n-grams start with the standard deviation of model.embedding.std",
+          "[embedding]") {
   auto config = small_config();
   config.embedding.ngrams = {.order = 2, .buckets = 500};
   const auto usual = made(config);
@@ -101,7 +102,7 @@ TEST_CASE("embeddings of tokens and n-grams start as wide as told, the rest as e
   }
 }
 
-TEST_CASE("a scaled embedding is its multiple, and one scaled by 0 is not there", "[embedding]") {
+TEST_CASE("a scaled embedding is multiplied by its scale, and one with scale 0 has no effect", "[embedding]") {
   auto config = small_config();
   config.embedding.ngrams = {.order = 2, .buckets = 32};
   const auto plain = made(config);

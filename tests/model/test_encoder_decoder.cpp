@@ -1,4 +1,4 @@
-// A model that writes one sequence while it sees another.
+// Encoders with decoders: a sequence is generated from another one.
 
 #include "attention/mixer.h"
 #include "config/experiment_config.h"
@@ -62,21 +62,21 @@ const std::vector<std::vector<std::string>> mixers = {
 
 }  // namespace
 
-TEST_CASE("a target that is written token by token gets the logits of one pass", "[encoder_decoder]") {
+TEST_CASE("a target that is generated token by token gets the logits of one pass", "[encoder_decoder]") {
   const auto model = model_of(config_with(GENERATE(from_range(mixers))));
   const auto batch = some_batch();
   const auto whole_bcv = model->evaluate(batch);
   const auto state = model->new_state(3, 7);
   for (std::int64_t place = 0; place < 7; ++place) {
     Batch next;
-    if (place == 0) next = batch;  // brings the source
+    if (place == 0) next = batch;  // includes the source
     next.ids_bc = batch.ids_bc.narrow(1, place, 1);
     const auto logits = model->evaluate(next, state.get());
     CHECK(are_near(logits, whole_bcv.narrow(1, place, 1)));
   }
 }
 
-TEST_CASE("sequences of a state can change places while a target is written", "[encoder_decoder]") {
+TEST_CASE("sequences of a state can be reordered during generation", "[encoder_decoder]") {
   const auto model = model_of(config_with(GENERATE(from_range(mixers))));
   const auto batch = some_batch();
   const auto rows_b = torch::tensor({2, 0, 0, 1});
@@ -91,8 +91,7 @@ TEST_CASE("sequences of a state can change places while a target is written", "[
   CHECK(are_near(logits, model->evaluate(batch).narrow(1, 3, 4).index_select(0, rows_b)));
 }
 
-TEST_CASE("a token sees neither what follows in its sequence nor padding of the source, and all of the source",
-          "[encoder_decoder]") {
+TEST_CASE("a token sees the whole source, but no later tokens of the target and no padding", "[encoder_decoder]") {
   const auto model = model_of(config_with(GENERATE(from_range(mixers))));
   const auto batch = some_batch();
   const auto logits = model->evaluate(batch);
@@ -114,7 +113,7 @@ TEST_CASE("a token sees neither what follows in its sequence nor padding of the 
   }
 }
 
-TEST_CASE("every parameter is trained", "[encoder_decoder]") {
+TEST_CASE("every parameter gets a gradient", "[encoder_decoder]") {
   const auto model = model_of(config_with(GENERATE(from_range(mixers))));
   auto batch = some_batch();
   Pass pass;
@@ -126,7 +125,7 @@ TEST_CASE("every parameter is trained", "[encoder_decoder]") {
   }
 }
 
-// Each side has a projection, and one form compares them: r_ce = (P' x_c) M (P y_e) / sqrt(k).
+// Each side has its own projection, and one form compares them: r_ce = (P' x_c) M (P y_e) / sqrt(k).
 TEST_CASE("metric and quadratic mixers compare two sequences by one form", "[encoder_decoder]") {
   const auto cross = GENERATE("model.cross_mixer=metric", "model.cross_mixer=quadratic",
                               "model.cross_mixer={kind: metric, constraint: psd, score: distance}",
@@ -146,11 +145,11 @@ TEST_CASE("metric and quadratic mixers compare two sequences by one form", "[enc
              p_nek = heads(torch::matmul(y_ed, weights["projection.weight"].t()));
   const auto form = mixer->score_form();
   REQUIRE(form);
-  // x F y of the mixer's own description of its scores.
+  // x F y by the mixer's score_form().
   auto score_nce =
       torch::matmul(torch::matmul(form->left_nrd, x_cd.t()).transpose(1, 2), torch::matmul(form->right_nrd, y_ed.t()));
   if (std::string(cross).find("distance") != std::string::npos) {
-    // 2 p M p' is there; what is constant along a row cancels.
+    // The form has the term 2 p M p'; terms that are constant along a row cancel.
     const auto image_nek = torch::matmul(form->right_nrd / 2, y_ed.t()).transpose(1, 2);
     score_nce = score_nce - (image_nek * p_nek).sum(-1).unsqueeze(1);
   }

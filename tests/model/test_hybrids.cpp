@@ -1,4 +1,4 @@
-// Models whose blocks differ in their mixer, have no feed-forward branch, or a convolution before the mixer.
+// Models with different mixers, without feed-forward branches, or with a convolution before the mixer.
 
 #include "model/classifier.h"
 #include "model/small_models.h"
@@ -10,7 +10,7 @@ namespace metaformer::test_hybrids {
 
 namespace {
 
-// One mixer of each family, and one of them twice.
+// One mixer of each family, one of them in two blocks.
 TransformerConfig hybrid(std::int64_t width = 8, std::int64_t context = 12) {
   auto config = small_transformer(MetricOptions{}, width, context);
   config.layers = 6;
@@ -23,7 +23,7 @@ TransformerConfig hybrid(std::int64_t width = 8, std::int64_t context = 12) {
 
 }  // namespace
 
-TEST_CASE("the blocks of a model have the mixers of a list by turns", "[hybrids]") {
+TEST_CASE("the blocks of a model take the mixers of a list by turns", "[hybrids]") {
   auto config = hybrid();
   std::string kinds;
   for (std::int64_t layer = 0; layer < config.layers; ++layer)
@@ -46,7 +46,7 @@ TEST_CASE("the blocks of a model have the mixers of a list by turns", "[hybrids]
                      started(Gpt(plain, vocabulary)).evaluate({.ids_bc = ids_bc})));
 }
 
-TEST_CASE("a hybrid generates what a pass over the whole text gives", "[hybrids]") {
+TEST_CASE("a hybrid generates the same text as one pass over the whole text", "[hybrids]") {
   auto config = hybrid();
   config.convolution = GENERATE(0, 4);
   if (GENERATE(false, true)) config.feed_forward = NoFeedForwardConfig{};
@@ -60,7 +60,7 @@ TEST_CASE("a hybrid generates what a pass over the whole text gives", "[hybrids]
   CHECK(other->length() == 12);
 }
 
-TEST_CASE("a hybrid remembers earlier segments by what each of its mixers keeps", "[hybrids]") {
+TEST_CASE("a hybrid with memory sees earlier segments through every one of its mixers", "[hybrids]") {
   constexpr std::int64_t segment = 5;
   auto config = hybrid(8, segment);
   config.memory = 3 * segment;
@@ -72,7 +72,7 @@ TEST_CASE("a hybrid remembers earlier segments by what each of its mixers keeps"
   for (auto* each : {&model, &whole}) each->eval();
   config.positions = NoPositionsConfig{};
   const torch::NoGradGuard no_grad;
-  // Without learned positions both have the same weights.
+  // Without learned positions both models have the same weights.
   const auto without_positions = [&](TransformerConfig from) {
     from.positions = NoPositionsConfig{};
     return randomised(Gpt(from, vocabulary));
@@ -90,7 +90,8 @@ TEST_CASE("a hybrid remembers earlier segments by what each of its mixers keeps"
   memory->load(saved, "a file");
 }
 
-TEST_CASE("the first block with RWKV-7 mixes its values with no other's, wherever it stands", "[hybrids]") {
+TEST_CASE("the first block with RWKV-7 does not mix its values with those of an earlier block, wherever it is",
+          "[hybrids]") {
   auto config = small_transformer(Rwkv7Options{});
   config.layers = 3;
   config.mixers = {{.mixer = ScaledDotProductOptions{}, .layers = 1}, {.mixer = Rwkv7Options{}, .layers = 2}};
@@ -103,7 +104,7 @@ TEST_CASE("the first block with RWKV-7 mixes its values with no other's, whereve
   CHECK(has("blocks.2"));
 }
 
-TEST_CASE("what a convolution before mixers reads stays within a text, in both directions", "[hybrids]") {
+TEST_CASE("a convolution before mixers stays within a text, in both directions", "[hybrids]") {
   auto config = hybrid();
   config.convolution = 3;
   config.positions = NoPositionsConfig{};
@@ -122,13 +123,14 @@ TEST_CASE("what a convolution before mixers reads stays within a text, in both d
     CHECK(close(packed_bcd.narrow(1, first, length), alone_bcd));
     first += length;
   }
-  // A change is seen by what follows it and, where tokens see what follows, by what is before it.
+  // A change affects later tokens and, without a causal mask, earlier ones.
   auto changed_bc = ids_bc.clone();
   changed_bc.select(1, 6).add_(1).remainder_(vocabulary);
   const auto changed_bcd = model->forward({.ids_bc = changed_bc, .segments_bc = segments_bc}, nullptr, pass);
   CHECK(torch::equal(changed_bcd.select(1, 5), packed_bcd.select(1, 5)) == causal);
   CHECK_FALSE(torch::equal(changed_bcd.select(1, 7), packed_bcd.select(1, 7)));
-  CHECK(close(changed_bcd.narrow(1, 9, 3), packed_bcd.narrow(1, 9, 3)));  // sums of decays are over all tokens
+  CHECK(close(changed_bcd.narrow(1, 9, 3),
+              packed_bcd.narrow(1, 9, 3)));  // only close, because sums of decays are over all tokens
 }
 
 TEST_CASE("gradients of a hybrid equal finite differences", "[hybrids]") {
@@ -140,7 +142,7 @@ TEST_CASE("gradients of a hybrid equal finite differences", "[hybrids]") {
   check_gradients(model, [&] { return model.evaluate({.ids_bc = ids_bc}).square().mean(); });
 }
 
-TEST_CASE("without a feed-forward branch a block is its mixer, in its decoder, too", "[hybrids]") {
+TEST_CASE("without a feed-forward branch a block has only its mixer, also in the decoder", "[hybrids]") {
   auto config = small_transformer(ScaledDotProductOptions{});
   config.feed_forward = NoFeedForwardConfig{};
   auto model = started(Gpt(config, vocabulary));

@@ -1,4 +1,4 @@
-// Language models that are no transformers: LSTM, GRU and feed-forward. Their formulas are in
+// Language models other than transformers: LSTM, GRU and feed-forward. Their formulas are in
 // tests/python/reference_model.py.
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -36,7 +36,7 @@ RecurrentConfig recurrent_config(RecurrentCell cell, const Options& options = {}
 
 RecurrentConfig any_config() { return recurrent_config(GENERATE(RecurrentCell::lstm, RecurrentCell::gru)); }
 
-// Random weights.
+// A model with random weights.
 RecurrentModel model_of(const RecurrentConfig& config, torch::ScalarType type = torch::kDouble) {
   auto model = randomised(RecurrentModel(config, vocabulary));
   model.to(type);
@@ -45,7 +45,7 @@ RecurrentModel model_of(const RecurrentConfig& config, torch::ScalarType type = 
 
 struct Kind {
   std::shared_ptr<SequenceModel> model;
-  std::int64_t dropouts;  // without that of embeddings
+  std::int64_t dropouts;  // number of dropouts, without that of embeddings
 };
 
 Kind recurrent(RecurrentCell cell, const Options& options) {
@@ -63,7 +63,7 @@ Kind feed_forward(std::int64_t window, const Options& options) {
   return {std::make_shared<FeedForwardModel>(config, vocabulary), 2};
 }
 
-// With initial weights.
+// A model with initial weights.
 Kind any_kind(const Options& options = {}) {
   const auto number = GENERATE(-1, 0, 1, 2, 4);
   auto kind = number == -1  ? recurrent(RecurrentCell::lstm, options)
@@ -73,7 +73,7 @@ Kind any_kind(const Options& options = {}) {
   return kind;
 }
 
-// With random weights, in double.
+// A model with random weights, in double.
 Kind any_random_kind(const Options& options = {}) {
   auto kind = any_kind(options);
   randomise(*kind.model);
@@ -88,7 +88,7 @@ Batch random_batch(std::int64_t length, bool with_documents = false) {
 
 }  // namespace
 
-TEST_CASE("segments with a carried state are one long segment", "[recurrent]") {
+TEST_CASE("segments with a carried state equal one long segment", "[recurrent]") {
   const torch::NoGradGuard no_grad;
   auto config = any_config();
   config.carry_state = true;
@@ -102,7 +102,7 @@ TEST_CASE("segments with a carried state are one long segment", "[recurrent]") {
   CHECK(state->length() == 4 * segment);
 }
 
-TEST_CASE("a decoder of a recurrent model gives the logits of the whole sequence, and leaves its state",
+TEST_CASE("a decoder of a recurrent model gives the logits of the whole sequence, and updates the state",
           "[recurrent]") {
   const torch::NoGradGuard no_grad;
   auto config = any_config();
@@ -128,7 +128,7 @@ TEST_CASE("a decoder of a recurrent model gives the logits of the whole sequence
   CHECK(torch::allclose(rest_bcv.to(torch::kDouble), expected_bcv.narrow(1, 15, 5), 1e-5, 1e-5));
 }
 
-TEST_CASE("gradients flow through a segment and not into the state before it", "[recurrent]") {
+TEST_CASE("gradients flow through a segment, but not into the state before it", "[recurrent]") {
   auto config = any_config();
   config.carry_state = true;
   auto model = model_of(config);
@@ -141,7 +141,7 @@ TEST_CASE("gradients flow through a segment and not into the state before it", "
   model.evaluate(part(0), memory.get());
   const auto saved = memory->tensors();
   for (const auto& [name, tensor] : saved) CHECK_FALSE(tensor.requires_grad());
-  // While the state before it stays as it is.
+  // Finite differences with a fixed earlier state.
   check_gradients(model, [&] {
     const auto again = model.new_memory();
     again->load(saved, "the state");
@@ -171,7 +171,8 @@ TEST_CASE("the parameters of a recurrent model have PyTorch's names and shapes",
     check_names(torch::nn::GRU(torch::nn::GRUOptions(6, 6).num_layers(config.layers)), "gru.");
 }
 
-TEST_CASE("a recurrent model starts as PyTorch's does, each parameter by its name", "[recurrent]") {
+TEST_CASE("a recurrent model starts with PyTorch's distribution, and each parameter is drawn by its name",
+          "[recurrent]") {
   auto config = any_config();
   config.width = 64;
   const auto two = started(RecurrentModel(config, vocabulary), 3);
@@ -195,7 +196,7 @@ TEST_CASE("a recurrent model starts as PyTorch's does, each parameter by its nam
   CHECK_FALSE(torch::equal(of_two[first + "0"], of_two[first + "1"]));
 }
 
-TEST_CASE("what an optimiser writes into the buffer is what a recurrent model computes with", "[recurrent]") {
+TEST_CASE("a recurrent model computes with the values of the parameter buffer", "[recurrent]") {
   const auto config = any_config();
   auto model = started(RecurrentModel(config, vocabulary), 3);
   ParameterBuffer buffer(model);
@@ -218,7 +219,7 @@ TEST_CASE("what an optimiser writes into the buffer is what a recurrent model co
   }
 }
 
-TEST_CASE("under autocast the recurrence stays in float32, and the output layer does not", "[recurrent]") {
+TEST_CASE("under autocast the recurrence is in float32, and the output layer in the narrow type", "[recurrent]") {
   const auto precision = GENERATE(Precision::bf16, Precision::fp16);
   auto model = model_of(any_config(), torch::kFloat);
   const Batch given{.ids_bc = random_ids(batch, segment)};
@@ -233,7 +234,8 @@ TEST_CASE("under autocast the recurrence stays in float32, and the output layer 
   for (const auto& parameter : model.parameters()) CHECK(parameter.grad().isfinite().all().item<bool>());
 }
 
-TEST_CASE("the parameters of a feed-forward model start and decay by what they are", "[feed_forward_model]") {
+TEST_CASE("the initial values and decay of a feed-forward model's parameters depend on their kind",
+          "[feed_forward_model]") {
   FeedForwardModelConfig config;
   config.window = GENERATE(1, 2, 4);
   const bool tie = GENERATE(false, true);
@@ -257,7 +259,7 @@ TEST_CASE("the parameters of a feed-forward model start and decay by what they a
   }
 }
 
-TEST_CASE("a language model generates what the whole sequence gives, however long it is", "[language_models]") {
+TEST_CASE("generation gives the logits of the whole sequence of any length", "[language_models]") {
   const torch::NoGradGuard no_grad;
   const auto model = any_random_kind().model;
   CHECK(model->has_endless_state());
@@ -273,7 +275,7 @@ TEST_CASE("a language model generates what the whole sequence gives, however lon
   CHECK(close(model->evaluate(again, state.get()), whole_bcv));
 }
 
-TEST_CASE("a language model reads each document as if it stood alone, whatever padding follows", "[language_models]") {
+TEST_CASE("each document is read as if it were alone, whatever padding follows", "[language_models]") {
   const torch::NoGradGuard no_grad;
   const auto model = any_random_kind().model;
   const auto lengths =
@@ -294,13 +296,13 @@ TEST_CASE("a language model reads each document as if it stood alone, whatever p
   }
 }
 
-TEST_CASE("the gradients of a language model are finite differences", "[language_models]") {
+TEST_CASE("gradients of language models equal finite differences", "[language_models]") {
   const auto model = any_random_kind().model;
   const auto given = random_batch(7, GENERATE(false, true));
   check_gradients(*model, [&] { return model->evaluate(given).square().mean(); });
 }
 
-TEST_CASE("dropout of a language model takes the pass's numbers", "[language_models]") {
+TEST_CASE("dropout of a language model uses the random numbers of the pass", "[language_models]") {
   const double of_embeddings = GENERATE(0.0, 0.25);
   const auto [model, dropouts] = any_kind({.dropout = 0.5, .embedding_dropout = of_embeddings});
   const auto generator = [] { return at::detail::getDefaultCPUGenerator().get_state(); };
@@ -324,7 +326,7 @@ TEST_CASE("dropout of a language model takes the pass's numbers", "[language_mod
   CHECK((model->hidden(given, nullptr, evaluates) != 0).all().item<bool>());
 }
 
-TEST_CASE("a state of any language model that was saved and loaded goes on with the same bits", "[state]") {
+TEST_CASE("a saved and loaded state of any language model gives the same bits", "[state]") {
   const torch::NoGradGuard no_grad;
   const auto model = any_kind({.carry_state = true}).model;
   const bool with_documents = GENERATE(false, true);
@@ -340,7 +342,7 @@ TEST_CASE("a state of any language model that was saved and loaded goes on with 
   CHECK(torch::equal(model->evaluate(next, state.get()), model->evaluate(next)));
 }
 
-TEST_CASE("a recurrent state of another model or a part of one is refused", "[state]") {
+TEST_CASE("an incomplete recurrent state or one of another model is refused", "[state]") {
   const torch::NoGradGuard no_grad;
   const auto lstm = recurrent(RecurrentCell::lstm, {.carry_state = true}).model,
              gru = recurrent(RecurrentCell::gru, {.carry_state = true}).model;
@@ -366,7 +368,7 @@ TEST_CASE("a recurrent state of another model or a part of one is refused", "[st
   CHECK_THAT(complaint(*state, partial), ContainsSubstring("it has no 'cell'"));
   saved.erase(saved.begin());
   CHECK_THAT(complaint(*state, saved), ContainsSubstring("it has no 'length'"));
-  state->load({}, "a file");  // of a run that had not begun
+  state->load({}, "a file");  // the state of a run before its first step
   CHECK(state->length() == 0);
   CHECK_THROWS_AS(lstm->evaluate(random_batch(2), feed_forward(3, {}).model->new_state(batch, 1).get()), Error);
 }

@@ -1,4 +1,4 @@
-// A model that predicts hidden tokens from both sides.
+// Masked language models: hidden tokens are predicted from both sides.
 
 #include "model/small_models.h"
 #include "model/token_model.h"
@@ -25,7 +25,7 @@ torch::Tensor ids_with_masks(std::int64_t rows) { return random_ids(rows, contex
 
 }  // namespace
 
-TEST_CASE("a masked language model has logits for the vocabulary, and reads one token more", "[masking]") {
+TEST_CASE("a masked language model has logits for the vocabulary, and one more input token", "[masking]") {
   auto config = config_of(MetricOptions{}, LearnedPositionsConfig{});
   config.embedding.tie = GENERATE(true, false);
   auto model = random(config);
@@ -44,7 +44,7 @@ TEST_CASE("a masked language model has logits for the vocabulary, and reads one 
   CHECK_THROWS_AS(model.new_state(1, 5), Error);
 }
 
-TEST_CASE("but for the table with the mask token all initial weights are a causal model's", "[masking]") {
+TEST_CASE("all initial weights except the table with the mask token equal those of a causal model", "[masking]") {
   const auto config = config_of(MetricOptions{}, LearnedPositionsConfig{});
   const auto masked = started(MaskedLanguageModel(config, vocabulary), 7);
   const auto causal = started(Gpt(config, vocabulary), 7);
@@ -55,7 +55,7 @@ TEST_CASE("but for the table with the mask token all initial weights are a causa
       CHECK(torch::equal(parameter.value(), of_causal[parameter.key()]));
 }
 
-TEST_CASE("positions of every kind let a token see both sides", "[masking]") {
+TEST_CASE("a token sees both sides with every kind of positions", "[masking]") {
   const auto positions = any_positions();
   auto model = random(config_of(ScaledDotProductOptions{}, positions));
   const torch::NoGradGuard no_grad;
@@ -68,7 +68,7 @@ TEST_CASE("positions of every kind let a token see both sides", "[masking]") {
   }
 }
 
-TEST_CASE("padding and other documents change no logits", "[masking]") {
+TEST_CASE("padding and other documents do not change logits", "[masking]") {
   const auto mixer = any_mixer();
   if (chooses_by_whole_sequence(mixer)) return does_not_apply("its chunks are made of all tokens of a row");
   const auto positions = any_positions();
@@ -86,7 +86,7 @@ TEST_CASE("padding and other documents change no logits", "[masking]") {
   CHECK(close(logits.narrow(1, 4, 3), other));
 }
 
-TEST_CASE("logits at the places of targets are those of the whole, and so are gradients", "[masking]") {
+TEST_CASE("logits only at the places of targets, and their gradients, equal those of the whole row", "[masking]") {
   auto config = config_of(any_mixer(), LearnedPositionsConfig{});
   config.embedding.tie = GENERATE(true, false);
   auto model = random(config);

@@ -1,4 +1,4 @@
-// model.memory: what a segment sees of the segments before it, in training and where a text is read with a state.
+// model.memory: the earlier segments that a segment sees, in training and when a text is read with a state.
 
 #include "model/small_models.h"
 #include "model/token_model.h"
@@ -20,7 +20,7 @@ TransformerConfig config_of(const PositionsConfig& positions, const MixerConfig&
 
 Gpt model_of(const TransformerConfig& config) { return randomised(Gpt(config, vocabulary)); }
 
-// Positions that say how far apart tokens are, wherever a segment begins.
+// Whether positions depend only on the distance of tokens, not on the start of a segment.
 bool are_relative(const PositionsConfig& positions) {
   return !is<LearnedPositionsConfig>(positions) && !is<SinusoidalPositionsConfig>(positions);
 }
@@ -29,7 +29,7 @@ std::unique_ptr<ModelState> state_of(const Gpt& model, bool training) {
   return training ? model.new_memory() : model.new_state(batch, segment);
 }
 
-// Segment by segment.
+// Reads the text segment by segment.
 torch::Tensor read(Gpt& model, const torch::Tensor& ids_bc, ModelState& state, const torch::Tensor& segments_bc = {}) {
   const auto count = static_cast<std::size_t>(ids_bc.size(1) / segment);
   return metaformer::read(model, {.ids_bc = ids_bc, .segments_bc = segments_bc}, state, std::vector(count, segment));
@@ -61,11 +61,11 @@ void check_one_long_segment(const TransformerConfig& config) {
 
 }  // namespace
 
-TEST_CASE("segments with enough memory are one long segment, with every mixer", "[memory]") {
+TEST_CASE("segments with enough memory equal one long segment, with every mixer", "[memory]") {
   check_one_long_segment(config_of(NoPositionsConfig{}, any_mixer_with_memory(), 3 * segment));
 }
 
-TEST_CASE("segments with enough memory are one long segment, with all relative positions", "[memory]") {
+TEST_CASE("segments with enough memory equal one long segment, with all relative positions", "[memory]") {
   const auto positions = any_positions();
   if (!are_relative(positions)) return does_not_apply("these positions are not relative");
   const auto mixer =
@@ -79,11 +79,11 @@ TEST_CASE("segments with enough memory are one long segment, with all relative p
   check_one_long_segment(config);
 }
 
-TEST_CASE("absolute positions begin anew in every segment", "[memory]") {
+TEST_CASE("absolute positions start again in every segment", "[memory]") {
   const torch::NoGradGuard no_grad;
   const auto positions =
       GENERATE(PositionsConfig(LearnedPositionsConfig{}), PositionsConfig(SinusoidalPositionsConfig{}));
-  // Tokens that mix with nothing have the vectors of their own positions.
+  // Without mixing a vector depends only on its token and position.
   auto model = model_of(config_of(positions, IdentityOptions{}, segment));
   const auto ids_bc = random_ids(batch, segment);
   const auto state = state_of(model, GENERATE(false, true));
@@ -91,7 +91,7 @@ TEST_CASE("absolute positions begin anew in every segment", "[memory]") {
   CHECK(torch::equal(twice_bcv.narrow(1, 0, segment), twice_bcv.narrow(1, segment, segment)));
 }
 
-TEST_CASE("an empty memory changes no bit, and a reset empties it", "[memory]") {
+TEST_CASE("an empty memory changes no bit of the logits, and a reset empties the memory", "[memory]") {
   const torch::NoGradGuard no_grad;
   auto model = started(Gpt(config_of(any_positions(), MetricOptions{}, 7), vocabulary), 3);
   const auto ids_bc = random_ids(batch, segment);
@@ -104,12 +104,12 @@ TEST_CASE("an empty memory changes no bit, and a reset empties it", "[memory]") 
   CHECK(torch::equal(model.evaluate({.ids_bc = ids_bc}, state.get()), alone_bcv));
 }
 
-TEST_CASE("a token sees as far back as the memory, same_length and the window of the mixer let it", "[memory]") {
+TEST_CASE("a token sees as far back as the memory, same_length and the window of the mixer allow", "[memory]") {
   const torch::NoGradGuard no_grad;
   const bool training = GENERATE(false, true), same_length = GENERATE(false, true);
   const std::int64_t memory = GENERATE(3, 5, 8), window = GENERATE(0, 4);
   auto config = config_of(AlibiPositionsConfig{}, ScaledDotProductOptions{.window = window}, memory);
-  config.layers = 1;  // no token further back is seen through another
+  config.layers = 1;  // with more layers a token sees further back through other tokens
   config.same_length = same_length;
   auto model = model_of(config);
   const auto ids_bc = random_ids(batch, 3 * segment);
@@ -134,7 +134,7 @@ TEST_CASE("a token sees nothing of other documents in the memory", "[memory]") {
   auto model = model_of(config_of(RotaryPositionsConfig{}, mixer, 2 * segment));
   if (!has_scores(mixer)) model = model_of(config_of(NoPositionsConfig{}, mixer, 2 * segment));
   const auto ids_bc = random_ids(batch, 4 * segment);
-  // Documents of 7, 9 and 4 tokens, in the other row of 12 and 8.
+  // Documents of 7, 9 and 4 tokens in the first row, of 12 and 8 in the second.
   const auto lengths = std::vector<std::vector<std::int64_t>>{{7, 9, 4}, {12, 8}};
   const auto logits_bcv = read(model, ids_bc, *state_of(model, GENERATE(false, true)), documents(lengths));
   auto alone = with_context(model, 12);
@@ -156,7 +156,7 @@ TEST_CASE("no gradient flows into the memory", "[memory]") {
   model.evaluate({.ids_bc = ids_bc.narrow(1, 0, segment)}, memory.get());
   const auto saved = memory->tensors();
   for (const auto& [name, tensor] : saved) CHECK_FALSE(tensor.requires_grad());
-  // While the memory stays as it is.
+  // Finite differences with a fixed memory.
   check_gradients(model, [&] {
     const auto again = model.new_memory();
     again->load(saved, "the memory");
@@ -164,7 +164,7 @@ TEST_CASE("no gradient flows into the memory", "[memory]") {
   });
 }
 
-TEST_CASE("a memory that was saved and loaded goes on with the same bits", "[memory]") {
+TEST_CASE("a saved and loaded memory gives the same bits", "[memory]") {
   const torch::NoGradGuard no_grad;
   auto model = started(Gpt(config_of(TransformerXlPositionsConfig{}, MetricOptions{}, 8), vocabulary), 3);
   const bool training = GENERATE(false, true);
@@ -178,7 +178,7 @@ TEST_CASE("a memory that was saved and loaded goes on with the same bits", "[mem
                      model.evaluate({.ids_bc = next_bc}, state.get())));
 }
 
-TEST_CASE("what another model remembers is refused", "[memory]") {
+TEST_CASE("the memory of another model is refused", "[memory]") {
   Gpt model(config_of(NoPositionsConfig{}, MetricOptions{}, 4), vocabulary);
   const auto memory = model.new_memory();
   const auto of_block = torch::zeros({batch, 4, 8}), longer = torch::zeros({batch, 5, 8}),

@@ -1,4 +1,4 @@
-// What a training is expected to take, from its config.
+// The estimated memory of a training, from its config.
 
 #include "model/memory_estimate.h"
 #include "support/catch.h"
@@ -6,7 +6,7 @@
 
 namespace metaformer::test_memory_estimate {
 
-TEST_CASE("an evaluation of a large vocabulary counts where it is more than a step", "[memory]") {
+TEST_CASE("with a large vocabulary the estimate is that of an evaluation, which takes more than a step", "[memory]") {
   ExperimentConfig config;
   const auto small = estimate_memory(config, {.vocabulary = 100});
   const auto large = estimate_memory(config, {.vocabulary = 50'000});
@@ -18,7 +18,7 @@ TEST_CASE("an evaluation of a large vocabulary counts where it is more than a st
   CHECK(estimate_memory(config).vocabulary == 128);
 }
 
-TEST_CASE("activations grow with the batch, and are fewer bytes with bf16 and fp16", "[memory]") {
+TEST_CASE("activations grow with the batch, and take fewer bytes with bf16 and fp16", "[memory]") {
   ExperimentConfig config;
   config.train.batch_size = 1000;
   const auto one = estimate_memory(config).activations;
@@ -31,7 +31,8 @@ TEST_CASE("activations grow with the batch, and are fewer bytes with bf16 and fp
   CHECK(narrow >= two / 2);
 }
 
-TEST_CASE("the state of an optimiser, an average of the weights and gradients of slices count", "[memory]") {
+TEST_CASE("the estimate includes the optimiser's state, an average of the weights and the gradients of slices",
+          "[memory]") {
   ExperimentConfig config;
   const auto weights = estimate_memory(config).weights;
   CHECK(estimate_memory(config).optimizer == 2 * weights);
@@ -50,7 +51,7 @@ TEST_CASE("the state of an optimiser, an average of the weights and gradients of
   CHECK(estimate_memory(config).gradients == 5 * weights);
 }
 
-TEST_CASE("slices that threads compute one after the other keep the activations of one", "[memory]") {
+TEST_CASE("a thread that computes several slices in turn needs the activations of one", "[memory]") {
   ExperimentConfig config;
   config.train.batch_size = 2000;
   const Threads scope(2);
@@ -62,7 +63,8 @@ TEST_CASE("slices that threads compute one after the other keep the activations 
   }
 }
 
-TEST_CASE("reversible blocks keep one block, chunks a part, and a memory its tokens", "[memory]") {
+TEST_CASE("reversible blocks need the activations of one block, chunks a part of them, and a memory adds tokens",
+          "[memory]") {
   ExperimentConfig config;
   auto& model = transformer(config);
   config.train.batch_size = 500;
@@ -89,7 +91,7 @@ TEST_CASE("reversible blocks keep one block, chunks a part, and a memory its tok
   CHECK(activations() > 1.1 * plain);
 }
 
-TEST_CASE("the largest config that is valid has a huge estimate, not a wrapped one", "[memory]") {
+TEST_CASE("the estimate of the largest valid config is huge and does not overflow", "[memory]") {
   ExperimentConfig config;
   transformer(config).layers = 1024;
   transformer(config).width = 65536;
@@ -97,14 +99,14 @@ TEST_CASE("the largest config that is valid has a huge estimate, not a wrapped o
   std::get<MlpConfig>(transformer(config).feed_forward).ratio = 64;
   config.train.batch_size = 1 << 20;
   const auto estimate = estimate_memory(config, {.vocabulary = 1 << 20});
-  CHECK(estimate.activations >= std::uint64_t{1} << 62);  // 2^66 floats are more than any number of bytes
+  CHECK(estimate.activations >= std::uint64_t{1} << 62);  // 2^66 floats exceed any number of bytes
   CHECK(estimate.total() >= estimate.activations);
   CHECK(clearly_exceeds(estimate, std::uint64_t{1} << 45));
   const auto small = estimate_memory(ExperimentConfig{});
   CHECK(small.total() == small.state() + small.activations + small.program);
 }
 
-TEST_CASE("a linear model has weights only", "[memory]") {
+TEST_CASE("the state of a linear model is only its weights", "[memory]") {
   ExperimentConfig config;
   config.task.emplace<ClassificationConfig>();
   config.model = LinearConfig{};
@@ -114,7 +116,7 @@ TEST_CASE("a linear model has weights only", "[memory]") {
   CHECK(estimate.activations == 4 * estimate.weights);  // liblinear's, in double, and copies for the checkpoint
 }
 
-TEST_CASE("only what is a good part larger than the memory clearly exceeds it", "[memory]") {
+TEST_CASE("only an estimate that is much larger than the memory clearly exceeds it", "[memory]") {
   const MemoryEstimate estimate{
       .weights = 100, .gradients = 100, .optimizer = 200, .activations = 600, .program = 5000};
   CHECK_FALSE(clearly_exceeds(estimate, 900));

@@ -34,13 +34,13 @@ TEST_CASE("a sequence longer than the context is refused", "[model]") {
   CHECK_THROWS_WITH(model.evaluate(random_batch(1, 13)), Mentions("13 tokens|model.context 12"));
 }
 
-TEST_CASE("the parameters of mixers are counted apart", "[model]") {
+TEST_CASE("the parameters of mixers are counted separately", "[model]") {
   auto config = small_transformer(ScaledDotProductOptions{});
   config.bias = GENERATE(true, false);
   CHECK(count_parameters(Gpt(config, vocabulary)).mixers == 2 * 4 * (8 * 8 + (config.bias ? 8 : 0)));
 }
 
-TEST_CASE("initialisation has GPT-2's spreads and is a function of seed and name", "[model]") {
+TEST_CASE("initial weights have the standard deviations of GPT-2", "[model]") {
   TransformerConfig config;
   config.bias = true;
   config.mixer = GENERATE(MixerConfig(ScaledDotProductOptions{.score_std = std::nullopt}), MixerConfig(MetricOptions{}),
@@ -89,7 +89,7 @@ TEST_CASE("the scores of different tokens start with the configured standard dev
     StreamProbe probe;
     Pass pass{.probe = &probe};
     mixer->forward(x_bcd, x_bcd, {}, nullptr, pass);
-    // Of the first half of the tokens against the second.
+    // Scores of the first half of the tokens against the second half.
     const auto scores_nce = probe.latest().score_bnce[0].narrow(1, 0, 300).narrow(2, 300, 300);
     const auto std = scores_nce.var({2}).mean().sqrt().item<double>();  // along the context
     CHECK(std == Approx(wanted).epsilon(0.15));
@@ -98,7 +98,8 @@ TEST_CASE("the scores of different tokens start with the configured standard dev
   CHECK(mixers == config.layers);
 }
 
-TEST_CASE("score_std: null draws queries and keys from N(0, 0.02), a number scales those same draws", "[model]") {
+TEST_CASE("score_std null draws queries and keys with a standard deviation of 0.02, and a number scales the same draws",
+          "[model]") {
   TransformerConfig config;
   config.mixer = ScaledDotProductOptions{.score_std = std::nullopt};
   const auto published = started(Gpt(config, vocabulary));
@@ -117,7 +118,7 @@ TEST_CASE("score_std: null draws queries and keys from N(0, 0.02), a number scal
   }
 }
 
-TEST_CASE("a form of a fixed norm starts with larger projections but values of the usual size", "[model]") {
+TEST_CASE("a form with a fixed norm starts with larger projections but values of the usual size", "[model]") {
   TransformerConfig config;
   config.mixer = GENERATE(MixerConfig(MetricOptions{.constraint = MetricConstraint::identity}),
                           MixerConfig(MetricOptions{.fixed_norm = true}),
@@ -132,7 +133,7 @@ TEST_CASE("a form of a fixed norm starts with larger projections but values of t
   }
 }
 
-TEST_CASE("values of their own keep their size, whatever the form needs", "[model]") {
+TEST_CASE("own values start with the usual size for every form", "[model]") {
   TransformerConfig config;
   config.mixer = GENERATE(MixerConfig(MetricOptions{.values = MixerValues::own, .fixed_norm = true}),
                           MixerConfig(QuadraticOptions{.values = MixerValues::own, .fixed_norm = true}));
@@ -143,8 +144,7 @@ TEST_CASE("values of their own keep their size, whatever the form needs", "[mode
   CHECK(parameters[mixer + "output.weight"].std().item<double>() == Approx(0.02 / std::sqrt(8.0)).epsilon(0.05));
 }
 
-TEST_CASE("a temperature starts at 1 where a form can have the norm that scores need, else it has their size",
-          "[model]") {
+TEST_CASE("a temperature starts at 1 if the form sets the size of scores, otherwise at score_std", "[model]") {
   TransformerConfig config;
   const auto [mixer, expected] = GENERATE(table<MixerConfig, double>({
       {ScaledDotProductOptions{.score_std = 0.3, .qk_norm = true, .learned_temperature = true}, 0.3},
@@ -166,7 +166,7 @@ TEST_CASE("a temperature starts at 1 where a form can have the norm that scores 
     CHECK_FALSE(parameters.contains(name + norm));
 }
 
-TEST_CASE("models that differ in their mixer share everything else at initialisation", "[model]") {
+TEST_CASE("models with different mixers share all other initial weights", "[model]") {
   const auto one = started(Gpt(small_transformer(MetricOptions{}), vocabulary)),
              other = started(Gpt(small_transformer(ScaledDotProductOptions{}), vocabulary)),
              another_seed = started(Gpt(small_transformer(MetricOptions{}), vocabulary), 6);
@@ -181,7 +181,7 @@ TEST_CASE("models that differ in their mixer share everything else at initialisa
   CHECK_FALSE(torch::equal(one.parameters()[0], another_seed.parameters()[0]));
 }
 
-TEST_CASE("dropout acts in training only, and draws the same from the same place", "[model]") {
+TEST_CASE("dropout is used only in training, and draws the same numbers from the same place", "[model]") {
   auto config = small_transformer(any_mixer());
   config.dropout = 0.5;
   auto model = started(Gpt(config, vocabulary), 1);
@@ -221,12 +221,12 @@ TEST_CASE("the flat buffer holds all parameters and receives all gradients", "[m
   const double expected_norm = std::sqrt(squares);
   CHECK(in_views == total);
   CHECK(buffer.gradients().norm().item<double>() == Approx(expected_norm).epsilon(1e-6));
-  // What is written to the buffer is what the model uses.
+  // The model uses values that are written to the buffer.
   buffer.values().zero_();
   CHECK(model.evaluate(batch).abs().max().item<double>() == 0);
 }
 
-TEST_CASE("a NaN in one parameter is found by name", "[parameters]") {
+TEST_CASE("a NaN or infinity in a parameter is found by name", "[parameters]") {
   auto model = started(Gpt(small_transformer(MetricOptions{}), vocabulary), 1);
   ParameterBuffer parameters(model);
   CHECK(parameters.first_not_finite(parameters.values()) == nullptr);
@@ -242,8 +242,7 @@ TEST_CASE("a NaN in one parameter is found by name", "[parameters]") {
   }
 }
 
-TEST_CASE("a state that was saved and loaded continues a sequence with the same bits, and a reset one is new",
-          "[state]") {
+TEST_CASE("a saved and loaded state continues a sequence with the same bits, and a reset state is empty", "[state]") {
   auto model = started(Gpt(small_transformer(any_mixer()), vocabulary));
   const torch::NoGradGuard no_grad;
   const auto state = model.new_state(3, 12), loaded = model.new_state(3, 12), fresh = model.new_state(3, 12);
@@ -252,8 +251,8 @@ TEST_CASE("a state that was saved and loaded continues a sequence with the same 
   CHECK(loaded->length() == 5);
   const auto next = random_batch(3, 3);
   CHECK(torch::equal(model.evaluate(next, state.get()), model.evaluate(next, loaded.get())));
-  CHECK(loaded->bytes() == state->bytes());  // of a window only now: what is loaded does not tell of it
-  // And so do decoders.
+  CHECK(loaded->bytes() == state->bytes());  // with a window only now, because a loaded state does not contain it
+  // Decoders also continue with the same bits.
   if (has_decoder(model.config().mixer)) {
     const auto one = model.decoder(3), other = model.decoder(3);
     REQUIRE(one != nullptr);
@@ -270,7 +269,7 @@ TEST_CASE("a state that was saved and loaded continues a sequence with the same 
   CHECK(torch::equal(model.evaluate(next, state.get()), model.evaluate(next, fresh.get())));
 }
 
-TEST_CASE("what was saved of another model, batch or length is refused, and the state stays as it was", "[state]") {
+TEST_CASE("a saved state of another model, batch or length is refused, and the state does not change", "[state]") {
   auto model = started(Gpt(small_transformer(MetricOptions{}), vocabulary));
   const torch::NoGradGuard no_grad;
   const auto state = model.new_state(3, 12);
@@ -286,15 +285,15 @@ TEST_CASE("what was saved of another model, batch or length is refused, and the 
   }
   saved.erase(saved.begin());
   CHECK_THAT(complaint(*state, saved), ContainsSubstring("it has no 'length'"));
-  // Of a wider model: seen when the sequence goes on.
+  // A state of another width is refused only when the sequence goes on.
   Gpt wide(small_transformer(MetricOptions{}, 16), vocabulary);
   const auto wide_state = wide.new_state(3, 12);
   wide_state->load(copy_of(*state), "a file");
   CHECK_THROWS_WITH(wide.evaluate(random_batch(3, 1), wide_state.get()), ContainsSubstring("other sizes"));
 }
 
-// Without blocks the last vector is that of the last token.
-TEST_CASE("a compressor gives tokens back from the last vector and a sinusoid of the place", "[compression]") {
+// Without blocks the last vector is the embedding of the last token.
+TEST_CASE("a compressor predicts tokens from the last vector and a sinusoid of their place", "[compression]") {
   auto config = small_transformer(ScaledDotProductOptions{}, 8, 6);
   config.layers = 0;
   config.positions = NoPositionsConfig{};

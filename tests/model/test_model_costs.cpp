@@ -1,4 +1,4 @@
-// Operations and states of models beside counts by hand.
+// Operations and states of models against counts by hand.
 
 #include "config/loader.h"
 #include "model/model_costs.h"
@@ -6,13 +6,13 @@
 
 namespace metaformer::test_model_costs {
 
-TEST_CASE("operations of a forward pass are those of its products", "[costs]") {
+TEST_CASE("the operations of a forward pass are those of its matrix products", "[costs]") {
   const auto model_of = [](const std::string& model) { return default_experiment({"model=" + model}).config.model; };
   const auto transformer = [&](const std::string& mixer) {
     return model_of("{kind: transformer, layers: 2, heads: 2, width: 8, context: 4, mixer: " + mixer + "}");
   };
-  // 12 tokens; a head of 8 -> 10. A layer has products 8 -> 32 -> 8, 3 rows of 10 visible pairs, 2 heads of 4; in a
-  // recurrent layer each gate is from its input and from its state.
+  // 12 tokens, a head of 8 -> 10. A layer has products 8 -> 32 -> 8, 3 rows of 10 visible pairs, 2 heads of width 4. In
+  // a recurrent layer each gate has a product with the input and one with the state.
   const double head = 2.0 * 12 * 8 * 10, layer = 2.0 * 12 * 2 * 8 * 32;
   const double attention = 4 * 2.0 * 12 * 8 * 8 + 3 * 2 * 2.0 * 10 * 2 * 4;
   const std::vector<std::pair<ModelConfig, double>> cases = {
@@ -24,7 +24,7 @@ TEST_CASE("operations of a forward pass are those of its products", "[costs]") {
   for (const auto& [model, forward] : cases) CHECK(forward_operations(model, 10, 12, true) == forward);
 }
 
-TEST_CASE("a state that generates a text is of its mixers or recurrent layers, in float32", "[costs]") {
+TEST_CASE("the size of a state is that of its mixers or recurrent layers in float32", "[costs]") {
   const auto state_of = [](const std::string& model, const std::string& task = "language_model") {
     return costs_of(default_experiment({"model=" + model, "task=" + task}).config, 10).state_bytes;
   };
@@ -43,7 +43,7 @@ TEST_CASE("a state that generates a text is of its mixers or recurrent layers, i
   CHECK_FALSE(state_of(transformer("scaled_dot_product"), "classification"));
 }
 
-TEST_CASE("what reads from both ends costs twice, and a convolution before mixers has a state", "[costs]") {
+TEST_CASE("a mixer in both directions costs twice as much, and a convolution before mixers has a state", "[costs]") {
   const auto figures_of = [](const std::string& task, const std::string& direction, const std::string& more = "") {
     const auto model = "{kind: transformer, layers: 1, heads: 2, width: 8, context: 5, mixer: {kind: retention" +
                        direction + "}" + more + "}";
@@ -57,7 +57,7 @@ TEST_CASE("what reads from both ends costs twice, and a convolution before mixer
   CHECK(*convolved.state_bytes == *plain.state_bytes + 3 * 8 * 4);
 }
 
-TEST_CASE("a token writes and reads a matrix state once, and with the delta rule twice", "[costs]") {
+TEST_CASE("a token writes and reads a matrix state once, or twice with the delta rule", "[costs]") {
   const auto operations_of = [](const std::string& mixer) {
     const auto model =
         "{kind: transformer, layers: 1, heads: 2, width: 8, context: 5, mixer: {kind: " + mixer + ", convolution: 0}}";

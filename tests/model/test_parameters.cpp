@@ -1,5 +1,5 @@
-// How many parameters every kind of model has, by formula; how they start and decay, by what is said where they are
-// registered.
+// The number of parameters of every kind of model, by formula; their initial values and decay, by the specs of their
+// registration.
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::int64_t classes = 3;
 
-// Of mixers without scores.
+// The numbers of parameters of mixers without scores.
 struct StateMixerParameters {
   std::int64_t d, n, k, context, layer, bias;
 
@@ -64,15 +64,15 @@ struct StateMixerParameters {
     return tables * context * context + (averaged == AveragedValues::own ? 2 * linear(d, d) : 0);
   }
   std::int64_t operator()(const StaticOptions& o) const { return mean(o.averaged, n); }
-  std::int64_t operator()(const RandomOptions& o) const { return mean(o.averaged, 0); }  // its table is never trained
-  // With ranks of 32, the least.
+  std::int64_t operator()(const RandomOptions& o) const { return mean(o.averaged, 0); }  // its table is not trained
+  // With the smallest ranks, 32.
   std::int64_t operator()(const Rwkv7Options&) const {
     const auto low_rank = 2 * 32 * d, of_later_blocks = layer > 0 ? low_rank + d : 0;
     return 4 * linear(d, d) + 3 * low_rank + 2 * d + of_later_blocks + (6 + 3 + 2) * d;
   }
 };
 
-// The number of parameters of a mixer that docs/architecture.md says, with biases, norms and positions.
+// The number of parameters of a mixer by docs/architecture.md, with biases, norms and positions.
 std::int64_t parameters_by_formula(const MixerConfig& options, const MixerShape& shape) {
   const auto d = shape.width, n = shape.heads, k = shape.head_width();
   const auto matrices = [&](std::int64_t count) { return count * (d * d + (shape.bias ? d : 0)); };
@@ -113,14 +113,14 @@ std::int64_t norm_size(const TransformerConfig& model) {
 
 std::int64_t norms_of(const TransformerConfig& model) { return position_of(model.norm) == NormPosition::both ? 2 : 1; }
 
-// Of tokens; or of regions of all sizes, which have a table for each place, and a bias.
+// Embeddings of tokens, or of regions of all sizes with a table for each place and a bias.
 std::int64_t embeddings(const TransformerConfig& model, std::int64_t tokens) {
   const auto* regions = sequence_regions(model.embedding);
   if (regions == nullptr) return tokens * model.width;
   return regions->places() * tokens * (model.width / regions->sizes()) + model.width;
 }
 
-// Without embeddings of tokens and without a head.
+// All parameters except the embeddings of tokens and the head.
 std::int64_t trunk(const TransformerConfig& model, std::int64_t class_token = 0) {
   const auto d = model.width, u = model.up_width(), h = model.hidden_width(), bias = std::int64_t{model.bias};
   const auto block = d * u + d * h + bias * (u + d) + 2 * norms_of(model) * norm_size(model);
@@ -150,7 +150,7 @@ std::int64_t expected_of(const TransformerConfig& model, const TaskConfig& task)
 }
 
 std::int64_t expected_of(const EncoderDecoderConfig& model, const TaskConfig&) {
-  const auto tables = (model.shared_embedding ? 1 : 2) * (vocabulary + 1) * model.width;  // with the mark
+  const auto tables = (model.shared_embedding ? 1 : 2) * (vocabulary + 1) * model.width;  // the mark is a further token
   const auto cross = parameters_by_formula(model.cross_mixer, model.cross_shape()) + norms_of(model) * norm_size(model);
   const auto head = model.embedding.tie ? 0 : (vocabulary + 1) * model.width;
   return tables + trunk(model) + trunk(model.encoder_blocks()) + model.layers * cross + head;
@@ -192,7 +192,7 @@ ExperimentConfig small_experiment(const TaskConfig& task = LanguageModelConfig{}
   return config;
 }
 
-// Names and shapes by which no rule could tell what they are.
+// Parameters with names and shapes that do not match their specs.
 struct Odd : Layer {
   Odd() {
     add_parameter("bias", torch::zeros({3, 400}), {.init = Init::normal(0.5), .decay = Decay::matrices});
@@ -210,7 +210,7 @@ TransformerConfig config_of(const MixerConfig& mixer) {
 
 }  // namespace
 
-TEST_CASE("parameters are counted by formula, for every mixer, task and head", "[parameter_counts]") {
+TEST_CASE("the number of parameters equals its formula for every mixer, task and head", "[parameter_counts]") {
   static const auto mixers = every_mixer();
   auto config = small_experiment(GENERATE(TaskConfig{LanguageModelConfig{}}, TaskConfig{MaskedLanguageModelConfig{}},
                                           TaskConfig{ClassificationConfig{}}));
@@ -238,7 +238,7 @@ TEST_CASE("parameters are counted by formula, for every mixer, task and head", "
   }
 }
 
-TEST_CASE("parameters of positions are counted by formula", "[parameter_counts]") {
+TEST_CASE("the number of parameters of positions equals its formula", "[parameter_counts]") {
   auto config = small_experiment();
   transformer(config).positions = any_positions();
   transformer(config).mixer =
@@ -247,7 +247,7 @@ TEST_CASE("parameters of positions are counted by formula", "[parameter_counts]"
   check_count(config);
 }
 
-TEST_CASE("parameters of models without blocks are counted by formula", "[parameter_counts]") {
+TEST_CASE("the number of parameters of models without blocks equals its formula", "[parameter_counts]") {
   auto config = small_experiment(ClassificationConfig{});
   transformer(config).layers = 0;
   transformer(config).width = 10;
@@ -257,7 +257,7 @@ TEST_CASE("parameters of models without blocks are counted by formula", "[parame
   check_count(config);
 }
 
-TEST_CASE("parameters of an encoder and decoder are counted by formula", "[parameter_counts]") {
+TEST_CASE("the number of parameters of an encoder and decoder equals its formula", "[parameter_counts]") {
   const auto choice = [](const char* key, const char* value) { return fmt::format("model.{}={}", key, value); };
   const auto mixers = GENERATE(values<std::array<const char*, 3>>(
       {{"scaled_dot_product", "{kind: scaled_dot_product, qk_norm: true}", "quadratic"},
@@ -276,7 +276,8 @@ TEST_CASE("parameters of an encoder and decoder are counted by formula", "[param
   check_count(config);
 }
 
-TEST_CASE("parameters of recurrent, feed-forward and linear models are counted by formula", "[parameter_counts]") {
+TEST_CASE("the number of parameters of recurrent, feed-forward and linear models equals its formula",
+          "[parameter_counts]") {
   ExperimentConfig config;
   const bool tie = GENERATE(true, false);
   const auto set = [&](auto model) {
@@ -296,7 +297,7 @@ TEST_CASE("parameters of recurrent, feed-forward and linear models are counted b
   set(LinearConfig{});
 }
 
-TEST_CASE("a parameter starts and decays as its spec says, whatever its name and shape", "[specs]") {
+TEST_CASE("the initial values and decay of a parameter follow its spec, whatever its name and shape", "[specs]") {
   Odd odd;
   initialise(odd, 3, 1);
   const auto parameters = odd.named_parameters();
@@ -319,7 +320,7 @@ TEST_CASE("a parameter without a spec is an error that names it", "[specs]") {
   CHECK_THROWS_WITH(specified_parameters(*modules), ContainsSubstring("1.weight"));
 }
 
-TEST_CASE("in every model matrices decay, and norms and biases do not", "[specs]") {
+TEST_CASE("matrices decay in every model, and norms and biases do not", "[specs]") {
   auto config = config_of(any_mixer());
   config.bias = true;
   config.embedding.tie = false;
@@ -329,9 +330,10 @@ TEST_CASE("in every model matrices decay, and norms and biases do not", "[specs]
   if (classifies) model = std::make_shared<Classifier>(config, HeadConfig{}, vocabulary, classes);
   for (const auto& [name, value, spec] : specified_parameters(*model)) {
     INFO(name);
-    // RWKV-7's mixtures are vectors, one for each input; nor do its authors let the products of low rank decay.
+    // RWKV-7's mixtures are vectors, one for each input. By its authors' choice products of low rank do not decay
+    // either.
     const bool is_of_rwkv7 = name.ends_with(".mixture") || name.ends_with(".in") || name.ends_with(".out");
-    // Hyena's network of filters does not decay, nor what a softmax is taken of.
+    // Hyena's filter network and inputs of a softmax do not decay.
     const bool is_of_filters = name.find(".filter_") != std::string::npos;
     const bool is_table = name.ends_with(".table") && !is<SpatialGatingOptions>(config.mixer);
     CHECK((spec.decay == Decay::none) == (value.dim() < 2 || is_of_rwkv7 || is_of_filters || is_table));
@@ -339,7 +341,7 @@ TEST_CASE("in every model matrices decay, and norms and biases do not", "[specs]
   }
 }
 
-TEST_CASE("the matrices of the blocks are hidden matrices, and their parts are counted", "[specs]") {
+TEST_CASE("the matrices of the blocks are hidden matrices, with the right number of parts", "[specs]") {
   auto config = config_of(any_mixer());
   config.embedding.tie = false;
   config.feed_forward = GENERATE(FeedForwardConfig(MlpConfig{}), FeedForwardConfig(GatedConfig{}));
@@ -351,9 +353,9 @@ TEST_CASE("the matrices of the blocks are hidden matrices, and their parts are c
                                name.find(".blocks.") != std::string::npos && spec.decay == Decay::matrices;
     CHECK((spec.hidden_matrices > 0) == (is_square_form || is_projection));
     if (is_square_form) CHECK(spec.hidden_matrices == config.heads);
-    const bool packs_two = name.find("key_query.") != std::string::npos;  // of Mamba-2
+    const bool packs_two = name.find("key_query.") != std::string::npos;  // in Mamba-2
     const auto* dot = std::get_if<ScaledDotProductOptions>(&config.mixer);
-    // Queries of heads that share keys are as many matrices of the size of those.
+    // If heads share keys, queries are divided into matrices of the size of the keys.
     const bool shares_keys =
         dot != nullptr && dot->key_value_heads > 0 && name.find("query_key_value") != std::string::npos;
     const auto rows = shares_keys ? dot->key_value_heads * config.head_width() : config.width;
@@ -364,7 +366,7 @@ TEST_CASE("the matrices of the blocks are hidden matrices, and their parts are c
   }
 }
 
-TEST_CASE("what is not trained has no rate and no gradient, whatever rates are set", "[specs]") {
+TEST_CASE("a parameter that is not trained has the rate 0 and no gradient, whatever rates are set", "[specs]") {
   auto config = config_of(RandomOptions{});
   Gpt model(config, vocabulary);
   ParameterBuffer parameters(model);
@@ -379,7 +381,7 @@ TEST_CASE("what is not trained has no rate and no gradient, whatever rates are s
   CHECK(fixed == config.layers);
 }
 
-TEST_CASE("a model draws nothing from the library's generator", "[specs]") {
+TEST_CASE("a model draws no numbers from the library's generator", "[specs]") {
   const auto bits = [] { return at::detail::getDefaultCPUGenerator().get_state(); };
   const auto before = bits();
   auto config = config_of(any_mixer());

@@ -1,4 +1,4 @@
-// How a whole model knows where its tokens stand. The formulas are in tests/python/reference_model.py.
+// Positions in whole models. Their formulas are in tests/python/reference_model.py.
 
 #include "model/classifier.h"
 #include "model/small_models.h"
@@ -18,7 +18,7 @@ TransformerConfig config_of(const PositionsConfig& positions, const MixerConfig&
 
 }  // namespace
 
-TEST_CASE("generating with any positions gives the logits of the whole sequence", "[positions]") {
+TEST_CASE("generation with any positions gives the logits of the whole sequence", "[positions]") {
   auto model = randomised(Gpt(config_of(any_positions(), any_mixer_with_scores()), vocabulary));
   const torch::NoGradGuard no_grad;
   const auto ids_bc = random_ids(2, 12);
@@ -27,7 +27,7 @@ TEST_CASE("generating with any positions gives the logits of the whole sequence"
   CHECK(close(read(model, {.ids_bc = ids_bc}, *state, {3, 1, 1, 4, 1, 2}), whole_bcv));
 }
 
-TEST_CASE("the order of tokens matters to every kind of positions but none", "[positions]") {
+TEST_CASE("the order of tokens has an effect with every kind of positions except none", "[positions]") {
   const auto positions = any_positions();
   auto model = randomised(Classifier(config_of(positions), MeanPooledHeadConfig{}, vocabulary, 3));
   const torch::NoGradGuard no_grad;
@@ -36,7 +36,7 @@ TEST_CASE("the order of tokens matters to every kind of positions but none", "[p
   CHECK(equal == is<NoPositionsConfig>(positions));
 }
 
-TEST_CASE("weights fit a model of a longer context unless positions are learned", "[positions]") {
+TEST_CASE("weights fit a model with a longer context unless positions are learned", "[positions]") {
   const auto positions = any_positions();
   auto config = config_of(positions);
   auto trained = randomised(Gpt(config, vocabulary));

@@ -1,5 +1,4 @@
-// Classifiers that read regions of tokens, pool them and have a bag of n-grams. Their formulas are in
-// tests/python/regions.py.
+// Classifiers with embeddings of regions, pooling and a bag of n-grams. Their formulas are in tests/python/regions.py.
 
 #include "model/classifier.h"
 #include "model/memory_estimate.h"
@@ -11,7 +10,7 @@ namespace {
 
 constexpr std::int64_t classes = 3;
 
-// Without blocks: logits of the greatest features of regions of 2 and 3 tokens.
+// A config without blocks: logits from the largest features of regions of 2 and 3 tokens.
 TransformerConfig pooled_config() {
   TransformerConfig config;
   config.layers = 0;
@@ -57,7 +56,7 @@ torch::Tensor watched_logits(Classifier& model, const Batch& batch) {
 
 }  // namespace
 
-TEST_CASE("pooling without the vectors of all tokens is pooling of them", "[regions]") {
+TEST_CASE("pooling without the vectors of all tokens equals pooling of these vectors", "[regions]") {
   const auto model = made(pooled_config(), pooled_head(true, small_bag));
   Batch batch{.ids_bc = some_ids()};
   if (GENERATE(true, false)) {
@@ -68,7 +67,7 @@ TEST_CASE("pooling without the vectors of all tokens is pooling of them", "[regi
   CHECK(torch::allclose(watched_logits(*model, batch), model->evaluate(batch), 1e-5, 1e-6));
 }
 
-TEST_CASE("without blocks a head reads the embeddings, and there is no final norm", "[regions]") {
+TEST_CASE("without blocks the head reads the embeddings, and there is no final norm", "[regions]") {
   auto config = pooled_config();
   config.embedding.region = GENERATE(RegionConfig{NoRegionConfig{}}, RegionConfig{SequenceRegionConfig{}});
   const auto head = GENERATE(HeadConfig{PerTokenMeanHeadConfig{}}, HeadConfig{MeanPooledHeadConfig{}});
@@ -81,7 +80,7 @@ TEST_CASE("without blocks a head reads the embeddings, and there is no final nor
   for (const auto& item : model->named_parameters()) CHECK(item.key().find("final_norm") == std::string::npos);
 }
 
-TEST_CASE("dropout of the head leaves features out in training only", "[regions]") {
+TEST_CASE("dropout of the head drops features only in training", "[regions]") {
   auto head = pooled_head();
   head.dropout = 0.5;
   const auto model = made(pooled_config(), head);
@@ -99,7 +98,7 @@ TEST_CASE("dropout of the head leaves features out in training only", "[regions]
   CHECK(torch::equal(model->evaluate({.ids_bc = ids_bc}), torch::full({400, classes}, 10.0)));
 }
 
-TEST_CASE("dropout of embeddings counts where they are pooled, too", "[regions]") {
+TEST_CASE("dropout of embeddings also affects pooled ones", "[regions]") {
   auto config = pooled_config();
   (GENERATE(true, false) ? config.dropout : config.embedding.dropout) = 0.5;
   const auto model = made(config, pooled_head());
@@ -109,7 +108,7 @@ TEST_CASE("dropout of embeddings counts where they are pooled, too", "[regions]"
   CHECK_FALSE(torch::allclose(model->forward(batch, nullptr, training), model->evaluate(batch)));
 }
 
-TEST_CASE("regions that are pooled at once take less memory than vectors of all tokens", "[memory]") {
+TEST_CASE("regions that are pooled directly take less memory than the vectors of all tokens", "[memory]") {
   ExperimentConfig config;
   config.task.emplace<ClassificationConfig>();
   auto& model = transformer(config) = pooled_config();
@@ -124,8 +123,7 @@ TEST_CASE("regions that are pooled at once take less memory than vectors of all 
   CHECK(static_cast<double>(whole) > 4e9);  // a vector for each of a million tokens
 }
 
-TEST_CASE("the rows of tables that a batch gives gradients are listed, and only these are cleared and scaled",
-          "[regions][buffer]") {
+TEST_CASE("table rows with gradients are listed, and only these are cleared and scaled", "[regions][buffer]") {
   const auto model = made(pooled_config(), pooled_head(true, small_bag));
   ParameterBuffer buffer(*model);
   const auto add = [&](const torch::Tensor& ids_bc) { model->evaluate({.ids_bc = ids_bc}).square().sum().backward(); };

@@ -1,4 +1,4 @@
-// Reversible blocks, and what else is computed again in backward, against plain autograd.
+// Reversible blocks and chunked feed-forward branches, which backward computes again, against plain autograd.
 
 #include "model/reversible.h"
 #include "model/small_models.h"
@@ -25,10 +25,10 @@ TransformerConfig config_of(const MixerConfig& mixer, std::int64_t layers = 3) {
 
 struct Result {
   torch::Tensor y_bcd;
-  torch::autograd::variable_list gradients;  // of x, then of the weights of all blocks, then of what they share
+  torch::autograd::variable_list gradients;  // of x, of the weights of all blocks, and of shared tensors
 };
 
-// Blocks alone, in training, with the random numbers of one key.
+// A stack of blocks in training, with the random numbers of one key.
 struct Stack {
   Stack(const TransformerConfig& config, torch::ScalarType type) {
     torch::manual_seed(3);
@@ -62,7 +62,7 @@ struct Stack {
   }
 
   mutable std::vector<Block> blocks;
-  mutable std::vector<std::uint64_t> places;  // of the random numbers behind each run
+  mutable std::vector<std::uint64_t> places;  // of the random numbers after each run
 };
 
 void check_same(const Result& found, const Result& expected, double tolerance) {
@@ -90,7 +90,7 @@ torch::Tensor random_input(torch::ScalarType type) {
 
 }  // namespace
 
-TEST_CASE("reversible blocks have the gradients of plain autograd, dropout on, with every mixer", "[reversible]") {
+TEST_CASE("reversible blocks with dropout have the gradients of plain autograd, with every mixer", "[reversible]") {
   const auto mixer = any_mixer();
   const Stack stack(config_of(mixer), torch::kFloat);
   const auto x_bcd = random_input(torch::kFloat);
@@ -100,7 +100,7 @@ TEST_CASE("reversible blocks have the gradients of plain autograd, dropout on, w
   CHECK(stack.places[0] == stack.places[1]);
 }
 
-TEST_CASE("reversible blocks in double differ from plain autograd by rounding, whatever the block", "[reversible]") {
+TEST_CASE("reversible blocks of every kind in double differ from plain autograd only by rounding", "[reversible]") {
   auto config = config_of(GENERATE(MixerConfig(MetricOptions{}), MixerConfig(LshOptions{.rounds = 2, .chunk = 4})));
   config.norm = any_norm();
   if (position_of(config.norm) == NormPosition::post)
@@ -115,7 +115,7 @@ TEST_CASE("reversible blocks in double differ from plain autograd by rounding, w
              stack.run(BlockGradients::as_usual, x_bcd, visibility), 1e-11);
 }
 
-TEST_CASE("gradients reach what all reversible blocks share", "[reversible]") {
+TEST_CASE("gradients reach the tensors that all reversible blocks share", "[reversible]") {
   auto config = config_of(ScaledDotProductOptions{});
   config.positions = TransformerXlPositionsConfig{};
   const Stack stack(config, torch::kDouble);
@@ -136,7 +136,8 @@ TEST_CASE("gradients reach what all reversible blocks share", "[reversible]") {
     CHECK(found.gradients[found.gradients.size() - i].abs().sum().item<double>() > 0);
 }
 
-TEST_CASE("reversible blocks find bfloat16's gradients under autocast", "[reversible]") {
+TEST_CASE("reversible blocks under autocast have the gradients of plain autograd within bfloat16's rounding",
+          "[reversible]") {
   const Stack stack(config_of(MetricOptions{}), torch::kFloat);
   const auto x_bcd = random_input(torch::kFloat);
   const auto visibility = self_visibility(/*causal=*/true, torch::Tensor());
@@ -144,11 +145,11 @@ TEST_CASE("reversible blocks find bfloat16's gradients under autocast", "[revers
     const AutocastScope autocast(Precision::bf16, torch::kCPU);
     return stack.run(gradients, x_bcd, visibility);
   };
-  // The streams are float32: the inputs that are found again differ by its rounding, products by bfloat16's.
+  // Recomputed inputs differ by the rounding of the float32 streams, products by that of bfloat16.
   check_same(run(BlockGradients::by_inversion), run(BlockGradients::as_usual), 0.03);
 }
 
-TEST_CASE("a whole reversible model learns with and without memory as it does by plain autograd", "[reversible]") {
+TEST_CASE("a whole reversible model has the gradients of plain autograd with and without memory", "[reversible]") {
   auto config = config_of(MetricOptions{});
   config.positions = GENERATE(PositionsConfig(TransformerXlPositionsConfig{}), PositionsConfig(T5PositionsConfig{}));
   config.memory = GENERATE(0, 7);
@@ -172,7 +173,7 @@ TEST_CASE("a whole reversible model learns with and without memory as it does by
     CHECK((found[i] - expected[i]).norm().item<double>() <= 1e-5 * expected[i].norm().item<double>() + 1e-9);
 }
 
-TEST_CASE("a chunked feed-forward branch gives the same numbers and gradients", "[chunks]") {
+TEST_CASE("a chunked feed-forward branch gives the same values and gradients", "[chunks]") {
   auto config = config_of(IdentityOptions{}, 1);
   config.blocks = BlockKind::plain;
   config.feed_forward = any_feed_forward();

@@ -1,4 +1,4 @@
-// What a probe observes of every mixer, with every kind of positions.
+// The observations of a probe for every mixer and kind of positions.
 
 #include <cmath>
 #include <limits>
@@ -23,7 +23,7 @@ struct Observed {
   StreamProbe probe{};
   bool causal;
   std::shared_ptr<Mixer> mixer;
-  Tensor biases_2nk;  // u and v of transformer_xl, where all layers share them
+  Tensor biases_2nk;  // u and v of transformer_xl if all layers share them
 };
 
 Observed observe(const MixerConfig& options, const PositionsConfig& positions, bool causal) {
@@ -44,7 +44,7 @@ Observed observe(const MixerConfig& options, const PositionsConfig& positions, b
   return observed;
 }
 
-// Of the only sequence.
+// The observations for the only sequence.
 struct Seen {
   ScoredVectors vectors;
   Tensor score_nce, attention_nce;
@@ -65,12 +65,12 @@ void check_attention(const Observed& observed, const MixerConfig& options) {
   }
   const auto sums_nc = attention_nce.sum(2);
   CHECK(torch::allclose(sums_nc, torch::ones_like(sums_nc), 0, 1e-12));
-  auto weight_nce = score_nce.exp();  // of scores that are small here
+  auto weight_nce = score_nce.exp();  // no overflow, because scores are small here
   if (observed.causal) weight_nce = weight_nce.tril();
   CHECK(torch::allclose(attention_nce, weight_nce / weight_nce.sum(2, true), 1e-9, 1e-12));
 }
 
-// Minus the squared distances of docs/architecture.md, "Positions of Transformer-XL", divided by the root of the head's
+// Minus the squared distances of docs/architecture.md, "Positions of Transformer-XL", divided by the root of the head
 // width, pair by pair.
 Tensor expected_distances_nce(Mixer& mixer, const TransformerXlPositionsConfig& xl, const Tensor& biases_2nk,
                               const ScoredVectors& vectors) {
@@ -98,7 +98,7 @@ Tensor expected_distances_nce(Mixer& mixer, const TransformerXlPositionsConfig& 
   return score_nce / std::sqrt(static_cast<double>(width) / heads);
 }
 
-// Its scores are never positive: a learned temperature may be negative.
+// Whether scores are never positive; with a learned temperature they may be, because it may be negative.
 bool is_distance(const MixerConfig& options) {
   const auto* metric = std::get_if<MetricOptions>(&options);
   return metric && metric->score == MetricScore::distance && !metric->learned_temperature;
@@ -106,7 +106,7 @@ bool is_distance(const MixerConfig& options) {
 
 }  // namespace
 
-TEST_CASE("a probe does not change what a mixer returns, and sees the weights of its softmax", "[probe]") {
+TEST_CASE("a probe does not change the output of a mixer, and observes the weights of its softmax", "[probe]") {
   const auto options = any_mixer();
   const bool causal = GENERATE(false, true);
   INFO(describe(options) << (causal ? ", causal" : ""));
@@ -117,7 +117,7 @@ TEST_CASE("a probe does not change what a mixer returns, and sees the weights of
   if (is_distance(options)) CHECK(seen_by(observed.probe).score_nce.max().item<double>() <= 0);
 }
 
-TEST_CASE("with every kind of positions a probe sees the attention that mixes the values", "[probe]") {
+TEST_CASE("with every kind of positions a probe observes the attention weights of the values", "[probe]") {
   const auto options = GENERATE(
       MixerConfig(ScaledDotProductOptions{}), MixerConfig(QuadraticOptions{.form = QuadraticForm::full}),
       MixerConfig(MetricOptions{}),
@@ -134,7 +134,7 @@ TEST_CASE("with every kind of positions a probe sees the attention that mixes th
     CHECK(seen_by(observed.probe).score_nce.max().item<double>() <= 0);
 }
 
-TEST_CASE("observed distances with positions of Transformer-XL are those of their formula", "[probe]") {
+TEST_CASE("observed distances with Transformer-XL positions equal their formula", "[probe]") {
   const auto constraint = GENERATE(MetricConstraint::psd, MetricConstraint::diagonal, MetricConstraint::identity);
   const auto backend = GENERATE(Backend::automatic, Backend::reference);
   const bool shares = GENERATE(true, false), causal = GENERATE(false, true), own = GENERATE(false, true);
@@ -147,7 +147,7 @@ TEST_CASE("observed distances with positions of Transformer-XL are those of thei
   const auto observed = observe(options, xl, causal);
   const auto& [vectors, score_nce, attention_nce] = seen_by(observed.probe);
   auto expected_nce = expected_distances_nce(*observed.mixer, xl, observed.biases_2nk, vectors);
-  // This visibility has no distances to tokens that the mask hides.
+  // With a causal mask there are no distances to hidden tokens.
   auto visible_nce = causal ? score_nce.tril() : score_nce;
   if (causal) expected_nce = expected_nce.tril();
   CHECK(relative_error(visible_nce, expected_nce) < 1e-12);
@@ -156,7 +156,7 @@ TEST_CASE("observed distances with positions of Transformer-XL are those of thei
   CHECK(relative_error(observed.mixed_bcd, observed.unobserved_bcd) < 1e-12);
 }
 
-TEST_CASE("observed scores are those of the observed vectors and form", "[probe]") {
+TEST_CASE("observed scores equal those of the observed vectors and form", "[probe]") {
   const auto options = any_mixer();
   if (!has_scores(options)) return does_not_apply("no scores");
   INFO(describe(options));
@@ -177,7 +177,7 @@ TEST_CASE("observed scores are those of the observed vectors and form", "[probe]
   CHECK(relative_error(score_nce, expected / std::sqrt(of_heads)) < 1e-9);
 }
 
-TEST_CASE("measures of attention are those of their formulas, head by head and query by query", "[probe]") {
+TEST_CASE("measures of attention equal their formulas, computed query by query", "[probe]") {
   constexpr std::int64_t batch = 2;
   torch::manual_seed(4);
   const auto score_bnce = 3 * torch::randn({batch, heads, tokens, tokens}, torch::kDouble);
@@ -205,14 +205,14 @@ TEST_CASE("measures of attention are those of their formulas, head by head and q
     CHECK(measures.score_std.at(head) == Approx(score_s.std(/*unbiased=*/false).item<double>()).epsilon(1e-9));
   }
   CHECK(measures.score_max == Approx(score_bnce.masked_select(visible_bce.unsqueeze(1)).abs().max().item<double>()));
-  // Sigmoids and sinks leave weights that do not add up to 1.
+  // The sums of weights of sigmoids or with sinks are not 1.
   const auto larger = measure_attention({.score_bnce = score_bnce,
                                          .weight_bnce = weight_bnce * torch::rand({tokens, 1}, torch::kDouble) * 3,
                                          .visible_bce = visible_bce});
   for (std::size_t n = 0; n < heads; ++n) CHECK(larger.entropy[n] == Approx(measures.entropy[n]).epsilon(1e-10));
 }
 
-TEST_CASE("attention to one key has no entropy, attention to all alike has all", "[probe]") {
+TEST_CASE("attention to one key has entropy 0, and uniform attention has entropy 1", "[probe]") {
   const auto causal = torch::ones({1, 6, 6}, torch::kBool).tril();
   const auto uniform = causal.to(torch::kDouble).unsqueeze(1) / torch::arange(1, 7, torch::kDouble).view({6, 1});
   const auto scores = torch::zeros({1, 1, 6, 6}, torch::kDouble);
@@ -221,11 +221,11 @@ TEST_CASE("attention to one key has no entropy, attention to all alike has all",
   CHECK(alike.score_std.at(0) == 0);
   const auto one = torch::eye(6, torch::kDouble).view({1, 1, 6, 6});
   CHECK(measure_attention({.score_bnce = scores, .weight_bnce = one, .visible_bce = {}}).entropy.at(0) == 0);
-  const auto alone = torch::ones({1, 1, 1, 1}, torch::kDouble);  // a query that sees one key has nothing to choose
+  const auto alone = torch::ones({1, 1, 1, 1}, torch::kDouble);  // a query with one visible key has no entropy
   CHECK(std::isnan(measure_attention({.score_bnce = alone, .weight_bnce = alone}).entropy.at(0)));
 }
 
-TEST_CASE("norms by depth leave padding out, and count a class token", "[probe]") {
+TEST_CASE("norms by depth exclude padding and include a class token", "[probe]") {
   StreamProbe probe{};
   const auto x_bcd = torch::tensor({3.0, 4.0, 6.0, 8.0, 0.0, 100.0}, torch::kDouble).view({1, 3, 2});
   probe.stream(StreamPoint::embedding, x_bcd);

@@ -1,4 +1,4 @@
-// Activations, gated products and their slopes by our own kernels, against the definitions in float64.
+// Activations, gated products and their slopes by the program's kernels, against the definitions in float64.
 
 #include <cmath>
 #include <limits>
@@ -46,7 +46,7 @@ torch::Tensor by_definition(const ActivationConfig& f, const torch::Tensor& x, d
   return y;
 }
 
-// The largest error, relative to what is at least 0.1.
+// The largest error, relative to the expected value or 0.1, whichever is larger.
 double worst(const torch::Tensor& value, const torch::Tensor& expected) {
   return ((value.to(torch::kDouble) - expected).abs() / expected.abs().clamp_min(0.1)).max().item<double>();
 }
@@ -58,15 +58,15 @@ struct Slopes {
   std::vector<float> y, slope;
 };
 
-// float32 as bfloat16 and back have 2^-9 of rounding.
+// Rounding to bfloat16 has a relative error of 2^-9.
 double tolerance_of(torch::ScalarType type) { return type == torch::kBFloat16 ? 0.008 : 2e-6; }
 
-// The library's operators are less exact in the tails, and round between each other.
+// The library's operators are less accurate in the tails, and round intermediate results.
 double library_tolerance_of(torch::ScalarType type) { return type == torch::kBFloat16 ? 0.016 : 1e-5; }
 
 }  // namespace
 
-TEST_CASE("activations and their slopes are right over all of their range", "[activation]") {
+TEST_CASE("activations and their slopes are correct over the whole range", "[activation]") {
   const auto f = any_activation();
   CAPTURE(kind_of(f));
   std::vector<float> x;
@@ -77,16 +77,16 @@ TEST_CASE("activations and their slopes are right over all of their range", "[ac
     const auto [y, slope] = exact(f, x[i]);
     worst_y = std::max(worst_y, std::abs(computed.y[i] - y) / std::max(std::abs(y), 0.1));
     worst_slope = std::max(worst_slope, std::abs(computed.slope[i] - slope) / std::max(std::abs(slope), 0.1));
-    // Far below 0 the definition of gelu_tanh itself loses digits, in 1 + tanh.
+    // Far below 0 the definition of gelu_tanh loses digits in 1 + tanh.
     if (std::abs(y) > 1e-30 && !is<GeluTanhConfig>(f))
       worst_tail = std::max(worst_tail, std::abs(computed.y[i] / y - 1));
   }
   CHECK(worst_y < 2e-6);
   CHECK(worst_slope < 2e-6);
-  CHECK(worst_tail < 1e-5);  // of the exponential's argument, which float32 rounds
+  CHECK(worst_tail < 1e-5);  // float32 rounds the argument of the exponential
 }
 
-TEST_CASE("activations of infinities have their limits, of NaN are NaN", "[activation]") {
+TEST_CASE("activations of infinities are their limits, and those of NaN are NaN", "[activation]") {
   const auto f = any_activation();
   CAPTURE(kind_of(f));
   constexpr float infinity = std::numeric_limits<float>::infinity();
@@ -99,7 +99,7 @@ TEST_CASE("activations of infinities have their limits, of NaN are NaN", "[activ
         std::vector<float>{squares ? infinity : 1, 0, static_cast<float>(exact(f, 0).slope)});
 }
 
-TEST_CASE("an activation writes as many numbers as it is given", "[activation]") {
+TEST_CASE("an activation writes exactly the given number of values", "[activation]") {
   const auto f = any_activation();
   for (std::size_t count : {0, 1, 15, 16, 17, 31, 40}) {
     std::vector<float> x(count, 1.5f), y(count + 1, 7.0f), slope(count + 1, 7.0f);
@@ -110,7 +110,7 @@ TEST_CASE("an activation writes as many numbers as it is given", "[activation]")
   }
 }
 
-TEST_CASE("values and gradients of an activation are those of its definition", "[activation]") {
+TEST_CASE("values and gradients of an activation equal its definition", "[activation]") {
   const auto f = any_activation();
   const auto type = GENERATE(torch::kFloat, torch::kBFloat16, torch::kDouble);
   CAPTURE(kind_of(f), type);
@@ -122,12 +122,12 @@ TEST_CASE("values and gradients of an activation are those of its definition", "
   CHECK(y.scalar_type() == type);
   CHECK(worst(y, by_definition(f, x.detach(), &Point::y)) < tolerance);
   CHECK(worst(x.grad(), by_definition(f, x.detach(), &Point::slope) * dy.to(torch::kDouble)) < 2 * tolerance);
-  // Without a gradient, and in another layout, it is the library that computes.
+  // Without gradients or in another layout the library computes.
   CHECK(worst(activate(f, x.detach()), by_definition(f, x.detach(), &Point::y)) < library_tolerance_of(type));
   CHECK(worst(activate(f, x.t()), by_definition(f, x.detach().t(), &Point::y)) < library_tolerance_of(type));
 }
 
-TEST_CASE("values and gradients of a gated product are those of its definition", "[activation]") {
+TEST_CASE("values and gradients of a gated product equal its definition", "[activation]") {
   const auto f = any_activation();
   const auto type = GENERATE(torch::kFloat, torch::kBFloat16, torch::kDouble);
   const auto width = GENERATE(1, 8, 16, 24, 43);
@@ -151,7 +151,7 @@ TEST_CASE("a gated product of no rows is empty", "[activation]") {
   CHECK(gate(SiluConfig{}, x).sizes() == std::vector<std::int64_t>{0, 8});
 }
 
-TEST_CASE("going back through an activation twice is an error, not a wrong gradient", "[activation]") {
+TEST_CASE("a second backward pass through an activation is an error, not a wrong gradient", "[activation]") {
   const auto x = torch::randn({8}).requires_grad_();
   const auto loss = GENERATE(true, false) ? gate(SiluConfig{}, x).sum() : activate(GeluConfig{}, x).sum();
   loss.backward({}, /*retain_graph=*/true);

@@ -1,4 +1,4 @@
-// Short filters over tokens: the kernel of the CPU and the operators against a sum pair by pair in float64.
+// Short filters over tokens: the CPU kernel and the operators against a sum pair by pair in float64.
 
 #include <torch/autograd.h>
 
@@ -31,7 +31,7 @@ Tensor by_definition(const CausalConvolution& convolution, const Tensor& x_bed, 
   return torch::stack(texts);
 }
 
-// y and the gradients of x, the filter and the bias, computed in a type.
+// The gradients of x, the filter and the bias, then y, computed in a type.
 template <class Convolve>
 std::vector<Tensor> computed(const Convolve& convolve, CausalConvolution convolution, const Tensor& given_bed,
                              const Tensor& segment_be, std::int64_t newest, torch::ScalarType type) {
@@ -48,7 +48,7 @@ std::vector<Tensor> computed(const Convolve& convolve, CausalConvolution convolu
 
 }  // namespace
 
-TEST_CASE("short convolutions and their gradients are sums over tokens of the segment", "[causal_convolution]") {
+TEST_CASE("short convolutions and their gradients equal sums over the tokens of the segment", "[causal_convolution]") {
   const auto size = GENERATE(1, 2, 4, 9, 30), width = GENERATE(1, 16, 70), tokens = GENERATE(1, 3, 21);
   const bool segmented = GENERATE(false, true), silu = GENERATE(false, true);
   CAPTURE(size, width, tokens, segmented, silu);
@@ -69,7 +69,7 @@ TEST_CASE("short convolutions and their gradients are sums over tokens of the se
                by_kernel = of(causal_convolution, torch::kFloat),
                by_operators = of(causal_convolution_by_operators, torch::kFloat);
     for (std::size_t i = 0; i < expected.size(); ++i) {
-      // Of sums that cancel little is left, as of the slope of SiLU near its minimum: an error is one of their terms.
+      // Where sums cancel, as in the slope of SiLU near its minimum, an error is relative to the terms.
       const auto error_of = [&](const Tensor& x) {
         return (x - expected[i]).norm().item<double>() / (1 + expected[i].norm().item<double>());
       };
@@ -80,7 +80,7 @@ TEST_CASE("short convolutions and their gradients are sums over tokens of the se
   }
 }
 
-TEST_CASE("short convolutions of bfloat16 are rounded once", "[causal_convolution]") {
+TEST_CASE("short convolutions in bfloat16 are rounded once", "[causal_convolution]") {
   const auto x_bed = torch::randn({2, 7, 20}).to(torch::kBFloat16);
   const CausalConvolution convolution{.filter_dj = torch::randn({20, 4}), .silu = true};
   const auto y = causal_convolution(convolution, x_bed, {}, 7);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// Of the rows with a target.
+// The sum of the losses of rows with a target.
 torch::Tensor by_definition(const torch::Tensor& logits_tv, const torch::Tensor& targets_t, double smoothing) {
   const auto rows_t = (targets_t >= 0).nonzero().flatten();
   const auto log_tv = torch::log_softmax(logits_tv.index_select(0, rows_t), 1);
@@ -42,7 +42,7 @@ torch::Tensor random_targets(std::int64_t rows, std::int64_t width) {
 
 }  // namespace
 
-TEST_CASE("the cross-entropy and its gradient are those of the formula", "[cross_entropy]") {
+TEST_CASE("the cross-entropy and its gradient equal the formula", "[cross_entropy]") {
   const auto width = GENERATE(1, 15, 16, 40, 8001), rows = GENERATE(2, 50);
   const double smoothing = GENERATE(0.0, 0.1, 0.9), scale = GENERATE(1.0, 300.0), factor = 0.25;
   CAPTURE(width, rows, smoothing, scale);
@@ -53,12 +53,12 @@ TEST_CASE("the cross-entropy and its gradient are those of the formula", "[cross
   const auto exact = result_of(logits_tv.to(torch::kDouble), factor,
                                [&](const auto& x_tv) { return by_definition(x_tv, targets_t, smoothing); });
   CHECK(ours.loss == Approx(exact.loss).epsilon(2e-6).margin(2e-6 * scale));
-  // However large the logits: where a softmax is not tiny, the difference to the greatest logit is small.
+  // Also for large logits, because a softmax that is not tiny has a logit near the largest one.
   CHECK((ours.gradient_tv - exact.gradient_tv).abs().max().item<double>() < 8e-7 * factor);
   CHECK(ours.gradient_tv[0].abs().max().item<double>() == 0);
 }
 
-TEST_CASE("logits that are not finite give what the formula does", "[cross_entropy]") {
+TEST_CASE("infinite and NaN logits give the same loss as the formula", "[cross_entropy]") {
   const auto targets_t = torch::zeros({1}, torch::kLong);
   const auto loss_of = [&](std::vector<double> logits) {
     return cross_entropy_sum(torch::tensor(logits, torch::kDouble).to(torch::kFloat).unsqueeze(0), targets_t)
@@ -70,7 +70,7 @@ TEST_CASE("logits that are not finite give what the formula does", "[cross_entro
   CHECK(std::isnan(loss_of({infinity, 1})));
 }
 
-TEST_CASE("a target that is no token is an error, and no target is a loss of 0", "[cross_entropy]") {
+TEST_CASE("a target outside the vocabulary is an error, and rows without targets have a loss of 0", "[cross_entropy]") {
   const auto logits_tv = torch::randn({2, 5});
   CHECK_THROWS(cross_entropy_sum(logits_tv, torch::tensor({1, 5})));
   CHECK(cross_entropy_sum(logits_tv, torch::tensor({-1, -1})).item<double>() == 0);

@@ -1,4 +1,4 @@
-// Random numbers of passes, functions of (seed, step, number of the draw), and dropout by them.
+// Random numbers of passes, which are functions of (seed, step, number of the draw), and dropout by them.
 
 #include <set>
 
@@ -31,7 +31,7 @@ double correlation(const torch::Tensor& a, const torch::Tensor& b) {
 
 }  // namespace
 
-TEST_CASE("draws differ by seed, step and number, and by nothing else", "[pass]") {
+TEST_CASE("draws depend only on seed, step and number", "[pass]") {
   std::set<std::uint64_t> seen;
   const auto draws = [&](std::uint64_t seed, std::int64_t step, std::int64_t first_row) {
     StepPasses passes(seed, torch::kCPU);
@@ -54,7 +54,7 @@ TEST_CASE("draws differ by seed, step and number, and by nothing else", "[pass]"
   CHECK(seen.size() == 2 * 3 * 5);
 }
 
-TEST_CASE("a stream can be copied and put back", "[pass]") {
+TEST_CASE("a stream of random numbers can be copied and set back", "[pass]") {
   StepPasses passes(3, torch::kCPU);
   auto pass = passes.pass(0);
   pass.random.next();
@@ -67,7 +67,7 @@ TEST_CASE("a stream can be copied and put back", "[pass]") {
   CHECK(pass.random.next().seed() == third);
 }
 
-TEST_CASE("a key is read when something is drawn", "[pass]") {
+TEST_CASE("the key is read at the time of a draw", "[pass]") {
   StepPasses passes(3, torch::kCPU), later(3, torch::kCPU);
   passes.set_step(1);
   later.set_step(2);
@@ -76,12 +76,12 @@ TEST_CASE("a key is read when something is drawn", "[pass]") {
   CHECK(recorded.random.next().seed() == expected.random.next().seed());
 }
 
-TEST_CASE("a pass that evaluates has no random numbers", "[pass]") {
+TEST_CASE("a pass of an evaluation has no random numbers", "[pass]") {
   Pass pass;
   CHECK_THROWS(pass.random.next());
 }
 
-TEST_CASE("dropout takes its share and divides what it leaves by the rest", "[dropout]") {
+TEST_CASE("dropout drops the configured fraction and divides the kept entries by the remaining one", "[dropout]") {
   const auto type = GENERATE(torch::kFloat, torch::kBFloat16, torch::kDouble);
   const double share = GENERATE(0.01, 0.2, 0.5, 0.9);
   const auto x = torch::randn({1'000'003}).to(type);
@@ -89,7 +89,7 @@ TEST_CASE("dropout takes its share and divides what it leaves by the rest", "[dr
   const auto y = dropout(x, share, pass);
   REQUIRE(y.scalar_type() == type);
   const auto dropped = y == 0;
-  // Five standard deviations of a share of a million.
+  // Five standard deviations of a fraction of a million entries.
   CHECK(dropped.to(torch::kDouble).mean().item<double>() ==
         Approx(share).margin(5 * std::sqrt(share * (1 - share) / 1e6)));
   const auto expected = (x.to(torch::kDouble) / (1 - share)).masked_fill(dropped, 0);
@@ -97,7 +97,7 @@ TEST_CASE("dropout takes its share and divides what it leaves by the rest", "[dr
   CHECK(((y.to(torch::kDouble) - expected).abs() <= roundoff * expected.abs()).all().item<bool>());
 }
 
-TEST_CASE("what dropout takes has no pattern", "[dropout]") {
+TEST_CASE("masks of dropout are uncorrelated in place and step", "[dropout]") {
   constexpr std::int64_t count = 1 << 20;
   const double limit = 5 / std::sqrt(static_cast<double>(count));
   const auto mask = kept(count, 0.3, 1);
@@ -106,14 +106,14 @@ TEST_CASE("what dropout takes has no pattern", "[dropout]") {
   for (const std::int64_t step : {2, 3, 65537}) CHECK(std::abs(correlation(mask, kept(count, 0.3, step))) < limit);
 }
 
-TEST_CASE("dropout repeats in a repeated pass", "[dropout]") {
+TEST_CASE("dropout is the same in a repeated pass", "[dropout]") {
   CHECK(torch::equal(kept(300'007, 0.4, 7), kept(300'007, 0.4, 7)));
   auto pass = training_pass(7);
   const auto x = torch::ones({300'007});
   CHECK_FALSE(torch::equal(dropout(x, 0.4, pass), dropout(x, 0.4, pass)));
 }
 
-TEST_CASE("places beyond 32 bits have masks of their own", "[dropout]") {
+TEST_CASE("places beyond 32 bits have different masks", "[dropout]") {
   constexpr std::int64_t count = 4096;
   const DropoutMask mask(0.5, 11);
   const std::vector<float> x(count, 1);
@@ -133,12 +133,12 @@ TEST_CASE("masks of weights do not repeat beyond 256 heads or 65,536 tokens", "[
     auto pass = passes.pass(3);
     return dropout_of_weights(torch::ones(sizes, type), share, pass) != 0;
   };
-  // Parts of masks that a repetition would make equal, and the whole, whose share is compared.
+  // `kept`: the whole mask, whose fraction is compared; `a`, `b`: parts that a repetition would make equal.
   const auto check = [&](const torch::Tensor& kept, const torch::Tensor& a, const torch::Tensor& b) {
     const double count = static_cast<double>(kept.numel()), pairs = static_cast<double>(a.numel());
     CHECK(1 - kept.to(torch::kDouble).mean().item<double>() ==
           Approx(share).margin(5 * std::sqrt(share * (1 - share) / count)));
-    // Independent entries are equal with this probability.
+    // The probability that two independent entries are equal.
     const double equal = share * share + (1 - share) * (1 - share);
     CHECK((a == b).to(torch::kDouble).mean().item<double>() ==
           Approx(equal).margin(5 * std::sqrt(equal * (1 - equal) / pairs)));
@@ -146,7 +146,7 @@ TEST_CASE("masks of weights do not repeat beyond 256 heads or 65,536 tokens", "[
   SECTION("heads") {
     const auto kept = kept_weights({2, 300, 40, 50});
     check(kept, kept.narrow(1, 0, 44), kept.narrow(1, 256, 44));
-    check(kept, kept[1].narrow(0, 0, 44), kept[0].narrow(0, 256, 44));  // a head is not one of the next row
+    check(kept, kept[1].narrow(0, 0, 44), kept[0].narrow(0, 256, 44));  // heads beyond 256 do not repeat the next row
     CHECK(torch::equal(kept.narrow(1, 0, 256), kept_weights({2, 256, 40, 50})));
   }
   SECTION("keys") {
@@ -163,7 +163,7 @@ TEST_CASE("masks of weights do not repeat beyond 256 heads or 65,536 tokens", "[
   }
 }
 
-TEST_CASE("the gradient of dropout goes where the value went", "[dropout]") {
+TEST_CASE("the gradient of dropout has the mask of the values", "[dropout]") {
   const auto type = GENERATE(torch::kFloat, torch::kBFloat16);
   const auto whole = torch::randn({3, 70, 40}).to(type).requires_grad_();
   auto pass = training_pass(1);
@@ -174,7 +174,7 @@ TEST_CASE("the gradient of dropout goes where the value went", "[dropout]") {
   CHECK(torch::allclose(gradient, expected, type == torch::kFloat ? 1e-6 : 1e-2, 0));
 }
 
-TEST_CASE("a row has the mask of its place in the step, wherever it is computed and however long it is", "[dropout]") {
+TEST_CASE("the mask of a row depends on its place in the step, not on its batch or length", "[dropout]") {
   StepPasses passes(7, torch::kCPU);
   const auto type = GENERATE(torch::kFloat, torch::kBFloat16, torch::kDouble);
   const auto row_kept = [&](const auto& drop, const torch::Tensor& ones, std::int64_t first_row) {
@@ -217,7 +217,7 @@ TEST_CASE("a row has the mask of its place in the step, wherever it is computed 
   }
 }
 
-TEST_CASE("dropout does nothing with a probability of 0, with nothing, and in evaluation", "[dropout]") {
+TEST_CASE("dropout does nothing with a probability of 0, without entries, and in evaluation", "[dropout]") {
   const auto x = torch::randn({5});
   auto training = training_pass(1);
   Pass evaluation;

@@ -1,4 +1,4 @@
-// Attention on the CPU by our own kernel, against the formula in float64, for every instruction set that this CPU has.
+// Attention on the CPU by the program's kernel, against the formula in float64, for every instruction set of this CPU.
 
 #include <cmath>
 #include <mutex>
@@ -34,7 +34,7 @@ torch::Tensor visible_bce(const HostAttentionOptions& options, std::int64_t batc
   return visible.logical_and(query == options.key_segment_be.unsqueeze(1)).logical_and(query >= 0);
 }
 
-// The sum over every pair's own distance; 0 where there is no such row.
+// The score of each pair by its distance; 0 if the distance has no row.
 torch::Tensor distance_scores(const HostDistances& distances, std::int64_t keys) {
   const auto queries = distances.q_bnck.size(2), rows = distances.key_nlk.size(1);
   const auto row_ce = torch::arange(keys).unsqueeze(0) + torch::arange(queries - 1, -1, -1).unsqueeze(1);
@@ -42,7 +42,7 @@ torch::Tensor distance_scores(const HostDistances& distances, std::int64_t keys)
   return torch::einsum("bnck,ncek->bnce", {distances.q_bnck, key_ncek}) * (row_ce < rows);
 }
 
-// softmax(scale q k^T) v over what is visible, as written; zeros where nothing is. `kept`: what dropout leaves.
+// softmax(scale q k^T) v over the visible keys; zeros if there are none. `kept`: the mask of dropout.
 torch::Tensor attention(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
                         const HostAttentionOptions& options, const torch::Tensor& kept = torch::ones({}),
                         const HostDistances& distances = {}) {
@@ -71,7 +71,7 @@ Problem draw_problem(std::int64_t tokens, std::int64_t width, std::int64_t value
   return problem;
 }
 
-// The same with fewer queries, which are the last of the tokens.
+// The same with fewer queries, the last tokens.
 Problem draw_last(std::int64_t queries, std::int64_t tokens, std::int64_t width, bool shared,
                   torch::ScalarType type = torch::kFloat) {
   auto problem = draw_problem(tokens, width, width, shared, type);
@@ -87,8 +87,7 @@ void draw_distances(Problem& problem) {
                        .key_nlk = torch::randn({rows, 3, width}).to(problem.q.scalar_type()).transpose(0, 1)};
 }
 
-// t and the gradients of q, k (with a shared tensor: of both), v, and where there are distances of their queries and of
-// themselves.
+// t and the gradients of q, k (with a shared tensor the sum of both), v, and with distances of their queries and keys.
 using Answer = std::vector<torch::Tensor>;
 
 template <class Attend>
@@ -105,7 +104,7 @@ Answer answer(const Problem& problem, torch::ScalarType type, Attend attend) {
   return answer;
 }
 
-// By the formula, in a type of choice.
+// By the formula, in a given type.
 Answer by_formula(const Problem& problem, torch::ScalarType type = torch::kDouble) {
   return answer(problem, type, [&](const auto& q, const auto& k, const auto& v, const HostDistances& distances) {
     return attention(q, k, v, problem.options, torch::ones({}), distances);
@@ -126,7 +125,7 @@ void check_near(const Answer& given, const Answer& expected, double tolerance = 
   for (std::size_t i = 0; i < given.size(); ++i) CHECK(relative_error(given[i], expected[i]) < tolerance);
 }
 
-// Two documents and padding at the end of one row, padding alone in the other.
+// Two documents and padding in the first row, only padding in the second.
 torch::Tensor segments_for(std::int64_t tokens) {
   auto segments = torch::full({2, tokens}, -1, torch::kLong);
   segments.narrow(0, 0, 1).narrow(1, 0, tokens / 2).fill_(0);
@@ -136,34 +135,34 @@ torch::Tensor segments_for(std::int64_t tokens) {
 
 }  // namespace
 
-TEST_CASE("attention on the host is the formula's, at every length and width", "[host]") {
+TEST_CASE("attention on the host equals the formula at every length and width", "[host]") {
   const std::int64_t tokens = GENERATE(2, 31, 32, 33, 64, 70, 129), width = GENERATE(1, 8, 16, 24, 33, 40, 64);
   const bool causal = GENERATE(true, false), shared = GENERATE(false, true);
-  auto problem = draw_problem(tokens, width, width == 40 && !shared ? 8 : width, shared);  // values of another width
+  auto problem = draw_problem(tokens, width, width == 40 && !shared ? 8 : width, shared);  // values have another width
   problem.options.causal = causal;
   INFO(tokens << " tokens, width " << width << (causal ? " causal" : "") << (shared ? " shared" : ""));
   check_near(ours(problem), by_formula(problem));
 }
 
-TEST_CASE("a token that sees itself alone takes its value, and its score has no gradient", "[host]") {
+TEST_CASE("a token that sees only itself gets its own value, and its score has no gradient", "[host]") {
   auto problem = draw_problem(1, 24, 24, false);
   problem.options.causal = GENERATE(true, false);
   const auto given = ours(problem);
   CHECK(torch::allclose(given[0], problem.v, 1e-6, 1e-6));
-  CHECK(torch::allclose(given[3], problem.dt, 1e-6, 1e-6));  // backward computes the weight of 1 anew
-  // 0 but for the rounding of dt . v, which is subtracted from itself.
+  CHECK(torch::allclose(given[3], problem.dt, 1e-6, 1e-6));  // backward recomputes the weight 1
+  // 0 except for the rounding of dt . v, which is subtracted from itself.
   const double rounding = 24 * 0x1p-23 * (problem.dt.norm() * problem.v.norm() * problem.k.norm()).item<double>();
   CHECK(given[1].norm().item<double>() < rounding);
   CHECK(given[2].norm().item<double>() < rounding);
 }
 
-TEST_CASE("attention on the host leaves out keys of other segments, wherever those begin", "[host]") {
+TEST_CASE("attention on the host excludes keys of other segments, wherever these begin", "[host]") {
   constexpr std::int64_t tokens = 200;
   auto problem = draw_problem(tokens, 16, 16, GENERATE(false, true));
   problem.options.causal = GENERATE(true, false);
   const std::int64_t length = GENERATE(1, 7, 32, 33, 90);
   auto segment_c = torch::arange(tokens).floor_divide(length);
-  if (GENERATE(false, true)) segment_c = (tokens / length - segment_c) % 5;  // falling, and of the same number again
+  if (GENERATE(false, true)) segment_c = (tokens / length - segment_c) % 5;  // falling and repeated numbers
   problem.options.query_segment_bc = problem.options.key_segment_be = segment_c.repeat({2, 1});
   const auto given = ours(problem), truth = by_formula(problem);
   CHECK(relative_error(given[0], truth[0]) < 3e-6);
@@ -171,7 +170,7 @@ TEST_CASE("attention on the host leaves out keys of other segments, wherever tho
   if (length > 1) check_near(given, truth);
 }
 
-TEST_CASE("padding behind a row changes none of its bits and gets zeros", "[host]") {
+TEST_CASE("padding after a row changes no bit of the row and gets zeros", "[host]") {
   const std::int64_t tokens = GENERATE(1, 31, 64, 77), padding = GENERATE(1, 32, 50);
   const bool causal = GENERATE(true, false), shared = GENERATE(false, true);
   const auto type = GENERATE(torch::kFloat, torch::kBFloat16);
@@ -190,7 +189,7 @@ TEST_CASE("padding behind a row changes none of its bits and gets zeros", "[host
   }
 }
 
-TEST_CASE("queries may be the last of more keys, and see only the newest", "[host]") {
+TEST_CASE("queries may be the last tokens of more keys, and see only the keys of their window", "[host]") {
   const std::int64_t queries = GENERATE(16, 33, 64), memory = GENERATE(0, 1, 31, 32, 70);
   const std::int64_t window = GENERATE(0, 1, 20, 64, 500);
   const bool shared = GENERATE(false, true);
@@ -214,7 +213,7 @@ TEST_CASE("a window has two sides without a causal mask", "[host]") {
   check_near(ours(problem), by_formula(problem));
 }
 
-TEST_CASE("heads that share keys or values, and sinks, are those of the formula with gradients", "[host]") {
+TEST_CASE("heads with shared keys or values, sinks and their gradients equal the formula", "[host]") {
   const std::int64_t tokens = GENERATE(7, 32, 70), key_heads = GENERATE(1, 2, 6), value_heads = GENERATE(1, 3);
   const bool has_sinks = GENERATE(false, true);
   torch::manual_seed(tokens);
@@ -248,7 +247,7 @@ TEST_CASE("heads that share keys or values, and sinks, are those of the formula 
   check_near(given, truth);
 }
 
-TEST_CASE("a sink far above or below all scores overflows nothing on the host", "[host]") {
+TEST_CASE("a sink far above or below all scores causes no overflow on the host", "[host]") {
   auto problem = draw_problem(40, 16, 16, false);
   problem.options.causal = true;
   Pass pass;
@@ -261,7 +260,7 @@ TEST_CASE("a sink far above or below all scores overflows nothing on the host", 
   CHECK(t(200).isfinite().all().item<bool>());
 }
 
-TEST_CASE("distances add a product of their own to every pair's score", "[host]") {
+TEST_CASE("distances add a separate product to the score of every pair", "[host]") {
   const std::int64_t queries = GENERATE(16, 31, 32, 75), memory = GENERATE(0, 1, 32, 45), width = GENERATE(8, 33);
   const bool causal = GENERATE(true, false), shared = GENERATE(false, true);
   auto problem = draw_last(queries, queries + memory, width, shared);
@@ -272,7 +271,7 @@ TEST_CASE("distances add a product of their own to every pair's score", "[host]"
   check_near(ours(problem), by_formula(problem));
 }
 
-TEST_CASE("attention on the host, with distances and memory too, knows segments and padding", "[host]") {
+TEST_CASE("attention on the host supports segments and padding, also with distances and memory", "[host]") {
   const auto [queries, memory, has_distances] = GENERATE(table<std::int64_t, std::int64_t, bool>(
       {{12, 0, false}, {65, 0, false}, {100, 0, false}, {40, 0, true}, {64, 0, true}, {40, 30, true}, {64, 30, true}}));
   auto problem = draw_last(queries, queries + memory, 16, GENERATE(false, true));
@@ -287,7 +286,7 @@ TEST_CASE("attention on the host, with distances and memory too, knows segments 
     if (of_queries < given.size()) CHECK(given[of_queries].select(0, 1).abs().max().item<float>() == 0);
 }
 
-TEST_CASE("distances of clamped or unseen pairs may be fewer than the keys", "[host]") {
+TEST_CASE("there may be fewer rows of distances than keys", "[host]") {
   auto problem = draw_last(40, 90, 16, false);
   problem.options.causal = true;
   draw_distances(problem);
@@ -295,7 +294,7 @@ TEST_CASE("distances of clamped or unseen pairs may be fewer than the keys", "[h
   check_near(ours(problem), by_formula(problem));
 }
 
-TEST_CASE("in bfloat16 attention on the host is at most twice as far from the truth as eager products", "[host]") {
+TEST_CASE("in bfloat16 the error of attention on the host is at most twice that of eager products", "[host]") {
   const bool shared = GENERATE(false, true), has_distances = GENERATE(false, true);
   auto problem = has_distances ? draw_last(60, 90, 32, shared, torch::kBFloat16)
                                : draw_problem(90, 32, 32, shared, torch::kBFloat16);
@@ -317,7 +316,7 @@ TEST_CASE("a loop over heads runs on every thread", "[host]") {
   CHECK(seen.size() == 2);
 }
 
-TEST_CASE("scores far from 0 overflow nothing on the host, and NaN reaches what sees it alone", "[host]") {
+TEST_CASE("scores far from 0 cause no overflow on the host, and NaN reaches only tokens that see it", "[host]") {
   auto problem = draw_problem(40, 16, 16, false);
   problem.options.causal = true;
   problem.options.scale = 300;
@@ -333,7 +332,8 @@ TEST_CASE("scores far from 0 overflow nothing on the host, and NaN reaches what 
   CHECK(t.index({0, 0, torch::indexing::Slice(20)}).isnan().all().item<bool>());
 }
 
-TEST_CASE("dropout on the host takes its share of the weights, in forward and backward alike", "[host]") {
+TEST_CASE("dropout on the host drops the configured fraction of weights, with the same mask forward and backward",
+          "[host]") {
   constexpr std::int64_t tokens = 70;
   constexpr double dropout = 0.3;
   auto problem = draw_problem(tokens, 16, 16, false);
@@ -346,7 +346,7 @@ TEST_CASE("dropout on the host takes its share of the weights, in forward and ba
     auto pass = passes.pass(0);
     return host_attention(q, k, v, dropping, pass);
   };
-  // With values that are an identity the result is the weights themselves.
+  // With an identity as values the result is the weights.
   const auto identity = torch::eye(tokens).expand({2, 3, tokens, tokens}).contiguous();
   const auto dropped = attend(problem.q, problem.k, identity);
   Pass evaluation;
@@ -354,7 +354,7 @@ TEST_CASE("dropout on the host takes its share of the weights, in forward and ba
   const auto mask = (dropped != 0).logical_or(whole == 0);
   const double share = (mask.logical_not().sum() / (whole != 0).sum()).item<double>();
   CHECK(share == Approx(dropout).margin(0.02));
-  CHECK_FALSE(torch::equal(mask.select(1, 0), mask.select(1, 1)));  // heads draw by themselves
+  CHECK_FALSE(torch::equal(mask.select(1, 0), mask.select(1, 1)));  // heads have different masks
   CHECK_FALSE(torch::equal(mask.select(0, 0), mask.select(0, 1)));
   const auto truth =
       answer(problem, torch::kDouble, [&](const auto& q, const auto& k, const auto& v, const HostDistances&) {
@@ -368,21 +368,21 @@ TEST_CASE("dropout on the host takes its share of the weights, in forward and ba
   CHECK_FALSE(torch::equal(attend(problem.q, problem.k, identity), dropped));
 }
 
-TEST_CASE("attention on the host drops the weights that dropout of all weights does", "[host]") {
+TEST_CASE("attention on the host drops the same weights as dropout_of_weights", "[host]") {
   const auto [heads, queries] = GENERATE(table<std::int64_t, std::int64_t>({{2, 40}, {300, 3}, {1, 70'000}}));
   constexpr std::int64_t keys = 16;
   HostAttentionOptions options;
   options.dropout = 0.4;
   StepPasses passes(5, torch::kCPU);
   auto pass = passes.pass(2), again = passes.pass(2);
-  // Equal weights, and values that are an identity: the result shows which weights are left.
+  // With equal weights and an identity as values the result shows the kept weights.
   const auto q = torch::zeros({2, heads, queries, 16}), k = torch::zeros({2, heads, keys, 16});
   const auto identity = torch::eye(keys).expand({2, heads, keys, keys}).contiguous();
   const auto t_bnce = host_attention(q, k, identity, options, pass);
   CHECK(torch::equal(t_bnce != 0, dropout_of_weights(torch::ones_like(t_bnce), options.dropout, again) != 0));
 }
 
-TEST_CASE("attention of a projection has the bytes of attention of its thirds", "[host]") {
+TEST_CASE("attention of a projection gives the same bytes as attention of its thirds", "[host]") {
   const std::int64_t tokens = GENERATE(1, 33, 70), heads = GENERATE(1, 3);
   const auto type = GENERATE(torch::kFloat, torch::kBFloat16);
   HostAttentionOptions options{.causal = GENERATE(true, false), .scale = 0.3, .dropout = 0.2};
@@ -414,7 +414,7 @@ TEST_CASE("attention of a projection has the bytes of attention of its thirds", 
   for (std::size_t i = 0; i < given.size(); ++i) CHECK(torch::equal(given[i], expected[i]));
 }
 
-TEST_CASE("every instruction set gives the formula", "[host]") {
+TEST_CASE("attention with every instruction set equals the formula", "[host]") {
   const auto code = GENERATE(VectorCode::plain, VectorCode::avx2, VectorCode::avx512, VectorCode::avx512_bf16);
   if (code > widest_vector_code()) return skip("this CPU lacks the instruction set");
   const auto type = GENERATE(torch::kFloat, torch::kBFloat16);
@@ -423,7 +423,7 @@ TEST_CASE("every instruction set gives the formula", "[host]") {
   auto problem = draw_last(queries, keys, width, false, type);
   problem.options = {.causal = true, .window = 50, .scale = 0.25};
   draw_distances(problem);
-  problem.dt.select(0, 0).zero_();  // the gradient of distances is the sum over rows of the batch
+  problem.dt.select(0, 0).zero_();  // the gradient of distances is a sum over the batch
   const auto truth = by_formula(problem);
   const auto one = [](const torch::Tensor& x) { return x.select(0, 1).select(0, 2).contiguous(); };
   const auto q = one(problem.q), k = one(problem.k), v = one(problem.v), dt = one(problem.dt);
@@ -460,10 +460,10 @@ TEST_CASE("every instruction set gives the formula", "[host]") {
              {one(truth[0]), one(truth[1]), one(truth[2]), one(truth[3]), one(truth[4]), truth[5][2]}, tolerance);
 }
 
-TEST_CASE("what the host's attention cannot do is left to the library", "[host]") {
+TEST_CASE("shapes and types that the host's attention does not support are refused", "[host]") {
   const auto x = torch::randn({1, 2, 6, 8});
   CHECK(can_attend_on_host(x, x, x));
-  CHECK_FALSE(can_attend_on_host(x.narrow(2, 5, 1), x, x));  // few queries of many keys
+  CHECK_FALSE(can_attend_on_host(x.narrow(2, 5, 1), x, x));  // few queries, many keys
   const auto longer = torch::randn({1, 2, 40, 8});
   CHECK(can_attend_on_host(longer.narrow(2, 20, 20), longer, longer));
   CHECK_FALSE(can_attend_on_host(longer, longer.narrow(2, 20, 20), longer.narrow(2, 20, 20)));

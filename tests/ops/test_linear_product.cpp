@@ -1,4 +1,4 @@
-// Linear layers as one node, against those of the library.
+// Linear layers as a single node, against the library's.
 
 #include <torch/nn/functional/linear.h>
 
@@ -29,7 +29,7 @@ std::vector<Tensor> inputs_of(const Layer& layer) {
   return inputs;
 }
 
-// The outputs, and the gradients of a loss that weighs each of them differently.
+// The outputs, and the gradients of a weighted sum of them.
 template <class Apply>
 std::vector<Tensor> outputs_and_gradients(const Layer& layer, Precision precision, Apply apply) {
   Tensor y;
@@ -50,7 +50,7 @@ Tensor by_library(const Tensor& x, const Tensor& weight_oi, const Tensor& bias_o
 
 }  // namespace
 
-TEST_CASE("linear products have the bytes of the library's, forward and backward", "[linear]") {
+TEST_CASE("linear products give the same bytes as the library, forward and backward", "[linear]") {
   const auto sizes = GENERATE(values<std::vector<std::int64_t>>({{5, 12}, {3, 7, 12}, {64, 33, 48}, {1, 1, 8}}));
   const auto precision = GENERATE(Precision::fp32, Precision::bf16);
   const bool has_bias = GENERATE(true, false);
@@ -58,7 +58,7 @@ TEST_CASE("linear products have the bytes of the library's, forward and backward
   const auto ours = outputs_and_gradients(layer, precision, linear_product);
   const auto theirs = outputs_and_gradients(layer, precision, by_library);
   REQUIRE(ours.size() == theirs.size());
-  // The library rounds to bfloat16 twice where it adds a bias to three dimensions.
+  // The library rounds to bfloat16 twice when it adds a bias to three dimensions.
   const std::size_t first = precision == Precision::bf16 && has_bias ? 1 : 0;
   for (std::size_t i = first; i < ours.size(); ++i) {
     CAPTURE(i, sizes, precision, has_bias);
@@ -72,12 +72,12 @@ TEST_CASE("a linear product in bfloat16 with a bias is rounded once", "[linear]"
   const auto y = outputs_and_gradients(layer, Precision::bf16, linear_product)[0];
   const auto rounded = [](const Tensor& value) { return value.detach().to(torch::kBFloat16).to(torch::kDouble); };
   const auto exact = torch::nn::functional::linear(rounded(layer.x), rounded(layer.weight_oi), rounded(layer.bias_o));
-  // Half a unit of bfloat16's last place, and what float32 loses in the sum.
+  // Half a unit of bfloat16's last place, and the rounding of the sum in float32.
   const auto error = (y.to(torch::kDouble) - exact).abs() - exact.abs() / 256;
   CHECK(error.max().item<double>() < 1e-5);
 }
 
-TEST_CASE("linear products of inputs that are not contiguous or already narrow", "[linear]") {
+TEST_CASE("linear products of inputs that are not contiguous or already in bfloat16 equal the library's", "[linear]") {
   auto layer = random_layer({3, 12, 7}, 10, true);
   layer.x = layer.x.detach().transpose(1, 2).requires_grad_(true);
   layer.weight_oi = torch::randn({10, 12}).requires_grad_(true);
@@ -90,7 +90,7 @@ TEST_CASE("linear products of inputs that are not contiguous or already narrow",
   CHECK(torch::equal(narrow[1], outputs_and_gradients(layer, Precision::bf16, by_library)[1]));
 }
 
-TEST_CASE("only what needs a gradient gets one", "[linear]") {
+TEST_CASE("only inputs that need a gradient get one", "[linear]") {
   auto layer = random_layer({4, 6}, 3, false);
   layer.x = layer.x.detach();
   const auto y = linear_product(layer.x, layer.weight_oi, layer.bias_o);

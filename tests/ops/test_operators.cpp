@@ -1,4 +1,4 @@
-// Holds for every operator with a backward pass of its own.
+// Properties of every operator with its own backward pass.
 
 #include "ops/attention.h"
 #include "ops/dropout.h"
@@ -17,7 +17,7 @@ Pass training_pass() { return {.training = true, .random = RandomStream(torch::o
 
 }  // namespace
 
-TEST_CASE("second derivatives are refused by every operator of our own", "[operators]") {
+TEST_CASE("every operator of the program refuses second derivatives", "[operators]") {
   const auto x_bnck = torch::rand({2, 2, 4, 8}).requires_grad_(true);
   const auto weight_dd = torch::rand({8, 8}).requires_grad_(true);
   auto pass = training_pass();
@@ -43,7 +43,7 @@ TEST_CASE("second derivatives are refused by every operator of our own", "[opera
   check(greatest_region_vectors(rows_bcp, weight_dd, bias_d), bias_d);
 }
 
-TEST_CASE("a node of our own is named, and goes back once, whatever it has saved", "[operators]") {
+TEST_CASE("a node of the program has a name, and runs backward only once, whatever it has saved", "[operators]") {
   const auto x_d = torch::rand({3}).requires_grad_(true);
   const bool saves = GENERATE(false, true);
   const auto forward = [&](Tensors& saved) {
@@ -58,7 +58,7 @@ TEST_CASE("a node of our own is named, and goes back once, whatever it has saved
   CHECK_THROWS_WITH(y_d.sum().backward(), Catch::Contains("a second time"));
 }
 
-TEST_CASE("a node of our own may give back an input, and use only some of its results", "[operators]") {
+TEST_CASE("a node of the program may return an input, and some of its results may be unused", "[operators]") {
   const auto x_d = torch::rand({3}).requires_grad_(true), other_d = torch::rand({3}).requires_grad_(true);
   const auto forward = [&](Tensors&) -> Tensors { return {x_d, x_d + other_d}; };
   const auto results = own_nodes("two results", {x_d, other_d, {}}, forward, [](const Backward& in) -> Tensors {

@@ -1,4 +1,4 @@
-// The gates of recurrent layers on the CPU.
+// The CPU kernels of the gates of recurrent layers.
 
 #include <cmath>
 
@@ -11,14 +11,14 @@ namespace {
 
 constexpr std::int64_t batch = 3;
 
-// The numbers of one of several parts that lie side by side in every row.
+// One of several parts that are side by side in every row.
 torch::Tensor part(const torch::Tensor& all_bg, std::int64_t number, std::int64_t width) {
   return all_bg.narrow(1, number * width, width).to(torch::kDouble);
 }
 
 }  // namespace
 
-TEST_CASE("the gates of a token are those of the formulas, at any width and for any numbers", "[recurrent]") {
+TEST_CASE("the gates of a token equal their formulas at any width and for values of any size", "[recurrent]") {
   const std::int64_t width = GENERATE(1, 15, 16, 17, 48, 100);
   const double size = GENERATE(0.1, 1.0, 10.0, 1000.0);
   torch::manual_seed(width);
@@ -39,12 +39,12 @@ TEST_CASE("the gates of a token are those of the formulas, at any width and for 
   step_gru(x3_bg.const_data_ptr<float>(), y3_bg.const_data_ptr<float>(), h_bd.data_ptr<float>(), batch, width);
   const auto reset = torch::sigmoid(sum(0)), update = torch::sigmoid(sum(1));
   const auto fresh = torch::tanh(part(x_bg, 2, width) + reset * part(y_bg, 2, width));
-  // A gate near 1 of a large sum is as exact as the sum.
+  // The error is relative to the sums of the gates.
   const double tolerance = 3e-6 * std::max(1.0, size);
   CHECK((h_bd - ((1 - update) * fresh + update * before_bd.to(torch::kDouble))).abs().max().item<double>() < tolerance);
 }
 
-TEST_CASE("NaN stays in the states of its sequence", "[recurrent]") {
+TEST_CASE("a NaN reaches only the states of its sequence", "[recurrent]") {
   constexpr std::int64_t width = 20;
   auto x_bg = torch::zeros({batch, 4 * width}), y_bg = torch::zeros({batch, 4 * width});
   x_bg[1].fill_(std::nan(""));

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t vocabulary = 9;
 
-// Texts of different lengths, behind which is padding, with tables for as many places as are asked for.
+// Texts of different lengths with padding, and tables for a number of places.
 struct Example {
   torch::Tensor ids_bc, lengths_b, weight_rd, bias_d;
   std::int64_t places = 0;
@@ -34,7 +34,7 @@ torch::Tensor rows_bcp(const Example& e) {
   return rows;
 }
 
-// [b, c, d] from the definition: a convolution over one-hot vectors, with zeros before the text.
+// [b, c, d] by the definition: a convolution over one-hot vectors, with zeros before the text.
 torch::Tensor convolved(const Example& e, const torch::Tensor& weight_rd, const torch::Tensor& bias_d) {
   const auto one_hot_bvc = torch::one_hot(e.ids_bc, vocabulary).to(torch::kDouble).transpose(1, 2);
   const auto kernel_dvp = weight_rd.view({e.places, vocabulary, -1}).flip(0).permute({2, 1, 0});
@@ -68,12 +68,12 @@ void check_equal(const Results& ours, const Results& expected, double tolerance)
 
 }  // namespace
 
-TEST_CASE("region vectors and their gradients are those of a convolution over one-hot vectors", "[regions]") {
+TEST_CASE("region vectors and their gradients equal those of a convolution over one-hot vectors", "[regions]") {
   const auto places = GENERATE(1, 2, 3, 5), width = GENERATE(1, 15, 16, 64, 83);
   CAPTURE(places, width);
   const auto e = example(places, width);
   const auto rows = rows_bcp(e);
-  // What stands at padding is nobody's concern: no gradient comes from there.
+  // Vectors of padding are not compared and have no gradient.
   const auto dy = torch::randn({4, 11, width}).masked_fill(is_token_bc1(e).logical_not(), 0);
   const auto only_tokens = [&](const torch::Tensor& y) { return y.masked_fill(is_token_bc1(e).logical_not(), 0); };
   const auto expected = results(e, torch::kDouble, dy, [&](const auto& weight, const auto& bias) {
@@ -86,7 +86,7 @@ TEST_CASE("region vectors and their gradients are those of a convolution over on
   check_equal(results(e, torch::kDouble, dy, compute), expected, 1e-14);
 }
 
-TEST_CASE("the greatest region vectors and their gradients are those over the tokens of each text", "[regions]") {
+TEST_CASE("the greatest region vectors and their gradients equal a maximum over the tokens of each text", "[regions]") {
   const auto places = GENERATE(1, 3), width = GENERATE(1, 16, 64, 83);
   CAPTURE(places, width);
   const auto e = example(places, width);
@@ -104,7 +104,7 @@ TEST_CASE("the greatest region vectors and their gradients are those over the to
   CHECK(torch::equal(greatest_region_vectors(rows, e.weight_rd, e.bias_d), vectors_bcd.amax(1)));
 }
 
-TEST_CASE("a text without tokens has zeros and gives no gradient", "[regions]") {
+TEST_CASE("a text without tokens gives zeros and no gradient", "[regions]") {
   const auto weight_rd = torch::randn({6, 20}).requires_grad_(), bias_d = torch::ones(20).requires_grad_();
   const auto y = greatest_region_vectors(torch::full({2, 3, 2}, -1, torch::kInt), weight_rd, bias_d);
   CHECK(torch::equal(y, torch::zeros({2, 20})));
@@ -113,7 +113,7 @@ TEST_CASE("a text without tokens has zeros and gives no gradient", "[regions]") 
   CHECK(torch::equal(bias_d.grad(), torch::zeros(20)));
 }
 
-TEST_CASE("NaN among the weights that are read is not hidden", "[regions]") {
+TEST_CASE("a NaN among the weights that are read reaches the results", "[regions]") {
   auto e = example(2, 33);
   const auto rows = rows_bcp(e);
   e.weight_rd[e.ids_bc[0][4].item<std::int64_t>()][17] = std::numeric_limits<float>::quiet_NaN();
@@ -122,7 +122,7 @@ TEST_CASE("NaN among the weights that are read is not hidden", "[regions]") {
   CHECK(region_vectors(rows, e.weight_rd, e.bias_d)[0][4][17].isnan().item<bool>());
 }
 
-TEST_CASE("the gradient of a table has the rows that were read, and lists them", "[regions]") {
+TEST_CASE("the gradient of a table has only the rows that were read, and lists them", "[regions]") {
   const auto e = example(2, 64);
   const auto rows = rows_bcp(e);
   auto weight_rd = e.weight_rd.clone().requires_grad_();
@@ -138,7 +138,7 @@ TEST_CASE("the gradient of a table has the rows that were read, and lists them",
     const auto* first = rows_n.data_ptr<std::int64_t>();
     return std::vector<std::int64_t>(first, first + rows_n.numel());
   };
-  // One text's greatest vectors read fewer rows than all of its vectors.
+  // The greatest vectors of a text read fewer rows than all its vectors.
   const auto text = rows.narrow(0, 0, 1);
   greatest_region_vectors(text, weight_rd, e.bias_d).sum().backward();
   CHECK(list() == nonzero_rows(weight_rd.grad()));
@@ -155,7 +155,7 @@ TEST_CASE("the gradient of a table has the rows that were read, and lists them",
   CHECK_FALSE(listed.has_all());
 }
 
-TEST_CASE("gradients with a row more than once are summed before rows are listed", "[regions]") {
+TEST_CASE("repeated rows of a gradient are summed before they are listed", "[regions]") {
   auto weight_rd = torch::randn({50, 4}).requires_grad_();
   GradientRows listed(50);
   list_gradient_rows(weight_rd, listed);

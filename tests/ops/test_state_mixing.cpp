@@ -1,5 +1,5 @@
-// The recurrence of matrix states: token by token, in chunks and by the kernels of the CPU against its definition in
-// float64, for every kind of decay and product, with segments, padding and states that are carried on.
+// The recurrence of matrix states: token by token, in chunks and by the CPU kernels, against its definition in float64,
+// for every kind of decay and product, with segments, padding and carried states.
 
 #include <torch/autograd.h>
 
@@ -47,7 +47,7 @@ StateSteps draw(const Case& given, torch::ScalarType type = torch::kDouble) {
   return steps;
 }
 
-// The definition, a sequence, a head and a token at a time.
+// By the definition, for one sequence, head and token at a time.
 std::pair<Tensor, Tensor> by_definition(const StateSteps& steps, const Tensor& state_bnvk = {},
                                         std::vector<std::int64_t> segment_b = {}) {
   const auto c = steps.k_bnck.size(2), width = steps.k_bnck.size(3), value_width = steps.value_bncv.size(3);
@@ -86,7 +86,7 @@ Case any_case() {
 constexpr auto forms = {mix_states_in_chunks, mix_states_by_token};
 constexpr auto forms_in_float = {mix_states_in_chunks, mix_states_by_token, mix_states_by_kernels, mix_states};
 
-// A text of segments of several lengths, with padding between and behind them.
+// Segments of several lengths, with padding between and after them.
 Tensor segments(std::int64_t tokens) {
   auto segment_bc = torch::arange(tokens).div(7, "floor").repeat({batch, 1});
   segment_bc.select(0, 1).copy_(torch::arange(tokens).div(70, "floor"));
@@ -97,7 +97,7 @@ Tensor segments(std::int64_t tokens) {
 
 }  // namespace
 
-TEST_CASE("chunks and single tokens compute the recurrence", "[state_mixing]") {
+TEST_CASE("the forms in chunks and by token equal the recurrence", "[state_mixing]") {
   const auto given = any_case();
   torch::manual_seed(3);
   const auto steps = draw(given);
@@ -110,7 +110,7 @@ TEST_CASE("chunks and single tokens compute the recurrence", "[state_mixing]") {
   }
 }
 
-TEST_CASE("in float32 and bfloat16 states are float32, and results near the definition", "[state_mixing]") {
+TEST_CASE("for float32 and bfloat16 inputs states are float32, and results are near the definition", "[state_mixing]") {
   const auto given = any_case();
   const auto type = GENERATE(torch::kFloat, torch::kBFloat16);
   torch::manual_seed(4);
@@ -126,7 +126,7 @@ TEST_CASE("in float32 and bfloat16 states are float32, and results near the defi
   }
 }
 
-TEST_CASE("segments start with empty states, and padding changes none", "[state_mixing]") {
+TEST_CASE("segments start with empty states, and padding does not change states", "[state_mixing]") {
   const auto given = any_case();
   torch::manual_seed(5);
   auto steps = draw(given);
@@ -139,7 +139,7 @@ TEST_CASE("segments start with empty states, and padding changes none", "[state_
   }
 }
 
-TEST_CASE("a sequence in parts, with the state carried on, is the whole", "[state_mixing]") {
+TEST_CASE("a sequence in parts with a carried state equals the whole sequence", "[state_mixing]") {
   Case given = any_case();
   if (given.tokens < 3) return does_not_apply("it has no three parts");
   torch::manual_seed(6);
@@ -162,7 +162,8 @@ TEST_CASE("a sequence in parts, with the state carried on, is the whole", "[stat
   CHECK(relative_error(memory.state_bnvk, last) < 1e-11);
 }
 
-// Of o and the last state, weighted by given numbers, for all inputs and the first state. `type`: of the inputs.
+// Gradients of a weighted sum of o and the last state with respect to all inputs and the first state. `type`: the type
+// of the inputs.
 template <class Form>
 std::vector<Tensor> gradients(const Form& form, StateSteps steps, Tensor state_bnvk,
                               torch::ScalarType type = torch::kDouble) {
@@ -183,7 +184,7 @@ std::vector<Tensor> gradients(const Form& form, StateSteps steps, Tensor state_b
                                /*allow_unused=*/true);
 }
 
-TEST_CASE("gradients of the chunks are those of the recurrence", "[state_mixing]") {
+TEST_CASE("gradients of the form in chunks equal those of the recurrence", "[state_mixing]") {
   Case given{.decays = GENERATE(Decays::none, Decays::by_head, Decays::by_feature, Decays::strong),
              .products = GENERATE(Products::none, Products::delta, Products::free),
              .tokens = GENERATE(1, 17, 70)};
@@ -199,7 +200,7 @@ TEST_CASE("gradients of the chunks are those of the recurrence", "[state_mixing]
   }
 }
 
-TEST_CASE("kernels compute the recurrence and its gradients for every width, segment and layout", "[state_mixing]") {
+TEST_CASE("kernels equal the recurrence and its gradients for every width, segment and layout", "[state_mixing]") {
   Case given{.decays = GENERATE(Decays::none, Decays::by_head, Decays::by_feature, Decays::strong),
              .products = GENERATE(Products::none, Products::free),
              .tokens = GENERATE(1, 16, 35)};
@@ -210,7 +211,7 @@ TEST_CASE("kernels compute the recurrence and its gradients for every width, seg
   auto steps = draw(given);
   if (segmented) steps.segment_bc = segments(given.tokens);
   const auto state = torch::randn({batch, heads, given.value_width, given.width}, torch::kDouble);
-  // As heads of a projection lie, and as vectors that all heads share.
+  // Values in the layout of a projection, and queries that all heads share.
   steps.value_bncv = steps.value_bncv.transpose(1, 2).contiguous().transpose(1, 2);
   steps.q_bnck = steps.q_bnck.narrow(1, 0, 1).expand({-1, heads, -1, -1});
   CAPTURE(given.width, given.value_width, given.tokens, segmented);
@@ -233,7 +234,7 @@ TEST_CASE("kernels compute the recurrence and its gradients for every width, seg
   }
 }
 
-TEST_CASE("kernels of every instruction set compute the same states", "[state_mixing]") {
+TEST_CASE("kernels with every instruction set compute the same states", "[state_mixing]") {
   constexpr std::int64_t tokens = 40, width = 20, value_width = 40;
   torch::manual_seed(11);
   const auto rows = [](std::int64_t features) { return torch::randn({tokens, features}); };
@@ -278,7 +279,7 @@ TEST_CASE("kernels of every instruction set compute the same states", "[state_mi
   }
 }
 
-TEST_CASE("many tokens with decays near 0 and near 1, rates of 0, 1 and 2 and keys of 0 stay finite",
+TEST_CASE("results of many tokens with decays near 0 and 1, rates of 0, 1 and 2 and keys of 0 are finite",
           "[state_mixing]") {
   torch::manual_seed(9);
   auto steps = draw({.decays = Decays::by_feature, .products = Products::delta, .tokens = 4096}, torch::kFloat);

@@ -1,4 +1,4 @@
-"""What the comparisons share."""
+"""Functions that the comparisons share."""
 import subprocess
 import sys
 import tempfile
@@ -7,8 +7,8 @@ from pathlib import Path
 
 def run_cases(cases):
     """Runs every check of {name: check} and prints a line for each, all in one process, because importing torch takes
-    seconds. A check returns what it found, and raises when that is wrong; the others still run, and the process then ends
-    with exit code 1."""
+    seconds. A check returns its result as text, and raises an exception if it fails; the others still run, and the process
+    then ends with exit code 1."""
     failed = []
     for name, check in cases.items():
         try:
@@ -22,7 +22,7 @@ def run_cases(cases):
 
 
 def run(*command, code=0, cwd=None, text=None, stream=None):
-    """What the command prints: on stdout, or on stderr where another exit code than 0 is expected, unless `stream` names one."""
+    """Runs a command and returns its stdout, or its stderr if the expected exit code is not 0, or the `stream` of this name."""
     words = [str(word) for word in command]
     result = subprocess.run(words, capture_output=True, text=True, cwd=cwd, input=text)
     assert result.returncode == code, f"{' '.join(words)[:500]}: exit code {result.returncode}: {result.stderr[-1000:]}"
@@ -30,12 +30,12 @@ def run(*command, code=0, cwd=None, text=None, stream=None):
 
 
 def sets(*changes):
-    """Each change after a --set of its own."""
+    """Arguments with --set before every change."""
     return [word for change in changes for word in ("--set", change)]
 
 
 def in_folder(check, *arguments):
-    """A check without arguments, which calls check(a new folder, *arguments)."""
+    """A function without arguments that calls check(a new folder, *arguments)."""
     def checked():
         with tempfile.TemporaryDirectory() as folder:
             return check(Path(folder), *arguments)

@@ -34,7 +34,7 @@ DECODER_NORMS = {"norm1": "mixer_norm", "norm2": "cross_norm", "norm3": "feed_fo
 
 
 def names(side, layers, parts, norms):
-    """Of torch's parameters those of ours."""
+    """{name of torch's parameter: name of ours}"""
     of_norms = {f"{theirs}.{kind}": f"{ours}.{kind}" for theirs, ours in norms.items() for kind in ("weight", "bias")}
     return {f"layers.{i}.{theirs}": f"{side}.blocks.{i}.{ours}"
             for i in range(layers) for theirs, ours in (parts | of_norms).items()}
@@ -45,7 +45,7 @@ def stack(layer, container, count, final_norm):
 
 
 class Reference:
-    """torch.nn's layers, fed with leaf tensors of our weights, so that gradients come back under our names."""
+    """torch.nn's layers with leaf tensors of our weights, so that gradients have our names."""
 
     def __init__(self, weights, pre_norm):
         self.weights = {name: w.double().requires_grad_() for name, w in weights.items()}

@@ -1,6 +1,6 @@
-"""Models and tokenizers that `export` writes, as a user of `transformers` meets them: AutoTokenizer gives every text the ids of
-this program, for every kind of tokenizer in both forms of model; `model(**tok(text))` and `generate(**tok(text))` work, and say
-after an import and an export what they said before.
+"""Loads models and tokenizers that `export` writes with `transformers`: AutoTokenizer gives every text the ids of this program, for
+every kind of tokenizer and both forms of model; `model(**tok(text))` and `generate(**tok(text))` work, with the same results after
+an import and an export.
 
 usage: compare_exported.py ENCODE_TEXT METAFORMER
 """
@@ -52,7 +52,7 @@ metaformer = functools.partial(run, METAFORMER)
 
 
 def nasty_texts():
-    """Also runs of one character, which may be cut in several ways, and text of all kinds."""
+    """NASTY, runs of one character, which may be cut in several ways, and mixed text."""
     runs = [character * length for character in ".-a!=\u03a3' " for length in range(2, 24)]
     return NASTY + runs + [mixed_text(20000, seed, LINES) for seed in range(2)] + ["".join(characters())]
 
@@ -60,7 +60,7 @@ def nasty_texts():
 def ids_or_none(encode, text):
     try:
         return encode(text)
-    except Exception:  # whatever the library raises for a text that it refuses
+    except Exception:  # any error of the library for a text that it refuses
         return None
 
 
@@ -75,7 +75,7 @@ def train_and_export(root, model, tokenizer):
 
 
 def our_ids(root, run_name, texts):
-    """The ids of each text, or None where it is refused."""
+    """The ids of each text, or None if it is refused."""
     encoded = run(ENCODE_TEXT, root / run_name / "checkpoints/best/tokenizer.json", text=json.dumps(texts))
     return [ids if isinstance(ids, list) else None for ids in json.loads(encoded)]
 
@@ -86,7 +86,7 @@ def sampled(root, *options):
 
 def check_tokenizer(root, kind, form):
     train_and_export(root, FORMS[form], TOKENIZERS[kind])
-    # The library's own files keep a byte order mark in front of a text, as the library does.
+    # The library's own files keep a byte order mark at the start of a text, as the library does.
     texts = [text for text in nasty_texts() if kind != "pretrained" or not text.startswith("\ufeff")]
     ours = our_ids(root, "run", texts)
     fast = AutoTokenizer.from_pretrained(root / "exported")
@@ -105,7 +105,7 @@ def check_tokenizer(root, kind, form):
     written = model.generate(**inputs, max_new_tokens=12, do_sample=False)[0, inputs["input_ids"].shape[1]:]
     here = sampled(root, "--tokens", 12, "--temperature", 0)["text"]
     assert "\ufffd" in here or fast.decode(written) == here, (fast.decode(written), here)
-    # What was exported comes back with its tokenizer.
+    # The export can be imported with its tokenizer.
     metaformer("config", "import", "exported", "--out", "again.yaml", cwd=root)
     metaformer("train", "--config", "again.yaml", *sets("data.path=text.txt", "train.steps=1", "train.batch_size=2"),
                "--out", "again", "--quiet", cwd=root)
@@ -115,7 +115,7 @@ def check_tokenizer(root, kind, form):
 
 
 def check_lower_case(root):
-    """The library has no such tokenizer, which is said, and AutoTokenizer finds none."""
+    """The library has no such tokenizer: `export` warns about it, and AutoTokenizer finds none."""
     train_and_export(root, SMALL, {**TOKENIZERS["unigram"], "lowercase": True})
     said = subprocess.run([METAFORMER, "export", "--run", "run", "--out", "out"], capture_output=True, text=True, cwd=root).stderr
     assert "transformers will find no tokenizer" in said and "lowercase" in said, said
@@ -140,7 +140,7 @@ def save_model(folder, name, tokenizer, **special_ids):
 
 
 def import_and_export(root):
-    """Without a training that changes anything."""
+    """Imports, trains and exports a model; the training changes nothing."""
     (root / "text.txt").write_text(TEXT, newline="")
     metaformer("config", "import", "saved", "--out", "saved.yaml", cwd=root)
     metaformer("train", "--config", "saved.yaml",
@@ -153,7 +153,7 @@ def fast_tokenizer(tokenizer, **tokens):
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **tokens)
 
 
-# By name: the tokenizer and the ids of the model.
+# {name: the tokenizer and the special ids of the model}
 SPECIAL = {
     "one token for all": lambda: (
         fast_tokenizer(byte_level_tokenizer("<|endoftext|>"), bos_token="<|endoftext|>", eos_token="<|endoftext|>",
@@ -194,14 +194,14 @@ def greedy(model, ids, count, **options):
 
 
 def model_without_end(root, name):
-    """A saved model that no token ends, its tokenizer, the ids of a prompt, and the rows without a token."""
+    """A saved model without an end token, its tokenizer, the ids of a prompt, and the ids without a token."""
     tokenizer = fast_tokenizer(byte_level_tokenizer())
     model = save_model(root / "saved", name, tokenizer, eos_token_id=None, bos_token_id=None)
     return model, tokenizer, torch.tensor([tokenizer("To be")["input_ids"]]), list(range(len(tokenizer), VOCABULARY))
 
 
 def check_end(root, name):
-    """`sample` ends where generate does, and goes on with --no-eos."""
+    """`sample` ends at the same token as generate, and continues with --no-eos."""
     model, tokenizer, ids, unwritten = model_without_end(root, name)
     written = greedy(model, ids, 10, suppress_tokens=unwritten).tolist()
     end = next(place for place in range(1, 10) if written[place] not in written[:place])
@@ -218,7 +218,7 @@ def check_end(root, name):
 
 
 def check_padding(root):
-    """The rows behind the last token are the most likely ones, and are never written."""
+    """Ids without a token are never generated, even if they are the most likely ones."""
     _, tokenizer, ids, unwritten = model_without_end(root, "LLaMA")
     tensors = load_file(root / "saved/model.safetensors")
     tensors["lm_head.weight"][len(tokenizer):] *= 100
@@ -231,7 +231,7 @@ def check_padding(root):
     assert "\ufffd" in here or here == known, here
     lengths = [len(sampled(root, "--tokens", 20, *more)["text"].encode()) for more in
                (["--top-k", 0, "--temperature", 2], ["--top-p", 0.5], ["--no-cache"], ["--window", "slide"])]
-    assert min(lengths) >= 20, lengths  # every token has a byte or more
+    assert min(lengths) >= 20, lengths  # every token has at least a byte
     return "no token without text among 100"
 
 

@@ -1,5 +1,5 @@
-"""What `metaformer inspect` writes against reference_model.py, for runs of a few steps: attention, scores, the forms of the
-checkpoint, distances between token embeddings, norms of the stream, and losses by position and by context.
+"""Compares `metaformer inspect` with reference_model.py, for runs of a few steps: attention, scores, the forms of the
+checkpoint, distances between token embeddings, and losses by position and by context.
 
 usage: compare_inspection.py METAFORMER
 """
@@ -43,7 +43,7 @@ def write_text(folder):
 
 
 class Inspected:
-    """A run, its inspection, and what the reference makes of the same text."""
+    """A run, its inspection, and its config and weights for the reference."""
 
     def __init__(self, metaformer, folder, overrides):
         write_text(folder)
@@ -72,13 +72,13 @@ def largest_difference(value, expected):
 
 
 def check_close(errors, name, value, expected, size=None):
-    """An error of `size` counts as 1; by default the largest of the expected values."""
+    """Keeps the largest error, divided by `size`: by default the largest expected value, at least 1."""
     size = max(expected.abs().max().item(), 1) if size is None else size
     errors[name] = max(errors.get(name, 0), largest_difference(value, expected) / size)
 
 
 def expected_forms(inspected, layer):
-    """The form of every head (None: of scaled dot product) and the one between inputs (None: there is none)."""
+    """The form of every head (None for scaled dot product), and the form between inputs (None if there is none)."""
     options, k, name = inspected.config["model"]["mixer"], WIDTH // HEADS, f"transformer.blocks.{layer}.mixer"
     if options["kind"] == "scaled_dot_product":
         query, key, _ = inspected.mixer_weights(layer, "query_key_value.weight").view(3, HEADS, k, WIDTH)
@@ -98,7 +98,7 @@ def expected_forms(inspected, layer):
 
 
 def expected_distances(inspected, layer):
-    """Between the embeddings of all characters, as the layer's norm passes them on: sign(s) sqrt(|s|) of the squares s."""
+    """Distances between the embeddings of all characters after the layer's norm: sign(s) sqrt(|s|) of the squares s."""
     model, k = inspected.config["model"], WIDTH // HEADS
     x = inspected.weights["transformer.token_embedding.weight"]
     name = f"transformer.blocks.{layer}.mixer"
@@ -127,7 +127,7 @@ def check_arrays(inspected, errors):
         assert (found["attention"].sum(2) - 1).abs().max() < TOLERANCE
         check_close(errors, "attention", found["attention"], attention[0], size=1)
         check_close(errors, "scores", found["scores"], scores[0])
-        # A root turns an error e near 0 into sqrt(e): squares are compared.
+        # A root turns an error e near 0 into sqrt(e), so squares are compared.
         expected = expected_distances(inspected, layer)
         squares = [distances * distances.abs() for distances in (found["distances"], expected)]
         check_close(errors, "squared distances", *squares)
@@ -139,7 +139,7 @@ def check_arrays(inspected, errors):
 
 
 def check_summaries(inspected, errors):
-    """Numbers that follow from the arrays."""
+    """Numbers that are computed from the arrays."""
     visible = torch.ones(len(TEXT), len(TEXT), dtype=torch.bool).tril()
     apart = (torch.arange(len(TEXT))[:, None] - torch.arange(len(TEXT))[None, :]).abs()
     for layer, described in enumerate(inspected.numbers["layers"]):
@@ -153,7 +153,7 @@ def check_summaries(inspected, errors):
 
 
 def check_losses(inspected, errors):
-    """The split ends with the last tenth of the text; its windows follow each other."""
+    """The split is the last tenth of the text, and its windows are consecutive."""
     ids = inspected.ids(inspected.text)[0]
     held_out = ids[len(ids) - len(ids) // 10:] if len(ids) % 10 == 0 else None
     positions = inspected.numbers["validation"]["loss_by_position"]

@@ -1,6 +1,6 @@
 """Logits, loss and every gradient of our models against reference_model.py, from the safetensors that dump_model writes:
-a GPT, a masked language model on packed texts, and classifiers with every head on padded ones, for every mixer, norm, feed-forward branch and kind of
-positions.
+a GPT, a masked language model on packed texts, and classifiers with every head on padded ones, for every mixer, norm,
+feed-forward branch and kind of positions.
 
 usage: compare_model.py DUMP_MODEL METAFORMER
 """
@@ -77,7 +77,7 @@ MIXERS = {
     "none": "{kind: none}",
 }
 # Post-norm attention without residual connections makes tokens equal (Dong et al. 2021), and the gradient of its scores
-# smaller than float32's rounding of the whole one: there the mixer is one without scores.
+# smaller than float32's rounding of the whole gradient. So these cases have a mixer without scores.
 NORMS = {f"{kind} {position}{'' if residual else ', no residual'}":
          [f"model.norm={{kind: {kind}, position: {position}, epsilon: 1e-3}}", f"model.residual={str(residual).lower()}",
           *(["model.mixer=average_pooling"] if position == "post" and not residual else [])]
@@ -99,9 +99,9 @@ POSITIONED = ("scaled_dot_product", "quadratic", "quadratic_full", "metric", "me
               "scaled_dot_product_sigmoid", "scaled_dot_product_window_sinks", "differential")
 HEADS = ("per_token_mean", "mean_pooled", "first_token")
 TOLERANCE = {"float32": 1e-5, "float64": 1e-11}  # relative L2 per tensor of ours in this precision, against float64
-# The error of a tensor smaller than this part of the whole gradient is measured against the whole one. Float32's rounding
-# is of the size of the terms that are summed, and terms that cancel leave less than that: of a temperature, which sums over
-# all pairs of tokens; of a bias that pooling cancels, nothing at all. There float64 says whether the formula is right.
+# The error of a gradient whose norm is below this part of the whole gradient's is relative to the whole gradient. Rounding in
+# float32 is of the size of the summed terms, and a sum is smaller if terms cancel: for a temperature, which sums over all
+# pairs of tokens, or for a bias that pooling cancels, whose gradient is 0. Then float64 shows whether the formula is right.
 SMALL = 1e-3
 
 
@@ -123,7 +123,7 @@ def reference_logits(config, weights, ids, segments):
 
 
 def compare(folder, logits_of=reference_logits):
-    """Relative errors by tensor of the model that dump_model wrote there, against logits_of(config, weights, ids, segments)."""
+    """The relative error of every tensor of the model that dump_model wrote, against logits_of(config, weights, ids, segments)."""
     config = json.loads((folder / "config.json").read_text())
     weights = load_file(folder / "model.safetensors")
     expected = load_file(folder / "expected.safetensors")
@@ -176,7 +176,7 @@ REGION_MODELS = {
        for region in ("none", *REGIONS) for head in (*HEADS, POOLED, BAG)},
 }
 
-# Of other kinds than transformers.
+# Models of other kinds than transformers.
 OTHERS = (*(f"{{kind: {kind}, layers: {layers}, width: 24, context: 17, embedding: {embedding}}}" for kind in ("lstm", "gru")
             for layers, embedding in ((1, "{tie: true}"), (3, "{tie: false, scale: sqrt_width}"))),
           *(f"{{kind: feed_forward, window: {window}, width: 12, context: 17, {options}}}" for window in (1, 5)
@@ -196,7 +196,7 @@ def check(folder, dump_model, *changes):
     worst = {model: max(tensors, key=tensors.get) for model, tensors in errors.items()}
     found = ", ".join(f"{name} {errors[name, precision][tensor]:.1e} {precision} ({tensor})"
                       for (name, precision), tensor in worst.items())
-    # A classifier adds up gradients of all tokens, which nearly cancel behind the norms of these two: there float64 says
+    # A classifier adds up gradients of all tokens, which nearly cancel after the norms of these two mixers: only float64 shows
     # whether the formula is right.
     cancels = any(f"kind: {kind}}}" in override for override in common for kind in ("retention", "gated_delta_net"))
     judged = {model: tensor for model, tensor in worst.items() if not (cancels and model[0] in HEADS and model[1] == "float32")}
@@ -205,12 +205,12 @@ def check(folder, dump_model, *changes):
 
 
 def of_mixer(name):
-    """Three heads, or four where they are pairs."""
+    """Overrides for a mixer, with four heads instead of three if they are pairs."""
     return [f"model.mixer={MIXERS[name]}", *(["model.heads=4"] if name == "differential" else [])]
 
 
 def check_that_every_kind_is_here(metaformer, key, cases):
-    """`cases`: texts that name every kind that the program has for the key."""
+    """`cases` are texts, which must name every kind that the program has for the key."""
     keys = json.loads(run(metaformer, "config", "explain", "--json", key))
     missing = [kind for found in keys for kind in found.get("kinds", [])
                if not any(re.search(rf"\b{kind}\b", case) for case in cases)]

@@ -1,5 +1,5 @@
 """BLEU and chrF against the package sacrebleu, and ROUGE against rouge-score: of every line and of the corpus, for lines of
-words, numbers, marks, entities and several scripts, for text that a tokenizer hardly meets, and for bytes that are not UTF-8.
+words, numbers, marks, entities and several scripts, for unusual text, and for bytes that are not UTF-8.
 
 usage: compare_overlap.py SCORE_OVERLAP
 """
@@ -107,14 +107,14 @@ def rouge_values(hypotheses, references):
 
 
 def our_scores(folder, hypotheses, references):
-    """What the program prints."""
+    """The scores that the program prints."""
     for name, lines in (("hypotheses", hypotheses), ("references", references)):
         (folder / name).write_bytes(b"".join(text.encode(errors="surrogateescape") + b"\0" for text in lines))
     return json.loads(run(sys.argv[1], folder))
 
 
 def compare_tokens(folder, references):
-    """Those of the references, which our_scores has left there."""
+    """Compares the tokens of the references, which our_scores has written to `folder`."""
     for name, metric in METRICS.items():
         content = (folder / f"tokens_{name}").read_bytes().decode(errors="surrogateescape")
         for line, text in zip(content.split("\0")[:-1], references, strict=True):

@@ -1,6 +1,6 @@
-"""Models and tokenizers that `transformers` saves, read here: logits and ids. What we write of them reads back as it was, here
-and there. Trained runs that we export have the same logits there. Folders that are damaged or describe another model are an
-error.
+"""Reads models and tokenizers that `transformers` saves, and compares their logits. Their exports are read back unchanged, here
+and by `transformers`. Exported runs have the same logits in `transformers`. Folders that are damaged or describe another kind of
+model are an error.
 
 usage: compare_pretrained.py DUMP_MODEL METAFORMER
 """
@@ -22,13 +22,13 @@ import reference_model
 from common import in_folder, run, run_cases, sets
 from pretrained import VOCABULARY
 
-TOLERANCE = 1e-5  # of logits about as large as 1, ours in float32 against float64
+TOLERANCE = 1e-5  # of logits of about 1, ours in float32 against float64
 DUMP, METAFORMER = (Path(argument).resolve() for argument in sys.argv[1:3])
 GPT2_SIZES = {**pretrained.GPT2_SIZES, "n_positions": 20}
 LLAMA_SIZES = {**pretrained.LLAMA_SIZES, "max_position_embeddings": 20}
 LINES = ["to be, or not to be: that is the question"]
 
-# By name: the class, its config, and how it is saved.
+# {name: the class, its config, and options for saving}
 MODELS = {
     "GPT-2": (GPT2LMHeadModel, GPT2Config(**GPT2_SIZES), {}),
     "GPT-2, untied, with another activation, hidden width and epsilon":
@@ -105,7 +105,7 @@ def byte_level_tokenizer():
 
 
 def check_tokenizer(root):
-    """A folder with a tokenizer of fewer tokens than the model has, as we export it. compare_exported.py compares ids."""
+    """The export of a folder whose tokenizer has fewer tokens than the model. compare_exported.py compares ids."""
     folder, out = root / "saved", root / "out"
     saved(folder, "GPT-2")
     PreTrainedTokenizerFast(tokenizer_object=byte_level_tokenizer()).save_pretrained(folder)
@@ -176,7 +176,7 @@ def truncate(path):
 
 
 def repeat_name(path):
-    """The description of a tensor stands there twice."""
+    """Writes the description of a tensor twice."""
     content = path.read_bytes()
     length = int.from_bytes(content[:8], "little")
     header, rest = content[8:8 + length].decode().rstrip(), content[8 + length:]
@@ -186,7 +186,7 @@ def repeat_name(path):
 
 
 def config_with(**values):
-    """A damage: keys of the config with other values."""
+    """A damage that gives other values to keys of the config."""
     return lambda folder: change_config(folder, **values)
 
 
@@ -194,7 +194,7 @@ def add_tokenizer(folder):
     byte_level_tokenizer().save(str(folder / "tokenizer.json"))
 
 
-# By name: the model, what happens to its folder, and a part of the message; the exit code is 3.
+# {name: the model, the damage to its folder, and a part of the message}; the exit code is 3.
 DAMAGES = {
     "no config": ("GPT-2", lambda f: (f / "config.json").unlink(), "config.json"),
     "a config that is no JSON": ("GPT-2", lambda f: (f / "config.json").write_text("{"), "config.json: not a JSON object"),
@@ -252,7 +252,7 @@ HARMLESS = {"_num_labels": 1, "output_past": True, "max_sequence_length": 2048, 
 
 
 def check_harmless_keys(root, name):
-    """Keys that mean nothing to a model are ignored, and those that no configuration has are named in one line."""
+    """Keys without effect on the model are ignored, and those that no configuration has are named in one line."""
     folder = root / "saved"
     saved(folder, name)
     before = run(METAFORMER, "config", "import", folder)
@@ -266,7 +266,7 @@ def check_harmless_keys(root, name):
 
 
 def check_what_is_imported():
-    """Whatever config `config import` prints, `config check` accepts: numbers at the edges of what models may have."""
+    """`config check` accepts every config that `config import` writes, for numbers at the limits of models."""
     changes = {"GPT-2": [{"n_inner": 1}, {"n_inner": 24 * 64 + 1}, {"n_positions": 1 << 21}, {"n_head": 24}, {"resid_pdrop": 0.999},
                          {"layer_norm_epsilon": 1.5}, {"layer_norm_epsilon": 1e-30}, {"n_layer": 1025}, {"vocab_size": 1}],
                "LLaMA": [{"rope_theta": 1.0}, {"rope_theta": 1e9}, {"max_position_embeddings": 1 << 30}, {"num_attention_heads": 24},

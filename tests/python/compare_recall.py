@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Rows of the recall tasks beside generators in NumPy, which follow the definitions of the papers: targets are exactly those of
-a solver that reads the row, and the same statistics of rows have the same distribution (chi-square of two samples).
+"""Compares rows of the recall tasks with generators in NumPy, which follow the definitions of the papers: targets are exactly those
+of a solver that reads the row, and statistics of rows have the same distribution (chi-square test of two samples).
 
   compare_recall.py METAFORMER
 """
@@ -17,7 +17,7 @@ from common import run, run_cases, sets
 
 METAFORMER = sys.argv[1]
 COUNT = 4000
-SMALLEST_P = 1e-4  # the draws of both are fixed, so that a right generator does not fail by chance
+SMALLEST_P = 1e-4  # the draws of both are fixed, so that a correct generator does not fail by chance
 
 
 def ours(task):
@@ -29,7 +29,7 @@ def ours(task):
 
 
 def same_distribution(rows, references, statistic):
-    """`statistic`: the categories that a row falls into."""
+    """`statistic` returns the categories of a row."""
     counts = [Counter(category for row in sample for category in statistic(*row)) for sample in (rows, references)]
     assert set(counts[0]) <= set(counts[1]) or sum(counts[0][c] for c in set(counts[0]) - set(counts[1])) < 10, counts
     categories = [c for c in set(counts[0]) | set(counts[1]) if counts[0][c] + counts[1][c] >= 10]
@@ -193,7 +193,7 @@ def check_memorisation(vocabulary=21, length=12):
 
 
 def check_fuzzy_recall(vocabulary=16, length=60, longest=3):
-    """The answers of every row by a solver; of the distribution the sizes of keys and values."""
+    """Compares the answers of every row with a solver, and only the distribution of the sizes of keys and values."""
     keys, padding = (vocabulary - 1) // 2, vocabulary - 1
     sizes = Counter()
     for ids, targets in ours(f"{{kind: fuzzy_recall, vocabulary: {vocabulary}, length: {length}, longest: {longest}}}"):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""`metaformer compare` gives the means, intervals and p values of SciPy, for 2 to 30 paired seeds. Trained classifiers keep
-the predictions that it tests. Python's csv module reads from an exported file what it has written. The tables of experiments have the intervals, correlations and lines of SciPy.
+"""`metaformer compare` gives the means, intervals and p values of SciPy, for 2 to 30 paired seeds. Trained classifiers write the
+predictions that it tests. Python's csv module reads its own rows back from an exported file. The tables of experiments have the
+intervals, correlations and fitted lines of SciPy.
 
   compare_statistics.py METAFORMER
 """
@@ -104,7 +105,7 @@ train: {steps: 20, batch_size: 4, eval_interval: 10, checkpoint_interval: 10, sc
 
 
 def write_table(path, count, random):
-    """Texts of unequal lengths, so that batches by length have another order."""
+    """Texts of different lengths, so that batches by length have another order."""
     rows = [(label, " ".join(random.choice(["good" if label == "yes" else "bad", "film", "plot", "a", "the"],
                                            random.integers(2, 20)))) for label in random.choice(["no", "yes"], count)]
     path.write_text("label,text\n" + "".join(f"{label},{text} {i}\n" for i, (label, text) in enumerate(rows)))
@@ -133,7 +134,7 @@ def check_predictions(folder):
 
 
 def check_export(folder):
-    """Rows go from one file into another and into itself; nothing is written where the comparison fails."""
+    """Rows can be exported to another file, again to the same file, and back; a failed comparison writes nothing."""
     name = 'a, "b"\n\tc'
     write_results(folder / "in.csv", {name: {0: 1.5, 1: 2.25}})
     rows = [{"config": name, "seed": "0", "val_loss": "1.5"}, {"config": name, "seed": "1", "val_loss": "2.25"}]
@@ -146,7 +147,7 @@ def check_export(folder):
 
 
 def check_tables(_):
-    """The tables of experiments compute without NumPy: intervals, ranks with ties, a fitted line."""
+    """The computations of the tables of experiments, which do without NumPy: intervals, ranks with ties, a fitted line."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "experiments"))
     import recall_language_table
     import recall_table

@@ -1,5 +1,5 @@
 """Ids of our pretrained tokenizers against the package `tokenizers`, for the regular expressions of GPT-2, LLaMA 3, Qwen,
-SmolLM, GPT-4o and DeepSeek: for every code point, and for 10 MB of mixed text. Also against GPT2TokenizerFast, which
+SmolLM, GPT-4o and DeepSeek: for code points of all planes, and for 10 MB of mixed text. Also against GPT2TokenizerFast, which
 reads vocab.json and merges.txt.
 
 usage: compare_tokenizers.py ENCODE_TEXT
@@ -26,7 +26,7 @@ GPT4O = "|".join([r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{
 DEEPSEEK = ["\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
             r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"
             r"|\s*[\r\n]+|\s+(?!\S)|\s+"]
-# The categories that patterns may name, each by itself.
+# The categories that patterns may name.
 CATEGORIES = ["L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "N", "Nd", "Nl", "No", "P", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po",
               "S", "Sm", "Sc", "Sk", "So", "Z"]
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +37,7 @@ def splits(*patterns):
     return pre_tokenizers.Sequence([*parts, pre_tokenizers.ByteLevel(False, use_regex=False)])
 
 
-# By name: the pre-tokenizer, and the fraction of the text that it is compared on.
+# {name: the pre-tokenizer, and the fraction of the text that is compared}
 CASES = {
     "GPT-2": (pre_tokenizers.ByteLevel(False), 1),
     "LLaMA 3": (splits(LLAMA3), 1),
@@ -98,8 +98,8 @@ def compare_gpt2_files(folder, text, training_text):
 
 
 def every_boundary():
-    """A vocabulary and rules that merge the last byte of a character with the first of the next one, and nothing else: the ids
-    of a text show where it was cut."""
+    """A vocabulary and rules that merge the last byte of a character with the first of the next one, and nothing else, so that the
+    ids of a text show its cuts."""
     letters = bytes_to_unicode()
     rules = [(letters[last], letters[first]) for last in range(256) for first in range(256) if first < 0x80 or first >= 0xC0]
     tokens = [*letters.values(), *("".join(pair) for pair in rules)]
@@ -107,7 +107,7 @@ def every_boundary():
 
 
 def compare_categories(folder):
-    """Which characters each part of an expression matches."""
+    """Compares the characters that each part of an expression matches."""
     text = "".join(characters())
     parts = [*(rf"\p{{{category}}}" for category in CATEGORIES), r"\s", r"\S", r"\d", r"\P{L}", r"[^\s\p{L}\p{N}]",
              "(?i:s)", "(?i:t|d|m|k)"]

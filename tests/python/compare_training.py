@@ -1,11 +1,10 @@
-"""Training steps of our program against torch.optim over reference_model.py, from the initial weights and over the batches that
+"""Training steps of our program against torch.optim with reference_model.py, with the initial weights and the batches that
 dump_model writes.
 
   mixers       fifty steps of AdamW with every mixer, pre- and post-norm; ours in float32, the reference in float64
   optimizers   the same with every optimiser
-  overlay      two hundred steps in fp32 and bf16 beside plain PyTorch: the losses must lie over one another, in fp32 within
-               5e-5 of PyTorch's eager float32, in bf16 within 2e-3 of it, or, where rounding to bfloat16 itself leads further
-               away, at most twice as far as PyTorch's autocast
+  overlay      two hundred steps in fp32 and bf16 against plain PyTorch in eager float32: losses may differ by 5e-5 in fp32, and
+               in bf16 by 2e-3 or, if that is more, by twice the difference of PyTorch's autocast
 
 usage: compare_training.py DUMP_MODEL mixers|optimizers|overlay [KEY=VALUE ...]
 """
@@ -24,21 +23,21 @@ import reference_model
 from common import in_folder, run, run_cases
 from compare_model import MIXERS
 
-# Small, but with everything on: several heads and blocks, warm-up and cosine, decay, a clip that bites in some steps.
+# Small, but with everything: several heads and blocks, warm-up and cosine, decay, and clipping in some steps.
 FIFTY = ["model.layers=2", "model.heads=2", "model.width=32", "model.context=32", "train.steps=50",
          "train.batch_size=8", "train.learning_rate=1e-3", "train.schedule.warmup_steps=10", "train.clip=0.8"]
-# After 50 steps in float32 their weights differ by 5e-5 and 6e-4: Adam moves a weight whose gradient is near 0 by the sign of
-# its rounding, which is not shown to be all of it. Their gradients are compared in compare_model.py, in float64 too.
+# After 50 steps in float32 their weights differ by 5e-5 and 6e-4: Adam changes a weight whose gradient is near 0 by the sign of its
+# rounding error, which may not be the only cause. compare_model.py compares their gradients, also in float64.
 NEAR_ZERO = ("gated_delta_net", "rwkv7")
 TOLERANCE = 1e-4  # of every step's loss
 WEIGHT_TOLERANCE = 1e-5  # of the final weights as one vector, relative
-LEARNT = 0.2      # the loss must fall at least so far, or the curves would agree about nothing
+LEARNT = 0.2      # the loss must fall at least by this, otherwise equal losses would show nothing
 OVERLAY_TOLERANCE = {"fp32": 5e-5, "bf16": 2e-3}
 # Filters are three sines of 14 times a sum: after 50 steps losses differ by up to 5e-3, though gradients agree in compare_model.py.
 SENSITIVE = ("hyena", "hyena_3")
 FROZEN = ("random", "random_own")  # the reference would train their tables
 TWO_SIDED = ("fourier",)  # no next token can be predicted with it
-HASHED = ("lsh_chunks", "lsh_buckets")  # in training afresh in every pass, which the reference does not know
+HASHED = ("lsh_chunks", "lsh_buckets")  # hashes are drawn in every training pass, but not in the reference
 
 OPTIMIZERS = {
     "adamw": "{kind: adamw, epsilon: 1e-6, embedding_weight_decay: 0.3}",
@@ -52,14 +51,14 @@ OPTIMIZERS = {
 }
 # At larger rates training with momentum is unstable, and rounding alone changes its course.
 SGD_RATE = ["train.learning_rate=0.1", "train.schedule.floor=0.03"]
-# The matrices that Muon orthogonalises, with how many are stacked in each: the ends of their names.
+# {end of the name of a parameter that Muon orthogonalises: number of matrices that are stacked in it}
 HIDDEN = {"mixer.query_key_value.weight": 3, "mixer.projection.weight": 1, "mixer.output.weight": 1, "mixer.form": 2,
           "feed_forward.up.weight": 1, "feed_forward.down.weight": 1}
 EMBEDDINGS = ("token_embedding.weight", "position_embedding.weight")
 
 
 def learning_rate(config, step):
-    """The cosine; tests/train/test_learning_rates.cpp compares the other schedules with their formulas."""
+    """The cosine schedule; tests/train/test_learning_rates.cpp compares all schedules with their formulas."""
     train, schedule = config["train"], config["train"]["schedule"]
     peak, warmup = train["learning_rate"], schedule["warmup_steps"]
     if step < warmup:
@@ -69,7 +68,7 @@ def learning_rate(config, step):
 
 
 def split(weights, is_split):
-    """Leaves by name and number, and a function that puts the named weights together again."""
+    """The leaf tensors of every named weight, and a function that joins them to named weights again."""
     leaves = {}
     for name, weight in weights.items():
         count = next((n for end, n in HIDDEN.items() if is_split and name.endswith(end)), 0)
@@ -83,13 +82,13 @@ def split(weights, is_split):
 
 
 def make_optimizers(options, leaves):
-    """As torch.optim has them."""
+    """The optimisers of torch.optim."""
     kind, decay = options["kind"], options["weight_decay"]
     decays = {"embeddings": decay if options["embedding_weight_decay"] is None else options["embedding_weight_decay"],
               "matrices": decay, "none": 0}
     groups, matrices = {sort: [] for sort in decays}, []
     for name, parts in leaves.items():
-        # Hyena's network of filters does not decay, nor the table of each head that `static` takes a softmax of.
+        # Hyena's network of filters does not decay, nor the tables of heads whose softmax `static` uses.
         exempt = ".mixer.filter_" in name or (name.endswith(".mixer.table") and len(parts[0]) > 1)
         sort = "embeddings" if name.endswith(EMBEDDINGS) else "matrices" if parts[0].dim() >= 2 and not exempt else "none"
         (matrices if kind == "muon" and name.endswith(tuple(HIDDEN)) else groups[sort]).extend(parts)
@@ -132,7 +131,7 @@ def train_reference(config, weights, ids, targets, autocast=False):
 
 
 def dump(folder, dump_model, text, overrides):
-    """The config, the initial weights by name, and what our training made of them."""
+    """The config, the initial weights by name, and the batches and results of our training."""
     (folder / "text.txt").write_text(text)
     run(dump_model, folder, "training", f"data.path='{folder / 'text.txt'}'", *overrides)
     config = json.loads((folder / "config.json").read_text())
@@ -157,8 +156,8 @@ def check_fifty(folder, dump_model, overrides, must_clip):
 
 
 def smooth_text():
-    """Letters of which each one makes three others likely: learnt smoothly, without a step at which all falls into place,
-    where rounding would decide when."""
+    """A text in which each letter makes three others likely. Its loss falls smoothly, without a sudden drop at a step that would
+    depend on rounding."""
     draw = random.Random(1)
     letters = "abcdefghijklmnopqrstuvwxyz ,.\n"
     likely = {letter: draw.sample(letters, 3) for letter in letters}
@@ -186,7 +185,7 @@ def check_overlay(folder, dump_model, overrides, mixer, precision):
 
 
 def cases_of(what):
-    """{name: overrides} of fifty steps."""
+    """{name: overrides} for trainings of fifty steps."""
     if what == "mixers":
         return {f"{mixer} {norm}-norm": [f"model.mixer={MIXERS[mixer]}", f"model.norm.position={norm}"]
                 for mixer in MIXERS if mixer not in {*HASHED, *NEAR_ZERO, *SENSITIVE, *TWO_SIDED, *FROZEN} for norm in ("pre", "post")}

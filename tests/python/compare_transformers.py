@@ -1,8 +1,8 @@
 """Logits, loss and every gradient of our models against `transformers`' TransfoXLModel (the authors' formulas), which gets our
 weights from the safetensors that dump_model writes; mamba2, gated_delta_net, short_convolution, fourier, differential, and
-scaled_dot_product with sinks, a window and shared keys against its Mamba-2, Qwen3-Next, LFM2, FNet, DiffLlama and gpt-oss layers, in
-the reference model's place of a mixer; LSH attention against its Reformer; and rwkv7 and spatial_gating against the packages `rwkv`
-and `g-mlp-pytorch`. (compare_pretrained.py compares GPT-2 and LLaMA.)
+scaled_dot_product with sinks, a window and shared keys against its Mamba-2, Qwen3-Next, LFM2, FNet, DiffLlama and gpt-oss layers,
+which replace the mixer of the reference model; LSH attention against its Reformer; and rwkv7 and spatial_gating against the packages
+`rwkv` and `g-mlp-pytorch`. (compare_pretrained.py compares GPT-2 and LLaMA.)
 
 usage: compare_transformers.py DUMP_MODEL
 """
@@ -36,7 +36,7 @@ from compare_model import check_against, reference_logits  # noqa: E402
 
 
 def as_type(given, other=None, *, dtype=None):
-    """What the code of Transformer-XL means by `x.type_as(dtype=...)`, an argument that PyTorch does not know."""
+    """`x.type_as(dtype=...)` as the code of Transformer-XL uses it; PyTorch does not have this argument."""
     return given.to(dtype if dtype is not None else other.dtype)
 
 
@@ -75,7 +75,7 @@ def xl_parameters(model, weights):
 
 
 def xl_logits(config, weights, ids, _segments):
-    """In float32: theirs masks with a constant of float64."""
+    """Logits in float32, because their code masks with a constant of float64."""
     model = config["model"]
     theirs = TransfoXLModel(TransfoXLConfig(
         vocab_size=len(weights["transformer.token_embedding.weight"]), cutoffs=[], div_val=1, d_model=model["width"],
@@ -119,7 +119,7 @@ def gated_delta_net(weights, name, options, x, n, _context):
     def of(part):
         return weights[f"{name}.{part}"]
 
-    def by_head(*parts):  # the rows of each head side by side
+    def by_head(*parts):  # joins the rows of each head
         return torch.cat([of(part).unflatten(0, (n, -1)) for part in parts], 1).flatten(0, 1)
 
     return torch.func.functional_call(theirs, {
@@ -138,13 +138,13 @@ def short_convolution(weights, name, options, x, _n, _context):
 
 
 def unit(x, dim, p):
-    """Ours has the floor of flash-linear-attention, 1e-6 under the root, in place of 1e-12 beside it."""
+    """Our unit vector, with 1e-6 under the root as in flash-linear-attention, instead of a smallest norm of 1e-12."""
     assert p == 2
     return x / (x.square().sum(dim, keepdim=True) + 1e-6).sqrt()
 
 
 def rwkv7(weights, name, options, x, n, context):
-    """Token by token. Theirs has states and decays in float32, and six digits of exp(-1/2)."""
+    """Their mixer, token by token. It has states and decays in float32, and six digits of exp(-1/2)."""
     d, layer = x.shape[-1], int(name.split(".")[2])
     first_values = context.setdefault("first_values", {})
 
@@ -205,19 +205,19 @@ def causal_mask(c, window=0):
 
 
 def without_rotation(x):
-    """Cosines and sines of positions that rotate nothing."""
+    """Cosines and sines that rotate nothing."""
     ones = torch.ones(1, x.shape[1], 1, dtype=x.dtype)
     return ones, torch.zeros_like(ones)
 
 
 def angles(rotary, x):
-    """Of float64; theirs are float32."""
+    """Cosines and sines as float64; theirs are float32."""
     return tuple(part.double() for part in rotary(x, torch.arange(x.shape[1])[None]))
 
 
 def diff_llama(weights, name, options, x, n, context):
-    """Theirs has the first heads of all pairs before the second ones, and a norm without gain, which ours has before the output
-    projection. Its softmax and lambda are float32."""
+    """Their layer has the first heads of all pairs before the second ones, and a norm without gain; ours has a gain before the
+    output projection. Their softmax and lambda are float32."""
     d, k, layer = x.shape[-1], x.shape[-1] // n, int(name.split(".")[2])
     config = DiffLlamaConfig(hidden_size=d, num_attention_heads=n, num_key_value_heads=n, rms_norm_eps=1e-6,
                              attention_dropout=0.0, max_position_embeddings=x.shape[1], attn_implementation="eager")
@@ -235,7 +235,7 @@ def diff_llama(weights, name, options, x, n, context):
 
 
 def gpt_oss(weights, name, options, x, n, context):
-    """Theirs rotates halves of a head as ours, without YaRN."""
+    """Their layer rotates halves of a head like ours, without YaRN."""
     d, k, c, few = x.shape[-1], x.shape[-1] // n, x.shape[1], options["key_value_heads"] or n
     config = GptOssConfig(hidden_size=d, num_attention_heads=n, num_key_value_heads=few, head_dim=k, num_hidden_layers=2,
                           layer_types=["full_attention"] * 2, attention_bias=False, attention_dropout=0.0,
@@ -264,7 +264,7 @@ SOFTMAX_CASES = {
 
 
 def check_in_place_of(module, name, theirs, common, dump_model, changes):
-    """The reference model with `theirs` in the place of module.name."""
+    """Compares our model with the reference model, in which `theirs` replaces module.name."""
     def logits_of(*arguments):
         with unittest.mock.patch.object(module, name, theirs):
             return reference_logits(*arguments)
@@ -277,8 +277,7 @@ HEADS, WIDTH, BUCKETS, TOLERANCE = 2, 10, 4, 1e-5  # of the Reformer
 
 
 def check_reformer(rounds, chunk, c, causal):
-    """The reference model's LSH attention (lsh.py), which the program is compared with, against the Reformer layer with the
-    same buckets, in float64."""
+    """The LSH attention of the reference model (lsh.py) against the Reformer layer with the same buckets, in float64."""
     torch.manual_seed(1)
     config = ReformerConfig(
         hidden_size=HEADS * WIDTH, num_attention_heads=HEADS, attention_head_size=WIDTH, lsh_attn_chunk_length=chunk,

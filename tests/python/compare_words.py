@@ -1,5 +1,5 @@
-"""The vocabulary of the word tokenizer against Python's own Unicode tables (unicodedata, str.lower): for every code point that
-they know, and for mixed text; with white space kept and dropped, in lower case and not.
+"""The vocabulary of the word tokenizer against Python's own Unicode tables (unicodedata, str.lower): for code points of all planes
+and for mixed text; with white space kept and dropped, with and without lower case.
 
 usage: compare_words.py METAFORMER
 """
@@ -11,7 +11,7 @@ import unicodedata
 from common import in_folder, run, run_cases
 from mixed_text import every_character, mixed_text
 
-# Unicode's White_Space, and the spaces without width.
+# Unicode's White_Space, and spaces without width.
 SPACES = set("\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000\u200b\ufeff") | {chr(c) for c in range(0x2000, 0x200B)}
 CONFIG = """
 data: {path: text.txt, validation_path: text.txt, cache: false}
@@ -29,7 +29,7 @@ def kind_of(character):
 
 
 def bare_end(text, kinds, start):
-    """The end of the word or mark that starts there."""
+    """The end of the word or mark that starts at `start`."""
     at = start + 1
     while at < len(text):
         joins = text[at] in "'\u2019" and at + 1 < len(text) and kinds[at + 1] == "word"
@@ -80,7 +80,7 @@ def compare(folder, text, kept, lowercase):
 
 
 def known(text):
-    """Without the characters that a newer version of Unicode may have assigned."""
+    """The text without characters that a newer version of Unicode may have assigned."""
     return "".join(c for c in text if unicodedata.category(c) != "Cn")
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The config keys that the documents name exist, and the generated tables and figures of README.md and docs/results.md are
-those that their commands make of experiments/results.
+"""Checks that the config keys in the documents exist, and that the generated tables and figures of README.md and docs/results.md
+equal the output of their commands for experiments/results.
 
   documents.py METAFORMER ROOT
 """
@@ -17,7 +17,7 @@ import update_results  # noqa: E402
 
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`|^ {4}metaformer [^\n]*$", re.MULTILINE | re.DOTALL)
 KEY = re.compile(r"(?<![\w./])(?:data|model|task|train)\.[a-z_]+(?:\.[a-z_]+)*")
-FILES = {"model.safetensors", "model.safetensors.index.json", "train.log"}  # of a run or a model
+FILES = {"model.safetensors", "model.safetensors.index.json", "train.log"}  # files of a run or a model, not keys
 EXPECTED = {"README.md": {"shakespeare_strong"},
             "docs/results.md": {"shakespeare_cpu", "shakespeare_score_std", "shakespeare_ladder", "shakespeare_tuned",
                                 "shakespeare_heads", "sorter_heads", "shakespeare_block", "shakespeare_block_time",
@@ -51,7 +51,7 @@ def check_tables(folder, name):
     assert files <= found, f"{name} lacks the generated tables {sorted(files - found)}"
     stale = update_results.update(path, METAFORMER, check=True)
     assert not stale, f"not current: {[str(file) for file in stale]}; run experiments/update_results.py {name}"
-    # A table whose number of seeds is another one, and missing figures, are found.
+    # A table with another number of seeds, and missing figures, are found.
     copy = folder / path.name
     copy.write_text(re.sub(r"\| (\d) \|", "| 9 |", path.read_text(), count=1))
     stale = update_results.update(copy, METAFORMER, check=True)

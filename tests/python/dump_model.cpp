@@ -1,16 +1,17 @@
-// Writes a model with random weights, a batch, and what the model makes of it: for comparison with independent code.
+// Writes a model with random weights, a batch, and the model's outputs, for comparison with independent code.
 //
 //   dump_model FOLDER [float64|training] [KEY=VALUE ...] [-- FOLDER ...] ...     overrides of the default config
 //   dump_model FOLDER pretrained SOURCE IDS
 //
-// training: instead, the initial weights (model.safetensors) and training.safetensors: ids and targets [steps, b, c]
-// that a training saw, losses [steps], final.NAME. float64: the model computes in it. Its weights are those of float32.
-// Each FOLDER gets config.json, model.safetensors and expected.safetensors: ids, targets (of a classifier labels and
-// segments, with padding; of a masked language model also their places; of an encoder and decoder also source and its
-// segments), logits, loss, grad.NAME.
+// Each FOLDER gets config.json, model.safetensors and expected.safetensors: ids, targets (for a classifier labels and
+// segments, with padding; for a masked language model also their places; for an encoder and decoder also source and its
+// segments), logits, loss, grad.NAME. float64: the model computes in float64, with the weights of float32.
+//
+// training: FOLDER gets the initial weights (model.safetensors) and training.safetensors instead: ids and targets
+// [steps, b, c] of a training, losses [steps], final.NAME.
 //
 // pretrained: FOLDER gets logits.safetensors of the Hugging Face folder SOURCE for the tensor ids [b, c] of the file
-// IDS, and the folder `exported` that we write of it. Fails when that does not read back as SOURCE was.
+// IDS, and the folder `exported`, an export of the same model. Fails if reading it gives another model.
 
 #include <torch/nn/functional/loss.h>
 
@@ -37,7 +38,7 @@ static Batch token_batch(std::int64_t vocabulary, std::int64_t context) {
   return {.ids_bc = draw(), .targets_bc = draw()};
 }
 
-// Documents and padding; some of the tokens are targets.
+// A batch with documents and padding; some of the tokens are targets.
 static Batch masked_batch(std::int64_t vocabulary, std::int64_t context) {
   const auto place_c = torch::arange(context);
   const auto segments_bc = torch::stack({torch::where(place_c < context / 3, 0, 1), torch::where(place_c < 4, 2, -1)});
@@ -48,7 +49,7 @@ static Batch masked_batch(std::int64_t vocabulary, std::int64_t context) {
   return batch;
 }
 
-// 0, and from each length on padding, -1.
+// Segment 0 up to each length, then padding (-1).
 static torch::Tensor segments_of(const std::vector<std::int64_t>& lengths, std::int64_t context) {
   return -(torch::arange(context).unsqueeze(0) >= torch::tensor(lengths).unsqueeze(1)).to(torch::kLong);
 }
@@ -59,7 +60,7 @@ static Batch ragged_batch(std::int64_t vocabulary, std::int64_t classes, std::in
           .labels_l = torch::randint(classes, {4}, torch::kLong)};
 }
 
-// Padding on both sides. The vocabulary has a mark more.
+// Sources and targets, both with padding. The vocabulary has one additional mark.
 static Batch pair_batch(std::int64_t vocabulary, std::int64_t context) {
   const auto draw = [&] { return torch::randint(vocabulary + 1, {3, context}, torch::kLong); };
   Batch batch{.ids_bc = draw(), .targets_bc = draw(), .segments_bc = segments_of({context, context - 2, 1}, context)};
@@ -83,9 +84,9 @@ static void dump(const std::filesystem::path& folder, torch::Dtype dtype, const 
   torch::manual_seed(11);
   const auto model = make_model(config, {.vocabulary = vocabulary, .classes = classes});
   {
-    // Near what training starts from (norms and score forms near the ones and identities they are made with), but
-    // exactly nowhere, so that every parameter matters. Biases as large as one would make gradients of the forms
-    // differences of large numbers, and float32's rounding what is measured.
+    // Values near the initial ones (norms and score forms near ones and identities), but not equal to them, so that
+    // every parameter matters. Biases as large as one would make gradients of the forms differences of large numbers,
+    // whose error is the rounding of float32.
     const torch::NoGradGuard no_grad;
     for (auto& parameter : model->named_parameters()) {
       auto& value = parameter.value();

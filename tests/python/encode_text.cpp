@@ -3,8 +3,8 @@
 //   encode_text TOKENIZER
 //
 // TOKENIZER is the folder of a pretrained tokenizer, or the tokenizer.json of a checkpoint. Reads a list of texts as
-// JSON from standard input, and prints a list of the ids of each, or of the error in their place. Fails when ids of a
-// pretrained tokenizer do not decode to their text, or are others in a second pass, which finds words in its cache.
+// JSON from standard input, and prints a list with the ids or the error message of each text. Fails if ids of a
+// pretrained tokenizer do not decode to their text, or differ in a second pass, which finds words in its cache.
 
 #include <filesystem>
 #include <iostream>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/gpu_results.py: what is read of the programs' output, and what follows from measurements by each rule.
+"""Tests scripts/gpu_results.py: the values that it reads from the programs' output, and the decision of each rule.
 
   gpu_decisions.py ROOT
 """
@@ -17,7 +17,7 @@ specification.loader.exec_module(results)
 
 
 def decisions(*notes):
-    """{name: decision} of (label, result)s."""
+    """{name: decision} for pairs (label, result)."""
     report = results.report([{"label": label, "result": result} for label, result in notes])
     return {each["name"]: each["decision"] for each in report["measurements"]}
 
@@ -58,7 +58,7 @@ def check_core():
 
 
 def check_choices():
-    """Where the present rule of backend auto is right within 3%, it stays."""
+    """The present rule of backend auto is kept if it is right within 3%."""
     cases = [("bf16", 64, 1.0, 1.02, "keep"), ("bf16", 256, 1.0, 0.9, "change to fused"), ("bf16", 256, 1.0, 1.2, "keep"),
              ("tf32", 4096, 1.0, 1.1, "change to composed"), ("bf16", 64, 1.0, 1.1, "change to composed"),
              ("fp32", 256, 1.0, 0.8, "keep")]
@@ -85,7 +85,7 @@ def check_steps():
 
 
 def check_speed():
-    """No speed is claimed beside a peer that is not the strongest, nor from another dropout or precision."""
+    """No speed is claimed against a peer that is not the strongest, or that has another dropout or precision."""
     ours = step("metric", 0, "graph", 4.0)
     name = "speed/metric/bf16/dropout 0"
     assert decisions(ours, peer(9, graph=False))[name].startswith("claim nothing")
@@ -116,7 +116,7 @@ def check_others():
 
 
 def check_profile():
-    """The table of kernels by kind with its gaps, and not the longest kernels; on a CPU the host's operators."""
+    """Kernels by kind and the gaps are read, but not the longest kernels; on a CPU the operators of the host."""
     host = "time by operator on the host over 2 steps, 1.00 ms a step while recording\n" \
            "  operator     calls/step    ms/step   share\n  aten::mm        12.0      0.400   40.0%\n"
     (of_host,) = results.read_results("step 1: validation loss 2.1\n" + host + "trace for chrome://tracing: a 5 2 3%\n")
@@ -135,7 +135,7 @@ def check_files(folder):
     program("write", notes, file)
     assert json.loads(file.read_text())["measurements"] == []
     assert "nothing was measured: no JSON" in program("note", notes, "step/metric", text="no JSON here", code=1)
-    for ms in (3, 4):  # of two measurements the last one counts
+    for ms in (3, 4):  # the last of two measurements counts
         program("note", notes, "step/a/bf16/dropout 0/graph", text=f'a message\n{{"ms_per_step": {ms}}}\n')
     program("check", notes, "suite", "passed", 3)
     program("write", notes, file)

@@ -12,7 +12,7 @@ def mixed(x):
 
 
 def normal_numbers(*sizes):
-    """Those of the program outside training: of draw 0 with the key 0."""
+    """The program's normal numbers outside training: those of draw 0 with the key 0."""
     with np.errstate(over="ignore"):
         seed = mixed(mixed(np.zeros(1, np.uint64)))
         bits = mixed(seed ^ mixed(np.arange(2 * np.prod(sizes), dtype=np.uint64)))
@@ -22,7 +22,7 @@ def normal_numbers(*sizes):
 
 
 def buckets(q, options, context):
-    """[b, n, r, c] for the queries [b, n, c, k] of a model of `context` tokens."""
+    """The buckets [b, n, r, c] of the queries [b, n, c, k], for a model of `context` tokens."""
     half_chunks = 2 * context // options["chunk"]
     count = max(2, half_chunks + half_chunks % 2) if options["buckets"] == "auto" else int(options["buckets"])
     rotation = normal_numbers(q.shape[1], q.shape[3], options["rounds"], count // 2)
@@ -31,7 +31,7 @@ def buckets(q, options, context):
 
 
 def times_seen(bucket_rc, segment_c, options, causal):
-    """How often token c sees token e of one head, all rounds counted, [c, e]."""
+    """How often token c sees token e in all rounds of one head, [c, e]."""
     (rounds, c), m = bucket_rc.shape, options["chunk"]
     seen = torch.zeros(c, c, dtype=torch.float64)
     if c <= m:
@@ -54,8 +54,8 @@ def times_seen(bucket_rc, segment_c, options, causal):
 
 
 def attend(q, v, bucket, segments, options, causal):
-    """What weights of exp(q . k / |k|), times how often the key is seen, make of the values [b, n, c, k]. A token that sees
-    nothing gets its own value, padding zeros."""
+    """The mean of the values [b, n, c, k] with weights of exp(q . k / |k|) times the number of times that the key is seen. A token
+    that sees nothing gets its own value, and padding gets zeros."""
     seen = torch.stack([torch.stack([times_seen(bucket_rc, segment_c, options, causal) for bucket_rc in bucket_nrc])
                         for bucket_nrc, segment_c in zip(bucket, segments)])
     if options["correct_duplicates"]:

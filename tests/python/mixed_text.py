@@ -1,5 +1,5 @@
-"""Text with all that a tokenizer may meet: English, code, digits, many scripts, combining marks, odd white space, control
-characters, contractions, special tokens. A function of its size and seed."""
+"""Text of every kind for tokenizers: English, code, digits, many scripts, combining marks, odd white space, control characters,
+contractions, special tokens. It depends only on the arguments."""
 import random
 
 SCRIPTS = [(0x41, 0x7A), (0xC0, 0x24F), (0x370, 0x3FF), (0x400, 0x52F), (0x530, 0x58F), (0x590, 0x5FF), (0x600, 0x6FF),
@@ -30,7 +30,7 @@ def in_script(draw, length):
 
 
 def mixed_text(size, seed, lines):
-    """At least `size` bytes of UTF-8. `lines`: English."""
+    """At least `size` bytes of UTF-8. `lines` are English."""
     draw = random.Random(seed)
     makers = {
         lambda: draw.choice(lines): 35,
@@ -56,12 +56,12 @@ def mixed_text(size, seed, lines):
 
 
 def characters():
-    """Every code point of the planes that have letters, and every 16th of the others."""
+    """Every code point below U+20000 and from U+2A000 to U+33000, and every 16th of the others."""
     points = [*range(0xD800), *range(0xE000, 0x20000), *range(0x20000, 0x2A000, 16), *range(0x2A000, 0x33000),
               *range(0x33000, 0x110000, 16)]
     return [chr(point) for point in points]
 
 
 def every_character():
-    """Each of them beside a letter, a digit, a space, an apostrophe and the end of a line."""
+    """Each of these characters beside a letter, a digit, a space, an apostrophe and the end of a line."""
     return "".join(f"a{c}1{c} {c}'{c}\n" for c in characters())

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""experiments/write_descriptions.py, with made-up lists of packages: what is joined, split, left out and refused.
+"""Tests experiments/write_descriptions.py with made-up lists of packages: pairs, splits, omissions and errors.
 
   package_descriptions.py ROOT
 """
@@ -129,7 +129,7 @@ def check_left_out(parent):
 
 
 def check_order(parent):
-    """Two runs write the same bytes, and the order of the lists changes nothing but their digests."""
+    """Two runs write the same bytes, and the order of the lists changes only their digests."""
     packages = many()
     written(parent, packages, "first")
     written(parent, packages, "second")
@@ -142,7 +142,7 @@ def check_order(parent):
 
 
 def check_other_lists(parent):
-    """Updates, security updates and other archives are not read, and an empty folder may be there."""
+    """Updates, security updates and other archives are not read, and the output folder may exist if it is empty."""
     lists = write_lists(parent / "lists of out", [])
     write_lists(lists, many(), "deb.example.org_debian_dists_bookworm-updates", codename="bookworm-updates")
     write_lists(lists, many(), "deb.example.org_security_dists_bookworm-security", "Debian-Security", "bookworm-security")
@@ -198,7 +198,7 @@ def check_errors(parent):
 
 
 def check_unfinished(parent):
-    """A full disk, for instance, leaves no half-written folder."""
+    """An error while writing, such as a full disk, leaves no incomplete folder."""
     lists = write_lists(parent / "lists", many())
     full = functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, (2000, 2000))
     process = start(parent / "out", "--lists", lists, preexec_fn=full)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/peers/pytorch_step.py, the step that ours is compared with: its network, batches, dropout and its options.
+"""Tests scripts/peers/pytorch_step.py, PyTorch's step for comparison with ours: its network, batches, dropout and options.
 
   peer_steps.py ROOT
 """
@@ -44,7 +44,7 @@ def gradients(model, run_model, batch):
 
 
 def check_network():
-    """The loss is that of the formulas."""
+    """The loss equals that of the formulas."""
     a, model = make()
     model.double()
     weights = dict(model.named_parameters())
@@ -86,7 +86,7 @@ def check_compiled():
 
 
 def check_batches():
-    """Rows are windows of the text, and targets their next tokens; draws are not all the same, and reach both ends."""
+    """Rows are windows of the text, and targets their next tokens; the windows start at all places."""
     a, _ = make()
     tokens = (torch.arange(40) % 23).numpy().astype("uint16")
     for kind in (peer.DeviceBatches, peer.PinnedBatches):
@@ -103,7 +103,7 @@ def check_batches():
 
 
 def check_dropout():
-    """Expected values stay; without dropout and in evaluation nothing is drawn; attention weights are dropped too."""
+    """Losses are random in training but not in evaluation; embeddings, branches and attention weights are dropped."""
     a, model = make("--dropout", "0.5")
     batch = batch_of(a)
     losses = {model(*batch).item() for _ in range(5)}
@@ -126,7 +126,7 @@ def check_dropout():
 
 
 def check_step():
-    """A step is torch.optim.AdamW after clipping; decay is of matrices alone."""
+    """A step is clipping and torch.optim.AdamW; only matrices decay."""
     a, model = make()
     optimizer = peer.make_optimizer(model, CPU)
     decays = {group["weight_decay"]: len(group["params"]) for group in optimizer.param_groups}
@@ -157,7 +157,7 @@ def check_step():
 
 
 def check_record():
-    """A recorded step keeps what its graph uses. CUDA is a stand-in here."""
+    """A recorded step keeps the step that its graph uses. CUDA is replaced by a stand-in here."""
     a, _ = make()
     stand_ins = {name: mock.MagicMock() for name in ("Stream", "CUDAGraph", "stream", "graph", "current_stream", "synchronize")}
     with mock.patch.multiple(torch.cuda, **stand_ins):
@@ -181,7 +181,7 @@ def check_output():
 
 
 def check_rows():
-    """A row that fails, here for a text that is too short, has its error in its line."""
+    """The line of a row that fails, here because its text is too short, has the error."""
     options = [*SMALL, "--steps", "2", "--warmup", "0"]
     said = run(sys.executable, SCRIPT, *options, "--row=--dropout 0.2", "--row=--context 1000000",
                "--row=--precision bf16", code=1, stream="stdout")

@@ -1,4 +1,4 @@
-"""Mixers by the places of tokens, text by text from the formulas of their papers, for reference_model.py."""
+"""Mixers that depend on the places of tokens, text by text from the formulas of their papers, for reference_model.py."""
 import math
 
 import torch
@@ -8,7 +8,7 @@ KINDS = ("random", "static", "spatial_gating", "fourier", "hyena")
 
 
 def texts_of(segments):
-    """(row, first token, token behind the last) of every text."""
+    """(row, first token, token after the last) of every text."""
     for row, ids in enumerate(segments.tolist()):
         first = 0
         for place in range(1, len(ids) + 1):

@@ -1,4 +1,4 @@
-"""Random models and tokenizers of `transformers`, and small runs of ours, for comparisons of both."""
+"""Random models and tokenizers of `transformers`, and small runs of our program, for comparisons of both."""
 import copy
 import json
 import os
@@ -17,7 +17,7 @@ LLAMA_SIZES = {"vocab_size": VOCABULARY, "hidden_size": 24, "intermediate_size":
 
 
 def random_model(kind, config):
-    """With weights that all matter: norms near one, biases and all else far from zero."""
+    """A model whose weights all matter: norms near one, biases and all others not zero."""
     torch.manual_seed(5)
     model = kind(copy.deepcopy(config)).eval()
     with torch.no_grad():
@@ -36,7 +36,7 @@ def byte_level_tokenizer(lines, size, *special_tokens):
 
 
 def with_start(tokenizer, token):
-    """The token stands in front of every text."""
+    """The tokenizer, which then puts the token before every text."""
     tokenizer.post_processor = processors.TemplateProcessing(single=f"{token} $A",
                                                              special_tokens=[(token, tokenizer.token_to_id(token))])
     return tokenizer

@@ -1,5 +1,5 @@
-"""TensorBoard's own readers against metrics.jsonl and samples.jsonl: of a short training, of one that was killed and resumed
-twice, and of one that diverged and went back. Every step must be there once.
+"""TensorBoard's own readers against metrics.jsonl and samples.jsonl: for a short training, for one that was killed and resumed
+twice, and for one that diverged and rolled back. Every step must occur once.
 
 usage: read_tensorboard.py METAFORMER
 """
@@ -59,8 +59,8 @@ def agree(shown, logged):
 
 
 def check_events(run):
-    """What both of TensorBoard's readers show is what the files of the run say (the older one, which is not that of the page,
-    never forgets texts). Returns the number of values, and both."""
+    """Both of TensorBoard's readers must show the values of the run's files (the older one, which the page does not use, never
+    forgets texts). Returns the number of values, and both readers."""
     logged = scalars_of(lines_of(run / "metrics.jsonl"))
     events = EventAccumulator(str(run), size_guidance=EVERYTHING)
     events.Reload()
@@ -94,7 +94,7 @@ def reached(run, step):
 
 
 def check_killed(folder, metaformer):
-    """Killed behind steps that no checkpoint has, twice, and then extended beyond an end with a whole evaluation."""
+    """Kills a run twice after steps that no checkpoint has, and then extends it after an end with a whole evaluation."""
     options = sets("train.steps=100000", "train.checkpoint_interval=50", "train.evaluation=random")
     for attempt in range(2):
         process = train(metaformer, folder, "killed", *options, *(["--resume"] if attempt else []))
@@ -125,7 +125,7 @@ def check_rolled_back(folder, metaformer):
 
 
 def text_of(event):
-    """Without the indentation that keeps Markdown from changing it."""
+    """The text of an event without the indentation that protects it from Markdown."""
     lines = event.tensor_proto.string_val[0].decode().splitlines()
     assert all(line.startswith("    ") for line in lines)
     return "\n".join(line[4:] for line in lines)

@@ -1,4 +1,4 @@
-"""What the program writes as YAML, read by PyYAML: the values and types are those of its JSON.
+"""Reads the program's YAML with PyYAML: the values and types must be those of its JSON.
 
   read_yaml.py PROGRAM
 """
@@ -25,14 +25,14 @@ OVERRIDES = {
 
 
 def differences(read, expected, path=""):
-    """Keys whose values or types differ."""
+    """The keys with different values or types."""
     if isinstance(expected, dict) and set(expected) == {"kind"} and not isinstance(read, dict):
         read = {"kind": read}  # the short form
     if type(read) is type(expected) and isinstance(expected, dict) and list(read) == list(expected):
         return [line for key in expected for line in differences(read[key], expected[key], f"{path}.{key}")]
     if type(read) is type(expected) and isinstance(expected, list) and len(read) == len(expected):
         return [line for i, item in enumerate(expected) for line in differences(read[i], item, f"{path}[{i}]")]
-    same = type(read) is type(expected) and read == expected and not isinstance(expected, dict)  # an order of keys, too
+    same = type(read) is type(expected) and read == expected and not isinstance(expected, dict)  # keys must have the same order
     return [] if same else [f"{path}: {read!r} and {expected!r}"]
 
 
@@ -56,7 +56,7 @@ def check_run(folder):
 
 
 def check_rates(folder):
-    """Where single values are written."""
+    """Values that the program writes one by one."""
     (folder / "space.yaml").write_text("train.learning_rate: {log_uniform: [1e-5, 1.00001e-5]}\n")
     drawn = program("config", "draw", "--space", folder / "space.yaml", "--index", "0").split("=", 1)[1]
     changes = program("config", "dump", "--changes", *sets("train.learning_rate=1e-5", "train.schedule.floor=1e-7"))

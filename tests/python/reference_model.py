@@ -36,7 +36,7 @@ def heads(x, n):
 
 
 def rotated(x, options):
-    """Feature l of the first half of the rotated ones and its partner in the second half, by c base^(-l / pairs)."""
+    """Rotates feature l of the first half of the rotated features and its partner in the second half by c base^(-l / pairs)."""
     pairs = int(options["fraction"] * x.shape[-1]) // 2
     frequency = options["base"] ** (-torch.arange(pairs, dtype=x.dtype) / pairs)
     angle = torch.outer(torch.arange(x.shape[2], dtype=x.dtype), frequency)
@@ -51,7 +51,8 @@ def alibi_slopes(n):
 
 
 def t5_bucket(offset, options, causal):
-    """Of key minus query: one bucket a distance for the first half, then logarithmic; later keys have the upper buckets."""
+    """The bucket of an offset, key minus query: one for each distance in the first half, then logarithmic; later keys have the
+    upper buckets."""
     buckets = options["buckets"] if causal else options["buckets"] // 2
     distance = (-offset).clamp(min=0) if causal else offset.abs()
     exact = buckets // 2
@@ -62,7 +63,7 @@ def t5_bucket(offset, options, causal):
 
 
 def score_bias(weights, options, n, c, causal):
-    """What positions add to the scaled scores, [n, c, c], or 0."""
+    """The bias that positions add to the scaled scores, [n, c, c], or 0."""
     offset = torch.arange(c)[None, :] - torch.arange(c)[:, None]
     if options["kind"] == "alibi":
         return -alibi_slopes(n)[:, None, None] * offset.abs()
@@ -72,8 +73,8 @@ def score_bias(weights, options, n, c, causal):
 
 
 def distance_terms(weights, name, query, key, form, is_distance, options):
-    """Transformer-XL's terms b, c and d (Dai et al. 2019, section 3.3) for every pair. `form`, [n, k, j]: what makes queries
-    of vectors, or None; a distance has the terms of both of its halves."""
+    """Transformer-XL's terms b, c and d (Dai et al. 2019, section 3.3) for every pair. `form`, [n, k, j], turns vectors into
+    queries, or is None; a distance has the terms of both of its halves."""
     n, c, d = query.shape[1], query.shape[2], weights[name + ".positions.projection.weight"].shape[1]
     biases = "transformer.distance_biases" if options["shared_biases"] else name + ".positions.biases"
     u, v = (weights[f"{biases}.{part}"] for part in ("content", "distance"))
@@ -89,7 +90,8 @@ def distance_terms(weights, name, query, key, form, is_distance, options):
 
 
 def attention_of(r, visible, options, sink):
-    """The weights of scaled scores [b, n, c, c]: their softmax, beside a sink of each head where there is one, or sigmoids."""
+    """The attention weights of scaled scores [b, n, c, c]: their softmax, with the sink of each head if there is one, or
+    sigmoids."""
     if options.get("window", 0) > 0:
         place = torch.arange(r.shape[-1])
         visible = visible & ((place[:, None] - place[None, :]).abs() < options["window"])
@@ -102,9 +104,9 @@ def attention_of(r, visible, options, sink):
 
 
 def mix(weights, name, query, key, offsets, values, context, form=None, is_distance=False, options={}, k=None):
-    """softmax((query . key + offsets) / sqrt(k) + bias) over the visible keys, times the values, k being their width if it is
-    not given. A token that sees nothing gets zeros. `offsets`: parts of the score that positions do not act on, or 0. `form`:
-    as distance_terms has it. `options`: of the weights."""
+    """softmax((query . key + offsets) / sqrt(k) + bias) over the visible keys, times the values; k is by default their width. A
+    token that sees nothing gets zeros. `offsets`: parts of the score that positions do not change, or 0. `form`: see
+    distance_terms. `options`: those of the attention weights."""
     positions, c = context["positions"], values.shape[2]
     k = k or values.shape[-1]
     if positions["kind"] == "rotary":
@@ -127,20 +129,20 @@ def mix(weights, name, query, key, offsets, values, context, form=None, is_dista
 
 
 def head_norm(x, gain):
-    """`gain`: None where the temperature takes its place."""
+    """RMS norm of heads; `gain` is None if the temperature replaces it."""
     normal = x / torch.sqrt(x.square().mean(-1, keepdim=True) + 1e-6)
     return normal if gain is None else normal * gain
 
 
 def scored_form(weights, name, options, form):
-    """A form of every head, [n, k, k], as scores use it: with its fixed norm, times the temperature."""
+    """The form of every head, [n, k, k], in scores: with its fixed norm, times the temperature."""
     if options.get("fixed_norm"):
         form = form * math.sqrt(form.shape[-1]) / form.square().sum((1, 2), keepdim=True).sqrt()
     return form * weights[name + ".temperature"][:, None, None] if options["learned_temperature"] else form
 
 
 def pool(x, window, visible, causal):
-    """The mean over a window of visible tokens, minus the token; zeros where nothing is visible."""
+    """The mean over a window of visible tokens, minus the token; zeros if nothing is visible."""
     c = x.shape[1]
     window = 2 * c if window == "all" else window
     before, after = (window - 1, 0) if causal else (window // 2, (window - 1) // 2)
@@ -175,7 +177,7 @@ def metric_tensor(weights, name, options, n, k):
 
 
 def published(p, m):
-    """r_cc' for c >= c', mirrored; twice each pair of features and each pair of tokens."""
+    """r_cc' for c >= c', mirrored; pairs of different features and pairs of different tokens count twice."""
     once = torch.diag_embed(torch.diagonal(m, dim1=1, dim2=2)) + 2 * m.tril(-1)
     r = torch.einsum("bnck,nkj,bnej->bnce", p, once, p)
     below = 2 * r.tril(-1)
@@ -189,7 +191,7 @@ def metric_mix(weights, name, options, p, values, context):
         return mix(weights, name, torch.zeros_like(p), p, published(p, m), values, context)
     if options["score"] == "bilinear":
         return mix(weights, name, image, p, 0, values, context, m)
-    if context["positions"]["kind"] in ("rotary", "shaw", "transformer_xl"):  # act on what depends on both tokens
+    if context["positions"]["kind"] in ("rotary", "shaw", "transformer_xl"):  # these change the part that depends on both tokens
         square = (image * p).sum(-1)
         return mix(weights, name, 2 * image, p, -square.unsqueeze(3) - square.unsqueeze(2), values, context, 2 * m, True)
     difference = p.unsqueeze(3) - p.unsqueeze(2)
@@ -198,7 +200,7 @@ def metric_mix(weights, name, options, p, values, context):
 
 
 def differential(weights, name, x, n, context):
-    """Ye et al. (2024): heads 2 p and 2 p + 1 are a pair, whose values are those of both."""
+    """Ye et al. (2024): heads 2 p and 2 p + 1 are a pair, which has the values of both."""
     layer = int(name.split(".")[2])
     query, key, value = linear(weights, name + ".query_key_value", x).chunk(3, -1)
     value, k = heads(value, n // 2).repeat_interleave(2, 1), x.shape[-1] // n
@@ -223,7 +225,7 @@ def mixer(weights, name, options, x, n, context):
     if kind == "average_pooling":
         return pool(x, options["window"], context["visible"], context["causal"])
     if kind == "scaled_dot_product":
-        few = options["key_value_heads"] or n  # heads of keys and values
+        few = options["key_value_heads"] or n  # number of heads of keys and values
         rows = [t.unflatten(-1, (-1, x.shape[-1] // n)).transpose(1, 2) for t in linear(
             weights, name + ".query_key_value", x).split([x.shape[-1], *[x.shape[-1] // n * few] * 2], -1)]
         q, key, v = (t.repeat_interleave(n // t.shape[1], 1) for t in rows)
@@ -266,7 +268,7 @@ def activation(options, x):
 
 
 def mixer_of(options, layer):
-    """The mixer of a layer, by turns of a list."""
+    """The mixer of a layer; the mixers of a list take turns."""
     if not isinstance(options, list):
         return options
     turn = [item["mixer"] for item in options for _ in range(item["layers"])]
@@ -274,7 +276,7 @@ def mixer_of(options, layer):
 
 
 def with_convolution(weights, name, x, context):
-    """What a mixer reads where blocks have a short convolution."""
+    """The input of a mixer, with the short convolution of its block if there is one."""
     if (filters := weights.get(name + ".filter")) is None:
         return x
 
@@ -310,7 +312,7 @@ def apply_branch(weights, name, model, branch, x):
 
 
 def positions_of(weights, options, c, d):
-    """What is added to the embeddings, [c, d], or 0."""
+    """The positions that are added to the embeddings, [c, d], or 0."""
     if options["kind"] == "learned":
         return weights["transformer.position_embedding.weight"][:c]
     if options["kind"] == "sinusoidal":
@@ -393,7 +395,7 @@ def recurrent(config, weights, ids):
     kind, d, table = model["kind"], model["width"], weights["token_embedding.weight"]
     layers = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}[kind](d, d, model["layers"], batch_first=True)
     for name in list(layers._parameters):
-        del layers._parameters[name]  # in place of it a tensor that others may have the gradient of
+        del layers._parameters[name]  # replaced by our tensor, which gets the gradient
         setattr(layers, name, weights[f"{kind}.{name}"])
     x, _ = layers(table[ids] * embedding_factor(model))
     return x @ (table if model["embedding"]["tie"] else weights["head.weight"]).T

@@ -10,7 +10,7 @@ def sizes_of(region):
 
 
 def embedded(weights, region, ids):
-    """[b, c, d]: the features of all sizes of regions side by side. The kernel's last slice is for the token itself."""
+    """The features of all sizes of regions, joined: [b, c, d]. The kernel's last slice is for the token itself."""
     parts = []
     for size in sizes_of(region):
         name = f"transformer.region_embedding.{size}"
@@ -34,7 +34,7 @@ def scattered(x, factor, shift):
 
 
 def bucket(ngram, buckets):
-    """Two rounds of splitmix64 for every token."""
+    """The bucket of an n-gram: two rounds of splitmix64 for every token."""
     found = len(ngram)
     for token in ngram:
         found = scattered(scattered(signed(found + token), 0xbf58476d1ce4e5b9, 30), 0x94d049bb133111eb, 29)
@@ -42,7 +42,7 @@ def bucket(ngram, buckets):
 
 
 def buckets_of(text, options):
-    """The buckets of all n-grams that end at a token; -1 stands before the first."""
+    """The buckets of all n-grams that end at a token of the text; -1 precedes its first token."""
     return sorted({bucket(([-1] * (n - 1) + text)[end:end + n], options["buckets"])
                    for n in range(1, options["ngrams"] + 1) for end in range(len(text))})
 
@@ -56,7 +56,7 @@ def bag(weights, options, ids, segments):
 
 
 def pooled_features(config, weights, x, ids, segments):
-    """What the logits of a max_pooled head are linear in."""
+    """The features from which the linear layer of a max_pooled head computes logits."""
     model, head, region = config["model"], config["task"]["head"], config["model"]["embedding"]["region"]
     greatest = x.masked_fill((segments < 0).unsqueeze(2), -torch.inf).amax(1)
     groups = len(sizes_of(region)) if model["layers"] == 0 and region["kind"] == "sequence" else 1

@@ -83,7 +83,6 @@ def check_curves(page):
     assert page.value("document.querySelector('#curves .readout').textContent"), "arrow keys read no value"
 
 
-# The value under the pointer must be that of `metaformer inspect`.
 def check_frontier(page, path):
     points = data_of(path)["comparison"]["frontier"]["points"]
     equal(len(points), 2, "points of the frontier: one of each group")
@@ -94,6 +93,7 @@ def check_frontier(page, path):
     assert all(point["verdict"] in verdicts for point in points), verdicts
 
 
+# The value under the pointer must be that of `metaformer inspect`.
 def check_attention(page, folder):
     attention = load_file(folder / "inspection" / "inspection.safetensors")["layer.1.attention"]
     count = attention.shape[1]

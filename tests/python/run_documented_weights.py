@@ -1,6 +1,6 @@
-"""Runs the code of docs/weights_in_python.md: its function on dump_model's weights, the whole script on a trained run. And
+"""Runs the code of docs/weights_in_python.md: its function on dump_model's weights, the whole script on a trained run. Also
 compares the names of tensors in docs/run_directory.md with those of models and optimisers of every kind: every written
-name must stand there, and every name that stands there must be written.
+name must be documented, and every documented name must be written.
 
 usage: run_documented_weights.py DUMP_MODEL METAFORMER
 """
@@ -21,7 +21,7 @@ MOST_LINES = 30
 TOLERANCE = 1e-5  # relative L2 of the logits, float32 on both sides
 RUN, PROMPT, HEADS = '"runs/latest"', "ROMEO:", 4
 
-# After the prompt comes a letter that is rare elsewhere: guessing the most frequent character is not enough.
+# The letter after the prompt is rare elsewhere, so that guessing the most frequent character is not enough.
 TEXT = "ROMEO:No, that is not it.\nJULIET:It is.\n"
 CONFIG = """
 data: {path: text.txt}
@@ -57,7 +57,7 @@ def check_script(folder, metaformer, script):
     return f"after {PROMPT!r} comes {printed.strip()}"
 
 
-# Models that have every parameter between them.
+# Models that together have every parameter.
 SMALL = ["model.layers=2", "model.heads=2", "model.width=8", "model.context=9"]
 PAIRS = ["task=sequence_to_sequence", "model.kind=encoder_decoder"]
 XL = "{kind: transformer_xl, shared_biases: false}"
@@ -98,7 +98,7 @@ def rows_of_tables(section):
 
 
 def documented_names():
-    """{name, of which table: regular expression of the names that it stands for}"""
+    """{(name, head of its table): regular expression of the names that it represents}"""
     names = {}
     for head, documented in rows_of_tables("The weights in Python"):
         for name in documented:
@@ -128,8 +128,8 @@ def check_names(folder, dump_model, metaformer):
 
 
 def trained_names(folder, metaformer):
-    """Asserts that the names in state.safetensors are documented, without those of the parameters in them. Returns the names
-    of the parameters."""
+    """Asserts that the names in state.safetensors, without the parameters' names in them, are documented. Returns the names of
+    the parameters."""
     page = TABLES.read_text().split("\n## checkpoints/\n")[1].split("\n## ")[0]
     documented, written = {name.split(".NAME")[0] for name in re.findall(r"`([a-z_.N]+[A-Za-z]*)`", page)}, set()
     write_config(folder)

@@ -24,7 +24,7 @@ Lines read_lines(const std::string& path) {
   return lines;
 }
 
-// The score of every line, and of all.
+// The scores of every line and of the corpus.
 template <class CountsOf, class ScoreOf>
 Json scores(const Lines& hypotheses, const Lines& references, CountsOf counts_of, ScoreOf score_of) {
   Json lines = Json::array();

@@ -17,7 +17,7 @@ def unit(x):
 
 
 class Reader:
-    """One direction of a mixer: what tokens read, [b, c, values], given the token before which each segment begins."""
+    """One direction of a mixer, which computes the output [b, c, values] of every token; segments are separate."""
 
     def __init__(self, weights, name, options, x, segments, n, first_values):
         self.weights, self.name, self.options, self.x, self.n = weights, name, options, x, n
@@ -30,7 +30,7 @@ class Reader:
         return x.unflatten(-1, (self.n, -1))
 
     def before(self, x, distance):
-        """x of the token `distance` before each, or 0 where that is of another segment."""
+        """x of the token `distance` places earlier, or 0 if that is in another segment."""
         if distance == 0:
             return x
         moved = F.pad(x, (0, 0, distance, 0))[:, :x.shape[1]]
@@ -49,7 +49,7 @@ class Reader:
         return sum(self.before(x, j) * filters[:, size - 1 - j] for j in range(size))
 
     def recur(self, q, k, v, w=None, a=None, b=None):
-        """o_t = S_t q_t of S_t = S_(t-1) (diag(w_t) + a_t b_t^T) + v_t k_t^T; all [b, c, n, features]."""
+        """o_t = S_t q_t with S_t = S_(t-1) (diag(w_t) + a_t b_t^T) + v_t k_t^T; all [b, c, n, features]."""
         state = torch.zeros(*v.shape[:1], self.n, v.shape[-1], k.shape[-1], dtype=v.dtype)
         last, read = torch.full_like(self.segments[:, 0], -2), []
         for t in range(q.shape[1]):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A sweep that is killed anywhere and started again, that runs twice at once, or as an array of three tasks, writes the same
-results as one that is left alone; failed runs are listed and stop no other; mistakes in a script train nothing.
+"""A sweep that is killed anywhere and started again, that runs twice at once, or that runs as an array of three tasks, writes the
+same results as an undisturbed one; failed runs are listed and do not stop others; with mistakes in a script nothing is trained.
 
   sweep_scripts.py METAFORMER ROOT
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 from common import in_folder, run_cases
 
 METAFORMER, ROOT = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
-RUNS = 7  # of the script below, without the one that fails
+RUNS = 7  # runs of the script below, without the one that fails
 TIMES = {"ms_per_step", "tokens_per_second", "train_seconds", "wall_seconds", "peak_memory_bytes"}
 CONFIG = """
 data: {path: text.txt}
@@ -53,7 +53,7 @@ def make_folder(parent, name, extra=""):
 
 
 def start(folder, **environment):
-    """In the folder that all sweeps of this test share as far as configs go: the paths in the configs are equal."""
+    """Starts the sweep of a folder, from this folder."""
     return subprocess.Popen([folder / "tiny.sh"], cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             start_new_session=True,
                             env=os.environ | {"PROGRAM": str(METAFORMER), "RUNS": str(folder / "runs"), "POLL": "0.5",
@@ -67,7 +67,7 @@ def finish(process, code=0):
 
 
 def rows(folder):
-    """Without times, and without what depends on the folder of the text."""
+    """The rows of results without times, and without columns that depend on the folder of the text."""
     with (folder / "results.csv").open(newline="") as file:
         found = list(csv.DictReader(file))
     return [{name: text for name, text in row.items() if name not in TIMES | {"key", "settings"}} for row in found]
@@ -108,7 +108,7 @@ def check_killed(parent, expected):
         process = start(folder, JOBS="2")
         time.sleep(moments.uniform(0.5, 5))
         if attempt % 2:
-            os.killpg(process.pid, signal.SIGKILL)  # the script; what it has started may go on
+            os.killpg(process.pid, signal.SIGKILL)  # kills the script; the runs that it started may continue
         else:
             for pid in [*processes_of(folder), process.pid]:
                 try:
@@ -178,14 +178,14 @@ def check_context_added_later(parent, expected):
 
 
 def check_long_names(parent, expected):
-    """Names of runs come from their overrides, which may be longer than a file's name may be."""
+    """Names of runs come from their overrides, which may be too long for a file name."""
     folder = make_folder(parent, "long", f"run tiny.yaml --set data.path={'./' * 150}text.txt --set train.steps=20")
     finish(start(folder, STEPS="20"))
     assert len(rows(folder)) == RUNS + 1, rows(folder)
 
 
 def check_best_draw(parent, expected):
-    """The best draw among runs with and without settings, lists among them, as words that a shell may split."""
+    """The best draw among runs with or without a setting, also if it is a list, as words that a shell can split."""
     slow = "train.rate_factors=[mixer.form=0.15, mixer.projection=0.15]"
     (parent / "draws.csv").write_text("config,overrides,best_val_loss\n"
                                       f'a.yaml,"train.learning_rate=1e-3 {slow}",1.5\n'

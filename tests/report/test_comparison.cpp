@@ -1,4 +1,4 @@
-// Groups of runs, what is left out of them, and tables.
+// Groups of runs, runs that are left out of them, and tables.
 
 #include "report/comparison.h"
 #include "report/json.h"
@@ -31,7 +31,8 @@ bool has_note(const Comparison& comparison, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("runs that differ only in their seed are a group, compared with the first one seed by seed", "[compare]") {
+TEST_CASE("runs that differ only in their seed are a group, which is compared with the first group seed by seed",
+          "[compare]") {
   const auto comparison = compare_runs(two_groups(), {});
   REQUIRE(comparison.groups.size() == 2);
   CHECK(comparison.notes.empty());
@@ -44,10 +45,10 @@ TEST_CASE("runs that differ only in their seed are a group, compared with the fi
   CHECK(short_names(comparison.groups) == std::vector<std::string>{"a", "b"});
 }
 
-TEST_CASE("runs that do not count somewhere are named and left out", "[compare]") {
+TEST_CASE("runs without a partner, of other data or with the same seed are named and left out", "[compare]") {
   auto runs = two_groups();
   SECTION("of differences: without a partner") {
-    runs.pop_back();  // x_b has no seed 3
+    runs.pop_back();  // x_b lacks seed 3
     runs.push_back(run_of("x_b.yaml", 4, 100, "quadratic"));
     const auto comparison = compare_runs(runs, {});
     CHECK(comparison.groups[1].measures.at("val_loss").difference->mean == 1.5);
@@ -65,7 +66,7 @@ TEST_CASE("runs that do not count somewhere are named and left out", "[compare]"
   }
 }
 
-TEST_CASE("the reference is the group that is named, or the first at equal values of a key", "[compare]") {
+TEST_CASE("the reference is the named group, or the first group with the same value of a key", "[compare]") {
   auto runs = two_groups();
   for (const char* name : {"x_b", "x_b.yaml", "b", "x_b.yaml-2", "2"}) {
     INFO(name);
@@ -100,7 +101,7 @@ TEST_CASE("an unknown group, key or measure is an error that lists the known one
   CHECK(failure([&] { compare_runs({}, {}); }).first == ExitCode::usage);
 }
 
-TEST_CASE("data are compared by their configs where no digest tells them apart", "[compare]") {
+TEST_CASE("data without digests are compared by their configs", "[compare]") {
   auto runs = two_groups();
   for (auto& run : runs) run.data.clear();
   CHECK(has_note(compare_runs(runs, {}), "6 of 6 runs|do not record"));
@@ -117,10 +118,10 @@ TEST_CASE("data are compared by their configs where no digest tells them apart",
   CHECK(by_task.groups.size() == 2);
   CHECK(by_task.groups[1].reference == 1);
   for (auto& run : runs) run.settings["task.kind"] = "sort";
-  CHECK(compare_runs(runs, {}).notes.empty());  // made from the config
+  CHECK(compare_runs(runs, {}).notes.empty());  // data that the config defines need no digest
 }
 
-TEST_CASE("equivalence is in the unit of the table", "[compare]") {
+TEST_CASE("the margin of equivalence is in the unit of the table", "[compare]") {
   std::vector<RunRecord> runs;
   for (const std::int64_t seed : {1, 2, 3}) {
     runs.push_back(run_of("a", seed, 1, ""));
@@ -136,7 +137,7 @@ TEST_CASE("equivalence is in the unit of the table", "[compare]") {
   CHECK_FALSE(equivalent(0.4));
 }
 
-TEST_CASE("short names leave out what is common, and stay unique", "[compare]") {
+TEST_CASE("short names leave out common parts, and are unique", "[compare]") {
   const auto named = [](const std::vector<std::pair<std::string, std::string>>& names) {
     std::vector<RunRecord> runs;
     for (const auto& [config, overrides] : names) {
@@ -158,7 +159,7 @@ TEST_CASE("short names leave out what is common, and stay unique", "[compare]") 
         Names{"x_a.yaml model.width=2", "x_a.yaml other.width=2"});
 }
 
-TEST_CASE("a measure has one row, which says how it is written and whether it is shown by default", "[compare]") {
+TEST_CASE("every measure has one entry with its format and whether it is a default", "[compare]") {
   using Names = std::vector<std::string>;
   CHECK(default_measures({"val_loss", "test_accuracy", "test_bleu", "test_chrf", "test_rouge_l", "test_exact_match"}) ==
         Names{"test_bleu", "test_chrf", "test_rouge_l", "test_exact_match", "val_loss"});
@@ -179,12 +180,12 @@ TEST_CASE("a measure has one row, which says how it is written and whether it is
   add_derived_measures(run);
   CHECK(run.measures.at("loss_gap") == 0.5);
   run.measures.erase("loss_gap");
-  run.settings["task.label_smoothing"] = "0.1";  // the gap is not taken where a loss is smoothed
+  run.settings["task.label_smoothing"] = "0.1";  // there is no gap to a smoothed loss
   add_derived_measures(run);
   CHECK_FALSE(run.measures.contains("loss_gap"));
 }
 
-TEST_CASE("tables", "[compare]") {
+TEST_CASE("a comparison is written as Markdown, text, CSV and JSON", "[compare]") {
   auto runs = two_groups();
   runs[1].collapse = AttentionCollapse{.step = 40, .kind = CollapseKind::one_token, .entropy = 0.01};
   const auto comparison = compare_runs(runs, {});

@@ -1,4 +1,4 @@
-// Figures as text: what is drawn, where, and that it is well-formed.
+// Figures as text: drawn elements, their places, and well-formed files.
 
 #include <limits>
 #include <regex>
@@ -22,7 +22,7 @@ std::size_t count(const std::string& text, const std::string& part) {
   return found;
 }
 
-// Every element that is opened is closed, in order.
+// Whether every opened element is closed in order.
 bool is_balanced(const std::string& svg) {
   std::vector<std::string> open;
   const std::regex tag("<(/?)([a-z]+)[^<>]*?(/?)>");
@@ -38,7 +38,7 @@ bool is_balanced(const std::string& svg) {
 
 Figure of(const LineChart& chart) { return {.title = "t", .panels = {{"p", chart}}}; }
 
-// The d attributes of the paths of a class.
+// The d attributes of the paths of a CSS class.
 std::vector<std::string> paths(const std::string& svg, const std::string& css_class) {
   std::vector<std::string> found;
   const std::regex path("<path class=\"" + css_class + "\" d=\"([^\"]*)\"/>");
@@ -49,7 +49,7 @@ std::vector<std::string> paths(const std::string& svg, const std::string& css_cl
 
 }  // namespace
 
-TEST_CASE("ticks stand at round values inside the axis", "[figures]") {
+TEST_CASE("ticks are at round values inside the axis", "[figures]") {
   const auto texts = [](const AxisScale& scale, int wanted) {
     std::vector<std::string> result;
     for (const auto& tick : scale.ticks(wanted))
@@ -94,7 +94,7 @@ TEST_CASE("a gap divides a line and its band", "[figures]") {
   CHECK((count(band[0], "M") == 2 && count(band[0], "Z") == 2 && count(band[0], "L") == 6));
 }
 
-TEST_CASE("curves beyond the palette repeat its colours, dashed", "[figures]") {
+TEST_CASE("curves beyond the palette repeat its colours with dashed lines", "[figures]") {
   LineChart chart;
   for (int i = 0; i < 10; ++i) chart.curves.push_back({.name = std::to_string(i), .x = {0, 1}, .y = {0, 1.0 + i}});
   const auto svg = to_svg(of(chart));
@@ -102,7 +102,7 @@ TEST_CASE("curves beyond the palette repeat its colours, dashed", "[figures]") {
   CHECK(paths(svg, "line c2 dashed").empty());
 }
 
-TEST_CASE("cells of a map are drawn where they are, and hidden ones are blank", "[figures]") {
+TEST_CASE("cells of a heat map are drawn at their places, and hidden ones are blank", "[figures]") {
   HeatMap map{.rows = 2, .columns = 3, .values = {0, 1, nothing, 1, 1, 0.5}};
   const Figure figure{.title = "m", .panels = {{"", map}}};
   const auto svg = to_svg(figure);
@@ -115,7 +115,7 @@ TEST_CASE("cells of a map are drawn where they are, and hidden ones are blank", 
   CHECK(dark[0].find("h52v26h-52z") != std::string::npos);
 }
 
-TEST_CASE("a diverging palette has zero in its middle", "[figures]") {
+TEST_CASE("zero is in the middle of a diverging palette", "[figures]") {
   const HeatMap map{.rows = 1, .columns = 3, .values = {-1, 0, 4}, .palette = Palette::diverging};
   const ColorScale colors({&map});
   CHECK((colors.low() == -4 && colors.high() == 4));
@@ -126,7 +126,7 @@ TEST_CASE("a diverging palette has zero in its middle", "[figures]") {
   CHECK(ColorScale({&blank}).high() > 0);
 }
 
-TEST_CASE("text is escaped, and the file is well-formed and always the same", "[figures]") {
+TEST_CASE("text is escaped, and the file is well-formed and deterministic", "[figures]") {
   Figure figure{.title = "<b>&\"x\"</b>\x01\xff", .description = "a < b"};
   figure.panels.push_back({"</svg>", LineChart{.curves = {{.name = "<i>", .x = {0, 1}, .y = {0, 1}}}}});
   figure.panels.push_back({"i", IntervalChart{.rows = {{"<u>", 1, 0, 2, {0.5}}}, .reference = 0}});
@@ -141,7 +141,7 @@ TEST_CASE("text is escaped, and the file is well-formed and always the same", "[
   CHECK(svg.find("prefers-color-scheme:dark") != std::string::npos);
 }
 
-TEST_CASE("figures without panels, curves or values are drawn; lengths that differ are refused", "[figures]") {
+TEST_CASE("figures without panels, curves or values are drawn; different lengths of data are refused", "[figures]") {
   for (const Figure& figure : {Figure{.title = "empty"}, of({}),
                                Figure{.title = "x", .panels = {{"", HeatMap{}}, {"", IntervalChart{}}}, .columns = 5},
                                of({.curves = {{.name = "point", .x = {1}, .y = {2}}}})})
@@ -153,7 +153,7 @@ TEST_CASE("figures without panels, curves or values are drawn; lengths that diff
     CHECK(failure([&] { to_svg(wrong); }).first == ExitCode::usage);
 }
 
-TEST_CASE("a folder of figures holds SVG and PDF files", "[figures]") {
+TEST_CASE("a folder of figures contains SVG and PDF files", "[figures]") {
   const TemporaryFolder folder;
   FigureFolder figures(folder.path() / "new" / "figures");
   figures.write("curves of a/b", of({.curves = {{.name = "a", .x = {0, 1}, .y = {0, 1}}}}));

@@ -26,7 +26,7 @@ ScoredVectors random_vectors(std::int64_t count, const Tensor& form_nij) {
   return {.left_bnci = vectors, .right_bnej = vectors, .form_nij = form_nij};
 }
 
-// Over all ordered triples, from the definition.
+// The fraction of violated triples, by the definition.
 double violated_triples(const Tensor& squares_cc) {
   const auto count = squares_cc.size(0);
   const auto at = [&](auto a, auto b) { return squares_cc[a][b].template item<double>(); };
@@ -44,7 +44,7 @@ double violated_triples(const Tensor& squares_cc) {
 
 }  // namespace
 
-TEST_CASE("eigenvalues of scaled dot product's form are those of the whole matrix that are not 0", "[inspect]") {
+TEST_CASE("the eigenvalues of scaled dot product's form are the nonzero eigenvalues of the whole matrix", "[inspect]") {
   torch::manual_seed(1);
   const auto forms = forms_with(ScaledDotProductOptions{});
   CHECK_FALSE(forms.form_nij.defined());
@@ -54,7 +54,7 @@ TEST_CASE("eigenvalues of scaled dot product's form are those of the whole matri
     REQUIRE(own.size(0) == 2 * k);
     CHECK(torch::allclose(forms.eigenvalue_nr[n], own, 1e-9, 1e-12));
   }
-  // Where two heads' widths fill the model, every eigenvalue is found.
+  // If twice the head width is the width of the model, all eigenvalues are found.
   const auto filling = forms_of(*random_mixer(ScaledDotProductOptions{}, {.width = 6, .heads = 2}), {}, 3);
   CHECK(torch::allclose(filling.eigenvalue_nr, spectrum(filling.input_form_ndd), 1e-9, 1e-12));
 }
@@ -74,7 +74,7 @@ TEST_CASE("the axioms hold for a positive form, and a singular one is a pseudome
   }
 }
 
-TEST_CASE("an indefinite form violates what it violates by brute force", "[inspect]") {
+TEST_CASE("the violations of an indefinite form equal those by brute force", "[inspect]") {
   torch::manual_seed(4);
   const auto any = torch::randn({2, k, k}, torch::kDouble);
   const auto form_nij = any + any.mT();
@@ -92,7 +92,7 @@ TEST_CASE("an indefinite form violates what it violates by brute force", "[inspe
   }
 }
 
-TEST_CASE("asymmetry is 0 of a symmetric form and 1 of an antisymmetric one, whose scores differ by direction",
+TEST_CASE("asymmetry is 0 for a symmetric and 1 for an antisymmetric form; asymmetric scores differ by direction",
           "[inspect]") {
   const auto any = torch::randn({1, k, k}, torch::kDouble);
   CHECK(forms_with(MetricOptions{}, any + any.mT()).asymmetry[0] < 1e-15);
@@ -102,7 +102,7 @@ TEST_CASE("asymmetry is 0 of a symmetric form and 1 of an antisymmetric one, who
   CHECK(axioms.verdict == FormVerdict::unknown);
 }
 
-TEST_CASE("rank correlation ignores monotone changes and gives ties their mean rank", "[inspect]") {
+TEST_CASE("rank correlation does not depend on monotone changes, and gives ties their mean rank", "[inspect]") {
   CHECK(rank_correlation({1, 2, 3, 4}, {1, 10, 11, 100}) == Approx(1));
   CHECK(rank_correlation({1, 2, 3, 4}, {4, 3, 2, 1}) == Approx(-1));
   // Ranks 1, 2.5, 2.5, 4 and 1, 2, 3, 4: Pearson's correlation is 4.5 / sqrt(4.5 * 5).

@@ -1,4 +1,4 @@
-// Groups that no other beats in two measures, beside a comparison of all pairs.
+// Groups that no other group beats in two measures, against a comparison of all pairs.
 
 #include <random>
 
@@ -37,9 +37,9 @@ std::vector<std::string> front_of(const Frontier& frontier, const Comparison& co
 
 }  // namespace
 
-TEST_CASE("a point is on the front where no other is as good in both coordinates and better in one", "[frontier]") {
+TEST_CASE("a point is on the front if no other is as good in both coordinates and better in one", "[frontier]") {
   std::mt19937 generator(GENERATE(1u, 2u, 3u, 4u));
-  const auto values = GENERATE(3, 1000);  // few: many are equal
+  const auto values = GENERATE(3, 1000);  // with 3 many are equal
   for (int n = 0; n < 60; ++n) {
     std::vector<double> x, y;
     for (int i = 0; i < n; ++i) {
@@ -57,15 +57,16 @@ TEST_CASE("a point is on the front where no other is as good in both coordinates
   }
 }
 
-TEST_CASE("a group is behind another where that costs no more and its interval is on one side", "[frontier]") {
+TEST_CASE("a group is behind another one that costs no more if the interval of their difference excludes 0",
+          "[frontier]") {
   std::vector<RunRecord> runs;
   add_group(runs, "small", 10, 3.0, 3.2);
   add_group(runs, "middle", 20, 2.0, 2.1);
-  add_group(runs, "bad", 30, 2.9, 3.0);    // behind middle: by 0.9 with both seeds
+  add_group(runs, "bad", 30, 2.9, 3.0);    // behind middle by 0.9 with both seeds
   add_group(runs, "noisy", 40, 2.0, 2.3);  // behind middle by 0 and 0.2
   add_group(runs, "large", 50, 1.0, 1.1);
   const auto comparison = compared(runs);
-  for (const std::string y : {"val_loss", "accuracy"}) {  // of which one falls and the other rises
+  for (const std::string y : {"val_loss", "accuracy"}) {  // lower and higher is better
     const auto frontier = frontier_of(comparison, "state_bytes", y);
     CHECK(front_of(frontier, comparison) == std::vector<std::string>{"small", "middle", "large"});
     REQUIRE(frontier.points.size() == 5);
@@ -82,7 +83,8 @@ TEST_CASE("a group is behind another where that costs no more and its interval i
   }
 }
 
-TEST_CASE("a group that is behind in all common seeds is not on the frontier, whatever its other seeds", "[frontier]") {
+TEST_CASE("a group that is behind in all common seeds is not on the frontier, whatever its other seeds have",
+          "[frontier]") {
   std::vector<RunRecord> runs;
   add_group(runs, "a", 10, 2.1, 2.2);
   add_group(runs, "b", 10, 2.0, 2.1);
@@ -97,12 +99,12 @@ TEST_CASE("a group that is behind in all common seeds is not on the frontier, wh
   for (const auto& point : frontier.points) CHECK_FALSE((point.is_on_front && point.better));
 }
 
-TEST_CASE("a frontier asks for its measures itself, whose sizes are shown without a deviation", "[frontier]") {
+TEST_CASE("a frontier adds its measures, and sizes are shown without a deviation", "[frontier]") {
   std::vector<RunRecord> runs;
   add_group(runs, "a", 10, 3, 3.5);
   add_group(runs, "b", 5, 4, 4.5);
   const auto comparison = compare_runs(runs, {.frontier = {"state_bytes", "accuracy"}});
-  CHECK(comparison.measures.size() == 1);  // the default one: val_loss
+  CHECK(comparison.measures.size() == 1);  // the default, val_loss
   CHECK(frontier_of(comparison, "state_bytes", "accuracy").points.size() == 2);
   const auto table = to_markdown(comparison, {"state_bytes", "val_loss"});
   CHECK_THAT(table, Mentions("| state, KiB |validation loss, mean ± sd|3.2500 ± 0.3536"));
@@ -111,7 +113,8 @@ TEST_CASE("a frontier asks for its measures itself, whose sizes are shown withou
         }).second.find("accuracy") != std::string::npos);
 }
 
-TEST_CASE("groups without one of the measures are not on the frontier, and none at all is an error", "[frontier]") {
+TEST_CASE("groups without one of the measures are left out of the frontier; if none is left, this is an error",
+          "[frontier]") {
   std::vector<RunRecord> runs;
   add_group(runs, "a", 10, 3, 3);
   add_group(runs, "b", 5, 4, 4);

@@ -26,7 +26,7 @@ TextInspection inspect(const LoadedRun& run, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("an inspection has the tokens, a layer for each block, and leaves the model as it was", "[inspect]") {
+TEST_CASE("an inspection has the tokens and a layer for each block, and does not change the model", "[inspect]") {
   const Workplace place;
   const auto run = trained(place, {"model.mixer=metric"});
   std::vector<torch::Tensor> before;
@@ -48,7 +48,7 @@ TEST_CASE("an inspection has the tokens, a layer for each block, and leaves the 
   CHECK(inspection.norms.after_feed_forward.size() == 2);
 }
 
-TEST_CASE("classifiers are inspected with their class token, of regions with blocks, and without with norms only",
+TEST_CASE("classifiers are inspected with class tokens or regions; without blocks an inspection has only norms",
           "[inspect]") {
   const Workplace place;
   const auto with_token = inspect(trained(place, classifier(place, {"task.head=first_token"})), "marker word1");
@@ -70,7 +70,7 @@ TEST_CASE("classifiers are inspected with their class token, of regions with blo
   CHECK(without_blocks.norms.embedding > 0);
 }
 
-TEST_CASE("mixers without scores have norms and nothing else", "[inspect]") {
+TEST_CASE("the inspection of a mixer without scores has only norms", "[inspect]") {
   const Workplace place;
   const auto mixer = GENERATE("average_pooling", "identity", "none");
   const auto run = trained(place, {"model.mixer=" + std::string(mixer)});
@@ -83,7 +83,7 @@ TEST_CASE("mixers without scores have norms and nothing else", "[inspect]") {
   CHECK(figures_of(inspection, "run").size() == 1);
 }
 
-TEST_CASE("the JSON of a page has the matrices of every head, without the half that a causal mask hides", "[inspect]") {
+TEST_CASE("the JSON of a page has the matrices of every head, without the half hidden by a causal mask", "[inspect]") {
   const Workplace place;
   const auto run = trained(place, {"model.mixer=quadratic"});
   const auto inspection = inspect(run, "the");
@@ -148,7 +148,7 @@ TEST_CASE("an encoder and decoder is inspected in three parts", "[inspect]") {
     CHECK((name.starts_with("cross_") && is_picture(name + ".svg")));
 }
 
-TEST_CASE("losses by position add up to the loss of the split, and contexts are tried alone where they can be",
+TEST_CASE("losses by position add up to the loss of the split; only plain language models have losses by context",
           "[inspect][masking][packing]") {
   const Workplace place;
   auto overrides = GENERATE(Overrides{}, Overrides{"model.memory=16", "model.positions=transformer_xl"},
@@ -172,7 +172,7 @@ TEST_CASE("losses by position add up to the loss of the split, and contexts are 
   CHECK(found.gradients.mixer.size() == static_cast<std::size_t>(transformer(run.experiment.config).layers));
   CHECK(found.loss_by_context.empty() == !overrides.empty());
   if (overrides.empty()) {
-    // Every context starts at position 0: with one token all targets are predicted as at the first position.
+    // Every context starts at position 0, so with one token every target is predicted as at the first position.
     CHECK(found.loss_by_context.front().tokens == 1);
     CHECK(found.loss_by_context.back().tokens == 16);
     CHECK(found.context_targets > 0);
@@ -181,8 +181,8 @@ TEST_CASE("losses by position add up to the loss of the split, and contexts are 
   }
 }
 
-TEST_CASE("the gradient with respect to the embeddings is that of the position table", "[inspect]") {
-  // One sequence: every position gets the gradient of one vector.
+TEST_CASE("the gradient at the embeddings equals that of the position table", "[inspect]") {
+  // With one sequence every position gets the gradient of one vector.
   const Workplace place;
   auto run = trained(place, {"train.batch_size=1"});
   const auto task = make_task(run.experiment.config, true, std::move(run.codec));
@@ -202,13 +202,13 @@ TEST_CASE("the gradient with respect to the embeddings is that of the position t
   CHECK(gradients.stream.after_feed_forward.size() == 2);
 }
 
-TEST_CASE("the effective context is the smallest from which on the loss stays within 1%", "[inspect]") {
+TEST_CASE("the effective context is the smallest one from which the loss stays within 1%", "[inspect]") {
   CHECK(effective_context_of({{1, 3.0}, {2, 2.0}, {4, 1.009}, {8, 1.0}}) == 4);
   CHECK(effective_context_of({{1, 1.0}, {2, 2.0}, {4, 1.02}, {8, 1.0}}) == 8);
   CHECK(effective_context_of({{1, 1.0}, {2, 0.99}, {4, 1.0}}) == 1);
 }
 
-TEST_CASE("empty and too long texts are refused or cut", "[inspect]") {
+TEST_CASE("empty texts are refused, and long ones are cut or refused", "[inspect]") {
   const Workplace place;
   const auto run = trained(place, {});
   CHECK_THAT(failure([&] { ids_of_text(run, "", 64); }).second, ContainsSubstring("empty"));

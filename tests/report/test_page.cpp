@@ -1,5 +1,5 @@
-// The data of a report's page: curves of runs and of groups against numbers by hand, packed matrices, and text that
-// stays text.
+// The data of a report's page: curves of runs and groups against numbers by hand, quantised matrices, and text that
+// cannot become markup.
 
 #include <numeric>
 
@@ -15,7 +15,7 @@ namespace metaformer::test_page {
 
 namespace {
 
-// As report/page/matrix.js reads it. NaN: hidden.
+// Reads a matrix as report/page/matrix.js does. Hidden cells are NaN.
 torch::Tensor unpack(const nlohmann::ordered_json& packed) {
   const auto bytes = from_base64(packed["data"].get<std::string>()).value();
   const std::int64_t rows = packed["rows"], columns = packed["columns"], bits = packed["bits"];
@@ -50,7 +50,8 @@ LoggedCurves read(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("packed matrices are as near as their bits allow, of symmetric and causal ones one triangle", "[report]") {
+TEST_CASE("quantised matrices are as accurate as their bits allow; symmetric and causal ones are stored as a triangle",
+          "[report]") {
   torch::manual_seed(1);
   const auto any = torch::randn({30, 40}, torch::kDouble), large = torch::randn({100, 120}, torch::kDouble);
   const auto square = any.slice(1, 0, 30).contiguous(), symmetric = square + square.t();
@@ -71,7 +72,7 @@ TEST_CASE("packed matrices are as near as their bits allow, of symmetric and cau
   CHECK(unpack(pack(torch::full({2, 2}, 3.0))).equal(torch::full({2, 2}, 3.0, torch::kDouble)));
 }
 
-TEST_CASE("text of runs can neither end the data nor fill a placeholder", "[report]") {
+TEST_CASE("text of runs cannot end the data or fill a placeholder", "[report]") {
   const nlohmann::ordered_json data = {{"text", "</script><script>alert(1)</script><!-- @d3@ @script@ \xff"}};
   const auto page = make_page("<b>@data@", json_text(data));
   const auto start = page.find("id=\"report-data\">") + 17, end = page.find("</script>", start);
@@ -81,7 +82,7 @@ TEST_CASE("text of runs can neither end the data nor fill a placeholder", "[repo
   CHECK(page.find("Redistribution and use in source and binary forms") != std::string::npos);
 }
 
-TEST_CASE("curves are read with the training time of their step", "[report]") {
+TEST_CASE("curves are read with the training times of their steps", "[report]") {
   const auto curves = read(R"({"step":10,"split":"train","loss":4.5,"gradient_norm":2,"seconds":1.5}
 {"step":10,"split":"validation","loss":4.25,"accuracy":0.5}
 not json
@@ -96,7 +97,7 @@ not json
   CHECK(curves.at("validation loss").time == std::vector<double>{1.5, 3});
   CHECK(curves.at("validation accuracy").value == std::vector<double>{0.5, 0.75});
   CHECK(curves.size() == 4);
-  // Where the validation loss is estimated, the estimates are the curve.
+  // If the validation loss is estimated, the curve consists of the estimates.
   const auto estimated = read(R"({"step":10,"split":"validation_estimate","loss":3}
 {"step":20,"split":"validation_estimate","loss":2}
 {"step":20,"split":"validation","loss":2.5}
@@ -105,7 +106,7 @@ not json
   CHECK(estimated.at("validation loss").value == std::vector<double>{3, 2});
 }
 
-TEST_CASE("a thinned curve of means keeps its mean, others keep points as they are, the last one too", "[report]") {
+TEST_CASE("a thinned curve has means of points or unchanged points, including the last one", "[report]") {
   const auto curve = line(1000), thin = thinned(curve, 100, true);
   REQUIRE(thin.value.size() == 100);
   CHECK((thin.step.front() == 100 && thin.step.back() == 10000));
@@ -130,7 +131,7 @@ TEST_CASE("a group's curve is the mean at the steps that all runs have", "[repor
   CHECK(group.step == std::vector<double>{1, 3, 5});
   CHECK(group.time == std::vector<double>{2, 4, 6});
   CHECK(group.value == std::vector<double>{12, 6, 2.5});
-  const double deviation = std::sqrt(8.0);  // of 10 and 14, with n - 1
+  const double deviation = std::sqrt(8.0);  // of 10 and 14, divided by n - 1
   CHECK(group.low[0] == Approx(12 - deviation));
   CHECK(group.high[0] == Approx(12 + deviation));
   CHECK((group.low[1] == 6 && group.high[1] == 6));
@@ -139,7 +140,7 @@ TEST_CASE("a group's curve is the mean at the steps that all runs have", "[repor
   CHECK(mean_curve({}).step.empty());
 }
 
-TEST_CASE("runs that evaluate only at their end begin with the training loss", "[report]") {
+TEST_CASE("for runs with only a final evaluation the training loss is shown first", "[report]") {
   CurveTable table;
   table["train loss"].runs = {line(5)};
   table["validation loss"].runs = {line(1)};
@@ -148,7 +149,7 @@ TEST_CASE("runs that evaluate only at their end begin with the training loss", "
   CHECK(views_of(table).front().name == "validation loss");
 }
 
-TEST_CASE("curves of blocks are read from the diagnostics: numbers, and lists by head with their range", "[report]") {
+TEST_CASE("curves of blocks are read from the diagnostics, also the ranges of lists by head", "[report]") {
   const auto panels = read(R"({"step":1,"split":"train","loss":4.5}
 {"step":5,"split":"diagnostics","token_embedding":{"stream_norm":1},"block_0":{"stream_norm":2,"attention_entropy":[0.25,0.75]}}
 {"step":10,"split":"diagnostics","token_embedding":{"stream_norm":3},"block_0":{"stream_norm":4,"attention_entropy":[null,0.5]}}

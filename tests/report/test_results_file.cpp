@@ -1,4 +1,4 @@
-// CSV files of results, and runs on the disk.
+// CSV files of results, and finding runs on the disk.
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -30,7 +30,7 @@ std::vector<std::string> keys_of(const std::filesystem::path& file) {
   return keys;
 }
 
-// Names, overrides and cells that a CSV file must quote, and some that only look as if.
+// Names, overrides and cells that a CSV file must quote, and some that only seem so.
 const std::vector<std::string> nasty = {
     "a,b",      "say \"no\"", "\"",   ",",        "two\nlines", "cr\rlf\r\n", " x ", "\ttab", "ü \xE2\x82\xAC",
     "'quoted'", "=1+1",       "\"\"", "a\"b,c\n", "#",          "NaN text",   "1e5", "007",   ";"};
@@ -43,7 +43,7 @@ std::map<std::string, std::string> cells_of(const std::filesystem::path& file, c
 
 }  // namespace
 
-TEST_CASE("runs come back from a results file as they were", "[results_file]") {
+TEST_CASE("runs are read from a results file as they were written", "[results_file]") {
   const TemporaryFolder folder;
   const auto file = folder / "results/a.csv";
   export_results(file, {run_of("k1", 1, 0.1 + 0.2)}, {});
@@ -54,11 +54,11 @@ TEST_CASE("runs come back from a results file as they were", "[results_file]") {
   CHECK(runs[0].measures == std::map<std::string, double>{{"val_loss", 0.1 + 0.2}, {"my_own", 3}});
   CHECK(runs[0].source == file.string() + ":2");
   CHECK(runs[0].commit == "c");
-  const auto marked = folder.write("marked.csv", "\xEF\xBB\xBF" + read_text(file));  // as spreadsheets write it
+  const auto marked = folder.write("marked.csv", "\xEF\xBB\xBF" + read_text(file));  // spreadsheets write this mark
   CHECK(keys_of(marked) == std::vector<std::string>{"k1"});
 }
 
-TEST_CASE("the columns of a results file have their order", "[results_file]") {
+TEST_CASE("the columns of a results file have a fixed order", "[results_file]") {
   const TemporaryFolder folder;
   auto run = run_of("k1", 1, 1);
   run.cpu = run.threads = run.data = "x";
@@ -77,7 +77,8 @@ TEST_CASE("the columns of a results file have their order", "[results_file]") {
     CHECK(std::find(header.begin(), header.end(), derived) == header.end());
 }
 
-TEST_CASE("an export replaces rows of the same key, keeps others and sorts by the order given", "[results_file]") {
+TEST_CASE("an export replaces rows with the same key, keeps other rows and sorts by the given order",
+          "[results_file]") {
   const TemporaryFolder folder;
   const auto file =
       folder.write("a.csv", "key,config,overrides,seed,val_loss,extra,settings\nold,o.yaml,,7,1.50,text,{}\n");
@@ -95,7 +96,7 @@ TEST_CASE("an export replaces rows of the same key, keeps others and sorts by th
                               {"settings", "{}"}});
 }
 
-TEST_CASE("processes that export at once lose no row", "[results_file]") {
+TEST_CASE("no row is lost if several processes export at once", "[results_file]") {
   const TemporaryFolder folder;
   const auto file = folder / "a.csv";
   constexpr int writers = 4, rows = 10;
@@ -110,7 +111,7 @@ TEST_CASE("processes that export at once lose no row", "[results_file]") {
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
 }
 
-TEST_CASE("a malformed results file is an error with its place, and an export leaves it as it is", "[results_file]") {
+TEST_CASE("a malformed results file is an error with its place, and an export does not change it", "[results_file]") {
   const TemporaryFolder folder;
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"key,val_loss\nk,1\n", "a.csv:1:|results|'config'"},
@@ -148,7 +149,8 @@ TEST_CASE("an export keeps any names and cells of a results file", "[results_fil
     header += "," + csv_field("column " + name) + "," + csv_field(name);
     row += "," + csv_field(name) + "," + csv_field("cell " + name);
   }
-  folder.write("a.csv", "\xEF\xBB\xBF" + header + ",never used\n" + row + ",\n");  // as a spreadsheet writes it
+  folder.write("a.csv", "\xEF\xBB\xBF" + header + ",never used\n" + row +
+                            ",\n");  // spreadsheets write this mark and empty columns
   const auto before = read_results(file);
   std::vector<RunRecord> runs;
   for (std::size_t i = 0; i < nasty.size(); ++i) {
@@ -169,12 +171,12 @@ TEST_CASE("an export keeps any names and cells of a results file", "[results_fil
     CHECK(read[i + 1].measures == runs[i].measures);
     CHECK(read[i + 1].settings == runs[i].settings);
   }
-  // Rows of a results file go into another one as they stand.
+  // Rows are exported into another file unchanged.
   export_results(folder / "b.csv", read, {});
   for (const auto& record : read) CHECK(cells_of(folder / "b.csv", record.key) == cells_of(file, record.key));
 }
 
-TEST_CASE("rows without a key replace only themselves, and own columns of a replaced row stay", "[results_file]") {
+TEST_CASE("rows without a key replace only themselves, and a replaced row keeps the user's columns", "[results_file]") {
   const TemporaryFolder folder;
   const auto file =
       folder.write("a.csv", "config,seed,settings,val_loss\na.yaml,1,{},1\na.yaml,2,{},2\nb.yaml,1,{},3\n");
@@ -187,10 +189,10 @@ TEST_CASE("rows without a key replace only themselves, and own columns of a repl
   REQUIRE(read_results(noted).rows.size() == 1);
   const auto row = cells_of(noted, "k");
   CHECK((row.at("note") == "mine" && row.at("val_loss") == "2"));
-  CHECK_FALSE(row.contains("test_f1"));  // of the earlier training
+  CHECK_FALSE(row.contains("test_f1"));  // it belonged to the earlier training
 }
 
-TEST_CASE("a row with a number that is not finite is left out and named", "[results_file]") {
+TEST_CASE("a row with an infinite or NaN number is named and left out", "[results_file]") {
   const TemporaryFolder folder;
   const auto file = folder.write("a.csv", "config,seed,settings,val_loss\na,1,{},nan\na,2,{},1.5\na,3,{},inf\n");
   const auto records = records_of(read_results(file), file);
@@ -200,7 +202,7 @@ TEST_CASE("a row with a number that is not finite is left out and named", "[resu
   CHECK_THAT(records.problems[0], Mentions(file.string() + ":2: left out|val_loss"));
 }
 
-TEST_CASE("an export follows a link and replaces nothing that is no file", "[results_file]") {
+TEST_CASE("an export follows a link, and refuses to replace anything but a file", "[results_file]") {
   const TemporaryFolder folder;
   const auto file = folder.write("real.csv", "config,seed,settings\no.yaml,7,{}\n");
   std::filesystem::create_symlink("real.csv", folder / "link.csv");
@@ -212,7 +214,7 @@ TEST_CASE("an export follows a link and replaces nothing that is no file", "[res
   CHECK(std::filesystem::is_fifo(folder / "pipe"));
 }
 
-TEST_CASE("a pattern passes over what is no run", "[find_runs]") {
+TEST_CASE("a pattern skips folders that are no runs", "[find_runs]") {
   const TemporaryFolder folder;
   folder.write("runs/a/config.yaml", "");
   folder.write("runs/a/summary.json", "{\"steps\": 3,");
@@ -226,7 +228,7 @@ TEST_CASE("a pattern passes over what is no run", "[find_runs]") {
                ContainsSubstring(text));
 }
 
-TEST_CASE("runs that are unfinished, diverged or damaged are named", "[find_runs]") {
+TEST_CASE("unfinished, diverged and damaged runs are named", "[find_runs]") {
   const TemporaryFolder folder;
   for (const char* name : {"unfinished", "diverged", "not_finite", "damaged"})
     folder.write(std::string("runs/") + name + "/config.yaml", std::string(name) == "damaged" ? "train: 3\n" : "");

@@ -1,5 +1,5 @@
 #pragma once
-// Runs and checkpoints as other programs or accidents leave them: changed, with digests that are right.
+// Changes to runs and checkpoints, as by other programs or accidents, with right digests.
 
 #include <functional>
 
@@ -9,7 +9,7 @@
 
 namespace metaformer {
 
-// Saving takes most of the time of a small training.
+// Evaluates and saves once, because saving takes most of the time of a small training.
 inline const Overrides evaluates_and_saves_once = {"train.eval_interval=1000", "train.checkpoint_interval=1000"};
 
 inline std::string state_bytes(const std::filesystem::path& run) {
@@ -21,7 +21,7 @@ inline void copy_run(const std::filesystem::path& from, const std::filesystem::p
                         std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks);
 }
 
-// As if the process had died before its end, without these checkpoints.
+// Changes the run as if the process had died before its end, and removes these checkpoints.
 inline void forget_end(const std::filesystem::path& run, const std::vector<std::string>& checkpoints = {}) {
   std::filesystem::remove(run / "summary.json");
   for (const auto& name : checkpoints) std::filesystem::remove_all(run / "checkpoints" / name);

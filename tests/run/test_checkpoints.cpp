@@ -1,5 +1,5 @@
-// Checkpoints that a run keeps and goes on from; those that are damaged, unfinished or of another version. meta.json
-// comes back as it was written, and nothing that no run can have written is believed.
+// Checkpoints of a run and resuming from them; damaged, unfinished and newer checkpoints. meta.json is read back as
+// written, and impossible values in it are refused.
 
 #include <map>
 
@@ -26,7 +26,7 @@ const Json sample = Json::parse(R"({"format_version": 2, "step": 40, "best": {"s
   "evaluation_seconds": 2.5, "checkpoint_seconds": 0.25,
   "files": {"model.safetensors": "abc", "tokenizer.json": "def"}})");
 
-// As a hostile writer would: the digest is right.
+// The sample with another value and, as by a hostile writer, the right digest.
 std::string with(const std::string& key, const Json& value) {
   auto json = sample;
   json[key] = value;
@@ -38,7 +38,7 @@ std::string refusal(const std::string& text) {
   return message_of(ExitCode::failure, [&] { read_checkpoint_meta(text, "a/meta.json"); });
 }
 
-// `classes` labels, eight texts of each; a word names the label.
+// A classifier of `classes` labels with eight texts each; a word names the label.
 Overrides classifier(const Workplace& place, int classes, const Overrides& more = {}) {
   std::string table = "text\tlabel\n";
   for (int i = 0; i < 8 * classes; ++i)
@@ -51,7 +51,7 @@ Overrides classifier(const Workplace& place, int classes, const Overrides& more 
                 more);
 }
 
-// meta.json without what differs from run to run: times, and its own digest.
+// meta.json without times and its digest, which differ from run to run.
 Json meta_without_time(const fs::path& checkpoint) {
   const auto meta = read_meta(checkpoint);
   Json kept;
@@ -70,7 +70,7 @@ bool is_link_to(const fs::path& link, const std::string& target) {
   return fs::is_symlink(link) && fs::read_symlink(link) == target && fs::exists(link / "model.safetensors");
 }
 
-// A run of 12 steps, which goes on.
+// A run of 12 steps, which can be resumed.
 struct ShortRun {
   explicit ShortRun(const Overrides& overrides = {}) { place.train("run", overrides); }
   Json resume(const Overrides& overrides = {}) const { return place.train("run", overrides, true); }
@@ -81,7 +81,7 @@ struct ShortRun {
 
 }  // namespace
 
-TEST_CASE("progress and digests come back as they were written", "[meta]") {
+TEST_CASE("progress and digests are read back as written", "[meta]") {
   const auto text = with("step", 40);
   const auto meta = read_checkpoint_meta(text, "t");
   CHECK(Json::parse(to_text(meta)) == Json::parse(text));
@@ -92,18 +92,18 @@ TEST_CASE("progress and digests come back as they were written", "[meta]") {
   CHECK(meta.digests == std::map<std::string, std::string>{{"model.safetensors", "abc"}, {"tokenizer.json", "def"}});
 }
 
-TEST_CASE("an evaluation of any number of classes leaves meta.json small", "[meta]") {
+TEST_CASE("meta.json stays small after an evaluation with any number of classes", "[meta]") {
   const auto small = read_checkpoint_meta(with("step", 40), "t");
   auto large = small;
   for (int i = 0; i < 300; ++i)
     large.progress.validation->classes.emplace_back(std::to_string(i), ClassCounts{.texts = i});
   CHECK(to_text(large) == to_text(small));
-  Json table;  // many small objects are read
+  Json table;  // many small objects can be read
   for (int i = 0; i < 40'000; ++i) table[std::to_string(i / 200)][std::to_string(i % 200)] = 0;
   CHECK(read_checkpoint_meta(with("confusion", table), "t").progress.step == 40);
 }
 
-TEST_CASE("what no run can have written is damage, with the key", "[meta]") {
+TEST_CASE("impossible values in meta.json are reported as damage", "[meta]") {
   const std::map<std::string, std::string> wrong = {
       {"step", R"(-1, 1.5, "40", 18446744073709551615)"},
       {"format_version", "null, 1"},
@@ -128,7 +128,7 @@ TEST_CASE("what no run can have written is damage, with the key", "[meta]") {
     }
 }
 
-TEST_CASE("hostile nesting and endless keys are refused, and a newer format is named", "[meta]") {
+TEST_CASE("hostile nesting and too many keys are refused, and the error for a newer format names it", "[meta]") {
   CHECK_THAT(refusal(with("format_version", 3)), ContainsSubstring("a/meta.json: ") && ContainsSubstring("format 3"));
   std::string keys = "{";
   for (int i = 0; i < 300'000; ++i) keys += fmt::format("\"k{}\":0,", i);
@@ -138,7 +138,7 @@ TEST_CASE("hostile nesting and endless keys are refused, and a newer format is n
     CHECK_THAT(refusal(text), ContainsSubstring("not a JSON object"));
 }
 
-TEST_CASE("the same weights are recalibrated alike whether they were evaluated or not", "[checkpoint]") {
+TEST_CASE("the recalibration of weights does not depend on earlier evaluations", "[checkpoint]") {
   const Workplace place;
   const auto options = [&](const std::string& interval) {
     return classifier(place, 3,
@@ -151,7 +151,7 @@ TEST_CASE("the same weights are recalibrated alike whether they were evaluated o
     CHECK(model_bytes(place / "often", step) == model_bytes(place / "once", step));
 }
 
-TEST_CASE("150 classes train, save, resume and evaluate", "[checkpoint][classes]") {
+TEST_CASE("a classifier with 150 classes can be trained, saved, resumed and evaluated", "[checkpoint][classes]") {
   const Workplace place;
   const auto options = [&](const std::string& steps) { return classifier(place, 150, {"train.steps=" + steps}); };
   place.train("run", options("4"));
@@ -159,7 +159,7 @@ TEST_CASE("150 classes train, save, resume and evaluate", "[checkpoint][classes]
   CHECK_FALSE(summary["validation"].contains("confusion"));
   CHECK_FALSE(summary["validation"].contains("classes"));
   CHECK(fs::file_size(place / "run/summary.json") < 5000);
-  CHECK(place.train("run", options("8"), true) == summary);  // finished: only read
+  CHECK(place.train("run", options("8"), true) == summary);  // the run is finished, so it is only read
 
   const auto last = place / "run/checkpoints/last";
   CHECK(fs::file_size(last / "meta.json") < 5000);
@@ -172,7 +172,7 @@ TEST_CASE("150 classes train, save, resume and evaluate", "[checkpoint][classes]
   CHECK(json_of(evaluate_split({*run.predictor, task}, Split::validation)) == summary["validation"]);
 }
 
-TEST_CASE("tables that are damaged are noticed where they are needed", "[checkpoint][classes]") {
+TEST_CASE("a damaged table of an evaluation is an error only where it is needed", "[checkpoint][classes]") {
   const Workplace place;
   place.train("run", classifier(place, 3, {"train.steps=4"}));
   const auto file = place / "run/checkpoints/step-4/validation.json";
@@ -182,12 +182,12 @@ TEST_CASE("tables that are damaged are noticed where they are needed", "[checkpo
   CHECK(load_checkpoint(run, "last", WithOptimizer::no).progress.step == 4);
 }
 
-TEST_CASE("an evaluation that a stop cut short is made up for, and its checkpoint replaced", "[checkpoint]") {
+TEST_CASE("an interrupted evaluation is repeated, and its checkpoint is replaced", "[checkpoint]") {
   const Workplace place;
   const Overrides options = {"train.eval_interval=4", "train.checkpoint_interval=100"};
   const auto whole = place.train("whole", options);
   copy_run(place / "whole", place / "cut");
-  // As if stopped while evaluating step 12, the last: saved, but without its metrics, links and summary.
+  // As if stopped during the evaluation of step 12, the last one: saved, but without scores, links and summary.
   const auto folder = place / "cut/checkpoints/step-12";
   const auto evaluated = meta_without_time(folder), before = read_meta(place / "cut/checkpoints/step-8");
   change_meta(folder, [&](Json& meta) {
@@ -208,12 +208,12 @@ TEST_CASE("an evaluation that a stop cut short is made up for, and its checkpoin
   CHECK_FALSE(fs::exists(folder.string() + ".replaced"));
 }
 
-TEST_CASE("a copy that follows links goes on", "[checkpoint]") {
+TEST_CASE("a copy of a run without links can be resumed", "[checkpoint]") {
   const ShortRun at;
   fs::copy(at.run, at.place / "copy", fs::copy_options::recursive);
   const auto checkpoints = at.place / "copy/checkpoints";
   REQUIRE_FALSE(fs::is_symlink(checkpoints / "last"));
-  if (GENERATE(false, true)) fs::remove_all(checkpoints / "step-12");  // it is still there as `last`
+  if (GENERATE(false, true)) fs::remove_all(checkpoints / "step-12");  // `last` is a copy of it
   const Overrides longer = {"train.steps=16"};
   at.place.train("copy", longer, true);
   at.resume(longer);
@@ -222,14 +222,14 @@ TEST_CASE("a copy that follows links goes on", "[checkpoint]") {
   CHECK(fs::is_symlink(checkpoints / "best"));
 }
 
-TEST_CASE("without the best checkpoint the best of the others takes its place", "[checkpoint]") {
+TEST_CASE("if the best checkpoint is lost, the best of the others takes its place", "[checkpoint]") {
   const Workplace place;
   const auto options = [&](const std::string& steps) {
     return classifier(place, 3, {"train.steps=" + steps, "train.eval_interval=4", "train.keep_checkpoints=9"});
   };
   place.train("run", options("12"));
   const auto checkpoints = place / "run/checkpoints";
-  for (const auto* step : {"step-4", "step-8", "step-12"})  // step 4 is far better than all that follows
+  for (const auto* step : {"step-4", "step-8", "step-12"})  // step 4 is much better than all later ones
     change_meta(checkpoints / step, [](Json& meta) { meta["best"] = {{"step", 4}, {"loss", 1e-9}, {"error", -1}}; });
   flip_a_bit(checkpoints / "step-4/model.safetensors");
   if (GENERATE(true, false)) fs::remove_all(checkpoints / "step-4");
@@ -242,9 +242,9 @@ TEST_CASE("without the best checkpoint the best of the others takes its place", 
   CHECK(is_link_to(checkpoints / "best", best));
 }
 
-TEST_CASE("where nothing that was evaluated is left, the next evaluation chooses", "[checkpoint]") {
+TEST_CASE("if no evaluated checkpoint is left, the next evaluation chooses the best one", "[checkpoint]") {
   const ShortRun at({"train.steps=8", "train.eval_interval=6"});
-  // Saved at step 4, before the first evaluation at 6: pretend one before it.
+  // Pretends an evaluation at step 2, whose checkpoint is lost.
   change_meta(at.checkpoints / "step-8", [](Json& meta) {
     meta["best"] = {{"step", 2}, {"loss", 1e-9}, {"error", 1e-9}};
     meta["evaluated_step"] = 2;
@@ -254,7 +254,7 @@ TEST_CASE("where nothing that was evaluated is left, the next evaluation chooses
   CHECK(is_link_to(at.checkpoints / "best", "step-12"));
 }
 
-TEST_CASE("fewer steps than are done are refused, and change nothing", "[checkpoint]") {
+TEST_CASE("fewer steps than are already done are refused, and the run does not change", "[checkpoint]") {
   const ShortRun at;
   const auto config = read_text(at.run / "config.yaml");
   if (GENERATE(false, true)) forget_end(at.run);
@@ -263,7 +263,7 @@ TEST_CASE("fewer steps than are done are refused, and change nothing", "[checkpo
   CHECK(read_text(at.run / "config.yaml") == config);
 }
 
-TEST_CASE("only what the program left behind is removed", "[checkpoint]") {
+TEST_CASE("only leftovers of the program are removed", "[checkpoint]") {
   const ShortRun at;
   const auto& folder = at.place.folder();
   const std::vector<std::string> foreign = {"run/checkpoints/notes.tmp", "run/.mine.tmp",
@@ -276,7 +276,7 @@ TEST_CASE("only what the program left behind is removed", "[checkpoint]") {
   for (const auto& name : foreign) CHECK(fs::exists(at.place / name));
   for (const auto* name : {"run/checkpoints/.step-3.1.tmp", "run/.summary.json.7.tmp", "run/checkpoints/.last.5.tmp"})
     CHECK_FALSE(fs::exists(fs::symlink_status(at.place / name)));
-  // Of a finished run too; a step's name that is a link to nowhere is no checkpoint.
+  // The same for a finished run; a broken link with the name of a step is not a checkpoint.
   folder.write("run/.summary.json.7.tmp", "{");
   fs::create_directory_symlink("nowhere", at.checkpoints / "step-20");
   at.resume({"train.steps=16"});
@@ -285,7 +285,7 @@ TEST_CASE("only what the program left behind is removed", "[checkpoint]") {
   CHECK(is_link_to(at.checkpoints / "last", "step-20"));
 }
 
-TEST_CASE("a flipped bit or a truncation anywhere in a checkpoint is refused, and an earlier one taken",
+TEST_CASE("a checkpoint with a flipped bit or a truncated file is refused, and an earlier one is used",
           "[checkpoint]") {
   const ShortRun at({"train.keep_checkpoints=5"});
   const auto run = RunDirectory::open(at.run);
@@ -300,7 +300,7 @@ TEST_CASE("a flipped bit or a truncation anywhere in a checkpoint is refused, an
         bytes[place] = static_cast<char>(bytes[place] ^ (1 << rng.below(drawn++, 8)));
       else
         bytes.resize(place);
-      // White space is no content.
+      // White space has no effect.
       const bool same = name == "meta.json" && Json::parse(bytes, nullptr, false) == Json::parse(whole);
       std::ofstream(at.newest / name, std::ios::binary) << bytes;
       INFO(name << " at " << place << (i % 2 == 0 ? " flipped" : " cut"));
@@ -312,7 +312,7 @@ TEST_CASE("a flipped bit or a truncation anywhere in a checkpoint is refused, an
   CHECK(load_newest_checkpoint(run)->progress.step == 12);
 }
 
-TEST_CASE("links that a process died before it could swap are repaired", "[checkpoint]") {
+TEST_CASE("links that a killed process did not swap are repaired", "[checkpoint]") {
   const ShortRun at;
   REQUIRE(fs::read_symlink(at.checkpoints / "best") == "step-12");
   forget_end(at.run, {"last", "best"});
@@ -335,7 +335,7 @@ TEST_CASE("a damaged checkpoint of the step that is saved again is replaced", "[
   CHECK(model_bytes(at.run, "step-12.damaged") == damaged);
 }
 
-TEST_CASE("a checkpoint of a newer program is refused and left alone", "[checkpoint]") {
+TEST_CASE("a checkpoint of a newer program is refused and not changed", "[checkpoint]") {
   const ShortRun at;
   change_meta(at.newest, [](Json& meta) { meta["format_version"] = 99; });
   const auto meta = read_meta(at.newest);

@@ -1,4 +1,4 @@
-// Models and tokenizers as Hugging Face folders and safetensors, and the configs that such folders can have.
+// Export of models and tokenizers as Hugging Face folders and safetensors; the configs that such folders support.
 
 #include "config/loader.h"
 #include "config/writer.h"
@@ -51,7 +51,7 @@ Names with(Names overrides, const std::string& more) {
   return overrides;
 }
 
-// The files of an export; those of a model with a tokenizer of the library, and others.
+// The files of an export: those of every model, and others.
 Names files(const Names& others) {
   Names all = {"config.json", "generation_config.json", "model.safetensors"};
   all.insert(all.end(), others.begin(), others.end());
@@ -77,13 +77,14 @@ std::size_t files_in(const fs::path& folder) {
 
 }  // namespace
 
-TEST_CASE("a config does not differ from itself, nor in what changes no function", "[config_differences]") {
+TEST_CASE("a config does not differ from itself or in keys that do not change the function of the model",
+          "[config_differences]") {
   for (const auto& needed : {like_llama, like_gpt2}) CHECK(differences({}, needed).empty());
   for (const auto* free :
        {"model.dropout=0.1", "model.embedding.std=1", "model.embedding.dropout=0.5", "model.mixer.backend=reference",
         "model.mixer.score_std=null", "model.feed_forward.chunks=2"})
     CHECK(differences({free}, like_gpt2).empty());
-  for (const auto* free : {"model.memory=32", "model.context=1024", "model.feed_forward.ratio=2.67"})  // 344 units too
+  for (const auto* free : {"model.memory=32", "model.context=1024", "model.feed_forward.ratio=2.67"})  // also 344 units
     CHECK(differences({free}, like_llama).empty());
   CHECK(config_differences(config_of(like_gpt2), gpt2().closest(config_of(like_gpt2))).empty());
   CHECK(config_differences(config_of(like_llama), llama().closest(config_of(like_llama))).empty());
@@ -114,7 +115,7 @@ TEST_CASE("every other difference is a line with both values", "[config_differen
         Names{fmt::format("model.{} is {} and must be {}", key, value, right)});
 }
 
-TEST_CASE("an exported GPT-2 reads back as it was", "[export]") {
+TEST_CASE("an exported GPT-2 is read back unchanged", "[export]") {
   const TemporaryFolder folder;
   const Model model(small_gpt2,
                     std::make_unique<ByteLevelBpeTokenizer>(RandomMerges(1, 10, "ab").file().dump(), 0, "t"));
@@ -125,7 +126,7 @@ TEST_CASE("an exported GPT-2 reads back as it was", "[export]") {
   CHECK(read.tokenizer->to_json() == model.codec.tokenizer->to_json());
 }
 
-TEST_CASE("a tokenizer is written as the library has it, and as our own where that cannot be read back", "[export]") {
+TEST_CASE("a tokenizer is written in the library's format, and in our own if that cannot be read back", "[export]") {
   const TemporaryFolder folder;
   const auto names = [&](std::unique_ptr<Tokenizer> tokenizer) {
     fs::remove_all(folder / "out");
@@ -145,7 +146,8 @@ TEST_CASE("a tokenizer is written as the library has it, and as our own where th
         files({"metaformer_tokenizer.json"}));
 }
 
-TEST_CASE("what is no GPT-2 or LLaMA is refused with the keys that differ, and can be written otherwise", "[export]") {
+TEST_CASE("a model other than GPT-2 or LLaMA is refused with the different keys, but can be exported as safetensors",
+          "[export]") {
   const auto [override, text] = GENERATE(table<std::string, std::string>(
       {{"model.mixer=metric", "gpt2|model.mixer.kind|metric"},
        {"model.memory=4", "gpt2|model.memory is 4"},
@@ -162,7 +164,7 @@ TEST_CASE("what is no GPT-2 or LLaMA is refused with the keys that differ, and c
   CHECK(model.write(ExportFormat::safetensors, folder / "safetensors").size() == 3 + model.codec.labels.size() / 2);
 }
 
-TEST_CASE("an existing folder stays as it is, and an export that fails leaves nothing", "[export]") {
+TEST_CASE("an existing folder is not changed, and a failed export leaves nothing", "[export]") {
   const TemporaryFolder folder;
   const Model model(small_gpt2);
   fs::create_directory(folder / "empty");
@@ -176,7 +178,7 @@ TEST_CASE("an existing folder stays as it is, and an export that fails leaves no
   CHECK(failure([&] { model.write(ExportFormat::safetensors, folder / "file/out"); }).first == ExitCode::failure);
   CHECK(files_in(folder / "full") == 1);
   CHECK(files_in(folder.path()) == 4);
-  model.write(ExportFormat::safetensors, folder / "new/folder/out");  // with the folders above it
+  model.write(ExportFormat::safetensors, folder / "new/folder/out");  // parent folders are created
   CHECK(files_in(folder / "new/folder") == 1);
 }
 

@@ -1,4 +1,4 @@
-// summary.json comes back as it was written.
+// summary.json is read back as written.
 
 #include <regex>
 
@@ -18,7 +18,7 @@ const std::string first =
 
 }  // namespace
 
-TEST_CASE("a summary is read back as it was written, its keys in order", "[summary]") {
+TEST_CASE("a summary is read back as written, with its keys in order", "[summary]") {
   const TemporaryFolder folder;
   const auto run = RunDirectory::create(folder / "run");
   CHECK_FALSE(read_summary(run));
@@ -55,7 +55,7 @@ TEST_CASE("a summary is read back as it was written, its keys in order", "[summa
   CHECK(Json::parse(read_text(run.summary_file())).dump() == text);
 }
 
-TEST_CASE("a summary that lacks keys is read as far as it goes", "[summary]") {
+TEST_CASE("the existing keys of an incomplete summary are read", "[summary]") {
   const TemporaryFolder folder;
   const auto run = RunDirectory::create(folder / "run");
   folder.write("run/summary.json", R"({"steps": 12, "val_loss": 2.5, "validation": {"loss": 2.5}, "unknown": []})");

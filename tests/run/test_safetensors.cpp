@@ -1,4 +1,4 @@
-// The file format of tensors, and loading it into a model.
+// The file format safetensors, and loading tensors into a model.
 
 #include "base/error.h"
 #include "run/safetensors.h"
@@ -11,7 +11,7 @@ static std::string with_header(const std::string& header, const std::string& dat
   return std::string(reinterpret_cast<const char*>(&length), 8) + header + data;
 }
 
-TEST_CASE("safetensors round-trip every type and shape", "[safetensors]") {
+TEST_CASE("tensors of every type and shape are read back from safetensors", "[safetensors]") {
   const NamedTensors tensors = {{"float", torch::randn({2, 3})},
                                 {"a \"quoted\" näme", torch::randn({4}, torch::kDouble)},
                                 {"half", torch::randn({2, 2}).to(torch::kBFloat16)},
@@ -48,7 +48,7 @@ TEST_CASE("hostile safetensors are refused", "[safetensors]") {
   CHECK_THROWS_AS(from_safetensors(with_header(header + std::string(3, ' ')), "t"), Error);
 }
 
-TEST_CASE("every truncation of a safetensors file is noticed", "[safetensors]") {
+TEST_CASE("every truncation of a safetensors file is an error", "[safetensors]") {
   const auto bytes = to_safetensors({{"a", torch::randn({3})}, {"b", torch::randn({2})}});
   for (std::size_t length = 0; length < bytes.size(); ++length)
     CHECK_THROWS_AS(from_safetensors(bytes.substr(0, length), "t"), Error);
@@ -57,7 +57,7 @@ TEST_CASE("every truncation of a safetensors file is noticed", "[safetensors]") 
   CHECK_THROWS_WITH(from_safetensors("{", "some/file"), Mentions("some/file:|safetensors"));
 }
 
-TEST_CASE("a header of 300,000 names is read, in time that grows with their number", "[safetensors]") {
+TEST_CASE("a header with 300,000 names is read in time proportional to their number", "[safetensors]") {
   std::string header = "{";
   for (int i = 0; i < 300'000; ++i)
     header += fmt::format(R"("{}":{{"dtype":"U8","shape":[],"data_offsets":[{},{}]}},)", i, i, i + 1);
@@ -68,7 +68,8 @@ TEST_CASE("a header of 300,000 names is read, in time that grows with their numb
   CHECK(tensors[299'999].second.item<int>() == 3);
 }
 
-TEST_CASE("loading into another architecture changes nothing and says what differs", "[safetensors]") {
+TEST_CASE("loading into another architecture changes nothing and is an error that names the difference",
+          "[safetensors]") {
   const auto target = torch::zeros({2, 2}), other = torch::zeros({3});
   const NamedTensors targets = {{"a", target}, {"b", other}};
   const auto a = torch::ones({2, 2});

@@ -1,12 +1,12 @@
 #pragma once
-// Tests that hold for every norm, activation and feed-forward branch.
+// Every norm, activation and feed-forward branch, for tests.
 
 #include "config/model_config.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {
 
-// Every kind at every position; the numbers of options are not the defaults.
+// Every kind at every position, with an epsilon other than the default.
 inline std::vector<NormConfig> every_norm() {
   std::vector<NormConfig> all;
   for (const auto& kind : kinds_of<NormConfig>())
@@ -34,7 +34,7 @@ inline std::vector<FeedForwardConfig> every_feed_forward() {
   return all;
 }
 
-// The test case runs once with each.
+// One of them; the test case runs once with each.
 inline NormConfig any_norm() {
   static const auto all = every_norm();
   return all[GENERATE_COPY(range(std::size_t{0}, all.size()))];

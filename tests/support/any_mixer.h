@@ -1,5 +1,5 @@
 #pragma once
-// Tests that hold for every mixer.
+// Every mixer with combinations of its options, for tests.
 
 #include "attention/mixer.h"
 #include "config/experiment_config.h"
@@ -8,7 +8,7 @@
 
 namespace metaformer {
 
-// The numbers that an option is tried with; none: it keeps its own.
+// The values with which an integer option is tested; empty: it keeps its default.
 inline std::vector<std::int64_t> numbers_of(const std::string& name) {
   if (name == "window") return {0, 3};
   if (name == "key_value_heads") return {0, 1};
@@ -19,7 +19,7 @@ inline std::vector<std::int64_t> numbers_of(const std::string& name) {
   return {};
 }
 
-// Sets an option to its value number `choice`; returns how many it is tried with, 0 for most numbers.
+// Sets an option to its tested value number `choice`; returns the number of tested values, 0 for most integers.
 inline std::size_t set_option(const std::string& name, const Field::Value& value, std::size_t choice) {
   if (auto* const* number = std::get_if<std::int64_t*>(&value)) {
     const auto numbers = numbers_of(name);
@@ -43,8 +43,8 @@ inline std::size_t set_option(const std::string& name, const Field::Value& value
   return texts.size();
 }
 
-// Sets the options that are tried with several values, option i to its value number `chosen[i]`, by default its first;
-// returns how many values each has.
+// Sets every option with several tested values, option i to value number `chosen[i]`, by default the first; returns the
+// number of values of each.
 inline std::vector<std::size_t> set_options(MixerConfig& mixer, const std::vector<std::size_t>& chosen) {
   ExperimentConfig config;
   transformer(config).mixer = mixer;
@@ -58,19 +58,19 @@ inline std::vector<std::size_t> set_options(MixerConfig& mixer, const std::vecto
   return counts;
 }
 
-// Mixers, and the choice of options that each has.
+// Mixers, and the choice of option values of each.
 struct Combinations {
   std::vector<MixerConfig> mixers;
   std::vector<Choice> choices;
 };
 
-// With one head more where the mixer needs pairs of them: a test's three heads become four.
+// Adds a head if the mixer needs pairs of heads: three heads become four.
 inline MixerShape with_pairs(MixerShape shape, const MixerConfig& mixer) {
   if (is<DifferentialOptions>(mixer)) shape.heads += shape.heads % 2;
   return shape;
 }
 
-// All of a kind that are not refused, for the backends that every machine has.
+// All valid combinations of a kind, with the backends that every machine has.
 inline Combinations combinations_of(const std::string& kind) {
   Combinations all;
   auto mixer = *make_kind<MixerConfig>(kind);
@@ -97,7 +97,7 @@ inline std::vector<MixerConfig> every_combination() {
   return all;
 }
 
-// Every kind, with every two options' values together.
+// Every kind, with every pair of values of two options.
 inline std::vector<MixerConfig> every_mixer() {
   std::vector<MixerConfig> all;
   for (const auto& kind : kinds_of<MixerConfig>()) {
@@ -112,7 +112,7 @@ inline MixerConfig one_of(const std::vector<MixerConfig>& all) {
   return all[GENERATE_COPY(range(std::size_t{0}, all.size()))];
 }
 
-// The formula of a mixer is tested with every combination, what is made of mixers with every_mixer().
+// Formulas of mixers are tested with every combination, everything else with every_mixer().
 inline MixerConfig any_combination() {
   static const auto all = every_combination();
   return one_of(all);
@@ -129,13 +129,13 @@ inline std::vector<MixerConfig> every_mixer_that(bool (*holds)(const MixerConfig
   return mixers;
 }
 
-// One of those by which no token need see what follows it.
+// One of the mixers that can be causal.
 inline MixerConfig any_mixer() {
   static const auto all = every_mixer_that(can_be_causal);
   return one_of(all);
 }
 
-// One of those that positions reach in different ways.
+// One of the mixers that use positions in different ways.
 inline MixerConfig any_mixer_with_scores() {
   return GENERATE(
       MixerConfig(ScaledDotProductOptions{}), MixerConfig(ScaledDotProductOptions{.backend = Backend::reference}),
@@ -157,13 +157,13 @@ inline MixerConfig any_mixer_with_scores() {
           .constraint = MetricConstraint::identity, .score = MetricScore::distance, .backend = Backend::reference}));
 }
 
-// One of those by which a token sees the same whatever follows it.
+// One of the mixers with which the tokens that a token sees do not depend on later tokens.
 inline MixerConfig any_incremental_mixer() {
   static const auto all = every_mixer_that([](const MixerConfig& mixer) { return !chooses_by_whole_sequence(mixer); });
   return one_of(all);
 }
 
-// One of those that have a MixerDecoder.
+// Whether the mixer has a MixerDecoder.
 inline bool has_decoder(const MixerConfig& mixer) {
   return make_mixer(mixer, with_pairs({.width = 12, .heads = 3, .context = 4}, mixer))->decoder(1, /*capacity=*/4) !=
          nullptr;

@@ -1,12 +1,12 @@
 #pragma once
-// Tests that hold for every kind of positions.
+// Every kind of positions, for tests.
 
 #include "config/model_config.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {
 
-// Every kind, some with two settings: the test case runs once with each.
+// One of all kinds, some with two settings; the test case runs once with each.
 inline PositionsConfig any_positions() {
   return GENERATE(
       PositionsConfig(NoPositionsConfig{}), PositionsConfig(LearnedPositionsConfig{}),

@@ -1,5 +1,5 @@
 #pragma once
-// A byte-level BPE tokenizer with rules that are drawn at random.
+// A byte-level BPE tokenizer with random rules.
 
 #include <nlohmann/json.hpp>
 #include <set>
@@ -11,13 +11,12 @@
 
 namespace metaformer {
 
-// Merges, in order: each a pair of tokens that are bytes or what earlier rules make, the more often the more they are
-// alike in length, so that long tokens arise.
+// Merges in order. Each joins two tokens, which are bytes or results of earlier merges, to one of at most 8 bytes.
 struct RandomMerges {
   std::vector<std::string> tokens;  // as bytes, by id
   std::vector<std::array<std::int32_t, 3>> rules;
 
-  // The alphabet: bytes of which the rules are made.
+  // `alphabet`: the bytes that can be merged.
   RandomMerges(std::uint64_t seed, std::size_t count, const std::string& alphabet) {
     for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
     const Rng rng(seed, RandomPurpose::sampling);
@@ -40,7 +39,7 @@ struct RandomMerges {
     return json;
   }
 
-  // "a b", in the characters of the files.
+  // The merges as "a b", in the characters of the files.
   std::vector<std::string> lines() const {
     std::vector<std::string> lines;
     for (const auto& [left, right, merged] : rules)
@@ -49,7 +48,7 @@ struct RandomMerges {
     return lines;
   }
 
-  // Of GPT-2's kind.
+  // A tokenizer.json like GPT-2's.
   nlohmann::json file() const {
     return {{"version", "1.0"},
             {"added_tokens", nlohmann::json::array()},

@@ -1,5 +1,5 @@
 #pragma once
-// Catch2, version 2 or 3, a matcher of messages, and test cases that say why they assert nothing.
+// Catch2, version 2 or 3, a matcher for messages, and reasons for test cases that assert nothing.
 #include <sstream>
 #include <string>
 
@@ -11,7 +11,7 @@ using Catch::Matchers::ContainsSubstring;
 inline auto ContainsSubstring(const std::string& text) { return Catch::Matchers::Contains(text); }
 #endif
 
-// A message has the parts of `parts`, which '|' separates, in this order: a key, a line, a value, a word of the rule.
+// Matches a message with all `parts`, separated by '|', in this order: a key, a line, a value, a word of the rule.
 inline auto Mentions(const std::string& parts) {
   const auto matches = [parts](const std::string& message) {
     std::istringstream each(parts);
@@ -23,14 +23,15 @@ inline auto Mentions(const std::string& parts) {
   return Catch::Matchers::Predicate<std::string>(matches, "mentions " + parts);
 }
 
-inline std::uint64_t skips = 0;  // of this run of the executable
+inline std::uint64_t skips = 0;  // in this run of the executable
 
-// This machine cannot run the test case: prints why. A case that only skips is skipped for CTest (support/main.cpp).
+// For a test case that this machine cannot run: prints the reason. CTest reports a case that only skips as skipped
+// (support/main.cpp).
 inline void skip(const std::string& reason) {
   WARN("skipped: " << reason);
   SUCCEED();  // every case must assert something (--warn NoAssertions)
   ++skips;
 }
 
-// The property is not meant for the generated value.
+// For a generated value to which the property does not apply.
 inline void does_not_apply(const std::string& reason) { SUCCEED(reason); }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All C++ is as clang-format leaves it. Versions format differently, so it must be the one of Debian 12.
+# Checks that all C++ is formatted by clang-format. Versions format differently, so it must be the one of Debian 12.
 #   check_format.sh [FILE...]
 set -euo pipefail
 cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../.."

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A bundle's dry run in a folder of its own: it finds configs and corpus there, without a network, a home or the tree.
+# The dry run of a bundle from an empty folder: it finds the bundle's configs and corpus, without the environment's variables.
 #   check_gpu_bundle.sh BUILD_FOLDER PYTHON
 set -euo pipefail
 scripts=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../../scripts
@@ -19,7 +19,7 @@ said=$(env -i PATH=/usr/bin:/bin PYTHON="$2" ../unpacked/scripts/gpu_check.sh --
 grep -qF "$bundle/unpacked/share/metaformer/configs/shakespeare_gpu_metric_published.yaml" <<<"$said" || fail "another config: $said"
 [[ -z $(ls) ]] || fail "the dry run left files: $(ls)"
 [[ $said == *'0 checks failed'* ]] || fail "the dry run says of no failure: $said"
-# The tests that compute-sanitizer runs are there.
+# The tests that compute-sanitizer runs must exist.
 grep -oP 'sanitize \w+ "\K[^"]+' "$scripts/gpu_check.sh" | while IFS= read -r name; do
   name="TEST_CASE(\"$name\""
   grep -qF "${name%\*\"}" "$scripts"/../tests/cuda/*.cpp || fail "no test of the kernels is named '$name'"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs into an empty folder and uses the result from another one: the program runs, brings its configs and what it needs of
-# LibTorch, and the links of its documents lead somewhere.
+# Installs into an empty folder and uses the result from another one: the program runs, has its configs and its libraries of
+# LibTorch, and the links of its documents are valid.
 #   check_install.sh CMAKE BUILD_FOLDER
 set -euo pipefail
 links=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/check_links.py

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that the relative links of all Markdown files in a folder lead to files, and to headings of those. In the source
-tree also that the source files which documents name exist.
+"""Checks that the relative links of all Markdown files in a folder lead to existing files and headings, and in the source
+tree also that the source files in documents exist.
 
   check_links.py FOLDER
 """

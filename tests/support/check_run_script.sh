@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The scripts in a copy of the tree with a stand-in for the program: they find it with CDPATH set, through links and from any
-# folder, and a program that is current starts while another build holds the lock. The set-up chooses CUDA for a GPU or because it was
-# told so, not for nvcc; the build says how long it takes.
+# folder, and an up-to-date program starts while another build holds the lock. The set-up chooses CUDA because of a GPU or an option,
+# not because of nvcc; the build prints how long it may take.
 set -euo pipefail
 unset CDPATH
 scripts=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../../scripts
@@ -69,7 +69,7 @@ while kill -USR1 $started 2>/dev/null; do sleep 0.05; done
 wait $started || fail "a request to save ends it before there is a training"
 [[ $(<"$tree/out") == "survived it" ]] || fail "printed $(<"$tree/out")"
 
-# chosen EXPECTED GPU OPTION...: what a first set-up chooses.
+# chosen EXPECTED GPU OPTION...: checks the variant that a set-up chooses.
 chosen() {
   local expected=$1 gpu=$2
   shift 2

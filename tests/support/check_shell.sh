@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every script parses; shellcheck too where it is installed.
+# Checks that every script parses, and runs shellcheck if it is installed.
 set -euo pipefail
 cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../.."
 for script in scripts/*.sh scripts/lib/*.sh experiments/*.sh experiments/lib/*.sh tests/support/*.sh; do

@@ -1,5 +1,5 @@
 #pragma once
-// How an action fails, and how it ends when the program is to stop.
+// The error of an action, and its interruption by a signal.
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -24,15 +24,15 @@ std::pair<ExitCode, std::string> failure(Action action) {
   return {ExitCode::ok, ""};
 }
 
-// The message of the Error that `action` throws with this code; of any other outcome, its code.
+// The message of the Error that `action` throws with this code, otherwise the code of the outcome.
 template <class Action>
 std::string message_of(ExitCode expected, Action action) {
   const auto [code, message] = failure(action);
   return code == expected ? message : "exit code " + std::to_string(static_cast<int>(code));
 }
 
-// The signal with which `action` is interrupted when SIGTERM came before it; 0: it is not. In a child, because the note
-// of a signal stays for the life of a process.
+// The signal that interrupts `action` after a SIGTERM, or 0 if it is not interrupted. It runs in a child process,
+// because a process remembers a signal to its end.
 template <class Action>
 int interruption(Action action) {
   const auto child = ::fork();

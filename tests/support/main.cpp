@@ -1,6 +1,6 @@
 #include "support/own_cache.h"
 
-#define CATCH_CONFIG_RUNNER  // of version 2
+#define CATCH_CONFIG_RUNNER  // for version 2
 #include "support/catch.h"
 
 namespace {
@@ -29,5 +29,5 @@ int main(int argc, char** argv) {
   constexpr int skipped = 77;  // SKIP_RETURN_CODE in tests/CMakeLists.txt
   const int result = Catch::Session().run(argc, argv);
   if (result == 0 && assertions > 0 && assertions == skips) return skipped;
-  return result == skipped ? EXIT_FAILURE : result;  // a number of failures
+  return result == skipped ? EXIT_FAILURE : result;  // 77 may be a number of failures
 }

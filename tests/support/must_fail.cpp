@@ -1,4 +1,4 @@
-// Proves that CHECK is Catch2's even where torch is included: run whole, this executable must fail.
+// Shows that CHECK is Catch2's even if torch is included: this executable must fail if all its cases run.
 #include "support/torch_catch.h"
 
 TEST_CASE("a CHECK that does not hold", "[fails]") { CHECK(torch::ones({1}).item<int>() == 2); }

@@ -1,5 +1,5 @@
 #pragma once
-// Variables of the environment, and a cache folder of its own: files that the program keeps between runs.
+// Environment variables, and a separate cache folder for files that the program keeps between runs.
 
 #include <cstdlib>
 #include <optional>
@@ -8,7 +8,7 @@
 
 #include "support/temporary_folder.h"
 
-// A variable of the environment for as long as it lives; nullptr: not set.
+// Sets an environment variable during its lifetime; nullptr unsets it.
 class Variable {
  public:
   Variable(std::string name, const char* value) : name_(std::move(name)) {
@@ -24,7 +24,7 @@ class Variable {
   std::optional<std::string> before_;
 };
 
-// For as long as it lives.
+// A separate cache folder during its lifetime.
 class OwnCache {
  public:
   const TemporaryFolder& folder() const { return folder_; }

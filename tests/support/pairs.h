@@ -1,7 +1,6 @@
 #pragma once
-// Combinations of the values of several options, as few as a greedy choice needs for any two values of different
-// options to meet in one: most faults need no more than two (Kuhn, Wallace, Gallo, "Software fault interactions",
-// 2004).
+// Combinations of option values that contain every pair of values of different options, as few as a greedy choice
+// needs: most faults depend on at most two values (Kuhn, Wallace, Gallo, "Software fault interactions", 2004).
 
 #include <algorithm>
 #include <array>
@@ -10,9 +9,9 @@
 
 namespace metaformer {
 
-using Choice = std::vector<std::size_t>;  // the number of the value that each option has
+using Choice = std::vector<std::size_t>;  // the index of the value of each option
 
-// The next choice of options with so many values, or false after the last.
+// Advances to the next choice of options with `counts` values; false after the last.
 inline bool advance(Choice& choice, const Choice& counts) {
   for (std::size_t i = 0; i < choice.size(); ++i) {
     if (++choice[i] < counts[i]) return true;
@@ -21,7 +20,7 @@ inline bool advance(Choice& choice, const Choice& counts) {
   return false;
 }
 
-// Of `all` that are possible, those in which every two values meet that meet in any; by their places in `all`.
+// A subset of `all` possible choices, as indices, that contains every pair of values that any of them contains.
 inline std::vector<std::size_t> pairwise(const std::vector<Choice>& all) {
   using Pairs = std::set<std::array<std::size_t, 4>>;
   const auto pairs_of = [](const Choice& choice) {
@@ -30,7 +29,7 @@ inline std::vector<std::size_t> pairwise(const std::vector<Choice>& all) {
       for (std::size_t j = 0; j <= i; ++j) pairs.insert({i, choice[i], j, choice[j]});
     return pairs;
   };
-  std::vector<Pairs> missing_in;  // of each choice, its pairs that have not met
+  std::vector<Pairs> missing_in;  // for each choice its pairs that the subset lacks
   for (const auto& choice : all) missing_in.push_back(pairs_of(choice));
   std::vector<std::size_t> taken;
   do {
@@ -43,7 +42,7 @@ inline std::vector<std::size_t> pairwise(const std::vector<Choice>& all) {
   return taken;
 }
 
-// Those of options with so many values.
+// The pairwise choices of options with these numbers of values.
 inline std::vector<Choice> pairwise_choices(const Choice& counts) {
   std::vector<Choice> all, taken;
   Choice choice(counts.size());

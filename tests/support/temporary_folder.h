@@ -1,5 +1,5 @@
 #pragma once
-// A folder that lives as long as a test.
+// A folder that is removed at the end of its lifetime.
 
 #include <stdlib.h>
 

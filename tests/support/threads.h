@@ -5,7 +5,7 @@
 
 namespace metaformer {
 
-// Sets the number of LibTorch's threads for as long as it lives.
+// Sets LibTorch's number of threads during its lifetime.
 class Threads {
  public:
   explicit Threads(int count) { at::set_num_threads(count); }

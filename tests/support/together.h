@@ -14,7 +14,7 @@ namespace metaformer {
 // Calls work(group) as every rank of `size` at once; throws the exception of the lowest rank.
 template <class Work>
 void together(int size, const Work& work, std::chrono::seconds timeout = std::chrono::seconds(60)) {
-  // LibTorch records the work of groups in one place of the process, where groups of several threads would meet.
+  // LibTorch records the work of groups in one buffer of the process, which groups of several threads would share.
   setenv("TORCH_FR_BUFFER_SIZE", "0", 0);
   const TemporaryFolder folder;
   std::vector<std::exception_ptr> problems(static_cast<std::size_t>(size));

@@ -1,5 +1,5 @@
 #pragma once
-// A folder with small data to train on, and the parts of a training by themselves.
+// A folder with small data for training, and the separate parts of a training.
 
 #include <sstream>
 
@@ -15,7 +15,7 @@
 
 namespace metaformer {
 
-// A text with something to learn: words in a fixed cycle with a counter between.
+// A learnable text: words in a fixed cycle with a counter between.
 inline std::string learnable_text() {
   std::string text;
   for (int i = 0; i < 400; ++i) text += std::string("the quick brown fox ") + static_cast<char>('a' + i % 26) + ". ";
@@ -29,7 +29,7 @@ inline Overrides joined(Overrides first, const Overrides& second) {
   return first;
 }
 
-// The working folder for as long as it lives, where runs/latest goes.
+// The working folder during its lifetime, which also gets runs/latest.
 class Workplace {
  public:
   Workplace() {
@@ -85,7 +85,7 @@ inline std::string model_bytes(const std::filesystem::path& run, const std::stri
   return read_text(run / "checkpoints" / checkpoint / "model.safetensors");
 }
 
-// metrics.jsonl without the fields that differ from run to run: times and memory.
+// metrics.jsonl without times and memory, which differ from run to run.
 inline std::string metrics_without_time(const std::filesystem::path& run) {
   std::string kept;
   for (auto json : json_lines(run / "metrics.jsonl")) {

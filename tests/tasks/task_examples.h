@@ -1,5 +1,5 @@
 #pragma once
-// Small tasks to train on.
+// Small tasks for training.
 
 #include "base/random.h"
 #include "support/workplace.h"
@@ -12,7 +12,7 @@ inline Overrides sorter(const Overrides& more = {}) {
                 more);
 }
 
-// A text is "good" when the word marker stands anywhere in it. Lengths differ, so batches are padded.
+// A text is "good" if it contains the word marker. Lengths differ, so batches are padded.
 inline std::string marked_table(int rows) {
   const Rng rng(3, RandomPurpose::batches);
   std::string table = "text\tlabel\n";
@@ -45,7 +45,7 @@ inline Overrides pairs(const Workplace& place, const Overrides& more = {}) {
                 more);
 }
 
-// The path of a file of documents as JSON lines, of 1 to 30 words.
+// Writes documents of 1 to 30 words as JSON lines; returns the quoted path.
 inline std::string documents(const Workplace& place) {
   const Rng rng(2, RandomPurpose::noise);
   std::string lines;
@@ -60,7 +60,7 @@ inline std::string documents(const Workplace& place) {
   return "'" + (place / "documents.jsonl").string() + "'";
 }
 
-// Language models with gradients of our own, or whose backward computes again: by name of the case.
+// Language models with the program's own gradients, or with recomputation in backward, by name of the case.
 inline const std::vector<std::pair<std::string, Overrides>> language_models = {
     {"plain", {}},
     {"bf16", {"train.precision=bf16", "model.bias=true"}},

@@ -14,7 +14,7 @@ TEST_CASE("rows of windows have their tokens and targets", "[batch]") {
   CHECK_FALSE(part.labels_l.defined());
 }
 
-TEST_CASE("rows of padded texts lose the padding that all of them have, up to a multiple of 8", "[batch]") {
+TEST_CASE("rows of padded texts lose their common padding, up to a multiple of 8 tokens", "[batch]") {
   constexpr std::int64_t length = 20;
   const std::vector<std::int64_t> lengths = {3, 9, 20, 8, 0};
   const auto length_b1 = torch::tensor(lengths).unsqueeze(1);
@@ -41,7 +41,7 @@ TEST_CASE("rows of packed texts keep the labels of their segments", "[batch]") {
   CHECK(part.ids_bc.size(1) == 8);
 }
 
-TEST_CASE("rows keep the places of their own targets, and a multiple of 32 of them", "[masking]") {
+TEST_CASE("rows keep the places of their targets, padded to a multiple of 32", "[masking]") {
   const bool is_padded = GENERATE(false, true);
   constexpr std::int64_t rows = 4, length = 20;
   Batch batch{.ids_bc = torch::arange(rows * length).view({rows, length}),
@@ -69,7 +69,7 @@ TEST_CASE("rows keep the places of their own targets, and a multiple of 32 of th
   CHECK(rows_of(batch, 1, 1).places_t.numel() == 0);
 }
 
-TEST_CASE("a part of pairs loses the padding of its sources", "[sequence_to_sequence]") {
+TEST_CASE("a part of a batch of pairs loses the padding of its sources", "[sequence_to_sequence]") {
   const auto ids_bs = torch::arange(32).view({2, 16});
   const auto length_b1 = torch::tensor({11, 4}).unsqueeze(1);
   const Batch batch{.ids_bc = ids_bs,

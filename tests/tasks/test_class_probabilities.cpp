@@ -26,7 +26,7 @@ ClassProbabilities random_probabilities(std::int64_t texts, std::int64_t classes
   return probabilities;
 }
 
-// By its definition: over all pairs of a member and another.
+// By the definition: over all pairs of a text of the class and another text.
 double auc_by_pairs(const ClassProbabilities& p, std::int64_t label) {
   double won = 0, pairs = 0;
   for (std::int64_t a = 0; a < p.texts(); ++a)
@@ -61,28 +61,29 @@ double macro_f1_by_definition(const ClassProbabilities& p) {
 
 }  // namespace
 
-TEST_CASE("the area under the curve is the share of pairs ranked rightly, of classes that have texts", "[metrics]") {
+TEST_CASE("AUC is the fraction of correctly ranked pairs, averaged over classes that have texts", "[metrics]") {
   const std::int64_t classes = GENERATE(2, 4);
   const auto random = random_probabilities(60, classes, static_cast<std::uint64_t>(classes / 2));
-  double expected = 0;  // of two classes that of the second, of more the mean
+  double expected = 0;  // for two classes that of the second, for more the mean
   for (std::int64_t label = 0; label < classes; ++label) expected += auc_by_pairs(random, label) / classes;
   if (classes == 2) expected = auc_by_pairs(random, 1);
   CHECK(std::abs(*roc_auc(random) - expected) < 1e-12);
   CHECK_FALSE(roc_auc({.classes = 2, .values = {0.5, 0.5, 0.2, 0.8}, .labels = {1, 1}}).has_value());
-  // Of three classes one has no text: the mean is over the other two, both ranked rightly.
+  // One of three classes has no text: the mean is over the other two, both ranked correctly.
   CHECK(*roc_auc({.classes = 3, .values = {0.9, 0.1, 0, 0.2, 0.8, 0}, .labels = {0, 1}}) == 1);
 }
 
-TEST_CASE("confusion and F1 by hand and by definition; classes that a split lacks leave the mean", "[metrics]") {
+TEST_CASE("confusion and F1 equal values by hand and by definition; absent classes do not affect the mean",
+          "[metrics]") {
   // true 0: predicted 0, 0, 1; true 1: predicted 1; true 2: predicted 0
   const ClassProbabilities p{
       .classes = 3, .values = {.6, .3, .1, .5, .5, 0, .2, .7, .1, .1, .8, .1, .9, .1, 0}, .labels = {0, 0, 0, 1, 2}};
   CHECK(confusion_table(p) == std::vector<std::int64_t>{2, 1, 0, 0, 1, 0, 1, 0, 0});
   const auto counts = count_classes(p);
   for (const std::size_t label : {0, 1}) CHECK(std::abs(*counts[label].f1() - 2.0 / 3) < 1e-15);
-  CHECK(*counts[2].f1() == 0);  // a text has it, none is predicted to have it
+  CHECK(*counts[2].f1() == 0);  // one text has this class, and none is predicted to have it
   CHECK(std::abs(macro_f1(counts) - 4.0 / 9) < 1e-15);
-  // All answers are right, and the third class occurs in neither.
+  // All predictions are right, and the third class is neither true nor predicted.
   const auto right = count_classes({.classes = 3, .values = {.8, .2, 0, .1, .9, 0, .3, .7, 0}, .labels = {0, 1, 1}});
   CHECK(macro_f1(right) == 1);
   CHECK_FALSE(right[2].f1().has_value());
@@ -98,7 +99,7 @@ TEST_CASE("calibration error is the mean distance of confidence and accuracy ove
   // One bin at 0.8 (right 1 of 2), one at 1 (right).
   const ClassProbabilities p{.classes = 2, .values = {.2, .8, .2, .8, 1, 0}, .labels = {1, 0, 0}};
   CHECK(std::abs(calibration_error(p) - 2.0 / 3 * 0.3) < 1e-12);
-  // Right as often as sure.
+  // Accuracy equals confidence.
   const ClassProbabilities sure{
       .classes = 2, .values = {.25, .75, .25, .75, .25, .75, .25, .75}, .labels = {1, 1, 1, 0}};
   CHECK(std::abs(calibration_error(sure)) < 1e-12);

@@ -11,7 +11,7 @@ namespace metaformer::test_classification_task {
 
 namespace {
 
-// A table whose texts name their labels, with quotes around all.
+// A table whose texts have a word for their label; labels are CSV fields, quoted if necessary.
 std::string table_of(const std::vector<std::string>& labels, int texts_of_each) {
   std::string table = "text,label\n";
   for (int i = 0; i < texts_of_each; ++i)
@@ -33,7 +33,7 @@ std::string event_bytes(const std::filesystem::path& run) {
   return bytes;
 }
 
-// A run that evaluates twice, with the labels on all splits.
+// A run that evaluates twice, with the same table for all splits.
 nlohmann::ordered_json train_with_labels(const Workplace& place, const std::vector<std::string>& labels) {
   place.folder().write("table.csv", table_of(labels, 12));
   const auto path = "'" + (place / "table.csv").string() + "'";
@@ -44,9 +44,10 @@ nlohmann::ordered_json train_with_labels(const Workplace& place, const std::vect
 
 }  // namespace
 
-TEST_CASE("one word anywhere in a padded text decides, with every mixer and head", "[classification]") {
+TEST_CASE("a classifier learns that one word anywhere in a padded text decides, with several mixers and heads",
+          "[classification]") {
   const Workplace place;
-  // One token's logits outweigh those of all others only after long training where no token sees another.
+  // If no token sees another, one token's logits outweigh those of all others only after long training.
   const auto [mixer, head, rate] =
       GENERATE(table<std::string, std::string, std::string>({{"scaled_dot_product", "per_token_mean", "3e-3"},
                                                              {"metric", "per_token_mean", "3e-3"},
@@ -66,7 +67,7 @@ TEST_CASE("one word anywhere in a padded text decides, with every mixer and head
   CHECK(texts > 300);
 }
 
-TEST_CASE("a classifier that diverged has a loss that says so, and no ranking", "[classification][divergence]") {
+TEST_CASE("a diverged classifier has a loss of NaN, and no AUC or calibration error", "[classification][divergence]") {
   const Workplace place;
   Parts parts(place.experiment(classifier(place)));
   parts.parameters->values().fill_(std::numeric_limits<float>::quiet_NaN());
@@ -76,15 +77,14 @@ TEST_CASE("a classifier that diverged has a loss that says so, and no ranking", 
   CHECK_FALSE(metrics.find("calibration_error"));
 }
 
-TEST_CASE("class weights and smoothing change the loss that is trained, not the one that is reported",
-          "[classification]") {
+TEST_CASE("class weights and smoothing change the training loss, but not the reported loss", "[classification]") {
   const Workplace place;
   Parts plain(place.experiment(classifier(place)));
   Parts changed(place.experiment(classifier(place, {"task.label_smoothing=0.2", "task.class_weights=balanced"})));
   const torch::NoGradGuard no_grad;
   const auto batch = plain.task.batches->training_batch(0, 0, torch::kCPU);
   const auto logits = plain.model->evaluate(batch).to(torch::kDouble);
-  // By hand: a class weighs texts / (classes texts of it); smoothing gives every class 0.2 / 2 of the target.
+  // By hand: the weight of a class is texts / (classes * its texts); smoothing gives every class 0.2 / 2 of the target.
   double good = 0, all = 0;
   for (std::int64_t i = 0; i < plain.task.batches->evaluation_batches(Split::train); ++i) {
     const auto labels = plain.task.batches->evaluation_batch(Split::train, i, torch::kCPU).labels_l;
@@ -103,7 +103,7 @@ TEST_CASE("class weights and smoothing change the loss that is trained, not the 
   CHECK(report(changed) == report(plain));
 }
 
-TEST_CASE("the test split is read once, by the checkpoint that validation chose", "[classification]") {
+TEST_CASE("the test split is evaluated once, with the checkpoint that validation chose", "[classification]") {
   const Workplace place;
   place.folder().write("test.tsv", marked_table(200));
   const auto summary =
@@ -117,7 +117,7 @@ TEST_CASE("the test split is read once, by the checkpoint that validation chose"
   CHECK(metrics_of(place / "run", "test").size() == 1);
 }
 
-TEST_CASE("a confusion table is a file of its own, written where training ends", "[classification]") {
+TEST_CASE("confusion tables are separate files, written at the end of training", "[classification]") {
   const Workplace place;
   const auto summary = train_with_labels(place, {"a, b", "say \"no\"", "plain", "two\nlines", "ü = 'x';"});
   const auto labels = nlohmann::json::parse(read_text(place / "run/checkpoints/last/labels.json"));
@@ -146,7 +146,7 @@ TEST_CASE("a confusion table is a file of its own, written where training ends",
   CHECK_FALSE(summary["validation"].contains("confusion"));
 }
 
-TEST_CASE("more than 20 classes are not logged one by one", "[classification]") {
+TEST_CASE("scores of single classes are not logged if there are more than 20 classes", "[classification]") {
   const Workplace place;
   std::vector<std::string> labels;
   for (int i = 0; i < 21; ++i) labels.push_back("label" + std::to_string(i));
@@ -157,7 +157,7 @@ TEST_CASE("more than 20 classes are not logged one by one", "[classification]") 
   CHECK(csv_rows(read_text(place / "run/confusion_test.csv")).size() == 22);
 }
 
-TEST_CASE("the metric that chooses a classifier's best checkpoint is the config's", "[classification]") {
+TEST_CASE("the measure of the config chooses a classifier's best checkpoint", "[classification]") {
   const Workplace place;
   const Evaluation evaluation{.scores = {{"loss", 0.75}, {"accuracy", 0.875}, {"auc", 0.9375}}};
   const auto [metric, error, headline] = GENERATE(table<std::string, double, std::string>({
@@ -172,8 +172,7 @@ TEST_CASE("the metric that chooses a classifier's best checkpoint is the config'
     CHECK(parts.task.measures->selection_error({.scores = {{"loss", 0.75}, {"accuracy", 0.875}}}) == 1);
 }
 
-TEST_CASE("AUC cannot choose by validation texts of one class, which is said before there is a run",
-          "[classification]") {
+TEST_CASE("selection by AUC with validation texts of one class is an error before a run exists", "[classification]") {
   const Workplace place;
   auto overrides = classifier(place, {"train.steps=2", "data.validation_path='" + (place / "good.tsv").string() + "'"});
   place.folder().write("good.tsv", "text\tlabel\nmarker word1\tgood\nmarker word2\tgood\n");
@@ -185,7 +184,7 @@ TEST_CASE("AUC cannot choose by validation texts of one class, which is said bef
   place.train("by_auc", overrides);
 }
 
-TEST_CASE("the calibrating shift gives every class its share", "[classification]") {
+TEST_CASE("with the calibrating shift the mean probability of every class equals its mean target", "[classification]") {
   const std::int64_t classes = GENERATE(2, 5);
   torch::manual_seed(4);
   const auto logits_bv = 3 * torch::randn({400, classes}, torch::kDouble) + torch::arange(classes);
@@ -198,7 +197,7 @@ TEST_CASE("the calibrating shift gives every class its share", "[classification]
   CHECK(of_one.isfinite().all().item<bool>());
 }
 
-TEST_CASE("a recalibrated classifier is at the minimum of its loss in the bias, without noise", "[classification]") {
+TEST_CASE("the bias of a recalibrated classifier minimises its loss without noise", "[classification]") {
   const Workplace place;
   place.train("run", classifier(place, {"train.steps=30", "train.eval_interval=30", "task.head.recalibrate=true",
                                         "model.embedding.dropout=0.5", "model.dropout=0.3", "task.token_removal=0.4",
@@ -208,7 +207,7 @@ TEST_CASE("a recalibrated classifier is at the minimum of its loss in the bias, 
   CHECK(run.model->named_buffers()["logit_shift"].abs().max().item<double>() > 1e-3);
   const auto task = make_task(run.experiment.config, /*offline=*/true, std::move(run.codec));
   double sum = 0;
-  // Fewer than 4,096: each of them counts once.
+  // Fewer than 4,096 texts, so each counts once.
   for (std::int64_t i = 0; i < task.batches->evaluation_batches(Split::train); ++i) {
     const auto batch = task.batches->evaluation_batch(Split::train, i, torch::kCPU);
     task.objective(run.model->evaluate(batch), batch).backward();
@@ -219,7 +218,7 @@ TEST_CASE("a recalibrated classifier is at the minimum of its loss in the bias, 
   CHECK(bias_v.grad().abs().max().item<double>() / sum < 1e-5);
 }
 
-TEST_CASE("a classifier is recalibrated on 4,096 different texts, or on all", "[classification]") {
+TEST_CASE("a classifier is recalibrated on 4,096 different texts, or on all if there are fewer", "[classification]") {
   const Workplace place;
   Parts parts(place.experiment(classifier(
       place, {"task.head.recalibrate=true", "train.batch_size=100", "data.tokenizer.kind=word", "train.seed=7"})));

@@ -1,4 +1,4 @@
-// Documents in the batches of language models and masked ones: several in a row, or windows of a text.
+// Documents in the batches of causal and masked language models: packed in rows, or in windows of a text.
 
 #include <torch/nn/functional/loss.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::int64_t context = 12;
 
-// Documents of these lengths, for training and for validation alike. byte(i, place): of place i in its document.
+// Documents of these lengths, the same for training and validation. byte(i, place): the byte at i in its document.
 template <class Byte>
 Corpus corpus_of(const std::vector<std::size_t>& lengths, const Byte& byte) {
   Corpus corpus{.path = "documents.jsonl", .text = {}, .sha256 = {}};
@@ -32,7 +32,7 @@ Corpus corpus_of(const std::vector<std::size_t>& lengths, const Byte& byte) {
   return corpus;
 }
 
-// 116 bytes. One of 1 byte has no next token; one of 40 has 39, in pieces of 12, 12, 12 and 3.
+// 116 bytes. A document of 1 byte has no next token; one of 40 bytes has 39, in pieces of 12, 12, 12 and 3.
 const std::vector<std::size_t> document_lengths = {5, 1, 13, 40, 3, 2, 8, 9, 4, 4, 12, 6, 2, 7};
 
 constexpr std::int64_t counting = 200, mask = 256, alphabet = 20;
@@ -60,7 +60,7 @@ struct Answer {
   torch::Tensor gradient;
 };
 
-// Of the mean loss over all batches.
+// The mean loss over all batches, its weight and its gradient.
 Answer mean_loss(SequenceModel& model, const std::vector<Batch>& batches) {
   model.zero_grad();
   torch::Tensor sum = torch::zeros({}, torch::kDouble), weight = torch::zeros({}, torch::kDouble);
@@ -77,7 +77,7 @@ Answer mean_loss(SequenceModel& model, const std::vector<Batch>& batches) {
   return {loss.item<double>(), weight.item<double>(), torch::cat(gradients)};
 }
 
-// Bytes count up over all documents.
+// Documents whose bytes count up over all of them.
 Corpus counting_corpus(const std::vector<std::size_t>& lengths) {
   return corpus_of(lengths, [](std::size_t, std::size_t place) { return place % std::size_t{counting}; });
 }
@@ -87,7 +87,7 @@ PackingConfig any_packing_or_windows() {
                   PackingConfig(LeastSquaresPackingConfig{}));
 }
 
-// What a batch asks for, where it is no target what it shows: the tokens of the text.
+// The tokens of the text: the targets, and the inputs where there is no target.
 torch::Tensor originals(const Batch& batch) {
   return torch::where(batch.targets_bc >= 0, batch.targets_bc, batch.ids_bc);
 }
@@ -96,7 +96,7 @@ torch::Tensor is_token(const Batch& batch) {
   return batch.segments_bc.defined() ? batch.segments_bc >= 0 : torch::ones_like(batch.ids_bc, torch::kBool);
 }
 
-// Bytes depend on their place.
+// Documents whose bytes depend on their place.
 Corpus documents() {
   return corpus_of(document_lengths, [](std::size_t i, std::size_t place) { return (7 * place + i * i) % alphabet; });
 }
@@ -111,7 +111,7 @@ PackingConfig any_packing() {
 
 torch::Tensor sorted(const torch::Tensor& values) { return std::get<0>(values.sort()); }
 
-// Each token with the target that stands for it, as one number.
+// Each token and its target as one number, sorted.
 torch::Tensor sorted_pairs(const std::vector<Batch>& batches) {
   std::vector<torch::Tensor> pairs;
   for (const auto& batch : batches)
@@ -200,7 +200,7 @@ TEST_CASE("an epoch of packs has every target of the documents once", "[packing]
   CHECK(sorted_pairs(evaluation_of(*stream)).equal(expected));
 }
 
-TEST_CASE("packed documents have the loss and the gradients of documents in rows of their own, hidden tokens or not",
+TEST_CASE("packed documents have the loss and gradients of documents in separate rows, with and without hidden tokens",
           "[masking][packing]") {
   const auto mixer = any_mixer();
   const auto positions = any_positions();
@@ -210,7 +210,7 @@ TEST_CASE("packed documents have the loss and the gradients of documents in rows
       GENERATE(table<bool, LossUnit>({{false, LossUnit::token}, {false, LossUnit::sequence}, {true, LossUnit::token}}));
   CAPTURE(kind_of(mixer), kind_of(positions), masks, to_string(loss));
   const auto model = model_of(masks, mixer, positions);
-  // Hidden tokens are those of an evaluation, whose targets are the same in every pack.
+  // Hidden tokens are tested with an evaluation, whose targets do not depend on the packs.
   const auto batches = [&, masks = masks, loss = loss](std::int64_t depth) {
     const PackingConfig packing = ShortestFirstPackingConfig{{.depth = depth}};
     return masks ? evaluation_of(*stream_of(masked_config_of(packing)))
@@ -225,7 +225,7 @@ TEST_CASE("packed documents have the loss and the gradients of documents in rows
   CHECK((given.gradient - expected.gradient).norm().item<double>() < 1e-9 * expected.gradient.norm().item<double>());
 }
 
-TEST_CASE("a loss by sequence is the mean over windows or documents of their means", "[masking][packing]") {
+TEST_CASE("a loss by sequence is the mean over windows or documents of their mean losses", "[masking][packing]") {
   const auto config = GENERATE(config_of(ShortestFirstPackingConfig{}, LossUnit::sequence),
                                masked_config_of(NoPackingConfig{}, LossUnit::sequence),
                                masked_config_of(ShortestFirstPackingConfig{}, LossUnit::sequence),
@@ -253,7 +253,7 @@ TEST_CASE("a loss by sequence is the mean over windows or documents of their mea
   }
 }
 
-TEST_CASE("joined packs see the documents before them; an evaluation sees each alone", "[packing]") {
+TEST_CASE("in joined packs documents see earlier ones; in an evaluation each document is separate", "[packing]") {
   const auto joined = stream_of(config_of(ShortestFirstPackingConfig{{.separate = false}}));
   const auto batch = joined->training_batch(0, 0, torch::kCPU);
   CHECK(batch.segments_bc.max().item<std::int64_t>() == 0);
@@ -288,23 +288,23 @@ TEST_CASE("an evaluation has every token of the split once, in batches of any si
   for (std::size_t i = 0; i < batches.size(); ++i) CHECK(torch::equal(batches[i].ids_bc, other[i].ids_bc));
 }
 
-TEST_CASE("windows are of the text, and padding behind its end is a segment of nothing", "[masking]") {
+TEST_CASE("windows are parts of the text, and padding after its end has segment -1", "[masking]") {
   const auto batches = evaluation_of(*stream_of(masked_config_of(NoPackingConfig{})));
   REQUIRE(batches.size() == 1);
   const auto& batch = batches.front();
-  REQUIRE(batch.ids_bc.sizes() == torch::IntArrayRef({10, context}));  // of 116 tokens
+  REQUIRE(batch.ids_bc.sizes() == torch::IntArrayRef({10, context}));  // for 116 tokens
   CHECK(originals(batch).flatten().narrow(0, 0, 116).equal(torch::arange(116)));
   CHECK(batch.segments_bc.flatten().equal(torch::where(torch::arange(120) < 116, 0, -1)));
   CHECK_FALSE(batch.restarts);
   const auto training = stream_of(masked_config_of(NoPackingConfig{}))->training_batch(0, 0, torch::kCPU);
-  CHECK_FALSE(training.segments_bc.defined());  // all of it is text
+  CHECK_FALSE(training.segments_bc.defined());  // no padding
   for (std::int64_t row = 0; row < 2; ++row) {
     const auto first = originals(training)[row][0].item<std::int64_t>();
     CHECK(originals(training)[row].equal(torch::arange(first, first + context)));
   }
 }
 
-TEST_CASE("windows of separate documents have these as segments", "[masking]") {
+TEST_CASE("if documents are separate, they are the segments of windows", "[masking]") {
   auto config = masked_config_of(NoPackingConfig{});
   text_data_of(config.task)->separate_documents = true;
   const auto stream = stream_of(config);
@@ -317,7 +317,8 @@ TEST_CASE("windows of separate documents have these as segments", "[masking]") {
   }
 }
 
-TEST_CASE("a training batch is a function of seed and step, and its rows of nothing else", "[masking][packing]") {
+TEST_CASE("a training batch depends only on seed and step, and its rows not on the division of the step",
+          "[masking][packing]") {
   auto config = GENERATE(masked_config_of(NoPackingConfig{}), masked_config_of(ShortestFirstPackingConfig{}),
                          masked_config_of(LeastSquaresPackingConfig{}), config_of(ShortestFirstPackingConfig{}),
                          config_of(ShortestFirstPackingConfig{{.depth = 0}}), config_of(LeastSquaresPackingConfig{}));
@@ -353,7 +354,7 @@ TEST_CASE("a training batch is a function of seed and step, and its rows of noth
   CHECK_FALSE(torch::equal(divided->random_batch(Split::train, 2, torch::kCPU).ids_bc, random.ids_bc));
 }
 
-TEST_CASE("an epoch of packs has every token once, and other targets than the epoch before", "[masking][packing]") {
+TEST_CASE("an epoch of packs has every token once, and targets differ between epochs", "[masking][packing]") {
   const auto config =
       masked_config_of(GENERATE(PackingConfig(ShortestFirstPackingConfig{}), PackingConfig(LeastSquaresPackingConfig{}),
                                 PackingConfig(ShortestFirstPackingConfig{{.depth = 0, .separate = false}})));
@@ -361,7 +362,7 @@ TEST_CASE("an epoch of packs has every token once, and other targets than the ep
   const auto packs = std::llround(2 / stream->epochs_per_step());
   REQUIRE(packs > 4);
   CHECK(stream->tokens_per_step() == Approx(116.0 * 2 / static_cast<double>(packs)));
-  auto twice = torch::zeros(116, torch::kLong);  // two epochs, since one may end within a step
+  auto twice = torch::zeros(116, torch::kLong);  // two epochs, because one may end within a step
   std::vector<torch::Tensor> targets;
   for (std::int64_t step = 0; step < packs; ++step) {
     const auto batch = stream->training_batch(step, 0, torch::kCPU);
@@ -372,7 +373,7 @@ TEST_CASE("an epoch of packs has every token once, and other targets than the ep
   }
   CHECK(twice.eq(2).all().item<bool>());
   const auto all = torch::cat(targets);
-  CHECK(std::get<0>(at::_unique(all)).size(0) > 50);  // of 116, of which each epoch has about 40
+  CHECK(std::get<0>(at::_unique(all)).size(0) > 50);  // of 116; one epoch has about 40
 }
 
 }  // namespace metaformer::test_document_streams

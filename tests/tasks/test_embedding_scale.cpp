@@ -1,4 +1,4 @@
-// Embeddings and n-grams scaled by how unequally the classes' texts have them.
+// Scaling of embeddings and n-grams by their log-count ratios between classes.
 
 #include <set>
 
@@ -31,7 +31,7 @@ void add_ngrams(Features& features, const std::vector<std::int32_t>& ids, std::i
   for (std::int64_t i = 0; i < found.size(0); ++i) features.insert(-1 - found[i].item<std::int64_t>());
 }
 
-// The largest log-count ratio of a class against the others; 0 where no text has the feature.
+// The largest log-count ratio of a class against the others; 0 if no text has the feature.
 double ratio(const Texts& texts, const std::vector<Features>& features, std::int64_t feature, int classes) {
   Features all;
   for (const auto& of_text : features) all.insert(of_text.begin(), of_text.end());
@@ -53,18 +53,18 @@ double ratio(const Texts& texts, const std::vector<Features>& features, std::int
 
 }  // namespace
 
-TEST_CASE("embeddings are scaled by how unequally the classes' texts have them", "[classification]") {
+TEST_CASE("embeddings are scaled by their largest log-count ratio between classes", "[classification]") {
   const Workplace place;
   const int classes = GENERATE(2, 3);
   const std::string head = GENERATE("mean_pooled", "first_token");
-  // A word in every text, one of a class alone, one twice in a text; the longest text is cut to 4 tokens.
+  // One word in every text, one in a single class, one twice in a text; the longest text is cut to 4 tokens.
   Texts texts = {{"the red red", 0}, {"the red blue", 0},  {"the blue grey", 1},
                  {"the grey", 1},    {"the grey blue", 1}, {"the a b c d e", 0}};
   if (classes == 3) texts.insert(texts.end(), {{"the pink", 2}, {"the pink grey", 2}});
   const auto run = trained(place, texts,
                            {"model.context=4", "task.head=" + head, "model.embedding.scale=log_count_ratio",
                             "model.embedding.ngrams={order: 2, buckets: 64}", "task.token_removal=0.5"});
-  // A class token, whose id is the vocabulary, stands before the text, and so before the first pair.
+  // A class token, whose id is the size of the vocabulary, precedes the text, and so is in the first pair.
   const auto class_token = static_cast<std::int32_t>(run.codec.tokenizer->vocabulary_size());
   std::vector<Features> features;  // token ids, and buckets as negative numbers
   for (const auto& [text, label] : texts) {
@@ -85,7 +85,7 @@ TEST_CASE("embeddings are scaled by how unequally the classes' texts have them",
   }
 }
 
-TEST_CASE("the n-grams of a bag are scaled by how unequally the classes' texts have them", "[classification]") {
+TEST_CASE("the n-grams of a bag are scaled by their largest log-count ratio between classes", "[classification]") {
   const Workplace place;
   const Texts texts = {{"red red blue", 0}, {"red grey", 0}, {"blue grey", 1}, {"grey", 1}, {"grey blue", 1}};
   const auto run =

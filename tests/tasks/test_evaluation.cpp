@@ -1,4 +1,4 @@
-// Evaluations: metrics of whole splits and of parts, and the logits of slices that threads share.
+// Evaluations: scores of whole splits and of parts, and logits of slices, which threads share.
 
 #include <cmath>
 #include <numeric>
@@ -15,7 +15,7 @@ namespace metaformer::test_evaluation {
 
 namespace {
 
-// A language model over a validation split of several evaluation batches.
+// A language model with a validation split of several evaluation batches.
 Overrides with_long_validation(const Workplace& place, Overrides more = {}) {
   std::string text;
   while (text.size() < 60000) text += learnable_text();
@@ -43,13 +43,13 @@ Overrides many_pairs(const Workplace& place) {
           "model.kind=encoder_decoder", "model.context=8"};
 }
 
-// 90 rows of up to 64 tokens: several slices.
+// 90 rows of up to 64 tokens, in several slices.
 Batch random_batch(bool is_ragged) {
   torch::manual_seed(3);
   constexpr std::int64_t rows = 90, length = 64;
   Batch batch{.ids_bc = torch::randint(4, {rows, length}, torch::kLong)};
   if (!is_ragged) return batch;
-  const auto length_b1 = torch::arange(rows).unsqueeze(1) % 31 + 1;  // of no row is it the whole length
+  const auto length_b1 = torch::arange(rows).unsqueeze(1) % 31 + 1;  // every row has padding
   batch.segments_bc = torch::where(torch::arange(length) < length_b1, 0, -1);
   batch.labels_l = torch::zeros(rows, torch::kLong);
   return batch;
@@ -75,7 +75,7 @@ Experiment experiment_of(const Workplace& place, bool classifies) {
 
 }  // namespace
 
-// A validation split whose words are in part unknown, capitalised and white space of several kinds.
+// A validation split with unknown words, capital letters and several kinds of white space.
 Overrides text_of_words(const Workplace& place, std::string& held_out) {
   std::string text;
   for (int i = 0; text.size() < 6000; ++i) text += "Größe " + std::to_string(i * i) + " The fox\tTHE End.\n";
@@ -86,8 +86,7 @@ Overrides text_of_words(const Workplace& place, std::string& held_out) {
           "data.validation_path='" + (place / "held_out.txt").string() + "'", "data.cache=false"};
 }
 
-TEST_CASE("bits per byte are those of the targets over the bytes that they stand for, whatever the tokenizer",
-          "[training]") {
+TEST_CASE("bits per byte are the bits of the targets divided by their bytes, with every tokenizer", "[training]") {
   const Workplace place;
   std::string held_out;
   const std::string tokenizer =
@@ -108,14 +107,14 @@ TEST_CASE("bits per byte are those of the targets over the bytes that they stand
   const auto lossless = scores.find("lossless_bits_per_byte");
   CHECK(lossless.has_value() == tokenizer.starts_with("{kind: word"));
   if (lossless) CHECK(*lossless > per_byte);
-  // Of a part of the split only the bytes of its targets count.
+  // For a part of the split only the bytes of its targets count.
   const auto batch = parts.task.batches->evaluation_batch(Split::validation, 0, torch::kCPU);
   const auto context = batch.ids_bc.size(1);
   CHECK(beginning_of(batch, 1).target_bytes_bc.sum().item<std::int64_t>() ==
         std::accumulate(bytes.begin() + 1, bytes.begin() + 1 + context, 0));
 }
 
-TEST_CASE("an evaluation is the mean over single predictions, whatever the batches and threads",
+TEST_CASE("an evaluation is the mean over single predictions, with any batches and number of threads",
           "[training][masking]") {
   const Workplace place;
   const auto [is_masked, is_packed] = GENERATE(table<bool, bool>({{false, false}, {true, false}, {true, true}}));
@@ -156,7 +155,8 @@ TEST_CASE("an evaluation is the mean over single predictions, whatever the batch
   }
 }
 
-TEST_CASE("random estimates of every task are repeatable and near the whole split", "[sort][classification]") {
+TEST_CASE("random estimates of sorters and classifiers are repeatable and near the whole split",
+          "[sort][classification]") {
   const Workplace place;
   const bool sorts = GENERATE(true, false);
   Parts parts(place.experiment(sorts ? sorter() : classifier(place)));
@@ -170,7 +170,7 @@ TEST_CASE("random estimates of every task are repeatable and near the whole spli
   CHECK(estimate().at("loss") != whole.at("loss"));
 }
 
-TEST_CASE("the tokens of evaluation batches are those that their rows hold", "[training]") {
+TEST_CASE("the numbers of tokens of evaluation batches are those in their rows", "[training]") {
   const Workplace place;
   const auto experiment = place.experiment(any_example(place, 8));
   const auto task = make_task(experiment.config, true);
@@ -187,7 +187,7 @@ TEST_CASE("the tokens of evaluation batches are those that their rows hold", "[t
   }
 }
 
-TEST_CASE("a part of a split has at most as many tokens as asked for, evenly spread", "[training]") {
+TEST_CASE("a part of a split has at most the requested number of tokens, evenly spread", "[training]") {
   const Workplace place;
   const auto task = make_task(place.experiment(with_long_validation(place)).config, true);
   const auto all = task.batches->evaluation_batches(Split::validation);
@@ -203,7 +203,7 @@ TEST_CASE("a part of a split has at most as many tokens as asked for, evenly spr
   for (const std::int64_t tokens : {1L, 15L, 16L, 8191L, 8192L, 20000L, 40000L, 56000L}) {
     const auto chosen = part(tokens);
     INFO(tokens);
-    CHECK(chosen.tokens <= std::max<std::int64_t>(tokens, 16));  // a row
+    CHECK(chosen.tokens <= std::max<std::int64_t>(tokens, 16));  // at least a row
     CHECK(chosen.tokens + 8192 > std::min(tokens, whole));
     CHECK(chosen.split_tokens == whole);
   }
@@ -212,7 +212,7 @@ TEST_CASE("a part of a split has at most as many tokens as asked for, evenly spr
   CHECK(part(100).rows == 6);
 }
 
-TEST_CASE("metrics of a part are those of its rows, for every task", "[training]") {
+TEST_CASE("the scores of a part of a split equal those of its rows", "[training]") {
   const Workplace place;
   Parts parts(place.experiment(any_example(place, 5)));
   const auto predictor = parts.predictor();
@@ -220,7 +220,7 @@ TEST_CASE("metrics of a part are those of its rows, for every task", "[training]
     const auto part = part_of_split(*parts.task.batches, Split::validation, tokens, predictor.remembers());
     const auto metrics =
         report_of(parts.task, Split::validation, score_part({predictor, parts.task}, Split::validation, part));
-    // Row by row, except where a row goes on from one that was in its place before.
+    // Row by row, except if rows continue those of the previous batch.
     double sum = 0, weight = 0;
     auto fresh = parts.predictor();
     for (const auto i : part.batches) {
@@ -241,7 +241,7 @@ TEST_CASE("metrics of a part are those of its rows, for every task", "[training]
   }
 }
 
-TEST_CASE("slices have the logits of their batch, with any number of threads", "[predictor]") {
+TEST_CASE("slices give the logits of the whole batch, with any number of threads", "[predictor]") {
   const Workplace place;
   const bool classifies = GENERATE(true, false);
   const auto precision = GENERATE(Precision::fp32, Precision::bf16);
@@ -263,7 +263,7 @@ TEST_CASE("slices have the logits of their batch, with any number of threads", "
   for (const int threads : {2, 3, 5}) CHECK(torch::equal(logits(threads), with_one));
 }
 
-TEST_CASE("slices without labels have what the model says of each token, and their error", "[predictor]") {
+TEST_CASE("slices without labels give the logits of every token, and their error is thrown", "[predictor]") {
   const Workplace place;
   Parts parts(experiment_of(place, /*classifies=*/false));
   auto batch = random_batch(/*is_ragged=*/true);

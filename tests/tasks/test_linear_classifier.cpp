@@ -27,7 +27,7 @@ torch::Tensor newton(const torch::Tensor& x_tf, const torch::Tensor& y_t, double
 
 constexpr std::size_t feature_count = 7;
 
-// Texts whose features tell the class with some noise.
+// Texts whose features indicate the class with some noise.
 std::vector<LabelledFeatures> noisy_texts(std::size_t count, std::int64_t classes) {
   const Rng rng(11, RandomPurpose::noise);
   std::vector<LabelledFeatures> texts;
@@ -42,7 +42,7 @@ std::vector<LabelledFeatures> noisy_texts(std::size_t count, std::int64_t classe
   return texts;
 }
 
-// Written out from the definition: a class's count of texts with the feature, smoothed, over the sum of all of these.
+// By the definition: the smoothed number of a class's texts with the feature, divided by the sum over all features.
 std::vector<double> ratios_by_definition(const std::vector<LabelledFeatures>& texts, std::int64_t label) {
   std::vector<double> p(feature_count, log_count_smoothing), q(feature_count, log_count_smoothing);
   for (const auto& text : texts)
@@ -73,12 +73,12 @@ std::vector<double> reference_odds(const std::vector<LabelledFeatures>& texts, s
   return odds;
 }
 
-// What liblinear's stopping rule leaves of a weight's error here.
+// The error of a weight that liblinear's stopping rule allows here.
 Approx near(double value) { return Approx(value).margin(5e-3); }
 
 }  // namespace
 
-TEST_CASE("two classes share the log odds of a logistic regression", "[linear]") {
+TEST_CASE("the weights of two classes are plus and minus half the log odds of a logistic regression", "[linear]") {
   const auto naive_bayes = GENERATE(false, true);
   const auto cost = GENERATE(0.1, 1.0, 10.0);
   const LinearConfig config{.buckets = 16, .naive_bayes = naive_bayes, .cost = cost};
@@ -91,10 +91,11 @@ TEST_CASE("two classes share the log odds of a logistic regression", "[linear]")
     CHECK(result.weights[2 * i + 1] == -result.weights[2 * i]);
   }
   CHECK(result.bias[1] - result.bias[0] == near(expected.back()));
-  for (std::size_t i = 2 * feature_count; i < result.weights.size(); ++i) CHECK(result.weights[i] == 0);  // never seen
+  for (std::size_t i = 2 * feature_count; i < result.weights.size(); ++i)
+    CHECK(result.weights[i] == 0);  // features of no text
 }
 
-TEST_CASE("of more classes each is told from the rest", "[linear]") {
+TEST_CASE("of more than two classes each is separated from the rest", "[linear]") {
   const LinearConfig config{.buckets = feature_count, .naive_bayes = GENERATE(false, true), .cost = 1};
   const auto texts = noisy_texts(90, 3);
   const auto result = fit_linear_classifier(texts, 3, config);
@@ -112,7 +113,7 @@ TEST_CASE("of more classes each is told from the rest", "[linear]") {
   CHECK(right > 90 / 2);
 }
 
-TEST_CASE("a class's first text may come late", "[linear]") {
+TEST_CASE("the order of texts and classes has no effect on the weights", "[linear]") {
   auto texts = noisy_texts(60, 2);
   const LinearConfig config{.buckets = feature_count, .cost = 1};
   std::stable_sort(texts.begin(), texts.end(), [](const auto& a, const auto& b) { return a.label > b.label; });
@@ -122,12 +123,12 @@ TEST_CASE("a class's first text may come late", "[linear]") {
   for (std::size_t i = 0; i < ones_first.size(); ++i) CHECK(ones_first[i] == near(zeros_first[i]));
 }
 
-TEST_CASE("classes without texts, texts without features", "[linear]") {
+TEST_CASE("classes without texts and texts without features are fitted", "[linear]") {
   const LinearConfig config{.buckets = 4};
   const auto fit = [&](const std::vector<LabelledFeatures>& texts, std::int64_t classes) {
     return fit_linear_classifier(texts, classes, config);
   };
-  const auto one_text = fit({{.features = {2}, .label = 1}}, 2);  // its class has all, the other none
+  const auto one_text = fit({{.features = {2}, .label = 1}}, 2);  // one class has all texts, the other none
   CHECK(one_text.bias[1] > one_text.bias[0]);
   CHECK(one_text.weights == std::vector<float>(8));
   CHECK(fit({}, 2).bias == std::vector<float>{0, 0});
@@ -143,7 +144,7 @@ TEST_CASE("classes without texts, texts without features", "[linear]") {
 
 namespace {
 
-// Of the classifier as a predictor.
+// The classifier as a predictor.
 constexpr std::int64_t classes = 3;
 constexpr LinearConfig config = {.ngrams = 3, .buckets = 1 << 12};
 
@@ -156,7 +157,7 @@ LinearWeights random_weights() {
           .bias = {first + config.buckets * classes, first + drawn.numel()}};
 }
 
-// The sum over the features of one text.
+// The logits of one text as sums over its features.
 torch::Tensor by_hand(const std::vector<std::int32_t>& ids) {
   return torch::tensor(random_weights().logits(ngram_features(ids, config)), torch::kDouble);
 }
@@ -167,7 +168,7 @@ Batch batch_of(const torch::Tensor& ids_bc, const torch::Tensor& segments_bc = {
 
 }  // namespace
 
-TEST_CASE("a linear model adds up the weights of a text's n-grams", "[linear]") {
+TEST_CASE("the logits of a linear model are sums of the weights of a text's n-grams", "[linear]") {
   const LinearModel model(config, random_weights());
   const auto logits_bv = model.logits(batch_of(torch::tensor({{1, 2, 3, 4}, {4, 3, 2, 1}}))).to(torch::kDouble);
   REQUIRE(logits_bv.sizes() == at::IntArrayRef({2, classes}));
@@ -179,7 +180,7 @@ TEST_CASE("a linear model adds up the weights of a text's n-grams", "[linear]") 
   CHECK(model.parameters() == (4096 + 1) * classes);
 }
 
-TEST_CASE("padding and neighbours in a batch change no bit of a text's logits", "[linear]") {
+TEST_CASE("padding and other texts of a batch change no bit of a text's logits", "[linear]") {
   const LinearModel model(config, random_weights());
   const auto ids_bc = torch::tensor({{1, 2, 3, 0, 0}, {5, 6, 7, 8, 9}, {0, 0, 0, 0, 0}});
   const auto segments_bc = torch::tensor({{0, 0, 0, -1, -1}, {0, 0, 0, 0, 0}, {-1, -1, -1, -1, -1}});
@@ -189,11 +190,11 @@ TEST_CASE("padding and neighbours in a batch change no bit of a text's logits", 
   };
   CHECK(torch::equal(together_bv[0], alone_v(0, 3)));
   CHECK(torch::equal(together_bv[1], alone_v(1, 5)));
-  CHECK(torch::equal(together_bv[2], model.tensors()[1].second));  // no token at all: the bias
+  CHECK(torch::equal(together_bv[2], model.tensors()[1].second));  // without tokens only the bias
   CHECK_FALSE(torch::equal(together_bv[0], alone_v(0, 5)));
 }
 
-TEST_CASE("a linear model takes tensors of its shape and of no other", "[linear]") {
+TEST_CASE("a linear model loads only tensors of its shape", "[linear]") {
   const LinearModel model(config, random_weights()), same(config, classes), other(config, classes + 1);
   const auto batch = batch_of(torch::tensor({{1, 2, 3, 4}}));
   copy_by_name(model.tensors(), same.tensors(), "a file");

@@ -1,4 +1,4 @@
-// Sorting as whole trainings.
+// Sorting and copying of lists, as whole trainings.
 
 #include "data/list_dataset.h"
 #include "infer/sampling.h"
@@ -18,10 +18,10 @@ std::string sorted_by(const LoadedRun& run, const std::string& list) {
 
 }  // namespace
 
-TEST_CASE("a sorter learns to sort lists it never saw, and its checkpoint does", "[sort]") {
+TEST_CASE("a sorter learns to sort unseen lists, and its checkpoint sorts them", "[sort]") {
   const Workplace place;
-  // Six digits: of four there are too few lists to learn the rule from, whatever the rounding. Without the warm-up 3 of
-  // 23 seeds sort one or two of 325 lists wrong, with it none does.
+  // Six digits, because four digits have too few lists to learn the rule, whatever the rounding. Without the warm-up 3
+  // of 23 seeds sort one or two of 325 lists wrong, with it none does.
   const auto summary = place.train(
       "run", sorter({"task.digits=6", "train.steps=800", "train.batch_size=64", "train.learning_rate=3e-3",
                      "train.schedule={floor: 1e-4, warmup_steps: 50}", "model.mixer.kind=scaled_dot_product"}));
@@ -32,7 +32,7 @@ TEST_CASE("a sorter learns to sort lists it never saw, and its checkpoint does",
   CHECK(sorted_by(run, "2 2 0 3") == "0 2 2 3");
 }
 
-TEST_CASE("a model learns to copy lists it never saw", "[copy]") {
+TEST_CASE("a model learns to copy unseen lists", "[copy]") {
   const Workplace place;
   const auto summary = place.train(
       "run", sorter({"task={kind: copy, length: 4, digits: 6}", "model.context=9", "train.steps=400",
@@ -41,7 +41,7 @@ TEST_CASE("a model learns to copy lists it never saw", "[copy]") {
   CHECK(summary["validation"]["exact_match"].get<double>() > 0.97);
 }
 
-TEST_CASE("exact match is the share of lists that greedy generation sorts", "[sort]") {
+TEST_CASE("exact match is the fraction of lists that greedy generation sorts", "[sort]") {
   const Workplace place;
   place.train("run", sorter({"train.steps=25", "train.learning_rate=3e-3"}));  // half learned
   auto run = load_run(place / "run", "last", "cpu");

@@ -1,4 +1,4 @@
-// Texts of a classifier, several in a row of a training batch.
+// Packed texts in the training batches of a classifier.
 
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
@@ -16,7 +16,7 @@ Experiment experiment_of(const Workplace& place, const std::string& packing, con
   return place.experiment(overrides);
 }
 
-// In float64, with random weights.
+// A model in float64 with random weights.
 std::shared_ptr<SequenceModel> random_model(const ExperimentConfig& config, const Task& task) {
   std::shared_ptr<SequenceModel> model = make_model(config, sizes_of(*task.codec));
   model->to(torch::kDouble);
@@ -31,7 +31,7 @@ struct Answer {
   torch::Tensor gradient;
 };
 
-// Of an epoch, in float64.
+// The loss and the gradient of an epoch, in float64.
 Answer answer_of(const ExperimentConfig& config) {
   const auto task = make_task(config, true);
   const auto model = random_model(config, task);
@@ -41,7 +41,7 @@ Answer answer_of(const ExperimentConfig& config) {
   for (std::int64_t step = 0; step < static_cast<std::int64_t>(answer.rows); ++step) {
     const auto batch = task.batches->training_batch(step, 0, torch::kCPU);
     Pass pass{.training = true};
-    const auto logits_lv = model->forward(batch, nullptr, pass).to(torch::kFloat);  // as weights of classes are
+    const auto logits_lv = model->forward(batch, nullptr, pass).to(torch::kFloat);  // the type of class weights
     sum = sum + task.objective(logits_lv, batch);
     answer.weight += batch.weight.item<double>();
   }
@@ -55,7 +55,7 @@ Answer answer_of(const ExperimentConfig& config) {
   return answer;
 }
 
-// Texts of nine words and of one: beside a row of many short texts stands one of a long text and padding.
+// Texts of nine words and of one, so that a row of many short texts is beside one of a long text and padding.
 std::string long_and_short_texts(const std::string& word) {
   std::string table = "text\tlabel\n";
   for (int i = 0; i < 18; ++i) {
@@ -67,7 +67,7 @@ std::string long_and_short_texts(const std::string& word) {
 
 }  // namespace
 
-TEST_CASE("packed texts have the loss and the gradients of texts in rows of their own", "[packing][classification]") {
+TEST_CASE("packed texts have the loss and gradients of texts in separate rows", "[packing][classification]") {
   const Workplace place;
   const auto mixer = any_mixer();
   if (chooses_by_whole_sequence(mixer)) return does_not_apply("its chunks are made of all tokens of a row");
@@ -93,7 +93,7 @@ TEST_CASE("packed texts have the loss and the gradients of texts in rows of thei
   }
 }
 
-TEST_CASE("packed texts have the logits of texts by themselves, with every head, packing and kind of positions",
+TEST_CASE("packed texts have the logits of single texts, with every head, packing and kind of positions",
           "[packing][positions][classification]") {
   const Workplace place;
   place.folder().write("train.tsv", long_and_short_texts("word"));

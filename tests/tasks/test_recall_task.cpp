@@ -1,4 +1,4 @@
-// Tasks that test what a model remembers, as whole trainings.
+// Tasks that test a model's memory, as whole trainings.
 
 #include "support/failure.h"
 #include "tasks/batches.h"
@@ -27,7 +27,7 @@ double accuracy_with(const Workplace& place, const Overrides& options) {
 
 }  // namespace
 
-TEST_CASE("a mixer with a state learns to recall values, and those of longer rows", "[recall]") {
+TEST_CASE("a mixer with a state learns to recall values, also in longer rows", "[recall]") {
   const Workplace place;
   const auto summary = place.train("run", recall(pairs_of_keys, joined(delta_net, {"train.steps=1500"})));
   CHECK(summary["validation"]["accuracy"].get<double>() > 0.99);
@@ -36,7 +36,7 @@ TEST_CASE("a mixer with a state learns to recall values, and those of longer row
   CHECK(summary["test"]["targets"] == 400);
   CHECK(accuracy_with(place, {}) == summary["test"]["accuracy"].get<double>());
   CHECK(accuracy_with(place, {"task.length=24"}) > 0.9);
-  CHECK(accuracy_with(place, {"task.length=24", "task.pairs=5"}) < 0.99);  // more than the training had
+  CHECK(accuracy_with(place, {"task.length=24", "task.pairs=5"}) < 0.99);  // more pairs than in training
   const auto refused = [&](const Overrides& options, std::optional<std::int64_t> context = {}) {
     return failure([&] { load_run(place / "run", "last", "cpu", {.context = context, .options = options}); }).second;
   };
@@ -47,7 +47,7 @@ TEST_CASE("a mixer with a state learns to recall values, and those of longer row
   CHECK_THAT(refused({}, 24), Mentions("--context|task.length"));
 }
 
-TEST_CASE("attention with learned positions solves induction, but knows no longer rows", "[recall]") {
+TEST_CASE("attention with learned positions solves induction, but cannot take longer rows", "[recall]") {
   const Workplace place;
   const auto summary =
       place.train("run", recall("{kind: induction, vocabulary: 8, length: 12, held_out: 100, enough: 0.99}",
@@ -59,7 +59,8 @@ TEST_CASE("attention with learned positions solves induction, but knows no longe
              Mentions("--set task.length=24|learned positions for 12"));
 }
 
-TEST_CASE("a model that knows noise is not evaluated with tokens that mean something else", "[recall]") {
+TEST_CASE("a model trained with noise cannot be evaluated without it, because tokens would change their meaning",
+          "[recall]") {
   const Workplace place;
   place.train("run", recall("{kind: in_context_recall, vocabulary: 32, noise: 0.3, length: 12, held_out: 20}",
                             joined(delta_net, {"train.steps=2"})));
@@ -67,7 +68,7 @@ TEST_CASE("a model that knows noise is not evaluated with tokens that mean somet
   CHECK(accuracy_with(place, {"task.noise=0.6"}) < 1);
 }
 
-TEST_CASE("a mixer that is made for the context knows no longer rows", "[recall]") {
+TEST_CASE("a mixer that is made for the context cannot take longer rows", "[recall]") {
   const Workplace place;
   const auto mixer = GENERATE(as<std::string>(), "hyena", "static");
   place.train("run", recall(pairs_of_keys, {"train.steps=2", "model.positions=none", "model.mixer=" + mixer}));
@@ -75,7 +76,7 @@ TEST_CASE("a mixer that is made for the context knows no longer rows", "[recall]
              Mentions("--set task.length=24|" + mixer + "|made for 12 tokens"));
 }
 
-TEST_CASE("a row is given back from its last vector", "[recall]") {
+TEST_CASE("a model learns to restore a row from its last vector", "[recall]") {
   const Workplace place;
   const auto summary =
       place.train("run", recall("{kind: compression, vocabulary: 6, length: 5, held_out: 100, enough: 0.95}",
@@ -83,7 +84,7 @@ TEST_CASE("a row is given back from its last vector", "[recall]") {
   CHECK(summary["validation"]["accuracy"].get<double>() > 0.9);
 }
 
-TEST_CASE("recall resumes to the byte, with new rows and with limited ones", "[recall][resume]") {
+TEST_CASE("a recall training resumes to the byte, with unlimited and limited rows", "[recall][resume]") {
   const auto examples = GENERATE(as<std::string>(), "0", "50");
   const Workplace place;
   const auto common = recall(pairs_of_keys, joined(delta_net, {"task.examples=" + examples, "train.schedule=constant",
@@ -97,7 +98,7 @@ TEST_CASE("recall resumes to the byte, with new rows and with limited ones", "[r
   CHECK((weights("whole") == weights("cut")));
 }
 
-TEST_CASE("logits at the places of targets are those of the whole, for every model", "[recall]") {
+TEST_CASE("logits only at the places of targets equal those of the whole row, for every model", "[recall]") {
   const std::string model = GENERATE("transformer", "lstm", "gru", "feed_forward");
   const auto config = default_experiment({"task={kind: recall, vocabulary: 16, length: 12, pairs: 2}",
                                           "model={kind: " + model + ", context: 12}"})
@@ -115,7 +116,7 @@ TEST_CASE("logits at the places of targets are those of the whole, for every mod
   CHECK(torch::allclose(few, all.flatten(0, 1).index_select(0, places_t.clamp_min(0)), 1e-5, 1e-6));
 }
 
-TEST_CASE("a row is right where all of its targets are, whether logits are of all tokens or of targets", "[recall]") {
+TEST_CASE("a row is right if all its targets are right, with logits of all tokens or only of targets", "[recall]") {
   torch::manual_seed(3);
   const auto targets_bc = torch::tensor({{-1, 2, 1, -1}, {0, -1, -1, 2}, {-1, -1, -1, -1}, {1, -1, 2, -1}});
   auto logits_bcv = torch::rand({4, 4, 3});

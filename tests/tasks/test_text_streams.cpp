@@ -1,5 +1,5 @@
-// Batches on the device, and those of a language model: windows at random places, or with model.memory the text in
-// order.
+// Batches on the device, and batches of language models: windows at random places, or the text in order with
+// model.memory.
 
 #include <set>
 
@@ -13,7 +13,7 @@ namespace metaformer::test_text_streams {
 
 namespace {
 
-// Bytes that count up, so that a token is its place (modulo 127).
+// Bytes that count up, so that a token is its place modulo 127.
 std::string counting(std::size_t bytes) {
   std::string text(bytes, '\0');
   for (std::size_t i = 0; i < bytes; ++i) text[i] = static_cast<char>(i % 127);
@@ -58,7 +58,7 @@ Corpus text_of(std::size_t bytes) { return {.path = "memory.txt", .text = counti
 
 }  // namespace
 
-TEST_CASE("a padded batch grows to a multiple of 8 tokens, at most to the context, and an even one does not",
+TEST_CASE("a batch with padding grows to a multiple of 8 tokens, at most to the context; one without padding does not",
           "[batch]") {
   const auto [length, context, expected] =
       GENERATE(table<std::int64_t, std::int64_t, std::int64_t>({{5, 20, 8}, {8, 20, 8}, {9, 20, 16}, {17, 20, 20}}));
@@ -106,12 +106,13 @@ TEST_CASE("the beginning of a batch has the first tokens of its first rows, and 
   CHECK(beginning_of(batch, 3).ids_bc.equal(batch.ids_bc));
   batch.places_t = torch::tensor({1, 4, 6, 8, 12, -1}, torch::kLong);
   const auto places = beginning_of(batch, 2, 3).places_t;
-  CHECK(places.masked_select(places >= 0).equal(torch::tensor({1, 4}, torch::kLong)));  // of rows of three tokens
+  CHECK(places.masked_select(places >= 0).equal(torch::tensor({1, 4}, torch::kLong)));  // in rows of three tokens
   CHECK(beginning_of(batch, 2, 3).weight.item<double>() == 2);
 }
 
-TEST_CASE("with memory a row goes on where it ended, and an epoch has every row's part of the text", "[streams]") {
-  // 500 training tokens, 499 targets: 6 rows of 10 windows of 8 tokens; 19 targets are left over.
+TEST_CASE("with memory a row continues where it ended, and an epoch contains every row's part of the text",
+          "[streams]") {
+  // 500 training tokens with 499 targets give 6 rows of 10 windows of 8 tokens; 19 targets are left over.
   const auto stream = stream_of(GENERATE(false, true) ? recurrent_config() : config_of(8), text_of(1000));
   CHECK(stream->epochs_per_step() == 0.1);
   std::set<std::int64_t> offsets;
@@ -125,14 +126,14 @@ TEST_CASE("with memory a row goes on where it ended, and an epoch has every row'
         const auto batch = stream->training_batch(10 * epoch + place, micro, torch::kCPU);
         CHECK(batch.begins == (place == 0));
         CHECK(batch.weight.item<double>() == 24);
-        // Rows lie side by side, each of 80 tokens.
+        // Rows of 80 tokens follow each other in the text.
         const auto rows_b1 = (torch::arange(3) + 3 * micro).unsqueeze(1);
         const auto places_bc = offset + 80 * rows_b1 + 8 * place + torch::arange(8);
         CHECK(batch.ids_bc.equal(places_bc % 127));
         CHECK(batch.targets_bc.equal((places_bc + 1) % 127));
       }
   }
-  CHECK(offsets.size() > 1);  // what is left over is not the same in every epoch
+  CHECK(offsets.size() > 1);  // the targets that are left over differ between epochs
 }
 
 TEST_CASE("with memory an evaluation reads every target once, each row in order", "[streams]") {
@@ -151,7 +152,7 @@ TEST_CASE("with memory an evaluation reads every target once, each row in order"
     REQUIRE(batch.ids_bc.size(0) == std::ssize(last));
     for (std::size_t row = 0; row < last.size(); ++row) {
       const auto index = static_cast<std::int64_t>(row);
-      if (batch.targets_bc[index][0].item<std::int64_t>() < 0) continue;  // behind the end
+      if (batch.targets_bc[index][0].item<std::int64_t>() < 0) continue;  // after the end
       if (i > 0) CHECK(batch.ids_bc[index][0].item<std::int64_t>() == last[row]);
       last[row] = batch.targets_bc[index][7].item<std::int64_t>();
     }
@@ -159,7 +160,7 @@ TEST_CASE("with memory an evaluation reads every target once, each row in order"
   CHECK(targets == static_cast<double>(tokens - 1));
 }
 
-TEST_CASE("a text too short for the rows of a step is an error that says so", "[streams]") {
+TEST_CASE("a text that is too short for the rows of a step is an error with the needed length", "[streams]") {
   const auto [code, message] = failure([] { stream_of(config_of(8), text_of(80))->check_training(); });
   CHECK(code == ExitCode::data);
   CHECK_THAT(message, ContainsSubstring("40 tokens") && ContainsSubstring("at least 49"));
@@ -167,7 +168,7 @@ TEST_CASE("a text too short for the rows of a step is an error that says so", "[
   CHECK_THAT(failure([] { stream_of(recurrent_config(), text_of(80))->check_training(); }).second,
              ContainsSubstring("with model.carry_state "));
   CHECK_NOTHROW(stream_of(config_of(0), text_of(80))->check_training());
-  CHECK_NOTHROW(stream_of(config_of(8), text_of(80)));  // to evaluate with
+  CHECK_NOTHROW(stream_of(config_of(8), text_of(80)));  // sufficient for an evaluation
   CHECK_THROWS_WITH(stream_of(config_of(8), text_of(1000))->random_batch(Split::train, 0, torch::kCPU),
                     ContainsSubstring("evaluate the whole split"));
 }

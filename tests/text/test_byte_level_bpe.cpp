@@ -18,7 +18,7 @@ ByteLevelBpeTokenizer tokenizer_of(const Json& file, std::int64_t vocabulary = 0
   return {file.dump(), vocabulary, "t.json"};
 }
 
-// The rules as written: again and again the first rule that applies, where it applies first.
+// Applies the first applicable rule at its first place until no rule applies.
 Ids merged_naively(Ids ids, const std::vector<std::array<std::int32_t, 3>>& rules) {
   for (bool again = true; again;) {
     again = false;
@@ -35,7 +35,7 @@ Ids merged_naively(Ids ids, const std::vector<std::array<std::int32_t, 3>>& rule
   return ids;
 }
 
-// Elements of `parts`: characters or texts.
+// A text of random elements of `parts`, which are characters or texts.
 template <class Parts>
 std::string random_text(std::uint64_t seed, std::uint64_t length, const Parts& parts) {
   const Rng rng(seed, RandomPurpose::sampling);
@@ -44,7 +44,7 @@ std::string random_text(std::uint64_t seed, std::uint64_t length, const Parts& p
   return text;
 }
 
-// Letters and all that a text may hold besides.
+// A text of letters and unusual characters.
 std::string odd_text(std::uint64_t seed, std::uint64_t length) {
   static const std::vector<std::string> parts = {
       "ab", "ba",     "abab",       " ",      "  ",     "\n",     "\t",     "\r\n",
@@ -69,7 +69,7 @@ Json with_ends() {
 
 }  // namespace
 
-TEST_CASE("merging equals the rules applied one by one", "[byte_level_bpe]") {
+TEST_CASE("merging gives the same ids as applying the rules one by one", "[byte_level_bpe]") {
   const std::string alphabet = GENERATE(as<std::string>{}, "a", "ab", "abc", "abcdefgh");
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     const RandomMerges random(seed, alphabet.size() == 1 ? 5 : 40, alphabet);
@@ -83,13 +83,13 @@ TEST_CASE("merging equals the rules applied one by one", "[byte_level_bpe]") {
   }
 }
 
-TEST_CASE("a long word takes time in proportion to its length, nearly", "[byte_level_bpe]") {
+TEST_CASE("the time for a long word is nearly proportional to its length", "[byte_level_bpe]") {
   const auto tokenizer = tokenizer_of(RandomMerges(1, 100, "ab").file());
-  const auto word = random_text(2, 1 << 20, std::string("ab"));  // with a scan for every merge: hours
+  const auto word = random_text(2, 1 << 20, std::string("ab"));  // takes hours with a scan for every merge
   CHECK(tokenizer.decode(tokenizer.encode(word)) == word);
 }
 
-TEST_CASE("every valid text is restored, and ids are those of the saved tokenizer", "[byte_level_bpe]") {
+TEST_CASE("decoding restores every valid text, and the saved tokenizer gives the same ids", "[byte_level_bpe]") {
   const auto tokenizer = tokenizer_of(with_ends());
   const auto saved = load_tokenizer(tokenizer.to_json().dump(), "saved.json");
   CHECK(saved->to_json() == tokenizer.to_json());
@@ -106,7 +106,7 @@ TEST_CASE("every valid text is restored, and ids are those of the saved tokenize
   }
 }
 
-TEST_CASE("added tokens are found first, the longest of those that start in one place", "[byte_level_bpe]") {
+TEST_CASE("added tokens are matched first, and the longest one at every place", "[byte_level_bpe]") {
   const auto tokenizer = tokenizer_of(with_ends());
   const auto plain = tokenizer_of(RandomMerges(3, 200, "ab 's12").file());
   const auto joined = [](std::initializer_list<Ids> parts) {
@@ -123,7 +123,7 @@ TEST_CASE("added tokens are found first, the longest of those that start in one 
   CHECK(tokenizer.encode("<|end|") == plain.encode("<|end|"));
 }
 
-TEST_CASE("merges may be pairs, the last of equal ones counts, and a file may leave tokens unmerged",
+TEST_CASE("merges may be pairs, the last of equal merges counts, and ignore_merges takes whole words as tokens",
           "[byte_level_bpe]") {
   // No rule leads to "abc": its only rule needs "bc", and "ab" is merged first.
   Json file = only_bytes();
@@ -149,7 +149,7 @@ TEST_CASE("a model may have more ids than its tokenizer has tokens", "[byte_leve
   CHECK(tokenizer_of(with_ends(), 5).vocabulary_size() == 459);
 }
 
-TEST_CASE("a token begins a word where white space was, and text that is not UTF-8 is refused", "[byte_level_bpe]") {
+TEST_CASE("a token begins a word at or after white space, and text that is not UTF-8 is refused", "[byte_level_bpe]") {
   const auto tokenizer = tokenizer_of(only_bytes());
   CHECK(tokenizer.begins_word(' ', 'a'));
   CHECK(tokenizer.begins_word('a', '\n'));
@@ -214,7 +214,7 @@ TEST_CASE("an unsupported field is an error that names it", "[byte_level_bpe]") 
   CHECK_THAT(message_of(ExitCode::data, [&] { tokenizer_of(file); }), Mentions("t.json: " + message));
 }
 
-TEST_CASE("regular expressions that another library could read otherwise are refused", "[byte_level_bpe]") {
+TEST_CASE("regular expressions that another library could interpret differently are refused", "[byte_level_bpe]") {
   const auto split = [](const std::string& pattern) { SplitPattern(pattern, "t.json: pattern"); };
   for (const std::string good :
        {R"(\p{L}+|[^\s\p{L}]+|\s)", R"(a?+b++|c{1,3}|\u0041+|[\p{Lu}\d]+)", R"((?i:'s|'LL)|(?:a|b)+?)",
@@ -235,7 +235,8 @@ TEST_CASE("regular expressions that another library could read otherwise are ref
   CHECK_THAT(failure([&] { split(R"(a*)"); }).second, ContainsSubstring("matches the empty text"));
 }
 
-TEST_CASE("pieces of a split are the whole text, and a match that takes too long is an error", "[byte_level_bpe]") {
+TEST_CASE("the pieces of a split make up the whole text, and a match that takes too long is an error",
+          "[byte_level_bpe]") {
   using Pieces = std::vector<std::string>;
   const SplitPattern pattern(R"(\p{N}{1,3}|b+(?!c)|\s+(?!\S))", "t");
   const auto pieces = [&](const std::string& text) {

@@ -6,7 +6,7 @@
 
 namespace metaformer::test_ngram_features {
 
-TEST_CASE("n-grams are features by presence and order", "[ngrams]") {
+TEST_CASE("the features of a text are its distinct n-grams", "[ngrams]") {
   const LinearConfig config{.ngrams = 3, .buckets = 1 << 26};
   const auto features = [&](const std::vector<std::int32_t>& ids) { return ngram_features(ids, config); };
   CHECK(features({}).empty());
@@ -23,9 +23,9 @@ TEST_CASE("n-grams are features by presence and order", "[ngrams]") {
   CHECK(distinct.size() == 9);
 }
 
-TEST_CASE("n-grams fill the buckets that there are, which never change: saved weights depend on them", "[ngrams]") {
+TEST_CASE("n-grams use all buckets, and never change their bucket, because saved weights depend on it", "[ngrams]") {
   CHECK(ngram_features(std::vector<std::int32_t>{1, 2}, {.ngrams = 2, .buckets = 1 << 22}) ==
-        std::vector<std::uint32_t>{1544298, 1645075, 3563344});  // computed apart, from the definition
+        std::vector<std::uint32_t>{1544298, 1645075, 3563344});  // computed independently from the definition
   const auto buckets = GENERATE(1, 2, 1000);
   std::vector<std::int32_t> ids;
   for (std::int32_t id = 0; id < 20000; ++id) ids.push_back(id);

@@ -1,4 +1,4 @@
-// Tokenizers from folders of other programs, and their special tokens.
+// Tokenizers in folders of other programs, and their special tokens.
 
 #include <fmt/format.h>
 #include <sentencepiece_processor.h>
@@ -40,7 +40,7 @@ std::string sentencepiece_model(bool bpe, Whitespace whitespace, bool lowercase 
 
 using Names = std::map<std::string, std::string>;
 
-// A folder with a tokenizer whose tokens 256 and 257 are <s> and </s>, and a model with more ids.
+// A folder with a tokenizer whose tokens 256 and 257 are <s> and </s>.
 struct Folder {
   TemporaryFolder folder;
 
@@ -57,7 +57,7 @@ struct Folder {
 
 }  // namespace
 
-TEST_CASE("a folder's tokenizer.json is read, before other files", "[pretrained_tokenizer]") {
+TEST_CASE("a folder's tokenizer.json takes precedence over other files", "[pretrained_tokenizer]") {
   const TemporaryFolder folder;
   const auto file = folder.write("tokenizer.json", merges.file().dump());
   folder.write("vocab.json", "damaged");
@@ -66,7 +66,8 @@ TEST_CASE("a folder's tokenizer.json is read, before other files", "[pretrained_
   CHECK(make_tokenizer(PretrainedTokenizerOptions{.path = folder.path().string()}, "")->encode(text) == expected);
 }
 
-TEST_CASE("GPT-2's two files give the same ids, and an end of text", "[pretrained_tokenizer]") {
+TEST_CASE("GPT-2's two files give the same ids as a tokenizer.json, and an end-of-text token",
+          "[pretrained_tokenizer]") {
   const TemporaryFolder folder;
   auto vocabulary = merges.vocabulary();
   vocabulary["<|endoftext|>"] = vocabulary.size();
@@ -129,7 +130,8 @@ TEST_CASE("a sentencepiece model that keeps white space is read", "[pretrained_t
   CHECK(tokenizer->encode("walk  3\n\u81EA") == expected.encode("walk  3\n\u81EA"));
 }
 
-TEST_CASE("a model like LLaMA 2's has the library's ids behind the space in front", "[pretrained_tokenizer]") {
+TEST_CASE("with a model like LLaMA 2's, a leading space replaces the one that the library adds",
+          "[pretrained_tokenizer]") {
   const std::string type = GENERATE("bpe", "unigram");
   std::string lines;
   for (int i = 0; i < 200; ++i) lines += fmt::format("for i in {}:\n    if a:\n        walk({})\n", i % 9, i % 5);
@@ -151,7 +153,7 @@ TEST_CASE("a model like LLaMA 2's has the library's ids behind the space in fron
   const auto tokenizer = read_pretrained_tokenizer(folder / "model");
   sentencepiece::SentencePieceProcessor library;
   REQUIRE(library.Load(prefix + ".model").ok());
-  CHECK(library.PieceToId("\u2581\u2581\u2581\u2581") != library.unk_id());  // a piece of several spaces
+  CHECK(library.PieceToId("\u2581\u2581\u2581\u2581") != library.unk_id());  // several spaces are one piece
   for (const std::string sample :
        {"walk", " walk", "    if  a:", "a\n    walk(3)\n\n", "      x   ", "\t \t  b", "<s> </s>", "\u81EA  \u7136"}) {
     CAPTURE(sample);
@@ -175,13 +177,13 @@ TEST_CASE("a sentencepiece model that changes text is refused", "[pretrained_tok
   }
 }
 
-TEST_CASE("special tokens are those of the model, and named by its tokenizer", "[special_tokens]") {
+TEST_CASE("special tokens have the ids of the model and the names of its tokenizer", "[special_tokens]") {
   const Folder folder;
   CHECK(folder.tokens() == SpecialTokens());
   folder.write("special_tokens_map.json", {{"bos_token", "</s>"}, {"eos_token", {{"content", "</s>"}}}});
   CHECK(folder.tokens().eos == Ids{257});
   folder.write("tokenizer_config.json", {{"bos_token", "<s>"}, {"pad_token", "[PAD]"}});
-  const Names names = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};  // not of one that the tokenizer lacks
+  const Names names = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};  // without [PAD], which the tokenizer lacks
   CHECK(folder.tokens().names == names);
   CHECK(folder.tokens().bos == 256);
   folder.write("config.json", {{"model_type", "llama"}, {"bos_token_id", nullptr}, {"eos_token_id", {257, 65}}});
@@ -191,12 +193,12 @@ TEST_CASE("special tokens are those of the model, and named by its tokenizer", "
   CHECK(folder.tokens().names.at("pad_token") == "A");
 }
 
-TEST_CASE("absent ids are the defaults of the model type, and ids without a token are none", "[special_tokens]") {
+TEST_CASE("absent ids are the defaults of the model type, and ids without a token are ignored", "[special_tokens]") {
   const Folder folder;
   folder.write("config.json", {{"model_type", "llama"}, {"vocab_size", 300}});
   CHECK(folder.tokens().bos == 1);
   CHECK(folder.tokens().eos == Ids{2});
-  folder.write("config.json", {{"model_type", "gpt2"}, {"vocab_size", 300}});  // 50256
+  folder.write("config.json", {{"model_type", "gpt2"}, {"vocab_size", 300}});  // the default 50256 has no token
   CHECK(folder.tokens() == SpecialTokens());
   for (const nlohmann::json& eos :
        {nlohmann::json(258), nlohmann::json(-1), nlohmann::json("</s>"), nlohmann::json(1e9)}) {
@@ -205,7 +207,7 @@ TEST_CASE("absent ids are the defaults of the model type, and ids without a toke
   }
 }
 
-TEST_CASE("a tokenizer is saved with its special tokens, and one without them as before", "[special_tokens]") {
+TEST_CASE("a tokenizer is saved with its special tokens, if it has any", "[special_tokens]") {
   const Folder folder;
   CHECK_FALSE(folder.read()->to_json().contains("special_tokens"));
   folder.write("config.json", {{"model_type", "llama"}, {"eos_token_id", 257}});

@@ -23,7 +23,7 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-// Words of a few syllables, which share stems and endings, so that there are pieces to find.
+// Words with common stems and endings, so that there are pieces to learn.
 std::string training_text() {
   const std::vector<std::string> stems = {"walk",         "talk",   "\u00DCber", "na\u00EFve", "film", "act",
                                           "\u81EA\u7136", "wonder", "be",        "lo",         "ti",   "mar",
@@ -39,13 +39,13 @@ std::string training_text() {
   return text;
 }
 
-// Its start, up to a space.
+// The start of the training text, up to a space.
 std::string training_excerpt(std::size_t length) {
   const auto text = training_text();
   return text.substr(0, text.find(' ', length));
 }
 
-// A config's options, whatever the kind.
+// The options of a config for both kinds.
 struct Choice {
   bool bpe = false;
   Whitespace whitespace = Whitespace::dropped;
@@ -74,7 +74,7 @@ SentencePieceTokenizer tokenizer_of(bool bpe, Whitespace whitespace, bool lowerc
   return {bpe ? "bpe" : "unigram", whitespace, model_of(bpe, whitespace, lowercase), "t.json"};
 }
 
-// Letters and all that a text may hold besides: odd spaces, marks that combine, control characters, NUL.
+// A text of letters and unusual characters: odd spaces, combining marks, control characters, NUL.
 std::string odd_text(std::uint64_t seed, std::uint64_t length) {
   static const std::vector<std::string> parts = {
       "walk",   "ing",    "film",   " ",          " ",      "  ",     "\n",
@@ -97,7 +97,7 @@ std::unique_ptr<sentencepiece::SentencePieceProcessor> library_of(const std::str
 
 }  // namespace
 
-TEST_CASE("subwords are the library's for the whole text", "[sentencepiece]") {
+TEST_CASE("ids of subwords equal the library's ids of the whole text", "[sentencepiece]") {
   const bool bpe = GENERATE(false, true);
   const auto whitespace = GENERATE(Whitespace::dropped, Whitespace::kept);
   const bool lowercase = GENERATE(false, true);
@@ -116,7 +116,7 @@ TEST_CASE("subwords are the library's for the whole text", "[sentencepiece]") {
   CHECK(tokenizer.encode("").empty());
 }
 
-TEST_CASE("where white space is kept, every text comes back byte for byte", "[sentencepiece]") {
+TEST_CASE("if white space is kept, decoding restores every text byte for byte", "[sentencepiece]") {
   const auto tokenizer = tokenizer_of(GENERATE(false, true), Whitespace::kept);
   std::vector<std::string> texts = {"", " ", "   ", "\n\n", " a ", "a  b\n \tc ", "\u2581", "a\u2581 \u2581b", "\r\n"};
   for (std::uint64_t seed = 0; seed < 300; ++seed) texts.push_back(odd_text(seed, seed % 50) + "\u2581 ");
@@ -131,7 +131,7 @@ TEST_CASE("where white space is kept, every text comes back byte for byte", "[se
   }
 }
 
-TEST_CASE("where white space is dropped, a text comes back in the library's normal form", "[sentencepiece]") {
+TEST_CASE("if white space is dropped, decoding gives a text in the library's normal form", "[sentencepiece]") {
   const auto tokenizer = tokenizer_of(GENERATE(false, true), Whitespace::dropped);
   CHECK(tokenizer.decode(tokenizer.encode("  walking\n\n films\tU\u0308ber")) == "walking films \u00DCber");
   CHECK(tokenizer.decode(tokenizer.encode("walk\u2581film")) == "walk film");
@@ -143,7 +143,7 @@ TEST_CASE("where white space is dropped, a text comes back in the library's norm
         tokenizer_of(false, Whitespace::dropped, true).encode("übers"));
 }
 
-TEST_CASE("the pieces of a word are those up to the next that begins one", "[sentencepiece]") {
+TEST_CASE("the pieces of a word end before the next piece that begins a word", "[sentencepiece]") {
   const auto tokenizer = tokenizer_of(GENERATE(false, true), GENERATE(Whitespace::dropped, Whitespace::kept));
   const std::string text = "walking  wonderful, sun\nkotimar\n\nlo\ttalked xyz-9 walker";
   std::istringstream stream(text);
@@ -162,7 +162,7 @@ TEST_CASE("the pieces of a word are those up to the next that begins one", "[sen
     CHECK(found == expected);
 }
 
-TEST_CASE("training is a function of the text and the options", "[sentencepiece]") {
+TEST_CASE("training depends only on the text and the options", "[sentencepiece]") {
   const Choice choice{GENERATE(false, true), GENERATE(Whitespace::dropped, Whitespace::kept)};
   const auto& model = model_of(choice.bpe, choice.whitespace);
   const bool same = trained_model(choice, training_text()) == model;
@@ -190,7 +190,8 @@ TEST_CASE("the vocabulary has the requested size, or all pieces of a smaller tex
   CHECK(failure([&] { trained_model({.bpe = bpe}, "a\xff"); }).first == ExitCode::data);
 }
 
-TEST_CASE("a word of a megabyte is taken, in training and after", "[sentencepiece]") {
+TEST_CASE("a word of a megabyte can be encoded, and one of 50,000 bytes can be in the training text",
+          "[sentencepiece]") {
   const bool bpe = GENERATE(false, true);
   std::string word;
   const Rng rng(1, RandomPurpose::sampling);
@@ -212,7 +213,7 @@ TEST_CASE("several threads may encode at once", "[sentencepiece]") {
   for (std::uint64_t seed = 0; seed < 8; ++seed) CHECK(found[seed] == library->EncodeAsIds(odd_text(seed, 2000)));
 }
 
-TEST_CASE("words are sampled with the probabilities of their cuts, to a power", "[sentencepiece]") {
+TEST_CASE("the cuts of a word are sampled with their probabilities to the power of alpha", "[sentencepiece]") {
   const auto library = library_of(model_of(false, Whitespace::dropped));
   const auto tokenizer = tokenizer_of(false, Whitespace::dropped);
   const double alpha = GENERATE(0.2, 1.0);
@@ -241,7 +242,7 @@ TEST_CASE("words are sampled with the probabilities of their cuts, to a power", 
   CHECK(found.empty());
 }
 
-TEST_CASE("sampling is a function of its arguments, and keeps the text", "[sentencepiece]") {
+TEST_CASE("sampled ids depend only on the arguments, and decode to the same text", "[sentencepiece]") {
   const auto whitespace = GENERATE(Whitespace::dropped, Whitespace::kept);
   const auto text = training_excerpt(3000);
   const auto sampled = [&](const SentencePieceTokenizer& tokenizer, std::uint64_t seed, std::uint64_t step) {
@@ -261,7 +262,7 @@ TEST_CASE("sampling is a function of its arguments, and keeps the text", "[sente
   CHECK(sampled(bpe, 1, 2) == bpe.encode(text));
 }
 
-TEST_CASE("a subword tokenizer comes back from its file, and a damaged one does not", "[sentencepiece]") {
+TEST_CASE("a subword tokenizer is read back from its file, and a damaged file is an error", "[sentencepiece]") {
   const bool bpe = GENERATE(false, true);
   const auto whitespace = GENERATE(Whitespace::dropped, Whitespace::kept);
   const auto tokenizer = tokenizer_of(bpe, whitespace);
@@ -277,7 +278,7 @@ TEST_CASE("a subword tokenizer comes back from its file, and a damaged one does 
   std::vector<nlohmann::json> damages = {{{"model", text}},      {{"model", half}}, {{"model", "~"}},
                                          {{"model", 3}},         {{"sha256", ""}},  {{"whitespace", "some"}},
                                          {{"whitespace", other}}};
-  // Bytes that are no model, with the right digest.
+  // Invalid models with the right digest.
   const auto& model = model_of(false, Whitespace::kept);
   for (const auto& bytes : {std::string(), std::string("x"), std::string(100, '\0'), model.substr(0, model.size() / 2)})
     damages.push_back(
@@ -305,7 +306,7 @@ TEST_CASE("a memo returns the value found for each word, however many there are"
     if (value != "of " + word) FAIL(value);
   }
   CHECK(searches >= 10'000);
-  if (most_words == 20'000) CHECK(searches <= 10'000 + 10'000);  // once, and the long ones always
+  if (most_words == 20'000) CHECK(searches <= 10'000 + 10'000);  // short words once, long ones every time
 }
 
 TEST_CASE("base64 is RFC 4648's", "[sentencepiece]") {
@@ -321,7 +322,7 @@ TEST_CASE("base64 is RFC 4648's", "[sentencepiece]") {
   CHECK(from_base64(to_base64(large)) == large);
 }
 
-TEST_CASE("texts without a space have pieces, and a space of their own", "[sentencepiece]") {
+TEST_CASE("a tokenizer can be trained on texts without spaces, and can encode a space", "[sentencepiece]") {
   const Rng rng(7, RandomPurpose::sampling);
   std::string japanese, hexadecimal;
   for (std::uint64_t i = 0; i < 4000; ++i) {

@@ -31,20 +31,20 @@ std::string made(const DataConfig& config, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a tokenizer is learned once, and then taken from the cache", "[tokenizer_cache]") {
+TEST_CASE("a tokenizer is learned once, and then read from the cache", "[tokenizer_cache]") {
   const OwnCache cache;
   const auto config = config_with(UnigramTokenizerOptions{.vocabulary = 40});
   const auto path = cached_tokenizer_path(config.tokenizer, text_of());
   const auto first = made(config, text_of());
   REQUIRE(fs::exists(path));
-  const auto written = fs::last_write_time(path);  // learned anew, it would be written anew
+  const auto written = fs::last_write_time(path);  // learning it again would write it again
   CHECK(made(config, text_of()) == first);
   CHECK(fs::last_write_time(path) == written);
   made(config_with(UnigramTokenizerOptions{.vocabulary = 30}), text_of());
   CHECK(cache.files().size() == 2);
 }
 
-TEST_CASE("everything that a tokenizer depends on is in its cache name, and sampling is not", "[tokenizer_cache]") {
+TEST_CASE("the cache name of a tokenizer depends on its text and options, but not on sampling", "[tokenizer_cache]") {
   const UnigramTokenizerOptions plain{.vocabulary = 40};
   const auto path_of = [](const TokenizerOptions& options) { return cached_tokenizer_path(options, text_of()); };
   const std::set<fs::path> paths = {path_of(plain),
@@ -80,7 +80,8 @@ TEST_CASE("a damaged entry of the cache is never used", "[tokenizer_cache]") {
   }
 }
 
-TEST_CASE("a cache that is forbidden is left alone, one that cannot be written is no error", "[tokenizer_cache]") {
+TEST_CASE("a disabled cache of tokenizers is not used, and one that cannot be written is no error",
+          "[tokenizer_cache]") {
   const OwnCache cache;
   const UnigramTokenizerOptions options{.vocabulary = 40};
   const auto expected = made(config_with(options, /*cache=*/false), text_of());
@@ -90,7 +91,7 @@ TEST_CASE("a cache that is forbidden is left alone, one that cannot be written i
   CHECK(made(config_with(options), text_of()) == expected);
 }
 
-TEST_CASE("language models' words and subwords are learned from the training part alone", "[tokenizer_cache]") {
+TEST_CASE("words and subwords of language models are learned only from the training part", "[tokenizer_cache]") {
   const OwnCache cache;
   const auto train = text_of();
   auto config = config_with(WordTokenizerOptions{.min_count = 1, .whitespace = Whitespace::kept});

@@ -28,12 +28,12 @@ WordTokenizer words_of(const std::string& text, WordTokenizerOptions options = {
   return WordTokenizer::from_text(options, text);
 }
 
-// A word tokenizer's file, of `fields` after the usual ones.
+// The file of a word tokenizer, with `fields` after the usual ones.
 std::string word_file(const std::string& fields) {
   return R"({"kind":"word","lowercase":true,"letters":"unicode",)" + fields + "}";
 }
 
-// The tokens of a text, through a vocabulary that holds them all.
+// The tokens of a text, with a vocabulary that contains all of them.
 std::vector<std::string> tokens_of(const std::string& text, bool lowercase = true, std::string joiners = "'") {
   const auto tokenizer = words_of(text, {.min_count = 1, .lowercase = lowercase, .joiners = std::move(joiners)});
   std::vector<std::string> tokens;
@@ -41,7 +41,7 @@ std::vector<std::string> tokens_of(const std::string& text, bool lowercase = tru
   return tokens;
 }
 
-// Words w0 ... w19, the small numbers more often.
+// Words w0 ... w19, small numbers more often.
 std::string random_words(std::uint64_t seed, std::uint64_t count) {
   const Rng rng(seed, RandomPurpose::sampling);
   std::string text;
@@ -49,14 +49,14 @@ std::string random_words(std::uint64_t seed, std::uint64_t count) {
   return text;
 }
 
-// The vocabulary by selection: of the words left, the most frequent and of those the least is next.
+// The vocabulary by selection: the next word is the most frequent one left, the first in byte order among equals.
 std::vector<std::string> expected_vocabulary(const std::string& text, const WordTokenizerOptions& options) {
   std::map<std::string, std::int64_t> counts;
   std::istringstream stream(text);
   for (std::string word; stream >> word;) ++counts[word];
   std::vector<std::string> vocabulary;
   while (!counts.empty() && static_cast<std::int64_t>(vocabulary.size()) + 1 < options.vocabulary) {
-    auto best = counts.begin();  // a map is in order of its keys
+    auto best = counts.begin();  // a map is sorted by its keys
     for (auto at = counts.begin(); at != counts.end(); ++at)
       if (at->second > best->second) best = at;
     if (best->second < options.min_count) break;
@@ -96,7 +96,7 @@ TEST_CASE("tokens decoded one by one, joined with the separator, are the decoded
   CHECK(joined == tokenizer->decode(ids));
 }
 
-TEST_CASE("characters are the sorted set of code points; an unknown one takes the last id", "[tokenizer]") {
+TEST_CASE("characters are the sorted set of code points; unknown ones have the last id", "[tokenizer]") {
   const auto sorted = CharacterTokenizer::from_text("banana\n\U0001F600é");
   CHECK(sorted.vocabulary_size() == 6);
   CHECK(sorted.encode("\nabn") == Ids{0, 1, 2, 3});
@@ -114,7 +114,7 @@ TEST_CASE("characters are the sorted set of code points; an unknown one takes th
   CHECK(failure([&] { mapping.encode("a\xff"); }).first == ExitCode::data);
 }
 
-TEST_CASE("text a tokenizer cannot take is refused with the place", "[tokenizer]") {
+TEST_CASE("a text that a tokenizer cannot encode is refused with the character or the offset", "[tokenizer]") {
   const auto tokenizer = CharacterTokenizer::from_text("abc");
   const auto words = words_of("ab");
   const auto refusal = [](const Tokenizer& of, const std::string& text) {
@@ -126,8 +126,8 @@ TEST_CASE("text a tokenizer cannot take is refused with the place", "[tokenizer]
   CHECK(failure([&] { words_of("\xc3"); }).first == ExitCode::data);
 }
 
-// tests/python/compare_words.py has every code point, and neighbours of all kinds, with white space kept and dropped.
-TEST_CASE("texts are cut into words and marks, by white space, cases and joiners", "[tokenizer]") {
+// tests/python/compare_words.py tests code points of all planes and mixed text, with white space kept and dropped.
+TEST_CASE("texts are cut into words and marks, with lower case and joiners as configured", "[tokenizer]") {
   static constexpr auto quote = "'";
   const auto [text, lowercase, joiners, tokens] = GENERATE(table<std::string, bool, std::string, std::string>({
       {"Don't stop!", true, quote, "don't stop !"},
@@ -146,7 +146,7 @@ TEST_CASE("texts are cut into words and marks, by white space, cases and joiners
   CHECK(fmt::format("{}", fmt::join(tokens_of(text, lowercase, joiners), " ")) == tokens);
 }
 
-TEST_CASE("the words of a text are cut nowhere but at marks and white space", "[tokenizer]") {
+TEST_CASE("every token of a text is one token by itself, and only white space is lost", "[tokenizer]") {
   const std::string alphabet = "aZ9' .\n<";
   const Rng rng(3, RandomPurpose::sampling);
   for (std::uint64_t round = 0; round < 300; ++round) {
@@ -175,7 +175,7 @@ TEST_CASE("the word vocabulary holds the most frequent words, ties in byte order
     CHECK(tokenizer.encode(expected[i]) == Ids{static_cast<std::int32_t>(i) + 1});
 }
 
-TEST_CASE("unknown words are id 0, and a word tokenizer comes back from its file", "[tokenizer]") {
+TEST_CASE("unknown words have id 0, and a word tokenizer is read back from its file", "[tokenizer]") {
   const bool lowercase = GENERATE(true, false);
   const auto tokenizer = words_of("The cat, the Cat; don't", {.min_count = 1, .lowercase = lowercase});
   const auto loaded = reload(tokenizer);
@@ -186,7 +186,7 @@ TEST_CASE("unknown words are id 0, and a word tokenizer comes back from its file
   CHECK(words_of("the cat,").decode(words_of("the cat,").encode("THE dog,cat")) == "the <unk> , cat");
 }
 
-TEST_CASE("words that keep white space come back as they were; an unknown word leaves its space", "[tokenizer]") {
+TEST_CASE("if white space is kept, decoding restores every text, and an unknown word keeps its space", "[tokenizer]") {
   using Tokens = std::vector<std::string>;
   const WordTokenizerOptions options{.min_count = 1, .lowercase = false, .whitespace = Whitespace::kept};
   const auto kept_tokens = [&](const std::string& text) {
@@ -207,7 +207,7 @@ TEST_CASE("words that keep white space come back as they were; an unknown word l
     CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
     CHECK(reload(tokenizer)->decode(reload(tokenizer)->encode(text)) == text);
   }
-  // A word is known with a space or without.
+  // A word with a space before it and the same word without it are different tokens.
   const auto tokenizer = words_of("to be\n", options);
   CHECK(tokenizer.to_json()["words"] == Tokens{" ", "\n", " be", "to"});
   CHECK(tokenizer.encode("to be") == Ids{4, 3});
@@ -221,7 +221,7 @@ TEST_CASE("words that keep white space come back as they were; an unknown word l
   CHECK(joined.to_json()["joiners"] == "'/");
 }
 
-// Restores a text from its tokens and what they lose, with nothing but the vocabulary.
+// Restores a text from its tokens and the lost information, with only the vocabulary.
 std::string restored(const WordTokenizer& tokenizer, const Ids& ids, const std::vector<std::string>& lost) {
   std::istringstream spelled(lost.at(0)), cases(lost.at(1));
   const auto next_spelled = [&] {
@@ -259,7 +259,7 @@ std::string restored(const WordTokenizer& tokenizer, const Ids& ids, const std::
   return text;
 }
 
-TEST_CASE("what a word tokenizer loses restores the text with its tokens", "[tokenizer]") {
+TEST_CASE("the tokens of a word tokenizer and the lost information restore the text", "[tokenizer]") {
   const std::string known = "the fox isn't here 7 times, fox. the ! NATO\n",
                     text = " The fox,\tTHE quick fOx isn't  Here\n\n7 Unseen wOrds! nato NATO. ";
   const auto options = WordTokenizerOptions{.min_count = 1, .whitespace = Whitespace::kept};
@@ -273,10 +273,10 @@ TEST_CASE("what a word tokenizer loses restores the text with its tokens", "[tok
   const auto exact = words_of(known, exact_options);
   CHECK(exact.lost(text).value()[1].empty());
   CHECK_FALSE(words_of(known).lost(text));
-  CHECK_FALSE(ByteTokenizer().lost(text));  // nothing to say: decoding restores it
+  CHECK_FALSE(ByteTokenizer().lost(text));  // decoding restores the text
 }
 
-TEST_CASE("a word tokenizer's file names its rules, by which each of its words is one", "[tokenizer]") {
+TEST_CASE("the file of a word tokenizer has its rules, and each of its words must be one word by them", "[tokenizer]") {
   CHECK(words_of("a b").to_json().dump() == word_file(R"("words":["a","b"])"));
   const WordTokenizerOptions options{.min_count = 1, .whitespace = Whitespace::kept};
   CHECK(words_of("a b", options).to_json().dump() == word_file(R"("whitespace":"kept","words":[" "," b","a"])"));
@@ -291,7 +291,7 @@ TEST_CASE("a word tokenizer's file names its rules, by which each of its words i
     CHECK_THAT(complaint(word_file(fmt::format(R"("joiners":{},"words":["b"])", joiners))), Mentions("joiners is not"));
 }
 
-TEST_CASE("the unknown token has an id where there is one", "[tokenizer]") {
+TEST_CASE("only a tokenizer with an unknown token has an id for it", "[tokenizer]") {
   CHECK(words_of("a").unknown_id() == 0);
   CHECK(CharacterTokenizer::from_text("abc", Unknown::map).unknown_id() == 3);
   CHECK_FALSE(CharacterTokenizer::from_text("abc").unknown_id());
@@ -299,7 +299,7 @@ TEST_CASE("the unknown token has an id where there is one", "[tokenizer]") {
   CHECK_FALSE(NumberTokenizer(3).unknown_id());
 }
 
-TEST_CASE("numbers are read with commas and white space between them; others and other words are refused",
+TEST_CASE("numbers are separated by commas and white space; numbers out of range and other words are refused",
           "[tokenizer]") {
   const NumberTokenizer tokenizer(3);
   for (const std::string text : {"2 0 1", "2,0,1", "2, 0, 1", "  2 ,0   1,\n"})

@@ -1,5 +1,5 @@
-// Diagnostics of a training: norms and score forms by block, measurements of attention, the warning of attention that
-// has collapsed, and the profile of steps.
+// Diagnostics of a training: norms and score forms by block, measurements of attention, the warning about collapsed
+// attention, and the profile of steps.
 
 #include <cmath>
 
@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The part of a model without blocks; empty: it has blocks.
+// The only part of a model without blocks; empty for a model with blocks.
 std::string only_part(const ModelConfig& model) {
   return is<TransformerConfig>(model) ? "" : is<FeedForwardModelConfig>(model) ? "hidden_layer" : "block_1";
 }
@@ -44,11 +44,11 @@ void check_block(const Json& block) {
 bool is_advised(const std::filesystem::path& run, const std::string& key) {
   const auto log = read_text(run / "train.log");
   const auto warning = log.find("has collapsed");
-  CHECK(log.find("has collapsed", warning + 1) == std::string::npos);  // one warning
+  CHECK(log.find("has collapsed", warning + 1) == std::string::npos);  // only one warning
   return warning != std::string::npos && log.find(key, warning) < log.find('\n', warning);
 }
 
-// A training whose scores are so large that every query attends to one key, and that does not change them.
+// A training with scores so large that every query attends to one key, and a rate so low that they do not change.
 Overrides one_token(const Overrides& more) {
   return joined({"model.mixer=metric", "model.mixer.score_std=100000", "train.learning_rate=1e-9",
                  "train.schedule={kind: constant, warmup_steps: 2}"},
@@ -57,7 +57,7 @@ Overrides one_token(const Overrides& more) {
 
 }  // namespace
 
-TEST_CASE("attention has collapsed where heads attend to one token on the whole, or all to every token", "[watch]") {
+TEST_CASE("attention has collapsed if heads attend mostly to one token, or all uniformly to every token", "[watch]") {
   const double low = least_mean_entropy, high = least_entropy_of_uniform, nan = std::nan("");
   CHECK(collapsed({}) == CollapseKind::none);
   CHECK(collapsed({0, low, 1.9 * low}) == CollapseKind::one_token);
@@ -70,7 +70,8 @@ TEST_CASE("attention has collapsed where heads attend to one token on the whole,
   CHECK(collapsed({nan, 1}) == CollapseKind::none);
 }
 
-TEST_CASE("a collapse to one token asks for limited scores, uniform attention for larger ones", "[watch]") {
+TEST_CASE("the advice after a collapse to one token is to limit scores, and for uniform attention larger scores",
+          "[watch]") {
   const Workplace place;
   const auto remedies = [&](CollapseKind kind, const Overrides& mixer) {
     return collapse_remedies(kind, place.experiment(mixer).config);
@@ -86,7 +87,7 @@ TEST_CASE("a collapse to one token asks for limited scores, uniform attention fo
   CHECK(remedies(CollapseKind::uniform, limited) == Words{"another train.learning_rate"});
 }
 
-TEST_CASE("there are forty looks in a training, the last at its end, and none before its first step", "[watch]") {
+TEST_CASE("a training has forty looks at attention, the last at its end, and none before its first step", "[watch]") {
   const auto steps = GENERATE(std::int64_t{40}, std::int64_t{2000}, std::int64_t{2019});
   std::vector<std::int64_t> due;
   for (std::int64_t step = 0; step <= steps; ++step)
@@ -98,7 +99,7 @@ TEST_CASE("there are forty looks in a training, the last at its end, and none be
   CHECK_FALSE(is_look_due(0, 7));
 }
 
-TEST_CASE("uniform attention counts behind the warm-up, when two looks in a row agree that it stays so", "[watch]") {
+TEST_CASE("uniform attention is a collapse only after the warm-up, if it hardly changes between two looks", "[watch]") {
   const Workplace place;
   const auto experiment = place.experiment({"train.steps=80", "train.schedule={kind: constant, warmup_steps: 10}"});
   Parts parts(experiment);
@@ -106,9 +107,9 @@ TEST_CASE("uniform attention counts behind the warm-up, when two looks in a row 
   const AttentionWatch watch(experiment.config, diagnostics);
   Progress progress;
   const std::vector<std::tuple<std::int64_t, double, bool>> looks = {
-      {6, 1, false},     {10, 1, false}, {12, 1, false},      {13, 1, false},  // measured for the diagnostics: no look
-      {14, 0.5, false},  {16, 1, false}, {18, 0.9991, false},                  // it learns
-      {20, 0.999, true}, {22, 0, true}};                                       // the first that was found stays
+      {6, 1, false},     {10, 1, false}, {12, 1, false},      {13, 1, false},  // 13: for the diagnostics, not a look
+      {14, 0.5, false},  {16, 1, false}, {18, 0.9991, false},                  // attention changes
+      {20, 0.999, true}, {22, 0, true}};                                       // the first collapse is kept
   for (const auto& [step, entropy, is_found] : looks) {
     progress.step = step;
     watch.note({entropy, entropy}, progress);
@@ -119,8 +120,7 @@ TEST_CASE("uniform attention counts behind the warm-up, when two looks in a row 
   CHECK(progress.collapse->entropy == Approx(0.999));
 }
 
-TEST_CASE("training is the same to the byte with and without measurements, of every task and kind of model",
-          "[watch]") {
+TEST_CASE("training is the same to the byte with and without measurements, for many tasks and models", "[watch]") {
   const Workplace place;
   std::vector<std::pair<std::string, Overrides>> models = {
       {"sorter", sorter({"model.heads=2"})},
@@ -137,7 +137,7 @@ TEST_CASE("training is the same to the byte with and without measurements, of ev
   const auto index = GENERATE_COPY(range(std::size_t{0}, models.size()));
   const auto& [name, overrides] = models[index];
   INFO(name);
-  const bool is_language_model = index >= 4;  // behind the other tasks
+  const bool is_language_model = index >= 4;  // after the other tasks
   const bool crosses = name == "pairs";
   auto more = joined(joined(overrides, evaluates_and_saves_once),
                      {"train.steps=6", "train.schedule={kind: constant, warmup_steps: 2}"});
@@ -177,7 +177,8 @@ TEST_CASE("training is the same to the byte with and without measurements, of ev
   }
 }
 
-TEST_CASE("the gradient by depth is that of backward, and no parameter's gradient changes", "[watch]") {
+TEST_CASE("the gradient by depth equals that of backward, and measuring it changes no parameter's gradient",
+          "[watch]") {
   struct Keeping : Probe {
     bool wants_scores() const override { return false; }
     void stream(StreamPoint point, const torch::Tensor& x_bcd) override {
@@ -205,7 +206,7 @@ TEST_CASE("the gradient by depth is that of backward, and no parameter's gradien
   CHECK(stacks[0].gradients->after_feed_forward.at(1) == Approx(norm(2)).epsilon(1e-4));
 }
 
-TEST_CASE("the probe batch is small however long the context is", "[watch]") {
+TEST_CASE("attention with a context of 2048 tokens can be measured", "[watch]") {
   const Workplace place;
   Parts parts(place.experiment({"model.context=2048", "model.heads=16", "data.validation_fraction=0.5",
                                 "model.positions=none", "train.batch_size=1"}));
@@ -217,8 +218,7 @@ TEST_CASE("the probe batch is small however long the context is", "[watch]") {
   CHECK(attention_entropies(stacks).size() == 32);
 }
 
-TEST_CASE("collapsed attention is warned of once, also where a training goes on, and stands in the summary",
-          "[watch]") {
+TEST_CASE("collapsed attention causes one warning, also in a resumed training, and is in the summary", "[watch]") {
   const Workplace place;
   place.train("run", one_token({"train.steps=5"}));
   CHECK(is_advised(place / "run", "model.mixer.qk_norm=true"));
@@ -232,7 +232,7 @@ TEST_CASE("collapsed attention is warned of once, also where a training goes on,
   CHECK_FALSE(is_advised(place / "usual", "train.learning_rate"));
 }
 
-TEST_CASE("diagnostics find a collapse between two looks, and options that are set are not advised", "[watch]") {
+TEST_CASE("diagnostics find a collapse between two looks, and the advice omits options that are set", "[watch]") {
   const Workplace place;
   const auto summary =
       place.train("run", one_token({"model.mixer={kind: scaled_dot_product, qk_norm: true, score_std: 1e5}",
@@ -243,7 +243,7 @@ TEST_CASE("diagnostics find a collapse between two looks, and options that are s
   CHECK_FALSE(is_advised(place / "run", "model.mixer"));
 }
 
-TEST_CASE("diagnostics of a score form are those of the dense matrix", "[diagnostics]") {
+TEST_CASE("diagnostics of a score form equal those of the dense matrix", "[diagnostics]") {
   torch::manual_seed(0);
   const auto left = torch::randn({3, 4, 10}, torch::kDouble), right = torch::randn({3, 4, 10}, torch::kDouble);
   const auto result = diagnose_form({left, right});
@@ -263,7 +263,8 @@ TEST_CASE("diagnostics of a score form are those of the dense matrix", "[diagnos
   for (int i = 0; i < 4; ++i) CHECK(result.spectrum[static_cast<std::size_t>(i)] == Approx(spectrum[i].item<double>()));
 }
 
-TEST_CASE("every mixer with one score form gives it, and only metrics are symmetric", "[diagnostics]") {
+TEST_CASE("every mixer with a single score form returns it, and only that of metric attention is symmetric",
+          "[diagnostics]") {
   const auto options = any_mixer();
   torch::manual_seed(1);
   const auto shape = with_pairs({.width = 12, .heads = 3}, options);
@@ -287,7 +288,8 @@ TEST_CASE("every mixer with one score form gives it, and only metrics are symmet
   CHECK((diagnose_form(*form).asymmetry < 1e-6) == (as_metric != nullptr));
 }
 
-TEST_CASE("norms by block add up to the whole, and the update is what the step changed", "[diagnostics]") {
+TEST_CASE("squared norms by block add up to the whole, and the update ratio is that of the step's change",
+          "[diagnostics]") {
   const Workplace place;
   Parts parts(place.experiment({"train.clip=0.05", "model.mixer=metric"}));
   parts.run(0, 1e-3);
@@ -314,7 +316,7 @@ TEST_CASE("norms by block add up to the whole, and the update is what the step c
   CHECK(diagnosed["block_1"]["score_spectrum"].size() == 8);
 }
 
-TEST_CASE("the blocks of an encoder and decoder are told apart, and what sees the source from the rest",
+TEST_CASE("diagnostics of an encoder and decoder are by block, and separate cross-attention from self-attention",
           "[diagnostics]") {
   Parts parts(default_experiment({"task=sequence_to_sequence", "data.synthetic=copy", "model=encoder_decoder",
                                   "model.layers=1", "model.encoder.layers=2", "model.heads=2", "model.width=16",
@@ -332,7 +334,7 @@ TEST_CASE("the blocks of an encoder and decoder are told apart, and what sees th
   }
   CHECK(names == std::vector<std::string>{"token_embedding", "block_0", "final_norm", "encoder_block_0",
                                           "encoder_block_1", "encoder_final_norm"});
-  CHECK(diagnosed["block_0"]["score_asymmetry"].get<double>() < 1e-3);  // metric
+  CHECK(diagnosed["block_0"]["score_asymmetry"].get<double>() < 1e-3);  // metric attention
   CHECK(diagnosed["block_0"]["cross_score_asymmetry"].get<double>() > 0.3);
   CHECK(diagnosed["encoder_block_1"]["score_asymmetry"].get<double>() > 0.3);
 }
@@ -349,7 +351,7 @@ TEST_CASE("a profile accounts for the time of the recorded steps", "[profile]") 
     profiler.after_step();
     const auto ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     if (step >= 10 && step < 30) recorded_ms += ms;
-    evaluate_split({parts.predictor(), parts.task}, Split::validation);  // does not count
+    evaluate_split({parts.predictor(), parts.task}, Split::validation);  // not recorded
   }
   profiler.finish();
   double self_ms = 0;
@@ -359,13 +361,13 @@ TEST_CASE("a profile accounts for the time of the recorded steps", "[profile]") 
     self_ms += entry.self_ms;
     if (entry.name == "aten::_fused_adamw_") updates = entry.calls;
   }
-  CHECK(updates == 40);  // matrices and vectors, 20 steps
+  CHECK(updates == 40);  // for matrices and vectors, in 20 steps
   CHECK(self_ms <= recorded_ms);
   CHECK(self_ms >= 0.2 * recorded_ms);
   CHECK(nlohmann::json::parse(read_text(place / "profile.json")).contains("traceEvents"));
 }
 
-TEST_CASE("kernels are told apart by their names", "[profile]") {
+TEST_CASE("the kind of a kernel follows from its name", "[profile]") {
   const std::vector<std::pair<std::string, std::string>> kinds = {
       {"sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__"
        "5x_"
@@ -414,7 +416,7 @@ TEST_CASE("kernels are told apart by their names", "[profile]") {
   CHECK(short_kernel_name("nvjet_hsh_128x256") == "nvjet_hsh_128x256");
 }
 
-TEST_CASE("times of the device are sums by kind and kernel, and gaps are without any kernel", "[profile]") {
+TEST_CASE("times of the device are sums by kind and kernel, and gaps are times without a kernel", "[profile]") {
   constexpr std::int64_t ms = 1'000'000;
   const auto event = [](const std::string& name, std::int64_t start, std::int64_t end, std::int64_t launched,
                         std::int64_t stream = 7) {
@@ -426,7 +428,7 @@ TEST_CASE("times of the device are sums by kind and kernel, and gaps are without
     given.bytes = 10;
     return given;
   };
-  // On the host the steps are at 10 ... 20 and 20 ... 30; the device is later.
+  // On the host the steps are at 10 ... 20 and 20 ... 30; the device runs later.
   const std::vector<Interval> steps = {{10 * ms, 20 * ms}, {20 * ms, 30 * ms}};
   std::vector<DeviceEvent> events = {
       event("Memset (Device)", 5, 15, 9),  // before the first step
@@ -436,7 +438,7 @@ TEST_CASE("times of the device are sums by kind and kernel, and gaps are without
       event("dropout_kernel", 26, 27, 19),
       product(31, 36, 20, 50),  // the second step
       event("unheard_of", 40, 41, 29),
-      event("dropout_kernel", 42, 43, 30),  // behind the last step
+      event("dropout_kernel", 42, 43, 30),  // after the last step
   };
   const auto check = [&](const DeviceTimes& times) {
     CHECK(times.span_ms == Approx(12 + 10));  // 15 ... 27, 31 ... 41
@@ -462,12 +464,12 @@ TEST_CASE("times of the device are sums by kind and kernel, and gaps are without
   std::reverse(events.begin(), events.end());
   check(device_times(events, steps));
 
-  // One product of unknown size: the sum of its kind is unknown.
+  // With a product of unknown size, the sum of its kind is unknown.
   events.push_back(event("nvjet_b", 16, 17, 12));
   const auto times = device_times(events, steps);
   CHECK(times.kinds[0].calls == 3);
   CHECK_FALSE(times.kinds[0].operations);
-  CHECK(times.gap_ms == Approx(6));  // within another kernel
+  CHECK(times.gap_ms == Approx(6));  // unchanged: within another kernel
 }
 
 TEST_CASE("without kernels of the steps there are no times of the device", "[profile]") {

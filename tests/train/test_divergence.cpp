@@ -1,4 +1,4 @@
-// Values that are not finite are named, never saved, and followed by a rollback where the config says so; spikes.
+// Values that are not finite: they are named, never saved, and cause a rollback if configured. Spikes.
 
 #include <cmath>
 #include <limits>
@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// Every tensor of every checkpoint of a run.
+// Whether every tensor of every checkpoint of a run is finite.
 bool all_saved_are_finite(const fs::path& run) {
   for (const auto& entry : fs::directory_iterator(run / "checkpoints")) {
     if (entry.is_symlink()) continue;
@@ -38,14 +38,14 @@ Overrides mending(const std::string& steps) {
           "train.schedule={kind: constant, warmup_steps: 2}"};
 }
 
-// Weights that a step cannot leave but by diverging.
+// Sets weights with which every step diverges.
 void doom(const fs::path& run, const std::string& checkpoint) { fill_weights(run / "checkpoints" / checkpoint, 1e30); }
 
 std::vector<nlohmann::json> numbers(std::initializer_list<int> values) { return {values.begin(), values.end()}; }
 
 }  // namespace
 
-TEST_CASE("a divergence names step and tensor, also after the last rollback, and only finite numbers are saved",
+TEST_CASE("a divergence is an error with step and tensor, also after the last rollback; only finite numbers are saved",
           "[divergence]") {
   const Workplace place;
   const auto more = GENERATE(values<Overrides>(
@@ -59,7 +59,7 @@ TEST_CASE("a divergence names step and tensor, also after the last rollback, and
   CHECK(all_saved_are_finite(place / "run"));
 }
 
-TEST_CASE("a gradient that is not finite keeps its place for the message", "[divergence]") {
+TEST_CASE("clipping does not spread a gradient that is not finite, so that the message can name it", "[divergence]") {
   const Workplace place;
   Parts parts(place.experiment({"train.clip=0.1"}));
   const auto& view = parts.parameters->views()[3];
@@ -72,7 +72,7 @@ TEST_CASE("a gradient that is not finite keeps its place for the message", "[div
   CHECK(parts.parameters->first_not_finite(parts.parameters->gradients())->name == view.name);
 }
 
-TEST_CASE("a rollback lowers the rate until the run ends, counts, and comes to the same bytes again", "[divergence]") {
+TEST_CASE("rollbacks lower the rate until the run ends, are counted, and can be repeated to the byte", "[divergence]") {
   const Workplace place;
   const auto more = GENERATE(values<Overrides>(
       {{}, {"train.precision=fp16", "train.weight_average.decay=0.9", "train.steps=40", "model.mixer=metric"}}));
@@ -89,7 +89,7 @@ TEST_CASE("a rollback lowers the rate until the run ends, counts, and comes to t
   CHECK(model_bytes(place / "run") == model_bytes(place / "again"));
 }
 
-TEST_CASE("norms that stand out are spikes, and teach nothing", "[spike]") {
+TEST_CASE("unusually large norms are spikes, and do not change the statistics", "[spike]") {
   SpikeState state;
   for (int step = 0; step < 200; ++step) REQUIRE_FALSE(is_spike(state, 1 + 0.3 * std::sin(step * 1.7), 6));
   const auto before = state.mean;
@@ -98,7 +98,7 @@ TEST_CASE("norms that stand out are spikes, and teach nothing", "[spike]") {
   CHECK(state.mean == before);
   CHECK(state.count == 2);
   CHECK_FALSE(is_spike(state, 1.2, 6));
-  CHECK_FALSE(is_spike(state, 1e-9, 6));  // a small one is none
+  CHECK_FALSE(is_spike(state, 1e-9, 6));  // a small norm is not a spike
   for (const double odd : {std::nan(""), std::numeric_limits<double>::infinity(), 0.0, -1.0}) {
     CHECK_FALSE(is_spike(state, odd, 6));
     CHECK(std::isfinite(state.mean));
@@ -106,10 +106,10 @@ TEST_CASE("norms that stand out are spikes, and teach nothing", "[spike]") {
   CHECK_FALSE(is_spike(state, 1e30, 0));
   SpikeState young;
   CHECK_FALSE(is_spike(young, 1, 6));
-  CHECK_FALSE(is_spike(young, 1e6, 6));  // too early to judge
+  CHECK_FALSE(is_spike(young, 1e6, 6));  // too early for a decision
 }
 
-TEST_CASE("a skipped spike leaves the parameters as they were", "[spike]") {
+TEST_CASE("a skipped spike leaves the parameters unchanged", "[spike]") {
   const Workplace place;
   Parts parts(place.experiment({}));
   parts.run(0, 1e-2);
@@ -125,7 +125,7 @@ TEST_CASE("a skipped spike leaves the parameters as they were", "[spike]") {
   CHECK_FALSE(torch::equal(parts.parameters->values(), before));
 }
 
-TEST_CASE("every rollback goes further back, until the run gets on", "[rollback]") {
+TEST_CASE("every rollback goes further back, until training succeeds", "[rollback]") {
   const Workplace place;
   place.train("run", mending("12"));
   const auto run = place / "run";
@@ -143,7 +143,7 @@ TEST_CASE("every rollback goes further back, until the run gets on", "[rollback]
   CHECK(field_of(run, "validation", "step") == numbers({4, 8, 12, 16}));
   CHECK(fs::read_symlink(run / "checkpoints/last") == "step-16");
   CHECK(fs::exists(run / "checkpoints/best/model.safetensors"));
-  // The best that was given up is kept aside, and nothing doomed is left under a step's name.
+  // The abandoned best checkpoint is kept under another name, and no doomed weights under a step's name.
   CHECK(fs::exists(run / "checkpoints/step-12.abandoned"));
   for (const auto* step : {"step-4", "step-8", "step-12", "step-16"})
     for (const auto& [name, tensor] :
@@ -151,13 +151,13 @@ TEST_CASE("every rollback goes further back, until the run gets on", "[rollback]
       CHECK(tensor.abs().max().item<double>() < 1e6);
 }
 
-TEST_CASE("a resumed run knows its rollbacks", "[rollback]") {
+TEST_CASE("a resumed run continues after its earlier rollbacks", "[rollback]") {
   const Workplace place;
   place.train("run", mending("12"));
   const auto checkpoints = place / "run/checkpoints";
   const auto end = [&] { return place.train("run", mending("16"), true); };
   SECTION("a course that was given up is not gone on with") {
-    // As if killed right after the first checkpoint since a rollback from step 12 to step 4.
+    // As if killed directly after the first checkpoint after a rollback from step 12 to step 4.
     change_meta(checkpoints / "step-8", [](Json& meta) {
       meta["rollbacks"] = 2;
       meta["rollback_step"] = 4;

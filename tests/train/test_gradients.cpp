@@ -1,5 +1,5 @@
-// The gradients of a step: of its batches, of chunks of the loss, of slices of a batch that threads share, and where
-// parameters are frozen.
+// The gradients of a step: with several batches, chunks of the loss, slices of a batch for threads, and frozen
+// parameters.
 
 #include <torch/nn/functional/loss.h>
 
@@ -13,7 +13,7 @@ namespace metaformer::test_gradients {
 
 namespace {
 
-// The batches of one step without the targets of some tokens: another number of them in every batch.
+// The batches of a step with different numbers of targets.
 struct UnevenStream : OneBatchStream {
   using OneBatchStream::OneBatchStream;
   Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
@@ -30,7 +30,8 @@ struct Computed {
 
 Computed gradients_of(const Workplace& place, const Overrides& overrides) {
   Parts parts(place.experiment(overrides));
-  for (const auto& view : parts.parameters->views()) view.parameter.mutable_grad().fill_(5);  // of the step before
+  for (const auto& view : parts.parameters->views())
+    view.parameter.mutable_grad().fill_(5);  // left from the step before
   const auto loss = parts.compute_gradients(3);
   return {loss, parts.parameters->gradients().clone()};
 }
@@ -45,7 +46,7 @@ const std::vector<std::pair<std::string, Overrides>> classifiers = {
       "task.head={kind: max_pooled, bag: {kind: naive_bayes, buckets: 500}}"}},
 };
 
-// The gradients of a step of one model, for any parameters that are frozen.
+// The gradients of a step of one model, with any parameters frozen.
 struct Gradients {
   explicit Gradients(const Experiment& experiment) : parts(experiment) {}
 
@@ -59,7 +60,7 @@ struct Gradients {
     return parts.parameters->gradients().clone();
   }
 
-  // That `freezes` changes no byte of the others, and leaves those that it freezes without a gradient.
+  // Checks that frozen parameters have no gradient and change no byte of the other gradients.
   void check(const torch::Tensor& whole, const std::function<bool(const std::string& name)>& freezes) {
     const auto part = where(freezes);
     for (const auto& view : parts.parameters->views()) {
@@ -72,7 +73,7 @@ struct Gradients {
   Parts parts;
 };
 
-// Up to its last dot, and up to the one before: a layer, and what it belongs to.
+// All beginnings of parameter names before a dot: layers and the modules that contain them.
 std::set<std::string> groups_of(const ParameterBuffer& parameters) {
   std::set<std::string> groups;
   for (const auto& view : parameters.views())
@@ -103,7 +104,7 @@ void check_every_freeze(const Experiment& experiment) {
 
 }  // namespace
 
-TEST_CASE("a step descends along the gradients that it leaves, by its rate", "[gradients]") {
+TEST_CASE("a step of plain SGD subtracts the rate times the gradients", "[gradients]") {
   const Workplace place;
   Parts parts(place.experiment({"train.clip=0", "train.optimizer={kind: sgd, weight_decay: 0}"}));
   const auto before = parts.parameters->values().clone();
@@ -112,7 +113,7 @@ TEST_CASE("a step descends along the gradients that it leaves, by its rate", "[g
   CHECK_FALSE(torch::equal(parts.parameters->values(), before));
 }
 
-TEST_CASE("batches with different numbers of targets weigh as their targets do", "[gradients]") {
+TEST_CASE("batches are weighted by their numbers of targets", "[gradients]") {
   const Workplace place;
   Parts parts(place.experiment({"train.accumulate=3", "train.clip=0"}));
   parts.task.batches = std::make_shared<UnevenStream>(parts.task.batches, 3);
@@ -136,7 +137,7 @@ TEST_CASE("batches with different numbers of targets weigh as their targets do",
   CHECK(torch::allclose(given, parts.parameters->gradients(), 1e-4, 1e-7));
 }
 
-TEST_CASE("chunks of the loss give the loss and the gradients of the whole", "[gradients][chunks]") {
+TEST_CASE("chunks of the loss give the loss and the gradients of the whole batch", "[gradients][chunks]") {
   const Workplace place;
   const std::string tie = GENERATE("true", "false");
   const auto of_chunks = [&](const std::string& chunks) {
@@ -153,7 +154,7 @@ TEST_CASE("chunks of the loss give the loss and the gradients of the whole", "[g
   }
 }
 
-TEST_CASE("the norm of gradients is that of all of them, also where tables list their rows, and limits them",
+TEST_CASE("the gradient norm is that of all gradients, also with listed table rows, and clipping limits it",
           "[gradients]") {
   const Workplace place;
   const bool lists = GENERATE(false, true);
@@ -174,7 +175,7 @@ TEST_CASE("the norm of gradients is that of all of them, also where tables list 
   }
 }
 
-TEST_CASE("however a step is divided, it has the gradients of one batch, also ragged or masked ones", "[gradients]") {
+TEST_CASE("a divided step has the gradients of one batch, also with ragged and masked batches", "[gradients]") {
   const Workplace place;
   const auto [packs, of_task] = GENERATE(table<bool, Overrides>(
       {{false, {"task=language_model"}},
@@ -207,13 +208,13 @@ TEST_CASE("however a step is divided, it has the gradients of one batch, also ra
   }
 }
 
-TEST_CASE("slices of a batch have the batch's gradients, and dropout takes the same entries", "[slices]") {
+TEST_CASE("slices of a batch have the batch's gradients, and dropout drops the same entries", "[slices]") {
   const auto overrides = GENERATE(values<Overrides>({{"model.mixer=metric"},
                                                      {"model.mixer=scaled_dot_product"},
                                                      {"model.mixer=quadratic", "train.accumulate=3"},
                                                      {"model.mixer=average_pooling"},
                                                      {"model.mixer=identity", "model.embedding.tie=false"},
-                                                     {"model.mixer=none"},  // its norms have no part in the loss
+                                                     {"model.mixer=none"},  // its norms do not affect the loss
                                                      {"model.positions=t5"},
                                                      {"model.positions=sinusoidal"},
                                                      {"model.positions=rotary", "model.norm=rms_norm"},
@@ -240,7 +241,7 @@ TEST_CASE("slices of a batch have the batch's gradients, and dropout takes the s
   }
 }
 
-TEST_CASE("slices have the same bytes with any number of threads", "[slices]") {
+TEST_CASE("training with slices gives the same bytes with any number of threads", "[slices]") {
   // The table of an encoder and decoder gets three gradients, of the source, the target and the head, and any thread
   // may be the first to cast it.
   const Overrides translator = {"task=sequence_to_sequence",
@@ -275,7 +276,7 @@ TEST_CASE("slices have the same bytes with any number of threads", "[slices]") {
   for (const int threads : {2, 3, 4, 8}) CHECK(torch::equal(weights_with(threads), weights));
 }
 
-TEST_CASE("a fault in a slice is reported as one of the whole step", "[slices]") {
+TEST_CASE("an overflow in a slice skips the whole step", "[slices]") {
   const Workplace place;
   Parts parts(place.experiment({"train.cpu_slices=2", "train.precision=fp16"}));
   parts.loss_scale->factor().fill_(1e38);  // overflows float16
@@ -283,12 +284,12 @@ TEST_CASE("a fault in a slice is reported as one of the whole step", "[slices]")
   CHECK(result.skipped.item<bool>());
 }
 
-TEST_CASE("what is frozen has no gradient and changes none of the others, in every kind of model", "[frozen]") {
+TEST_CASE("frozen parameters have no gradient and change no other gradient, in every kind of model", "[frozen]") {
   const Workplace place;
   const std::string slices = GENERATE("1", "2");
   std::vector<std::pair<std::string, Overrides>> models = language_models;
   for (const auto& [name, overrides] : classifiers)
-    if (slices == "1" || name.find("region") == std::string::npos)  // slices do not take tables of regions
+    if (slices == "1" || name.find("region") == std::string::npos)  // slices do not support tables of regions
       models.emplace_back(name, classifier(place, joined({"data.cache=false"}, overrides)));
   models.emplace_back("pairs", pairs(place));
   models.emplace_back("pairs in chunks", pairs(place, {"model.feed_forward.chunks=2", "train.loss_chunks=2"}));

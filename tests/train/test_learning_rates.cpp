@@ -1,4 +1,4 @@
-// Schedules of the learning rate, rates by depth and by name, and parameters that do not change.
+// Schedules of the learning rate, rates by depth and by name, and frozen parameters.
 
 #include <ATen/CPUGeneratorImpl.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 const Overrides optimisers = {"adamw", "adam", "sgd", "{kind: sgd, momentum: 0.9}", "adagrad", "muon"};
 
-// A training with rates by layer, after `steps` steps from the same weights and batches.
+// A training after `steps` steps, always from the same weights and with the same batches.
 struct Trained {
   Trained(const Workplace& place, const Overrides& overrides, int steps = 1) : parts(place.experiment(overrides)) {
     before = parts.parameters->values().clone();
@@ -32,7 +32,7 @@ struct Trained {
   torch::Tensor before;
 };
 
-// The rates of parameters must be those of `expected`, by name.
+// Checks the rates of the parameters that `expected` names.
 void check_rates(const Overrides& overrides, const std::map<std::string, double>& expected) {
   const Workplace place;
   const Trained trained(place, overrides, 0);
@@ -46,7 +46,8 @@ void check_rates(const Overrides& overrides, const std::map<std::string, double>
 
 }  // namespace
 
-TEST_CASE("after the last step a rate goes on, and a warm-up may be absent or longer than the training", "[schedule]") {
+TEST_CASE("schedules continue after the last step, and a warm-up may be absent or longer than the training",
+          "[schedule]") {
   TrainConfig config;
   config.steps = 1000;
   config.learning_rate = 1;
@@ -62,7 +63,7 @@ TEST_CASE("after the last step a rate goes on, and a warm-up may be absent or lo
   CHECK(scheduled_rate(config, 64, step) == Approx(rate));
 }
 
-TEST_CASE("warm-up, peak and last step of every schedule are those of the documented formulas", "[schedule]") {
+TEST_CASE("every schedule follows its documented formula, from warm-up to last step", "[schedule]") {
   const std::int64_t w = GENERATE(1, 4), n = GENERATE(10, 37), decay = GENERATE(1, 3, 1000);
   constexpr double r = 0.5, floor = 0.125, width = 64, pi = std::numbers::pi;
   const auto steps = static_cast<double>(n), warmup = static_cast<double>(w);
@@ -74,8 +75,8 @@ TEST_CASE("warm-up, peak and last step of every schedule are those of the docume
   const auto p = [&](double s) { return (s - warmup) / (steps - warmup); };
   struct Documented {
     ScheduleConfig schedule;
-    std::function<double(double)> after;  // of a step after the warm-up, by docs/configs.md
-    double last;                          // of the step n - 1
+    std::function<double(double)> after;  // the rate after the warm-up, by docs/configs.md
+    double last;                          // the rate of step n - 1
   };
   const std::vector<Documented> all = {
       {CosineScheduleConfig{{.warmup_steps = w, .floor = floor}},
@@ -121,7 +122,7 @@ TEST_CASE("learning rates fall from the head to the embeddings", "[rates]") {
               {{"lstm.weight_hh_l1", 0.5}, {"lstm.bias_ih_l0", 0.25}, {"token_embedding.weight", 0.125}});
 }
 
-TEST_CASE("factors of rates go to parameters by their names, and to parts of names in every block", "[rates]") {
+TEST_CASE("rate factors apply to parameters by name, and by parts of names in every block", "[rates]") {
   check_rates({"model.mixer=metric", "model.embedding.tie=false", "train.layer_rate_decay=0.5",
                "train.rate_factors=[mixer.projection=0.25, head.weight=3, transformer.blocks.0.feed_forward=10, "
                "packed_metric=8]"},
@@ -135,7 +136,7 @@ TEST_CASE("factors of rates go to parameters by their names, and to parts of nam
                {"transformer.blocks.0.mixer.packed_metric", 2},
                {"transformer.blocks.0.feed_forward.up.weight", 2.5}});
   check_rates({"train.freeze=[transformer.blocks.0]", "train.rate_factors=[feed_forward=2]"},
-              {{"transformer.blocks.0.feed_forward.up.weight", 0},  // what is frozen stays so
+              {{"transformer.blocks.0.feed_forward.up.weight", 0},  // frozen parameters stay frozen
                {"transformer.blocks.1.feed_forward.up.weight", 2},
                {"transformer.blocks.1.mixer_norm.weight", 1}});
 }
@@ -151,7 +152,7 @@ TEST_CASE("a factor of the rate is a factor of the first update, decay included"
               joined(common, {"train.layer_rate_decay=0.5",
                               "train.rate_factors=[feed_forward.up=0.3, transformer.token_embedding=2]"}),
               0);
-  for (auto* trained : {&plain, &layered}) {  // a step with the same drawn gradients
+  for (auto* trained : {&plain, &layered}) {  // a step with the same random gradients
     auto generator = at::make_generator<at::CPUGeneratorImpl>(7);
     for (const auto& view : trained->parts.parameters->views()) view.parameter.mutable_grad().normal_(0, 1, generator);
     auto& optimizer = *trained->parts.optimizer;
@@ -170,7 +171,7 @@ TEST_CASE("a factor of the rate is a factor of the first update, decay included"
   }
 }
 
-TEST_CASE("frozen parameters keep every bit, and the others learn as if those were no parameters", "[rates]") {
+TEST_CASE("frozen parameters keep every bit and have no optimiser state, and all others change", "[rates]") {
   const Workplace place;
   const std::string optimiser = GENERATE(from_range(optimisers)), slices = GENERATE("1", "2");
   INFO(optimiser << ", slices " << slices);
@@ -194,12 +195,12 @@ TEST_CASE("frozen parameters keep every bit, and the others learn as if those we
     CHECK(name.find("blocks.0.") == std::string::npos);
 }
 
-TEST_CASE("names of no parameter, names that freeze all, and what is no factor are errors", "[rates]") {
+TEST_CASE("unknown names, names that freeze everything, and invalid factors are errors", "[rates]") {
   const Workplace place;
   const auto [setting, code, text] = GENERATE(table<std::string, ExitCode, std::string>(
       {{"freeze=[transformer.block.0]", ExitCode::usage, "did you mean 'transformer.blocks.0'?"},
        {"freeze=[transformer.blocks.00]", ExitCode::usage, "'transformer.blocks.00': no parameter"},
-       {"freeze=[transformer.bl]", ExitCode::usage, "'transformer.bl': no parameter"},  // no beginning up to a dot
+       {"freeze=[transformer.bl]", ExitCode::usage, "'transformer.bl': no parameter"},  // does not end before a dot
        {"freeze=[transformer]", ExitCode::usage, "nothing to train"},
        {"freeze=[]", ExitCode::ok, ""},
        {"rate_factors=[mixer.projektion=0.1]", ExitCode::usage, "did you mean 'mixer.projection'?"},

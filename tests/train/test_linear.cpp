@@ -1,4 +1,4 @@
-// Linear classifiers: the baseline beside a network and its cache, and model: linear as a run like every other.
+// Linear classifiers: the baseline for a network, its cache, and runs with model: linear.
 
 #include "base/digest.h"
 #include "infer/answers.h"
@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Two thirds are "plain"; the word "rare" tells the others.
+// Two thirds of the labels are "plain"; the word "rare" indicates the others.
 std::string skewed_table(int rows, int first = 0) {
   std::string table = "text\tlabel\n";
   for (int i = first; i < first + rows; ++i)
@@ -53,7 +53,7 @@ struct BaselinePlace {
 const Json expected = {{"majority", {{"validation", 2.0 / 3}, {"test", 2.0 / 3}}},
                        {"linear", {{"validation", 1.0}, {"test", 1.0}}}};
 
-// A text is good when "not" stands right before "bad": the class follows from pairs of words only.
+// A text is good if "not" is directly before "bad", so that only pairs of words determine the class.
 std::string pair_table(int rows) {
   const Rng rng(5, RandomPurpose::batches);
   std::string table = "text\tlabel\n";
@@ -78,12 +78,12 @@ Overrides linear(const Workplace& place, const Overrides& more = {}) {
 
 }  // namespace
 
-TEST_CASE("the majority class and a linear model over words are kept, by the content of the data", "[baselines]") {
+TEST_CASE("the majority class and a linear model over words are cached by the content of the data", "[baselines]") {
   const BaselinePlace at;
   CHECK(at.find() == expected);
   REQUIRE(at.cached().size() == 1);
   auto kept = Json::parse(read_text(at.cached().front()));
-  kept["baselines"]["linear"]["validation"] = 0.25;  // to see that it is read
+  kept["baselines"]["linear"]["validation"] = 0.25;  // shows that the cache is read
   kept.erase("sha256");
   kept["sha256"] = sha256(kept.dump());
   std::ofstream(at.cached().front()) << kept;
@@ -94,12 +94,12 @@ TEST_CASE("the majority class and a linear model over words are kept, by the con
   at.place.folder().write("test.tsv", skewed_table(60, 121));
   CHECK(at.find() == expected);
   CHECK(at.cached().size() == 2);
-  // Whatever the network's tokens are.
+  // The network's tokens have no effect.
   CHECK(at.find({"data.tokenizer.kind=byte", "data.cache=false"}) == expected);
   CHECK(at.find({"data.test_path=null"})["linear"] == Json{{"validation", 1.0}});
 }
 
-TEST_CASE("a damaged cache is computed anew and replaced", "[baselines]") {
+TEST_CASE("damaged baselines in the cache are computed again and replaced", "[baselines]") {
   const BaselinePlace at;
   at.find();
   REQUIRE(at.cached().size() == 1);
@@ -107,7 +107,7 @@ TEST_CASE("a damaged cache is computed anew and replaced", "[baselines]") {
   const auto good = read_text(file);
   auto other_key = Json::parse(good), impossible = Json::parse(good), halved = Json::parse(good),
        changed = Json::parse(good);
-  changed["baselines"]["linear"]["validation"] = 0.25;  // possible, but not what the digest is of
+  changed["baselines"]["linear"]["validation"] = 0.25;  // possible, but its digest differs
   other_key["key"]["format"] = 0;
   impossible["baselines"]["linear"]["validation"] = 1.5;
   halved["baselines"].erase("majority");
@@ -120,7 +120,7 @@ TEST_CASE("a damaged cache is computed anew and replaced", "[baselines]") {
   }
 }
 
-TEST_CASE("a cache that cannot be written stops nothing, and baselines that cannot be computed are left out",
+TEST_CASE("a cache that cannot be written is no error, and baselines that cannot be computed are left out",
           "[baselines]") {
   const BaselinePlace at;
   at.cache.folder().write("metaformer", "a file where the folder should be");
@@ -130,7 +130,7 @@ TEST_CASE("a cache that cannot be written stops nothing, and baselines that cann
   CHECK(compare_with_baselines(config, {{"train", {{"sha256", "00"}}}}, {}, true).accuracies.empty());
 }
 
-TEST_CASE("a classifier's summary holds the baselines where they apply", "[baselines]") {
+TEST_CASE("a classifier's summary has the baselines if they apply", "[baselines]") {
   const BaselinePlace at;
   CHECK(at.place.train("run", at.options())["baselines"] == expected);
   CHECK(Json::parse(read_text(at.place / "run" / "summary.json"))["baselines"] == expected);
@@ -141,7 +141,7 @@ TEST_CASE("a classifier's summary holds the baselines where they apply", "[basel
   CHECK_FALSE(at.place.train("linear", linear).contains("baselines"));
 }
 
-TEST_CASE("the table of baselines", "[baselines]") {
+TEST_CASE("the table of baselines has the network's accuracy and a dash for an absent split", "[baselines]") {
   const NamedScores baselines = {{"majority", {{"validation", 0.5}}}, {"linear", {{"validation", 0.91}}}};
   CHECK(baseline_table(baselines, {{"train", 0.9}}).size() == 3);
   const auto lines = baseline_table(baselines, {{"validation", 0.8712}});
@@ -151,7 +151,8 @@ TEST_CASE("the table of baselines", "[baselines]") {
   CHECK(lines[3] == "this network     87.12%          -");
 }
 
-TEST_CASE("a linear run learns pairs of words, leaves a run like any other, and is not trained again", "[linear]") {
+TEST_CASE("a linear model learns pairs of words, its run has the usual files, and it is not trained again",
+          "[linear]") {
   const Workplace place;
   const auto options = linear(place);
   const auto summary = place.train("run", options);
@@ -175,7 +176,7 @@ TEST_CASE("a linear run learns pairs of words, leaves a run like any other, and 
   const auto checkpoint = folder / "checkpoints/step-1";
   const auto written = std::filesystem::last_write_time(checkpoint / "meta.json");
   CHECK(place.train("run", options, /*resume=*/true) == summary);
-  std::filesystem::remove(folder / "summary.json");  // as if the process had died before it
+  std::filesystem::remove(folder / "summary.json");  // as if the process had died before writing it
   CHECK(place.train("run", options, /*resume=*/true)["validation"] == summary["validation"]);
   CHECK(std::filesystem::last_write_time(checkpoint / "meta.json") == written);
   auto bytes = read_text(checkpoint / "model.safetensors");  // a damaged checkpoint is not loaded
@@ -184,7 +185,7 @@ TEST_CASE("a linear run learns pairs of words, leaves a run like any other, and 
   CHECK(failure([&] { load_run(folder, "best", "cpu"); }).first == ExitCode::failure);
 }
 
-TEST_CASE("a linear run is evaluated and asked like a network, text by text", "[linear]") {
+TEST_CASE("a linear model can be evaluated and predicts, independently for every text", "[linear]") {
   const Workplace place;
   const auto summary = place.train("run", linear(place));
   const auto run = load_run(place / "run", "best", "cpu");

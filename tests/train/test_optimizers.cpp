@@ -1,4 +1,4 @@
-// Every optimiser against its formula, in float64 and tensor by tensor, and the average of weights.
+// Every optimiser, compared with its formula in float64 for every tensor, and the average of weights.
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +14,7 @@ namespace metaformer::test_optimizers {
 
 namespace {
 
-// A parameter of every sort.
+// Parameters of every sort.
 struct Sorts : Layer {
   Sorts() {
     const auto add = [&](const char* name, at::IntArrayRef shape, Decay decay, std::int64_t hidden_matrices) {
@@ -30,7 +30,7 @@ struct Sorts : Layer {
   }
 };
 
-// A table whose rows with gradients are listed, and a bias.
+// A table with listed gradient rows, and a bias.
 struct TableSetup : Layer {
   TableSetup() {
     add_parameter("table", torch::randn({20, 33}), {.decay = Decay::embeddings, .gradient_rows = &rows});
@@ -42,11 +42,11 @@ struct TableSetup : Layer {
 // One parameter in float64.
 struct Reference {
   torch::Tensor value, first, second;
-  double decay = 0;  // of its sort
+  double decay = 0;  // the weight decay of its sort
   std::int64_t hidden_matrices = 0;
 };
 
-// As Jordan et al. write it.
+// The iterations as Jordan et al. write them.
 torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t iterations) {
   auto x = matrix / matrix.norm();
   for (std::int64_t i = 0; i < iterations; ++i) {
@@ -114,7 +114,7 @@ std::map<std::string, Reference> references(const ParameterBuffer& parameters, c
   return all;
 }
 
-// Runs the test case with every optimiser, some with other options.
+// A config with one of all optimisers, some with several options; the test case runs once with each.
 TrainConfig any_config() {
   const std::string optimizer =
       GENERATE("adamw", "{kind: adamw, embedding_weight_decay: 0.5, betas: [0.8, 0.95], epsilon: 1e-3}", "adam",
@@ -133,7 +133,8 @@ std::map<std::string, torch::Tensor> tensors(const std::filesystem::path& run, i
 
 }  // namespace
 
-TEST_CASE("every optimiser follows its formula, also with a rate on the device, and goes on exactly", "[optimizer]") {
+TEST_CASE("every optimiser follows its formula, also with a rate on the device, and continues from its saved state",
+          "[optimizer]") {
   torch::manual_seed(0);
   const auto config = any_config();
   const bool rate_on_device = GENERATE(false, true);
@@ -163,7 +164,7 @@ TEST_CASE("every optimiser follows its formula, also with a rate on the device, 
       config.optimizer);
 }
 
-TEST_CASE("rows of tables whose gradients are listed are updated as whole tables are", "[optimizer]") {
+TEST_CASE("tables with listed gradient rows are updated like whole tables", "[optimizer]") {
   torch::manual_seed(0);
   const auto config = any_config();
   INFO(kind_of(config.optimizer));
@@ -193,7 +194,8 @@ TEST_CASE("rows of tables whose gradients are listed are updated as whole tables
     CHECK(torch::allclose(of_listed[i].second, of_whole[i].second, 1e-6, 1e-7));
 }
 
-TEST_CASE("gradients of a scaled loss give the same update, and those that overflow none", "[optimizer][fp16]") {
+TEST_CASE("gradients of a scaled loss give the same update, and gradients that overflow give none",
+          "[optimizer][fp16]") {
   torch::manual_seed(0);
   const auto config = any_config();
   INFO(kind_of(config.optimizer));
@@ -223,7 +225,8 @@ TEST_CASE("gradients of a scaled loss give the same update, and those that overf
   }
 }
 
-TEST_CASE("an optimiser that starts again forgets, and names the state that is not finite", "[optimizer]") {
+TEST_CASE("after a reset an optimiser repeats its first update, and it names a state that is not finite",
+          "[optimizer]") {
   torch::manual_seed(0);
   const auto config = any_config();
   INFO(kind_of(config.optimizer));
@@ -247,7 +250,7 @@ TEST_CASE("an optimiser that starts again forgets, and names the state that is n
   CHECK(optimizer->first_not_finite() == state.front().first);
 }
 
-TEST_CASE("Newton-Schulz iterations are those of float64", "[optimizer]") {
+TEST_CASE("Newton-Schulz iterations agree with those in float64", "[optimizer]") {
   torch::manual_seed(0);
   const auto [rows, columns] = GENERATE(table<std::int64_t, std::int64_t>({{32, 32}, {32, 48}, {32, 128}, {128, 32}}));
   const std::int64_t iterations = GENERATE(1, 2, 5);
@@ -259,15 +262,15 @@ TEST_CASE("Newton-Schulz iterations are those of float64", "[optimizer]") {
   for (const auto& matrix : x_mrc.unbind()) factors.push_back(newton_schulz(matrix.to(torch::kDouble), iterations));
   const auto expected = torch::stack(factors);
   const auto given = orthogonalise(x_mrc, iterations, torch::kFloat).to(torch::kDouble);
-  // Wide matrices go by their Gram matrix, which squares the condition number of 1,000 and more.
+  // Wide matrices are computed with their Gram matrix, which squares the condition number of 1,000 and more.
   const bool loses_digits = low_rank && std::max(rows, columns) >= 2 * std::min(rows, columns);
   CHECK(((given - expected).norm() / expected.norm()).item<double>() < (loses_digits ? 1e-3 : 1e-4));
-  if (low_rank) return;  // its small singular values are below what bfloat16 resolves
+  if (low_rank) return;  // its small singular values are below the resolution of bfloat16
   const auto coarse = orthogonalise(x_mrc, iterations, torch::kBFloat16).to(torch::kDouble);
   CHECK(((coarse - expected).norm() / expected.norm()).item<double>() < 0.03);
 }
 
-TEST_CASE("five iterations bring singular values near 1, and leave 0 alone", "[optimizer]") {
+TEST_CASE("five iterations bring singular values near 1, and a matrix of zeros stays 0", "[optimizer]") {
   torch::manual_seed(0);
   const auto near = torch::linalg_svdvals(orthogonalise(torch::randn({4, 24, 96}), 5, torch::kFloat));
   CHECK(near.min().item<double>() > 0.65);
@@ -275,7 +278,7 @@ TEST_CASE("five iterations bring singular values near 1, and leave 0 alone", "[o
   CHECK(torch::equal(orthogonalise(torch::zeros({1, 3, 3}), 5, torch::kFloat), torch::zeros({1, 3, 3})));
 }
 
-TEST_CASE("checkpoints hold the average of float64, which is evaluated, and the weights of a training without it",
+TEST_CASE("checkpoints have the average, which is evaluated, and the weights of a training without averaging",
           "[average]") {
   const Workplace place;
   const Overrides plain = {"train.checkpoint_interval=1", "train.keep_checkpoints=12", "train.learning_rate=0.01"};
@@ -310,7 +313,8 @@ TEST_CASE("a recalibrated classifier shifts the logits of its average", "[averag
   CHECK(torch::allclose(shift, saved, 1e-5, 1e-7));
 }
 
-TEST_CASE("the average of weights is that of float64, and is only lent", "[average]") {
+TEST_CASE("the average of weights agrees with float64, and after its use the trained weights are restored",
+          "[average]") {
   torch::manual_seed(0);
   const double decay = GENERATE(0.5, 0.999);
   Linear layer(7, 5, /*bias=*/true);

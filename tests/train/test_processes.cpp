@@ -1,5 +1,5 @@
-// Trainings that several processes share, each a thread here (tests/cli starts real ones): how a step is divided over
-// them, the sums of their gradients, which are sent while backward goes on, and whole trainings.
+// Trainings with several processes, which are threads here (tests/cli starts real ones): the division of a step, the
+// sums of gradients, which are sent during backward, and whole trainings.
 
 #include <array>
 
@@ -12,7 +12,7 @@ namespace metaformer::test_processes {
 
 namespace {
 
-// One of two processes that compute the same: a sum is twice what the other one sends too.
+// One of two processes with the same values, so that every sum is twice its own value.
 class Twin : public ProcessGroup {
  public:
   int rank() const override { return 0; }
@@ -46,7 +46,7 @@ torch::Tensor gradients_of(Parts& parts) {
   return parts.parameters->gradients().clone();
 }
 
-// "0 1.0/2": the micro-batch 0, and the first half of 1.
+// Pieces as a text: "0 1.0/2" is the micro-batch 0 and the first half of 1.
 std::string text_of(const std::vector<Piece>& pieces) {
   std::string text;
   for (const auto& [micro, part, parts] : pieces)
@@ -62,7 +62,7 @@ std::int64_t elements_of(const std::vector<ParameterBuffer::View>& views) {
   return count;
 }
 
-// A small model, and beside it a process that computes the same.
+// A small model, and a second process that computes the same.
 struct TwinPlace {
   explicit TwinPlace(const Overrides& overrides = {}) : parts(place.experiment(overrides)) {}
   const Workplace place;
@@ -89,7 +89,7 @@ void train_together(const Workplace& place, int processes, const std::string& ou
 const Overrides noisy = {"model.dropout=0.1",     "train.batch_size=4",          "train.accumulate=2",  "train.steps=6",
                          "train.eval_interval=3", "train.checkpoint_interval=3", "train.log_interval=1"};
 
-// Lists of words, whose targets are theirs with others.
+// Sources and targets with common words.
 std::string marked_pairs(int rows) {
   std::string table = "source\ttarget\n";
   for (int i = 0; i < rows; ++i) {
@@ -128,7 +128,7 @@ void check_close(const NamedTensors& given, const NamedTensors& expected, double
 
 }  // namespace
 
-TEST_CASE("gradients are sent while backward goes on, once and complete, in every step", "[processes]") {
+TEST_CASE("gradients are sent during backward, once and complete, in every step", "[processes]") {
   TwinPlace at({"model.layers=3"});
   auto& [place, parts, twin] = at;
   const auto shards = shards_of(*parts.parameters, parts.experiment.config.train, 2);
@@ -152,7 +152,7 @@ TEST_CASE("gradients are sent while backward goes on, once and complete, in ever
   }
 }
 
-TEST_CASE("of several backward passes the last is sent, and a gradient that is added to later is an error",
+TEST_CASE("gradients are sent during the last of several backward passes, and a later addition is an error",
           "[processes]") {
   TwinPlace at;
   auto& [place, parts, twin] = at;
@@ -171,12 +171,12 @@ TEST_CASE("of several backward passes the last is sent, and a gradient that is a
     CHECK_THROWS_WITH(loss_of(parts).backward(), ContainsSubstring("sent: transformer."));
   }
   { GradientSum(twin, *parts.parameters, nullptr, 1).start_with_backward(); }
-  const auto sums = twin.sums;  // backward is watched no longer than the sum exists
+  const auto sums = twin.sums;  // without the sum, backward sends nothing
   CHECK(torch::equal(gradients_of(parts), once));
   CHECK(twin.sums == sums);
 }
 
-TEST_CASE("processes whose losses have other parameters send in the same order", "[processes]") {
+TEST_CASE("processes whose losses depend on different parameters send in the same order", "[processes]") {
   const Workplace place;
   const auto experiment = place.experiment({"model.layers=2"});
   const bool is_sharded = GENERATE(false, true);
@@ -205,7 +205,8 @@ TEST_CASE("processes whose losses have other parameters send in the same order",
   CHECK(wrong == std::array<int, 3>{});
 }
 
-TEST_CASE("processes compute whole micro-batches as far as possible, all of a step once and in order", "[pieces]") {
+TEST_CASE("processes compute whole micro-batches if possible, and together all of a step once and in order",
+          "[pieces]") {
   CHECK(text_of(pieces_of(0, 1, 3)) == "0 1 2");
   CHECK(text_of(pieces_of(1, 2, 4)) == "2 3");
   CHECK(text_of(pieces_of(3, 4, 2)) == "1.1/2");
@@ -237,7 +238,7 @@ TEST_CASE("rows or batches that cannot be divided evenly are an error that names
                     ContainsSubstring("task.batch_unit token") && ContainsSubstring("a multiple of 8"));
 }
 
-TEST_CASE("two processes train what one does in two micro-batches, to the byte", "[processes]") {
+TEST_CASE("two processes train like one process with two micro-batches, to the byte", "[processes]") {
   const Workplace place;
   const auto more = GENERATE(values<Overrides>({{"train.cpu_slices=2"},
                                                 {"train.loss_chunks=3"},
@@ -259,7 +260,7 @@ TEST_CASE("two processes train what one does in two micro-batches, to the byte",
   require_same_bytes(place, joined(noisy, more));
 }
 
-TEST_CASE("two processes train every mixer as one does, to the byte", "[processes]") {
+TEST_CASE("two processes train every mixer like one process, to the byte", "[processes]") {
   const auto kind = GENERATE(from_range(kinds_of<MixerConfig>()));
   const Workplace place;
   INFO(kind);
@@ -268,7 +269,8 @@ TEST_CASE("two processes train every mixer as one does, to the byte", "[processe
   require_same_bytes(place, more);
 }
 
-TEST_CASE("two processes train every task as one does, to the byte", "[processes]") {
+TEST_CASE("two processes train sorters, classifiers and sequence-to-sequence models like one process, to the byte",
+          "[processes]") {
   const Workplace place;
   place.folder().write("pairs.tsv", marked_pairs(300));
   const Overrides of_pairs = {"task=sequence_to_sequence",
@@ -289,7 +291,7 @@ TEST_CASE("two processes train every task as one does, to the byte", "[processes
   require_same_bytes(place, tasks.at(task));
 }
 
-TEST_CASE("several processes train what one does in as many micro-batches, to the byte", "[processes]") {
+TEST_CASE("several processes train like one process with as many micro-batches, to the byte", "[processes]") {
   const Workplace place;
   const int processes = GENERATE(2, 3, 4);
   // Enough parameters for the sums of large tensors; tables of regions have gradients in few rows.
@@ -302,7 +304,7 @@ TEST_CASE("several processes train what one does in as many micro-batches, to th
   require_same_bytes(place, joined(model, {"train.accumulate=" + std::to_string(processes)}), processes);
 }
 
-TEST_CASE("more processes than micro-batches train the same but for rounding", "[processes]") {
+TEST_CASE("more processes than micro-batches train the same except for rounding", "[processes]") {
   const Workplace place;
   const int processes = GENERATE(2, 4);
   const std::string accumulate = GENERATE("1", "3");
@@ -313,7 +315,7 @@ TEST_CASE("more processes than micro-batches train the same but for rounding", "
   check_close(last_of(place, "one").model, last_of(place, "many").model, 1e-5, 3e-6);
 }
 
-TEST_CASE("processes that share the optimiser's state train the same but for rounding", "[processes][shards]") {
+TEST_CASE("processes with a sharded optimiser train the same except for rounding", "[processes][shards]") {
   const Workplace place;
   const std::string optimizer =
       GENERATE("adamw", "adam", "{kind: sgd, momentum: 0.9}", "adagrad", "muon", "{kind: adamw, weight_decay: 0.1}");
@@ -328,7 +330,7 @@ TEST_CASE("processes that share the optimiser's state train the same but for rou
   check_close(shards.optimizer, plain.optimizer, 1e-5, 1e-7);
 }
 
-TEST_CASE("shards are equal parts of the optimiser's state", "[shards]") {
+TEST_CASE("shards are nearly equal parts of the parameters", "[shards]") {
   const Workplace place;
   const std::string optimizer = GENERATE("adamw", "muon");
   Parts parts(place.experiment({"model.layers=4", "train.optimizer=" + optimizer}));
@@ -344,7 +346,7 @@ TEST_CASE("shards are equal parts of the optimiser's state", "[shards]") {
   }
 }
 
-TEST_CASE("a run goes on with another number of processes, and what it remembers or shares too", "[processes]") {
+TEST_CASE("a run can be resumed with another number of processes, also with a carried state or shards", "[processes]") {
   const Workplace place;
   const auto more = GENERATE(values<Overrides>({{"model={kind: lstm, width: 16, carry_state: true}"},
                                                 {"model.width=16"},
@@ -369,7 +371,7 @@ TEST_CASE("processes roll back together, and skip spikes together", "[processes]
   require_same_bytes(place, joined(noisy, {more, "train.steps=40", "train.learning_rate=0.05"}));
 }
 
-TEST_CASE("processes that do not train the same, rows that cannot be divided, and a linear model are refused",
+TEST_CASE("processes with different configs, rows that cannot be divided, and a linear model are refused",
           "[processes]") {
   const Workplace place;
   const auto other_seeds = [&] {

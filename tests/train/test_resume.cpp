@@ -1,5 +1,4 @@
-// A run that was stopped and goes on ends with the bytes of one that was not; train.init_from: what a training begins
-// with.
+// A resumed run ends with the bytes of an uninterrupted one; train.init_from gives a training its initial weights.
 
 #include <algorithm>
 #include <map>
@@ -16,9 +15,9 @@ namespace metaformer::test_resume {
 
 namespace {
 
-// Rows in which every pair of values of two columns but the last stands at least once, as far as a config allows it,
-// found by a greedy search. "-": the model has no such option. All options of the state that a checkpoint keeps are
-// values here: a new option is a value of a column, with rows that pair it with the others.
+// Every pair of values of two columns except the last is in at least one row if a config allows it; found by a greedy
+// search. "-": the model has no such option. All options that affect the state in a checkpoint are values here: a new
+// option needs a value in a column, and rows that pair it with the others.
 constexpr const char* table =
     R"(model          mixer      optimizer  precision  computed     accumulate  dropout    rates   average  cut
 transformer    sdp        adamw      fp32       chunks       1           embedding  layers  0        11
@@ -99,7 +98,7 @@ std::vector<Row> rows() {
   return all;
 }
 
-// About 170 texts, so that an epoch ends within the run.
+// A classifier with about 170 training texts, so that an epoch ends within the run.
 Overrides small_classifier(const Workplace& place, const Overrides& more) {
   const auto options = classifier(place, joined({"task.baselines=false"}, more));
   place.folder().write("table.tsv", marked_table(240));
@@ -182,7 +181,7 @@ bool has(const nlohmann::json& names, const std::string& name) {
   return std::count(names.begin(), names.end(), name) > 0;
 }
 
-// A rate at which no weight moves.
+// A rate so low that no weight changes.
 const Overrides still = {"train.learning_rate=1e-30", "train.optimizer.weight_decay=0", "train.schedule=constant",
                          "train.steps=1"};
 
@@ -190,7 +189,7 @@ std::string from(const std::filesystem::path& source) { return "train.init_from=
 
 }  // namespace
 
-TEST_CASE("models of every kind resume to the byte, wherever the run stopped", "[resume]") {
+TEST_CASE("models of every kind resume to the byte after a stop at any step", "[resume]") {
   const auto row = GENERATE(from_range(rows()));
   const Workplace place;
   CAPTURE(row.model, row.mixer, row.optimizer, row.precision, row.computed, row.accumulate, row.dropout, row.rates,
@@ -205,7 +204,7 @@ TEST_CASE("models of every kind resume to the byte, wherever the run stopped", "
   };
   train("whole", "12", false);
   train("cut", row.cut, false);
-  torch::manual_seed(99);  // what the generator did before must not matter
+  torch::manual_seed(99);  // earlier draws of the generator must not matter
   train("cut", "12", true);
   CHECK((model_bytes(place / "whole") == model_bytes(place / "cut")));
   const auto state = state_bytes(place / "cut");
@@ -214,7 +213,7 @@ TEST_CASE("models of every kind resume to the byte, wherever the run stopped", "
   CHECK((state.find("memory.hidden") != std::string::npos) == row.model.ends_with("_carry"));
 }
 
-TEST_CASE("every mixer resumes to the byte, and takes its state along where memory carries it on", "[resume]") {
+TEST_CASE("every mixer resumes to the byte, also with a state that memory carries", "[resume]") {
   const auto kind = GENERATE(from_range(kinds_of<MixerConfig>()));
   CAPTURE(kind);
   const auto mixer = *make_kind<MixerConfig>(kind);
@@ -231,7 +230,7 @@ TEST_CASE("every mixer resumes to the byte, and takes its state along where memo
   CHECK((state_bytes(place / "whole") == state_bytes(place / "cut")));
 }
 
-TEST_CASE("a run goes on with its own numbering or not at all", "[classification]") {
+TEST_CASE("a classifier is resumed only with the data that it was trained on", "[classification]") {
   const Workplace place;
   place.train("run", classifier(place, {"train.steps=5"}));
   const auto overrides = classifier(place, {"train.steps=9"});
@@ -243,7 +242,7 @@ TEST_CASE("a run goes on with its own numbering or not at all", "[classification
   CHECK(place.train("run", overrides, true)["steps"] == 9);
 }
 
-TEST_CASE("a run begins with the best weights of another one", "[init_from]") {
+TEST_CASE("a run can start with the best weights of another run", "[init_from]") {
   const Workplace place;
   place.train("first", {"train.learning_rate=0.01"});
   place.train("second", joined(still, {from(place / "first"), "train.seed=5"}));
@@ -255,7 +254,7 @@ TEST_CASE("a run begins with the best weights of another one", "[init_from]") {
   CHECK(report["new"].empty());
   CHECK(report["left"].empty());
   CHECK(report["sha256"].get<std::string>().size() == 64);
-  // Or with those of one of its checkpoints, or of another run for every seed.
+  // It can also start with those of one checkpoint, or of a different run for every seed.
   place.train("third", joined(still, {from(place / "first/checkpoints/step-8")}));
   CHECK(torch::equal(weights_of(place / "third", "last").begin()->second,
                      weights_of(place / "first", "step-8").begin()->second));
@@ -264,7 +263,7 @@ TEST_CASE("a run begins with the best weights of another one", "[init_from]") {
   CHECK(torch::equal(weights_of(place / "fourth", "last").begin()->second, before.begin()->second));
 }
 
-TEST_CASE("a language model becomes a classifier of the same tokens", "[init_from][classification]") {
+TEST_CASE("a classifier takes the weights and the tokenizer of a language model", "[init_from][classification]") {
   const Workplace place;
   place.train("language_model", joined(words, {"train.learning_rate=0.01", "model.layers=1"}));
   const auto tokenizer = read_text(place / "language_model/checkpoints/best/tokenizer.json");
@@ -278,14 +277,15 @@ TEST_CASE("a language model becomes a classifier of the same tokens", "[init_fro
   for (const auto& [name, tensor] : before) {
     INFO(name);
     const auto rows = tensor.dim() == 0 ? 0 : tensor.size(0);
-    CHECK(torch::equal(after.at(name).narrow(0, 0, rows), tensor));  // a class token comes behind
+    CHECK(torch::equal(after.at(name).narrow(0, 0, rows), tensor));  // a class token adds the last row
   }
-  // The row of the class token, and the position that it adds.
+  // A row of the class token, and one of its position.
   CHECK(report["taken_in_part"].size() == (head == "first_token" ? 2 : 0));
   CHECK(read_text(place / "classifier/config.yaml").find("kind: word") != std::string::npos);
 }
 
-TEST_CASE("the head of a classifier goes to one with the same classes", "[init_from][classification]") {
+TEST_CASE("a classifier takes the head of another one only if the classes are the same",
+          "[init_from][classification]") {
   const Workplace place;
   place.train("first", classifier(place, {"train.learning_rate=0.01", "train.steps=4"}));
   place.train("same", classifier(place, joined(still, {from(place / "first")})));
@@ -298,7 +298,8 @@ TEST_CASE("the head of a classifier goes to one with the same classes", "[init_f
   CHECK(has(report["left"], "head.weight"));
 }
 
-TEST_CASE("a longer context keeps the positions that were trained, and another mixer is new", "[init_from]") {
+TEST_CASE("a longer context keeps the trained positions, and another mixer leaves the weights of the old one",
+          "[init_from]") {
   const Workplace place;
   place.train("first", {"train.steps=2", "model.mixer=scaled_dot_product"});
   place.train("second", joined(still, {from(place / "first"), "model.context=24", "model.mixer=average_pooling"}));
@@ -312,7 +313,7 @@ TEST_CASE("a longer context keeps the positions that were trained, and another m
   CHECK(has(report["taken"], "transformer.blocks.1.feed_forward.up.weight"));
 }
 
-TEST_CASE("a run with initial weights resumes to the byte without them", "[init_from]") {
+TEST_CASE("a run with initial weights resumes to the byte without their source", "[init_from]") {
   const Workplace place;
   place.train("source", joined(words, {"train.steps=3"}));
   const auto steps = [&](const std::string& count) {
@@ -326,7 +327,7 @@ TEST_CASE("a run with initial weights resumes to the byte without them", "[init_
   CHECK(model_bytes(place / "whole") == model_bytes(place / "cut"));
 }
 
-TEST_CASE("what a training cannot begin with is one clear error", "[init_from]") {
+TEST_CASE("initial weights that do not fit a training are an error", "[init_from]") {
   const Workplace place;
   place.train("source", joined(words, {"train.steps=1"}));
   const auto table = classifier(place).at(1);  // data.path
@@ -341,11 +342,11 @@ TEST_CASE("what a training cannot begin with is one clear error", "[init_from]")
     CHECK_THAT(message_of(ExitCode::usage, [&] { place.train("target", all); }), Mentions(text));
     CHECK_FALSE(std::filesystem::exists(place / "target"));
   }
-  // The same tokenizer may be written, too.
+  // The config may also have the same tokenizer.
   CHECK_NOTHROW(place.train("same", joined(joined(words, still), {from(place / "source")})));
 }
 
-TEST_CASE("keys that change what a model computes are named, others are not", "[init_from]") {
+TEST_CASE("keys that change the function of a model are named, others are not", "[init_from]") {
   const Workplace place;
   const auto here = place.experiment({"model.heads=4", "model.dropout=0.3", "model.norm.epsilon=1e-6"}).config;
   const auto there = place.experiment({"model.context=8"}).config;

@@ -1,5 +1,5 @@
-// Steps that are replayed as graphs do what eager ones do, steps with a loss scale in fp16, and what a model carries
-// from step to step. The graph here runs its work by hand.
+// Steps that are replayed as graphs, steps with a loss scale in fp16, and the memory that a model carries from step to
+// step. The graph here calls its work on every replay.
 
 #include <cmath>
 #include <limits>
@@ -14,7 +14,7 @@ namespace metaformer::test_step {
 
 namespace {
 
-// A step that is replayed, and how often.
+// A step that is replayed, with the numbers of recordings and replays.
 struct Replayed : Parts {
   explicit Replayed(const Experiment& given, bool fails = false) : Parts(given) {
     replay_by(std::make_unique<GraphByHand>(counts, fails));
@@ -22,7 +22,7 @@ struct Replayed : Parts {
   GraphCounts counts;
 };
 
-// Steps of both, with a rate that changes. A rate in a tensor is a float, so updates differ by its rounding.
+// Compares steps of both, with changing rates. A rate in a tensor is a float, so updates differ by its rounding.
 void check_equal(Parts& eager, Parts& replayed, std::int64_t steps) {
   for (std::int64_t step = 0; step < steps; ++step) {
     const double rate = 1e-3 / static_cast<double>(step + 1);
@@ -42,7 +42,7 @@ void finish_step(LossScale& scale, bool overflows) {
 
 double factor(const LossScale& scale) { return scale.factor().item<double>(); }
 
-// From now on one parameter gets an infinite gradient in the steps where `*overflows`.
+// From now on one parameter gets an infinite gradient in all steps with `*overflows`.
 void inject_overflows(Parts& parts, const std::shared_ptr<bool>& overflows) {
   parts.parameters->views()[2].parameter.register_hook(
       [overflows](const torch::Tensor& gradient) { return *overflows ? gradient * infinity : gradient; });
@@ -50,7 +50,7 @@ void inject_overflows(Parts& parts, const std::shared_ptr<bool>& overflows) {
 
 const std::vector<std::string> carrying = {"model={kind: lstm, width: 16, layers: 2, carry_state: true}"};
 
-// As if the passes of a step, of 6 rows each, had been computed: row r of the step holds r.
+// Sets the memory of the passes of a step, with 6 rows each: row r of the step contains r.
 void fill(const StepMemory& memory, int passes, int first_pass = 0) {
   for (int pass = 0; pass < passes; ++pass) {
     const auto rows = torch::arange(6, torch::kFloat) + 6 * (first_pass + pass);
@@ -66,7 +66,7 @@ std::map<std::string, torch::Tensor> tensors_of(const StepMemory& memory) {
 
 }  // namespace
 
-TEST_CASE("replayed steps are eager steps: other batches, rates, losses and random numbers every time", "[graph]") {
+TEST_CASE("replayed steps equal eager steps, with new batches, rates and random numbers every time", "[graph]") {
   const Workplace place;
   const auto more = GENERATE(values<Overrides>({{"train.precision=fp32"},
                                                 {"train.precision=bf16"},
@@ -78,10 +78,10 @@ TEST_CASE("replayed steps are eager steps: other batches, rates, losses and rand
   Replayed graph(experiment);
   check_equal(eager, graph, 8);
   CHECK(graph.counts.captures == 1);
-  CHECK(graph.counts.replays == 5);  // after three to warm up
+  CHECK(graph.counts.replays == 5);  // after three eager steps of warm-up
 }
 
-TEST_CASE("what a replay returns is not overwritten by the next, and a norm that must be accepted is never replayed",
+TEST_CASE("a replay does not overwrite earlier results, and steps whose norm must be accepted are not replayed",
           "[graph]") {
   const Workplace place;
   Replayed graph(place.experiment({}));
@@ -97,7 +97,7 @@ TEST_CASE("what a replay returns is not overwritten by the next, and a norm that
   CHECK(graph.counts.replays > 0);
 }
 
-TEST_CASE("batches of another shape than the recorded ones run as they are", "[graph]") {
+TEST_CASE("batches with another shape than the recorded ones run eagerly", "[graph]") {
   const Workplace place;
   std::string table = "text,label\n";
   for (int i = 0; i < 60; ++i) {
@@ -114,7 +114,7 @@ TEST_CASE("batches of another shape than the recorded ones run as they are", "[g
   CHECK(graph.counts.replays < 9);
 }
 
-TEST_CASE("a recording that fails leaves eager steps, and is not tried again", "[graph]") {
+TEST_CASE("after a failed recording all steps are eager, and none is recorded again", "[graph]") {
   const Workplace place;
   Parts eager(place.experiment({}));
   Replayed graph(place.experiment({}), /*fails=*/true);
@@ -124,9 +124,9 @@ TEST_CASE("a recording that fails leaves eager steps, and is not tried again", "
   CHECK_FALSE(graph.replays());
 }
 
-TEST_CASE("a replayed step divides by the targets of its own batches", "[graph]") {
+TEST_CASE("a replayed step divides by the number of targets of its own batches", "[graph]") {
   const Workplace place;
-  // Language model windows that all have the same shape; the number of their targets is what differs.
+  // Windows of a language model with the same shape and different numbers of targets.
   class Halved : public OneBatchStream {
    public:
     using OneBatchStream::OneBatchStream;
@@ -146,7 +146,7 @@ TEST_CASE("a replayed step divides by the targets of its own batches", "[graph]"
   CHECK(graph.counts.replays == 6);
 }
 
-TEST_CASE("fp16 trains as fp32 does", "[fp16]") {
+TEST_CASE("fp16 training reaches the loss of fp32 training", "[fp16]") {
   const Workplace place;
   const auto loss = [&](const std::string& precision) {
     return place
@@ -190,7 +190,7 @@ TEST_CASE("the loss scale is halved by an overflow, doubled after 2,000 good ste
   CHECK_FALSE((later.is_skipped().item<bool>() || later.is_exhausted().item<bool>()));
 }
 
-TEST_CASE("a scale that is a power of two changes nothing but the gradients' exponents", "[fp16]") {
+TEST_CASE("a loss scale that is a power of two changes only the exponents of gradients", "[fp16]") {
   const Workplace place;
   const std::string clip = GENERATE("0", "0.1"), optimizer = GENERATE("adamw", "adam", "sgd", "muon");
   const auto experiment =
@@ -207,7 +207,7 @@ TEST_CASE("a scale that is a power of two changes nothing but the gradients' exp
   CHECK(torch::allclose(scaled.parameters->values(), plain.parameters->values(), 1e-6, 1e-7));
 }
 
-TEST_CASE("a step that overflows is skipped, halves the scale, and leaves no trace, eager or replayed", "[fp16]") {
+TEST_CASE("a step that overflows is skipped, halves the scale, and changes no parameter, eager or replayed", "[fp16]") {
   const Workplace place;
   const auto experiment = place.experiment({"model.mixer=metric", "train.precision=fp16"});
   Parts eager(experiment), parts(experiment);
@@ -233,7 +233,7 @@ TEST_CASE("a step that overflows is skipped, halves the scale, and leaves no tra
   CHECK(torch::allclose(parts.parameters->values(), eager.parameters->values(), 1e-5, 1e-7));
 }
 
-TEST_CASE("memory is saved by rows, and taken up by passes and processes of other sizes", "[memory]") {
+TEST_CASE("memory is saved by rows, and can be loaded by passes and processes of other sizes", "[memory]") {
   const Workplace place;
   Parts parts(place.experiment(carrying));
   const StepMemory whole(*parts.model, 4, 1, one_process());
@@ -256,7 +256,7 @@ TEST_CASE("memory is saved by rows, and taken up by passes and processes of othe
   });
 }
 
-TEST_CASE("memory of other shapes than the model's is refused by name", "[memory]") {
+TEST_CASE("saved memory with other shapes than the model's is refused by name", "[memory]") {
   const Workplace place;
   Parts parts(place.experiment(carrying));
   const StepMemory memory(*parts.model, 2, 1, one_process());

@@ -1,4 +1,4 @@
-// Whole trainings on small texts: what they learn, when they end, and what they write about themselves.
+// Whole trainings on small texts: their results, their end, and their output.
 
 #include "ops/named_tensors.h"
 #include "run/checkpoint_surgery.h"
@@ -11,7 +11,7 @@ namespace metaformer::test_training {
 
 namespace {
 
-// Evaluated after every step, with a step so large that the loss soon stops falling.
+// Evaluates after every second step, with a rate so high that the loss soon stops falling.
 Overrides impatient(const std::string& patience, const std::string& mode = "whole") {
   return {"train.steps=400",
           "train.eval_interval=2",
@@ -26,7 +26,7 @@ Overrides impatient(const std::string& patience, const std::string& mode = "whol
 
 using Json = nlohmann::ordered_json;
 
-// As if the process had died after step 8: its checkpoint is whole, later lines were written already.
+// Changes a run as if the process had died after step 8, with a whole checkpoint and later lines already written.
 void forget_after_step_8(const std::filesystem::path& run) {
   forget_end(run, {"step-12", "last", "best"});
   std::ofstream(run / "metrics.jsonl", std::ios::app) << R"({"step":12,"spl)";
@@ -34,7 +34,7 @@ void forget_after_step_8(const std::filesystem::path& run) {
 
 }  // namespace
 
-TEST_CASE("an accumulated step draws what its batches draw one by one", "[training]") {
+TEST_CASE("an accumulated step has the random numbers of its batches one by one", "[training]") {
   const Workplace place;
   Parts parts(place.experiment({"train.accumulate=2", "train.clip=0", "model.dropout=0.3"}));
   constexpr std::int64_t step = 3;
@@ -67,7 +67,8 @@ TEST_CASE("training learns, and the same seed gives the same run to the byte", "
   CHECK(model_bytes(place / "one") != model_bytes(place / "three"));
 }
 
-TEST_CASE("an evaluation sees at most the tokens of train.evaluation, and log and summary say how many", "[training]") {
+TEST_CASE("an evaluation has at most the tokens of train.evaluation, and log and summary have their number",
+          "[training]") {
   const Workplace place;
   const std::string kind = GENERATE("limited", "random");
   const Overrides limited = {"train.evaluation=" + kind, "train.evaluation.tokens=320"};
@@ -88,17 +89,17 @@ TEST_CASE("an evaluation sees at most the tokens of train.evaluation, and log an
                  ContainsSubstring("train.evaluation"));
   CHECK_THAT(read_text(place / "all/train.log"), !ContainsSubstring("train.evaluation"));
   CHECK((model_bytes(place / "run") == model_bytes(place / "all")));
-  // The default is above this split.
+  // The default is larger than this split.
   const auto usual = place.train("usual", {});
   CHECK(usual["validation"] == all["validation"]);
   CHECK(metrics_without_time(place / "usual") == metrics_without_time(place / "all"));
-  // A run that goes on evaluates the same part.
+  // A resumed run evaluates the same part.
   const auto constant = joined(limited, {"train.schedule=constant"});
   place.train("cut", joined(constant, {"train.steps=6"}));
   CHECK(place.train("cut", constant, true)["validation"] == place.train("straight", constant)["validation"]);
 }
 
-TEST_CASE("a large text does not make a short training long", "[training]") {
+TEST_CASE("the default number of tokens limits the evaluation of a large text", "[training]") {
   const Workplace place;
   std::string text;
   while (text.size() < 8'000'000) text += learnable_text();
@@ -111,7 +112,7 @@ TEST_CASE("a large text does not make a short training long", "[training]") {
   CHECK(summary["validation_tokens"].get<double>() > 2 * static_cast<double>(most));
 }
 
-TEST_CASE("resuming refuses what is not the same run, and a run without a checkpoint that is whole", "[training]") {
+TEST_CASE("another config, an existing folder and a run without a whole checkpoint are refused", "[training]") {
   const Workplace place;
   place.train("run", {});
   const auto run = RunDirectory::open(place / "run");
@@ -123,7 +124,7 @@ TEST_CASE("resuming refuses what is not the same run, and a run without a checkp
   CHECK_THROWS_WITH(load_newest_checkpoint(run), ContainsSubstring("no checkpoint is whole"));
 }
 
-TEST_CASE("a finished run is not trained again, and an empty folder starts one", "[training]") {
+TEST_CASE("a finished run is not trained again, and a run can start in an empty folder", "[training]") {
   const Workplace place;
   std::filesystem::create_directories(place / "runs/run");
   const auto summary = place.train("runs/run", {}, true);
@@ -133,15 +134,14 @@ TEST_CASE("a finished run is not trained again, and an empty folder starts one",
   CHECK(nlohmann::ordered_json::parse(earlier) == summary);
   const Overrides more = {"train.steps=16"};
   const auto longer = place.train("runs/run", more, true);
-  // As if the process had died between its last checkpoint and its summary: the summary of the earlier end is not
-  // taken.
+  // As if the process had died between its last checkpoint and its summary: the earlier summary is not used.
   std::ofstream(place / "runs/run/summary.json") << earlier;
   const auto again = place.train("runs/run", more, true);
   for (const auto* key : {"steps", "val_loss", "best_val_loss", "train_loss"}) CHECK(again.at(key) == longer.at(key));
   CHECK(again["steps"] == 16);
 }
 
-TEST_CASE("old checkpoints are removed, the targets of links never", "[training]") {
+TEST_CASE("old checkpoints are removed, except the targets of links", "[training]") {
   const Workplace place;
   // A rate so high that the first evaluation stays the best.
   place.train("run", {"train.steps=40", "train.eval_interval=4", "train.learning_rate=0.5",
@@ -167,7 +167,7 @@ TEST_CASE("bf16 training keeps fp32 weights and follows the fp32 losses", "[trai
   for (const auto& parameter : narrow.model->parameters()) CHECK(parameter.scalar_type() == torch::kFloat);
 }
 
-TEST_CASE("what cannot fit into memory is refused before anything is made", "[memory]") {
+TEST_CASE("a model that cannot fit into memory is refused before a run exists", "[memory]") {
   const Workplace place;
   const Overrides large = {"model.width=65536", "model.heads=8", "model.layers=1024"};
   CHECK_THAT(message_of(ExitCode::out_of_memory, [&] { place.train("run", large); }),
@@ -175,7 +175,7 @@ TEST_CASE("what cannot fit into memory is refused before anything is made", "[me
   CHECK_FALSE(std::filesystem::exists(place / "run"));
 }
 
-TEST_CASE("the first batch is overfitted, of every task and with every mixer", "[training]") {
+TEST_CASE("the first batch can be overfitted, with several tasks and mixers", "[training]") {
   const Workplace place;
   const std::string key = GENERATE("task=language_model", "task=masked_language_model", "task=sort",
                                    "task=classification", "model.mixer=scaled_dot_product", "model.mixer=quadratic",
@@ -214,7 +214,7 @@ TEST_CASE("training ends after as many evaluations without a better loss as the 
   CHECK((patient["steps"] == steps + 4 && patient["stopped_early"] == false));
 }
 
-TEST_CASE("a run ends early at the same step however often it was interrupted, and goes on with more patience",
+TEST_CASE("a run ends early at the same step also after an interruption, and can be resumed with more patience",
           "[patience]") {
   const Workplace place;
   const auto mode = GENERATE("whole", "random");
@@ -223,7 +223,7 @@ TEST_CASE("a run ends early at the same step however often it was interrupted, a
   REQUIRE(steps < 400);
   CHECK(whole["stopped_early"] == true);
   CHECK(whole["val_loss"] == metrics_of(place / "whole", "validation").back()["loss"]);  // of the whole split
-  // As if the process had died within the last evaluations.
+  // As if the process had died during the last evaluations.
   copy_run(place / "whole", place / "cut");
   forget_end(place / "cut", {fmt::format("step-{}", steps), "last", "best"});
   CHECK(place.train("cut", impatient("4", mode), true)["steps"] == steps);
@@ -237,7 +237,7 @@ TEST_CASE("a run ends early at the same step however often it was interrupted, a
   CHECK(metrics_without_time(place / "whole") == metrics_without_time(place / "longer"));
 }
 
-TEST_CASE("language models of every kind learn, in every precision", "[language_models]") {
+TEST_CASE("recurrent and feed-forward language models learn in every precision", "[language_models]") {
   const Workplace place;
   const std::string model = GENERATE("{kind: lstm, width: 16}", "{kind: lstm, width: 16, carry_state: true}",
                                      "{kind: gru, width: 16, carry_state: true, embedding: {tie: false}}",
@@ -248,11 +248,11 @@ TEST_CASE("language models of every kind learn, in every precision", "[language_
       place.train("run", {"model=" + model, "train.steps=150", "train.learning_rate=1e-2", "train.eval_interval=150",
                           "train.checkpoint_interval=150", "train.schedule={kind: constant, warmup_steps: 5}",
                           "train.precision=" + precision});
-  // A cycle of words with a letter between: without any context its characters have 2.8 nats.
+  // The text is a cycle of words with a letter between: without context its characters have 2.8 nats.
   CHECK(summary.at("val_loss").get<double>() < 0.6);
 }
 
-TEST_CASE("a carried state is that of the tokens before, in training and in evaluation", "[language_models]") {
+TEST_CASE("a carried state is the state after the earlier tokens, in training and in evaluation", "[language_models]") {
   const Workplace place;
   const std::string kind = GENERATE("lstm", "gru"), slices = GENERATE("1", "2");
   const auto experiment = place.experiment({"model={kind: " + kind + ", width: 16, carry_state: true}",
@@ -260,7 +260,7 @@ TEST_CASE("a carried state is that of the tokens before, in training and in eval
   const auto task = make_task(experiment.config, true);
   Step setup(experiment.config, task, torch::kCPU);
   const torch::NoGradGuard no_grad;
-  // Without a change of weights: what is remembered after four steps is what one pass over their tokens ends with.
+  // Without a change of weights, the memory after four steps is the state after one pass over their tokens.
   for (std::int64_t step = 0; step < 4; ++step) {
     const torch::AutoGradMode with_gradients(true);
     setup.run(step, /*learning_rate=*/0);
@@ -280,7 +280,7 @@ TEST_CASE("a carried state is that of the tokens before, in training and in eval
   REQUIRE(hidden != tensors.end());
   CHECK(torch::allclose(hidden->second, expected_lbd, 1e-5, 1e-6));
 
-  // The rows of the evaluation, each read at once.
+  // The rows of the evaluation, each in a single pass.
   const NetworkPredictor predictor(*setup.model);
   double targets = 0;
   std::vector<torch::Tensor> inputs, outputs;
@@ -309,7 +309,7 @@ TEST_CASE("recurrent and feed-forward models sort lists", "[language_models][sor
   CHECK(summary.at("validation").at("accuracy").get<double>() > 0.9);
 }
 
-TEST_CASE("the schedule of 2017 takes the width of any language model", "[language_models]") {
+TEST_CASE("the noam schedule uses the width of recurrent and feed-forward models", "[language_models]") {
   const Workplace place;
   const auto rate = [&](const std::string& model) {
     const auto experiment = place.experiment({"model=" + model, "train.schedule={kind: noam, warmup_steps: 10}"});
@@ -319,7 +319,7 @@ TEST_CASE("the schedule of 2017 takes the width of any language model", "[langua
   CHECK(rate("{kind: feed_forward, width: 16}") == Approx(rate("{kind: lstm, width: 16}")));
 }
 
-TEST_CASE("a masked language model falls below the entropy of its tokens", "[masking]") {
+TEST_CASE("the loss of a masked language model falls below half the entropy of its tokens", "[masking]") {
   const Workplace place;
   const bool packs = GENERATE(false, true);
   const Overrides packed = {"data.path=" + documents(place), "data.packing=spfhp", "data.tokenizer=byte"};
@@ -362,7 +362,7 @@ TEST_CASE("training lines and the summary give tokens, epochs, clipping, times a
   CHECK(place.train("loose", {"train.clip=0"})["clipped_fraction"] == 0.0);
 }
 
-TEST_CASE("an epoch is every training text once, and a sorter has none", "[outputs]") {
+TEST_CASE("an epoch has every training text once, and a sorter has no epochs", "[outputs]") {
   const Workplace place;
   std::string table = "text,label\n";
   for (int i = 0; i < 100; ++i) table += fmt::format("w{} x,c{}\n", i, i % 2);
@@ -376,7 +376,7 @@ TEST_CASE("an epoch is every training text once, and a sorter has none", "[outpu
   CHECK_FALSE(metrics_of(place / "sorted", "train").front().contains("epoch"));
 }
 
-TEST_CASE("clipped steps and times are counted on by a resumed run", "[outputs]") {
+TEST_CASE("a resumed run continues the sums of clipped steps and times", "[outputs]") {
   const Workplace place;
   place.train("free", {"train.log_interval=1", "train.schedule={kind: constant, warmup_steps: 2}", "train.clip=0"});
   std::vector<double> norms;
@@ -398,7 +398,7 @@ TEST_CASE("clipped steps and times are counted on by a resumed run", "[outputs]"
     CHECK(cut[key] == whole[key]);
 }
 
-TEST_CASE("samples while training change nothing else, for every mixer", "[samples]") {
+TEST_CASE("samples during training change nothing else, with several mixers", "[samples]") {
   const std::string mixer =
       GENERATE("scaled_dot_product", "quadratic", "metric", "average_pooling", "identity", "none");
   const Workplace place;
@@ -417,7 +417,7 @@ TEST_CASE("samples while training change nothing else, for every mixer", "[sampl
   CHECK_THAT(read_text(place / "sampled/train.log"), ContainsSubstring("sample at step 10:"));
 }
 
-TEST_CASE("a resumed run has the samples of an undisturbed one", "[samples]") {
+TEST_CASE("a resumed run has the samples of an uninterrupted one", "[samples]") {
   const Workplace place;
   const Overrides sampled = {"task.sample_interval=4"};
   place.train("whole", sampled);
@@ -434,7 +434,7 @@ TEST_CASE("a resumed run has the samples of an undisturbed one", "[samples]") {
   CHECK(read_text(cut) == whole);
 }
 
-TEST_CASE("the progress line shows a moving mean, and counts coming evaluations in the time left", "[progress]") {
+TEST_CASE("the progress line has a moving mean of the loss, and its ETA includes later evaluations", "[progress]") {
   TrainConfig config;
   config.steps = 105;
   config.eval_interval = 10;

@@ -1,5 +1,5 @@
 #pragma once
-// The GPU as the kernels see it, emulated: what src/cuda/ptx/gpu.h declares, for a plain C++ compiler.
+// An emulated GPU: the declarations of src/cuda/ptx/gpu.h for a plain C++ compiler.
 
 #include <bit>
 #include <cmath>
@@ -140,14 +140,14 @@ inline unsigned to_tf32(float x) {
 inline unsigned bits_of(float x) { return std::bit_cast<unsigned>(x); }
 inline float float_of(unsigned x) { return std::bit_cast<float>(x); }
 
-// The float next to x on the side of 0.
+// x rounded to float toward 0.
 inline float toward_zero(double x) {
   const auto nearest = static_cast<float>(x);
   return std::fabs(static_cast<double>(nearest)) > std::fabs(x) ? float_of(bits_of(nearest) - 1) : nearest;
 }
 
-// c + sum_k a[k] b[k] as tensor cores add: every addend is cut to `bits` bits from the leading one of the largest,
-// their sum to fp32.
+// c + sum_k a[k] b[k] as tensor cores add: every addend is cut to `bits` bits from the leading one of the largest, and
+// the sum is cut to fp32.
 template <int Count>
 float add_truncated(float c, const float* a, const float (*b)[8], int column, int bits) {
   double addends[Count + 1] = {c}, plain = c, largest = std::fabs(addends[0]);
@@ -185,7 +185,7 @@ float add_products(float c, const float* a, const float (*b)[8], int column) {
   return c + sum;
 }
 
-// `Element(bits, e)`: element e of a register. `Per`: elements per register; the depth of the product is 8 per.
+// `Element(bits, e)`: element e of a register. `Per`: elements per register; the depth of the product is 8 Per.
 template <int Per, float (*Element)(unsigned, int)>
 void emulate_multiply_add(void* const (&lanes)[warp_size]) {
   constexpr int depth = 8 * Per;
@@ -227,7 +227,7 @@ inline void multiply_add_tf32(float (&c)[4], const unsigned (&a)[4], const unsig
   emulator::collective("multiply_add_tf32", &lane, emulate_multiply_add<1, tf32_element>);
 }
 
-// y, off by up to 2 units in the last place as a function of x; exact where x is 0 or y is 0 or not finite.
+// y with an error of up to 2 units in the last place that depends on x; exact if x is 0, or y is 0 or not finite.
 inline float approximate(float x, float y) {
   if (emulator::arithmetic() == emulator::Arithmetic::ideal || x == 0 || y == 0 || !std::isfinite(y)) return y;
   const auto mixed = std::bit_cast<std::uint32_t>(x) * 0x9e3779b1u;

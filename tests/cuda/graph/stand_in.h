@@ -1,6 +1,6 @@
 #pragma once
-// A stand-in for what ops/cuda_graph uses of CUDA and of LibTorch's CUDA library: two devices that compute nothing, but
-// keep account of streams, recordings and memory pools.
+// A stand-in for the parts of CUDA and of LibTorch's CUDA library that ops/cuda_graph uses: two devices that compute
+// nothing, but count streams, recordings and memory pools.
 
 #include <c10/core/CachingDeviceAllocator.h>
 #include <torch/types.h>
@@ -28,13 +28,13 @@ using cudaGraphExec_t = FakeGraph*;
 namespace metaformer::stand_in {
 
 struct Machine {
-  int device = 0;  // the current one
+  int device = 0;  // the current device
   std::map<int, FakeStream> usual, of_pool;
   std::map<int, cudaStream_t> current;
-  std::size_t graphs = 0, executables = 0;       // that live
-  std::set<c10::MempoolId_t> open_pools, pools;  // that take allocations; that are held
+  std::size_t graphs = 0, executables = 0;       // existing ones
+  std::set<c10::MempoolId_t> open_pools, pools;  // pools that take allocations; all pools that are held
   std::uint64_t last_pool = 0;
-  std::map<int, std::size_t> done;  // work that each device has done
+  std::map<int, std::size_t> done;  // number of operations that each device has done
   bool refuses_executables = false;
 
   cudaStream_t stream(int of) {
@@ -43,7 +43,7 @@ struct Machine {
     return found;
   }
 
-  // What an operator does: work for the current device.
+  // Starts work on the current device, like an operator.
   void start_work() {
     auto* on = stream(device);
     on->records ? ++on->nodes : ++done[device];
