@@ -128,7 +128,7 @@ std::string shown(const Measure& measure, double value) {
     return fmt::format("{:.3g}", scaled);
   if (measure.digits > 0) return fmt::format("{:.{}f}", scaled, measure.digits);
   auto text = fmt::format("{:.0f}", std::abs(scaled));
-  for (auto at = std::ssize(text) - 3; at > 0; at -= 3) text.insert(static_cast<std::size_t>(at), ",");
+  for (auto at = std::ssize(text) - 3; at > 0; at -= 3) text.insert(static_cast<std::size_t>(at), 1, ',');
   if (scaled < 0 && text != "0") text.insert(0, 1, '-');
   return text;
 }

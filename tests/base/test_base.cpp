@@ -69,7 +69,8 @@ TEST_CASE("random numbers are uniform", "[random]") {
   }
 }
 
-TEST_CASE("whole numbers are read with and without an exponent; other texts are malformed or too large", "[numbers]") {
+TEST_CASE("whole numbers are read with and without an exponent, and other texts are malformed or too large",
+          "[numbers]") {
   std::istringstream valid(
       "12 12 +3 3 -4 -4 1e3 1000 +2.5e2 250 1E3 1000 7.0 7 010 10 9223372036854775807 9223372036854775807 "
       "9007199254740992e0 9007199254740992");

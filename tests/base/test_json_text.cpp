@@ -69,7 +69,7 @@ TEST_CASE("JSON with too deep nesting or too many comparisons of keys is refused
   CHECK_FALSE(parse_json(three, 0).is_discarded());  // a map needs no comparisons
 }
 
-TEST_CASE("the time to parse JSON is proportional to its length with any number of objects; a signal interrupts it",
+TEST_CASE("the time to parse JSON is proportional to its length with any number of objects, and a signal interrupts it",
           "[json]") {
   const auto list = parse_json(many_objects(600'000));
   CHECK(list.size() == 600'001);

@@ -42,8 +42,9 @@ std::vector<std::string> all_lines(const std::string& text, std::size_t longest 
 
 }  // namespace
 
-TEST_CASE("lines are read in order, with any line break, the last also without one; a line that is too long is skipped",
-          "[lines]") {
+TEST_CASE(
+    "lines are read in order, with any line break, the last also without one, and a line that is too long is skipped",
+    "[lines]") {
   using Lines = std::vector<std::string>;
   CHECK(all_lines("").empty());
   CHECK(all_lines("a\nbb\n\nc") == Lines{"a", "bb", "", "c"});

@@ -37,7 +37,7 @@ TEST_CASE("a child that ends its process gives an error with its last message, a
         Outcome(ExitCode::usage, "a key is wrong"));
 }
 
-TEST_CASE("another program runs without a shell; its output is returned, and a failure is reported",
+TEST_CASE("another program runs without a shell, and its output is returned, and a failure is reported",
           "[child_process]") {
   CHECK(run_program({"printf", "%s|", "a b", "$HOME"}, "failed") == "a b|$HOME|");
   CHECK(run_program({"cat"}, "failed") == "");  // its standard input is empty

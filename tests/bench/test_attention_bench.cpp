@@ -329,7 +329,7 @@ TEST_CASE("the pair table gives p M p", "[bench]") {
   CHECK(pair_table_bytes(32, 8, 256, 48, 4) == 32.0 * 8 * 4 * (256 * 257 / 2) * (48 * 49 / 2));
 }
 
-TEST_CASE("operations are those of a layer's matrix products; a core's exclude the projections", "[bench]") {
+TEST_CASE("operations are those of a layer's matrix products, and a core's exclude the projections", "[bench]") {
   const double b = 2, n = 3, c = 13, k = 8, d = 24, pairs = b * c * c, seen = b * c * (c + 1) / 2;
   const QuadraticOptions full{.form = QuadraticForm::full};
   const MetricOptions identity{.constraint = MetricConstraint::identity};

@@ -38,7 +38,7 @@ TEST_CASE("train, evaluate and sample work together", "[cli]") {
   program.refuse("sample --prompt ~", 2, {"'~' (U+007E)"});
 }
 
-TEST_CASE("--overfit-batch and --profile have their effects, also after a resume", "[cli]") {
+TEST_CASE("the options --overfit-batch and --profile have their effects, also after a resume", "[cli]") {
   const Program program;
   const Arguments train = "train --config small.yaml --out run --overfit-batch --json";
   const auto first = program.run(train, "--set train.steps=20 --profile");
@@ -52,7 +52,7 @@ TEST_CASE("--overfit-batch and --profile have their effects, also after a resume
   CHECK_THAT(program.run("evaluate --run run").err, ContainsSubstring("first batch"));
 }
 
-TEST_CASE("after an injected NaN or overflow the run exits with code 4 or rolls back; in fp16 the step is skipped",
+TEST_CASE("after an injected NaN or overflow the run exits with code 4 or rolls back, and in fp16 the step is skipped",
           "[cli][fp16]") {
   const Program program;
   const Variables fault{{"METAFORMER_FAULT", GENERATE("nan:3", "overflow:3")}};

@@ -44,7 +44,7 @@ TEST_CASE("every new run becomes runs/latest, and commands without --run name th
   CHECK(fs::canonical(latest) == fs::canonical(program.at("project/runs/one")));
 }
 
-TEST_CASE("a runs/latest that cannot be set gives a warning; a broken runs/latest is named in an error", "[runs]") {
+TEST_CASE("a runs/latest that cannot be set gives a warning, and a broken runs/latest is named in an error", "[runs]") {
   const Program program;
   program.folder().write("runs", "a file");
   CHECK_THAT(program.train("run"), ContainsSubstring("warning: runs/latest "));

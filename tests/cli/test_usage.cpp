@@ -107,7 +107,8 @@ TEST_CASE("empty values, which usually come from unset shell variables, are mist
     program.refuse_in_one_line(arguments, 2, {text});
 }
 
-TEST_CASE("the error for an empty value in a file has its place; null and texts that may be empty are valid", "[cli]") {
+TEST_CASE("the error for an empty value in a file has its place, and null and texts that may be empty are valid",
+          "[cli]") {
   const Program program;
   const auto dump = [&](const std::string& yaml) {
     program.folder().write("a.yaml", yaml);

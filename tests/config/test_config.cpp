@@ -68,7 +68,8 @@ TEST_CASE("the error for a mistake in --set names the argument", "[config]") {
   CHECK_THAT(complaint("", {argument}), Mentions("--set " + argument + ": " + why));
 }
 
-TEST_CASE("later layers override earlier ones: defaults, base, file, --set; only the result is checked", "[config]") {
+TEST_CASE("later layers override earlier ones: defaults, base, file, --set, and only the result is checked",
+          "[config]") {
   const TemporaryFolder folder;
   folder.write("base.yaml", "train: {steps: 10, seed: 5, batch_size: 3}\n");
   const auto file = folder.write("a.yaml", "base: base.yaml\ntrain: {steps: 20, seed: 6}\n").string();
@@ -85,7 +86,7 @@ TEST_CASE("later layers override earlier ones: defaults, base, file, --set; only
   CHECK(config_of("model: {heads: 3}\n", {"model.width=126"}).train.steps == 2000);
 }
 
-TEST_CASE("a base is found beside the file that names it; loops and long chains are errors", "[config]") {
+TEST_CASE("a base is found beside the file that names it, and loops and long chains are errors", "[config]") {
   const TemporaryFolder folder;
   folder.write("sub/base.yaml", "train: {steps: 11}\n");
   CHECK(load_experiment(folder.write("sub/a.yaml", "base: base.yaml\n").string()).config.train.steps == 11);

@@ -18,8 +18,9 @@ EmbeddingScale scale_with(const Overrides& overrides) {
 
 }  // namespace
 
-TEST_CASE("the default number of slices depends on the tokens of a batch and the gradients' size; a given one is kept",
-          "[defaults]") {
+TEST_CASE(
+    "the default number of slices depends on the tokens of a batch and the gradients' size, and a given one is kept",
+    "[defaults]") {
   const Overrides large = {"train.batch_size=64", "model.context=256"},
                   texts = {"task=classification", "data.corpus=imdb", "train.batch_size=64"};
   CHECK(slices_with({"train.batch_size=12", "model.context=64"}) == 2);  // 768 tokens

@@ -172,7 +172,7 @@ TEST_CASE("explain shows the kinds of a section, and the kinds that have a key",
   CHECK(of("model.mixer").at(0).choices == kinds_of<MixerConfig>());
 }
 
-TEST_CASE("an activation is a section or a kind's name; a gated branch has another default activation and width",
+TEST_CASE("an activation is a section or a kind's name, and a gated branch has another default activation and width",
           "[config]") {
   const auto beta_of = [](const TransformerConfig& model) {
     return std::get<SiluConfig>(std::get<MlpConfig>(model.feed_forward).activation).beta;
@@ -199,7 +199,7 @@ TEST_CASE("every norm has a position, a final norm and an epsilon", "[config]") 
   CHECK_FALSE(has_final_norm(model_of("norm: {kind: rms_norm, position: post}").norm));
 }
 
-TEST_CASE("regions have sizes and a bag has units; both are absent by default", "[config]") {
+TEST_CASE("regions have sizes and a bag has units, and both are absent by default", "[config]") {
   const auto options_of = [](const std::vector<std::string>& more) {
     return *sequence_regions(transformer(config_of("", pooled_and(more))).embedding);
   };

@@ -237,7 +237,7 @@ TEST_CASE("a table without the columns of pairs is refused, with the key of the 
   CHECK_THAT(message_of(code, read), Mentions(expected));
 }
 
-TEST_CASE("equal sources are in one split, and stay there with further pairs; one source is too few", "[pairs]") {
+TEST_CASE("equal sources are in one split, and stay there with further pairs, and one source is too few", "[pairs]") {
   const auto load = [](int count, int copies) {
     const TemporaryFolder folder;
     auto config = numbered_lines(folder, count, copies);
@@ -436,7 +436,7 @@ TEST_CASE("both sides share a tokenizer, and long sources count with their lengt
   for (const auto* word : {"a", "b", "t"}) CHECK(tokenizer.encode(word) != Ids{*tokenizer.unknown_id()});
 }
 
-TEST_CASE("held-out pairs come in order of falling length; training pairs with too long targets are left out",
+TEST_CASE("held-out pairs come in order of falling length, and training pairs with too long targets are left out",
           "[pairs]") {
   const auto all = ragged_pairs(), some = ragged_pairs({.context = 5});
   REQUIRE(all->count(Split::validation) > 5);

@@ -86,8 +86,9 @@ TEST_CASE("JSON lines are documents with a line break between them", "[text_file
   if (!name.ends_with("gz")) CHECK(read_text_files(path, config).text == json_lines);
 }
 
-TEST_CASE("a folder's text is that of its files in the order of their paths; its digest depends on contents and names",
-          "[text_files]") {
+TEST_CASE(
+    "a folder's text is that of its files in the order of their paths, and its digest depends on contents and names",
+    "[text_files]") {
   const TemporaryFolder folder;
   for (const auto& [name, content] : {std::pair<std::string, std::string>{"b.txt", "b"},
                                       {"a/z.txt", "az"},

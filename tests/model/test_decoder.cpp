@@ -133,7 +133,7 @@ TEST_CASE("a decoder goes on after a forward pass has extended its state or star
   }
 }
 
-TEST_CASE("a full state is an error of the decoder; float64 and LSH attention have no decoder", "[decoder]") {
+TEST_CASE("a full state is an error of the decoder, and float64 and LSH attention have no decoder", "[decoder]") {
   Models models(config_of(ScaledDotProductOptions{}));
   const torch::NoGradGuard no_grad;
   CHECK(models.wide.decoder(1) == nullptr);

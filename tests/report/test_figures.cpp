@@ -141,7 +141,8 @@ TEST_CASE("text is escaped, and the file is well-formed and deterministic", "[fi
   CHECK(svg.find("prefers-color-scheme:dark") != std::string::npos);
 }
 
-TEST_CASE("figures without panels, curves or values are drawn; different lengths of data are refused", "[figures]") {
+TEST_CASE("figures without panels, curves or values are drawn, and different lengths of data are refused",
+          "[figures]") {
   for (const Figure& figure : {Figure{.title = "empty"}, of({}),
                                Figure{.title = "x", .panels = {{"", HeatMap{}}, {"", IntervalChart{}}}, .columns = 5},
                                of({.curves = {{.name = "point", .x = {1}, .y = {2}}}})})

@@ -92,7 +92,7 @@ TEST_CASE("the violations of an indefinite form equal those by brute force", "[i
   }
 }
 
-TEST_CASE("asymmetry is 0 for a symmetric and 1 for an antisymmetric form; asymmetric scores differ by direction",
+TEST_CASE("asymmetry is 0 for a symmetric and 1 for an antisymmetric form, and asymmetric scores differ by direction",
           "[inspect]") {
   const auto any = torch::randn({1, k, k}, torch::kDouble);
   CHECK(forms_with(MetricOptions{}, any + any.mT()).asymmetry[0] < 1e-15);

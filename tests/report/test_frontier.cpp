@@ -113,7 +113,7 @@ TEST_CASE("a frontier adds its measures, and sizes are shown without a deviation
         }).second.find("accuracy") != std::string::npos);
 }
 
-TEST_CASE("groups without one of the measures are left out of the frontier; if none is left, this is an error",
+TEST_CASE("groups without one of the measures are left out of the frontier, and if none is left, this is an error",
           "[frontier]") {
   std::vector<RunRecord> runs;
   add_group(runs, "a", 10, 3, 3);

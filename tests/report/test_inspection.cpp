@@ -48,7 +48,7 @@ TEST_CASE("an inspection has the tokens and a layer for each block, and does not
   CHECK(inspection.norms.after_feed_forward.size() == 2);
 }
 
-TEST_CASE("classifiers are inspected with class tokens or regions; without blocks an inspection has only norms",
+TEST_CASE("classifiers are inspected with class tokens or regions, and without blocks an inspection has only norms",
           "[inspect]") {
   const Workplace place;
   const auto with_token = inspect(trained(place, classifier(place, {"task.head=first_token"})), "marker word1");
@@ -148,7 +148,7 @@ TEST_CASE("an encoder and decoder is inspected in three parts", "[inspect]") {
     CHECK((name.starts_with("cross_") && is_picture(name + ".svg")));
 }
 
-TEST_CASE("losses by position add up to the loss of the split; only plain language models have losses by context",
+TEST_CASE("losses by position add up to the loss of the split, and only plain language models have losses by context",
           "[inspect][masking][packing]") {
   const Workplace place;
   auto overrides = GENERATE(Overrides{}, Overrides{"model.memory=16", "model.positions=transformer_xl"},

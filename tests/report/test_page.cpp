@@ -50,8 +50,9 @@ LoggedCurves read(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("quantised matrices are as accurate as their bits allow; symmetric and causal ones are stored as a triangle",
-          "[report]") {
+TEST_CASE(
+    "quantised matrices are as accurate as their bits allow, and symmetric and causal ones are stored as a triangle",
+    "[report]") {
   torch::manual_seed(1);
   const auto any = torch::randn({30, 40}, torch::kDouble), large = torch::randn({100, 120}, torch::kDouble);
   const auto square = any.slice(1, 0, 30).contiguous(), symmetric = square + square.t();

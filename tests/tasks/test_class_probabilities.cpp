@@ -73,7 +73,7 @@ TEST_CASE("AUC is the fraction of correctly ranked pairs, averaged over classes 
   CHECK(*roc_auc({.classes = 3, .values = {0.9, 0.1, 0, 0.2, 0.8, 0}, .labels = {0, 1}}) == 1);
 }
 
-TEST_CASE("confusion and F1 equal values by hand and by definition; absent classes do not affect the mean",
+TEST_CASE("confusion and F1 equal values by hand and by definition, and absent classes do not affect the mean",
           "[metrics]") {
   // true 0: predicted 0, 0, 1; true 1: predicted 1; true 2: predicted 0
   const ClassProbabilities p{

@@ -253,7 +253,7 @@ TEST_CASE("a loss by sequence is the mean over windows or documents of their mea
   }
 }
 
-TEST_CASE("in joined packs documents see earlier ones; in an evaluation each document is separate", "[packing]") {
+TEST_CASE("in joined packs documents see earlier ones, and in an evaluation each document is separate", "[packing]") {
   const auto joined = stream_of(config_of(ShortestFirstPackingConfig{{.separate = false}}));
   const auto batch = joined->training_batch(0, 0, torch::kCPU);
   CHECK(batch.segments_bc.max().item<std::int64_t>() == 0);

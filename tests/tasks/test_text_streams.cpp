@@ -58,8 +58,9 @@ Corpus text_of(std::size_t bytes) { return {.path = "memory.txt", .text = counti
 
 }  // namespace
 
-TEST_CASE("a batch with padding grows to a multiple of 8 tokens, at most to the context; one without padding does not",
-          "[batch]") {
+TEST_CASE(
+    "a batch with padding grows to a multiple of 8 tokens, at most to the context, and one without padding does not",
+    "[batch]") {
   const auto [length, context, expected] =
       GENERATE(table<std::int64_t, std::int64_t, std::int64_t>({{5, 20, 8}, {8, 20, 8}, {9, 20, 16}, {17, 20, 20}}));
   LabelledRows rows{.rows = 2, .length = length, .labels = {1, 0}};

@@ -96,7 +96,7 @@ TEST_CASE("tokens decoded one by one, joined with the separator, are the decoded
   CHECK(joined == tokenizer->decode(ids));
 }
 
-TEST_CASE("characters are the sorted set of code points; unknown ones have the last id", "[tokenizer]") {
+TEST_CASE("characters are the sorted set of code points, and unknown ones have the last id", "[tokenizer]") {
   const auto sorted = CharacterTokenizer::from_text("banana\n\U0001F600é");
   CHECK(sorted.vocabulary_size() == 6);
   CHECK(sorted.encode("\nabn") == Ids{0, 1, 2, 3});
@@ -299,7 +299,7 @@ TEST_CASE("only a tokenizer with an unknown token has an id for it", "[tokenizer
   CHECK_FALSE(NumberTokenizer(3).unknown_id());
 }
 
-TEST_CASE("numbers are separated by commas and white space; numbers out of range and other words are refused",
+TEST_CASE("numbers are separated by commas and white space, and numbers out of range and other words are refused",
           "[tokenizer]") {
   const NumberTokenizer tokenizer(3);
   for (const std::string text : {"2 0 1", "2,0,1", "2, 0, 1", "  2 ,0   1,\n"})

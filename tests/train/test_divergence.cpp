@@ -45,8 +45,9 @@ std::vector<nlohmann::json> numbers(std::initializer_list<int> values) { return 
 
 }  // namespace
 
-TEST_CASE("a divergence is an error with step and tensor, also after the last rollback; only finite numbers are saved",
-          "[divergence]") {
+TEST_CASE(
+    "a divergence is an error with step and tensor, also after the last rollback, and only finite numbers are saved",
+    "[divergence]") {
   const Workplace place;
   const auto more = GENERATE(values<Overrides>(
       {{"train.precision=fp32"},
