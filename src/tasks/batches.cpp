@@ -20,12 +20,17 @@ torch::Tensor to_weight(std::int64_t targets, torch::Device device) {
   return torch::full({}, static_cast<double>(targets), torch::TensorOptions().dtype(torch::kDouble).device(device));
 }
 
-// The length of the longest row, rounded up to a multiple of 8.
+// A length rounded up to a multiple of 8, or `most`. Libraries that compile a kernel for each shape can then reuse it.
+std::int64_t padded_length(std::int64_t length, std::int64_t most) {
+  constexpr std::int64_t step = 8;
+  return std::min((length + step - 1) / step * step, most);
+}
+
+// The padded length of the longest row.
 std::int64_t needed_length(const torch::Tensor& segments_bc) {
-  constexpr std::int64_t step = 8;  // so that libraries that compile a kernel for each shape can reuse it
   const auto used = (segments_bc >= 0).any(0).nonzero();
   const auto length = used.numel() == 0 ? 1 : used.max().item<std::int64_t>() + 1;
-  return std::min((length + step - 1) / step * step, segments_bc.size(1));
+  return padded_length(length, segments_bc.size(1));
 }
 
 void take_labels(Batch& part, std::int64_t first, std::int64_t count) {
@@ -73,8 +78,7 @@ Batch to_batch(const LabelledRows& rows, torch::Device device, std::int64_t cont
   Batch batch;
   batch.ids_bc = to_tensor(rows.ids, rows.rows, device);
   if (!rows.segments.empty()) {
-    constexpr std::int64_t step = 8;
-    const auto length = std::min((rows.length + step - 1) / step * step, context);
+    const auto length = padded_length(rows.length, context);
     const auto further = std::max<std::int64_t>(0, length - rows.length);
     batch.ids_bc = torch::constant_pad_nd(batch.ids_bc, {0, further}, 0);
     batch.segments_bc = torch::constant_pad_nd(to_tensor(rows.segments, rows.rows, device), {0, further}, -1);

@@ -11,7 +11,7 @@ namespace metaformer {
 // The batches of a language model: windows at random places; an epoch has as many tokens as the split. With
 // model.memory or model.carry_state the text in order: each row of a step continues the same row of the previous step.
 // With data.packing rows are packs of documents, in another order in every epoch, and evaluations see each document
-// alone. Throws Error (exit code 3) if the text is too short for that.
+// separately. Throws Error (exit code 3) if the text is too short for that.
 std::shared_ptr<const BatchStream> make_text_stream(const ExperimentConfig& config,
                                                     std::shared_ptr<const TextDataset> dataset);
 
