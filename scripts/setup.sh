@@ -50,7 +50,7 @@ choose_variant() {
 }
 
 system_packages=(build-essential cmake ninja-build ccache git ca-certificates python3 python3-venv
-  libyaml-cpp-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libutfcpp-dev libcsv-dev libarchive-dev zlib1g-dev
+  libyaml-cpp-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libutfcpp-dev libcsv-dev libarchive-dev zlib1g-dev libzstd-dev
   libsentencepiece-dev libpcre2-dev libicu-dev liblinear-dev libgloo-dev libcurl4-openssl-dev libssl-dev catch2 libboost-dev libboost-context-dev
   clang-format libmimalloc-dev node-d3 librsvg2-bin)
 test_packages=(chromium-headless-shell)

@@ -4,6 +4,7 @@
 #include <archive_entry.h>
 #include <fmt/format.h>
 #include <zlib.h>
+#include <zstd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,6 +14,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/signals.h"
 #include "base/text.h"
@@ -21,8 +23,10 @@ namespace metaformer {
 
 namespace {
 
-constexpr std::string_view magic = "\x1f\x8b";
+constexpr std::string_view magic = "\x1f\x8b", zstandard_magic = "\x28\xb5\x2f\xfd";
 constexpr std::size_t piece_size = 1 << 20;
+
+}  // namespace
 
 // Unpacks piece by piece, in constant memory. Uses zlib, because libarchive does not verify the checksum of a gzipped
 // file.
@@ -89,6 +93,49 @@ class GzipStream {
   z_stream stream_{};
   bool inside_member_ = false, has_ended_member_ = false;
 };
+
+// The same for Zstandard's format (RFC 8878), whose library verifies the checksums that a file has.
+class ZstandardStream {
+ public:
+  ZstandardStream(std::function<std::string_view()> read, std::string source)
+      : read_(std::move(read)), source_(std::move(source)), stream_(ZSTD_createDStream(), ZSTD_freeDStream) {
+    if (!stream_) throw Error(ExitCode::out_of_memory, source_ + ": no memory to unpack it");
+  }
+
+  std::string_view next() {
+    piece_.resize(piece_size);
+    ZSTD_outBuffer out{piece_.data(), piece_.size(), 0};
+    while (out.pos == 0) {
+      throw_if_stopped();
+      if (packed_.empty()) packed_ = read_();
+      if (packed_.empty()) {
+        if (inside_frame_) fail("it ends too early");
+        return {};
+      }
+      ZSTD_inBuffer in{packed_.data(), packed_.size(), 0};
+      const auto outcome = ZSTD_decompressStream(stream_.get(), &out, &in);
+      if (ZSTD_isError(outcome) != 0) fail(ZSTD_getErrorName(outcome));
+      inside_frame_ = outcome != 0;
+      packed_.remove_prefix(in.pos);
+    }
+    return std::string_view(piece_).substr(0, out.pos);
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& why) const {
+    throw Error(ExitCode::data,
+                fmt::format("{}: cannot be unpacked as Zstandard: {}; it may be cut off or damaged", source_, why));
+  }
+
+  std::function<std::string_view()> read_;
+  std::string source_;
+  std::unique_ptr<ZSTD_DStream, decltype(&ZSTD_freeDStream)> stream_;
+  std::string_view packed_;  // read, not yet unpacked
+  std::string piece_;
+  bool inside_frame_ = false;
+};
+
+namespace {
 
 // The bytes of a tar archive. GzipStream unpacks a gzipped one, because libarchive ignores gzip's checksum.
 class TarFile {
@@ -162,17 +209,75 @@ std::string read_content(const TarFile& file, archive* reader, std::string_view 
 
 }  // namespace
 
-bool is_gzip(std::string_view bytes) { return bytes.starts_with(magic); }
-
-std::string unpack_gzip(std::string_view bytes, std::uintmax_t largest, const std::string& source) {
-  GzipStream stream([&] { return std::exchange(bytes, {}); }, source);
-  std::string content;
-  for (auto piece = stream.next(); !piece.empty(); piece = stream.next()) {
-    content += piece;
-    if (content.size() > largest)
-      throw Error(ExitCode::data, fmt::format("{}: unpacks to more than the {} allowed", source, human_bytes(largest)));
+struct UnpackedFile::Reader {
+  explicit Reader(const std::filesystem::path& file_path) : path(file_path), file(file_path, std::ios::binary) {
+    if (!std::filesystem::exists(path)) fail("no such file");
+    if (std::filesystem::is_directory(path)) fail("is a folder");
+    if (!file) fail("cannot be read: no permission");
+    begin = read();
+    const auto read_all = [this] { return begin.empty() ? read() : std::exchange(begin, {}); };
+    if (is_gzip(begin)) gzip.emplace(read_all, path.string());
+    if (begin.starts_with(zstandard_magic)) zstandard.emplace(read_all, path.string());
   }
-  return content;
+
+  std::string_view next() {
+    if (gzip) return gzip->next();
+    if (zstandard) return zstandard->next();
+    throw_if_stopped();
+    return begin.empty() ? read() : std::exchange(begin, {});
+  }
+
+  std::string_view read() {
+    piece.resize(piece_size);
+    file.read(piece.data(), piece_size);
+    if (file.bad()) fail("could not be read to its end");
+    const auto bytes = std::string_view(piece).substr(0, static_cast<std::size_t>(file.gcount()));
+    if (!bytes.empty()) sha256.add(bytes);
+    return bytes;
+  }
+
+  [[noreturn]] void fail(const std::string& why) const { throw Error(ExitCode::data, path.string() + ": " + why); }
+
+  std::filesystem::path path;
+  std::ifstream file;
+  std::string piece;
+  std::string_view begin;  // read, not yet returned
+  Sha256 sha256;
+  std::optional<GzipStream> gzip;
+  std::optional<ZstandardStream> zstandard;
+  std::string digest;
+};
+
+UnpackedFile::UnpackedFile(const std::filesystem::path& path) : reader_(std::make_unique<Reader>(path)) {}
+UnpackedFile::~UnpackedFile() = default;
+
+std::string_view UnpackedFile::next() {
+  const auto piece = reader_->next();
+  if (piece.empty() && reader_->digest.empty()) reader_->digest = reader_->sha256.digest();
+  return piece;
+}
+
+std::string UnpackedFile::sha256() const { return reader_->digest; }
+
+bool is_gzip(std::string_view bytes) { return bytes.starts_with(magic); }
+bool is_packed_file(std::string_view bytes) { return is_gzip(bytes) || bytes.starts_with(zstandard_magic); }
+
+std::string unpack(std::string bytes, std::uintmax_t largest, const std::string& source) {
+  const auto unpack_with = [&]<class Stream>() {
+    std::string_view rest = bytes;
+    Stream stream([&] { return std::exchange(rest, {}); }, source);
+    std::string content;
+    for (auto piece = stream.next(); !piece.empty(); piece = stream.next()) {
+      content += piece;
+      if (content.size() > largest)
+        throw Error(ExitCode::data,
+                    fmt::format("{}: unpacks to more than the {} allowed", source, human_bytes(largest)));
+    }
+    return content;
+  };
+  if (is_gzip(bytes)) return unpack_with.operator()<GzipStream>();
+  if (bytes.starts_with(zstandard_magic)) return unpack_with.operator()<ZstandardStream>();
+  return bytes;
 }
 
 void for_each_archive_entry(const std::filesystem::path& path, std::size_t largest, const WantsEntry& wants,

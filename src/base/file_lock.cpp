@@ -1,5 +1,6 @@
 #include "base/file_lock.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -7,11 +8,15 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "base/text.h"
 
 namespace metaformer {
@@ -22,6 +27,11 @@ std::string read_holder(int descriptor) {
   std::array<char, 200> text{};
   const auto count = ::pread(descriptor, text.data(), text.size(), 0);
   return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0))};
+}
+
+std::string name_of_holder(int descriptor) {
+  const auto holder = read_holder(descriptor);
+  return holder.empty() ? "another process" : holder;
 }
 
 std::string this_process() {
@@ -39,8 +49,8 @@ bool is_same_file(int descriptor, const std::filesystem::path& file) {
 
 }  // namespace
 
-FileLock::FileLock(const std::filesystem::path& file) : file_(file) {
-  while (true) {
+FileLock::FileLock(const std::filesystem::path& file, WhenHeld when_held) : file_(file) {
+  for (bool has_waited = false;;) {
     if (fault_strikes("full"))
       throw Error(ExitCode::failure, fmt::format("cannot write {}: {}", file.string(), std::strerror(ENOSPC)));
     descriptor_ = open_own_file(file);
@@ -50,11 +60,16 @@ FileLock::FileLock(const std::filesystem::path& file) : file_(file) {
                      std::strerror(errno));
         break;
       }
-      const auto holder = read_holder(descriptor_);
+      const auto name = name_of_holder(descriptor_);
       ::close(descriptor_);
-      throw Error(ExitCode::usage,
-                  fmt::format("{} is in use by {}; wait for it, or stop it first", file.parent_path().string(),
-                              holder.empty() ? "another process" : holder));
+      if (when_held == WhenHeld::fail)
+        throw Error(ExitCode::usage, fmt::format("{} is in use by {}; wait for it, or stop it first",
+                                                 file.parent_path().string(), name));
+      if (!std::exchange(has_waited, true))
+        log::info("waiting for {}, which writes {}", name, file.parent_path().string());
+      throw_if_stopped();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      continue;
     }
     if (is_same_file(descriptor_, file)) break;
     ::close(descriptor_);
@@ -69,6 +84,14 @@ FileLock::FileLock(const std::filesystem::path& file) : file_(file) {
 FileLock::~FileLock() {
   ::unlink(file_.c_str());
   ::close(descriptor_);
+}
+
+std::optional<std::string> lock_holder(const std::filesystem::path& file) {
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) return std::nullopt;
+  const OpenFile opened(file, descriptor);
+  if (::flock(descriptor, LOCK_SH | LOCK_NB) == 0) return std::nullopt;  // the file of a dead process
+  return name_of_holder(descriptor);
 }
 
 }  // namespace metaformer

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -77,6 +78,29 @@ std::string target_of_temporary(std::string_view name) {
   return is_number ? std::string(name.substr(0, dot)) : "";
 }
 
+fs::path rename_to_temporary(const fs::path& path, std::error_code& error) {
+  error.clear();
+  if (!target_of_temporary(path.filename().string()).empty()) return path;
+  const auto temporary = temporary_name(path);
+  std::error_code ignored;
+  fs::remove_all(temporary, ignored);  // left by an earlier process with this number
+  fs::rename(path, temporary, error);
+  return temporary;
+}
+
+FolderSize size_of_folder(const fs::path& folder) {
+  FolderSize size;
+  std::error_code error;
+  constexpr auto options = fs::directory_options::skip_permission_denied;
+  for (fs::recursive_directory_iterator at(folder, options, error), end; !error && at != end; at.increment(error)) {
+    struct stat status = {};
+    if (::lstat(at->path().c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
+    size.bytes += static_cast<std::uintmax_t>(status.st_size);
+    size.changed = std::max(size.changed, status.st_mtime);
+  }
+  return size;
+}
+
 ExitCode code_of_errno(int error, ExitCode otherwise) {
   return error == ENOSPC || error == EDQUOT || error == EIO ? ExitCode::failure : otherwise;
 }
@@ -108,6 +132,14 @@ void exchange(const fs::path& first, const fs::path& second) {
     fail_with_errno("replace", second);
   }
   if (::rename(replaced.c_str(), first.c_str()) != 0) fail_with_errno("rename", replaced);
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code error;
+  const auto status = fs::status(path, error);
+  if (error && status.type() != fs::file_type::not_found)
+    fail_data("{}: cannot be read: {}", path.string(), error.message());
+  return fs::is_directory(status);
 }
 
 std::string read_file(const fs::path& path, std::uintmax_t largest, ExitCode code) {
@@ -165,6 +197,32 @@ void OpenFile::write(std::string_view bytes) const {
 
 void OpenFile::sync() const {
   if (::fsync(descriptor_) != 0) fail_with_errno("sync", path_);
+}
+
+MappedFile::MappedFile(const fs::path& path) : path_(path) {
+  const auto fail = [&](const std::string& why) { throw Error(ExitCode::data, path.string() + ": " + why); };
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) fail(errno == ENOENT ? "no such file" : std::string("cannot be read: ") + std::strerror(errno));
+  const OpenFile file(path, descriptor);
+  struct stat status = {};
+  if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) fail("not a regular file");
+  size_ = static_cast<std::size_t>(status.st_size);
+  if (size_ == 0) return;
+  void* memory = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, 0);
+  if (memory == MAP_FAILED) fail(std::string("cannot be read: ") + std::strerror(errno));
+  data_ = static_cast<const char*>(memory);
+  ::madvise(memory, size_, MADV_RANDOM);  // else the kernel reads 128 KiB around each page that is missing
+}
+
+MappedFile::~MappedFile() {
+  if (size_ > 0) ::munmap(const_cast<char*>(data_), size_);
+}
+
+void MappedFile::prefetch(std::size_t first, std::size_t count) const {
+  if (first >= size_) return;
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = first / page * page;
+  ::madvise(const_cast<char*>(data_) + begin, std::min(first + count, size_) - begin, MADV_WILLNEED);
 }
 
 AppendedFile::AppendedFile(const fs::path& path) : OpenFile(path, open_own_file(path, O_APPEND)) {}

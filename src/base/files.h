@@ -3,9 +3,11 @@
 
 #include <csignal>
 #include <cstdint>
+#include <ctime>
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "base/error.h"
 
@@ -19,6 +21,9 @@ bool fault_strikes(const char* point);
 
 // Raises the signal if this arrival is the one that fails. SIGKILL ends the process at once, as a power cut would.
 void fault_point(const char* point, int signal = SIGKILL);
+
+// Whether the path is that of a folder, or of a link to one. Errors (exit code 3): it cannot be read.
+bool is_folder(const std::filesystem::path& path);
 
 // The content of a regular file. Throws Error(code) when it is missing, unreadable, or larger than `largest` bytes.
 std::string read_file(const std::filesystem::path& path, std::uintmax_t largest, ExitCode code);
@@ -47,6 +52,27 @@ class OpenFile {
   int descriptor_;
 };
 
+// A file in memory, of which the kernel reads the pages that are used. It must not become shorter meanwhile.
+class MappedFile {
+ public:
+  // Errors (exit code 3): missing, not a regular file, unreadable.
+  explicit MappedFile(const std::filesystem::path& path);
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+
+  const std::filesystem::path& path() const { return path_; }
+  std::string_view bytes() const { return {data_, size_}; }
+
+  // Lets the kernel read these bytes from the disk, without waiting for it.
+  void prefetch(std::size_t first, std::size_t count) const;
+
+ private:
+  std::filesystem::path path_;
+  const char* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
 // A file of a run to which data are appended, opened by open_own_file.
 struct AppendedFile : OpenFile {
   explicit AppendedFile(const std::filesystem::path& path);
@@ -62,6 +88,18 @@ std::string target_of_temporary(std::string_view name);
 
 // A temporary name next to `path` that target_of_temporary recognises.
 std::filesystem::path temporary_name(const std::filesystem::path& path);
+
+// Renames a file or folder to its temporary name, unless it has one, and returns that name. To be called before a
+// folder is removed, so that a process that dies meanwhile leaves no incomplete folder under its name. If `error` is
+// set, the path has kept its name.
+std::filesystem::path rename_to_temporary(const std::filesystem::path& path, std::error_code& error);
+
+// The files in a folder, at any depth, without those behind links. What changes meanwhile may be missed.
+struct FolderSize {
+  std::uintmax_t bytes = 0;
+  std::time_t changed = 0;  // when the newest file was written; 0: there is no file
+};
+FolderSize size_of_folder(const std::filesystem::path& folder);
 
 // Whether the file contains exactly these bytes.
 bool holds(const std::filesystem::path& path, std::string_view bytes);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "base/utf8.h"
@@ -16,12 +18,11 @@ const nlohmann::json& json_member(const nlohmann::json& json, const std::string&
 
 namespace {
 
-constexpr std::size_t longest_line = 16 << 20;
-
 // Reads the object of a line. Returns "", or the reason why the line has none.
-std::string read_object(std::string_view line, nlohmann::json& object) {
-  if (line.size() > longest_line)
-    return fmt::format("the line has {}; at most {} make sense", human_bytes(line.size()), human_bytes(longest_line));
+std::string read_object(std::string_view line, std::size_t size, nlohmann::json& object) {
+  constexpr auto longest = JsonLines::longest_line;
+  if (size > longest)
+    return fmt::format("the line has {}; at most {} make sense", human_bytes(size), human_bytes(longest));
   if (line.find('\0') != std::string_view::npos) return "the line has NUL bytes";
   object = parse_json(line);
   if (object.is_object()) return "";
@@ -33,42 +34,55 @@ std::string read_object(std::string_view line, nlohmann::json& object) {
 
 }  // namespace
 
-void for_each_json_object(std::string_view content, const std::vector<std::string>& names, const std::string& source,
-                          const UseMembers& use, const RefuseLine& refuse) {
-  std::vector<bool> seen(names.size());  // in any object
-  std::int64_t first_line = 0;           // line of the first object; 0: no object so far
-  std::vector<std::string> first_members;
-  for (std::int64_t number = 1; !content.empty(); ++number) {
-    throw_if_stopped();
-    const auto line = trim(take_line(content));
-    if (line.empty()) continue;
-    nlohmann::json object;
-    if (auto defect = read_object(line, object); !defect.empty()) {
-      refuse(number, std::move(defect));
+JsonLines::JsonLines(std::vector<std::string> names, std::string source, UseMembers use, RefuseLine refuse)
+    : names_(std::move(names)),
+      source_(std::move(source)),
+      use_(std::move(use)),
+      refuse_(std::move(refuse)),
+      seen_(names_.size()) {}
+
+void JsonLines::add(std::string_view line, std::size_t size) {
+  throw_if_stopped();
+  ++number_;
+  const auto trimmed = trim(line);
+  if (trimmed.empty() && size <= longest_line) return;
+  nlohmann::json object;
+  if (auto defect = read_object(trimmed, size - line.size() + trimmed.size(), object); !defect.empty())
+    return refuse_(number_, std::move(defect));
+  if (first_object_ == 0) {
+    first_object_ = number_;
+    for (const auto& [name, value] : object.items()) members_of_first_.push_back(name);
+  }
+  std::vector<nlohmann::json*> found;
+  const std::string* missing = nullptr;
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    const auto at = object.find(names_[i]);
+    if (at == object.end()) {
+      if (missing == nullptr) missing = &names_[i];
       continue;
     }
-    if (first_line == 0) {
-      first_line = number;
-      for (const auto& [name, value] : object.items()) first_members.push_back(name);
-    }
-    std::vector<nlohmann::json*> found;
-    const std::string* missing = nullptr;
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      const auto at = object.find(names[i]);
-      if (at == object.end()) {
-        if (missing == nullptr) missing = &names[i];
-        continue;
-      }
-      seen[i] = true;
-      found.push_back(&*at);
-    }
-    missing == nullptr ? use(found, number) : refuse(number, fmt::format("no member {}", in_quotes(*missing)));
+    seen_[i] = true;
+    found.push_back(&*at);
   }
-  for (std::size_t i = 0; i < names.size() && first_line > 0; ++i)
-    if (!seen[i])
-      throw Error(ExitCode::data, fmt::format("{}: no object has a member {}; the first, on line {}, has {}{}", source,
-                                              in_quotes(names[i]), first_line, quoted_list(first_members),
-                                              did_you_mean(names[i], first_members)));
+  missing == nullptr ? use_(found, number_) : refuse_(number_, fmt::format("no member {}", in_quotes(*missing)));
+}
+
+void JsonLines::finish() const {
+  for (std::size_t i = 0; i < names_.size() && first_object_ > 0; ++i)
+    if (!seen_[i])
+      throw Error(ExitCode::data, fmt::format("{}: no object has a member {}; the first, on line {}, has {}{}", source_,
+                                              in_quotes(names_[i]), first_object_, quoted_list(members_of_first_),
+                                              did_you_mean(names_[i], members_of_first_)));
+}
+
+void for_each_json_object(std::string_view content, const std::vector<std::string>& names, const std::string& source,
+                          const UseMembers& use, const RefuseLine& refuse) {
+  JsonLines lines(names, source, use, refuse);
+  while (!content.empty()) {
+    const auto line = take_line(content);
+    lines.add(line, line.size());
+  }
+  lines.finish();
 }
 
 std::string defect_of_text_member(const nlohmann::json& value, const std::string& name) {

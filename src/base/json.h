@@ -107,13 +107,36 @@ const nlohmann::json& json_member(const nlohmann::json& json, const std::string&
 using UseMembers = std::function<void(const std::vector<nlohmann::json*>& members, std::int64_t line)>;
 using RefuseLine = std::function<void(std::int64_t line, std::string why)>;
 
-// Calls `use` with the members called `names` of every object in `content`, in that order, and `refuse` for every
-// malformed line: above 16 MiB, with NUL bytes, not UTF-8, not JSON, nested deeper than 64, not an object, without one
-// of the members. If a member occurs twice in an object, the last one is used. Lines end with LF or CRLF and are
-// counted from 1; blank lines are skipped.
-//
-// Errors (exit code 3): no object has one of the members; the message lists the members of the first object. `source`
-// names the file.
+// Reads the lines of a file one after another. Calls `use` with the members called `names` of every object, in that
+// order, and `refuse` for every malformed line: above 16 MiB, with NUL bytes, not UTF-8, not JSON, nested deeper than
+// 64, not an object, without one of the members. If a member occurs twice in an object, the last one is used. Lines end
+// with LF or CRLF and are counted from 1; blank lines are skipped.
+class JsonLines {
+ public:
+  static constexpr std::size_t longest_line = 16 << 20;
+
+  // `source` names the file.
+  JsonLines(std::vector<std::string> names, std::string source, UseMembers use, RefuseLine refuse);
+
+  // `size`: of the whole line, of which a too long one may be cut.
+  void add(std::string_view line, std::size_t size);
+
+  // After the last line. Errors (exit code 3): no object has one of the members; the message lists the members of the
+  // first object.
+  void finish() const;
+
+ private:
+  std::vector<std::string> names_;
+  std::string source_;
+  UseMembers use_;
+  RefuseLine refuse_;
+  std::int64_t number_ = 0;
+  std::vector<bool> seen_;         // by name, in any object
+  std::int64_t first_object_ = 0;  // its line; 0: no object so far
+  std::vector<std::string> members_of_first_;
+};
+
+// The same for the whole content of a file.
 void for_each_json_object(std::string_view content, const std::vector<std::string>& names, const std::string& source,
                           const UseMembers& use, const RefuseLine& refuse);
 

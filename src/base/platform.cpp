@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
 
 #include "base/error.h"
 
@@ -58,6 +59,14 @@ std::string matrix_products() {
   const bool is_ours = dlsym(RTLD_DEFAULT, symbol) == reinterpret_cast<void*>(&mkl_serv_intel_cpu_true);
   if (!is_ours || own_of_mkl() == nullptr) return "not MKL's, or out of reach; as LibTorch has them";
   return takes_widest() ? "MKL, with the widest instructions of this CPU" : "MKL, as it decides for itself";
+}
+
+void* open_own_library(const std::string& name) {
+  std::error_code ignored;
+  const auto folder = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  for (const auto* place : {".", "lib", "../lib/metaformer", ".."})
+    if (void* library = dlopen((folder / place / name).c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  return nullptr;
 }
 
 }  // namespace metaformer

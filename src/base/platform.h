@@ -34,4 +34,8 @@ double seconds_since_program_start();
 // CPU's feature flags. METAFORMER_MKL=own leaves the decision to MKL; another value is an Error (exit code 2).
 std::string matrix_products();
 
+// Loads a library of this program on demand: from the folder of the executable in a build, from the library folder of
+// an installation. nullptr: it is missing or cannot be loaded (dlerror() gives the reason).
+void* open_own_library(const std::string& name);
+
 }  // namespace metaformer

@@ -9,6 +9,8 @@
 #include <limits>
 #include <tuple>
 
+#include "base/utf8.h"
+
 namespace metaformer {
 
 // Like std::from_chars, but for the whole text: invalid_argument if characters are left over.
@@ -120,7 +122,21 @@ std::string printable(std::string_view word) {
   return escaped(word.substr(0, end)) + "...";
 }
 
+std::string cut_in_middle(std::string_view text, std::size_t width) {
+  const auto characters = static_cast<std::size_t>(count_characters(text));
+  if (characters <= width) return std::string(text);
+  const auto kept = std::max<std::size_t>(width, 1) - 1, start = kept / 2, end = characters - (kept - start);
+  const auto offset = [&](std::size_t character) { return byte_offset(text, static_cast<std::int64_t>(character)); };
+  return fmt::format("{}…{}", text.substr(0, offset(start)), text.substr(offset(end)));
+}
+
 std::string in_quotes(std::string_view value) { return "'" + printable(value) + "'"; }
+
+std::string shell_word(std::string_view word) {
+  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+:,@%=";
+  if (!word.empty() && word.find_first_not_of(plain) == word.npos) return std::string(word);
+  return "'" + replaced(word, "'", R"('\'')") + "'";
+}
 
 std::string without_last_break(std::string text) {
   if (text.ends_with('\n')) text.pop_back();

@@ -63,8 +63,14 @@ std::string escaped_lines(std::string_view text);
 // `escaped` for one word, cut after 60 bytes.
 std::string printable(std::string_view word);
 
+// The text if it has at most `width` characters, else its beginning and its end with "…" between them.
+std::string cut_in_middle(std::string_view text, std::size_t width);
+
 // `printable` between quotes.
 std::string in_quotes(std::string_view value);
+
+// A word for a shell: as it is, or in single quotes if a character means something to the shell.
+std::string shell_word(std::string_view word);
 
 std::string human_bytes(std::uint64_t bytes);      // "1.5 GiB"
 std::string without_last_break(std::string text);  // "text\r\n" -> "text"

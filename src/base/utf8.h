@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -14,12 +15,36 @@
 
 namespace metaformer {
 
-// "not valid UTF-8: byte 0xe9 at offset 17", or "" for valid text.
-inline std::string utf8_defect(std::string_view text) {
-  const auto bad = utf8::find_invalid(text.begin(), text.end());
-  if (bad == text.end()) return "";
-  return fmt::format("not valid UTF-8: byte 0x{:02x} at offset {}", static_cast<unsigned char>(*bad),
-                     bad - text.begin());
+// The number of bytes before the first that is not ASCII, by eight at a time.
+inline std::size_t ascii_length(std::string_view text) {
+  std::size_t at = 0;
+  for (std::uint64_t eight = 0; at + sizeof eight <= text.size(); at += sizeof eight) {
+    std::memcpy(&eight, text.data() + at, sizeof eight);
+    if ((eight & 0x8080808080808080ULL) != 0) break;
+  }
+  while (at < text.size() && static_cast<unsigned char>(text[at]) < 0x80) ++at;
+  return at;
+}
+
+// The place of the first byte that is not valid UTF-8, or the size of the text.
+inline std::size_t find_invalid_utf8(std::string_view text) {
+  for (std::size_t at = 0;;) {
+    at += ascii_length(text.substr(at));
+    if (at == text.size()) return at;
+    auto end = at;  // of the characters that are not ASCII
+    while (end < text.size() && static_cast<unsigned char>(text[end]) >= 0x80) ++end;
+    const auto* bad = utf8::find_invalid(text.begin() + at, text.begin() + end);
+    if (bad != text.begin() + end) return static_cast<std::size_t>(bad - text.begin());
+    at = end;
+  }
+}
+
+// "not valid UTF-8: byte 0xe9 at offset 17", or "" for valid text. `before`: bytes of the file before the text.
+inline std::string utf8_defect(std::string_view text, std::size_t before = 0) {
+  const auto bad = find_invalid_utf8(text);
+  if (bad == text.size()) return "";
+  return fmt::format("not valid UTF-8: byte 0x{:02x} at offset {}", static_cast<unsigned char>(text[bad]),
+                     before + bad);
 }
 
 // Throws Error (exit code 3) naming the first invalid byte.
@@ -27,13 +52,16 @@ inline void require_utf8(std::string_view text) {
   if (const auto defect = utf8_defect(text); !defect.empty()) throw Error(ExitCode::data, defect);
 }
 
-// The same for the content of the file `source`; the message also has the line and advice.
-inline void require_utf8(std::string_view text, const std::string& source) {
-  const auto defect = utf8_defect(text);
+// The same for a part of the file `source`, behind `bytes_before` and `lines_before`; the message also has the line and
+// advice.
+inline void require_utf8(std::string_view text, const std::string& source, std::size_t bytes_before = 0,
+                         std::size_t lines_before = 0) {
+  const auto defect = utf8_defect(text, bytes_before);
   if (defect.empty()) return;
-  const auto bad = utf8::find_invalid(text.begin(), text.end());
-  throw Error(ExitCode::data, fmt::format("{}: {} (line {}); convert it, or set data.tokenizer.kind to byte", source,
-                                          defect, 1 + std::count(text.begin(), bad, '\n')));
+  const auto valid = text.substr(0, find_invalid_utf8(text));
+  const auto line = 1 + lines_before + static_cast<std::size_t>(std::ranges::count(valid, '\n'));
+  throw Error(ExitCode::data,
+              fmt::format("{}: {} (line {}); convert it, or set data.tokenizer.kind to byte", source, defect, line));
 }
 
 // Calls `use(code point)` in order. Throws Error (exit code 3) before the first call if the text is not valid, and
@@ -88,6 +116,15 @@ inline void drop_byte_order_mark(std::string& text) {
 // The number of bytes that start a character, which in valid text is the number of code points.
 inline std::int64_t count_characters(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+}
+
+// Byte offset of the n-th character, or the size of the text if it has fewer.
+inline std::size_t byte_offset(std::string_view text, std::int64_t character) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool starts = (static_cast<unsigned char>(text[i]) & 0xC0) != 0x80;
+    if (starts && character-- == 0) return i;
+  }
+  return text.size();
 }
 
 }  // namespace metaformer

@@ -92,7 +92,7 @@ std::string suggest_option(const CLI::App& app, const std::string& argument) {
 
 std::string describe_extras(const CLI::App& app, const std::vector<std::string>& extras) {
   const auto& first = extras.front();
-  if (!first.starts_with('-') && !commands_of(app).empty()) return describe_unknown_command(app, first);
+  if (!first.starts_with('-') && app.get_require_subcommand_min() > 0) return describe_unknown_command(app, first);
   return fmt::format("unexpected argument{} {}{} (see {} --help)", extras.size() == 1 ? "" : "s", quoted_list(extras),
                      suggest_option(app, first), words_of(app));
 }
@@ -126,9 +126,8 @@ std::string describe_usage_error(const CLI::App& program, const CLI::ParseError&
     if (const auto extras = app->remaining(); !extras.empty()) return describe_extras(*app, extras);
     if (app->get_subcommands().empty()) break;
   }
-  const auto commands = commands_of(*app);
-  if (!commands.empty())
-    return fmt::format("a command is missing; expected {} (see {} --help)", join_alternatives(commands),
+  if (app->get_require_subcommand_min() > 0)
+    return fmt::format("a command is missing; expected {} (see {} --help)", join_alternatives(commands_of(*app)),
                        words_of(*app));
   return fmt::format("{} (see {} --help)", error.what(), words_of(*app));
 }
@@ -175,9 +174,9 @@ void set_up(CLI::App& app) {
   app.set_version_flag("--version", std::string("metaformer ") + std::string(build_info().version));
   app.set_help_all_flag("--help-all", "help for every command");
   for (const auto add :
-       {add_train_command, add_evaluate_command, add_sample_command, add_predict_command, add_inspect_command,
-        add_export_command, add_compare_command, add_report_command, add_config_command, add_data_command,
-        add_bench_command, add_info_command, add_completion_command})
+       {add_init_command, add_train_command, add_evaluate_command, add_sample_command, add_predict_command,
+        add_inspect_command, add_export_command, add_compare_command, add_report_command, add_runs_command,
+        add_config_command, add_data_command, add_bench_command, add_info_command, add_completion_command})
     add(app);
   add_help_command(app);
   refuse_empty_values(app);

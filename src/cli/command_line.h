@@ -72,6 +72,7 @@ std::vector<const CLI::App*> subcommands_of(const CLI::App& app);
 int run_command_line(int argc, char** argv);
 
 // Each adds a subcommand: its options and the code that runs it.
+void add_init_command(CLI::App& app);
 void add_train_command(CLI::App& app);
 void add_evaluate_command(CLI::App& app);
 void add_sample_command(CLI::App& app);
@@ -80,6 +81,7 @@ void add_inspect_command(CLI::App& app);
 void add_export_command(CLI::App& app);
 void add_compare_command(CLI::App& app);
 void add_report_command(CLI::App& app);
+void add_runs_command(CLI::App& app);
 void add_config_command(CLI::App& app);
 void add_data_command(CLI::App& app);
 void add_info_command(CLI::App& app);

@@ -56,6 +56,8 @@ _metaformer_candidates() {
     [[ -z $helps ]] || _metaformer_command help
     expected=(OPTIONS)
   elif [[ -n ${subcommands[*]} || -n $helps ]]; then
+    [[ -n $helps ]] || _metaformer_expected "$place "
+    [[ ${expected[*]} != FILE ]] || files=yes
     expected=("${subcommands[@]}")
   else
     _metaformer_expected "$place "
@@ -162,7 +164,8 @@ struct CompletionTables {
       expected += fmt::format("    '{} {}') expected=({}) ;;\n", words, after, expected_of(option));
     };
     for (const auto* option : command.get_options()) {
-      const bool takes_value = option->get_items_expected_max() > 0;
+      // After an option whose value may be left out (--resume) other options may follow, too.
+      const bool takes_value = option->get_items_expected_min() > 0;
       for (const auto& name : option->get_lnames()) {
         (takes_value ? valued : flags).push_back("--" + name);
         if (takes_value) expect("--" + name, *option);

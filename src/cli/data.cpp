@@ -9,6 +9,8 @@
 #include "data/labelled.h"
 #include "data/recall.h"
 #include "data/statistics.h"
+#include "data/token_folder.h"
+#include "data/tokenized_text.h"
 
 namespace metaformer {
 
@@ -157,7 +159,7 @@ void run_stats(const StatsArguments& arguments) {
     arguments.json ? print_json(to_json(stats)) : print_lines(text);
   };
   if (const auto* data = text_data_of(config.task)) {
-    const auto stats = measure_text(load_corpus(*data, arguments.offline), config);
+    const auto stats = measure_text(load_text(*data, arguments.offline, nullptr), config);
     return show(stats, describe(stats));
   }
   if (pairs != nullptr) {
@@ -291,6 +293,81 @@ void add_tokenizer_command(CLI::App& data) {
   command.callback([arguments] { run_tokenizer(*arguments); });
 }
 
+struct PrepareArguments {
+  ConfigChoice choice;
+  std::vector<std::string> corpora;
+  std::optional<std::string> tokenizer, validation;
+  std::string out;
+  PrepareOptions options{.corpora = {}, .config = {}, .out = {}, .threads = encoding_threads()};
+};
+
+// The tokenizer of --tokenizer as a setting of the config: a kind, or the path of an existing tokenizer.
+std::string tokenizer_setting(const std::string& tokenizer) {
+  const auto kinds = kinds_of<TokenizerOptions>();
+  const bool is_kind = std::ranges::find(kinds, tokenizer) != kinds.end();
+  if (!is_kind && !std::filesystem::exists(tokenizer))
+    fail_usage("--tokenizer {}: expected {} or a file or folder of an existing tokenizer{}", tokenizer,
+               fmt::join(kinds, ", "), did_you_mean(tokenizer, {kinds.begin(), kinds.end()}));
+  return is_kind ? "data.tokenizer=" + tokenizer
+                 : fmt::format("data.tokenizer={{kind: pretrained, path: \"{}\"}}",
+                               std::filesystem::absolute(tokenizer).string());
+}
+
+void run_prepare(const PrepareArguments& arguments) {
+  auto choice = arguments.choice;
+  if (arguments.tokenizer) choice.overrides.insert(choice.overrides.begin(), tokenizer_setting(*arguments.tokenizer));
+  const auto config = choice.load().config;
+  const auto* data = text_data_of(config.task);
+  if (data == nullptr) fail_usage("task {}: only texts of language models are prepared", kind_of(config.task));
+  auto options = arguments.options;
+  options.config = *data;
+  if (arguments.validation) options.config.validation_path = std::filesystem::absolute(*arguments.validation).string();
+  if (options.config.path) fail_usage("data.path: has no effect here; the corpora are arguments");
+  for (const auto& corpus : arguments.corpora)
+    options.corpora.push_back(corpus == "-" ? std::filesystem::path(corpus) : std::filesystem::absolute(corpus));
+  if (std::ranges::count(arguments.corpora, "-") > 1) fail_usage("-: standard input can be read only once");
+  options.out = std::filesystem::absolute(arguments.out);
+  prepare_tokens(options);
+  print(options.out.string() + "\n");
+}
+
+void add_prepare_command(CLI::App& data) {
+  auto& command = *data.add_subcommand(
+      "prepare", "encode texts of any size once, into a folder of tokens from which training reads (data.path)");
+  auto arguments = std::make_shared<PrepareArguments>();
+  add_text(command, "corpora", arguments->corpora, "CORPUS",
+           "text, JSON lines, or a folder of them, compressed (gzip, zstd) or not; -: standard input")
+      ->required();
+  add_text(command, "--out", arguments->out, "FOLDER", "folder to write; a stopped preparation in it is continued")
+      ->required();
+  add_text(command, "--tokenizer", arguments->tokenizer, "KIND|PATH",
+           "byte, character, word, unigram, bpe, or the file or folder of an existing tokenizer; default: that of the "
+           "config, else character");
+  add_text(command, "--validation", arguments->validation, "CORPUS",
+           "texts held out for validation, in place of the last data.validation_fraction");
+  add_whole_number(command, "--threads", arguments->options.threads, 1, 256, "threads that encode");
+  add_whole_number(command, "--shard-tokens", arguments->options.shard_tokens, 1, std::int64_t{1} << 40,
+                   "tokens of a file, after which a stopped preparation continues");
+  arguments->choice.add_to(command, /*required=*/false);
+  command.footer(
+      "Examples:\n"
+      "  metaformer data prepare corpus.jsonl.zst --tokenizer gpt2/tokenizer.json --out tokens\n"
+      "  zcat texts/*.gz | metaformer data prepare - --tokenizer byte --out tokens\n"
+      "  metaformer data prepare texts/ --tokenizer bpe --set data.tokenizer.vocabulary=4096 --out tokens\n"
+      "  metaformer train --config shakespeare_subword_metric.yaml --set data.path=tokens");
+  command.callback([arguments] { run_prepare(*arguments); });
+}
+
+void add_verify_command(CLI::App& data) {
+  auto& command = *data.add_subcommand("verify", "read a folder of tokens and compare its files with their digests");
+  auto folder = std::make_shared<std::string>();
+  add_text(command, "folder", *folder, "FOLDER", "folder that `metaformer data prepare` has written")->required();
+  command.callback([folder] {
+    verify_token_folder(*folder);
+    print_lines("{}: all files are as they were written\n", *folder);
+  });
+}
+
 struct DataArguments {
   std::string name, folder;
 };
@@ -329,6 +406,8 @@ void add_data_command(CLI::App& app) {
   fetch.callback([arguments] { run_fetch(*arguments); });
   data.add_subcommand("list", "list the public corpora and their locations")->callback([] { run_list(); });
   add_stats_command(data);
+  add_prepare_command(data);
+  add_verify_command(data);
   add_rows_command(data);
   add_tokenizer_command(data);
   data.footer(

@@ -1,6 +1,10 @@
+#include <filesystem>
+#include <numbers>
+
 #include "base/log.h"
 #include "cli/command_line.h"
 #include "infer/answers.h"
+#include "infer/scoring.h"
 #include "tasks/evaluation.h"
 #include "train/linear_baseline.h"
 
@@ -15,6 +19,9 @@ struct EvaluateArguments {
   ProcessChoice processes;
   Split split = Split::validation;
   std::vector<std::string> others;
+  std::vector<std::string> files;
+  std::optional<std::string> targets;
+  bool per_line = false;
   std::int64_t random_batches = 0, tokens = 0;  // 0: the whole split
   BeamOptions beam;
   std::vector<std::string> beam_flags;  // those on the command line
@@ -128,8 +135,55 @@ Evaluation evaluate_as_asked(const EvaluateArguments& arguments, const LoadedRun
   return evaluation;
 }
 
+// "LOG-PROBABILITY tab TOKENS" and, for a classifier, the predicted label.
+std::string line_of(const LineScore& score, bool as_json) {
+  if (!as_json)
+    return fmt::format("{:.6f}\t{}{}", score.log_probability, score.tokens,
+                       score.predicted ? "\t" + *score.predicted : "");
+  Json json = {{"line", score.line}, {"log_probability", score.log_probability}, {"tokens", score.tokens}};
+  if (score.bytes) json["bytes"] = *score.bytes;
+  if (score.bytes && *score.bytes > 0)
+    json["bits_per_byte"] = -score.log_probability / std::numbers::ln2 / static_cast<double>(*score.bytes);
+  if (score.label) json["label"] = *score.label;
+  if (score.predicted) json["predicted"] = *score.predicted;
+  if (score.is_cut) json["cut"] = true;
+  return to_line(json);
+}
+
+// Scores files in place of a split.
+void evaluate_files(const EvaluateArguments& arguments, ProcessGroup& group) {
+  const auto run = arguments.choice.load(device_for(group, arguments.choice.device));
+  check_beam_flags(arguments, run);
+  if (arguments.per_line && group.size() > 1)
+    fail_usage("--per-line: one process scores the lines; leave out --processes");
+  for (const auto& name : arguments.files) {
+    ScoredFile file{.path = name == "-" ? std::filesystem::path("/dev/stdin") : std::filesystem::absolute(name)};
+    if (arguments.targets) file.targets = std::filesystem::absolute(*arguments.targets);
+    if (arguments.per_line) {
+      score_lines(run, file, [&](const LineScore& score) { print_lines(line_of(score, arguments.json) + "\n"); });
+      continue;
+    }
+    const auto [task, split] = task_of_file(run, file);
+    const Scoring scoring{*run.predictor, task, run.experiment.config.train.precision, run.device, group};
+    auto evaluation = report_of(task, split, score_split(scoring, split), Tables::all);
+    if (task.pairs != nullptr)
+      evaluation.written = score_written_targets(*run.model, run.experiment.config, run.device, *task.pairs, split,
+                                                 arguments.beam, group);
+    if (!group.is_first()) continue;
+    Json json = {{"checkpoint", run.checkpoint.string()}, {"step", run.progress.step}, {"file", name}};
+    json.update(json_of(evaluation));
+    if (arguments.json) {
+      print_json(json);
+      continue;
+    }
+    print_lines("{} (step {}), {}\n", run.checkpoint.string(), run.progress.step, name);
+    print_measures(json_of(evaluation), "  ");
+  }
+}
+
 void run_evaluate(const EvaluateArguments& arguments, ProcessGroup& group) {
   if (!arguments.others.empty()) return evaluate_together(arguments, group);
+  if (!arguments.files.empty()) return evaluate_files(arguments, group);
   const auto run = arguments.choice.load(device_for(group, arguments.choice.device));
   const auto& config = run.experiment.config;
   const auto task = task_of(run, arguments.offline);
@@ -151,8 +205,12 @@ void run_evaluate(const EvaluateArguments& arguments, ProcessGroup& group) {
 }  // namespace
 
 void add_evaluate_command(CLI::App& app) {
-  auto& command = *app.add_subcommand("evaluate", "compute the scores of a checkpoint on a split");
+  auto& command = *app.add_subcommand("evaluate", "compute the scores of a checkpoint on a split, or on files");
   auto arguments = std::make_shared<EvaluateArguments>();
+  auto* files = add_text(
+      command, "files", arguments->files, "FILE...",
+      "texts, labelled tables or pairs that are evaluated in place of a split, each for itself; -: text from standard "
+      "input");
   arguments->choice.add_to(command);
   arguments->choice.add_context_to(command);
   arguments->choice.add_options_to(command);
@@ -171,6 +229,15 @@ void add_evaluate_command(CLI::App& app) {
       ->transform(whole_number(1, std::int64_t{1} << 40))
       ->excludes(with)
       ->excludes(random);
+  add_text(command, "--targets", arguments->targets, "FILE",
+           "file with the target of every line of FILE, for pairs that are not a table")
+      ->needs(files);
+  command
+      .add_flag("--per-line", arguments->per_line,
+                "the logarithm of the probability of every line of FILE, and its tokens")
+      ->needs(files);
+  for (auto* other : {with, random, command.get_option("--tokens"), command.get_option("--split")})
+    files->excludes(other);
   add_beam(command, arguments->beam);
   arguments->processes.add_to(command);
   add_offline(command, arguments->offline);
@@ -178,7 +245,9 @@ void add_evaluate_command(CLI::App& app) {
   command.footer(
       "For a sequence_to_sequence run it also scores the generated targets: BLEU, chrF, ROUGE, exact match.\n"
       "Examples:\n  metaformer evaluate\n  metaformer evaluate --run runs/x --checkpoint last --split train --json\n"
-      "  metaformer evaluate --run runs/a --with runs/b runs/c --split test");
+      "  metaformer evaluate --run runs/a --with runs/b runs/c --split test\n"
+      "  metaformer evaluate --run runs/x other.txt third.jsonl.gz\n"
+      "  metaformer evaluate --run runs/multi30k test.de --targets test.en --per-line");
   command.callback([arguments, &command] {
     arguments->beam_flags = given_flags(command, beam_flags);
     arguments->processes.run([&](ProcessGroup& group) { run_evaluate(*arguments, group); });

@@ -27,7 +27,7 @@ struct PredictArguments {
   TableHeader header = TableHeader::automatic;
   std::int64_t batch_size = 32;
   BeamOptions beam;
-  bool json = false;
+  bool json = false, scores = false;
 };
 
 constexpr std::size_t longest_line = 1 << 20;
@@ -113,11 +113,26 @@ class TextPredictor {
   };
 
   std::string describe(const Answer& answer, const nlohmann::ordered_json* given) const {
+    if (arguments_.scores) return describe_hypotheses(answer.line, given);
     if (!arguments_.json) return given == nullptr ? text_answers_.line_without_answer : text_answers_.line(*given);
     nlohmann::ordered_json json = {{"line", answer.line}};
     json.update(given == nullptr ? nlohmann::ordered_json{{"error", answer.problem}} : *given);
     if (given != nullptr) json["cut"] = answer.cut;
     return to_line(json);
+  }
+
+  // "LINE ||| TEXT ||| LOG-PROBABILITY ||| SCORE" for every hypothesis, the form of Moses' and Marian's n-best lists.
+  static std::string describe_hypotheses(std::int64_t line, const nlohmann::ordered_json* given) {
+    if (given == nullptr) return fmt::format("{} ||| ||| ||| ", line);
+    std::vector<std::string> lines;
+    const auto add = [&](const nlohmann::ordered_json& hypothesis) {
+      lines.push_back(
+          fmt::format("{} ||| {} ||| {:.6f} ||| {:.6f}", line, on_one_line(hypothesis.at("text").get<std::string>()),
+                      hypothesis.at("log_probability").get<double>(), hypothesis.at("score").get<double>()));
+    };
+    if (!given->contains("hypotheses")) add(*given);
+    for (const auto& hypothesis : given->value("hypotheses", nlohmann::ordered_json::array())) add(hypothesis);
+    return fmt::format("{}", fmt::join(lines, "\n"));
   }
 
   const PredictArguments& arguments_;
@@ -142,9 +157,11 @@ void predict_line(const Line& line, TextPredictor& predictor) {
 
 void predict_lines(const InputFile& input, TextPredictor& predictor) {
   log::info("{}: plain lines, a text on every line", input.name());
-  std::string start(2, '\0');
-  if (::pread(input.descriptor(), start.data(), start.size(), 0) == 2 && is_gzip(start)) {
-    std::istringstream texts(unpack_gzip(input.read_to_end(), largest_text_file, input.name()));
+  std::string start(4, '\0');
+  start.resize(
+      static_cast<std::size_t>(std::max<ssize_t>(0, ::pread(input.descriptor(), start.data(), start.size(), 0))));
+  if (is_packed_file(start)) {
+    std::istringstream texts(unpack(input.read_to_end(), largest_text_file, input.name()));
     for (Line line{.number = 1}; std::getline(texts, line.text); ++line.number) {
       throw_if_stopped();
       line.too_long = line.text.size() > longest_line;
@@ -272,7 +289,8 @@ void require_possible(const PredictArguments& arguments) {
   const auto& beam = arguments.beam;
   if (beam.n_best > beam.beam)
     fail_usage("--n-best {}: a beam of {} has no more hypotheses; raise --beam", beam.n_best, beam.beam);
-  if (beam.n_best > 1 && !arguments.json) fail_usage("--n-best {}: a line has one text; add --json", beam.n_best);
+  if (beam.n_best > 1 && !arguments.json && !arguments.scores)
+    fail_usage("--n-best {}: a line has one text; add --scores or --json", beam.n_best);
 }
 
 }  // namespace
@@ -295,10 +313,15 @@ void add_predict_command(CLI::App& app) {
   add_whole_number(command, "--batch-size", arguments->batch_size, 1, 4096, "texts per forward pass");
   add_beam(command, arguments->beam);
   add_whole_number(command, "--n-best", arguments->beam.n_best, 1, std::int64_t{1} << 20,
-                   "hypotheses in the answer, with --json");
+                   "hypotheses in the answer, with --scores or --json");
+  auto* scores = command.add_flag("--scores", arguments->scores,
+                                  "translations with their scores: a line LINE ||| TEXT ||| LOG-PROBABILITY ||| SCORE "
+                                  "for every hypothesis");
   arguments->processes.add_to(command);
-  command.add_flag("--json", arguments->json,
-                   "one line of JSON per text, with the probability of every class, or of every hypothesis");
+  command
+      .add_flag("--json", arguments->json,
+                "one line of JSON per text, with the probability of every class, or of every hypothesis")
+      ->excludes(scores);
   command.footer(
       "Prints label, tab, probability for every line or row, in order, or the target that is generated from it; plain\n"
       "lines are answered as soon as they arrive.\n"
@@ -310,11 +333,12 @@ void add_predict_command(CLI::App& app) {
       "  metaformer predict --run runs/reviews new.csv --json --processes 2\n"
       "  metaformer predict --run runs/reviews other.csv --column review\n"
       "  metaformer predict --run runs/multi30k --beam 4 german.txt > english.txt\n"
+      "  metaformer predict --run runs/multi30k --beam 4 --n-best 4 --scores german.txt > n-best.txt\n"
       "  tail -f comments.txt | metaformer predict --run runs/reviews --json");
   command.callback([arguments, &command] {
     require_possible(*arguments);
     auto flags = beam_flags;
-    flags.push_back("--n-best");
+    flags.insert(flags.end(), {"--n-best", "--scores"});
     const auto given = given_flags(command, flags);
     arguments->processes.run([&](ProcessGroup& group) { run_predict(*arguments, given, group); });
   });

@@ -82,6 +82,10 @@ std::vector<Rule> rules_of_task(const TaskConfig& task) {
            "data.format data.header data.text_field data.label_field data.rating", of_corpus + ": it is for tables"},
           {classifier == nullptr, "model.embedding.ngrams model.embedding.region",
            fmt::format("has no meaning for task {}", kind_of(task))},
+          {text != nullptr && !text->mixture.empty(),
+           "data.corpus data.path data.validation_path data.validation_fraction data.format data.text_field "
+           "data.malformed_limit data.packing data.tokenizer",
+           "has no effect with data.mixture, whose folders have tokens already"},
           {packs, "data.separate_documents",
            "has no effect with data.packing, whose own key `separate` says what texts in a row see"},
           {recalled != nullptr && recalled->noise == 0, "task.noise_vocabulary", "has no effect with task.noise 0"},
@@ -559,8 +563,22 @@ void check_task(const Lists& task, const Checked& checked) {
                  task.length, lists.copies ? "" : "sorted ", needed);
 }
 
+void check_mixture(const Checked& checked) {
+  const auto* text = text_data_of(checked.config.task);
+  if (text == nullptr) return;
+  for (const auto& entry : text->mixture)
+    if (!parse_mixture_entry(entry))
+      checked.fail({"data.mixture"}, "{} is not FOLDER=WEIGHT with a finite weight above 0, as tokens/books=0.7",
+                   in_quotes(entry));
+  checked.refuse(!text->mixture.empty() && tokens_before_segment(checked.model) > 0, {"data.mixture"},
+                 "has windows at random places, but {} continues each row from step to step", order_key(checked.model));
+}
+
 void check_train(const Checked& checked) {
   const auto rate = checked.train.learning_rate;
+  if (checked.train.epochs && checked.provenance.contains("train.steps"))
+    checked.fail({"train.epochs"}, "{} and train.steps {} both give the length of the training: leave one of them out",
+                 *checked.train.epochs, checked.train.steps);
   if (const auto* falling = options_as<FallingScheduleConfig>(checked.train.schedule);
       falling != nullptr && falling->floor > rate)
     checked.fail({"train.schedule.floor", "train.learning_rate"}, "{} is above train.learning_rate {}", falling->floor,
@@ -580,6 +598,7 @@ void check_config(const ExperimentConfig& config, const Provenance& provenance) 
   check_model(checked);
   std::visit([&](const auto& task) { check_task(task, checked); }, config.task);
   check_train(checked);
+  check_mixture(checked);
   check_unused_keys(checked);
 }
 
@@ -591,7 +610,7 @@ std::vector<std::string> config_warnings(const ExperimentConfig& config, const P
   };
   if (is<LinearConfig>(config.model)) return {};
   const auto& train = config.train;
-  if (const auto warmup = warmup_steps(train.schedule); train.steps <= warmup)
+  if (const auto warmup = warmup_steps(train.schedule); !train.epochs && train.steps <= warmup)
     warn("train.steps", fmt::format("{} is not above train.schedule.warmup_steps {}: all of the training is warm-up",
                                     train.steps, warmup));
   const auto tokens = most_batch_tokens(config);

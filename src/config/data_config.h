@@ -1,6 +1,7 @@
 #pragma once
 // The data section of a config: corpora, tokenizers, packing.
 
+#include "base/text.h"
 #include "config/schema.h"
 
 namespace metaformer {
@@ -184,12 +185,35 @@ struct DataConfig {
   }
 };
 
+// An entry of data.mixture.
+struct MixtureEntry {
+  std::string path;
+  double weight = 1;
+};
+
+// Reads "PATH=WEIGHT", where the weight is a finite number above 0; nothing for another text.
+inline std::optional<MixtureEntry> parse_mixture_entry(const std::string& entry) {
+  const auto equals = entry.rfind('=');
+  if (equals == std::string::npos || equals == 0) return std::nullopt;
+  const auto weight = as_number<double>(std::string_view(entry).substr(equals + 1));
+  if (!weight || !positive.contains(*weight)) return std::nullopt;
+  return MixtureEntry{entry.substr(0, equals), *weight};
+}
+
 // The data of a language model.
 struct TextDataConfig : DataConfig {
+  std::vector<std::string> mixture;
   bool separate_documents = false;
 
   void visit(auto& field) {
-    visit_corpus(field, "replaces the named corpus: UTF-8 text, JSON lines, or a folder of such files, gzipped or not");
+    visit_corpus(
+        field,
+        "replaces the named corpus: UTF-8 text, JSON lines, or a folder of such files, compressed (gzip, zstd) "
+        "or not; or tokens: a folder of `metaformer data prepare`, nanoGPT's or llm.c's .bin files, or "
+        "Megatron-LM's .bin and .idx");
+    field("mixture", mixture,
+          "replaces path: folders of `metaformer data prepare` with one tokenizer, each as FOLDER=WEIGHT; a training "
+          "window comes from a folder with a probability in proportion to its weight");
     visit_fraction(field, "fraction held out for validation: the end of the text");
     field("format", format, "text: one document; jsonl: one object per line; auto: by the file's name, else text");
     field("text_field", text_field, "member of JSON lines that holds the text");

@@ -89,6 +89,20 @@ void switch_kinds(const ConfigNode& source, ExperimentConfig& config, Provenance
   if (other_task || other_model) forget_absent_keys(config, provenance);
 }
 
+// train.steps and train.epochs both give the length of a training: a source that sets only one of them replaces the
+// other one of the sources before.
+void replace_length(const ConfigNode& source, ExperimentConfig& config, Provenance& provenance) {
+  const auto* train = source.find("train");
+  const auto sets = [&](const char* key) {
+    const auto* node = train == nullptr ? nullptr : train->find(key);
+    return node != nullptr && node->kind != ConfigNode::Kind::null;
+  };
+  if (sets("steps") == sets("epochs")) return;
+  if (sets("steps")) return config.train.epochs.reset();
+  config.train.steps = TrainConfig{}.steps;
+  provenance.erase("train.steps");
+}
+
 // How a message names a plain value.
 template <class T>
 constexpr const char* expected_of() {
@@ -394,11 +408,17 @@ Experiment resolve(const std::string& name, const std::vector<ConfigNode>& sourc
   for (const auto& source : sources) apply_source(source, experiment.config, experiment.provenance);
   derive_defaults(experiment.config, experiment.provenance);
   check_config(experiment.config, experiment.provenance);
-  for (const auto& [key, path] : paths_in(experiment.config)) {
-    if (path == nullptr) continue;
-    const auto whole = fs::absolute(std::string(*path)).lexically_normal();
-    *path = (whole.has_filename() ? whole : whole.parent_path()).string();  // without the slash behind a folder
-  }
+  const auto absolute = [](const std::string& path) {
+    const auto whole = fs::absolute(path).lexically_normal();
+    return (whole.has_filename() ? whole : whole.parent_path()).string();  // without the slash behind a folder
+  };
+  for (const auto& [key, path] : paths_in(experiment.config))
+    if (path != nullptr) *path = absolute(*path);
+  if (auto* text = text_data_of(experiment.config.task))
+    for (auto& entry : text->mixture) {
+      const auto weight = entry.substr(entry.rfind('='));
+      entry = absolute(entry.substr(0, entry.rfind('='))) + weight;
+    }
   return experiment;
 }
 
@@ -406,6 +426,7 @@ Experiment resolve(const std::string& name, const std::vector<ConfigNode>& sourc
 
 void apply_source(const ConfigNode& source, ExperimentConfig& config, Provenance& provenance) {
   switch_kinds(source, config, provenance);
+  replace_length(source, config, provenance);
   // The loader has removed `base` from the source. It is a known key here only so that messages can suggest it.
   Decoder{provenance}.decode_section(source, "", fields_of(config), "", {"base"});
 }

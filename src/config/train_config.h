@@ -259,7 +259,8 @@ struct LinearTrainConfig {
 };
 
 struct TrainConfig : LinearTrainConfig {
-  std::int64_t steps = 2000;
+  std::int64_t steps = 2000;  // with `epochs` not known before the data are read (train/run.cpp)
+  std::optional<double> epochs;
   std::optional<PathText> init_from;
   std::vector<std::string> freeze;
   double layer_rate_decay = 1;
@@ -280,6 +281,9 @@ struct TrainConfig : LinearTrainConfig {
 
   void visit(auto& field) {
     field("steps", steps, between(1, most_steps), "optimiser steps");
+    field("epochs", epochs, above(0, most_steps),
+          "times that training sees the training split, which may be a fraction: gives the number of steps in place of "
+          "train.steps; null: train.steps gives it");
     LinearTrainConfig::visit(field);
     field("init_from", init_from,
           "source of the initial weights and the tokenizer: a run, one of its checkpoints, or a Hugging Face folder of "

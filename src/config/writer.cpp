@@ -180,7 +180,9 @@ std::string yaml_value(const Json& value) {
 
 Json config_to_json(const ExperimentConfig& config) {
   auto copy = config;  // fields_of needs a mutable config
-  return values_of(fields_of(copy));
+  auto json = values_of(fields_of(copy));
+  if (config.train.epochs) json["train"].erase("steps");  // a config that names both is an error
+  return json;
 }
 
 std::string json_to_yaml(const Json& sections) {
@@ -205,6 +207,7 @@ nlohmann::json config_changes(const ExperimentConfig& config) {
     random->tokens = RandomEvaluationConfig{}.tokens;
   else
     copy.train.evaluation = EvaluationConfig{};
+  if (copy.train.epochs) copy.train.steps = defaults.train.steps;
   nlohmann::json json = values_of(fields_of(copy), fields_of(defaults));
   if (kind_of(config.task) != task) json["task"]["kind"] = std::string(kind_of(config.task));
   if (kind_of(config.model) != model) json["model"]["kind"] = std::string(kind_of(config.model));

@@ -16,7 +16,8 @@ std::string yaml_value(const nlohmann::ordered_json& value);
 // The value of a field that is neither a section nor has kinds.
 nlohmann::ordered_json json_value(const Field& field);
 
-// A config as text: complete, in the order of its fields, readable back to the same config.
+// A config as text: complete, in the order of its fields, readable back to the same config. With train.epochs it has no
+// train.steps, which follow from the data.
 nlohmann::ordered_json config_to_json(const ExperimentConfig& config);
 std::string config_to_yaml(const ExperimentConfig& config);
 

@@ -19,43 +19,13 @@
 #include "config/experiment_config.h"
 #include "data/imdb.h"
 #include "data/tables.h"
+#include "data/text_source.h"
 
 namespace metaformer {
 
 namespace fs = std::filesystem;
 
 namespace {
-
-constexpr auto text_endings = ".txt, .text, .jsonl, .json or .ndjson, gzipped or not";
-
-std::optional<TableFormat> format_of(const fs::path& file, const TextDataConfig& config) {
-  return config.format == TableFormat::automatic ? format_by_name(file) : config.format;
-}
-
-// The files below a folder whose format is one of texts, in the order of their paths.
-std::vector<fs::path> list_folder(const fs::path& folder, const TextDataConfig& config) {
-  std::vector<fs::path> files, passed_over;
-  std::error_code error;
-  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    const bool is_hidden = entry->path().filename().string().starts_with('.');
-    if (is_hidden) entry.disable_recursion_pending();
-    std::error_code ignored;
-    if (!is_hidden && fs::is_directory(entry->symlink_status(ignored))) continue;
-    const auto format = format_of(entry->path(), config);
-    const bool is_text = format == TableFormat::text || format == TableFormat::jsonl;
-    (!is_hidden && is_text && entry->is_regular_file() ? files : passed_over).push_back(entry->path());
-  }
-  if (error) fail_data("{}: cannot be read: {}", folder.string(), error.message());
-  if (files.empty())
-    fail_data("{}: holds no texts: no name ends with {}; data.format text or jsonl takes any name", folder.string(),
-              text_endings);
-  if (!passed_over.empty())
-    log::warning("{}: passes over {} of {} files, which are hidden or do not end with {}; the first found is {}",
-                 folder.string(), passed_over.size(), passed_over.size() + files.size(), text_endings,
-                 passed_over.front().string());
-  std::ranges::sort(files, {}, &fs::path::native);
-  return files;
-}
 
 void check_digest(const PublicCorpus& corpus, const CorpusFile& file, const std::string& where,
                   std::string_view content) {
@@ -111,53 +81,17 @@ std::string help(const PublicCorpus& corpus) {
 }  // namespace
 
 TextFiles read_text_files(const fs::path& path, const TextDataConfig& config) {
-  const bool is_whole_folder = is_folder(path);
   TextFiles read;
-  std::uintmax_t bytes = 0;
-  std::size_t empty = 0, malformed = 0;
-  std::string first_defect, digests;  // SHA-256 of each file before unpacking; in folders that of its name before it
-  const auto add_document = [&](std::string&& text) {
-    if (text.empty()) return void(++empty);
-    if (!read.text.empty()) read.text += '\n';
-    read.document_starts.push_back(read.text.size());
-    read.text.empty() ? void(read.text = std::move(text)) : void(read.text += text);
-  };
-  const auto add_json_lines = [&](std::string_view content, const std::string& file) {
-    read.has_json_lines = true;
-    const auto refuse = [&](std::int64_t line, const std::string& why) {
-      if (malformed++ == 0) first_defect = fmt::format("{}:{}: {}", file, line, why);
-    };
-    const auto use = [&](const std::vector<nlohmann::json*>& members, std::int64_t line) {
-      auto& text = *members.front();
-      if (const auto why = defect_of_text_member(text, config.text_field); !why.empty()) return refuse(line, why);
-      add_document(std::move(text.get_ref<std::string&>()));
-    };
-    for_each_json_object(content, {config.text_field}, file, use, refuse);
-  };
-  const auto files = is_whole_folder ? list_folder(path, config) : std::vector{path};
-  for (const auto& file : files) {
-    throw_if_stopped();
-    auto [text, digest] = read_text_file(file, largest_text_file - bytes);
-    digests += (is_whole_folder ? sha256(file.lexically_relative(path).generic_string()) : "") + digest;
-    bytes += std::min<std::uintmax_t>(text.size(), largest_text_file - bytes);
-    if (format_of(file, config) == TableFormat::jsonl) {
-      add_json_lines(text, file.string());
-      continue;
-    }
-    if (!std::holds_alternative<ByteTokenizerOptions>(config.tokenizer)) require_utf8(text, file.string());
-    add_document(std::move(text));
-  }
-  const auto documents = read.document_starts.size();
-  if (empty > 0 && documents > 0)
-    log::info("{}: {} of {} documents are empty and left out", path.string(), empty, empty + documents);
-  report_malformed(path.string(), malformed, malformed + empty + documents, first_defect, "documents",
-                   config.malformed_limit);
-  if (documents == 0) fail_data("{}: the corpus is empty", path.string());
-  read.is_one_text = !is_whole_folder && !read.has_json_lines;
-  read.description = {{"path", path.string()}, {"sha256", is_whole_folder ? sha256(digests) : digests}};
-  if (is_whole_folder) read.description["files"] = files.size();
-  if (!read.is_one_text) read.description["documents"] = documents;
-  if (read.has_json_lines) read.description["malformed"] = malformed;
+  auto summary = read_texts({path}, config, [&](std::string_view piece, bool starts_document) {
+    if (starts_document) read.document_starts.push_back(read.text.size());
+    read.text += piece;
+    if (read.text.size() > largest_text_file)
+      fail_data("{}: more than {}; `metaformer data prepare` makes tokens of texts of any size", path.string(),
+                human_bytes(largest_text_file));
+  });
+  read.description = std::move(summary.description);
+  read.has_json_lines = summary.has_json_lines;
+  read.is_one_text = summary.is_one_text;
   return read;
 }
 

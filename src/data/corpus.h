@@ -21,15 +21,7 @@ struct TextFiles {
   bool is_one_text = false;  // one file of plain text, which is one document
 };
 
-// The format of a file is data.format or, if that is auto, that of its name (data/tables.h); other names are plain
-// text. A file of plain text is one document. In JSON lines each object is one, and data.text_field names its text;
-// empty documents are left out. All files below a folder are read, in the order of their paths in bytes, except hidden
-// files, links to folders and, if data.format is auto, names without a known ending; a warning has the number of files
-// that are not read.
-//
-// A byte order mark at the start of a file is left out. Unless the tokenizer is `byte`, plain text must be UTF-8.
-// Errors (exit code 3) name the file, and the line if there is one: unreadable, damaged, more than 16 GiB in all, not
-// UTF-8, no text, lines of JSON that are malformed (base/json.h) beyond data.malformed_limit.
+// The text that read_texts (data/text_source.h) reads, in memory. Errors (exit code 3): its own; more than 16 GiB.
 TextFiles read_text_files(const std::filesystem::path& path, const TextDataConfig& config);
 
 struct CorpusFile {

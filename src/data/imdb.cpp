@@ -243,14 +243,6 @@ nlohmann::ordered_json describe(const fs::path& path, const Imdb& imdb) {
 
 }  // namespace
 
-bool is_folder(const fs::path& path) {
-  std::error_code error;
-  const auto status = fs::status(path, error);
-  if (error && status.type() != fs::file_type::not_found)
-    fail_data("{}: cannot be read: {}", path.string(), error.message());
-  return fs::is_directory(status);
-}
-
 std::string digest_imdb_folder(const fs::path& folder) {
   std::vector<std::string> files;
   for_each_imdb_file(folder, [&](const fs::path& file, std::string&& text, const std::string& defect) {

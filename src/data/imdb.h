@@ -9,9 +9,6 @@
 
 namespace metaformer {
 
-// Whether the path is that of a folder, or of a link to one. Errors (exit code 3): it cannot be read.
-bool is_folder(const std::filesystem::path& path);
-
 // A digest of names and contents of all reviews and lists of films in an unpacked folder. Errors (exit code 3): a file
 // that cannot be read.
 std::string digest_imdb_folder(const std::filesystem::path& folder);

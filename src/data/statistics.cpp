@@ -13,6 +13,7 @@
 #include "base/utf8.h"
 #include "data/labelled.h"
 #include "data/text_dataset.h"
+#include "data/token_folder.h"
 #include "text/make_tokenizer.h"
 
 namespace metaformer {
@@ -276,22 +277,24 @@ PairStats measure_pairs(const PairDataset& pairs, const ExperimentConfig& config
   return stats;
 }
 
-TextStats measure_text(const Corpus& corpus, const ExperimentConfig& experiment) {
+TextStats measure_text(TokenizedText text, const ExperimentConfig& experiment) {
   constexpr std::int64_t shortest_context = 1;  // to measure texts that are too short for the model, too
   const auto& config = *text_data_of(experiment.task);
-  std::shared_ptr<const Tokenizer> tokenizer;
-  const TextDataset dataset(corpus, config, shortest_context, tokenizer);
+  const TextDataset dataset(std::move(text), config, shortest_context);
+  const auto& tokenizer = *dataset.text().tokenizer;
   TextStats stats;
   stats.task = kind_of(experiment.task);
-  stats.path = corpus.path.string();
-  describe(stats, *tokenizer, corpus.description);
+  stats.path = dataset.text().path.string();
+  describe(stats, tokenizer, dataset.text().description);
   for (const auto split : {Split::train, Split::validation}) {
-    const auto& tokens = dataset.tokens(split);
-    stats.splits[split] = {.characters = dataset.characters(split),
-                           .tokens = std::ssize(tokens),
-                           .unknown_tokens = count_unknown(*tokenizer, tokens),
-                           .unknown_characters = dataset.unknown_characters(split),
-                           .unigram_entropy = dataset.unigram_entropy(split)};
+    auto& of_split = stats.splits[split];
+    of_split = {.tokens = dataset.tokens(split).size(),
+                .unknown_characters = dataset.unknown_characters(split),
+                .unigram_entropy = dataset.unigram_entropy(split)};
+    const auto* statistics = dataset.statistics(split);
+    if (statistics == nullptr) continue;
+    of_split.characters = statistics->characters();
+    if (const auto unknown = tokenizer.unknown_id()) of_split.unknown_tokens = statistics->count_of(*unknown);
   }
   const auto context = context_of(experiment.model);
   const auto without_target = is<MaskedLanguageModelConfig>(experiment.task) ? 0 : 1;
@@ -359,6 +362,7 @@ TokenizerReport report_tokenizer(const ExperimentConfig& config, bool offline) {
     return measure<TextPair>(load_pair_splits(task->data, offline), task->data, {&TextPair::source, &TextPair::target});
   }
   if (const auto* data = text_data_of(config.task)) {
+    if (has_tokens(*data)) fail_usage("the data are tokens, not texts from which a tokenizer could be learned");
     const auto corpus = load_corpus(*data, offline);
     const auto [train, validation] = split_corpus(corpus, *data);
     return measure(make_text_tokenizer(corpus, *data), *data, {{Texts{train}, Texts{validation}}});
@@ -378,7 +382,9 @@ DataCounts count_data(const ExperimentConfig& config) {
     const auto* data = data_of(config);
     if (data != nullptr && is<PretrainedTokenizerOptions>(data->tokenizer))
       counts.vocabulary = make_tokenizer(data->tokenizer, "")->vocabulary_size();
-    if (const auto* text = text_data_of(config.task)) {
+    if (const auto* text = text_data_of(config.task); text != nullptr && has_tokens(*text)) {
+      counts.vocabulary = load_text(*text, offline, nullptr).tokenizer->vocabulary_size();
+    } else if (text != nullptr && !is_large(*text)) {
       const auto corpus = load_corpus(*text, offline);
       if (is_made_soon(*text, split_corpus(corpus, *text)[0]))
         counts.vocabulary = make_text_tokenizer(corpus, *text)->vocabulary_size();

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "config/experiment_config.h"
-#include "data/corpus.h"
 #include "data/packing.h"
 #include "data/pairs.h"
 #include "data/token_rows.h"
+#include "data/tokenized_text.h"
 
 namespace metaformer {
 
@@ -91,9 +91,8 @@ LabelledStats measure_labelled_texts(LabelledSplits splits, const ExperimentConf
 // Training pairs whose targets do not fit model.context are not counted: they are left out of training.
 PairStats measure_pairs(const PairDataset& pairs, const ExperimentConfig& config);
 
-// Tokens are those of the tokenizer that training with this config would make. Errors (exit code 3): not UTF-8, a split
-// without two tokens.
-TextStats measure_text(const Corpus& corpus, const ExperimentConfig& config);
+// Errors (exit code 3): a split without two tokens.
+TextStats measure_text(TokenizedText text, const ExperimentConfig& config);
 
 nlohmann::ordered_json to_json(const LabelledStats& stats);
 nlohmann::ordered_json to_json(const PairStats& stats);

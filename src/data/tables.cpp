@@ -22,7 +22,8 @@ namespace metaformer {
 std::optional<TableFormat> format_by_name(const std::filesystem::path& path) {
   auto name = path.filename().string();
   std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
-  if (constexpr std::string_view gzipped = ".gz"; name.ends_with(gzipped)) name.resize(name.size() - gzipped.size());
+  for (const std::string_view packed : {".gz", ".zst"})
+    if (name.ends_with(packed)) name.resize(name.size() - packed.size());
   const auto ending = name.substr(std::min(name.rfind('.'), name.size()));
   if (ending == ".csv") return TableFormat::csv;
   if (ending == ".tsv") return TableFormat::tsv;
@@ -33,7 +34,7 @@ std::optional<TableFormat> format_by_name(const std::filesystem::path& path) {
 
 static TextFile decompress(std::string content, const std::filesystem::path& path, std::uintmax_t largest) {
   TextFile file{.text = {}, .sha256 = sha256(content)};
-  file.text = is_gzip(content) ? unpack_gzip(content, largest, path.string()) : std::move(content);
+  file.text = unpack(std::move(content), largest, path.string());
   drop_byte_order_mark(file.text);
   return file;
 }

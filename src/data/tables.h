@@ -15,13 +15,13 @@
 
 namespace metaformer {
 
-// csv for .csv, tsv for .tsv, jsonl for .jsonl, .json and .ndjson, text for .txt and .text, each also followed by .gz,
-// in letters of any case; nothing for other names.
+// csv for .csv, tsv for .tsv, jsonl for .jsonl, .json and .ndjson, text for .txt and .text, each also followed by .gz
+// or .zst, in letters of any case; nothing for other names.
 std::optional<TableFormat> format_by_name(const std::filesystem::path& path);
 
 constexpr std::uintmax_t largest_text_file = std::uintmax_t{16} << 30;
 
-// A file of text, decompressed if its first bytes are those of gzip, without byte order mark.
+// A file of text, decompressed if its first bytes are those of gzip or Zstandard, without byte order mark.
 struct TextFile {
   std::string text;
   std::string sha256;  // of the file before decompression

@@ -8,21 +8,11 @@
 #include <vector>
 
 #include "base/random.h"
-#include "data/corpus.h"
 #include "data/packing.h"
 #include "data/token_rows.h"
-#include "text/tokenizer.h"
+#include "data/tokenized_text.h"
 
 namespace metaformer {
-
-// The training and the validation part of a corpus: its text and its held-out text or, if it has none, its text cut in
-// two. The cut is by characters, so that every tokenizer has the same split: the last data.validation_fraction is held
-// out (the first int(n (1 - fraction)) characters are training, as in nanoGPT).
-std::array<std::string_view, 2> split_corpus(const Corpus& corpus, const TextDataConfig& config);
-
-// The tokenizer of a config for a text, made from its training part only. Exception: characters, because a model must
-// know all of them, held-out ones too (as in nanoGPT). Errors (exit code 3): not UTF-8.
-std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const TextDataConfig& config);
 
 // Consecutive tokens of one document.
 struct TextPiece {
@@ -34,25 +24,32 @@ using TextPack = std::vector<TextPiece>;
 
 class TextDataset {
  public:
-  // Errors (exit code 3): not UTF-8, a split shorter than context + 1 tokens. An empty `tokenizer` is made from the
-  // text.
+  // Errors (exit code 3): a split shorter than `fewest_tokens`; default: context + 1.
+  TextDataset(TokenizedText text, const TextDataConfig& config, std::int64_t context,
+              std::optional<std::int64_t> fewest_tokens = std::nullopt);
+
+  // The same for encode_corpus. Sets an empty `tokenizer`.
   TextDataset(const Corpus& corpus, const TextDataConfig& config, std::int64_t context,
               std::shared_ptr<const Tokenizer>& tokenizer);
 
-  const std::vector<std::int32_t>& tokens(Split split) const { return part(split).tokens; }
+  const TokenizedText& text() const { return text_; }
+  const TokenArray& tokens(Split split) const { return part(split).tokens; }
 
-  // The number of every token's document; empty unless data.separate_documents is true, or with data.packing.
-  const std::vector<std::int32_t>& documents(Split split) const { return part(split).documents; }
-  std::int64_t characters(Split split) const { return part(split).characters; }
-  std::int64_t bytes(Split split) const { return part(split).bytes; }
+  // nullptr for files of other programs.
+  const TextStatistics* statistics(Split split) const {
+    const auto& known = part(split).statistics;
+    return known ? &*known : nullptr;
+  }
 
-  // The bits that are needed, besides the tokens, to restore the text: 0 if decoding restores it; else the length of an
-  // adaptive code of the information that the tokenizer loses. Nothing if it is not known.
-  std::optional<double> lost_bits(Split split) const { return part(split).lost_bits; }
+  // Whether a row's tokens know their documents: with data.separate_documents or data.packing.
+  bool has_documents() const { return has_documents_; }
+
+  // The numbers of the documents of consecutive tokens.
+  std::vector<std::int32_t> documents(Split split, std::int64_t first, std::int64_t count) const;
 
   // The number of characters that unknown tokens stand for. Nothing if white space is dropped, because no token stands
-  // for it.
-  std::optional<std::int64_t> unknown_characters(Split split) const { return part(split).unknown_characters; }
+  // for it, or if it is not known.
+  std::optional<std::int64_t> unknown_characters(Split split) const;
 
   // Entropy of a split's tokens in nats: the loss of predicting each by its frequency.
   double unigram_entropy(Split split) const;
@@ -86,23 +83,18 @@ class TextDataset {
   // The windows that begin at these tokens. Beyond the end of the split there is padding.
   TokenRows windows(Split split, const std::vector<std::int64_t>& starts) const;
 
- private:
-  struct Part {
-    std::vector<std::int32_t> tokens, documents;
-    std::vector<std::int32_t> token_bytes;  // empty: bytes_of_id_ has them
-    std::int64_t characters = 0, bytes = 0;
-    std::optional<double> lost_bits;
-    std::optional<std::int64_t> unknown_characters;
-  };
-  Part encode(std::string_view text, const std::vector<std::string_view>& documents, const Tokenizer& tokenizer);
-  std::int64_t bytes_at(const Part& part, std::size_t at) const {
-    return part.token_bytes.empty() ? bytes_of_id_[static_cast<std::size_t>(part.tokens[at])] : part.token_bytes[at];
-  }
-  const Part& part(Split split) const;  // errors (exit code 2): the test split, which a text does not have
+  // Starts to read the windows, or pieces, from the disk, without waiting for it.
+  void prefetch(Split split, const std::vector<std::int64_t>& starts) const;
+  void prefetch(Split split, const std::vector<TextPack>& packs) const;
 
+ private:
+  std::vector<std::int32_t> bytes_of(Split split, std::int64_t first, const std::vector<std::int32_t>& tokens) const;
+  const TokenizedSplit& part(Split split) const;  // errors (exit code 2): the test split, which a text does not have
+
+  TokenizedText text_;
   std::int64_t context_;
-  std::vector<std::int32_t> bytes_of_id_;  // size of the text to which each id of a text is decoded
-  std::array<Part, 2> parts_;              // by Split
+  bool has_documents_;
+  std::vector<std::int32_t> bytes_of_id_;  // size of the text to which each id is decoded
 };
 
 // The documents of a text in packs.

@@ -12,6 +12,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "base/error.h"
+#include "base/platform.h"
 #include "base/signals.h"
 #include "distributed/launch.h"
 #include "distributed/process_group.h"

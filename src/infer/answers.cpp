@@ -96,14 +96,13 @@ auto encoder(const LoadedRun& run, std::int64_t context, Truncation truncation) 
   };
 }
 
-// Replaces the characters that separate fields and lines of the output.
+}  // namespace
+
 std::string on_one_line(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == '\t' || c == '\n' || c == '\r'; }, ' ');
   return text;
 }
-
-}  // namespace
 
 TextAnswers class_answers(const LoadedRun& run) {
   const auto& config = run.experiment.config;

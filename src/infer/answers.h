@@ -54,6 +54,9 @@ class Ensemble {
   double members_ = 0;
 };
 
+// Replaces the characters that separate fields and lines of the output by spaces.
+std::string on_one_line(std::string text);
+
 // Answers of a run to texts: their classes, or the texts that it writes.
 struct TextAnswers {
   // Token ids of a text as the model takes them, cut to its context if need be. Errors (exit code 3): not UTF-8, NUL

@@ -10,10 +10,6 @@
 
 namespace metaformer {
 
-// Loads a library of this program on demand: from the folder of the executable in a build, from the library folder of
-// an installation. nullptr: it is missing or cannot be loaded (dlerror() gives the reason).
-void* open_own_library(const std::string& name);
-
 // The current cudaStream_t of the tensor's device; nullptr on the CPU.
 inline void* stream_of(const torch::Tensor& tensor) {
   if (!tensor.is_cuda()) return nullptr;

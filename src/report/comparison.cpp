@@ -192,15 +192,13 @@ std::vector<ComparedGroup> group_runs(std::vector<RunRecord> given, const std::s
 // The config keys that differ between groups. Adds their values to ComparedGroup::settings.
 std::vector<std::string> find_differing_keys(std::vector<ComparedGroup>& groups) {
   const auto resolved = resolve(groups);
-  std::set<std::string> differing;
-  for (const auto& group : groups)
-    for (const auto& [key, value] : group.runs.front().settings)
-      for (const auto& settings : resolved)
-        if (value_of(settings, key) != value_of(resolved.front(), key)) differing.insert(key);
+  std::vector<Settings> changed;
+  for (const auto& group : groups) changed.push_back(group.runs.front().settings);
+  auto differing = differing_keys(changed, resolved);
   for (const auto& key : differing)
     for (std::size_t i = 0; i < groups.size(); ++i)
       if (const auto found = resolved[i].find(key); found != resolved[i].end()) groups[i].settings.insert(*found);
-  return {differing.begin(), differing.end()};
+  return differing;
 }
 
 // Sets every group's reference: the group that options.references name, or the first one; with options.by, among the
@@ -371,17 +369,9 @@ std::string difference_cell(const Measure& measure, const GroupMeasure& group) {
                      shown_difference(measure, *difference.high));
 }
 
-// Shortens a name in the middle; one that is not ASCII stays whole.
-std::string cut(const std::string& name, std::size_t width) {
-  const bool is_ascii = std::ranges::all_of(name, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
-  if (name.size() <= width || !is_ascii) return name;
-  const auto kept = width - 1, start = kept / 2;
-  return name.substr(0, start) + "…" + name.substr(name.size() - (kept - start));
-}
-
 std::string label(const Comparison& comparison, const std::vector<std::string>& names, std::size_t group) {
   const auto mark = comparison.groups[group].reference == group ? "*" : " ";
-  return fmt::format("{:<{}}", fmt::format("{}{:>2} {}", mark, group + 1, cut(names[group], name_width - 5)),
+  return fmt::format("{:<{}}", fmt::format("{}{:>2} {}", mark, group + 1, cut_in_middle(names[group], name_width - 5)),
                      name_width);
 }
 
@@ -566,6 +556,19 @@ Settings all_settings(const Settings& changed) try {
   return without_seed(flattened(config_to_json(default_experiment(overrides).config)));
 } catch (const Error&) {
   return changed;  // settings of another version
+}
+
+std::vector<std::string> differing_keys(const std::vector<Settings>& changed, const std::vector<Settings>& resolved) {
+  std::set<std::string> keys;
+  for (const auto& settings : changed)
+    for (const auto& [key, value] : settings) keys.insert(key);
+  std::erase_if(keys, [&](const std::string& key) {
+    const auto is_first = [&](const Settings& settings) {
+      return value_of(settings, key) == value_of(resolved[0], key);
+    };
+    return std::ranges::all_of(resolved, is_first);
+  });
+  return {keys.begin(), keys.end()};
 }
 
 std::vector<std::string> short_names(const std::vector<ComparedGroup>& groups) {

@@ -58,6 +58,10 @@ Settings changed_settings(const ExperimentConfig& config);
 // All keys that apply, from those that are not default; only these if this version does not know one of them.
 Settings all_settings(const Settings& changed);
 
+// The keys whose values differ between configs, sorted: keys that are not default in one of them. `changed`: what is
+// not default in each config, `resolved`: all that applies.
+std::vector<std::string> differing_keys(const std::vector<Settings>& changed, const std::vector<Settings>& resolved);
+
 struct ComparisonOptions {
   // Each is a group's name, short name or number, a run's folder, or a config; with `by` at most one for each value.
   // Empty: the first group.

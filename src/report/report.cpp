@@ -20,6 +20,7 @@
 #include "data/list_dataset.h"
 #include "data/pairs.h"
 #include "data/text_dataset.h"
+#include "data/token_folder.h"
 #include "infer/answers.h"
 #include "infer/sampling.h"
 #include "report/curves.h"
@@ -126,8 +127,13 @@ std::optional<std::string> validation_text(const LoadedRun& run) {
   }
   if (!is<MaskedLanguageModelConfig>(config.task)) return std::nullopt;
   const auto& data = *text_data_of(config.task);
-  const auto corpus = load_corpus(data, offline);
-  const std::string_view text = split_corpus(corpus, data)[1];
+  constexpr std::int64_t most_tokens = 300;  // each has a byte at least, nearly always
+  const auto held_out = [&] {
+    if (!has_tokens(data)) return std::string(split_corpus(load_corpus(data, offline), data)[1]);
+    const auto tokens = load_text(data, offline, run.codec.tokenizer).splits[1].tokens;
+    return run.codec.tokenizer->decode(tokens.slice(0, std::min(most_tokens, tokens.size())));
+  }();
+  const std::string_view text = held_out;
   auto size = std::min(text.size(), short_text);
   while (size > 0 && size < text.size() && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80)
     --size;  // ends after a whole character

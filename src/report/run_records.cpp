@@ -28,7 +28,6 @@
 #include "base/utf8.h"
 #include "config/loader.h"
 #include "config/writer.h"
-#include "run/run_directory.h"
 #include "run/run_summary.h"
 #include "tasks/measures.h"
 
@@ -190,8 +189,6 @@ fs::file_status status_of(const fs::path& path) {
   return fs::status(path, ignored);
 }
 
-bool is_run(const fs::path& folder) { return fs::is_regular_file(status_of(folder / "config.yaml")); }
-
 // The path itself, or the matches of a pattern.
 std::vector<fs::path> expand(const std::string& argument) {
   if (fs::exists(status_of(argument))) return {argument};
@@ -206,11 +203,11 @@ std::vector<fs::path> expand(const std::string& argument) {
 // The path itself if it is a results file or a run; else the runs in the folder, sorted by name. Links in it are
 // skipped: they are other names of runs (runs/latest).
 std::vector<fs::path> named_by(const fs::path& path) {
-  if (!fs::is_directory(status_of(path)) || is_run(path)) return {path};
+  if (!fs::is_directory(status_of(path)) || RunDirectory::is_run(path)) return {path};
   std::vector<fs::path> runs;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(path, error))
-    if (!entry.is_symlink() && is_run(entry.path())) runs.push_back(entry.path());
+    if (!entry.is_symlink() && RunDirectory::is_run(entry.path())) runs.push_back(entry.path());
   std::ranges::sort(runs);
   return runs;
 }
@@ -287,13 +284,17 @@ void add_longer_contexts(RunRecord& record, const fs::path& folder) {
   }
 }
 
-// The config and the overrides that `train` was given.
-void add_names(RunRecord& record, const Json& environment, const fs::path& folder) {
-  record.config = fs::absolute(folder).lexically_normal().filename().string();
-  const auto command = environment.value("command", Json::array());
-  if (!command.is_array() || !std::ranges::all_of(command, &Json::is_string)) return;
+struct CommandNames {
+  std::string config;  // the name of the file; "" if the command has none, as `train --resume RUN`
+  std::vector<std::string> overrides;
+};
+
+// The config and the overrides in the words of a command.
+CommandNames names_in(const Json& command) {
+  CommandNames names;
+  if (!command.is_array() || !std::ranges::all_of(command, &Json::is_string)) return names;
   const std::vector<std::string> words(command.begin(), command.end());
-  const auto name_config = [&](const std::string& path) { record.config = fs::path(path).filename().string(); };
+  const auto name_config = [&](const std::string& path) { names.config = fs::path(path).filename().string(); };
   if (words.size() > 2 && words[1] == "train" && !words[2].starts_with("-")) name_config(words[2]);
   for (std::size_t i = 0; i < words.size(); ++i) {
     const auto given = [&](const std::string& option) -> std::string {
@@ -302,8 +303,39 @@ void add_names(RunRecord& record, const Json& environment, const fs::path& folde
     };
     if (const auto config = given("--config"); !config.empty()) name_config(config);
     if (const auto set = given("--set"); !set.empty() && !set.starts_with("train.seed="))
-      record.overrides += (record.overrides.empty() ? "" : " ") + set;
+      names.overrides.push_back(set);
   }
+  return names;
+}
+
+// The commands that trained a run, the last one first.
+std::vector<Json> commands_of(const Json& environment) {
+  std::vector<Json> commands = {environment.value("command", Json())};
+  const auto sessions = environment.value("sessions", Json());
+  if (!sessions.is_array()) return commands;
+  for (std::size_t i = sessions.size(); i > 1; --i)  // the last session has the command above
+    if (sessions[i - 2].is_object()) commands.push_back(sessions[i - 2].value("command", Json()));
+  return commands;
+}
+
+// The config and the overrides that `train` was given. A command without a config continues with that of an earlier
+// command, and its overrides replace those.
+void add_names(RunRecord& record, const Json& environment, const fs::path& folder) {
+  record.config = fs::absolute(folder).lexically_normal().filename().string();
+  std::vector<std::string> overrides;
+  const auto is_replaced = [&](const std::string& override) {
+    const auto key = override.substr(0, override.find('=') + 1);
+    return std::ranges::any_of(overrides, [&](const std::string& later) { return later.starts_with(key); });
+  };
+  for (const auto& command : commands_of(environment)) {
+    auto names = names_in(command);
+    std::erase_if(names.overrides, is_replaced);
+    overrides.insert(overrides.begin(), names.overrides.begin(), names.overrides.end());
+    if (names.config.empty()) continue;
+    record.config = names.config;
+    break;
+  }
+  record.overrides = fmt::format("{}", fmt::join(overrides, " "));
 }
 
 // The part of environment.json that identifies the data: without paths, tokenizer, and counts that depend on the
@@ -345,11 +377,9 @@ void add_environment(RunRecord& record, const Json& environment, const fs::path&
 // Why a run has no summary: the last error in its log, or how far it came.
 std::string describe_unfinished(const RunDirectory& run) {
   if (fs::exists(status_of(run.summary_file()))) return "damaged: its summary.json is not a JSON object";
-  if (!fs::exists(status_of(run.log_file()))) return "unfinished: it has no summary.json";
-  std::istringstream lines(read_file(run.log_file(), largest_file, ExitCode::data));
-  std::string last;
-  for (std::string line; std::getline(lines, line);) last = line;
-  if (last.find(" is not finite") != std::string::npos) return "diverged: " + last;
+  const auto last = last_log_line(run);
+  if (last.empty()) return "unfinished: it has no summary.json";
+  if (says_diverged(last)) return "diverged: " + last;
   return fmt::format("unfinished: it has no summary.json; the last line of its log is \"{}\"", last);
 }
 
@@ -380,6 +410,16 @@ std::string text_of(const Json& json, const char* key) {
   const auto value = json.value(key, Json());
   return value.is_string() ? value.get<std::string>() : value.is_null() ? "" : json_text(value);
 }
+
+std::string last_log_line(const RunDirectory& run) {
+  if (!fs::exists(status_of(run.log_file()))) return "";
+  std::istringstream lines(read_file(run.log_file(), largest_file, ExitCode::data));
+  std::string last;
+  for (std::string line; std::getline(lines, line);) last = line;
+  return last;
+}
+
+bool says_diverged(std::string_view line) { return line.find(" is not finite") != std::string_view::npos; }
 
 ResultsFile read_results(const fs::path& path) {
   constexpr std::uintmax_t largest = std::uintmax_t{1} << 30;

@@ -8,9 +8,11 @@
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "report/comparison.h"
+#include "run/run_directory.h"
 
 namespace metaformer {
 
@@ -51,6 +53,12 @@ void export_results(const std::filesystem::path& given, const std::vector<RunRec
 // ("runs/a-*", as a shell would expand it), which skips folders without runs. Errors (exit code 2): one that names no
 // run; (exit code 3) those of read_results.
 FoundRuns find_runs(const std::vector<std::string>& arguments);
+
+// The last line of train.log; "" if there is none. Errors (exit code 3): it cannot be read.
+std::string last_log_line(const RunDirectory& run);
+
+// Whether this last line says that a number was not finite, with which training ends.
+bool says_diverged(std::string_view line);
 
 // A member of an object as text: a string itself, another value as JSON, "" if it is null or missing.
 std::string text_of(const nlohmann::ordered_json& json, const char* key);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 #include "base/digest.h"
 #include "base/error.h"
@@ -19,6 +20,7 @@
 namespace metaformer {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
 
 namespace {
 
@@ -208,6 +210,48 @@ std::optional<BestSoFar> find_best(const RunDirectory& run, const Measures& meas
   return best;
 }
 
+void copy_file_synced(const fs::path& from, const fs::path& to) {
+  write_file_synced(to, read_file(from, largest_tensors, ExitCode::failure));
+}
+
+void copy_folder(const fs::path& from, const fs::path& to) {
+  const auto temporary = temporary_name(to);
+  fs::create_directory(temporary);
+  for (const auto& entry : fs::directory_iterator(from))
+    copy_file_synced(entry.path(), temporary / entry.path().filename());
+  sync_folder(temporary);
+  fs::rename(temporary, to);
+}
+
+// Whether a run that begins from a checkpoint of another one continues a copy of this file.
+bool is_continued(const std::string& name) {
+  return name == "metrics.jsonl" || name == "samples.jsonl" || name == "initial_weights.json" ||
+         name.starts_with("events.out.tfevents.");
+}
+
+// environment.json of a run that begins from the checkpoint of a step.
+Json environment_from(const RunDirectory& from, std::int64_t step) {
+  auto environment = read_environment(from);
+  auto sessions = Json::array();
+  for (const auto& session : environment.value("sessions", Json::array())) {
+    const auto first_step = session.is_object() ? session.value("first_step", Json()) : Json();
+    if (first_step.is_number_integer() && first_step.get<std::int64_t>() < step) sessions.push_back(session);
+  }
+  environment["sessions"] = std::move(sessions);
+  environment["continued_from"] = {
+      {"run", fs::canonical(from.path()).string()}, {"checkpoint", step_name(step)}, {"step", step}};
+  return environment;
+}
+
+// Removes all files of a new run but its lock.
+void clear(const RunDirectory& run) {
+  std::error_code ignored;
+  std::vector<fs::path> paths;
+  for (const auto& entry : fs::directory_iterator(run.path(), ignored))
+    if (entry.path() != run.lock_file()) paths.push_back(entry.path());
+  for (const auto& path : paths) fs::remove_all(path, ignored);
+}
+
 }  // namespace
 
 void save_checkpoint(const RunDirectory& run, const Progress& progress, const NamedTensors& model,
@@ -253,7 +297,8 @@ void repair_checkpoints(const RunDirectory& run) {
   for (const auto* name : {"last", "best"}) turn_into_link(checkpoints, name);
 }
 
-Checkpoint load_checkpoint(const RunDirectory& run, const std::string& name, WithOptimizer with_optimizer) {
+Checkpoint load_checkpoint(const RunDirectory& run, const std::string& name, WithOptimizer with_optimizer,
+                           const char* option) {
   auto folder = run.checkpoints() / name;
   std::error_code ignored, problem;
   if (!fs::is_directory(folder, ignored) && name.find('/') != std::string::npos) folder = name;
@@ -262,7 +307,7 @@ Checkpoint load_checkpoint(const RunDirectory& run, const std::string& name, Wit
   if (name.empty() || !is_there) {
     std::vector<std::string> names;
     for (const auto step : saved_steps(run.checkpoints())) names.push_back(step_name(step));
-    fail_usage("--checkpoint {}: {} has no such checkpoint; it has {}", name, run.path().string(),
+    fail_usage("{} {}: {} has no such checkpoint; it has {}", option, name, run.path().string(),
                names.empty() ? "none" : join_alternatives(names));
   }
   return Loader(folder).load(with_optimizer);
@@ -275,6 +320,21 @@ std::optional<Checkpoint> load_newest_checkpoint(const RunDirectory& run) {
   if (!checkpoint && !steps.empty())
     throw Error(ExitCode::failure, fmt::format("{}: no checkpoint is whole", run.checkpoints().string()));
   return checkpoint;
+}
+
+void begin_from_checkpoint(const RunDirectory& run, const RunDirectory& from, const Checkpoint& checkpoint) try {
+  const auto& [step, best] = std::tie(checkpoint.progress.step, checkpoint.progress.best);
+  copy_folder(checkpoint.folder, run.checkpoints() / step_name(step));
+  if (best && best->step != step && fs::is_directory(from.checkpoints() / step_name(best->step)))
+    copy_folder(from.checkpoints() / step_name(best->step), run.checkpoints() / step_name(best->step));
+  sync_folder(run.checkpoints());
+  for (const auto& entry : fs::directory_iterator(from.path()))
+    if (is_continued(entry.path().filename().string()))
+      copy_file_synced(entry.path(), run.path() / entry.path().filename());
+  write_file_atomically(run.environment_file(), json_text(environment_from(from, step), 2) + "\n");
+} catch (...) {
+  clear(run);
+  throw;
 }
 
 std::optional<Checkpoint> load_rollback_checkpoint(const RunDirectory& run, const Progress& progress) {

@@ -35,14 +35,20 @@ void repair_checkpoints(const RunDirectory& run);
 enum class WithOptimizer { no, yes };
 
 // Loads the checkpoint `name`: best, last, step-N, or a folder. Every file that is read is checked against its SHA-256
-// in meta.json. Without the optimizer, neither its state nor the tables of the evaluation are read. Errors: exit code 2
-// when there is no such checkpoint, 1 when it is damaged.
-Checkpoint load_checkpoint(const RunDirectory& run, const std::string& name, WithOptimizer with_optimizer);
+// in meta.json. Without the optimizer, neither its state nor the tables of the evaluation are read. `option` names the
+// command line option in messages. Errors: exit code 2 when there is no such checkpoint, 1 when it is damaged.
+Checkpoint load_checkpoint(const RunDirectory& run, const std::string& name, WithOptimizer with_optimizer,
+                           const char* option = "--checkpoint");
 
 // Loads the checkpoint to resume from: the newest intact one after the most rollbacks. Damaged ones are skipped with a
 // warning. Nothing when there are no checkpoints; an Error (exit code 1) when all are damaged, or when a newer program
 // wrote one.
 std::optional<Checkpoint> load_newest_checkpoint(const RunDirectory& run);
+
+// Begins the new run `run` with the state of the run `from` at a checkpoint: copies that checkpoint, the best one until
+// then, the logs, from which MetricsLog drops the lines of later steps, and environment.json, which keeps the sessions
+// before that step and gets `continued_from`. If it throws, the folder of the new run is free again.
+void begin_from_checkpoint(const RunDirectory& run, const RunDirectory& from, const Checkpoint& checkpoint);
 
 // Loads the checkpoint to which a run that diverged at `progress` goes back: the newest scheduled one since its last
 // rollback or, if there is none, the newest scheduled one from before the step to which that rollback went back.

@@ -107,10 +107,30 @@ void point_link(const fs::path& link, const std::string& target) {
 // Renames the folder first, so that a process that dies halfway leaves no incomplete checkpoint under that name.
 void remove_checkpoint(const fs::path& folder) {
   std::error_code ignored;
-  const bool has_temporary_name = !target_of_temporary(folder.filename().string()).empty();
-  const auto temporary = has_temporary_name ? folder : temporary_name(folder);
-  if (!has_temporary_name) fs::rename(folder, temporary, ignored);
-  fs::remove_all(temporary, ignored);
+  fs::remove_all(rename_to_temporary(folder, ignored), ignored);
+}
+
+// The name of the checkpoint to which a link or a copied folder leads; nothing if there is neither. Errors (exit code
+// 2): it leads nowhere, or to a damaged checkpoint.
+std::optional<std::string> checkpoint_behind(const fs::path& link) {
+  std::error_code ignored;
+  if (!fs::exists(fs::symlink_status(link, ignored))) return std::nullopt;
+  try {
+    return step_name(read_meta_of(link).progress.step);
+  } catch (const Error& error) {
+    fail_usage("{}; train --resume repairs the run", error.what());
+  }
+}
+
+// All folders step-N, step-N.damaged and so on, sorted by name.
+std::vector<fs::path> step_folders(const fs::path& checkpoints) {
+  std::vector<fs::path> folders;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(checkpoints, ignored))
+    if (step_of(entry.path().stem().string()) && !entry.is_symlink(ignored) && entry.is_directory(ignored))
+      folders.push_back(entry.path());
+  std::ranges::sort(folders);
+  return folders;
 }
 
 void remove_old(const fs::path& checkpoints, const Progress& now, std::int64_t keep) {
@@ -291,6 +311,33 @@ void remove_abandoned(const fs::path& path, const fs::path& folder, const Progre
   fs::remove_all(aside, ignored);
   fs::rename(path, aside, ignored);
   log::info("{} was the best checkpoint before the rollback; it is now {}", folder.string(), aside);
+}
+
+std::vector<fs::path> spare_checkpoints(const fs::path& checkpoints, KeptCheckpoints kept) {
+  auto folders = step_folders(checkpoints);
+  if (folders.empty()) return folders;
+  const auto best = checkpoint_behind(checkpoints / "best");
+  const auto last = kept == KeptCheckpoints::best ? std::nullopt : checkpoint_behind(checkpoints / "last");
+  if (!best && !last)
+    fail_usage("{}: has no link {}, so no checkpoint would stay", checkpoints.string(),
+               kept == KeptCheckpoints::best ? "best" : "best or last");
+  std::erase_if(folders,
+                [&](const fs::path& folder) { return folder.filename() == best || folder.filename() == last; });
+  return folders;
+}
+
+void remove_spare_checkpoints(const fs::path& checkpoints, KeptCheckpoints kept) {
+  const auto spare = spare_checkpoints(checkpoints, kept);
+  if (spare.empty()) return;
+  if (kept == KeptCheckpoints::best) {
+    const auto last = checkpoints / "last";
+    std::error_code ignored;
+    if (fs::is_directory(fs::symlink_status(last, ignored))) remove_checkpoint(last);
+    point_link(last, checkpoint_behind(checkpoints / "best").value());
+  }
+  std::ranges::for_each(spare, remove_checkpoint);
+  if (const auto left = spare_checkpoints(checkpoints, kept); !left.empty())
+    throw Error(ExitCode::failure, fmt::format("{}: cannot be removed", left.front().string()));
 }
 
 void repair_links(const fs::path& checkpoints, const Progress& progress, std::int64_t keep) {

@@ -207,6 +207,17 @@ bool is_abandoned(const Progress& saved, const Progress& now);
 // FOLDER.abandoned.
 void remove_abandoned(const std::filesystem::path& path, const std::filesystem::path& folder, const Progress& saved);
 
+// The checkpoints that stay when a run's other checkpoints are removed; without `last` training continues from `best`.
+enum class KeptCheckpoints { best_and_last, best };
+
+// The folders of the other checkpoints, also of those that are damaged or abandoned. Errors (exit code 2): no kept
+// checkpoint exists, or a link leads to none or to a damaged one.
+std::vector<std::filesystem::path> spare_checkpoints(const std::filesystem::path& checkpoints, KeptCheckpoints kept);
+
+// Removes them. Without `last` the link `last` leads to the best one. Only the holder of the run's lock may call it.
+// Errors: also exit code 1, a folder cannot be removed.
+void remove_spare_checkpoints(const std::filesystem::path& checkpoints, KeptCheckpoints kept);
+
 // Points `last` and `best` at the checkpoints of a run at `progress`. Removes old checkpoints (all but the newest
 // `keep`, the newest `keep` scheduled ones and the targets of the links), abandoned ones, and files of interrupted
 // saves.

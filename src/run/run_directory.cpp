@@ -8,13 +8,16 @@
 #include <algorithm>
 #include <ctime>
 #include <map>
+#include <regex>
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/file_lock.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/platform.h"
+#include "base/signals.h"
 #include "base/text.h"
 #include "ops/device.h"
 #include "run/checkpoint_meta.h"
@@ -107,10 +110,37 @@ std::vector<fs::path> runs_of_working_folder() {
   const fs::path link = latest_run;
   if (fs::is_regular_file(link / "config.yaml", ignored)) runs.push_back(fs::canonical(link, ignored));
   for (const auto& entry : fs::directory_iterator(link.parent_path(), ignored))
-    if (!entry.is_symlink(ignored) && fs::is_regular_file(entry.path() / "config.yaml", ignored))
-      runs.push_back(entry.path());
+    if (!entry.is_symlink(ignored) && RunDirectory::is_run(entry.path())) runs.push_back(entry.path());
   std::ranges::stable_sort(runs, std::ranges::greater(), started);
   return runs;
+}
+
+void add_runs_below(const fs::path& folder, std::vector<fs::path>& runs) {
+  throw_if_stopped();
+  const bool is_run = RunDirectory::is_run(folder);
+  if (is_run) runs.push_back(folder);
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const auto name = entry.path().filename().string();
+    if (entry.is_symlink(ignored) || !entry.is_directory(ignored) || (is_run && name == "checkpoints")) continue;
+    if (!name.starts_with('.'))
+      add_runs_below(entry.path(), runs);
+    else if (RunDirectory::is_half_deleted(entry.path()))
+      runs.push_back(entry.path());
+  }
+}
+
+// The links `latest` to the run, in the folders that delete_run names.
+std::vector<fs::path> latest_links_to(const fs::path& run) {
+  std::vector<fs::path> links;
+  const auto add = [&](const fs::path& link) {
+    std::error_code ignored;
+    if (fs::is_symlink(fs::symlink_status(link, ignored)) && fs::equivalent(link, run, ignored)) links.push_back(link);
+  };
+  add(latest_run);
+  for (auto folder = fs::absolute(run).lexically_normal(); folder.has_relative_path(); folder = folder.parent_path())
+    if (folder.filename() == "runs") add(folder / "latest");
+  return links;
 }
 
 // The run's path for messages: relative if the run lies in the working folder.
@@ -119,6 +149,17 @@ std::string shown(const fs::path& run) {
   const auto folder = fs::weakly_canonical(run, ignored);
   const auto relative = fs::proximate(folder, ignored);
   return (*relative.begin() == ".." ? folder : relative).string();
+}
+
+// The run of latest_run: that of the link if it has a checkpoint, else the first of `runs` that has one. The link
+// itself if there are no runs. Errors (exit code 2): none of the runs has a checkpoint.
+fs::path find_latest(const std::vector<fs::path>& runs, const char* option) {
+  if (has_checkpoint(latest_run)) return latest_run;
+  const auto found = std::find_if(runs.begin(), runs.end(), has_checkpoint);
+  if (found == runs.end() && !runs.empty())
+    fail_usage("{} {}: no run of this folder has a checkpoint; the newest is {}, see its train.log", option, latest_run,
+               shown(runs.front()));
+  return found == runs.end() ? fs::path(latest_run) : *found;
 }
 
 void link_latest_in(const fs::path& folder, const fs::path& run) {
@@ -139,6 +180,26 @@ void link_latest_in(const fs::path& folder, const fs::path& run) {
   } catch (const std::exception& error) {
     log::warning("{} cannot point at this run, so name it with --run: {}", link.string(), error.what());
   }
+}
+
+// Points a link `latest`, whose run is gone, to another run.
+void relink_latest(const fs::path& link) {
+  auto runs = runs_below(link.parent_path());
+  std::erase_if(runs, [](const fs::path& run) { return !RunDirectory::is_run(run) || !has_checkpoint(run); });
+  std::error_code ignored;
+  if (runs.empty())
+    fs::remove(link, ignored);
+  else
+    link_latest_in(link.parent_path(), *std::ranges::max_element(runs, {}, started));
+}
+
+// Removes a folder, config.yaml last: until then the folder is recognised as a half-deleted run.
+void remove_with_config_last(const fs::path& folder, std::error_code& error) {
+  std::vector<fs::path> entries;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (entry.path().filename() != "config.yaml") entries.push_back(entry.path());
+  for (auto entry = entries.begin(); !error && entry != entries.end(); ++entry) fs::remove_all(*entry, error);
+  if (!error) fs::remove_all(folder, error);
 }
 
 Json describe(const Session& session) {
@@ -205,6 +266,17 @@ bool RunDirectory::is_free(const fs::path& folder) {
   return !error && std::all_of(begin(entries), end(entries), is_left_over);
 }
 
+bool RunDirectory::is_run(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::is_regular_file(folder / "config.yaml", ignored) && !is_half_deleted(folder);
+}
+
+bool RunDirectory::is_half_deleted(const fs::path& folder) {
+  std::error_code ignored;
+  return !target_of_temporary(folder.filename().string()).empty() &&
+         fs::is_regular_file(folder / "config.yaml", ignored);
+}
+
 RunDirectory RunDirectory::create(const fs::path& folder) {
   if (!is_free(folder))
     fail_usage("--out {}: already exists; give another folder, or --resume to go on with that run", folder.string());
@@ -244,20 +316,19 @@ RunDirectory RunDirectory::open(const fs::path& folder, const char* option) {
 RunDirectory RunDirectory::open_trained(const fs::path& folder) {
   if (folder != latest_run) return open(folder);
   const auto runs = runs_of_working_folder();
-  auto run = folder;
-  if (!has_checkpoint(folder)) {
-    const auto found = std::find_if(runs.begin(), runs.end(), has_checkpoint);
-    if (found == runs.end() && !runs.empty())
-      fail_usage("--run {}: no run of this folder has a checkpoint; the newest is {}, see its train.log",
-                 folder.string(), shown(runs.front()));
-    if (found != runs.end()) run = *found;
-  }
+  const auto run = find_latest(runs, "--run");
   auto opened = open(run);
   const auto newest = runs.empty() || fs::equivalent(runs.front(), run) || has_checkpoint(runs.front())
                           ? std::string()
                           : fmt::format("; {} is newer and has no checkpoint", shown(runs.front()));
   log::info("{} is {}{}", latest_run, shown(run), newest);
   return opened;
+}
+
+RunDirectory RunDirectory::open_to_resume(const fs::path& folder) {
+  constexpr const char* option = "--resume";
+  if (folder != latest_run) return open(folder, option);
+  return open(shown(find_latest(runs_of_working_folder(), option)), option);
 }
 
 fs::path default_run_folder(const std::string& name) {
@@ -267,12 +338,42 @@ fs::path default_run_folder(const std::string& name) {
   return folder;
 }
 
+std::string name_of_run(const RunDirectory& run) {
+  static const std::regex time("-[0-9]{8}-[0-9]{6}(-[0-9]+)?$");
+  return std::regex_replace(fs::canonical(run.path()).filename().string(), time, "");
+}
+
 void link_latest(const fs::path& run) {
   const auto here = fs::path(latest_run).parent_path();
   link_latest_in(here, run);
   const auto folder = fs::absolute(run).lexically_normal().parent_path();
   std::error_code ignored;
   if (folder.filename() == "runs" && !fs::equivalent(folder, here, ignored)) link_latest_in(folder, run);
+}
+
+std::vector<fs::path> runs_below(const fs::path& folder) {
+  std::vector<fs::path> runs;
+  add_runs_below(folder, runs);
+  std::ranges::sort(runs);
+  return runs;
+}
+
+void delete_run(const RunDirectory& run) {
+  const auto& path = run.path();
+  const auto links = latest_links_to(path);
+  std::error_code error;
+  fs::path removed;
+  {
+    const FileLock lock(run.lock_file());
+    removed = rename_to_temporary(path, error);
+  }
+  if (error) throw Error(ExitCode::failure, fmt::format("{}: cannot be renamed: {}", path.string(), error.message()));
+  std::ranges::for_each(links, relink_latest);
+  fault_point("remove");
+  remove_with_config_last(removed, error);
+  if (error)
+    throw Error(ExitCode::failure, fmt::format("{}: cannot be removed: {}; the rest of it is now {}", path.string(),
+                                               error.message(), removed.string()));
 }
 
 Json read_environment(const RunDirectory& run) {
@@ -288,11 +389,14 @@ void write_environment(const RunDirectory& run, const Session& session, const Js
   auto environment = describe(session);
   Json entry = {{"started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
                 {"first_step", session.first_step}};
+  if (!session.changes.empty()) entry["changes"] = session.changes;
   entry.update(environment);
-  auto sessions = read_environment(run).value("sessions", Json());
+  const auto before = read_environment(run);
+  auto sessions = before.value("sessions", Json());
   if (!sessions.is_array()) sessions = Json::array();
   sessions.push_back(std::move(entry));
   if (sessions.size() > most_sessions) sessions.erase(1);
+  if (before.contains("continued_from")) environment["continued_from"] = before["continued_from"];
   environment["data"] = data;
   environment["sessions"] = std::move(sessions);
   write_file_atomically(run.environment_file(), json_text(environment, 2) + "\n");

@@ -32,9 +32,19 @@ class RunDirectory {
   // run.
   static RunDirectory open_trained(const std::filesystem::path& folder);
 
+  // Opens the run that train --resume names, in the same way, but by the run's own path and without the log line: other
+  // runs become the latest while it is trained.
+  static RunDirectory open_to_resume(const std::filesystem::path& folder);
+
   // True when `folder` does not exist, is empty, or holds only files of a process that died before it wrote
   // config.yaml.
   static bool is_free(const std::filesystem::path& folder);
+
+  // Whether the folder is a run: it has a config.yaml, and its deletion has not begun.
+  static bool is_run(const std::filesystem::path& folder);
+
+  // Whether a process died while it deleted the run in this folder (delete_run).
+  static bool is_half_deleted(const std::filesystem::path& folder);
 
   // Removes half-written files of processes that died. Only the holder of the run's lock may call it.
   void remove_left_overs() const;
@@ -65,19 +75,35 @@ class RunDirectory {
 // runs/NAME-YYYYMMDD-HHMMSS, with -2, -3, ... appended when that exists.
 std::filesystem::path default_run_folder(const std::string& name);
 
+// The name of a run without the time that default_run_folder has added: NAME.
+std::string name_of_run(const RunDirectory& run);
+
 // Points latest_run at a run that has a checkpoint, wherever the run lies. If the run lies in another folder called
 // `runs`, the link `latest` there is set, too. A link to a run that was started later and has a checkpoint stays. If a
 // link cannot be created, a warning is logged.
 void link_latest(const std::filesystem::path& run);
+
+// The runs in the folder at any depth, also half-deleted ones, sorted by path; the folder itself if it is a run. Links,
+// hidden folders and folders that cannot be read are skipped.
+std::vector<std::filesystem::path> runs_below(const std::filesystem::path& folder);
+
+// Deletes a run. Its folder is renamed first, so that a process that dies meanwhile leaves no incomplete run under its
+// name. Files behind links stay. Then a link `latest` to the run, in the working folder's `runs` or in a folder `runs`
+// above the run, points to the newest run below that folder that has a checkpoint; without one it is removed. Errors:
+// exit code 2, another process trains the run; 1, a file cannot be deleted.
+void delete_run(const RunDirectory& run);
 
 // One process that trains the run, for environment.json.
 struct Session {
   std::vector<std::string> command;
   torch::Device device;
   std::int64_t first_step = 0;  // steps done by earlier processes
+  // The keys of the config that have changed since the process before: {"train.steps": {"was": 4, "is": 8}}.
+  nlohmann::ordered_json changes = nlohmann::ordered_json::object();
 };
 
-// Writes environment.json: this process, the data, and the list of all sessions, to which this process is added.
+// Writes environment.json: this process, the data, the list of all sessions, to which this process is added, and
+// `continued_from`, if the run was begun by begin_from_checkpoint (run/checkpoint.h).
 void write_environment(const RunDirectory& run, const Session& session, const nlohmann::ordered_json& data);
 
 // The content of environment.json; {} when the file is missing or is not a JSON object.

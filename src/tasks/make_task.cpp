@@ -225,11 +225,9 @@ Task make_whole_task(const ExperimentConfig& config, bool offline, Codec codec) 
   if (list_task(config.task)) return make_list_task(config);
   if (recall_rows(config.task) != nullptr) return make_recall_task(config);
   if (is<ClassificationConfig>(config.task)) return make_classification_task(config, offline, std::move(codec));
-  if (is<MaskedLanguageModelConfig>(config.task))
-    return make_masked_language_model_task(config, offline, std::move(codec));
   if (is<SequenceToSequenceConfig>(config.task))
     return make_sequence_to_sequence_task(config, offline, std::move(codec));
-  return make_language_model_task(config, offline, std::move(codec));
+  return make_text_task(config, offline, std::move(codec));
 }
 
 // Throws unless the files and folders of the section data exist. Those of a run may have moved since.

@@ -101,7 +101,8 @@ bool is_own_measure(const std::string& id) {
 }
 
 std::vector<std::string> default_measures(const std::set<std::string>& present) {
-  std::vector<std::string> wanted = {"val_loss", "best_val_loss", "bits_per_character"};
+  std::vector<std::string> wanted = {"val_loss", "best_val_loss",
+                                     present.contains("bits_per_byte") ? "bits_per_byte" : "bits_per_character"};
   if (present.contains("test_bleu"))  // before the accuracy, which such runs have, too
     wanted = {"test_bleu", "test_chrf", "test_rouge_l", "test_exact_match", "val_loss"};
   else if (present.contains("test_accuracy"))

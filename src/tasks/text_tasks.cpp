@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "data/masking.h"
+#include "data/token_folder.h"
 #include "tasks/batches.h"
 
 namespace metaformer {
@@ -31,7 +32,7 @@ class TextStream : public RowStream {
   const ExperimentConfig& config() const { return config_; }
   const TextDataset& dataset() const { return *dataset_; }
   std::int64_t context() const { return row_length(); }
-  std::int64_t size(Split split) const { return std::ssize(dataset_->tokens(split)); }
+  std::int64_t size(Split split) const { return dataset_->tokens(split).size(); }
 
  private:
   ExperimentConfig config_;
@@ -44,9 +45,8 @@ class Windows : public TextStream {
   using TextStream::TextStream;
 
   Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
-    const auto starts =
-        dataset().random_starts(Split::train, seed(), RandomPurpose::batches, step, micro * rows(), rows());
-    return cut(starts, device);
+    dataset().prefetch(Split::train, starts_of(step + 1, micro));
+    return cut(starts_of(step, micro), device);
   }
 
   Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
@@ -57,19 +57,42 @@ class Windows : public TextStream {
   std::int64_t count(Split split) const override { return dataset().consecutive_window_count(split); }
 
   Batch cut(const std::vector<std::int64_t>& starts, torch::Device device) const {
+    if (!dataset().tokens(Split::train).is_in_memory()) return cut_mapped(starts, device);
     if (!training_tokens_.defined() || training_tokens_.device() != device) {
       const auto on_device = [&](const std::vector<std::int32_t>& numbers) {
         return torch::from_blob(const_cast<std::int32_t*>(numbers.data()), {std::ssize(numbers)}, torch::kInt)
             .to(device);
       };
-      training_tokens_ = on_device(dataset().tokens(Split::train));
-      if (const auto& documents = dataset().documents(Split::train); !documents.empty())
-        training_documents_ = on_device(documents);
+      training_tokens_ = on_device(dataset().tokens(Split::train).in_memory());
+      if (dataset().has_documents())
+        training_documents_ = on_device(dataset().documents(Split::train, 0, size(Split::train))).clone();
     }
     return cut_windows(training_tokens_, starts, context(), training_documents_);
   }
 
  private:
+  std::vector<std::int64_t> starts_of(std::int64_t step, std::int64_t micro) const {
+    return dataset().random_starts(Split::train, seed(), RandomPurpose::batches, step, micro * rows(), rows());
+  }
+
+  // The same for tokens in files, of which only the windows are read.
+  Batch cut_mapped(const std::vector<std::int64_t>& starts, torch::Device device) const {
+    const auto width = context() + 1;
+    auto tokens_t = torch::empty({std::ssize(starts) * width}, torch::kInt), documents_t = torch::Tensor();
+    if (dataset().has_documents()) documents_t = torch::empty_like(tokens_t);
+    std::vector<std::int64_t> places;
+    for (const auto start : starts) {
+      const auto place = std::ssize(places) * width;
+      dataset().tokens(Split::train).copy(start, width, tokens_t.data_ptr<std::int32_t>() + place);
+      if (documents_t.defined())
+        std::ranges::copy(dataset().documents(Split::train, start, width),
+                          documents_t.data_ptr<std::int32_t>() + place);
+      places.push_back(place);
+    }
+    return cut_windows(tokens_t.to(device), places, context(),
+                       documents_t.defined() ? documents_t.to(device) : documents_t);
+  }
+
   Batch batch_of(Split split, std::int64_t first, std::int64_t rows, torch::Device device) const override {
     return to_batch(dataset().consecutive_windows(split, first, rows), device);
   }
@@ -108,9 +131,12 @@ class OrderedWindows : public Windows {
     const auto left_over = targets() - steps_of_epoch_ * rows_per_step() * context();
     const Rng rng(seed(), RandomPurpose::batches, static_cast<std::uint64_t>(epoch));
     const auto first = static_cast<std::int64_t>(rng.below(0, static_cast<std::uint64_t>(left_over) + 1));
-    std::vector<std::int64_t> starts;
-    for (auto row = micro * rows(); row < (micro + 1) * rows(); ++row)
+    std::vector<std::int64_t> starts, next;
+    for (auto row = micro * rows(); row < (micro + 1) * rows(); ++row) {
       starts.push_back(first + (row * steps_of_epoch_ + place) * context());
+      next.push_back(starts.back() + context());
+    }
+    dataset().prefetch(Split::train, next);
     auto batch = cut(starts, device);
     batch.begins = place == 0;
     return batch;
@@ -190,10 +216,11 @@ class PackStream : public TextStream {
 
   Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
     const auto first_row = micro * rows();
-    const auto packs = documents_
-                           ? documents_->packs_at(Split::train, seed(), step * rows_per_step() + first_row, rows())
-                           : windows_at(dataset().random_starts(Split::train, seed(), RandomPurpose::batches, step,
-                                                                first_row, rows()));
+    const auto packs = training_packs(step, first_row);
+    const bool is_epoch_end =
+        documents_ && (step + 1) * rows_per_step() % documents_->packs(Split::train) < rows_per_step();
+    if (!is_epoch_end && !dataset().tokens(Split::train).is_in_memory())  // the next epoch is not dealt out twice
+      dataset().prefetch(Split::train, training_packs(step + 1, first_row));
     return make_.training(packs, step, first_row, device);
   }
 
@@ -205,6 +232,11 @@ class PackStream : public TextStream {
   }
 
  private:
+  std::vector<TextPack> training_packs(std::int64_t step, std::int64_t first_row) const {
+    if (documents_) return documents_->packs_at(Split::train, seed(), step * rows_per_step() + first_row, rows());
+    return windows_at(dataset().random_starts(Split::train, seed(), RandomPurpose::batches, step, first_row, rows()));
+  }
+
   std::int64_t count(Split split) const override {
     return documents_ ? documents_->packs(split) : (size(split) + context() - 1) / context();
   }
@@ -241,15 +273,14 @@ class PackStream : public TextStream {
 // The rows of windows. Segments are documents, if these are separate; the rest of a row is padding.
 TokenRows window_rows(const TextDataset& dataset, Split split, const std::vector<TextPack>& windows) {
   auto rows = dataset.rows_of(split, windows, /*separate=*/false);
-  const auto& documents = dataset.documents(split);
-  for (std::size_t row = 0; row < windows.size() && !documents.empty(); ++row) {
-    const auto& window = windows[row].front();
-    const auto first = documents.begin() + window.start;
-    std::copy(first, first + window.length, rows.segments.begin() + static_cast<std::int64_t>(row) * rows.length);
+  for (std::size_t row = 0; row < windows.size() && dataset.has_documents(); ++row) {
+    const auto& [start, length] = windows[row].front();
+    std::ranges::copy(dataset.documents(split, start, length),
+                      rows.segments.begin() + static_cast<std::int64_t>(row) * rows.length);
   }
   const bool all_one =
       std::all_of(rows.segments.begin(), rows.segments.end(), [](auto segment) { return segment == 0; });
-  if (documents.empty() && all_one) rows.segments.clear();
+  if (!dataset.has_documents() && all_one) rows.segments.clear();
   return rows;
 }
 
@@ -272,64 +303,46 @@ PackStream::Make masked(const ExperimentConfig& config, const Tokenizer& tokeniz
   return {training, evaluation};
 }
 
-// The data that the parts of a task over a text share.
-struct TaskText {
-  // Throws the errors of load_corpus and TextDataset. An empty codec is made from the text.
-  TaskText(const ExperimentConfig& config, bool offline, Codec given_codec)
-      : corpus(load_corpus(*text_data_of(config.task), offline)),
-        codec(std::move(given_codec)),
-        dataset(corpus, *text_data_of(config.task), context_of(config.model), codec.tokenizer) {
-    corpus.text = {};  // from here on only the tokens are needed
-    corpus.held_out.reset();
-    corpus.document_starts = corpus.held_out_document_starts = {};
-  }
+// The fractions of a split's tokens and characters that unknown tokens are, or stand for. The unknown token is easy to
+// predict, so the measures report how frequent it is. Nothing if the tokenizer has no unknown token; of characters also
+// if white space is dropped.
+std::optional<double> unknown_token_fraction(const TextDataset& dataset, Split split) {
+  const auto unknown = dataset.text().tokenizer->unknown_id();
+  const auto* statistics = dataset.statistics(split);
+  if (!unknown || statistics == nullptr) return std::nullopt;
+  return static_cast<double>(statistics->count_of(*unknown)) / static_cast<double>(statistics->tokens());
+}
 
-  // nullopt if the tokenizer has no unknown token. The unknown token is easy to predict, so the measures report how
-  // frequent it is.
-  std::optional<double> unknown_token_fraction(Split split) const {
-    const auto unknown = codec.tokenizer->unknown_id();
-    if (!unknown) return std::nullopt;
-    const auto& tokens = dataset.tokens(split);
-    return static_cast<double>(std::count(tokens.begin(), tokens.end(), *unknown)) / static_cast<double>(tokens.size());
-  }
-
-  double bytes_per_token(Split split) const {
-    return static_cast<double>(dataset.bytes(split)) / static_cast<double>(dataset.tokens(split).size());
-  }
-
-  // nullopt also if white space is dropped.
-  std::optional<double> unknown_character_fraction(Split split) const {
-    const auto unknown = dataset.unknown_characters(split);
-    if (!unknown || !codec.tokenizer->unknown_id()) return std::nullopt;
-    return static_cast<double>(*unknown) / static_cast<double>(dataset.characters(split));
-  }
-
-  Corpus corpus;  // without its text
-  Codec codec;
-  TextDataset dataset;
-};
+std::optional<double> unknown_character_fraction(const TextDataset& dataset, Split split) {
+  const auto unknown = dataset.unknown_characters(split);
+  if (!unknown || !dataset.text().tokenizer->unknown_id()) return std::nullopt;
+  return static_cast<double>(*unknown) / static_cast<double>(dataset.statistics(split)->characters());
+}
 
 // The task over a text, without batches and measures.
-Task task_over(const std::shared_ptr<const TaskText>& text) {
-  const auto vocabulary = text->codec.tokenizer->vocabulary_size();
-  const auto train_tokens = text->dataset.tokens(Split::train).size(),
-             validation_tokens = text->dataset.tokens(Split::validation).size();
-  auto description = text->corpus.description;
+Task task_over(const std::shared_ptr<const TextDataset>& dataset) {
+  const auto& text = dataset->text();
+  const auto vocabulary = text.tokenizer->vocabulary_size();
+  const auto train_tokens = dataset->tokens(Split::train).size(),
+             validation_tokens = dataset->tokens(Split::validation).size();
+  auto description = text.description;
   description["train_tokens"] = train_tokens;
   description["validation_tokens"] = validation_tokens;
   description["vocabulary"] = vocabulary;
-  const auto tokens = text->unknown_token_fraction(Split::validation);
-  const auto characters = text->unknown_character_fraction(Split::validation);
-  return {.codec = {text, &text->codec},
-          .description = std::move(description),
-          .summary = fmt::format("{} ({} + {} tokens, vocabulary of {} tokens{}{})", text->corpus.path.string(),
-                                 train_tokens, validation_tokens, vocabulary,
-                                 tokens ? fmt::format("; unknown in validation: {:.2f}% of tokens", 100 * *tokens) : "",
-                                 characters ? fmt::format(", {:.2f}% of characters", 100 * *characters) : ""),
-          .bytes_per_token = text->bytes_per_token(Split::train),
-          .batches = nullptr,
-          .objective = token_objective(),
-          .measures = nullptr};
+  const auto tokens = unknown_token_fraction(*dataset, Split::validation);
+  const auto characters = unknown_character_fraction(*dataset, Split::validation);
+  Task task{.codec = std::make_shared<const Codec>(Codec{.tokenizer = text.tokenizer, .labels = {}}),
+            .description = std::move(description),
+            .summary = fmt::format(
+                "{} ({} + {} tokens, vocabulary of {} tokens{}{})", text.path.string(), train_tokens, validation_tokens,
+                vocabulary, tokens ? fmt::format("; unknown in validation: {:.2f}% of tokens", 100 * *tokens) : "",
+                characters ? fmt::format(", {:.2f}% of characters", 100 * *characters) : ""),
+            .batches = nullptr,
+            .objective = token_objective(),
+            .measures = nullptr};
+  if (const auto* statistics = dataset->statistics(Split::train))
+    task.bytes_per_token = static_cast<double>(statistics->bytes()) / static_cast<double>(statistics->tokens());
+  return task;
 }
 
 }  // namespace
@@ -374,31 +387,30 @@ std::shared_ptr<const BatchStream> make_masked_stream(const ExperimentConfig& co
   return std::make_shared<PackStream>(config, dataset, masked(config, tokenizer, rows_of), std::move(documents));
 }
 
-Task make_language_model_task(const ExperimentConfig& config, bool offline, Codec codec) {
-  const auto text = std::make_shared<const TaskText>(config, offline, std::move(codec));
-  auto task = task_over(text);
-  task.batches = make_text_stream(config, {text, &text->dataset});
-  const auto report = [text](const TokenScores& scores, Split split) {
-    const auto& dataset = text->dataset;
-    const double tokens_per_character =
-        static_cast<double>(dataset.tokens(split).size()) / static_cast<double>(dataset.characters(split));
+namespace {
+
+Task language_model_task(const ExperimentConfig& config, const std::shared_ptr<const TextDataset>& dataset) {
+  auto task = task_over(dataset);
+  task.batches = make_text_stream(config, dataset);
+  const auto report = [dataset](const TokenScores& scores, Split split) {
+    const auto* statistics = dataset->statistics(split);
     const double bits = scores.loss / std::numbers::ln2;
-    Scores report = {{"loss", scores.loss},
-                     {"perplexity", std::exp(scores.loss)},
-                     {"bits_per_character", bits * tokens_per_character},
-                     {"accuracy", scores.accuracy},
-                     {"tokens", scores.targets}};
+    Scores report = {{"loss", scores.loss}, {"perplexity", std::exp(scores.loss)}};
+    if (statistics != nullptr)
+      report.emplace_back("bits_per_character", bits * static_cast<double>(statistics->tokens()) /
+                                                    static_cast<double>(statistics->characters()));
+    report.emplace_back("accuracy", scores.accuracy);
+    report.emplace_back("tokens", scores.targets);
     if (scores.bytes > 0) {
       const double bits_per_byte = bits * static_cast<double>(scores.targets) / scores.bytes;
       report.emplace_back("bits_per_byte", bits_per_byte);
-      if (const auto lost = dataset.lost_bits(split); lost && *lost > 0)
-        report.emplace_back("lossless_bits_per_byte",
-                            bits_per_byte + *lost / static_cast<double>(dataset.bytes(split)));
+      if (const auto lost = statistics != nullptr ? statistics->lost_bits() : std::nullopt; lost && *lost > 0)
+        report.emplace_back("lossless_bits_per_byte", bits_per_byte + *lost / static_cast<double>(statistics->bytes()));
     }
     // Unknown tokens are easy to predict, so the bits are too few for the text that they replace.
-    if (const auto fraction = text->unknown_token_fraction(split)) {
+    if (const auto fraction = unknown_token_fraction(*dataset, split)) {
       report.emplace_back("unknown_share", *fraction);
-      report.emplace_back("unknown_character_fraction", *text->unknown_character_fraction(split));
+      report.emplace_back("unknown_character_fraction", *unknown_character_fraction(*dataset, split));
     }
     return report;
   };
@@ -406,23 +418,36 @@ Task make_language_model_task(const ExperimentConfig& config, bool offline, Code
   return task;
 }
 
-Task make_masked_language_model_task(const ExperimentConfig& config, bool offline, Codec codec) {
-  const auto text = std::make_shared<const TaskText>(config, offline, std::move(codec));
-  auto task = task_over(text);
-  task.batches = make_masked_stream(config, {text, &text->dataset}, *text->codec.tokenizer);
-  const std::array<double, 2> unigram_entropy = {text->dataset.unigram_entropy(Split::train),
-                                                 text->dataset.unigram_entropy(Split::validation)};
-  const auto report = [text, unigram_entropy](const TokenScores& scores, Split split) {
+Task masked_language_model_task(const ExperimentConfig& config, const std::shared_ptr<const TextDataset>& dataset) {
+  auto task = task_over(dataset);
+  task.batches = make_masked_stream(config, dataset, *dataset->text().tokenizer);
+  const std::array<double, 2> unigram_entropy = {dataset->unigram_entropy(Split::train),
+                                                 dataset->unigram_entropy(Split::validation)};
+  const auto report = [dataset, unigram_entropy](const TokenScores& scores, Split split) {
     Scores report = {{"loss", scores.loss},
                      {"perplexity", std::exp(scores.loss)},
                      {"accuracy", scores.accuracy},
                      {"targets", scores.targets},
                      {"unigram_entropy", unigram_entropy.at(static_cast<std::size_t>(split))}};
-    if (const auto share = text->unknown_token_fraction(split)) report.emplace_back("unknown_share", *share);
+    if (const auto share = unknown_token_fraction(*dataset, split)) report.emplace_back("unknown_share", *share);
     return report;
   };
   task.measures = std::make_shared<TokenMeasures>(report, std::vector<std::string>{"accuracy"}, /*by_row=*/false);
   return task;
+}
+
+}  // namespace
+
+Task text_task_over(const ExperimentConfig& config, std::shared_ptr<const TextDataset> dataset) {
+  return is<MaskedLanguageModelConfig>(config.task) ? masked_language_model_task(config, dataset)
+                                                    : language_model_task(config, dataset);
+}
+
+Task make_text_task(const ExperimentConfig& config, bool offline, Codec codec) {
+  const auto& data = *text_data_of(config.task);
+  return text_task_over(config,
+                        std::make_shared<const TextDataset>(load_text(data, offline, std::move(codec.tokenizer)), data,
+                                                            context_of(config.model)));
 }
 
 }  // namespace metaformer

@@ -22,10 +22,12 @@ std::shared_ptr<const BatchStream> make_masked_stream(const ExperimentConfig& co
                                                       std::shared_ptr<const TextDataset> dataset,
                                                       const Tokenizer& tokenizer);
 
-Task make_language_model_task(const ExperimentConfig& config, bool offline, Codec codec);
+// The task of a config over a dataset: predicting the next token, or hidden ones. The measures of hidden tokens have
+// unigram_entropy, the loss of predicting every token of the split by its frequency: a model with a lower loss has
+// learned from the context.
+Task text_task_over(const ExperimentConfig& config, std::shared_ptr<const TextDataset> dataset);
 
-// The measures have unigram_entropy, the loss of predicting every token of the split by its frequency: a model with a
-// lower loss has learned from the context.
-Task make_masked_language_model_task(const ExperimentConfig& config, bool offline, Codec codec);
+// The same over the data of the config. Errors: those of load_text; exit code 3 for a split without a whole window.
+Task make_text_task(const ExperimentConfig& config, bool offline, Codec codec);
 
 }  // namespace metaformer

@@ -81,6 +81,7 @@ class ByteLevelBpeTokenizer : public SubwordTokenizer {
 
   // May be called from several threads.
   std::vector<std::int32_t> encode(std::string_view text) const override;
+  bool restores_text() const override { return true; }
 
   // A word reaches from white space to white space.
   bool begins_word(std::int32_t id, std::int32_t before) const override;

@@ -12,6 +12,7 @@ class ByteTokenizer : public Tokenizer {
  public:
   std::int64_t vocabulary_size() const override { return 256; }
   std::vector<std::int32_t> encode(std::string_view text) const override;
+  bool restores_text() const override { return true; }
   std::string decode(std::span<const std::int32_t> ids) const override;
   nlohmann::ordered_json to_json() const override;
 };
@@ -30,6 +31,7 @@ class CharacterTokenizer : public Tokenizer {
   }
   std::vector<std::int32_t> encode(std::string_view text) const override;
   std::optional<std::int32_t> unknown_id() const override;
+  bool restores_text() const override { return unknown_ == Unknown::refuse; }
   std::vector<std::int32_t> token_bytes(std::string_view text) const override;
   std::string decode(std::span<const std::int32_t> ids) const override;
   nlohmann::ordered_json to_json() const override;

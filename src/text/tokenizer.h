@@ -42,6 +42,9 @@ class Tokenizer {
   // to a normal form that encodes to the same ids, except unknown ones. Ids must be valid.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
 
+  // Whether decode(encode(text)) == text for every text that `encode` accepts.
+  virtual bool restores_text() const { return false; }
+
   // The number of bytes of the text that each token of `encode` stands for; the sum is the size of the text. A
   // tokenizer that changes words gives the bytes of a word to its first token, with the white space before it.
   virtual std::vector<std::int32_t> token_bytes(std::string_view text) const {

@@ -11,15 +11,23 @@ namespace metaformer {
 // Errors: exit codes 2 and 5.
 torch::Device prepare_device(const ExperimentConfig& config, const std::string& name, bool force = false);
 
+// A checkpoint of a run, by the name that load_checkpoint takes.
+struct NamedCheckpoint {
+  std::filesystem::path run;
+  std::string name;
+};
+
 struct TrainRequest {
   Experiment experiment;
   std::filesystem::path out;  // empty: runs/<config>-<time>
   bool resume = false;
+  std::optional<NamedCheckpoint> from = std::nullopt;  // a new run continues from it; its own run stays as it is
   bool offline = false;
   bool profile = false;  // time by operator
   bool force = false;    // train even if the memory will clearly not suffice
   std::string device = "auto";
   std::vector<std::string> command_line;
+  std::string resume_options = {};  // of the command that continues the run after a stop: " --processes 2"
   ProcessGroup* group = &one_process();
 };
 

@@ -514,7 +514,7 @@ void Trainer::evaluate_and_save() {
     throw_if_any_stopped(group_);
   } catch (const Interrupted&) {
     save();
-    log::info("stopped at step {}; go on with --resume", progress_.step);
+    log::info("stopped at step {}", progress_.step);
     throw;
   }
   const bool asked = take_save_request_of_any(group_);

@@ -87,6 +87,9 @@ class Trainer {
   // Records a few of the coming steps and reports time by operator.
   void profile();
 
+  // Writes what has changed with this resume as a line of split `resume`. To be called before run.
+  void write_resume_line(const nlohmann::ordered_json& changes) { metrics_->write(progress_.step, "resume", changes); }
+
   // Trains to the last step and returns the summary, without baselines. Throws Error (exit code 4) when the loss is not
   // finite, Interrupted after saving when a stop signal arrives.
   RunSummary run();

@@ -21,6 +21,9 @@ TEST_CASE("the nearest word is suggested only if it is similar", "[text]") {
 TEST_CASE("values in messages are short, on one line, without control characters", "[text]") {
   CHECK(in_quotes("a\nb\x01") == "'a\\nb\\x01'");
   CHECK(in_quotes(std::string(1000, 'x')).size() == 65);
+  CHECK(shell_word("runs/a-1.b") == "runs/a-1.b");
+  CHECK(shell_word("it's $HOME") == R"('it'\''s $HOME')");
+  CHECK(shell_word("") == "''");
   CHECK(human_duration(3661) == "1h01m");
   CHECK(human_duration(61) == "1m01s");
   CHECK(human_bytes(1536) == "1.5 KiB");
@@ -36,6 +39,17 @@ TEST_CASE("values in messages are short, on one line, without control characters
   std::string e_acute;
   for (int i = 0; i < 40; ++i) e_acute += "\xc3\xa9";
   CHECK(printable("x" + e_acute) == "x" + e_acute.substr(0, 58) + "...");  // cut between characters
+}
+
+TEST_CASE("a long text is cut in its middle, between characters", "[text]") {
+  const std::string cafes = "caf\xc3\xa9 caf\xc3\xa9 caf\xc3\xa9";  // 14 characters
+  const std::string cut = "\xe2\x80\xa6";
+  CHECK(cut_in_middle(cafes, 14) == cafes);
+  CHECK(cut_in_middle(cafes, 9) == "caf\xc3\xa9" + cut + "caf\xc3\xa9");
+  CHECK(cut_in_middle("abcdef", 4) == "a" + cut + "ef");
+  CHECK(cut_in_middle("abcdef", 1) == cut);
+  CHECK(cut_in_middle("abcdef", 0) == cut);
+  CHECK(cut_in_middle("", 0).empty());
 }
 
 TEST_CASE("random numbers are a function of seed, purpose, step and index", "[random]") {

@@ -6,6 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <ctime>
+
 #include "base/file_lock.h"
 #include "base/files.h"
 #include "support/catch.h"
@@ -41,6 +44,36 @@ TEST_CASE("a file is replaced completely or not at all, and a link in one step",
     replace_symlink(target, folder / "link");
     CHECK(std::filesystem::read_symlink(folder / "link") == target);
   }
+}
+
+TEST_CASE("a folder gets its temporary name once, also if another one has that name", "[files]") {
+  const TemporaryFolder folder;
+  const auto a = folder.write("a/file", "new").parent_path();
+  folder.write(fmt::format(".a.{}.tmp/old", ::getpid()), "");
+  std::error_code error;
+  const auto renamed = rename_to_temporary(a, error);
+  CHECK_FALSE(error);
+  CHECK(target_of_temporary(renamed.filename().string()) == "a");
+  CHECK(read_text(renamed / "file") == "new");
+  CHECK_FALSE(std::filesystem::exists(renamed / "old"));
+  CHECK(rename_to_temporary(renamed, error) == renamed);
+  rename_to_temporary(folder / "absent", error);
+  CHECK(error);
+}
+
+TEST_CASE("the size of a folder is that of its files at any depth, without those behind links", "[files]") {
+  const TemporaryFolder folder, other;
+  other.write("large", std::string(1000, 'x'));
+  folder.write("a", "12345");
+  const auto deep = folder.write("b/c/d", "123");
+  std::filesystem::create_symlink(other / "large", folder / "link");
+  std::filesystem::create_directory_symlink(other.path(), folder / "b/links");
+  std::filesystem::last_write_time(deep, std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
+  const auto size = size_of_folder(folder.path());
+  CHECK(size.bytes == 8);
+  CHECK(std::difftime(size.changed, std::time(nullptr)) > 3000);
+  CHECK(size_of_folder(folder / "absent").bytes == 0);
+  CHECK(size_of_folder(folder / "absent").changed == 0);
 }
 
 TEST_CASE("an error of reading a file names its cause", "[files]") {
@@ -115,6 +148,20 @@ TEST_CASE("a second holder of a lock is refused with the first holder's process,
   CHECK_FALSE(std::filesystem::exists(file));
   CHECK_NOTHROW(FileLock(file));
   CHECK_THROWS_AS(FileLock(folder / "no/such/folder"), Error);
+}
+
+TEST_CASE("the holder of a lock is found without taking it, and only while it lives", "[lock]") {
+  const TemporaryFolder folder;
+  const auto file = folder / "lock";
+  CHECK_FALSE(lock_holder(file));
+  CHECK_FALSE(std::filesystem::exists(file));
+  const auto pid = start_holder(file);
+  CHECK_THAT(lock_holder(file).value_or(""), ContainsSubstring("process " + std::to_string(pid) + " on "));
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+  CHECK_FALSE(lock_holder(file));
+  CHECK(read_text(file).starts_with("process " + std::to_string(pid)));  // it is left as it was
+  CHECK_NOTHROW(FileLock(file));
 }
 
 TEST_CASE("a link in the place of a lock is refused and not changed", "[lock]") {

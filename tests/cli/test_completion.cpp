@@ -54,7 +54,8 @@ TEST_CASE("bash completes every command and every option that help lists", "[cli
     left.pop_back();
     CAPTURE(words);
     const auto help = help_of(completion, words);
-    if (!help.commands.empty()) CHECK(completion.offer(joined(words, {""})) == help.commands);
+    const bool takes_folder = words == Arguments{"runs"};  // files are offered, too
+    if (!help.commands.empty() && !takes_folder) CHECK(completion.offer(joined(words, {""})) == help.commands);
     CHECK(completion.offer(joined(words, {"--"})) == help.options);
     commands += help.commands.size();
     options += help.options.size();
@@ -69,6 +70,7 @@ TEST_CASE("bash completes the values of options", "[cli]") {
   const std::vector<std::pair<Arguments, Words>> cases = {
       {"tr", {"train"}},
       {"train --res", {"--resume"}},
+      {"train --resume --ou", {"--out"}},
       {"train --config sm", {"small.yaml"}},
       {"train --config = sm", {"small.yaml"}},
       {"train sm", {"small.yaml"}},
@@ -88,6 +90,10 @@ TEST_CASE("bash completes the values of options", "[cli]") {
       {"predict te", {"text.txt"}},
       {"config explain model.mixer.constr", {"model.mixer.constraint"}},
       {"data fetch i", {"imdb"}},
+      {"runs r", {"rm"}},
+      {"runs te", {"text.txt"}},
+      {"runs rm te", {"text.txt"}},
+      {"runs --sort ''", {"age", "name", "loss"}},
       {"help config d", {"draw", "dump"}},
       {"help train ''", {}},
       {"completion ''", {"bash", "zsh"}},

@@ -103,7 +103,7 @@ TEST_CASE("a signal to the program or to any process stops all of them, and the 
   wait_for_checkpoint(program);
   ::kill(whom < 0 ? pid : children_of(pid).at(static_cast<std::size_t>(whom)), number);
   Program::check_refused(program.wait(pid), 128 + number, {});
-  CHECK_THAT(program.read("run/train.log"), ContainsSubstring("go on with --resume"));
+  CHECK_THAT(program.read("run/train.log"), ContainsSubstring("go on with: metaformer train --resume run"));
   const auto step = program.read_json("run/checkpoints/last/meta.json").at("step").get<std::int64_t>();
   program.succeed(run, "--resume --set train.eval_interval=1000 --set train.checkpoint_interval=20 --set train.steps=" +
                            std::to_string(step + 2));

@@ -149,7 +149,8 @@ TEST_CASE("a lack of memory ends a command with the missing size, and a training
   CHECK_FALSE(program.has("new"));
   program.refuse(joined(large, {"--force"}), 5, {"warning: training takes about ", "step 1:|memory"});
   fs::resize_file(program.at("text.txt"), std::uintmax_t{6} << 30);  // a sparse file, which takes no space on the disk
-  program.refuse_in_one_line("train --config small.yaml --out another --device cpu", 5, {"error: out of memory"});
+  program.refuse_in_one_line("train --config small.yaml --out another --device cpu --set data.cache=false", 5,
+                             {"error: out of memory"});
 }
 
 TEST_CASE("the memory that config check predicts is about that of the training", "[runs]") {

@@ -26,11 +26,17 @@ const std::vector<std::tuple<Arguments, int, std::string>> mistakes = {
     {"train --config small.yaml --resum", 2, "'--resum'; did you mean '--resume'?"},
     {"train --config small.yaml --lr=3", 2, "did you mean '--set train.learning_rate=VALUE'?"},
     {"train --config small.yaml --max-iters 3", 2, "did you mean '--set train.steps=VALUE'?"},
+    {"train --config small.yaml --num-epochs 3", 2, "did you mean '--set train.epochs=VALUE'?"},
     {"train --config small.yaml \x1b[31mred", 2, "'\\x1b[31mred'"},
     {"train --config small.yaml --device tpu", 2, "--device tpu:|auto|cuda:N"},
     {"train --config small.yaml --out full", 2, "--out full: already exists"},
     {"train --config small.yaml --out /proc/no/run", 2, "--out /proc/no/run: "},
     {"train --config small.yaml --resume", 2, "--out"},
+    {"train --resume", 2, "--resume runs/latest:|no such run"},
+    {"train --resume full", 2, "--resume full:|not a run"},
+    {"train --resume full --out other", 2, "--resume full and --out other name two runs"},
+    {"train --from step-4", 2, "--resume runs/latest:|no such run"},
+    {"train --from nowhere/checkpoints/step-4", 2, "--from |/nowhere: no such run"},
     {"evaluate", 2, "--run runs/latest:|no such"},
     {"evaluate --run full", 2, "--run full:|not a run"},
     {"sample --run nowhere", 2, "--run nowhere: "},
@@ -86,10 +92,11 @@ TEST_CASE("empty values, which usually come from unset shell variables, are mist
   const Program program;
   // The last word of each line is an option.
   for (const std::string words :
-       {"train --config small.yaml --out", "train --config", "train --config small.yaml --device",
-        "train --config small.yaml --set", "evaluate --run", "evaluate --checkpoint", "evaluate --with",
-        "sample --prompt-file", "inspect --beside", "inspect --file", "export --out", "compare run --export",
-        "report run --out", "report run --figures", "config draw --index 0 --space", "data fetch imdb --to"})
+       {"train --config small.yaml --out", "train --config", "train --resume", "train --from",
+        "train --config small.yaml --device", "train --config small.yaml --set", "evaluate --run",
+        "evaluate --checkpoint", "evaluate --with", "sample --prompt-file", "inspect --beside", "inspect --file",
+        "export --out", "compare run --export", "report run --out", "report run --figures",
+        "config draw --index 0 --space", "data fetch imdb --to"})
     program.refuse_in_one_line(words + " ''", 2, {words.substr(words.rfind(' ') + 1) + ": is empty"});
   for (const std::string key : {"data.path", "data.validation_path", "train.init_from", "data.corpus"})
     program.refuse_in_one_line("train --config small.yaml --set " + key + "=", 2, {key + ": is empty"});
@@ -138,8 +145,8 @@ TEST_CASE("help goes to stdout, with examples of its command only, no option twi
   CHECK_THAT(program.succeed("--help-all"), ContainsSubstring("--temperature"));
   CHECK_THAT(program.succeed("--version"), ContainsSubstring("metaformer "));
   const auto train = program.succeed("train --help");
-  CHECK(count(train, "REQUIRED") == 1);
-  CHECK(count(train, "metaformer train [OPTIONS] CONFIG or --config CONFIG\n") == 1);
+  CHECK(count(train, "metaformer train [OPTIONS] [CONFIG or --config CONFIG]\n") == 1);
+  CHECK(count(train, "--resume [RUN] ") == 1);
   CHECK(count(program.succeed("config dump --help"), "dump [OPTIONS] [CONFIG or --config CONFIG]\n") == 1);
   for (const std::string command :
        {"train", "evaluate", "sample", "predict", "export", "config", "config dump", "config check", "config explain",

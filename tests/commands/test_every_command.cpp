@@ -181,6 +181,7 @@ std::vector<CommandRow> commands_of(const std::string& prompt) {
       {{"export", "--format", "safetensors", "--out", "exported", "--run", "RUN"}, any, any},
       {{"report", "RUN", "-o", "report.html", "--tokens", "5", "--json"}, any, any},
       {{"compare", "RUN"}, any, any},
+      {{"runs", "RUN", "--json"}, any, any},
   };
 }
 
@@ -216,7 +217,7 @@ TEST_CASE("the tables contain every kind of task and model", "[commands]") {
 }
 
 TEST_CASE("every command of the program that works on runs is tested", "[commands]") {
-  std::set<std::string> known = {"train", "config", "data", "bench", "info", "completion", "help"};
+  std::set<std::string> known = {"init", "train", "config", "data", "bench", "info", "completion", "help"};
   for (const auto& command : commands_of("")) known.insert(command.words.front());
   const Place place;
   const auto help = place.run({"--help"}).out;

@@ -20,6 +20,7 @@ TEST_CASE("changes are the keys that differ from the defaults of their own kind,
       {{}, {}},
       {{"train.steps=2000", "model.mixer=scaled_dot_product"}, {}},  // both are defaults
       {{"train.steps=100"}, {{"train.steps", "100"}}},
+      {{"train.epochs=1.5"}, {{"train.epochs", "1.5"}}},
       {{"model.mixer=quadratic"}, {{"model.mixer.kind", "quadratic"}}},
       {{"model.mixer={kind: quadratic, score_std: 0.3}"},
        {{"model.mixer.kind", "quadratic"}, {"model.mixer.score_std", "0.3"}}},
@@ -43,6 +44,7 @@ TEST_CASE("the changes restore the config", "[changes]") {
   const auto overrides = GENERATE(values<Overrides>(
       {{"model.mixer={kind: metric, constraint: psd, score: distance}", "train.seed=3"},
        {"task=sort", "model.positions=rotary", "train.optimizer.betas=[0.9, 0.95]"},
+       {"train.epochs=2", "model.mixer=quadratic"},
        {"model.positions=sinusoidal", "model.embedding.scale=none"},
        {"model.positions=sinusoidal", "model.mixer={kind: metric, values: own, qk_norm: true}"},
        {"task=sequence_to_sequence", "data.synthetic=copy", "model=encoder_decoder", "model.mixer=metric",
@@ -66,6 +68,11 @@ TEST_CASE("equal configs have equal digests, however they are written", "[change
   CHECK(digest({"train.evaluation={kind: random, tokens: 1000}"}) == digest({"train.evaluation=random"}));
   CHECK(digest({"train.evaluation=random"}) != digest({}));
   CHECK(digest({}).size() == 16);
+  // With train.epochs the number of steps follows from the data.
+  auto config = default_experiment({"train.epochs=3"}).config;
+  config.train.steps = 1234;
+  CHECK(config_digest(config) == digest({"train.epochs=3"}));
+  CHECK(config_digest(config) != digest({"train.epochs=4"}));
 }
 
 // Published results are those of the whole validation split.

@@ -62,4 +62,26 @@ TEST_CASE("the default floor lies below a fine-tuning rate, and a given floor is
   CHECK_THROWS(floor_with({"train.learning_rate=2e-5", "train.schedule.floor=1e-4"}));
 }
 
+TEST_CASE("a source that sets steps or epochs replaces the other one of earlier sources", "[defaults]") {
+  const auto length = [](const std::string& yaml, const Overrides& overrides) {
+    const auto train = config_of(yaml, overrides).train;
+    return std::pair(train.steps, train.epochs);
+  };
+  const auto usual = TrainConfig{}.steps;
+  CHECK(length("train: {steps: 5}", {"train.epochs=2"}) == std::pair(usual, std::optional(2.0)));
+  CHECK(length("train: {epochs: 2}", {"train.steps=5"}).first == 5);
+  CHECK_FALSE(length("train: {epochs: 2}", {"train.steps=5"}).second);
+  CHECK_FALSE(length("train: {epochs: 2}", {"train.epochs=null"}).second);
+  CHECK(length("train: {epochs: 2}", {"train.seed=5"}).second == 2.0);
+  CHECK(length("train: {epochs: null, steps: 5}", {}).first == 5);
+  CHECK_THAT(complaint("train:\n  steps: 5\n  epochs: 2\n"),
+             ContainsSubstring("a.yaml:3:11: train.epochs: 2 and train.steps 5"));
+  CHECK(complaint("train: {steps: 5, epochs: 2}", {"train.steps=7"}) == "accepted");
+  // A dump names only one of them.
+  const auto config = config_of("train: {epochs: 0.5}");
+  check_reads_back(config);
+  CHECK_FALSE(config_to_json(config).at("train").contains("steps"));
+  CHECK(config_to_json(config_of(config_to_yaml(config), {"train.steps=9"})).at("train").at("steps") == 9);
+}
+
 }  // namespace metaformer::test_derived_defaults

@@ -46,6 +46,8 @@ const std::vector<Rule> refused = {
     {{"model.feed_forward={kind: gated, output_activation: true}"}, "mlp", "model.feed_forward.output_activation"},
     {{"model.norm.epsilon=0"}, "0|range"},
     {{"model.norm={kind: rms_norm, position: post, final: false}"}, "model.norm.position post", "model.norm.final"},
+    {{"train.epochs=2", "train.steps=3"}, "2 and train.steps 3 both", "train.epochs"},
+    {{"train.epochs=0"}, "0|range|above 0"},
     // Tasks with generated rows.
     {{"task=recall", "task.pairs=40"}, "64 is too short|160", "task.length"},
     {{"task=recall", "task.vocabulary=8", "task.pairs=4"}, "4 |3 keys|task.vocabulary 8", "task.pairs"},

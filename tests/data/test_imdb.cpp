@@ -258,7 +258,7 @@ TEST_CASE("a malformed review is named in an error, or counted below the limit",
 TEST_CASE("a damaged, truncated, invalid or partial archive or one without reviews is an error that names it",
           "[imdb]") {
   const TemporaryFolder folder, other, half;
-  const auto whole = read_text(write_archive(folder, official_layout(300)));
+  const auto whole = ::read_text(write_archive(folder, official_layout(300)));
   for (const auto size : {whole.size() / 2, whole.size() * 9 / 10})
     CHECK_THAT(refusal(folder.write("cut.tar.gz", whole.substr(0, size))), Mentions("cut.tar.gz:|unpacked|gzip"));
   constexpr std::size_t header = 10;  // gzip's header has a time and a system, which have no effect

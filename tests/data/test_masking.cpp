@@ -210,7 +210,7 @@ TEST_CASE("an evaluation's draws depend on split and place, not on the packs", "
   const auto packed = documents.packs_at(Split::validation, 0, 0, documents.packs(Split::validation));
   REQUIRE(packed.size() < apart.size());
   const auto expected = seen_by_place(example.evaluated(apart), apart);
-  CHECK(std::ssize(expected) == std::ssize(example.dataset.tokens(Split::validation)));
+  CHECK(std::ssize(expected) == example.dataset.tokens(Split::validation).size());
   CHECK(seen_by_place(example.evaluated(packed), packed) == expected);
   CHECK(example.evaluated(apart).target_weights.empty());
   CHECK(seen_by_place(example.evaluated(apart, Split::train), apart) != expected);

@@ -146,7 +146,8 @@ TEST_CASE("with packing the packs of cut texts and of pieces of documents are co
   corpus.document_starts = {0, 8};  // 7 targets in pieces of 4 and 3, and 2 targets
   corpus.held_out = "ab";
   corpus.held_out_document_starts = {0};
-  const auto json = to_json(measure_text(corpus, of_text)).at("packing");
+  const auto json =
+      to_json(measure_text(encode_corpus(corpus, *text_data_of(of_text.task), nullptr), of_text)).at("packing");
   CHECK(json.at("sequences") == 3);
   CHECK(json.at("tokens") == 9);
   CHECK(json.at("packs") == 3);
@@ -155,7 +156,7 @@ TEST_CASE("with packing the packs of cut texts and of pieces of documents are co
   MaskedLanguageModelConfig masked;
   masked.data = *text_data_of(of_text.task);
   of_text.task = masked;
-  const auto of_masked = to_json(measure_text(corpus, of_text));
+  const auto of_masked = to_json(measure_text(encode_corpus(corpus, *text_data_of(of_text.task), nullptr), of_text));
   CHECK(of_masked.at("task") == "masked_language_model");
   CHECK(of_masked.at("packing").at("sequences") == 3);
   CHECK(of_masked.at("packing").at("tokens") == 11);
@@ -167,7 +168,8 @@ TEST_CASE("a text for a language model is counted by split", "[stats]") {
   auto& config = *data_of(experiment);
   config.validation_fraction = 0.3;
   const auto measured = [&](const std::string& text) {
-    return measure_text({.path = "t.txt", .text = text, .sha256 = "0"}, experiment);
+    const Corpus corpus{.path = "t.txt", .text = text, .sha256 = "0"};
+    return measure_text(encode_corpus(corpus, *text_data_of(experiment.task), nullptr), experiment);
   };
   const auto stats = measured("abcab\u00e9abca");  // abcabéa and bca
   CHECK(stats[Split::train].characters == 7);

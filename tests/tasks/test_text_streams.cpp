@@ -188,7 +188,8 @@ TEST_CASE("separate documents are segments, with and without memory", "[streams]
   }
   const auto validation = stream->evaluation_batch(Split::validation, 0, torch::kCPU);
   CHECK(torch::equal(validation.segments_bc, torch::where(validation.targets_bc >= 0, 0, -1)));
-  CHECK(dataset->documents(Split::validation) == std::vector<std::int32_t>(120, 0));  // the rest of the third document
+  CHECK(dataset->documents(Split::validation, 0, 120) ==
+        std::vector<std::int32_t>(120, 0));  // the rest of the third document
 }
 
 }  // namespace metaformer::test_text_streams

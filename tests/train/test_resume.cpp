@@ -1,4 +1,5 @@
-// A resumed run ends with the bytes of an uninterrupted one; train.init_from gives a training its initial weights.
+// A resumed run ends with the bytes of an uninterrupted one, also in a new folder; a changed learning rate is recorded;
+// train.epochs; train.init_from gives a training its initial weights.
 
 #include <algorithm>
 #include <map>
@@ -185,6 +186,36 @@ bool has(const nlohmann::json& names, const std::string& name) {
 const Overrides still = {"train.learning_rate=1e-30", "train.optimizer.weight_decay=0", "train.schedule=constant",
                          "train.steps=1"};
 
+// Trains a new run from a checkpoint of `run`.
+nlohmann::ordered_json branch(const Workplace& place, const std::string& run, const std::string& checkpoint,
+                              const std::string& out, const Overrides& overrides = {}) {
+  return to_json(metaformer::train({.experiment = place.experiment(overrides),
+                                    .out = place / out,
+                                    .from = NamedCheckpoint{place / run, checkpoint},
+                                    .offline = true,
+                                    .device = "cpu",
+                                    .command_line = {"test"}}));
+}
+
+// The content of every file of a folder, and the target of every link. Without train.log, to which a test that trains
+// several runs writes the lines of all of them.
+std::map<std::string, std::string> contents_of(const std::filesystem::path& folder) {
+  std::map<std::string, std::string> contents;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.path().filename() == "train.log") continue;
+    auto& content = contents[entry.path().lexically_relative(folder).string()];
+    if (entry.is_symlink())
+      content = std::filesystem::read_symlink(entry.path()).string();
+    else if (entry.is_regular_file())
+      content = read_text(entry.path());
+  }
+  return contents;
+}
+
+nlohmann::json environment_of(const std::filesystem::path& run) {
+  return nlohmann::json::parse(read_text(run / "environment.json"));
+}
+
 std::string from(const std::filesystem::path& source) { return "train.init_from='" + source.string() + "'"; }
 
 }  // namespace
@@ -228,6 +259,160 @@ TEST_CASE("every mixer resumes to the byte, also with a state that memory carrie
   place.train("cut", joined(common, {"train.steps=6"}), true);
   CHECK((model_bytes(place / "whole") == model_bytes(place / "cut")));
   CHECK((state_bytes(place / "whole") == state_bytes(place / "cut")));
+}
+
+TEST_CASE("a run from a checkpoint of another run ends like that run, which stays as it is", "[resume][from]") {
+  const Workplace place;
+  const Overrides keeps_all = {"train.keep_checkpoints=9", "train.optimizer=muon", "task.sample_interval=4"};
+  place.train("run", keeps_all);
+  const auto before = contents_of(place / "run");
+  const std::string step = GENERATE("4", "8");
+  branch(place, "run", "step-" + step, "branch", keeps_all);
+  CHECK(contents_of(place / "run") == before);
+  CHECK(model_bytes(place / "branch") == model_bytes(place / "run"));
+  CHECK(state_bytes(place / "branch") == state_bytes(place / "run"));
+  CHECK(metrics_without_time(place / "branch") == metrics_without_time(place / "run"));
+  CHECK(read_text(place / "branch/samples.jsonl") == read_text(place / "run/samples.jsonl"));
+  const auto link = [&](const std::string& run) {
+    return std::filesystem::read_symlink(place / (run + "/checkpoints/best"));
+  };
+  CHECK(link("branch") == link("run"));
+  const nlohmann::json continued = {{"run", std::filesystem::canonical(place / "run").string()},
+                                    {"checkpoint", "step-" + step},
+                                    {"step", std::stoi(step)}};
+  CHECK(environment_of(place / "branch")["continued_from"] == continued);
+  place.train("branch", joined(keeps_all, {"train.steps=16"}), true);
+  const auto environment = environment_of(place / "branch");
+  CHECK(environment["continued_from"] == continued);
+  REQUIRE(environment["sessions"].size() == 3);
+  CHECK(environment["sessions"][1]["first_step"] == std::stoi(step));
+  CHECK(environment["sessions"][2]["first_step"] == 12);
+}
+
+TEST_CASE("a run from a checkpoint has the best checkpoint until then, and may have another learning rate",
+          "[resume][from]") {
+  const Workplace place;
+  const Overrides keeps_all = {"train.keep_checkpoints=9", "train.eval_interval=3"};
+  place.train("run", keeps_all);
+  const auto meta = read_meta(place / "run/checkpoints/step-8");
+  const auto best = "step-" + std::to_string(meta["best"]["step"].get<std::int64_t>());
+  REQUIRE(std::filesystem::exists(place / "run/checkpoints" / best));
+  branch(place, "run", "step-8", "branch", joined(keeps_all, {"train.learning_rate=1e-30", "train.schedule.floor=0"}));
+  CHECK(read_text(place / "branch/checkpoints" / best / "model.safetensors") ==
+        read_text(place / "run/checkpoints" / best / "model.safetensors"));
+  CHECK(metrics_of(place / "branch", "train").front() == metrics_of(place / "run", "train").front());
+  const auto lines = metrics_of(place / "branch", "resume");
+  REQUIRE(lines.size() == 1);
+  CHECK(lines.front()["step"] == 8);
+  CHECK(lines.front()["train.learning_rate"]["is"] == 1e-30);
+  CHECK(model_bytes(place / "branch", "step-8") == model_bytes(place / "run", "step-8"));
+  CHECK(model_bytes(place / "branch") != model_bytes(place / "run"));
+}
+
+TEST_CASE("a checkpoint from which no run can begin is an error that leaves no folder", "[resume][from]") {
+  const Workplace place;
+  place.train("run", {"train.keep_checkpoints=9"});
+  const Overrides same = {"train.keep_checkpoints=9"};
+  for (const auto& [checkpoint, overrides, text] : std::vector<std::tuple<std::string, Overrides, std::string>>{
+           {"step-99", same, "--from step-99|step-12|step-4"},
+           {"last", same, "--from last|ends at step 12"},
+           {"step-8", {"train.steps=6"}, "train.steps is 6|has done 8 steps"},
+           {"step-8", {"model.width=32"}, "model.width is 32 now and was 16"}}) {
+    CHECK_THAT(message_of(ExitCode::usage, [&] { branch(place, "run", checkpoint, "branch", overrides); }),
+               Mentions(text));
+    CHECK_FALSE(std::filesystem::exists(place / "branch"));
+  }
+  CHECK_THAT(message_of(ExitCode::usage, [&] { branch(place, "run", "step-4", "run", same); }),
+             Mentions("already exists"));
+  // A damaged checkpoint is not replaced by another one.
+  std::ofstream(place / "run/checkpoints/step-4/model.safetensors") << "damaged";
+  CHECK_THAT(message_of(ExitCode::failure, [&] { branch(place, "run", "step-4", "branch", same); }),
+             Mentions("model.safetensors: damaged"));
+  CHECK_FALSE(std::filesystem::exists(place / "branch"));
+}
+
+TEST_CASE("another learning rate is used from the resume on, and recorded once", "[resume]") {
+  const Workplace place;
+  const Overrides common = {"train.schedule={kind: constant, warmup_steps: 2}", "train.eval_interval=1000",
+                            "train.checkpoint_interval=1000"};
+  place.train("run", joined(common, {"train.steps=6"}));
+  const auto other = joined(common, {"train.learning_rate=5e-4"});
+  place.train("run", joined(other, {"train.steps=12"}), true);
+  place.train("run", joined(other, {"train.steps=15"}), true);
+  std::vector<double> rates;
+  for (const auto& line : metrics_of(place / "run", "train")) rates.push_back(line["learning_rate"]);
+  CHECK(rates == std::vector<double>{1e-3, 1e-3, 5e-4, 5e-4, 5e-4});
+  const auto lines = metrics_of(place / "run", "resume");
+  REQUIRE(lines.size() == 1);
+  const nlohmann::ordered_json change = {{"was", 1e-3}, {"is", 5e-4}};
+  CHECK(lines.front() == nlohmann::ordered_json{{"step", 6}, {"split", "resume"}, {"train.learning_rate", change}});
+  const auto sessions = environment_of(place / "run")["sessions"];
+  CHECK_FALSE(sessions[0].contains("changes"));
+  CHECK(sessions[1]["changes"]["train.learning_rate"] == change);
+  CHECK(sessions[1]["changes"]["train.steps"] == nlohmann::json{{"was", 6}, {"is", 12}});
+  CHECK_FALSE(sessions[2]["changes"].contains("train.learning_rate"));
+  CHECK_THAT(message_of(ExitCode::usage, [&] { place.train("run", joined(other, {"train.clip=0.5"}), true); }),
+             Mentions("train.clip is 0.5 now and was 1|learning rate"));
+}
+
+TEST_CASE("a learning rate below the floor of the schedule takes its own floor", "[resume]") {
+  const Workplace place;
+  place.train("run", {"train.steps=6"});
+  place.train("run", {"train.learning_rate=5e-5"}, true);
+  const auto lines = metrics_of(place / "run", "resume");
+  REQUIRE(lines.size() == 1);
+  CHECK(lines.front()["train.schedule.floor"]["was"] == 1e-4);
+  CHECK(lines.front()["train.schedule.floor"]["is"].get<double>() == Approx(5e-6));
+  CHECK(metrics_of(place / "run", "train").back()["learning_rate"].get<double>() < 5e-5);
+}
+
+TEST_CASE("train.epochs gives the fewest steps that see the data so often", "[resume][epochs]") {
+  const Workplace place;
+  std::string table = "text,label\n";
+  for (int i = 0; i < 100; ++i) table += fmt::format("w{} x,c{}\n", i, i % 2);
+  const auto file = place.folder().write("table.csv", table).string();
+  const Overrides classifies = {"task=classification", "data.path='" + file + "'", "task.baselines=false"};
+  const auto summary = place.train("run", joined(classifies, {"train.epochs=2.5"}));
+  const auto texts = 100 - summary["validation"]["texts"].get<std::int64_t>();
+  CHECK(summary["steps"] == (5 * texts + 11) / 12);  // 2.5 * texts / 6, rounded up
+  CHECK(summary["epochs"].get<double>() >= 2.5);
+  CHECK(summary["stopped_early"] == false);
+  const auto config = load_run_experiment(place / "run/config.yaml").config;
+  CHECK(config.train.epochs == 2.5);
+  CHECK_THAT(read_text(place / "run/train.log"), Mentions("train.epochs 2.5: " + summary["steps"].dump() + " steps"));
+  // All texts of an epoch in as many whole steps.
+  const auto batch = "train.batch_size=" + std::to_string(texts);
+  CHECK(place.train("whole", joined(classifies, {batch, "train.epochs=3"}))["steps"] == 3);
+}
+
+TEST_CASE("a run of epochs resumes to the byte, and is not trained again when it is finished", "[resume][epochs]") {
+  const Workplace place;
+  const auto train = [&](const std::string& run, const std::string& length, bool resume) {
+    return place.train(run, joined(evaluates_and_saves_once, {"train.schedule=constant", length}), resume);
+  };
+  const auto whole = train("whole", "train.epochs=0.1", false);
+  train("cut", "train.steps=3", false);
+  CHECK(train("cut", "train.epochs=0.1", true)["steps"] == whole["steps"]);
+  CHECK(model_bytes(place / "cut") == model_bytes(place / "whole"));
+  CHECK(train("whole", "train.epochs=0.1", true) == whole);
+  CHECK(environment_of(place / "whole")["sessions"].size() == 1);
+  const auto steps = whole["steps"].get<std::int64_t>();
+  CHECK(train("whole", "train.epochs=0.2", true)["steps"] > steps);
+  CHECK(train("whole", "train.steps=" + std::to_string(3 * steps), true)["steps"] == 3 * steps);
+  CHECK_THAT(message_of(ExitCode::usage, [&] { train("whole", "train.epochs=0.1", true); }),
+             Mentions("train.epochs is " + std::to_string(steps) + "|has done " + std::to_string(3 * steps)));
+}
+
+TEST_CASE("epochs of data without an end, and of one batch, are errors", "[resume][epochs]") {
+  const Workplace place;
+  for (const auto& [overrides, text] : std::vector<std::pair<Overrides, std::string>>{
+           {sorter(), "--set train.epochs=2: train.epochs: 2 has no meaning for task sort|train.steps"},
+           {{"train.overfit_batch=true"}, "train.epochs: 2 has no meaning with train.overfit_batch"},
+           {{"train.epochs=1e12"}, "train.epochs: 1000000000000|steps"}}) {
+    const auto all = joined({"train.epochs=2"}, overrides);
+    CHECK_THAT(message_of(ExitCode::usage, [&] { place.train("run", all); }), Mentions(text));
+    CHECK_FALSE(std::filesystem::exists(place / "run"));
+  }
 }
 
 TEST_CASE("a classifier is resumed only with the data that it was trained on", "[classification]") {

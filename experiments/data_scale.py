@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""How the cost of data grows with the size of a text: preparing its tokens, starting to train from them, and training.
+
+Text: files of installed Debian packages (documentation, headers, manuals, programs), repeated with exchanged digits. For every size:
+`metaformer data prepare` into bytes and into byte-level BPE; then `metaformer train` from the bytes, warm, and with dropped page caches
+(as root), and from the text in memory where it is small. Writes every number into a CSV file.
+
+  experiments/data_scale.py experiments/results/data_scale.csv --bpe tokenizer.json
+  experiments/data_scale.py experiments/results/data_scale.csv --draw docs/figures/data_scale.svg
+  experiments/data_scale.py small.csv --sizes 1e6 1e7 --folder /tmp/data_scale
+"""
+import argparse
+import csv
+import gzip
+import json
+import os
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from inspect_runs import ROOT
+
+sys.path.insert(0, str(ROOT / "experiments/lib"))
+from line_figure import line_figure  # noqa: E402
+
+SOURCES = ("/usr/share/doc", "/usr/share/man", "/usr/include", "/usr/share/perl", "/usr/lib/python3", "/usr/lib/python3.11")
+MODEL = ["train.steps=400", "train.eval_interval=400", "train.evaluation.tokens=8192", "train.seed=1"]
+
+
+def texts_of_packages(most):
+    """Text files of installed packages, up to `most` bytes in all."""
+    for root in SOURCES:
+        for folder, _, names in os.walk(root):
+            for name in sorted(names):
+                path = os.path.join(folder, name)
+                if os.path.islink(path) or most <= 0:
+                    continue
+                try:
+                    content = gzip.open(path).read() if name.endswith(".gz") else Path(path).read_bytes()
+                    text = content.decode()
+                except (OSError, EOFError, UnicodeDecodeError, gzip.BadGzipFile):
+                    continue
+                if "\0" in text:
+                    continue
+                most -= len(content)
+                yield text + "\n"
+
+
+def write_text(path, size):
+    """Writes about `size` bytes. Every repetition exchanges the digits of all numbers."""
+    draw = random.Random(1)
+    base = "".join(texts_of_packages(min(size, 200_000_000))).encode()
+    with open(path, "wb") as file:
+        while (left := size - file.tell()) > 3:
+            digits = draw.sample(b"0123456789", 10)
+            piece = base.translate(bytes.maketrans(b"0123456789", bytes(digits)))[:left]
+            file.write(piece.decode(errors="ignore").encode())
+
+
+def measured(words, field):
+    """Runs a program: its output, seconds, and the largest value of a field of /proc/PID/status in MiB: VmHWM, the resident memory,
+    or RssAnon, without mapped files."""
+    start = time.monotonic()
+    process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    peak = 0
+    while process.poll() is None:
+        try:
+            status = Path(f"/proc/{process.pid}/status").read_text()
+        except OSError:
+            break
+        if process.args[0] in Path(f"/proc/{process.pid}/cmdline").read_text() and (found := re.search(rf"{field}:\s+(\d+)", status)):
+            peak = max(peak, int(found[1]))
+        time.sleep(0.02)
+    printed, messages = process.communicate()
+    if process.returncode != 0:
+        sys.exit(f"{' '.join(map(str, words))}: {messages}")
+    return printed, time.monotonic() - start, peak / 1024
+
+
+def drop_caches():
+    subprocess.run(["sync"], check=True)
+    try:
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+    except OSError:
+        return False
+    return True
+
+
+def train(program, folder, data, *settings):
+    out = folder / "run"
+    shutil.rmtree(out, ignore_errors=True)
+    sets = [word for setting in (*MODEL, f"data.path={data}", *settings) for word in ("--set", setting)]
+    printed, _, memory = measured([program, "train", "--config", "shakespeare_base.yaml", *sets, "--out", out, "--json"], "RssAnon")
+    summary = json.loads(printed)
+    return {"start_seconds": round(summary["startup_seconds"], 3), "ms_per_step": round(summary["ms_per_step"], 3),
+            "memory_mib": round(memory)}
+
+
+def measure(program, folder, size, tokenizer, rounds, bpe):
+    text, tokens = folder / "text.txt", folder / "tokens"
+    shutil.rmtree(tokens, ignore_errors=True)
+    command = [program, "data", "prepare", text, "--tokenizer", bpe if tokenizer == "bpe" else tokenizer, "--out", tokens]
+    _, seconds, memory = measured(command, "VmHWM")
+    row = {"bytes": size, "tokenizer": tokenizer, "prepare_mb_per_second": round(size / 1e6 / seconds, 1), "prepare_memory_mib": round(memory)}
+    in_memory = size <= 250_000_000
+    runs = {"tokens": [], "text": [], "cold": []}
+    for _ in range(rounds if tokenizer == "byte" else 0):
+        runs["tokens"].append(train(program, folder, tokens))
+        if in_memory:
+            runs["text"].append(train(program, folder, text, "data.tokenizer=byte"))
+        if drop_caches():
+            runs["cold"].append(train(program, folder, tokens))
+    for name, found in runs.items():
+        for key in ("start_seconds", "ms_per_step", "memory_mib"):
+            row[f"{name}_{key}"] = statistics.median(run[key] for run in found) if found else ""
+    return row
+
+
+def draw(rows, path):
+    def lines(key):
+        series = {}
+        for row in rows:
+            if row[key] != "":
+                series.setdefault(row["tokenizer"], []).append((int(float(row["bytes"])) // 1_000_000, float(row[key])))
+        return series
+    panels = [("preparing", "MB/s", lines("prepare_mb_per_second")), ("start of training", "s", lines("tokens_start_seconds")),
+              ("memory of training", "MiB", lines("tokens_memory_mib"))]
+    path.write_text(line_figure("Cost of data against the size of the text", "MB of text", panels))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--program", default=ROOT / "build/release/metaformer")
+    parser.add_argument("--sizes", type=float, nargs="+", default=[1e6, 1e8, 1e9, 1e10], help="bytes of text")
+    parser.add_argument("--bpe", type=Path, help="tokenizer.json of a byte-level BPE; without it only bytes are measured")
+    parser.add_argument("--folder", type=Path, default=Path("/tmp/metaformer_data_scale"), help="needs three times the largest size")
+    parser.add_argument("--rounds", type=int, default=3, help="trainings of each kind, interleaved")
+    parser.add_argument("--draw", type=Path, help="only draw the results as this SVG file")
+    arguments = parser.parse_args()
+    if arguments.draw:
+        with open(arguments.results, newline="") as file:
+            return draw(list(csv.DictReader(file)), arguments.draw)
+    rows = []
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    for size in map(int, arguments.sizes):
+        write_text(arguments.folder / "text.txt", size)
+        for tokenizer in ("byte", "bpe") if arguments.bpe else ("byte",):
+            rows.append(measure(arguments.program, arguments.folder, size, tokenizer, arguments.rounds, arguments.bpe))
+            print(*rows[-1].values(), sep=", ", flush=True)
+            with open(arguments.results, "w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(rows)
+    shutil.rmtree(arguments.folder)
+
+
+if __name__ == "__main__":
+    main()
