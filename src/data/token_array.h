@@ -84,7 +84,7 @@ class TokenArray {
 // Writes a file of entries: the entries, then the CRC-32 of every block of them, little-endian.
 class TokenFileWriter {
  public:
-  static constexpr std::size_t block_bytes = 1 << 14;
+  static constexpr std::size_t block_bytes = 1 << 12;  // a page of memory
 
   // Writes to a temporary name. Errors (exit code 1): a full disk.
   TokenFileWriter(std::filesystem::path path, int width);

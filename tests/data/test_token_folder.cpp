@@ -219,7 +219,7 @@ TEST_CASE("damaged, cut off and unfinished folders of tokens are refused", "[tok
     return message;
   };
   CHECK_THAT(damage("train-00000.tokens", [](auto& bytes) { bytes[123'456] ^= 1; }),
-             ContainsSubstring("the bytes from 114688 on do not have their checksum"));
+             ContainsSubstring("the bytes from 122880 on do not have their checksum"));
   CHECK_THAT(damage("train-00000.tokens", [](auto& bytes) { bytes.pop_back(); }), ContainsSubstring("cut off"));
   CHECK_THAT(damage("manifest.json", [](auto& bytes) { bytes.resize(bytes.size() / 2); }),
              ContainsSubstring("cut off or damaged"));

@@ -208,6 +208,10 @@ def parquet(folder):
     for number, kind in enumerate((pyarrow.string(), pyarrow.large_string())):
         table = pyarrow.table({"id": list(range(len(texts))), "body": pyarrow.array(texts, kind)})
         parquet_files.write_table(table, folder / f"{number}.parquet", row_group_size=50)
+    probe = subprocess.run([PROGRAM, "data", "prepare", folder / "0.parquet", "--tokenizer", "byte", "--out", folder / "probe"],
+                           capture_output=True, text=True)
+    if "with which this program was not built" in probe.stderr:
+        return "skipped: the program was built without Arrow's library"
     sources = {"lines": "a.jsonl", "strings": "0.parquet", "large": "1.parquet"}
     for name, source in sources.items():
         run(PROGRAM, "data", "prepare", folder / source, "--tokenizer", "byte", *sets("data.text_field=body"), "--out", folder / name)
