@@ -122,14 +122,12 @@ def measure(program, folder, size, tokenizer, rounds, bpe):
 
 
 def draw(rows, path):
-    def lines(key):
-        series = {}
-        for row in rows:
-            if row[key] != "":
-                series.setdefault(row["tokenizer"], []).append((int(float(row["bytes"])) // 1_000_000, float(row[key])))
-        return series
-    panels = [("preparing", "MB/s", lines("prepare_mb_per_second")), ("start of training", "s", lines("tokens_start_seconds")),
-              ("memory of training", "MiB", lines("tokens_memory_mib"))]
+    def line(tokenizer, key, factor=1):
+        return [(int(row["bytes"]) // 1_000_000, factor * float(row[key])) for row in rows if row["tokenizer"] == tokenizer and row[key] != ""]
+    def training(key, factor=1):
+        return {"tokens in files": line("byte", f"tokens_{key}", factor), "text in memory": line("byte", f"text_{key}", factor)}
+    panels = [("preparing", "MB/s", {"bytes": line("byte", "prepare_mb_per_second"), "byte-level BPE": line("bpe", "prepare_mb_per_second")}),
+              ("start of training", "ms", training("start_seconds", 1000)), ("memory of training", "MiB", training("memory_mib"))]
     path.write_text(line_figure("Cost of data against the size of the text", "MB of text", panels))
 
 
