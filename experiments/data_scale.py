@@ -106,7 +106,8 @@ def measure(program, folder, size, tokenizer, rounds, bpe):
     shutil.rmtree(tokens, ignore_errors=True)
     command = [program, "data", "prepare", text, "--tokenizer", bpe if tokenizer == "bpe" else tokenizer, "--out", tokens]
     _, seconds, memory = measured(command, "VmHWM")
-    row = {"bytes": size, "tokenizer": tokenizer, "prepare_mb_per_second": round(size / 1e6 / seconds, 1), "prepare_memory_mib": round(memory)}
+    row = {"bytes": size, "tokenizer": tokenizer, "prepare_mb_per_second": round(size / 1e6 / seconds, 1),
+           "prepare_memory_mib": round(memory)}
     in_memory = size <= 250_000_000
     runs = {"tokens": [], "text": [], "cold": []}
     for _ in range(rounds if tokenizer == "byte" else 0):
@@ -123,10 +124,14 @@ def measure(program, folder, size, tokenizer, rounds, bpe):
 
 def draw(rows, path):
     def line(tokenizer, key, factor=1):
-        return [(int(row["bytes"]) // 1_000_000, factor * float(row[key])) for row in rows if row["tokenizer"] == tokenizer and row[key] != ""]
+        return [(int(row["bytes"]) // 1_000_000, factor * float(row[key])) for row in rows
+                if row["tokenizer"] == tokenizer and row[key] != ""]
+
     def training(key, factor=1):
         return {"tokens in files": line("byte", f"tokens_{key}", factor), "text in memory": line("byte", f"text_{key}", factor)}
-    panels = [("preparing", "MB/s", {"bytes": line("byte", "prepare_mb_per_second"), "byte-level BPE": line("bpe", "prepare_mb_per_second")}),
+
+    speed = "prepare_mb_per_second"
+    panels = [("preparing", "MB/s", {"bytes": line("byte", speed), "byte-level BPE": line("bpe", speed)}),
               ("start of training", "ms", training("start_seconds", 1000)), ("memory of training", "MiB", training("memory_mib"))]
     path.write_text(line_figure("Cost of data against the size of the text", "MB of text", panels))
 
