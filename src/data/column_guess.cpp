@@ -136,7 +136,7 @@ TableFormat guess_format(const std::filesystem::path& path, std::string_view con
   return has_commas && !has_tabs ? TableFormat::csv : TableFormat::tsv;
 }
 
-// The format that reading chooses by the name alone.
+// The format that readers choose from the file's name.
 TableFormat usual_format(const std::filesystem::path& path) {
   const auto named = format_by_name(path).value_or(TableFormat::tsv);
   return named == TableFormat::text ? TableFormat::tsv : named;

@@ -611,7 +611,8 @@ std::optional<TokenizedText> load_through_cache(const TextDataConfig& config,
   }
   auto text = open_token_folder(options.out, needs_documents(config));
   text.path = *config.path;
-  text.description = read_manifest(options.out).at("source");
+  auto source = text.description.at("source");
+  text.description = std::move(source);
   return text;
 }
 

@@ -29,7 +29,7 @@ struct TextChunk {
   std::vector<std::size_t> document_starts;  // offsets of the documents that begin in it
 };
 
-// The tokens of a chunk. Each document, or part of one, is encoded alone, so no token belongs to two documents.
+// The tokens of a chunk. Documents, and parts of them, are encoded separately: no token spans two documents.
 struct EncodedChunk {
   std::vector<std::int32_t> ids;
   std::vector<std::int32_t> token_bytes;      // only if the tokenizer does not restore texts

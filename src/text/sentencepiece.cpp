@@ -282,6 +282,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string kind, Whitespace whit
     : kind_(std::move(kind)),
       whitespace_(whitespace),
       model_(std::move(model)),
+      restores_text_(whitespace == Whitespace::kept && !traits_of_sentencepiece(model_).normalises),
       processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()),
       memos_(most_words),
       lattice_memos_(most_lattices) {

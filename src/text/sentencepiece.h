@@ -35,16 +35,6 @@ class SubwordLattice;
 // has, such as marks of a model and retired pieces.
 enum class PieceKind { text, unknown, byte, control, unused };
 
-struct SentencePieceTraits {
-  bool is_unigram = true;    // otherwise byte-pair encoding
-  bool normalises = false;   // it replaces characters by a table
-  bool marks_ends = false;   // the mark of a space stands behind a word
-  bool has_symbols = false;  // symbols of several characters that are found before all else
-};
-
-// The properties of a valid model on which ids depend, besides its pieces and their scores.
-SentencePieceTraits traits_of_sentencepiece(std::string_view model);
-
 class SentencePieceTokenizer : public SubwordTokenizer {
  public:
   // Replaces the score of a piece that no text has; it is below the score of any segmentation of the piece's name.
@@ -63,9 +53,7 @@ class SentencePieceTokenizer : public SubwordTokenizer {
 
   std::vector<std::int32_t> token_bytes(std::string_view text) const override;
 
-  bool restores_text() const override {
-    return whitespace_ == Whitespace::kept && !traits_of_sentencepiece(model_).normalises;
-  }
+  bool restores_text() const override { return restores_text_; }
 
   // A word reaches from white space to white space.
   bool begins_word(std::int32_t id, std::int32_t before) const override;
@@ -108,6 +96,7 @@ class SentencePieceTokenizer : public SubwordTokenizer {
   std::string kind_;
   Whitespace whitespace_;
   std::string model_;
+  bool restores_text_;
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
   std::int32_t unknown_ = 0;
   bool has_pieces_of_spaces_ = false;  // pieces, and so words, may begin with several spaces
@@ -123,6 +112,16 @@ class SentencePieceTokenizer : public SubwordTokenizer {
 // Reads a model from elsewhere. `model`: the bytes of a tokenizer.model. Errors (exit code 3) name `source`: not a
 // model; no pieces for bytes; a normaliser, with which not every text is restored; pieces that reach beyond a word.
 std::unique_ptr<SubwordTokenizer> read_sentencepiece(std::string model, const std::string& source);
+
+struct SentencePieceTraits {
+  bool is_unigram = true;    // otherwise byte-pair encoding
+  bool normalises = false;   // it replaces characters by a table
+  bool marks_ends = false;   // the mark of a space stands behind a word
+  bool has_symbols = false;  // symbols of several characters that are found before all else
+};
+
+// The properties of a valid model on which ids depend, besides its pieces and their scores.
+SentencePieceTraits traits_of_sentencepiece(std::string_view model);
 
 // Trains a model on a text; returns it serialized (sentencepiece's ModelProto), the same on any machine. The vocabulary
 // is smaller than requested if the text has fewer pieces. Errors (exit code 3): a vocabulary too small for the text's
