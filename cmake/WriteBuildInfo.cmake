@@ -5,7 +5,8 @@ execute_process(COMMAND git -C "${SOURCE_DIR}" rev-parse HEAD OUTPUT_VARIABLE CO
 set(DIRTY false)
 if(COMMIT)
   execute_process(COMMAND git -C "${SOURCE_DIR}" --no-optional-locks status --porcelain --untracked-files=all
-      -- src cmake CMakeLists.txt CMakePresets.json OUTPUT_VARIABLE changes ERROR_QUIET)
+      -- src cmake scripts/lib/messages.sh experiments/lib/sweep.sh CMakeLists.txt CMakePresets.json
+    OUTPUT_VARIABLE changes ERROR_QUIET)
   if(changes)
     set(DIRTY true)
   endif()

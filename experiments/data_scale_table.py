@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the table of experiments/data_scale.py for docs/results.md.
+"""Prints the table of experiments/data_scale.py for docs/results/speed.md.
 
   experiments/data_scale_table.py experiments/results/data_scale.csv
 """

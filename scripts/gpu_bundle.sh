@@ -49,6 +49,6 @@ fi
 cp -r "$root/configs" "$folder/share/metaformer/"
 cp "$("$build/metaformer" data fetch tinyshakespeare)" "$folder/data/" || die 1 "no Shakespeare corpus"
 cp "$root"/scripts/{gpu_check.sh,gpu_results.py} "$folder/scripts/"
-cp "$root/scripts/lib/environment.sh" "$folder/scripts/lib/"
+cp "$root"/scripts/lib/{environment,messages}.sh "$folder/scripts/lib/"
 cp "$root"/scripts/peers/{pytorch_step,gpu_probes}.py "$folder/scripts/peers/"
 say "$(du -sm "$folder" | cut -f1) MB in $folder; run scripts/gpu_check.sh in it"

@@ -4,6 +4,8 @@
 set -euo pipefail
 # shellcheck source=scripts/lib/environment.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/environment.sh"
+# shellcheck source=scripts/lib/tools.sh
+source "$root/scripts/lib/tools.sh"
 
 usage() {
   cat <<'HELP'
@@ -12,7 +14,7 @@ usage: scripts/setup.sh [--cpu | --cuda] [--tests]
   --cpu     LibTorch for the CPU alone (1.3 GB), and a build without CUDA code
   --cuda    LibTorch with its CUDA libraries (4.6 GB), and, if nvcc is installed, a build with CUDA code; needs no GPU
             default: the previous choice, else --cuda on a machine with an NVIDIA GPU, else --cpu
-  --tests   also the Python packages that the tests compare against (4.6 GB in either case)
+  --tests   also the Python packages that the tests compare against (4.6 GB in either case), and the tools of scripts/docs.sh
 
   LIBTORCH=/path/to/libtorch   use this unpacked LibTorch instead of a download
 
@@ -139,6 +141,7 @@ install_python_packages() {
   say "installing torch with its CUDA libraries and Python packages (4.6 GB)"
   pip_install -r "$root/scripts/requirements/python.txt"
   can_import_torch || die 1 "torch was installed but cannot be imported: $("$python" -c 'import torch' 2>&1 | tail -1)"
+  install_tools docs
   tests=yes
 }
 

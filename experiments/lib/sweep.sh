@@ -1,13 +1,15 @@
-# Trains a list of configs over seeds, each run once. To be sourced by experiments/NAME.sh, which then lists its runs:
+# Trains a list of configs over seeds, each run once. To be sourced by experiments/NAME.sh, or by a bash script in any folder, as
+# `source <(metaformer sweep-functions)`. The script NAME.sh then lists its runs:
 #
 #   run CONFIG [--set KEY=VALUE]... [--context N]...    adds a run; --context also evaluates its last checkpoint on the
 #                                                       validation split with a context of N tokens (column val_loss_N)
 #   run_with MIXER [OPTION=VALUE]...                    adds a run of "${task[@]}", the arguments of `run`, with this mixer at each of
 #                                                       "${places[@]}" (default: model.mixer) and train.seed=$seed
 #   draw SPACE INDEX [SEED]                             prints the --set arguments of a draw from a space of configs, a path relative to
-#                                                       the folder of the scripts; after a failure `run` refuses its output
+#                                                       the folder of the script; after a failure `run` refuses its output
 #   run_best_draw CONFIG COLUMN [ARGUMENT...]           in NAME_tuned.sh: adds a run with train.seed=$seed of the best draw of NAME_draws.sh by
-#                                                       a column of validation scores; arguments of lib/best_draw.py
+#                                                       a column of validation scores; arguments of lib/best_draw.py,
+#                                                       without which it is left out
 #   finish [ARGUMENT...]                                trains the missing runs, writes the results, and prints
 #                                                       `metaformer compare RESULTS ARGUMENT...`
 #
@@ -15,32 +17,48 @@
 # config, so a changed config is a new run. Failed runs are listed at the end (exit code 1) and do not stop others. A sweep
 # may be stopped at any time, and started again, also several times at once: it waits for runs of other processes.
 #
-#   RESULTS=FILE   the results file; default experiments/results/NAME.csv
-#   RUNS=FOLDER    the folders of the runs; default runs/NAME. To train everything again, set RESULTS and RUNS to new paths
+#   RESULTS=FILE   the results file; default results/NAME.csv beside the script
+#   RUNS=FOLDER    the folders of the runs; default runs/NAME, in the root of the repository, or with functions of the program beside
+#                  the script. To train everything again, set RESULTS and RUNS to new paths
 #   JOBS=N         trains N runs at once, each with an equal part of the threads; default 1
 #   SEEDS="1 2 3"  the seeds, for scripts that use $SEEDS
-#   PROGRAM=FILE   a built metaformer; default: the program of scripts/run.sh, which builds it
+#   PROGRAM=FILE   a built metaformer; default: the program that printed the functions, or that of scripts/run.sh, which builds it
 #
 # In a Slurm array without gaps each task takes an equal part of the list: sbatch --array=0-2 --wrap experiments/NAME.sh
-# RUNS/.sweep/logs contains the output of each run.
+# RUNS/.sweep/logs contains the output of each run, and the folder of each run its train.log.
 # shellcheck shell=bash
+if ((${#BASH_SOURCE[@]} < 2)); then  # also in other shells
+  printf 'metaformer: error: a sweep is a bash script; source these functions in its file, whose name is that of the sweep\n' >&2
+  [[ $- == *i* ]] || exit 2
+  return 2  # keeps the terminal open
+fi
 set -euo pipefail
-# shellcheck source=scripts/lib/environment.sh
-source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../../scripts/lib/environment.sh"
 
 sweep=$(basename -- "$0" .sh)
-experiments="$root/experiments"
+if [[ -n ${sweep_program:-} ]]; then  # set by `metaformer sweep-functions`, which prints this file after lib/messages.sh
+  [[ -f $0 ]] || die 2 "$0: there is no such file in this folder; source the functions before the script changes its folder"
+  [[ $sweep != slurm_script ]] || die 2 "Slurm runs a copy of the script in another folder; start it with sbatch --wrap ./NAME.sh"
+  ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 501)) || die 2 "bash $BASH_VERSION: sweeps need bash 5.1 or newer"
+  experiments=$(dirname -- "$(readlink -f -- "$0")")
+  root=$experiments
+else
+  # shellcheck source=scripts/lib/environment.sh
+  source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../../scripts/lib/environment.sh"
+  experiments="$root/experiments"
+fi
 RESULTS=$(realpath -m -- "${RESULTS:-$experiments/results/$sweep.csv}")
 RUNS=$(realpath -m -- "${RUNS:-$root/runs/$sweep}")
 JOBS=${JOBS:-1}
 SEEDS=${SEEDS:-1337 1 2}
 [[ $JOBS =~ ^[1-9][0-9]*$ ]] || die 2 "JOBS=$JOBS: expected a whole number, at least 1"
-if [[ -z ${PROGRAM:-} ]]; then
+PROGRAM=${PROGRAM:-${sweep_program:-}}
+if [[ -z $PROGRAM ]]; then
   "$root/scripts/run.sh" --version >/dev/null
   PROGRAM="$build/metaformer"
 fi
 found=$(command -v -- "$PROGRAM") || die 2 "PROGRAM=$PROGRAM: no such program"
 PROGRAM=$(realpath -- "$found")
+[[ -z ${sweep_program:-} ]] || cd -- "$experiments"  # configs and data are found from there
 own="$RUNS/.sweep"  # the sweep's own files: locks, logs, the order of the rows
 busy=75  # another process trains the run
 taken_up=76  # a signal has stopped the sweep
@@ -111,6 +129,8 @@ run_with() { # mixer [option=value]...
 
 run_best_draw() { # config column [argument of best_draw.py]...
   local drawn
+  [[ -x $experiments/lib/best_draw.py ]] ||
+    die 2 "run_best_draw $1: left out here, because it needs Python and lib/best_draw.py of metaformer's repository beside the script"
   drawn=$("$experiments/lib/best_draw.py" "$experiments/results/${sweep/%_tuned/_draws}.csv" "$@") || die 2 "run_best_draw $1: no draw"
   # shellcheck disable=SC2086  # its words
   run "$1" $drawn --set "train.seed=$seed"
@@ -177,8 +197,65 @@ train_one() { # index
   export_runs "$folder"
 }
 
+# How far the sweep is: train_missing sets these.
+#   all, finished, failed   numbers of runs of this task: in the list, done, failed since the start
+#   children, began         by process: the index of its run, the second of its start
+#   summaries               those of the runs that are done
+#   timer                   on a terminal: a process whose end redraws the progress
+
+note_done() { # index
+  local summary=$RUNS/${run_names[$1]}/summary.json
+  ((++finished))
+  [[ ! -f $summary ]] || summaries+=("$summary")
+}
+
+# "about 35 min left", from the mean time of the runs that are done; nothing if there are none.
+time_left() {
+  local pid running=()
+  for pid in "${!children[@]}"; do running+=($((EPOCHSECONDS - began[$pid]))); done
+  ((${#summaries[@]} && all > finished + failed)) || return 0
+  awk -v waiting=$((all - finished - failed - ${#children[@]})) -v running="${running[*]}" -v jobs="$JOBS" '
+    /^ *"(startup|wall)_seconds":/ { total += $2 }
+    END {
+      mean = total / (ARGC - 1)
+      left = waiting * mean
+      for (n = i = split(running, seconds, " "); i > 0; --i) if (seconds[i] < mean) left += mean - seconds[i]
+      left /= waiting + n < jobs ? waiting + n : jobs
+      if (left < 60) print "less than a minute left"
+      else if (left < 6000) printf "about %.0f min left\n", left / 60
+      else if (left < 172800) printf "about %.1f h left\n", left / 3600
+      else printf "about %.1f days left\n", left / 86400
+    }' "${summaries[@]}" 2>/dev/null || true  # a folder may have been deleted
+}
+
+# Shows "NAME: 12 of 40 runs done, 3 failed, 2 running; about 35 min left", on a terminal in place of the progress before.
+show_progress() {
+  local line="metaformer: $sweep: $finished of $all runs done" left
+  left=$(time_left)
+  ((!failed)) || line+=", $failed failed"
+  ((!${#children[@]})) || line+=", ${#children[@]} running"
+  line+=${left:+; $left}
+  if $on_terminal; then
+    (:)  # makes bash set COLUMNS
+    printf '\r\033[K%s' "${line:0:${COLUMNS:-80} - 1}" >&2
+  else
+    printf '%s\n' "$line" >&2
+  fi
+}
+
+clear_progress() { ! $on_terminal || printf '\r\033[K' >&2; }
+
+stop_timer() {
+  [[ -n $timer ]] || return 0
+  disown "$timer" 2>/dev/null || true  # its end is not reported
+  kill "$timer" 2>/dev/null || true
+  timer=''
+}
+
 stop_children() { # number of the signal
   trap '' INT TERM HUP
+  stop_timer
+  clear_progress
   say "$sweep: stopping; running trainings save their state"
   local pid
   for pid in "${!children[@]}"; do kill -TERM -- "-$pid" 2>/dev/null || true; done
@@ -191,24 +268,45 @@ start() { # index
   set -m  # a process group for each, so that Ctrl-C reaches only this script
   train_one "$1" >"$own/logs/${run_names[$1]}.log" 2>&1 &
   set +m
-  children[$!]=$1
+  children[$!]=$1 began[$!]=$EPOCHSECONDS
+  ! $on_terminal || show_progress
 }
 
-# Waits for one child. A run that another process trains goes into `waiting`.
+note_failure() { # index exit-code
+  local name=${run_names[$1]} log
+  log=$RUNS/$name/train.log
+  [[ -f $log ]] || log=$own/logs/$name.log
+  ((++failed))
+  failures+=("$name: exit code $2: $(tail -n 1 "$own/logs/$name.log"); log: $log")
+  say "$sweep: failed: ${failures[-1]}"
+}
+
+# Waits for one child, on a terminal for ten seconds at most. A run that another process trains goes into `waiting`.
 reap() {
-  local pid='' status=0 index name
-  wait -n -p pid "${!children[@]}" || status=$?
+  local pid='' status=0 index
+  if $on_terminal && [[ -z $timer ]]; then
+    sleep 10 >/dev/null &
+    timer=$!
+  fi
+  # shellcheck disable=SC2086  # no word if there is no timer
+  wait -n -p pid "${!children[@]}" $timer || status=$?
   [[ -n $pid ]] || return 0  # a signal
-  index=${children[$pid]} name=${run_names[${children[$pid]}]}
-  unset "children[$pid]"
-  case $status in
-    0) say "$sweep: $name is done" ;;
-    "$busy") waiting+=("$index") ;;
-    *)
-      failures+=("$name: exit code $status: $(tail -n 1 "$own/logs/$name.log")")
-      say "$sweep: failed: ${failures[-1]}"
-      ;;
-  esac
+  clear_progress
+  if [[ $pid == "$timer" ]]; then
+    timer=''
+  else
+    index=${children[$pid]}
+    unset "children[$pid]"
+    case $status in
+      0)
+        note_done "$index"
+        $on_terminal || say "$sweep: ${run_names[$index]} is done"
+        ;;
+      "$busy") waiting+=("$index") ;;
+      *) note_failure "$index" "$status" ;;
+    esac
+  fi
+  if $on_terminal || ((status != busy)); then show_progress; fi
 }
 
 train_all() { # indices...
@@ -221,21 +319,29 @@ train_all() { # indices...
 }
 
 train_missing() {
-  local -A children=()
-  local index waiting=() missing=()
+  local -A children=() began=()
+  local index waiting=() missing=() all=0 finished=0 failed=0 summaries=() timer='' on_terminal=false
+  if [[ -t 2 && ${TERM:-dumb} != dumb ]]; then on_terminal=true; fi
   trap 'stop_children 2' INT
   trap 'stop_children 15' TERM
   trap 'stop_children 1' HUP
   for index in "${!run_keys[@]}"; do
-    if is_ours "$index" && ! is_done "$index"; then missing+=("$index"); fi
+    is_ours "$index" || continue
+    ((++all))
+    if is_done "$index"; then note_done "$index"; else missing+=("$index"); fi
   done
   say "$sweep: ${#run_keys[@]} runs, ${#missing[@]} to train"
   while ((${#missing[@]})); do
     waiting=()
     train_all "${missing[@]}"
     missing=("${waiting[@]}")
-    ((${#missing[@]} == 0)) || { say "$sweep: waiting for ${#missing[@]} runs of other processes"; sleep "${POLL:-10}"; }
+    ((${#missing[@]})) || break
+    clear_progress
+    say "$sweep: waiting for ${#missing[@]} runs of other processes"
+    sleep "${POLL:-10}"
   done
+  stop_timer
+  clear_progress
   trap - INT TERM HUP
 }
 

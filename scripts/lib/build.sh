@@ -54,7 +54,7 @@ program_is_current() {
   local program=$build/metaformer head_log input
   [[ -x $program ]] || return 1
   head_log=$(git -C "$root" rev-parse --path-format=absolute --git-path logs/HEAD 2>/dev/null) || head_log=
-  for input in "$setup_stamp" "$configured_stamp" "$head_log"; do
+  for input in "$setup_stamp" "$configured_stamp" "$head_log" "$root"/{scripts/lib/messages,experiments/lib/sweep}.sh; do
     if [[ -n $input && $input -nt $program ]]; then return 1; fi
   done
   [[ -z $(find "$root/src" "$root/cmake" "$root/CMakeLists.txt" "$root/CMakePresets.json" -newer "$program" -print -quit) ]]

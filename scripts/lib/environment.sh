@@ -9,13 +9,8 @@ python="$venv/bin/python"
 build="$root/build/release"
 setup_stamp="$deps/setup.stamp"
 
-say() { printf 'metaformer: %s\n' "$*" >&2; }
-die() {
-  local code=$1
-  shift
-  say "error: $*"
-  exit "$code"
-}
+# shellcheck source=scripts/lib/messages.sh
+source "$root/scripts/lib/messages.sh"
 
 # One compiler needs up to 2 GB for a file that includes torch: one job per core, limited by memory.
 build_jobs() {
@@ -34,6 +29,6 @@ has_test_packages() { [[ -f $setup_stamp ]] && grep -qx 'tests=yes' "$setup_stam
 
 # The stamp contains a checksum of the set-up's inputs, so that a change of them sets up again.
 setup_inputs() {
-  { cat "$root/scripts/setup.sh" "$root"/scripts/requirements/*.txt; echo "${LIBTORCH:-}"; } | cksum | cut -d' ' -f1
+  { cat "$root/scripts/setup.sh" "$root"/scripts/requirements/{libtorch,python}.txt; echo "${LIBTORCH:-}"; } | cksum | cut -d' ' -f1
 }
 setup_is_current() { [[ -f $setup_stamp ]] && grep -qx "inputs=$(setup_inputs)" "$setup_stamp"; }

@@ -57,6 +57,18 @@ std::size_t receive(char* data, std::size_t size, std::size_t count, void* targe
   return size * count;
 }
 
+// The certificates to trust, or "": those that libcurl was built with. The libcurl of a package was built for another
+// system, whose certificates are in another file.
+std::string trusted_certificates() {
+  if (const char* chosen = std::getenv("SSL_CERT_FILE"); chosen != nullptr && *chosen != '\0') return chosen;
+  std::error_code ignored;
+  for (const char* path : {"/etc/ssl/certs/ca-certificates.crt",  // Debian, Ubuntu, Arch, Alpine
+                           "/etc/pki/tls/certs/ca-bundle.crt",    // Fedora, Red Hat
+                           "/etc/ssl/ca-bundle.pem"})             // openSUSE
+    if (fs::exists(path, ignored)) return path;
+  return "";
+}
+
 int stop_when_asked(void*, curl_off_t, curl_off_t, curl_off_t, curl_off_t) { return stop_signal() != 0; }
 
 }  // namespace
@@ -90,6 +102,8 @@ std::string download(const std::string& url, std::uint64_t largest) {
   curl_easy_setopt(curl.get(), CURLOPT_LOW_SPEED_LIMIT, 1000L);  // bytes a second ...
   curl_easy_setopt(curl.get(), CURLOPT_LOW_SPEED_TIME, 30L);     // ... for this many seconds: gives up
   curl_easy_setopt(curl.get(), CURLOPT_NOSIGNAL, 1L);
+  if (const auto trusted = trusted_certificates(); !trusted.empty())
+    curl_easy_setopt(curl.get(), CURLOPT_CAINFO, trusted.c_str());
   curl_easy_setopt(curl.get(), CURLOPT_ERRORBUFFER, reason);
   curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, receive);
   curl_easy_setopt(curl.get(), CURLOPT_WRITEDATA, &received);

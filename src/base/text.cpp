@@ -1,6 +1,8 @@
 #include "base/text.h"
 
 #include <fmt/format.h>
+#include <unicode/uchar.h>
+#include <unicode/utf8.h>
 #include <utf8.h>
 
 #include <algorithm>
@@ -122,12 +124,63 @@ std::string printable(std::string_view word) {
   return escaped(word.substr(0, end)) + "...";
 }
 
+// Columns of a terminal that a character takes. `point` is negative for a byte that is not UTF-8.
+static std::size_t columns_of(UChar32 point) {
+  constexpr auto without_width = U_GC_MN_MASK | U_GC_ME_MASK | U_GC_CF_MASK;
+  if (point < 0) return 1;
+  if ((U_GET_GC_MASK(point) & without_width) != 0) return 0;
+  const auto width = u_getIntPropertyValue(point, UCHAR_EAST_ASIAN_WIDTH);
+  return width == U_EA_WIDE || width == U_EA_FULLWIDTH ? 2 : 1;
+}
+
+// Calls use(columns, end) for every character, with the place behind it, until `use` returns false.
+template <class Use>
+static void for_each_shown(std::string_view text, Use use) {
+  for (std::size_t at = 0; at < text.size();) {
+    UChar32 point = 0;
+    U8_NEXT(text.data(), at, text.size(), point);
+    if (!use(columns_of(point), at)) return;
+  }
+}
+
+std::size_t display_width(std::string_view text) {
+  std::size_t width = 0;
+  for_each_shown(text, [&](std::size_t columns, std::size_t) {
+    width += columns;
+    return true;
+  });
+  return width;
+}
+
+// The bytes of the longest beginning that takes at most `width` columns, and its columns.
+static std::pair<std::size_t, std::size_t> longest_beginning(std::string_view text, std::size_t width) {
+  std::size_t bytes = 0, taken = 0;
+  for_each_shown(text, [&](std::size_t columns, std::size_t end) {
+    if (taken + columns > width) return false;
+    taken += columns;
+    bytes = end;
+    return true;
+  });
+  return {bytes, taken};
+}
+
+// The first byte of the longest end that takes at most `width` columns and does not begin with a combining mark.
+static std::size_t longest_end(std::string_view text, std::size_t width) {
+  std::size_t begin = 0, left = display_width(text);
+  for_each_shown(text, [&](std::size_t columns, std::size_t end) {
+    if (left <= width && columns > 0) return false;
+    left -= columns;
+    begin = end;
+    return true;
+  });
+  return begin;
+}
+
 std::string cut_in_middle(std::string_view text, std::size_t width) {
-  const auto characters = static_cast<std::size_t>(count_characters(text));
-  if (characters <= width) return std::string(text);
-  const auto kept = std::max<std::size_t>(width, 1) - 1, start = kept / 2, end = characters - (kept - start);
-  const auto offset = [&](std::size_t character) { return byte_offset(text, static_cast<std::int64_t>(character)); };
-  return fmt::format("{}…{}", text.substr(0, offset(start)), text.substr(offset(end)));
+  if (display_width(text) <= width) return std::string(text);
+  const auto kept = std::max<std::size_t>(width, 1) - 1;
+  const auto [bytes, columns] = longest_beginning(text, kept / 2);
+  return fmt::format("{}…{}", text.substr(0, bytes), text.substr(longest_end(text, kept - columns)));
 }
 
 std::string in_quotes(std::string_view value) { return "'" + printable(value) + "'"; }

@@ -63,7 +63,10 @@ std::string escaped_lines(std::string_view text);
 // `escaped` for one word, cut after 60 bytes.
 std::string printable(std::string_view word);
 
-// The text if it has at most `width` characters, else its beginning and its end with "…" between them.
+// The columns of a terminal that a text takes: two for a wide character of East Asia, none for a combining mark.
+std::size_t display_width(std::string_view text);
+
+// The text if it takes at most `width` columns, else its beginning and its end with "…" between them.
 std::string cut_in_middle(std::string_view text, std::size_t width);
 
 // `printable` between quotes.

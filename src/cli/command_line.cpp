@@ -173,10 +173,10 @@ void set_up(CLI::App& app) {
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("metaformer ") + std::string(build_info().version));
   app.set_help_all_flag("--help-all", "help for every command");
-  for (const auto add :
-       {add_init_command, add_train_command, add_evaluate_command, add_sample_command, add_predict_command,
-        add_inspect_command, add_export_command, add_compare_command, add_report_command, add_runs_command,
-        add_config_command, add_data_command, add_bench_command, add_info_command, add_completion_command})
+  for (const auto add : {add_init_command, add_train_command, add_evaluate_command, add_sample_command,
+                         add_predict_command, add_inspect_command, add_export_command, add_compare_command,
+                         add_report_command, add_runs_command, add_config_command, add_data_command, add_bench_command,
+                         add_sweep_functions_command, add_info_command, add_completion_command, add_man_command})
     add(app);
   add_help_command(app);
   refuse_empty_values(app);
@@ -341,9 +341,10 @@ CLI::Validator number_in(const Range& range) {
 }
 
 void RunChoice::add_checkpoint_to(CLI::App& command) {
-  command.add_option("--run", run, "run folder; default: the newest run of this folder that has a checkpoint")
+  add_text(command, "--run", run, "RUN", "run folder; default: the newest run of this folder that has a checkpoint")
       ->capture_default_str();
-  command.add_option("--checkpoint", checkpoint, "best, last, step-N, or a checkpoint folder")->capture_default_str();
+  add_text(command, "--checkpoint", checkpoint, "CHECKPOINT", "best, last, step-N, or a checkpoint folder")
+      ->capture_default_str();
 }
 
 void RunChoice::add_to(CLI::App& command) {

@@ -86,6 +86,8 @@ void add_config_command(CLI::App& app);
 void add_data_command(CLI::App& app);
 void add_info_command(CLI::App& app);
 void add_completion_command(CLI::App& program);
+void add_man_command(CLI::App& program);
+void add_sweep_functions_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 
 // For transform(): a whole number within bounds, which may be written as 1e3, and a number in a range.

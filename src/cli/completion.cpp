@@ -38,9 +38,34 @@ _metaformer_add_settings() {
   fi
 }
 
+# Folders with a config.yaml in runs or one folder below it, and any other path.
+_metaformer_add_runs() {
+  local file
+  files=yes
+  for file in runs/*/config.yaml runs/*/*/config.yaml; do
+    [[ ! -e $file ]] || candidates+=("${file%/*}")
+  done
+}
+
+# Checkpoints of the run on the line, by default of the latest one, or a path.
+_metaformer_add_checkpoints() {
+  local word previous= run=runs/latest folder
+  [[ $1 != */* ]] || files=yes
+  candidates=(best last)
+  for word in "${line[@]}"; do
+    [[ $word != --run=* && $word != --resume=* ]] || run=${word#*=}
+    [[ ($previous != --run && $previous != --resume) || $word == -* ]] || run=$word
+    previous=$word
+  done
+  run=${run/#\~\//$HOME/}
+  for folder in "$run"/checkpoints/step-*; do
+    [[ ! ${folder##*/} =~ ^step-[0-9]+$ ]] || candidates+=("${folder##*/}")
+  done
+}
+
 _metaformer_candidates() {
   local current=$1 word place= previous= helps=
-  local -a subcommands flags valued expected
+  local -a subcommands flags valued optional expected
   _metaformer_command ''
   for word in "${line[@]}"; do
     if [[ -n $word && " ${subcommands[*]} " == *" $word "* ]]; then
@@ -55,6 +80,8 @@ _metaformer_candidates() {
   elif [[ $current == -* ]]; then
     [[ -z $helps ]] || _metaformer_command help
     expected=(OPTIONS)
+  elif [[ -n $previous && " ${optional[*]} " == *" $previous "* ]]; then
+    _metaformer_expected "$place $previous"
   elif [[ -n ${subcommands[*]} || -n $helps ]]; then
     [[ -n $helps ]] || _metaformer_expected "$place "
     [[ ${expected[*]} != FILE ]] || files=yes
@@ -64,6 +91,8 @@ _metaformer_candidates() {
   fi
   case ${expected[*]} in
     CONFIG) files=yes; _metaformer_add_configs ;;
+    RUN) _metaformer_add_runs ;;
+    CHECKPOINT) _metaformer_add_checkpoints "$current" ;;
     KEY=VALUE) _metaformer_add_settings "$current" ;;
     KEY) candidates=("${_metaformer_sections[@]}" "${_metaformer_keys[@]}") ;;
     FILE) files=yes ;;
@@ -144,12 +173,14 @@ using Words = std::vector<std::string>;
 
 std::string array(const char* name, const Words& words) { return fmt::format("{}=({})", name, fmt::join(words, " ")); }
 
-// The completions that the script offers for a value: names of configs, keys, the words of "a|b", nothing for numbers,
-// else files.
+// The completions that the script offers for a value: names of configs, keys, runs, checkpoints, the words of "a|b",
+// nothing for numbers, else files.
 std::string expected_of(const CLI::Option& option) {
+  constexpr std::array<std::string_view, 5> known = {"CONFIG", "RUN", "CHECKPOINT", "KEY=VALUE", "KEY"};
   auto type = option.get_type_name();
+  if (type == "RUN...") return "RUN";
   if (type.starts_with("INT") || type.starts_with("UINT") || type.starts_with("FLOAT")) return "";
-  const bool is_known = type == "CONFIG" || type == "KEY=VALUE" || type == "KEY" || type.find('|') != std::string::npos;
+  const bool is_known = std::ranges::find(known, type) != known.end() || type.find('|') != std::string::npos;
   std::ranges::replace(type, '|', ' ');
   return is_known ? type : "FILE";
 }
@@ -159,23 +190,25 @@ struct CompletionTables {
   std::string commands, expected;
 
   void add(const CLI::App& command, const std::string& words) {
-    Words subcommands, flags, valued;
+    Words subcommands, flags, valued, optional;
     const auto expect = [&](const std::string& after, const CLI::Option& option) {
       expected += fmt::format("    '{} {}') expected=({}) ;;\n", words, after, expected_of(option));
     };
     for (const auto* option : command.get_options()) {
       // After an option whose value may be left out (--resume) other options may follow, too.
       const bool takes_value = option->get_items_expected_min() > 0;
+      const bool may_take_run = !takes_value && expected_of(*option) == "RUN";
       for (const auto& name : option->get_lnames()) {
         (takes_value ? valued : flags).push_back("--" + name);
-        if (takes_value) expect("--" + name, *option);
+        if (may_take_run) optional.push_back("--" + name);
+        if (takes_value || may_take_run) expect("--" + name, *option);
       }
       if (option->get_positional()) expect("", *option);
     }
     const auto below = subcommands_of(command);
     for (const auto* next : below) subcommands.push_back(next->get_name());
-    commands += fmt::format("    '{}') {} {} {} ;;\n", words, array("subcommands", subcommands), array("flags", flags),
-                            array("valued", valued));
+    commands += fmt::format("    '{}') {} {} {} {} ;;\n", words, array("subcommands", subcommands),
+                            array("flags", flags), array("valued", valued), array("optional", optional));
     for (const auto* next : below) add(*next, words.empty() ? next->get_name() : words + " " + next->get_name());
   }
 };
@@ -208,7 +241,7 @@ std::string completion_script(const CLI::App& program, Shell shell) {
   const bool is_bash = shell == Shell::bash;
   return fmt::format(
       "{}\n"
-      "_metaformer_command() {{\n  subcommands=() flags=() valued=()\n  case $1 in\n{}  esac\n}}\n"
+      "_metaformer_command() {{\n  subcommands=() flags=() valued=() optional=()\n  case $1 in\n{}  esac\n}}\n"
       "_metaformer_expected() {{\n  case $1 in\n{}    *' ') expected=(OPTIONS) ;;\n  esac\n}}\n"
       "{}{}{}",
       is_bash ? "# bash completion of metaformer" : "#compdef metaformer", tables.commands, tables.expected,

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "cli/command_line.h"
 #include "config/explain.h"
+#include "config/json_schema.h"
 #include "config/search_space.h"
 #include "config/writer.h"
 #include "data/statistics.h"
@@ -44,12 +45,12 @@ void run_check(const ConfigArguments& arguments) {
   const auto machine = machine_memory();
   const auto mixers = mixer_figures(experiment.config);
   if (arguments.json) {
-    Json json = {{"valid", true},
-                 {"name", experiment.name},
-                 {"parameters", memory.parameters},
-                 {counted ? "vocabulary" : "assumed_vocabulary", memory.vocabulary},
-                 {"memory_bytes", memory.total()},
-                 {"machine_memory_bytes", machine}};
+    nlohmann::ordered_json json = {{"valid", true},
+                                   {"name", experiment.name},
+                                   {"parameters", memory.parameters},
+                                   {counted ? "vocabulary" : "assumed_vocabulary", memory.vocabulary},
+                                   {"memory_bytes", memory.total()},
+                                   {"machine_memory_bytes", machine}};
     if (mixers) {
       json["mixer"] = {{"kind", mixers->kind},
                        {"parameters", mixers->parameters},
@@ -196,7 +197,8 @@ void run_import(const ImportArguments& arguments) {
 
 void add_import_command(CLI::App& config) {
   auto& command = *config.add_subcommand(
-      "import", "print a config for the GPT-2 or LLaMA in a Hugging Face folder that starts from its weights");
+      "import",
+      "print a config for the GPT-2, LLaMA or exported model in a Hugging Face folder, from whose weights it starts");
   auto arguments = std::make_shared<ImportArguments>();
   add_text(command, "folder", arguments->folder, "FOLDER", "folder with config.json, model.safetensors and a tokenizer")
       ->required();
@@ -205,6 +207,24 @@ void add_import_command(CLI::App& config) {
                      "file to write in place of stdout; unchanged if the folder cannot be read");
   command.footer("Examples:\n  metaformer config import gpt2 --out my_gpt2.yaml");
   command.callback([arguments] { run_import(*arguments); });
+}
+
+void run_schema(const std::string& out) {
+  const auto text = config_schema().dump(1) + "\n";
+  if (out.empty()) return print(text);
+  write_file_atomically(file_to_write(out), text);
+  log::info("saved {}", out);
+}
+
+void add_schema_command(CLI::App& config) {
+  auto& command = *config.add_subcommand("schema", "print the JSON schema of configs, for editors");
+  auto out = std::make_shared<std::string>();
+  command.add_option("--out", *out, "file to write in place of stdout");
+  command.footer(
+      "An editor with a YAML language server then completes and checks a config that begins with the line\n"
+      "  # yaml-language-server: $schema=metaformer.schema.json\n"
+      "Examples:\n  metaformer config schema --out metaformer.schema.json");
+  command.callback([out] { run_schema(*out); });
 }
 
 }  // namespace
@@ -244,6 +264,7 @@ void add_config_command(CLI::App& app) {
 
   add_draw_command(config);
   add_import_command(config);
+  add_schema_command(config);
 
   config.footer("Examples:\n  metaformer config check my.yaml\n  metaformer config explain model.mixer");
 }

@@ -1,10 +1,13 @@
 #include <filesystem>
 #include <numbers>
 
+#include "base/file_lock.h"
 #include "base/log.h"
 #include "cli/command_line.h"
 #include "infer/answers.h"
 #include "infer/scoring.h"
+#include "tasks/calibration.h"
+#include "tasks/class_tables.h"
 #include "tasks/evaluation.h"
 #include "train/linear_baseline.h"
 
@@ -13,6 +16,8 @@ namespace metaformer {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr const char* fit_flag = "--fit-temperature";
 
 struct EvaluateArguments {
   RunChoice choice;
@@ -25,22 +30,34 @@ struct EvaluateArguments {
   std::int64_t random_batches = 0, tokens = 0;  // 0: the whole split
   BeamOptions beam;
   std::vector<std::string> beam_flags;  // those on the command line
-  bool json = false, offline = false;
+  bool fit_temperature = false, json = false, offline = false;
 };
 
 void print_measures(const Json& measures, const std::string& indent) {
+  std::size_t width = 20;
+  for (const auto& [name, value] : measures.items()) width = std::max(width, name.size());
   for (const auto& [name, value] : measures.items()) {
-    if (value.is_object() && value.size() <= most_reported_classes) {
+    if (value.is_object()) {
       print_lines("{}{}\n", indent, name);
       print_measures(value, indent + "  ");
       continue;
     }
-    const auto shown = value.is_object()           ? fmt::format("{} classes: see --json", value.size())
-                       : value.is_string()         ? value.get<std::string>()
+    const auto shown = value.is_string()           ? value.get<std::string>()
                        : value.is_number_integer() ? fmt::format("{}", value.get<std::int64_t>())
                                                    : fmt::format("{:.5f}", value.get<double>());
-    print_lines("{}{:<20} {}\n", indent, name, shown);
+    print_lines("{}{:<{}} {}\n", indent, name, width, shown);
   }
+}
+
+// The scores, then a classifier's tables.
+void print_evaluation(const Evaluation& evaluation) {
+  auto scores = evaluation;
+  scores.classes.clear();
+  scores.confusion.clear();
+  print_measures(json_of(scores), "  ");
+  const auto classes = evaluation.classes.size();
+  if (classes > most_reported_classes) print_lines("  {:<20} {} classes: see --json\n", "classes", classes);
+  for (const auto& line : class_tables(evaluation)) print_lines("  " + line + "\n");
 }
 
 // `source`: the members of JSON that name the evaluated checkpoints. `members`: lines of text about these.
@@ -53,7 +70,7 @@ void print_result(const EvaluateArguments& arguments, Json source, const std::st
     return print_json(source);
   }
   print_lines("{}, {} split\n", title, to_string(arguments.split));
-  print_measures(json_of(evaluation), "  ");
+  print_evaluation(evaluation);
   print_lines(members);
   for (const auto& line : comparison.table) print_lines("  " + line + "\n");
 }
@@ -80,7 +97,8 @@ void evaluate_together(const EvaluateArguments& arguments, ProcessGroup& group) 
   const auto split = arguments.split;
   auto members = Json::array();
   std::string lines;
-  Ensemble ensemble;
+  Ensemble ensemble, scaled;  // scaled: each member with its own temperature
+  bool all_fitted = true;
   for (const auto& name : names) {
     auto choice = arguments.choice;
     choice.run = name;
@@ -91,13 +109,20 @@ void evaluate_together(const EvaluateArguments& arguments, ProcessGroup& group) 
       fail_usage("{}: --with takes classifiers that were trained on a whole corpus", name);
     require_split(task, split, config);
     const auto sums = score_split({*run.predictor, task, config.train.precision, run.device, group}, split);
+    const auto& temperature = run.progress.temperature;
     ensemble.add(name, *task.classes, sums, split);
+    scaled.add(name, *task.classes, sums, split, temperature.value_or(1));
+    all_fitted = all_fitted && temperature;
     const auto accuracy = task.classes->report(sums, split).at("accuracy");
     members.push_back({{"checkpoint", run.checkpoint.string()}, {"step", run.progress.step}, {"accuracy", accuracy}});
     lines += fmt::format("  {:<20} {:.5f}  {}\n", "accuracy of", accuracy, run.checkpoint.string());
     if (members.size() < names.size()) continue;
     const auto mean = ensemble.mean();
-    const auto evaluation = task.classes->report_of(mean, log_loss(mean), Tables::all);
+    auto evaluation = task.classes->report_of(mean, log_loss(mean), Tables::all);
+    if (all_fitted) {
+      evaluation.scores.emplace_back("scaled_loss", log_loss(scaled.mean()));
+      evaluation.scores.emplace_back("scaled_calibration_error", calibration_error(scaled.mean()));
+    }
     if (!group.is_first()) return;
     print_result(arguments, {{"members", members}}, fmt::format("mean of {} classifiers", members.size()), evaluation,
                  lines, compare(arguments, config, task, evaluation));
@@ -125,7 +150,11 @@ Evaluation evaluate_as_asked(const EvaluateArguments& arguments, const LoadedRun
                              ProcessGroup& group) {
   const auto split = arguments.split;
   const Scoring scoring{*run.predictor, task, run.experiment.config.train.precision, run.device, group};
-  const auto with_tables = [&](const ScoreSums& sums) { return report_of(task, split, sums, Tables::all); };
+  const auto with_tables = [&](const ScoreSums& sums) {
+    auto evaluation = report_of(task, split, sums, Tables::all);
+    add_scaled_scores(evaluation, task, sums, run.progress.temperature);
+    return evaluation;
+  };
   if (arguments.random_batches > 0) return with_tables(score_random_batches(scoring, split, arguments.random_batches));
   if (arguments.tokens == 0) return with_tables(score_split(scoring, split));
   const auto part = part_of_split(*task.batches, split, arguments.tokens, run.predictor->remembers());
@@ -165,7 +194,9 @@ void evaluate_files(const EvaluateArguments& arguments, ProcessGroup& group) {
     }
     const auto [task, split] = task_of_file(run, file);
     const Scoring scoring{*run.predictor, task, run.experiment.config.train.precision, run.device, group};
-    auto evaluation = report_of(task, split, score_split(scoring, split), Tables::all);
+    const auto sums = score_split(scoring, split);
+    auto evaluation = report_of(task, split, sums, Tables::all);
+    add_scaled_scores(evaluation, task, sums, run.progress.temperature);
     if (task.pairs != nullptr)
       evaluation.written = score_written_targets(*run.model, run.experiment.config, run.device, *task.pairs, split,
                                                  arguments.beam, group);
@@ -177,18 +208,45 @@ void evaluate_files(const EvaluateArguments& arguments, ProcessGroup& group) {
       continue;
     }
     print_lines("{} (step {}), {}\n", run.checkpoint.string(), run.progress.step, name);
-    print_measures(json_of(evaluation), "  ");
+    print_evaluation(evaluation);
   }
+}
+
+// Options of the model or its context would give another temperature than that of the trained model.
+void require_temperature(const EvaluateArguments& arguments, const LoadedRun& run) {
+  const auto& [context, options] = arguments.choice.changes;
+  const auto& config = run.experiment.config;
+  if (!is<ClassificationConfig>(config.task)) return require_no_flags({fit_flag}, run);
+  if (config.train.overfit_batch)
+    fail_usage("{}: has no effect on a run with train.overfit_batch, which has no validation texts", fit_flag);
+  const auto changed = std::ranges::find_if_not(
+      options, [&](const auto& option) { return is_data_path(config, option.substr(0, option.find('='))); });
+  if (context || changed != options.end())
+    fail_usage("{}: the temperature is that of the model as it was trained; leave out {}", fit_flag,
+               context ? "--context" : "--set " + *changed);
+}
+
+// Fits the temperature to the whole validation split, and stores it in the checkpoint.
+void fit_and_store(LoadedRun& run, const Task& task, ProcessGroup& group) {
+  const auto lock = group.is_first() ? std::make_unique<FileLock>(run.directory.lock_file()) : nullptr;
+  const Scoring scoring{*run.predictor, task, run.experiment.config.train.precision, run.device, group};
+  const auto temperature = fit_temperature(task, score_split(scoring, Split::validation)).value();
+  run.progress.temperature = temperature;
+  if (!group.is_first()) return;
+  set_temperature(run.checkpoint, temperature);
+  log::info("{}: {}", run.checkpoint.string(), describe_temperature(temperature));
 }
 
 void run_evaluate(const EvaluateArguments& arguments, ProcessGroup& group) {
   if (!arguments.others.empty()) return evaluate_together(arguments, group);
   if (!arguments.files.empty()) return evaluate_files(arguments, group);
-  const auto run = arguments.choice.load(device_for(group, arguments.choice.device));
+  auto run = arguments.choice.load(device_for(group, arguments.choice.device));
   const auto& config = run.experiment.config;
+  if (arguments.fit_temperature) require_temperature(arguments, run);
   const auto task = task_of(run, arguments.offline);
   require_split(task, arguments.split, config);
   check_beam_flags(arguments, run);
+  if (arguments.fit_temperature) fit_and_store(run, task, group);
   if (config.train.overfit_batch)
     log::warning("this run trained only on its first batch (train.overfit_batch), and is evaluated on it");
   auto evaluation = evaluate_as_asked(arguments, run, task, group);
@@ -236,6 +294,13 @@ void add_evaluate_command(CLI::App& app) {
       .add_flag("--per-line", arguments->per_line,
                 "the logarithm of the probability of every line of FILE, and its tokens")
       ->needs(files);
+  command
+      .add_flag(fit_flag, arguments->fit_temperature,
+                "fit the temperature of a classifier's probabilities to the validation split, as training does at its "
+                "evaluations, and store it in the checkpoint; for runs of earlier versions, or with train.evaluation "
+                "limited")
+      ->excludes(with)
+      ->excludes(files);
   for (auto* other : {with, random, command.get_option("--tokens"), command.get_option("--split")})
     files->excludes(other);
   add_beam(command, arguments->beam);
@@ -244,8 +309,11 @@ void add_evaluate_command(CLI::App& app) {
   add_json(command, arguments->json);
   command.footer(
       "For a sequence_to_sequence run it also scores the generated targets: BLEU, chrF, ROUGE, exact match.\n"
+      "For a classifier it also prints the scores of each class and the confusion table, and the loss and calibration\n"
+      "error of its probabilities with the fitted temperature.\n"
       "Examples:\n  metaformer evaluate\n  metaformer evaluate --run runs/x --checkpoint last --split train --json\n"
       "  metaformer evaluate --run runs/a --with runs/b runs/c --split test\n"
+      "  metaformer evaluate --run runs/reviews --split test --fit-temperature\n"
       "  metaformer evaluate --run runs/x other.txt third.jsonl.gz\n"
       "  metaformer evaluate --run runs/multi30k test.de --targets test.en --per-line");
   command.callback([arguments, &command] {

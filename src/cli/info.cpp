@@ -85,6 +85,7 @@ void print_table(const Json& info) {
     print_lines("{}:\n", name);
     for (const auto& [inner, detail] : value.items()) print_lines("  {:<20} {}\n", inner, text(detail));
   }
+  print("{:<22} source <(metaformer sweep-functions) in a bash script; docs/your_own_sweep.md\n", "sweeps");
 }
 
 void run_info(bool json) {

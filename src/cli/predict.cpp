@@ -27,7 +27,8 @@ struct PredictArguments {
   TableHeader header = TableHeader::automatic;
   std::int64_t batch_size = 32;
   BeamOptions beam;
-  bool json = false, scores = false;
+  std::optional<double> threshold;
+  bool json = false, scores = false, uncalibrated = false;
 };
 
 constexpr std::size_t longest_line = 1 << 20;
@@ -265,17 +266,38 @@ void predict_file(const PredictArguments& arguments, const InputFile& input, con
   predictor.finish(context_of(run.experiment.config.model));
 }
 
-TextAnswers answers_of(const PredictArguments& arguments, const LoadedRun& run, const std::vector<std::string>& given) {
+// The options on the command line that have an effect on one task only.
+struct TaskFlags {
+  std::vector<std::string> of_targets, of_classes;
+};
+
+// Logs the effect of --threshold. Errors (exit code 2): a class has the name that stands for no class.
+void describe_threshold(const PredictArguments& arguments, const std::vector<std::string>& labels) {
+  if (!arguments.threshold) return;
+  const double threshold = *arguments.threshold;
+  if (labels.size() == 2)
+    return log::info("--threshold {}: {} from a probability of {} on, else {}", threshold, in_quotes(labels[1]),
+                     threshold, in_quotes(labels[0]));
+  if (!arguments.json && std::ranges::count(labels, unsure) > 0)
+    fail_usage("--threshold {}: the run has a class {}, which also stands for no class; --json writes null for that",
+               threshold, in_quotes(unsure));
+}
+
+TextAnswers answers_of(const PredictArguments& arguments, const LoadedRun& run, const TaskFlags& given) {
   const auto& task = run.experiment.config.task;
-  if (is<SequenceToSequenceConfig>(task)) return target_answers(run, arguments.beam);
+  if (is<SequenceToSequenceConfig>(task)) {
+    require_no_flags(given.of_classes, run);
+    return target_answers(run, arguments.beam);
+  }
   if (!is<ClassificationConfig>(task))
     fail_usage("--run {}: its task is {}; predict needs a classifier or a run of sequence_to_sequence",
                run.directory.path().string(), kind_of(task));
-  require_no_flags(given, run);
-  return class_answers(run);
+  require_no_flags(given.of_targets, run);
+  describe_threshold(arguments, run.codec.labels);
+  return class_answers(run, {.calibrated = !arguments.uncalibrated, .threshold = arguments.threshold});
 }
 
-void run_predict(const PredictArguments& arguments, const std::vector<std::string>& given, ProcessGroup& group) {
+void run_predict(const PredictArguments& arguments, const TaskFlags& given, ProcessGroup& group) {
   const auto input = group.is_first() ? std::make_unique<InputFile>(arguments.file) : nullptr;
   const auto run = arguments.choice.load(device_for(group, arguments.choice.device));
   const auto answers = answers_of(arguments, run, given);
@@ -314,6 +336,13 @@ void add_predict_command(CLI::App& app) {
   add_beam(command, arguments->beam);
   add_whole_number(command, "--n-best", arguments->beam.n_best, 1, std::int64_t{1} << 20,
                    "hypotheses in the answer, with --scores or --json");
+  command
+      .add_option("--threshold", arguments->threshold,
+                  "of two classes: the probability from which the second one is predicted, instead of the likelier "
+                  "one; of more: the lowest probability of a prediction, below it the text is 'unsure' (--json: null)")
+      ->transform(number_in(between(0, 1)));
+  command.add_flag("--uncalibrated", arguments->uncalibrated,
+                   "probabilities without the temperature that was fitted to validation texts");
   auto* scores = command.add_flag("--scores", arguments->scores,
                                   "translations with their scores: a line LINE ||| TEXT ||| LOG-PROBABILITY ||| SCORE "
                                   "for every hypothesis");
@@ -332,6 +361,7 @@ void add_predict_command(CLI::App& app) {
       "  metaformer predict --run runs/reviews reviews.txt > labels.tsv\n"
       "  metaformer predict --run runs/reviews new.csv --json --processes 2\n"
       "  metaformer predict --run runs/reviews other.csv --column review\n"
+      "  metaformer predict --run runs/reviews new.txt --threshold 0.9\n"
       "  metaformer predict --run runs/multi30k --beam 4 german.txt > english.txt\n"
       "  metaformer predict --run runs/multi30k --beam 4 --n-best 4 --scores german.txt > n-best.txt\n"
       "  tail -f comments.txt | metaformer predict --run runs/reviews --json");
@@ -339,7 +369,8 @@ void add_predict_command(CLI::App& app) {
     require_possible(*arguments);
     auto flags = beam_flags;
     flags.insert(flags.end(), {"--n-best", "--scores"});
-    const auto given = given_flags(command, flags);
+    const TaskFlags given{.of_targets = given_flags(command, flags),
+                          .of_classes = given_flags(command, {"--threshold", "--uncalibrated"})};
     arguments->processes.run([&](ProcessGroup& group) { run_predict(*arguments, given, group); });
   });
 }

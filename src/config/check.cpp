@@ -129,10 +129,12 @@ void check_unused_keys(const Checked& checked) {
   // out.
   const bool has_no_norm =
       model != nullptr && model->layers == 0 && task != nullptr && !is<MeanPooledHeadConfig>(task->head);
-  const std::vector<Rule> rules = {{checked.train.divergence.spikes.threshold == 0, "train.divergence.spikes.action",
-                                    "has no effect with train.divergence.spikes.threshold 0: nothing is a spike"},
-                                   {has_no_norm, "model.norm model.bias",
-                                    "has no effect with model.layers 0: there is no block, and task.head has no norm"}};
+  const std::vector<Rule> rules = {
+      {checked.train.divergence.spikes.threshold == 0, "train.divergence.spikes.action",
+       "has no effect with train.divergence.spikes.threshold 0: nothing is a spike"},
+      {checked.train.lora.rank == 0, "train.lora", "has no effect with train.lora.rank 0: there are no adapters"},
+      {has_no_norm, "model.norm model.bias",
+       "has no effect with model.layers 0: there is no block, and task.head has no norm"}};
   const auto changed = flattened(config_changes(checked.config));
   for (const auto& group : {rules, rules_of_task(checked.task), rules_of_model(checked.model)})
     for (const auto& rule : group)
@@ -567,7 +569,7 @@ void check_mixture(const Checked& checked) {
   const auto* text = text_data_of(checked.config.task);
   if (text == nullptr) return;
   for (const auto& entry : text->mixture)
-    if (!parse_mixture_entry(entry))
+    if (!parse_named_number(entry))
       checked.fail({"data.mixture"}, "{} is not FOLDER=WEIGHT with a finite weight above 0, as tokens/books=0.7",
                    in_quotes(entry));
   checked.refuse(!text->mixture.empty() && tokens_before_segment(checked.model) > 0, {"data.mixture"},
@@ -583,8 +585,16 @@ void check_train(const Checked& checked) {
       falling != nullptr && falling->floor > rate)
     checked.fail({"train.schedule.floor", "train.learning_rate"}, "{} is above train.learning_rate {}", falling->floor,
                  rate);
+  const auto& lora = checked.train.lora;
+  checked.refuse(
+      lora.rank > 0 && !checked.train.init_from, {"train.lora.rank", "train.init_from"},
+      "{} adapts initial weights, and train.init_from names none: set it to a run or a Hugging Face folder, or "
+      "train.lora.rank to 0",
+      lora.rank);
+  checked.refuse(lora.rank > 0 && lora.targets.empty(), {"train.lora.targets", "train.lora.rank"},
+                 "is empty, so that there is nothing to adapt: name matrices, as [mixer]");
   for (const auto& entry : checked.train.rate_factors)
-    if (!parse_rate_factor(entry))
+    if (!parse_named_number(entry))
       checked.fail({"train.rate_factors"},
                    "{} is not PARAMETER=FACTOR with a finite factor above 0, as mixer.projection=0.3",
                    in_quotes(entry));

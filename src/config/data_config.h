@@ -1,7 +1,6 @@
 #pragma once
 // The data section of a config: corpora, tokenizers, packing.
 
-#include "base/text.h"
 #include "config/schema.h"
 
 namespace metaformer {
@@ -184,21 +183,6 @@ struct DataConfig {
     field("tokenizer", tokenizer, "division of text into tokens");
   }
 };
-
-// An entry of data.mixture.
-struct MixtureEntry {
-  std::string path;
-  double weight = 1;
-};
-
-// Reads "PATH=WEIGHT", where the weight is a finite number above 0; nothing for another text.
-inline std::optional<MixtureEntry> parse_mixture_entry(const std::string& entry) {
-  const auto equals = entry.rfind('=');
-  if (equals == std::string::npos || equals == 0) return std::nullopt;
-  const auto weight = as_number<double>(std::string_view(entry).substr(equals + 1));
-  if (!weight || !positive.contains(*weight)) return std::nullopt;
-  return MixtureEntry{entry.substr(0, equals), *weight};
-}
 
 // The data of a language model.
 struct TextDataConfig : DataConfig {

@@ -56,7 +56,12 @@ Field::Value value_in(T& value) {
     return Enumeration{names_of<T>(), [&value] { return static_cast<std::size_t>(value); },
                        [&value](std::size_t index) { value = static_cast<T>(index); }};
   else if constexpr (requires { T::expected; })
-    return TextForm{T::expected, T::type, [&value] { return value.write(); },
+    return TextForm{T::expected,
+                    T::type,
+                    T::word,
+                    T::fewest,
+                    T::step,
+                    [&value] { return value.write(); },
                     [&value](const std::string& text) { return value.read(text); }};
   else if constexpr (requires { std::variant_size<T>::value; })
     return kinds_in(value);

@@ -158,9 +158,9 @@ Problem MetricOptions::problem(const MixerShape& shape) const {
   return backend == Backend::fused ? fused_problem(shape) : std::nullopt;
 }
 
-bool LshBuckets::read(const std::string& text) { return read_number_or("auto", text, 2, 2, count); }
+bool LshBuckets::read(const std::string& text) { return read_number_or(word, text, fewest, step, count); }
 
-bool PoolingWindow::read(const std::string& text) { return read_number_or("all", text, 1, 1, tokens); }
+bool PoolingWindow::read(const std::string& text) { return read_number_or(word, text, fewest, step, tokens); }
 
 std::int64_t LshOptions::bucket_count(std::int64_t context) const {
   const auto half_chunks = 2 * context / chunk;

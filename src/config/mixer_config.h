@@ -291,10 +291,11 @@ struct MetricOptions : MixerOptions, Named<"metric", "scores from a learned metr
 // How many buckets a round of hashing has.
 struct LshBuckets {
   static constexpr const char *expected = "an even number of buckets or 'auto'",
-                              *type = "even integer, at least 2, or auto";
+                              *type = "even integer, at least 2, or auto", *word = "auto";
+  static constexpr std::int64_t fewest = 2, step = 2;
   std::int64_t count = 0;  // 0 stands for `auto`
   bool automatic() const { return count == 0; }
-  std::string write() const { return automatic() ? "auto" : std::to_string(count); }
+  std::string write() const { return automatic() ? word : std::to_string(count); }
   bool read(const std::string& text);
 };
 
@@ -353,10 +354,11 @@ struct DifferentialOptions
 // Width of a pooling window in tokens, or all visible tokens.
 struct PoolingWindow {
   static constexpr const char *expected = "a number of tokens (at least 1) or 'all'",
-                              *type = "integer, at least 1, or all";
+                              *type = "integer, at least 1, or all", *word = "all";
+  static constexpr std::int64_t fewest = 1, step = 1;
   std::int64_t tokens = 3;  // 0 stands for `all`
   bool all() const { return tokens == 0; }
-  std::string write() const { return all() ? "all" : std::to_string(tokens); }
+  std::string write() const { return all() ? word : std::to_string(tokens); }
   bool read(const std::string& text);
 };
 

@@ -16,6 +16,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/text.h"
+
 namespace metaformer {
 
 // A config struct is plain data plus one `visit` that lists its fields; an empty one needs none:
@@ -78,6 +80,21 @@ constexpr Range between(double low, double high) { return {.low = low, .high = h
 constexpr Range from_to_below(double low, double high) { return {.low = low, .high = high, .high_open = true}; }
 constexpr Range above(double low, double high) { return {.low = low, .high = high, .low_open = true}; }
 constexpr Range positive = {.low = 0, .low_open = true};
+
+// An entry of a list that gives a number to a name.
+struct NamedNumber {
+  std::string name;
+  double number = 1;
+};
+
+// Reads "NAME=NUMBER" with a finite number above 0; nothing for another text.
+inline std::optional<NamedNumber> parse_named_number(const std::string& entry) {
+  const auto equals = entry.rfind('=');
+  if (equals == std::string::npos || equals == 0) return std::nullopt;
+  const auto number = as_number<double>(std::string_view(entry).substr(equals + 1));
+  if (!number || !positive.contains(*number)) return std::nullopt;
+  return NamedNumber{entry.substr(0, equals), *number};
+}
 
 // Each enumeration of a config has a function enum_names(E) beside it: its names in the order of its enumerators.
 template <class E>
@@ -146,10 +163,12 @@ struct Enumeration {
   std::function<void(std::size_t)> set;
 };
 
-// A value with a text form of its own: its type has constants `expected` and `type`, `write()` and `read(text)`.
+// A number or a word. Its type has constants of the names below, `write()` and `read(text)`.
 struct TextForm {
-  std::string expected;  // "a number of tokens (at least 1) or 'all'"
-  std::string type;      // "integer, at least 1, or all"
+  std::string expected;       // "a number of tokens (at least 1) or 'all'"
+  std::string type;           // "integer, at least 1, or all"
+  std::string word;           // "all"
+  std::int64_t fewest, step;  // numbers are multiples of step and at least fewest
   std::function<std::string()> write;
   std::function<bool(const std::string&)> read;  // false, and nothing is changed, for a text that is not allowed
 };

@@ -1,7 +1,6 @@
 #pragma once
 // The train section of a config.
 
-#include "base/text.h"
 #include "config/schema.h"
 
 namespace metaformer {
@@ -186,21 +185,6 @@ struct DivergenceConfig {
   }
 };
 
-// An entry of train.rate_factors: multiplies the learning rate of the parameters that `name` names.
-struct RateFactor {
-  std::string name;
-  double factor = 1;
-};
-
-// Reads "NAME=FACTOR", where the factor is a finite number above 0; nothing for another text.
-inline std::optional<RateFactor> parse_rate_factor(const std::string& entry) {
-  const auto equals = entry.rfind('=');
-  if (equals == std::string::npos || equals == 0) return std::nullopt;
-  const auto factor = as_number<double>(std::string_view(entry).substr(equals + 1));
-  if (!factor || !positive.contains(*factor)) return std::nullopt;
-  return RateFactor{entry.substr(0, equals), *factor};
-}
-
 enum class Precision { fp32, bf16, tf32, fp16 };
 constexpr std::array<std::string_view, 4> enum_names(Precision) { return {"fp32", "bf16", "tf32", "fp16"}; }
 
@@ -238,6 +222,26 @@ struct WeightAverageConfig {
   }
 };
 
+// Low-rank adaptation (Hu et al. 2021, arXiv:2106.09685). A matrix W of the initial weights becomes
+// W + alpha / rank B A with trained factors B and A, and W itself does not change.
+struct LoraConfig {
+  std::int64_t rank = 0;
+  double alpha = 8;
+  std::vector<std::string> targets = {"mixer"};
+  std::vector<std::string> full;
+
+  void visit(auto& field) {
+    field("rank", rank, between(0, 4096),
+          "rows of A and columns of B; 0: no adapters, the weights themselves are trained");
+    field("alpha", alpha, positive, "the product B A is multiplied by alpha / rank");
+    field("targets", targets,
+          "matrices of the blocks that get an adapter, such as [mixer.query_key_value, feed_forward], by name as in "
+          "train.rate_factors; [mixer]: all matrices of the mixers");
+    field("full", full,
+          "parameters that are trained themselves, besides the adapters, by name as in train.freeze, such as [head]");
+  }
+};
+
 // The options of training that also apply to the linear model, which is fitted in one step.
 struct LinearTrainConfig {
   std::int64_t batch_size = 12;
@@ -262,6 +266,7 @@ struct TrainConfig : LinearTrainConfig {
   std::int64_t steps = 2000;  // with `epochs` not known before the data are read (train/run.cpp)
   std::optional<double> epochs;
   std::optional<PathText> init_from;
+  LoraConfig lora;
   std::vector<std::string> freeze;
   double layer_rate_decay = 1;
   std::vector<std::string> rate_factors;
@@ -288,6 +293,7 @@ struct TrainConfig : LinearTrainConfig {
     field("init_from", init_from,
           "source of the initial weights and the tokenizer: a run, one of its checkpoints, or a Hugging Face folder of "
           "a GPT-2 or LLaMA; {seed} in the path stands for train.seed; null: random weights");
+    field("lora", lora, "low-rank adapters of the initial weights");
     field("freeze", freeze,
           "parameters that are not trained, by name or by the beginning of a name up to a dot, such as "
           "[transformer.token_embedding, transformer.blocks.0]");

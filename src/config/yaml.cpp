@@ -301,7 +301,7 @@ ConfigNode tree_from_overrides(const std::vector<std::string>& overrides) {
   for (const auto& argument : overrides) {
     const Location where{"--set " + argument, 0, 0};
     const auto equals = argument.find('=');
-    if (equals == std::string::npos || equals == 0) fail_at(where, "expected section.key=value");
+    if (equals == std::string::npos || equals == 0) fail_at(where, "expected section.key=value, without spaces");
     if (std::count(argument.begin(), argument.begin() + static_cast<std::ptrdiff_t>(equals), '.') >= deepest)
       fail_at({"--set", 0, 0}, "nested deeper than {} levels", deepest);
     auto value = parse_value(argument.substr(equals + 1), where);

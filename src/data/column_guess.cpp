@@ -136,12 +136,6 @@ TableFormat guess_format(const std::filesystem::path& path, std::string_view con
   return has_commas && !has_tabs ? TableFormat::csv : TableFormat::tsv;
 }
 
-// The format that readers choose from the file's name.
-TableFormat usual_format(const std::filesystem::path& path) {
-  const auto named = format_by_name(path).value_or(TableFormat::tsv);
-  return named == TableFormat::text ? TableFormat::tsv : named;
-}
-
 using Place = std::optional<std::size_t>;
 
 // The first of the names that a column has, among the columns that `fits` accepts.
@@ -239,7 +233,7 @@ bool looks_like_name(const Column& column) {
 // those of the places.
 TableGuess guess_of(const Form& form, TableFormat format, Place first, Place second, const GivenColumns& given) {
   TableGuess guess;
-  if (format != usual_format(form.path)) guess.format = format;
+  if (format != table_format(form.path)) guess.format = format;
   guess.first = given.first.value_or(first ? form.field(*first) : "");
   guess.second = given.second.value_or(second ? form.field(*second) : "");
   if (form.has_header)

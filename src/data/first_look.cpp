@@ -345,11 +345,6 @@ std::string describe_lengths(const char* what, const LengthStats& words) {
                      words.percentile_95, words.longest);
 }
 
-std::string format_name(const fs::path& path, TableFormat format) {
-  if (format == TableFormat::automatic) format = format_by_name(path).value_or(TableFormat::tsv);
-  return std::string(to_string(format == TableFormat::text ? TableFormat::tsv : format));
-}
-
 using Json = nlohmann::ordered_json;
 
 Json to_json(const FirstLook& look) {
@@ -492,23 +487,24 @@ std::vector<std::string> describe(const TableLook& look) {
   for (const auto& [label, count] : look.classes | std::views::take(most))
     classes += fmt::format("{}{} ({})", classes.empty() ? "" : ", ", printable(label), count);
   if (look.classes.size() > most) classes += ", ...";
-  return {fmt::format("{}: {}, {} rows{}", printable(look.name), format_name(*look.data.path, look.data.format),
-                      counted(look.rows, look.is_whole), describe_part(look)),
-          fmt::format("{}, texts in column {}, labels in column {}",
-                      look.columns.empty() ? "no header" : fmt::format("{} columns", look.columns.size()),
-                      in_quotes(look.data.text_field), in_quotes(look.data.label_field)),
-          fmt::format("{} classes: {}", look.classes.size(), classes),
-          describe_lengths("text", look.lengths.words) +
-              fmt::format("; {} distinct words, {} of them occur again", look.words, look.repeated_words),
-          fmt::format("{} texts occur earlier in the table{}", look.copies, describe_scripts(look.characters))};
+  return {
+      fmt::format("{}: {}, {} rows{}", printable(look.name), to_string(table_format(*look.data.path, look.data.format)),
+                  counted(look.rows, look.is_whole), describe_part(look)),
+      fmt::format("{}, texts in column {}, labels in column {}",
+                  look.columns.empty() ? "no header" : fmt::format("{} columns", look.columns.size()),
+                  in_quotes(look.data.text_field), in_quotes(look.data.label_field)),
+      fmt::format("{} classes: {}", look.classes.size(), classes),
+      describe_lengths("text", look.lengths.words) +
+          fmt::format("; {} distinct words, {} of them occur again", look.words, look.repeated_words),
+      fmt::format("{} texts occur earlier in the table{}", look.copies, describe_scripts(look.characters))};
 }
 
 std::vector<std::string> describe(const PairsLook& look) {
   const auto form = look.data.target_path
                         ? "lines, with the targets in " + printable(name_of(*look.data.target_path))
                         : fmt::format("{}, sources in column {}, targets in column {}",
-                                      format_name(*look.data.path, look.data.format), in_quotes(look.data.source_field),
-                                      in_quotes(look.data.target_field));
+                                      to_string(table_format(*look.data.path, look.data.format)),
+                                      in_quotes(look.data.source_field), in_quotes(look.data.target_field));
   return {fmt::format("{}: {}, {} pairs{}", printable(look.name), form, counted(look.pairs, look.is_whole),
                       describe_part(look)),
           describe_lengths("source", look.source.words), describe_lengths("target", look.target.words),
@@ -528,7 +524,7 @@ Json to_json(const TextLook& look) {
 
 Json to_json(const TableLook& look) {
   auto json = to_json(static_cast<const FirstLook&>(look));
-  json.update(Json{{"format", format_name(*look.data.path, look.data.format)},
+  json.update(Json{{"format", to_string(table_format(*look.data.path, look.data.format))},
                    {"header", !look.columns.empty()},
                    {"columns", look.columns},
                    {"text_field", look.data.text_field},
@@ -547,7 +543,7 @@ Json to_json(const PairsLook& look) {
   auto json = to_json(static_cast<const FirstLook&>(look));
   json["pairs"] = count_of(look.pairs);
   if (!look.data.target_path)
-    json.update(Json{{"format", format_name(*look.data.path, look.data.format)},
+    json.update(Json{{"format", to_string(table_format(*look.data.path, look.data.format))},
                      {"header", !look.columns.empty()},
                      {"columns", look.columns},
                      {"source_field", look.data.source_field},

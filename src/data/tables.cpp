@@ -32,6 +32,11 @@ std::optional<TableFormat> format_by_name(const std::filesystem::path& path) {
   return std::nullopt;
 }
 
+TableFormat table_format(const std::filesystem::path& path, TableFormat given) {
+  const auto format = given == TableFormat::automatic ? format_by_name(path).value_or(TableFormat::tsv) : given;
+  return format == TableFormat::text ? TableFormat::tsv : format;
+}
+
 static TextFile decompress(std::string content, const std::filesystem::path& path, std::uintmax_t largest) {
   TextFile file{.text = {}, .sha256 = sha256(content)};
   file.text = unpack(std::move(content), largest, path.string());
@@ -217,9 +222,8 @@ void read_json_lines(std::string_view content, const TableColumns& columns, Tabl
 
 Table read_table(std::string content, const std::filesystem::path& path, TableFormat format,
                  const TableColumns& columns) {
-  if (format == TableFormat::automatic) format = format_by_name(path).value_or(TableFormat::tsv);
   const auto file = decompress(std::move(content), path, largest_text_file);
-  Table table{.path = path, .sha256 = file.sha256, .format = format == TableFormat::text ? TableFormat::tsv : format};
+  Table table{.path = path, .sha256 = file.sha256, .format = table_format(path, format)};
   if (table.format == TableFormat::jsonl) {
     read_json_lines(file.text, columns, table);
   } else {

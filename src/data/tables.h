@@ -19,6 +19,10 @@ namespace metaformer {
 // or .zst, in letters of any case; nothing for other names.
 std::optional<TableFormat> format_by_name(const std::filesystem::path& path);
 
+// The format in which a table is read: the given one; if that is automatic, by the name. Columns of other files are
+// separated by tabs.
+TableFormat table_format(const std::filesystem::path& path, TableFormat given = TableFormat::automatic);
+
 constexpr std::uintmax_t largest_text_file = std::uintmax_t{16} << 30;
 
 // A file of text, decompressed if its first bytes are those of gzip or Zstandard, without byte order mark.

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <boost/asio/post.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -91,7 +93,10 @@ void MappedEntries::prefetch(std::int64_t first, std::int64_t count) const {
   constexpr auto block_bytes = TokenFileWriter::block_bytes;
   const auto begin = static_cast<std::size_t>(first * width_) / block_bytes * block_bytes;
   const auto end = blocks_of(static_cast<std::size_t>((first + count) * width_)) * block_bytes;
-  file_->prefetch(offset_ + begin, end - begin);
+  // On a thread of its own: the call itself waits when the file system has to read where these blocks lie.
+  static boost::asio::thread_pool reader(1);
+  boost::asio::post(reader,
+                    [file = file_, begin = offset_ + begin, count = end - begin] { file->prefetch(begin, count); });
 }
 
 TokenArray::TokenArray(std::vector<std::shared_ptr<const MappedEntries>> parts) : parts_(std::move(parts)) {

@@ -33,6 +33,7 @@ class MappedEntries {
   // checksum.
   void copy(std::int64_t first, std::int64_t count, std::int32_t* out) const;
 
+  // Starts to read these entries from the disk, without waiting for it.
   void prefetch(std::int64_t first, std::int64_t count) const;
 
  private:

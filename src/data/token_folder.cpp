@@ -557,7 +557,7 @@ TokenizedText open_mixture(const TextDataConfig& config, const Tokenizer* tokeni
   std::optional<TokenizedText> all;
   auto corpora = Json::array();
   for (const auto& entry : config.mixture) {
-    const auto [path, weight] = parse_mixture_entry(entry).value();
+    const auto [path, weight] = parse_named_number(entry).value();
     auto text = open_token_folder(path, needs_documents(config));
     require_same(*text.tokenizer, tokenizer, path);
     corpora.push_back(text.description);

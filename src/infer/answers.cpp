@@ -39,28 +39,39 @@ void end_answers(ProcessGroup& group) {
   if (group.size() > 1) group.gather("");
 }
 
-std::vector<Prediction> predict(const LoadedRun& run, const std::vector<std::vector<std::int32_t>>& texts) {
+std::vector<Prediction> predict(const LoadedRun& run, const std::vector<std::vector<std::int32_t>>& texts,
+                                double temperature) {
   const torch::NoGradGuard no_grad;
   const auto& config = run.experiment.config;
   const AutocastScope autocast(config.train.precision, run.device);
   const auto batch = to_batch(pad_rows({texts.begin(), texts.end()}), run.device, context_of(config.model));
-  const auto logits_bv = widened(run.predictor->logits(batch));
-  const auto probability_bv = torch::softmax(logits_bv.to(torch::kDouble), 1).to(torch::kCPU).contiguous();
+  const auto logits_bv = widened(run.predictor->logits(batch)).to(torch::kDouble);
+  const auto raw_bv = torch::softmax(logits_bv, 1).to(torch::kCPU).contiguous();
+  const auto probability_bv =
+      temperature == 1 ? raw_bv : torch::softmax(logits_bv / temperature, 1).to(torch::kCPU).contiguous();
   const auto unanswered = probability_bv.isfinite().all(1).logical_not().sum().item<std::int64_t>();
   require_finite_answers(unanswered, std::ssize(texts));
   const auto classes = probability_bv.size(1);
   std::vector<Prediction> predictions;
   for (std::int64_t row = 0; row < probability_bv.size(0); ++row) {
-    const auto* first = probability_bv.data_ptr<double>() + row * classes;
-    const auto likeliest = std::max_element(first, first + classes) - first;
+    const auto* raw = raw_bv.const_data_ptr<double>() + row * classes;
+    const auto* first = probability_bv.const_data_ptr<double>() + row * classes;
+    const auto likeliest = std::max_element(raw, raw + classes) - raw;
     predictions.push_back({static_cast<std::size_t>(likeliest), {first, first + classes}});
   }
   return predictions;
 }
 
-void Ensemble::add(const std::string& name, const ClassificationMeasures& measures, const ScoreSums& sums,
-                   Split split) {
-  auto member = measures.probabilities_of(sums, split);
+std::optional<std::size_t> chosen_class(const Prediction& prediction, const std::optional<double>& threshold) {
+  const auto& probabilities = prediction.probabilities;
+  if (!threshold) return prediction.label;
+  if (probabilities.size() == 2) return probabilities[1] >= *threshold ? 1 : 0;
+  return probabilities[prediction.label] >= *threshold ? std::optional(prediction.label) : std::nullopt;
+}
+
+void Ensemble::add(const std::string& name, const ClassificationMeasures& measures, const ScoreSums& sums, Split split,
+                   double temperature) {
+  auto member = measures.probabilities_of(sums, split, temperature);
   if (members_++ == 0) {
     classes_ = measures.labels();
     text_digest_ = measures.text_digest(split);
@@ -104,21 +115,25 @@ std::string on_one_line(std::string text) {
   return text;
 }
 
-TextAnswers class_answers(const LoadedRun& run) {
+TextAnswers class_answers(const LoadedRun& run, const ClassChoice& choice) {
   const auto& config = run.experiment.config;
-  const auto answer = [&run](const TextBatch& texts) {
+  const double temperature = choice.calibrated ? run.progress.temperature.value_or(1) : 1;
+  const auto answer = [&run, temperature, threshold = choice.threshold](const TextBatch& texts) {
     Answers answers;
     const auto& labels = run.codec.labels;
-    for (const auto& prediction : predict(run, texts)) {
+    for (const auto& prediction : predict(run, texts, temperature)) {
       auto& answer = answers.emplace_back();
-      answer["label"] = labels[prediction.label];
-      answer["probability"] = prediction.probabilities[prediction.label];
+      const auto chosen = chosen_class(prediction, threshold);
+      answer["label"] = chosen ? Json(labels[*chosen]) : Json();
+      answer["probability"] = prediction.probabilities[chosen.value_or(prediction.label)];
       for (std::size_t i = 0; i < labels.size(); ++i) answer["probabilities"][labels[i]] = prediction.probabilities[i];
     }
     return answers;
   };
   const auto line = [](const Json& answer) {
-    return fmt::format("{}\t{:.4f}", on_one_line(answer.at("label")), answer.at("probability").get<double>());
+    const auto& label = answer.at("label");
+    return fmt::format("{}\t{:.4f}", label.is_null() ? unsure : on_one_line(label),
+                       answer.at("probability").get<double>());
   };
   return {.encode = encoder(run, context_of(config.model), classification(config).truncation),
           .answer = answer,

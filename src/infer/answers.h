@@ -3,6 +3,8 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "distributed/process_group.h"
@@ -32,17 +34,33 @@ struct Prediction {
 };
 
 // One prediction per text, in order, in the precision of the run; the last digits of a network's probabilities depend
-// on the other texts. `texts`: token ids, none empty, none longer than model.context. Errors (exit code 4): a
-// probability is not finite.
-std::vector<Prediction> predict(const LoadedRun& run, const std::vector<std::vector<std::int32_t>>& texts);
+// on the other texts. `texts`: token ids, none empty, none longer than model.context. The temperature divides the
+// logits (tasks/calibration.h), and changes no label. Errors (exit code 4): a probability is not finite.
+std::vector<Prediction> predict(const LoadedRun& run, const std::vector<std::vector<std::int32_t>>& texts,
+                                double temperature = 1);
+
+// How classes are chosen from probabilities.
+struct ClassChoice {
+  bool calibrated = true;  // with the temperature of the checkpoint, if it has one
+  // Of two classes: the probability of the second one from which it is chosen, instead of the likelier class. Of more:
+  // the lowest probability with which the likeliest class is chosen.
+  std::optional<double> threshold = std::nullopt;
+};
+
+// The class of a prediction; nothing if the likeliest of more than two classes is below the threshold.
+std::optional<std::size_t> chosen_class(const Prediction& prediction, const std::optional<double>& threshold);
+
+// The place of a class in lines of text, if no class is chosen.
+constexpr const char* unsure = "unsure";
 
 // Several classifiers as one: the mean of their probabilities (Dietterich 2000, "Ensemble methods in machine
 // learning").
 class Ensemble {
  public:
-  // Adds the probabilities of a classifier on a split. Errors (exit code 2), which name the member `name`: its classes,
-  // texts or labels are not those of the first member.
-  void add(const std::string& name, const ClassificationMeasures& measures, const ScoreSums& sums, Split split);
+  // Adds the probabilities of a classifier on a split, with its temperature. Errors (exit code 2), which name the
+  // member `name`: its classes, texts or labels are not those of the first member.
+  void add(const std::string& name, const ClassificationMeasures& measures, const ScoreSums& sums, Split split,
+           double temperature = 1);
 
   // Mean over the members, texts in the order of the source.
   ClassProbabilities mean() const;
@@ -71,9 +89,9 @@ struct TextAnswers {
   std::string line_without_answer = "";
 };
 
-// The line has the label and probability of the likeliest class; the object also has the probabilities of all classes.
-// `run` must outlive it.
-TextAnswers class_answers(const LoadedRun& run);
+// The line has the label and probability of the chosen class, or `unsure` and the probability of the likeliest; the
+// object, where the label is then null, also has the probabilities of all classes. `run` must outlive it.
+TextAnswers class_answers(const LoadedRun& run, const ClassChoice& choice = {});
 
 // The line has the best hypothesis of a beam search; the object has all n_best. `run` must outlive it.
 TextAnswers target_answers(const LoadedRun& run, const BeamOptions& options);

@@ -41,11 +41,13 @@ double share_at_once(std::int64_t parts) {
 bool has_half_products(Precision precision) { return precision == Precision::bf16 || precision == Precision::fp16; }
 
 // Numbers that the optimiser and the average of the weights keep for each weight. Muon's matrices have one moment, and
-// a buffer for orthogonalisation.
+// a buffer for orthogonalisation. Adapters, which are small, keep a copy of the weights that they adapt.
 std::uint64_t state_of_weight(const TrainConfig& train) {
+  const std::uint64_t averages = train.weight_average.decay > 0 ? 1 : 0;
+  if (train.lora.rank > 0) return 1 + averages;
   const auto* sgd = std::get_if<SgdConfig>(&train.optimizer);
   const std::uint64_t moments = is<AdagradConfig>(train.optimizer) ? 1 : sgd == nullptr ? 2 : sgd->momentum > 0 ? 1 : 0;
-  return moments + (train.weight_average.decay > 0 ? 1 : 0);
+  return moments + averages;
 }
 
 // Numbers of floats, without the logits.

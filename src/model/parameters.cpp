@@ -20,7 +20,9 @@ std::optional<std::int64_t> block_number(std::string_view name) {
     return as_number<std::int64_t>(rest.substr(0, rest.find('.')));
   }
   const auto found = name.rfind(layer);
-  return found == std::string_view::npos ? std::nullopt : as_number<std::int64_t>(name.substr(found + layer.size()));
+  if (found == std::string_view::npos) return std::nullopt;
+  const auto rest = name.substr(found + layer.size());
+  return as_number<std::int64_t>(rest.substr(0, rest.find('.')));
 }
 
 bool is_below(std::string_view name, std::string_view beginning) {
@@ -29,6 +31,39 @@ bool is_below(std::string_view name, std::string_view beginning) {
 
 bool has_part(std::string_view name, std::string_view part) {
   return fmt::format(".{}.", name).find(fmt::format(".{}.", part)) != std::string::npos;
+}
+
+namespace {
+
+// "transformer.blocks.0", "head".
+std::string short_beginning(const std::string& name) {
+  const auto blocks = name.find("blocks.");
+  return name.substr(0, blocks == std::string::npos ? name.rfind('.') : name.find('.', blocks + 7));
+}
+
+// "transformer.token_embedding", "mixer.projection" (in every block).
+std::string short_part(const std::string& name) {
+  const auto blocks = name.find("blocks.");
+  auto part = blocks == std::string::npos ? name : name.substr(name.find('.', blocks + 7) + 1);
+  if (part.ends_with(".weight") || part.ends_with(".bias")) part.resize(part.rfind('.'));
+  return part;
+}
+
+}  // namespace
+
+const NameForm name_by_beginning = {is_below, "begins with it", short_beginning};
+const NameForm name_by_part = {has_part, "part of a name", short_part};
+
+void require_named(std::string_view key, const std::string& given, const std::vector<std::string>& names,
+                   const NameForm& form, std::string_view what) {
+  if (std::any_of(names.begin(), names.end(), [&](const auto& name) { return form.matches(name, given); })) return;
+  std::vector<std::string> candidates;
+  for (const auto& name : names)
+    if (auto candidate = form.short_name(name);
+        std::find(candidates.begin(), candidates.end(), candidate) == candidates.end())
+      candidates.push_back(std::move(candidate));
+  fail_usage("{}: {}: no {} has this name or {}; there are {}{}", key, in_quotes(given), what, form.alternative,
+             fmt::join(candidates, ", "), did_you_mean(given, candidates));
 }
 
 namespace {
@@ -68,11 +103,15 @@ void draw(torch::Tensor value, const Init& init, std::uint64_t seed) {
 
 }  // namespace
 
-void initialise(torch::nn::Module& module, std::uint64_t seed, double projection_variance) {
+void initialise(const SpecifiedParameter& parameter, std::uint64_t seed) {
   const torch::NoGradGuard no_grad;
   const Rng streams(seed, RandomPurpose::initialisation);
-  for (const auto& [name, value, spec] : specified_parameters(module))
-    draw(value, spec.init, streams.bits(hash_name(name)));
+  draw(parameter.value, parameter.spec.init, streams.bits(hash_name(parameter.name)));
+}
+
+void initialise(torch::nn::Module& module, std::uint64_t seed, double projection_variance) {
+  const torch::NoGradGuard no_grad;
+  for (const auto& parameter : specified_parameters(module)) initialise(parameter, seed);
   module.apply([&](torch::nn::Module& part) {
     if (auto* mixer = dynamic_cast<Mixer*>(&part)) mixer->scale_initial_scores(projection_variance);
   });
@@ -92,9 +131,8 @@ std::int64_t aligned(std::int64_t count) { return (count + alignment - 1) / alig
 
 }  // namespace
 
-ParameterBuffer::ParameterBuffer(torch::nn::Module& model) {
-  for (const auto& [name, value, spec] : specified_parameters(model))
-    views_.push_back({spec, name, value, /*offset=*/0, value.numel()});
+ParameterBuffer::ParameterBuffer(const std::vector<SpecifiedParameter>& parameters) {
+  for (const auto& [name, value, spec] : parameters) views_.push_back({spec, name, value, /*offset=*/0, value.numel()});
   std::stable_sort(views_.begin(), views_.end(), [](const View& a, const View& b) { return a.decay < b.decay; });
   std::int64_t total = 0;
   for (auto& view : views_) {

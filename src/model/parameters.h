@@ -24,10 +24,27 @@ bool is_below(std::string_view name, std::string_view beginning);
 // "transformer.blocks.3.mixer.projection.weight".
 bool has_part(std::string_view name, std::string_view part);
 
+// A form of names in a config for parameters.
+struct NameForm {
+  bool (*matches)(std::string_view name, std::string_view given);
+  std::string_view alternative;                        // to the whole name, for errors
+  std::string (*short_name)(const std::string& name);  // in this form, for errors: "transformer.blocks.0"
+};
+extern const NameForm name_by_beginning;  // is_below
+extern const NameForm name_by_part;       // has_part
+
+// Throws Error (exit code 2) unless `given`, an entry of the config's `key`, names one of the parameters `names`. The
+// message lists their short names. `what`: what they are.
+void require_named(std::string_view key, const std::string& given, const std::vector<std::string>& names,
+                   const NameForm& form, std::string_view what = "parameter");
+
 // Initialises every parameter below `module` by its ParameterSpec, then scales the scores of mixers by
 // Mixer::scale_initial_scores, for projections of that variance. Every parameter has its own random stream, a function
 // of (seed, name), so that models which differ in their mixer share everything else.
 void initialise(torch::nn::Module& module, std::uint64_t seed, double projection_variance);
+
+// Initialises one parameter by its ParameterSpec, with the same stream.
+void initialise(const SpecifiedParameter& parameter, std::uint64_t seed);
 
 // GPT-2's initialisation (the specs of the layers): normal(0, 0.02), output projections of branches divided by
 // sqrt(2 layers), biases 0, norms 1; embeddings of tokens and n-grams normal(0, model.embedding.std); layers of other
@@ -50,9 +67,10 @@ class ParameterBuffer {
     std::int64_t row_width() const { return parameter.size(-1); }
   };
 
-  // Moves the parameters of `model` (all of one type, on one device) into the buffer, in the order of Decay: tables of
-  // embeddings come first, then matrices. Afterwards the model must not be moved to another device or type.
-  explicit ParameterBuffer(torch::nn::Module& model);
+  // Moves the parameters (all of one type, on one device) into the buffer, in the order of Decay: tables of embeddings
+  // come first, then matrices. Afterwards their model must not be moved to another device or type.
+  explicit ParameterBuffer(const std::vector<SpecifiedParameter>& parameters);
+  explicit ParameterBuffer(const torch::nn::Module& model) : ParameterBuffer(specified_parameters(model)) {}
 
   // Elements [first, first + count) of `whole`, aliasing them. A view that is cut at a border is flat. Rows with
   // gradients are not listed.

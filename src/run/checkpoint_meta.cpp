@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "tasks/calibration.h"
 
 namespace metaformer {
 
@@ -46,6 +47,7 @@ void fields(AnyOf<Progress> auto& progress, auto field) {
   field("train_seconds", progress.train_seconds);
   field("evaluated_step", progress.evaluated_step);
   field("validation", progress.validation);
+  field("temperature", progress.temperature);
   field("evaluations_since_best", progress.evaluations_since_best);
   field("rollbacks", progress.rollbacks);
   field("rollback_step", progress.rollback_step);
@@ -77,6 +79,9 @@ void require_possible(const Progress& progress, const RefuseMember& refuse) {
   if (progress.rollbacks > most_rollbacks) refuse("rollbacks", fmt::format("at most {}", most_rollbacks));
   if (progress.evaluated_step > progress.step) refuse("evaluated_step", "a step that was reached");
   if (progress.best && progress.best->step > progress.evaluated_step) refuse("best", "of an evaluated step");
+  if (const double temperature = progress.temperature.value_or(1);
+      !(temperature >= lowest_temperature && temperature <= highest_temperature))
+    refuse("temperature", fmt::format("from {} to {}", lowest_temperature, highest_temperature));
   if (progress.collapse && progress.collapse->kind == CollapseKind::none) refuse("attention_collapse", "of a kind");
   if (progress.evaluated_step == 0) return;
   if (!progress.best) refuse("best", "there, though an evaluation was");
@@ -171,6 +176,8 @@ Json json_of(const Evaluation& evaluation) {
   if (!classes.empty()) json["classes"] = Json::object();
   for (const auto& [label, counts] : classes) {
     auto entry = json_of(counts);
+    if (const auto precision = counts.precision()) entry["precision"] = *precision;
+    if (const auto recall = counts.recall()) entry["recall"] = *recall;
     if (const auto f1 = counts.f1()) entry["f1"] = *f1;
     append(json["classes"], label, std::move(entry));
   }
@@ -231,6 +238,7 @@ std::string to_text(const CheckpointMeta& meta) {
   Json json = {{"format_version", format_version}};
   json.update(json_of(meta.progress));
   if (const auto& validation = meta.progress.validation) json["validation"] = json_of(validation->scores);
+  if (!meta.progress.temperature) json.erase("temperature");
   if (!meta.progress.collapse) json.erase("attention_collapse");
   for (const auto& [name, digest] : meta.digests) json["files"][name] = digest;
   json["sha256"] = sha256(json.dump());
@@ -271,6 +279,12 @@ std::string step_name(std::int64_t step) { return fmt::format("step-{}", step); 
 CheckpointMeta read_meta_of(const fs::path& checkpoint) {
   const auto file = checkpoint / meta_file;
   return read_checkpoint_meta(read_file(file, largest_meta, ExitCode::failure), file.string());
+}
+
+void set_temperature(const fs::path& checkpoint, double temperature) {
+  auto meta = read_meta_of(checkpoint);
+  meta.progress.temperature = temperature;
+  write_file_atomically(checkpoint / meta_file, to_text(meta));
 }
 
 std::vector<std::int64_t> saved_steps(const fs::path& checkpoints) {

@@ -132,6 +132,7 @@ struct Progress {
   double train_seconds = 0;
   std::int64_t evaluated_step = 0;       // of the last evaluation
   std::optional<Evaluation> validation;  // the last evaluation
+  std::optional<double> temperature;     // of a classifier with the weights of `step` (tasks/calibration.h)
   std::int64_t evaluations_since_best = 0;
   std::int64_t rollbacks = 0;
   std::int64_t rollback_step = 0;  // the step that the last rollback went back to
@@ -186,6 +187,10 @@ std::string step_name(std::int64_t step);  // "step-12"
 
 // meta.json of a checkpoint. Errors: exit code 1 when it is missing or damaged, NewerFormat.
 CheckpointMeta read_meta_of(const std::filesystem::path& checkpoint);
+
+// Sets the temperature of a checkpoint: replaces its meta.json in one operation. Only the holder of the run's lock may
+// call it. Errors: those of read_meta_of; exit code 1 when the file cannot be written.
+void set_temperature(const std::filesystem::path& checkpoint, double temperature);
 
 // Steps with a folder, newest first. Links are not counted. Errors (exit code 2): the folder cannot be read.
 std::vector<std::int64_t> saved_steps(const std::filesystem::path& checkpoints);

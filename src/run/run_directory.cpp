@@ -307,7 +307,7 @@ RunDirectory RunDirectory::open(const fs::path& folder, const char* option) {
     fail_usage("{} {}: the run that this link points at, {}, is gone; name another run", option, folder.string(),
                fs::read_symlink(folder, error).string());
   const bool is_folder = fs::is_directory(folder, error);
-  require(is_folder, folder, "no such run; name the folder of one");
+  require(is_folder, folder, "no such run; metaformer runs lists those that exist");
   const bool has_config = fs::is_regular_file(run.config_file(), error);
   require(has_config, run.config_file(), "not a run: it has no config.yaml");
   return run;

@@ -9,6 +9,8 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "run/safetensors.h"
+#include "tasks/calibration.h"
+#include "tasks/class_tables.h"
 #include "tasks/classification_task.h"
 
 namespace metaformer {
@@ -25,6 +27,7 @@ void fields(AnyOf<RunSummary> auto& summary, auto field) {
   field("best_step", summary.best_step);
   field("validation", summary.validation);
   field("test", summary.test);
+  field("temperature", summary.temperature);
   field("stopped_early", summary.stopped_early);
   field("parameters", summary.parameters);
   field("mixer_parameters", summary.mixer_parameters);
@@ -69,6 +72,7 @@ RunSummary summary_of(const RunDirectory& run, const Progress& progress) {
           .best_step = best.step,
           .validation = progress.validation,
           .test = {},
+          .temperature = {},
           .stepwise = {},
           .train_seconds = progress.train_seconds,
           .run = std::filesystem::absolute(run.path()).lexically_normal().string(),
@@ -78,6 +82,7 @@ RunSummary summary_of(const RunDirectory& run, const Progress& progress) {
 
 Json to_json(const RunSummary& summary) {
   auto json = json_of(summary);
+  if (!summary.temperature) json.erase("temperature");
   if (!summary.attention_collapse) json.erase("attention_collapse");
   if (summary.baselines.empty()) json.erase("baselines");
   return json;
@@ -134,7 +139,8 @@ void write_confusion(const RunDirectory& run, const Task& task, Split split, con
   write_file_atomically(run.confusion_file(to_string(split)), task.classes->confusion_csv(sums));
 }
 
-Evaluation report_test(const Scoring& scoring, const TrainConfig& train, const RunDirectory& run) {
+TestReport report_test(const Scoring& scoring, const TrainConfig& train, const RunDirectory& run,
+                       const std::optional<double>& temperature) {
   const auto& task = scoring.task;
   const auto sums = score_split(scoring, Split::test);
   if (scoring.group.is_first()) {
@@ -147,7 +153,10 @@ Evaluation report_test(const Scoring& scoring, const TrainConfig& train, const R
                                             {"labels", torch::tensor(predicted.labels, torch::kLong)}}));
     }
   }
-  return report_of(task, Split::test, sums);
+  TestReport report{.evaluation = report_of(task, Split::test, sums), .tables = {}};
+  add_scaled_scores(report.evaluation, task, sums, temperature);
+  if (task.classes != nullptr) report.tables = class_tables(report_of(task, Split::test, sums, Tables::all));
+  return report;
 }
 
 }  // namespace metaformer

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "model/model_costs.h"
 #include "run/checkpoint_meta.h"
@@ -35,6 +36,7 @@ struct RunSummary {
   std::int64_t best_step = 0;
   std::optional<Evaluation> validation;  // the last evaluation
   std::optional<Evaluation> test;        // of the best checkpoint; nothing without a test split
+  std::optional<double> temperature;     // of the best checkpoint; only of a classifier
   bool stopped_early = false;
   std::int64_t parameters = 0, mixer_parameters = 0;
   std::optional<StepwiseSummary> stepwise;
@@ -70,9 +72,15 @@ std::optional<TestPredictions> read_test_predictions(const RunDirectory& run);
 // most_confused_classes classes.
 void write_confusion(const RunDirectory& run, const Task& task, Split split, const ScoreSums& sums);
 
-// Evaluates the whole test split. For a classifier, also writes confusion_test.csv and, unless training and evaluation
-// use one batch only (train.overfit_batch), the predictions. The processes of a group share the work; the first one
-// writes.
-Evaluation report_test(const Scoring& scoring, const TrainConfig& train, const RunDirectory& run);
+struct TestReport {
+  Evaluation evaluation;
+  std::vector<std::string> tables;  // lines for people; only of a classifier
+};
+
+// Evaluates the whole test split. For a classifier, also with the probabilities of this temperature; writes
+// confusion_test.csv and, unless training and evaluation use one batch only (train.overfit_batch), the predictions. The
+// processes of a group share the work; the first one writes.
+TestReport report_test(const Scoring& scoring, const TrainConfig& train, const RunDirectory& run,
+                       const std::optional<double>& temperature);
 
 }  // namespace metaformer

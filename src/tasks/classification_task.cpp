@@ -89,16 +89,6 @@ void require_two_classes(const LabelledDataset& dataset, Split split) {
                             in_quotes(dataset.codec().labels.at(static_cast<std::size_t>(texts.front().label)))));
 }
 
-ClassProbabilities to_probabilities(const torch::Tensor& given_lv, const torch::Tensor& given_l) {
-  const auto probabilities_lv = given_lv.to(torch::kCPU, torch::kDouble).contiguous();
-  const auto labels_l = given_l.to(torch::kCPU).contiguous();
-  const auto* values = probabilities_lv.data_ptr<double>();
-  const auto* labels = labels_l.data_ptr<std::int64_t>();
-  return {.classes = probabilities_lv.size(1),
-          .values = {values, values + probabilities_lv.numel()},
-          .labels = {labels, labels + labels_l.numel()}};
-}
-
 class LabelledStream : public RowStream {
  public:
   LabelledStream(const ExperimentConfig& config, std::shared_ptr<const LabelledDataset> dataset)
@@ -227,7 +217,24 @@ void scale_bag_by_log_count_ratios(NgramBag& bag, const BatchStream& stream, std
 // For this task make_model always makes a Classifier.
 Classifier& classifier(SequenceModel& model) { return dynamic_cast<Classifier&>(model); }
 
+ClassProbabilities scored_probabilities(const ScoreSums& sums) {
+  return class_probabilities(sums.joined("logits"), sums.joined("labels"));
+}
+
 }  // namespace
+
+ClassProbabilities class_probabilities(const torch::Tensor& logits_lv, const torch::Tensor& given_l,
+                                       double temperature) {
+  const auto given_lv = logits_lv.to(torch::kDouble);
+  const auto probabilities_lv =
+      torch::softmax(temperature == 1 ? given_lv : given_lv / temperature, 1).to(torch::kCPU).contiguous();
+  const auto labels_l = given_l.to(torch::kCPU).contiguous();
+  const auto* values = probabilities_lv.const_data_ptr<double>();
+  const auto* labels = labels_l.const_data_ptr<std::int64_t>();
+  return {.classes = probabilities_lv.size(1),
+          .values = {values, values + probabilities_lv.numel()},
+          .labels = {labels, labels + labels_l.numel()}};
+}
 
 std::int64_t ClassProbabilities::predicted(std::int64_t text) const {
   const auto row = values.begin() + text * classes;
@@ -335,14 +342,13 @@ ClassificationMeasures::ClassificationMeasures(std::shared_ptr<const LabelledDat
 void ClassificationMeasures::score(const torch::Tensor& given_lv, const Batch& batch, ScoreSums& sums) const {
   const auto logits_lv = widened(given_lv);
   sums.add("loss", at::cross_entropy_loss(logits_lv, batch.labels_l, {}, at::Reduction::Sum));
-  sums.add("probabilities", torch::softmax(logits_lv.to(torch::kDouble), 1));
+  sums.add("logits", logits_lv.to(torch::kDouble));
   sums.add("labels", batch.labels_l);
   sums.add("weight", batch.weight);
 }
 
 Evaluation ClassificationMeasures::report(const ScoreSums& sums, Split, Tables tables) const {
-  return report_of(to_probabilities(sums.joined("probabilities"), sums.joined("labels")),
-                   sums.item("loss") / sums.item("weight"), tables);
+  return report_of(scored_probabilities(sums), sums.item("loss") / sums.item("weight"), tables);
 }
 
 Evaluation ClassificationMeasures::report_of(const ClassProbabilities& probabilities, double loss,
@@ -366,7 +372,7 @@ Evaluation ClassificationMeasures::report_of(const ClassProbabilities& probabili
 }
 
 std::string ClassificationMeasures::confusion_csv(const ScoreSums& sums) const {
-  const auto table = confusion_table(to_probabilities(sums.joined("probabilities"), sums.joined("labels")));
+  const auto table = confusion_table(scored_probabilities(sums));
   std::string text = "true_label";
   for (const auto& label : labels()) text += "," + csv_field(label);
   auto count = table.begin();
@@ -378,12 +384,13 @@ std::string ClassificationMeasures::confusion_csv(const ScoreSums& sums) const {
   return text + "\n";
 }
 
-ClassProbabilities ClassificationMeasures::probabilities_of(const ScoreSums& sums, Split split) const {
+ClassProbabilities ClassificationMeasures::probabilities_of(const ScoreSums& sums, Split split,
+                                                            double temperature) const {
   const auto& order = dataset_->source_order(split);
   const auto places_l = torch::tensor(std::vector<std::int64_t>(order.begin(), order.end()));
   const auto inverse_l = places_l.argsort();
-  return to_probabilities(sums.joined("probabilities").cpu().index_select(0, inverse_l),
-                          sums.joined("labels").cpu().index_select(0, inverse_l));
+  return class_probabilities(sums.joined("logits").cpu().index_select(0, inverse_l),
+                             sums.joined("labels").cpu().index_select(0, inverse_l), temperature);
 }
 
 double ClassificationMeasures::selection_error(const Evaluation& evaluation) const {

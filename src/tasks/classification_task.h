@@ -29,6 +29,10 @@ struct ClassProbabilities {
   std::int64_t predicted(std::int64_t text) const;  // the most probable class; the first of equal ones
 };
 
+// softmax(logits / temperature) in float64, and the classes.
+ClassProbabilities class_probabilities(const torch::Tensor& logits_lv, const torch::Tensor& labels_l,
+                                       double temperature = 1);
+
 // Mean of -log(probability of the true class).
 double log_loss(const ClassProbabilities& probabilities);
 
@@ -95,9 +99,9 @@ class ClassificationMeasures : public Measures {
   // A digest of the texts of a split, in the order of the source.
   const std::string& text_digest(Split split) const { return dataset_->text_digest(split); }
 
-  // The probabilities that `score` gathered over all evaluation batches of a split, with the texts in the order of the
-  // source.
-  ClassProbabilities probabilities_of(const ScoreSums& sums, Split split) const;
+  // The probabilities, by logits that `score` gathered over all evaluation batches of a split and a temperature, with
+  // the texts in the order of the source.
+  ClassProbabilities probabilities_of(const ScoreSums& sums, Split split, double temperature = 1) const;
 
  private:
   std::shared_ptr<const LabelledDataset> dataset_;

@@ -151,6 +151,13 @@ std::optional<double> value_of(const Scores& scores, std::string_view key) {
   return std::nullopt;
 }
 
+static std::optional<double> fraction(std::int64_t part, std::int64_t whole) {
+  return whole == 0 ? std::nullopt : std::optional(static_cast<double>(part) / static_cast<double>(whole));
+}
+
+std::optional<double> ClassCounts::precision() const { return fraction(correct, predicted); }
+std::optional<double> ClassCounts::recall() const { return fraction(correct, texts); }
+
 std::optional<double> ClassCounts::f1() const {
   if (texts + predicted == 0) return std::nullopt;
   return 2.0 * static_cast<double>(correct) / static_cast<double>(texts + predicted);  // multiplied out

@@ -76,6 +76,10 @@ std::optional<double> value_of(const Scores& scores, std::string_view key);
 struct ClassCounts {
   std::int64_t texts = 0, predicted = 0, correct = 0;
 
+  // Correct ones among those predicted, and among the texts of the class. nullopt if there is none of them.
+  std::optional<double> precision() const;
+  std::optional<double> recall() const;
+
   // 2 precision recall / (precision + recall). nullopt for a class that no text has and none is predicted to have.
   std::optional<double> f1() const;
   bool operator==(const ClassCounts&) const = default;

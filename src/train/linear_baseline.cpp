@@ -23,6 +23,7 @@
 #include "ops/device.h"
 #include "run/checkpoint.h"
 #include "run/metrics_log.h"
+#include "tasks/calibration.h"
 #include "tasks/evaluation.h"
 #include "tasks/linear_classifier.h"
 #include "text/ngram_features.h"
@@ -181,15 +182,21 @@ RunSummary train_linear(const Experiment& experiment, const RunDirectory& run, c
   MetricsLog metrics(run, LogPosition{});
   metrics.write_config(config);
   const Scoring scoring{model, task, config.train.precision, device};
+  std::optional<double> temperature;
+  const auto report_split = [&](Split split) -> TestReport {
+    if (split == Split::test) return report_test(scoring, config.train, run, temperature);
+    const auto sums = score_split(scoring, split);
+    if (split == Split::validation) {
+      temperature = fit_temperature(task, sums);
+      write_confusion(run, task, split, sums);
+    }
+    return {.evaluation = report_of(task, split, sums), .tables = {}};
+  };
   const auto evaluate = [&](Split split) {
-    const auto report = [&] {
-      if (split == Split::test) return report_test(scoring, config.train, run);
-      const auto sums = score_split(scoring, split);
-      if (split == Split::validation) write_confusion(run, task, split, sums);
-      return report_of(task, split, sums);
-    }();
+    auto [report, tables] = report_split(split);
     metrics.write(only_step, std::string(to_string(split)), json_of(report));
     log::info("{}: {}", to_string(split), headline_of(task, report));
+    for (const auto& line : tables) log::info("  {}", line);
     return report;
   };
   const auto training = evaluate(Split::train), validation = evaluate(Split::validation);
@@ -199,11 +206,13 @@ RunSummary train_linear(const Experiment& experiment, const RunDirectory& run, c
                           .last_train_loss = training.at("loss"),
                           .train_seconds = seconds.count(),
                           .evaluated_step = only_step,
-                          .validation = validation};
+                          .validation = validation,
+                          .temperature = temperature};
   metrics.sync();
   save_checkpoint(run, progress, model.tensors(), {}, *task.codec, config.train.keep_checkpoints);
   link_latest(run.path());
   auto summary = summary_of(run, progress);
+  summary.temperature = temperature;
   if (task.batches->has(Split::test)) summary.test = evaluate(Split::test);
   summary.parameters = model.parameters();
   summary.peak_memory_bytes = peak_memory_bytes(device);

@@ -24,10 +24,12 @@
 #include "ops/device.h"
 #include "ops/linear.h"
 #include "run/run_directory.h"
+#include "tasks/calibration.h"
 #include "tasks/make_task.h"
 #include "text/make_tokenizer.h"
 #include "train/initial_weights.h"
 #include "train/linear_baseline.h"
+#include "train/lora.h"
 #include "train/optim/learning_rate.h"
 #include "train/trainer.h"
 
@@ -307,8 +309,11 @@ Task make_checked_task(const TrainRequest& request, Beginning& beginning, torch:
   if (group.is_first()) task.check();
   task.batches->check_training();
   check_memory(config, *task.codec, device, request.force);
-  if (beginning.initial)  // checked on another model of the same shapes
-    copy_initial_weights(*beginning.initial, config, *task.codec, *make_model(config, sizes_of(*task.codec)));
+  if (beginning.initial) {  // checked on another model of the same shapes
+    const auto model = make_model(config, sizes_of(*task.codec));
+    const auto transfer = copy_initial_weights(*beginning.initial, config, *task.codec, *model);
+    if (config.train.lora.rank > 0) require_adaptable(*model, config.train, transfer);
+  }
   if (earlier) require_same_data(*earlier, config, task);
   return task;
 }
@@ -427,9 +432,10 @@ RunSummary train_network(const TrainRequest& request, const RunDirectory& run, c
   Step step(config, task, device, *request.group);
   if (beginning.initial) {
     const auto transfer = copy_initial_weights(*beginning.initial, config, *task.codec, *step.model);
-    step.average->reset();
+    step.start_from_model();
     if (writes) report(*beginning.initial, transfer, run, config);
   }
+  if (const auto trained = describe_trained(*step.parameters); writes && !trained.empty()) log::info("{}", trained);
   Trainer trainer(run, task, step, beginning.checkpoint ? &*beginning.checkpoint : nullptr);
   if (writes && beginning.earlier && beginning.checkpoint) record_rate_changes(trainer, beginning.earlier->changes);
   const auto& part = trainer.evaluated();
@@ -455,6 +461,16 @@ RunSummary train_network(const TrainRequest& request, const RunDirectory& run, c
   for (const auto& line : comparison.table) log::info("{}", line);
   summary.baselines = std::move(comparison.accuracies);
   return summary;
+}
+
+// Logs the fitted temperature of a classifier, and its effect on the test split.
+void describe_calibration(const RunSummary& summary) {
+  if (!summary.temperature) return;
+  log::info("{}", describe_temperature(*summary.temperature));
+  const auto error = summary.test ? summary.test->find("scaled_calibration_error") : std::nullopt;
+  if (error && *summary.temperature != 1)
+    log::info("without and with the temperature: test loss {:.4f} and {:.4f}, calibration error {:.4f} and {:.4f}",
+              summary.test->at("loss"), summary.test->at("scaled_loss"), summary.test->at("calibration_error"), *error);
 }
 
 // Trains in the run's folder. After a stop, logs the command that continues the run.
@@ -519,6 +535,7 @@ RunSummary train(TrainRequest request) {
   const auto [run, lock] = open_or_create(request, beginning, task, device);
   auto summary = train_in(run, request, task, device, beginning);
   if (!group.is_first()) return summary;
+  describe_calibration(summary);
   // Written once, when it is complete. If the process stops before, --resume writes it.
   write_summary(run, summary);
   log::info("{}", run.path().string());

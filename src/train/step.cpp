@@ -247,8 +247,11 @@ Step::Step(const ExperimentConfig& config, const Task& task, torch::Device devic
       passes_(static_cast<std::uint64_t>(config.train.seed), device) {
   initialise(*model, static_cast<std::uint64_t>(config.train.seed));
   model->to(device);
-  parameters = std::make_unique<ParameterBuffer>(*model);
+  const bool has_adapters = config.train.lora.rank > 0;
+  auto all = specified_parameters(*model);
+  parameters = std::make_unique<ParameterBuffer>(has_adapters ? with_adapters(std::move(all), config.train) : all);
   set_layer_rates(*parameters, config.train);
+  if (has_adapters) lora = std::make_unique<Lora>(*parameters, config.train.lora);
   if (config.train.precision == Precision::fp16) loss_scale = std::make_unique<LossScale>(device);
   const auto scale = loss_scale ? loss_scale->of_gradients() : GradientScale{};
   if (config.train.shard_optimizer && group.size() > 1) {
@@ -258,7 +261,9 @@ Step::Step(const ExperimentConfig& config, const Task& task, torch::Device devic
   } else {
     optimizer = make_optimizer(*parameters, config.train, scale);
   }
-  average = std::make_unique<WeightAverage>(*parameters, config.train.weight_average.decay);
+  average = std::make_unique<WeightAverage>(*parameters, config.train.weight_average.decay, [this] {
+    if (lora) lora->merge();
+  });
   if (group.size() > 1) gradient_sum_ = std::make_unique<GradientSum>(group, *parameters, shards_);
   memory = std::make_unique<StepMemory>(*model, std::ssize(pieces()), slices(), group);
   if (device.is_cuda() && config.train.cuda_graph) make_graph();
@@ -276,10 +281,16 @@ void Step::make_graph() {
   if (graph_ == nullptr) log::info("steps are not replayed as a CUDA graph: {}", problem);
 }
 
+void Step::start_from_model() {
+  average->reset();
+  if (lora) lora->take_base();
+}
+
 NamedTensors Step::state() const {
   auto all = optimizer->state();
   const auto add = [&](NamedTensors more) { all.insert(all.end(), more.begin(), more.end()); };
   if (loss_scale) add(loss_scale->state());
+  if (lora) add(lora->state());
   add(average->state());
   add(memory->tensors());
   return all;
@@ -392,7 +403,7 @@ torch::Tensor Step::add_gradients_of_slices(const Batch& batch, const torch::Ten
   }
   std::vector<torch::Tensor> trained;
   for (const auto& view : parameters->views())
-    if (view.rate > 0) trained.push_back(view.parameter);
+    if (view.parameter.requires_grad()) trained.push_back(view.parameter);
   {
     const AutocastScope casts(config_.train.precision, device_);
     at::parallel_for(0, std::ssize(slices), 1, [&](std::int64_t begin, std::int64_t end) {
@@ -426,6 +437,7 @@ torch::Tensor Step::accumulate_gradients(const std::vector<Batch>& batches, Phas
                                  : add_gradients_of_slices(batch, weight, micro * count, timer);
     total = total.defined() ? total + loss : loss;
   }
+  if (lora) lora->project_gradients();
   if (gradient_sum_ != nullptr) gradient_sum_->finish();
   group_.sum(total);
   timer.end(StepPhase::reduce);
@@ -460,6 +472,11 @@ torch::Tensor Step::clip_gradients() {
   return norm;
 }
 
+void Step::update(const LearningRate& learning_rate) {
+  optimizer->step(learning_rate);
+  if (lora) lora->merge();
+}
+
 // To be called after the update. Adapts the loss scale.
 StepResult Step::finish(torch::Tensor loss, torch::Tensor gradient_norm) {
   StepResult result{.loss = std::move(loss), .gradient_norm = std::move(gradient_norm), .skipped = {}, .exhausted = {}};
@@ -479,7 +496,7 @@ StepResult Step::run_eagerly(std::int64_t step, const AcceptNorm& accept) {
   auto loss = accumulate_gradients(batches, timer);
   auto norm = clip_gradients();
   timer.end(StepPhase::clip);
-  if (!accept || accept(norm.item<double>())) optimizer->step(learning_rate_);
+  if (!accept || accept(norm.item<double>())) update(learning_rate_);
   auto result = finish(std::move(loss), norm);
   timer.end(StepPhase::update);
   return result;
@@ -522,7 +539,7 @@ void Step::record() {
       PhaseTimer untimed(nullptr, device_);
       auto loss = accumulate_gradients(recorded_batches_, untimed);
       auto norm = clip_gradients();
-      optimizer->step(recorded_rate_);
+      update(recorded_rate_);
       recorded_result_ = finish(std::move(loss), std::move(norm));
     });
     is_recorded_ = true;

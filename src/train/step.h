@@ -18,6 +18,7 @@
 #include "run/checkpoint.h"
 #include "tasks/task.h"
 #include "train/gradient_sum.h"
+#include "train/lora.h"
 #include "train/optim/optimizer.h"
 
 namespace metaformer {
@@ -117,9 +118,12 @@ class Step {
   void replay_by(std::unique_ptr<DeviceGraph> graph) { graph_ = std::move(graph); }
   bool replays() const { return is_recorded_; }
 
-  // The tensors that a checkpoint keeps besides the model: those of the optimiser, the loss scale and the memory, and
-  // with an average the weights in training. To be called during a WeightAverage::Use. They alias the state. All
-  // processes must call it.
+  // To be called before the first step if the model's weights have been replaced.
+  void start_from_model();
+
+  // The tensors that a checkpoint keeps besides the model: those of the optimiser, the loss scale, the adapters and the
+  // memory, and with an average the weights in training. To be called during a WeightAverage::Use. They alias the
+  // state. All processes must call it.
   NamedTensors state() const;
 
   // Restores a checkpoint. Errors: as copy_by_name.
@@ -156,8 +160,9 @@ class Step {
   double learning_rate() const { return learning_rate_; }  // of the last step
 
   std::shared_ptr<SequenceModel> model;
-  std::unique_ptr<ParameterBuffer> parameters;
-  std::unique_ptr<LossScale> loss_scale;  // of fp16 only
+  std::unique_ptr<ParameterBuffer> parameters;  // of the model, and those of its adapters
+  std::unique_ptr<Lora> lora;                   // null: no adapters
+  std::unique_ptr<LossScale> loss_scale;        // of fp16 only
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<WeightAverage> average;
   std::unique_ptr<StepMemory> memory;
@@ -175,6 +180,7 @@ class Step {
                                         PhaseTimer& timer);
   void compute_slice(const std::vector<torch::Tensor>& trained, const torch::Tensor& weight, bool has_faults,
                      Slice& slice);
+  void update(const LearningRate& learning_rate);
   StepResult finish(torch::Tensor loss, torch::Tensor gradient_norm);
   StepResult run_eagerly(std::int64_t step, const AcceptNorm& accept);
   void record();

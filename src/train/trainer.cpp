@@ -15,6 +15,7 @@
 #include "infer/sampling.h"
 #include "ops/device.h"
 #include "ops/named_tensors.h"
+#include "tasks/calibration.h"
 #include "train/optim/learning_rate.h"
 
 namespace metaformer {
@@ -312,6 +313,7 @@ void Trainer::train_step() {
   const auto start = Clock::now();
   pending_.push_back(run_step());
   ++progress_.step;
+  progress_.temperature.reset();
   step_.average->update(progress_.step);
   if (step_.device().is_cpu()) read_losses();  // costs nothing there, and detects divergence at its step
   count_training(start);
@@ -457,9 +459,11 @@ void Trainer::adapt() {
 Progress Trainer::evaluated_progress() {
   adapt();
   const auto* random = std::get_if<RandomEvaluationConfig>(&config_.train.evaluation);
+  auto after = progress_;
   const auto written = [&](const std::string& name, Split split, const ScoreSums& sums) {
     auto report = report_of(task_, split, sums);
     metrics_->write(progress_.step, name, json_of(report));
+    if (split == Split::validation && !config_.train.overfit_batch) after.temperature = fit_temperature(task_, sums);
     return report;
   };
   ScoreSums sums;  // of the part
@@ -471,7 +475,6 @@ Progress Trainer::evaluated_progress() {
     return written(fmt::format("{}_estimate", to_string(split)), split,
                    score_random_batches(scoring_, split, random->batches));
   };
-  auto after = progress_;
   if (random != nullptr) estimate(Split::train);
   after.validation = random != nullptr ? estimate(Split::validation) : evaluate_part();
   const double loss = after.validation->at("loss");
@@ -489,6 +492,14 @@ Progress Trainer::evaluated_progress() {
   return after;
 }
 
+std::optional<double> Trainer::temperature_of_best() const {
+  const auto step = progress_.best->step;
+  if (task_.classes == nullptr || step == progress_.step) return progress_.temperature;
+  std::optional<double> temperature;
+  damage_of([&] { temperature = read_meta_of(run_.checkpoints() / step_name(step)).progress.temperature; });
+  return temperature;
+}
+
 Evaluation Trainer::test() {
   const auto step = progress_.best->step;
   if (step != progress_.step) {
@@ -499,12 +510,13 @@ Evaluation Trainer::test() {
     const auto tokens = part_of_split(*task_.batches, Split::test, std::nullopt, /*in_order=*/false).tokens;
     if (tokens > *usual) log::info("evaluating all {} tokens of the test split", tokens);
   }
-  auto report = report_test(scoring_, config_.train, run_);
+  auto [report, tables] = report_test(scoring_, config_.train, run_, temperature_of_best());
   if (task_.pairs != nullptr && !config_.train.overfit_batch)
     report.written =
         score_written_targets(*step_.model, config_, step_.device(), *task_.pairs, Split::test, {}, group_);
   metrics_->write(step, "test", json_of(report));
   log::info("test, step {}: {}", step, headline_of(task_, report));
+  for (const auto& line : tables) log::info("  {}", line);
   return report;
 }
 
@@ -591,6 +603,7 @@ bool Trainer::roll_back(const Error& error) {
 RunSummary Trainer::summary() {
   const WeightAverage::Use average(*step_.average);
   auto summary = summary_of(run_, progress_);
+  if (group_.is_first()) summary.temperature = temperature_of_best();
   if (task_.batches->has(Split::test)) summary.test = test();
   const auto counts = count_parameters(*step_.model);
   const double ms_per_step = seconds_per_step() * 1e3;

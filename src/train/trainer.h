@@ -118,6 +118,7 @@ class Trainer {
   // Evaluates the best checkpoint on the test split; for pairs also scores the targets that greedy search generates.
   // Leaves the model with the weights of that checkpoint.
   Evaluation test();
+  std::optional<double> temperature_of_best() const;  // nothing, too, if that checkpoint cannot be read
   void evaluate_and_save();  // if due after a step; after a stop signal saves, then throws Interrupted
 
   // Saves the state as a checkpoint, after syncing metrics.jsonl. The first checkpoint makes the run runs/latest.

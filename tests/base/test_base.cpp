@@ -52,6 +52,26 @@ TEST_CASE("a long text is cut in its middle, between characters", "[text]") {
   CHECK(cut_in_middle("", 0).empty());
 }
 
+TEST_CASE("the width of a text counts columns of a terminal, and a cut text takes at most as many", "[text]") {
+  CHECK(display_width("") == 0);
+  CHECK(display_width("caf\xc3\xa9") == 4);
+  CHECK(display_width("cafe\xcc\x81") == 4);                       // e and a combining accent
+  CHECK(display_width("\xe6\x97\xa5\xe6\x9c\xac") == 4);           // two characters of Japanese
+  CHECK(display_width("\xef\xbc\xa1 \xf0\x9f\x99\x82") == 5);      // a fullwidth A, an emoji
+  CHECK(display_width("\xe0\xb8\x81\xe0\xb8\xb3x\xff\xe2") == 5);  // Thai; bytes that are not UTF-8 take one each
+  const std::string cut = "\xe2\x80\xa6", day = "\xe6\x97\xa5", accent = "\xcc\x81";
+  CHECK(cut_in_middle(day + day + day, 6) == day + day + day);
+  CHECK(cut_in_middle(day + day + day, 5) == day + cut + day);
+  CHECK(cut_in_middle(day + day + day, 4) == cut + day);  // half a character does not fit
+  CHECK(cut_in_middle("abcde" + accent + "f", 3) == "a" + cut + "f");
+  for (const auto& text : {day + "a" + day + "b" + day, "a" + accent + day + accent + "bc" + day + accent})
+    for (std::size_t width = 1; width < 10; ++width) {
+      const auto kept = cut_in_middle(text, width);
+      CHECK(display_width(kept) <= width);
+      CHECK_FALSE(kept.find(cut + accent) != kept.npos);
+    }
+}
+
 TEST_CASE("random numbers are a function of seed, purpose, step and index", "[random]") {
   const Rng rng(1337, RandomPurpose::batches, 5);
   CHECK(rng.bits(7) == Rng(1337, RandomPurpose::batches, 5).bits(7));

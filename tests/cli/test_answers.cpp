@@ -125,7 +125,8 @@ TEST_CASE("an ensemble predicts the mean of its members' probabilities of each t
   train_classifier(program, options, "words");
   train_classifier(program, joined(options, {"data.tokenizer={kind: byte}"}), "bytes");
   const auto answers_of = [&](const std::string& run) {
-    const auto answers = json_lines(program.run_with_input({"predict", "--run", run, "--json"}, lines).out);
+    const auto answers =
+        json_lines(program.run_with_input({"predict", "--run", run, "--json", "--uncalibrated"}, lines).out);
     REQUIRE(answers.size() == labels.size());
     return answers;
   };

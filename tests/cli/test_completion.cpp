@@ -84,7 +84,7 @@ TEST_CASE("bash completes the values of options", "[cli]") {
       {"sample --prompt-file te", {"text.txt"}},
       {"sample --prompt '' --win", {"--window"}},
       {"evaluate --split t", {"train", "test"}},
-      {"export --format ''", {"huggingface", "safetensors"}},
+      {"export --format ''", {"huggingface", "safetensors", "peft", "gguf"}},
       {"export --ch", {"--checkpoint"}},
       {"config import te", {"text.txt"}},
       {"predict te", {"text.txt"}},
@@ -115,6 +115,42 @@ TEST_CASE("bash completes the configs of METAFORMER_CONFIG_PATH and of the progr
   CHECK(completion.offer("train --config mi").empty());
   CHECK(completion.offer("train --config shakespeare_met") ==
         Words{"shakespeare_metric.yaml", "shakespeare_metric_published.yaml"});
+}
+
+TEST_CASE("bash completes runs below runs, checkpoints of the run on the line, and paths", "[cli]") {
+  const Completion completion;
+  for (const std::string run : {"runs/a", "runs/sweep/b", "elsewhere"}) {
+    completion.folder().write(run + "/config.yaml", "");
+    fs::create_directories(completion.folder() / run / "checkpoints/step-4.replaced");
+  }
+  for (const std::string checkpoint : {"runs/a/checkpoints/step-2", "runs/a/checkpoints/step-14",
+                                       "runs/sweep/b/checkpoints/step-9", "elsewhere/checkpoints/step-7"})
+    fs::create_directories(completion.folder() / checkpoint);
+  fs::create_symlink("a", completion.folder() / "runs/latest");
+  const Words in_runs = {"runs", "runs/a", "runs/latest", "runs/sweep/b"};
+  const std::vector<std::pair<Arguments, Words>> cases = {
+      {"evaluate --run ru", in_runs},
+      {"evaluate --run = ru", in_runs},
+      {"evaluate --run runs/sw", {"runs/sweep", "runs/sweep/b"}},
+      {"evaluate --run el", {"elsewhere"}},
+      {"compare ru", in_runs},
+      {"inspect --beside runs/a", {"runs/a"}},
+      {"train --resume ru", in_runs},
+      {"evaluate --checkpoint ''", {"best", "last", "step-2", "step-14"}},
+      {"sample --run runs/sweep/b --checkpoint ''", {"best", "last", "step-9"}},
+      {"sample --run = elsewhere --checkpoint = st", {"step-7"}},
+      {"sample --checkpoint la --run = elsewhere --checkpoint l", {"last"}},
+      {"sample --run nowhere --checkpoint ''", {"best", "last"}},
+      {"sample --checkpoint elsewhere/che", {"elsewhere/checkpoints"}},
+      {"train --resume runs/sweep/b --from st", {"step-9"}},
+      {"train --resume --from st", {"step-2", "step-14"}},
+  };
+  for (const auto& [words, expected] : cases) {
+    CAPTURE(words);
+    CHECK(completion.offer(words) == expected);
+  }
+  const Variables variables{{"HOME", completion.folder().path().string()}};
+  CHECK(completion.offer("sample --run ~/elsewhere --checkpoint st") == Words{"step-7"});
 }
 
 TEST_CASE("the scripts parse, and an unknown shell is an error that lists the known ones", "[cli]") {

@@ -158,8 +158,7 @@ struct CommandRow {
 
 std::vector<CommandRow> commands_of(const std::string& prompt) {
   const Answer no_text = "cannot continue a text", no_classes = "predict needs a classifier",
-               only_language_models = "and must be language_model", no_transformer = "must be transformer",
-               no_layers = "only transformers";
+               only_language_models = "and must be language_model", no_layers = "only transformers";
   const Answers any, inspected{no_layers, {{"transformer", works}, {"encoder_decoder", works}}};
   return {
       {{"evaluate", "--json", "--run", "RUN"}, any, any},
@@ -176,8 +175,9 @@ std::vector<CommandRow> commands_of(const std::string& prompt) {
        {works,
         {{"masked_language_model", only_language_models},
          {"compression", only_language_models},
-         {"classification", only_language_models}}},
-       {no_transformer, {{"transformer", works}}}},
+         {"classification", only_language_models},
+         {"sequence_to_sequence", only_language_models}}},
+       any},
       {{"export", "--format", "safetensors", "--out", "exported", "--run", "RUN"}, any, any},
       {{"report", "RUN", "-o", "report.html", "--tokens", "5", "--json"}, any, any},
       {{"compare", "RUN"}, any, any},
@@ -217,11 +217,12 @@ TEST_CASE("the tables contain every kind of task and model", "[commands]") {
 }
 
 TEST_CASE("every command of the program that works on runs is tested", "[commands]") {
-  std::set<std::string> known = {"init", "train", "config", "data", "bench", "info", "completion", "help"};
+  std::set<std::string> known = {"init", "train",      "config", "data", "bench",
+                                 "info", "completion", "man",    "help", "sweep-functions"};
   for (const auto& command : commands_of("")) known.insert(command.words.front());
   const Place place;
   const auto help = place.run({"--help"}).out;
-  const std::regex row("\n  ([a-z]+)  ");
+  const std::regex row("\n  ([a-z][a-z-]*)  ");
   std::set<std::string> listed;
   for (std::sregex_iterator match(help.begin(), help.end(), row), end; match != end; ++match)
     listed.insert((*match)[1]);

@@ -9,6 +9,7 @@
 #include "data/corpus.h"
 #include "data/data_support.h"
 #include "data/text_dataset.h"
+#include "support/silent_port.h"
 #include "text/symbol_tokenizers.h"
 
 namespace metaformer::test_texts {
@@ -310,6 +311,14 @@ TEST_CASE("downloads need https, and digests have the values of RFC 1321 and FIP
   CHECK(md5("message digest") == "f96b697d7cb7938d525a2f31aaf161d0");
   CHECK(sha256("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   CHECK(sha256("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST_CASE("a download trusts the certificates in SSL_CERT_FILE", "[corpus]") {
+  const SilentPort server;
+  const Variable direct("no_proxy", "127.0.0.1");
+  const Variable certificates("SSL_CERT_FILE", "/no/such/certificates.pem");
+  const auto url = fmt::format("https://127.0.0.1:{}/a", server.number());
+  CHECK_THAT(message_of(ExitCode::data, [&] { download(url, 100); }), ContainsSubstring("/no/such/certificates.pem"));
 }
 
 TEST_CASE("the characters of unknown words are counted", "[dataset]") {

@@ -1,5 +1,5 @@
 """Drives a headless Chromium over the DevTools protocol. The protocol goes through two pipes (--remote-debugging-pipe), so that
-nothing but the standard library is needed. The browser can reach no network."""
+nothing but the standard library is needed. The browser can reach no network but 127.0.0.1."""
 import base64
 import json
 import os
@@ -46,8 +46,8 @@ class Page:
             os.dup2(high_writing, 4)
 
         command = [find_browser(), "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
-                   "--host-resolver-rules=MAP * ~NOTFOUND", "--disable-background-networking", "--hide-scrollbars",
-                   f"--user-data-dir={self.profile.name}"]
+                   "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--disable-background-networking",
+                   "--hide-scrollbars", f"--user-data-dir={self.profile.name}"]
         return subprocess.Popen(command, preexec_fn=connect, close_fds=False, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
@@ -105,14 +105,18 @@ class Page:
             self.requests.append(parameters["request"]["url"])
         self.events.append(method)
 
-    def set_view(self, width, height, dark=False):
+    # `paper`: with the rules of CSS for print.
+    def set_view(self, width, height, dark=False, paper=False):
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        self.call("Emulation.setEmulatedMedia", media="print" if paper else "", features=[scheme])
 
     def open(self, path):
+        self.open_url(Path(path).resolve().as_uri())
+
+    def open_url(self, url):
         self.events.clear()
-        self.call("Page.navigate", url=Path(path).resolve().as_uri())
+        self.call("Page.navigate", url=url)
         end = time.monotonic() + TIMEOUT
         while "Page.loadEventFired" not in self.events:
             if time.monotonic() > end:

@@ -199,7 +199,7 @@ DAMAGES = {
     "no config": ("GPT-2", lambda f: (f / "config.json").unlink(), "config.json"),
     "a config that is no JSON": ("GPT-2", lambda f: (f / "config.json").write_text("{"), "config.json: not a JSON object"),
     "no model type": ("GPT-2", config_with(model_type="absent"), "model_type is missing"),
-    "an unknown model type": ("GPT-2", config_with(model_type="bert"), 'model_type is "bert"; only gpt2 or llama is supported'),
+    "an unknown model type": ("GPT-2", config_with(model_type="bert"), 'model_type is "bert"; only gpt2, llama or metaformer is supported'),
     "no weights": ("GPT-2", lambda f: (f / "model.safetensors").unlink(), "model.safetensors"),
     "truncated weights": ("GPT-2", lambda f: truncate(f / "model.safetensors"), "not a valid safetensors file"),
     "weights that are no safetensors": ("GPT-2", lambda f: (f / "model.safetensors").write_bytes(b"\x80\x02 a pickle"),

@@ -1,11 +1,12 @@
 // Writes a model with random weights, a batch, and the model's outputs, for comparison with independent code.
 //
-//   dump_model FOLDER [float64|training] [KEY=VALUE ...] [-- FOLDER ...] ...     overrides of the default config
+//   dump_model FOLDER [float64|exported|training] [KEY=VALUE ...] [-- FOLDER ...] ...     overrides of the defaults
 //   dump_model FOLDER pretrained SOURCE IDS
 //
 // Each FOLDER gets config.json, model.safetensors and expected.safetensors: ids, targets (for a classifier labels and
 // segments, with padding; for a masked language model also their places; for an encoder and decoder also source and its
-// segments), logits, loss, grad.NAME. float64: the model computes in float64, with the weights of float32.
+// segments), logits, loss, grad.NAME. float64: the model computes in float64, with the weights of float32. exported:
+// there is also the folder `exported`, an export for the library `transformers`.
 //
 // training: FOLDER gets the initial weights (model.safetensors) and training.safetensors instead: ids and targets
 // [steps, b, c] of a training, losses [steps], final.NAME.
@@ -77,7 +78,8 @@ static Batch batch_for(const ExperimentConfig& config, std::int64_t vocabulary, 
   return is_causal(config.task) ? token_batch(vocabulary, context) : masked_batch(vocabulary, context);
 }
 
-static void dump(const std::filesystem::path& folder, torch::Dtype dtype, const std::vector<std::string>& overrides) {
+static void dump(const std::filesystem::path& folder, const std::string& mode,
+                 const std::vector<std::string>& overrides) {
   std::filesystem::create_directories(folder);
   const auto config = default_experiment(overrides).config;
   constexpr std::int64_t vocabulary = 23, classes = 4;
@@ -97,7 +99,7 @@ static void dump(const std::filesystem::path& folder, torch::Dtype dtype, const 
     for (auto& buffer : model->named_buffers())
       if (buffer.key() == "bag.scale") buffer.value().uniform_(0.5, 1.5);
   }
-  model->to(dtype);
+  if (mode == "float64") model->to(torch::kDouble);
   const auto batch = batch_for(config, vocabulary, classes);
   const auto logits = model->evaluate(batch);
   const auto targets = is<ClassificationConfig>(config.task) ? batch.labels_l : wanted_targets_t(batch);
@@ -117,6 +119,10 @@ static void dump(const std::filesystem::path& folder, torch::Dtype dtype, const 
   write_file_synced(folder / "config.json", config_to_json(config).dump(2));
   write_file_synced(folder / "model.safetensors", to_safetensors(named_state(*model)));
   write_file_synced(folder / "expected.safetensors", to_safetensors(expected));
+  if (mode != "exported") return;
+  const Codec codec{.tokenizer = std::make_unique<NumberTokenizer>(vocabulary), .labels = {}};
+  export_model({.config = config, .tensors = named_state(*model), .codec = codec}, ExportFormat::huggingface,
+               folder / "exported");
 }
 
 // Trains as `metaformer train` does.
@@ -181,7 +187,7 @@ int main(int argc, char** argv) {
       else if (mode == "training")
         dump_training(folder, {begin, end});
       else
-        dump(folder, mode == "float64" ? torch::kDouble : torch::kFloat, {begin, end});
+        dump(folder, mode, {begin, end});
       begin = end == words.end() ? end : end + 1;
     }
   } catch (const Error& error) {

@@ -2,11 +2,13 @@
 import copy
 import json
 import os
+import tempfile
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
+code = tempfile.TemporaryDirectory()  # to which transformers copies the Python files of models
+os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TOKENIZERS_PARALLELISM="false", HF_MODULES_CACHE=code.name)
 
 from common import run  # noqa: E402
 

@@ -40,15 +40,19 @@ finish
 FAILING = 'run tiny.yaml --set data.path=missing.txt'
 
 
-def make_folder(parent, name, extra=""):
-    folder = parent / name
-    folder.mkdir()
+def write_files(folder, script):
+    """A text, a config, and a script that can be executed."""
     letters = random.Random(0)
     (folder / "text.txt").write_text("".join(letters.choice("abcd efgh\n") for _ in range(4000)))
     (folder / "tiny.yaml").write_text(CONFIG)
-    script = folder / "tiny.sh"
-    script.write_text(SCRIPT % (ROOT, extra))
-    script.chmod(0o755)
+    (folder / "tiny.sh").write_text(script)
+    (folder / "tiny.sh").chmod(0o755)
+
+
+def make_folder(parent, name, extra=""):
+    folder = parent / name
+    folder.mkdir()
+    write_files(folder, SCRIPT % (ROOT, extra))
     return folder
 
 
@@ -66,9 +70,9 @@ def finish(process, code=0):
     return out, err
 
 
-def rows(folder):
+def rows(folder, results="results.csv"):
     """The rows of results without times, and without columns that depend on the folder of the text."""
-    with (folder / "results.csv").open(newline="") as file:
+    with (folder / results).open(newline="") as file:
         found = list(csv.DictReader(file))
     return [{name: text for name, text in row.items() if name not in TIMES | {"key", "settings"}} for row in found]
 
@@ -153,6 +157,7 @@ def check_failures(parent, expected):
     folder = make_folder(parent, "failing", FAILING)
     _, err = finish(start(folder), 1)
     assert "1 failed:" in err and "missing.txt" in err.splitlines()[-1], err
+    assert "tiny: 7 of 8 runs done, 1 failed\n" in err, err
     assert rows(folder) == expected
 
 

@@ -103,6 +103,14 @@ TEST_CASE("meta.json stays small after an evaluation with any number of classes"
   CHECK(read_checkpoint_meta(with("confusion", table), "t").progress.step == 40);
 }
 
+TEST_CASE("a temperature is in meta.json only if it was fitted", "[meta]") {
+  CHECK_FALSE(read_checkpoint_meta(with("step", 40), "t").progress.temperature);
+  CHECK_FALSE(Json::parse(to_text(read_checkpoint_meta(with("step", 40), "t"))).contains("temperature"));
+  const auto meta = read_checkpoint_meta(with("temperature", 1.7), "t");
+  CHECK(meta.progress.temperature == 1.7);
+  CHECK(read_checkpoint_meta(to_text(meta), "t").progress.temperature == 1.7);
+}
+
 TEST_CASE("impossible values in meta.json are reported as damage", "[meta]") {
   const std::map<std::string, std::string> wrong = {
       {"step", R"(-1, 1.5, "40", 18446744073709551615)"},
@@ -114,6 +122,7 @@ TEST_CASE("impossible values in meta.json are reported as damage", "[meta]") {
       {"validation", R"(null, {"accuracy": 1})"},
       {"rollbacks", "1001"},
       {"rollback_step", "-1, null"},
+      {"temperature", R"(0, 0.04, 21, "1")"},
       {"scheduled", "1, null"},
       {"clipped_steps", "null"},
       {"spikes", R"(7, null, {"seen": 1})"},

@@ -5,6 +5,7 @@
 #include "model/make_model.h"
 #include "run/huggingface/architecture.h"
 #include "run/huggingface/model_folder.h"
+#include "run/safetensors.h"
 #include "support/byte_level_bpe.h"
 #include "support/failure.h"
 #include "support/temporary_folder.h"
@@ -58,6 +59,8 @@ Names files(const Names& others) {
   std::ranges::sort(all);
   return all;
 }
+const Names python_files = {"attention_metaformer.py", "configuration_metaformer.py", "mixers_metaformer.py",
+                            "modeling_metaformer.py"};
 const Names of_library = {"special_tokens_map.json", "tokenizer.json", "tokenizer_config.json"};
 
 TransformerConfig config_of(const Names& overrides) { return transformer(default_experiment(overrides).config); }
@@ -146,20 +149,60 @@ TEST_CASE("a tokenizer is written in the library's format, and in our own if tha
         files({"metaformer_tokenizer.json"}));
 }
 
-TEST_CASE("a model other than GPT-2 or LLaMA is refused with the different keys, but can be exported as safetensors",
+TEST_CASE("a language model other than GPT-2 or LLaMA is written with its Python files, and read back unchanged",
           "[export]") {
-  const auto [override, text] = GENERATE(table<std::string, std::string>(
-      {{"model.mixer=metric", "gpt2|model.mixer.kind|metric"},
-       {"model.memory=4", "gpt2|model.memory is 4"},
-       {"model.norm=rms_norm", "nearest is gpt2: model.norm.kind is rms_norm"},
-       {"model.feed_forward.activation={kind: silu, beta: 2}", "gpt2|model.feed_forward.activation.kind|silu"},
-       {"model={kind: lstm, width: 8, layers: 1}", "model.kind is lstm"},
-       {"task=classification", "task.kind is classification"}}));
+  const auto override = GENERATE(as<std::string>(), "model.mixer=metric", "model.memory=4", "model.norm=rms_norm",
+                                 "model.feed_forward.activation={kind: silu, beta: 2}",
+                                 "model.mixer=[{mixer: mamba2, layers: 1}]", "task={kind: sort, length: 2}");
   const TemporaryFolder folder;
-  const auto is_whole_model = override.starts_with("model={");
-  const Model model(is_whole_model ? std::vector{override} : with(small_gpt2, override));
+  const Model model(with(with(small_gpt2, "model.mixer=metric"), override));
+  auto others = with(of_library, "metaformer_tokenizer.json");
+  others.insert(others.end(), python_files.begin(), python_files.end());
+  CHECK(model.write(ExportFormat::huggingface, folder / "out") == files(others));
+  const auto config = nlohmann::json::parse(read_text(folder / "out/config.json"));
+  CHECK(config.at("vocab_size") == 11);
+  CHECK(config.at("model") == nlohmann::json(config_to_json(model.config).at("model")));
+  CHECK(nlohmann::json::parse(read_text(folder / "out/generation_config.json")).at("use_cache") == false);
+  const auto read = read_huggingface(folder / "out");
+  CHECK(config_to_json({.model = read.config}).at("model") == config_to_json(model.config).at("model"));
+  CHECK(to_safetensors(read.tensors) == to_safetensors(model.tensors));
+  CHECK(read.tokenizer->to_json() == model.codec.tokenizer->to_json());
+}
+
+TEST_CASE("a model without blocks is written with its Python files, and not read", "[export]") {
+  const auto kind = GENERATE(as<std::string>(), "lstm", "gru", "feed_forward");
+  const TemporaryFolder folder;
+  const Model model({fmt::format("model={{kind: {}, width: 8}}", kind)});
+  const auto names = model.write(ExportFormat::huggingface, folder / "out");
+  for (const auto& name : python_files) CHECK(std::ranges::find(names, name) != names.end());
+  const auto what = message_of(ExitCode::data, [&] { read_huggingface(folder / "out"); });
+  CHECK_THAT(what, Mentions("config.json|model.kind is " + kind));
+}
+
+TEST_CASE("damage to an exported model with Python files is an error that names it", "[export]") {
+  const TemporaryFolder folder;
+  const Model model(with(small_gpt2, "model.mixer=metric"));
+  model.write(ExportFormat::huggingface, folder / "out");
+  const auto [key, value, text] = GENERATE(
+      table<std::string, nlohmann::json, std::string>({{"/model/width", 16, "has shape"},
+                                                       {"/model/layers", 2, "it has no tensor"},
+                                                       {"/model/layers", 0, "model.layers"},
+                                                       {"/model/mixer/kind", "unknown", "model.mixer"},
+                                                       {"/model/heads", 3, "model.heads"},
+                                                       {"/vocab_size", 5, "its tokenizer has 11 tokens"},
+                                                       {"/model", "none", "model is \"none\"; expected an object"}}));
+  auto config = nlohmann::ordered_json::parse(read_text(folder / "out/config.json"));
+  config[nlohmann::ordered_json::json_pointer(key)] = value;
+  folder.write("out/config.json", config.dump());
+  CHECK_THAT(message_of(ExitCode::data, [&] { read_huggingface(folder / "out"); }), ContainsSubstring(text));
+}
+
+TEST_CASE("a model that is no language model is refused, but can be exported as safetensors", "[export]") {
+  const auto task = GENERATE(as<std::string>(), "classification", "masked_language_model");
+  const TemporaryFolder folder;
+  const Model model(with(small_gpt2, "task=" + task));
   const auto what = message_of(ExitCode::usage, [&] { model.write(ExportFormat::huggingface, folder / "out"); });
-  CHECK_THAT(what, Mentions(text) && ContainsSubstring("--format safetensors"));
+  CHECK_THAT(what, Mentions("task.kind is " + task + "|language_model|--format safetensors"));
   CHECK(files_in(folder.path()) == 0);
   CHECK(model.write(ExportFormat::safetensors, folder / "safetensors").size() == 3 + model.codec.labels.size() / 2);
 }

@@ -37,10 +37,11 @@ TEST_CASE("a summary is read back as written, with its keys in order", "[summary
     text = std::regex_replace(
         text, std::regex(R"("test":null)"),
         R"("test":{"loss":3.5,"perplexity":null,"texts":5,"classes":{"good":{"texts":3,"predicted":2,"correct":2,)"
-        R"("f1":0.8},"never":{"texts":0,"predicted":0,"correct":0}},"written":{"beam":4,"bleu":20.0,)"
+        R"("precision":1.0,"recall":0.6666666666666666,"f1":0.8},"never":{"texts":0,"predicted":0,"correct":0}},"written":{"beam":4,"bleu":20.0,)"
         R"("baselines":{"source":{"bleu":1.5}},"signatures":{"bleu":"nrefs:1"}}})");
     text = std::regex_replace(text, std::regex(R"("epochs":0.5)"), R"("epochs":null)");
     text = std::regex_replace(text, std::regex(R"("state_bytes":512)"), R"("state_bytes":null)");
+    text = std::regex_replace(text, std::regex(R"("stopped_early")"), R"("temperature":1.25,"stopped_early")");
     text += R"("attention_collapse":{"step":20,"kind":"uniform","entropy":0.99},)";
   }
   text += more ? R"("run":"/a/run","baselines":{"majority":{"validation":0.5}}})" : R"("run":"/a/run"})";

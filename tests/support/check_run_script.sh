@@ -55,6 +55,7 @@ stand_in stand-ins/nvidia-smi '[ "$METAFORMER_TEST_GPU" != yes ] || echo "GPU 0:
 mkdir -p "$tree/.deps/venv/lib/python3.11/site-packages/torch/lib"
 touch "$tree/.deps/venv/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so"
 stand_in .deps/venv/bin/python 'exit 0'
+install -D "$scripts/requirements/docs.txt" "$tree/.deps/docs/requirements.txt"
 export PATH="$tree/stand-ins:$PATH"
 
 timeout 60 "$tree/scripts/run.sh" z >/dev/null 2>"$tree/err" || fail "does not build: $(cat "$tree/err")"

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/rows.h"
+#include "tasks/calibration.h"
 #include "tasks/classification_task.h"
 #include "tasks/evaluation.h"
 #include "tasks/task_examples.h"
@@ -111,7 +112,11 @@ TEST_CASE("the test split is evaluated once, with the checkpoint that validation
                                             "data.test_path='" + (place / "test.tsv").string() + "'"}));
   auto run = load_run(place / "run", "best", "cpu");
   const auto task = make_task(run.experiment.config, true, std::move(run.codec));
-  CHECK(summary["test"] == json_of(evaluate_split({*run.predictor, task}, Split::test)));
+  const auto sums = score_split({*run.predictor, task}, Split::test);
+  auto expected = report_of(task, Split::test, sums);
+  CHECK(summary["temperature"] == *run.progress.temperature);
+  add_scaled_scores(expected, task, sums, run.progress.temperature);
+  CHECK(summary["test"] == json_of(expected));
   CHECK(run.progress.step == summary["best_step"].get<std::int64_t>());
   CHECK(summary["best_val_error"].get<double>() == 1 - run.progress.validation->at("accuracy"));
   CHECK(metrics_of(place / "run", "test").size() == 1);

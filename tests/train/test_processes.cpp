@@ -260,6 +260,21 @@ TEST_CASE("two processes train like one process with two micro-batches, to the b
   require_same_bytes(place, joined(noisy, more));
 }
 
+TEST_CASE("two processes train adapters like one process", "[processes][lora]") {
+  const Workplace place;
+  place.train("source", {"train.steps=2"});
+  const std::string shards = GENERATE("false", "true"), optimiser = GENERATE("adamw", "muon");
+  CAPTURE(shards, optimiser);
+  const auto options = joined(noisy, {"train.init_from='" + (place / "source").string() + "'", "train.lora.rank=2",
+                                      "train.lora.full=[transformer.final_norm]", "train.optimizer=" + optimiser,
+                                      "train.optimizer.epsilon=1e-3", "train.clip=0.1"});
+  place.train("one", options);
+  train_together(place, 2, "many", joined(options, {"train.shard_optimizer=" + shards}));
+  const auto one = last_of(place, "one"), many = last_of(place, "many");
+  check_close(many.model, one.model, 1e-4, 1e-6);
+  check_close(many.optimizer, one.optimizer, 1e-3, 1e-5);
+}
+
 TEST_CASE("two processes train every mixer like one process, to the byte", "[processes]") {
   const auto kind = GENERATE(from_range(kinds_of<MixerConfig>()));
   const Workplace place;

@@ -244,6 +244,27 @@ TEST_CASE("models of every kind resume to the byte after a stop at any step", "[
   CHECK((state.find("memory.hidden") != std::string::npos) == row.model.ends_with("_carry"));
 }
 
+TEST_CASE("a resumed classifier has the temperatures of an uninterrupted one in its checkpoints and its summary",
+          "[resume][calibration]") {
+  const Workplace place;
+  const std::string kind = GENERATE("{kind: limited, tokens: 300}", "whole");
+  const auto options = small_classifier(place, {"train.keep_checkpoints=9", "train.eval_interval=4",
+                                                "train.schedule=constant", "train.evaluation=" + kind});
+  const auto whole = place.train("whole", joined(options, {"train.steps=16"}));
+  place.train("cut", joined(options, {"train.steps=8"}));
+  const auto resumed = place.train("cut", joined(options, {"train.steps=16"}), true);
+  CHECK(whole["temperature"].is_number());
+  CHECK(resumed["temperature"] == whole["temperature"]);
+  for (const auto* step : {"step-4", "step-8", "step-12", "step-16"}) {
+    CAPTURE(step);
+    const auto temperature = read_meta(place / "whole/checkpoints" / step)["temperature"];
+    CHECK(temperature.is_number());
+    CHECK(read_meta(place / "cut/checkpoints" / step)["temperature"] == temperature);
+  }
+  const auto best = "step-" + std::to_string(whole["best_step"].get<std::int64_t>());
+  CHECK(read_meta(place / "whole/checkpoints" / best)["temperature"] == whole["temperature"]);
+}
+
 TEST_CASE("every mixer resumes to the byte, also with a state that memory carries", "[resume]") {
   const auto kind = GENERATE(from_range(kinds_of<MixerConfig>()));
   CAPTURE(kind);

@@ -437,6 +437,28 @@ NamedTensors export_tensors(const Architecture& architecture, const DescribedMod
   return theirs;
 }
 
+std::vector<LayerAdapter> export_adapters(const Architecture& architecture, const DescribedModel& model,
+                                          const NamedTensors& ours, std::int64_t rank, const std::string& source) {
+  constexpr std::string_view ending = ".weight";
+  TensorTable table(ours, source);
+  std::vector<LayerAdapter> adapters;
+  for (const auto& link : links_of(architecture, model)) {
+    const auto layer = link.ours.substr(0, link.ours.rfind('.'));
+    if (!link.ours.ends_with(ending) || !table.contains(layer + ".lora_A")) continue;
+    const auto a_ri = table.take(layer + ".lora_A", {rank, link.shape.back()});
+    const auto b_or = table.take(layer + ".lora_B", {link.shape.front(), rank});
+    std::int64_t row = 0;
+    for (const auto& part : link.theirs) {
+      adapters.push_back({.layer = part.name.substr(0, part.name.size() - ending.size()),
+                          .lora_a_ri = a_ri,
+                          .lora_b_or = b_or.narrow(0, row, part.rows).contiguous()});
+      row += part.rows;
+    }
+  }
+  table.require_empty();
+  return adapters;
+}
+
 const Architecture& gpt2() {
   static const Architecture architecture{.model_type = "gpt2",
                                          .names = {.prefix = "transformer.",

@@ -108,6 +108,17 @@ struct Architecture {
   TransformerConfig (*closest)(const TransformerConfig& given);
 };
 
+// The factors of a low-rank adapter of one layer of the library, as the package `peft` names them.
+struct LayerAdapter {
+  std::string layer;  // "transformer.h.0.attn.c_attn"
+  torch::Tensor lora_a_ri, lora_b_or;
+};
+
+// The adapters of our layers (train/lora.h), "X.lora_A" and "X.lora_B", as those of the library's layers. Layers that
+// are one of ours have the same A, and their rows of B. Errors: as above.
+std::vector<LayerAdapter> export_adapters(const Architecture& architecture, const DescribedModel& model,
+                                          const NamedTensors& ours, std::int64_t rank, const std::string& source);
+
 const Architecture& gpt2();
 const Architecture& llama();
 std::vector<const Architecture*> architectures();  // those above

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "base/error.h"
@@ -13,8 +14,11 @@
 #include "base/text.h"
 #include "config/loader.h"
 #include "config/writer.h"
+#include "model/make_model.h"
 #include "ops/device.h"
 #include "run/huggingface/architecture.h"
+#include "run/huggingface/custom_code.h"
+#include "run/huggingface/llama_cpp.h"
 #include "run/safetensors.h"
 #include "text/byte_level_bpe.h"
 #include "text/library_tokenizer.h"
@@ -100,27 +104,37 @@ struct File {
   std::string name, content;
 };
 
-// The architecture that has this model. Throws Error (exit code 2) with the keys that differ from the nearest one.
-const Architecture& architecture_of(const ExperimentConfig& config) {
+using Architectures = std::vector<const Architecture*>;
+
+// The architecture that is nearest to a model, and the keys that differ: none if it has this model.
+struct NearestArchitecture {
+  const Architecture* architecture = nullptr;  // nullptr: no architecture is near
   std::vector<std::string> differences;
-  const Architecture* nearest = nullptr;
-  if (!is<TransformerConfig>(config.model)) {
-    differences.push_back(fmt::format("model.kind is {} and must be transformer", kind_of(config.model)));
-  } else if (!continues_text(config.task)) {
-    differences.push_back(fmt::format("task.kind is {} and must be language_model", kind_of(config.task)));
-  } else {
-    const auto& model = std::get<TransformerConfig>(config.model);
-    for (const auto* architecture : architectures()) {
-      auto found = config_differences(model, architecture->closest(model));
-      if (model.memory > 0) found.push_back(fmt::format("model.memory is {} and must be 0", model.memory));
-      if (found.empty()) return *architecture;
-      if (nearest != nullptr && found.size() >= differences.size()) continue;
-      nearest = architecture;
-      differences = std::move(found);
-    }
+};
+
+NearestArchitecture nearest_architecture(const ExperimentConfig& config, const Architectures& known = architectures()) {
+  if (!is<TransformerConfig>(config.model))
+    return {.differences = {fmt::format("model.kind is {} and must be transformer", kind_of(config.model))}};
+  if (!continues_text(config.task))
+    return {.differences = {fmt::format("task.kind is {} and must be language_model", kind_of(config.task))}};
+  const auto& model = std::get<TransformerConfig>(config.model);
+  NearestArchitecture nearest;
+  for (const auto* architecture : known) {
+    auto differences = config_differences(model, architecture->closest(model));
+    if (model.memory > 0) differences.push_back(fmt::format("model.memory is {} and must be 0", model.memory));
+    if (nearest.architecture == nullptr || differences.size() < nearest.differences.size())
+      nearest = {architecture, std::move(differences)};
   }
-  fail_usage("--format huggingface: the library has no such model{}: {}; --format safetensors takes any model",
-             nearest == nullptr ? "" : fmt::format(", the nearest is {}", nearest->model_type),
+  return nearest;
+}
+
+// The architecture that has this model. Throws Error (exit code 2) with the keys that differ from the nearest one.
+const Architecture& architecture_of(const ExperimentConfig& config, ExportFormat format,
+                                    const Architectures& known = architectures()) {
+  const auto [architecture, differences] = nearest_architecture(config, known);
+  if (differences.empty()) return *architecture;
+  fail_usage("--format {}: not for this model{}: {}; --format safetensors takes any model", to_string(format),
+             architecture == nullptr ? "" : fmt::format(", the nearest is {}", architecture->model_type),
              fmt::join(differences, "; "));
 }
 
@@ -169,27 +183,51 @@ std::vector<File> tokenizer_files(const Tokenizer& tokenizer, std::int64_t conte
   return files;
 }
 
+// config.json, the weights and, for a model that the library lacks, its Python files.
+struct LibraryModel {
+  Json config;
+  std::vector<File> files;
+};
+
+LibraryModel native_model(const Architecture& architecture, const ExportedModel& model) {
+  const DescribedModel described{.config = std::get<TransformerConfig>(model.config.model),
+                                 .vocabulary = model.codec.tokenizer->vocabulary_size()};
+  const auto tensors = export_tensors(architecture, described, model.tensors, "the checkpoint");
+  return {architecture.write_config(described), {{weights_file, to_safetensors(tensors)}}};
+}
+
+LibraryModel custom_model(const ExportedModel& model) {
+  LibraryModel custom{write_custom_config(model.config.model, model.codec.tokenizer->vocabulary_size()),
+                      {{weights_file, to_safetensors(model.tensors)}}};
+  for (auto& [name, content] : custom_code_files()) custom.files.push_back({name, std::move(content)});
+  log::info(
+      "transformers has no such model, and reads it with the Python files of the folder: from_pretrained(folder, "
+      "trust_remote_code=True)");
+  return custom;
+}
+
 std::vector<File> huggingface_files(const ExportedModel& model) {
-  const auto& architecture = architecture_of(model.config);
-  const auto& config = std::get<TransformerConfig>(model.config.model);
+  if (!continues_text(model.config.task))
+    fail_usage("--format huggingface: task.kind is {} and must be language_model; --format safetensors takes any model",
+               kind_of(model.config.task));
+  const auto [architecture, differences] = nearest_architecture(model.config);
+  const bool is_native = differences.empty();
+  auto [description, files] = is_native ? native_model(*architecture, model) : custom_model(model);
   const auto& tokenizer = *model.codec.tokenizer;
-  const DescribedModel described{.config = config, .vocabulary = tokenizer.vocabulary_size()};
-  auto files = tokenizer_files(tokenizer, config.context);
+  for (auto& file : tokenizer_files(tokenizer, context_of(model.config.model))) files.push_back(std::move(file));
   const auto special_tokens = special_tokens_of(tokenizer);
-  auto description = architecture.write_config(described);
   // null: there is no such token. If the key were absent, the library would use a default token.
   const auto value = [](const auto& id) { return id ? Json(*id) : Json(); };
   const auto& eos = special_tokens.eos;
-  const Json generation = {{"bos_token_id", value(special_tokens.bos)},
-                           {"eos_token_id", eos.size() > 1 ? Json(eos)
-                                            : eos.empty()  ? Json()
-                                                           : Json(eos[0])},
-                           {"pad_token_id", value(special_tokens.pad)}};
+  Json generation = {{"bos_token_id", value(special_tokens.bos)},
+                     {"eos_token_id", eos.size() > 1 ? Json(eos)
+                                      : eos.empty()  ? Json()
+                                                     : Json(eos[0])},
+                     {"pad_token_id", value(special_tokens.pad)}};
   description.update(generation);
-  files.push_back({"config.json", description.dump(2) + "\n"});
+  files.push_back({config_file, description.dump(2) + "\n"});
+  if (!is_native) generation["use_cache"] = false;
   files.push_back({"generation_config.json", generation.dump(2) + "\n"});
-  files.push_back(
-      {"model.safetensors", to_safetensors(export_tensors(architecture, described, model.tensors, "the checkpoint"))});
   return files;
 }
 
@@ -203,6 +241,76 @@ std::vector<File> own_files(const ExportedModel& model) {
                                       {"config", json_text(config_to_json(model.config))}})}};
   if (!model.codec.labels.empty()) files.push_back({"labels.json", Json(model.codec.labels).dump(1) + "\n"});
   return files;
+}
+
+// The folder of the initial weights, from which the library can load the base model; null if it cannot.
+Json base_of(const ExperimentConfig& config) {
+  if (!config.train.init_from) return {};
+  const auto path = with_seed(*config.train.init_from, config.train);
+  std::error_code ignored;
+  return fs::is_directory(path, ignored) && is_huggingface_folder(path) ? Json(std::string(path)) : Json();
+}
+
+// The whole number, if it is one: the library writes alpha without a decimal point.
+Json short_number(double value) {
+  return value == std::trunc(value) ? Json(static_cast<std::int64_t>(value)) : Json(value);
+}
+
+std::vector<File> peft_files(const ExportedModel& model) {
+  const auto& lora = model.config.train.lora;
+  if (lora.rank == 0)
+    fail_usage("--format peft: the run has no adapters (train.lora.rank is 0); --format huggingface takes its weights");
+  if (!lora.full.empty())
+    fail_usage(
+        "--format peft: the run has also trained {} (train.lora.full), and an adapter has no such weights; --format "
+        "huggingface takes all weights",
+        fmt::join(lora.full, ", "));
+  const auto& architecture = architecture_of(model.config, ExportFormat::peft);
+  const DescribedModel described{.config = std::get<TransformerConfig>(model.config.model),
+                                 .vocabulary = model.codec.tokenizer->vocabulary_size()};
+  NamedTensors tensors;
+  auto layers = Json::array();
+  for (const auto& [layer, a_ri, b_or] :
+       export_adapters(architecture, described, model.adapters, lora.rank, "the checkpoint")) {
+    layers.push_back(layer);
+    tensors.emplace_back(fmt::format("base_model.model.{}.lora_A.weight", layer), a_ri);
+    tensors.emplace_back(fmt::format("base_model.model.{}.lora_B.weight", layer), b_or);
+  }
+  const Json config = {{"peft_type", "LORA"},
+                       {"task_type", "CAUSAL_LM"},
+                       {"base_model_name_or_path", base_of(model.config)},
+                       {"r", lora.rank},
+                       {"lora_alpha", short_number(lora.alpha)},
+                       {"lora_dropout", 0.0},
+                       {"target_modules", layers},
+                       {"fan_in_fan_out", architecture.transposes},
+                       {"bias", "none"},
+                       {"inference_mode", true}};
+  return {{"adapter_config.json", config.dump(2) + "\n"}, {"adapter_model.safetensors", to_safetensors(tensors)}};
+}
+
+std::vector<File> gguf_files(const ExportedModel& model) {
+  const auto& tokenizer = *model.codec.tokenizer;
+  const auto& architecture = architecture_of(model.config, ExportFormat::gguf, {&llama()});
+  const DescribedModel described{.config = std::get<TransformerConfig>(model.config.model),
+                                 .vocabulary = tokenizer.vocabulary_size()};
+  const auto tensors = export_tensors(architecture, described, model.tensors, "the checkpoint");
+  return {
+      {"model.gguf", llama_cpp_file(described, tensors, tokenizer, fmt::format("metaformer, step {}", model.step))}};
+}
+
+std::vector<File> files_of(const ExportedModel& model, ExportFormat format) {
+  switch (format) {
+    case ExportFormat::huggingface:
+      return huggingface_files(model);
+    case ExportFormat::safetensors:
+      return own_files(model);
+    case ExportFormat::peft:
+      return peft_files(model);
+    case ExportFormat::gguf:
+      return gguf_files(model);
+  }
+  throw std::logic_error("unknown format");
 }
 
 // Writes all files into a temporary folder, and renames it at the end.
@@ -230,21 +338,41 @@ bool is_huggingface_folder(const fs::path& folder) {
   return json.is_object() && json.contains("model_type");
 }
 
+// The config of a model that this program exported with Python files.
+static DescribedModel read_custom_config(ConfigFile& file, const std::string& source) {
+  const auto options = json_text(file.object("model"));
+  const auto config = with_data_errors([&] { return default_experiment({"model=" + options}).config; });
+  const auto* model = std::get_if<TransformerConfig>(&config.model);
+  if (model == nullptr) fail_data("{}: model.kind is {}; only transformer is read", source, kind_of(config.model));
+  return {.config = *model, .vocabulary = file.count("vocab_size", 1)};
+}
+
+static NamedTensors read_custom_tensors(const DescribedModel& described, const fs::path& folder) {
+  const auto model = make_model({.model = described.config}, {.vocabulary = described.vocabulary});
+  auto tensors = named_state(*model);
+  with_data_errors([&] { copy_by_name(read_all_tensors(folder), tensors, folder.string()); });
+  for (auto& [name, tensor] : tensors) tensor = tensor.detach();
+  return tensors;
+}
+
 PretrainedModel read_huggingface(const fs::path& folder, bool with_tensors) {
   const auto path = (folder / config_file).string();
   ConfigFile file(read_file(path, largest_json, ExitCode::data), path);
   const auto type = file.text("model_type");
   const Architecture* architecture = nullptr;
+  const bool is_custom = type == custom_model_type;
   std::vector<std::string> types;
   for (const auto* known : architectures()) {
     if (known->model_type == type) architecture = known;
     types.emplace_back(known->model_type);
   }
-  if (architecture == nullptr) file.refuse("model_type", fmt::format("only {} is supported", join_alternatives(types)));
-  const auto described = architecture->read_config(file);
+  types.emplace_back(custom_model_type);
+  if (architecture == nullptr && !is_custom)
+    file.refuse("model_type", fmt::format("only {} is supported", join_alternatives(types)));
+  const auto described = is_custom ? read_custom_config(file, path) : architecture->read_config(file);
   file.require("is_encoder_decoder", false);
   file.require("pruned_heads", nlohmann::json::object());
-  auto ignored = file.unknown_keys();
+  auto ignored = is_custom ? std::vector<std::string>() : file.unknown_keys();
   for (auto& key : ignored) key = printable(key);
   require_valid(described.config, folder);
   if (!ignored.empty())
@@ -254,7 +382,9 @@ PretrainedModel read_huggingface(const fs::path& folder, bool with_tensors) {
   if (model.tokenizer && model.tokenizer->vocabulary_size() > model.vocabulary)
     fail_data("{}: its tokenizer has {} tokens, and vocab_size is {}", path, model.tokenizer->vocabulary_size(),
               model.vocabulary);
-  if (with_tensors) model.tensors = import_tensors(*architecture, described, read_all_tensors(folder), folder.string());
+  if (with_tensors)
+    model.tensors = is_custom ? read_custom_tensors(described, folder)
+                              : import_tensors(*architecture, described, read_all_tensors(folder), folder.string());
   return model;
 }
 
@@ -262,7 +392,7 @@ std::vector<std::string> export_model(const ExportedModel& model, ExportFormat f
   auto folder = fs::absolute(given).lexically_normal();
   if (!folder.has_filename()) folder = folder.parent_path();  // "out/"
   if (fs::exists(fs::symlink_status(folder))) fail_usage("{}: exists already, and is not overwritten", given.string());
-  const auto files = format == ExportFormat::huggingface ? huggingface_files(model) : own_files(model);
+  const auto files = files_of(model, format);
   write_folder(folder, files);
   std::vector<std::string> names;
   for (const auto& file : files) names.push_back(file.name);

@@ -22,33 +22,8 @@ double progress_at(std::int64_t step, std::int64_t first, std::int64_t last) {
 
 using View = ParameterBuffer::View;
 
-// A possible name in train.rate_factors for a parameter: "transformer.token_embedding", "mixer.projection" (in every
-// block).
-std::string factor_candidate(const std::string& name) {
-  const auto blocks = name.find("blocks.");
-  auto candidate = blocks == std::string::npos ? name : name.substr(name.find('.', blocks + 7) + 1);
-  if (candidate.ends_with(".weight") || candidate.ends_with(".bias")) candidate.resize(candidate.rfind('.'));
-  return candidate;
-}
-
-// Throws if `name` matches no parameter. `has`: whether a name matches a parameter. The message lists the candidates in
-// the order of the parameters.
-void require_known(std::string_view key, const std::string& name, const std::vector<View>& views,
-                   bool (*has)(std::string_view, std::string_view), std::string_view alternative,
-                   std::string (*candidate_of)(const std::string&)) {
-  if (std::any_of(views.begin(), views.end(), [&](const View& view) { return has(view.name, name); })) return;
-  std::vector<std::string> candidates;
-  for (const auto& view : views)
-    if (auto candidate = candidate_of(view.name);
-        std::find(candidates.begin(), candidates.end(), candidate) == candidates.end())
-      candidates.push_back(std::move(candidate));
-  throw Error(ExitCode::usage,
-              fmt::format("{}: {}: no parameter has this name or {}; there are {}{}", key, in_quotes(name), alternative,
-                          fmt::join(candidates, ", "), did_you_mean(name, candidates)));
-}
-
-double factor_of(const View& view, const std::vector<RateFactor>& factors) {
-  const RateFactor* found = nullptr;
+double factor_of(const View& view, const std::vector<NamedNumber>& factors) {
+  const NamedNumber* found = nullptr;
   for (const auto& factor : factors) {
     if (!has_part(view.name, factor.name)) continue;
     if (found != nullptr)
@@ -57,7 +32,7 @@ double factor_of(const View& view, const std::vector<RateFactor>& factors) {
                               in_quotes(found->name), in_quotes(factor.name), view.name));
     found = &factor;
   }
-  return found == nullptr ? 1 : found->factor;
+  return found == nullptr ? 1 : found->number;
 }
 
 }  // namespace
@@ -89,16 +64,16 @@ double scheduled_rate(const TrainConfig& config, std::int64_t width, std::int64_
 
 void set_layer_rates(ParameterBuffer& parameters, const TrainConfig& config) {
   const auto& views = parameters.views();
-  const auto frozen_candidate = [](const std::string& name) {  // "transformer.blocks.0", "head"
-    const auto blocks = name.find("blocks.");
-    return name.substr(0, blocks == std::string::npos ? name.rfind('.') : name.find('.', blocks + 7));
-  };
-  for (const auto& name : config.freeze)
-    require_known("train.freeze", name, views, is_below, "begins with it", frozen_candidate);
-  std::vector<RateFactor> factors;
+  const bool has_adapters = config.lora.rank > 0;
+  std::vector<std::string> names;
+  for (const auto& view : views)
+    if (view.is_trained || !has_adapters) names.push_back(view.name);
+  const auto* what = has_adapters ? "trained parameter" : "parameter";
+  for (const auto& name : config.freeze) require_named("train.freeze", name, names, name_by_beginning, what);
+  std::vector<NamedNumber> factors;
   for (const auto& entry : config.rate_factors) {
-    factors.push_back(parse_rate_factor(entry).value());  // check_config has checked it
-    require_known("train.rate_factors", factors.back().name, views, has_part, "part of a name", factor_candidate);
+    factors.push_back(parse_named_number(entry).value());  // check_config has checked it
+    require_named("train.rate_factors", factors.back().name, names, name_by_part, what);
   }
   std::int64_t blocks = 0;
   for (const auto& view : views) blocks = std::max(blocks, block_number(view.name).value_or(-1) + 1);

@@ -513,8 +513,11 @@ void LossScale::reset() {
 
 NamedTensors LossScale::state() const { return {{"loss_scale", factor_}, {"loss_scale_good_steps", good_steps_}}; }
 
-WeightAverage::WeightAverage(ParameterBuffer& parameters, double decay)
-    : parameters_(parameters), decay_(decay), other_(decay > 0 ? parameters.values().clone() : torch::Tensor()) {}
+WeightAverage::WeightAverage(ParameterBuffer& parameters, double decay, std::function<void()> exchanged)
+    : parameters_(parameters),
+      decay_(decay),
+      exchanged_(std::move(exchanged)),
+      other_(decay > 0 ? parameters.values().clone() : torch::Tensor()) {}
 
 void WeightAverage::update(std::int64_t step) {
   if (!other_.defined()) return;
@@ -541,6 +544,7 @@ void WeightAverage::exchange() {
   const auto values = parameters_.values().clone();
   parameters_.values().copy_(other_);
   other_.copy_(values);
+  if (exchanged_) exchanged_();
 }
 
 }  // namespace metaformer

@@ -1,6 +1,7 @@
 #pragma once
 // Optimisers over a flat parameter buffer, the loss scale, and the average of the weights.
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <variant>
@@ -98,8 +99,8 @@ class LossScale {
 // nothing.
 class WeightAverage {
  public:
-  // Keeps a reference to `parameters`.
-  WeightAverage(ParameterBuffer& parameters, double decay);
+  // Keeps a reference to `parameters`. `exchanged` is called after their values have been replaced.
+  WeightAverage(ParameterBuffer& parameters, double decay, std::function<void()> exchanged = {});
 
   // Adds the weights after step 1, 2, ... to the average.
   void update(std::int64_t step);
@@ -128,6 +129,7 @@ class WeightAverage {
 
   ParameterBuffer& parameters_;
   double decay_;
+  std::function<void()> exchanged_;
   torch::Tensor other_;  // the average; during a Use the weights in training; undefined without an average
 };
 

@@ -1,0 +1,4 @@
+"""python -m metaformer"""
+from metaformer import main
+
+main()
