@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <initializer_list>
+#include <thread>
 
 #include "base/error.h"
 
@@ -100,6 +102,12 @@ StopDeferral::~StopDeferral() { --deferrals; }
 
 void throw_if_stopped() {
   if (const int signal = stop_received; signal != 0 && deferrals == 0) throw Interrupted(signal);
+}
+
+void wait_unless_stopped(double seconds) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  for (; Clock::now() < end; std::this_thread::sleep_for(std::chrono::milliseconds(20))) throw_if_stopped();
 }
 
 bool take_save_request() {

@@ -30,6 +30,9 @@ int stop_signal();
 // Throws Interrupted once a signal has asked to stop. Long loops call it regularly.
 void throw_if_stopped();
 
+// Waits for so many seconds. Throws Interrupted once a signal has asked to stop.
+void wait_unless_stopped(double seconds);
+
 // While a StopDeferral exists, throw_if_stopped does not throw: for work that must be finished before the program
 // stops.
 class StopDeferral {

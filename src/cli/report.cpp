@@ -5,11 +5,13 @@
 
 #include "base/files.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "base/utf8.h"
 #include "cli/command_line.h"
 #include "report/comparison.h"
 #include "report/frontier.h"
 #include "report/json.h"
+#include "report/page_server.h"
 #include "report/pictures.h"
 #include "report/run_records.h"
 
@@ -110,6 +112,7 @@ void add_output_options(CLI::App& command, CompareArguments& arguments) {
 struct ReportArguments {
   ReportOptions options;
   std::string out = "report.html";
+  int port = 0;
   bool json = false;
 };
 
@@ -126,11 +129,50 @@ std::string default_title(const std::vector<std::string>& runs) {
                      together ? " of " + last_name(folder.empty() ? std::filesystem::current_path() : folder) : "");
 }
 
+// Waits until the runs differ from `known`, and returns their state. Waits on while they cannot be read.
+std::string next_state(const ReportOptions& options, const std::string& known) {
+  for (;;) {
+    wait_unless_stopped(*options.watch);
+    try {
+      if (auto state = state_of_runs(options.runs); state != known) return state;
+    } catch (const Error&) {
+    }
+  }
+}
+
+// Ends only by a signal.
+void serve_report(const ReportArguments& arguments) {
+  const auto& options = arguments.options;
+  PageServer server(static_cast<std::uint16_t>(arguments.port));
+  RepeatedReport source(options);
+  std::vector<std::string> reported;  // problems
+  auto state = state_of_runs(options.runs);
+  const auto publish = [&] {
+    auto report = source.make();
+    for (const auto& problem : report.problems)
+      if (std::ranges::find(reported, problem) == reported.end()) log::warning("{}", problem);
+    reported = std::move(report.problems);
+    server.publish(std::move(report.html), std::move(report.data));
+  };
+  publish();
+  print_lines("{}\n", server.url());
+  log::info("the page follows the runs until Ctrl-C");
+  for (;;) {
+    state = next_state(options, state);
+    try {
+      publish();
+    } catch (const Error& error) {
+      log::warning("the page stays as it is: {}", error.what());
+    }
+  }
+}
+
 void run_report(ReportArguments& arguments) {
   auto& options = arguments.options;
   if (options.title.empty()) options.title = default_title(options.runs);
   for (auto* text : {&options.prompt.prompt, &options.text})
     if (*text) drop_byte_order_mark(**text);
+  if (options.watch) return serve_report(arguments);
   file_to_write(arguments.out);  // errors come before the work
   const auto report = make_report(options);
   for (const auto& problem : report.problems) log::warning("{}", problem);
@@ -147,6 +189,22 @@ void run_report(ReportArguments& arguments) {
   if (report.figures > 0) print_lines("{}: {} figures\n", options.figures.string(), report.figures);
 }
 
+void add_output_options(CLI::App& command, ReportArguments& arguments) {
+  auto* out = add_text(command, "--out,-o", arguments.out, "FILE", "HTML file to write")->capture_default_str();
+  auto* figures =
+      add_text(command, "--figures", arguments.options.figures, "DIR", "folder for every plot as SVG and PDF");
+  auto* json = command.add_flag("--json", arguments.json, "one line of JSON about the page on stdout");
+  auto* watch = add_text(command, "--watch", arguments.options.watch, "[SECONDS]",
+                         "serve the page to browsers on this machine until Ctrl-C instead of writing it, and update "
+                         "it while runs are trained; seconds between two looks at the runs")
+                    ->expected(0, 1)
+                    ->default_str("2")
+                    ->transform(number_in(between(0.1, 86400)))
+                    ->excludes(out, figures, json);
+  add_whole_number(command, "--port", arguments.port, 0, 65535, "port on 127.0.0.1 for --watch; 0: any free one")
+      ->needs(watch);
+}
+
 void add_content_options(CLI::App& command, ReportArguments& arguments) {
   auto& options = arguments.options;
   may_be_empty(command.add_option("--title", options.title, "title of the page; default: the runs"));
@@ -159,9 +217,10 @@ void add_content_options(CLI::App& command, ReportArguments& arguments) {
       .add_flag_callback(
           "--no-samples", [&options] { options.with_texts = false; }, "leave out the texts: faster")
       ->excludes(prompt);
-  auto* text = may_be_empty(command.add_option("--text", options.text,
-                                               "text whose attention is shown; default: the text that the first "
-                                               "language model generates from the prompt, for other runs the prompt"));
+  auto* text =
+      may_be_empty(command.add_option("--text", options.text,
+                                      "text whose attention is shown; default: the prompt, which language models "
+                                      "continue, or without --prompt a text of the validation split"));
   command
       .add_flag_callback(
           "--no-heads", [&options] { options.with_insides = false; },
@@ -204,17 +263,16 @@ void add_report_command(CLI::App& app) {
   add_text(command, "runs", arguments->options.runs, "RUN...",
            "runs: folders, folders of runs, patterns; results files (CSV) beside them add rows to the tables")
       ->required();
-  add_text(command, "--out,-o", arguments->out, "FILE", "HTML file to write")->capture_default_str();
-  add_text(command, "--figures", arguments->options.figures, "DIR", "folder for every plot as SVG and PDF");
+  add_output_options(command, *arguments);
   add_content_options(command, *arguments);
   add_device(command, arguments->options.device);
-  command.add_flag("--json", arguments->json, "one line of JSON about the page on stdout");
   command.footer(
       "The page contains everything that it shows and loads no other files. docs/report.md describes it.\n"
       "Examples:\n"
       "  metaformer report runs/latest\n"
       "  metaformer report \"runs/ablation/*\" --reference shakespeare_scaled_dot_product.yaml -o ablation.html\n"
-      "  metaformer report runs/a runs/b --prompt \"ROMEO:\" --figures paper/figures");
+      "  metaformer report runs/a runs/b --prompt \"ROMEO:\" --figures paper/figures\n"
+      "  metaformer report \"runs/ablation/*\" --watch                          prints the address of the page");
   command.callback([arguments] { run_report(*arguments); });
 }
 

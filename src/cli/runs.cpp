@@ -1,10 +1,8 @@
 #include <sys/ioctl.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <thread>
 
 #include "base/file_lock.h"
 #include "base/files.h"
@@ -58,15 +56,6 @@ void redraw(std::string_view text, const Screen& screen) {
   print(drawn + "\033[J");
 }
 
-// Throws Interrupted when a signal asks to stop.
-void wait_until_due(double seconds) {
-  const LineTimer timer;
-  while (!timer.has_run(std::chrono::milliseconds(std::llround(seconds * 1e3)))) {
-    throw_if_stopped();
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-}
-
 // Ends only by a signal, or when the terminal is gone.
 void watch_runs(const ListArguments& arguments) {
   if (!screen_of_output()) fail_usage("--watch: standard output is no terminal; leave it out");
@@ -74,7 +63,7 @@ void watch_runs(const ListArguments& arguments) {
   for (;;) {
     const auto screen = screen_of_output().value_or(Screen());
     redraw(to_text(list_runs(arguments.folder, arguments.order), screen.columns), screen);
-    wait_until_due(*arguments.watch);
+    wait_unless_stopped(*arguments.watch);
   }
 }
 

@@ -11,12 +11,13 @@
 
 namespace metaformer {
 
-// Values by step. For a group of runs: means of time and value at the steps that all of them have; low and high are the
-// mean minus and plus one standard deviation (n - 1 in the denominator). For a block: mean, lowest and highest value of
-// its heads.
+// Values by step. For a group of runs: means of time, tokens and value at the steps that all of them have; low and high
+// are the mean minus and plus one standard deviation (n - 1 in the denominator). For a block: mean, lowest and highest
+// value of its heads.
 struct StepCurve {
   std::vector<double> step;
-  std::vector<double> time = {};  // seconds of training; empty for blocks
+  std::vector<double> time = {};    // seconds of training; empty for blocks
+  std::vector<double> tokens = {};  // of training; NaN where they are not known; empty for blocks
   std::vector<double> value;
   std::vector<double> low = {}, high = {};  // empty for one run or one number
 };
@@ -29,8 +30,8 @@ struct BlockPanel {
 };
 
 struct LoggedCurves {
-  // By name: "train loss", "validation loss", "validation accuracy", ... If a run estimates its validation loss on
-  // random batches, "validation loss" has these estimates.
+  // By name: "train loss", "validation loss", "validation accuracy", "learning rate", "tokens per second", ... If a run
+  // estimates its validation loss on random batches, "validation loss" has these estimates.
   std::map<std::string, StepCurve> curves;
   std::vector<BlockPanel> blocks;  // empty for a run without diagnostics
 };
@@ -38,8 +39,11 @@ struct LoggedCurves {
 // Errors: exit code 3 for a file that cannot be read; lines that are not JSON are skipped.
 LoggedCurves read_curves(const std::filesystem::path& metrics_file);
 
+// Whether a point of the curve describes the steps since the line before, like a training loss.
+bool describes_interval(const std::string& name);
+
 // A curve of at most `most_points`. `averages`: every point is the mean of consecutive ones, at the last one's step
-// (for training losses, which are means since the line before); else every n-th point and the last one.
+// (for curves that describe intervals); else every n-th point and the last one.
 StepCurve thinned(const StepCurve& curve, std::size_t most_points, bool averages);
 
 StepCurve mean_curve(const std::vector<const StepCurve*>& curves);

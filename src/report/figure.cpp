@@ -153,22 +153,26 @@ constexpr std::array<PaletteKind, 2> palette_kinds = {
     {{"sequential", "s", sequential_levels}, {"diverging", "d", diverging_levels}}};
 const PaletteKind& kind_of(Palette palette) { return palette_kinds[static_cast<std::size_t>(palette)]; }
 
-// Neighbouring curves differ for colour-blind readers, too. Sequential palettes begin near the colour of the
-// background.
+// The hues of Okabe and Ito (2008), with the lightness changed until every curve has a contrast of 3 to its background
+// and all differ for colour-blind readers; tests/report/test_figures.cpp measures both. Sequential palettes begin near
+// the colour of the background.
 constexpr Theme light = {.paper = 0xffffff,
                          .ink = 0x1b1b19,
                          .soft_ink = 0x55544f,
                          .grid = 0xe3e2dd,
-                         .curves = {0x2a78d6, 0xeb6834, 0x1baf7a, 0xeda100, 0xe87ba4, 0x008300, 0x4a3aa7, 0xe34948},
+                         .curves = {0x0046ae, 0xbb4505, 0x008673, 0xd957ba, 0xac9203, 0x4490ff, 0x222222, 0x763109},
                          .palettes = {{{0xe4effc, 0xa3c8f4, 0x3987e5, 0x1c5cab, 0x0d2f5e},
                                        {0x0d4a94, 0x6ba3e8, 0xeeede9, 0xec8379, 0xa81d1a}}}};
 constexpr Theme dark = {.paper = 0x1a1a19,
                         .ink = 0xf2f1ec,
                         .soft_ink = 0xb8b7b0,
                         .grid = 0x383835,
-                        .curves = {0x3987e5, 0xd95926, 0x199e70, 0xc98500, 0xd55181, 0x3da53d, 0x9085e9, 0xe66767},
+                        .curves = {0x44bbff, 0xff5c1d, 0x00a771, 0xf67bb9, 0xf4c73a, 0xbbd8e5, 0xecffff, 0xab4d25},
                         .palettes = {{{0x1c2b40, 0x1c5cab, 0x3987e5, 0x86b6ef, 0xe3effd},
                                       {0x9ac5f7, 0x2a6bc0, 0x383835, 0xc94f48, 0xf7b0aa}}}};
+
+// Of the fourth curve and those after it, in turn; two curves of one colour have different ones.
+constexpr std::array<const char*, curve_dashes> dashes = {"8 4", "2 3", "10 3 2 3", "16 4", "10 3 2 3 2 3"};
 
 // The colour at this fraction of the way from the first stop to the last.
 std::string blend(const Stops& stops, double fraction) {
@@ -201,9 +205,10 @@ std::string rules_of(const Theme& theme, const std::set<Palette>& palettes) {
   return rules;
 }
 
-std::string variables_of(const Theme& theme) {
-  std::string rules = ":root{";
+std::string variables_of(const Theme& theme, const char* selector) {
+  std::string rules = fmt::format("{}{{", selector);
   for (int curve = 0; const auto color : theme.curves) rules += fmt::format("--curve-{}:#{:06x};", curve++, color);
+  for (int i = 0; const auto* dash : dashes) rules += fmt::format("--dash-{}:{};", i++, dash);
   for (std::size_t palette = 0; palette < palette_kinds.size(); ++palette)
     for (int i = 0; i < 5; ++i)
       rules += fmt::format("--{}-{}:{};", palette_kinds[palette].name, i, blend(theme.palettes[palette], i / 4.0));
@@ -211,15 +216,18 @@ std::string variables_of(const Theme& theme) {
 }
 
 // CSS for all classes that figures use: light colours, and dark ones if the reader prefers them. Curve i has the
-// classes ci (stroke), bi and pi (fill); levels are s0 ... s31 and d0 ... d32.
+// classes ci (stroke), bi and pi (fill); dashes are h0 ... h4; levels are s0 ... s31 and d0 ... d32.
 std::string style_sheet(const std::set<Palette>& palettes) {
+  std::string dash_rules;
+  for (int i = 0; const auto* dash : dashes) dash_rules += fmt::format(".h{}{{stroke-dasharray:{}}}", i++, dash);
   return fmt::format(
              "text{{font-family:Helvetica,Arial,\"DejaVu Sans\",sans-serif;font-size:{}px}}.title{{font-size:{}px;"
              "font-weight:bold}}.name{{font-weight:bold}}\n.line{{fill:none;stroke-width:1.6;stroke-linejoin:round}}"
-             ".dashed{{stroke-dasharray:5 3}}.band{{fill-opacity:.16}}.dot{{fill-opacity:.75}}.grid{{stroke-width:1}}"
+             ".thin{{stroke-width:.9}}{}.dashed{{stroke-dasharray:5 3}}"
+             ".band{{fill-opacity:.16}}.dot{{fill-opacity:.75}}.grid{{stroke-width:1}}"
              ".axis{{stroke-width:1}}\n.frame{{fill:none;stroke-width:.5}}.mark{{stroke-width:1;stroke-dasharray:4 3}}"
              ".interval{{stroke-width:2}}.cells{{shape-rendering:crispEdges}}\n",
-             font_size, title_size) +
+             font_size, title_size, dash_rules) +
          rules_of(light, palettes) + "@media (prefers-color-scheme:dark){\n" + rules_of(dark, palettes) + "}\n";
 }
 
@@ -335,10 +343,13 @@ std::string color_class(const char* kind, const Curve& curve, std::size_t positi
   return fmt::format("{}{}", kind, number_of(curve, position) % curve_colors);
 }
 
-// From the ninth curve on colours repeat, dashed.
+// From the ninth curve on colours repeat; from the fourth on curves also differ in their dashes.
 std::string line_class(const Curve& curve, std::size_t position) {
-  const bool dashed = curve.dashed || number_of(curve, position) / curve_colors % 2 == 1;
-  return color_class("line c", curve, position) + (dashed ? " dashed" : "");
+  const int number = number_of(curve, position);
+  auto css = color_class("line c", curve, position) + (curve.thin ? " thin" : "");
+  if (curve.style == LineStyle::dashed) return css + " dashed";
+  if (curve.style == LineStyle::solid || number < solid_curves) return css;
+  return css + fmt::format(" h{}", (number - solid_curves) % curve_dashes);
 }
 
 struct Scales {
@@ -699,7 +710,8 @@ std::string escape(std::string_view text) {
 }
 
 std::string palette_variables() {
-  return variables_of(light) + "\n@media screen and (prefers-color-scheme:dark){" + variables_of(dark) + "}";
+  return variables_of(light, ":root") + "\n@media screen and (prefers-color-scheme:dark){" +
+         variables_of(dark, ":root:not([data-paper])") + "}";
 }
 
 AxisScale::AxisScale(Scale scale, const std::vector<double>& values, double first_pixel, double last_pixel,

@@ -18,13 +18,16 @@ struct Axis {
   Scale scale = Scale::linear;
 };
 
+enum class LineStyle { by_number, solid, dashed };  // by_number: from the fourth curve on dashes that differ
+
 // One line. A point whose y is not finite, or not positive on a logarithmic axis, is a gap.
 struct Curve {
   std::string name = "";                    // in the legend; "": not in the legend
   std::vector<double> x = {}, y = {};       // of one length
   std::vector<double> low = {}, high = {};  // a band around the line, of the same length; empty: none
   int color = -1;                           // number in the palette of 8; -1: the position of the curve
-  bool dashed = false;
+  LineStyle style = LineStyle::by_number;
+  bool thin = false;
   bool labelled = false;  // its name stands beside its last point, and not in the legend
 };
 
@@ -72,11 +75,13 @@ struct Figure {
   bool same_colors = false;   // heat maps, of one palette, share a colour scale, drawn once
 };
 
-// Colours for curves, and levels of two palettes for values; the middle level of the diverging one is zero.
-constexpr int curve_colors = 8, sequential_levels = 32, diverging_levels = 33;
+// Colours for curves, dashes for the fourth curve and those after it, and levels of two palettes for values; the middle
+// level of the diverging one is zero.
+constexpr int curve_colors = 8, curve_dashes = 5, solid_curves = 3, sequential_levels = 32, diverging_levels = 33;
 
-// The colours as CSS variables of :root, for pages: --curve-0 ... --curve-7, --sequential-0 ... --sequential-4
-// (low to high) and --diverging-0 ... --diverging-4.
+// The colours as CSS variables of :root, for pages: --curve-0 ... --curve-7, --dash-0 ... --dash-4, --sequential-0 ...
+// --sequential-4 (low to high) and --diverging-0 ... --diverging-4. Those of dark ground do not apply to a :root with
+// the attribute data-paper.
 std::string palette_variables();
 
 // Text as content or attribute: markup and control characters escaped, bytes that are not UTF-8 replaced.

@@ -191,7 +191,7 @@ nlohmann::ordered_json to_json(const Frontier& frontier, const Comparison& compa
 figures::Figure figure_of(const Frontier& frontier, const Comparison& comparison) {
   const auto names = short_names(comparison.groups);
   figures::LineChart chart{.x = {.label = frontier.x.title}, .y = {.label = frontier.y.title}, .curves = {}};
-  figures::Curve front{.name = "frontier", .color = 0, .dashed = true};
+  figures::Curve front{.name = "frontier", .color = 0, .style = figures::LineStyle::dashed};
   bool positive_x = true, positive_y = true;
   for (const auto& point : frontier.points) {
     const auto& group = comparison.groups[point.group];
@@ -201,11 +201,14 @@ figures::Figure figure_of(const Frontier& frontier, const Comparison& comparison
     positive_y = positive_y && y > 0;
     if (point.is_on_front) front.x.push_back(x), front.y.push_back(y);
     const int color = static_cast<int>(1 + point.group % (figures::curve_colors - 1));
+    constexpr auto solid = figures::LineStyle::solid;
     chart.curves.push_back(
-        {.name = end_of(names[point.group], 28), .x = {x}, .y = {y}, .color = color, .labelled = true});
+        {.name = end_of(names[point.group], 28), .x = {x}, .y = {y}, .color = color, .style = solid, .labelled = true});
     if (const auto interval = interval_of(measured(group, frontier.y)); interval.low)
-      chart.curves.push_back(
-          {.x = {x, x}, .y = {*interval.low * frontier.y.scale, *interval.high * frontier.y.scale}, .color = color});
+      chart.curves.push_back({.x = {x, x},
+                              .y = {*interval.low * frontier.y.scale, *interval.high * frontier.y.scale},
+                              .color = color,
+                              .style = solid});
   }
   if (positive_x) chart.x.scale = figures::Scale::logarithmic;
   if (positive_y) chart.y.scale = figures::Scale::logarithmic;

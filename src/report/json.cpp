@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <string>
+#include <unordered_map>
 
 #include "base/digest.h"
 
@@ -83,19 +85,39 @@ Json describe_head(const LayerInspection& layer, std::size_t n, bool causal, Mat
   return head;
 }
 
-void add_curve(Json& json, const StepCurve& curve) {
-  json["step"] = rounded(curve.step, 12);
-  if (!curve.time.empty()) json["time"] = rounded(curve.time);
+void add_values(Json& json, const StepCurve& curve) {
   json["value"] = rounded(curve.value);
   if (curve.low.empty()) return;
   json["low"] = rounded(curve.low);
   json["high"] = rounded(curve.high);
 }
 
-Json describe(const std::vector<StepCurve>& curves) {
+// Steps, times and tokens; equal ones of several curves are stored once.
+class CurveAxes {
+ public:
+  std::size_t number_of(const StepCurve& curve) {
+    Json axis = {{"step", rounded(curve.step, 12)}, {"time", rounded(curve.time)}};
+    const bool knows_tokens = std::ranges::any_of(curve.tokens, [](double tokens) { return std::isfinite(tokens); });
+    if (knows_tokens) axis["tokens"] = rounded(curve.tokens, 7);
+    const auto [found, is_new] = numbers_.try_emplace(axis.dump(), list_.size());
+    if (is_new) list_.push_back(std::move(axis));
+    return found->second;
+  }
+  const Json& list() const { return list_; }
+
+ private:
+  Json list_ = Json::array();
+  std::unordered_map<std::string, std::size_t> numbers_;
+};
+
+Json describe(const std::vector<StepCurve>& curves, CurveAxes& axes) {
   auto list = Json::array();
-  for (const auto& curve : curves)
-    if (auto& json = list.emplace_back(); !curve.step.empty()) add_curve(json, curve);
+  for (const auto& curve : curves) {
+    auto& json = list.emplace_back();
+    if (curve.step.empty()) continue;
+    json["axis"] = axes.number_of(curve);
+    add_values(json, curve);
+  }
   return list;
 }
 
@@ -153,8 +175,10 @@ Json to_json(const CurveTable& table) {
   Json json = {{"views", Json::array()}, {"series", Json::object()}};
   for (const auto& view : views_of(table))
     json["views"].push_back({{"name", view.name}, {"title", view.title}, {"unit", view.unit}, {"series", view.series}});
+  CurveAxes axes;
   for (const auto& [name, series] : table)
-    json["series"][name] = {{"runs", describe(series.runs)}, {"groups", describe(series.groups)}};
+    json["series"][name] = {{"runs", describe(series.runs, axes)}, {"groups", describe(series.groups, axes)}};
+  json["axes"] = axes.list();
   return json;
 }
 
@@ -162,8 +186,10 @@ Json to_json(const std::vector<BlockPanel>& panels, std::size_t most_points) {
   auto list = Json::array();
   for (const auto& [title, log, lines] : panels) {
     auto& panel = list.emplace_back(Json{{"title", title}, {"log", log}});
-    for (const auto& [block, curve] : lines)
-      add_curve(panel["lines"].emplace_back(Json{{"block", block}}), thinned(curve, most_points, /*averages=*/false));
+    for (const auto& [block, curve] : lines) {
+      const auto thin = thinned(curve, most_points, /*averages=*/false);
+      add_values(panel["lines"].emplace_back(Json{{"block", block}, {"step", rounded(thin.step, 12)}}), thin);
+    }
   }
   return list;
 }

@@ -36,7 +36,8 @@ nlohmann::ordered_json to_json(const TextInspection& inspection, Matrices matric
 //  "effective_context"}; missing results are absent.
 nlohmann::ordered_json to_json(const SplitInspection& inspection);
 
-// {"views": [...], "series": {NAME: {"runs": [{"step", "time", "value"} or null], "groups": [{.., "low", "high"}]}}}
+// {"views": [...], "series": {NAME: {"runs": [{"axis", "value"} or null], "groups": [{.., "low", "high"}]}},
+//  "axes": [{"step", "time", "tokens" if they are known}]}; "axis" is the number of the curve's axis.
 nlohmann::ordered_json to_json(const CurveTable& table);
 
 // [{"title", "log", "lines": [{"block", "step", "value", "low", "high"}]}], with at most `most_points` points for each

@@ -8,6 +8,7 @@
 #include <regex>
 #include <set>
 
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -16,24 +17,16 @@
 #include "base/text.h"
 #include "config/loader.h"
 #include "config/writer.h"
-#include "data/labelled.h"
-#include "data/list_dataset.h"
-#include "data/pairs.h"
-#include "data/text_dataset.h"
-#include "data/token_folder.h"
-#include "infer/answers.h"
-#include "infer/sampling.h"
+#include "model/model_costs.h"
+#include "report/class_results.h"
 #include "report/curves.h"
 #include "report/figure.h"
 #include "report/frontier.h"
-#include "report/inspection.h"
 #include "report/json.h"
 #include "report/pictures.h"
 #include "report/run_records.h"
-#include "run/load_run.h"
 #include "run/run_directory.h"
 #include "run/run_summary.h"
-#include "text/special_tokens.h"
 
 namespace metaformer {
 
@@ -55,119 +48,6 @@ std::string fill(std::string_view pattern, const std::map<std::string, std::stri
   return result.append(rest, pattern.end());
 }
 
-// Prompts and answers.
-
-std::string generate(const LoadedRun& run, const std::vector<std::int32_t>& prompt, std::int64_t count,
-                     SamplingOptions options) {
-  if (const auto cut = prompt_cut(*run.model, prompt.size()); !cut.empty())
-    log::warning("{}: {}", run.directory.path().string(), cut);
-  const auto eos = special_tokens_of(*run.codec.tokenizer).eos;
-  options.never = ids_without_token(*run.codec.tokenizer);
-  TextGenerator generator(*run.model, prompt, options, run.device);
-  std::vector<std::int32_t> tokens;
-  for (std::int64_t i = 0; i < count; ++i) {
-    throw_if_stopped();
-    const auto token = generator.next().front();
-    if (std::find(eos.begin(), eos.end(), token) != eos.end()) break;
-    tokens.push_back(token);
-  }
-  return run.codec.tokenizer->decode(tokens);
-}
-
-// Encodes a prompt as predict reads a text.
-std::vector<std::int32_t> encode(const LoadedRun& run, const TextAnswers& answers, const std::string& prompt) {
-  bool cut = false;
-  auto ids = answers.encode(prompt, cut);
-  if (cut)
-    log::warning("{}: the prompt is longer than the model's context and is cut to {} tokens",
-                 run.directory.path().string(), ids.size());
-  return ids;
-}
-
-std::string classify(const LoadedRun& run, const std::string& prompt) {
-  const auto prediction = predict(run, {encode(run, class_answers(run), prompt)}).front();
-  std::string text;
-  for (std::size_t i = 0; i < prediction.probabilities.size(); ++i)
-    text += fmt::format("\n{}{}: {:.1f}%", i == prediction.label ? "→ " : "   ", run.codec.labels[i],
-                        100 * prediction.probabilities[i]);
-  return text;
-}
-
-// A list from the largest number down.
-std::string default_list(const ListTask& task) {
-  std::string numbers;
-  for (std::int64_t i = task.length - 1; i >= 0; --i)
-    numbers += fmt::format("{}{}", i % task.digits + task.first_number(), i > 0 ? " " : "");
-  return numbers;
-}
-
-// A source to translate; a list for a task of random symbols, which have no words.
-std::string default_source(const SequenceToSequenceConfig& task) {
-  if (const auto* symbols = synthetic_options(task.data.synthetic))
-    return default_list({.length = symbols->length, .digits = symbols->symbols});
-  if (task.data.path || task.data.source_language != "de") return "A man with a hat is standing next to a small dog.";
-  return "Ein Mann mit einem Hut steht neben einem kleinen Hund.";
-}
-
-// A short text of the validation split, as it was read, for a classifier, a translator or a masked language model;
-// nothing for other runs. Downloads nothing. Errors: the data cannot be read.
-std::optional<std::string> validation_text(const LoadedRun& run) {
-  constexpr bool offline = true;
-  static constexpr std::size_t short_text = 300;  // bytes: it fits into a page
-  const auto& config = run.experiment.config;
-  if (is<ClassificationConfig>(config.task)) {  // the first short one, else the shortest
-    const auto texts = load_labelled_splits(labelled_data(config), offline)[Split::validation];
-    const auto size = [](const LabelledText& text) { return std::max(text.text.size(), short_text); };
-    return std::ranges::min_element(texts, {}, size)->text;
-  }
-  if (const auto* task = std::get_if<SequenceToSequenceConfig>(&config.task)) {
-    if (synthetic_options(task->data.synthetic) != nullptr) return std::nullopt;
-    const auto pairs = load_pairs(config, offline, run.codec);
-    return pairs->texts(Split::validation, pairs->count(Split::validation) / 2).source;  // of medium length
-  }
-  if (!is<MaskedLanguageModelConfig>(config.task)) return std::nullopt;
-  const auto& data = *text_data_of(config.task);
-  constexpr std::int64_t most_tokens = 300;  // each has a byte at least, nearly always
-  const auto held_out = [&] {
-    if (!has_tokens(data)) return std::string(split_corpus(load_corpus(data, offline), data)[1]);
-    const auto tokens = load_text(data, offline, run.codec.tokenizer).splits[1].tokens;
-    return run.codec.tokenizer->decode(tokens.slice(0, std::min(most_tokens, tokens.size())));
-  }();
-  const std::string_view text = held_out;
-  auto size = std::min(text.size(), short_text);
-  while (size > 0 && size < text.size() && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80)
-    --size;  // ends after a whole character
-  return std::string(text.substr(0, size));
-}
-
-std::string prompt_for(const LoadedRun& run, const PromptOptions& options) {
-  if (options.prompt) return *options.prompt;
-  const auto& task = run.experiment.config.task;
-  if (const auto lists = list_task(task)) return default_list(*lists);
-  if (const auto* pairs = std::get_if<SequenceToSequenceConfig>(&task)) return default_source(*pairs);
-  if (is<ClassificationConfig>(task)) return "This film was not as good as I had hoped, but the actors were great.";
-  return default_prompt(*run.codec.tokenizer);
-}
-
-// The answer to prompt_for(run, options). Errors: exit code 2 or 3 for a prompt that the run cannot read.
-std::string answer(const LoadedRun& run, const PromptOptions& options) {
-  const auto& task = run.experiment.config.task;
-  const auto prompt = prompt_for(run, options);
-  if (is<ClassificationConfig>(task)) return classify(run, prompt);
-  if (is<SequenceToSequenceConfig>(task)) {
-    const auto target = write_target(run, encode(run, target_answers(run, {}), prompt)).ids;
-    return "\n→ " + run.codec.tokenizer->decode(target);
-  }
-  if (!continues_text(task)) fail_usage("a model of task {} cannot continue a text", kind_of(task));
-  const auto ids = run.codec.tokenizer->encode(prompt);
-  if (ids.empty()) fail_usage("the prompt holds no token");
-  SamplingOptions sampling{.temperature = options.temperature, .seed = options.seed};
-  const auto lists = list_task(task);
-  if (!lists) return generate(run, ids, options.tokens, sampling);
-  sampling.temperature = 0;
-  return "\n→ " + generate(run, list_prompt(*lists, ids), lists->length, sampling);
-}
-
 // The runs of a report.
 
 struct ReportedRun {
@@ -181,14 +61,14 @@ struct ReportedRun {
 
 struct ReportedGroup {
   std::string name;
-  std::optional<Settings> changed = std::nullopt;  // changed_settings; nothing before the first run
-  std::string task = {};                           // kind
-  Settings settings = {};                          // all that apply
-  std::string config = {};                         // of the first run, as YAML
+  Settings changed;         // changed_settings
+  std::string task = {};    // kind
+  Settings settings = {};   // all that apply
+  std::string config = {};  // of the first run, as YAML
   std::vector<std::size_t> runs = {};
 };
 
-// The groups of the comparison come first, then those that it leaves out.
+// In the order of the sweep (sort_by_sweep); groups in that of their first runs.
 struct ReportedRuns {
   std::vector<ReportedRun> runs;
   std::vector<ReportedGroup> groups;
@@ -212,6 +92,22 @@ Json describe_environment(const Json& environment) {
   return result;
 }
 
+// The operations of training for each token: a forward pass and a backward pass, which takes twice as many. Null if
+// they are not known yet.
+Json training_operations(const ExperimentConfig& config, const std::optional<RunSummary>& summary,
+                         const Json& environment) {
+  constexpr double passes = 3;
+  double operations = 0;
+  const auto data = environment.value("data", Json());
+  const auto vocabulary = data.is_object() ? data.value("vocabulary", Json()) : Json();
+  if (summary && summary->stepwise)
+    operations = summary->stepwise->costs.operations_per_token;
+  else if (is<ClassificationConfig>(config.task) || vocabulary.is_number_integer())
+    operations =
+        costs_of(config, vocabulary.is_number_integer() ? vocabulary.get<std::int64_t>() : 0).operations_per_token;
+  return operations > 0 ? rounded(passes * operations) : Json();
+}
+
 // `compared`: the comparison's groups by folder; `unfinished`: why the run has no result. Skips a copy of a compared
 // run.
 void add_run(ReportedRuns& reported, const fs::path& folder, const std::map<fs::path, std::size_t>& compared,
@@ -231,12 +127,11 @@ void add_run(ReportedRuns& reported, const fs::path& folder, const std::map<fs::
   if (added.compared) {
     added.group = known->second;
   } else {
-    const auto equal = std::ranges::find(groups, std::optional(changed), &ReportedGroup::changed);
+    const auto equal = std::ranges::find(groups, changed, &ReportedGroup::changed);
     added.group = static_cast<std::size_t>(equal - groups.begin());
-    if (equal == groups.end()) groups.push_back({.name = added.name});
+    if (equal == groups.end()) groups.push_back({.name = added.name, .changed = changed});
   }
   auto& group = groups[added.group];
-  group.changed = changed;
   if (group.runs.empty()) {
     group.task = kind_of(config.task);
     group.settings = all_settings(changed);
@@ -244,6 +139,7 @@ void add_run(ReportedRuns& reported, const fs::path& folder, const std::map<fs::
   }
   group.runs.push_back(reported.runs.size());
   const auto summary = read_summary(run);
+  const auto environment = read_environment(run);
   const auto collapse = summary ? summary->attention_collapse : std::nullopt;
   added.shown = {{"name", added.name},
                  {"seed", added.seed},
@@ -251,21 +147,35 @@ void add_run(ReportedRuns& reported, const fs::path& folder, const std::map<fs::
                  {"state", summary ? "finished" : unfinished},
                  {"attention_collapse", collapse ? to_json(*collapse) : Json()},
                  {"time", summary ? rounded(summary->train_seconds) : Json()},
-                 {"environment", describe_environment(read_environment(run))}};
+                 {"operations", training_operations(config, summary, environment)},
+                 {"environment", describe_environment(environment)}};
   reported.runs.push_back(std::move(added));
+}
+
+// Drops groups of the comparison whose runs are all rows of a results file, which have nothing to show, and sorts the
+// others.
+void arrange_groups(ReportedRuns& reported) {
+  auto& groups = reported.groups;
+  std::erase_if(groups, [](const auto& group) { return group.runs.empty(); });
+  std::ranges::sort(groups, {}, [](const auto& group) { return group.runs.front(); });
+  for (std::size_t i = 0; i < groups.size(); ++i)
+    for (const auto run : groups[i].runs) reported.runs[run].group = i;
 }
 
 ReportedRuns read_reported_runs(const std::vector<std::string>& arguments, const ComparisonOptions& options) {
   ReportedRuns reported;
   auto found = find_runs(arguments);
+  sort_by_sweep(found);
   reported.problems = std::move(found.problems);
   std::map<fs::path, std::size_t> compared;
   if (!found.runs.empty()) {
     reported.comparison = compare_runs(std::move(found.runs), options);
     const auto& groups = reported.comparison->groups;
-    for (const auto& name : short_names(groups)) reported.groups.push_back({.name = name});
-    for (std::size_t i = 0; i < groups.size(); ++i)
+    const auto names = short_names(groups);
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      reported.groups.push_back({.name = names[i], .changed = groups[i].runs.front().settings});
       for (const auto& run : groups[i].runs) compared[run.folder] = i;
+    }
   }
   for (const auto& folder : found.folders) {
     const bool has_problem = found.unfinished.contains(folder);
@@ -275,16 +185,13 @@ ReportedRuns read_reported_runs(const std::vector<std::string>& arguments, const
       if (!has_problem) reported.problems.push_back(fmt::format("{}: left out: {}", folder.string(), error.what()));
     }
   }
-  // A group of the comparison whose runs are rows of a results file has nothing to show.
-  std::erase_if(reported.groups, [](const auto& group) { return group.runs.empty(); });
-  for (std::size_t i = 0; i < reported.groups.size(); ++i)
-    for (const auto run : reported.groups[i].runs) reported.runs[run].group = i;
+  arrange_groups(reported);
   if (reported.comparison) std::ranges::copy(reported.comparison->notes, std::back_inserter(reported.problems));
   return reported;
 }
 
 // The keys whose values differ between groups, or that some groups do not have.
-std::vector<std::string> differing_keys(const std::vector<ReportedGroup>& groups) {
+std::vector<std::string> keys_between_groups(const std::vector<ReportedGroup>& groups) {
   std::map<std::string, std::map<std::string, std::size_t>> counts;  // of each value, by key
   for (const auto& group : groups)
     for (const auto& [key, value] : group.settings) ++counts[key][value];
@@ -300,17 +207,25 @@ Json describe(const Comparison& comparison, const ReportedRuns& reported, const 
   json["costs"] = Json::array();
   for (const auto& id : cost_measures()) json["costs"].push_back(to_json(measure_of(id)));
   for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
-    const auto& folder = comparison.groups[i].runs.front().folder;
-    const auto run = std::ranges::find(reported.runs, folder, &ReportedRun::folder);
-    json["groups"][i]["color"] = run == reported.runs.end() ? Json() : Json(run->group);
+    const auto& settings = comparison.groups[i].runs.front().settings;
+    const auto group = std::ranges::find(reported.groups, settings, &ReportedGroup::changed);
+    json["groups"][i]["color"] = group == reported.groups.end() ? Json() : Json(group - reported.groups.begin());
   }
   return json;
+}
+
+// Stays the same when further runs are added.
+std::string id_of(const Settings& changed) {
+  std::string text;
+  for (const auto& [key, value] : changed) text += fmt::format("{}={}\n", key, value);
+  constexpr std::size_t digits = 12;
+  return sha256(text).substr(0, digits);
 }
 
 // {"runs": [...], "groups": [...], "differing_keys", "comparison": to_json(Comparison) with "costs", "color" (the
 // number of the page's group, or null) and "frontier" if two measures are given; null without one}
 Json describe(const ReportedRuns& reported, const std::vector<std::string>& frontier) {
-  const auto keys = differing_keys(reported.groups);
+  const auto keys = keys_between_groups(reported.groups);
   Json json = {{"runs", Json::array()}, {"groups", Json::array()}, {"differing_keys", keys}};
   for (const auto& run : reported.runs) {
     json["runs"].push_back(run.shown);
@@ -321,6 +236,7 @@ Json describe(const ReportedRuns& reported, const std::vector<std::string>& fron
     for (const auto& key : keys)
       if (const auto found = group.settings.find(key); found != group.settings.end()) settings[key] = found->second;
     json["groups"].push_back({{"name", group.name},
+                              {"id", id_of(group.changed)},
                               {"task", group.task},
                               {"settings", settings},
                               {"config", group.config},
@@ -336,15 +252,15 @@ std::size_t points_of_each(std::size_t all, std::size_t count, std::size_t fewes
 }
 
 // Limits that keep a page below 10 MB: of the bytes of matrices, and of points of curves (about 20 bytes each).
-constexpr std::size_t most_matrix_bytes = 6'500'000, most_points = 120'000;
+constexpr std::size_t most_matrix_bytes = 6'500'000, most_points = 160'000, most_roc_points = 40'000;
 constexpr std::size_t most_block_points = 60'000, most_points_of_block = 200, fewest_points_of_block = 10;
 constexpr std::size_t most_points_of_curve = 1000, fewest_points_of_curve = 60;
-constexpr InspectionLimits inspection_limits = {.tokens = 48, .vocabulary = 72};
+constexpr std::size_t most_points_of_roc = 200, fewest_points_of_roc = 20;
 
 class ReportMaker {
  public:
-  explicit ReportMaker(const ReportOptions& options)
-      : options_(options), reported_(read_reported_runs(options.runs, options.comparison)) {
+  ReportMaker(const ReportOptions& options, CheckpointReader& checkpoints)
+      : options_(options), checkpoints_(checkpoints), reported_(read_reported_runs(options.runs, options.comparison)) {
     if (reported_.runs.empty())
       fail_usage("no run to report: give folders of runs; a results file only adds rows to the tables");
     if (!options.figures.empty()) figures_.emplace(options.figures);
@@ -358,17 +274,21 @@ class ReportMaker {
     data_["curves"] = to_json(curves_);
     data_["curves"]["description"] = describe_curves();
     data_["blocks"] = describe_blocks();
+    data_["classifiers"] = describe_classifiers();
+    data_["translations"] = Json::array();
     data_["texts"] = {{"description", describe_texts()}, {"samples", Json::array()}};
     data_["inspected"] = Json::array();
     data_["inspection_text"] = "";
     write_overview_figures();
-    if (options_.with_texts || options_.with_insides) visit_checkpoints();
+    if (options_.with_texts || options_.with_insides) add_checkpoints();
     data_["inspection_text"] = describe_inspection();
     log::clear_progress();
     data_["problems"] = reported_.problems;
+    if (options_.watch) data_["watch"] = {{"seconds", *options_.watch}};
     Report report{.runs = reported_.runs.size(), .groups = reported_.groups.size(), .problems = reported_.problems};
     report.figures = figures_ ? figures_->written() : 0;
-    report.html = make_page(options_.title, json_text(data_));
+    report.data = json_text(data_);
+    report.html = make_page(options_.title, report.data, /*may_fetch=*/options_.watch.has_value());
     return report;
   }
 
@@ -396,7 +316,7 @@ class ReportMaker {
         auto& series = curves_[name];
         series.runs.resize(by_run.size());
         averaged_ = std::max(averaged_, (curve.step.size() + most - 1) / most);
-        series.runs[i] = thinned(curve, most, name == "train loss" || name == "gradient norm");
+        series.runs[i] = thinned(curve, most, describes_interval(name));
       }
     }
     for (auto& [name, series] : curves_)
@@ -425,10 +345,31 @@ class ReportMaker {
     return runs;
   }
 
+  // Results of every classifier, and of those without any the reason.
+  Json describe_classifiers() {
+    const auto is_classifier = [&](const auto& group) { return group.task == "classification"; };
+    std::size_t count = 0;
+    for (const auto& group : reported_.groups)
+      if (is_classifier(group)) count += group.runs.size();
+    auto list = Json::array();
+    for (std::size_t i = 0; i < reported_.runs.size(); ++i) {
+      if (!is_classifier(reported_.groups[reported_.runs[i].group])) continue;
+      try {
+        const auto points = points_of_each(most_roc_points, count, fewest_points_of_roc, most_points_of_roc);
+        list.push_back(describe_classes(RunDirectory::open(reported_.runs[i].folder, ""), points));
+        list.back()["run"] = i;
+      } catch (const Error& error) {
+        note(i, "no confusion matrix and no curves of its classes", error);
+      }
+    }
+    return list;
+  }
+
   std::string describe_curves() const {
     std::string text =
-        "Lines are means over the seeds, bands one standard deviation; by time, a point stands at the mean time of its "
-        "step. Drag to zoom, double-click to see everything, point at the chart for values, click a name to hide it.";
+        "Lines are means over the seeds, bands one standard deviation; by time, tokens or operations, a point stands "
+        "at their mean at its step. Drag to zoom, double-click to see everything, point at the chart for values, click "
+        "a name to hide it.";
     if (averaged_ > 1)
       text += fmt::format(
           " Long curves are thinned: a point of a training curve is the mean of up to {} lines of the "
@@ -448,8 +389,12 @@ class ReportMaker {
   }
 
   std::string describe_inspection() const {
-    auto text = fmt::format("The first run of each group reads up to {} tokens of {}.", inspection_limits.tokens,
-                            options_.text ? "the given text" : "the same text");
+    const auto* text_read = options_.text ? "the given text"
+                            : options_.prompt.prompt
+                                ? "the given prompt, which language models continue"
+                                : "the same text, for tasks with texts one of its validation split";
+    auto text = fmt::format("The first run of each group reads up to {} tokens of {}.", CheckpointReader::limits.tokens,
+                            text_read);
     if (not_inspected_ > 0)
       text += fmt::format(" {} more groups are left out, so that the page stays small.", not_inspected_);
     return text;
@@ -489,115 +434,57 @@ class ReportMaker {
     return order;
   }
 
-  void visit_checkpoints() {
-    std::size_t visited = 0;
+  void add_checkpoints() {
+    std::size_t read = 0;
     for (const auto i : visiting_order()) {
       throw_if_stopped();
-      show_progress("texts and heads of", i, ++visited);
+      show_progress("texts and heads of", i, ++read);
       const auto& group = reported_.groups[reported_.runs[i].group];
       const bool first = group.runs.front() == i;
       if (!options_.with_texts && !first) continue;
-      try {
-        const auto run = load_run(reported_.runs[i].folder, "best", options_.device);
-        if (options_.with_texts) data_["texts"]["samples"].push_back(text_of(run, i));
-        if (options_.with_insides && first && blocks_of(run.experiment.config.model) != nullptr) inspect(run, i);
-      } catch (const Error& error) {
-        note(i, "no text and no heads", error);
-      }
+      add_result(checkpoints_.read({.folder = reported_.runs[i].folder,
+                                    .is_first = first,
+                                    .has_room = matrix_bytes_ <= most_matrix_bytes,
+                                    .group = group.name,
+                                    .figures = figures_ ? &*figures_ : nullptr}),
+                 i);
     }
+    std::ranges::copy(checkpoints_.problems(), std::back_inserter(reported_.problems));
     for (auto* list : {&data_["texts"]["samples"], &data_["inspected"]})
       std::stable_sort(list->begin(), list->end(), [](const Json& a, const Json& b) { return a["run"] < b["run"]; });
   }
 
-  Json text_of(const LoadedRun& run, std::size_t i) {
-    Json sample = {{"run", i}};
-    try {
-      const auto prompt = prompt_of(run);
-      sample.update({{"prompt", prompt_for(run, prompt)}, {"text", answer(run, prompt)}});
-    } catch (const Error& error) {
-      sample["error"] = fmt::format("no answer: {}", error.what());
+  void add_result(const CheckpointResult& result, std::size_t i) {
+    std::ranges::copy(result.problems, std::back_inserter(reported_.problems));
+    if (!result.text.is_null()) {
+      auto& sample = data_["texts"]["samples"].emplace_back(Json{{"run", i}});
+      sample.update(result.text);
     }
-    return sample;
-  }
-
-  // The options with the prompt of this report, or with a text of the run's data; runs of the same data get the same
-  // text.
-  PromptOptions prompt_of(const LoadedRun& run) {
-    auto options = options_.prompt;
-    if (!options.prompt) options.prompt = text_of_data(run);
-    return options;
-  }
-
-  std::optional<std::string> text_of_data(const LoadedRun& run) {
-    auto data = config_to_json(run.experiment.config).value("data", Json::object());
-    data.erase("tokenizer");
-    const auto key = fmt::format("{} {}", kind_of(run.experiment.config.task), json_text(data));
-    const auto [found, is_new] = data_texts_.try_emplace(key);
-    try {
-      if (is_new) found->second = validation_text(run);
-    } catch (const Error& error) {
-      reported_.problems.push_back(fmt::format("{}: a fixed prompt in place of a text of its data: {}",
-                                               run.directory.path().string(), error.what()));
-    }
-    return found->second;
-  }
-
-  // All runs read one text: the given one, else the continuation of the prompt by the first language model; runs of
-  // other tasks read the prompt. If a run cannot read the prompt, only its answer is missing, not its heads.
-  std::string inspected_text(const LoadedRun& run) {
-    if (options_.text) return *options_.text;
-    auto prompt = prompt_of(run);
-    try {
-      if (prompt.prompt) ids_of_text(run, *prompt.prompt, inspection_limits.tokens);
-    } catch (const Error&) {
-      prompt.prompt = text_of_data(run);
-    }
-    if (!is<LanguageModelConfig>(run.experiment.config.task)) return prompt_for(run, prompt);
-    if (written_.empty()) {
-      prompt.tokens = inspection_limits.tokens;
-      written_ = prompt_for(run, prompt) + answer(run, prompt);
-    }
-    return written_;
-  }
-
-  void inspect(const LoadedRun& run, std::size_t i) try {
-    if (matrix_bytes_ > most_matrix_bytes) {
-      ++not_inspected_;
-      return;
-    }
+    if (!result.translations.empty()) add_translations(result, i);
+    const bool fits = matrix_bytes_ + result.bytes <= most_matrix_bytes || data_["inspected"].empty();
+    if (result.is_left_out || !fits) ++not_inspected_;
+    if (!fits) return;
+    matrix_bytes_ += result.bytes;
     const auto& name = reported_.groups[reported_.runs[i].group].name;
-    static const std::map<InspectedPart, const char*> names = {{InspectedPart::whole, ""},
-                                                               {InspectedPart::encoder, "source to source, "},
-                                                               {InspectedPart::decoder, "target to target, "},
-                                                               {InspectedPart::cross, "target to source, "}};
-    const auto inspections = inspections_of(run);
-    auto parts = Json::array();
-    for (const auto& inspection : inspections) {
-      auto& json = parts.emplace_back(to_json(inspection, Matrices::packed));
+    for (const auto& part : result.inspections) {
+      auto& json = data_["inspected"].emplace_back(part);
       json["run"] = i;
-      json["name"] = fmt::format("{}{}, seed {}", names.at(inspection.part), name, reported_.runs[i].seed);
+      json["name"] = fmt::format("{}{}, seed {}", part["part"].get<std::string>(), name, reported_.runs[i].seed);
     }
-    const auto size = json_text(parts).size();
-    if (matrix_bytes_ + size > most_matrix_bytes && !data_["inspected"].empty()) {
-      ++not_inspected_;
-    } else {
-      matrix_bytes_ += size;
-      data_["inspected"].insert(data_["inspected"].end(), parts.begin(), parts.end());
-    }
-    if (!figures_) return;
-    for (const auto& inspection : inspections)
-      for (const auto& [file, figure] : figures_of(inspection, name)) figures_->write(name + "_" + file, figure);
-  } catch (const Error& error) {
-    note(i, "no heads", error);
   }
 
-  // For an encoder-decoder three inspections, the attention to the source first.
-  std::vector<TextInspection> inspections_of(const LoadedRun& run) {
-    const auto ids = ids_of_text(run, inspected_text(run), inspection_limits.tokens);
-    if (!is<SequenceToSequenceConfig>(run.experiment.config.task)) return {inspect_text(run, ids, inspection_limits)};
-    auto parts = inspect_pair(run, {.source = ids, .target = write_target(run, ids).ids}, inspection_limits);
-    std::rotate(parts.begin(), parts.end() - 1, parts.end());
-    return parts;
+  // Runs of the same data form one table.
+  void add_translations(const CheckpointResult& result, std::size_t i) {
+    auto& tables = data_["translations"];
+    auto table =
+        std::find_if(tables.begin(), tables.end(), [&](const Json& one) { return one["key"] == result.source_key; });
+    if (table == tables.end()) {
+      tables.push_back({{"key", result.source_key},
+                        {"sources", checkpoints_.held_out_sources(result.source_key)},
+                        {"answers", Json::array()}});
+      table = std::prev(tables.end());
+    }
+    (*table)["answers"].push_back({{"run", i}, {"texts", result.translations}});
   }
 
   void show_progress(const char* what, std::size_t i, std::size_t place) const {
@@ -606,24 +493,26 @@ class ReportMaker {
   }
 
   const ReportOptions& options_;
+  CheckpointReader& checkpoints_;
   ReportedRuns reported_;
   std::optional<FigureFolder> figures_;
   CurveTable curves_;
   std::vector<std::vector<BlockPanel>> blocks_;  // by run
   std::size_t averaged_ = 1;                     // lines of a log in one point, at most
   Json data_;
-  std::string written_;
-  std::map<std::string, std::optional<std::string>> data_texts_;  // by task and data
   std::size_t matrix_bytes_ = 0, not_inspected_ = 0;
 };
 
 }  // namespace
 
-std::string make_page(const std::string& title, const std::string& json) {
+Report RepeatedReport::make() { return ReportMaker(options_, checkpoints_).make(); }
+
+std::string make_page(const std::string& title, const std::string& json, bool may_fetch) {
   const auto heading = figures::escape(title), palette = figures::palette_variables();
   // "<" could end the script element or start a comment in it. JSON has it only in strings, where it can be escaped.
   const auto data = replaced(json, "<", "\\u003c");
   return fill(embedded::html, {{"title", heading},
+                               {"fetch_policy", may_fetch ? "; connect-src 'self'" : ""},
                                {"palette", palette},
                                {"style", embedded::style},
                                {"data", data},
@@ -632,6 +521,6 @@ std::string make_page(const std::string& title, const std::string& json) {
                                {"script", embedded::script}});
 }
 
-Report make_report(const ReportOptions& options) { return ReportMaker(options).make(); }
+Report make_report(const ReportOptions& options) { return RepeatedReport(options).make(); }
 
 }  // namespace metaformer

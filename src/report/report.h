@@ -6,35 +6,24 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "report/checkpoint_results.h"
 #include "report/comparison.h"
 
 namespace metaformer {
 
-// Options of a run's answer: text of a language model, the sorted list of a sorter, the classes of a classifier, a
-// translation.
-struct PromptOptions {
-  std::optional<std::string> prompt;  // default: a line break, a list from the largest number down, or a sentence (for
-                                      // data.source_language de a German one); a text of the run's data is better
-  std::int64_t tokens = 300;          // that a language model generates
-  double temperature = 0.8;
-  std::uint64_t seed = 1337;
-};
-
-struct ReportOptions {
+struct ReportOptions : CheckpointOptions {
   std::vector<std::string> runs;  // folders, patterns, results files: as for find_runs
   std::string title;
   ComparisonOptions comparison;
-  PromptOptions prompt;
-  std::optional<std::string> text;  // its attention is shown; default: the answer of the first language model
-  std::string device = "auto";
-  bool with_texts = true, with_insides = true;
   std::filesystem::path figures;  // the folder of SVG and PDF files; empty: none
+  std::optional<double> watch;    // seconds after which a page from a server asks for new data; nothing: a file
 };
 
 struct Report {
-  std::string html;
+  std::string html, data;  // data: the JSON in the page
   std::size_t runs = 0, groups = 0;
   std::size_t figures = 0;
   std::vector<std::string> problems;  // a line for each run with something missing
@@ -44,8 +33,21 @@ struct Report {
 // argument that names none; those of compare_runs.
 Report make_report(const ReportOptions& options);
 
+// The same again and again, of runs that change. Texts and heads of a run are kept until its best checkpoint changes.
+class RepeatedReport {
+ public:
+  explicit RepeatedReport(ReportOptions options) : options_(std::move(options)), checkpoints_(options_) {}
+
+  Report make();
+
+ private:
+  ReportOptions options_;
+  CheckpointReader checkpoints_;
+};
+
 // One HTML file that loads nothing else. `json`: the data for the scripts in report/page; markup in it stays text.
-std::string make_page(const std::string& title, const std::string& json);
+// `may_fetch`: its scripts may ask the server of the page for new data.
+std::string make_page(const std::string& title, const std::string& json, bool may_fetch = false);
 
 // The files of report/page and d3, as the build read them (cmake/EmbedFiles.cmake).
 namespace embedded {

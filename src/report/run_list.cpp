@@ -286,9 +286,9 @@ std::string remark_on(const ListedRun& run) {
 }
 
 constexpr std::size_t table_width = 8;  // columns
-using TableRow = std::array<std::string, table_width>;
+using ListRow = std::array<std::string, table_width>;
 
-TableRow row_of(const ListedRun& run) {
+ListRow row_of(const ListedRun& run) {
   const auto best = value_text(run, run.best);
   return {escaped(run.name),
           std::string(to_string(run.state)),
@@ -303,7 +303,7 @@ TableRow row_of(const ListedRun& run) {
 std::size_t width_of(std::string_view text) { return static_cast<std::size_t>(count_characters(text)); }
 
 // Cuts the names, so that the columns after them and a part of the last one fit.
-void fit_names(std::vector<TableRow>& rows, const std::array<std::size_t, table_width>& widths, std::size_t columns) {
+void fit_names(std::vector<ListRow>& rows, const std::array<std::size_t, table_width>& widths, std::size_t columns) {
   constexpr std::size_t shortest = 24, gap = 2;
   std::size_t others = 0;
   for (std::size_t i = 1; i + 1 < table_width; ++i) others += gap + widths[i];
@@ -312,7 +312,7 @@ void fit_names(std::vector<TableRow>& rows, const std::array<std::size_t, table_
   for (auto& row : rows) row.front() = cut_in_middle(row.front(), std::max(shortest, room - last));
 }
 
-std::array<std::size_t, table_width> widths_of(const std::vector<TableRow>& rows) {
+std::array<std::size_t, table_width> widths_of(const std::vector<ListRow>& rows) {
   std::array<std::size_t, table_width> widths{};
   for (const auto& row : rows)
     for (std::size_t i = 0; i < table_width; ++i) widths[i] = std::max(widths[i], width_of(row[i]));
@@ -373,11 +373,11 @@ std::string describe_progress(const ListedRun& run) {
 }
 
 std::string to_text(const std::vector<ListedRun>& runs, std::optional<std::size_t> columns) {
-  std::vector<TableRow> rows;
+  std::vector<ListRow> rows;
   for (const auto& run : runs) rows.push_back(row_of(run));
-  const bool has_remarks = std::ranges::any_of(rows, [](const TableRow& row) { return !row.back().empty(); });
+  const bool has_remarks = std::ranges::any_of(rows, [](const ListRow& row) { return !row.back().empty(); });
   rows.insert(rows.begin(),
-              TableRow{"run", "state", "step", "validation", "best", "age", "size", has_remarks ? "differences" : ""});
+              ListRow{"run", "state", "step", "validation", "best", "age", "size", has_remarks ? "differences" : ""});
   if (columns) fit_names(rows, widths_of(rows), *columns);
   const auto widths = widths_of(rows);
   std::string text;

@@ -232,6 +232,47 @@ std::vector<fs::path> all_paths(const std::vector<std::string>& arguments) {
   return paths;
 }
 
+// The keys of runs, in the order of the rows and then of the lists beside the runs.
+std::vector<std::string> sweep_order(const FoundRuns& found) {
+  std::vector<std::string> order;
+  for (const auto& run : found.runs)
+    if (run.folder.empty()) order.push_back(run.key);
+  std::set<fs::path> parents;
+  for (const auto& folder : found.folders) {
+    std::error_code ignored;
+    const auto list = fs::weakly_canonical(folder, ignored).parent_path() / ".sweep" / "order";
+    constexpr std::uintmax_t largest = 1 << 26;
+    if (!parents.insert(list).second || !fs::exists(status_of(list))) continue;
+    const auto text = read_file(list, largest, ExitCode::data);
+    for (std::string_view rest = text; !rest.empty();) order.emplace_back(take_line(rest));
+  }
+  return order;
+}
+
+// The keys of the runs in folders, by folder; "" for a config that cannot be read.
+std::map<fs::path, std::string> keys_of_folders(const FoundRuns& found) {
+  std::map<fs::path, std::string> keys;
+  for (const auto& run : found.runs)
+    if (!run.folder.empty()) keys[run.folder] = run.key;
+  for (const auto& folder : found.folders) {
+    if (keys.contains(folder)) continue;
+    try {
+      keys[folder] = config_digest(load_run_experiment(RunDirectory::open(folder, "").config_file()).config);
+    } catch (const Error&) {
+      keys[folder] = "";
+    }
+  }
+  return keys;
+}
+
+// The size and the time of a file; for a link its target, too.
+std::string state_of_file(const fs::path& path) {
+  std::error_code ignored;
+  const auto time = fs::last_write_time(path, ignored).time_since_epoch().count();
+  if (fs::is_directory(path, ignored)) return fmt::format("{} {}\n", time, fs::read_symlink(path, ignored).string());
+  return fmt::format("{} {}\n", time, fs::file_size(path, ignored));
+}
+
 constexpr std::uintmax_t largest_file = std::uintmax_t{1} << 32;
 
 void add(RunRecord& record, const std::string& id, double value) {
@@ -497,6 +538,36 @@ FoundRuns find_runs(const std::vector<std::string>& arguments) {
     }
   }
   return found;
+}
+
+void sort_by_sweep(FoundRuns& found) {
+  const auto order = sweep_order(found);
+  if (order.empty()) return;
+  const auto keys = keys_of_folders(found);
+  const auto place = [&](const std::string& key) { return key.empty() ? order.end() : std::ranges::find(order, key); };
+  std::set<std::string> of_folders;
+  for (const auto& run : found.runs)
+    if (!run.folder.empty()) of_folders.insert(run.key);
+  std::erase_if(found.runs, [&](const auto& run) { return run.folder.empty() && of_folders.contains(run.key); });
+  std::ranges::stable_sort(found.runs, {}, [&](const auto& run) { return place(run.key); });
+  std::ranges::stable_sort(found.folders, {}, [&](const auto& folder) { return place(keys.at(folder)); });
+}
+
+std::string state_of_runs(const std::vector<std::string>& arguments) {
+  std::string state;
+  for (const auto& path : all_paths(arguments)) {
+    state += path.string() + "\n";
+    if (!fs::is_directory(status_of(path))) {
+      state += state_of_file(path);
+      continue;
+    }
+    const auto run = RunDirectory::open(path, "");
+    for (const auto& file : {run.config_file(), run.environment_file(), run.metrics_file(), run.log_file(),
+                             run.summary_file(), run.predictions_file(), run.confusion_file("validation"),
+                             run.confusion_file("test"), run.checkpoints() / "best"})
+      state += state_of_file(file);
+  }
+  return state;
 }
 
 }  // namespace metaformer

@@ -54,6 +54,15 @@ void export_results(const std::filesystem::path& given, const std::vector<RunRec
 // run; (exit code 3) those of read_results.
 FoundRuns find_runs(const std::vector<std::string>& arguments);
 
+// Puts runs and folders into the order of their sweep: that of the rows of results files, then that of the list that
+// experiments/lib/sweep.sh leaves beside the runs (.sweep/order). Other runs keep their order, behind these. A row of a
+// run whose folder is also there is left out.
+void sort_by_sweep(FoundRuns& found);
+
+// A text that changes when one of these runs or results files has changed, or another one has come. Errors: exit code 2
+// for an argument that names no run.
+std::string state_of_runs(const std::vector<std::string>& arguments);
+
 // The last line of train.log; "" if there is none. Errors (exit code 3): it cannot be read.
 std::string last_log_line(const RunDirectory& run);
 

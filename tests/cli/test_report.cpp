@@ -1,6 +1,7 @@
 // Output and errors of `report`, `compare` and `inspect`. tests/python/report_page.py tests the page in a browser.
 
 #include "cli/program.h"
+#include "support/http_request.h"
 
 namespace {
 
@@ -32,6 +33,13 @@ TEST_CASE("a report contains curves, texts and heads of its runs, and figures ar
   const auto data = data_of(page);
   CHECK(data["runs"].size() == 3);
   CHECK(data["comparison"]["groups"].size() == 2);
+  CHECK(data["runs"][0]["operations"] ==
+        3 * program.read_json("runs/1/summary.json")["operations_per_token"].get<double>());
+  const auto& curves = data["curves"];
+  const auto& axis = curves["axes"][curves["series"]["train loss"]["runs"][0]["axis"].get<std::size_t>()];
+  CHECK(axis["step"] == Json({4}));
+  CHECK(axis["tokens"] == Json({4 * 2 * 16}));
+  CHECK(curves["series"]["learning rate"]["runs"][0]["axis"] == curves["series"]["train loss"]["runs"][0]["axis"]);
   CHECK(data["curves"]["series"]["validation loss"]["groups"][0]["low"].size() == 2);
   REQUIRE(data["texts"]["samples"].size() == 3);
   CHECK(data["texts"]["samples"][0]["text"] ==
@@ -111,12 +119,112 @@ TEST_CASE("classifiers and masked language models are shown with a text of their
   const auto data = reported(program, "runs");
   CHECK_THAT(data["texts"]["samples"][0]["prompt"].get<std::string>(), ContainsSubstring("failure of pump"));
   REQUIRE(data["inspected"].size() == 2);
+  REQUIRE(data["classifiers"].size() == 1);
+  CHECK(data["classifiers"][0]["confusion"]["validation"].size() == 2);
+  CHECK(data["classifiers"][0]["missing"].size() == 1);  // no test split
   CHECK(data["inspected"][0]["tokens"][0] == "engine");
   CHECK(data["inspected"][1]["tokens"].size() == 16);
   fs::remove(program.at("table.csv"));
   const auto without = reported(program, "runs");
   CHECK_THAT(without["texts"]["samples"][0]["prompt"].get<std::string>(), ContainsSubstring("film"));
-  CHECK_THAT(without["problems"].dump(), ContainsSubstring("a fixed prompt"));
+  CHECK_THAT(without["problems"].dump(), ContainsSubstring("in place of one of its data"));
+}
+
+TEST_CASE("translators are shown with held-out sources, and with the prompt", "[cli]") {
+  const Program program;
+  program.succeed(
+      "train --config seq2seq_copy.yaml --out run --set train.steps=2 --set model.width=16 --set model.heads=2 "
+      "--set train.batch_size=4");
+  const auto usual = reported(program, "run")["translations"];
+  REQUIRE(usual.size() == 1);
+  CHECK(usual[0]["sources"].size() == 5);
+  CHECK(usual[0]["sources"][0]["source"] == usual[0]["sources"][0]["target"]);
+  REQUIRE(usual[0]["answers"].size() == 1);
+  CHECK(usual[0]["answers"][0]["texts"].size() == 5);
+  const auto asked = reported(program, "run --prompt '1 2 3'");
+  const auto& table = asked["translations"][0];
+  CHECK((table["sources"].size() == 6 && table["answers"][0]["texts"].size() == 6));
+  CHECK((table["sources"][0]["source"] == "1 2 3" && table["sources"][0]["target"].is_null()));
+  CHECK("\n→ " + table["answers"][0]["texts"][0].get<std::string>() == asked["texts"]["samples"][0]["text"]);
+  std::string tokens;
+  for (const auto& token : asked["inspected"][0]["keys"]) tokens += token.get<std::string>();
+  CHECK_THAT(tokens, Mentions("1|2|3"));
+  CHECK(reported(program, "run --no-samples")["translations"].empty());
+}
+
+TEST_CASE("groups are in the order of the sweep, of its results file or of the arguments", "[cli]") {
+  const Program program;
+  for (const std::string mixer : {"metric", "quadratic", "scaled_dot_product"})
+    program.train("runs/" + mixer, {"model.mixer=" + mixer});
+  const auto mixers = [&](const Arguments& arguments) {
+    const auto data = reported(program, joined(arguments, "--no-samples --no-heads"));
+    std::string names;
+    for (const auto& run : data["runs"]) names += run["name"].get<std::string>().substr(0, 1);
+    return names;
+  };
+  CHECK(mixers("runs") == "mqs");
+  CHECK(mixers("runs/scaled_dot_product runs/quadratic runs/metric") == "sqm");
+  program.succeed("compare runs/quadratic runs/scaled_dot_product runs/metric --export results.csv --export-only");
+  CHECK(mixers("runs results.csv") == "qsm");
+  const auto data = reported(program, "results.csv runs --no-samples --no-heads");
+  CHECK(data["problems"].empty());
+  REQUIRE(data["comparison"]["groups"].size() == 3);
+  for (int i = 0; i < 3; ++i) {
+    CHECK(data["comparison"]["groups"][i]["color"] == i);
+    CHECK(data["groups"][i]["name"] == data["comparison"]["groups"][i]["short_name"]);
+  }
+  std::string keys;
+  for (const std::string run : {"scaled_dot_product", "metric"})
+    keys += program.succeed("config dump --digest --config runs/" + run + "/config.yaml");
+  program.folder().write("runs/.sweep/order", keys);
+  CHECK(mixers("runs") == "smq");
+  fs::remove(program.at("runs/metric/summary.json"));  // an unfinished run has its place, too
+  CHECK(mixers("runs") == "smq");
+}
+
+TEST_CASE("report --watch serves a page on this machine that follows a growing run, until it is interrupted", "[cli]") {
+  const Program program;
+  program.train("run");
+  const auto pid = program.start("report run --watch 0.1 --no-samples --no-heads");
+  wait_until([&] { return !lines_of(program.read("out")).empty(); });
+  const auto url = lines_of(program.read("out")).front();
+  CHECK(url.starts_with("http://127.0.0.1:"));
+  const auto host = url.substr(7, url.size() - 8);
+  const int port = std::stoi(host.substr(host.find(':') + 1));
+  const auto ask = [&](const std::string& path) {
+    const auto answer = answer_of_port(port, get(path, host));
+    return answer.substr(std::min(answer.size(), answer.find("\r\n\r\n") + 4));
+  };
+  const auto losses = [&] { return Json::parse(ask("/data"))["curves"]["series"]["train loss"]["runs"][0]["value"]; };
+  CHECK(data_of(ask("/")) == Json::parse(ask("/data")));
+  CHECK_THAT(ask("/"), ContainsSubstring("connect-src 'self'"));
+  CHECK(data_of(ask("/"))["watch"]["seconds"] == 0.1);
+  const auto before = losses().size();
+  const auto line = R"({"step":5,"split":"train","loss":1.25,"seconds":9,"tokens":999})";
+  program.folder().write("run/metrics.jsonl", program.read("run/metrics.jsonl") + line + "\n");
+  wait_until([&] { return losses().size() > before; });
+  CHECK(losses().back() == 1.25);
+  fs::rename(program.at("run"), program.at("gone"));  // the page stays
+  fs::rename(program.at("gone"), program.at("run"));
+  program.folder().write("run/metrics.jsonl", "");
+  wait_until([&] { return !Json::parse(ask("/data"))["curves"]["series"].contains("train loss"); });
+  CHECK(answer_of_port(port, get("/", "evil.example")).find("report-data") == std::string::npos);
+  kill(pid, SIGINT);
+  const auto result = program.wait(pid);
+  INFO(result.err);
+  CHECK(result.code == 130);
+  CHECK_FALSE(program.has("report.html"));
+}
+
+TEST_CASE("report refuses options that --watch leaves without effect, and a port without --watch", "[cli]") {
+  const Program program;
+  program.train("run");
+  for (const auto* more : {"--watch --json", "--watch 1 -o page.html", "--watch --figures figures"})
+    program.refuse(joined("report run", more), 2, {"--watch"});
+  program.refuse("report run --port 8000", 2, {"--watch"});
+  program.refuse("report run --watch 1 --port 65536", 2, {"--port"});
+  program.refuse("report run --watch 0", 2, {"--watch"});
+  program.refuse("report nothing --watch", 2, {"nothing"});
 }
 
 TEST_CASE("inspect writes arrays, numbers and pictures into the run, also beside the forms of another run",

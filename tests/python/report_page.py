@@ -1,11 +1,14 @@
-"""The report page in a browser that can reach no network: nothing is requested, no error is logged, charts have as many elements as
-their data, and hover, zoom, keyboard and the choice of heads work; also on a dark and on a narrow screen, on paper, and with 50 runs.
+"""The report page in a browser that can reach no network: nothing is requested, no error is logged, charts have as many
+elements as their data, and hover, zoom, smoothing, keyboard and the choice of heads work; also on a dark and on a narrow screen,
+on paper, and with 50 runs. A page from `report --watch` follows a run, and keeps what the reader has chosen.
 
 usage: report_page.py METAFORMER
 """
 import json
 import re
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -52,9 +55,53 @@ def make_sorters(program, folder):
     return page
 
 
+# Chooses a value of the control with this label in a section.
+def choose(page, section, label, value):
+    page.value(f"""(() => {{
+        const all = [...document.querySelectorAll('#{section} [data-place]')];
+        const e = all.find((one) => one.dataset.place === {json.dumps(label)});
+        e.value = {json.dumps(value)};
+        e.dispatchEvent(new Event(e.type === 'range' ? 'input' : 'change')); }})()""")
+
+
+def check_smoothing(page):
+    line = "document.querySelector('#curve-chart .curve').getAttribute('d')"
+    raw = "document.querySelector('#curve-chart .raw').getAttribute('d')"
+    before = page.value(line)
+    equal(page.count("#curve-chart .raw"), 0, "pale lines without smoothing")
+    choose(page, "curves", "smoothing", 0.9)
+    equal(page.count("#curve-chart .raw"), page.count("#curve-chart .curve"), "pale lines behind smoothed ones")
+    assert page.value(line) != before, "smoothing does not change the line"
+    equal(page.value(raw), before, "the pale line")
+    page.hover("#curve-chart", 0.6)
+    assert "not smoothed" in page.value("document.getElementById('tooltip').textContent"), "the tooltip lacks the raw value"
+    choose(page, "curves", "smoothing", 0)
+    equal(page.value(line), before, "the line after smoothing was switched off")
+
+
+def check_axes(page):
+    title = "[...document.querySelectorAll('#curve-chart > text')].map((text) => text.textContent).join('|')"
+    paths = set()
+    for axis, words in [("step", "step"), ("time", "training time"), ("tokens", "tokens of"), ("operations", "operations of")]:
+        choose(page, "curves", "by", axis)
+        assert words in page.value(title), f"axis of {axis}: {page.value(title)}"
+        equal(page.count("#curve-chart .curve"), 2, f"curves by {axis}")
+        paths.add(page.value("document.querySelector('#curve-chart .curve').getAttribute('d')"))
+    assert len(paths) > 1, "all axes have the same positions"
+    choose(page, "curves", "by", "step")
+    for series, unit in [("learning rate", "learning rate"), ("tokens per second", "tokens per second")]:
+        choose(page, "curves", "show", series)
+        equal(page.count("#curve-chart .curve"), 2, f"curves of {series}")
+        assert unit in page.value(title), f"unit of {series}: {page.value(title)}"
+    choose(page, "curves", "show", "validation loss")
+
+
 def check_curves(page):
     def shown():
         return page.count("#curve-chart .curve"), page.count("#curve-chart .band")
+
+    check_smoothing(page)
+    check_axes(page)
 
     equal(shown(), (2, 1), "curves and bands: one of each group, a band where there are two seeds")
     page.hover("#curve-chart", 0.6)
@@ -70,13 +117,12 @@ def check_curves(page):
     page.click("#curves .legend button")
     equal(shown(), (1, 0), "curves and bands after a group was hidden")
     page.click("#curves .legend button")
-    choose = "(value, i) => { const e = document.querySelectorAll('#curves select')[i]; e.value = value; e.dispatchEvent(new Event('change')); }"
-    page.value(f"({choose})('runs', 3)")
+    choose(page, "curves", "as", "runs")
     equal(shown(), (3, 0), "curves of every run")
-    page.value(f"({choose})('groups', 3)")
-    page.value(f"({choose})('both', 0)")
+    choose(page, "curves", "as", "groups")
+    choose(page, "curves", "show", "both")
     equal(shown(), (4, 2), "curves of training and validation")
-    page.value(f"({choose})('time', 1)")
+    choose(page, "curves", "by", "time")
     assert "s" in page.value(ticks), "no seconds at the axis of time"
     page.value("document.getElementById('curve-chart').focus()")
     page.press("ArrowRight")
@@ -144,13 +190,109 @@ def check_sorters(path, folder):
         assert (folder / "page.pdf").stat().st_size > 10_000, "the printed page is empty"
         page.set_view(1200, 900, dark=True)
         assert page.value("getComputedStyle(document.body).backgroundColor") != light, "dark colours are not used"
-        page.set_view(390, 800)
-        page.open(path)
-        assert page.value("document.documentElement.scrollWidth") <= 390, "a narrow page scrolls sideways"
-        page.requests.pop()
+        check_widths(page, path)
         check_silence(page, path)
     figures = {file.name for file in (folder / "figures").iterdir()}
     assert {"curves_both.svg", "curves_both.pdf"} <= figures and any("attention" in name for name in figures), f"figures: {figures}"
+
+
+# A phone's screen does not scroll sideways, and on paper nothing is cut or scrolls.
+def check_widths(page, path):
+    page.set_view(390, 800)
+    page.open(path)
+    assert page.value("document.documentElement.scrollWidth") <= 390, "a narrow page scrolls sideways"
+    page.set_view(688, 970, paper=True)
+    page.open(path)
+    page.value("window.dispatchEvent(new Event('beforeprint'))")
+    outside = page.value("""[...document.querySelectorAll('main *')].filter((e) => {
+        const box = e.getBoundingClientRect(), {overflowX, overflowY} = getComputedStyle(e);
+        const scrolls = e.clientHeight && [overflowX, overflowY].some((o) => o === 'auto' || o === 'scroll');
+        return box.width && (box.right > 689 || scrolls);
+    }).map((e) => e.tagName + ' ' + (e.closest('section') || {}).id).join()""")
+    equal(outside, "", "elements that paper cuts")
+    all_open = "[...document.querySelectorAll('#comparison details')].every((part) => part.open)"
+    equal(page.value(all_open), True, "all tables on paper")
+    page.value("window.dispatchEvent(new Event('afterprint'))")
+    page.set_view(1200, 900)
+    page.requests[:] = page.requests[:-2]
+
+
+# Classifiers with and without a test split.
+def check_classifiers(program, folder):
+    words = {"good": ["great", "fine", "lovely"], "bad": ["dull", "awful", "poor"], "mixed": ["plain", "usual", "fair"]}
+    names = list(words)  # of the words, two in seven are those of another label
+    rows = [f"{names[i % 3]},the film {i} was {words[names[(i + (i % 7 < 2)) % 3]][i % 2]}" for i in range(300)]
+    (folder / "train.csv").write_text("label,text\n" + "\n".join(rows[:240]) + "\n")
+    (folder / "test.csv").write_text("label,text\n" + "\n".join(rows[240:]) + "\n")
+    for name, more in [("tested", [f"data.test_path={folder / 'test.csv'}"]), ("untested", ["train.seed=2"])]:
+        train(program, "text_classifier.yaml", folder / "classifiers" / name, f"data.path={folder / 'train.csv'}", *more)
+    path = folder / "classifiers.html"
+    run(program, "report", folder / "classifiers", "-o", path)
+    found = next(one for one in data_of(path)["classifiers"] if one["roc"])
+    with Page() as page:
+        page.open(path)
+        equal(page.count("#classes .map .cell"), 9, "cells of the confusion matrix")
+        counts = page.value("[...document.querySelectorAll('#classes .cell-text')].map((text) => Number(text.textContent))")
+        equal(counts, [count for row in found["confusion"]["test"] for count in row], "counts in the matrix")
+        equal(page.count("#classes .reliability .point"), len(found["reliability"]), "points of the reliability curve")
+        equal(page.count("#classes .reliability .bar"), len(found["reliability"]), "bars with the numbers of texts")
+        equal(page.count("#classes .roc .curve"), 1, "ROC curves")
+        line = "document.querySelector('#classes .roc .curve').getAttribute('d')"
+        before = page.value(line)
+        choose(page, "classes", "ROC curve of", "2")
+        assert page.value(line) != before, "another class, the same curve"
+        equal(page.count("#classes .note li"), 1, "lines on missing results")
+        assert "seed 2" in page.value("document.querySelector('#classes .note').textContent"), "the run without a test split"
+        check_silence(page, path)
+
+
+def check_translator(program, folder):
+    train(program, "seq2seq_copy.yaml", folder / "translator", "model.context=16", "train.batch_size=8")
+    path = folder / "translator.html"
+    run(program, "report", folder / "translator", "-o", path, "--prompt", "3 1 2")
+    with Page() as page:
+        page.open(path)
+        equal(page.count("#translations article"), 6, "the prompt and five sources")
+        equal(page.value("document.querySelector('#translations .prompt').textContent"), "3 1 2", "the first source")
+        equal(page.count("#translations .reference"), 5, "references")
+        check_silence(page, path)
+
+
+# A page from a server gets new curves and keeps the choices, the zoom, opened parts and the place that the reader sees.
+def check_watch(program, folder):
+    metrics = folder / "sorters" / "sdp 1" / "metrics.jsonl"
+    command = [program, "report", folder / "sorters", "--watch", "0.2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        url = server.stdout.readline().strip()
+        with Page() as page:
+            page.open_url(url)
+            choose(page, "curves", "show", "train loss")
+            page.click("#curves .legend button")
+            page.drag("#curve-chart", (0.3, 0.2), (0.8, 0.8))
+            page.value("document.querySelector('#configs details').open = true")
+            ticks = "[...document.querySelectorAll('#curve-chart .axis')].map((axis) => axis.textContent).join('|')"
+            line = "document.querySelector('#curve-chart .curve').getAttribute('d')"
+            kept = page.value(ticks), page.count("#curve-chart .curve")
+            drawn = page.value(line)
+            page.value("document.getElementById('environment').scrollIntoView({behavior: 'instant'})")
+            top = page.value("document.getElementById('environment').getBoundingClientRect().top")
+            last = json.loads(metrics.read_text().splitlines()[-1])
+            for i in (1, 2):
+                more = {"step": last["step"] + i, "split": "train", "loss": 9.0, "seconds": 99 + i, "tokens": 99999 + i}
+                metrics.write_text(metrics.read_text() + json.dumps(more) + "\n")
+            end = time.monotonic() + 30
+            while page.value(line) == drawn:
+                assert time.monotonic() < end, "the page does not follow the run"
+                time.sleep(0.1)
+            equal((page.value(ticks), page.count("#curve-chart .curve")), kept, "zoom and hidden group")
+            equal(page.value("document.querySelector('#curves select').value"), "train loss", "the chosen curve")
+            equal(page.value("document.querySelector('#configs details').open"), True, "the opened part")
+            moved = abs(page.value("document.getElementById('environment').getBoundingClientRect().top") - top)
+            assert moved < 3, f"the page moved by {moved} pixels"
+            equal(page.messages, [], "messages of the browser")
+            equal({one for one in page.requests}, {url, url + "data"}, "requests")
+        server.send_signal(signal.SIGINT)
+        equal(server.wait(timeout=30), 130, "exit code after Ctrl-C")
 
 
 # A language model whose prompt looks like the end of the page.
@@ -201,5 +343,8 @@ if __name__ == "__main__":
         program, folder = sys.argv[1], Path(name)
         (folder / "sorters").mkdir()
         check_sorters(make_sorters(program, folder / "sorters"), folder)
+        check_watch(program, folder)
+        check_classifiers(program, folder)
+        check_translator(program, folder)
         check_language_model(program, folder)
         check_many(program, folder)

@@ -1,5 +1,10 @@
 // Figures as text: drawn elements, their places, and well-formed files.
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <limits>
 #include <regex>
 
@@ -94,12 +99,98 @@ TEST_CASE("a gap divides a line and its band", "[figures]") {
   CHECK((count(band[0], "M") == 2 && count(band[0], "Z") == 2 && count(band[0], "L") == 6));
 }
 
-TEST_CASE("curves beyond the palette repeat its colours with dashed lines", "[figures]") {
+TEST_CASE("from the fourth on curves differ in their dashes, and two of one colour have different ones", "[figures]") {
   LineChart chart;
-  for (int i = 0; i < 10; ++i) chart.curves.push_back({.name = std::to_string(i), .x = {0, 1}, .y = {0, 1.0 + i}});
+  for (int i = 0; i < 40; ++i) chart.curves.push_back({.name = std::to_string(i), .x = {0, 1}, .y = {0, 1.0 + i}});
   const auto svg = to_svg(of(chart));
-  for (const auto* line : {"line c0", "line c0 dashed", "line c7"}) CHECK(paths(svg, line).size() == 1);
-  CHECK(paths(svg, "line c2 dashed").empty());
+  for (const auto* line : {"line c0", "line c1", "line c2"}) CHECK(paths(svg, line).size() == 1);
+  for (int color = 0; color < curve_colors; ++color)
+    for (int dash = 0; dash < curve_dashes; ++dash) {
+      const bool is_solid = color < solid_curves && dash == (color + 2) % curve_dashes;
+      CHECK(paths(svg, fmt::format("line c{} h{}", color, dash)).size() == (is_solid ? 0 : 1));
+    }
+  chart.curves[5].style = LineStyle::solid;
+  chart.curves[0].style = LineStyle::dashed;
+  chart.curves[1].thin = true;
+  const auto changed = to_svg(of(chart));
+  for (const auto* line : {"line c5", "line c0 dashed", "line c1 thin"}) CHECK(paths(changed, line).size() == 1);
+}
+
+namespace {
+
+using Vector = std::array<double, 3>;
+using Matrix = std::array<Vector, 3>;
+
+Vector product(const Matrix& matrix, const Vector& vector) {
+  Vector result{};
+  for (std::size_t i = 0; i < 3; ++i)
+    for (std::size_t j = 0; j < 3; ++j) result[i] += matrix[i][j] * vector[j];
+  return result;
+}
+
+// Linear light of "#rrggbb".
+Vector linear(const std::string& color) {
+  Vector result{};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const double value = std::stoi(color.substr(1 + 2 * i, 2), nullptr, 16) / 255.0;
+    result[i] = value <= 0.04045 ? value / 12.92 : std::pow((value + 0.055) / 1.055, 2.4);
+  }
+  return result;
+}
+
+// WCAG 2: contrast ratio.
+double contrast(const std::string& one, const std::string& other) {
+  const auto luminance = [](const std::string& color) {
+    const auto [r, g, b] = linear(color);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const auto [low, high] = std::minmax({luminance(one), luminance(other)});
+  return (high + 0.05) / (low + 0.05);
+}
+
+// Vision without one kind of cone (Machado, Oliveira and Fernandes 2009), and with all.
+constexpr std::array<Matrix, 4> visions = {
+    {{{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}},
+     {{{0.152286, 1.052583, -0.204868}, {0.114503, 0.786281, 0.099216}, {-0.003882, -0.048116, 1.051998}}},
+     {{{0.367322, 0.860646, -0.227968}, {0.280085, 0.672501, 0.047413}, {-0.011820, 0.042940, 0.968881}}},
+     {{{1.255528, -0.076749, -0.178779}, {-0.078411, 0.930809, 0.147602}, {0.004733, 0.691367, 0.303900}}}}};
+
+// Distance in OKLab (Ottosson 2020) times 100; 2 is about the smallest that is seen.
+double distance(const std::string& one, const std::string& other, const Matrix& vision) {
+  constexpr Matrix cones = {{{0.4122214708, 0.5363325363, 0.0514459929},
+                             {0.2119034982, 0.6806995451, 0.1073969566},
+                             {0.0883024619, 0.2817188376, 0.6299787005}}};
+  constexpr Matrix axes = {{{0.2104542553, 0.7936177850, -0.0040720468},
+                            {1.9779984951, -2.4285922050, 0.4505937099},
+                            {0.0259040371, 0.7827717662, -0.8086757660}}};
+  const auto place = [&](const std::string& color) {
+    auto light = product(vision, linear(color));
+    for (auto& value : light) value = std::clamp(value, 0.0, 1.0);
+    auto response = product(cones, light);
+    for (auto& value : response) value = std::cbrt(value);
+    return product(axes, response);
+  };
+  const auto a = place(one), b = place(other);
+  return 100 * std::hypot(a[0] - b[0], a[1] - b[1], a[2] - b[2]);
+}
+
+}  // namespace
+
+TEST_CASE("curves have contrast with light and dark ground, and differ for colour-blind readers", "[figures]") {
+  const auto rules = palette_variables();
+  const auto middle = rules.find("@media");
+  for (const auto& [text, paper] : {std::pair(rules.substr(0, middle), "#ffffff"), {rules.substr(middle), "#1a1a19"}}) {
+    std::vector<std::string> colors;
+    for (int i = 0; i < curve_colors; ++i) {
+      const auto name = fmt::format("--curve-{}:", i);
+      colors.push_back(text.substr(text.find(name) + name.size(), 7));
+      INFO(name << colors.back());
+      CHECK(contrast(colors.back(), paper) >= 3);
+      for (int other = 0; other < i; ++other)
+        for (const auto& vision : visions)
+          CHECK(distance(colors.back(), colors[static_cast<std::size_t>(other)], vision) >= 10);
+    }
+  }
 }
 
 TEST_CASE("cells of a heat map are drawn at their places, and hidden ones are blank", "[figures]") {

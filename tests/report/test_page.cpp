@@ -107,6 +107,48 @@ not json
   CHECK(estimated.at("validation loss").value == std::vector<double>{3, 2});
 }
 
+TEST_CASE("curves of learning rate and throughput are read, and the tokens at every step", "[report]") {
+  const auto curves = read(R"({"step":10,"split":"train","loss":4,"learning_rate":0.5,"tokens":100,"seconds":2}
+{"step":10,"split":"validation","loss":4}
+{"step":20,"split":"train","loss":3,"learning_rate":0.25,"tokens":300,"seconds":3}
+{"step":30,"split":"train","loss":3,"learning_rate":0.125,"tokens":200,"seconds":4}
+{"step":40,"split":"train","loss":3,"seconds":4,"tokens":250}
+)")
+                          .curves;
+  CHECK(curves.at("learning rate").value == std::vector<double>{0.5, 0.25, 0.125});
+  const auto& speed = curves.at("tokens per second");  // not where time or tokens do not grow, as after a rollback
+  CHECK(speed.step == std::vector<double>{10, 20});
+  CHECK(speed.value == std::vector<double>{50, 200});
+  CHECK(curves.at("validation loss").tokens == std::vector<double>{100});
+  CHECK(curves.at("train loss").tokens == std::vector<double>{100, 300, 200, 250});
+  const auto unknown = read(R"({"step":10,"split":"train","loss":4,"seconds":2})").curves;
+  CHECK(std::isnan(unknown.at("train loss").tokens.at(0)));
+  CHECK_FALSE(unknown.contains("tokens per second"));
+}
+
+TEST_CASE("curves with the same steps share their axis in the page", "[report]") {
+  CurveTable table;
+  for (const char* name : {"train loss", "gradient norm"}) table[name].runs = {line(3), {}};
+  table["validation loss"].runs = {line(2), line(3)};
+  auto slow = line(3);
+  slow.time.back() = 9;
+  table["validation accuracy"].runs = {slow, {}};
+  table["train loss"].runs[0].tokens = table["gradient norm"].runs[0].tokens = {1, 2, 3};
+  const auto json = to_json(table);
+  const auto axis_of = [&](const char* name, std::size_t run) { return json["series"][name]["runs"][run]["axis"]; };
+  CHECK(axis_of("train loss", 0) == axis_of("gradient norm", 0));
+  CHECK(json["axes"].size() == 4);
+  CHECK(json["axes"][axis_of("train loss", 0).get<std::size_t>()].dump() ==
+        R"({"step":[10,20,30],"time":[1,2,3],"tokens":[1,2,3]})");
+  CHECK(json["axes"][axis_of("validation loss", 0).get<std::size_t>()].dump() == R"({"step":[10,20],"time":[1,2]})");
+  CHECK(json["series"]["train loss"]["runs"][1].is_null());
+}
+
+TEST_CASE("only a page from a server may ask for data", "[report]") {
+  CHECK(make_page("a", "{}").find("connect-src") == std::string::npos);
+  CHECK(make_page("a", "{}", /*may_fetch=*/true).find("img-src data:; connect-src 'self'\"") != std::string::npos);
+}
+
 TEST_CASE("a thinned curve has means of points or unchanged points, including the last one", "[report]") {
   const auto curve = line(1000), thin = thinned(curve, 100, true);
   REQUIRE(thin.value.size() == 100);

@@ -31,7 +31,7 @@ function drawLineChart(box, {title, axis, log, lines}) {
 function showNorms() {
   const runs = report.inspected.filter((run) => run.norms && run.norms.after_feed_forward)
                    .map(({run, name, norms}) => ({group: report.runs[run].group, label: name, norms}));
-  if (!runs.length) return;
+  if (!runs.length) return null;
   const of = (title, axis, values) => {
     const lines = runs.map((run) => ({...run, css: '', x: d3.range(values(run.norms).length), y: values(run.norms)}));
     return {title, axis, lines};
@@ -45,20 +45,25 @@ function showNorms() {
   const text =
       'Mean Euclidean norm of the vectors of the tokens: of the residual stream after so many layers (0: the ' +
       'embeddings), and of what the mixer and the feed-forward network add to it.';
-  addSection('norms', 'Norms by depth', soft(text), box);
   keepDrawn(() => drawCharts(box, runs, charts));
+  return makeSection('norms', 'Norms by depth', soft(text), box);
 }
+
+const blocksState = {
+  run: null  // the name of the shown run; null: the first
+};
 
 // The measurements of train.diagnostics_interval over a training.
 function showBlocks() {
   const runs = report.blocks;
-  if (!runs.length) return;
+  if (!runs.length) return null;
   const box = make('div');
-  let shown = 0;
-  const draw = () => drawBlocks(box, runs[shown].panels);
-  const names = runs.map(({run}) => `${report.groups[report.runs[run].group].name}, seed ${report.runs[run].seed}`);
-  const controls = choice('run', [...names.entries()], 0, (value) => {
-    shown = Number(value);
+  const nameOf = ({run}) => report.runs[run].name;
+  const chosen = () => runs.find((one) => nameOf(one) === blocksState.run) ?? runs[0];
+  const draw = () => drawBlocks(box, chosen().panels);
+  const title = ({run}) => `${report.groups[report.runs[run].group].name}, seed ${report.runs[run].seed}`;
+  const controls = choice('run', runs.map((one) => [nameOf(one), title(one)]), nameOf(chosen()), (value) => {
+    blocksState.run = value;
     draw();
   });
   const text =
@@ -67,8 +72,8 @@ function showBlocks() {
       'deviation of the scores, and the gradient of the loss with respect to the stream. Lines are means over the ' +
       'heads, bands reach from the lowest to the highest head.';
   const choices = runs.length > 1 ? make('div', {class: 'controls'}, controls) : null;
-  addSection('blocks', 'Blocks in training', soft(text), choices, box);
   keepDrawn(draw);
+  return makeSection('blocks', 'Blocks in training', soft(text), choices, box);
 }
 
 function drawBlocks(box, panels) {

@@ -1,7 +1,7 @@
 // Elements, numbers, colours, the tooltip, and drawings that follow the width and the colour scheme. Text from runs is
 // only ever set as textContent.
 
-const report = JSON.parse(document.getElementById('report-data').textContent);
+let report = JSON.parse(document.getElementById('report-data').textContent);
 
 // make('p', {class: 'note'}, 'text', otherElement). Names that start with "on" are event listeners; a null, false or
 // missing attribute or child is left out.
@@ -17,14 +17,14 @@ function make(name, attributes = {}, ...children) {
   return element;
 }
 
+// A name that may break after these signs.
+const breakable = (name) => name.split(/(?<=[_=./])/).flatMap((part, i) => (i ? [make('wbr'), part] : [part]));
+
 const soft = (text) => make('p', {class: 'soft'}, text);
 
-function addSection(id, title, ...content) {
+function makeSection(id, title, ...content) {
   const name = `${id}-title`;
-  const section = make('section', {id, 'aria-labelledby': name}, make('h2', {id: name}, title), ...content);
-  document.getElementById('content').append(section);
-  document.getElementById('sections').append(make('li', {}, make('a', {href: `#${id}`}, title)));
-  return section;
+  return make('section', {id, 'aria-labelledby': name}, make('h2', {id: name}, title), ...content);
 }
 
 // A labelled drop-down list; options are [value, text].
@@ -35,11 +35,31 @@ function choice(label, options, value, onchange) {
   return make('label', {}, `${label} `, select);
 }
 
+// A slider with its value beside it.
+function slider(label, {min, max, step}, value, oninput) {
+  const shown = make('output', {}, value.toFixed(2));
+  const input = make('input', {
+    type: 'range',
+    min,
+    max,
+    step,
+    'data-place': label,
+    oninput: () => {
+      shown.textContent = Number(input.value).toFixed(2);
+      oninput(Number(input.value));
+    }
+  });
+  input.value = value;
+  return make('label', {}, `${label} `, input, shown);
+}
+
 // Replaces the content of an element, and gives the keyboard's focus to the new element with the same data-place.
 function replaceInside(element, ...children) {
   const active = document.activeElement, place = element.contains(active) && active.dataset.place;
   element.replaceChildren(...children);
-  if (place) element.querySelector(`[data-place="${place}"]`)?.focus();
+  if (!place) return;
+  const next = [...element.querySelectorAll('[data-place]')].find((other) => other.dataset.place === place);
+  next?.focus({preventScroll: true});
 }
 
 const button = (label, onclick, attributes = {}) => make('button', {type: 'button', onclick, ...attributes}, label);
@@ -81,16 +101,10 @@ function showTooltip(x, y, ...content) {
 }
 function hideTooltip() { tooltip.hidden = true; }
 
-// Everything drawn with the current width and colours. Redrawn when they change.
-const drawings = [];
-function keepDrawn(draw) {
-  drawings.push(draw);
-  draw();
-}
-function redraw() {
-  hideTooltip();
-  drawings.forEach((draw) => draw());
-}
+// Everything drawn with the current width and colours, of the section that is being made. It is drawn once the section
+// is in the page, and again when these change.
+let newDrawings = [];
+const keepDrawn = (draw) => newDrawings.push(draw);
 
 // Sets attributes of a d3 selection.
 function set(selection, attributes) {
@@ -122,8 +136,8 @@ function pointer(element) {
   return [...d3.clientPoint(element, event), event.clientX, event.clientY];
 }
 
-// Bands, lines and dots of {group, label, css, x, y, low, high} in the colour of the group, where values are shown.
-// Lines of at most `dotted` points have dots.
+// Bands, lines and dots of {group, label, css, x, y, low, high, raw} in the colour of the group, where values are
+// shown; raw: pale values behind a smoothed line. Lines of at most `dotted` points have dots.
 function drawLines(layer, lines, x, y, isShown, dotted, radius) {
   const path = d3.line().defined((p) => isShown(p[1])).x((p) => x(p[0])).y((p) => y(p[1]));
   const area = d3.area().defined((p) => isShown(p[1]) && isShown(p[2]));
@@ -132,11 +146,13 @@ function drawLines(layer, lines, x, y, isShown, dotted, radius) {
   each(layer, 'path', 'band', lines.filter(({low}) => low))
       .style('fill', color)
       .attr('d', (line) => area(d3.zip(line.x, line.low, line.high)));
-  set(each(layer, 'path', 'curve', lines), {
-    class: ({css}) => `curve ${css}`,
-    'stroke-dasharray': ({group}) => curveDashes(group),
-    d: (line) => path(d3.zip(line.x, line.y))
+  set(each(layer, 'path', 'raw', lines.filter(({raw}) => raw)), {
+    d: (line) => path(d3.zip(line.x, line.raw))
   }).style('stroke', color);
+  set(each(layer, 'path', 'curve', lines),
+      {class: ({css}) => `curve ${css}`, d: (line) => path(d3.zip(line.x, line.y))})
+      .style('stroke', color)
+      .style('stroke-dasharray', ({group}) => curveDashes(group));
   const points = lines.filter((line) => line.x.length <= dotted).flatMap((line) => line.x.map((at, i) => {
     return {...line, at, value: line.y[i]};
   }));
@@ -148,15 +164,14 @@ function drawLines(layer, lines, x, y, isShown, dotted, radius) {
 // Which values an axis has a place for, and all values of lines that have one.
 const isShownOn = (log) => (value) => Number.isFinite(value) && (!log || value > 0);
 const valuesOf = (lines, isShown) =>
-    lines.flatMap(({y, low = [], high = []}) => [...y, ...low, ...high]).filter(isShown);
+    lines.flatMap(({y, low, high, raw}) => [y, low, high, raw].flatMap((values) => values ?? [])).filter(isShown);
 
 const widthOf = (element) => Math.max(240, Math.floor(element.getBoundingClientRect().width));
 
-// Colours, from the CSS variables that hold them for light and dark ground. From the ninth group on colours repeat,
-// with dashes.
-const curveColors = 8;
+// Colours, from the CSS variables that hold them for light and dark ground, and dashes from the fourth line on.
+const curveColors = 8, solidCurves = 3, dashKinds = 5;
 const curveColor = (number) => `var(--curve-${number % curveColors})`;
-const curveDashes = (number) => (Math.floor(number / curveColors) % 2 ? '6 4' : null);
+const curveDashes = (number) => (number < solidCurves ? null : `var(--dash-${(number - solidCurves) % dashKinds})`);
 
 // From a value to a colour; `scale` is {kind: 'sequential' | 'diverging', low, high}.
 function colorScale({kind, low, high}) {
@@ -176,8 +191,9 @@ const groupSwatch = (group) =>
     make('span', {class: 'swatch', style: `background:${curveColor(group)}`, 'aria-hidden': 'true'});
 
 function lineSwatch(group) {
-  const svg = chart(24, 10, {role: null, 'aria-hidden': 'true'});
-  add(svg, 'line', {x1: 0, x2: 24, y1: 5, y2: 5, 'stroke-width': 2.5, 'stroke-dasharray': curveDashes(group)})
-      .style('stroke', curveColor(group));
+  const svg = chart(30, 10, {role: null, 'aria-hidden': 'true'});
+  add(svg, 'line', {x1: 0, x2: 30, y1: 5, y2: 5, 'stroke-width': 2.5})
+      .style('stroke', curveColor(group))
+      .style('stroke-dasharray', curveDashes(group));
   return svg.node();
 }

@@ -7,8 +7,9 @@ const runsWith = (kinds) => report.inspected.filter((run) => kinds.some(({key}) 
 // `kinds`: the matrices that can be shown, {key, title, palette, map(run, matrix)}; a run is offered when it has one of
 // them. `below(head, run, panel)`: nodes that are shown under the map.
 class HeadPanel {
-  constructor(kinds, run, kind, below) {
-    Object.assign(this, {kinds, below, layer: 0, head: 0});
+  // `state` keeps the choice of a panel, as choose() takes it, when the section is made again.
+  constructor(kinds, state, below) {
+    Object.assign(this, {kinds, below, state, layer: 0, head: 0});
     this.controls = make('div', {class: 'controls'});
     this.caption = make('p', {class: 'on-paper'});
     this.thumbnails = make('div', {class: 'heads', role: 'group', 'aria-label': 'Layers and heads'});
@@ -17,7 +18,7 @@ class HeadPanel {
     this.extra = make('div');
     const parts = [this.controls, this.caption, this.thumbnails, this.mapBox, this.readout, this.extra];
     this.root = make('div', {class: 'head-panel'}, ...parts);
-    this.choose({run, kind});
+    this.choose(state.choice);
   }
 
   // Matrices of the chosen kind in a layer, by head.
@@ -31,6 +32,7 @@ class HeadPanel {
     this.layer = layers.includes(layer) ? layer : layers[0];
     const heads = this.matrices(this.layer);
     this.head = heads[head] ? head : heads.findIndex(Boolean);
+    this.state.choice = {run, kind: this.kind.key, layer: this.layer, head: this.head};
     const chosen = (key, options, value, parse = Number) =>
         choice(key, options, value, (text) => this.show({[key === 'matrix' ? 'kind' : key]: parse(text)}));
     const runs = runsWith(this.kinds).map((one) => [report.inspected.indexOf(one), one.name]);
@@ -58,7 +60,7 @@ class HeadPanel {
 
   drawThumbnails() {
     const heads = d3.range(d3.max(this.run.layers, (layer) => layer.heads.length));
-    this.thumbnails.style.gridTemplateColumns = `auto repeat(${heads.length}, 60px)`;
+    this.thumbnails.style.setProperty('--heads', heads.length);
     const rows = this.run.layers.map((_, layer) => {
       const matrices = this.matrices(layer);
       return [make('span', {}, `layer ${layer}`), ...heads.map((head) => this.thumbnail(matrices[head], layer, head))];
@@ -89,14 +91,25 @@ function choosePair(runs, mixers) {
   return pairs.length ? pairs[d3.scan(pairs, (p, q) => cost(p) - cost(q))] : runs;
 }
 
+// The choices of the panels by section. A choice whose run is gone is dropped.
+const panelStates = {};
+function panelStatesOf(id, runs, choices) {
+  const known = (panelStates[id] ??= []);
+  return choices.map((choice, i) => {
+    const old = known[i]?.choice, run = old && runs.find(({name}) => name === old.run.name);
+    return (known[i] = {choice: run ? {...old, run} : choice});
+  });
+}
+
 // A section of panels beside each other, of two runs where there are several. `mixers`: of the runs that are shown
 // first.
-function addPanels(id, title, description, kinds, below, mixers, kindOf = () => kinds[0].key) {
+function makePanels(id, title, description, kinds, below, mixers, kindOf = () => kinds[0].key) {
   const runs = runsWith(kinds);
-  if (!runs.length) return;
-  const panels = choosePair(runs, mixers).map((run) => new HeadPanel(kinds, run, kindOf(run), below));
-  addSection(id, title, soft(description), make('div', {class: 'sides'}, ...panels.map((panel) => panel.root)));
+  if (!runs.length) return null;
+  const choices = choosePair(runs, mixers).map((run) => ({run, kind: kindOf(run)}));
+  const panels = panelStatesOf(id, runs, choices).map((state) => new HeadPanel(kinds, state, below));
   panels.forEach((panel) => keepDrawn(() => panel.draw()));
+  return makeSection(id, title, soft(description), make('div', {class: 'sides'}, ...panels.map((panel) => panel.root)));
 }
 
 // Terms with their values; those without a value are left out.
@@ -134,7 +147,7 @@ function showAttention() {
   };
   const text =
       `Rows are queries, columns are keys. Cells that a causal mask hides are blank. ${report.inspection_text}`;
-  addPanels('attention', 'Attention', text, kinds, below, []);
+  return makePanels('attention', 'Attention', text, kinds, below, []);
 }
 
 // Two columns of tokens: queries on the left, keys on the right, and lines as strong as the attention between them.
@@ -224,7 +237,7 @@ function showForms() {
   const text =
       'The matrix between two vectors in a score: M of metric attention, W or U of quadratic attention, and, between ' +
       'inputs of the layer, W_q W_kᵀ/√k of scaled dot product beside P M Pᵀ/√k. Colours are symmetric about 0.';
-  addPanels(
+  return makePanels(
       'forms', 'Forms of the scores', text, kinds, below, ['metric', 'scaled_dot_product'],
       (run) => (run.mixer === 'scaled_dot_product' ? 'input_form' : 'form'));
 }
@@ -260,5 +273,5 @@ function showDistances() {
   const text =
       'The distance √((x − y) F (x − y)) between the embeddings of tokens under the form F of a head. Where (x − y) F ' +
       '(x − y) is negative there is no distance; the map then shows −√|…|, in blue.';
-  addPanels('distances', 'Distances between tokens', text, kinds, below, ['metric']);
+  return makePanels('distances', 'Distances between tokens', text, kinds, below, ['metric']);
 }

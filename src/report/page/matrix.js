@@ -3,8 +3,13 @@
 // {rows, columns, low, high, bits, layout, data}: whole numbers of 8 or 16 bits, little-endian, base64; 0 is low and
 // the largest is high. Of a "lower" matrix (a causal mask hides the rest, which becomes NaN) and of a "symmetric" one
 // only the lower triangle with the diagonal is there.
+const decodedMatrices = new WeakMap();
 function decodeMatrix(packed) {
-  if (packed.values) return packed;
+  if (!decodedMatrices.has(packed)) decodedMatrices.set(packed, decoded(packed));
+  return decodedMatrices.get(packed);
+}
+
+function decoded(packed) {
   const {rows, columns, low, high, bits, layout} = packed;
   const bytes = Uint8Array.from(atob(packed.data), (letter) => letter.charCodeAt(0));
   const numbers = bits === 16 ? new Uint16Array(bytes.buffer) : bytes, step = (high - low) / (2 ** bits - 1);
@@ -14,7 +19,7 @@ function decodeMatrix(packed) {
       values[row * columns + column] = low + step * numbers[next++];
       if (layout === 'symmetric') values[column * columns + row] = values[row * columns + column];
     }
-  return Object.assign(packed, {values});
+  return {...packed, values};
 }
 
 // The matrix as a canvas with one pixel for each cell; NaN is transparent.
@@ -38,12 +43,13 @@ const visibleToken = (token) => token.replace(/ /g, '␣').replace(/\n/g, '↵')
 const mostCellElements = 4900;  // larger maps are one image
 
 // Draws a map into box. `map`: {matrix, rowLabels, columnLabels, rowTitle, columnTitle, scale, name, describe(row,
-// column, value)}.
+// column, value)}; also `largest`, the most pixels of a cell, and `text(row, column)`, which is written into cells that
+// are large enough.
 function drawMap(box, map, readout) {
   const {matrix, rowLabels} = map, labelled = rowLabels.length === matrix.rows;
   const longest = labelled ? Math.min(12, d3.max(rowLabels, (text) => text.length)) : 3;
   const left = 26 + longest * 7, bottomLabels = longest > 2 || !labelled ? 14 + (labelled ? longest * 6 : 0) : 16;
-  const cell = Math.max(2, Math.min(24, (Math.min(widthOf(box), 560) - left - 62) / matrix.columns));
+  const cell = Math.max(2, Math.min(map.largest ?? 24, (Math.min(widthOf(box), 560) - left - 62) / matrix.columns));
   const width = cell * matrix.columns, height = cell * matrix.rows, top = 6;
   const svg = chart(left + width + 62, top + height + bottomLabels + 24, {
     class: 'map',
@@ -52,6 +58,7 @@ function drawMap(box, map, readout) {
   });
   const area = {x: left, y: top, width, height};
   drawCells(svg, map, area, cell);
+  if (map.text && cell >= 26) drawCellTexts(svg, map, area, cell);
   add(svg, 'rect', {class: 'frame', ...area});
   drawMapLabels(svg, map, area, cell, labelled, longest, bottomLabels);
   drawColorBar(svg, map.scale, left + width + 12, top, Math.min(160, height));
@@ -69,6 +76,18 @@ function drawCells(svg, {matrix, scale}, area, cell) {
     const x = area.x + (i % columns) * cell, y = area.y + Math.floor(i / columns) * cell;
     if (Number.isFinite(value))
       add(cells, 'rect', {class: 'cell', x, y, width: cell, height: cell, fill: color(value)});
+  });
+}
+
+// Dark text on light cells, light text on dark ones.
+function drawCellTexts(svg, {matrix, scale, text}, area, cell) {
+  const {columns, values} = matrix, color = colorScale(scale);
+  values.forEach((value, i) => {
+    const row = Math.floor(i / columns), column = i % columns;
+    label(
+        svg, area.x + (column + 0.5) * cell, area.y + (row + 0.5) * cell, text(row, column),
+        {class: 'cell-text', 'text-anchor': 'middle', dy: '.35em', 'pointer-events': 'none'})
+        .style('fill', d3.lab(color(value)).l > 50 ? '#111' : '#fff');
   });
 }
 

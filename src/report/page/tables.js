@@ -25,7 +25,8 @@ function showOverview() {
 
 const isReference = (entry) => entry.reference === entry.name;
 const entryName = (entry) => make(
-    'th', {scope: 'row', title: entry.name}, entry.color === null ? null : groupSwatch(entry.color), entry.short_name);
+    'th', {scope: 'row', title: entry.name}, entry.color === null ? null : groupSwatch(entry.color),
+    ...breakable(entry.short_name));
 
 const shownValue = (measure, value) => fixed(value * measure.scale, measure.digits);
 
@@ -54,12 +55,13 @@ function measureRow(measure, entry) {
 
 function showComparison() {
   const {comparison, problems} = report;
-  if (!comparison && !problems.length) return;
-  const section = addSection('comparison', 'Comparison');
+  if (!comparison && !problems.length) return null;
+  const section = makeSection('comparison', 'Comparison');
   if (comparison) showMeasures(section, comparison);
   const list = make('ul', {class: 'note'}, ...problems.map((problem) => make('li', {}, problem)));
   if (problems.length)
     section.append(fold([`Left out, or compared in part (${problems.length})`], [list], {open: problems.length <= 6}));
+  return section;
 }
 
 function showMeasures(section, comparison) {
@@ -189,20 +191,30 @@ function showDifferences(section, measure, entries) {
 
 const shortenTo = (text, letters) => (text.length <= letters ? text : `${text.slice(0, Math.max(1, letters - 1))}…`);
 
+// The groups are the rows, or the columns if there are fewer of them than keys.
+function differingSettings(keys) {
+  const {groups} = report,
+        nameOf = ({name}, i) =>
+            make('th', {scope: groups.length >= keys.length ? 'row' : 'col'}, groupSwatch(i), ...breakable(name));
+  const valueOf = ({settings}, key) => settings[key] ?? '–', code = (key) => make('code', {}, ...breakable(key));
+  if (groups.length >= keys.length)
+    return table(
+        ['group', ...keys.map(code)],
+        groups.map((group, i) => [nameOf(group, i), ...keys.map((key) => valueOf(group, key))]), {class: 'text'});
+  return table(
+      ['key', ...groups.map(nameOf)],
+      keys.map((key) => [make('th', {scope: 'row'}, code(key)), ...groups.map((group) => valueOf(group, key))]),
+      {class: 'text'});
+}
+
 function showConfigs() {
-  const section = addSection('configs', 'Configs'), keys = report.differing_keys;
-  if (report.groups.length > 1) {
-    const rows = report.groups.map(({name, settings}, i) => {
-      return [make('th', {scope: 'row'}, groupSwatch(i), name), ...keys.map((key) => settings[key] ?? '–')];
-    });
-    section.append(
-        make('h3', {}, 'What differs'),
-        table(['group', ...keys.map((key) => make('code', {}, key))], rows, {class: 'text'}));
-  }
+  const section = makeSection('configs', 'Configs'), keys = report.differing_keys;
+  if (report.groups.length > 1) section.append(make('h3', {}, 'What differs'), differingSettings(keys));
   section.append(make('h3', {}, 'Whole configs'), ...report.groups.map(({name, runs, config}, i) => {
     const seeds = runs.map((run) => report.runs[run].seed).join(', ');
     return fold([groupSwatch(i), `${name} (train.seed ${seeds})`], [make('pre', {}, config)]);
   }));
+  return section;
 }
 
 function stateOf({state, attention_collapse: collapse}) {
@@ -216,19 +228,20 @@ function showEnvironment() {
       (field) => report.runs.some((run) => run.environment[field]));
   const rows = report.runs.map(
       (run) =>
-          [make('th', {scope: 'row'}, groupSwatch(run.group), run.name), stateOf(run), duration(run.time ?? NaN),
-           ...fields.map((field) => run.environment[field] || '–')]);
+          [make('th', {scope: 'row'}, groupSwatch(run.group), ...breakable(run.name)), stateOf(run),
+           duration(run.time ?? NaN), ...fields.map((field) => run.environment[field] || '–')]);
   const section =
-      addSection('environment', 'Environment', table(['run', 'state', 'training', ...fields], rows, {class: 'text'}));
+      makeSection('environment', 'Environment', table(['run', 'state', 'training', ...fields], rows, {class: 'text'}));
   const commands = report.runs.filter((run) => run.environment.command).map(({name, environment}) => {
     return make('div', {}, make('dt', {}, name), make('dd', {}, make('code', {}, environment.command)));
   });
   if (commands.length) section.append(fold(['Commands'], [make('dl', {class: 'commands'}, ...commands)]));
+  return section;
 }
 
 function showTexts() {
   const {samples, description} = report.texts;
-  if (!samples.length) return;
+  if (!samples.length) return null;
   const cards = (list) => make('div', {class: 'texts'}, ...list.map(({run: number, prompt, text, error}) => {
     const {group, seed} = report.runs[number];
     const title = make('h3', {}, groupSwatch(group), `${report.groups[group].name}, seed ${seed}`);
@@ -238,6 +251,25 @@ function showTexts() {
   const most = 12;  // of more texts, one of each group is shown at once
   const isShown = ({run}) => samples.length <= most || report.groups[report.runs[run].group].runs[0] === run;
   const rest = samples.filter((sample) => !isShown(sample));
-  const section = addSection('texts', 'Texts', soft(description), cards(samples.filter(isShown)));
-  if (rest.length) section.append(fold([`The other seeds (${rest.length} texts)`], [cards(rest)]));
+  const section = makeSection('texts', 'Texts', soft(description), cards(samples.filter(isShown)));
+  if (rest.length) section.append(fold([`The other seeds (${rest.length})`], [cards(rest)]));
+  return section;
+}
+
+// Held-out sources with the targets of the data and those of the first run of every group.
+function showTranslations() {
+  if (!report.translations.length) return null;
+  const nameOf = (run) => report.groups[report.runs[run].group].name;
+  const articles = report.translations.flatMap(({sources, answers}) => sources.map(({source, target}, i) => {
+    const rows = answers.flatMap(({run, texts}) => {
+      const same = texts[i] === target ? ' (equal to the reference)' : '';
+      return [make('dt', {}, groupSwatch(report.runs[run].group), nameOf(run)), make('dd', {}, texts[i] + same)];
+    });
+    const reference = target === null ? [] : [make('dt', {}, 'reference'), make('dd', {class: 'reference'}, target)];
+    return make('article', {}, make('p', {class: 'prompt'}, source), make('dl', {}, ...reference, ...rows));
+  }));
+  const text =
+      'Sources of the validation split from long to short, and with --prompt the given text first; references are the ' +
+      'targets of the data. The first run of every group writes by greedy search.';
+  return makeSection('translations', 'Translations', soft(text), make('div', {class: 'translations'}, ...articles));
 }
