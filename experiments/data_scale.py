@@ -3,7 +3,8 @@
 
 Text: files of installed Debian packages (documentation, headers, manuals, programs), repeated with exchanged digits. For every size:
 `metaformer data prepare` into bytes and into byte-level BPE; then `metaformer train` from the bytes, warm, and with dropped page caches
-(as root), and from the text in memory, of which a large one has its first 100 MB. Writes every number into a CSV file.
+(as root), and from the text in memory, of which a large one has its first 100 MB. step_ratio is the median over the rounds of the time of
+a step divided by that of the round with the text in memory. Writes every number into a CSV file.
 
   experiments/data_scale.py experiments/results/data_scale.csv --bpe tokenizer.json
   experiments/data_scale.py experiments/results/data_scale.csv --draw docs/figures/data_scale.svg
@@ -128,6 +129,10 @@ def measure(program, folder, size, tokenizer, rounds, bpe):
         for key in ("start_seconds", "ms_per_step", "memory_mib"):
             is_known = found and (name != "text" or size <= MOST_IN_MEMORY or key == "ms_per_step")
             row[f"{name}_{key}"] = statistics.median(run[key] for run in found) if is_known else ""
+    for name in ("tokens", "cold"):
+        ratios = [run["ms_per_step"] / text["ms_per_step"] for run, text in zip(runs[name], runs["text"])]
+        row[f"{name}_step_ratio"] = round(statistics.median(ratios), 4) if ratios else ""
+        row[f"{name}_step_ratios"] = " ".join(f"{ratio:.4f}" for ratio in sorted(ratios))
     return row
 
 
@@ -152,7 +157,7 @@ def main():
     parser.add_argument("--sizes", type=float, nargs="+", default=[1e6, 1e8, 1e9, 1e10], help="bytes of text")
     parser.add_argument("--bpe", type=Path, help="tokenizer.json of a byte-level BPE; without it only bytes are measured")
     parser.add_argument("--folder", type=Path, default=Path("/tmp/metaformer_data_scale"), help="needs three times the largest size")
-    parser.add_argument("--rounds", type=int, default=3, help="trainings of each kind, interleaved")
+    parser.add_argument("--rounds", type=int, default=7, help="trainings of each kind, interleaved")
     parser.add_argument("--draw", type=Path, help="only draw the results as this SVG file")
     arguments = parser.parse_args()
     if arguments.draw:

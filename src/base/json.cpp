@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <utility>
 
 #include "base/error.h"
@@ -83,6 +84,12 @@ void for_each_json_object(std::string_view content, const std::vector<std::strin
     lines.add(line, line.size());
   }
   lines.finish();
+}
+
+nlohmann::ordered_json short_number(double number) {
+  constexpr double largest = 1e15;
+  const bool is_whole = number == std::trunc(number) && std::abs(number) < largest;
+  return is_whole ? nlohmann::ordered_json(static_cast<std::int64_t>(number)) : nlohmann::ordered_json(number);
 }
 
 std::string defect_of_text_member(const nlohmann::json& value, const std::string& name) {

@@ -16,6 +16,9 @@
 
 namespace metaformer {
 
+// A number as people write it: 1, not 1.0.
+nlohmann::ordered_json short_number(double number);
+
 constexpr std::size_t deepest_json = 64;  // dumping recurses, so depth must be bounded
 
 // ordered_json compares every key with all previous keys of its object: this many comparisons take about a second, as

@@ -152,8 +152,7 @@ std::size_t display_width(std::string_view text) {
   return width;
 }
 
-// The bytes of the longest beginning that takes at most `width` columns, and its columns.
-static std::pair<std::size_t, std::size_t> longest_beginning(std::string_view text, std::size_t width) {
+std::string_view first_columns(std::string_view text, std::size_t width) {
   std::size_t bytes = 0, taken = 0;
   for_each_shown(text, [&](std::size_t columns, std::size_t end) {
     if (taken + columns > width) return false;
@@ -161,7 +160,7 @@ static std::pair<std::size_t, std::size_t> longest_beginning(std::string_view te
     bytes = end;
     return true;
   });
-  return {bytes, taken};
+  return text.substr(0, bytes);
 }
 
 // The first byte of the longest end that takes at most `width` columns and does not begin with a combining mark.
@@ -179,8 +178,8 @@ static std::size_t longest_end(std::string_view text, std::size_t width) {
 std::string cut_in_middle(std::string_view text, std::size_t width) {
   if (display_width(text) <= width) return std::string(text);
   const auto kept = std::max<std::size_t>(width, 1) - 1;
-  const auto [bytes, columns] = longest_beginning(text, kept / 2);
-  return fmt::format("{}…{}", text.substr(0, bytes), text.substr(longest_end(text, kept - columns)));
+  const auto beginning = first_columns(text, kept / 2);
+  return fmt::format("{}…{}", beginning, text.substr(longest_end(text, kept - display_width(beginning))));
 }
 
 std::string in_quotes(std::string_view value) { return "'" + printable(value) + "'"; }

@@ -66,6 +66,9 @@ std::string printable(std::string_view word);
 // The columns of a terminal that a text takes: two for a wide character of East Asia, none for a combining mark.
 std::size_t display_width(std::string_view text);
 
+// The longest beginning that takes at most `width` columns.
+std::string_view first_columns(std::string_view text, std::size_t width);
+
 // The text if it takes at most `width` columns, else its beginning and its end with "…" between them.
 std::string cut_in_middle(std::string_view text, std::size_t width);
 

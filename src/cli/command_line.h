@@ -90,6 +90,11 @@ void add_man_command(CLI::App& program);
 void add_sweep_functions_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 
+// scripts/lib/messages.sh and experiments/lib/sweep.sh, as the build read them (cmake/EmbedFiles.cmake).
+namespace embedded {
+extern const std::string_view sweep_functions;
+}
+
 // For transform(): a whole number within bounds, which may be written as 1e3, and a number in a range.
 CLI::Validator whole_number(std::int64_t low, std::int64_t high);
 CLI::Validator number_in(const Range& range);

@@ -120,8 +120,9 @@ void evaluate_together(const EvaluateArguments& arguments, ProcessGroup& group) 
     const auto mean = ensemble.mean();
     auto evaluation = task.classes->report_of(mean, log_loss(mean), Tables::all);
     if (all_fitted) {
-      evaluation.scores.emplace_back("scaled_loss", log_loss(scaled.mean()));
-      evaluation.scores.emplace_back("scaled_calibration_error", calibration_error(scaled.mean()));
+      const auto scaled_mean = scaled.mean();
+      evaluation.scores.emplace_back("scaled_loss", log_loss(scaled_mean));
+      evaluation.scores.emplace_back("scaled_calibration_error", calibration_error(scaled_mean));
     }
     if (!group.is_first()) return;
     print_result(arguments, {{"members", members}}, fmt::format("mean of {} classifiers", members.size()), evaluation,

@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <array>
+#include <utility>
+
 #include "base/platform.h"
 #include "base/utf8.h"
 #include "cli/command_line.h"
@@ -6,6 +10,10 @@ namespace metaformer {
 
 namespace {
 
+using Escape = std::pair<char, const char*>;
+constexpr std::array<Escape, 7> escapes = {
+    {{'\\', "\\e"}, {'-', "\\-"}, {'\'', "\\(aq"}, {'"', "\\(dq"}, {'`', "\\(ga"}, {'^', "\\(ha"}, {'~', "\\(ti"}}};
+
 // Text for roff: what it would take for a request, an escape or a typographical sign is written as an escape.
 std::string roff_text(std::string_view text) {
   std::string escaped_text;
@@ -13,22 +21,11 @@ std::string roff_text(std::string_view text) {
   for_each_code_point(text, [&](std::uint32_t point) {
     const auto c = static_cast<char>(point);
     if (before == '\n' && (point == '.' || point == '\'')) escaped_text += "\\&";
+    const auto special = std::ranges::find(escapes, c, &Escape::first);
     if (point >= 0x80)
       escaped_text += fmt::format("\\[u{:04X}]", point);
-    else if (c == '\\')
-      escaped_text += "\\e";
-    else if (c == '-')
-      escaped_text += "\\-";
-    else if (c == '\'')
-      escaped_text += "\\(aq";
-    else if (c == '"')
-      escaped_text += "\\(dq";
-    else if (c == '`')
-      escaped_text += "\\(ga";
-    else if (c == '^')
-      escaped_text += "\\(ha";
-    else if (c == '~')
-      escaped_text += "\\(ti";
+    else if (special != escapes.end())
+      escaped_text += special->second;
     else
       escaped_text += c;
     before = point < 0x80 ? c : ' ';

@@ -1,5 +1,3 @@
-#include "cli/sweep_functions.h"
-
 #include "base/platform.h"
 #include "cli/command_line.h"
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/json.h"
 #include "config/experiment_config.h"
 #include "config/writer.h"
 
@@ -13,13 +14,6 @@ namespace metaformer {
 using Json = nlohmann::ordered_json;
 
 namespace {
-
-// A number as people write it: 1, not 1.0.
-Json short_number(double number) {
-  constexpr double largest = 1e15;
-  const bool is_whole = number == std::trunc(number) && std::abs(number) < largest;
-  return is_whole ? Json(static_cast<std::int64_t>(number)) : Json(number);
-}
 
 // YAML reads 1 and true, which may be the names of a column or a file, as other types.
 Json text_schema(const Json& more = Json::object()) {

@@ -63,15 +63,6 @@ void keep_corners(std::vector<std::array<std::int64_t, 2>>& counts) {
   counts = std::move(kept);
 }
 
-ClassProbabilities probabilities_of(const TestPredictions& predictions) {
-  const auto values = predictions.probabilities_lv.contiguous();
-  const auto labels = predictions.labels_l.contiguous();
-  const auto* value = values.data_ptr<double>();
-  const auto* label = labels.data_ptr<std::int64_t>();
-  return {
-      .classes = values.size(1), .values = {value, value + values.numel()}, .labels = {label, label + labels.numel()}};
-}
-
 Json rows_of(const ConfusionMatrix& matrix) {
   auto rows = Json::array();
   const auto classes = matrix.labels.size();
@@ -119,12 +110,11 @@ void add_roc(Json& json, const ClassProbabilities& probabilities, std::size_t mo
 }  // namespace
 
 std::vector<ReliabilityBin> reliability_bins(const ClassProbabilities& probabilities) {
-  constexpr std::size_t count = 15;
-  std::vector<ReliabilityBin> bins(count);
+  std::vector<ReliabilityBin> bins(confidence_bins);
   for (std::int64_t text = 0; text < probabilities.texts(); ++text) {
     const auto predicted = probabilities.predicted(text);
     const double confidence = probabilities.at(text, predicted);
-    auto& bin = bins[std::min(count - 1, static_cast<std::size_t>(std::floor(confidence * count)))];
+    auto& bin = bins[confidence_bin(confidence)];
     ++bin.texts;
     bin.confidence += confidence;
     bin.accuracy += predicted == probabilities.label(text) ? 1 : 0;
@@ -210,7 +200,7 @@ Json describe_classes(const RunDirectory& run, std::size_t most_points) {
         "training writes at its end if there is a test split");
     return json;
   }
-  const auto probabilities = probabilities_of(*predictions);
+  const auto probabilities = to_probabilities(predictions->probabilities_lv, predictions->labels_l);
   for (const auto& [texts, confidence, accuracy] : reliability_bins(probabilities))
     json["reliability"].push_back({texts, rounded(confidence), rounded(accuracy)});
   add_roc(json, probabilities, most_points);

@@ -14,8 +14,7 @@
 
 namespace metaformer {
 
-// The texts whose confidence, the probability of the predicted class, lies in one of 15 equal bins, those of
-// calibration_error.
+// The texts whose confidence lies in a bin (confidence_bin).
 struct ReliabilityBin {
   std::int64_t texts = 0;
   double confidence = 0, accuracy = 0;  // means over the texts

@@ -17,7 +17,6 @@
 #include "base/json.h"
 #include "base/signals.h"
 #include "base/text.h"
-#include "base/utf8.h"
 #include "config/loader.h"
 #include "config/writer.h"
 #include "report/run_records.h"
@@ -300,8 +299,6 @@ ListRow row_of(const ListedRun& run) {
           escaped(remark_on(run))};
 }
 
-std::size_t width_of(std::string_view text) { return static_cast<std::size_t>(count_characters(text)); }
-
 // Cuts the names, so that the columns after them and a part of the last one fit.
 void fit_names(std::vector<ListRow>& rows, const std::array<std::size_t, table_width>& widths, std::size_t columns) {
   constexpr std::size_t shortest = 24, gap = 2;
@@ -315,7 +312,7 @@ void fit_names(std::vector<ListRow>& rows, const std::array<std::size_t, table_w
 std::array<std::size_t, table_width> widths_of(const std::vector<ListRow>& rows) {
   std::array<std::size_t, table_width> widths{};
   for (const auto& row : rows)
-    for (std::size_t i = 0; i < table_width; ++i) widths[i] = std::max(widths[i], width_of(row[i]));
+    for (std::size_t i = 0; i < table_width; ++i) widths[i] = std::max(widths[i], display_width(row[i]));
   return widths;
 }
 
@@ -384,8 +381,8 @@ std::string to_text(const std::vector<ListedRun>& runs, std::optional<std::size_
   for (const auto& row : rows) {
     std::string line;
     for (std::size_t i = 0; i < table_width; ++i)
-      line += row[i] + std::string(widths[i] - width_of(row[i]) + (i + 1 < table_width ? 2 : 0), ' ');
-    if (columns) line.resize(byte_offset(line, static_cast<std::int64_t>(*columns)));
+      line += row[i] + std::string(widths[i] - display_width(row[i]) + (i + 1 < table_width ? 2 : 0), ' ');
+    if (columns) line = first_columns(line, *columns);
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
   return text;

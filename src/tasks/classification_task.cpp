@@ -223,11 +223,14 @@ ClassProbabilities scored_probabilities(const ScoreSums& sums) {
 
 }  // namespace
 
-ClassProbabilities class_probabilities(const torch::Tensor& logits_lv, const torch::Tensor& given_l,
+ClassProbabilities class_probabilities(const torch::Tensor& logits_lv, const torch::Tensor& labels_l,
                                        double temperature) {
   const auto given_lv = logits_lv.to(torch::kDouble);
-  const auto probabilities_lv =
-      torch::softmax(temperature == 1 ? given_lv : given_lv / temperature, 1).to(torch::kCPU).contiguous();
+  return to_probabilities(torch::softmax(temperature == 1 ? given_lv : given_lv / temperature, 1), labels_l);
+}
+
+ClassProbabilities to_probabilities(const torch::Tensor& given_lv, const torch::Tensor& given_l) {
+  const auto probabilities_lv = given_lv.to(torch::kCPU, torch::kDouble).contiguous();
   const auto labels_l = given_l.to(torch::kCPU).contiguous();
   const auto* values = probabilities_lv.const_data_ptr<double>();
   const auto* labels = labels_l.const_data_ptr<std::int64_t>();
@@ -279,14 +282,16 @@ std::optional<double> roc_auc(const ClassProbabilities& probabilities) {
                            [&](std::int64_t label) { return auc_of_class(probabilities, label); });
 }
 
+std::size_t confidence_bin(double confidence) {
+  return std::min(confidence_bins - 1, static_cast<std::size_t>(std::floor(confidence * confidence_bins)));
+}
+
 double calibration_error(const ClassProbabilities& probabilities) {
-  constexpr std::size_t bins = 15;
-  std::array<double, bins> surplus{};  // sum of confidence - correctness
+  std::array<double, confidence_bins> surplus{};  // sum of confidence - correctness
   for (std::int64_t text = 0; text < probabilities.texts(); ++text) {
     const auto predicted = probabilities.predicted(text);
     const double confidence = probabilities.at(text, predicted);
-    const auto bin = std::min(bins - 1, static_cast<std::size_t>(std::floor(confidence * bins)));
-    surplus[bin] += confidence - (predicted == probabilities.label(text) ? 1 : 0);
+    surplus[confidence_bin(confidence)] += confidence - (predicted == probabilities.label(text) ? 1 : 0);
   }
   double error = 0;
   for (const double sum : surplus) error += std::abs(sum);

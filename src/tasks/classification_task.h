@@ -29,6 +29,9 @@ struct ClassProbabilities {
   std::int64_t predicted(std::int64_t text) const;  // the most probable class; the first of equal ones
 };
 
+// float64 probabilities and the classes.
+ClassProbabilities to_probabilities(const torch::Tensor& probabilities_lv, const torch::Tensor& labels_l);
+
 // softmax(logits / temperature) in float64, and the classes.
 ClassProbabilities class_probabilities(const torch::Tensor& logits_lv, const torch::Tensor& labels_l,
                                        double temperature = 1);
@@ -49,8 +52,12 @@ double macro_f1(const std::vector<ClassCounts>& counts);
 // over the classes that some but not all texts have; other classes do not count. nullopt if there is no such class.
 std::optional<double> roc_auc(const ClassProbabilities& probabilities);
 
+// The bin of a confidence, the probability of the predicted class, among equal ones from 0 to 1.
+constexpr std::size_t confidence_bins = 15;
+std::size_t confidence_bin(double confidence);
+
 // Expected calibration error (Naeini et al. 2015, Guo et al. 2017): the mean distance of confidence and accuracy over
-// 15 equal bins of confidence, weighted by their fractions of the texts.
+// the bins of confidence, weighted by their fractions of the texts.
 double calibration_error(const ClassProbabilities& probabilities);
 
 // task.head.recalibrate: a classifier is trained on noisy texts and with dropout, and evaluated without. Its logits

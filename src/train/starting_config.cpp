@@ -8,6 +8,7 @@
 #include <cmath>
 #include <span>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "config/loader.h"
 #include "config/writer.h"
@@ -310,11 +311,6 @@ TableTokens tokens_of(const TableLook& look) {
           words.mean,
           as_real(words.percentile_95),
           vocabulary};
-}
-
-// Whole numbers without a decimal point.
-Json short_number(double number) {
-  return number == std::trunc(number) ? Json(static_cast<std::int64_t>(number)) : Json(number);
 }
 
 void add_table_data(Keys& keys, const TableLook& look, const TableTokens& tokens) {

@@ -4,8 +4,11 @@
 #include <sys/stat.h>
 
 #include <map>
+#include <set>
+#include <sstream>
 
 #include "base/file_lock.h"
+#include "base/text.h"
 #include "report/run_list.h"
 #include "support/temporary_folder.h"
 #include "support/torch_catch.h"
@@ -101,6 +104,30 @@ TEST_CASE("a run is running, finished, stopped, diverged, empty or damaged", "[r
                                                      {"saved", "stopped"},
                                                      {"stopped", "stopped"}});
   CHECK((steps["finished"] == 4 && steps["resumed"] == 5 && steps["running"] == 2 && steps["saved"] == 3));
+}
+
+TEST_CASE("columns are aligned beside names of wide characters and combining marks, also when names are cut",
+          "[run_list]") {
+  const Runs runs;
+  const std::string wide = "\xe6\x97\xa5", combined = "e\xcc\x81";  // two columns; one column
+  std::string wide_name, combined_name;
+  for (int i = 0; i < 30; ++i) {
+    wide_name += wide;
+    combined_name += combined;
+  }
+  runs.make("a", {{"summary.json", summary(4, 3)}});
+  runs.make(wide_name, {{"summary.json", summary(4, 3)}});
+  runs.make(combined_name, {{"summary.json", summary(4, 3)}});
+  const auto columns = GENERATE(std::optional<std::size_t>(), std::optional<std::size_t>(90));
+  std::istringstream lines(to_text(runs.list(), columns));
+  std::set<std::size_t> places;
+  for (std::string line; std::getline(lines, line);) {
+    if (columns) CHECK(display_width(line) <= *columns);
+    const auto state = std::min(line.find("state"), line.find("finished"));
+    REQUIRE(state != std::string::npos);
+    places.insert(display_width(line.substr(0, state)));
+  }
+  CHECK(places.size() == 1);
 }
 
 TEST_CASE("the reason for a damaged or diverged run is given, and never stops the list", "[run_list]") {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "base/error.h"
@@ -249,11 +248,6 @@ Json base_of(const ExperimentConfig& config) {
   const auto path = with_seed(*config.train.init_from, config.train);
   std::error_code ignored;
   return fs::is_directory(path, ignored) && is_huggingface_folder(path) ? Json(std::string(path)) : Json();
-}
-
-// The whole number, if it is one: the library writes alpha without a decimal point.
-Json short_number(double value) {
-  return value == std::trunc(value) ? Json(static_cast<std::int64_t>(value)) : Json(value);
 }
 
 std::vector<File> peft_files(const ExportedModel& model) {

@@ -206,6 +206,12 @@ class LanguageModel(PreTrainedModel, GenerationMixin):
     config_class = MetaformerConfig
     accepts_loss_kwargs = False
 
+    def get_input_embeddings(self):
+        return self.token_embedding
+
+    def set_input_embeddings(self, table):
+        self.token_embedding = table
+
     def _init_weights(self, module):
         pass  # every weight is in the checkpoint
 
@@ -274,12 +280,6 @@ class RecurrentForCausalLM(LanguageModel):
         self.head = None if model.embedding.tie else nn.Linear(model.width, config.vocab_size, bias=False)
         self.post_init()
 
-    def get_input_embeddings(self):
-        return self.token_embedding
-
-    def set_input_embeddings(self, table):
-        self.token_embedding = table
-
     def hidden(self, ids, lengths):
         x = embedded(self.token_embedding, ids, self.model, self.training)
         x = self.get_submodule(self.model.kind)(F.dropout(x, self.model.dropout, self.training))[0]
@@ -303,12 +303,6 @@ class FeedForwardForCausalLM(LanguageModel):
         self.head.weight = None if model.embedding.tie else parameter(config.vocab_size, model.hidden)
         self.head.bias = parameter(config.vocab_size)
         self.post_init()
-
-    def get_input_embeddings(self):
-        return self.token_embedding
-
-    def set_input_embeddings(self, table):
-        self.token_embedding = table
 
     def hidden(self, ids, lengths):
         model = self.model
