@@ -106,7 +106,7 @@ def check_failures(folder):
     work = make_sweep(folder, "run tiny.yaml --set data.path=missing.txt\nrun tiny.yaml --set train.learning_rate=1e30")
     _, err = finish(start(work, JOBS="2"), 1)
     assert progress_of(err)[-1] == "4 of 6 runs done, 2 failed" and "2 failed:" in err, err
-    lines = [line for line in err.splitlines() if line.startswith("  tiny-")]
+    lines = sorted((line for line in err.splitlines() if line.startswith("  tiny-")), key=lambda line: "exit code 4" in line)
     logs = [Path(line.partition("; log: ")[2]) for line in lines]
     assert ["exit code 3" in line for line in lines] == [True, False] and "exit code 4" in lines[1], lines
     assert logs[0].parent.name == "logs" and logs[1].name == "train.log", logs  # only the second one had begun
