@@ -240,6 +240,13 @@ attention_by_pass() {
   return "$failed"
 }
 
+# Residual sum and next norm, the loss, and norm, clipping and update of the weights, by kernels and by the operators that they
+# replace, in turn.
+step_kernels() {
+  # shellcheck disable=SC2086
+  note kernel "$program" bench kernels --device "$device" $recipe_shape --precision bf16 --json
+}
+
 attention_for_choices() {
   local precision width failed=0
   for precision in $choices; do
@@ -455,7 +462,7 @@ export program probes probes_cuda suite scripts python work notes
 export device compared tokens precisions choices tiny quick backends long_shape recipe_shape widths contexts model_width steps \
   profiled peer_sizes graph compile small to_loss TORCHINDUCTOR_CACHE_DIR="$work/inductor"
 export -f note compare_probes run_suite sanitize warm_peers await_peers probe_rates profile_steps backend_of attention \
-  attention_by_pass attention_for_choices compare_shipped_form step bench_steps bench_steps_in_fp32 bench_peers train_with train_in_bf16 \
+  attention_by_pass step_kernels attention_for_choices compare_shipped_form step bench_steps bench_steps_in_fp32 bench_peers train_with train_in_bf16 \
   compare_losses compare_backends compare_devices compare_all_devices compare_graphs compare_processes compare_sampling \
   time_to_loss
 
@@ -484,6 +491,7 @@ background=''
 check "rates of the device" 20 probe_rates
 check "time of a step by kind of work" 60 profile_steps
 check "attention without projections, forward and backward apart" 40 attention_by_pass
+check "residual sum and norm, loss and update, by kernels and by operators" 30 step_kernels
 check "training steps in bf16" 90 bench_steps
 check "PyTorch's steps in bf16, compiled in a graph" 60 bench_peers \
   "--precision bf16 $compile $graph --dropout 0" "--precision bf16 $compile $graph --dropout 0.2"

@@ -43,6 +43,9 @@ def measurements(label, result):
         yield f"{peer_name(result)}/memory", result["peak_memory_bytes"] / 2**20, "MiB"
     elif "probe" in result:
         yield f"probe/{result['probe']}", result["value"], result["unit"]
+    elif "results" in result and "rounds" in result and all("kernel" in row for row in result["results"]):
+        for row in result["results"]:
+            yield f"{label}/{result['precision']}/{row['kernel']}", row["share_of_library_time"], "of the operators"
     elif "results" in result:
         yield from of_attention(label, result)
     elif "ms_per_step" in result:
@@ -140,6 +143,10 @@ def decide_choice(match, value, values):
                                       f"change to {faster} at width {width} and context {context}, {cost:.2f} of its time")
 
 
+def decide_kernel(match, value, values):
+    return f"{value:.2f} of the operators: " + ("keep the kernel" if value <= 1 + TOLERANCE else "take the operators")
+
+
 def decide_graph(match, value, values):
     ratio = ratio_to(value, values.get(f"{match[1]}/eager"))
     if ratio is None:
@@ -192,6 +199,9 @@ RULES = [
      "backend auto keeps the library's attention with kernels around it where it takes at most 1.03 of composed", decide_library),
     (r"(choice/both/(\w+)/b\d+ n\d+ c(\d+) k(\d+))/metric fused",
      "backend auto takes the faster one; its rule changes where it costs over 1.03 of the other's time", decide_choice),
+    (r"kernel/\w+/(residual sum|cross-entropy|norm, clipping).*",
+     "residual sum with the next norm, the loss, and norm, clipping and update stay kernels where these take at most 1.03 of the "
+     "operators", decide_kernel),
     (r"(step/\w+/\w+/dropout " + NUMBER + ")/graph", "the graph stays on where it saves at least 3% of a step", decide_graph),
     (r"mixer/(\w+)/(.*)", "a mixer's step is called cheaper below 0.97 of scaled dot product's", None),
     (r"dropout/(\w+)/(\w+)", "dropout that costs over a tenth of a step is worked on next", decide_dropout),
@@ -278,6 +288,9 @@ def canned():
         yield "core", {"direction": direction, "precision": "bf16", "results": rows}
         if direction == "both":
             yield "choice", {"direction": direction, "precision": "bf16", "results": rows}
+    yield "kernel", {"precision": "bf16", "rounds": 15,
+                     "results": [{"kernel": "residual sum and norm", "share_of_library_time": 0.5},
+                                 {"kernel": "cross-entropy of 65 tokens", "share_of_library_time": 0.5}]}
     for dropout, ms in ((0, 5.0), (0.2, 6.0)):
         yield "peer", {**peer, "dropout": dropout, "ms_per_step": ms}
     yield "peer", {**peer, "dropout": 0.5, "failed": "an error"}

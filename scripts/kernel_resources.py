@@ -6,7 +6,7 @@
 
 The instructions of a tile are those on the shortest path through the kernel's main loop, the path of a tile without masks.
 Needs nvcc (CUDA 13), and for the instructions cuobjdump, which Triton contains. Exit code 1 if a kernel of a head width up
-to 64 spills.
+to 64 spills, or one of residual sum and norm, of the loss or of the update of weights.
 """
 import argparse
 import concurrent.futures
@@ -23,6 +23,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 KERNEL = re.compile(r"metaformer::cuda::(metric_\w+)<metaformer::cuda::(\w+), (?:\(int\))?(\d+)(?:, (?:\(bool\))?(\w+))?>")
 OWN_VALUES = ("true", "1")
+NORM_KERNEL = re.compile(r"(residual_norm\w*)_kernel(?:<(?:\(int\))?(\d+), (?:\(int\))?(\d+)>)?")
+STEP_KERNEL = re.compile(r"((?:cross_entropy|gradient|adam)\w*)_kernel(?:<metaformer::cuda::(\w+), (?:\(int\))?(\d+)>)?")
 
 
 INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,5})\*/\s+(@!?U?P\w+\s+)?([A-Z]\w*)[^;]*?(0x[0-9a-f]+)?\s*;")
@@ -32,10 +34,22 @@ def demangled(text):
     return subprocess.run(["c++filt"], input=text, capture_output=True, text=True).stdout
 
 
+def norm_kernel_of(match):
+    """(name, element, width) of a kernel for every element; the width is the largest of its rows."""
+    columns = 128
+    return match and (match[1], "all", columns * int(match[2] or 0) * int(match[3] or 0))
+
+
 def kernel_of(match):
     """(name, element, width) of a kernel; "metric_pass, values": with values of their own."""
     return match and (match[1].removesuffix("_kernel") + (", values" if match[4] in OWN_VALUES else ""), match[2].lower(),
                       int(match[3]))
+
+
+def step_kernel_of(match):
+    """The same for a kernel of the loss or of the update, which serve every width."""
+    shared = {"32": ", row of a warp", "256": ", row of a block"}
+    return match and (match[1] + shared.get(match[3], ""), (match[2] or "fp32").lower(), 0)
 
 
 def find_cuobjdump():
@@ -104,8 +118,8 @@ def kernels(report, arch):
     name, spilled = None, 0
     for line in report.splitlines():
         if "Compiling entry function" in line:
-            match = KERNEL.search(line)
-            name = kernel_of(match)
+            name = (kernel_of(KERNEL.search(line)) or norm_kernel_of(NORM_KERNEL.search(line))
+                    or step_kernel_of(STEP_KERNEL.search(line)))
         if match := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
             spilled = int(match[1]) + int(match[2])
         if name and (match := re.search(r"Used (\d+) registers", line)):
@@ -124,6 +138,8 @@ def main():
     sources = sorted((ROOT / "src/cuda").glob(f"metric_{arguments.element or '*[0-9]'}.cu"))
     if arguments.element in (None, "bf16", "fp16"):
         sources.append(ROOT / "src/cuda/metric_projection_launch.cu")
+    if arguments.element is None:
+        sources += [ROOT / f"src/cuda/{name}.cu" for name in ("residual_norm", "adam", "cross_entropy", "gradient_norm")]
     work = [(source, arch) for source in sources
             for arch in arguments.arch or (80, 90)]
     start = time.monotonic()
@@ -135,12 +151,12 @@ def main():
         rows |= set(kernels(report, arch))
         tiles |= {(*name, arch): count for name, count in instructions_of_tiles(code).items()}
     rows = sorted(rows)
-    print(f"{'kernel':24} {'element':8} {'width':>5} {'arch':>6} {'registers':>9} {'spilled':>7} {'tile':>6}")
+    print(f"{'kernel':30} {'element':8} {'width':>5} {'arch':>6} {'registers':>9} {'spilled':>7} {'tile':>6}")
     for kernel, element, width, arch, registers, spilled in rows:
-        print(f"{kernel:24} {element:8} {width:5} {'sm_' + str(arch):>6} {registers:9} {spilled:7} "
+        print(f"{kernel:30} {element:8} {width:5} {'sm_' + str(arch):>6} {registers:9} {spilled:7} "
               f"{tiles.get((kernel, element, width, arch), ''):>6}")
     print(f"{len(work)} compilations in {seconds:.0f} s on {os.cpu_count()} cores")
-    sys.exit(any(spilled > 0 and width <= 64 for _, _, width, _, _, spilled in rows))
+    sys.exit(any(spilled > 0 and (width <= 64 or element == "all") for _, element, width, _, _, spilled in rows))
 
 
 if __name__ == "__main__":

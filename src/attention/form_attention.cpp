@@ -20,6 +20,9 @@ namespace {
 // side has its own projection, and scores compare the two: p_c of the queries, and p_e of the context, which is also
 // its values.
 class FormMixer : public Mixer {
+ public:
+  bool reads_by_products() const override { return true; }
+
  protected:
   // `key_width`: features of the vectors that F compares.
   template <class Options>

@@ -191,6 +191,9 @@ class Mixer : public Layer {
   virtual torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed,
                                 const Visibility& visibility, MixerState* state, Pass& pass) = 0;
 
+  // Whether forward reads both sequences only through linear layers, so that they may be in the type of products.
+  virtual bool reads_by_products() const { return false; }
+
   // A faster implementation of forward with a state, for one token at a time of `batch` sequences of up to `capacity`
   // tokens. It uses the current weights, which must be float32 and on the CPU. nullptr if the mixer has none; then
   // `forward` with a state is used.

@@ -49,6 +49,8 @@ class ScaledDotProduct : public Mixer {
     return output_(merge_heads(t_bnck));
   }
 
+  bool reads_by_products() const override { return true; }
+
   // The decoder supports neither windows, whose state moves with every token, nor sigmoids; forward with a state does.
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
     if (options_.window > 0 || options_.weights == AttentionWeights::sigmoid) return nullptr;

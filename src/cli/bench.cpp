@@ -4,6 +4,7 @@
 #include "bench/attention_bench.h"
 #include "bench/kernel_bench.h"
 #include "bench/step_bench.h"
+#include "bench/step_kernel_bench.h"
 #include "cli/command_line.h"
 #include "ops/device.h"
 #include "ops/fused_metric.h"
@@ -252,15 +253,17 @@ void add_bench_attention_command(CLI::App& bench) {
 struct KernelArguments {
   KernelRequest request;
   KernelPrecision precision = KernelPrecision::fp32;
+  std::string device = "cpu";
   bool json = false;
 };
 
 void run_kernels(KernelArguments& arguments) {
   auto& request = arguments.request;
+  request.device = select_device(arguments.device);
   request.type = arguments.precision == KernelPrecision::bf16 ? torch::kBFloat16 : torch::kFloat;
-  log::info("{}, {}, {}; forward and backward, medians of {} rounds in turn", device_description(torch::kCPU),
+  log::info("{}, {}, {}; forward and backward, medians of {} rounds in turn", device_description(request.device),
             threads_of_process(), to_string(arguments.precision), request.rounds);
-  const auto results = bench_kernels(request);
+  const auto results = request.device.is_cuda() ? bench_step_kernels(request) : bench_kernels(request);
   if (arguments.json) {
     auto list = Json::array();
     for (const auto& result : results)
@@ -268,7 +271,7 @@ void run_kernels(KernelArguments& arguments) {
                       {"ms", result.ms},
                       {"library_ms", result.library_ms},
                       {"share_of_library_time", result.ratio}});
-    return print_json({{"device", device_description(torch::kCPU)},
+    return print_json({{"device", device_description(request.device)},
                        {"threads", at::get_num_threads()},
                        {"precision", to_string(arguments.precision)},
                        {"rounds", request.rounds},
@@ -280,7 +283,7 @@ void run_kernels(KernelArguments& arguments) {
 }
 
 void add_bench_kernels_command(CLI::App& bench) {
-  auto& command = *bench.add_subcommand("kernels", "measure the program's CPU kernels beside LibTorch's operators");
+  auto& command = *bench.add_subcommand("kernels", "measure the program's kernels beside LibTorch's operators");
   auto arguments = std::make_shared<KernelArguments>();
   auto& shape = arguments->request.shape;
   shape = {.batch = 12, .heads = 4, .context = 64, .head_width = 32};  // nanoGPT's CPU recipe
@@ -288,9 +291,11 @@ void add_bench_kernels_command(CLI::App& bench) {
   add_count(command, "--context", shape.context, "tokens in a sequence");
   add_count(command, "--rounds", arguments->request.rounds, "timed rounds; results are their medians");
   add_choice(command, "--precision", arguments->precision, "precision of inputs and products");
+  add_device(command, arguments->device);
   add_json(command, arguments->json);
   command.footer(
       "share: fraction of the library's time, the median of the rounds; below 1 the program's kernel is faster.\n"
+      "On a GPU: residual sums with the next norm, the loss, and the norm and update of all weights.\n"
       "Examples:\n"
       "  metaformer bench kernels\n"
       "  metaformer bench kernels --batch 8 --heads 6 --head-width 64 --context 256 --precision bf16");

@@ -11,9 +11,7 @@ constexpr int threads = 256, per_thread = 8;
 // The arguments and constants of every thread.
 struct DropoutRule {
   Dropout in;
-  std::uint64_t mixed_number;  // of the draw
-  std::uint32_t limit;         // bits below it: dropped
-  float factor;
+  DropRule drop;
   bool aligned;  // x and y, to 16 bytes
 };
 
@@ -68,16 +66,7 @@ struct Group {
   }
 };
 
-// A bit for each of Size consecutive places, the first lowest: whether the entry is dropped.
-template <int Size>
-GPU_DEVICE unsigned dropped_at(const PlaceBits& bits, std::uint32_t limit, std::int64_t place) {
-  unsigned dropped = 0;
-  GPU_UNROLL
-  for (int i = 0; i < Size; ++i) dropped |= static_cast<unsigned>(bits.from(place + i).at(0) < limit) << i;
-  return dropped;
-}
-
-// The same of entries from `first` on, of which `count` exist. Mostly they are one stretch. Otherwise each stretch
+// dropped_at of entries from `first` on, of which `count` exist. Mostly they are one stretch. Otherwise each stretch
 // overwrites the bits behind those of the one before.
 template <int Size>
 GPU_DEVICE unsigned dropped_from(const DropoutRule& rule, const PlaceBits& bits, std::int64_t first, int count) {
@@ -87,7 +76,7 @@ GPU_DEVICE unsigned dropped_from(const DropoutRule& rule, const PlaceBits& bits,
   do {
     const auto stretch = stretch_from(rule.in.places, first + found);
     const auto before = (1u << found) - 1;
-    dropped = (dropped & before) | dropped_at<Size>(bits, rule.limit, stretch.place) << found;
+    dropped = (dropped & before) | dropped_at<Size>(bits, rule.drop.limit, stretch.place) << found;
     found += stretch.count;
   } while (found < count);
   return dropped;
@@ -102,7 +91,7 @@ GPU_KERNEL(threads)
 dropout_kernel(const DropoutRule rule) {
   constexpr int size = Group<Format>::size, groups = per_thread / size;
   const auto& in = rule.in;
-  const PlaceBits bits(in.key, rule.mixed_number);
+  const PlaceBits bits(in.key, rule.drop.mixed_number);
   GPU_UNROLL
   for (int g = 0; g < groups; ++g) {
     const auto first = ((gpu::block_index() * groups + g) * threads + gpu::thread_index()) * size;
@@ -111,7 +100,7 @@ dropout_kernel(const DropoutRule rule) {
     const bool whole = gpu::within(count >= size) && gpu::aligned(rule.aligned);
     Group<Format> group;
     group.load(static_cast<const typename Format::Element*>(in.x) + first, count, whole);
-    group.drop(dropped_from<size>(rule, bits, first, count < size ? static_cast<int>(count) : size), rule.factor);
+    group.drop(dropped_from<size>(rule, bits, first, count < size ? static_cast<int>(count) : size), rule.drop.factor);
     group.store(static_cast<typename Format::Element*>(in.y) + first, count, whole);
   }
 }
@@ -130,9 +119,7 @@ bool starts_at_16(const void* data) { return reinterpret_cast<std::uintptr_t>(da
 void dropout(const Dropout& arguments, void* stream) {
   if (arguments.count == 0) return;
   const DropoutRule rule{.in = arguments,
-                         .mixed_number = mixed(arguments.number),
-                         .limit = static_cast<std::uint32_t>(arguments.probability * 0x1p32),
-                         .factor = static_cast<float>(1 / (1 - arguments.probability)),
+                         .drop = DropRule(arguments.probability, arguments.number),
                          .aligned = starts_at_16(arguments.x) && starts_at_16(arguments.y)};
   switch (arguments.element) {
     case DropoutElement::fp32:

@@ -1,13 +1,43 @@
 // The kernels, compiled where CUDA is not.
 #include "base/error.h"
+#include "cuda/adam.h"
+#include "cuda/cross_entropy.h"
 #include "cuda/dropout.h"
+#include "cuda/gradient_norm.h"
 #include "cuda/metric_attention.h"
 #include "cuda/metric_projection.h"
+#include "cuda/residual_norm.h"
 
 namespace metaformer::cuda {
 
 void dropout(const Dropout&, void*) {
   throw Error(ExitCode::failure, "dropout kernel: this executable was built without CUDA");
+}
+
+std::int64_t residual_norm_partial_sums(std::int64_t, int) { return 1; }
+
+void residual_norm(const ResidualNorm&, void*) {
+  throw Error(ExitCode::failure, "kernel of residual sum and norm: this executable was built without CUDA");
+}
+
+void residual_norm_backward(const ResidualNormBackward&, void*) {
+  throw Error(ExitCode::failure, "kernel of residual sum and norm: this executable was built without CUDA");
+}
+
+std::int64_t cross_entropy_parts(std::int64_t, std::int64_t) { return 0; }
+
+void cross_entropy(const CrossEntropy&, void*) {
+  throw Error(ExitCode::failure, "cross-entropy kernel: this executable was built without CUDA");
+}
+
+std::int64_t gradient_norm_parts(std::int64_t) { return 0; }
+
+void gradient_norm(const GradientNorm&, void*) {
+  throw Error(ExitCode::failure, "kernel of the gradients' norm: this executable was built without CUDA");
+}
+
+void adam_step(const AdamStep&, const AdamRange*, std::int64_t, void*) {
+  throw Error(ExitCode::failure, "Adam kernel: this executable was built without CUDA");
 }
 
 MetricDevice metric_kernel_device() { return MetricDevice::none; }

@@ -48,4 +48,26 @@ class PlaceBits {
   std::uint32_t low_, high_;
 };
 
+// The constants of a dropout, the same for all threads.
+struct DropRule {
+  std::uint64_t mixed_number = 0;  // of the draw
+  std::uint32_t limit = 0;         // bits below it: dropped
+  float factor = 1;                // of the entries that are kept
+
+  DropRule() = default;
+  DropRule(double probability, std::uint64_t number)
+      : mixed_number(mixed(number)),
+        limit(static_cast<std::uint32_t>(probability * 0x1p32)),
+        factor(static_cast<float>(1 / (1 - probability))) {}
+};
+
+// A bit for each of Size consecutive places, the first lowest: whether the entry is dropped.
+template <int Size>
+GPU_DEVICE unsigned dropped_at(const PlaceBits& bits, std::uint32_t limit, std::int64_t place) {
+  unsigned dropped = 0;
+  GPU_UNROLL
+  for (int i = 0; i < Size; ++i) dropped |= static_cast<unsigned>(bits.from(place + i).at(0) < limit) << i;
+  return dropped;
+}
+
 }  // namespace metaformer::cuda

@@ -3,6 +3,7 @@
 #include "attention/mixer.h"
 #include "cpu/decoding.h"
 #include "cpu/rms_norm.h"
+#include "ops/autocast.h"
 #include "ops/dropout.h"
 #include "ops/functional.h"
 #include "ops/linear.h"
@@ -23,6 +24,12 @@ torch::Tensor NormImpl::forward(const torch::Tensor& x_bcd) {
       return rms_norm(x_bcd, weight_, config.epsilon);
   };
   return std::visit(normalise, config_);
+}
+
+std::optional<RowNorm> NormImpl::row_norm() const {
+  const bool is_layer_norm = is<LayerNormConfig>(config_);
+  if (!is_layer_norm && !is<RmsNormConfig>(config_)) return std::nullopt;
+  return RowNorm{.centred = is_layer_norm, .gain_d = weight_, .bias_d = bias_, .epsilon = epsilon_of(config_)};
 }
 
 void NormImpl::normalise_rows(const float* x_rd, float* y_rd, std::int64_t rows) const {
@@ -105,11 +112,38 @@ BranchNorms BlockImpl::register_norms(const std::string& branch, const Transform
   return norms;
 }
 
+NextNorm BlockImpl::next_norm(const BranchNorms& norms, bool for_products) const {
+  if (norm_position_ == NormPosition::post) return {};
+  return {norms.norm.get(), for_products};
+}
+
+NextNorm BlockImpl::first_norm() const {
+  return next_norm(mixer_norms_, mixer_->reads_by_products() && !has_convolution());
+}
+
+std::optional<NormedStream> BlockImpl::add_by_kernel(const torch::Tensor& to_bcd, const torch::Tensor& y_bcd,
+                                                     const NextNorm& next, Pass& pass) const {
+  if (next.norm == nullptr || norm_position_ == NormPosition::post || pass.probe != nullptr) return std::nullopt;
+  const ResidualSum sum{.x_bcd = has_residual_ ? to_bcd : torch::Tensor(), .y_bcd = y_bcd, .dropout = dropout_};
+  const auto norm = next.norm->row_norm();
+  if (!norm) return std::nullopt;
+  const auto type = next.for_products ? product_type(norm->gain_d) : torch::kFloat;
+  if (!residual_norm_fits(sum, *norm, type)) return std::nullopt;
+  const auto [sum_bcd, normed_bcd] = residual_norm(sum, *norm, type, pass);
+  return NormedStream(sum_bcd, normed_bcd);
+}
+
 template <class Branch>
-torch::Tensor BlockImpl::apply(const torch::Tensor& to_bcd, const torch::Tensor& read_bed, BranchNorms& norms,
-                               StreamPoint of_branch, StreamPoint after, Pass& pass, Branch branch) {
-  auto y_bcd = branch(norm_position_ == NormPosition::post ? read_bed : norms.norm(read_bed));
+NormedStream BlockImpl::apply(const torch::Tensor& to_bcd, const NormedStream& read, BranchNorms& norms,
+                              StreamPoint of_branch, StreamPoint after, const NextNorm& next, Pass& pass,
+                              Branch branch) {
+  const auto read_by_branch = [&] {
+    if (norm_position_ == NormPosition::post) return read.x_bcd;
+    return read.normed_bcd.defined() ? read.normed_bcd : norms.norm(read.x_bcd);
+  };
+  auto y_bcd = branch(read_by_branch());
   if (norm_position_ == NormPosition::both) y_bcd = norms.output_norm(y_bcd);
+  if (auto added = add_by_kernel(to_bcd, y_bcd, next, pass)) return *std::move(added);
   y_bcd = dropout(y_bcd, dropout_, pass);
   pass.observe(of_branch, y_bcd);
   if (has_residual_) y_bcd = to_bcd + y_bcd;
@@ -118,11 +152,12 @@ torch::Tensor BlockImpl::apply(const torch::Tensor& to_bcd, const torch::Tensor&
   return y_bcd;
 }
 
-torch::Tensor BlockImpl::add_mixer(const torch::Tensor& to_bcd, const torch::Tensor& x_bcd,
-                                   const Surroundings& surroundings, Pass& pass) {
+NormedStream BlockImpl::add_mixer(const torch::Tensor& to_bcd, const NormedStream& x, const Surroundings& surroundings,
+                                  const NextNorm& next, Pass& pass) {
+  const auto& x_bcd = x.x_bcd;
   const auto& memory_bmd = surroundings.memory_bmd;
-  const auto read_bed = memory_bmd.defined() ? torch::cat({memory_bmd.to(x_bcd.scalar_type()), x_bcd}, 1) : x_bcd;
-  return apply(to_bcd, read_bed, mixer_norms_, StreamPoint::mixer_branch, StreamPoint::after_mixer, pass,
+  const auto read = memory_bmd.defined() ? NormedStream(torch::cat({memory_bmd.to(x_bcd.scalar_type()), x_bcd}, 1)) : x;
+  return apply(to_bcd, read, mixer_norms_, StreamPoint::mixer_branch, StreamPoint::after_mixer, next, pass,
                [&](const torch::Tensor& given_bed) {
                  const auto context_bed = has_convolution()
                                               ? convolution_(given_bed, surroundings.visibility, surroundings.state)
@@ -134,29 +169,35 @@ torch::Tensor BlockImpl::add_mixer(const torch::Tensor& to_bcd, const torch::Ten
                });
 }
 
-torch::Tensor BlockImpl::add_source(const torch::Tensor& x_bcd, const Surroundings& surroundings, Pass& pass) {
+NormedStream BlockImpl::add_source(const NormedStream& x, const Surroundings& surroundings, const NextNorm& next,
+                                   Pass& pass) {
   const auto& source = *surroundings.source;
-  return apply(x_bcd, x_bcd, cross_norms_, StreamPoint::cross_branch, StreamPoint::after_cross, pass,
+  return apply(x.x_bcd, x, cross_norms_, StreamPoint::cross_branch, StreamPoint::after_cross, next, pass,
                [&](const torch::Tensor& y_bcd) {
                  return cross_mixer_->forward(y_bcd, source.context_bsd, source.visibility, surroundings.source_state,
                                               pass);
                });
 }
 
-torch::Tensor BlockImpl::add_feed_forward(const torch::Tensor& to_bcd, const torch::Tensor& x_bcd, Pass& pass) {
+NormedStream BlockImpl::add_feed_forward(const torch::Tensor& to_bcd, const NormedStream& x, const NextNorm& next,
+                                         Pass& pass) {
   if (feed_forward_.is_empty()) {
     pass.observe(StreamPoint::feed_forward_branch, torch::zeros_like(to_bcd));
     pass.observe(StreamPoint::after_feed_forward, to_bcd);
-    return to_bcd;
+    return to_bcd.is_same(x.x_bcd) ? x : NormedStream(to_bcd);
   }
-  return apply(to_bcd, x_bcd, feed_forward_norms_, StreamPoint::feed_forward_branch, StreamPoint::after_feed_forward,
+  return apply(to_bcd, x, feed_forward_norms_, StreamPoint::feed_forward_branch, StreamPoint::after_feed_forward, next,
                pass, [&](const torch::Tensor& y_bcd) { return feed_forward_(y_bcd); });
 }
 
-torch::Tensor BlockImpl::forward(const torch::Tensor& x_bcd, const Surroundings& surroundings, Pass& pass) {
-  auto y_bcd = add_mixer(x_bcd, x_bcd, surroundings, pass);
-  if (cross_mixer_ != nullptr) y_bcd = add_source(y_bcd, surroundings, pass);
-  return add_feed_forward(y_bcd, y_bcd, pass);
+NormedStream BlockImpl::forward(const NormedStream& x, const Surroundings& surroundings, const NextNorm& next,
+                                Pass& pass) {
+  const auto before_last = feed_forward_.is_empty() ? next : next_norm(feed_forward_norms_, /*for_products=*/true);
+  const bool sees_source = cross_mixer_ != nullptr;
+  auto y = add_mixer(x.x_bcd, x, surroundings,
+                     sees_source ? next_norm(cross_norms_, cross_mixer_->reads_by_products()) : before_last, pass);
+  if (sees_source) y = add_source(y, surroundings, before_last, pass);
+  return add_feed_forward(y.x_bcd, y, next, pass);
 }
 
 }  // namespace metaformer

@@ -2,12 +2,15 @@
 // A block: norms, a mixer, the feed-forward branch.
 
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "attention/mixer.h"
 #include "attention/state_mixer.h"
 #include "config/model_config.h"
 #include "ops/layer.h"
 #include "ops/linear.h"
+#include "ops/residual_norm.h"
 
 namespace metaformer {
 
@@ -21,6 +24,9 @@ class NormImpl : public Layer {
 
   // The same for `rows` vectors, in decoders. The norm's tensors are float32, contiguous and on the CPU.
   void normalise_rows(const float* x_rd, float* y_rd, std::int64_t rows) const;
+
+  // The norm in the form that the kernels of residual_norm() take; nullopt for norms that they do not have.
+  std::optional<RowNorm> row_norm() const;
 
   const NormConfig& config() const { return config_; }
   const torch::Tensor& weight() const { return weight_; }
@@ -57,6 +63,20 @@ struct BranchNorms {
   Norm output_norm{nullptr};  // norm position both only; then `norm` is for the input
 };
 
+// The norm before the next branch, if that norm reads nothing but the residual stream.
+struct NextNorm {
+  const NormImpl* norm = nullptr;  // nullptr: none
+  bool for_products = false;       // the branch reads the result only through linear layers
+};
+
+// The residual stream, and the norm before the next branch if a kernel has computed it together with the last sum.
+struct NormedStream {
+  NormedStream(torch::Tensor x, torch::Tensor normed = {}) : x_bcd(std::move(x)), normed_bcd(std::move(normed)) {}
+
+  torch::Tensor x_bcd;
+  torch::Tensor normed_bcd;  // undefined: not computed yet
+};
+
 // An encoder's output for its decoder: vectors, and which tokens see which of them.
 struct Source {
   torch::Tensor context_bsd;
@@ -82,13 +102,23 @@ class BlockImpl : public torch::nn::Module {
     MixerState* source_state = nullptr;
   };
 
-  torch::Tensor forward(const torch::Tensor& x_bcd, const Surroundings& surroundings, Pass& pass);
+  torch::Tensor forward(const torch::Tensor& x_bcd, const Surroundings& surroundings, Pass& pass) {
+    return forward(x_bcd, surroundings, /*next=*/{}, pass).x_bcd;
+  }
+  // `next`: the norm after the block.
+  NormedStream forward(const NormedStream& x, const Surroundings& surroundings, const NextNorm& next, Pass& pass);
+
+  // The norm before the first branch; none if the branch reads the stream without a norm.
+  NextNorm first_norm() const;
 
   // `to_bcd` plus the result of a branch for x; for reversible blocks, in which the two differ.
   torch::Tensor add_mixer(const torch::Tensor& to_bcd, const torch::Tensor& x_bcd, const Surroundings& surroundings,
-                          Pass& pass);
-  torch::Tensor add_source(const torch::Tensor& x_bcd, const Surroundings& surroundings, Pass& pass);
-  torch::Tensor add_feed_forward(const torch::Tensor& to_bcd, const torch::Tensor& x_bcd, Pass& pass);
+                          Pass& pass) {
+    return add_mixer(to_bcd, x_bcd, surroundings, /*next=*/{}, pass).x_bcd;
+  }
+  torch::Tensor add_feed_forward(const torch::Tensor& to_bcd, const torch::Tensor& x_bcd, Pass& pass) {
+    return add_feed_forward(to_bcd, x_bcd, /*next=*/{}, pass).x_bcd;
+  }
 
   NormPosition norm_position() const { return norm_position_; }
   bool has_residual() const { return has_residual_; }
@@ -103,12 +133,24 @@ class BlockImpl : public torch::nn::Module {
  private:
   BranchNorms register_norms(const std::string& branch, const TransformerConfig& config);
 
+  NormedStream add_mixer(const torch::Tensor& to_bcd, const NormedStream& x, const Surroundings& surroundings,
+                         const NextNorm& next, Pass& pass);
+  NormedStream add_source(const NormedStream& x, const Surroundings& surroundings, const NextNorm& next, Pass& pass);
+  NormedStream add_feed_forward(const torch::Tensor& to_bcd, const NormedStream& x, const NextNorm& next, Pass& pass);
+
+  NextNorm next_norm(const BranchNorms& norms, bool for_products) const;
+
   // pre: x + branch(norm(x)); post: norm(x + branch(x)); both: x + output_norm(branch(norm(x))). Without residual
   // connections no "x +". Dropout acts on the result of the branch. A probe observes that, and the stream after it is
   // added.
   template <class Branch>
-  torch::Tensor apply(const torch::Tensor& to_bcd, const torch::Tensor& read_bed, BranchNorms& norms,
-                      StreamPoint of_branch, StreamPoint after, Pass& pass, Branch branch);
+  NormedStream apply(const torch::Tensor& to_bcd, const NormedStream& read, BranchNorms& norms, StreamPoint of_branch,
+                     StreamPoint after, const NextNorm& next, Pass& pass, Branch branch);
+
+  // The end of a branch and the next norm by one kernel; nullopt if there is none for them, or a probe observes the
+  // values between them.
+  std::optional<NormedStream> add_by_kernel(const torch::Tensor& to_bcd, const torch::Tensor& y_bcd,
+                                            const NextNorm& next, Pass& pass) const;
 
   NormPosition norm_position_;
   bool has_residual_;

@@ -297,11 +297,17 @@ TransformerImpl::Past TransformerImpl::past_of(const Batch& batch, ModelState* g
   return {.state = &state, .place = state.place(), .tokens = state.remembered() + state.place()};
 }
 
+// None if the next block also reads a memory.
+NextNorm TransformerImpl::norm_after(std::size_t block, const Past& past) const {
+  if (block + 1 < blocks_.size()) return past.memory == nullptr ? blocks_[block + 1]->first_norm() : NextNorm();
+  return {final_norm_.is_empty() ? nullptr : final_norm_.get(), /*for_products=*/false};
+}
+
 torch::Tensor TransformerImpl::forward(const Batch& batch, ModelState* given, Pass& pass, const SourceView* source) {
   const auto past = past_of(batch, given);
   const auto visibility = visibility_of(batch, past, pass);
-  auto x_bcd = embed(batch, past.place, pass);
-  pass.observe(StreamPoint::embedding, x_bcd);
+  NormedStream x = embed(batch, past.place, pass);
+  pass.observe(StreamPoint::embedding, x.x_bcd);
   pass.first_values = {};
   const auto surroundings_of = [&](std::size_t block, const torch::Tensor& read_bcd) {
     BlockImpl::Surroundings surroundings{.visibility = visibility};
@@ -319,17 +325,18 @@ torch::Tensor TransformerImpl::forward(const Batch& batch, ModelState* given, Pa
   };
   if (config_.blocks == BlockKind::reversible) {
     const auto gradients = pass.probe == nullptr ? BlockGradients::by_inversion : BlockGradients::as_usual;
-    x_bcd = through_reversible(blocks_, x_bcd, surroundings_of, gradients, pass);
+    x = through_reversible(blocks_, x.x_bcd, surroundings_of, gradients, pass);
   } else {
     for (std::size_t i = 0; i < blocks_.size(); ++i)
-      x_bcd = blocks_[i]->forward(x_bcd, surroundings_of(i, x_bcd), pass);
+      x = blocks_[i]->forward(x, surroundings_of(i, x.x_bcd), norm_after(i, past), pass);
   }
   if (past.state != nullptr) past.state->advance(batch.ids_bc.size(1));
   if (past.memory != nullptr && batch.segments_bc.defined() && past.memory->length() > 0)
     past.memory->remember(past.memory->segments_bm, batch.segments_bc);
-  if (!final_norm_.is_empty()) x_bcd = final_norm_(x_bcd);
-  pass.observe(StreamPoint::output, x_bcd);
-  return x_bcd;
+  auto y_bcd = x.x_bcd;
+  if (!final_norm_.is_empty()) y_bcd = x.normed_bcd.defined() ? x.normed_bcd : final_norm_(y_bcd);
+  pass.observe(StreamPoint::output, y_bcd);
+  return y_bcd;
 }
 
 }  // namespace metaformer

@@ -110,6 +110,7 @@ class TransformerImpl : public torch::nn::Module {
   torch::Tensor embed(const Batch& batch, std::int64_t first_position, Pass& pass);
   torch::Tensor positions_of(const Batch& batch, std::int64_t first_position);
   Visibility visibility_of(const Batch& batch, const Past& past, Pass& pass);
+  NextNorm norm_after(std::size_t block, const Past& past) const;
   const torch::Tensor& embedding_weight() const;  // has the type and device of all embeddings
 
   TransformerConfig config_;

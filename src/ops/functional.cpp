@@ -4,6 +4,7 @@
 #include "cpu/rms_norm.h"
 #include "cpu/rotary.h"
 #include "ops/attention.h"
+#include "ops/fused_cross_entropy.h"
 #include "ops/kernel.h"
 
 namespace metaformer {
@@ -194,6 +195,8 @@ Tensors cross_entropy_backward(const Backward& in, double smoothing) {
 }  // namespace
 
 Tensor cross_entropy_sum(const Tensor& given_tv, const Tensor& given_targets_t, double smoothing) {
+  if (has_fused_cross_entropy(given_tv))
+    return fused_cross_entropy_sum(given_tv, given_targets_t, smoothing, ExpectedLossGradient::of(given_tv));
   if (!given_tv.is_cpu() || given_tv.scalar_type() != torch::kFloat)
     return at::cross_entropy_loss(given_tv, given_targets_t, {}, at::Reduction::Sum, /*ignore_index=*/-1, smoothing);
   const auto logits_tv = given_tv.contiguous(), targets_t = given_targets_t.contiguous();

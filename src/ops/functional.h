@@ -29,7 +29,7 @@ torch::Tensor rotate_pairs(const torch::Tensor& x_bnck, const torch::Tensor& cos
 
 // The loss of predicted tokens, summed over the rows whose target is not -1: -sum_v q_v log softmax(x)_v, where q
 // spreads `smoothing` evenly over all v and gives the rest to the target (torch's label_smoothing). There is a kernel
-// for float32.
+// for float32 on the CPU, and one for all types but float64 on a GPU (ops/fused_cross_entropy.h).
 torch::Tensor cross_entropy_sum(const torch::Tensor& logits_tv, const torch::Tensor& targets_t, double smoothing = 0);
 
 }  // namespace metaformer

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "ops/functional.h"
+#include "ops/fused_cross_entropy.h"
 
 namespace metaformer {
 
@@ -154,11 +155,17 @@ torch::Tensor widened(const torch::Tensor& logits) {
   return narrow ? logits.to(torch::kFloat) : logits;
 }
 
+// Computed in float32: by a kernel that reads narrow logits as they are, or from widened ones.
+static torch::Tensor sum_of_losses(const torch::Tensor& logits, const torch::Tensor& targets_t, double smoothing) {
+  const auto used = has_fused_cross_entropy(logits) ? logits : widened(logits);
+  return cross_entropy_sum(used.flatten(0, -2), targets_t, smoothing);
+}
+
 Objective token_objective(double smoothing) {
   return [smoothing](const torch::Tensor& logits, const Batch& batch) {
-    const auto logits_tv = widened(logits).flatten(0, -2), targets_t = wanted_targets_t(batch),
-               weights_t = wanted_weights_t(batch);
-    if (!weights_t.defined()) return cross_entropy_sum(logits_tv, targets_t, smoothing);
+    const auto targets_t = wanted_targets_t(batch), weights_t = wanted_weights_t(batch);
+    if (!weights_t.defined()) return sum_of_losses(logits, targets_t, smoothing);
+    const auto logits_tv = widened(logits).flatten(0, -2);
     const auto loss_t = at::cross_entropy_loss(logits_tv, targets_t, {}, at::Reduction::None, /*ignore_index=*/-1);
     return (loss_t * weights_t).sum();
   };
@@ -166,7 +173,7 @@ Objective token_objective(double smoothing) {
 
 void TokenMeasures::score(const torch::Tensor& logits, const Batch& batch, ScoreSums& sums) const {
   const auto targets_t = wanted_targets_t(batch), right_t = logits.flatten(0, -2).argmax(1) == targets_t;
-  sums.add("loss", cross_entropy_sum(widened(logits).flatten(0, -2), targets_t, /*smoothing=*/0));
+  sums.add("loss", sum_of_losses(logits, targets_t, /*smoothing=*/0));
   sums.add("correct", right_t.sum());
   sums.add("weight", batch.target_weights_bc.defined() ? (batch.targets_bc >= 0).sum() : batch.weight);
   if (batch.target_bytes_bc.defined()) sums.add("bytes", batch.target_bytes_bc.sum());

@@ -10,6 +10,8 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "model/make_model.h"
+#include "ops/fused_cross_entropy.h"
+#include "ops/fused_update.h"
 #include "ops/kernel.h"
 #include "ops/recompute.h"
 #include "tasks/batches.h"
@@ -253,7 +255,9 @@ Step::Step(const ExperimentConfig& config, const Task& task, torch::Device devic
   set_layer_rates(*parameters, config.train);
   if (has_adapters) lora = std::make_unique<Lora>(*parameters, config.train.lora);
   if (config.train.precision == Precision::fp16) loss_scale = std::make_unique<LossScale>(device);
-  const auto scale = loss_scale ? loss_scale->of_gradients() : GradientScale{};
+  auto scale = loss_scale ? loss_scale->of_gradients() : GradientScale{};
+  if (config.train.clip > 0 && clips_in_update(*parameters, config.train))
+    scale.factor = clip_factor_ = torch::ones({}, parameters->values().options());
   if (config.train.shard_optimizer && group.size() > 1) {
     auto sharded = std::make_unique<ShardedOptimizer>(*parameters, config.train, scale, group);
     shards_ = &sharded->shards();
@@ -353,9 +357,16 @@ torch::Tensor Step::loss_in_chunks(const Batch& batch, const torch::Tensor& hidd
   return sum;
 }
 
+// By the same operations as in backward of batch_loss() and scaled(), so that the bits are the same.
+torch::Tensor Step::gradient_of_sum(const torch::Tensor& weight) const {
+  const auto of_loss = loss_scale ? loss_scale->factor() : torch::ones({}, weight.options().dtype(torch::kFloat));
+  return of_loss / weight.to(torch::kFloat);
+}
+
 torch::Tensor Step::batch_loss(const Batch& batch, const torch::Tensor& weight, Pass pass, std::int64_t number,
                                AutocastCasts casts) {
   const AutocastScope autocast(config_.train.precision, device_, casts);
+  const ExpectedLossGradient expected([&] { return gradient_of_sum(weight); });
   auto* remembered = memory->of_pass(number);
   const auto sum = config_.train.loss_chunks > 1 ? loss_in_chunks(batch, model->hidden(batch, remembered, pass))
                                                  : task_.objective(model->forward(batch, remembered, pass), batch);
@@ -450,8 +461,20 @@ torch::Tensor Step::compute_gradients(std::int64_t step, const std::vector<Batch
   return accumulate_gradients(batches, untimed);
 }
 
+torch::Tensor Step::clip_by_kernel() {
+  const double limit = config_.train.clip;
+  const auto scale = loss_scale ? loss_scale->of_gradients() : GradientScale{};
+  const auto& gradients = parameters->gradients();
+  const auto factor = clip_factor_.defined() || limit == 0 ? clip_factor_ : torch::empty({}, gradients.options());
+  const auto norm = fused_gradient_norm(
+      gradients, {.divisor = scale.divisor, .found_inf = scale.found_inf, .factor = factor, .limit = limit});
+  if (limit > 0 && !clip_factor_.defined()) parameters->scale_gradients(factor);
+  return norm;
+}
+
 torch::Tensor Step::clip_gradients() {
   const torch::NoGradGuard no_grad;
+  if (shards_ == nullptr && has_fused_update(parameters->gradients())) return clip_by_kernel();
   const double limit = config_.train.clip;
   torch::Tensor norm;
   if (shards_ == nullptr) {
@@ -467,7 +490,10 @@ torch::Tensor Step::clip_gradients() {
     constexpr double epsilon = 1e-6;  // as torch.nn.utils.clip_grad_norm_
     const auto factor = (limit / (norm + epsilon)).clamp_max(1);
     const auto used = torch::where(norm.isfinite(), factor, 1.0);  // NaN stays in its tensor, for an error to name
-    if (norm.is_cuda() || used.item<double>() != 1) parameters->scale_gradients(used);  // on a GPU without waiting
+    if (clip_factor_.defined())
+      clip_factor_.copy_(used);
+    else if (norm.is_cuda() || used.item<double>() != 1)  // on a GPU without waiting
+      parameters->scale_gradients(used);
   }
   return norm;
 }

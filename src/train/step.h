@@ -151,7 +151,8 @@ class Step {
   torch::Tensor compute_gradients(std::int64_t step) { return compute_gradients(step, batches(step)); }
 
   // Scales the gradients so that their norm, without the loss scale, is at most train.clip (0: no clipping). Returns
-  // the norm before clipping. Gradients that are not finite do not change.
+  // the norm before clipping. Gradients that are not finite do not change. If the optimiser clips (clips_in_update),
+  // the gradients stay as they are, and the next update scales them.
   torch::Tensor clip_gradients();
 
   const ExperimentConfig& config() const { return config_; }
@@ -173,6 +174,8 @@ class Step {
   std::vector<Piece> pieces() const { return pieces_of(group_.rank(), group_.size(), config_.train.accumulate); }
 
   torch::Tensor loss_in_chunks(const Batch& batch, const torch::Tensor& hidden) const;
+  torch::Tensor gradient_of_sum(const torch::Tensor& weight) const;  // with respect to a batch's sum of losses
+  torch::Tensor clip_by_kernel();
   torch::Tensor scaled(const torch::Tensor& loss) const;  // times the loss scale, if there is one
   torch::Tensor accumulate_gradients(const std::vector<Batch>& batches, PhaseTimer& timer);
   torch::Tensor add_gradients(const Batch& batch, const torch::Tensor& weight, std::int64_t number, PhaseTimer& timer);
@@ -191,6 +194,7 @@ class Step {
   ProcessGroup& group_;
   const std::vector<Shard>* shards_ = nullptr;  // each rank needs only its own gradients; null: each needs all
   std::unique_ptr<GradientSum> gradient_sum_;   // of several processes
+  torch::Tensor clip_factor_;                   // of the gradients, for an optimiser that clips; else undefined
   StepPasses passes_;
   StepTimes* times_ = nullptr;
   double learning_rate_ = 0;

@@ -302,6 +302,7 @@ Arithmetic arithmetic() { return the_arithmetic; }
 void run_grid(std::int64_t blocks, int threads, int shared_bytes, const std::function<void()>& kernel) {
   constexpr int smallest_limit = 101376;  // bytes per block on GPUs of 8.6, 8.9 and 12.0
   if (shared_bytes > smallest_limit) throw std::runtime_error("more shared memory than every GPU has");
+  if (blocks < 1) throw std::runtime_error("a grid without blocks");
   Grid grid(blocks, threads, shared_bytes, kernel);
   the_grid = &grid;
   grid.run();

@@ -10,12 +10,15 @@
 #include <cstdio>
 #include <cstring>
 #include <iostream>
+#include <memory>
 
 #include "cuda/dropout.h"
 #include "cuda/emulator.h"
 #include "cuda/kernel_memory.h"
 #include "cuda/metric_case.h"
 #include "cuda/projection_case.h"
+#include "cuda/residual_norm.h"
+#include "cuda/step_case.h"
 
 namespace metaformer {
 
@@ -115,14 +118,96 @@ std::vector<unsigned char> run_dropout(bool aligned) {
   return {y.data(), y.data() + (aligned ? aligned_bytes : bytes)};
 }
 
+// A row of four numbers more than a team's groups have, or of one more; the last team of a block has no row.
+struct NormCase {
+  int width;
+  cuda::RowElement element;
+  bool aligned;  // if not, the arrays end at a page without access
+};
+const std::vector<NormCase> norm_cases = {{132, cuda::RowElement::bf16, true},
+                                          {131, cuda::RowElement::bf16, false},
+                                          {130, cuda::RowElement::fp32, false},
+                                          {1028, cuda::RowElement::fp32, true},
+                                          {1029, cuda::RowElement::fp16, false}};
+
+using Bytes = std::vector<unsigned char>;
+
+// The stored results of residual sum and norm, forward and backward.
+std::vector<Bytes> run_norm(const NormCase& c) {
+  constexpr std::int64_t rows = 13, run = 5;
+  const auto size = c.element == cuda::RowElement::fp32 ? sizeof(float) : sizeof(std::uint16_t);
+  const auto width = static_cast<std::size_t>(c.width), count = rows * width;
+  const auto memory = [&](std::size_t bytes) {
+    return std::make_unique<KernelMemory>(c.aligned ? (bytes + 15) / 16 * 16 : bytes);
+  };
+  const auto floats = [&](std::size_t numbers, float offset) {
+    auto made = memory(numbers * sizeof(float));
+    for (std::size_t i = 0; i < numbers; ++i) made->floats()[i] = offset + 0.01F * static_cast<float>((i * 37) % 100);
+    return made;
+  };
+  // 0x3c, 0x3d and so on as the upper byte are numbers near 1 in every type.
+  const auto narrow = [&] {
+    auto made = memory(count * size);
+    for (std::size_t i = 0; i < count * size; ++i)
+      made->data()[i] = static_cast<unsigned char>(i % size == size - 1 ? 0x3c + i / size % 3 : 29 * i);
+    return made;
+  };
+  const auto x = floats(count, 0.5F), dsum = floats(count, -0.3F), gain = floats(width, 1), bias = floats(width, -1);
+  const auto y = narrow(), dn = narrow(), key = memory(sizeof(std::int64_t));
+  std::memset(key->data(), 5, sizeof(std::int64_t));
+  const auto sum = memory(4 * count), n = memory(size * count), mean = memory(4 * rows), factor = memory(4 * rows),
+             dx = memory(4 * count), dy = memory(size * count), dgain = memory(4 * width), dbias = memory(4 * width),
+             partial = memory(4 * static_cast<std::size_t>(cuda::residual_norm_partial_sums(rows, c.width)));
+  const cuda::ResidualNorm forward{.rows = rows,
+                                   .width = c.width,
+                                   .y_element = c.element,
+                                   .n_element = c.element,
+                                   .x = x->floats(),
+                                   .y = y->data(),
+                                   .probability = 0.3,
+                                   .key = reinterpret_cast<const std::int64_t*>(key->data()),
+                                   .places = {.run = run * c.width},
+                                   .centred = true,
+                                   .epsilon = 1e-5F,
+                                   .gain = gain->floats(),
+                                   .bias = bias->floats(),
+                                   .sum = sum->floats(),
+                                   .n = n->data(),
+                                   .mean = mean->floats(),
+                                   .factor = factor->floats()};
+  cuda::residual_norm(forward, nullptr);
+  cuda::residual_norm_backward({.forward = forward,
+                                .dn = dn->data(),
+                                .dsum = dsum->floats(),
+                                .dx = dx->floats(),
+                                .dy = dy->data(),
+                                .dgain = dgain->floats(),
+                                .dbias = dbias->floats(),
+                                .partial = partial->floats()},
+                               nullptr);
+  const auto bytes = [&](const KernelMemory& of, std::size_t used) {
+    return Bytes(of.data(), of.data() + (c.aligned ? (used + 15) / 16 * 16 : used));
+  };
+  return {bytes(*sum, 4 * count), bytes(*n, size * count),  bytes(*mean, 4 * rows),   bytes(*factor, 4 * rows),
+          bytes(*dx, 4 * count),  bytes(*dy, size * count), bytes(*dgain, 4 * width), bytes(*dbias, 4 * width)};
+}
+
 std::vector<MetricResult> expected;
+std::vector<std::vector<Bytes>> expected_norms;
 std::vector<unsigned char> expected_dropped[2];
 std::vector<ProjectionResult> expected_projections;
+std::vector<std::uint32_t> expected_steps;  // of the kernels of the loss and of the update
 
 bool projections_as_expected() {
   const auto list = projection_cases();
   for (std::size_t i = 0; i < list.size(); ++i)
     if (run_projection(list[i]) != expected_projections[i]) return false;
+  return true;
+}
+
+bool norms_as_expected() {
+  for (std::size_t i = 0; i < norm_cases.size(); ++i)
+    if (run_norm(norm_cases[i]) != expected_norms[i]) return false;
   return true;
 }
 
@@ -132,7 +217,8 @@ bool all_as_expected() {
     if (run_dropout(aligned) != expected_dropped[aligned]) return false;
   for (const auto& schedule : schedules) {
     emulator::set_schedule(schedule);
-    if (!projections_as_expected()) return false;
+    if (step_cases::run_step_kernels() != expected_steps) return false;
+    if (!norms_as_expected() || !projections_as_expected()) return false;
   }
   const auto list = cases();
   for (std::size_t i = 0; i < list.size(); ++i) {
@@ -172,6 +258,8 @@ int run() {
   emulator::set_schedule({});
   for (const auto& c : cases()) expected.push_back(run_kernels(c));
   for (const bool aligned : {false, true}) expected_dropped[aligned] = run_dropout(aligned);
+  for (const auto& c : norm_cases) expected_norms.push_back(run_norm(c));
+  expected_steps = step_cases::run_step_kernels();
   for (const auto& c : projection_cases()) expected_projections.push_back(run_projection(c));
   if (!all_as_expected()) {
     std::cerr << "the kernels as they are do not give the same bits under every schedule\n";

@@ -100,10 +100,19 @@ GPU_KERNEL(lanes) roundings_kernel(unsigned* out) {
 GPU_KERNEL(lanes) functions_kernel(float* out) {
   const int lane = gpu::thread_index();
   const float x = 0.37f * static_cast<float>(lane) - 6;
-  out[lane * 4] = lane == 31 ? gpu::exp2_approximate(-INFINITY) : gpu::exp2_approximate(x);
-  out[lane * 4 + 1] = gpu::log2_approximate(0.5f + static_cast<float>(lane));
-  out[lane * 4 + 2] = gpu::fused_multiply_add(x, 1.0001f, 3.0f);
-  out[lane * 4 + 3] = gpu::reciprocal_root(1e-6f + static_cast<float>(lane));
+  out[lane * 6] = lane == 31 ? gpu::exp2_approximate(-INFINITY) : gpu::exp2_approximate(x);
+  out[lane * 6 + 1] = gpu::log2_approximate(0.5f + static_cast<float>(lane));
+  out[lane * 6 + 2] = gpu::fused_multiply_add(x, 1.0001f, 3.0f);
+  out[lane * 6 + 3] = gpu::reciprocal_root(1e-6f + static_cast<float>(lane));
+  out[lane * 6 + 4] = gpu::square_root(static_cast<float>(lane));
+  out[lane * 6 + 5] = gpu::logarithm(0.9f + 0.37f * static_cast<float>(lane));
+}
+
+// Products that a fused sum would not round, of numbers that no compiler can round otherwise.
+GPU_KERNEL(lanes) rounded_products_kernel(float* out) {
+  const int lane = gpu::thread_index();
+  const float x = gpu::float_of(0x3f800001u + 0x12345u * static_cast<unsigned>(lane));
+  out[lane] = gpu::product(x, x) - x;
 }
 
 // Each lane stores its 16 bytes in reverse order at the place of another lane.
@@ -113,6 +122,9 @@ GPU_KERNEL(lanes) accesses_kernel(const unsigned* in, unsigned* out) {
   gpu::load_16(words, in + 4 * lane);
   const unsigned turned[4] = {words[3], words[2], words[1], words[0]};
   gpu::store_16(out + 4 * (lane ^ 5), turned);
+  unsigned first = 0, second = 0;
+  gpu::load_8(first, second, in + 2 * lane);
+  gpu::store_8(out + 4 * lanes + 2 * (lane ^ 5), second, first);
 }
 
 // Blocks run in turn, by the numbers that they take: each reads the result of the one before. Another order would give
@@ -155,8 +167,8 @@ void print_numbers(const char* name, const KernelMemory& memory, int count) {
 
 void print_probes() {
   const KernelMemory matrices(4 * 8 * lanes), products(4 * 12 * lanes), shuffles(4 * 2 * lanes), in(4 * 4 * lanes),
-      copies(4 * 8 * lanes), roundings(4 * 5 * lanes), functions(4 * 4 * lanes), counters(8), handed_on(4 * 5 * lanes),
-      accesses(4 * 4 * lanes);
+      copies(4 * 8 * lanes), roundings(4 * 5 * lanes), functions(4 * 6 * lanes), counters(8), handed_on(4 * 5 * lanes),
+      accesses(4 * 6 * lanes), rounded(4 * lanes);
   for (int i = 0; i < 4 * lanes; ++i) in.floats()[i] = static_cast<float>(i);
   gpu::launch(matrices_kernel, 1, lanes, 512, nullptr, words(matrices));
   gpu::launch(products_kernel, 1, lanes, 0, nullptr, products.floats());
@@ -168,15 +180,17 @@ void print_probes() {
   for (int i = 0; i < 5 * lanes; ++i) handed_on.floats()[i] = 0;
   gpu::launch(turns_kernel, 20, lanes, 16, nullptr, words(counters), handed_on.floats());
   gpu::launch(accesses_kernel, 1, lanes, 0, nullptr, static_cast<const unsigned*>(words(in)), words(accesses));
+  gpu::launch(rounded_products_kernel, 1, lanes, 0, nullptr, rounded.floats());
   finish_kernels();
   print_words("matrices", matrices, 8 * lanes);
   print_words("products", products, 12 * lanes);
   print_words("shuffles", shuffles, 2 * lanes);
   print_words("copies", copies, 8 * lanes);
-  print_words("accesses", accesses, 4 * lanes);
+  print_words("accesses", accesses, 6 * lanes);
+  print_words("rounded", rounded, lanes);
   print_words("roundings", roundings, 5 * lanes);
   print_numbers("turns", handed_on, 5 * lanes);
-  print_numbers("functions", functions, 4 * lanes);
+  print_numbers("functions", functions, 6 * lanes);
 }
 
 }  // namespace metaformer

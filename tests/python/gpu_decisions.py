@@ -70,6 +70,17 @@ def check_choices():
     return f"{len(cases) + 1} cells"
 
 
+def check_kernels():
+    measured = lambda share: decisions(("kernel", {"precision": "bf16", "rounds": 15, "results": [
+        {"kernel": "residual sum and norm", "ms": 1, "library_ms": 1, "share_of_library_time": share},
+        {"kernel": "gelu", "ms": 1, "library_ms": 1, "share_of_library_time": 0.5}]}))
+    for share, expected in ((0.4, "0.40 of the operators: keep the kernel"), (1.1, "1.10 of the operators: take the operators")):
+        found = measured(share)
+        assert found["kernel/bf16/residual sum and norm"] == expected, found
+    assert found["kernel/bf16/gelu"] == "", found
+    return "residual sum and norm"
+
+
 def check_steps():
     found = decisions(step("metric", 0, "graph", 6.0), step("metric", 0, "eager", 9.0), step("metric", 0.2, "graph", 8.0),
                       step("scaled_dot_product", 0, "graph", 6.5), step("scaled_dot_product", 0, "eager", 6.6),
@@ -98,6 +109,18 @@ def check_speed():
     found = decisions(ours, failed, peer(9, graph=False))
     assert found[name].startswith("claim nothing") and "peer/bf16/dropout 0/compiled graph device/failed" in found, found
     return "claimed only beside the strongest"
+
+
+def check_update_kernels():
+    """A kernel of the loss or of the update stays where it costs at most 3% more than the operators."""
+    for share, expected in ((0.4, "0.40 of the operators: keep the kernel"), (1.1, "1.10 of the operators: take the operators")):
+        rows = [{"kernel": name, "ms": share, "library_ms": 1, "share_of_library_time": share}
+                for name in ("cross-entropy of 65 tokens", "norm, clipping and AdamW", "gelu")]
+        found = decisions(("kernel", {"precision": "bf16", "rounds": 15, "results": rows}))
+        for name in ("cross-entropy of 65 tokens", "norm, clipping and AdamW"):
+            assert found[f"kernel/bf16/{name}"] == expected, found
+        assert found["kernel/bf16/gelu"] == "", found
+    return "loss and update"
 
 
 def check_others():

@@ -385,6 +385,7 @@ TEST_CASE("the kind of a kernel follows from its name", "[profile]") {
       {"cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64", "attention"},
       {"void metaformer::cuda::metric_pass_kernel<metaformer::cuda::Bf16, 64>", "attention"},
       {"void metaformer::cuda::(anonymous namespace)::dropout_kernel<metaformer::cuda::Bf16>", "dropout"},
+      {"void metaformer::cuda::(anonymous namespace)::residual_norm_kernel<1, 3>", "norms and softmax"},
       {"void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>", "norms and softmax"},
       {"void at::native::(anonymous namespace)::GammaBetaBackwardCUDAKernelTemplate<float>", "norms and softmax"},
       {"void (anonymous namespace)::softmax_warp_forward<float, float, float, 8, false, false>", "norms and softmax"},
@@ -405,6 +406,10 @@ TEST_CASE("the kind of a kernel follows from its name", "[profile]") {
       {"void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::"
        "FusedAdamMathFunctor<float, 4>>",
        "optimiser"},
+      {"metaformer::cuda::(anonymous namespace)::adam_kernel(metaformer::cuda::AdamStep)", "optimiser"},
+      {"metaformer::cuda::(anonymous namespace)::gradient_squares_kernel(float const*, long)", "optimiser"},
+      {"void metaformer::cuda::(anonymous namespace)::cross_entropy_kernel<metaformer::cuda::Bf16, 32>",
+       "embedding and loss"},
       {"ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "other"},
       {"", "other"}};
   for (const auto& [name, kind] : kinds) {

@@ -144,11 +144,17 @@ GPU_DEVICE float exp2_approximate(float x) {
 }
 // a b + c, rounded once.
 GPU_DEVICE float fused_multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+// a b, rounded even if it is added to something.
+GPU_DEVICE float product(float a, float b) { return __fmul_rn(a, b); }
 // Of numbers; the other one where one is NaN.
 GPU_DEVICE float maximum(float a, float b) { return fmaxf(a, b); }
 GPU_DEVICE float log2_approximate(float x) { return __log2f(x); }
 // 1 / sqrt(x), rounded once.
 GPU_DEVICE float reciprocal_root(float x) { return __frsqrt_rn(x); }
+// sqrt(x), rounded once.
+GPU_DEVICE float square_root(float x) { return __fsqrt_rn(x); }
+// ln x to about 1 unit in the last place, also for x near 1.
+GPU_DEVICE float logarithm(float x) { return logf(x); }
 
 // Rounding to nearest; ties to even, for tf32 away from zero. The bits of a bf16 or fp16 lie in the low half.
 GPU_DEVICE std::uint16_t to_bf16(float x) { return __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
@@ -174,6 +180,15 @@ GPU_DEVICE void load_16(unsigned (&words)[4], const void* from) {
 // 16 bytes in one store; `at` is aligned to them.
 GPU_DEVICE void store_16(void* at, const unsigned (&words)[4]) {
   *static_cast<uint4*>(at) = make_uint4(words[0], words[1], words[2], words[3]);
+}
+// 8 bytes in one access; both addresses are aligned to them.
+GPU_DEVICE void load_8(unsigned& first, unsigned& second, const void* from) {
+  const auto two = *static_cast<const uint2*>(from);
+  first = two.x;
+  second = two.y;
+}
+GPU_DEVICE void store_8(void* at, unsigned first, unsigned second) {
+  *static_cast<uint2*>(at) = make_uint2(first, second);
 }
 // Two elements in one store; `at` is aligned to both.
 GPU_DEVICE void store_pair(std::uint16_t* at, unsigned both) { *reinterpret_cast<unsigned*>(at) = both; }

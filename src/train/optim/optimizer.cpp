@@ -5,6 +5,7 @@
 #include <map>
 
 #include "cpu/table_rows.h"
+#include "ops/fused_update.h"
 #include "ops/kernel.h"
 
 namespace metaformer {
@@ -103,6 +104,8 @@ class RangeOptimizer : public Optimizer {
 
   virtual void update(const Range& range, const LearningRate& learning_rate) = 0;
 
+  const std::vector<Range>& ranges() const { return ranges_; }
+
   const ParameterBuffer& parameters_;
   GradientScale scale_;
 
@@ -126,6 +129,7 @@ class Adam : public RangeOptimizer {
         steps_(torch::zeros({}, parameters.values().options().dtype(torch::kFloat))) {}
 
   void step(const LearningRate& learning_rate) override {
+    if (has_fused_update(parameters_.values())) return step_by_kernel(learning_rate);
     {
       const torch::NoGradGuard no_grad;
       steps_.add_(1);
@@ -158,6 +162,25 @@ class Adam : public RangeOptimizer {
             scale_.divisor, scale_.found_inf);
     };
     std::visit(apply_at, learning_rate);
+  }
+
+  void step_by_kernel(const LearningRate& learning_rate) {
+    const torch::NoGradGuard no_grad;
+    std::vector<FusedAdamRange> all;
+    for (const auto& range : ranges())
+      all.push_back({.values = range.values.front(),
+                     .gradients = range.gradients.front(),
+                     .first_moments = range.moments[0].front(),
+                     .second_moments = range.moments[1].front(),
+                     .weight_decay = range.weight_decay,
+                     .rate = range.rate});
+    fused_adam({.decoupled = decaying_ == Decaying::decoupled,
+                .betas = {config_.betas.begin(), config_.betas.end()},
+                .epsilon = config_.epsilon,
+                .factor = scale_.factor,
+                .divisor = scale_.divisor,
+                .found_inf = scale_.found_inf},
+               all, steps_, learning_rate);
   }
 
   MomentsConfig config_;
@@ -477,6 +500,11 @@ std::unique_ptr<Optimizer> make_optimizer(ParameterBuffer& parameters, const Tra
   const bool is_half = config.precision == Precision::bf16 || config.precision == Precision::fp16;
   return std::make_unique<Muon>(parameters, std::get<MuonConfig>(config.optimizer),
                                 is_half ? torch::kBFloat16 : torch::kFloat, scale);
+}
+
+bool clips_in_update(const ParameterBuffer& parameters, const TrainConfig& config) {
+  return has_fused_update(parameters.values()) &&
+         (is<AdamWConfig>(config.optimizer) || is<AdamConfig>(config.optimizer));
 }
 
 torch::Tensor orthogonalise(const torch::Tensor& x_mrc, std::int64_t iterations, torch::ScalarType type) {

@@ -17,11 +17,12 @@ namespace metaformer {
 // update can be replayed at another rate.
 using LearningRate = std::variant<double, torch::Tensor>;
 
-// The scale of gradients of a scaled loss: float scalars on the parameters' device, which an optimiser reads in every
-// step. Empty if the loss is not scaled.
+// What an optimiser makes of the gradients: float scalars on the parameters' device, which it reads in every step. The
+// first two are empty if the loss is not scaled.
 struct GradientScale {
   std::optional<torch::Tensor> divisor;    // of the gradients
   std::optional<torch::Tensor> found_inf;  // 1: not all gradients are finite, and the step must change nothing; else 0
+  std::optional<torch::Tensor> factor = {};  // of the gradients, for optimisers that clip (clips_in_update)
 };
 
 class Optimizer {
@@ -54,6 +55,10 @@ class Optimizer {
 // Muon (Jordan et al. 2024) for hidden matrices, "momentum.NAME"; AdamW for everything else.
 std::unique_ptr<Optimizer> make_optimizer(ParameterBuffer& parameters, const TrainConfig& config,
                                           const GradientScale& scale = {});
+
+// Whether this optimiser multiplies the gradients by the scale's factor, so that clipping need not write them: AdamW
+// and Adam on a GPU, where a kernel updates all weights (ops/fused_update.h).
+bool clips_in_update(const ParameterBuffer& parameters, const TrainConfig& config);
 
 // An approximation of U V' for each matrix U S V' of x_mrc, for Muon: its singular values lie between 0.7 and 1.2
 // (lower for those near 0). Computed by `iterations` of the quintic polynomial of Jordan et al. 2024, "Muon", after a

@@ -237,9 +237,12 @@ inline float approximate(float x, float y) {
 
 inline float exp2_approximate(float x) { return approximate(x, std::exp2(x)); }
 inline float fused_multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
+inline float product(float a, float b) { return std::fma(a, b, -0.0F); }  // the compiler fuses no other sum with it
 inline float maximum(float a, float b) { return std::fmax(a, b); }
 inline float log2_approximate(float x) { return approximate(x, std::log2(x)); }
 inline float reciprocal_root(float x) { return static_cast<float>(1 / std::sqrt(static_cast<double>(x))); }
+inline float square_root(float x) { return std::sqrt(x); }
+inline float logarithm(float x) { return approximate(x, std::log(x)); }
 
 inline void store_pair(float* at, float low, float high) {
   emulator::require_aligned(at, 8);
@@ -253,6 +256,16 @@ inline void load_16(unsigned (&words)[4], const void* from) {
 inline void store_16(void* at, const unsigned (&words)[4]) {
   emulator::require_aligned(at, 16);
   std::memcpy(at, words, 16);
+}
+inline void load_8(unsigned& first, unsigned& second, const void* from) {
+  emulator::require_aligned(from, 8);
+  std::memcpy(&first, from, 4);
+  std::memcpy(&second, static_cast<const unsigned char*>(from) + 4, 4);
+}
+inline void store_8(void* at, unsigned first, unsigned second) {
+  emulator::require_aligned(at, 8);
+  const unsigned words[2] = {first, second};
+  std::memcpy(at, words, 8);
 }
 inline void store_pair(std::uint16_t* at, unsigned both) {
   emulator::require_aligned(at, 4);

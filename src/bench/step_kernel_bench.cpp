@@ -1,0 +1,155 @@
+#include "bench/step_kernel_bench.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+
+#include "bench/timing.h"
+#include "ops/device.h"
+#include "ops/dropout.h"
+#include "ops/functional.h"
+#include "ops/fused_cross_entropy.h"
+#include "ops/fused_update.h"
+#include "ops/residual_norm.h"
+
+namespace metaformer {
+
+namespace {
+
+using torch::Tensor;
+
+// The same work in two ways.
+struct WorkPair {
+  std::string kernel;
+  std::function<void()> ours, library;
+};
+
+KernelResult measure_in_turn(const WorkPair& pair, const KernelRequest& request) {
+  const auto timer = [&](const std::function<void()>& work) {
+    work();  // nothing is loaded while a graph is recorded
+    std::string problem;
+    return WorkTimer(request.device, work, make_cuda_graph(request.device, problem));
+  };
+  auto ours = timer(pair.ours), library = timer(pair.library);
+  std::vector<double> our_times, library_times, ratios;
+  for (std::int64_t round = 0; round < request.rounds; ++round) {
+    our_times.push_back(ours.milliseconds());
+    library_times.push_back(library.milliseconds());
+    ratios.push_back(our_times.back() / library_times.back());
+  }
+  return {pair.kernel, median(our_times), median(library_times), median(ratios)};
+}
+
+// Forward and backward pass of the sum at the end of a branch and of the next norm, as they are between two branches.
+struct ResidualNormCall {
+  Tensor x_bcd, y_bcd, gain_d, bias_d, dsum_bcd, dn_bcd, key;
+  double dropout = 0;
+
+  SumAndNorm by_kernel(Pass& pass) const {
+    const RowNorm norm{.centred = true, .gain_d = gain_d, .bias_d = bias_d, .epsilon = 1e-5};
+    return residual_norm({.x_bcd = x_bcd, .y_bcd = y_bcd, .dropout = dropout}, norm, y_bcd.scalar_type(), pass);
+  }
+  SumAndNorm by_operators(Pass& pass) const {
+    const auto sum_bcd = x_bcd + metaformer::dropout(y_bcd, dropout, pass);
+    const auto n_bcd = torch::layer_norm(sum_bcd, gain_d.sizes(), gain_d, bias_d, 1e-5);
+    return {sum_bcd, n_bcd.to(y_bcd.scalar_type())};
+  }
+  void run(bool kernel) const {
+    Pass pass{.training = true, .random = RandomStream(key)};
+    const auto y = kernel ? by_kernel(pass) : by_operators(pass);
+    torch::autograd::grad({y.sum_bcd, y.normed_bcd}, {x_bcd, y_bcd, gain_d, bias_d}, {dsum_bcd, dn_bcd});
+  }
+};
+
+WorkPair residual_norm_pair(const KernelRequest& request, double dropout) {
+  const std::vector<std::int64_t> sizes = {request.shape.batch, request.shape.context, request.shape.width()};
+  const auto random = [&](const std::vector<std::int64_t>& of, torch::ScalarType type) {
+    return torch::randn(of, torch::TensorOptions(request.device).dtype(type)).requires_grad_(true);
+  };
+  const ResidualNormCall call{.x_bcd = random(sizes, torch::kFloat),
+                              .y_bcd = random(sizes, request.type),
+                              .gain_d = random({sizes[2]}, torch::kFloat),
+                              .bias_d = random({sizes[2]}, torch::kFloat),
+                              .dsum_bcd = random(sizes, torch::kFloat).detach(),
+                              .dn_bcd = random(sizes, request.type).detach(),
+                              .key = torch::ones({1}, torch::TensorOptions(torch::kLong).device(request.device)),
+                              .dropout = dropout};
+  return {fmt::format("residual sum and norm, dropout {}", dropout), [=] { call.run(/*kernel=*/true); },
+          [=] { call.run(/*kernel=*/false); }};
+}
+
+// The loss and the gradient of the logits, from logits in the type of the products to a mean over the tokens.
+WorkPair loss_pair(const KernelRequest& request, std::int64_t vocabulary) {
+  const auto tokens = request.shape.batch * request.shape.context;
+  const auto logits_tv =
+      torch::randn({tokens, vocabulary}, torch::TensorOptions(request.device).dtype(request.type)).requires_grad_(true);
+  const auto targets_t = torch::arange(tokens, torch::TensorOptions(request.device).dtype(torch::kLong)) % vocabulary;
+  const auto count =
+      torch::full({}, static_cast<double>(tokens), torch::TensorOptions(request.device).dtype(torch::kFloat));
+  const auto backward = [=](const Tensor& loss) { torch::autograd::grad({loss / count}, {logits_tv}); };
+  return {
+      fmt::format("cross-entropy of {} tokens", vocabulary),
+      [=] {
+        const ExpectedLossGradient expected([&] { return torch::ones_like(count) / count; });
+        backward(cross_entropy_sum(logits_tv, targets_t));
+      },
+      [=] { backward(at::cross_entropy_loss(logits_tv.to(torch::kFloat), targets_t, {}, at::Reduction::Sum, -1)); }};
+}
+
+// Weights in the sizes of a model of 6 layers of width 384, in one buffer, with their gradients and moments.
+struct Weights {
+  static constexpr std::int64_t tensors = 24, count = tensors * 384 * 1152;
+  Tensor values, gradients, first_moments, second_moments, steps, rate, factor;
+
+  explicit Weights(torch::Device device) {
+    const auto floats = torch::TensorOptions(device).dtype(torch::kFloat);
+    values = torch::randn({count}, floats);
+    gradients = torch::randn({count}, floats);
+    first_moments = torch::zeros({count}, floats);
+    second_moments = torch::zeros({count}, floats);
+    steps = torch::zeros({}, floats);
+    rate = torch::full({}, 1e-4, floats);
+    factor = torch::ones({}, floats);
+  }
+};
+
+constexpr double limit = 1, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.99, epsilon = 1e-8;
+
+void update_by_kernels(const Weights& w) {
+  fused_gradient_norm(w.gradients, {.factor = w.factor, .limit = limit});
+  fused_adam({.betas = {beta1, beta2}, .epsilon = epsilon, .factor = w.factor},
+             {{.values = w.values,
+               .gradients = w.gradients,
+               .first_moments = w.first_moments,
+               .second_moments = w.second_moments,
+               .weight_decay = weight_decay}},
+             w.steps, w.rate);
+}
+
+// The operators of Step::clip_gradients and of the optimiser on other devices.
+void update_by_operators(const Weights& w) {
+  const torch::NoGradGuard no_grad;
+  const auto norm = torch::stack(at::_foreach_norm(w.gradients.chunk(Weights::tensors))).norm();
+  const auto factor = (limit / (norm + 1e-6)).clamp_max(1);
+  w.gradients.mul_(torch::where(norm.isfinite(), factor, 1.0));
+  w.steps.add_(1);
+  at::_fused_adamw_({w.values}, {w.gradients}, {w.first_moments}, {w.second_moments}, {}, {w.steps}, w.rate, beta1,
+                    beta2, weight_decay, epsilon, /*amsgrad=*/false, /*maximize=*/false);
+}
+
+}  // namespace
+
+std::vector<KernelResult> bench_step_kernels(const KernelRequest& request) {
+  constexpr std::int64_t characters = 65, words = 50257;
+  std::vector<KernelResult> results;
+  for (const double dropout : {0.0, 0.2})
+    results.push_back(measure_in_turn(residual_norm_pair(request, dropout), request));
+  for (const auto vocabulary : {characters, words})
+    results.push_back(measure_in_turn(loss_pair(request, vocabulary), request));
+  const Weights ours(request.device), library(request.device);
+  results.push_back(measure_in_turn(
+      {"norm, clipping and AdamW", [&] { update_by_kernels(ours); }, [&] { update_by_operators(library); }}, request));
+  return results;
+}
+
+}  // namespace metaformer
