@@ -31,7 +31,9 @@ from line_figure import line_figure  # noqa: E402
 
 SOURCES = ("/usr/share/doc", "/usr/share/man", "/usr/include", "/usr/share/perl", "/usr/lib/python3", "/usr/lib/python3.11")
 MOST_IN_MEMORY = 250_000_000
-MODEL = ["train.steps=400", "train.eval_interval=400", "train.evaluation.tokens=8192", "train.seed=1"]
+WARM_UP = 100  # steps without timing, in which the process reads the pages of its libraries
+MODEL = [f"train.log_interval={WARM_UP}", "train.steps=700", "train.eval_interval=700", "train.evaluation.tokens=8192",
+         "train.seed=1"]
 
 
 def texts_of_packages(most):
@@ -73,9 +75,9 @@ def text_in_memory(folder, size):
     return folder / "first.txt"
 
 
-def measured(words, field):
+def measured(words, field, pause):
     """Runs a program: its output, seconds, and the largest value of a field of /proc/PID/status in MiB: VmHWM, the resident memory,
-    or RssAnon, without mapped files."""
+    or RssAnon, without mapped files, which is read after every pause. Short pauses make the program slower."""
     start = time.monotonic()
     process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     peak = 0
@@ -86,7 +88,7 @@ def measured(words, field):
             break
         if process.args[0] in Path(f"/proc/{process.pid}/cmdline").read_text() and (found := re.search(rf"{field}:\s+(\d+)", status)):
             peak = max(peak, int(found[1]))
-        time.sleep(0.02)
+        time.sleep(pause)
     printed, messages = process.communicate()
     if process.returncode != 0:
         sys.exit(f"{' '.join(map(str, words))}: {messages}")
@@ -106,9 +108,12 @@ def train(program, folder, data, *settings):
     out = folder / "run"
     shutil.rmtree(out, ignore_errors=True)
     sets = [word for setting in (*MODEL, f"data.path={data}", *settings) for word in ("--set", setting)]
-    printed, _, memory = measured([program, "train", "--config", "shakespeare_base.yaml", *sets, "--out", out, "--json"], "RssAnon")
+    printed, _, memory = measured([program, "train", "--config", "shakespeare_base.yaml", *sets, "--out", out, "--json"], "RssAnon", pause=0.25)
     summary = json.loads(printed)
-    return {"start_seconds": round(summary["startup_seconds"], 3), "ms_per_step": round(summary["ms_per_step"], 3),
+    records = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
+    times = [(record["step"], record["seconds"]) for record in records if record["split"] == "train"]
+    (first, start), (last, end) = times[0], times[-1]
+    return {"start_seconds": round(summary["startup_seconds"], 3), "ms_per_step": round(1000 * (end - start) / (last - first), 3),
             "memory_mib": round(memory)}
 
 
@@ -116,7 +121,7 @@ def measure(program, folder, size, tokenizer, rounds, bpe):
     text, tokens = folder / "text.txt", folder / "tokens"
     shutil.rmtree(tokens, ignore_errors=True)
     command = [program, "data", "prepare", text, "--tokenizer", bpe if tokenizer == "bpe" else tokenizer, "--out", tokens]
-    _, seconds, memory = measured(command, "VmHWM")
+    _, seconds, memory = measured(command, "VmHWM", pause=0.02)
     row = {"bytes": size, "tokenizer": tokenizer, "prepare_mb_per_second": round(size / 1e6 / seconds, 1),
            "prepare_memory_mib": round(memory)}
     runs = {"tokens": [], "text": [], "cold": []}
@@ -157,7 +162,7 @@ def main():
     parser.add_argument("--sizes", type=float, nargs="+", default=[1e6, 1e8, 1e9, 1e10], help="bytes of text")
     parser.add_argument("--bpe", type=Path, help="tokenizer.json of a byte-level BPE; without it only bytes are measured")
     parser.add_argument("--folder", type=Path, default=Path("/tmp/metaformer_data_scale"), help="needs three times the largest size")
-    parser.add_argument("--rounds", type=int, default=7, help="trainings of each kind, interleaved")
+    parser.add_argument("--rounds", type=int, default=5, help="trainings of each kind, interleaved")
     parser.add_argument("--draw", type=Path, help="only draw the results as this SVG file")
     arguments = parser.parse_args()
     if arguments.draw:

@@ -148,7 +148,7 @@ wheel_program() { # folder
     cp "$module" "$package/lib/metaformer/"
     set_rpath "$site/../torch/lib:$site/../nvidia/cu13/lib:$site/../pyarrow" "$package/lib/metaformer/$(basename "$module")"
   done
-  cp -r "$program"/share/{metaformer,bash-completion,zsh} "$package/share/"
+  cp -r "$program"/share/{metaformer,bash-completion,zsh,fish} "$package/share/"
   sed "s/@TORCH@/$torch/" "$root/scripts/wheel/__init__.py" >"$package/__init__.py"
   cp "$root/scripts/wheel/__main__.py" "$package/"
 }

@@ -71,7 +71,12 @@ run_keys=()
 failures=()
 
 # A failing $(...) in the arguments of a command does not end a script, so a failure is reported by an argument.
-draw() {
+draw() { # space index [seed]
+  if (($# < 2)); then
+    say "draw: expected draw SPACE INDEX [SEED]"
+    printf '%s\n' --failed-draw
+    return
+  fi
   local space=$1
   [[ $space == /* ]] || space="$experiments/$space"
   "$PROGRAM" config draw --space "$space" --index "$2" --seed "${3:-0}" || printf '%s\n' --failed-draw
@@ -94,10 +99,12 @@ name_of() { # config key words...
 }
 
 run() { # config [--set key=value]... [--context n]...
+  (($#)) || die 2 "run: expected run CONFIG [--set KEY=VALUE]... [--context N]..."
   local config=$1 words=() contexts=() key
   shift
   while (($#)); do
     case $1 in
+      --set | --context) (($# > 1)) || die 2 "run $config: nothing follows $1; expected --set KEY=VALUE or --context N" ;;&
       --set) words+=(--set "$2") ;;
       --context) contexts+=("$2") ;;
       --failed-draw) die 2 "run $config: its draw failed" ;;
@@ -118,7 +125,14 @@ run() { # config [--set key=value]... [--context n]...
 
 task=() places=(model.mixer)
 
+need_seed() { # words of the call
+  [[ -n ${seed:-} ]] || die 2 "$*: seed is not set; call it in a loop: for seed in \$SEEDS; do $*; done"
+}
+
 run_with() { # mixer [option=value]...
+  (($#)) || die 2 "run_with: expected run_with MIXER [OPTION=VALUE]..."
+  ((${#task[@]})) || die 2 "run_with $*: task is empty; set it to arguments of run, such as task=(my.yaml)"
+  need_seed run_with "$@"
   local place option words=()
   for place in "${places[@]}"; do
     words+=(--set "$place.kind=$1")
@@ -128,6 +142,8 @@ run_with() { # mixer [option=value]...
 }
 
 run_best_draw() { # config column [argument of best_draw.py]...
+  (($# > 1)) || die 2 "run_best_draw: expected run_best_draw CONFIG COLUMN [ARGUMENT]..."
+  need_seed run_best_draw "$@"
   local drawn
   [[ -x $experiments/lib/best_draw.py ]] ||
     die 2 "run_best_draw $1: left out here, because it needs Python and lib/best_draw.py of metaformer's repository beside the script"
@@ -357,6 +373,7 @@ collect() {
 # shellcheck disable=SC2120
 finish() { # arguments of `metaformer compare`
   local share
+  ((${#run_keys[@]} + ${#failures[@]})) || die 2 "$sweep: there are no runs: list them by run or run_with before finish"
   find_share
   mkdir -p "$own/logs" "$own/locks"
   printf '%s\n' "${run_keys[@]}" >"$own/.order.$$"

@@ -151,10 +151,10 @@ class FormMixer : public Mixer {
   }
 
   // The parts of a decoder that the projections determine.
-  ScoreDecoderParts decoder_parts() const {
+  ScoreDecoderParts decoder_parts(WeightPrecision precision) const {
     return {.shape = shape_,
-            .projection = LinearDecoder(projection_),
-            .output = LinearDecoder(output_),
+            .projection = LinearDecoder(projection_, precision),
+            .output = LinearDecoder(output_, precision),
             .value_begin = values_ == MixerValues::own ? shape_.width : 0,
             .value_slot = value_slot(),
             .key_gain_nk = gain_of(norm_, shape_.heads)};
@@ -238,8 +238,9 @@ class Quadratic : public FormMixer {
     return output_(merge_heads(attend(q_bnck, k_bnek, seen.value_bnck, visibility, mixing, options_.backend, pass)));
   }
 
-  std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
-    auto parts = decoder_parts();
+  std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity,
+                                        WeightPrecision precision) const override {
+    auto parts = decoder_parts(precision);
     parts.key_slot = full() ? 1 : 0;
     parts.from_inputs = full();
     parts.form_nkj = form().detach();
@@ -349,9 +350,10 @@ class Metric : public FormMixer {
     return output_(merge_heads(attend_seen(newest.p_bnck, seen, visibility, pass)));
   }
 
-  std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
+  std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity,
+                                        WeightPrecision precision) const override {
     const torch::NoGradGuard no_grad;
-    auto parts = decoder_parts();
+    auto parts = decoder_parts(precision);
     if (is_distance())
       parts.form_nkj = 2 * dense_nkk();
     else if (is_published())

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/mixer_config.h"
+#include "cpu/decoding.h"
 #include "ops/linear.h"
 #include "ops/named_tensors.h"
 #include "ops/pass.h"
@@ -195,9 +196,10 @@ class Mixer : public Layer {
   virtual bool reads_by_products() const { return false; }
 
   // A faster implementation of forward with a state, for one token at a time of `batch` sequences of up to `capacity`
-  // tokens. It uses the current weights, which must be float32 and on the CPU. nullptr if the mixer has none; then
-  // `forward` with a state is used.
-  virtual std::unique_ptr<MixerDecoder> decoder(std::int64_t /*batch*/, std::int64_t /*capacity*/) const {
+  // tokens. It uses the current weights, which must be float32 and on the CPU, and keeps the matrices of linear layers
+  // in `precision`. nullptr if the mixer has none; then `forward` with a state is used.
+  virtual std::unique_ptr<MixerDecoder> decoder(std::int64_t /*batch*/, std::int64_t /*capacity*/,
+                                                WeightPrecision /*precision*/ = WeightPrecision::fp32) const {
     return nullptr;
   }
 

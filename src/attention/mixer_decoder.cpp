@@ -226,12 +226,16 @@ class ScoreDecoder : public MixerDecoder {
 
 }  // namespace
 
-LinearDecoder::LinearDecoder(torch::Tensor weight_oi, torch::Tensor bias_o)
-    : weight_oi_(std::move(weight_oi)), bias_o_(std::move(bias_o)) {
-  rows_ = {.weight = weight_oi_.data_ptr<float>(),
-           .bias = bias_o_.defined() ? bias_o_.data_ptr<float>() : nullptr,
+LinearDecoder::LinearDecoder(const torch::Tensor& weight_oi, torch::Tensor bias_o, WeightPrecision precision)
+    : weight_oi_(precision == WeightPrecision::bf16 ? weight_oi.detach().to(torch::kBFloat16) : weight_oi),
+      bias_o_(std::move(bias_o)) {
+  rows_ = {.bias = bias_o_.defined() ? bias_o_.data_ptr<float>() : nullptr,
            .inputs = weight_oi_.size(1),
            .outputs = weight_oi_.size(0)};
+  if (precision == WeightPrecision::bf16)
+    rows_.bf16_weight = elements_of<std::uint16_t>(weight_oi_);
+  else
+    rows_.weight = weight_oi_.data_ptr<float>();
 }
 
 void LinearDecoder::apply(const float* x_bi, float* y_bo, std::int64_t batch) const {

@@ -17,12 +17,14 @@ namespace metaformer {
 // A buffer of zeros.
 inline std::vector<float> floats(std::int64_t count) { return std::vector<float>(static_cast<std::size_t>(count)); }
 
-// A linear layer, whose tensors are float32, contiguous and on the CPU. Keeps them alive.
+// A linear layer, whose tensors are float32, contiguous and on the CPU. Keeps them alive, or a copy of the matrix in
+// another precision.
 class LinearDecoder {
  public:
   LinearDecoder() = default;
-  LinearDecoder(torch::Tensor weight_oi, torch::Tensor bias_o);
-  explicit LinearDecoder(const Linear& layer) : LinearDecoder(layer->weight(), layer->bias()) {}
+  LinearDecoder(const torch::Tensor& weight_oi, torch::Tensor bias_o, WeightPrecision precision);
+  LinearDecoder(const Linear& layer, WeightPrecision precision)
+      : LinearDecoder(layer->weight(), layer->bias(), precision) {}
 
   std::int64_t inputs() const { return rows_.inputs; }
   std::int64_t outputs() const { return rows_.outputs; }

@@ -52,14 +52,15 @@ class ScaledDotProduct : public Mixer {
   bool reads_by_products() const override { return true; }
 
   // The decoder supports neither windows, whose state moves with every token, nor sigmoids; forward with a state does.
-  std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
+  std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity,
+                                        WeightPrecision precision) const override {
     if (options_.window > 0 || options_.weights == AttentionWeights::sigmoid) return nullptr;
     auto query_gain_nk = gain_of(query_key_value_.query_norm(), shape_.heads);
     if (temperature_n_.defined()) query_gain_nk = query_gain_nk * temperature_n_.detach().unsqueeze(1);
     const auto key_heads = options_.key_heads(shape_);
     return make_score_decoder({.shape = shape_,
-                               .projection = LinearDecoder(query_key_value_.projection()),
-                               .output = LinearDecoder(output_),
+                               .projection = LinearDecoder(query_key_value_.projection(), precision),
+                               .output = LinearDecoder(output_, precision),
                                .key_begin = query_key_value_.query_rows(),
                                .value_begin = query_key_value_.query_rows() + query_key_value_.key_rows(),
                                .key_heads = key_heads,

@@ -70,7 +70,7 @@ class AveragePooling : public Mixer {
     return pool_by_weights(x_bcd, seen_bed, visibility);
   }
 
-  std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t) const override {
+  std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t, WeightPrecision) const override {
     return std::make_unique<PoolingDecoder>(options_.window, batch);
   }
 
@@ -175,7 +175,7 @@ class Control : public Mixer {
     // Padding gives zeros here as in every mixer.
     return visibility.has_segments() ? x_bcd * (visibility.query_segment_bc >= 0).unsqueeze(2) : x_bcd;
   }
-  std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t) const override {
+  std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t, WeightPrecision) const override {
     return std::make_unique<ControlDecoder>(share_, batch * width_);
   }
 

@@ -164,8 +164,15 @@ fs::path file_to_write(const fs::path& path) {
   const auto status = fs::status(path, error);
   if (fs::exists(status) && !fs::is_regular_file(status))
     throw Error(ExitCode::usage, fmt::format("{}: not a regular file, so it is not replaced", path.string()));
-  if (!fs::is_symlink(fs::symlink_status(path, error))) return path;
-  return fs::exists(status) ? fs::canonical(path) : path.parent_path() / fs::read_symlink(path);
+  const bool is_link = fs::is_symlink(fs::symlink_status(path, error));
+  const auto file = !is_link             ? path
+                    : fs::exists(status) ? fs::canonical(path)
+                                         : path.parent_path() / fs::read_symlink(path);
+  const auto folder = file.parent_path();
+  const auto of_folder = fs::status(folder, error);
+  if (!folder.empty() && fs::status_known(of_folder) && !fs::is_directory(of_folder))
+    throw Error(ExitCode::usage, fmt::format("{}: there is no folder {}", path.string(), folder.string()));
+  return file;
 }
 
 int open_own_file(const fs::path& path, int flags) {

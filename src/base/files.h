@@ -113,7 +113,7 @@ constexpr const char* replaced_suffix = ".replaced";
 ExitCode code_of_errno(int error, ExitCode otherwise);
 
 // The path at which a file that a user has named is written: links are followed. Errors (exit code 2): there is
-// something other than a regular file, which would be replaced.
+// something other than a regular file, which would be replaced, or the folder does not exist.
 std::filesystem::path file_to_write(const std::filesystem::path& path);
 
 // Makes renames inside `folder` durable.

@@ -69,6 +69,27 @@ Line LineReader::take_line(std::size_t length, std::size_t ending) {
   return line;
 }
 
+void LineSplitter::add(std::string_view piece) {
+  while (!piece.empty()) {
+    const auto before = piece.size();
+    const auto part = take_line(piece);
+    size_ += part.size();
+    line_ += part.substr(0, longest_ - std::min(longest_, line_.size()));
+    if (part.size() < before) end_line();
+  }
+}
+
+void LineSplitter::finish() {
+  if (size_ > 0) end_line();
+}
+
+void LineSplitter::end_line() {
+  const auto text = std::exchange(is_first_, false) ? without_byte_order_mark(line_) : std::string_view(line_);
+  use_(text, size_ - (line_.size() - text.size()));
+  line_.clear();
+  size_ = 0;
+}
+
 namespace {
 
 // The line at the start of `text`, with its ending.

@@ -49,6 +49,29 @@ class LineReader {
   std::int64_t number_ = 0;
 };
 
+// Divides a text that comes in pieces into lines.
+class LineSplitter {
+ public:
+  // `line` is without its line feed, and the first line without byte order mark. It has at most `longest` bytes of the
+  // `size` that the line has.
+  using UseLine = std::function<void(std::string_view line, std::size_t size)>;
+
+  explicit LineSplitter(UseLine use, std::size_t longest = std::string::npos)
+      : use_(std::move(use)), longest_(longest) {}
+
+  void add(std::string_view piece);
+  void finish();  // uses the last line if it lacks a line feed
+
+ private:
+  void end_line();
+
+  UseLine use_;
+  std::size_t longest_;
+  std::string line_;  // its beginning
+  std::size_t size_ = 0;
+  bool is_first_ = true;
+};
+
 // Splits comma- or tab-separated text into rows of fields, without interpreting the columns.
 struct DelimitedRow {
   std::vector<std::string> fields;

@@ -204,6 +204,10 @@ std::string human_bytes(std::uint64_t bytes) {
   return unit == 0 ? fmt::format("{} bytes", bytes) : fmt::format("{:.1f} {}", value, units[unit]);
 }
 
+std::string with_noun(std::int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::string human_count(double count) {
   if (count < 10) return fmt::format("{:.2g}", count);
   if (count < 1e3) return fmt::format("{:.0f}", count);

@@ -78,10 +78,11 @@ std::string in_quotes(std::string_view value);
 // A word for a shell: as it is, or in single quotes if a character means something to the shell.
 std::string shell_word(std::string_view word);
 
-std::string human_bytes(std::uint64_t bytes);      // "1.5 GiB"
-std::string without_last_break(std::string text);  // "text\r\n" -> "text"
-std::string human_count(double count);             // "12.3k"
-std::string human_duration(double seconds);        // "1h02m", "3m20s", "12s"
+std::string with_noun(std::int64_t count, std::string_view noun);  // "1 run", "2 runs"
+std::string human_bytes(std::uint64_t bytes);                      // "1.5 GiB"
+std::string without_last_break(std::string text);                  // "text\r\n" -> "text"
+std::string human_count(double count);                             // "12.3k"
+std::string human_duration(double seconds);                        // "1h02m", "3m20s", "12s"
 
 // Replaces every `from` by `to`; the replacements are not searched again.
 std::string replaced(std::string_view text, std::string_view from, std::string_view to);

@@ -20,6 +20,7 @@
 #include "base/platform.h"
 #include "base/signals.h"
 #include "config/explain.h"
+#include "data/tables.h"
 #include "distributed/launch.h"
 #include "ops/device.h"
 
@@ -72,8 +73,15 @@ std::vector<std::string> commands_of(const CLI::App& app) {
 
 std::string describe_unknown_command(const CLI::App& app, const std::string& word) {
   const auto commands = commands_of(app);
-  return fmt::format("unknown command {}{}; the commands are {} (see {} --help)", in_quotes(word),
-                     did_you_mean(word, commands), fmt::join(commands, ", "), words_of(app));
+  std::error_code ignored;
+  if (app.get_name() == "init" && std::filesystem::exists(word, ignored)) {
+    const auto format = format_by_name(word);
+    return fmt::format("text, table or pairs is missing: metaformer init {} {} (see metaformer init --help)",
+                       format == TableFormat::csv || format == TableFormat::tsv ? "table" : "text", shell_word(word));
+  }
+  const auto suggestion = did_you_mean(word, commands);
+  return fmt::format("unknown command {}{} commands are {} (see {} --help)", in_quotes(word),
+                     suggestion.empty() ? "; the" : suggestion + " The", fmt::join(commands, ", "), words_of(app));
 }
 
 std::string suggest_option(const CLI::App& app, const std::string& argument) {
@@ -87,6 +95,7 @@ std::string suggest_option(const CLI::App& app, const std::string& argument) {
   const auto key = full_key(name);
   if (!key.empty() && !key.starts_with("--") && std::find(names.begin(), names.end(), "--set") != names.end())
     return fmt::format("; did you mean '--set {}=VALUE'?", key);
+  if (std::ranges::find(names, key) != names.end()) return fmt::format("; did you mean '{}'?", key);
   return did_you_mean(word, names);
 }
 
@@ -119,6 +128,20 @@ void add_help_command(CLI::App& program) {
   command.callback([&program, words] { print(help_of(program, *words)); });
 }
 
+// An error of CLI11 about the number of values of an option or argument, in plainer words.
+std::string describe_values(const CLI::App& app, const std::string& error) {
+  for (const auto* option : app.get_options()) {
+    const auto name = option->get_name(), type = option->get_type_name();
+    if (error == name + " is required" && option->get_positional() && !option->nonpositional())
+      return "missing argument: " + type;
+    if (error.starts_with(name + ": At Most 1 required"))
+      return name + ": is given more than once, and takes one value";
+    if (error == fmt::format("{}: 1 required {} missing", name, type))
+      return fmt::format("{}: needs a value, {}", name, type);
+  }
+  return error;
+}
+
 // One line with the wrong argument, a suggestion, and the help to read. `program` has tried to parse the arguments.
 std::string describe_usage_error(const CLI::App& program, const CLI::ParseError& error) {
   const auto* app = &program;  // then each command that was recognised
@@ -129,7 +152,7 @@ std::string describe_usage_error(const CLI::App& program, const CLI::ParseError&
   if (app->get_require_subcommand_min() > 0)
     return fmt::format("a command is missing; expected {} (see {} --help)", join_alternatives(commands_of(*app)),
                        words_of(*app));
-  return fmt::format("{} (see {} --help)", error.what(), words_of(*app));
+  return fmt::format("{} (see {} --help)", describe_values(*app, error.what()), words_of(*app));
 }
 
 int report(ExitCode code, const std::string& message) {
@@ -183,7 +206,7 @@ void set_up(CLI::App& app) {
   app.footer(  // set last, because subcommands inherit it
       "Examples:\n"
       "  metaformer train --config shakespeare_metric.yaml\n"
-      "  metaformer train --config shakespeare_metric.yaml --set model.mixer.kind=quadratic --out runs/quadratic\n"
+      "  metaformer train --config shakespeare_quadratic.yaml --set train.steps=5000 --out runs/quadratic\n"
       "  metaformer evaluate --run runs/latest --json\n"
       "  metaformer sample --run runs/latest --prompt \"ROMEO:\" --tokens 500\n"
       "  metaformer predict --run runs/reviews < reviews.txt\n"
@@ -283,6 +306,17 @@ void add_offline(CLI::App& command, bool& offline) {
   command.add_flag("--offline", offline, "never download a corpus");
 }
 
+CLI::Option* add_watch(CLI::App& command, std::optional<double>& seconds, const std::string& help) {
+  static constexpr double usual = 2;
+  auto* watch = command.add_flag_callback(
+      "--watch", [&seconds] { seconds = seconds.value_or(usual); }, help);
+  add_text(command, "--every", seconds, "SECONDS", "seconds between two looks at the runs with --watch")
+      ->default_str(fmt::format("{}", usual))
+      ->transform(number_in(between(0.1, 86400)))
+      ->needs(watch);
+  return watch;
+}
+
 void add_beam(CLI::App& command, BeamOptions& beam) {
   constexpr std::int64_t most = 1 << 20;
   add_whole_number(command, "--beam", beam.beam, 1, most, "sequence_to_sequence: width of the beam; 1: greedy search");
@@ -302,6 +336,10 @@ void require_no_flags(const std::vector<std::string>& given, const LoadedRun& ru
   if (!given.empty())
     fail_usage("{}: has no meaning for --run {}, whose task is {}: leave it out", given.front(),
                run.directory.path().string(), kind_of(run.experiment.config.task));
+}
+
+void require_no_run(const std::string& file) {
+  if (RunDirectory::is_run(file)) fail_usage("{0} is a run: give --run {0}", file);
 }
 
 void ConfigChoice::add_to(CLI::App& command, bool required) {

@@ -142,6 +142,9 @@ void add_device(CLI::App& command, std::string& device);
 void add_json(CLI::App& command, bool& json, const std::string& help = "one line of JSON on stdout");
 void add_offline(CLI::App& command, bool& offline);
 
+// --watch and --every, which set `seconds`. Returns --watch.
+CLI::Option* add_watch(CLI::App& command, std::optional<double>& seconds, const std::string& help);
+
 // --beam, --alpha, --further-tokens.
 void add_beam(CLI::App& command, BeamOptions& beam);
 const std::vector<std::string> beam_flags = {"--beam", "--alpha", "--further-tokens"};
@@ -151,6 +154,9 @@ std::vector<std::string> given_flags(const CLI::App& command, std::vector<std::s
 
 // Errors (exit code 2): an option is given that has no meaning for the run's task.
 void require_no_flags(const std::vector<std::string>& given, const LoadedRun& run);
+
+// Throws Error (exit code 2) if the file is a run: the option --run was left out.
+void require_no_run(const std::string& file);
 
 // Options that several subcommands share.
 struct ConfigChoice {

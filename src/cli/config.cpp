@@ -36,9 +36,20 @@ void run_dump(const ConfigArguments& arguments) {
   for (const auto& [key, value] : changes) print_lines("{}: {}\n", key, value);
 }
 
+void warn_of_missing_files(Experiment experiment) {
+  for (const auto& [key, path] : paths_in(experiment.config)) {
+    if (path == nullptr) continue;
+    const auto place = with_seed(*path, experiment.config.train);
+    std::error_code ignored;
+    if (!std::filesystem::exists(place, ignored))
+      log::warning("{}: {}: {}: no such file or folder", experiment.provenance[key].str(), key, place);
+  }
+}
+
 void run_check(const ConfigArguments& arguments) {
   const auto experiment = arguments.choice.load();
   for (const auto& warning : config_warnings(experiment.config, experiment.provenance)) log::warning("{}", warning);
+  warn_of_missing_files(experiment);
   const auto [counted, classes] = count_data(experiment.config);
   const auto memory =
       estimate_memory(experiment.config, {.vocabulary = counted.value_or(0), .classes = classes.value_or(0)});
@@ -83,10 +94,17 @@ void run_check(const ConfigArguments& arguments) {
         "train.accumulate), model.context or model.width");
 }
 
-// The keys at or below `key`. It need not start at the top: "mixer" means "model.mixer".
+// The keys at or below `key`. It need not start at the top: "mixer" means "model.mixer". "model.mixer.kind" is the key
+// "model.mixer" itself.
 std::vector<FieldHelp> fields_below(const std::string& key) {
   auto all = explain_config();
   if (key.empty()) return all;
+  if (constexpr std::string_view kind = ".kind"; key.ends_with(kind)) {
+    const auto section = "." + key.substr(0, key.size() - kind.size());
+    std::erase_if(all,
+                  [&](const auto& field) { return field.kinds.empty() || !("." + field.path).ends_with(section); });
+    return all;
+  }
   std::vector<FieldHelp> from_top, anywhere;
   for (auto& field : all) {
     const auto path = "." + field.path + ".", wanted = "." + key + ".";
@@ -168,14 +186,12 @@ struct ImportArguments {
 };
 
 void run_import(const ImportArguments& arguments) {
-  const auto& folder = arguments.folder;
+  const auto& given = arguments.folder;
   std::error_code ignored;
-  if (!std::filesystem::is_directory(folder, ignored))
-    fail_data(
-        "{}: {}; expected a folder with config.json, model.safetensors and a tokenizer. Nothing is downloaded: fetch "
-        "it "
-        "first, for instance with `hf download openai-community/gpt2 --local-dir gpt2`",
-        folder, std::filesystem::exists(folder, ignored) ? "not a folder" : "no such folder");
+  if (!std::filesystem::is_directory(given, ignored))
+    fail_data("{}: {}; expected a folder with config.json, model.safetensors and a tokenizer. {}", given,
+              std::filesystem::exists(given, ignored) ? "not a folder" : "no such folder", download_advice);
+  const auto folder = std::filesystem::absolute(given).lexically_normal().string();  // for any working folder
   const auto model = read_huggingface(folder, /*with_tensors=*/false);
   ExperimentConfig config;
   config.model = model.config;
@@ -183,13 +199,13 @@ void run_import(const ImportArguments& arguments) {
   if (model.tokenizer)
     language_model(config).data.tokenizer = PretrainedTokenizerOptions{.path = folder};
   else
-    log::warning("{} has no tokenizer, which training needs", folder);
+    log::warning("{} has no tokenizer, which training needs", given);
   check_config(config, {});
   const auto changes = config_changes(config);
   const auto text = arguments.json
                         ? json_text(changes) + "\n"
                         : fmt::format("# The model of {}, for further training: set data.path to your text.\n{}",
-                                      printable(folder), json_to_yaml(changes));
+                                      printable(given), json_to_yaml(changes));
   if (arguments.out.empty()) return print(text);
   write_file_atomically(file_to_write(arguments.out), text);
   log::info("saved {}", arguments.out);

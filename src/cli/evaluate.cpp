@@ -79,15 +79,16 @@ BaselineComparison compare(const EvaluateArguments& arguments, const ExperimentC
                            const Evaluation& evaluation) {
   Scores accuracies;
   if (const auto accuracy = evaluation.find("accuracy")) accuracies.emplace_back(to_string(arguments.split), *accuracy);
-  return compare_with_baselines(config, task.description, accuracies, arguments.offline);
+  return compare_with_baselines(config, task.description, accuracies, arguments.offline,
+                                arguments.others.empty() ? "this network" : "the ensemble");
 }
 
-void require_split(const Task& task, Split split, const ExperimentConfig& config) {
-  const bool has_lists = list_task(config.task).has_value();  // the same for validation and test
+void require_split(const Task& task, Split split, const LoadedRun& run) {
+  const bool has_lists = list_task(run.experiment.config.task).has_value();  // the same for validation and test
   if (has_lists || task.batches->has(split)) return;
   const bool is_table = task.classes != nullptr || task.pairs != nullptr;
-  fail_usage("--split {}: this run has no such split{}; expected train or validation", to_string(split),
-             is_table ? ": its data.test_path is not set" : "");
+  fail_usage("--split {}: {} has no such split{}; expected train or validation", to_string(split),
+             run.directory.path().string(), is_table ? ": its data.test_path is not set" : "");
 }
 
 // Evaluates the mean of the probabilities of several classifiers.
@@ -107,7 +108,7 @@ void evaluate_together(const EvaluateArguments& arguments, ProcessGroup& group) 
     const auto task = task_of(run, arguments.offline);
     if (task.classes == nullptr || config.train.overfit_batch)
       fail_usage("{}: --with takes classifiers that were trained on a whole corpus", name);
-    require_split(task, split, config);
+    require_split(task, split, run);
     const auto sums = score_split({*run.predictor, task, config.train.precision, run.device, group}, split);
     const auto& temperature = run.progress.temperature;
     ensemble.add(name, *task.classes, sums, split);
@@ -182,6 +183,7 @@ std::string line_of(const LineScore& score, bool as_json) {
 
 // Scores files in place of a split.
 void evaluate_files(const EvaluateArguments& arguments, ProcessGroup& group) {
+  std::ranges::for_each(arguments.files, require_no_run);
   const auto run = arguments.choice.load(device_for(group, arguments.choice.device));
   check_beam_flags(arguments, run);
   if (arguments.per_line && group.size() > 1)
@@ -245,7 +247,7 @@ void run_evaluate(const EvaluateArguments& arguments, ProcessGroup& group) {
   const auto& config = run.experiment.config;
   if (arguments.fit_temperature) require_temperature(arguments, run);
   const auto task = task_of(run, arguments.offline);
-  require_split(task, arguments.split, config);
+  require_split(task, arguments.split, run);
   check_beam_flags(arguments, run);
   if (arguments.fit_temperature) fit_and_store(run, task, group);
   if (config.train.overfit_batch)

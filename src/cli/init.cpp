@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "cli/command_line.h"
 #include "data/first_look.h"
+#include "ops/device.h"
 #include "train/starting_config.h"
 
 namespace metaformer {
@@ -15,6 +16,7 @@ struct InitArguments {
   std::string path, targets;
   std::string out;  // "": a name from the data; "-": standard output
   std::optional<std::string> first, second;
+  std::string device = "auto";
   bool force = false, json = false;
 
   GivenColumns columns() const { return {.first = first, .second = second}; }
@@ -35,10 +37,14 @@ void require_free(const std::string& out, const InitArguments& arguments) {
     if (fs::equivalent(out, data, error)) fail_usage("{}: holds the data; -o names another file for the config", out);
   if (!arguments.force && fs::symlink_status(out, error).type() != fs::file_type::not_found)
     fail_usage("{}: exists already; --force replaces it, and -o names another file", out);
+  file_to_write(out);  // throws if it cannot be written
 }
 
-std::vector<std::string> commands_for(const std::string& config, const std::string& use) {
-  return {"metaformer train --config " + shell_word(config), "metaformer evaluate", use};
+std::vector<std::string> commands_for(const std::string& config, const std::string& use, const std::string& device) {
+  std::vector<std::string> commands = {"metaformer train --config " + shell_word(config), "metaformer evaluate", use};
+  if (device != "auto")
+    for (auto& command : commands) command += " --device " + device;
+  return commands;
 }
 
 // A command that uses the trained model.
@@ -78,12 +84,13 @@ template <class LookAt>
 void run_init(const InitArguments& arguments, LookAt look_at) {
   const auto name = stem_of(arguments.path) + ".yaml";
   const auto out = arguments.out.empty() ? name : arguments.out;
-  if (out != "-") require_free(out, arguments);
+  std::error_code ignored;
+  if (out != "-" && fs::exists(arguments.path, ignored)) require_free(out, arguments);  // else look_at() throws
+  const auto machine = machine_of(select_device(arguments.device));
   const auto look = look_at();
-  const auto machine = this_machine();
   const auto config = choose_config(look, machine);
   const auto estimate = describe(config, machine);
-  const auto commands = commands_for(out == "-" ? name : out, use_of(look));
+  const auto commands = commands_for(out == "-" ? name : out, use_of(look), arguments.device);
 
   auto facts = describe(look);
   for (const auto& fact : facts) log::info("{}", fact);
@@ -111,6 +118,7 @@ CLI::App& add_kind(CLI::App& init, const std::string& kind, const std::string& h
   add_text(command, "path", arguments->path, "FILE", path_help)->required();
   add_text(command, "--out,-o", arguments->out, "CONFIG",
            "config to write; -: standard output; default: the name of the data with .yaml, in the working folder");
+  add_device(command, arguments->device);
   command.add_flag("--force", arguments->force, "replace an existing config");
   add_json(command, arguments->json, "what was found and chosen, as one line of JSON on stdout");
   return command;

@@ -94,8 +94,10 @@ class TextPredictor {
   }
 
   void finish(std::int64_t context) const {
+    if (lines_ == 0) log::warning("{}: is empty: there is no text to predict", source_);
     if (const auto read = lines_ - malformed_; read > 0)
-      log::info("{}: {} texts, {} texts/s{}", source_, read, human_count(static_cast<double>(read) / seconds_),
+      log::info("{}: {}, {} texts/s{}", source_, with_noun(read, "text"),
+                human_count(static_cast<double>(read) / seconds_),
                 tokens_ == 0 ? "" : fmt::format(", {} tokens/s", human_count(static_cast<double>(tokens_) / seconds_)));
     if (cut_ > 0)
       log::warning("{}: {} lines are longer than the model's {} tokens and were cut off", source_, cut_, context);
@@ -158,7 +160,8 @@ void predict_line(const Line& line, TextPredictor& predictor) {
 
 void predict_lines(const InputFile& input, TextPredictor& predictor) {
   log::info("{}: plain lines, a text on every line", input.name());
-  std::string start(4, '\0');
+  constexpr std::size_t looked_at = 4096;
+  std::string start(looked_at, '\0');
   start.resize(
       static_cast<std::size_t>(std::max<ssize_t>(0, ::pread(input.descriptor(), start.data(), start.size(), 0))));
   if (is_packed_file(start)) {
@@ -172,6 +175,10 @@ void predict_lines(const InputFile& input, TextPredictor& predictor) {
     }
     return;
   }
+  if (start.find('\0') != std::string::npos)
+    fail_data(
+        "{}: has NUL bytes, and may be a PDF, a document of a word processor or UTF-16: convert it to plain UTF-8",
+        input.name());
   LineReader reader(input.descriptor(), input.name(), longest_line);  // also from a pipe
   while (const auto line = reader.next()) {
     predict_line(*line, predictor);
@@ -222,7 +229,6 @@ TableColumns columns_of(const PredictArguments& arguments, const LoadedRun& run)
   if (arguments.column) {
     column.field = *arguments.column;
     column.key = "--column";
-    column.must_exist = true;
     columns.are_usual = false;
     is_numbered = is_number(column.field);
   }
@@ -298,6 +304,7 @@ TextAnswers answers_of(const PredictArguments& arguments, const LoadedRun& run, 
 }
 
 void run_predict(const PredictArguments& arguments, const TaskFlags& given, ProcessGroup& group) {
+  require_no_run(arguments.file);
   const auto input = group.is_first() ? std::make_unique<InputFile>(arguments.file) : nullptr;
   const auto run = arguments.choice.load(device_for(group, arguments.choice.device));
   const auto answers = answers_of(arguments, run, given);

@@ -184,8 +184,8 @@ void run_report(ReportArguments& arguments) {
                        {"groups", report.groups},
                        {"figures", report.figures},
                        {"problems", report.problems}});
-  print_lines("{}: {} runs in {} groups, {}\n", arguments.out, report.runs, report.groups,
-              human_bytes(report.html.size()));
+  print_lines("{}: {} in {}, {}\n", arguments.out, with_noun(static_cast<std::int64_t>(report.runs), "run"),
+              with_noun(static_cast<std::int64_t>(report.groups), "group"), human_bytes(report.html.size()));
   if (report.figures > 0) print_lines("{}: {} figures\n", options.figures.string(), report.figures);
 }
 
@@ -194,12 +194,9 @@ void add_output_options(CLI::App& command, ReportArguments& arguments) {
   auto* figures =
       add_text(command, "--figures", arguments.options.figures, "DIR", "folder for every plot as SVG and PDF");
   auto* json = command.add_flag("--json", arguments.json, "one line of JSON about the page on stdout");
-  auto* watch = add_text(command, "--watch", arguments.options.watch, "[SECONDS]",
-                         "serve the page to browsers on this machine until Ctrl-C instead of writing it, and update "
-                         "it while runs are trained; seconds between two looks at the runs")
-                    ->expected(0, 1)
-                    ->default_str("2")
-                    ->transform(number_in(between(0.1, 86400)))
+  auto* watch = add_watch(command, arguments.options.watch,
+                          "serve the page to browsers on this machine until Ctrl-C instead of writing it, and update "
+                          "it while runs are trained")
                     ->excludes(out, figures, json);
   add_whole_number(command, "--port", arguments.port, 0, 65535, "port on 127.0.0.1 for --watch; 0: any free one")
       ->needs(watch);

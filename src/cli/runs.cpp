@@ -112,7 +112,7 @@ RunDirectory run_to_delete(const std::string& argument) {
   std::error_code ignored;
   if (fs::is_symlink(fs::symlink_status(path, ignored)))
     fail_usage("{}: is a link to {}; name the folder of the run", argument, fs::read_symlink(path, ignored).string());
-  auto run = RunDirectory::open(path, "rm");
+  auto run = RunDirectory::open(path, "runs rm");
   // Other programs have a config.yaml, too.
   if (!fs::exists(run.environment_file(), ignored) && !fs::exists(run.log_file(), ignored) &&
       !RunDirectory::is_half_deleted(path))
@@ -268,11 +268,7 @@ void add_runs_command(CLI::App& app) {
   add_text(command, "folder", arguments->folder, "FOLDER", "folder below which the runs are, at any depth")
       ->capture_default_str();
   add_choice(command, "--sort", arguments->order, "order: the newest change, the name, or the lowest loss first");
-  add_text(command, "--watch", arguments->watch, "[SECONDS]",
-           "redraw the table on a terminal until Ctrl-C; seconds between two tables")
-      ->expected(0, 1)
-      ->default_str("2")
-      ->transform(number_in(between(0.1, 86400)));
+  add_watch(command, arguments->watch, "redraw the table on a terminal until Ctrl-C");
   add_json(command, arguments->json, "a list of all runs as one line of JSON on stdout");
   add_delete_command(command);
   command.footer(
@@ -281,7 +277,7 @@ void add_runs_command(CLI::App& app) {
       "Examples:\n"
       "  metaformer runs\n"
       "  metaformer runs runs/sweep --sort loss\n"
-      "  metaformer runs --watch 5\n"
+      "  metaformer runs --watch --every 5\n"
       "  metaformer runs rm runs/a");
   command.callback([arguments, &command] {
     if (command.get_subcommands().empty()) show_runs(*arguments);

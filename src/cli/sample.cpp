@@ -102,6 +102,7 @@ struct SampleArguments {
   std::optional<std::int64_t> tokens;
   std::optional<double> temperature;
   SamplingOptions options;
+  WeightPrecision precision = WeightPrecision::fp32;
   std::vector<std::string> stops;
   bool without_eos = false, json = false;
   BeamOptions beam;
@@ -115,12 +116,31 @@ struct Sample {
   bool ended = false;    // by a token that ends texts
 };
 
+// The decoder for all prompts; nullptr: every prompt gets its own, in float32. Errors (exit code 2): the precision has
+// no effect on this run.
+std::unique_ptr<Decoder> chosen_decoder(const SampleArguments& arguments, const LoadedRun& run) {
+  if (arguments.precision == WeightPrecision::fp32) return nullptr;
+  const auto flag = fmt::format("--precision {}", to_string(arguments.precision));
+  if (!run.device.is_cpu())
+    fail_usage("{}: on device {} texts are generated in float32; leave it out, or add --device cpu", flag,
+               run.device.str());
+  if (!arguments.options.cached)
+    fail_usage("{}: has no effect with --no-cache, which computes every token in float32; leave one out", flag);
+  auto decoder = run.model->decoder(arguments.samples, arguments.precision);
+  if (decoder == nullptr)
+    fail_usage("{}: has no effect on this model, which has no decoder (docs/performance.md); leave it out", flag);
+  return decoder;
+}
+
 // Answers prompts with one model. A model of lists answers with as many numbers as the prompt has, by default the
 // likeliest.
 class Sampler {
  public:
   Sampler(const SampleArguments& arguments, const LoadedRun& run)
-      : arguments_(arguments), run_(run), lists_(list_task(run.experiment.config.task)) {
+      : arguments_(arguments),
+        run_(run),
+        lists_(list_task(run.experiment.config.task)),
+        decoder_(chosen_decoder(arguments, run)) {
     constexpr std::int64_t usual_tokens = 500;
     tokens_ = lists_ ? lists_->length : arguments.tokens.value_or(usual_tokens);
     options_ = arguments.options;
@@ -137,7 +157,7 @@ class Sampler {
     const auto shown_prompt = lists_ ? "" : prompt + run_.codec.tokenizer->token_separator();
     if (streams) print(shown_prompt);
     const auto start = std::chrono::steady_clock::now();
-    TextGenerator generator(*run_.model, ids, options_, run_.device, arguments_.samples);
+    TextGenerator generator(*run_.model, ids, options_, run_.device, arguments_.samples, {}, decoder_);
     const auto samples = generate(generator, streams);
     if (arguments_.json) print_as_json(prompt, !cut.empty(), samples, seconds_since(start), generator.cache_bytes());
     if (streams) print("\n");
@@ -212,6 +232,7 @@ class Sampler {
   std::int64_t tokens_;
   SamplingOptions options_;
   std::vector<std::int32_t> eos_;  // any of them ends a text
+  std::shared_ptr<Decoder> decoder_;
 };
 
 using AnswerPrompt = std::function<void(const std::string&)>;
@@ -306,6 +327,8 @@ void add_sampling_options(CLI::App& command, SampleArguments& arguments) {
       ->transform(number_in(between(1e-9, 1)));
   add_whole_number(command, "--seed", options.seed, 0, (std::int64_t{1} << 53) - 1,
                    "the same seed gives the same text");
+  add_choice(command, "--precision", arguments.precision,
+             "on the CPU, type of the weights from which tokens are generated; bf16 is faster for large models");
   add_choice(command, "--window", options.window,
              "tokens to forget when the model's context is full: the first half, or one token at a time");
   add_repeatable(command, "--stop", arguments.stops, "TEXT", "stop before this text");
@@ -349,6 +372,9 @@ void add_sample_command(CLI::App& app) {
       "When the model's context is full, --window half forgets its first half, so that each token is predicted from\n"
       "half a context or more. --window slide forgets one token, as nanoGPT does, and predicts each token from the\n"
       "whole context, which is encoded again for every token: with 256 tokens 15 to 50 times slower.\n"
+      "In a large model the time per token is the time to read the weights. --precision bf16 rounds those of linear\n"
+      "layers to bfloat16, half as many bytes; the text may differ, unless they were bfloat16 numbers before.\n"
+      "Prompts, and the rest of a context that was cut, are always encoded in float32.\n"
       "A run of task sequence_to_sequence generates one target, with --beam, --alpha and --further-tokens, and shows\n"
       "the source tokens that each of its tokens attends to.\n"
       "The text of an imported model ends before the end-of-text token (eos), if the model has one.\n"
@@ -356,13 +382,14 @@ void add_sample_command(CLI::App& app) {
       "  metaformer sample --prompt \"ROMEO:\" --tokens 1000\n"
       "  metaformer sample --run runs/x --temperature 0 --stop \"JULIET:\"\n"
       "  metaformer sample --prompt-file start.txt --num-samples 4 --json\n"
+      "  metaformer sample --run runs/gpt2 --precision bf16 --device cpu\n"
       "  metaformer sample --run runs/sorter --prompt \"2 0 1 1 0 2\"\n"
       "  metaformer sample --run runs/multi30k --prompt \"Ein Hund läuft durch das Gras.\" --beam 4");
   command.callback([arguments, &command] {
     arguments->beam_flags = given_flags(command, beam_flags);
     arguments->next_token_flags =
-        given_flags(command, {"--tokens", "--num-samples", "--temperature", "--top-k", "--top-p", "--seed", "--window",
-                              "--stop", "--no-eos", "--no-cache", "--no-graph"});
+        given_flags(command, {"--tokens", "--num-samples", "--temperature", "--top-k", "--top-p", "--seed",
+                              "--precision", "--window", "--stop", "--no-eos", "--no-cache", "--no-graph"});
     run_sample(*arguments);
   });
 }

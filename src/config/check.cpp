@@ -85,7 +85,7 @@ std::vector<Rule> rules_of_task(const TaskConfig& task) {
           {text != nullptr && !text->mixture.empty(),
            "data.corpus data.path data.validation_path data.validation_fraction data.format data.text_field "
            "data.malformed_limit data.packing data.tokenizer",
-           "has no effect with data.mixture, whose folders have tokens already"},
+           "has no effect with data.mixture, whose folders have tokens already: leave it out"},
           {packs, "data.separate_documents",
            "has no effect with data.packing, whose own key `separate` says what texts in a row see"},
           {recalled != nullptr && recalled->noise == 0, "task.noise_vocabulary", "has no effect with task.noise 0"},

@@ -184,6 +184,16 @@ struct DataConfig {
   }
 };
 
+// The file of a complete folder of tokens (data/token_folder.h), and that of an unfinished one.
+constexpr const char *token_manifest = "manifest.json", *unfinished_tokens = "unfinished.json";
+
+// Whether `metaformer data prepare` wrote the folder, finished or not.
+inline bool is_token_folder(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  return std::filesystem::exists(folder / token_manifest, ignored) ||
+         std::filesystem::exists(folder / unfinished_tokens, ignored);
+}
+
 // The data of a language model.
 struct TextDataConfig : DataConfig {
   std::vector<std::string> mixture;

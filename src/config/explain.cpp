@@ -133,8 +133,38 @@ constexpr ForeignName foreign_names[] = {
     {"label_column", "data.label_field"},
     {"out_dir output_dir", "--out"},
     {"device", "--device"},
+    {"processes nproc_per_node", "--processes"},
+    {"max_new_tokens", "--tokens"},
     {"resume resume_from_checkpoint", "--resume"},
 };
+
+// Keys of other programs without a counterpart.
+constexpr std::pair<std::string_view, std::string_view> needless_names[] = {
+    {"compile torch_compile", "the program is compiled already: leave it out"},
+    {"wandb wandb_log wandb_project wandb_run_name report_to",
+     "every run writes metrics.jsonl and files for TensorBoard: leave it out"},
+};
+
+// Values of other programs.
+struct ForeignValue {
+  std::string_view names;
+  std::string_view among;      // a value of the same key
+  std::string_view suggested;  // that value, or another key with its value
+};
+
+constexpr ForeignValue foreign_values[] = {
+    {"attention mha softmax self_attention", "scaled_dot_product", "scaled_dot_product"},
+    {"rope", "rotary", "rotary"},
+    {"bfloat16", "bf16", "bf16"},
+    {"float16", "fp16", "fp16"},
+    {"swiglu", "gated", "gated"},
+    {"swiglu", "silu", "model.feed_forward=gated"},
+};
+
+// Whether a list of names, separated by spaces, has this one.
+bool has_name(std::string_view names, std::string_view name) {
+  return fmt::format(" {} ", names).find(fmt::format(" {} ", name)) != std::string::npos;
+}
 
 std::string_view last_part(std::string_view path) { return path.substr(path.rfind('.') + 1); }
 
@@ -200,12 +230,21 @@ std::string full_key(std::string_view name) {
   for (const auto& path : every_path())
     if (last_part(path) == name) return path;
   for (const auto& [names, key] : foreign_names)
-    if (fmt::format(" {} ", names).find(fmt::format(" {} ", name)) != std::string::npos) return std::string(key);
+    if (has_name(names, name)) return std::string(key);
   return "";
+}
+
+std::string suggest_value(const std::string& given, const std::vector<std::string>& known) {
+  for (const auto& [names, among, suggested] : foreign_values)
+    if (has_name(names, given) && std::ranges::find(known, among) != known.end())
+      return fmt::format("; did you mean '{}'?", suggested);
+  return did_you_mean(given, known);
 }
 
 std::string suggest_key(const std::string& path, const std::vector<std::string>& known) {
   const auto name = last_part(path);
+  for (const auto& [names, why] : needless_names)
+    if (has_name(names, name)) return fmt::format("; {}", why);
   auto key = full_key(name);
   if (const auto sibling = closest_match(name, known); key.empty() && !sibling.empty())
     key = path.substr(0, path.size() - name.size()) + sibling;

@@ -40,8 +40,13 @@ std::string applies_to(const FieldHelp& field);
 std::string full_key(std::string_view name);
 
 // "; did you mean 'train.learning_rate'?" for the unknown key `path` in a section with the keys `known`. Suggests the
-// result of full_key, else the nearest name in the section, else the nearest name anywhere; "" if none is near.
+// result of full_key, else the nearest name in the section, else the nearest name anywhere; "" if none is near. For a
+// key of another program that has no counterpart it gives the reason.
 std::string suggest_key(const std::string& path, const std::vector<std::string>& known);
+
+// "; did you mean 'rotary'?" for an unknown value of a key that takes the values `known`: our name of what other
+// programs call `given` ("rope"), else the nearest of `known`; "" if none is near.
+std::string suggest_value(const std::string& given, const std::vector<std::string>& known);
 
 // Throws an Error (exit code 2) with the place, the key and its likely correction. `context`: " for kind 'metric'" or
 // "".

@@ -103,6 +103,19 @@ void replace_length(const ConfigNode& source, ExperimentConfig& config, Provenan
   provenance.erase("train.steps");
 }
 
+// Tokens in files have their own tokenizer: a source that names such files without a tokenizer replaces that of the
+// sources before.
+void replace_tokenizer(const ConfigNode& source, ExperimentConfig& config, Provenance& provenance) {
+  const auto* section = source.find("data");
+  auto* data = text_data_of(config.task);
+  if (section == nullptr || data == nullptr || section->find("tokenizer") != nullptr) return;
+  const auto *mixture = section->find("mixture"), *path = section->find("path");
+  const bool has_mixture = mixture != nullptr && !mixture->items.empty();
+  if (!has_mixture && (path == nullptr || path->scalar.empty() || !is_token_folder(path->scalar))) return;
+  data->tokenizer = TextDataConfig().tokenizer;
+  forget_section(provenance, "data.tokenizer");
+}
+
 // How a message names a plain value.
 template <class T>
 constexpr const char* expected_of() {
@@ -164,7 +177,7 @@ std::size_t decode_name(const ConfigNode& node, const std::string& path, const s
   const auto found = std::find(names.begin(), names.end(), node.scalar);
   if (found == names.end())
     fail_at(node.location, "{}: unknown value {}; expected {}{}", path, in_quotes(node.scalar),
-            join_alternatives(names), did_you_mean(node.scalar, names));
+            join_alternatives(names), suggest_value(node.scalar, names));
   return static_cast<std::size_t>(found - names.begin());
 }
 
@@ -367,6 +380,13 @@ fs::path find_base(const ConfigNode& base, const fs::path& from) {
   return look_up(base.scalar, base.location.str() + ": base: ");
 }
 
+// A file without a key is an error: a copy that failed, for example.
+ConfigNode read_source(const fs::path& file) {
+  auto source = read_yaml_file(file);
+  if (source.entries.empty()) fail_at(source.location, "has no key; a config has at least one, such as task");
+  return source;
+}
+
 // Collects the sources of a file in the order in which they apply: those of its bases, then its own. A file that is a
 // base of several is applied only once, at its first place: a second time would undo the changes of the files between.
 struct SourceCollector {
@@ -377,7 +397,7 @@ struct SourceCollector {
     constexpr std::size_t longest_chain = 32;
     const auto canonical = fs::weakly_canonical(path);
     if (std::ranges::find(applied, canonical) != applied.end()) return;
-    auto source = read_yaml_file(path);
+    auto source = read_source(path);
     chain.push_back(canonical);
     std::vector<ConfigNode> bases;
     if (const auto* base = source.find("base"))
@@ -427,6 +447,7 @@ Experiment resolve(const std::string& name, const std::vector<ConfigNode>& sourc
 void apply_source(const ConfigNode& source, ExperimentConfig& config, Provenance& provenance) {
   switch_kinds(source, config, provenance);
   replace_length(source, config, provenance);
+  replace_tokenizer(source, config, provenance);
   // The loader has removed `base` from the source. It is a known key here only so that messages can suggest it.
   Decoder{provenance}.decode_section(source, "", fields_of(config), "", {"base"});
 }
@@ -469,7 +490,7 @@ Experiment default_experiment(const std::vector<std::string>& overrides) {
 }
 
 Experiment load_run_experiment(const fs::path& file, const std::vector<std::string>& overrides) {
-  return resolve(file.stem().string(), {read_yaml_file(file), read_overrides(overrides)});
+  return resolve(file.stem().string(), {read_source(file), read_overrides(overrides)});
 }
 
 }  // namespace metaformer

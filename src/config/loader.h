@@ -15,7 +15,8 @@ namespace metaformer {
 // Strict: unknown keys, wrong types and unknown names are Errors (exit code 2) that name place, key and value. A kind
 // that differs from the earlier sources' resets that section to the new kind's defaults (a task or model
 // keeps the keys that both kinds have). A source that sets only one of train.steps and train.epochs replaces the other
-// one. Ranges are checked later, once, by check_config: a later source may correct them.
+// one, and a source that names tokens in files replaces data.tokenizer. Ranges are checked later, once, by
+// check_config: a later source may correct them.
 void apply_source(const ConfigNode& source, ExperimentConfig& config, Provenance& provenance);
 
 // Valid but probably unintended settings: one line each, with the place of the value: "my.yaml:3:9: train.steps: ...".

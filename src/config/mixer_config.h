@@ -161,7 +161,7 @@ constexpr std::array<std::string_view, 2> enum_names(AttentionWeights) { return 
 void visit_score_std(auto& field, std::optional<double>& score_std) {
   field("score_std", score_std, positive,
         "standard deviation of the initial scores between different tokens; null: queries and keys are drawn from "
-        "N(0, 0.02), as in GPT-2");
+        "N(0, 0.02²), as in GPT-2");
 }
 
 struct ScaledDotProductOptions : MixerOptions,

@@ -38,6 +38,8 @@ std::string unclosed_bracket(const std::string& message, const std::string& line
   const auto tab = line.substr(0, line.find_first_not_of(" \t")).find('\t');
   if (tab != std::string::npos)
     fail_at({source, where.line, static_cast<int>(tab) + 1}, "indented with a tab; use spaces");
+  if (error.msg == YAML::ErrorMsg::END_OF_MAP || error.msg == YAML::ErrorMsg::END_OF_SEQ)
+    fail_at(where, "not valid YAML: the indentation of this line is that of no section or list before it");
   fail_at(where, "not valid YAML: {}", error.msg);
 }
 
@@ -167,11 +169,19 @@ class TreeBuilder : public YAML::EventHandler {
     }
   }
 
+  // "model.mixer." for a key in this section.
+  std::string section() const {
+    std::string path;
+    for (const auto& open : open_)
+      if (open.has_key) path += open.key.name + ".";
+    return path;
+  }
+
   void start_entry(const ConfigNode& key) {
     if (key.kind != ConfigNode::Kind::scalar) fail_at(key.location, "a key must be a plain word");
     for (const auto& [earlier, value] : open_.back().node.entries)
       if (earlier.name == key.scalar)
-        fail_at(key.location, "{}: key given twice, first in line {}", key.scalar, earlier.location.line);
+        fail_at(key.location, "{}{}: key given twice, first in line {}", section(), key.scalar, earlier.location.line);
     open_.back().key = {key.scalar, key.location};
     open_.back().has_key = true;
   }

@@ -19,14 +19,19 @@ METAFORMER_INLINE float sum_of_lanes(Lanes x) {
   return x[0] + x[1];
 }
 
-// sums[r] = rows[r] . x for Rows rows that lie `width` apart, by the same operations for any number of them.
-template <int Rows>
-METAFORMER_INLINE void dot_products(const float* rows, const float* x, std::int64_t width, float (&sums)[Rows]) {
+// sums[r] = rows[r] . x for Rows rows that lie `width` apart, by the same operations for any number of them. Prefetches
+// the rows that follow: the CPU does not foresee that the next ones begin where the last of these ends. Past the end of
+// a matrix a prefetch has no effect.
+template <int Rows, class Weight>
+METAFORMER_INLINE void dot_products(const Weight* rows, const float* x, std::int64_t width, float (&sums)[Rows]) {
   Lanes total[Rows] = {};
   std::int64_t i = 0;
   for (; i + lane_count <= width; i += lane_count) {
     const Lanes part = load_lanes(x + i);
-    for (int r = 0; r < Rows; ++r) total[r] += load_lanes(rows + r * width + i) * part;
+    for (int r = 0; r < Rows; ++r) {
+      __builtin_prefetch(rows + (r + Rows) * width + i);
+      total[r] += load_lanes(rows + r * width + i) * part;
+    }
   }
   if (i < width) {
     const Lanes part = load_some(x + i, width - i);
@@ -36,8 +41,8 @@ METAFORMER_INLINE void dot_products(const float* rows, const float* x, std::int6
 }
 
 // use(index of a row, its product with x) for `count` rows.
-template <class Use>
-METAFORMER_INLINE void for_each_product(const float* rows, std::int64_t count, const float* x, std::int64_t width,
+template <class Weight, class Use>
+METAFORMER_INLINE void for_each_product(const Weight* rows, std::int64_t count, const float* x, std::int64_t width,
                                         Use use) {
   std::int64_t row = 0;
   float sums[rows_at_once], sum[1];
@@ -48,6 +53,22 @@ METAFORMER_INLINE void for_each_product(const float* rows, std::int64_t count, c
   for (; row < count; ++row) {
     dot_products(rows + row * width, x, width, sum);
     use(row, sum[0]);
+  }
+}
+
+// multiply_rows with the layer's matrix in one of its types.
+template <class Weight>
+METAFORMER_INLINE void multiply_by(const Weight* weight, const LinearRows& layer, const float* x_bi, float* y_bo,
+                                   std::int64_t batch, std::int64_t begin, std::int64_t end) {
+  // A few rows of the matrix at a time, which then stay in the cache for the whole batch.
+  for (auto first = begin; first < end; first += rows_at_once) {
+    const auto count = std::min<std::int64_t>(rows_at_once, end - first);
+    for (std::int64_t b = 0; b < batch; ++b)
+      for_each_product(weight + first * layer.inputs, count, x_bi + b * layer.inputs, layer.inputs,
+                       [&](std::int64_t row, float sum) {
+                         const float bias = layer.bias != nullptr ? layer.bias[first + row] : 0;
+                         y_bo[b * layer.outputs + first + row] = sum + bias;
+                       });
   }
 }
 
@@ -113,16 +134,8 @@ METAFORMER_INLINE void for_each_part(std::int64_t batch, std::int64_t width, Use
 METAFORMER_EVERY_VECTOR_WIDTH
 void multiply_rows(const LinearRows& layer, const float* x_bi, float* y_bo, std::int64_t batch, std::int64_t begin,
                    std::int64_t end) {
-  // A few rows of the matrix at a time, which then stay in the cache for the whole batch.
-  for (auto first = begin; first < end; first += rows_at_once) {
-    const auto count = std::min<std::int64_t>(rows_at_once, end - first);
-    for (std::int64_t b = 0; b < batch; ++b)
-      for_each_product(layer.weight + first * layer.inputs, count, x_bi + b * layer.inputs, layer.inputs,
-                       [&](std::int64_t row, float sum) {
-                         const float bias = layer.bias != nullptr ? layer.bias[first + row] : 0;
-                         y_bo[b * layer.outputs + first + row] = sum + bias;
-                       });
-  }
+  if (layer.bf16_weight != nullptr) return multiply_by(layer.bf16_weight, layer, x_bi, y_bo, batch, begin, end);
+  multiply_by(layer.weight, layer, x_bi, y_bo, batch, begin, end);
 }
 
 METAFORMER_EVERY_VECTOR_WIDTH

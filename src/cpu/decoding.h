@@ -1,21 +1,30 @@
 #pragma once
-// The arithmetic of one token on the CPU, in float32: products of a few vectors with a matrix, a token's attention to
-// those before it, and the gates of recurrent layers. Nothing is allocated. Sums are in an order of their own, whatever
-// else is computed beside them.
+// The arithmetic of one token on the CPU, in float32: products of a few vectors with a matrix, which may be stored in
+// bfloat16, a token's attention to those before it, and the gates of recurrent layers. Nothing is allocated. Sums are
+// in an order of their own, whatever else is computed beside them.
 
+#include <array>
 #include <cstdint>
 #include <limits>
+#include <string_view>
 
 namespace metaformer {
 
-// A linear layer, y = x W^T + b, or a part of its outputs.
+// The type in which decoders keep the matrices of linear layers. All else is float32. With bf16 a token reads half as
+// many bytes.
+enum class WeightPrecision { fp32, bf16 };
+constexpr std::array<std::string_view, 2> enum_names(WeightPrecision) { return {"fp32", "bf16"}; }
+
+// A linear layer, y = x W^T + b, or a part of its outputs. W is row-major [outputs, inputs], in one of two types.
 struct LinearRows {
-  const float* weight = nullptr;  // row-major [outputs, inputs]
-  const float* bias = nullptr;    // [outputs] or none
+  const float* weight = nullptr;
+  const std::uint16_t* bf16_weight = nullptr;  // bfloat16, as bits
+  const float* bias = nullptr;                 // [outputs] or none
   std::int64_t inputs = 0, outputs = 0;
 };
 
-// Outputs begin ... end - 1 of y_bo for `batch` rows of x_bi.
+// Outputs begin ... end - 1 of y_bo for `batch` rows of x_bi. If all weights are bfloat16 numbers, the results for both
+// types of W have the same bits.
 void multiply_rows(const LinearRows& layer, const float* x_bi, float* y_bo, std::int64_t batch, std::int64_t begin,
                    std::int64_t end);
 

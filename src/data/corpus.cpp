@@ -207,6 +207,8 @@ Corpus load_corpus(const TextDataConfig& config, bool offline) {
     is_one_text &= held_out.is_one_text;
   }
   refuse_void_keys(config, corpus.path, has_json_lines, is_one_text);
+  if (const auto warning = describe_table_as_text(corpus.path, corpus.path.string()); !warning.empty())
+    log::warning("{}", warning);
   return corpus;
 }
 

@@ -372,7 +372,8 @@ TextLook look_at_text(const fs::path& path, const std::optional<std::string>& me
   auto& data = look.data;
   data.path = absolute_path(path);
   if (has_tokens(data))
-    fail_data("{}: holds tokens, not texts; training reads them if data.path of a config names them", path.string());
+    fail_data("{}: {} tokens, not texts; training reads them if data.path of a config names them", path.string(),
+              is_token_folder(path) || is_folder(path) ? "holds" : "files of this name hold");
   const auto files = list_text_files({path}, data);
   choose_text_format(path, files, member, data);
 
@@ -396,9 +397,8 @@ TextLook look_at_text(const fs::path& path, const std::optional<std::string>& me
   if (summary.malformed > 0)
     data.malformed_limit =
         limit_for(static_cast<double>(summary.malformed) / static_cast<double>(all), summary.is_whole);
-  if (const auto format = format_by_name(path); format == TableFormat::csv || format == TableFormat::tsv)
-    look.warnings.push_back(fmt::format(
-        "{} has the name of a table, and is read as one text; for its classes: metaformer init table", look.name));
+  if (auto warning = describe_table_as_text(path, look.name); !warning.empty())
+    look.warnings.push_back(std::move(warning));
   return look;
 }
 

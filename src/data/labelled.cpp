@@ -82,6 +82,12 @@ std::filesystem::path locate_public_corpus(const LabelledDataConfig& config, boo
   refuse_if(config.validation_path.has_value(), "validation_path", "brings its own splits");
   refuse_if(config.test_path.has_value(), "test_path", "brings its own splits");
   refuse_if(config.rating.positive_from.has_value(), "rating.positive_from", "brings its own classes");
+  if (config.path && format_by_name(*config.path).value_or(TableFormat::text) != TableFormat::text)
+    fail_usage(
+        "data.path: {} is a table, and with data.corpus {} it names that corpus's archive or folder; for a table take "
+        "a config without data.corpus, such as text_classifier.yaml, or for a linear model text_classifier.yaml --set "
+        "model=linear",
+        *config.path, corpus.name);
   return config.path ? std::filesystem::path(*config.path) : obtain_corpus(corpus, offline);
 }
 

@@ -250,15 +250,18 @@ class TextPairDataset final : public PairDataset {
       for (auto& text : texts[split]) {
         auto& pair = own.emplace_back();
         pair.ids = encode(text, *codec_.tokenizer);
-        if (split == Split::train) {
-          bytes += static_cast<double>(text.source.size() + text.target.size());
-          tokens += static_cast<double>(pair.ids.source.size() + pair.ids.target.size());
+        if (split != Split::train) {
+          pair.texts = {std::move(text.source), std::move(text.target)};
+          continue;
         }
-        if (split != Split::train) pair.texts = {std::move(text.source), std::move(text.target)};
+        bytes += static_cast<double>(text.source.size() + text.target.size());
+        tokens += static_cast<double>(pair.ids.source.size() + pair.ids.target.size());
       }
-      if (split == Split::train) leave_out_long(own, texts[split].front().target_place);
+      if (split == Split::train)
+        leave_out_long(own, texts[split].front().target_place);
+      else
+        std::ranges::stable_sort(own, std::greater(), sorting_length);
       report_cut(own, split);
-      if (split != Split::train) std::ranges::stable_sort(own, std::greater(), sorting_length);
     }
     bytes_per_token_ = bytes / tokens;
     plan_batches(task);

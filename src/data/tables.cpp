@@ -32,6 +32,13 @@ std::optional<TableFormat> format_by_name(const std::filesystem::path& path) {
   return std::nullopt;
 }
 
+std::string describe_table_as_text(const std::filesystem::path& path, const std::string& shown) {
+  const auto format = format_by_name(path);
+  if (format != TableFormat::csv && format != TableFormat::tsv) return "";
+  return fmt::format("{} has the name of a table, and is read as one text; for its classes: metaformer init table",
+                     shown);
+}
+
 TableFormat table_format(const std::filesystem::path& path, TableFormat given) {
   const auto format = given == TableFormat::automatic ? format_by_name(path).value_or(TableFormat::tsv) : given;
   return format == TableFormat::text ? TableFormat::tsv : format;
@@ -140,7 +147,7 @@ std::vector<std::size_t> find_columns(const DelimitedRow& row, const TableColumn
     const auto number = numbered_place(column), place = number ? number : place_of_name(column.field);
     table.has_header = table.has_header || (place && !number);
     if (i >= needed.size()) continue;
-    if (number && column.must_exist && *number >= names.size()) refuse_absence(column);
+    if (number && *number >= names.size()) refuse_absence(column);
     if (place) places.push_back(*place);
     if (!place && missing == nullptr) missing = &column;
   }

@@ -34,13 +34,16 @@ struct TextFile {
 // Errors (exit code 3) name `path`: unreadable, cut off or damaged gzip, more than `largest` bytes.
 TextFile read_text_file(const std::filesystem::path& path, std::uintmax_t largest = largest_text_file);
 
+// The warning that a CSV or TSV file, by its name, is read as one text; "" for other names. `shown`: the name in the
+// warning.
+std::string describe_table_as_text(const std::filesystem::path& path, const std::string& shown);
+
 // A column, or a member of JSON lines, as the config names it.
 struct TableColumn {
-  std::string field;        // its name, or in CSV and TSV its number counted from 1
-  std::string_view key;     // of `field`, for messages: "data.text_field"
-  std::string_view role;    // for messages: "text"
-  bool is_label = false;    // without white space around it; in JSON lines also a number, true or false
-  bool must_exist = false;  // a column number beyond the first row is an error; else it makes rows malformed
+  std::string field;      // its name, or in CSV and TSV its number counted from 1
+  std::string_view key;   // of `field`, for messages: "data.text_field"
+  std::string_view role;  // for messages: "text"
+  bool is_label = false;  // without white space around it; in JSON lines also a number, true or false
 };
 
 // A longer text means that the file has no line ends, or is no table. Texts of pairs have a lower limit, also in files

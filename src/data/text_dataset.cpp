@@ -16,7 +16,8 @@ TextDataset::TextDataset(TokenizedText text, const TextDataConfig& config, std::
     : text_(std::move(text)),
       context_(context),
       has_documents_(config.separate_documents || packing_options(config.packing) != nullptr) {
-  for (std::int32_t id = 0; id < text_.tokenizer->vocabulary_size(); ++id)
+  const bool decodes = std::ranges::any_of(text_.splits, [](const auto& split) { return split.token_bytes.empty(); });
+  for (std::int32_t id = 0; decodes && id < text_.tokenizer->vocabulary_size(); ++id)
     bytes_of_id_.push_back(static_cast<std::int32_t>(text_.tokenizer->decode(std::vector{id}).size()));
   for (const auto split : {Split::train, Split::validation})
     if (const auto count = tokens(split).size(); count < fewest_tokens.value_or(context + 1))

@@ -94,7 +94,8 @@ class TextDataset {
   TokenizedText text_;
   std::int64_t context_;
   bool has_documents_;
-  std::vector<std::int32_t> bytes_of_id_;  // size of the text to which each id is decoded
+  std::vector<std::int32_t>
+      bytes_of_id_;  // size of the text to which each id is decoded; for splits without token_bytes
 };
 
 // The documents of a text in packs.

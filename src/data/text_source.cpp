@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/platform.h"
+#include "base/rows.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "base/utf8.h"
@@ -181,26 +182,11 @@ class TextReader {
       content.empty() ? void(++empty_) : begin_document(content);
     };
     JsonLines lines({config_.text_field}, name, use, refuse);
-    std::string line;  // its beginning
-    std::size_t size = 0;
-    bool is_first = true;
-    const auto end_line = [&] {
-      const auto text = std::exchange(is_first, false) ? without_byte_order_mark(line) : std::string_view(line);
-      lines.add(text, size - (line.size() - text.size()));
-      line.clear();
-      size = 0;
-    };
-    for (auto piece = next(file); !piece.empty(); piece = next(file))
-      while (!piece.empty()) {
-        const auto length = std::min(piece.find('\n'), piece.size());
-        size += length;
-        line +=
-            piece.substr(0, std::min(length, JsonLines::longest_line - std::min(JsonLines::longest_line, line.size())));
-        if (length < piece.size()) end_line();
-        piece.remove_prefix(std::min(length + 1, piece.size()));
-      }
+    LineSplitter splitter([&](std::string_view line, std::size_t size) { lines.add(line, size); },
+                          JsonLines::longest_line);
+    for (auto piece = next(file); !piece.empty(); piece = next(file)) splitter.add(piece);
     if (is_full()) return;
-    if (size > 0) end_line();
+    splitter.finish();
     lines.finish();
   }
 

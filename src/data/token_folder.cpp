@@ -41,8 +41,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int manifest_version = 1;
-constexpr const char* manifest_file = "manifest.json";
-constexpr const char* unfinished_file = "unfinished.json";
+constexpr const char *manifest_file = token_manifest, *unfinished_file = unfinished_tokens;
 constexpr const char* tokenizer_file = "tokenizer.json";
 constexpr const char* input_file = "standard_input";
 constexpr std::array text_splits = {Split::train, Split::validation};
@@ -511,6 +510,11 @@ TokenizedSplit open_split(const fs::path& folder, Split split, const Json& manif
 }
 
 Json read_manifest(const fs::path& folder) {
+  std::error_code ignored;
+  if (!is_token_folder(folder))
+    fail_data("{}: {}", folder.string(),
+              fs::is_directory(folder, ignored) ? "no folder of tokens that `metaformer data prepare` has written"
+                                                : "no such folder");
   if (!is_there(folder / manifest_file))
     fail_data("{}: its preparation is not finished; `metaformer data prepare` with the same arguments continues it",
               folder.string());
@@ -524,15 +528,17 @@ Json read_manifest(const fs::path& folder) {
 // Refuses keys that have no effect on tokens.
 void refuse_void_keys(const TextDataConfig& config, bool has_validation, bool has_tokenizer) {
   const TextDataConfig usual;
-  const auto refuse_if = [&](bool is_void, const char* key) {
-    if (is_void) fail_usage("{}: has no effect on {}, which has tokens already", key, *config.path);
+  const auto refuse_if = [&](bool is_void, const char* key, const char* advice = "") {
+    if (is_void)
+      fail_usage("{}: has no effect on {}, which has tokens already: leave it out{}", key, *config.path, advice);
   };
   refuse_if(config.text_field != usual.text_field, "data.text_field");
   refuse_if(config.malformed_limit != usual.malformed_limit, "data.malformed_limit");
   refuse_if(config.format != usual.format, "data.format");
   refuse_if(has_validation && config.validation_path, "data.validation_path");
   refuse_if(has_validation && config.validation_fraction != usual.validation_fraction, "data.validation_fraction");
-  refuse_if(has_tokenizer && kind_of(config.tokenizer) != kind_of(usual.tokenizer), "data.tokenizer");
+  refuse_if(has_tokenizer && kind_of(config.tokenizer) != kind_of(usual.tokenizer), "data.tokenizer",
+            ", or set it to character, the default");
 }
 
 bool needs_documents(const TextDataConfig& config) {
@@ -629,10 +635,6 @@ void prepare_tokens(const PrepareOptions& options) {
   }
 }
 
-bool is_token_folder(const fs::path& folder) {
-  return is_there(folder / manifest_file) || is_there(folder / unfinished_file);
-}
-
 TokenizedText open_token_folder(const fs::path& folder, bool with_documents) try {
   const auto manifest = read_manifest(folder);
   const auto path = folder / tokenizer_file;
@@ -686,7 +688,9 @@ TokenizedText load_text(const TextDataConfig& config, bool offline, std::shared_
   if (has_tokens(config)) {
     const fs::path path(*config.path);
     const bool is_own = is_token_folder(path);
-    refuse_void_keys(config, is_own || has_foreign_validation(path), is_own || has_foreign_tokenizer(path));
+    // A given tokenizer, such as that of initial weights, may stand in the config: it is compared with the tokens' own.
+    refuse_void_keys(config, is_own || has_foreign_validation(path),
+                     tokenizer == nullptr && (is_own || has_foreign_tokenizer(path)));
     if (!is_own) return open_foreign_tokens(config, std::move(tokenizer));
     auto text = open_token_folder(path, needs_documents(config));
     require_same(*text.tokenizer, tokenizer.get(), path.string());

@@ -41,9 +41,6 @@ struct PrepareOptions {
 // Errors: those of read_texts; exit code 2 for a folder that holds something else; exit code 1 for a full disk.
 void prepare_tokens(const PrepareOptions& options);
 
-// Whether the folder was written by prepare_tokens, finished or not.
-bool is_token_folder(const std::filesystem::path& folder);
-
 // The tokens in a folder. Errors (exit code 3) name the file: not finished, damaged manifest or tokenizer, files
 // missing or of another size. Blocks of damaged files are found when they are read. `with_documents`: reads the starts
 // of documents.

@@ -133,6 +133,9 @@ class TextScores {
             {"rouge_l", rouge_scores.rouge_l.f1}};
   }
 
+  // BLEU is then 0, whatever the words.
+  bool lacks_long_lines() const { return bleu_.hypothesis[bleu_orders - 1] == 0; }
+
   static constexpr BleuOptions lowercase{.lowercase = true};
 
  private:
@@ -275,6 +278,8 @@ WrittenScores score_written_targets(SequenceModel& model, const ExperimentConfig
   log::info("{} targets written with a beam of {}, {} tokens/s: BLEU {:.2f}, chrF {:.2f}, ROUGE-L {:.2f}%",
             written.size(), options.beam, human_count(static_cast<double>(tokens) / seconds), value("bleu"),
             value("chrf"), 100 * value("rouge_l"));
+  if (scores.lacks_long_lines())
+    log::info("no written target has four words, so that BLEU, which needs sequences of four, is 0");
   return {.scores = std::move(report),
           .baselines = {{"source", copied.report()}, {"first_sentence", first.report()}},
           .signatures = {{"bleu", bleu_signature({})},

@@ -226,7 +226,7 @@ bool ContextWindow::push(std::int32_t token) {
 
 TextGenerator::TextGenerator(SequenceModel& model, const std::vector<std::int32_t>& prompt,
                              const SamplingOptions& options, torch::Device device, std::int64_t samples,
-                             MakeGraph make_graph)
+                             MakeGraph make_graph, std::shared_ptr<Decoder> decoder)
     : model_(model),
       options_(options),
       device_(device),
@@ -237,6 +237,7 @@ TextGenerator::TextGenerator(SequenceModel& model, const std::vector<std::int32_
   for (std::int64_t sample = 0; sample < samples; ++sample)
     windows_.emplace_back(most_prompt_tokens(model), options.window, prompt);
   if (!options.cached) return;
+  decoder_ = std::move(decoder);
   if (!make_graph && device.is_cuda()) make_graph = make_cuda_graph;
   if (options.graphs && make_graph && should_record(model, samples)) {
     on_device_ = std::make_unique<DeviceGenerator>(model, windows_.front().tokens(), samples, options, device,
@@ -262,7 +263,7 @@ void TextGenerator::make_cache() {
   const auto samples = static_cast<std::int64_t>(windows_.size());
   fresh_ = static_cast<std::int64_t>(windows_.front().tokens().size());
   state_ = model_.new_state(samples, model_.context());
-  decoder_ = model_.decoder(samples);
+  if (!decoder_) decoder_ = model_.decoder(samples);
 }
 
 torch::Tensor TextGenerator::encode(const torch::Tensor& ids_bc) {

@@ -147,9 +147,12 @@ class TextGenerator {
  public:
   // Keeps a reference to the model. `prompt` must not be empty; of a prompt longer than its context the model sees only
   // the end, or all with an endless state. `make_graph` makes graphs for the device, which replace the cache if they
-  // are expected to be faster; the default is CUDA graphs on a CUDA device and none on the CPU.
+  // are expected to be faster; the default is CUDA graphs on a CUDA device and none on the CPU. `decoder`: one that
+  // model.decoder(samples) has made in any precision, for this generator and, after its destruction, for others; by
+  // default the generator makes one in float32. It has no effect without a cache.
   TextGenerator(SequenceModel& model, const std::vector<std::int32_t>& prompt, const SamplingOptions& options,
-                torch::Device device, std::int64_t samples = 1, MakeGraph make_graph = {});
+                torch::Device device, std::int64_t samples = 1, MakeGraph make_graph = {},
+                std::shared_ptr<Decoder> decoder = nullptr);
 
   TextGenerator(const TextGenerator&) = delete;
   TextGenerator& operator=(const TextGenerator&) = delete;
@@ -167,7 +170,7 @@ class TextGenerator {
   // Both set tokens_b_: take_from_device from graphs (false without them), pick_tokens from logits on the host.
   bool take_from_device();
   void pick_tokens();
-  void make_cache();      // makes the state and the decoder for the present windows
+  void make_cache();      // makes the state, and a decoder if there is none, for the present windows
   void encode_windows();  // into logits_bv_
   // Logits [b, v] of the next token after `ids_bc`: tokens that are new to the state or, without a state, all tokens.
   torch::Tensor encode(const torch::Tensor& ids_bc);
@@ -183,7 +186,7 @@ class TextGenerator {
   std::unique_ptr<ModelState> state_;
   std::int64_t fresh_ = 0;  // newest tokens of each window that are not yet in the state
   std::uint64_t drawn_ = 0;
-  std::unique_ptr<Decoder> decoder_;
+  std::shared_ptr<Decoder> decoder_;
   TokenPicker picker_;
   std::vector<double> logits_bv_;
   std::vector<std::int32_t> tokens_b_;

@@ -9,8 +9,8 @@
 
 #include "base/archive.h"
 #include "base/json.h"
+#include "base/rows.h"
 #include "base/signals.h"
-#include "base/utf8.h"
 #include "data/corpus.h"
 #include "data/labelled.h"
 #include "data/pairs.h"
@@ -128,23 +128,12 @@ void for_each_text(const std::filesystem::path& path, const TextDataConfig& conf
     };
     return for_each_json_object(read_text_file(path).text, {config.text_field}, path.string(), use_member, refuse);
   }
+  std::int64_t line = 0;
+  LineSplitter splitter(
+      [&](std::string_view text, std::size_t) { use(without_last_break(std::string(text)), ++line); });
   UnpackedFile file(path);
-  std::string rest;
-  std::int64_t line = 1;
-  const auto use_line = [&](std::string_view text) {
-    use(without_last_break(std::string(line == 1 ? without_byte_order_mark(text) : text)), line);
-    ++line;
-  };
-  for (auto piece = file.next(); !piece.empty(); piece = file.next()) {
-    rest += piece;
-    std::size_t begin = 0;
-    for (auto end = rest.find('\n'); end != std::string::npos; end = rest.find('\n', begin)) {
-      use_line(std::string_view(rest).substr(begin, end - begin));
-      begin = end + 1;
-    }
-    rest.erase(0, begin);
-  }
-  if (!rest.empty()) use_line(rest);
+  for (auto piece = file.next(); !piece.empty(); piece = file.next()) splitter.add(piece);
+  splitter.finish();
 }
 
 // Consecutive windows of texts, padded to the longest.

@@ -197,19 +197,19 @@ class RecurrentDecoder : public Decoder {
  public:
   // The tensors are float32, contiguous and on the CPU; they are kept alive.
   RecurrentDecoder(const RecurrentConfig& config, const Tensor& token_table_vd, const RecurrentLayers& layers,
-                   const Tensor& head_vd, std::int64_t batch)
+                   const Tensor& head_vd, std::int64_t batch, WeightPrecision precision)
       : config_(config),
         batch_(batch),
         token_table_vd_(token_table_vd),
         embedding_factor_(static_cast<float>(factor_of(config.embedding, config.width))),
-        head_(head_vd, Tensor()),
+        head_(head_vd, Tensor(), precision),
         x_bd_(floats(batch * config.width)),
         of_x_bg_(floats(batch * config.gates() * config.width)),
         of_h_bg_(of_x_bg_),
         logits_bv_(floats(batch * head_vd.size(0))) {
     for (const auto& weights : layers.weights())
-      layers_.push_back(
-          {.of_input = LinearDecoder(weights[0], weights[2]), .of_state = LinearDecoder(weights[1], weights[3])});
+      layers_.push_back({.of_input = LinearDecoder(weights[0], weights[2], precision),
+                         .of_state = LinearDecoder(weights[1], weights[3], precision)});
   }
 
   void resume(ModelState& state) override { state_ = &state_as<RecurrentState>(state); }
@@ -289,9 +289,9 @@ std::unique_ptr<ModelState> RecurrentModel::new_state(std::int64_t, std::int64_t
   return std::make_unique<RecurrentState>(config_, token_embedding_->weight().device());
 }
 
-std::unique_ptr<Decoder> RecurrentModel::decoder(std::int64_t batch) const {
+std::unique_ptr<Decoder> RecurrentModel::decoder(std::int64_t batch, WeightPrecision precision) const {
   if (!can_decode(*this)) return nullptr;
-  return std::make_unique<RecurrentDecoder>(config_, token_embedding_->weight(), *layers_, head_vd(), batch);
+  return std::make_unique<RecurrentDecoder>(config_, token_embedding_->weight(), *layers_, head_vd(), batch, precision);
 }
 
 std::unique_ptr<ModelState> RecurrentModel::new_memory() const {

@@ -27,7 +27,8 @@ class RecurrentModel : public SequenceModel {
   bool has_endless_state() const override { return true; }
   std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const override;
   std::unique_ptr<ModelState> new_memory() const override;
-  std::unique_ptr<Decoder> decoder(std::int64_t batch) const override;
+  std::unique_ptr<Decoder> decoder(std::int64_t batch,
+                                   WeightPrecision precision = WeightPrecision::fp32) const override;
 
  private:
   const torch::Tensor& head_vd() const { return head_.is_empty() ? token_embedding_->weight() : head_->weight(); }

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "cpu/decoding.h"
 #include "model/batch.h"
 #include "ops/named_tensors.h"
 #include "ops/pass.h"
@@ -146,9 +147,12 @@ class SequenceModel : public torch::nn::Module {
   // The memory that training carries from one segment of a text to the next; nullptr for a model that has none.
   virtual std::unique_ptr<ModelState> new_memory() const { return nullptr; }
 
-  // Computes the results of `forward` for `batch` sequences token by token, faster. nullptr if there is no decoder for
-  // this model or for the type or device of its weights.
-  virtual std::unique_ptr<Decoder> decoder(std::int64_t /*batch*/) const { return nullptr; }
+  // Computes the results of `forward` for `batch` sequences token by token, faster, with the matrices of linear
+  // layers in `precision`. nullptr if there is no decoder for this model or for the type or device of its weights.
+  virtual std::unique_ptr<Decoder> decoder(std::int64_t /*batch*/,
+                                           WeightPrecision /*precision*/ = WeightPrecision::fp32) const {
+    return nullptr;
+  }
 
  private:
   [[noreturn]] static void fail_without(const char* what) {

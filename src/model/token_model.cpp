@@ -31,17 +31,20 @@ namespace {
 class BlockDecoder {
  public:
   // `mixer`: the decoder of the block's mixer. `width`: that of the vectors.
-  BlockDecoder(const Block& block, std::unique_ptr<MixerDecoder> mixer, std::int64_t batch, std::int64_t width)
+  BlockDecoder(const Block& block, std::unique_ptr<MixerDecoder> mixer, std::int64_t batch, std::int64_t width,
+               WeightPrecision precision)
       : block_(block),
         mixer_(std::move(mixer)),
         batch_(batch),
-        up_(block->feed_forward().is_empty() ? LinearDecoder() : LinearDecoder(block->feed_forward()->up())),
-        down_(block->feed_forward().is_empty() ? LinearDecoder() : LinearDecoder(block->feed_forward()->down())),
         normal_bd_(floats(batch * width)),
-        branch_bd_(floats(batch * width)),
-        up_bu_(floats(batch * up_.outputs())),
-        slope_bu_(floats(batch * std::max(up_.outputs(), up_.inputs()))),
-        hidden_bh_(floats(batch * down_.inputs())) {}
+        branch_bd_(floats(batch * width)) {
+    if (block->feed_forward().is_empty()) return;
+    up_ = LinearDecoder(block->feed_forward()->up(), precision);
+    down_ = LinearDecoder(block->feed_forward()->down(), precision);
+    up_bu_ = floats(batch * up_.outputs());
+    slope_bu_ = floats(batch * std::max(up_.outputs(), up_.inputs()));
+    hidden_bh_ = floats(batch * down_.inputs());
+  }
 
   void resume(MixerState& state) { mixer_->resume(state); }
 
@@ -97,7 +100,7 @@ class BlockDecoder {
 class TransformerDecoder : public Decoder {
  public:
   TransformerDecoder(const TransformerImpl& transformer, std::vector<BlockDecoder> blocks, const torch::Tensor& head_vd,
-                     std::int64_t batch)
+                     std::int64_t batch, WeightPrecision precision)
       : batch_(batch),
         context_(transformer.config().context),
         width_(head_vd.size(1)),
@@ -106,7 +109,7 @@ class TransformerDecoder : public Decoder {
         embedding_factor_(static_cast<float>(transformer.embedding_factor())),
         blocks_(std::move(blocks)),
         final_norm_(transformer.final_norm()),
-        head_(head_vd, torch::Tensor()),
+        head_(head_vd, torch::Tensor(), precision),
         x_bd_(floats(batch * width_)),
         normal_bd_(x_bd_),
         logits_bv_(floats(batch * head_vd.size(0))) {}
@@ -148,17 +151,17 @@ class TransformerDecoder : public Decoder {
 
 }  // namespace
 
-std::unique_ptr<Decoder> Gpt::decoder(std::int64_t batch) const {
+std::unique_ptr<Decoder> Gpt::decoder(std::int64_t batch, WeightPrecision precision) const {
   // Decoders support neither windows nor two streams.
   if (!can_decode(*this) || config().same_length || config().blocks == BlockKind::reversible) return nullptr;
   std::vector<BlockDecoder> blocks;
   for (const auto& block : transformer().blocks()) {
     if (block->has_convolution()) return nullptr;
-    auto mixer = block->mixer().decoder(batch, config().context + config().memory);
+    auto mixer = block->mixer().decoder(batch, config().context + config().memory, precision);
     if (mixer == nullptr) return nullptr;
-    blocks.emplace_back(block, std::move(mixer), batch, config().width);
+    blocks.emplace_back(block, std::move(mixer), batch, config().width, precision);
   }
-  return std::make_unique<TransformerDecoder>(transformer(), std::move(blocks), head_vd(), batch);
+  return std::make_unique<TransformerDecoder>(transformer(), std::move(blocks), head_vd(), batch, precision);
 }
 
 torch::Tensor MaskedLanguageModel::hidden(const Batch& batch, ModelState* state, Pass& pass) {

@@ -50,7 +50,8 @@ class Gpt : public TokenModel {
     return transformer().new_state(batch, capacity);
   }
   std::unique_ptr<ModelState> new_memory() const override { return transformer().new_memory(); }
-  std::unique_ptr<Decoder> decoder(std::int64_t batch) const override;
+  std::unique_ptr<Decoder> decoder(std::int64_t batch,
+                                   WeightPrecision precision = WeightPrecision::fp32) const override;
 };
 
 // A model that predicts hidden tokens from those on both sides of them (BERT, Devlin et al. 2019).

@@ -193,13 +193,16 @@ Json describe_classes(const RunDirectory& run, std::size_t most_points) {
                {"roc", Json::array()},
                {"missing", Json::array()}};
   add_confusion(json, run);
-  const auto predictions = read_test_predictions(run);
+  auto split = Split::test;
+  auto predictions = read_predictions(run, split);
+  if (!predictions) predictions = read_predictions(run, split = Split::validation);
   if (!predictions) {
     json["missing"].push_back(
-        "no reliability and no ROC curves: it has no test_predictions.safetensors, which "
-        "training writes at its end if there is a test split");
+        "no reliability and no ROC curves: it has neither test_predictions.safetensors nor "
+        "validation_predictions.safetensors, which training writes when it ends");
     return json;
   }
+  json["split"] = to_string(split);
   const auto probabilities = to_probabilities(predictions->probabilities_lv, predictions->labels_l);
   for (const auto& [texts, confidence, accuracy] : reliability_bins(probabilities))
     json["reliability"].push_back({texts, rounded(confidence), rounded(accuracy)});

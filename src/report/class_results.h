@@ -50,8 +50,9 @@ struct ConfusionMatrix {
 ConfusionMatrix read_confusion(const std::filesystem::path& file);
 
 // {"labels": [..], "confusion": {SPLIT: [[..]]}, "reliability": [[texts, confidence, accuracy]],
-//  "roc": [{"label": its number, "x": [..], "y": [..], "area"}], "missing": [lines on missing or too large results]}.
-// For two classes the only ROC curve is that of the second. Errors: those of read_confusion and read_test_predictions.
+//  "roc": [{"label": its number, "x": [..], "y": [..], "area"}], "split": of "reliability" and "roc", "test" or without
+//  predictions of it "validation", "missing": [lines on missing or too large results]}.
+// For two classes the only ROC curve is that of the second. Errors: those of read_confusion and read_predictions.
 nlohmann::ordered_json describe_classes(const RunDirectory& run, std::size_t most_points);
 
 }  // namespace metaformer

@@ -220,9 +220,9 @@ void choose_references(std::vector<ComparedGroup>& groups, const ComparisonOptio
 }
 
 // Errors: exit code 2 for a run without predictions, 1 for a damaged file.
-TestPredictions predictions_of(const RunRecord& run) {
+SplitPredictions predictions_of(const RunRecord& run) {
   if (run.folder.empty()) fail_usage("{} is a row of a results file, which has no predictions", run.source);
-  if (auto predictions = read_test_predictions(RunDirectory::open(run.folder))) return *std::move(predictions);
+  if (auto predictions = read_predictions(RunDirectory::open(run.folder), Split::test)) return *std::move(predictions);
   fail_usage("{} has no test_predictions.safetensors", run.source);
 }
 
@@ -233,7 +233,7 @@ McNemarTest compare_predictions(const RunRecord& reference, const RunRecord& run
   if (!ours.labels_l.equal(theirs.labels_l))
     fail_usage("{} and {} have different test texts", reference.source, run.source);
   // Of equally likely classes, the first one counts.
-  const auto right = [](const TestPredictions& of) { return of.probabilities_lv.argmax(1) == of.labels_l; };
+  const auto right = [](const SplitPredictions& of) { return of.probabilities_lv.argmax(1) == of.labels_l; };
   const auto right_l = right(ours), their_right_l = right(theirs);
   return mcnemar(run.seed, (their_right_l & ~right_l).sum().item<std::int64_t>(),
                  (right_l & ~their_right_l).sum().item<std::int64_t>());

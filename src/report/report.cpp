@@ -73,6 +73,7 @@ struct ReportedRuns {
   std::vector<ReportedRun> runs;
   std::vector<ReportedGroup> groups;
   std::optional<Comparison> comparison;  // nothing when no run is finished
+  std::optional<Frontier> frontier;      // of the comparison, if two measures are given
   std::vector<std::string> problems;     // a line each: runs that could not be read, or are not compared
 };
 
@@ -170,6 +171,8 @@ ReportedRuns read_reported_runs(const std::vector<std::string>& arguments, const
   std::map<fs::path, std::size_t> compared;
   if (!found.runs.empty()) {
     reported.comparison = compare_runs(std::move(found.runs), options);
+    if (const auto& pair = options.frontier; !pair.empty())
+      reported.frontier = frontier_of(*reported.comparison, pair[0], pair[1]);
     const auto& groups = reported.comparison->groups;
     const auto names = short_names(groups);
     for (std::size_t i = 0; i < groups.size(); ++i) {
@@ -201,9 +204,9 @@ std::vector<std::string> keys_between_groups(const std::vector<ReportedGroup>& g
   return keys;
 }
 
-Json describe(const Comparison& comparison, const ReportedRuns& reported, const std::vector<std::string>& frontier) {
+Json describe(const Comparison& comparison, const ReportedRuns& reported) {
   auto json = to_json(comparison);
-  if (!frontier.empty()) json["frontier"] = to_json(frontier_of(comparison, frontier[0], frontier[1]), comparison);
+  if (reported.frontier) json["frontier"] = to_json(*reported.frontier, comparison);
   json["costs"] = Json::array();
   for (const auto& id : cost_measures()) json["costs"].push_back(to_json(measure_of(id)));
   for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
@@ -224,7 +227,7 @@ std::string id_of(const Settings& changed) {
 
 // {"runs": [...], "groups": [...], "differing_keys", "comparison": to_json(Comparison) with "costs", "color" (the
 // number of the page's group, or null) and "frontier" if two measures are given; null without one}
-Json describe(const ReportedRuns& reported, const std::vector<std::string>& frontier) {
+Json describe(const ReportedRuns& reported) {
   const auto keys = keys_between_groups(reported.groups);
   Json json = {{"runs", Json::array()}, {"groups", Json::array()}, {"differing_keys", keys}};
   for (const auto& run : reported.runs) {
@@ -242,7 +245,7 @@ Json describe(const ReportedRuns& reported, const std::vector<std::string>& fron
                               {"config", group.config},
                               {"runs", group.runs}});
   }
-  json["comparison"] = reported.comparison ? describe(*reported.comparison, reported, frontier) : Json();
+  json["comparison"] = reported.comparison ? describe(*reported.comparison, reported) : Json();
   return json;
 }
 
@@ -268,7 +271,7 @@ class ReportMaker {
 
   Report make() {
     read_all_curves();
-    data_ = describe(reported_, options_.comparison.frontier);
+    data_ = describe(reported_);
     data_["origin"] = fmt::format("Made by metaformer {}, commit {}{}.", build_info().version, build_info().commit,
                                   build_info().dirty ? " (changed)" : "");
     data_["curves"] = to_json(curves_);
@@ -408,8 +411,7 @@ class ReportMaker {
     if (!reported_.comparison) return;
     const auto& comparison = *reported_.comparison;
     for (const auto& [name, figure] : figures_of(comparison)) figures_->write(name, figure);
-    if (const auto& pair = options_.comparison.frontier; !pair.empty())
-      figures_->write("frontier", figure_of(frontier_of(comparison, pair[0], pair[1]), comparison));
+    if (reported_.frontier) figures_->write("frontier", figure_of(*reported_.frontier, comparison));
   }
 
   // The heads of all groups may not fit into the page, so the references of other groups come first, then one group of

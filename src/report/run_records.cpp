@@ -505,11 +505,11 @@ FoundRuns records_of(const ResultsFile& file, const fs::path& path) {
 }
 
 void export_results(const fs::path& given, const std::vector<RunRecord>& runs, const std::vector<std::string>& order) {
-  const auto path = file_to_write(given);
-  if (runs.empty()) fail_usage("{}: there is no finished run to export", path.string());
-  const auto folder = fs::absolute(path).parent_path();
+  if (runs.empty()) fail_usage("{}: there is no finished run to export", given.string());
   std::error_code error;
-  fs::create_directories(folder, error);
+  fs::create_directories(fs::absolute(given).parent_path(), error);
+  const auto path = file_to_write(given);
+  const auto folder = fs::absolute(path).parent_path();
   const auto lock = lock_folder(folder);
   auto file = fs::exists(path, error) ? read_results(path) : ResultsFile{};
   for (const auto& problem : records_of(file, path).problems) log::warning("{}; the row stays", problem);
@@ -563,8 +563,8 @@ std::string state_of_runs(const std::vector<std::string>& arguments) {
     }
     const auto run = RunDirectory::open(path, "");
     for (const auto& file : {run.config_file(), run.environment_file(), run.metrics_file(), run.log_file(),
-                             run.summary_file(), run.predictions_file(), run.confusion_file("validation"),
-                             run.confusion_file("test"), run.checkpoints() / "best"})
+                             run.summary_file(), run.predictions_file("validation"), run.predictions_file("test"),
+                             run.confusion_file("validation"), run.confusion_file("test"), run.checkpoints() / "best"})
       state += state_of_file(file);
   }
   return state;

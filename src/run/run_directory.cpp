@@ -103,14 +103,18 @@ bool has_checkpoint(const fs::path& run) {
   }
 }
 
-// The runs in the folder of latest_run, and the run that it points at; newest first.
+std::vector<fs::path> whole_runs_below(const fs::path& folder) {
+  auto runs = runs_below(folder);
+  std::erase_if(runs, [](const fs::path& run) { return !RunDirectory::is_run(run); });
+  return runs;
+}
+
+// The runs below the folder of latest_run, and the run that it points at; newest first.
 std::vector<fs::path> runs_of_working_folder() {
-  std::vector<fs::path> runs;
   std::error_code ignored;
   const fs::path link = latest_run;
-  if (fs::is_regular_file(link / "config.yaml", ignored)) runs.push_back(fs::canonical(link, ignored));
-  for (const auto& entry : fs::directory_iterator(link.parent_path(), ignored))
-    if (!entry.is_symlink(ignored) && RunDirectory::is_run(entry.path())) runs.push_back(entry.path());
+  auto runs = whole_runs_below(link.parent_path());
+  if (RunDirectory::is_run(link)) runs.insert(runs.begin(), fs::canonical(link, ignored));
   std::ranges::stable_sort(runs, std::ranges::greater(), started);
   return runs;
 }
@@ -151,6 +155,22 @@ std::string shown(const fs::path& run) {
   return (*relative.begin() == ".." ? folder : relative).string();
 }
 
+// The reason why a path is no run: it is a file or a checkpoint of one; "" for other paths. `option` takes a run.
+std::string describe_part_of_run(const fs::path& path, std::string_view option) {
+  std::error_code ignored;
+  auto part = fs::absolute(path).lexically_normal();
+  if (!part.has_filename()) part = part.parent_path();  // without the slash behind it
+  const auto folder = part.parent_path(), run = folder.parent_path();
+  if (!fs::exists(path, ignored)) return "";
+  if (RunDirectory::is_run(folder)) return fmt::format("lies in the run {0}: give {1} {0}", shown(folder), option);
+  if (folder.filename() != "checkpoints" || !RunDirectory::is_run(run)) return "";
+  const auto name = part.filename().string();
+  return fmt::format("is a checkpoint of the run {0}: give {1} {0}{2}", shown(run), option,
+                     option == "--run"      ? " --checkpoint " + name
+                     : option == "--resume" ? fmt::format(", or begin a new run there by --from {}", name)
+                                            : "");
+}
+
 // The run of latest_run: that of the link if it has a checkpoint, else the first of `runs` that has one. The link
 // itself if there are no runs. Errors (exit code 2): none of the runs has a checkpoint.
 fs::path find_latest(const std::vector<fs::path>& runs, const char* option) {
@@ -184,8 +204,8 @@ void link_latest_in(const fs::path& folder, const fs::path& run) {
 
 // Points a link `latest`, whose run is gone, to another run.
 void relink_latest(const fs::path& link) {
-  auto runs = runs_below(link.parent_path());
-  std::erase_if(runs, [](const fs::path& run) { return !RunDirectory::is_run(run) || !has_checkpoint(run); });
+  auto runs = whole_runs_below(link.parent_path());
+  std::erase_if(runs, [](const fs::path& run) { return !has_checkpoint(run); });
   std::error_code ignored;
   if (runs.empty())
     fs::remove(link, ignored);
@@ -307,6 +327,8 @@ RunDirectory RunDirectory::open(const fs::path& folder, const char* option) {
     fail_usage("{} {}: the run that this link points at, {}, is gone; name another run", option, folder.string(),
                fs::read_symlink(folder, error).string());
   const bool is_folder = fs::is_directory(folder, error);
+  if (const auto part = is_run(folder) ? "" : describe_part_of_run(folder, option); !part.empty())
+    fail_usage("{} {}: {}", option, folder.string(), part);
   require(is_folder, folder, "no such run; metaformer runs lists those that exist");
   const bool has_config = fs::is_regular_file(run.config_file(), error);
   require(has_config, run.config_file(), "not a run: it has no config.yaml");

@@ -28,8 +28,8 @@ class RunDirectory {
   static RunDirectory open(const std::filesystem::path& folder, const char* option = "--run");
 
   // Opens the run that --run names. For latest_run, the log names the run. If that link leads to no run with a
-  // checkpoint, the newest run beside the link that has one is opened; if no run has one, the error names the newest
-  // run.
+  // checkpoint, the newest run below the link's folder that has one is opened; if no run has one, the error names the
+  // newest run.
   static RunDirectory open_trained(const std::filesystem::path& folder);
 
   // Opens the run that train --resume names, in the same way, but by the run's own path and without the log line: other
@@ -60,7 +60,9 @@ class RunDirectory {
   std::filesystem::path confusion_file(std::string_view split) const {
     return path_ / ("confusion_" + std::string(split) + ".csv");
   }
-  std::filesystem::path predictions_file() const { return path_ / "test_predictions.safetensors"; }
+  std::filesystem::path predictions_file(std::string_view split) const {
+    return path_ / (std::string(split) + "_predictions.safetensors");
+  }
   std::filesystem::path profile_file() const { return path_ / "profile.json"; }
   std::filesystem::path environment_file() const { return path_ / "environment.json"; }
   std::filesystem::path initial_weights_file() const { return path_ / "initial_weights.json"; }

@@ -112,12 +112,12 @@ std::optional<RunSummary> read_summary(const RunDirectory& run) {
   return summary;
 }
 
-std::optional<TestPredictions> read_test_predictions(const RunDirectory& run) {
+std::optional<SplitPredictions> read_predictions(const RunDirectory& run, Split split) {
   constexpr std::uintmax_t largest = std::uintmax_t{1} << 34;
-  const auto file = run.predictions_file();
+  const auto file = run.predictions_file(to_string(split));
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored)) return std::nullopt;
-  TestPredictions predictions;
+  SplitPredictions predictions;
   for (const auto& [name, tensor] : from_safetensors(read_file(file, largest, ExitCode::failure), file.string())) {
     if (name == "probabilities") predictions.probabilities_lv = tensor;
     if (name == "labels") predictions.labels_l = tensor;
@@ -139,19 +139,23 @@ void write_confusion(const RunDirectory& run, const Task& task, Split split, con
   write_file_atomically(run.confusion_file(to_string(split)), task.classes->confusion_csv(sums));
 }
 
+void write_predictions(const RunDirectory& run, const TrainConfig& train, const Task& task, Split split,
+                       const ScoreSums& sums) {
+  if (task.classes == nullptr || train.overfit_batch) return;
+  const auto predicted = task.classes->probabilities_of(sums, split);
+  const auto probabilities_lv = torch::tensor(predicted.values, torch::kDouble).view({-1, predicted.classes});
+  write_file_atomically(
+      run.predictions_file(to_string(split)),
+      to_safetensors({{"probabilities", probabilities_lv}, {"labels", torch::tensor(predicted.labels, torch::kLong)}}));
+}
+
 TestReport report_test(const Scoring& scoring, const TrainConfig& train, const RunDirectory& run,
                        const std::optional<double>& temperature) {
   const auto& task = scoring.task;
   const auto sums = score_split(scoring, Split::test);
   if (scoring.group.is_first()) {
     write_confusion(run, task, Split::test, sums);
-    if (task.classes != nullptr && !train.overfit_batch) {
-      const auto predicted = task.classes->probabilities_of(sums, Split::test);
-      const auto probabilities_lv = torch::tensor(predicted.values, torch::kDouble).view({-1, predicted.classes});
-      write_file_atomically(run.predictions_file(),
-                            to_safetensors({{"probabilities", probabilities_lv},
-                                            {"labels", torch::tensor(predicted.labels, torch::kLong)}}));
-    }
+    write_predictions(run, train, task, Split::test, sums);
   }
   TestReport report{.evaluation = report_of(task, Split::test, sums), .tables = {}};
   add_scaled_scores(report.evaluation, task, sums, temperature);

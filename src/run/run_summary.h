@@ -1,6 +1,6 @@
 #pragma once
 // Results of a run: summary.json; for a classifier also confusion tables of the held-out splits, and
-// test_predictions.safetensors with the probabilities for each test text, to compare runs text by text.
+// SPLIT_predictions.safetensors with the probabilities for each text, to compare runs text by text.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -59,18 +59,23 @@ void write_summary(const RunDirectory& run, const RunSummary& summary);
 // Nothing when the file is missing or is not a JSON object. Values that are missing or of a wrong type are NaN or 0.
 std::optional<RunSummary> read_summary(const RunDirectory& run);
 
-// Predictions of the best checkpoint, with the texts in the order of the source.
-struct TestPredictions {
+// Predictions of the best checkpoint for a split, with the texts in the order of the source.
+struct SplitPredictions {
   torch::Tensor probabilities_lv;  // float64, every row sums to 1
   torch::Tensor labels_l;          // int64, the true classes
 };
 
 // Nothing when the run has none. Errors (exit code 1): the file is damaged, or has other content.
-std::optional<TestPredictions> read_test_predictions(const RunDirectory& run);
+std::optional<SplitPredictions> read_predictions(const RunDirectory& run, Split split);
 
 // Writes confusion_SPLIT.csv of a classifier's run from the scores of a whole split; only for at most
 // most_confused_classes classes.
 void write_confusion(const RunDirectory& run, const Task& task, Split split, const ScoreSums& sums);
+
+// Writes the predictions of a classifier's run, unless training and evaluation use one batch only
+// (train.overfit_batch).
+void write_predictions(const RunDirectory& run, const TrainConfig& train, const Task& task, Split split,
+                       const ScoreSums& sums);
 
 struct TestReport {
   Evaluation evaluation;
@@ -78,8 +83,7 @@ struct TestReport {
 };
 
 // Evaluates the whole test split. For a classifier, also with the probabilities of this temperature; writes
-// confusion_test.csv and, unless training and evaluation use one batch only (train.overfit_batch), the predictions. The
-// processes of a group share the work; the first one writes.
+// confusion_test.csv and the predictions. The processes of a group share the work; the first one writes.
 TestReport report_test(const Scoring& scoring, const TrainConfig& train, const RunDirectory& run,
                        const std::optional<double>& temperature);
 

@@ -33,6 +33,7 @@ class TextStream : public RowStream {
   const TextDataset& dataset() const { return *dataset_; }
   std::int64_t context() const { return row_length(); }
   std::int64_t size(Split split) const { return dataset_->tokens(split).size(); }
+  bool trains_from_files() const { return !dataset_->tokens(Split::train).is_in_memory(); }
 
  private:
   ExperimentConfig config_;
@@ -45,7 +46,7 @@ class Windows : public TextStream {
   using TextStream::TextStream;
 
   Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
-    dataset().prefetch(Split::train, starts_of(step + 1, micro));
+    if (trains_from_files()) dataset().prefetch(Split::train, starts_of(step + 1, micro));
     return cut(starts_of(step, micro), device);
   }
 
@@ -57,7 +58,7 @@ class Windows : public TextStream {
   std::int64_t count(Split split) const override { return dataset().consecutive_window_count(split); }
 
   Batch cut(const std::vector<std::int64_t>& starts, torch::Device device) const {
-    if (!dataset().tokens(Split::train).is_in_memory()) return cut_mapped(starts, device);
+    if (trains_from_files()) return cut_mapped(starts, device);
     if (!training_tokens_.defined() || training_tokens_.device() != device) {
       const auto on_device = [&](const std::vector<std::int32_t>& numbers) {
         return torch::from_blob(const_cast<std::int32_t*>(numbers.data()), {std::ssize(numbers)}, torch::kInt)
@@ -131,12 +132,14 @@ class OrderedWindows : public Windows {
     const auto left_over = targets() - steps_of_epoch_ * rows_per_step() * context();
     const Rng rng(seed(), RandomPurpose::batches, static_cast<std::uint64_t>(epoch));
     const auto first = static_cast<std::int64_t>(rng.below(0, static_cast<std::uint64_t>(left_over) + 1));
-    std::vector<std::int64_t> starts, next;
-    for (auto row = micro * rows(); row < (micro + 1) * rows(); ++row) {
+    std::vector<std::int64_t> starts;
+    for (auto row = micro * rows(); row < (micro + 1) * rows(); ++row)
       starts.push_back(first + (row * steps_of_epoch_ + place) * context());
-      next.push_back(starts.back() + context());
+    if (trains_from_files()) {
+      auto next = starts;
+      for (auto& start : next) start += context();
+      dataset().prefetch(Split::train, next);
     }
-    dataset().prefetch(Split::train, next);
     auto batch = cut(starts, device);
     batch.begins = place == 0;
     return batch;
@@ -219,7 +222,7 @@ class PackStream : public TextStream {
     const auto packs = training_packs(step, first_row);
     const bool is_epoch_end =
         documents_ && (step + 1) * rows_per_step() % documents_->packs(Split::train) < rows_per_step();
-    if (!is_epoch_end && !dataset().tokens(Split::train).is_in_memory())  // the next epoch is not dealt out twice
+    if (!is_epoch_end && trains_from_files())  // the next epoch is not dealt out twice
       dataset().prefetch(Split::train, training_packs(step + 1, first_row));
     return make_.training(packs, step, first_row, device);
   }

@@ -91,12 +91,12 @@ InitialWeights read_initial_weights(const fs::path& path) {
   auto source = path.string();
   while (source.size() > 1 && source.ends_with('/')) source.pop_back();
   if (is_huggingface_folder(path)) return read_pretrained(path, source);
+  std::error_code ignored;
   const bool is_checkpoint = has_file(path, "model.safetensors") && has_file(path, meta_file);
   if (!is_checkpoint && !has_file(path, "config.yaml"))
-    refuse(source,
-           fmt::format("no run (config.yaml), checkpoint ({}) or Hugging Face folder (config.json)", meta_file));
-  std::error_code ignored;  // a checkpoint is RUN/checkpoints/step-N
-  const auto run = RunDirectory::open(
+    refuse(source, fmt::format("no run (config.yaml), checkpoint ({}) or Hugging Face folder (config.json){}",
+                               meta_file, fs::exists(path, ignored) ? "" : fmt::format(". {}", download_advice)));
+  const auto run = RunDirectory::open(  // a checkpoint is RUN/checkpoints/step-N
       is_checkpoint ? fs::weakly_canonical(path, ignored).parent_path().parent_path() : path, "train.init_from");
   auto config = load_run_experiment(run.config_file()).config;
   if (is<LinearConfig>(config.model)) refuse(source, "a linear model has no weights of a network");

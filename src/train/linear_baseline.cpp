@@ -189,6 +189,7 @@ RunSummary train_linear(const Experiment& experiment, const RunDirectory& run, c
     if (split == Split::validation) {
       temperature = fit_temperature(task, sums);
       write_confusion(run, task, split, sums);
+      write_predictions(run, config.train, task, split, sums);
     }
     return {.evaluation = report_of(task, split, sums), .tables = {}};
   };
@@ -220,13 +221,13 @@ RunSummary train_linear(const Experiment& experiment, const RunDirectory& run, c
 }
 
 BaselineComparison compare_with_baselines(const ExperimentConfig& config, const Json& description,
-                                          const Scores& accuracies, bool offline) {
+                                          const Scores& accuracies, bool offline, const std::string& name) {
   if (!is<ClassificationConfig>(config.task) || !is<TransformerConfig>(config.model) ||
       !classification(config).baselines || config.train.overfit_batch)
     return {};
   try {
     auto baselines = cached_reference_accuracies(config, description, offline);
-    auto table = baseline_table(baselines, accuracies);
+    auto table = baseline_table(baselines, accuracies, name);
     return {.accuracies = std::move(baselines), .table = std::move(table)};
   } catch (const Interrupted&) {
     throw;
@@ -236,13 +237,13 @@ BaselineComparison compare_with_baselines(const ExperimentConfig& config, const 
   }
 }
 
-std::vector<std::string> baseline_table(NamedScores baselines, const Scores& accuracies) {
+std::vector<std::string> baseline_table(NamedScores baselines, const Scores& accuracies, const std::string& name) {
   if (std::any_of(held_out_splits.begin(), held_out_splits.end(),
                   [&](Split split) { return value_of(accuracies, to_string(split)).has_value(); }))
-    baselines.emplace_back("this network", accuracies);
+    baselines.emplace_back(name, accuracies);
   std::vector<std::string> lines = {fmt::format("{:<12} {:>10} {:>10}", "accuracy", "validation", "test")};
-  for (const auto& [name, by_split] : baselines) {
-    lines.push_back(fmt::format("{:<12}", name));
+  for (const auto& [baseline, by_split] : baselines) {
+    lines.push_back(fmt::format("{:<12}", baseline));
     for (const auto split : held_out_splits) {
       const auto value = value_of(by_split, to_string(split));
       lines.back() += value ? fmt::format(" {:>9.2f}%", 100 * *value) : fmt::format(" {:>10}", "-");

@@ -28,9 +28,11 @@ struct BaselineComparison {
 // unless task.baselines is off. For other runs the result is empty, and also, with a warning, if the baselines cannot
 // be computed. `description`: Task::description. Throws only Interrupted.
 BaselineComparison compare_with_baselines(const ExperimentConfig& config, const nlohmann::ordered_json& description,
-                                          const Scores& accuracies, bool offline);
+                                          const Scores& accuracies, bool offline,
+                                          const std::string& name = "this network");
 
-// The lines of a table of accuracies by split: the baselines, and below them this network.
-std::vector<std::string> baseline_table(NamedScores baselines, const Scores& accuracies);
+// The lines of a table of accuracies by split: the baselines, and below them those of the run, which is called `name`.
+std::vector<std::string> baseline_table(NamedScores baselines, const Scores& accuracies,
+                                        const std::string& name = "this network");
 
 }  // namespace metaformer

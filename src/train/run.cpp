@@ -249,8 +249,14 @@ std::optional<RunSummary> finished_summary(const EarlierRun& earlier, Experiment
     steps = was_last ? progress.step : static_cast<std::int64_t>(most_steps);
     if (!is_finished(config, progress)) return std::nullopt;
   }
-  log::info("{} is finished: step {} of {}", earlier.run.path().string(), progress.step,
-            is_linear(config) || epochs ? progress.step : steps);
+  log::info("{} is finished: step {} of {}{}", earlier.run.path().string(), progress.step,
+            is_linear(config) || epochs ? progress.step : steps,
+            summary->stopped_early
+                ? fmt::format("; train.patience {} ended it, and a larger one continues it: --set train.patience=N",
+                              config.train.patience)
+                : "");
+  log::info("validation loss {:.4f}, best loss {:.4f} at step {}", summary->val_loss, summary->best_val_loss,
+            summary->best_step);
   return summary;
 }
 
@@ -295,7 +301,24 @@ std::optional<RunSummary> find_beginning(TrainRequest& request, Beginning& begin
   return std::nullopt;
 }
 
-// Makes the task, and checks data, memory and weights before the run's folder is created, so that an error leaves no
+// Checks the weights and the names of parameters of a new run on another model of the same shapes.
+void check_parameters(const ExperimentConfig& config, const Codec& codec, const Beginning& beginning) {
+  const auto& train = config.train;
+  const bool names_parameters = !train.freeze.empty() || !train.rate_factors.empty();
+  if (beginning.checkpoint || (!beginning.initial && !names_parameters)) return;
+  const auto model = make_model(config, sizes_of(codec));
+  const bool has_adapters = train.lora.rank > 0;
+  if (beginning.initial) {
+    const auto transfer = copy_initial_weights(*beginning.initial, config, codec, *model);
+    if (has_adapters) require_adaptable(*model, train, transfer);
+  }
+  if (!names_parameters) return;
+  auto all = specified_parameters(*model);
+  ParameterBuffer parameters(has_adapters ? with_adapters(std::move(all), train) : all);
+  set_layer_rates(parameters, train);
+}
+
+// Makes the task, and checks data, memory and parameters before the run's folder is created, so that an error leaves no
 // empty run behind.
 Task make_checked_task(const TrainRequest& request, Beginning& beginning, torch::Device device) {
   auto& group = *request.group;
@@ -309,11 +332,7 @@ Task make_checked_task(const TrainRequest& request, Beginning& beginning, torch:
   if (group.is_first()) task.check();
   task.batches->check_training();
   check_memory(config, *task.codec, device, request.force);
-  if (beginning.initial) {  // checked on another model of the same shapes
-    const auto model = make_model(config, sizes_of(*task.codec));
-    const auto transfer = copy_initial_weights(*beginning.initial, config, *task.codec, *model);
-    if (config.train.lora.rank > 0) require_adaptable(*model, config.train, transfer);
-  }
+  check_parameters(config, *task.codec, beginning);
   if (earlier) require_same_data(*earlier, config, task);
   return task;
 }

@@ -68,7 +68,9 @@ Course course_of(const Amounts& amounts, double step_seconds) {
 // Sets the estimates of the config.
 MemoryEstimate estimate(StartingConfig& config, const ModelSizes& sizes, double step_tokens, const Machine& machine) {
   constexpr double passes = 3, overhead = 2e-3;  // forward, and backward twice as much; seconds
-  const auto resolved = default_experiment(settings(config.keys)).config;
+  auto keys = settings(config.keys);
+  if (machine.is_gpu()) keys.emplace_back("train.cpu_slices=1");  // the whole batch at once
+  const auto resolved = default_experiment(keys).config;
   const auto memory = estimate_memory(resolved, sizes);
   const auto operations = costs_of(resolved, sizes.vocabulary).operations_per_token;
   config.parameters = memory.parameters;
@@ -157,14 +159,35 @@ std::string describe_course(const Course& course, const char* what) {
   return fmt::format("Each {} is seen about {} times.", what, human_count(course.epochs));
 }
 
+// The batch size on this device. A GPU needs many tokens at once, as far as an epoch of so many sequences of that
+// length has them.
+std::int64_t batch_on(const Machine& machine, std::int64_t usual, double sequences, double length) {
+  constexpr double busy_tokens = 16'384, fewest_steps = 8, most_times = 4;
+  if (!machine.is_gpu()) return usual;
+  const auto least = static_cast<double>(usual);
+  const auto most = std::min({most_times * least, busy_tokens / length, sequences / fewest_steps});
+  return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(std::max(most, least))));
+}
+
+void add_batch(Keys& keys, std::int64_t batch, const Machine& machine, std::string reason = "") {
+  if (machine.is_gpu())
+    reason += (reason.empty() ? "" : " ") + std::string("Large enough for a GPU, if the data suffice.");
+  add(keys, "train.batch_size", batch, std::move(reason));
+}
+
+std::string reason_of_precision(const Machine& machine) {
+  if (machine.has_half_products)
+    return fmt::format("This {} has instructions for bf16, which are faster.", machine.kind());
+  return fmt::format("This {} has no instructions for bf16; with them{} bf16 is faster.", machine.kind(),
+                     machine.is_gpu() ? "" : ", or on a GPU,");
+}
+
 // The schedule and the intervals of a course, and whether products are in half precision.
 void add_course(Keys& keys, const Course& course, const char* schedule, std::int64_t warmup, std::int64_t evaluations,
                 const Machine& machine) {
   const auto interval = std::max<std::int64_t>(1, course.steps / evaluations);
   add(keys, "train.schedule", {{"kind", schedule}, {"warmup_steps", warmup}, {"floor", 0}});
-  add(keys, "train.precision", machine.has_half_products ? "bf16" : "fp32",
-      machine.has_half_products ? "This CPU has instructions for bf16, which are faster."
-                                : "This CPU has no instructions for bf16; with them, or on a GPU, bf16 is faster.");
+  add(keys, "train.precision", machine.has_half_products ? "bf16" : "fp32", reason_of_precision(machine));
   add(keys, "train.eval_interval", interval);
   add(keys, "train.checkpoint_interval", interval);
 }
@@ -181,11 +204,12 @@ struct TextSize {
   double fewest;  // training tokens
   double rate;
 };
-constexpr std::array<TextSize, 5> text_sizes = {{{2, 4, 64, 64, 16, 0, 1e-2},
+constexpr std::array<TextSize, 6> text_sizes = {{{2, 4, 64, 64, 16, 0, 1e-2},
                                                  {4, 4, 128, 128, 16, 1e5, 1e-2},
                                                  {6, 4, 256, 256, 8, 5e5, 5e-3},
                                                  {8, 8, 512, 256, 16, 3e7, 3e-3},
-                                                 {12, 12, 768, 512, 16, 3e8, 2e-3}}};
+                                                 {12, 12, 768, 512, 16, 3e8, 2e-3},
+                                                 {24, 16, 1024, 1024, 16, 3e9, 1e-3}}};
 
 // The tokenizer of a text, and an estimate of its tokens.
 struct TextTokens {
@@ -249,7 +273,7 @@ Keys text_keys(const TextLook& look, const TextTokens& tokens, const TextSize& s
   Keys keys;
   add_text_data(keys, look, tokens);
   add(keys, "model.layers", size.layers,
-      fmt::format("A size for {} training tokens and this machine.", human_count(tokens.tokens)));
+      fmt::format("A size for {} training tokens and this {}.", human_count(tokens.tokens), machine.kind()));
   add(keys, "model.heads", size.heads);
   add(keys, "model.width", size.width);
   add(keys, "model.context", context);
@@ -264,7 +288,7 @@ Keys text_keys(const TextLook& look, const TextTokens& tokens, const TextSize& s
   add(keys, "model.norm", "rms_norm");
   add(keys, "model.feed_forward", "gated");
   add(keys, "train.steps", course.steps, describe_course(course, "token"));
-  add(keys, "train.batch_size", size.batch);
+  add_batch(keys, size.batch, machine);
   add(keys, "train.optimizer", muon());
   add(keys, "train.learning_rate", size.rate);
   add_course(keys, course, "linear", muon_warmup(course), 10, machine);
@@ -378,7 +402,7 @@ Keys table_keys(const TableLook& look, const TableTokens& tokens, const TableSiz
   add(keys, "model.norm", {{"position", "pre"}, {"final", false}});
   add(keys, "model.feed_forward", {{"activation", "gelu"}, {"ratio", 2}});
   add(keys, "train.steps", course.steps, describe_course(course, "text"));
-  add(keys, "train.batch_size", size.batch);
+  add_batch(keys, size.batch, machine);
   add(keys, "train.optimizer",
       {{"kind", "adamw"}, {"betas", {0.9, 0.98}}, {"weight_decay", 0.05}, {"embedding_weight_decay", 0.3}});
   add(keys, "train.learning_rate", 2e-3);
@@ -394,10 +418,11 @@ struct PairSize {
   double fewest;       // pairs
   double rate, dropout;
 };
-constexpr std::array<PairSize, 4> pair_sizes = {{{2, 4, 128, 1000, 1024, 0, 5e-3, 0.2},
+constexpr std::array<PairSize, 5> pair_sizes = {{{2, 4, 128, 1000, 1024, 0, 5e-3, 0.2},
                                                  {3, 8, 256, 4000, 2048, 5e3, 5e-3, 0.1},
                                                  {4, 8, 384, 8000, 4096, 2e5, 4e-3, 0.1},
-                                                 {6, 8, 512, 16000, 4096, 2e6, 3e-3, 0.1}}};
+                                                 {6, 8, 512, 16000, 4096, 2e6, 3e-3, 0.1},
+                                                 {6, 16, 1024, 32000, 4096, 2e7, 2e-3, 0.1}}};
 
 // Lengths of the longer side in tokens, an estimate.
 struct PairTokens {
@@ -467,7 +492,7 @@ Keys pair_keys(const PairsLook& look, const PairSize& size, std::int64_t context
   add(keys, "model.cross_mixer", attention);
   add(keys, "model.encoder", Json::object({{"mixer", attention}}));
   add(keys, "train.steps", course.steps, describe_course(course, "pair"));
-  add(keys, "train.batch_size", size.batch, "Tokens of the longer side.");
+  add_batch(keys, size.batch, machine, "Tokens of the longer side.");
   add(keys, "train.optimizer", muon());
   add(keys, "train.learning_rate", size.rate);
   add_course(keys, course, "linear", muon_warmup(course), 5, machine);
@@ -500,7 +525,19 @@ std::string section_of(const ChosenKey& key) { return key.key.substr(0, key.key.
 
 }  // namespace
 
-Machine this_machine() {
+// Operations a second are about those of nanoGPT's step on an H200 (docs/results/gpu.md), and in proportion to the
+// peaks of other GPUs.
+Machine machine_of(const cuda::Device& gpu) {
+  constexpr double without_bf16 = 2e12, ampere = 6e13, hopper = 1.5e14, of_workstations = 2e13;
+  const double speed = gpu.major < 8                       ? without_bf16
+                       : gpu.major == 9 || gpu.major == 10 ? hopper
+                       : gpu.major == 8 && gpu.minor == 0  ? ampere
+                                                           : of_workstations;
+  return {.gpu = gpu.name, .memory = gpu.memory, .operations_per_second = speed, .has_half_products = gpu.major >= 8};
+}
+
+Machine machine_of(c10::Device device) {
+  if (device.is_cuda()) return machine_of(cuda::find_devices().list.at(static_cast<std::size_t>(device.index())));
   // Operations a second of one thread: a little less than was measured for the shipped configs.
   constexpr double plain = 5e9, avx2 = 4e10, avx512 = 8e10, avx512_bf16 = 1.5e11;
   constexpr int most_slices = 8;  // of a batch, which threads compute
@@ -523,9 +560,11 @@ StartingConfig choose_config(const TextLook& look, const Machine& machine) {
     fail_data("{}: {:.0f} tokens ({}) are too few: a language model needs {:.0f} or more", look.name, tokens.tokens,
               yaml_value(tokens.tokenizer), fewest_tokens);
   const auto longest = std::bit_floor(static_cast<std::uint64_t>(held_out * tokens.tokens / windows));
-  const auto plan_of = [&](const TextSize& size) {
+  const auto plan_of = [&](TextSize size) {
     const auto context = std::min(size.context, static_cast<std::int64_t>(longest));
-    const auto step_tokens = static_cast<double>(size.batch * context), training = (1 - held_out) * tokens.tokens;
+    const auto length = static_cast<double>(context), training = (1 - held_out) * tokens.tokens;
+    size.batch = batch_on(machine, size.batch, training / length, length);
+    const auto step_tokens = static_cast<double>(size.batch) * length;
     const Amounts amounts{.epoch_steps = training / step_tokens,
                           .step_tokens = step_tokens,
                           .epochs = useful_epochs(training),
@@ -542,9 +581,12 @@ StartingConfig choose_config(const TableLook& look, const Machine& machine) {
   const auto tokens = tokens_of(look);
   const auto plan_of = [&](TableSize size) {
     if (look.rows < some_rows) size.batch = std::min<std::int64_t>(size.batch, look.rows < few_rows ? 8 : 16);
-    const auto rows = (1 - look.data.validation_fraction) * look.rows, batch = static_cast<double>(size.batch);
+    const auto rows = (1 - look.data.validation_fraction) * look.rows;
+    const auto length = std::min(tokens.mean, static_cast<double>(table_context(tokens)));
+    size.batch = batch_on(machine, size.batch, rows, length);
+    const auto batch = static_cast<double>(size.batch);
     const Amounts amounts{.epoch_steps = rows / batch,
-                          .step_tokens = batch * std::min(tokens.mean, static_cast<double>(table_context(tokens))),
+                          .step_tokens = batch * length,
                           .epochs = table_epochs(rows),
                           .fewest_steps = 200,
                           .most_steps = 20'000};
@@ -562,6 +604,7 @@ StartingConfig choose_config(const PairsLook& look, const Machine& machine) {
   const auto plan_of = [&](PairSize size) {
     const auto epoch = (1 - look.data.validation_fraction) * look.pairs * tokens.mean;  // in tokens
     const auto part = std::bit_floor(static_cast<std::uint64_t>(epoch / fewest_batches));
+    size.batch = batch_on(machine, size.batch, epoch, 1);
     size.batch = std::max({smallest_batch, context, std::min(size.batch, static_cast<std::int64_t>(part))});
     const auto batch = static_cast<double>(size.batch);
     const Amounts amounts{.epoch_steps = epoch / batch,
@@ -576,10 +619,12 @@ StartingConfig choose_config(const PairsLook& look, const Machine& machine) {
 }
 
 std::string describe(const StartingConfig& config, const Machine& machine) {
-  return fmt::format("about {} parameters, {} of memory (this machine has {}), {} of training on {} thread{}",
+  const auto trained_on =
+      machine.is_gpu() ? machine.gpu : fmt::format("{} thread{}", machine.threads, machine.threads == 1 ? "" : "s");
+  return fmt::format("about {} parameters, {} of memory (this {} has {}), {} of training on {}",
                      human_count(static_cast<double>(config.parameters)), human_bytes(config.memory),
-                     human_bytes(machine.memory), human_duration(std::max(1.0, config.seconds())), machine.threads,
-                     machine.threads == 1 ? "" : "s");
+                     machine.is_gpu() ? "GPU" : "machine", human_bytes(machine.memory),
+                     human_duration(std::max(1.0, config.seconds())), trained_on);
 }
 
 std::string to_yaml(const StartingConfig& config, const std::vector<std::string>& head) {

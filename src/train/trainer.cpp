@@ -500,12 +500,15 @@ std::optional<double> Trainer::temperature_of_best() const {
   return temperature;
 }
 
+void Trainer::load_best() {
+  const auto step = progress_.best->step;
+  if (step == progress_.step) return;
+  const auto best = load_checkpoint(run_, step_name(step), WithOptimizer::no);
+  copy_by_name(best.model, named_state(*step_.model), (best.folder / "model.safetensors").string());
+}
+
 Evaluation Trainer::test() {
   const auto step = progress_.best->step;
-  if (step != progress_.step) {
-    const auto best = load_checkpoint(run_, step_name(step), WithOptimizer::no);
-    copy_by_name(best.model, named_state(*step_.model), (best.folder / "model.safetensors").string());
-  }
   if (const auto usual = evaluated_tokens(config_.train)) {  // the test split is evaluated as a whole, however large
     const auto tokens = part_of_split(*task_.batches, Split::test, std::nullopt, /*in_order=*/false).tokens;
     if (tokens > *usual) log::info("evaluating all {} tokens of the test split", tokens);
@@ -604,7 +607,13 @@ RunSummary Trainer::summary() {
   const WeightAverage::Use average(*step_.average);
   auto summary = summary_of(run_, progress_);
   if (group_.is_first()) summary.temperature = temperature_of_best();
-  if (task_.batches->has(Split::test)) summary.test = test();
+  const bool has_test = task_.batches->has(Split::test), predicts = task_.classes != nullptr && part_.is_whole();
+  if (predicts || has_test) load_best();
+  if (predicts) {
+    const auto sums = score_split(scoring_, Split::validation);
+    if (group_.is_first()) write_predictions(run_, config_.train, task_, Split::validation, sums);
+  }
+  if (has_test) summary.test = test();
   const auto counts = count_parameters(*step_.model);
   const double ms_per_step = seconds_per_step() * 1e3;
   summary.stopped_early = progress_.step < config_.train.steps;

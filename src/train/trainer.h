@@ -115,8 +115,8 @@ class Trainer {
   // The progress with the evaluation of its step and the best so far; at the end also writes a classifier's confusion
   // table. Throws Error (exit code 4) when the validation loss is not finite, Interrupted.
   Progress evaluated_progress();
-  // Evaluates the best checkpoint on the test split; for pairs also scores the targets that greedy search generates.
-  // Leaves the model with the weights of that checkpoint.
+  void load_best();  // the weights of the best checkpoint into the model
+  // Evaluates the model on the test split; for pairs also scores the targets that greedy search generates.
   Evaluation test();
   std::optional<double> temperature_of_best() const;  // nothing, too, if that checkpoint cannot be read
   void evaluate_and_save();  // if due after a step; after a stop signal saves, then throws Interrupted

@@ -40,7 +40,27 @@ std::vector<std::string> all_lines(const std::string& text, std::size_t longest 
   return lines;
 }
 
+// The lines of a text in pieces of so many bytes, and their sizes.
+using SizedLines = std::vector<std::pair<std::string, std::size_t>>;
+SizedLines split(std::string_view text, std::size_t piece, std::size_t longest = std::string::npos) {
+  SizedLines lines;
+  LineSplitter splitter([&](std::string_view line, std::size_t size) { lines.emplace_back(line, size); }, longest);
+  for (; !text.empty(); text.remove_prefix(std::min(piece, text.size()))) splitter.add(text.substr(0, piece));
+  splitter.finish();
+  return lines;
+}
+
 }  // namespace
+
+TEST_CASE("a text in pieces of any size has the same lines, of which only the beginning is kept", "[lines]") {
+  for (std::size_t piece = 1; piece <= 20; ++piece) {
+    CHECK(split("", piece).empty());
+    CHECK(split("a\n\nbcd\r\ne", piece) == SizedLines{{"a", 1}, {"", 0}, {"bcd\r", 4}, {"e", 1}});
+    CHECK(split("\n", piece) == SizedLines{{"", 0}});
+    CHECK(split("\xEF\xBB\xBFone\n\xEF\xBB\xBFtwo\n", piece) == SizedLines{{"one", 3}, {"\xEF\xBB\xBFtwo", 6}});
+    CHECK(split("abcdefgh\nabcd\nabcde", piece, 4) == SizedLines{{"abcd", 8}, {"abcd", 4}, {"abcd", 5}});
+  }
+}
 
 TEST_CASE(
     "lines are read in order, with any line break, the last also without one, and a line that is too long is skipped",

@@ -68,6 +68,30 @@ TEST_CASE("sample with a sorter sorts lists", "[cli]") {
   CHECK(program.json("evaluate --run run --split test").at("exact_match") > 0.9);
 }
 
+TEST_CASE("sample generates with weights in bfloat16 on the CPU if the model has a decoder", "[cli]") {
+  const Program program;
+  program.train("run");
+  const Arguments sample = "sample --run run --device cpu --prompt 'to be' --tokens 40 --temperature 0";
+  CHECK(program.succeed(sample, "--precision fp32") == program.succeed(sample));
+  const auto narrow = program.succeed(sample, "--precision bf16");
+  CHECK(narrow.size() == 5 + 40 + 1);
+  CHECK(program.succeed(sample, "--precision bf16 --window slide").size() == narrow.size());
+  // A prompt of a conversation is answered as if it were alone.
+  const auto conversation = "sample --run run --device cpu --tokens 40 --temperature 0 --precision bf16 --interactive";
+  CHECK(program.run_with_input(conversation, "or not\nto be\n").out.ends_with(narrow));
+  CHECK(program.json(sample, "--precision bf16 --num-samples 3").at("samples").size() == 3);
+
+  for (const auto& [words, text] : std::vector<std::pair<std::string, std::string>>{
+           {"--precision fp8", "--precision fp8: expected fp32 or bf16"},
+           {"--precision bf16 --no-cache", "--precision bf16: |--no-cache"}})
+    program.refuse_in_one_line(joined(sample, words), 2, {text});
+  program.train("lsh", {"model.mixer={kind: lsh, chunk: 4}"});
+  program.train("window", {"model={kind: feed_forward, width: 8, window: 4}"});
+  for (const std::string run : {"lsh", "window"})
+    program.refuse_in_one_line("sample --device cpu --precision bf16 --run " + run, 2,
+                               {"--precision bf16: |no decoder"});
+}
+
 TEST_CASE("predict labels every line in order and names malformed ones", "[cli]") {
   const Program program;
   train_classifier(program);
@@ -194,6 +218,10 @@ TEST_CASE("several processes predict the same as one, from one reader of the tex
   const auto alone = program.run(predict, {"texts.txt"});
   Program::check_refused(alone, 3, {"texts.txt: 294 texts, "});  // the other 6 are blank
   REQUIRE(lines_of(alone.out).size() == 300);
+  const auto nothing = program.run_with_input("predict --run run", "");
+  CHECK((nothing.code == 0 && nothing.out.empty()));
+  CHECK_THAT(nothing.err, ContainsSubstring("warning: standard input: is empty"));
+  Program::check_refused(program.run_with_input("predict --run run", std::string("a\0b\n", 4)), 3, {"has NUL bytes"});
   for (const std::string processes : {"2", "3"}) {
     const auto shared = program.run(predict, {"texts.txt", "--processes", processes});
     CHECK(shared.out == alone.out);

@@ -94,4 +94,7 @@ TEST_CASE("the vocabulary is counted if the data exist, and one layer is in the 
   CHECK_THAT(program.succeed("config check small.yaml"), ContainsSubstring("the data's " + tokens));
   CHECK(program.json("config check small.yaml").at("vocabulary") == count);
   CHECK_THAT(program.succeed("config check small.yaml --set data.path=nowhere.txt"), Mentions("vocabulary of 128"));
+  CHECK_THAT(program.read("err"),
+             Mentions("warning: --set data.path=nowhere.txt: data.path: |/nowhere.txt: no such file"));
+  CHECK(is_one_line(program.read("err")));
 }

@@ -1,4 +1,4 @@
-// The completion scripts, in a real bash.
+// The completion scripts, in a real bash and, if there is one, in a real fish.
 
 #include <set>
 
@@ -8,11 +8,17 @@ namespace {
 
 using Words = std::set<std::string>;
 
-// Bash's offers after the words of a line have been typed; "=" is a word of its own, as in bash.
+// The offers of a shell after the words of a line have been typed; "=" is a word of its own, as in bash.
 struct Completion : Program {
-  Completion() { folder().write("completion.bash", succeed("completion bash")); }
+  explicit Completion(const std::string& name = "bash") : shell_name(name) {
+    folder().write("completion." + name, succeed({"completion", name}));
+  }
 
   Words offer(const Arguments& words) const {
+    return shell_name == "fish" ? offer_of_fish(words) : offer_of_bash(words);
+  }
+
+  Words offer_of_bash(const Arguments& words) const {
     std::string line = "COMP_WORDS=(\"$PROGRAM\"";
     for (const auto& word : words) line += " '" + word + "'";
     folder().write("ask.bash", ". ./completion.bash\n" + line + ")\nCOMP_CWORD=" + std::to_string(words.size()) +
@@ -23,7 +29,37 @@ struct Completion : Program {
       if (!word.empty()) offered.insert(word);
     return offered;
   }
+
+  // Fish offers whole words, and also words that only contain what was typed; folders end with "/".
+  Words offer_of_fish(const Arguments& words) const {
+    std::string line = "$PROGRAM", typed;
+    for (const auto& word : words) {
+      const bool goes_on = word == "=" || line.ends_with('=');
+      typed = goes_on ? typed + word : word;
+      line += (goes_on ? "" : " ") + (word.empty() && &word != &words.back() ? "''" : word);
+    }
+    folder().write("ask.fish", "source completion.fish\ncomplete -C \"" + line + "\" > offered\n");
+    REQUIRE(shell("XDG_DATA_HOME=$PWD/.fish XDG_CONFIG_HOME=$PWD/.fish fish --no-config ask.fish") == 0);
+    const auto begin = typed.rfind('=') + 1;
+    Words offered;
+    for (auto word : lines_of(read("offered"))) {
+      word = word.substr(0, word.find('\t'));  // without a description
+      if (word.ends_with('/')) word.pop_back();
+      if (word.starts_with(typed)) offered.insert(word.substr(begin));
+    }
+    return offered;
+  }
+
+  bool can_run() const {
+    if (shell("command -v " + shell_name + " > /dev/null") == 0) return true;
+    skip("this machine has no " + shell_name);
+    return false;
+  }
+
+  std::string shell_name;
 };
+
+const std::vector<std::string> completed_shells = {"bash", "fish"};
 
 struct Help {
   Words commands, options;
@@ -45,8 +81,9 @@ Help help_of(const Program& program, const Arguments& words) {
 
 }  // namespace
 
-TEST_CASE("bash completes every command and every option that help lists", "[cli]") {
-  const Completion completion;
+TEST_CASE("a shell completes every command and every option that help lists", "[cli]") {
+  const Completion completion(GENERATE(from_range(completed_shells)));
+  if (!completion.can_run()) return;
   std::vector<Arguments> left = {{}};
   std::size_t commands = 0, options = 0;
   while (!left.empty()) {
@@ -65,8 +102,9 @@ TEST_CASE("bash completes every command and every option that help lists", "[cli
   CHECK(options >= 100);
 }
 
-TEST_CASE("bash completes the values of options", "[cli]") {
-  const Completion completion;
+TEST_CASE("a shell completes the values of options", "[cli]") {
+  const Completion completion(GENERATE(from_range(completed_shells)));
+  if (!completion.can_run()) return;
   const std::vector<std::pair<Arguments, Words>> cases = {
       {"tr", {"train"}},
       {"train --res", {"--resume"}},
@@ -96,7 +134,7 @@ TEST_CASE("bash completes the values of options", "[cli]") {
       {"runs --sort ''", {"age", "name", "loss"}},
       {"help config d", {"draw", "dump"}},
       {"help train ''", {}},
-      {"completion ''", {"bash", "zsh"}},
+      {"completion ''", {"bash", "zsh", "fish"}},
       {"nonsense x", {}},
   };
   for (const auto& [words, expected] : cases) {
@@ -105,8 +143,9 @@ TEST_CASE("bash completes the values of options", "[cli]") {
   }
 }
 
-TEST_CASE("bash completes the configs of METAFORMER_CONFIG_PATH and of the program", "[cli]") {
-  const Completion completion;
+TEST_CASE("a shell completes the configs of METAFORMER_CONFIG_PATH and of the program", "[cli]") {
+  const Completion completion(GENERATE(from_range(completed_shells)));
+  if (!completion.can_run()) return;
   completion.folder().write("more/mine.yaml", "");
   {
     const Variables variables{{"METAFORMER_CONFIG_PATH", completion.at("more")}};
@@ -117,8 +156,9 @@ TEST_CASE("bash completes the configs of METAFORMER_CONFIG_PATH and of the progr
         Words{"shakespeare_metric.yaml", "shakespeare_metric_published.yaml"});
 }
 
-TEST_CASE("bash completes runs below runs, checkpoints of the run on the line, and paths", "[cli]") {
-  const Completion completion;
+TEST_CASE("a shell completes runs below runs, checkpoints of the run on the line, and paths", "[cli]") {
+  const Completion completion(GENERATE(from_range(completed_shells)));
+  if (!completion.can_run()) return;
   for (const std::string run : {"runs/a", "runs/sweep/b", "elsewhere"}) {
     completion.folder().write(run + "/config.yaml", "");
     fs::create_directories(completion.folder() / run / "checkpoints/step-4.replaced");
@@ -160,7 +200,11 @@ TEST_CASE("the scripts parse, and an unknown shell is an error that lists the kn
   CHECK(zsh.starts_with("#compdef metaformer\n"));
   program.folder().write("_metaformer", zsh);
   if (program.shell("command -v zsh > /dev/null") == 0) CHECK(program.shell("zsh -n _metaformer") == 0);
-  program.refuse_in_one_line("completion fish", 2, {"completion fish: expected bash or zsh"});
+  const auto fish = program.succeed("completion fish");
+  CHECK(fish.starts_with("# fish completion of metaformer\n"));
+  program.folder().write("completion.fish", fish);
+  if (program.shell("command -v fish > /dev/null") == 0) CHECK(program.shell("fish --no-execute completion.fish") == 0);
+  program.refuse_in_one_line("completion csh", 2, {"completion csh: expected bash, zsh or fish"});
   program.refuse("completion", 2);
   CHECK_THAT(program.succeed("completion --help"), ContainsSubstring("~/.bashrc"));
 }

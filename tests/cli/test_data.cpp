@@ -92,6 +92,33 @@ TEST_CASE("data tokenizer learns once, reports statistics, and writes the tokeni
   program.refuse(joined(command, "--set data.tokenizer.vocabulary=100"), 3);
 }
 
+TEST_CASE("tokens in files replace the tokenizer of a config, also in a mixture and after initial weights", "[cli]") {
+  const Program program;
+  program.folder().write(
+      "subword.yaml",
+      "data: {tokenizer: {kind: bpe, vocabulary: 300}}\n"
+      "model: {layers: 1, heads: 2, width: 16, context: 16}\n"
+      "train: {steps: 2, batch_size: 2, eval_interval: 2, checkpoint_interval: 2, schedule: {warmup_steps: 0}}\n");
+  program.succeed("data prepare text.txt --tokenizer byte --out tokens");
+  const Arguments train = "train --config subword.yaml --out";
+  program.succeed(train, "run --set data.path=tokens");
+  program.succeed("evaluate --run run");
+  program.succeed("train --resume run --set train.steps=4");
+  program.succeed(train, "mixed --set 'data.mixture=[tokens=0.7, tokens=0.3]'");
+  program.refuse(joined(train, "new --set data.path=tokens --set data.tokenizer=word"), 2,
+                 {"data.tokenizer: has no effect on |leave it out"});
+  program.train("bytes", {"data.tokenizer=byte"});
+  program.succeed("train --config small.yaml --set train.init_from=bytes --set data.path=tokens --out tuned");
+}
+
+TEST_CASE("a language model of a table gives a warning", "[cli]") {
+  const Program program;
+  program.folder().write("text.csv", small_text());
+  CHECK_THAT(program.train("run", {"data.path=text.csv", "train.steps=1"}),
+             ContainsSubstring("warning: ") && ContainsSubstring("text.csv has the name of a table"));
+  CHECK_THAT(program.train("other", {"train.steps=1"}), !ContainsSubstring("name of a table"));
+}
+
 TEST_CASE("language models of words and subwords train, evaluate, resume and write text", "[cli]") {
   const CachingProgram program;
   const auto& tokens = GENERATE_REF(unigram, words);

@@ -23,7 +23,10 @@ TEST_CASE("a model that transformers lacks is exported with Python files, which 
   program.succeed("export --run run --out exported");
   CHECK_THAT(program.read("err"), ContainsSubstring("trust_remote_code=True"));
   CHECK(program.has("exported/modeling_metaformer.py"));
-  CHECK_THAT(program.succeed("config import exported"), Mentions("metric|init_from: exported"));
+  CHECK_THAT(program.succeed("config import exported"), Mentions("metric|init_from: |/exported"));
+  program.succeed("config import exported --out exported.yaml");
+  CHECK(program.shell("mkdir sub && cd sub && \"$PROGRAM\" config check ../exported.yaml > out") == 0);
+  CHECK(program.read("err").empty());
 }
 
 TEST_CASE("adapters are exported for peft, with their base if the library has it", "[cli]") {

@@ -62,7 +62,9 @@ TEST_CASE("init replaces no file without --force, and never the data", "[init]")
   CHECK(program.read("reviews.yaml") == config);
   program.refuse_in_one_line(joined(init, "--force -o ./reviews.csv"), 2, {"reviews.csv: holds the data"});
   CHECK(program.read("reviews.csv") == examples[1].content);
-  program.refuse(joined(init, "-o no/folder/c.yaml"), 1, {"no/folder"});
+  program.refuse_in_one_line(joined(init, "-o no/folder/c.yaml"), 2,
+                             {"no/folder/c.yaml: there is no folder no/folder"});
+  program.refuse_in_one_line("init table reviews.xlsx", 3, {"reviews.xlsx", "no such file"});
 }
 
 TEST_CASE("init prints the config, or what it has found and chosen as JSON", "[init]") {
@@ -93,6 +95,14 @@ TEST_CASE("init prints the config, or what it has found and chosen as JSON", "[i
   const auto unwritten = program.json(init, "-o -");
   CHECK(unwritten.at("config").is_null());
   CHECK(unwritten.at("yaml") == printed);
+}
+
+TEST_CASE("init chooses for the device that is named, and names it in the next commands", "[init]") {
+  const InitProgram program(examples[0]);
+  const auto json = program.json({"init", "text", "my book.txt", "--device", "cpu"});
+  for (const auto& command : json.at("commands")) CHECK(command.get<std::string>().ends_with(" --device cpu"));
+  program.refuse_in_one_line({"init", "text", "my book.txt", "--force", "--device", "gpu"}, 2,
+                             {"--device gpu: expected"});
 }
 
 TEST_CASE("init takes folders, files of lines, compressed files, and columns by name", "[init]") {
@@ -133,6 +143,12 @@ TEST_CASE("init refuses data on which nothing can be trained", "[init]") {
   program.refuse_in_one_line("init text -", 2, {"-", "only once"});
   program.refuse_in_one_line("init text text.txt --text body", 2, {"--text body", "plain text"});
   program.refuse_in_one_line("init", 2, {"command is missing", "text, table or pairs"});
-  program.refuse_in_one_line("init text", 2, {"path"});
+  program.refuse_in_one_line("init text", 2, {"missing argument: FILE"});
+  program.refuse_in_one_line("init one.csv", 2, {"text, table or pairs|metaformer init table one.csv"});
+  program.refuse_in_one_line("init text.txt", 2, {"text, table or pairs|metaformer init text text.txt"});
+  program.refuse_in_one_line("init nowhere.csv", 2, {"unknown command 'nowhere.csv'"});
+  program.refuse_in_one_line("init table one.csv --label 9", 3, {"one.csv:1: no column '9'"});
+  program.folder().write("random.bin", std::string("\x7f\x00\x01", 3));
+  program.refuse_in_one_line("init text random.bin", 3, {"random.bin: files of this name hold tokens"});
   CHECK_FALSE(program.has("short.yaml"));
 }

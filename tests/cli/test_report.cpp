@@ -121,7 +121,8 @@ TEST_CASE("classifiers and masked language models are shown with a text of their
   REQUIRE(data["inspected"].size() == 2);
   REQUIRE(data["classifiers"].size() == 1);
   CHECK(data["classifiers"][0]["confusion"]["validation"].size() == 2);
-  CHECK(data["classifiers"][0]["missing"].size() == 1);  // no test split
+  CHECK(data["classifiers"][0]["missing"].empty());
+  CHECK(data["classifiers"][0]["split"] == "validation");  // there is no test split
   CHECK(data["inspected"][0]["tokens"][0] == "engine");
   CHECK(data["inspected"][1]["tokens"].size() == 16);
   fs::remove(program.at("table.csv"));
@@ -185,7 +186,7 @@ TEST_CASE("groups are in the order of the sweep, of its results file or of the a
 TEST_CASE("report --watch serves a page on this machine that follows a growing run, until it is interrupted", "[cli]") {
   const Program program;
   program.train("run");
-  const auto pid = program.start("report run --watch 0.1 --no-samples --no-heads");
+  const auto pid = program.start("report --watch run --every 0.1 --no-samples --no-heads");
   wait_until([&] { return !lines_of(program.read("out")).empty(); });
   const auto url = lines_of(program.read("out")).front();
   CHECK(url.starts_with("http://127.0.0.1:"));
@@ -216,14 +217,16 @@ TEST_CASE("report --watch serves a page on this machine that follows a growing r
   CHECK_FALSE(program.has("report.html"));
 }
 
-TEST_CASE("report refuses options that --watch leaves without effect, and a port without --watch", "[cli]") {
+TEST_CASE("report refuses options that --watch leaves without effect, and --port and --every without --watch",
+          "[cli]") {
   const Program program;
   program.train("run");
-  for (const auto* more : {"--watch --json", "--watch 1 -o page.html", "--watch --figures figures"})
+  for (const auto* more : {"--watch --json", "--watch --every 1 -o page.html", "--watch --figures figures"})
     program.refuse(joined("report run", more), 2, {"--watch"});
   program.refuse("report run --port 8000", 2, {"--watch"});
-  program.refuse("report run --watch 1 --port 65536", 2, {"--port"});
-  program.refuse("report run --watch 0", 2, {"--watch"});
+  program.refuse("report run --every 5", 2, {"--watch"});
+  program.refuse("report run --watch --port 65536", 2, {"--port"});
+  program.refuse("report run --watch --every 0", 2, {"--every"});
   program.refuse("report nothing --watch", 2, {"nothing"});
 }
 

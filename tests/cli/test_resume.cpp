@@ -141,6 +141,17 @@ TEST_CASE("epochs give the steps of a run, which resumes with them", "[cli][resu
   CHECK_THAT(program.read("run/config.yaml"), ContainsSubstring("\n  epochs: null\n"));
 }
 
+TEST_CASE("resuming a run that patience ended gives its losses, and the way to continue it", "[cli][resume]") {
+  const Program program;
+  program.train("run", {"train.steps=40", "train.learning_rate=1e-20", "train.patience=1"});  // nothing is learned
+  CHECK(steps_of(program, "run") == 4);
+  program.succeed("train --resume run");
+  CHECK_THAT(program.read("err"), Mentions("run is finished: step 4 of 40; train.patience 1 |--set train.patience=N|"
+                                           "validation loss |, best loss | at step 2"));
+  program.succeed("train --resume run --set train.patience=2");
+  CHECK(steps_of(program, "run") == 6);
+}
+
 TEST_CASE("a resume that is not possible is an error of one line", "[cli][resume]") {
   const Program program;
   program.train("run");
@@ -159,6 +170,11 @@ TEST_CASE("a resume that is not possible is an error of one line", "[cli][resume
       {"train --resume run --from step-4 --out new", "--from step-4|ends at step 4"},
       {"train --resume run --from new/checkpoints/step-4", "--resume run and --from new/checkpoints/step-4 name two"},
       {"train --resume run --from step-2 --out run", "--out run: already exists"},
+      {"train --resume run/checkpoints/step-2", "is a checkpoint of the run run: give --resume run, or|--from step-2"},
+      {"evaluate --run run/checkpoints/best/", "is a checkpoint of the run run: give --run run --checkpoint best"},
+      {"evaluate --run run/config.yaml", "lies in the run run: give --run run"},
+      {"evaluate run", "run is a run: give --run run"},
+      {"predict run", "run is a run: give --run run"},
   };
   for (const auto& [arguments, text] : mistakes) {
     CAPTURE(arguments);

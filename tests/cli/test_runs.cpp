@@ -77,6 +77,12 @@ TEST_CASE("a run without a checkpoint is not the latest", "[runs]") {
   fs::remove_all(program.at("runs/newest"));
   program.succeed("evaluate");
   CHECK_THAT(program.read("err"), ContainsSubstring("runs/latest is runs/good"));
+
+  program.train("runs/sweep/a");
+  program.train("runs/sweep/b");
+  fs::remove_all(program.at("runs/sweep/b"));
+  program.succeed("evaluate");
+  CHECK_THAT(program.read("err"), ContainsSubstring("runs/latest is runs/sweep/a"));
 }
 
 TEST_CASE("a resume with more steps warns of the schedule, and environment.json keeps every session", "[runs]") {

@@ -67,7 +67,11 @@ TEST_CASE("runs refuses a folder or an option that it cannot use", "[runs_comman
   fs::create_directory(program.at("runs"));
   program.refuse_in_one_line("runs --watch", 2, {"--watch: standard output is no terminal"});
   program.refuse_in_one_line("runs --watch --json", 2, {"--watch: has no effect with --json"});
-  program.refuse_in_one_line("runs --watch runs", 2, {"--watch: 'runs' is not a number"});
+  for (const auto* watched : {"--watch runs", "runs --watch", "--watch --every 5 runs", "runs --every 5 --watch"})
+    program.refuse_in_one_line(joined("runs", watched), 2, {"--watch: standard output is no terminal"});
+  program.refuse_in_one_line("runs --watch gone", 2, {"gone: no such folder"});
+  program.refuse_in_one_line("runs --watch --every runs", 2, {"--every: 'runs' is not a number"});
+  program.refuse_in_one_line("runs --every 5", 2, {"--every requires --watch"});
   program.refuse_in_one_line("runs --sort size", 2, {"--sort size: expected age, name or loss"});
   program.refuse_in_one_line("runs a b", 2, {"unexpected argument 'b'"});
   program.refuse_in_one_line("runs rm", 2, {"metaformer runs rm --help"});
@@ -266,7 +270,7 @@ TEST_CASE("on a terminal the table is cut to its width, and --watch redraws it u
       CHECK(line.size() <= 60);  // with a carriage return
     CHECK(terminal.wait() == 0);
   }
-  Terminal terminal(program, "runs --watch 0.1 --sort name", 100);
+  Terminal terminal(program, "runs --watch runs --every 0.1 --sort name", 100);
   const auto redraws = [](std::size_t times) {
     return [times](const std::string& text) {
       std::size_t count = 0;

@@ -57,6 +57,10 @@ TEST_CASE("a translator can be trained and evaluated, and translates with predic
   CHECK(written.at("signatures").at("bleu").get<std::string>().starts_with("nrefs:1|case:mixed|eff:no|tok:13a|"));
   CHECK(program.json("evaluate --run run --processes 2") == metrics);
   CHECK_THAT(program.succeed("evaluate --run run --beam 3"), ContainsSubstring("rouge_l"));
+  CHECK_THAT(program.read("err"), !ContainsSubstring("BLEU, which needs"));
+  program.folder().write("short.tsv", "source\ttarget\nw1 w2\tv2 v1\n");
+  CHECK(program.json("evaluate --run run short.tsv").at("written").at("bleu") == 0);
+  CHECK_THAT(program.read("err"), ContainsSubstring("no written target has four words, so that BLEU"));
 
   const Arguments predict = "predict --run run";
   const auto lines = program.run_with_input(predict, "w1 w4\n\nw0 w3 w6\n");

@@ -15,7 +15,7 @@ int count(const std::string& text, const std::string& word) {
 const std::vector<std::tuple<Arguments, int, std::string>> mistakes = {
     // Commands and arguments.
     {"", 2, "command is missing|train, evaluate"},
-    {"trian --config small.yaml", 2, "'trian'; did you mean 'train'?"},
+    {"trian --config small.yaml", 2, "'trian'; did you mean 'train'? The commands are init, train"},
     {"config list", 2, "dump|check|explain|draw|import|(see metaformer config "},
     {"config", 2, "dump|check|explain|draw|import|(see metaformer config "},
     {"data get imdb", 2, "'get'"},
@@ -27,6 +27,13 @@ const std::vector<std::tuple<Arguments, int, std::string>> mistakes = {
     {"train --config small.yaml --lr=3", 2, "did you mean '--set train.learning_rate=VALUE'?"},
     {"train --config small.yaml --max-iters 3", 2, "did you mean '--set train.steps=VALUE'?"},
     {"train --config small.yaml --num-epochs 3", 2, "did you mean '--set train.epochs=VALUE'?"},
+    {"compare", 2, "missing argument: "},
+    {"data fetch", 2, "missing argument: tinyshakespeare|(see metaformer data fetch --help)"},
+    {"data prepare text.txt --out", 2, "--out: needs a value, FOLDER"},
+    {"train --config small.yaml --config other.yaml", 2, "--config: is given more than once, and takes one value"},
+    {"config schema --out nofolder/x", 2, "nofolder/x: there is no folder nofolder"},
+    {"train --config small.yaml --output-dir a", 2, "did you mean '--out'?"},
+    {"sample --max-new-tokens 3", 2, "did you mean '--tokens'?"},
     {"train --config small.yaml \x1b[31mred", 2, "'\\x1b[31mred'"},
     {"train --config small.yaml --device tpu", 2, "--device tpu:|auto|cuda:N"},
     {"train --config small.yaml --out full", 2, "--out full: already exists"},
@@ -48,6 +55,7 @@ const std::vector<std::tuple<Arguments, int, std::string>> mistakes = {
     {"train --config smal.yaml", 2, "did you mean 'small.yaml'?"},
     {"train --config unknown.yaml", 2, "unknown.yaml:1:9: train.learning_rat: unknown"},
     {"config explain train.stepz", 2, "did you mean 'train.steps'?"},
+    {"config explain train.steps.kind", 2, "'train.steps.kind'"},
     {"train --config small.yaml --set train.steps=x", 2, "--set train.steps=x: train.steps:|integer"},
     {"train --config small.yaml --set 'data.tokenizer={kind: unigram, whitespace: kept, sampling: 0.2}'", 2,
      "data.tokenizer.sampling: 0.2 "},
@@ -59,6 +67,10 @@ const std::vector<std::tuple<Arguments, int, std::string>> mistakes = {
     {"train --config sorter_metric.yaml --set data.path=text.txt", 2, "data: unknown key; only task: "},
     {"train --config sorter_metric.yaml --set task.length=9", 2, "model.context: 11 "},
     {"train --config small.yaml --device cpu --set 'model.mixer={kind: metric, backend: fused}'", 2, "'fused'"},
+    {"train --config small.yaml --set train.init_from=gpt2", 2,
+     "gpt2: no run (config.yaml)|Nothing is downloaded|hf download"},
+    {"train --config small.yaml --set train.freeze=[heat]", 2, "train.freeze: 'heat'"},
+    {"train --config small.yaml --set train.rate_factors=[heat=2]", 2, "train.rate_factors: 'heat'"},
     // Data.
     {"train --config long.yaml", 3, "model.context 4096|4097"},
     {"train --config small.yaml --set data.path=missing.txt", 3, "missing.txt: no such file"},
@@ -69,6 +81,9 @@ const std::vector<std::tuple<Arguments, int, std::string>> mistakes = {
     {"train --config small.yaml --set data.separate_documents=true", 2, "text.txt"},
     {"train --config text_classifier.yaml", 2, "data.path is not set"},
     {"train --config text_classifier.yaml --set data.path=text.txt", 3, "text.txt:1: "},
+    {"train --config imdb_linear.yaml --set data.path=a.csv", 3, "a.csv: no such file"},
+    {"train --config imdb_linear.yaml --set data.path=table.csv", 2,
+     "table.csv is a table|data.corpus imdb|--set model=linear"},
     {"train --config text_classifier.yaml --set data.path=text.txt --set data.format=text", 2, "csv, tsv or jsonl"},
 };
 
@@ -82,6 +97,7 @@ TEST_CASE("a mistake ends with one line on stderr and the documented exit code",
   folder.write("empty.txt", "");
   folder.write("latin1.txt", std::string(500, 'x') + "\xe9" + std::string(500, 'y'));
   folder.write("full/file", "");
+  folder.write("table.csv", "text,label\na,b\n");
   const auto [arguments, code, text] = GENERATE(from_range(mistakes));
   CAPTURE(arguments);
   program.refuse_in_one_line(arguments, code, {text});
@@ -169,6 +185,9 @@ TEST_CASE("config explain takes the last parts of a key, and shows the kinds of 
              ContainsSubstring("linear: a straight line from train.learning_rate to floor") &&
                  ContainsSubstring("train.schedule.floor  (with model: transformer, encoder_decoder, lstm, gru or "
                                    "feed_forward, train.schedule: cosine, linear or trapezoid)"));
+  const auto kinds = program.json("config explain model.mixer.kind");
+  REQUIRE(kinds.size() == 1);
+  CHECK(kinds.at(0) == program.json("config explain model.mixer").at(0));
   const auto fields = program.json("config explain task.head");
   CHECK(fields.at(0).at("kinds").contains("first_token"));
   CHECK(fields.at(0).at("applies") == "task: classification");

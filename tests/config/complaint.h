@@ -29,11 +29,16 @@ inline Overrides pooled_and(const Overrides& more) {
                 more);
 }
 
+// Writes a.yaml. "": a file with a default value.
+inline std::string write_config(const TemporaryFolder& folder, const std::string& yaml) {
+  return folder.write("a.yaml", yaml.empty() ? "train: {seed: 1337}\n" : yaml).string();
+}
+
 // The message of the Error that loading a.yaml throws, without the folder; its exit code must be 2.
 inline std::string complaint(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
   const TemporaryFolder folder;
-  const auto path = folder.write("a.yaml", yaml);
-  const auto [code, message] = failure([&] { load_experiment(path.string(), overrides); });
+  const auto path = write_config(folder, yaml);
+  const auto [code, message] = failure([&] { load_experiment(path, overrides); });
   if (code == ExitCode::ok) return "accepted";
   CHECK(code == ExitCode::usage);
   const std::string prefix = folder.path().string() + "/";
@@ -43,7 +48,7 @@ inline std::string complaint(const std::string& yaml, const std::vector<std::str
 
 inline ExperimentConfig config_of(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
   const TemporaryFolder folder;
-  return load_experiment(folder.write("a.yaml", yaml).string(), overrides).config;
+  return load_experiment(write_config(folder, yaml), overrides).config;
 }
 
 // A dump of the config loads as the same config and dumps as the same text.

@@ -10,7 +10,10 @@ TEST_CASE("the error for a mistake in a config names file, line, column, key, va
   const auto [yaml, expected] = GENERATE(table<std::string, std::string>({
       {"train:\n  learning_rat: 3\n", "a.yaml:2:3: train.learning_rat: unknown"},
       {"trian: {}\n", "a.yaml:1:1: trian: unknown|'train'?"},
-      {"train: {steps: 1, steps: 2}\n", "a.yaml:1:19: steps:|given|1"},
+      {"train: {steps: 1, steps: 2}\n", "a.yaml:1:19: train.steps: key given twice, first in line 1"},
+      {"train:\n  divergence:\n    spikes: {}\n    spikes: {}\n", "a.yaml:4:5: train.divergence.spikes: key given"},
+      {"steps: 1\nsteps: 2\n", "a.yaml:2:1: steps: key given"},
+      {"model:\n  layers: 2\n heads: 2\n", "a.yaml:3:2: not valid YAML: the indentation of this line"},
       {"train: {steps: many}\n", "a.yaml:1:16: train.steps:|integer|'many'"},
       {"train: {steps: 1.5}\n", "a.yaml:1:16: train.steps:|integer|'1.5'"},
       {"train: {steps: 0}\n", "a.yaml:1:16: train.steps: 0|range|1|10000000"},
@@ -46,6 +49,9 @@ TEST_CASE("the error for a mistake in a config names file, line, column, key, va
       {"model: {mixer: {kind: average_pooling, window: 0}}\n", "a.yaml:1:48: model.mixer.window:|number"},
       {"train: {schedule: {floor: 0.1}}\n", "a.yaml:1:27: train.schedule.floor: 0.1|train.learning_rate 0.001"},
       {"data: {validation_fraction: 0}\n", "a.yaml:1:29: data.validation_fraction: 0|range|0"},
+      {"\n", "a.yaml:1:1: has no key|at least one"},
+      {"# model: {layers: 2}\n", "a.yaml:1:1: has no key"},
+      {"{}\n", "a.yaml:1:1: has no key"},
       {"- a\n", "a.yaml:1:1:|got a list"},
       {"just words\n", "a.yaml:1:1:|'just words'"},
       {"task: language_model\n---\ntask: language_model\n", "a.yaml:1:1:|one YAML document"},
@@ -163,6 +169,7 @@ TEST_CASE("the config of a run is checked like any other, and contains every key
   };
   CHECK_THAT(refusal(config_to_yaml(ExperimentConfig{}) + "      factor: 1\n"), Mentions("spikes.factor: unknown key"));
   CHECK_THAT(refusal("task: sort\ndata: {path: a}\n"), ContainsSubstring("data: unknown key"));
+  CHECK_THAT(refusal(""), ContainsSubstring("config.yaml:1:1: has no key"));
   CHECK_THAT(refusal("train: {betas: [0.9, 0.95]}\n"), ContainsSubstring("did you mean 'train.optimizer.betas'?"));
   const auto config = default_experiment({"task=sequence_to_sequence", "data.synthetic=copy", "model=encoder_decoder",
                                           "model.positions=sinusoidal", "model.embedding.scale=none"})

@@ -84,4 +84,24 @@ TEST_CASE("a source that sets steps or epochs replaces the other one of earlier 
   CHECK(config_to_json(config_of(config_to_yaml(config), {"train.steps=9"})).at("train").at("steps") == 9);
 }
 
+TEST_CASE("a source that names tokens replaces the tokenizer of earlier sources", "[defaults]") {
+  const TemporaryFolder folder;
+  const auto tokens = folder.write("tokens/manifest.json", "").parent_path().string();
+  const auto unfinished = folder.write("unfinished/unfinished.json", "").parent_path().string();
+  const auto texts = folder.write("texts/a.txt", "").parent_path().string();
+  const std::string yaml = "data: {tokenizer: {kind: bpe, vocabulary: 300}}\n";
+  const auto tokenizer = [&](const Overrides& overrides) {
+    return std::string(kind_of(language_model(config_of(yaml, overrides)).data.tokenizer));
+  };
+  for (const auto& path : {tokens, unfinished}) CHECK(tokenizer({"data.path=" + path}) == "character");
+  CHECK(tokenizer({"data.mixture=[" + tokens + "=1]"}) == "character");
+  CHECK(tokenizer({"data.path=" + texts}) == "bpe");
+  CHECK(tokenizer({"data.path=" + tokens, "data.tokenizer=byte"}) == "byte");  // an error when the tokens are read
+  CHECK_THAT(
+      complaint(yaml, {"data.mixture=[" + tokens + "=1]", "data.tokenizer=byte"}),
+      ContainsSubstring("data.tokenizer.kind: has no effect with data.mixture") && ContainsSubstring("leave it out"));
+  CHECK_THAT(complaint("data: {tokenizer: bpe, mixture: [" + tokens + "=1]}\n"),
+             ContainsSubstring("a.yaml:1:19: data.tokenizer.kind: has no effect with data.mixture"));
+}
+
 }  // namespace metaformer::test_derived_defaults

@@ -134,9 +134,27 @@ TEST_CASE("the error for a key in the wrong section, of nanoGPT or of Hugging Fa
       "num_hidden_layers model.layers model.num_attention_heads model.heads block_size model.context "
       "max_iters train.steps train.gradient_accumulation_steps train.accumulate tie_word_embeddings "
       "model.embedding.tie "
-      "device --device out_dir --out");
+      "device --device out_dir --out train.processes --processes");
   for (std::string given, ours; keys >> given >> ours;)
     CHECK_THAT(complaint("", {given + "=1"}), ContainsSubstring("unknown key; did you mean '" + ours + "'?"));
+}
+
+TEST_CASE("the error for a value that other programs use suggests ours, and keys without a counterpart say so",
+          "[keys]") {
+  for (const auto& [given, ours] : std::vector<std::pair<std::string, std::string>>{
+           {"model.mixer=attention", "scaled_dot_product"},
+           {"model.mixer.kind=mha", "scaled_dot_product"},
+           {"model.mixer=softmax", "scaled_dot_product"},
+           {"model.mixer=self_attention", "scaled_dot_product"},
+           {"model.positions=rope", "rotary"},
+           {"train.precision=bfloat16", "bf16"},
+           {"train.precision=float16", "fp16"},
+           {"model.feed_forward=swiglu", "gated"},
+           {"model.feed_forward.activation=swiglu", "model.feed_forward=gated"},
+           {"model.mixer=metrik", "metric"}})
+    CHECK_THAT(complaint("", {given}), ContainsSubstring("; did you mean '" + ours + "'?"));
+  CHECK_THAT(complaint("", {"compile=true"}), ContainsSubstring("compile: unknown key; the program is compiled"));
+  CHECK_THAT(complaint("", {"train.wandb_log=true"}), ContainsSubstring("TensorBoard"));
 }
 
 TEST_CASE("names of other programs are mapped to existing keys", "[keys]") {

@@ -232,6 +232,10 @@ TEST_CASE("damaged, cut off and unfinished folders of tokens are refused", "[tok
   CHECK_THAT(refusal_of(from_tokens), ContainsSubstring("train-00000.tokens: no such file"));
   fs::rename(folder / "elsewhere", folder / "tokens/train-00000.tokens");
   CHECK_NOTHROW(verify_token_folder(folder / "tokens"));
+  CHECK_THAT(message_of(ExitCode::data, [&] { verify_token_folder(folder / "nowhere"); }),
+             ContainsSubstring("nowhere: no such folder"));
+  CHECK_THAT(message_of(ExitCode::data, [&] { verify_token_folder(folder.path()); }),
+             ContainsSubstring("no folder of tokens"));
   folder.write("tokens/validation-00000.documents", "12345678");
   CHECK_THAT(message_of(ExitCode::data, [&] { verify_token_folder(folder / "tokens"); }),
              ContainsSubstring("validation-00000.documents: damaged"));
@@ -251,6 +255,9 @@ TEST_CASE("tokens of another tokenizer, and keys without effect on tokens, are r
              ContainsSubstring("of another tokenizer (byte, vocabulary 256) than the checkpoint's (character, "
                                "vocabulary 3)"));
   CHECK_NOTHROW(load_text(from_tokens, true, std::make_shared<const ByteTokenizer>()));
+  auto of_weights = from_tokens;
+  of_weights.tokenizer = WordTokenizerOptions{};
+  CHECK_NOTHROW(load_text(of_weights, true, std::make_shared<const ByteTokenizer>()));
   const auto refused_key = [&](auto change) {
     auto changed = from_tokens;
     change(changed);
@@ -259,8 +266,9 @@ TEST_CASE("tokens of another tokenizer, and keys without effect on tokens, are r
   CHECK_THAT(refused_key([](auto& keys) { keys.text_field = "body"; }), ContainsSubstring("data.text_field: has no"));
   CHECK_THAT(refused_key([](auto& keys) { keys.validation_fraction = 0.2; }),
              ContainsSubstring("data.validation_fraction: has no effect"));
-  CHECK_THAT(refused_key([](auto& keys) { keys.tokenizer = WordTokenizerOptions{}; }),
-             ContainsSubstring("data.tokenizer: has no effect"));
+  CHECK_THAT(
+      refused_key([](auto& keys) { keys.tokenizer = WordTokenizerOptions{}; }),
+      ContainsSubstring("data.tokenizer: has no effect") && ContainsSubstring("leave it out, or set it to character"));
 }
 
 TEST_CASE("texts compressed by Zstandard or gzip are read like others, and cut off ones are refused", "[text_files]") {

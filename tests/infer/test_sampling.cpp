@@ -56,6 +56,12 @@ std::vector<Tokens> texts_of(SequenceModel& model, const Tokens& prompt, const S
   return texts;
 }
 
+// Rounds all weights to bfloat16 numbers.
+void round_weights(torch::nn::Module& model) {
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : model.parameters()) parameter.copy_(parameter.to(torch::kBFloat16));
+}
+
 const Tokens long_prompt = {1, 2, 3, 4, 5, 6, 7, 8, 9};
 
 }  // namespace
@@ -197,6 +203,28 @@ TEST_CASE("text of mixers with states of fixed size past the context equals that
   CHECK_FALSE(should_record(*model, 1));
   config.mixers = {{.mixer = config.mixer, .layers = 1}, {.mixer = ScaledDotProductOptions{}, .layers = 1}};
   CHECK_FALSE(random_gpt(config)->has_endless_state());
+}
+
+TEST_CASE("a given decoder serves several texts, and in bfloat16 changes none if the weights are bfloat16 numbers",
+          "[sampling]") {
+  std::shared_ptr<SequenceModel> model;
+  if (GENERATE(true, false)) {
+    auto config = small_config(8);
+    config.mixer = any_mixer_with_decoder();
+    model = random_gpt(config);
+  } else {
+    model = any_recurrent_or_window_model();
+  }
+  round_weights(*model);
+  const std::shared_ptr<Decoder> decoder = model->decoder(2, GENERATE(WeightPrecision::fp32, WeightPrecision::bf16));
+  if (decoder == nullptr) return does_not_apply("it has no decoder");
+  const auto window = GENERATE(WindowKind::half, WindowKind::slide);
+  for (const auto& prompt : {Tokens{4, 5}, long_prompt, Tokens{1}}) {
+    const SamplingOptions options{.temperature = 1, .window = window};
+    TextGenerator generator(*model, prompt, options, torch::kCPU, 2, {}, decoder),
+        own(*model, prompt, options, torch::kCPU, 2);
+    CHECK(generate(generator, 24) == generate(own, 24));
+  }
 }
 
 TEST_CASE("a stop string ends the text before it, into whatever parts the text is divided", "[sampling]") {

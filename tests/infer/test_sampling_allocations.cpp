@@ -46,8 +46,9 @@ TEST_CASE("a token is generated without an allocation", "[sampling]") {
   config.mixer = any_mixer();
   if (!has_decoder(config.mixer)) return does_not_apply("it has no decoder");
   const auto model = random_gpt(config);
+  const auto precision = GENERATE(WeightPrecision::fp32, WeightPrecision::bf16);
   const auto of_forty = [&](bool cached) {
-    TextGenerator generator(*model, {1, 2, 3}, {.cached = cached}, torch::kCPU, 2);
+    TextGenerator generator(*model, {1, 2, 3}, {.cached = cached}, torch::kCPU, 2, {}, model->decoder(2, precision));
     for (int i = 0; i < 3; ++i) generator.next();
     const auto before = allocations.load();
     for (int i = 0; i < 40; ++i) generator.next();

@@ -49,6 +49,26 @@ double greatest_error(Models& models, const torch::Tensor& ids_bc, std::int64_t 
   return greatest;
 }
 
+void round_linear_layers(torch::nn::Module& model) {
+  const torch::NoGradGuard no_grad;
+  for (const auto& module : model.modules(/*include_self=*/false))
+    if (const auto* layer = dynamic_cast<LinearImpl*>(module.get()))
+      layer->weight().copy_(layer->weight().to(torch::kBFloat16));
+}
+
+// The logits of a decoder of `model` for all tokens but the first three, which `reader` reads.
+torch::Tensor decoded(Gpt& reader, const Gpt& model, const torch::Tensor& ids_bc, WeightPrecision precision) {
+  const torch::NoGradGuard no_grad;
+  const auto state = reader.new_state(ids_bc.size(0), reader.config().context);
+  reader.evaluate({.ids_bc = ids_bc.narrow(1, 0, 3)}, state.get());
+  const auto decoder = model.decoder(ids_bc.size(0), precision);
+  decoder->resume(*state);
+  std::vector<torch::Tensor> logits;
+  for (std::int64_t place = 3; place < ids_bc.size(1); ++place)
+    logits.push_back(next_logits(*decoder, ids_bc.select(1, place)));
+  return torch::stack(logits);
+}
+
 }  // namespace
 
 TEST_CASE("a decoder gives the logits of the whole sequence", "[decoder]") {
@@ -109,6 +129,22 @@ TEST_CASE("a decoder gives the same logits for rows of any width and with any nu
   const double error = greatest_error(models, ids_bc, 4);
   CHECK(error == greatest_error(models, ids_bc, 4, 2));
   CHECK(error < tolerance);
+}
+
+TEST_CASE("a decoder in bfloat16 gives the bits of one in float32 whose linear layers are rounded", "[decoder]") {
+  auto config = config_of(any_mixer_with_decoder());
+  config.bias = GENERATE(false, true);
+  config.embedding.tie = false;  // an embedding is not rounded
+  Models models(config), rounded(config);
+  round_linear_layers(rounded.narrow);
+  const auto ids_bc = random_ids(GENERATE(1, 3), config.context);
+  const auto logits = [&](const Models& of, WeightPrecision precision) {
+    return decoded(models.narrow, of.narrow, ids_bc, precision);
+  };
+  const auto expected = logits(rounded, WeightPrecision::fp32);
+  CHECK(torch::equal(logits(models, WeightPrecision::bf16), expected));
+  CHECK(torch::equal(logits(rounded, WeightPrecision::bf16), expected));
+  CHECK_FALSE(torch::equal(logits(models, WeightPrecision::fp32), expected));
 }
 
 TEST_CASE("a decoder goes on after a forward pass has extended its state or started again", "[decoder]") {

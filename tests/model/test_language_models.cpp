@@ -128,6 +128,32 @@ TEST_CASE("a decoder of a recurrent model gives the logits of the whole sequence
   CHECK(torch::allclose(rest_bcv.to(torch::kDouble), expected_bcv.narrow(1, 15, 5), 1e-5, 1e-5));
 }
 
+TEST_CASE("a decoder of a recurrent model in bfloat16 gives the bits of one in float32 whose matrices are rounded",
+          "[recurrent]") {
+  const torch::NoGradGuard no_grad;
+  auto config = any_config();
+  config.width = GENERATE(6, 37);
+  config.embedding.tie = false;  // an embedding is not rounded
+  auto model = model_of(config, torch::kFloat), rounded = model_of(config, torch::kFloat);
+  for (auto& parameter : rounded.named_parameters())
+    if (parameter->dim() == 2 && parameter.key() != "token_embedding.weight")
+      parameter->copy_(parameter->to(torch::kBFloat16));
+  const auto ids_bc = random_ids(batch, 9);
+  const auto decoded = [&](const RecurrentModel& of, WeightPrecision precision) {
+    const auto state = model.new_state(batch, segment);
+    model.evaluate({.ids_bc = ids_bc.narrow(1, 0, 3)}, state.get());
+    const auto decoder = of.decoder(batch, precision);
+    decoder->resume(*state);
+    std::vector<torch::Tensor> logits;
+    for (std::int64_t place = 3; place < 9; ++place) logits.push_back(next_logits(*decoder, ids_bc.select(1, place)));
+    return torch::stack(logits);
+  };
+  const auto expected = decoded(rounded, WeightPrecision::fp32);
+  CHECK(torch::equal(decoded(model, WeightPrecision::bf16), expected));
+  CHECK(torch::equal(decoded(rounded, WeightPrecision::bf16), expected));
+  CHECK_FALSE(torch::equal(decoded(model, WeightPrecision::fp32), expected));
+}
+
 TEST_CASE("gradients flow through a segment, but not into the state before it", "[recurrent]") {
   auto config = any_config();
   config.carry_state = true;

@@ -236,6 +236,25 @@ def check_padding(root):
     return "no token without text among 100"
 
 
+def check_precision(root, name):
+    """If the weights are bfloat16 numbers, `sample` gives the same text in both precisions, which is that of generate."""
+    _, tokenizer, ids, unwritten = model_without_end(root, name)
+    rounded = {key: weight.bfloat16() for key, weight in load_file(root / "saved/model.safetensors").items()}
+    save_file(rounded, root / "saved/model.safetensors", {"format": "pt"})
+    model = AutoModelForCausalLM.from_pretrained(root / "saved", dtype=torch.float32).eval()
+    expected = tokenizer.decode(greedy(model, ids, 20, suppress_tokens=unwritten))
+    import_and_export(root)
+
+    def texts(precision, *options):
+        return sampled(root, "--tokens", 20, "--device", "cpu", "--precision", precision, *options)["samples"]
+
+    for options in (["--temperature", 0], ["--temperature", 1, "--num-samples", 3]):
+        assert texts("bf16", *options) == texts("fp32", *options), options
+    here = texts("bf16", "--temperature", 0)[0]["text"]
+    assert "\ufffd" in here + expected or here == expected, (here, expected)
+    return f"4 texts of 20 tokens, {here!r}"
+
+
 if __name__ == "__main__":
     logging.disable_progress_bar()
     logging.set_verbosity_error()
@@ -246,4 +265,5 @@ if __name__ == "__main__":
         **{f"{name} with special tokens: {special}": in_folder(check_round_trip, name, special)
            for name in MODELS for special in SPECIAL},
         **{f"{name} ends at eos": in_folder(check_end, name) for name in MODELS},
-        "a padded vocabulary": in_folder(check_padding)})
+        "a padded vocabulary": in_folder(check_padding),
+        **{f"{name} of bfloat16 numbers": in_folder(check_precision, name) for name in MODELS}})

@@ -98,7 +98,7 @@ def check_mcnemar(folder):
 
 CLASSIFIER = """
 task: classification
-data: {path: train.csv, test_path: test.csv}
+data: {path: train.csv, validation_path: validation.csv, test_path: test.csv}
 model: {layers: 1, heads: 2, width: 16, context: 32}
 train: {steps: 20, batch_size: 4, eval_interval: 10, checkpoint_interval: 10, schedule: {warmup_steps: 0}}
 """
@@ -116,19 +116,20 @@ def check_predictions(folder):
     random = np.random.default_rng(2)
     (folder / "classifier.yaml").write_text(CLASSIFIER)
     write_table(folder / "train.csv", 300, random)
-    labels = write_table(folder / "test.csv", 101, random)
+    labels = {split: write_table(folder / f"{split}.csv", count, random) for split, count in (("validation", 80), ("test", 101))}
     right = {}
     for mixer in ("metric", "identity"):
         run(METAFORMER, "train", "--config", "classifier.yaml", "--set", f"model.mixer={mixer}", "--out", f"runs/{mixer}",
             "--quiet", cwd=folder)
-        predictions = load_file(folder / "runs" / mixer / "test_predictions.safetensors")
+        summary = json.loads((folder / "runs" / mixer / "summary.json").read_text())
         names = json.loads((folder / "runs" / mixer / "checkpoints/best/labels.json").read_text())
         names = names if isinstance(names, list) else names["labels"]
-        assert [names[label] for label in predictions["labels"]] == labels  # in the order of the file
-        assert np.allclose(predictions["probabilities"].sum(1), 1, rtol=0, atol=1e-12)
-        right[mixer] = predictions["probabilities"].argmax(1) == predictions["labels"]
-        summary = json.loads((folder / "runs" / mixer / "summary.json").read_text())
-        assert np.mean(right[mixer]) == summary["test"]["accuracy"]
+        for split, error in (("validation", summary["best_val_error"]), ("test", 1 - summary["test"]["accuracy"])):
+            predictions = load_file(folder / "runs" / mixer / f"{split}_predictions.safetensors")
+            assert [names[label] for label in predictions["labels"]] == labels[split]  # in the order of the file
+            assert np.allclose(predictions["probabilities"].sum(1), 1, rtol=0, atol=1e-12)
+            right[mixer] = predictions["probabilities"].argmax(1) == predictions["labels"]
+            assert abs(1 - np.mean(right[mixer]) - error) < 1e-12, split
     [test] = compare(folder / "runs/metric", folder / "runs/identity")["groups"][1]["mcnemar"]
     assert test["only_this"] == np.sum(right["identity"] & ~right["metric"])
 

@@ -76,6 +76,21 @@ def check_tables(folder, path):
     return f"{found} tables are current"
 
 
+def check_drawing(folder, name):
+    run(sys.executable, ROOT / f"experiments/{name}.py", ROOT / f"experiments/results/{name}.csv", "--draw", folder / "drawn.svg")
+    drawn, kept = (folder / "drawn.svg").read_text(), ROOT / f"docs/figures/{name}.svg"
+    assert drawn == kept.read_text(), f"not current: {kept}; run experiments/{name}.py with --draw"
+    # Colours of light and dark ground and dashes are those of the program's figures.
+    rule = re.compile(r"\.[cp]\d\{[a-z]+:#[0-9a-f]{6}\}|\.h\d\{[^}]*\}")
+    rules, of_program = rule.findall(drawn), (ROOT / "docs/figures/shakespeare_ladder.svg").read_text()
+    wrong = [each for each in rules if each not in of_program]
+    assert len(rules) == 2 * 2 * 8 + 5 and not wrong, wrong
+    lines = re.findall(r'class="line c(\d)( h\d)?"', drawn)
+    assert lines and all(bool(dash) == (int(colour) >= 3) for colour, dash in lines), "dashes begin with the fourth line"
+    return f"{len(lines)} lines"
+
+
 if __name__ == "__main__":
     run_cases({"keys": check_keys, "presence of tables": check_presence,
+               **{f"figure {name}": in_folder(check_drawing, name) for name in ("data_scale", "long_contexts")},
                **{f"tables of {path.relative_to(ROOT)}": in_folder(check_tables, path) for path in RESULTS}})

@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -114,6 +115,21 @@ def check_failures(folder):
     assert len(rows(work, "results/tiny.csv")) == 4
 
 
+def check_wrong_use(folder):
+    for words, expected in {
+            "run": "run: expected run CONFIG", "run tiny.yaml --set": "run tiny.yaml: nothing follows --set",
+            "run tiny.yaml --context": "run tiny.yaml: nothing follows --context", "run_with": "run_with: expected run_with MIXER",
+            "run_with metric": "run_with metric: task is empty",
+            "unset seed; task=(tiny.yaml); run_with metric qk_norm=true": "run_with metric qk_norm=true: seed is not set",
+            "run tiny.yaml $(draw space.yaml)": "run tiny.yaml: its draw failed",
+            "SEEDS=; run_keys=()": "tiny: there are no runs"}.items():
+        (folder / "a").mkdir()
+        work = make_sweep(folder / "a", words)
+        _, err = finish(start(work), 2)
+        assert expected in err.splitlines()[-1] and not (work / "runs").exists(), (words, err)
+        shutil.rmtree(folder / "a")
+
+
 def check_stopped(folder):
     """Stopped by Ctrl-C and by SIGKILL while runs train, a sweep ends with the results of an undisturbed one."""
     for name in "ab":
@@ -216,5 +232,5 @@ def check_page(folder):
 
 if __name__ == "__main__":
     run_cases({check.__name__: in_folder(check) for check in (
-        check_functions, check_written_beside, check_configs, check_failures, check_stopped, check_terminal, check_time_left,
-        check_mistakes, check_page)})
+        check_functions, check_written_beside, check_configs, check_failures, check_wrong_use, check_stopped, check_terminal,
+        check_time_left, check_mistakes, check_page)})

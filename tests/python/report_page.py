@@ -228,21 +228,23 @@ def check_classifiers(program, folder):
         train(program, "text_classifier.yaml", folder / "classifiers" / name, f"data.path={folder / 'train.csv'}", *more)
     path = folder / "classifiers.html"
     run(program, "report", folder / "classifiers", "-o", path)
-    found = next(one for one in data_of(path)["classifiers"] if one["roc"])
+    found, untested = data_of(path)["classifiers"]
+    equal((found["split"], untested["split"]), ("test", "validation"), "splits of the curves")
     with Page() as page:
         page.open(path)
         equal(page.count("#classes .map .cell"), 9, "cells of the confusion matrix")
         counts = page.value("[...document.querySelectorAll('#classes .cell-text')].map((text) => Number(text.textContent))")
         equal(counts, [count for row in found["confusion"]["test"] for count in row], "counts in the matrix")
-        equal(page.count("#classes .reliability .point"), len(found["reliability"]), "points of the reliability curve")
+        points = len(found["reliability"]) + len(untested["reliability"])
+        equal(page.count("#classes .reliability .point"), points, "points of the reliability curves")
         equal(page.count("#classes .reliability .bar"), len(found["reliability"]), "bars with the numbers of texts")
-        equal(page.count("#classes .roc .curve"), 1, "ROC curves")
+        equal(page.count("#classes .roc .curve"), 2, "ROC curves")
         line = "document.querySelector('#classes .roc .curve').getAttribute('d')"
         before = page.value(line)
         choose(page, "classes", "ROC curve of", "2")
         assert page.value(line) != before, "another class, the same curve"
-        equal(page.count("#classes .note li"), 1, "lines on missing results")
-        assert "seed 2" in page.value("document.querySelector('#classes .note').textContent"), "the run without a test split"
+        equal(page.count("#classes .note li"), 0, "lines on missing results")
+        assert "seed 2, validation split" in page.value("document.querySelector('#classes .legend').textContent"), "another split"
         check_silence(page, path)
 
 
@@ -261,7 +263,7 @@ def check_translator(program, folder):
 # A page from a server gets new curves and keeps the choices, the zoom, opened parts and the place that the reader sees.
 def check_watch(program, folder):
     metrics = folder / "sorters" / "sdp 1" / "metrics.jsonl"
-    command = [program, "report", folder / "sorters", "--watch", "0.2"]
+    command = [program, "report", folder / "sorters", "--watch", "--every", "0.2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         url = server.stdout.readline().strip()
         with Page() as page:

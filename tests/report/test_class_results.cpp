@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "report/class_results.h"
+#include "run/safetensors.h"
 #include "support/failure.h"
 #include "support/temporary_folder.h"
 #include "support/torch_catch.h"
@@ -153,7 +154,7 @@ TEST_CASE("a run without results of its classes says so in one line each", "[rep
   const auto nothing = describe_classes(run, 100);
   REQUIRE(nothing["missing"].size() == 2);
   CHECK_THAT(nothing["missing"][0].get<std::string>(), ContainsSubstring("no confusion matrix"));
-  CHECK_THAT(nothing["missing"][1].get<std::string>(), ContainsSubstring("test_predictions.safetensors"));
+  CHECK_THAT(nothing["missing"][1].get<std::string>(), Mentions("test_predictions|validation_predictions"));
   folder.write("run/confusion_validation.csv", "true_label,a,b\na,1,2\nb,0,4\n");
   const auto matrix = describe_classes(run, 100);
   CHECK(matrix["missing"].size() == 1);
@@ -166,6 +167,26 @@ TEST_CASE("a run without results of its classes says so in one line each", "[rep
   const auto large = describe_classes(run, 100);
   CHECK(large["confusion"].empty());
   CHECK_THAT(large["missing"][0].get<std::string>(), ContainsSubstring("61 classes"));
+}
+
+TEST_CASE("reliability and ROC curves are of the test split, without one of the validation split", "[report]") {
+  const TemporaryFolder folder;
+  folder.write("run/config.yaml", "{}");
+  const auto run = RunDirectory::open(folder / "run");
+  const auto write = [&](const std::string& split, double probability) {
+    const auto probabilities_lv = torch::tensor({{probability, 1 - probability}, {0.25, 0.75}}, torch::kDouble);
+    folder.write(
+        "run/" + split + "_predictions.safetensors",
+        to_safetensors({{"probabilities", probabilities_lv}, {"labels", torch::tensor({0, 1}, torch::kLong)}}));
+  };
+  for (const std::string split : {"validation", "test"}) {
+    write(split, split == "test" ? 0.9 : 0.6);
+    const auto found = describe_classes(run, 100);
+    CHECK(found["split"] == split);
+    CHECK(found["reliability"].back()[1] == (split == "test" ? 0.9 : 0.75));
+    CHECK(found["roc"].size() == 1);
+    CHECK(found["missing"].size() == 1);  // the confusion matrix
+  }
 }
 
 }  // namespace metaformer::test_class_results

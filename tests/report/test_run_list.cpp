@@ -73,6 +73,7 @@ TEST_CASE("a run is running, finished, stopped, diverged, empty or damaged", "[r
   const std::string diverged = "2026-11-28 18:14:32 error: step 3: the training loss is not finite; try less\n";
   runs.make("damaged_config", {{"summary.json", summary(4, 3)}}, "train: 3\n");
   runs.make("damaged_summary", {{"summary.json", "{\"steps\": 4,"}});
+  runs.make("empty_config", {{"summary.json", summary(4, 3)}}, "");
   runs.make("diverged", {{"metrics.jsonl", metrics}, {"train.log", "info: a\n" + diverged}});
   runs.make("diverged_summary", {{"summary.json", R"({"steps": 4, "val_loss": null})"}});
   runs.make("early", {{"summary.json", summary(3, 3, ", \"stopped_early\": true")}});
@@ -97,6 +98,7 @@ TEST_CASE("a run is running, finished, stopped, diverged, empty or damaged", "[r
                                                      {"diverged_summary", "diverged"},
                                                      {"early", "finished"},
                                                      {"empty", "empty"},
+                                                     {"empty_config", "damaged"},
                                                      {"finished", "finished"},
                                                      {"recovered", "stopped"},
                                                      {"resumed", "stopped"},

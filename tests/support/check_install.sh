@@ -20,8 +20,8 @@ outside=$(ldd "$prefix/bin/metaformer" | grep -E '^\s*lib(torch|c10|cupti|cudart
 [[ -z $outside ]] || fail "libraries of LibTorch from outside the installation: $outside"
 
 "$links" "$prefix/share/doc" || fail "see above: links of the installed documents"
-for file in bash-completion/completions/metaformer zsh/site-functions/_metaformer man/man1/metaformer.1 \
-  metaformer/configs/metaformer.schema.json; do
+for file in bash-completion/completions/metaformer zsh/site-functions/_metaformer \
+  fish/vendor_completions.d/metaformer.fish man/man1/metaformer.1 metaformer/configs/metaformer.schema.json; do
   [[ -s $prefix/share/$file ]] || fail "share/$file is missing or empty"
 done
 for text in torch/LICENSE torch/NOTICE; do

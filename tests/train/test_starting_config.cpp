@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::uint64_t GiB = std::uint64_t{1} << 30;
 const Machine usual = {.threads = 2, .memory = 8 * GiB, .operations_per_second = 1e11, .has_half_products = false};
+const Machine h200 = machine_of(cuda::Device{.name = "NVIDIA H200", .major = 9, .minor = 0, .memory = 140 * GiB});
 
 TextLook text_of(double bytes, const std::string& sample = "some text") {
   TextLook look;
@@ -88,9 +89,9 @@ void check_choice(const StartingConfig& config, const Machine& machine) {
 TEST_CASE("a config for any amount of data and any machine is valid and fits", "[starting_config]") {
   const double amount = GENERATE(5e2, 2e4, 3e5, 5e6, 1e9, 1e12);
   const auto machine =
-      GENERATE(as<Machine>{}, usual,
-               Machine{.threads = 1, .memory = GiB / 2, .operations_per_second = 5e9, .has_half_products = false},
-               Machine{.threads = 64, .memory = 256 * GiB, .operations_per_second = 1e13, .has_half_products = true});
+      GENERATE(as<Machine>{}, usual, h200, Machine{.threads = 1, .memory = GiB / 2, .operations_per_second = 5e9},
+               Machine{.threads = 64, .memory = 256 * GiB, .operations_per_second = 1e13, .has_half_products = true},
+               machine_of(cuda::Device{.name = "NVIDIA T4", .major = 7, .minor = 5, .memory = GiB}));
   check_choice(choose_config(text_of(amount), machine), machine);
   check_choice(choose_config(table_of(amount / 50), machine), machine);
   check_choice(choose_config(pairs_of(amount / 50), machine), machine);
@@ -215,8 +216,41 @@ TEST_CASE("comments of the config are lines of their own, without control charac
         config_to_json(applied(config).config));
 }
 
-TEST_CASE("this machine has threads, memory and a speed", "[starting_config]") {
-  const auto machine = this_machine();
+TEST_CASE("a GPU gets a larger model, larger batches and bf16, and the config says so", "[starting_config]") {
+  const auto check = [](const auto& look) {
+    const auto on_cpu = choose_config(look, usual), on_gpu = choose_config(look, h200);
+    CHECK(on_gpu.parameters >= on_cpu.parameters);
+    CHECK(value_of(on_gpu, "train.batch_size") > value_of(on_cpu, "train.batch_size"));
+    CHECK(value_of(on_gpu, "train.precision") == "bf16");
+    CHECK_THAT(to_yaml(on_gpu, {}), Mentions("for a GPU|batch_size:|This GPU has instructions for bf16|bf16"));
+    CHECK(to_yaml(on_cpu, {}).find("This GPU") == std::string::npos);
+    return on_gpu.parameters > on_cpu.parameters;
+  };
+  CHECK(check(text_of(1e8)));
+  CHECK(check(pairs_of(3e5)));
+  check(table_of(1e4));
+  CHECK_THAT(describe(choose_config(text_of(1e8), h200), h200),
+             Mentions("this GPU has 140|of training on NVIDIA H200"));
+}
+
+TEST_CASE("few data do not make larger batches on a GPU", "[starting_config]") {
+  const auto batch = [](const Machine& machine) {
+    return value_of(choose_config(text_of(5000), machine), "train.batch_size");
+  };
+  CHECK(batch(h200) == batch(usual));
+}
+
+TEST_CASE("a GPU older than bf16 trains in fp32", "[starting_config]") {
+  const auto machine = machine_of(cuda::Device{.name = "NVIDIA V100", .major = 7, .minor = 0, .memory = 16 * GiB});
+  CHECK(machine.is_gpu());
+  const auto config = choose_config(text_of(1e6), machine);
+  CHECK(value_of(config, "train.precision") == "fp32");
+  CHECK_THAT(to_yaml(config, {}), Mentions("This GPU has no instructions for bf16"));
+}
+
+TEST_CASE("the CPU of this machine has threads, memory and a speed", "[starting_config]") {
+  const auto machine = machine_of(torch::kCPU);
+  CHECK_FALSE(machine.is_gpu());
   CHECK(machine.threads >= 1);
   CHECK(machine.memory > GiB / 4);
   CHECK(machine.operations_per_second > 1e9);

@@ -19,6 +19,9 @@ function classifiersWith(key) {
   return classState.show === 'first' ? having.filter(isFirst) : having;
 }
 
+// The splits of the curves, of which a run has one.
+const curveSplits = () => [...new Set(report.classifiers.map(({split}) => split).filter(Boolean))];
+
 const labelOf = (number) => {
   const named = report.classifiers.find(({labels}) => labels.length > number);
   return named ? named.labels[number] : `class ${number}`;
@@ -85,8 +88,11 @@ function unitChart(box, name, xTitle, yTitle, below = 0) {
   return {svg, x, y, size};
 }
 
-const classLine = (one) =>
-    ({group: runOf(one).group, label: classRunName(one), css: classState.show === 'all' ? 'single' : ''});
+const classLine = (one) => ({
+  group: runOf(one).group,
+  label: classRunName(one) + (curveSplits().length > 1 ? `, ${one.split} split` : ''),
+  css: classState.show === 'all' ? 'single' : ''
+});
 
 // A dot for each bin of confidence; below, the number of texts in the bins of the chosen run.
 function drawReliability(box) {
@@ -168,10 +174,11 @@ function showClasses() {
     if (hasCurves) drawRoc(roc, legend);
   };
   const part = (title, ...children) => make('div', {}, make('h3', {}, title), ...children);
+  const splits = curveSplits().join(' or ');
   const parts = [
     hasMatrix ? part('Confusion matrix', mapCaption, map, readout) : null,
-    hasCurves ? part('Reliability on the test split', reliability) : null,
-    hasCurves ? part('ROC curve on the test split', rocCaption, roc, legend) : null
+    hasCurves ? part(`Reliability on the ${splits} split`, reliability) : null,
+    hasCurves ? part(`ROC curve on the ${splits} split`, rocCaption, roc, legend) : null
   ].filter(Boolean);
   keepDrawn(draw);
   const text =

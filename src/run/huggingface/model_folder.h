@@ -22,6 +22,10 @@ struct PretrainedModel {
   std::unique_ptr<Tokenizer> tokenizer;  // null if the folder has none
 };
 
+// For errors about a folder that does not exist.
+constexpr const char* download_advice =
+    "Nothing is downloaded: fetch it first, for instance with `hf download openai-community/gpt2 --local-dir gpt2`";
+
 // Whether a folder has a config.json with a model_type.
 bool is_huggingface_folder(const std::filesystem::path& folder);
 
