@@ -380,13 +380,6 @@ fs::path find_base(const ConfigNode& base, const fs::path& from) {
   return look_up(base.scalar, base.location.str() + ": base: ");
 }
 
-// A file without a key is an error: a copy that failed, for example.
-ConfigNode read_source(const fs::path& file) {
-  auto source = read_yaml_file(file);
-  if (source.entries.empty()) fail_at(source.location, "has no key; a config has at least one, such as task");
-  return source;
-}
-
 // Collects the sources of a file in the order in which they apply: those of its bases, then its own. A file that is a
 // base of several is applied only once, at its first place: a second time would undo the changes of the files between.
 struct SourceCollector {
@@ -397,7 +390,7 @@ struct SourceCollector {
     constexpr std::size_t longest_chain = 32;
     const auto canonical = fs::weakly_canonical(path);
     if (std::ranges::find(applied, canonical) != applied.end()) return;
-    auto source = read_source(path);
+    auto source = read_yaml_file(path);
     chain.push_back(canonical);
     std::vector<ConfigNode> bases;
     if (const auto* base = source.find("base"))
@@ -490,7 +483,7 @@ Experiment default_experiment(const std::vector<std::string>& overrides) {
 }
 
 Experiment load_run_experiment(const fs::path& file, const std::vector<std::string>& overrides) {
-  return resolve(file.stem().string(), {read_source(file), read_overrides(overrides)});
+  return resolve(file.stem().string(), {read_yaml_file(file), read_overrides(overrides)});
 }
 
 }  // namespace metaformer

@@ -255,7 +255,8 @@ ConfigNode read_yaml_file(const std::filesystem::path& path) {
   constexpr std::uintmax_t largest = 1 << 20;
   const auto source = path.string();
   auto root = parse_yaml(read_file(path, largest, ExitCode::usage), source);
-  if (root.kind == ConfigNode::Kind::null) root.kind = ConfigNode::Kind::map;
+  // A copy that failed, for example.
+  if (root.kind == ConfigNode::Kind::null) fail_at(root.location, "has no key; expected 'key: value' lines");
   if (root.kind != ConfigNode::Kind::map)
     fail_at(root.location, "expected 'key: value' lines, got {}", root.describe());
   return root;

@@ -66,10 +66,10 @@ constexpr std::string_view escaped_tag = "!escaped";
 [[noreturn]] void fail_type(const ConfigNode& node, const std::string& key, const std::string& expected);
 
 // Parses one YAML document. Errors (exit code 2) name `source`, line and column: bad syntax, a key twice, more than one
-// document, nesting deeper than 32, more than 10,000 values (aliases expanded). An empty document is an empty map.
+// document, nesting deeper than 32, more than 10,000 values (aliases expanded). An empty document is null.
 ConfigNode parse_yaml(const std::string& text, const std::string& source);
 
-// Reads and parses a file of at most 1 MiB whose top level is a map. Errors: exit code 2.
+// Reads and parses a file of at most 1 MiB whose top level is a map, which may be {}. Errors: exit code 2.
 ConfigNode read_yaml_file(const std::filesystem::path& path);
 
 // One source from "a.b.c=value" arguments. Values are YAML. `mixer=metric` can be combined with `mixer.score_std=0.3`,
