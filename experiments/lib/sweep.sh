@@ -143,10 +143,10 @@ run_with() { # mixer [option=value]...
 
 run_best_draw() { # config column [argument of best_draw.py]...
   (($# > 1)) || die 2 "run_best_draw: expected run_best_draw CONFIG COLUMN [ARGUMENT]..."
-  need_seed run_best_draw "$@"
   local drawn
   [[ -x $experiments/lib/best_draw.py ]] ||
     die 2 "run_best_draw $1: left out here, because it needs Python and lib/best_draw.py of metaformer's repository beside the script"
+  need_seed run_best_draw "$@"
   drawn=$("$experiments/lib/best_draw.py" "$experiments/results/${sweep/%_tuned/_draws}.csv" "$@") || die 2 "run_best_draw $1: no draw"
   # shellcheck disable=SC2086  # its words
   run "$1" $drawn --set "train.seed=$seed"

@@ -126,9 +126,8 @@ std::optional<NormedStream> BlockImpl::add_by_kernel(const torch::Tensor& to_bcd
   if (next.norm == nullptr || norm_position_ == NormPosition::post || pass.probe != nullptr) return std::nullopt;
   const ResidualSum sum{.x_bcd = has_residual_ ? to_bcd : torch::Tensor(), .y_bcd = y_bcd, .dropout = dropout_};
   const auto norm = next.norm->row_norm();
-  if (!norm) return std::nullopt;
+  if (!norm || !residual_norm_fits(sum, *norm)) return std::nullopt;
   const auto type = next.for_products ? product_type(norm->gain_d) : torch::kFloat;
-  if (!residual_norm_fits(sum, *norm, type)) return std::nullopt;
   const auto [sum_bcd, normed_bcd] = residual_norm(sum, *norm, type, pass);
   return NormedStream(sum_bcd, normed_bcd);
 }

@@ -78,13 +78,13 @@ Tensors residual_norm_gradients(const Backward& backward, cuda::ResidualNorm in,
 
 }  // namespace
 
-bool residual_norm_fits(const ResidualSum& sum, const RowNorm& norm, torch::ScalarType normed) {
+bool residual_norm_fits(const ResidualSum& sum, const RowNorm& norm) {
   const auto& y_bcd = sum.y_bcd;
   const auto is_float_beside_y = [&](const Tensor& x) {
     return !x.defined() || (x.scalar_type() == torch::kFloat && x.device() == y_bcd.device());
   };
   if (!metric_kernel_obstacle(y_bcd.device()).empty()) return false;
-  if (!is_row_type(y_bcd.scalar_type()) || !is_row_type(normed) || y_bcd.dim() < 2 || y_bcd.numel() == 0) return false;
+  if (!is_row_type(y_bcd.scalar_type()) || y_bcd.dim() < 2 || y_bcd.numel() == 0) return false;
   if (!is_float_beside_y(sum.x_bcd) || !is_float_beside_y(norm.gain_d) || !is_float_beside_y(norm.bias_d)) return false;
   if (sum.x_bcd.defined() && sum.x_bcd.sizes() != y_bcd.sizes()) return false;
   if (!norm.gain_d.is_contiguous() || (norm.bias_d.defined() && !norm.bias_d.is_contiguous())) return false;
@@ -92,7 +92,8 @@ bool residual_norm_fits(const ResidualSum& sum, const RowNorm& norm, torch::Scal
 }
 
 SumAndNorm residual_norm(const ResidualSum& sum, const RowNorm& norm, torch::ScalarType normed, Pass& pass) {
-  TORCH_CHECK(residual_norm_fits(sum, norm, normed), "there is no kernel for this residual sum and norm");
+  TORCH_CHECK(residual_norm_fits(sum, norm) && is_row_type(normed),
+              "there is no kernel for this residual sum and norm");
   const auto& y_bcd = sum.y_bcd;
   const auto width = y_bcd.size(-1);
   cuda::ResidualNorm in{.rows = y_bcd.numel() / width,

@@ -28,11 +28,12 @@ struct SumAndNorm {
   torch::Tensor normed_bcd;
 };
 
-// Whether there are kernels for these devices, types and sizes. They compute with x and the norm in float32, and with y
-// and the result of the norm, of type `normed`, in float32, bfloat16 and float16.
-bool residual_norm_fits(const ResidualSum& sum, const RowNorm& norm, torch::ScalarType normed);
+// Whether there are kernels for these devices, types and sizes: x and the norm in float32, y in float32, bfloat16 or
+// float16.
+bool residual_norm_fits(const ResidualSum& sum, const RowNorm& norm);
 
-// The sum and its norm in the type `normed`, by a kernel each way; requires residual_norm_fits(). The sum has the bits
+// The sum and its norm in the type `normed`, float32, bfloat16 or float16, by a kernel each way; requires
+// residual_norm_fits(). The sum has the bits
 // that operators give, with as many draws. Runs on the current stream and never waits for it. Equal inputs give equal
 // bits, of gradients too.
 SumAndNorm residual_norm(const ResidualSum& sum, const RowNorm& norm, torch::ScalarType normed, Pass& pass);
