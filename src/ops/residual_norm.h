@@ -33,9 +33,8 @@ struct SumAndNorm {
 bool residual_norm_fits(const ResidualSum& sum, const RowNorm& norm);
 
 // The sum and its norm in the type `normed`, float32, bfloat16 or float16, by a kernel each way; requires
-// residual_norm_fits(). The sum has the bits
-// that operators give, with as many draws. Runs on the current stream and never waits for it. Equal inputs give equal
-// bits, of gradients too.
+// residual_norm_fits(). The sum has the bits that operators give, with as many draws. Runs on the current stream and
+// never waits for it. Equal inputs give equal bits, of gradients too.
 SumAndNorm residual_norm(const ResidualSum& sum, const RowNorm& norm, torch::ScalarType normed, Pass& pass);
 
 }  // namespace metaformer
