@@ -240,7 +240,7 @@ static ConfigNode parse(const std::string& text, const std::string& source, bool
     std::istringstream stream(text);
     YAML::Parser parser(stream);
     TreeBuilder builder(source, text, has_lines);
-    if (!parser.HandleNextDocument(builder)) return {.kind = ConfigNode::Kind::map, .location = start};
+    if (!parser.HandleNextDocument(builder)) return {.is_missing = true, .location = start};
     TreeBuilder second(source, text, has_lines);
     if (parser.HandleNextDocument(second)) fail_at(start, "more than one YAML document in one file");
     return builder.take_root();
