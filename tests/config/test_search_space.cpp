@@ -91,7 +91,8 @@ TEST_CASE("the error for an invalid space is one line with the place", "[search_
       {"model.mixer.kind: {choice: []}", "list of values|0"},
       {"model.mixer.kind: {choice: [a b]}", "'a b':|shell"},
       {"model.dropout: {uniform: [0, 1], choice: [1]}", "one distribution|section of 2"},
-      {"", "the space is empty"}};
+      {"{}", "the space is empty"},
+      {"", "space.yaml:1:1: has no key"}};
   for (const auto& [yaml, expected] : cases) {
     INFO(yaml);
     CHECK_THAT(failure([&] { space_of(yaml); }).second, Mentions(expected));
