@@ -124,6 +124,8 @@ def measure(program, folder, size, tokenizer, rounds, bpe):
     _, seconds, memory = measured(command, "VmHWM", pause=0.02)
     row = {"bytes": size, "tokenizer": tokenizer, "prepare_mb_per_second": round(size / 1e6 / seconds, 1),
            "prepare_memory_mib": round(memory)}
+    with open(text, "rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # it would take the tokens' place in the page cache
     runs = {"tokens": [], "text": [], "cold": []}
     for _ in range(rounds if tokenizer == "byte" else 0):
         runs["tokens"].append(train(program, folder, tokens))

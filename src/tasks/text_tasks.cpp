@@ -46,8 +46,7 @@ class Windows : public TextStream {
   using TextStream::TextStream;
 
   Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
-    constexpr std::int64_t steps_ahead = 4;  // a disk may take longer than a step to read a block
-    if (trains_from_files()) dataset().prefetch(Split::train, starts_of(step + steps_ahead, micro));
+    if (trains_from_files()) dataset().prefetch(Split::train, starts_of(step + 1, micro));
     return cut(starts_of(step, micro), device);
   }
 
