@@ -13,7 +13,7 @@ namespace metaformer {
 struct KernelRequest {
   AttentionShape shape;  // of a step; the feed-forward branch is four times as wide inside
   torch::ScalarType type = torch::kFloat;
-  torch::Device device = torch::kCPU;  // a GPU: for bench/step_kernel_bench.h
+  torch::Device device = torch::kCPU;  // a GPU: for bench_step_kernels
   std::int64_t rounds = 15;
 };
 
@@ -25,5 +25,10 @@ struct KernelResult {
 
 // Measures both in turn in every round, on random input on the CPU, with LibTorch's number of threads.
 std::vector<KernelResult> bench_kernels(const KernelRequest& request);
+
+// The same for the kernels of a step on a GPU (bench/step_kernel_bench.cpp), as recorded graphs if possible. Residual
+// sum and norm: both passes of layer norm, with and without dropout. The loss: both passes, for the tokens of the shape
+// and vocabularies of characters and of GPT-2. The update: norm, clipping and AdamW of ten million weights.
+std::vector<KernelResult> bench_step_kernels(const KernelRequest& request);
 
 }  // namespace metaformer

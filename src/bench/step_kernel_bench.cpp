@@ -1,9 +1,8 @@
-#include "bench/step_kernel_bench.h"
-
 #include <fmt/format.h>
 
 #include <functional>
 
+#include "bench/kernel_bench.h"
 #include "bench/timing.h"
 #include "ops/device.h"
 #include "ops/dropout.h"

@@ -4,7 +4,6 @@
 #include "bench/attention_bench.h"
 #include "bench/kernel_bench.h"
 #include "bench/step_bench.h"
-#include "bench/step_kernel_bench.h"
 #include "cli/command_line.h"
 #include "ops/device.h"
 #include "ops/fused_metric.h"
