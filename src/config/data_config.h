@@ -194,6 +194,15 @@ inline bool is_token_folder(const std::filesystem::path& folder) {
          std::filesystem::exists(folder / unfinished_tokens, ignored);
 }
 
+// The tokenizer in a folder of nanoGPT's tokens.
+constexpr const char* nanogpt_tokenizer = "meta.pkl";
+
+// Whether a folder contains tokens and their tokenizer.
+inline bool has_own_tokenizer(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  return is_token_folder(folder) || std::filesystem::is_regular_file(folder / nanogpt_tokenizer, ignored);
+}
+
 // The data of a language model.
 struct TextDataConfig : DataConfig {
   std::vector<std::string> mixture;

@@ -103,17 +103,35 @@ void replace_length(const ConfigNode& source, ExperimentConfig& config, Provenan
   provenance.erase("train.steps");
 }
 
-// Tokens in files have their own tokenizer: a source that names such files without a tokenizer replaces that of the
-// sources before.
-void replace_tokenizer(const ConfigNode& source, ExperimentConfig& config, Provenance& provenance) {
+// Tokens in files have a tokenizer and are no texts to be read: a source that names them replaces the keys of the
+// sources before that say where texts come from and how they are read. In the same way a source's path replaces a
+// mixture.
+void replace_texts(const ConfigNode& source, ExperimentConfig& config, Provenance& provenance) {
   const auto* section = source.find("data");
   auto* data = text_data_of(config.task);
-  if (section == nullptr || data == nullptr || section->find("tokenizer") != nullptr) return;
+  if (section == nullptr || data == nullptr) return;
+  const TextDataConfig usual;
+  const auto replace = [&](const char* key, auto member) {
+    if (section->find(key) != nullptr) return;
+    data->*member = usual.*member;
+    provenance.erase(std::string("data.") + key);
+    forget_section(provenance, std::string("data.") + key);
+  };
   const auto *mixture = section->find("mixture"), *path = section->find("path");
   const bool has_mixture = mixture != nullptr && !mixture->items.empty();
-  if (!has_mixture && (path == nullptr || path->scalar.empty() || !is_token_folder(path->scalar))) return;
-  data->tokenizer = TextDataConfig().tokenizer;
-  forget_section(provenance, "data.tokenizer");
+  const bool has_path = path != nullptr && !path->scalar.empty();
+  if (has_mixture)
+    replace("path", &TextDataConfig::path);
+  else if (has_path)
+    replace("mixture", &TextDataConfig::mixture);
+  if (has_mixture || (has_path && has_own_tokenizer(path->scalar))) replace("tokenizer", &TextDataConfig::tokenizer);
+  if (!has_mixture && !(has_path && is_token_folder(path->scalar))) return;
+  replace("corpus", &TextDataConfig::corpus);
+  replace("validation_path", &TextDataConfig::validation_path);
+  replace("validation_fraction", &TextDataConfig::validation_fraction);
+  replace("format", &TextDataConfig::format);
+  replace("text_field", &TextDataConfig::text_field);
+  replace("malformed_limit", &TextDataConfig::malformed_limit);
 }
 
 // How a message names a plain value.
@@ -440,7 +458,7 @@ Experiment resolve(const std::string& name, const std::vector<ConfigNode>& sourc
 void apply_source(const ConfigNode& source, ExperimentConfig& config, Provenance& provenance) {
   switch_kinds(source, config, provenance);
   replace_length(source, config, provenance);
-  replace_tokenizer(source, config, provenance);
+  replace_texts(source, config, provenance);
   // The loader has removed `base` from the source. It is a known key here only so that messages can suggest it.
   Decoder{provenance}.decode_section(source, "", fields_of(config), "", {"base"});
 }

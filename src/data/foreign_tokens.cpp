@@ -21,8 +21,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* meta_file = "meta.pkl";
-
 template <class Number>
 Number number_at(std::string_view bytes, std::size_t place, const fs::path& path) {
   if (place + sizeof(Number) > bytes.size()) fail_data("{}: cut off: byte {} is missing", path.string(), place);
@@ -304,7 +302,7 @@ std::shared_ptr<const Tokenizer> read_meta(const fs::path& path) {
 }
 
 std::shared_ptr<const Tokenizer> tokenizer_of(const TextDataConfig& config, const fs::path& path) {
-  if (has_foreign_tokenizer(path)) return read_meta(path / meta_file);
+  if (has_own_tokenizer(path)) return read_meta(path / nanogpt_tokenizer);
   const bool is_named = is<PretrainedTokenizerOptions>(config.tokenizer) || is<ByteTokenizerOptions>(config.tokenizer);
   if (!is_named)
     fail_usage("data.tokenizer: {} has tokens without their tokenizer; name it: {{kind: pretrained, path: FOLDER}}",
@@ -341,8 +339,6 @@ bool is_foreign_tokens(const fs::path& path) {
 }
 
 bool has_foreign_validation(const fs::path& path) { return is_folder(path) && !bins_of(path, "val").empty(); }
-
-bool has_foreign_tokenizer(const fs::path& path) { return is_folder(path) && is_file(path / meta_file); }
 
 TokenizedText open_foreign_tokens(const TextDataConfig& config, std::shared_ptr<const Tokenizer> tokenizer) {
   const fs::path path(*config.path);

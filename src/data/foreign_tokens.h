@@ -19,7 +19,6 @@ namespace metaformer {
 
 bool is_foreign_tokens(const std::filesystem::path& path);
 bool has_foreign_validation(const std::filesystem::path& path);  // files of its own for validation
-bool has_foreign_tokenizer(const std::filesystem::path& path);   // meta.pkl
 
 // The tokens at data.path. Files for validation are those of the folder, or data.validation_path; else the last
 // data.validation_fraction of the tokens is held out. `tokenizer`: that of a checkpoint; nullptr: see above.

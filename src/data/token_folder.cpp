@@ -689,8 +689,7 @@ TokenizedText load_text(const TextDataConfig& config, bool offline, std::shared_
     const fs::path path(*config.path);
     const bool is_own = is_token_folder(path);
     // A given tokenizer, such as that of initial weights, may stand in the config: it is compared with the tokens' own.
-    refuse_void_keys(config, is_own || has_foreign_validation(path),
-                     tokenizer == nullptr && (is_own || has_foreign_tokenizer(path)));
+    refuse_void_keys(config, is_own || has_foreign_validation(path), tokenizer == nullptr && has_own_tokenizer(path));
     if (!is_own) return open_foreign_tokens(config, std::move(tokenizer));
     auto text = open_token_folder(path, needs_documents(config));
     require_same(*text.tokenizer, tokenizer.get(), path.string());

@@ -102,6 +102,33 @@ TEST_CASE("a source that names tokens replaces the tokenizer of earlier sources"
       ContainsSubstring("data.tokenizer.kind: has no effect with data.mixture") && ContainsSubstring("leave it out"));
   CHECK_THAT(complaint("data: {tokenizer: bpe, mixture: [" + tokens + "=1]}\n"),
              ContainsSubstring("a.yaml:1:19: data.tokenizer.kind: has no effect with data.mixture"));
+  const auto nanogpt = folder.write("nanogpt/meta.pkl", "").parent_path().string();
+  CHECK(tokenizer({"data.path=" + nanogpt}) == "character");
+}
+
+TEST_CASE("a source that names tokens replaces the texts of earlier sources", "[defaults]") {
+  const TemporaryFolder folder;
+  const auto tokens = folder.write("tokens/manifest.json", "").parent_path().string();
+  const auto mixture = "data.mixture=[" + tokens + "=1]";
+  const std::string yaml =
+      "data: {path: a.jsonl, validation_path: b.jsonl, format: jsonl, text_field: body, malformed_limit: 0.1}\n";
+  const auto data_with = [&](const Overrides& overrides) { return language_model(config_of(yaml, overrides)).data; };
+  for (const auto& source : {mixture, "data.path=" + tokens}) {
+    INFO(source);
+    const auto data = data_with({source});
+    CHECK(data.path.has_value() == (source != mixture));
+    CHECK_FALSE(data.validation_path);
+    CHECK(data.format == TableFormat::automatic);
+    CHECK(data.text_field == "text");
+    CHECK(data.malformed_limit == 0);
+  }
+  CHECK(data_with({"data.path=c.jsonl"}).text_field == "body");
+  CHECK(language_model(config_of("data: {mixture: [" + tokens + "=1]}", {"data.path=c.txt"})).data.mixture.empty());
+  CHECK(language_model(config_of("data: {corpus: tinyshakespeare}", {mixture})).data.mixture.size() == 1);
+  // Keys of the same source contradict each other.
+  CHECK_THAT(complaint(yaml, {mixture, "data.path=c.txt"}), ContainsSubstring("has no effect with data.mixture"));
+  CHECK_THAT(complaint("data: {mixture: [" + tokens + "=1], text_field: body}"),
+             ContainsSubstring("data.text_field: has no effect with data.mixture"));
 }
 
 }  // namespace metaformer::test_derived_defaults
