@@ -240,8 +240,8 @@ attention_by_pass() {
   return "$failed"
 }
 
-# Residual sum and next norm, the loss, and norm, clipping and update of the weights, by kernels and by the operators that they
-# replace, in turn.
+# Layers between matrix products, the loss, and norm, clipping and update of the weights, by kernels and by the operators that
+# they replace, in turn.
 step_kernels() {
   # shellcheck disable=SC2086
   note kernel "$program" bench kernels --device "$device" $recipe_shape --precision bf16 --json
@@ -491,7 +491,7 @@ background=''
 check "rates of the device" 20 probe_rates
 check "time of a step by kind of work" 60 profile_steps
 check "attention without projections, forward and backward apart" 40 attention_by_pass
-check "residual sum and norm, loss and update, by kernels and by operators" 30 step_kernels
+check "layers, loss and update, by kernels and by operators" 30 step_kernels
 check "training steps in bf16" 90 bench_steps
 check "PyTorch's steps in bf16, compiled in a graph" 60 bench_peers \
   "--precision bf16 $compile $graph --dropout 0" "--precision bf16 $compile $graph --dropout 0.2"

@@ -6,7 +6,7 @@
 
 The instructions of a tile are those on the shortest path through the kernel's main loop, the path of a tile without masks.
 Needs nvcc (CUDA 13), and for the instructions cuobjdump, which Triton contains. Exit code 1 if a kernel of a head width up
-to 64 spills, or one of residual sum and norm, of the loss or of the update of weights.
+to 64 spills, or one of another layer, of the loss or of the update of weights.
 """
 import argparse
 import concurrent.futures
@@ -22,8 +22,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNEL = re.compile(r"metaformer::cuda::(metric_\w+)<metaformer::cuda::(\w+), (?:\(int\))?(\d+)(?:, (?:\(bool\))?(\w+))?>")
-OWN_VALUES = ("true", "1")
+TRUE = ("true", "1")
 NORM_KERNEL = re.compile(r"(residual_norm\w*)_kernel(?:<(?:\(int\))?(\d+), (?:\(int\))?(\d+)>)?")
+LAYER_KERNEL = re.compile(r"((?:activation|rotary|embedding)\w*)_kernel(?:<metaformer::cuda::(?:\(anonymous namespace\)::)?(\w+), (?:\(bool\))?(\w+)>)?")
 STEP_KERNEL = re.compile(r"((?:cross_entropy|gradient|adam)\w*)_kernel(?:<metaformer::cuda::(\w+), (?:\(int\))?(\d+)>)?")
 
 
@@ -42,8 +43,14 @@ def norm_kernel_of(match):
 
 def kernel_of(match):
     """(name, element, width) of a kernel; "metric_pass, values": with values of their own."""
-    return match and (match[1].removesuffix("_kernel") + (", values" if match[4] in OWN_VALUES else ""), match[2].lower(),
+    return match and (match[1].removesuffix("_kernel") + (", values" if match[4] in TRUE else ""), match[2].lower(),
                       int(match[3]))
+
+
+def layer_kernel_of(match):
+    """The same for a kernel of a layer, which serves every element and width; with its function, if there is one for each."""
+    gated = " gated" if match and match[3] in TRUE else ""
+    return match and (match[1] + (f", {match[2]}{gated}" if match[2] else ""), "all", 0)
 
 
 def step_kernel_of(match):
@@ -119,7 +126,7 @@ def kernels(report, arch):
     for line in report.splitlines():
         if "Compiling entry function" in line:
             name = (kernel_of(KERNEL.search(line)) or norm_kernel_of(NORM_KERNEL.search(line))
-                    or step_kernel_of(STEP_KERNEL.search(line)))
+                    or layer_kernel_of(LAYER_KERNEL.search(line)) or step_kernel_of(STEP_KERNEL.search(line)))
         if match := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
             spilled = int(match[1]) + int(match[2])
         if name and (match := re.search(r"Used (\d+) registers", line)):
@@ -139,7 +146,8 @@ def main():
     if arguments.element in (None, "bf16", "fp16"):
         sources.append(ROOT / "src/cuda/metric_projection_launch.cu")
     if arguments.element is None:
-        sources += [ROOT / f"src/cuda/{name}.cu" for name in ("residual_norm", "adam", "cross_entropy", "gradient_norm")]
+        sources += [ROOT / f"src/cuda/{name}.cu" for name in ("residual_norm", "activation", "rotary", "embedding", "adam",
+                                                             "cross_entropy", "gradient_norm")]
     work = [(source, arch) for source in sources
             for arch in arguments.arch or (80, 90)]
     start = time.monotonic()

@@ -27,8 +27,10 @@ struct KernelResult {
 std::vector<KernelResult> bench_kernels(const KernelRequest& request);
 
 // The same for the kernels of a step on a GPU (bench/step_kernel_bench.cpp), as recorded graphs if possible. Residual
-// sum and norm: both passes of layer norm, with and without dropout. The loss: both passes, for the tokens of the shape
-// and vocabularies of characters and of GPT-2. The update: norm, clipping and AdamW of ten million weights.
+// sum and norm: both passes of layer norm, with and without dropout. Bias and activation: both passes, plain and gated.
+// Rotary positions: both passes for queries. Embeddings: both passes, for the same vocabularies as the loss. The loss:
+// both passes, for the tokens of the shape and vocabularies of characters and of GPT-2. The update: norm, clipping and
+// AdamW of ten million weights.
 std::vector<KernelResult> bench_step_kernels(const KernelRequest& request);
 
 }  // namespace metaformer

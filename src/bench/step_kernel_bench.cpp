@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "attention/score_positions.h"
 #include "bench/kernel_bench.h"
 #include "bench/timing.h"
 #include "ops/device.h"
@@ -77,6 +78,65 @@ WorkPair residual_norm_pair(const KernelRequest& request, double dropout) {
           [=] { call.run(/*kernel=*/false); }};
 }
 
+// Bias and activation between the products of a feed-forward branch. The product before the operators adds the bias at
+// no cost, so that only its gradient is theirs.
+WorkPair activation_pair(const KernelRequest& request, bool gated) {
+  const auto& s = request.shape;
+  const auto width = 4 * s.width(), up_width = gated ? 2 * width : width;
+  const auto options = torch::TensorOptions(request.device).dtype(request.type);
+  const auto x_bcu = torch::randn({s.batch, s.context, up_width}, options).requires_grad_(true),
+             dy_bch = torch::randn({s.batch, s.context, width}, options);
+  const auto bias_u = torch::randn({up_width}, options.dtype(torch::kFloat)).requires_grad_(true);
+  const auto by_kernel = [=] {
+    const auto y_bch = gated ? gate(SiluConfig{}, x_bcu, bias_u) : activate(GeluConfig{}, x_bcu, bias_u);
+    torch::autograd::grad({y_bch}, {x_bcu, bias_u}, {dy_bch});
+  };
+  const auto by_operators = [=] {
+    const auto parts = x_bcu.chunk(gated ? 2 : 1, 2);
+    const auto y_bch = gated ? torch::silu(parts[0]) * parts[1] : torch::gelu(x_bcu);
+    const auto dx_bcu = torch::autograd::grad({y_bch}, {x_bcu}, {dy_bch}).front();
+    return dx_bcu.sum(torch::IntArrayRef{0, 1}).to(torch::kFloat);
+  };
+  return {gated ? "bias and gated silu" : "bias and gelu", by_kernel, by_operators};
+}
+
+// The rotation of queries as they lie in a projection.
+WorkPair rotary_pair(const KernelRequest& request) {
+  const auto& s = request.shape;
+  const auto options = torch::TensorOptions(request.device).dtype(request.type);
+  const auto heads_of = [&](const Tensor& x_bcd) {
+    return x_bcd.view({s.batch, s.context, s.heads, s.head_width}).transpose(1, 2);
+  };
+  const auto q_bnck = heads_of(torch::randn({s.batch, s.context, s.width()}, options)).requires_grad_(true),
+             dy_bnck = heads_of(torch::randn({s.batch, s.context, s.width()}, options));
+  const auto tables_2cr = rotary_tables_2cr({}, s.head_width, s.context).to(request.device, torch::kFloat);
+  const auto cos_cr = tables_2cr[0], sin_cr = tables_2cr[1];
+  const auto cos = cos_cr.to(request.type), sin = sin_cr.to(request.type);
+  const auto by_kernel = [=] { torch::autograd::grad({rotate_pairs(q_bnck, cos_cr, sin_cr)}, {q_bnck}, {dy_bnck}); };
+  const auto by_operators = [=] {
+    const auto halves = q_bnck.chunk(2, 3);
+    const auto y_bnck = torch::cat({halves[0] * cos - halves[1] * sin, halves[1] * cos + halves[0] * sin}, 3);
+    torch::autograd::grad({y_bnck}, {q_bnck}, {dy_bnck});
+  };
+  return {"rotary positions", by_kernel, by_operators};
+}
+
+// Vectors of tokens of which few are frequent, and the gradient of the table.
+WorkPair embedding_pair(const KernelRequest& request, std::int64_t vocabulary) {
+  const auto& s = request.shape;
+  const auto floats = torch::TensorOptions(request.device).dtype(torch::kFloat);
+  const auto table_vd = torch::randn({vocabulary, s.width()}, floats).requires_grad_(true);
+  const auto ids_bc =
+      (torch::rand({s.batch, s.context}, floats).pow(3) * vocabulary).to(torch::kLong).clamp_max(vocabulary - 1);
+  const auto dy_bcd = torch::randn({s.batch, s.context, s.width()}, floats);
+  const auto with = [=](const auto& embedded) {
+    return [=] { torch::autograd::grad({embedded(table_vd, ids_bc)}, {table_vd}, {dy_bcd}); };
+  };
+  return {fmt::format("embedding of {} tokens", vocabulary),
+          with([](const Tensor& table, const Tensor& ids) { return embed(table, ids); }),
+          with([](const Tensor& table, const Tensor& ids) { return torch::embedding(table, ids); })};
+}
+
 // The loss and the gradient of the logits, from logits in the type of the products to a mean over the tokens.
 WorkPair loss_pair(const KernelRequest& request, std::int64_t vocabulary) {
   const auto tokens = request.shape.batch * request.shape.context;
@@ -143,6 +203,10 @@ std::vector<KernelResult> bench_step_kernels(const KernelRequest& request) {
   std::vector<KernelResult> results;
   for (const double dropout : {0.0, 0.2})
     results.push_back(measure_in_turn(residual_norm_pair(request, dropout), request));
+  for (const bool gated : {false, true}) results.push_back(measure_in_turn(activation_pair(request, gated), request));
+  if (request.shape.head_width % 2 == 0) results.push_back(measure_in_turn(rotary_pair(request), request));
+  for (const auto vocabulary : {characters, words})
+    results.push_back(measure_in_turn(embedding_pair(request, vocabulary), request));
   for (const auto vocabulary : {characters, words})
     results.push_back(measure_in_turn(loss_pair(request, vocabulary), request));
   const Weights ours(request.device), library(request.device);

@@ -7,13 +7,9 @@
 
 #include <cstdint>
 
-namespace metaformer {
+#include "base/activation_function.h"
 
-struct ActivationFunction {
-  enum class Kind { gelu, gelu_tanh, relu, silu, relu_squared };
-  Kind kind;
-  float beta = 1;  // of silu
-};
+namespace metaformer {
 
 // y = f(x), slope = f'(x).
 void activate(ActivationFunction f, const float* x, float* y, float* slope, std::int64_t count);

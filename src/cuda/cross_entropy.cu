@@ -218,11 +218,11 @@ void launch(const LossRule& rule, gpu::Stream stream) {
 
 void launch(const LossRule& rule, gpu::Stream stream) {
   switch (rule.in.element) {
-    case LogitElement::fp32:
+    case RowElement::fp32:
       return launch<Fp32>(rule, stream);
-    case LogitElement::bf16:
+    case RowElement::bf16:
       return launch<Bf16>(rule, stream);
-    case LogitElement::fp16:
+    case RowElement::fp16:
       return launch<Fp16>(rule, stream);
   }
 }

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-namespace metaformer::cuda {
+#include "cuda/row_element.h"
 
-enum class LogitElement { fp32, bf16, fp16 };
+namespace metaformer::cuda {
 
 // loss = the sum of -sum_v q_v log softmax(x)_v over all rows x with a target, where q spreads `smoothing` evenly over
 // all v and gives the rest to the target; gradient = *factor (softmax(x) - q), in the type of the logits. A row with a
@@ -14,7 +14,7 @@ enum class LogitElement { fp32, bf16, fp16 };
 // Results do not change from run to run. Softmax is computed in float32, and the sum of the losses in double from
 // float32 sums of up to eight rows.
 struct CrossEntropy {
-  LogitElement element = LogitElement::fp32;
+  RowElement element = RowElement::fp32;
   const void* logits = nullptr;
   std::int64_t rows = 0, width = 0, stride = 0;  // width: below 2^31; stride: elements from row to row
   const std::int64_t* targets = nullptr;

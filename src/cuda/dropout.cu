@@ -122,11 +122,11 @@ void dropout(const Dropout& arguments, void* stream) {
                          .drop = DropRule(arguments.probability, arguments.number),
                          .aligned = starts_at_16(arguments.x) && starts_at_16(arguments.y)};
   switch (arguments.element) {
-    case DropoutElement::fp32:
+    case RowElement::fp32:
       return launch<Fp32>(rule, stream);
-    case DropoutElement::bf16:
+    case RowElement::bf16:
       return launch<Bf16>(rule, stream);
-    case DropoutElement::fp16:
+    case RowElement::fp16:
       return launch<Fp16>(rule, stream);
   }
 }

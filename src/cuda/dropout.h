@@ -4,16 +4,15 @@
 #include <cstdint>
 
 #include "base/dropout_places.h"
+#include "cuda/row_element.h"
 
 namespace metaformer::cuda {
-
-enum class DropoutElement { fp32, bf16, fp16 };
 
 // y_i = 0 with the given probability, else x_i / (1 - probability), for `count` contiguous elements. Which entries
 // become 0 is what DropoutMask (cpu/dropout.h) says of their places for the seed
 // Rng::with_key(*key).bits(number) (base/random.h).
 struct Dropout {
-  DropoutElement element = DropoutElement::fp32;
+  RowElement element = RowElement::fp32;
   const void* x = nullptr;
   void* y = nullptr;
   std::int64_t count = 0;

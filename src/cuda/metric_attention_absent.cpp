@@ -1,17 +1,42 @@
 // The kernels, compiled where CUDA is not.
 #include "base/error.h"
+#include "cuda/activation.h"
 #include "cuda/adam.h"
 #include "cuda/cross_entropy.h"
 #include "cuda/dropout.h"
+#include "cuda/embedding.h"
 #include "cuda/gradient_norm.h"
 #include "cuda/metric_attention.h"
 #include "cuda/metric_projection.h"
 #include "cuda/residual_norm.h"
+#include "cuda/rotary.h"
 
 namespace metaformer::cuda {
 
 void dropout(const Dropout&, void*) {
   throw Error(ExitCode::failure, "dropout kernel: this executable was built without CUDA");
+}
+
+std::int64_t activation_partial_sums(std::int64_t, std::int64_t) { return 0; }
+
+void activation(const Activation&, void*) {
+  throw Error(ExitCode::failure, "activation kernel: this executable was built without CUDA");
+}
+
+void activation_backward(const ActivationBackward&, void*) {
+  throw Error(ExitCode::failure, "activation kernel: this executable was built without CUDA");
+}
+
+void rotary(const Rotary&, void*) {
+  throw Error(ExitCode::failure, "kernel of rotary positions: this executable was built without CUDA");
+}
+
+std::int64_t embedding_gradient_numbers(std::int64_t) { return 0; }
+
+std::int64_t embedding_gradient_sums(std::int64_t, int) { return 0; }
+
+void embedding_gradient(const EmbeddingGradient&, void*) {
+  throw Error(ExitCode::failure, "kernel of the gradient of embeddings: this executable was built without CUDA");
 }
 
 std::int64_t residual_norm_partial_sums(std::int64_t, int) { return 1; }

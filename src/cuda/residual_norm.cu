@@ -4,16 +4,16 @@
 #include <string>
 
 #include "base/error.h"
-#include "cuda/fragments.h"
 #include "cuda/random_bits.h"
 #include "cuda/residual_norm.h"
+#include "cuda/rows.h"
 
 namespace metaformer::cuda {
 
 namespace {
 
 constexpr int norm_threads = 256, norm_warps = norm_threads / gpu::warp_size;
-constexpr int columns_of_lane = 4, columns_of_warp = columns_of_lane * gpu::warp_size;  // in a group
+constexpr int columns_of_warp = columns_of_lane * gpu::warp_size;  // in a group
 
 // The arguments and constants of every thread.
 struct NormRule {
@@ -29,53 +29,6 @@ struct NormBackwardRule {
   ResidualNormBackward in;
   std::int64_t parts = 0;  // of the partial sums; one for each block
 };
-
-// Calls use.template operator()<Format>() for the type; all threads take the same way.
-template <class Use>
-GPU_DEVICE void with_format(RowElement element, Use use) {
-  if (element == RowElement::fp32) {
-    use.template operator()<Fp32>();
-  } else if (element == RowElement::bf16) {
-    use.template operator()<Bf16>();
-  } else {
-    use.template operator()<Fp16>();
-  }
-}
-
-// Four neighbouring entries as they lie in memory: in words, or in the first two of them.
-template <class Format>
-GPU_DEVICE void load_four(unsigned (&words)[4], const typename Format::Element* from) {
-  if constexpr (sizeof(typename Format::Element) == 4) {
-    gpu::load_16(words, from);
-  } else {
-    gpu::load_8(words[0], words[1], from);
-  }
-}
-template <class Format>
-GPU_DEVICE void store_four(typename Format::Element* to, const float (&x)[4]) {
-  if constexpr (sizeof(typename Format::Element) == 4) {
-    const unsigned words[4] = {gpu::bits_of(x[0]), gpu::bits_of(x[1]), gpu::bits_of(x[2]), gpu::bits_of(x[3])};
-    gpu::store_16(to, words);
-  } else {
-    gpu::store_8(to, pack<Format>(x[0], x[1]), pack<Format>(x[2], x[3]));
-  }
-}
-template <class Format>
-GPU_DEVICE void put(unsigned (&words)[4], int i, typename Format::Element entry) {
-  if constexpr (sizeof(typename Format::Element) == 4) {
-    words[i] = gpu::bits_of(entry);
-  } else {
-    words[i / 2] = i % 2 == 0 ? entry : words[i / 2] | static_cast<unsigned>(entry) << 16;
-  }
-}
-template <class Format>
-GPU_DEVICE float entry_of(const unsigned (&words)[4], int i) {
-  if constexpr (sizeof(typename Format::Element) == 4) {
-    return gpu::float_of(words[i]);
-  } else {
-    return Format::to_float(static_cast<std::uint16_t>(words[i / 2] >> (i % 2 * 16)));
-  }
-}
 
 // Rows of a block, each of which belongs to Team warps. A lane has Groups groups of four neighbouring columns, so that
 // a warp loads and stores whole stretches of memory.
@@ -366,26 +319,14 @@ residual_norm_gradient_kernel(const NormBackwardRule rule) {
   NormGradient<Team, Groups>(rule, memory).run();
 }
 
-constexpr int sum_threads = 512, sum_warps = sum_threads / gpu::warp_size;
-
-// dgain and dbias of the parts: a lane for each number, and a warp for every sum_warps-th part.
+// dgain and dbias of the parts.
 GPU_KERNEL(sum_threads)
 residual_norm_sum_kernel(const NormBackwardRule rule) {
   GPU_SHARED_MEMORY(memory);
-  auto* sums = reinterpret_cast<float*>(memory);
   const std::int64_t width = rule.in.forward.width, size = 2 * width;
   const auto at = gpu::block_index() * gpu::warp_size + lane_index();
-  const bool exists = gpu::within(at < size);
-  float sum = 0;
-  if (exists) {
-    GPU_UNROLL_BY(8)
-    for (std::int64_t part = warp_index(); part < rule.parts; part += sum_warps)
-      sum += rule.in.partial[part * size + at];
-  }
-  sums[gpu::thread_index()] = sum;
-  gpu::sync_threads();
-  if (warp_index() > 0 || !exists) return;
-  for (int warp = 1; warp < sum_warps; ++warp) sum += sums[warp * gpu::warp_size + lane_index()];
+  const float sum = sum_of_parts(rule.in.partial, rule.parts, size, at, reinterpret_cast<float*>(memory));
+  if (warp_index() > 0 || !gpu::within(at < size)) return;
   float* target = at < width ? rule.in.dgain : rule.in.dbias;
   if (target != nullptr) target[at % width] = sum;
 }
@@ -410,21 +351,16 @@ int teams_of_block(int width) {
   return teams;
 }
 
-std::int64_t blocks_for(std::int64_t rows, int teams) { return (rows + teams - 1) / teams; }
-
 // Enough for several blocks on every multiprocessor, and few enough to be added.
 std::int64_t parts_of(std::int64_t rows, int width) {
   constexpr std::int64_t most = 512;
   return std::min(most, blocks_for(rows, teams_of_block(width)));
 }
 
-bool is_aligned_to(const void* data, std::size_t bytes) { return reinterpret_cast<std::uintptr_t>(data) % bytes == 0; }
-
 bool has_aligned_groups(int width, std::initializer_list<const float*> floats, const void* rows, RowElement element,
                         const void* others, RowElement other_element) {
-  const auto bytes = [](RowElement of) { return of == RowElement::fp32 ? std::size_t{16} : std::size_t{8}; };
-  return width % columns_of_lane == 0 && is_aligned_to(rows, bytes(element)) &&
-         is_aligned_to(others, bytes(other_element)) &&
+  return width % columns_of_lane == 0 && is_aligned_to(rows, bytes_of_four(element)) &&
+         is_aligned_to(others, bytes_of_four(other_element)) &&
          std::all_of(floats.begin(), floats.end(), [](const float* data) { return is_aligned_to(data, 16); });
 }
 

@@ -14,10 +14,9 @@
 #include <cstdint>
 
 #include "base/dropout_places.h"
+#include "cuda/row_element.h"
 
 namespace metaformer::cuda {
-
-enum class RowElement { fp32, bf16, fp16 };
 
 constexpr int most_norm_width = 4096;
 

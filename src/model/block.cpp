@@ -55,14 +55,23 @@ FeedForwardImpl::FeedForwardImpl(const TransformerConfig& config)
       down_(register_module("down", Linear(config.hidden_width(), config.width, config.bias,
                                            Init::normal(branch_output_std(config.branches()))))) {}
 
+// An activation or gate of a linear layer's result.
+static torch::Tensor activated(torch::Tensor (*activation)(const ActivationConfig&, const torch::Tensor&,
+                                                           const torch::Tensor&),
+                               const ActivationConfig& config, Linear& layer, const torch::Tensor& x) {
+  const auto& bias = layer->bias();
+  if (!activation_adds_bias(bias)) return activation(config, layer(x), {});
+  return activation(config, linear_product(x, layer->weight(), {}), bias);
+}
+
 torch::Tensor FeedForwardImpl::forward(const torch::Tensor& x_bcd) {
   const auto feed_rows = [this](const torch::Tensor& x) {
     const auto feed = [&]<class Config>(const Config& config) -> torch::Tensor {
       if constexpr (std::is_same_v<Config, GatedConfig>) {
-        return down_(gate(config.activation, up_(x)));
+        return down_(activated(gate, config.activation, up_, x));
       } else if constexpr (std::is_same_v<Config, MlpConfig>) {
-        const auto y = down_(activate(config.activation, up_(x)));
-        return config.output_activation ? activate(config.activation, y) : y;
+        const auto hidden = activated(activate, config.activation, up_, x);
+        return config.output_activation ? activated(activate, config.activation, down_, hidden) : down_(hidden);
       } else {
         throw std::logic_error("no feed-forward branch");
       }

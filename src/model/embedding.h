@@ -10,6 +10,7 @@
 #include "config/model_config.h"
 #include "model/batch.h"
 #include "ops/dropout.h"
+#include "ops/functional.h"
 #include "ops/layer.h"
 
 namespace metaformer {
@@ -20,7 +21,7 @@ class EmbeddingImpl : public Layer {
   EmbeddingImpl(std::int64_t rows, std::int64_t width, double std = usual_std)
       : weight_rd_(add_parameter("weight", {rows, width}, {.init = Init::normal(std), .decay = Decay::embeddings})) {}
 
-  torch::Tensor forward(const torch::Tensor& ids_bc) { return torch::embedding(weight_rd_, ids_bc); }
+  torch::Tensor forward(const torch::Tensor& ids_bc) { return embed(weight_rd_, ids_bc); }
 
   const torch::Tensor& weight() const { return weight_rd_; }
 

@@ -52,11 +52,6 @@ void drop_on_host(const DropoutMask& mask, const DropoutPlaces& places, const El
   });
 }
 
-cuda::DropoutElement element_of(torch::ScalarType type) {
-  if (type == torch::kBFloat16) return cuda::DropoutElement::bf16;
-  return type == torch::kHalf ? cuda::DropoutElement::fp16 : cuda::DropoutElement::fp32;
-}
-
 // `key`: undefined on the CPU.
 Tensor dropped(const Tensor& given, const Drop& drop, const Tensor& key) {
   const c10::OptionalDeviceGuard guard(given.device());
@@ -70,7 +65,7 @@ Tensor dropped(const Tensor& given, const Drop& drop, const Tensor& key) {
                             elements_of<Element>(y), x.numel() / places.run.value());
     });
   else
-    cuda::dropout({.element = element_of(x.scalar_type()),
+    cuda::dropout({.element = row_element(x.scalar_type()),
                    .x = x.data_ptr(),
                    .y = y.data_ptr(),
                    .count = x.numel(),

@@ -5,6 +5,7 @@
 #include "cpu/rotary.h"
 #include "ops/attention.h"
 #include "ops/fused_cross_entropy.h"
+#include "ops/fused_functional.h"
 #include "ops/kernel.h"
 
 namespace metaformer {
@@ -70,15 +71,27 @@ ActivationFunction function_of(const ActivationConfig& f) {
   return std::visit([](const auto& options) { return kernel_of(options); }, f);
 }
 
-Tensor activate(const ActivationConfig& f, const Tensor& x) {
+static Tensor with_bias(const Tensor& x, const Tensor& bias) {
+  return bias.defined() ? x + bias.to(x.scalar_type()) : x;
+}
+
+Tensor activate(const ActivationConfig& f, const Tensor& given, const Tensor& bias) {
+  if (has_fused_activation(given, bias)) return fused_activation(function_of(f), given, bias, /*gated=*/false);
+  const auto x = with_bias(given, bias);
   // LibTorch's ReLU needs no slopes, because its gradient is a comparison.
   return takes_activation_kernel(x) && !is<ReluConfig>(f) ? activate_by_kernel(f, x, 1) : activate_by_operators(f, x);
 }
 
-Tensor gate(const ActivationConfig& f, const Tensor& x) {
+Tensor gate(const ActivationConfig& f, const Tensor& given, const Tensor& bias) {
+  if (has_fused_activation(given, bias)) return fused_activation(function_of(f), given, bias, /*gated=*/true);
+  const auto x = with_bias(given, bias);
   if (takes_activation_kernel(x)) return activate_by_kernel(f, x, 2);
   const auto parts = x.chunk(2, -1);
   return activate_by_operators(f, parts[0]) * parts[1];
+}
+
+bool activation_adds_bias(const Tensor& bias) {
+  return bias.defined() && bias.is_cuda() && bias.scalar_type() == torch::kFloat && bias.is_contiguous();
 }
 
 // Sums the gain's gradient over chunks of rows, then over the chunks, which depend only on the number of rows.
@@ -158,12 +171,17 @@ Tensor rotate_pairs(const Tensor& x_bnck, const Tensor& cos_cr, const Tensor& si
     return own_node(
         "rotate_pairs", {x_bnck}, [&](Tensors&) { return rotated(x_bnck, cos_cr, sin_cr, 1); },
         [=](const Backward& in) -> Tensors { return {rotated(in.dy[0], cos_cr, sin_cr, -1)}; });
+  if (has_fused_rotation(x_bnck, cos_cr, sin_cr)) return fused_rotation(x_bnck, cos_cr, sin_cr);
   const auto pairs = cos_cr.size(1);
   const auto cos = cos_cr.to(x_bnck.scalar_type()), sin = sin_cr.to(x_bnck.scalar_type());
   const auto first = x_bnck.narrow(3, 0, pairs), second = x_bnck.narrow(3, pairs, pairs);
   return torch::cat(
       {first * cos - second * sin, second * cos + first * sin, x_bnck.narrow(3, 2 * pairs, x_bnck.size(3) - 2 * pairs)},
       3);
+}
+
+Tensor embed(const Tensor& table_vd, const Tensor& ids) {
+  return has_fused_embedding(table_vd, ids) ? fused_embedding(table_vd, ids) : torch::embedding(table_vd, ids);
 }
 
 namespace {

@@ -17,13 +17,8 @@ namespace {
 
 thread_local const ExpectedLossGradient* expected_gradient = nullptr;
 
-cuda::LogitElement logit_element(torch::ScalarType type) {
-  if (type == torch::kBFloat16) return cuda::LogitElement::bf16;
-  return type == torch::kHalf ? cuda::LogitElement::fp16 : cuda::LogitElement::fp32;
-}
-
 cuda::CrossEntropy arguments_of(const Tensor& logits_tv, const Tensor& targets_t, double smoothing) {
-  return {.element = logit_element(logits_tv.scalar_type()),
+  return {.element = row_element(logits_tv.scalar_type()),
           .logits = logits_tv.const_data_ptr(),
           .rows = logits_tv.size(0),
           .width = logits_tv.size(1),
@@ -51,9 +46,8 @@ Tensors fused_cross_entropy_backward(const Backward& in, double smoothing, bool 
 }  // namespace
 
 bool has_fused_cross_entropy(const Tensor& logits) {
-  const auto type = logits.scalar_type();
-  return logits.is_cuda() && (type == torch::kFloat || type == torch::kBFloat16 || type == torch::kHalf) &&
-         logits.size(-1) > 0 && logits.size(-1) <= std::numeric_limits<int>::max();
+  return logits.is_cuda() && is_row_type(logits.scalar_type()) && logits.size(-1) > 0 &&
+         logits.size(-1) <= std::numeric_limits<int>::max();
 }
 
 Tensor fused_cross_entropy_sum(const Tensor& given_tv, const Tensor& given_targets_t, double smoothing,

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "cuda/row_element.h"
+
 // at::parallel_for is a template, compiled here: without OpenMP it would silently run on one thread.
 #ifndef INTRA_OP_PARALLEL
 #error "at::parallel_for needs the compiler's OpenMP flag (link metaformer_torch)"
@@ -49,6 +51,18 @@ template <class Use>
 void with_element(const torch::Tensor& x, const Use& use) {
   x.scalar_type() == torch::kFloat ? use(float()) : use(std::uint16_t());
 }
+
+// Whether the kernels of cuda/ can read and write the type, and their name for it.
+inline bool is_row_type(torch::ScalarType type) {
+  return type == torch::kFloat || type == torch::kBFloat16 || type == torch::kHalf;
+}
+inline cuda::RowElement row_element(torch::ScalarType type) {
+  if (type == torch::kBFloat16) return cuda::RowElement::bf16;
+  return type == torch::kHalf ? cuda::RowElement::fp16 : cuda::RowElement::fp32;
+}
+
+// For kernels that take null for what they do not need.
+inline float* floats_of(const torch::Tensor& x) { return x.defined() ? x.data_ptr<float>() : nullptr; }
 
 template <class Element>
 Element* elements_of(const torch::Tensor& x) {

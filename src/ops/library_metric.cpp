@@ -42,8 +42,6 @@ cuda::MetricRows rows_at(const Tensor& x_bnck) {
   return {x_bnck.data_ptr(), {x_bnck.stride(0), x_bnck.stride(1), x_bnck.stride(2)}};
 }
 
-float* floats_of(const Tensor& x) { return x.defined() ? x.data_ptr<float>() : nullptr; }
-
 // The kernel arguments that both passes share, without results.
 cuda::MetricProjection projection_kernel(const Tensor& x_bnck, const Tensor& gain_k, const Tensor& metric,
                                          const LibraryMetricOptions& options) {

@@ -13,16 +13,6 @@ using torch::Tensor;
 
 namespace {
 
-bool is_row_type(torch::ScalarType type) {
-  return type == torch::kFloat || type == torch::kBFloat16 || type == torch::kHalf;
-}
-
-cuda::RowElement row_element(torch::ScalarType type) {
-  if (type == torch::kBFloat16) return cuda::RowElement::bf16;
-  return type == torch::kHalf ? cuda::RowElement::fp16 : cuda::RowElement::fp32;
-}
-
-float* row_floats(const Tensor& x) { return x.defined() ? x.data_ptr<float>() : nullptr; }
 void* row_data(const Tensor& x) { return x.defined() ? x.data_ptr() : nullptr; }
 
 Tensors residual_norm_forward(cuda::ResidualNorm in, const ResidualSum& sum, const RowNorm& norm,
@@ -33,14 +23,14 @@ Tensors residual_norm_forward(cuda::ResidualNorm in, const ResidualSum& sum, con
   const auto sum_bcd = torch::empty(y_bcd.sizes(), floats), n_bcd = torch::empty(y_bcd.sizes(), floats.dtype(normed));
   const auto mean_r = norm.centred ? torch::empty({in.rows}, floats) : Tensor();
   const auto factor_r = torch::empty({in.rows}, floats);
-  in.x = row_floats(x_bcd);
+  in.x = floats_of(x_bcd);
   in.y = y_bcd.data_ptr();
-  in.gain = row_floats(norm.gain_d);
-  in.bias = row_floats(norm.bias_d);
-  in.sum = row_floats(sum_bcd);
+  in.gain = floats_of(norm.gain_d);
+  in.bias = floats_of(norm.bias_d);
+  in.sum = floats_of(sum_bcd);
   in.n = n_bcd.data_ptr();
-  in.mean = row_floats(mean_r);
-  in.factor = row_floats(factor_r);
+  in.mean = floats_of(mean_r);
+  in.factor = floats_of(factor_r);
   cuda::residual_norm(in, stream_of(y_bcd));
   saved = {sum_bcd, norm.gain_d, mean_r, factor_r, key};
   return {sum_bcd, n_bcd};
@@ -51,10 +41,10 @@ Tensors residual_norm_gradients(const Backward& backward, cuda::ResidualNorm in,
   const auto &sum_bcd = backward.saved[0], &gain_d = backward.saved[1];
   const c10::OptionalDeviceGuard guard(sum_bcd.device());
   const auto dsum_bcd = backward.dy[0].contiguous(), dn_bcd = backward.dy[1].contiguous();
-  in.gain = row_floats(gain_d);
-  in.sum = row_floats(sum_bcd);
-  in.mean = row_floats(backward.saved[2]);
-  in.factor = row_floats(backward.saved[3]);
+  in.gain = floats_of(gain_d);
+  in.sum = floats_of(sum_bcd);
+  in.mean = floats_of(backward.saved[2]);
+  in.factor = floats_of(backward.saved[3]);
   in.key = backward.saved[4].defined() ? backward.saved[4].const_data_ptr<std::int64_t>() : nullptr;
   const bool is_shared = in.probability == 0 && y_type == torch::kFloat;  // dy is dx
   Tensor dx_bcd, dy_bcd, dgain_d, dbias_d, partial;
@@ -66,12 +56,12 @@ Tensors residual_norm_gradients(const Backward& backward, cuda::ResidualNorm in,
     partial = torch::empty({cuda::residual_norm_partial_sums(in.rows, in.width)}, sum_bcd.options());
   cuda::residual_norm_backward({.forward = in,
                                 .dn = dn_bcd.data_ptr(),
-                                .dsum = row_floats(dsum_bcd),
-                                .dx = row_floats(dx_bcd),
+                                .dsum = floats_of(dsum_bcd),
+                                .dx = floats_of(dx_bcd),
                                 .dy = is_shared ? nullptr : row_data(dy_bcd),
-                                .dgain = row_floats(dgain_d),
-                                .dbias = row_floats(dbias_d),
-                                .partial = row_floats(partial)},
+                                .dgain = floats_of(dgain_d),
+                                .dbias = floats_of(dbias_d),
+                                .partial = floats_of(partial)},
                                stream_of(sum_bcd));
   return {backward.needs(0) ? dx_bcd : Tensor(), dy_bcd, dgain_d, dbias_d};
 }

@@ -155,6 +155,8 @@ constexpr KindPattern kind_patterns[] = {
     {"sm90_", Kind::products},
     {"elementwise_kernel", Kind::elementwise},
     {"reduce_kernel", Kind::elementwise},
+    {"::activation_", Kind::elementwise},
+    {"::rotary_", Kind::elementwise},
 };
 
 // Joins overlapping intervals; sorted by time.

@@ -15,6 +15,7 @@
 #include "cuda/dropout.h"
 #include "cuda/emulator.h"
 #include "cuda/kernel_memory.h"
+#include "cuda/layer_case.h"
 #include "cuda/metric_case.h"
 #include "cuda/projection_case.h"
 #include "cuda/residual_norm.h"
@@ -107,7 +108,7 @@ std::vector<unsigned char> run_dropout(bool aligned) {
   for (std::size_t i = 0; i < bytes; ++i) x.data()[i] = static_cast<unsigned char>(i % 2 == 0 ? 3 * i : 0x40);
   std::memset(key.data(), 5, sizeof(std::int64_t));
   std::memset(starts.data(), 6, runs * sizeof(std::int64_t));
-  cuda::dropout({.element = cuda::DropoutElement::bf16,
+  cuda::dropout({.element = cuda::RowElement::bf16,
                  .x = x.data(),
                  .y = y.data(),
                  .count = run * runs,
@@ -196,7 +197,9 @@ std::vector<MetricResult> expected;
 std::vector<std::vector<Bytes>> expected_norms;
 std::vector<unsigned char> expected_dropped[2];
 std::vector<ProjectionResult> expected_projections;
-std::vector<std::uint32_t> expected_steps;  // of the kernels of the loss and of the update
+std::vector<std::uint32_t> expected_steps;   // of the kernels of the loss and of the update
+std::vector<std::uint32_t> expected_layers;  // of those between matrix products
+layer_cases::EmbeddingResult expected_many;
 
 bool projections_as_expected() {
   const auto list = projection_cases();
@@ -211,13 +214,19 @@ bool norms_as_expected() {
   return true;
 }
 
-// Whether every case gives the expected results.
+// So many tokens that the chunks in which they are sorted have several rounds.
+layer_cases::EmbeddingResult run_many_tokens() {
+  return layer_cases::run_embedding_gradient({.vocabulary = 65, .width = 1, .ids = layer_cases::drawn_ids(33'000, 65)});
+}
+
+// Whether every case gives the expected results. The longest one comes last, because the others find most faults.
 bool all_as_expected() {
   for (const bool aligned : {false, true})
     if (run_dropout(aligned) != expected_dropped[aligned]) return false;
   for (const auto& schedule : schedules) {
     emulator::set_schedule(schedule);
     if (step_cases::run_step_kernels() != expected_steps) return false;
+    if (layer_cases::run_layer_kernels() != expected_layers) return false;
     if (!norms_as_expected() || !projections_as_expected()) return false;
   }
   const auto list = cases();
@@ -226,6 +235,10 @@ bool all_as_expected() {
       emulator::set_schedule(schedule);
       if (run_kernels(list[i]) != expected[i]) return false;
     }
+  }
+  for (const auto& schedule : schedules) {
+    emulator::set_schedule(schedule);
+    if (run_many_tokens() != expected_many) return false;
   }
   return true;
 }
@@ -260,6 +273,8 @@ int run() {
   for (const bool aligned : {false, true}) expected_dropped[aligned] = run_dropout(aligned);
   for (const auto& c : norm_cases) expected_norms.push_back(run_norm(c));
   expected_steps = step_cases::run_step_kernels();
+  expected_layers = layer_cases::run_layer_kernels();
+  expected_many = run_many_tokens();
   for (const auto& c : projection_cases()) expected_projections.push_back(run_projection(c));
   if (!all_as_expected()) {
     std::cerr << "the kernels as they are do not give the same bits under every schedule\n";

@@ -11,19 +11,18 @@ namespace metaformer::step_cases {
 
 namespace {
 
-// Numbers in [-1, 1) that look random.
+std::size_t bytes_of(cuda::RowElement element) { return element == cuda::RowElement::fp32 ? 4 : 2; }
+
+std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+}  // namespace
+
 float draw(std::uint64_t number) {
   auto bits = (number + 1) * 0x9e3779b97f4a7c15ULL;
   bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9ULL;
   bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebULL;
   return static_cast<float>(static_cast<double>(bits >> 40) * 0x1p-23 - 1);
 }
-
-std::size_t bytes_of(cuda::LogitElement element) { return element == cuda::LogitElement::fp32 ? 4 : 2; }
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
-
-}  // namespace
 
 bool KernelArray::is_alone() const {
   const auto is_filled = [this](const unsigned char* from, std::size_t count) {
@@ -33,15 +32,15 @@ bool KernelArray::is_alone() const {
   return is_filled(memory_.data(), before_) && is_filled(memory_.data() + used, total_ - used);
 }
 
-float number_of(cuda::LogitElement element, std::uint32_t bits) {
-  if (element == cuda::LogitElement::fp32) return gpu::float_of(bits);
+float number_of(cuda::RowElement element, std::uint32_t bits) {
+  if (element == cuda::RowElement::fp32) return gpu::float_of(bits);
   const auto half = static_cast<std::uint16_t>(bits);
-  return element == cuda::LogitElement::bf16 ? gpu::from_bf16(half) : gpu::from_fp16(half);
+  return element == cuda::RowElement::bf16 ? gpu::from_bf16(half) : gpu::from_fp16(half);
 }
 
-std::uint32_t stored(cuda::LogitElement element, float x) {
-  if (element == cuda::LogitElement::fp32) return gpu::bits_of(x);
-  return element == cuda::LogitElement::bf16 ? gpu::to_bf16(x) : gpu::to_fp16(x);
+std::uint32_t stored(cuda::RowElement element, float x) {
+  if (element == cuda::RowElement::fp32) return gpu::bits_of(x);
+  return element == cuda::RowElement::bf16 ? gpu::to_bf16(x) : gpu::to_fp16(x);
 }
 
 std::vector<std::int64_t> targets_of(const LossCase& c) {
@@ -185,11 +184,11 @@ std::vector<std::uint32_t> run_step_kernels() {
   const auto add = [&](const std::vector<float>& x) {
     for (const float value : x) all.push_back(std::bit_cast<std::uint32_t>(value));
   };
-  using cuda::LogitElement;
+  using cuda::RowElement;
   for (const auto& c : std::vector<LossCase>{
-           {.element = LogitElement::bf16, .rows = 11, .width = 65, .smoothing = 0.1, .at_the_end = true},
-           {.element = LogitElement::bf16, .rows = 9, .width = 41, .padding = 7, .shift = 3, .gradient_shift = 3},
-           {.element = LogitElement::fp16, .rows = 2, .width = 1130, .smoothing = 0.1, .at_the_end = true},
+           {.element = RowElement::bf16, .rows = 11, .width = 65, .smoothing = 0.1, .at_the_end = true},
+           {.element = RowElement::bf16, .rows = 9, .width = 41, .padding = 7, .shift = 3, .gradient_shift = 3},
+           {.element = RowElement::fp16, .rows = 2, .width = 1130, .smoothing = 0.1, .at_the_end = true},
            {.rows = 2, .width = 3, .targets = {3, -1}},
            {.rows = 3, .width = 1037, .padding = 2, .spread = 20, .gradient_shift = 1}}) {
     const auto result = run_loss(c);

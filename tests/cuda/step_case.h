@@ -13,6 +13,9 @@
 
 namespace metaformer::step_cases {
 
+// Numbers in [-1, 1) that look random.
+float draw(std::uint64_t number);
+
 // `count` elements of `size` bytes: `shift` elements after a multiple of 16 bytes, or such that they end at a page
 // without access. The memory is filled with NaN, or with a byte.
 class KernelArray {
@@ -56,7 +59,7 @@ class KernelArray {
 };
 
 struct LossCase {
-  cuda::LogitElement element = cuda::LogitElement::fp32;
+  cuda::RowElement element = cuda::RowElement::fp32;
   std::int64_t rows = 1, width = 1, padding = 0;  // padding: elements between two rows
   double smoothing = 0, spread = 1;               // spread: of the logits
   std::size_t shift = 0, gradient_shift = 0;
@@ -78,8 +81,8 @@ std::vector<std::int64_t> targets_of(const LossCase& c);
 std::vector<float> logits_of(const LossCase& c);  // as they are stored, without padding
 LossResult run_loss(const LossCase& c);
 
-float number_of(cuda::LogitElement element, std::uint32_t bits);
-std::uint32_t stored(cuda::LogitElement element, float x);
+float number_of(cuda::RowElement element, std::uint32_t bits);
+std::uint32_t stored(cuda::RowElement element, float x);
 
 struct GradientCase {
   std::vector<float> gradients;

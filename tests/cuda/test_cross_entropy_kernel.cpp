@@ -14,16 +14,16 @@ using namespace step_cases;
 
 namespace {
 
-using cuda::LogitElement;
+using cuda::RowElement;
 
-constexpr auto elements = {LogitElement::fp32, LogitElement::bf16, LogitElement::fp16};
+constexpr auto elements = {RowElement::fp32, RowElement::bf16, RowElement::fp16};
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr double roundoff = 0x1p-24;  // of float32
 
 // Half a unit in the last of 24, 8 or 11 bits, relative to the smallest number with that unit.
-double roundoff_of(LogitElement element) {
-  if (element == LogitElement::fp32) return roundoff;
-  return element == LogitElement::bf16 ? 0x1p-8 : 0x1p-11;
+double roundoff_of(RowElement element) {
+  if (element == RowElement::fp32) return roundoff;
+  return element == RowElement::bf16 ? 0x1p-8 : 0x1p-11;
 }
 
 struct Exact {
@@ -85,7 +85,7 @@ void check(const LossCase& c) {
   for (std::size_t i = 0; i < exact.gradient.size(); ++i) {
     const double gradient = static_cast<double>(number_of(c.element, result.gradient[i]));
     const double bound = of_softmax + roundoff_of(c.element) * std::fabs(exact.gradient[i]) +
-                         (c.element == LogitElement::fp16 ? smallest : 0);
+                         (c.element == RowElement::fp16 ? smallest : 0);
     const double error = std::fabs(gradient - exact.gradient[i]) / bound;
     worst = error > worst || std::isnan(error) ? error : worst;
   }
@@ -129,7 +129,7 @@ TEST_CASE("the kernel of the cross-entropy takes every alignment and stride, and
 
 TEST_CASE("the order of threads changes no bit of the loss and its gradient", "[cross_entropy]") {
   const std::int64_t width = GENERATE(65, 1100);
-  const LossCase c{.element = LogitElement::bf16, .rows = 20, .width = width, .smoothing = 0.1};
+  const LossCase c{.element = RowElement::bf16, .rows = 20, .width = width, .smoothing = 0.1};
   const auto first = run_loss(c);
   for (std::uint64_t turn = 0; turn < 9; ++turn) {
     choose_schedule(turn);
@@ -213,7 +213,7 @@ TEST_CASE("the gradient is computed again only for another factor", "[cross_entr
 
 TEST_CASE("the loss and the gradient do not depend on whether the other is needed", "[cross_entropy]") {
   const std::int64_t width = GENERATE(65, 1100);
-  const LossCase both{.element = LogitElement::bf16, .rows = 11, .width = width, .smoothing = 0.1};
+  const LossCase both{.element = RowElement::bf16, .rows = 11, .width = width, .smoothing = 0.1};
   auto only_loss = both, only_gradient = both;
   only_loss.has_gradient = false;
   only_gradient.has_loss = false;
@@ -224,7 +224,7 @@ TEST_CASE("the loss and the gradient do not depend on whether the other is neede
 
 TEST_CASE("the sum of many losses keeps the digits of float32", "[cross_entropy]") {
   check({.rows = 5001, .width = 3, .spread = 4});
-  check({.element = LogitElement::bf16, .rows = 300, .width = 1025, .spread = 1});
+  check({.element = RowElement::bf16, .rows = 300, .width = 1025, .spread = 1});
 }
 
 }  // namespace metaformer::test_cross_entropy_kernel

@@ -19,11 +19,11 @@ namespace metaformer {
 
 namespace {
 
-using cuda::DropoutElement;
 using cuda::DropoutPlaces;
+using cuda::RowElement;
 
 constexpr double probability = 0.3;
-constexpr auto elements = {DropoutElement::fp32, DropoutElement::bf16, DropoutElement::fp16};
+constexpr auto elements = {RowElement::fp32, RowElement::bf16, RowElement::fp16};
 
 struct Draw {
   std::uint64_t key = 0x9876543210abcdefULL, number = 0;
@@ -41,23 +41,23 @@ std::vector<float> numbers(std::size_t count) {
   return x;
 }
 
-std::size_t bytes_of(DropoutElement element) { return element == DropoutElement::fp32 ? 4 : 2; }
+std::size_t bytes_of(RowElement element) { return element == RowElement::fp32 ? 4 : 2; }
 
 // The bits of the number in the type.
-std::uint32_t stored(DropoutElement element, float x) {
-  if (element == DropoutElement::fp32) return gpu::bits_of(x);
-  return element == DropoutElement::bf16 ? gpu::to_bf16(x) : gpu::to_fp16(x);
+std::uint32_t stored(RowElement element, float x) {
+  if (element == RowElement::fp32) return gpu::bits_of(x);
+  return element == RowElement::bf16 ? gpu::to_bf16(x) : gpu::to_fp16(x);
 }
-float number_of(DropoutElement element, std::uint32_t bits) {
-  if (element == DropoutElement::fp32) return gpu::float_of(bits);
+float number_of(RowElement element, std::uint32_t bits) {
+  if (element == RowElement::fp32) return gpu::float_of(bits);
   const auto half = static_cast<std::uint16_t>(bits);
-  return element == DropoutElement::bf16 ? gpu::from_bf16(half) : gpu::from_fp16(half);
+  return element == RowElement::bf16 ? gpu::from_bf16(half) : gpu::from_fp16(half);
 }
 
 // Entries in memory for the kernel, and some bytes around them.
 class Entries {
  public:
-  Entries(DropoutElement element, std::size_t count, std::size_t shift, bool at_the_end)
+  Entries(RowElement element, std::size_t count, std::size_t shift, bool at_the_end)
       : size_(bytes_of(element)), count_(count), memory_((count * size_ + 15) / 16 * 16 + 16) {
     const auto total = (count * size_ + 15) / 16 * 16 + 16;
     before_ = at_the_end ? total - count * size_ : shift * size_;
@@ -85,7 +85,7 @@ class Entries {
 };
 
 // The bits that the kernel stores.
-std::vector<std::uint32_t> by_kernel(DropoutElement element, const std::vector<float>& x, const Draw& draw,
+std::vector<std::uint32_t> by_kernel(RowElement element, const std::vector<float>& x, const Draw& draw,
                                      const std::optional<DropoutPlaces>& places = {}, const Layout& layout = {}) {
   const Entries from(element, x.size(), layout.x, layout.at_the_end),
       to(element, x.size(), layout.y, layout.at_the_end);
@@ -110,7 +110,7 @@ std::vector<std::uint32_t> by_kernel(DropoutElement element, const std::vector<f
 
 // The bits by the CPU's mask, one entry at a time. `place_of`: the place of an entry.
 template <class PlaceOf>
-std::vector<std::uint32_t> by_host(DropoutElement element, const std::vector<float>& x, const Draw& draw,
+std::vector<std::uint32_t> by_host(RowElement element, const std::vector<float>& x, const Draw& draw,
                                    const PlaceOf& place_of) {
   const DropoutMask mask(probability, Rng::with_key(draw.key).bits(draw.number));
   std::vector<std::uint32_t> y(x.size());
@@ -143,7 +143,7 @@ struct Tensor {
   }
 };
 
-void check_places(DropoutElement element, const Tensor& tensor, const Layout& layout = {}) {
+void check_places(RowElement element, const Tensor& tensor, const Layout& layout = {}) {
   INFO("runs of " << tensor.run << ", " << tensor.heads << " heads, " << tensor.queries << " queries");
   const KernelMemory starts(sizeof(std::int64_t) * tensor.starts.size());
   std::memcpy(starts.data(), tensor.starts.data(), sizeof(std::int64_t) * tensor.starts.size());
@@ -169,7 +169,7 @@ TEST_CASE("the dropout kernel gives the same bits as the CPU", "[dropout]") {
   const auto x = numbers(count);
   const auto expected = by_vectors(x, draw), given = [&] {
     std::vector<float> y;
-    for (const auto bits : by_kernel(DropoutElement::fp32, x, draw)) y.push_back(gpu::float_of(bits));
+    for (const auto bits : by_kernel(RowElement::fp32, x, draw)) y.push_back(gpu::float_of(bits));
     return y;
   }();
   CHECK(given == expected);
@@ -196,7 +196,7 @@ TEST_CASE("the dropout kernel gives the same bits as the CPU for every number of
 
 TEST_CASE("the kernel draws by the key in memory and by the number of the draw", "[dropout]") {
   const std::vector<float> ones(2000, 1);
-  const auto draw = [&](const Draw& given) { return by_kernel(DropoutElement::fp32, ones, given); };
+  const auto draw = [&](const Draw& given) { return by_kernel(RowElement::fp32, ones, given); };
   const auto first = draw({});
   CHECK(first == draw({}));
   CHECK(first != draw({.number = 1}));
@@ -220,7 +220,7 @@ TEST_CASE("the kernel finds the places of rows, of weights, and of runs with giv
 }
 
 TEST_CASE("the kernel gives weights beyond 256 heads and 65,536 tokens distinct places", "[dropout]") {
-  const auto element = GENERATE(DropoutElement::fp32, DropoutElement::bf16);
+  const auto element = GENERATE(RowElement::fp32, RowElement::bf16);
   check_places(element, {.run = 3, .runs = 2 * 600 * 2, .heads = 600, .queries = 2});
   check_places(element, {.run = 70'000, .runs = 1, .heads = 1, .queries = 1});
   check_places(element, {.run = 1, .runs = 70'000, .heads = 1, .queries = 70'000});

@@ -100,12 +100,13 @@ GPU_KERNEL(lanes) roundings_kernel(unsigned* out) {
 GPU_KERNEL(lanes) functions_kernel(float* out) {
   const int lane = gpu::thread_index();
   const float x = 0.37f * static_cast<float>(lane) - 6;
-  out[lane * 6] = lane == 31 ? gpu::exp2_approximate(-INFINITY) : gpu::exp2_approximate(x);
-  out[lane * 6 + 1] = gpu::log2_approximate(0.5f + static_cast<float>(lane));
-  out[lane * 6 + 2] = gpu::fused_multiply_add(x, 1.0001f, 3.0f);
-  out[lane * 6 + 3] = gpu::reciprocal_root(1e-6f + static_cast<float>(lane));
-  out[lane * 6 + 4] = gpu::square_root(static_cast<float>(lane));
-  out[lane * 6 + 5] = gpu::logarithm(0.9f + 0.37f * static_cast<float>(lane));
+  out[lane * 7] = lane == 31 ? gpu::exp2_approximate(-INFINITY) : gpu::exp2_approximate(x);
+  out[lane * 7 + 1] = gpu::log2_approximate(0.5f + static_cast<float>(lane));
+  out[lane * 7 + 2] = gpu::fused_multiply_add(x, 1.0001f, 3.0f);
+  out[lane * 7 + 3] = gpu::reciprocal_root(1e-6f + static_cast<float>(lane));
+  out[lane * 7 + 4] = gpu::square_root(static_cast<float>(lane));
+  out[lane * 7 + 5] = gpu::logarithm(0.9f + 0.37f * static_cast<float>(lane));
+  out[lane * 7 + 6] = gpu::reciprocal_approximate(lane == 31 ? 1e38f : 1 + 0.37f * static_cast<float>(lane));
 }
 
 // Products that a fused sum would not round, of numbers that no compiler can round otherwise.
@@ -167,7 +168,7 @@ void print_numbers(const char* name, const KernelMemory& memory, int count) {
 
 void print_probes() {
   const KernelMemory matrices(4 * 8 * lanes), products(4 * 12 * lanes), shuffles(4 * 2 * lanes), in(4 * 4 * lanes),
-      copies(4 * 8 * lanes), roundings(4 * 5 * lanes), functions(4 * 6 * lanes), counters(8), handed_on(4 * 5 * lanes),
+      copies(4 * 8 * lanes), roundings(4 * 5 * lanes), functions(4 * 7 * lanes), counters(8), handed_on(4 * 5 * lanes),
       accesses(4 * 6 * lanes), rounded(4 * lanes);
   for (int i = 0; i < 4 * lanes; ++i) in.floats()[i] = static_cast<float>(i);
   gpu::launch(matrices_kernel, 1, lanes, 512, nullptr, words(matrices));
@@ -190,7 +191,7 @@ void print_probes() {
   print_words("rounded", rounded, lanes);
   print_words("roundings", roundings, 5 * lanes);
   print_numbers("turns", handed_on, 5 * lanes);
-  print_numbers("functions", functions, 6 * lanes);
+  print_numbers("functions", functions, 7 * lanes);
 }
 
 }  // namespace metaformer

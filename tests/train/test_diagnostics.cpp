@@ -386,6 +386,11 @@ TEST_CASE("the kind of a kernel follows from its name", "[profile]") {
       {"void metaformer::cuda::metric_pass_kernel<metaformer::cuda::Bf16, 64>", "attention"},
       {"void metaformer::cuda::(anonymous namespace)::dropout_kernel<metaformer::cuda::Bf16>", "dropout"},
       {"void metaformer::cuda::(anonymous namespace)::residual_norm_kernel<1, 3>", "norms and softmax"},
+      {"void metaformer::cuda::(anonymous namespace)::activation_gradient_kernel<metaformer::cuda::(anonymous "
+       "namespace)::Gelu, false>",
+       "element by element, sums"},
+      {"metaformer::cuda::(anonymous namespace)::rotary_kernel", "element by element, sums"},
+      {"metaformer::cuda::(anonymous namespace)::embedding_sort_kernel", "embedding and loss"},
       {"void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>", "norms and softmax"},
       {"void at::native::(anonymous namespace)::GammaBetaBackwardCUDAKernelTemplate<float>", "norms and softmax"},
       {"void (anonymous namespace)::softmax_warp_forward<float, float, float, 8, false, false>", "norms and softmax"},

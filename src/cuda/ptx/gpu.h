@@ -142,6 +142,12 @@ GPU_DEVICE float exp2_approximate(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
   return y;
 }
+// 1 / x to about 1 unit in the last place; 0 for x above 2^126.
+GPU_DEVICE float reciprocal_approximate(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
+  return y;
+}
 // a b + c, rounded once.
 GPU_DEVICE float fused_multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 // a b, rounded even if it is added to something.

@@ -236,6 +236,7 @@ inline float approximate(float x, float y) {
 }
 
 inline float exp2_approximate(float x) { return approximate(x, std::exp2(x)); }
+inline float reciprocal_approximate(float x) { return std::fabs(x) > 0x1p126F ? 0 / x : approximate(x, 1 / x); }
 inline float fused_multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
 inline float product(float a, float b) { return std::fma(a, b, -0.0F); }  // the compiler fuses no other sum with it
 inline float maximum(float a, float b) { return std::fmax(a, b); }

@@ -1,0 +1,8 @@
+#pragma once
+// The types of the rows that kernels read and write.
+
+namespace metaformer::cuda {
+
+enum class RowElement { fp32, bf16, fp16 };
+
+}  // namespace metaformer::cuda
