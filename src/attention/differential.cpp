@@ -41,9 +41,9 @@ class Differential : public Mixer {
                              .shaw = positions_.shaw(),
                              .distances = positions_.distance_terms(visibility)};
     const auto tokens = k_bnek.size(2);
-    const auto query_bnck = positions_.rotated(positions_.with_content_bias(q_bnck, visibility), tokens);
-    const auto t_bncj =
-        attend(query_bnck, positions_.rotated(k_bnek, tokens), value_bpej, visibility, mixing, options_.backend, pass);
+    const auto query_bnck = positions_.rotated(positions_.with_content_bias(q_bnck, visibility), tokens, visibility);
+    const auto t_bncj = attend(query_bnck, positions_.rotated(k_bnek, tokens, visibility), value_bpej, visibility,
+                               mixing, options_.backend, pass);
     const auto t_bp2cj = t_bncj.unflatten(1, {pairs(), 2});
     const auto difference_bpcj = t_bp2cj.select(2, 0) - lambda().to(t_bncj.scalar_type()) * t_bp2cj.select(2, 1);
     return output_(merge_heads(norm_(difference_bpcj) * (1 - lambda_init_)));

@@ -228,8 +228,8 @@ class Quadratic : public FormMixer {
     if (pass.wants_scores()) pass.probe->scored({.left_bnci = left, .right_bnej = right, .form_nij = form_nij});
     const auto tokens = right.size(2);
     left = positions_->with_content_bias(left, visibility);
-    const auto q_bnck = positions_->rotated(per_head_product(left, form_nij), tokens);
-    const auto k_bnek = positions_->rotated(right.to(q_bnck.scalar_type()), tokens);
+    const auto q_bnck = positions_->rotated(per_head_product(left, form_nij), tokens, visibility);
+    const auto k_bnek = positions_->rotated(right.to(q_bnck.scalar_type()), tokens, visibility);
     ScoreMixing mixing{.scale = scale(),
                        .dropout = shape_.dropout,
                        .shaw = positions_->shaw(),
@@ -308,12 +308,11 @@ torch::Tensor published_form(const torch::Tensor& metric_nkk) {
 // The published formula, kept for comparison: it counts a pair of tokens and a pair of features twice each. It is
 // defined for c >= e and k >= j and mirrored; the diagonals of both are not doubled.
 torch::Tensor published_scores(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek,
-                               const torch::Tensor& metric_nkk) {
+                               const torch::Tensor& metric_nkk, const torch::Tensor& offset_ce) {
   const auto once_nkk = published_form(metric_nkk);
   const auto later_bnce = torch::einsum("bnck,nkj,bnej->bnce", {p_bnck, once_nkk, p_bnek});
   const auto earlier_bnce = torch::einsum("bnck,njk,bnej->bnce", {p_bnck, once_nkk, p_bnek});
-  const auto offset = offset_ce(p_bnck.size(2), p_bnek.size(2), p_bnck.device());
-  return torch::where(offset == 0, later_bnce, 2 * torch::where(offset < 0, later_bnce, earlier_bnce));
+  return torch::where(offset_ce == 0, later_bnce, 2 * torch::where(offset_ce < 0, later_bnce, earlier_bnce));
 }
 
 // r = p M p' with M symmetric, or minus the squared distance that M induces. Keys and values are the same projection p,
@@ -500,24 +499,26 @@ class Metric : public FormMixer {
     if (by_formula && !positions_->rotates()) {
       const bool has_vectors = mixing.shaw != nullptr || mixing.distances;
       const auto q_bnck = has_vectors ? query_factor() * times_metric(p_bnck) : p_bnck;
-      return mix_by_scores(scores(p_bnck, p_bnek), q_bnck, seen.value_bnck, visibility, mixing, pass);
+      return mix_by_scores(scores(p_bnck, p_bnek, visibility), q_bnck, seen.value_bnck, visibility, mixing, pass);
     }
     if (is_distance()) return composed_distance(p_bnck, seen, visibility, mixing, pass);
     const auto tokens = p_bnek.size(2);
-    return attend(positions_->rotated(times_metric(p_bnck), tokens), positions_->rotated(p_bnek, tokens),
-                  seen.value_bnck, visibility, mixing, options_.backend, pass);
+    return attend(positions_->rotated(times_metric(p_bnck), tokens, visibility),
+                  positions_->rotated(p_bnek, tokens, visibility), seen.value_bnck, visibility, mixing,
+                  options_.backend, pass);
   }
 
   // The factor of p_c M p_e, the term of the scores that depends on both tokens.
   double query_factor() const { return is_distance() ? 2 : 1; }
 
-  torch::Tensor scores(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek) const {
+  torch::Tensor scores(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek, const Visibility& visibility) const {
     const auto metric_nkk = dense_nkk(p_bnck.device()).to(p_bnck.options());
     switch (options_.score) {
       case MetricScore::distance:
         return distance_scores(p_bnck, p_bnek, metric_nkk);
       case MetricScore::as_published:
-        return published_scores(p_bnck, p_bnek, metric_nkk);
+        return published_scores(p_bnck, p_bnek, metric_nkk,
+                                offset_ce(visibility, p_bnck.size(2), p_bnek.size(2), p_bnck.device()));
       case MetricScore::bilinear:
         break;
     }
@@ -541,7 +542,9 @@ class Metric : public FormMixer {
     const auto p_c = same ? p_e : p_bnck.to(wide);
     const auto image_c = same ? image_e : times_metric(p_c);
     const auto length_bne1 = (image_e * p_e).sum(-1, true);
-    const auto q = positions_->rotated(2 * image_c, p_e.size(2)), k = positions_->rotated(p_e, p_e.size(2));
+    const auto tokens = p_e.size(2);
+    const auto q = positions_->rotated(2 * image_c, tokens, visibility),
+               k = positions_->rotated(p_e, tokens, visibility);
     if (options_.backend == Backend::reference || needs_scores(visibility, mixing, pass)) {
       auto score_bnce = torch::matmul(q, k.transpose(2, 3)) - length_bne1.transpose(2, 3);
       if (pass.wants_scores()) {  // a probe sees the whole score

@@ -126,8 +126,8 @@ class Hyena : public Mixer {
                         MixerState* state, Pass&) override {
     TORCH_CHECK(is_end_of(x_bcd, context_bed), "hyena mixes a sequence with itself");
     const auto& segment_be = visibility.key_segment_be;
-    const auto before = state != nullptr && state->holds(0) ? state->length(0) : 0;
-    const auto filters_ld = filters(before + context_bed.size(1), x_bcd);
+    const auto before = state != nullptr ? state->tokens_before(0) : 0;
+    const auto filters_ld = at_place(filters(before + context_bed.size(1), x_bcd), visibility);
     const auto newest = [&](const torch::Tensor& y) { return y.narrow(1, y.size(1) - x_bcd.size(1), x_bcd.size(1)); };
     auto y_bcd = newest(read(context_bed, segment_be, filters_ld, state));
     if (!visibility.causal && options_.direction == StateDirection::both) {
@@ -167,6 +167,13 @@ class Hyena : public Mixer {
     const auto rate_d = torch::linspace(std::log(100) / 1.5, std::log(100) / 0.3, filter_out_.size(0), options);
     const auto filters_ld = torch::linear(x, wide(filter_out_)) * (-time_l1 * rate_d).exp();
     return filters_ld.to(torch::promote_types(like.scalar_type(), torch::kFloat));
+  }
+
+  // With a place of the query: the filters by which the last key, at distance 0, would sum as the query there does.
+  static torch::Tensor at_place(const torch::Tensor& filters_ld, const Visibility& visibility) {
+    if (!visibility.place_1.defined()) return filters_ld;
+    const auto distance_l = -offset_ce(visibility, 1, filters_ld.size(0), filters_ld.device()).squeeze(0).flip(0);
+    return filters_ld.index_select(0, distance_l.clamp_min(0)) * (distance_l >= 0).unsqueeze(1);
   }
 
   torch::Tensor read(const torch::Tensor& x_bed, const torch::Tensor& segment_be, const torch::Tensor& filters_ld,

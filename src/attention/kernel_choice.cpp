@@ -32,7 +32,7 @@ static bool has_few_queries(const MetricVectors& vectors) {
 }
 
 bool takes_kernels(const KernelUse& use, const MetricVectors& vectors, const Visibility& visibility, const Pass& pass) {
-  if (pass.wants_scores() || visibility.window > 0) return false;
+  if (pass.wants_scores() || visibility.window > 0 || visibility.place_1.defined()) return false;
   if (use.backend == Backend::fused) return true;
   if (use.backend != Backend::automatic || !use.fits) return false;
   if (has_few_queries(vectors) || !fused_metric_obstacle(vectors, {}).empty()) return false;

@@ -15,6 +15,11 @@ torch::Tensor offset_ce(std::int64_t queries, std::int64_t keys, torch::Device d
   return torch::arange(keys, options).unsqueeze(0) - torch::arange(keys - queries, keys, options).unsqueeze(1);
 }
 
+torch::Tensor offset_ce(const Visibility& visibility, std::int64_t queries, std::int64_t keys, torch::Device device) {
+  if (!visibility.place_1.defined()) return offset_ce(queries, keys, device);
+  return (torch::arange(keys, visibility.place_1.options()) - visibility.place_1).unsqueeze(0);
+}
+
 torch::Tensor visible_bce(const Visibility& visibility, std::int64_t queries, std::int64_t keys, torch::Device device) {
   auto& visible = visibility.last_visible_bce;
   if (visible.defined() && visible.size(1) == queries && visible.size(2) == keys && visible.device() == device)
@@ -25,8 +30,9 @@ torch::Tensor visible_bce(const Visibility& visibility, std::int64_t queries, st
     visible = (query == visibility.key_segment_be.unsqueeze(1)).logical_and(query >= 0);
   }
   const bool cuts_off = visibility.window > 0 && keys > visibility.window;
-  if (cuts_off || (visibility.causal && queries > 1)) {
-    const auto offset = offset_ce(queries, keys, device);
+  const bool has_later_keys = queries > 1 || visibility.place_1.defined();
+  if (cuts_off || (visibility.causal && has_later_keys)) {
+    const auto offset = offset_ce(visibility, queries, keys, device);
     auto in_reach = visibility.causal ? offset <= 0 : offset < visibility.window;
     if (cuts_off) in_reach = in_reach.logical_and(offset > -visibility.window);
     visible = visible.defined() ? visible.logical_and(in_reach.unsqueeze(0)) : in_reach.unsqueeze(0);
@@ -94,7 +100,7 @@ std::vector<std::int64_t> with_tokens(const torch::Tensor& like, std::int64_t to
 MixerState::Buffer& MixerState::slot_for(std::size_t slot, const torch::Tensor& like, std::int64_t room) {
   if (slot >= buffers_.size()) buffers_.resize(slot + 1);
   auto& buffer = buffers_[slot];
-  if (!buffer.storage.defined()) buffer.storage = torch::empty(with_tokens(like, room), like.options());
+  if (!buffer.storage.defined()) buffer.storage = torch::zeros(with_tokens(like, room), like.options());
   if (buffer.storage.size(token_dim) != room) {  // from load(), which does not know the window
     const auto newest = std::min(room, buffer.length);
     const auto kept = buffer.storage.narrow(token_dim, buffer.length - newest, newest);
@@ -109,8 +115,12 @@ MixerState::Buffer& MixerState::slot_for(std::size_t slot, const torch::Tensor& 
 
 torch::Tensor MixerState::extend(std::size_t slot, const torch::Tensor& fresh, std::int64_t window) {
   const auto count = fresh.size(token_dim);
-  const bool forgets = window > 0 && window < capacity_;
+  const bool forgets = window > 0 && window < capacity_ && !stays_;
   auto& [storage, length] = slot_for(slot, fresh, forgets ? window : capacity_);
+  if (place_1_.defined()) {
+    storage.index_copy_(token_dim, place_1_, fresh);
+    return storage.narrow(token_dim, 0, visible_);
+  }
   if (forgets) {
     const auto before = std::min(length, window - 1);
     const auto seen = torch::cat({storage.narrow(token_dim, length - before, before), fresh}, token_dim);
@@ -149,20 +159,25 @@ NamedTensors MixerState::tensors() const {
   for (std::size_t slot = 0; slot < buffers_.size(); ++slot)
     if (buffers_[slot].storage.defined()) all.emplace_back(slot_name(slot), held(slot));
   for (std::size_t slot = 0; slot < kept_.size(); ++slot)
-    if (kept_[slot].defined()) all.emplace_back(kept_name(slot), kept_[slot]);
+    if (kept_[slot].is_held) all.emplace_back(kept_name(slot), kept_[slot].value);
   return all;
 }
 
 torch::Tensor MixerState::kept(std::size_t slot, at::IntArrayRef sizes) const {
-  if (slot >= kept_.size() || !kept_[slot].defined()) return {};
-  if (kept_[slot].sizes() != sizes)
+  if (slot >= kept_.size() || !kept_[slot].is_held) return {};
+  if (kept_[slot].value.sizes() != sizes)
     throw Error(ExitCode::usage, "a state was made by a model of other sizes, or for another number of sequences");
-  return kept_[slot];
+  return kept_[slot].value;
 }
 
 void MixerState::keep(std::size_t slot, const torch::Tensor& value) {
   if (slot >= kept_.size()) kept_.resize(slot + 1);
-  kept_[slot] = value.detach();
+  auto& kept = kept_[slot];
+  kept.is_held = true;
+  if (stays_ && kept.value.defined())
+    kept.value.copy_(value);
+  else
+    kept.value = value.detach();
 }
 
 void MixerState::load(const NamedTensors& saved, const std::string& source) {

@@ -28,6 +28,10 @@ struct Visibility {
   torch::Tensor query_segment_bc, key_segment_be;  // both or neither
   torch::Tensor score_bias_nce;                    // added to the scaled scores of mixers with scores; or undefined
 
+  // The place of the only query among the keys, long [1] on the device, which the host never reads: recorded work is
+  // repeated with other places. Undefined: the queries are the last of the keys.
+  torch::Tensor place_1;
+
   // For positions transformer_xl: distance_ld has a row for every distance of a query to a key, from the largest,
   // keys - 1, down to 0, or if not causal to 1 - queries. The two biases are set here if all layers share them
   // (attention/score_positions.h).
@@ -61,6 +65,8 @@ torch::Tensor without_padding(const torch::Tensor& y_bcd, const Visibility& visi
 
 // [c, e]: the place of key e minus that of query c, where the queries are the last of the keys.
 torch::Tensor offset_ce(std::int64_t queries, std::int64_t keys, torch::Device device);
+// The same for queries whose place the visibility may give.
+torch::Tensor offset_ce(const Visibility& visibility, std::int64_t queries, std::int64_t keys, torch::Device device);
 
 // A mixer's memory of earlier tokens while a sequence is generated: numbered buffers [..., tokens, features] that are
 // allocated once, or numbered tensors of a fixed size, [b, ...], that every pass replaces.
@@ -76,6 +82,17 @@ class MixerState {
   // window - 1 earlier tokens.
   torch::Tensor extend(std::size_t slot, const torch::Tensor& fresh, std::int64_t window = 0);
 
+  // For recorded work (DeviceGraph), before the first token: all tensors keep their addresses. Buffers hold all tokens,
+  // also with a window.
+  void stay_in_place() { stays_ = true; }
+
+  // Until reset(), extend() writes one token at `place_1` (long [1] on the device, read when the device writes), and
+  // returns the first `tokens` places of the buffer: zeros, or tokens that were held before, follow the new one.
+  void read_at(const torch::Tensor& place_1, std::int64_t tokens) {
+    place_1_ = place_1;
+    visible_ = tokens;
+  }
+
   // The whole of buffer `slot`, with the sizes given to `extend` but `capacity` tokens; for decoders, which write to it
   // themselves.
   const torch::Tensor& buffer(std::size_t slot) const { return buffers_.at(slot).storage; }
@@ -85,25 +102,32 @@ class MixerState {
 
   // Whether a buffer holds tokens, and all its tokens, without extending it.
   bool holds(std::size_t slot) const { return slot < buffers_.size() && buffers_[slot].length > 0; }
+  // The number of tokens in the next result of extend() before the fresh ones; for buffers without a window.
+  std::int64_t tokens_before(std::size_t slot) const {
+    if (place_1_.defined()) return visible_ - 1;
+    return holds(slot) ? length(slot) : 0;
+  }
   torch::Tensor held(std::size_t slot) const { return buffers_.at(slot).storage.narrow(-2, 0, buffers_[slot].length); }
 
   // The tensor of the last keep(); undefined before the first. Throws Error (exit code 2) if it has other sizes.
   torch::Tensor kept(std::size_t slot, at::IntArrayRef sizes) const;
-  // Keeps `value` detached.
+  // Keeps `value` detached, or a copy of it after stay_in_place().
   void keep(std::size_t slot, const torch::Tensor& value);
 
   // Sequence i gets the state that sequence rows_b[i] had; the number of sequences may change.
   void select(const torch::Tensor& rows_b) {
     for (auto& buffer : buffers_)
       if (buffer.storage.defined()) buffer.storage = buffer.storage.index_select(0, rows_b);
-    for (auto& value : kept_)
-      if (value.defined()) value = value.index_select(0, rows_b);
+    for (auto& kept : kept_)
+      if (kept.value.defined()) kept.value = kept.value.index_select(0, rows_b);
   }
 
   // Forgets the tokens, keeps the buffers.
   void reset() {
     for (auto& buffer : buffers_) buffer.length = 0;
-    kept_.clear();
+    if (!stays_) kept_.clear();
+    for (auto& kept : kept_) kept.is_held = false;
+    place_1_ = torch::Tensor();
   }
 
   // Keeps only the newest tokens of the buffers, which move to the front.
@@ -122,7 +146,7 @@ class MixerState {
       if (x.defined()) total += static_cast<std::int64_t>(x.nbytes());
     };
     for (const auto& buffer : buffers_) add(buffer.storage);
-    for (const auto& value : kept_) add(value);
+    for (const auto& kept : kept_) add(kept.value);
     return total;
   }
 
@@ -131,13 +155,20 @@ class MixerState {
     torch::Tensor storage;
     std::int64_t length = 0;
   };
+  struct Kept {
+    torch::Tensor value;
+    bool is_held = false;  // false: the value is to be overwritten
+  };
   Buffer& slot_for(std::size_t slot, const torch::Tensor& like, std::int64_t room);
   void require_room(std::int64_t tokens) const;
 
   std::int64_t capacity_;
   torch::Device device_;
   std::vector<Buffer> buffers_;
-  std::vector<torch::Tensor> kept_;
+  std::vector<Kept> kept_;
+  bool stays_ = false;
+  torch::Tensor place_1_;  // undefined: tokens are appended
+  std::int64_t visible_ = 0;
 };
 
 std::int64_t bytes_of(const std::vector<MixerState>& states);

@@ -20,8 +20,8 @@ torch::Tensor places_be(const torch::Tensor& segment_be, const torch::Tensor& x_
 // The vectors that a mixer reads, and their places; the queries are the newest of the keys.
 struct PlacedTokens {
   torch::Tensor key_bed;
-  torch::Tensor query_place_bc, key_place_be;  // [1, c] and [1, e], in row order, without segments
-  bool has_segments = false;
+  torch::Tensor query_place_bc, key_place_be;  // [1, c] and [1, e] without segments
+  bool in_row_order = false;                   // the places are numbers of the row, those of the queries the last ones
 };
 
 // `read_bed`: the vectors of the context, whose last `queries` tokens are the queries; with a state only those of the
@@ -29,18 +29,20 @@ struct PlacedTokens {
 PlacedTokens placed(const torch::Tensor& read_bed, std::int64_t queries, const Visibility& visibility,
                     MixerState* state, std::int64_t places) {
   PlacedTokens tokens{.key_bed = state != nullptr ? state->extend(0, read_bed) : read_bed};
-  tokens.has_segments = visibility.has_segments();
+  tokens.in_row_order = !visibility.has_segments() && !visibility.place_1.defined();
   const auto e = tokens.key_bed.size(1);
-  TORCH_CHECK(tokens.has_segments || e <= places, "a mixer by places has weights for ", places, " tokens, not for ", e);
+  TORCH_CHECK(visibility.has_segments() || e <= places, "a mixer by places has weights for ", places,
+              " tokens, not for ", e);
   tokens.key_place_be = places_be(visibility.key_segment_be, tokens.key_bed);
-  tokens.query_place_bc = tokens.key_place_be.narrow(1, e - queries, queries);
+  tokens.query_place_bc = visibility.place_1.defined() ? visibility.place_1.unsqueeze(0)
+                                                       : tokens.key_place_be.narrow(1, e - queries, queries);
   return tokens;
 }
 
 // The entries of a table for each query's and key's place, [n, b or 1, c, e].
 torch::Tensor entries_nbce(const torch::Tensor& table_npp, const PlacedTokens& tokens) {
   const auto c = tokens.query_place_bc.size(1), e = tokens.key_place_be.size(1);
-  if (!tokens.has_segments) return table_npp.narrow(1, e - c, c).narrow(2, 0, e).unsqueeze(1);
+  if (tokens.in_row_order) return table_npp.narrow(1, e - c, c).narrow(2, 0, e).unsqueeze(1);
   const auto entry_bce = tokens.query_place_bc.unsqueeze(2) * table_npp.size(1) + tokens.key_place_be.unsqueeze(1);
   return table_npp.flatten(1).index_select(1, entry_bce.flatten()).view({table_npp.size(0), -1, c, e});
 }

@@ -44,8 +44,9 @@ class ScaledDotProduct : public Mixer {
     auto mixing = mixing_in(visibility);
     q_bnck = tempered(positions_.with_content_bias(q_bnck, visibility));
     if (mixing.distances) mixing.distances->bias_n1k = tempered(mixing.distances->bias_n1k);
-    const auto t_bnck = attend(positions_.rotated(q_bnck, tokens), positions_.rotated(k_bnek, tokens), v_bnek,
-                               visibility, mixing, options_.backend, pass);
+    const auto t_bnck =
+        attend(positions_.rotated(q_bnck, tokens, visibility), positions_.rotated(k_bnek, tokens, visibility), v_bnek,
+               visibility, mixing, options_.backend, pass);
     return output_(merge_heads(t_bnck));
   }
 

@@ -91,7 +91,10 @@ torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor
                             Pass& pass) {
   const auto visible = visible_bce(visibility, score_bnce.size(2), score_bnce.size(3), score_bnce.device());
   auto scaled = score_bnce * mixing.scale;
-  if (mixing.shaw != nullptr) scaled = scaled + (*mixing.shaw)->scores(q_bnck, score_bnce.size(3)) * mixing.scale;
+  const auto offset = mixing.shaw == nullptr
+                          ? torch::Tensor()
+                          : offset_ce(visibility, score_bnce.size(2), score_bnce.size(3), score_bnce.device());
+  if (mixing.shaw != nullptr) scaled = scaled + (*mixing.shaw)->scores(q_bnck, offset) * mixing.scale;
   if (mixing.distances) scaled = scaled + distance_scores(q_bnck, *mixing.distances, score_bnce.size(3)) * mixing.scale;
   if (visibility.score_bias_nce.defined()) scaled = scaled + visibility.score_bias_nce;
   const auto observed = pass.wants_scores() ? scaled : torch::Tensor();
@@ -111,7 +114,7 @@ torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor
   weight_bnce = dropout_of_weights(weight_bnce, mixing.dropout, pass);
   weight_bnce = weight_bnce.to(value_bnek.scalar_type());
   auto t_bnck = torch::matmul(weight_bnce, with_heads(value_bnek, weight_bnce.size(1)));
-  return mixing.shaw != nullptr ? t_bnck + (*mixing.shaw)->values(weight_bnce) : t_bnck;
+  return mixing.shaw != nullptr ? t_bnck + (*mixing.shaw)->values(weight_bnce, offset) : t_bnck;
 }
 
 namespace {

@@ -31,10 +31,12 @@ torch::Tensor PositionTable::of(std::int64_t tokens, torch::Device device, torch
 RotaryPositions::RotaryPositions(const RotaryPositionsConfig& config, std::int64_t key_width)
     : tables_2cr_([=](std::int64_t tokens) { return rotary_tables_2cr(config, key_width, tokens); }) {}
 
-torch::Tensor RotaryPositions::rotate(const torch::Tensor& x_bnck, std::int64_t tokens) {
+torch::Tensor RotaryPositions::rotate(const torch::Tensor& x_bnck, std::int64_t tokens, const torch::Tensor& place_1) {
   const auto type = x_bnck.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
   const auto length = x_bnck.size(2);
-  const auto placed_2cr = tables_2cr_.of(tokens, x_bnck.device(), type).narrow(1, tokens - length, length);
+  const auto tables_2cr = tables_2cr_.of(tokens, x_bnck.device(), type);
+  const auto placed_2cr =
+      place_1.defined() ? tables_2cr.index_select(1, place_1) : tables_2cr.narrow(1, tokens - length, length);
   return rotate_pairs(x_bnck, placed_2cr[0], placed_2cr[1]);
 }
 
@@ -47,9 +49,9 @@ ScoreBias::ScoreBias(const PositionsConfig& positions, std::int64_t heads, bool 
   }
 }
 
-torch::Tensor ScoreBias::forward(std::int64_t queries, std::int64_t keys) const {
-  if (!t5_) return -slope_n11_ * offset_ce(queries, keys, slope_n11_.device()).abs().to(slope_n11_.scalar_type());
-  const auto bucket_ce = t5_bucket_ce(offset_ce(queries, keys, table_rn_.device()), *t5_, causal_);
+torch::Tensor ScoreBias::forward(const torch::Tensor& offset_ce) const {
+  if (!t5_) return -slope_n11_ * offset_ce.abs().to(slope_n11_.scalar_type());
+  const auto bucket_ce = t5_bucket_ce(offset_ce, *t5_, causal_);
   return torch::embedding(table_rn_, bucket_ce).permute({2, 0, 1});
 }
 
@@ -89,19 +91,18 @@ ShawImpl::ShawImpl(std::int64_t max_distance, std::int64_t key_width, std::int64
   values_rk_ = add_parameter("values", {rows, value_width}, spec);
 }
 
-torch::Tensor ShawImpl::row_ce(std::int64_t queries, std::int64_t keys, torch::Device device) const {
-  return offset_ce(queries, keys, device).clamp(-max_distance_, max_distance_) + max_distance_;
+torch::Tensor ShawImpl::row_ce(const torch::Tensor& offset_ce) const {
+  return offset_ce.clamp(-max_distance_, max_distance_) + max_distance_;
 }
 
 // Multiplies by the few rows of the table; every pair then takes one of the products. Needs nothing of size c e k.
-torch::Tensor ShawImpl::scores(const torch::Tensor& q_bnck, std::int64_t keys) const {
+torch::Tensor ShawImpl::scores(const torch::Tensor& q_bnck, const torch::Tensor& offset_ce) const {
   const auto of_row_bncr = torch::matmul(q_bnck, keys_rk_.to(q_bnck.scalar_type()).t());
-  const auto row = row_ce(q_bnck.size(2), keys, q_bnck.device());
-  return of_row_bncr.gather(3, row.expand({q_bnck.size(0), q_bnck.size(1), -1, -1}));
+  return of_row_bncr.gather(3, row_ce(offset_ce).expand({q_bnck.size(0), q_bnck.size(1), -1, -1}));
 }
 
-torch::Tensor ShawImpl::values(const torch::Tensor& weight_bnce) const {
-  const auto row = row_ce(weight_bnce.size(2), weight_bnce.size(3), weight_bnce.device());
+torch::Tensor ShawImpl::values(const torch::Tensor& weight_bnce, const torch::Tensor& offset_ce) const {
+  const auto row = row_ce(offset_ce);
   auto sizes = weight_bnce.sizes().vec();
   sizes[3] = values_rk_.size(0);
   const auto of_row_bncr =
@@ -200,10 +201,15 @@ SharedPositions::SharedPositions(torch::nn::Module& owner, const MixerShape& sha
 
 void SharedPositions::add_to(Visibility& visibility, std::int64_t queries, std::int64_t keys, const torch::Tensor& like,
                              Pass& pass) {
-  if (bias_ != nullptr) visibility.score_bias_nce = bias_->forward(queries, keys);
+  if (bias_ != nullptr) visibility.score_bias_nce = bias_->forward(offset_ce(visibility, queries, keys, like.device()));
   if (!distances_) return;
   const bool not_later = visibility.causal && !pass.wants_scores();  // a probe also observes masked scores
-  visibility.distance_ld = dropout_of_shared(distances_->rows_ld(queries, keys, not_later, like), dropout_, pass);
+  auto rows_ld = distances_->rows_ld(queries, keys, not_later, like);
+  if (visibility.place_1.defined()) {  // one row for each key; those of later keys, which are masked, are arbitrary
+    const auto offset_e = offset_ce(visibility, queries, keys, like.device()).squeeze(0);
+    rows_ld = rows_ld.index_select(0, (offset_e + (keys - 1)).clamp_max(keys - 1));
+  }
+  visibility.distance_ld = dropout_of_shared(rows_ld, dropout_, pass);
   if (distance_biases_.is_empty()) return;
   visibility.content_bias_nk = distance_biases_->content_nk;
   visibility.distance_bias_nk = distance_biases_->distance_nk;

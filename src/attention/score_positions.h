@@ -38,8 +38,9 @@ class RotaryPositions {
  public:
   RotaryPositions(const RotaryPositionsConfig& config, std::int64_t key_width);
 
-  // x_bnck, each token rotated by its position; they are the last of `tokens` tokens in order. Thread-safe.
-  torch::Tensor rotate(const torch::Tensor& x_bnck, std::int64_t tokens);
+  // x_bnck, each token rotated by its position; they are the last of `tokens` tokens in order, or a single one of them
+  // at `place_1` (Visibility; undefined: the last). Thread-safe.
+  torch::Tensor rotate(const torch::Tensor& x_bnck, std::int64_t tokens, const torch::Tensor& place_1 = {});
 
  private:
   PositionTable tables_2cr_;  // cosines, then sines
@@ -51,8 +52,8 @@ class ScoreBias : public Layer {
   // `causal`: no token attends to a later one.
   ScoreBias(const PositionsConfig& positions, std::int64_t heads, bool causal);
 
-  // [n, c, e], to be added to the scaled scores of the last `queries` of `keys` tokens.
-  torch::Tensor forward(std::int64_t queries, std::int64_t keys) const;
+  // [n, c, e], to be added to the scaled scores of queries and keys with these offsets.
+  torch::Tensor forward(const torch::Tensor& offset_ce) const;
 
  private:
   std::optional<T5PositionsConfig> t5_;
@@ -77,15 +78,15 @@ class ShawImpl : public Layer {
   // One vector for each distance -max_distance ... max_distance, to which larger ones are clipped.
   ShawImpl(std::int64_t max_distance, std::int64_t key_width, std::int64_t value_width);
 
-  // q_c . a_(e - c) for every query and key (equation 4), [b, n, c, e]; the queries are the last of the keys.
-  torch::Tensor scores(const torch::Tensor& q_bnck, std::int64_t keys) const;
+  // q_c . a_(e - c) for every query and key (equation 4), [b, n, c, e].
+  torch::Tensor scores(const torch::Tensor& q_bnck, const torch::Tensor& offset_ce) const;
 
   // sum over e of s_bnce a_(e - c), the term that is added to the mixed values (equation 3): [b, n, c, k].
-  torch::Tensor values(const torch::Tensor& weight_bnce) const;
+  torch::Tensor values(const torch::Tensor& weight_bnce, const torch::Tensor& offset_ce) const;
 
  private:
   // [c, e]: the row of the tables for every pair.
-  torch::Tensor row_ce(std::int64_t queries, std::int64_t keys, torch::Device device) const;
+  torch::Tensor row_ce(const torch::Tensor& offset_ce) const;
 
   std::int64_t max_distance_;
   torch::Tensor keys_rk_, values_rk_;
@@ -158,9 +159,11 @@ class ScorePositions {
 
   bool rotates() const { return rotary_.has_value(); }
 
-  // x_bnck, the last of `tokens` tokens in order, rotated by their positions; x itself without rotary positions.
-  torch::Tensor rotated(const torch::Tensor& x_bnck, std::int64_t tokens) {
-    return rotary_ ? rotary_->rotate(x_bnck, tokens) : x_bnck;
+  // x_bnck, all `tokens` tokens or the queries among them, rotated by their positions; x itself without rotary
+  // positions.
+  torch::Tensor rotated(const torch::Tensor& x_bnck, std::int64_t tokens, const Visibility& visibility) {
+    if (!rotary_) return x_bnck;
+    return rotary_->rotate(x_bnck, tokens, x_bnck.size(2) == tokens ? torch::Tensor() : visibility.place_1);
   }
 
   const Shaw* shaw() const { return shaw_.is_empty() ? nullptr : &shaw_; }
@@ -189,8 +192,7 @@ class SharedPositions {
   // Registers its parameters, if it has any, in `owner`. `key_width`: features of a query and a key.
   SharedPositions(torch::nn::Module& owner, const MixerShape& shape, std::int64_t key_width, bool causal);
 
-  // Sets the positions in `visibility` for the last `queries` of `keys` tokens, in tensors of the type and device of
-  // `like`.
+  // Sets the positions in `visibility` for `queries` of `keys` tokens, in tensors of the type and device of `like`.
   void add_to(Visibility& visibility, std::int64_t queries, std::int64_t keys, const torch::Tensor& like, Pass& pass);
 
  private:

@@ -24,7 +24,8 @@ CarriedState::Window CarriedState::with_tokens_before(const torch::Tensor& x_bcd
 }
 
 torch::Tensor CarriedState::previous(const torch::Tensor& x_bcd) {
-  const auto first = torch::tensor({1.0, 0.0}, x_bcd.options().dtype(in_wide(x_bcd).scalar_type()));
+  auto first = torch::zeros(2, x_bcd.options().dtype(in_wide(x_bcd).scalar_type()));
+  first.select(0, 0).fill_(1);  // on the device, without a copy from the host
   return convolve(x_bcd, {.filter_dj = first.expand({x_bcd.size(2), 2})});
 }
 

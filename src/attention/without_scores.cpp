@@ -64,7 +64,8 @@ class AveragePooling : public Mixer {
     TORCH_CHECK(is_end_of(x_bcd, context_bed), "average pooling mixes a sequence with itself");
     const auto seen_bed = state != nullptr ? state->extend(0, x_bcd) : context_bed;
     const bool narrow_window = !options_.window.all() && options_.window.tokens <= most_shifts;
-    if (options_.backend == Backend::reference) return pool_by_weights(x_bcd, seen_bed, visibility);
+    if (options_.backend == Backend::reference || visibility.place_1.defined())
+      return pool_by_weights(x_bcd, seen_bed, visibility);
     if (narrow_window) return pool_by_shifts(x_bcd, seen_bed, visibility);
     if (options_.window.all() && !visibility.has_segments()) return pool_everything(x_bcd, seen_bed, visibility.causal);
     return pool_by_weights(x_bcd, seen_bed, visibility);
@@ -92,7 +93,7 @@ class AveragePooling : public Mixer {
   torch::Tensor pool_by_weights(const torch::Tensor& x_bcd, const torch::Tensor& seen_bed,
                                 const Visibility& visibility) const {
     const auto queries = x_bcd.size(1), keys = seen_bed.size(1);
-    const auto offset = offset_ce(queries, keys, x_bcd.device());
+    const auto offset = offset_ce(visibility, queries, keys, x_bcd.device());
     const auto [before, after] = reach(visibility.causal);
     auto counted = torch::ones_like(offset, torch::kBool).unsqueeze(0);
     if (!options_.window.all()) counted = (offset >= -before).logical_and(offset <= after).unsqueeze(0);

@@ -370,7 +370,7 @@ class ShapeBench {
     if (const auto bias = make_score_bias(positions, shape_.heads, request_.causal)) {
       const torch::NoGradGuard no_grad;
       bias->to(like.device(), like.scalar_type());
-      seen.score_bias_nce = bias->forward(shape_.context, shape_.context);
+      seen.score_bias_nce = bias->forward(offset_ce(shape_.context, shape_.context, like.device()));
     }
     if (is<TransformerXlPositionsConfig>(positions))
       seen.distance_ld = DistanceTable(shape_.width(), /*clamp_length=*/0)

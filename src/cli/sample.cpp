@@ -338,7 +338,7 @@ void add_sampling_options(CLI::App& command, SampleArguments& arguments) {
       "encode the whole window again for every token (slow, for comparison)");
   command.add_flag_callback(
       "--no-graph", [&options] { options.graphs = false; },
-      "on a GPU, start every operation of a token from the host (for comparison)");
+      "on a GPU, start every operation of a token from the host, with the same cache (for comparison)");
 }
 
 }  // namespace

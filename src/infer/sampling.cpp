@@ -63,62 +63,47 @@ torch::Tensor pick_tokens_b(const torch::Tensor& all_logits_bv, const torch::Ten
   return token_bv.gather(1, torch::minimum(before_b1, last_b1)).squeeze(1);
 }
 
-bool should_record(const SequenceModel& model, std::int64_t samples) {
-  // The host needs about 0.1 ms to launch the operations of a layer. A GPU computes this many in float32 in that time.
-  constexpr double operations_per_layer = 2e9;
-  if (model.recordable_layers() == 0) return false;
-  const double tokens = static_cast<double>(samples) * static_cast<double>(model.context());
-  return 2.0 * static_cast<double>(count_parameters(model).all) * tokens <=
-         operations_per_layer * static_cast<double>(model.recordable_layers());
-}
-
-DeviceGenerator::DeviceGenerator(SequenceModel& model, const std::vector<std::int32_t>& window, std::int64_t samples,
-                                 const SamplingOptions& options, torch::Device device, MakeGraph make_graph,
-                                 const DeviceGenerationPlan& plan)
+DeviceGenerator::DeviceGenerator(SequenceModel& model, ModelState& state, std::int64_t samples,
+                                 const SamplingOptions& options, torch::Device device, DeviceGenerationPlan plan)
     : model_(model),
+      state_(state_as<TransformerState>(state)),
       options_(options),
       device_(device),
-      make_graph_(std::move(make_graph)),
-      plan_(plan),
-      samples_(samples),
-      context_(model.context()),
-      length_(static_cast<std::int64_t>(window.size())) {
+      plan_(std::move(plan)),
+      samples_(samples) {
+  state_.stay_in_place();
   const auto on_device = torch::TensorOptions().dtype(torch::kLong).device(device);
-  ids_bc_ = torch::zeros({samples, context_ + 1}, on_device);
-  ids_bc_.narrow(1, 0, length_).copy_(torch::tensor(window, torch::kLong));
-  if (!options.never.empty()) never_n_ = torch::tensor(options.never, torch::kLong).to(device);
-  newest_1_ = torch::full({1}, length_ - 1, on_device);
+  newest_b1_ = torch::zeros({samples, 1}, on_device);
+  place_1_ = torch::zeros({1}, on_device);
   draw_1_ = torch::zeros({1}, on_device);
-  const auto longest = std::max(plan.first_chunk, plan.longest_chunk);
+  if (!options.never.empty()) never_n_ = torch::tensor(options.never, torch::kLong).to(device);
+  const auto longest = std::max(plan_.first_chunk, plan_.longest_chunk);
   uniform_tb_ = torch::zeros({longest, samples}, on_device.dtype(torch::kDouble));
   tokens_tb_ = torch::zeros({longest, samples}, on_device);
-  for (auto tokens = plan.smallest_bucket; tokens < context_; tokens *= 2) buckets_.push_back({.tokens = tokens});
-  buckets_.push_back({.tokens = context_});
+  for (auto tokens = plan_.smallest_bucket; tokens < model.context(); tokens *= 2)
+    buckets_.push_back({.tokens = tokens});
+  buckets_.push_back({.tokens = model.context()});
 }
 
-std::span<const std::int32_t> DeviceGenerator::next() {
-  if (read_ == ready_.size() && !failed_) generate_chunk();
+std::span<const std::int32_t> DeviceGenerator::next(std::span<const std::int32_t> newest_b, std::int64_t length,
+                                                    std::uint64_t drawn) {
+  if (read_ == ready_.size() && !failed_) generate_chunk(newest_b, length, drawn);
   if (read_ == ready_.size()) return {};
   const auto count = static_cast<std::size_t>(samples_);
   return {ready_.data() + std::exchange(read_, read_ + count), count};
 }
 
-void DeviceGenerator::generate_chunk() {
+void DeviceGenerator::generate_chunk(std::span<const std::int32_t> newest_b, std::int64_t length, std::uint64_t drawn) {
   chunk_ = chunk_ == 0 ? plan_.first_chunk : std::min(2 * chunk_, plan_.longest_chunk);
-  auto uniform_tb = torch::empty({chunk_, samples_}, torch::kDouble);  // the numbers that the host would draw
-  auto* number = uniform_tb.data_ptr<double>();
-  for (std::int64_t t = 0; t < chunk_; ++t)
-    for (std::int64_t sample = 0; sample < samples_; ++sample)
-      *number++ = Rng(options_.seed, RandomPurpose::sampling, static_cast<std::uint64_t>(sample))
-                      .uniform(drawn_ + static_cast<std::uint64_t>(t));
-  uniform_tb_.narrow(0, 0, chunk_).copy_(uniform_tb);
+  const auto count = std::min(chunk_, most_prompt_tokens(model_) - length + 1);
+  const std::vector<std::int64_t> newest(newest_b.begin(), newest_b.end());
+  newest_b1_.copy_(torch::tensor(at::ArrayRef<std::int64_t>(newest)).unsqueeze(1));
+  place_1_.fill_(length - 1);
+  uniform_tb_.narrow(0, 0, count).copy_(uniform_numbers_tb(count, drawn));
   draw_1_.zero_();
   std::int64_t done = 0;
   try {
-    // A model makes its tables of positions for the longest sequence so far. A graph reads a table at the address that
-    // it had when the graph was recorded, so the tables must have their final size before.
-    if (drawn_ == 0) model_.evaluate(Batch{.ids_bc = ids_bc_.narrow(1, 0, context_).contiguous()});
-    for (; done < chunk_; ++done) step();
+    for (; done < count; ++done) step(length + done);
   } catch (const c10::Error& error) {
     const std::string problem = error.what_without_backtrace();
     static std::atomic<bool> reported = false;  // once in a process, which may generate many texts
@@ -127,21 +112,29 @@ void DeviceGenerator::generate_chunk() {
                    problem.substr(0, problem.find('\n')));
     failed_ = true;
   }
-  drawn_ += static_cast<std::uint64_t>(done);
   const auto tokens_tb = tokens_tb_.narrow(0, 0, done).to(torch::kCPU, torch::kInt).contiguous();
   ready_.assign(tokens_tb.data_ptr<std::int32_t>(), tokens_tb.data_ptr<std::int32_t>() + tokens_tb.numel());
   read_ = 0;
 }
 
-void DeviceGenerator::step() {
-  auto& bucket =
-      *std::find_if(buckets_.begin(), buckets_.end(), [&](const Bucket& each) { return each.tokens >= length_; });
-  if (bucket.steps < plan_.steps_to_warm_up) {
+torch::Tensor DeviceGenerator::uniform_numbers_tb(std::int64_t count, std::uint64_t drawn) const {
+  auto uniform_tb = torch::empty({count, samples_}, torch::kDouble);
+  auto* number = uniform_tb.data_ptr<double>();
+  for (std::int64_t t = 0; t < count; ++t)
+    for (std::int64_t sample = 0; sample < samples_; ++sample)
+      *number++ = Rng(options_.seed, RandomPurpose::sampling, static_cast<std::uint64_t>(sample))
+                      .uniform(drawn + static_cast<std::uint64_t>(t));
+  return uniform_tb;
+}
+
+void DeviceGenerator::step(std::int64_t length) {
+  auto& bucket = bucket_for(length);
+  if (bucket.steps == 0 || bucket.steps < plan_.steps_to_warm_up) {
     compute(bucket.tokens);
   } else {
     if (bucket.graph == nullptr) {
       std::string problem;
-      auto graph = make_graph_(device_, problem);
+      auto graph = plan_.make_graph(device_, problem);
       TORCH_CHECK(graph != nullptr, problem);
       graph->capture([this, tokens = bucket.tokens] { compute(tokens); });
       bucket.graph = std::move(graph);
@@ -149,22 +142,25 @@ void DeviceGenerator::step() {
     bucket.graph->replay();
   }
   ++bucket.steps;
-  if (++length_ <= context_) return;
-  // The host counts tokens, so it knows when the window is full, and starts this between two replays.
-  const auto kept = tokens_kept(context_, options_.window);
-  ids_bc_.narrow(1, 0, kept).copy_(ids_bc_.narrow(1, length_ - kept, kept).clone());
-  newest_1_.fill_(kept - 1);
-  length_ = kept;
+}
+
+DeviceGenerator::Bucket& DeviceGenerator::bucket_for(std::int64_t length) {
+  // A model makes its tables of positions for the longest sequence so far. A graph reads a table at the address that it
+  // had when the graph was recorded, so the first step is that of the longest bucket, which makes the final tables.
+  if (buckets_.back().steps == 0) return buckets_.back();
+  for (auto& bucket : buckets_)
+    if (bucket.tokens >= length) return bucket;
+  return buckets_.back();  // an endless state attends to no tokens
 }
 
 void DeviceGenerator::compute(std::int64_t bucket) {
-  const auto all_bcv = model_.evaluate(Batch{.ids_bc = ids_bc_.narrow(1, 0, bucket).contiguous()});
-  const auto logits_bv = all_bcv.index_select(1, newest_1_).squeeze(1);
+  state_.read_at(place_1_, bucket);
+  const auto logits_bv = model_.evaluate(Batch{.ids_bc = newest_b1_}, &state_).select(1, 0);
   const auto uniform_b = uniform_tb_.index_select(0, draw_1_).squeeze(0);
   const auto tokens_b = pick_tokens_b(logits_bv, uniform_b, options_, never_n_);
-  newest_1_.add_(1);
-  ids_bc_.index_copy_(1, newest_1_, tokens_b.unsqueeze(1));
   tokens_tb_.index_copy_(0, draw_1_, tokens_b.unsqueeze(0));
+  newest_b1_.copy_(tokens_b.unsqueeze(1));
+  place_1_.add_(1);
   draw_1_.add_(1);
 }
 
@@ -226,7 +222,7 @@ bool ContextWindow::push(std::int32_t token) {
 
 TextGenerator::TextGenerator(SequenceModel& model, const std::vector<std::int32_t>& prompt,
                              const SamplingOptions& options, torch::Device device, std::int64_t samples,
-                             MakeGraph make_graph, std::shared_ptr<Decoder> decoder)
+                             DeviceGenerationPlan plan, std::shared_ptr<Decoder> decoder)
     : model_(model),
       options_(options),
       device_(device),
@@ -238,13 +234,10 @@ TextGenerator::TextGenerator(SequenceModel& model, const std::vector<std::int32_
     windows_.emplace_back(most_prompt_tokens(model), options.window, prompt);
   if (!options.cached) return;
   decoder_ = std::move(decoder);
-  if (!make_graph && device.is_cuda()) make_graph = make_cuda_graph;
-  if (options.graphs && make_graph && should_record(model, samples)) {
-    on_device_ = std::make_unique<DeviceGenerator>(model, windows_.front().tokens(), samples, options, device,
-                                                   std::move(make_graph));
-  } else {
-    make_cache();
-  }
+  make_cache();
+  if (!plan.make_graph && device.is_cuda()) plan.make_graph = make_cuda_graph;
+  if (options.graphs && plan.make_graph && model.has_recordable_steps())
+    on_device_ = std::make_unique<DeviceGenerator>(model, *state_, samples, options, device, std::move(plan));
 }
 
 TextGenerator::~TextGenerator() { at::set_num_threads(threads_); }
@@ -293,13 +286,15 @@ void TextGenerator::encode_windows() {
 }
 
 bool TextGenerator::take_from_device() {
-  if (on_device_ == nullptr) return false;
-  const auto tokens_b = on_device_->next();
+  if (on_device_ == nullptr || state_->length() == 0) return false;
+  const auto tokens_b = on_device_->next(tokens_b_, std::ssize(windows_.front().tokens()), drawn_);
+  if (tokens_b.empty()) {
+    on_device_.reset();
+    make_cache();
+    return false;
+  }
   tokens_b_.assign(tokens_b.begin(), tokens_b.end());
-  if (!tokens_b.empty()) return true;
-  on_device_.reset();
-  make_cache();
-  return false;
+  return true;
 }
 
 void TextGenerator::pick_tokens() {
@@ -330,7 +325,8 @@ const std::vector<std::int32_t>& TextGenerator::next() {
   // Every token has another position now, so the cache is no longer valid.
   fresh_ = static_cast<std::int64_t>(windows_.front().tokens().size());
   if (options_.window == WindowKind::slide) {
-    decoder_.reset();  // the window moves for every further token
+    on_device_.reset();  // the window moves for every further token
+    decoder_.reset();
     state_.reset();
   } else if (state_) {
     state_->reset();

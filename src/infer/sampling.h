@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/sequence_model.h"
+#include "model/transformer.h"
 #include "ops/device.h"
 #include "text/tokenizer.h"
 
@@ -49,34 +49,32 @@ torch::Tensor pick_tokens_b(const torch::Tensor& logits_bv, const torch::Tensor&
 using MakeGraph = std::function<std::unique_ptr<DeviceGraph>(torch::Device, std::string& problem)>;
 
 struct DeviceGenerationPlan {
+  MakeGraph make_graph = {};          // empty: CUDA graphs on a CUDA device, none on the CPU
   std::int64_t smallest_bucket = 32;  // tokens; fewer would save a GPU little
   std::int64_t steps_to_warm_up = 4;  // for each bucket, before its work is recorded
   std::int64_t first_chunk = 1;       // tokens that the host reads first; few, so that text appears at once
   std::int64_t longest_chunk = 32;    // each chunk is twice as long as the last one, up to this
 };
 
-// Whether graphs give the same text as a cache (SequenceModel::recordable_layers) and are expected to be faster: a GPU
-// encodes a context of `samples` sequences in less time than its host needs to launch the operations of one token with
-// a cache.
-bool should_record(const SequenceModel& model, std::int64_t samples);
-
-// Generates text on a device that does not wait for its host: a graph encodes the window, picks a token and appends it.
-// For causal models: every token encodes the window again, without a cache, padded to the length of a bucket. There is
-// one graph for each bucket: for plan.smallest_bucket tokens, for twice as many and so on, and for the context. Buckets
-// and chunks do not change the text, which is that of TokenPicker and ContextWindow.
+// Continues texts on a device that does not wait for its host. A graph computes one token for every text: it reads the
+// newest token at its place, which it finds in the device's memory, adds its keys and values (or whatever the mixers
+// remember) to the state, picks the next token and moves on by one place. There is one graph for each bucket of tokens
+// that are attended to: for plan.smallest_bucket tokens, for twice as many and so on, and for the context. Buckets and
+// chunks do not change the text, which is that of TokenPicker.
 class DeviceGenerator {
  public:
-  // Keeps a reference to the model, whose weights are on `device`. Every sample starts from `window`, 1 to
-  // model.context tokens.
-  DeviceGenerator(SequenceModel& model, const std::vector<std::int32_t>& window, std::int64_t samples,
-                  const SamplingOptions& options, torch::Device device, MakeGraph make_graph,
-                  const DeviceGenerationPlan& plan = {});
+  // Keeps references to the model, which has recordable steps and whose weights are on `device`, and to its new `state`
+  // for `samples` texts.
+  DeviceGenerator(SequenceModel& model, ModelState& state, std::int64_t samples, const SamplingOptions& options,
+                  torch::Device device, DeviceGenerationPlan plan);
   DeviceGenerator(const DeviceGenerator&) = delete;
   DeviceGenerator& operator=(const DeviceGenerator&) = delete;
 
-  // The next token of every sample, valid until the next call. Empty as soon as the work could not be recorded, which
-  // is logged once; the caller then continues without graphs. Call it in inference mode.
-  std::span<const std::int32_t> next();
+  // The token after newest_b, the last of `length` tokens of every text, of which the state has all but the last; valid
+  // until the next call. `drawn`: the number of random numbers that were drawn for each text. It computes a chunk of
+  // tokens, never more than fit into the context, which the next calls return. Empty as soon as the work could not be
+  // recorded, which is logged once; the state is then to be reset. Call it in inference mode.
+  std::span<const std::int32_t> next(std::span<const std::int32_t> newest_b, std::int64_t length, std::uint64_t drawn);
 
  private:
   struct Bucket {
@@ -84,22 +82,23 @@ class DeviceGenerator {
     std::unique_ptr<DeviceGraph> graph;
   };
 
-  void generate_chunk();
-  void step();
+  void generate_chunk(std::span<const std::int32_t> newest_b, std::int64_t length, std::uint64_t drawn);
+  // The host's random numbers for the next tokens, [t, b].
+  torch::Tensor uniform_numbers_tb(std::int64_t count, std::uint64_t drawn) const;
+  void step(std::int64_t length);
+  Bucket& bucket_for(std::int64_t length);
   void compute(std::int64_t bucket);  // all of it on the device
 
   SequenceModel& model_;
+  TransformerState& state_;
   SamplingOptions options_;
   torch::Device device_;
-  MakeGraph make_graph_;
   DeviceGenerationPlan plan_;
-  std::int64_t samples_, context_, length_;  // length_: of the window
-  std::int64_t chunk_ = 0;
-  std::uint64_t drawn_ = 0;
+  std::int64_t samples_, chunk_ = 0;
   bool failed_ = false;
-  torch::Tensor ids_bc_;                  // the window, and a column for one token beyond the context
+  torch::Tensor newest_b1_, place_1_;     // the newest token of every text, and its place in the text
+  torch::Tensor draw_1_;                  // index of the next token in the chunk
   torch::Tensor never_n_;                 // ids that are not drawn; undefined: none
-  torch::Tensor newest_1_, draw_1_;       // index of the newest token in the window, of the next one in the chunk
   torch::Tensor uniform_tb_, tokens_tb_;  // of a chunk of t tokens
   std::vector<Bucket> buckets_;           // ascending; destroyed before the tensors, which the graphs use
   std::vector<std::int32_t> ready_;       // tokens of the chunk, [t, b]; the first read_ of them were returned
@@ -146,12 +145,11 @@ class ContextWindow {
 class TextGenerator {
  public:
   // Keeps a reference to the model. `prompt` must not be empty; of a prompt longer than its context the model sees only
-  // the end, or all with an endless state. `make_graph` makes graphs for the device, which replace the cache if they
-  // are expected to be faster; the default is CUDA graphs on a CUDA device and none on the CPU. `decoder`: one that
-  // model.decoder(samples) has made in any precision, for this generator and, after its destruction, for others; by
-  // default the generator makes one in float32. It has no effect without a cache.
+  // the end, or all with an endless state. `plan`: of graphs, which continue from the cache if the model has recordable
+  // steps. `decoder`: one that model.decoder(samples) has made in any precision, for this generator and, after its
+  // destruction, for others; by default the generator makes one in float32. It has no effect without a cache.
   TextGenerator(SequenceModel& model, const std::vector<std::int32_t>& prompt, const SamplingOptions& options,
-                torch::Device device, std::int64_t samples = 1, MakeGraph make_graph = {},
+                torch::Device device, std::int64_t samples = 1, DeviceGenerationPlan plan = {},
                 std::shared_ptr<Decoder> decoder = nullptr);
 
   TextGenerator(const TextGenerator&) = delete;
@@ -163,11 +161,12 @@ class TextGenerator {
   // window is cut.
   const std::vector<std::int32_t>& next();
 
-  // Bytes of the cache; 0 without one: in a sliding window, and with graphs.
+  // Bytes of the cache; 0 without one, as in a sliding window.
   std::int64_t cache_bytes() const { return state_ ? state_->bytes() : 0; }
 
  private:
-  // Both set tokens_b_: take_from_device from graphs (false without them), pick_tokens from logits on the host.
+  // Both set tokens_b_: take_from_device from graphs, pick_tokens from logits on the host. take_from_device returns
+  // false without graphs, and if the window is not in the cache yet.
   bool take_from_device();
   void pick_tokens();
   void make_cache();      // makes the state, and a decoder if there is none, for the present windows
@@ -180,11 +179,11 @@ class TextGenerator {
   SamplingOptions options_;
   torch::Device device_;
   std::int64_t parameters_;
-  int threads_, threads_now_;                   // of the program, of the last step
-  std::vector<ContextWindow> windows_;          // by sample, all of one length
-  std::unique_ptr<DeviceGenerator> on_device_;  // null: the host picks every token
+  int threads_, threads_now_;           // of the program, of the last step
+  std::vector<ContextWindow> windows_;  // by sample, all of one length
   std::unique_ptr<ModelState> state_;
-  std::int64_t fresh_ = 0;  // newest tokens of each window that are not yet in the state
+  std::unique_ptr<DeviceGenerator> on_device_;  // null: the host picks every token
+  std::int64_t fresh_ = 0;                      // newest tokens of each window that are not yet in the state
   std::uint64_t drawn_ = 0;
   std::shared_ptr<Decoder> decoder_;
   TokenPicker picker_;

@@ -136,9 +136,9 @@ class SequenceModel : public torch::nn::Module {
   // Whether a state takes any number of tokens, so that generated text is never cut.
   virtual bool has_endless_state() const { return remembers(); }
 
-  // The number of layers, if the logits of a token do not depend on later tokens, and the model can encode a window
-  // again in work of a fixed shape (infer/sampling.h); otherwise 0.
-  virtual std::int64_t recordable_layers() const { return 0; }
+  // Whether a pass over one token with a state can be recorded once and repeated for later tokens
+  // (TransformerState::read_at).
+  virtual bool has_recordable_steps() const { return false; }
 
   // An empty state for `batch` sequences of up to `capacity` tokens, on the current device of the weights. Throws Error
   // (exit code 1) for a model that needs its whole input at once.

@@ -20,9 +20,8 @@ torch::Tensor TokenModel::head_vd() const {
   return table.size(0) == vocabulary_ ? table : table.narrow(0, 0, vocabulary_);
 }
 
-std::int64_t Gpt::recordable_layers() const {
-  return config().any_mixer(chooses_by_whole_sequence) || has_endless_state() ? 0 : config().layers;
-}
+// Not with LSH, which sorts all tokens again, nor with a memory, whose tokens move at the start of a segment.
+bool Gpt::has_recordable_steps() const { return !remembers() && !config().any_mixer(chooses_by_whole_sequence); }
 
 namespace {
 

@@ -45,7 +45,7 @@ class Gpt : public TokenModel {
   }
   bool remembers() const override { return config().memory > 0; }
   bool has_endless_state() const override { return remembers() || config().has_endless_state(); }
-  std::int64_t recordable_layers() const override;
+  bool has_recordable_steps() const override;
   std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const override {
     return transformer().new_state(batch, capacity);
   }

@@ -101,7 +101,7 @@ class TransformerMemory : public ModelState {
 
 void TransformerState::reset() {
   length_ = place_ = remembered_ = 0;
-  segments_be_ = torch::Tensor();
+  segments_be_ = place_1_ = torch::Tensor();
   for (auto& mixer : mixers_) mixer.reset();
 }
 
@@ -229,12 +229,12 @@ torch::Tensor TransformerImpl::position_table_cd(std::int64_t tokens) const {
                        : torch::Tensor();
 }
 
-torch::Tensor TransformerImpl::positions_of(const Batch& batch, std::int64_t first_position) {
+torch::Tensor TransformerImpl::positions_of(const Batch& batch, const Past& past) {
   const auto length = batch.ids_bc.size(1);
-  const auto table_cd = position_table_cd(first_position + length);
+  const auto table_cd = position_table_cd(past.place + length);
   if (!table_cd.defined()) return {};
   if (batch.has_own_positions()) return torch::embedding(table_cd, positions_in_segments(batch.segments_bc));
-  return table_cd.narrow(0, first_position, length);
+  return past.place_1.defined() ? table_cd.index_select(0, past.place_1) : table_cd.narrow(0, past.place, length);
 }
 
 Visibility TransformerImpl::visibility_of(const Batch& batch, const Past& past, Pass& pass) {
@@ -246,6 +246,7 @@ Visibility TransformerImpl::visibility_of(const Batch& batch, const Past& past, 
       visibility.key_segment_be = torch::cat({past.memory->segments_bm, batch.segments_bc}, 1);
   }
   if (config_.same_length) visibility.window = config_.memory;
+  visibility.place_1 = past.place_1;
   const auto queries = batch.ids_bc.size(1);
   shared_positions_->add_to(visibility, queries, past.tokens + queries, embedding_weight(), pass);
   return visibility;
@@ -257,7 +258,7 @@ void TransformerImpl::scale_embeddings(const torch::Tensor& tokens_v, const torc
   if (ngram_scale_g1_.defined()) ngram_scale_g1_.copy_(ngrams_g.unsqueeze(1));
 }
 
-torch::Tensor TransformerImpl::embed(const Batch& batch, std::int64_t first_position, Pass& pass) {
+torch::Tensor TransformerImpl::embed(const Batch& batch, const Past& past, Pass& pass) {
   auto x_bcd = region_embedding_.is_empty() ? scaled(token_embedding_, token_scale_v1_, batch.ids_bc)
                                             : region_embedding_->forward(batch);
   for (std::int64_t n = 2; n <= config_.embedding.ngrams.order; ++n) {
@@ -266,7 +267,7 @@ torch::Tensor TransformerImpl::embed(const Batch& batch, std::int64_t first_posi
     x_bcd = x_bcd + scaled(ngram_embedding_, ngram_scale_g1_, buckets_bc);
   }
   if (embedding_factor_ != 1) x_bcd = x_bcd * embedding_factor_;
-  if (const auto positions = positions_of(batch, first_position); positions.defined()) x_bcd = x_bcd + positions;
+  if (const auto positions = positions_of(batch, past); positions.defined()) x_bcd = x_bcd + positions;
   return dropout(drop_features(x_bcd, config_.embedding.dropout, pass), config_.dropout, pass);
 }
 
@@ -293,6 +294,8 @@ TransformerImpl::Past TransformerImpl::past_of(const Batch& batch, ModelState* g
     return {.memory = memory, .tokens = memory != nullptr ? memory->length() : 0};
   }
   auto& state = state_as<TransformerState>(*given);
+  if (const auto& place_1 = state.place_on_device(); place_1.defined())
+    return {.state = &state, .tokens = state.visible() - length, .place_1 = place_1};
   state.prepare(length, config_.context);
   return {.state = &state, .place = state.place(), .tokens = state.remembered() + state.place()};
 }
@@ -306,7 +309,7 @@ NextNorm TransformerImpl::norm_after(std::size_t block, const Past& past) const 
 torch::Tensor TransformerImpl::forward(const Batch& batch, ModelState* given, Pass& pass, const SourceView* source) {
   const auto past = past_of(batch, given);
   const auto visibility = visibility_of(batch, past, pass);
-  NormedStream x = embed(batch, past.place, pass);
+  NormedStream x = embed(batch, past, pass);
   pass.observe(StreamPoint::embedding, x.x_bcd);
   pass.first_values = {};
   const auto surroundings_of = [&](std::size_t block, const torch::Tensor& read_bcd) {
@@ -330,7 +333,7 @@ torch::Tensor TransformerImpl::forward(const Batch& batch, ModelState* given, Pa
     for (std::size_t i = 0; i < blocks_.size(); ++i)
       x = blocks_[i]->forward(x, surroundings_of(i, x.x_bcd), norm_after(i, past), pass);
   }
-  if (past.state != nullptr) past.state->advance(batch.ids_bc.size(1));
+  if (past.state != nullptr && !past.place_1.defined()) past.state->advance(batch.ids_bc.size(1));
   if (past.memory != nullptr && batch.segments_bc.defined() && past.memory->length() > 0)
     past.memory->remember(past.memory->segments_bm, batch.segments_bc);
   auto y_bcd = x.x_bcd;

@@ -46,6 +46,21 @@ class TransformerState : public ModelState {
   bool prepare(std::int64_t tokens, std::int64_t context);
   void advance(std::int64_t tokens) { length_ += tokens, place_ += tokens; }
 
+  // For recorded work (DeviceGraph). stay_in_place() before the first token: all tensors keep their addresses.
+  // read_at(): until reset(), each pass reads one token of every sequence, at the place that `place_1` (long [1] on the
+  // device) has when the device computes the pass, and its shapes are those of `tokens` tokens that are seen. The
+  // state does not count these tokens.
+  void stay_in_place() {
+    for (auto& mixer : mixers_) mixer.stay_in_place();
+  }
+  void read_at(const torch::Tensor& place_1, std::int64_t tokens) {
+    place_1_ = place_1;
+    visible_ = tokens;
+    for (auto& mixer : mixers_) mixer.read_at(place_1, tokens);
+  }
+  const torch::Tensor& place_on_device() const { return place_1_; }  // undefined: the state counts tokens
+  std::int64_t visible() const { return visible_; }
+
   // Sequence i gets the state that sequence rows_b[i] had; the number of sequences may change.
   void select(const torch::Tensor& rows_b);
 
@@ -57,6 +72,8 @@ class TransformerState : public ModelState {
   bool endless_;
   torch::Device device_;
   torch::Tensor segments_be_;  // undefined: none were given
+  torch::Tensor place_1_;
+  std::int64_t visible_ = 0;
   std::vector<MixerState> mixers_;
 };
 
@@ -103,12 +120,13 @@ class TransformerImpl : public torch::nn::Module {
   struct Past {
     TransformerState* state = nullptr;
     TransformerMemory* memory = nullptr;
-    std::int64_t place = 0;   // of the first token in its segment
-    std::int64_t tokens = 0;  // earlier tokens that are seen
+    std::int64_t place = 0;      // of the first token in its segment
+    std::int64_t tokens = 0;     // earlier tokens that are seen
+    torch::Tensor place_1 = {};  // of the only token, on the device (TransformerState::read_at); or undefined
   };
   Past past_of(const Batch& batch, ModelState* given) const;
-  torch::Tensor embed(const Batch& batch, std::int64_t first_position, Pass& pass);
-  torch::Tensor positions_of(const Batch& batch, std::int64_t first_position);
+  torch::Tensor embed(const Batch& batch, const Past& past, Pass& pass);
+  torch::Tensor positions_of(const Batch& batch, const Past& past);
   Visibility visibility_of(const Batch& batch, const Past& past, Pass& pass);
   NextNorm norm_after(std::size_t block, const Past& past) const;
   const torch::Tensor& embedding_weight() const;  // has the type and device of all embeddings

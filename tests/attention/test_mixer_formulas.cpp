@@ -45,7 +45,7 @@ struct Positioned {
   Tensor operator()(const Tensor& x_bcd, const Tensor& segment_bc = {}) const {
     const auto tokens = x_bcd.size(1);
     auto visibility = self_visibility(causal, segment_bc);
-    if (bias != nullptr) visibility.score_bias_nce = bias->forward(tokens, tokens);
+    if (bias != nullptr) visibility.score_bias_nce = bias->forward(offset_ce(tokens, tokens, torch::kCPU));
     set_distances(visibility, shape, biases_2nk, tokens);
     return mix(*mixer, x_bcd, visibility);
   }
@@ -313,7 +313,7 @@ TEST_CASE("heads that share keys and values equal heads with copies of them", "[
   const auto x = torch::randn({2, 9, width}, type);
   auto visibility = self_visibility(true, example_segments());
   const auto bias = make_score_bias(positions, 6, true);
-  if (bias != nullptr) visibility.score_bias_nce = bias->forward(9, 9).to(type);
+  if (bias != nullptr) visibility.score_bias_nce = bias->forward(offset_ce(9, 9, torch::kCPU)).to(type);
   set_distances(visibility, shape, shared_distance_biases(few, shape), 9);
   for (auto* of_distances : {&visibility.distance_ld, &visibility.content_bias_nk, &visibility.distance_bias_nk})
     if (of_distances->defined()) *of_distances = of_distances->to(type);

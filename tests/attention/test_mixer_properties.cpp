@@ -237,7 +237,8 @@ TEST_CASE("a state holds no more tokens than the window of its mixer, into whate
     const auto count = end - first;
     auto visibility = self_visibility(true, segments.narrow(1, first, count));
     visibility.key_segment_be = segments.narrow(1, 0, end);
-    if (bias != nullptr) visibility.score_bias_nce = bias->forward(count, end).to(torch::kDouble);
+    if (bias != nullptr)
+      visibility.score_bias_nce = bias->forward(offset_ce(count, end, torch::kCPU)).to(torch::kDouble);
     set_distances(visibility, placed, biases_2nk, end);
     return mix(*mixer, x.narrow(1, first, count).contiguous(), visibility, with);
   };

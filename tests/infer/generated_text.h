@@ -1,5 +1,5 @@
 #pragma once
-// Text from a small model, with graphs that run their work by hand.
+// Text from a small model, also with graphs on the CPU.
 
 #include <algorithm>
 #include <memory>
@@ -70,10 +70,8 @@ inline Tokens by_host(Gpt& model, const Tokens& prompt, const SamplingOptions& o
 }
 
 inline Tokens by_device(Gpt& model, const Tokens& prompt, const SamplingOptions& options, std::int64_t samples,
-                        int steps, const DeviceGenerationPlan& plan, GraphCounts& counts) {
-  const torch::InferenceMode inference;
-  const ContextWindow window(model.config().context, options.window, prompt);
-  DeviceGenerator generator(model, window.tokens(), samples, options, torch::kCPU, graphs_by_hand(counts), plan);
+                        int steps, const DeviceGenerationPlan& plan) {
+  TextGenerator generator(model, prompt, options, torch::kCPU, samples, plan);
   return generate(generator, steps);
 }
 

@@ -1,6 +1,7 @@
 // Text from graphs of device work: operators pick the same tokens as the host, graphs give the host's text, and
-// recorded work does not need the host. To test this, recorded work runs on the device meta. Its tensors have sizes but
-// no values, so an operator that reads a value, or has a size that depends on one, throws.
+// recorded work does not need the host. Two stand-ins for a GPU test this. A RecordedGraph replays only operators, so
+// numbers of the host that should change do not. And recorded work runs on the device meta, whose tensors have sizes
+// but no values, so an operator that reads a value, or has a size that depends on one, throws.
 
 #include <ATen/record_function.h>
 #include <torch/library.h>
@@ -12,6 +13,7 @@
 #include "infer/generated_text.h"
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
+#include "support/recorded_graph.h"
 
 // Stand-ins for operators that LibTorch lacks on this device, with the same sizes and types.
 TORCH_LIBRARY_IMPL(aten, Meta, library) {
@@ -29,6 +31,7 @@ TORCH_LIBRARY_IMPL(aten, Meta, library) {
     sizes.at(static_cast<std::size_t>(at::maybe_wrap_dim(dimension, x.dim()))) = index.numel();
     return x.new_empty(sizes);
   });
+  library.impl("flip", [](const Tensor& x, at::IntArrayRef) { return -x; });
   library.impl("native_layer_norm",
                [](const Tensor& x, c10::SymIntArrayRef, const std::optional<Tensor>&, const std::optional<Tensor>&,
                   double) { return std::make_tuple(-x, -x.narrow(-1, 0, 1), -x.narrow(-1, 0, 1)); });
@@ -68,25 +71,74 @@ torch::Tensor uniform_numbers(std::int64_t count) {
   return uniform_b;
 }
 
-// So small that every bucket of a context of 9 is reached, warmed up and recorded.
-constexpr DeviceGenerationPlan small_plan{.smallest_bucket = 2, .steps_to_warm_up = 1, .longest_chunk = 8};
+std::shared_ptr<Gpt> wide_gpt(const TransformerConfig& config) {
+  auto model = random_gpt(config);
+  model->to(torch::kDouble);
+  return model;
+}
 
-// Checks that graphs give the host's text; `counts` counts the graphs' work.
+// Makes graphs of recorded operators; for models in float64.
+MakeGraph recorded_graphs(GraphCounts& counts) {
+  return [&counts](torch::Device, std::string&) { return std::make_unique<RecordedGraph>(counts); };
+}
+
+// Buckets so small that each bucket of a context of 9 is reached, warmed up and recorded.
+DeviceGenerationPlan small_plan(GraphCounts& counts) {
+  return {.make_graph = recorded_graphs(counts), .smallest_bucket = 2, .steps_to_warm_up = 1, .longest_chunk = 8};
+}
+
+// Checks that graphs give the host's text.
 Tokens check_text(Gpt& model, const Tokens& prompt, const SamplingOptions& options, std::int64_t samples, int steps,
-                  GraphCounts& counts, const DeviceGenerationPlan& plan = small_plan) {
-  const auto text = by_device(model, prompt, options, samples, steps, plan, counts);
+                  const DeviceGenerationPlan& plan) {
+  const auto text = by_device(model, prompt, options, samples, steps, plan);
   CHECK(text == by_host(model, prompt, options, samples, steps));
   return text;
 }
 
-// Checks greedy text with both windows, after prompts within and beyond the context.
-void check_greedy_text(const TransformerConfig& config) {
-  const auto model = random_gpt(config);
-  const SamplingOptions greedy{.temperature = 0, .window = GENERATE(WindowKind::half, WindowKind::slide)};
-  for (const std::int64_t length : {1, 5, 30}) {
+// Checks greedy text, after prompts within and beyond a context of 9.
+void check_greedy_text(const TransformerConfig& config, WindowKind window = WindowKind::half,
+                       const std::vector<std::int64_t>& prompts = {1, 30}) {
+  const auto model = wide_gpt(config);
+  for (const auto length : prompts) {
+    CAPTURE(length);
     GraphCounts counts;
-    check_text(*model, prompt_of(length), greedy, 2, 30, counts);
-    CHECK(counts.replays > 20);
+    check_text(*model, prompt_of(length), {.temperature = 0, .window = window}, 2, 24, small_plan(counts));
+    const bool slides_at_once = window == WindowKind::slide && length >= 9 && !model->has_endless_state();
+    CHECK((counts.replays > 0) == !slides_at_once);
+  }
+}
+
+// Checks the logits of recorded steps against those of steps that the state counts, in two texts, one after another in
+// the same state.
+void check_logits(const TransformerConfig& config) {
+  const torch::InferenceMode inference;
+  const auto model = wide_gpt(config);
+  const auto counting = model->new_state(2, config.context), placed = model->new_state(2, config.context);
+  auto& state = state_as<TransformerState>(*placed);
+  state.stay_in_place();
+  const auto ids_b1 = torch::zeros({2, 1}, torch::kLong), place_1 = torch::zeros({1}, torch::kLong);
+  torch::Tensor logits_bcv;
+  GraphCounts counts;
+  RecordedGraph graph(counts);
+  for (const std::int64_t prompt : {4, 1}) {
+    const auto text_be = torch::randint(small_vocabulary, {2, config.context});
+    const auto read = [&](std::int64_t first, std::int64_t count, ModelState& of) {
+      return model->evaluate(Batch{.ids_bc = text_be.narrow(1, first, count).contiguous()}, &of);
+    };
+    counting->reset();
+    state.reset();
+    CHECK(torch::equal(read(0, prompt, *counting), read(0, prompt, state)));
+    for (auto place = prompt; place < config.context; ++place) {
+      ids_b1.copy_(text_be.narrow(1, place, 1));
+      place_1.fill_(place);
+      const auto step = [&] {
+        state.read_at(place_1, config.context);
+        logits_bcv = model->evaluate(Batch{.ids_bc = ids_b1}, &state);
+      };
+      if (counts.captures == 0 && place > prompt) graph.capture(step);
+      counts.captures == 0 ? step() : graph.replay();  // the first step makes the tables of positions
+      CHECK(torch::allclose(logits_bcv, read(place, 1, *counting), 1e-9, 1e-11));
+    }
   }
 }
 
@@ -148,10 +200,13 @@ void check_recordings(const TransformerConfig& config, const SamplingOptions& op
   const torch::InferenceMode inference;
   int captures = 0;
   const auto make = [&](torch::Device, std::string&) { return std::make_unique<GraphWithoutHost>(captures); };
-  DeviceGenerator generator(model, {1, 2}, 2, options, torch::kMeta, make,
-                            {.smallest_bucket = 4, .steps_to_warm_up = 0, .first_chunk = 12});
+  const auto state = model.new_state(2, config.context);
+  DeviceGenerator generator(
+      model, *state, 2, options, torch::kMeta,
+      {.make_graph = make, .smallest_bucket = 4, .steps_to_warm_up = 1, .first_chunk = 12, .longest_chunk = 12});
+  model.evaluate(Batch{.ids_bc = torch::zeros({2, 1}, torch::dtype(torch::kLong).device(torch::kMeta))}, state.get());
   // At the end the host reads the tokens, which have no values here.
-  CHECK_THROWS_WITH(generator.next(), Catch::Contains("copy out of meta tensor"));
+  CHECK_THROWS_WITH(generator.next(Tokens{1, 2}, 2, 0), Catch::Contains("copy out of meta tensor"));
   CHECK(captures == 2);
 }
 
@@ -185,67 +240,104 @@ TEST_CASE("the bounds of the uniform numbers pick the most and the least likely 
   CHECK(picked_on_device(unlikely_bv, ends_b, {.temperature = 1, .top_k = 0}) == Ids{0, 0});
 }
 
+TEST_CASE("recorded steps have the logits of steps that a state counts, with every mixer and kind of positions",
+          "[sampling]") {
+  auto config = small_config(9);
+  if (GENERATE(true, false)) {
+    config.mixer = any_incremental_mixer();
+    return check_logits(config);
+  }
+  config.positions = any_positions();
+  config.mixer = any_mixer_with_scores();
+  check_logits(config);
+}
+
 TEST_CASE("graphs generate the host's text with every mixer and kind of positions, also past the context",
           "[sampling]") {
   auto config = small_config(9);
   if (GENERATE(true, false)) {
-    config.mixer = any_mixer();
+    config.mixer = any_incremental_mixer();
     return check_greedy_text(config);
   }
   config.positions = any_positions();
-  config.mixer = GENERATE(MixerConfig(ScaledDotProductOptions{}), MixerConfig(MetricOptions{}),
-                          MixerConfig(MetricOptions{.score = MetricScore::distance}),
-                          MixerConfig(QuadraticOptions{.form = QuadraticForm::full}));
+  config.mixer = any_mixer_with_scores();
   check_greedy_text(config);
 }
 
+TEST_CASE("graphs generate the host's text with models of several mixers, convolutions and reversible blocks",
+          "[sampling]") {
+  auto config = small_config(9);
+  config.convolution = GENERATE(0, 3);
+  config.blocks = GENERATE(BlockKind::plain, BlockKind::reversible);
+  if (GENERATE(true, false)) {
+    config.positions = any_positions();
+    config.mixers = {{.mixer = Mamba2Options{}}, {.mixer = ScaledDotProductOptions{.window = 3, .sinks = true}}};
+  } else {
+    config.positions = NoPositionsConfig{};
+    config.mixer = GatedDeltaNetOptions{};
+    REQUIRE(wide_gpt(config)->has_endless_state());
+  }
+  check_greedy_text(config, GENERATE(WindowKind::half, WindowKind::slide), {1, 5, 9, 30});
+}
+
 TEST_CASE("graphs draw the host's random numbers for every sample, and pick no id without a token", "[sampling]") {
-  const auto model = random_gpt(small_config(GENERATE(1, 2, 12)));
+  const auto model = wide_gpt(small_config(GENERATE(1, 2, 12)));
   const SamplingOptions options{.temperature = GENERATE(0.0, 1.3),
                                 .top_k = GENERATE(0, 6),
                                 .top_p = GENERATE(0.9, 1.0),
                                 .window = GENERATE(WindowKind::half, WindowKind::slide),
                                 .never = GENERATE(Tokens{}, Tokens{0, 2, 3})};
   GraphCounts counts;
-  const auto text = check_text(*model, {1, 2, 3}, options, 5, 50, counts);
+  const auto text = check_text(*model, {1, 2, 3}, options, 5, 50, small_plan(counts));
   for (const auto id : options.never) CHECK(std::count(text.begin(), text.end(), id) == 0);
 }
 
-TEST_CASE("the text does not depend on chunks, buckets or steps to warm up", "[sampling]") {
+TEST_CASE("graphs and the CPU's decoders generate the same text in float32", "[sampling]") {
   const auto model = random_gpt(small_config(24));
+  GraphCounts counts;
+  auto plan = small_plan(counts);
+  plan.make_graph = graphs_by_hand(counts);
+  check_text(*model, {4, 5}, {.temperature = GENERATE(0.0, 1.0)}, 3, 70, plan);
+  CHECK(counts.replays > 0);
+}
+
+TEST_CASE("the text does not depend on chunks, buckets or steps to warm up", "[sampling]") {
+  const auto model = wide_gpt(small_config(24));
   const SamplingOptions options{.temperature = 1, .window = GENERATE(WindowKind::half, WindowKind::slide)};
   const std::int64_t smallest_bucket = GENERATE(1, 3, 32), warm = GENERATE(0, 4, 1000), chunk = GENERATE(1, 7, 100);
   GraphCounts counts;
-  check_text(*model, {4, 5}, options, 3, 70, counts,
-             {.smallest_bucket = smallest_bucket,
+  check_text(*model, {4, 5}, options, 3, 70,
+             {.make_graph = recorded_graphs(counts),
+              .smallest_bucket = smallest_bucket,
               .steps_to_warm_up = warm,
               .first_chunk = std::min<std::int64_t>(chunk, 2),
               .longest_chunk = chunk});
 }
 
-TEST_CASE("one graph is recorded for each bucket that is used often, and replayed for its tokens", "[sampling]") {
-  const auto model = random_gpt(small_config(20));
+TEST_CASE("one graph is recorded for each bucket, and replayed for every later token", "[sampling]") {
+  const auto model = wide_gpt(small_config(20));
   GraphCounts counts;
-  // Windows of 1 to 20 tokens, then repeatedly of 10 to 20, in buckets of 4, 8, 16 and 20.
-  constexpr int tokens = 20 + 11 * 10, warm = 3, chunk = 32;
-  by_device(*model, {1}, {}, 1, tokens, {.smallest_bucket = 4, .steps_to_warm_up = warm, .longest_chunk = chunk},
-            counts);
-  CHECK(counts.captures == 4);
-  CHECK(counts.replays >= tokens - 4 * warm);  // includes the rest of the last chunk
-  CHECK(counts.replays < tokens - 4 * warm + chunk);
+  // Windows of 1 to 20 tokens, then ten times of 10 to 20, in buckets of 4, 8, 16 and 20. The host picks the first
+  // token of each.
+  constexpr int tokens = 20 + 11 * 10, buckets = 4;
+  auto plan = small_plan(counts);
+  plan.smallest_bucket = 4;
+  by_device(*model, {1}, {}, 1, tokens, plan);
+  CHECK(counts.captures == buckets);
+  CHECK(counts.replays == tokens - 11 - buckets);
 }
 
-TEST_CASE("the first token needs one step, and chunks grow", "[sampling]") {
-  const auto model = random_gpt(small_config(8));
+TEST_CASE("the first tokens need no more than one step, and chunks grow", "[sampling]") {
+  const auto model = wide_gpt(small_config(100));
   GraphCounts counts;
-  const torch::InferenceMode inference;
-  DeviceGenerator generator(*model, {1}, 1, {}, torch::kCPU, graphs_by_hand(counts), {.steps_to_warm_up = 0});
+  TextGenerator generator(*model, {1}, {}, torch::kCPU, 1,
+                          {.make_graph = recorded_graphs(counts), .smallest_bucket = 100, .steps_to_warm_up = 1});
   std::vector<int> replays;
-  for (int i = 0; i < 64; ++i) {
+  for (int i = 0; i < 80; ++i) {
     generator.next();
     if (replays.empty() || replays.back() != counts.replays) replays.push_back(counts.replays);
   }
-  CHECK(replays == std::vector<int>{1, 3, 7, 15, 31, 63, 95});
+  CHECK(replays == std::vector<int>{0, 2, 6, 14, 30, 62, 94});
 }
 
 TEST_CASE("after a failed recording the same text goes on, and recording is not tried again", "[sampling]") {
@@ -254,14 +346,14 @@ TEST_CASE("after a failed recording the same text goes on, and recording is not 
   const auto expected = by_host(*model, {1, 2}, options, 3, 150);
   GraphCounts counts;
   const int failing = GENERATE(1, 2);
-  TextGenerator generator(*model, {1, 2}, options, torch::kCPU, 3, graphs_by_hand(counts, failing));
+  TextGenerator generator(*model, {1, 2}, options, torch::kCPU, 3, {.make_graph = graphs_by_hand(counts, failing)});
   CHECK(generate(generator, 150) == expected);
   CHECK((generator.cache_bytes() > 0) == (options.window == WindowKind::half));
   CHECK(counts.captures == failing);
   CHECK((counts.replays > 0) == (failing == 2));
 }
 
-TEST_CASE("the host generates the same text if the device has no graphs or padding would change the text",
+TEST_CASE("the host generates the same text if the device has no graphs or the mixer's work cannot be recorded",
           "[sampling]") {
   auto config = small_config(16);
   const bool has_graphs = GENERATE(false, true);
@@ -275,43 +367,33 @@ TEST_CASE("the host generates the same text if the device has no graphs or paddi
     problem = "there are none here";
     return std::unique_ptr<DeviceGraph>();
   };
-  TextGenerator generator(*model, {1, 2}, options, torch::kCPU, 2, has_graphs ? graphs_by_hand(counts) : none);
+  TextGenerator generator(*model, {1, 2}, options, torch::kCPU, 2,
+                          {.make_graph = has_graphs ? graphs_by_hand(counts) : none});
   CHECK(generate(generator, 60) == by_host(*model, {1, 2}, options, 2, 60));
   CHECK(asked == !has_graphs);
   CHECK(counts.captures == 0);
-  if (!has_graphs) CHECK(generator.cache_bytes() > 0);
+  CHECK(generator.cache_bytes() > 0);
 }
 
-TEST_CASE("graphs replace the cache if they are enabled and expected to be faster", "[sampling]") {
-  const auto used = [](Gpt& model, const SamplingOptions& options, std::int64_t samples) {
-    GraphCounts counts;
-    TextGenerator generator(model, {1}, options, torch::kCPU, samples, graphs_by_hand(counts));
-    for (int i = 0; i < 10; ++i) generator.next();
-    return std::string(counts.captures > 0 ? "graphs" : "") + (generator.cache_bytes() > 0 ? "cache" : "");
-  };
+TEST_CASE("graphs are used with the cache unless they are switched off", "[sampling]") {
   const auto model = random_gpt(small_config(16));
-  CHECK(used(*model, {}, 2) == "graphs");
-  CHECK(used(*model, {.cached = false}, 2) == "");
-  CHECK(used(*model, {.graphs = false}, 2) == "cache");
-  TextGenerator without(*model, {1}, {}, torch::kCPU);  // the CPU has no graphs of its own
-  without.next();
-  CHECK(without.cache_bytes() > 0);
-
-  auto config = small_config(16);
-  config.width = 256;
-  const auto wide = random_gpt(config);  // 50 million operations per context
-  CHECK(used(*wide, {}, 1) == "graphs");
-  CHECK(used(*wide, {}, 100) == "cache");
+  const auto used = [&](const SamplingOptions& options) {
+    GraphCounts counts;
+    TextGenerator generator(*model, {1}, options, torch::kCPU, 2, {.make_graph = graphs_by_hand(counts)});
+    for (int i = 0; i < 10; ++i) generator.next();
+    return std::string(counts.captures > 0 ? "graphs" : "") + (generator.cache_bytes() > 0 ? " cache" : "");
+  };
+  CHECK(used({}) == "graphs cache");
+  CHECK(used({.cached = false}) == "");
+  CHECK(used({.graphs = false}) == " cache");
 }
 
 TEST_CASE("recorded work does not need the host, with every mixer, kind of positions and sampling option",
           "[sampling]") {
   auto config = small_config(8);
   if (GENERATE(true, false)) {
-    config.mixer = any_mixer();
+    config.mixer = any_incremental_mixer();
     CAPTURE(kind_of(config.mixer));
-    if (is<DeltaNetOptions>(config.mixer) || is<GatedDeltaNetOptions>(config.mixer) || is<Rwkv7Options>(config.mixer))
-      return does_not_apply("LibTorch solves no triangular system on the meta device");
     return check_recordings(config, {.temperature = 1});
   }
   config.positions = any_positions();
@@ -331,6 +413,31 @@ TEST_CASE("the check of recorded work finds work that needs the host", "[samplin
   CHECK(captures == 0);
   graph.capture([&] { x.clone().copy_(x + 1); });
   CHECK(captures == 1);
+}
+
+TEST_CASE("a recorded graph computes from the device's tensors alone", "[sampling]") {
+  auto x = torch::ones({3}, torch::kDouble), y = torch::zeros({3}, torch::kDouble);
+  double factor = 2;
+  GraphCounts counts;
+  RecordedGraph graph(counts);
+  graph.capture([&] { y.copy_((x * factor).add_(x)); });
+  CHECK(y.eq(0).all().item<bool>());  // a recording computes nothing
+  factor = 5;
+  for (const double value : {1.0, 4.0}) {
+    x.fill_(value);
+    graph.replay();
+    CHECK(y.eq(3 * value).all().item<bool>());
+  }
+  RecordedGraph others(counts);
+  CHECK_THROWS(others.capture([&] { y.fill_(x[0].item<double>()); }));
+  RecordedGraph unrecorded(counts);
+  unrecorded.capture([&] {  // as the kernels of cpu/ write
+    const auto written = torch::empty({3}, torch::kDouble);
+    std::fill_n(written.data_ptr<double>(), 3, 1.0);
+    y.copy_(written);
+  });
+  unrecorded.replay();
+  CHECK(y.isnan().all().item<bool>());
 }
 
 }  // namespace metaformer::test_device_generation

@@ -32,7 +32,7 @@ Observed observe(const MixerConfig& options, const PositionsConfig& positions, b
   auto visibility = self_visibility(causal, {});
   if (const auto bias = make_score_bias(positions, shape.heads, causal)) {
     bias->to(torch::kDouble);
-    visibility.score_bias_nce = bias->forward(tokens, tokens);
+    visibility.score_bias_nce = bias->forward(offset_ce(tokens, tokens, torch::kCPU));
   }
   const torch::NoGradGuard no_grad;
   const auto x_bcd = torch::randn({1, tokens, width}, torch::kDouble);
