@@ -240,8 +240,8 @@ attention_by_pass() {
   return "$failed"
 }
 
-# Layers between matrix products, the loss, and norm, clipping and update of the weights, by kernels and by the operators that
-# they replace, in turn.
+# Layers between matrix products, the loss, norm, clipping and update of the weights, and linear layers on copies of the weights,
+# by kernels and by the operators that they replace, in turn.
 step_kernels() {
   # shellcheck disable=SC2086
   note kernel "$program" bench kernels --device "$device" $recipe_shape --precision bf16 --json

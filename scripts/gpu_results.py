@@ -199,9 +199,9 @@ RULES = [
      "backend auto keeps the library's attention with kernels around it where it takes at most 1.03 of composed", decide_library),
     (r"(choice/both/(\w+)/b\d+ n\d+ c(\d+) k(\d+))/metric fused",
      "backend auto takes the faster one; its rule changes where it costs over 1.03 of the other's time", decide_choice),
-    (r"kernel/\w+/(residual sum|bias and|rotary positions|embedding of|cross-entropy|norm, clipping).*",
-     "the layers between matrix products, the loss, and norm, clipping and update stay kernels where these take at most 1.03 of "
-     "the operators", decide_kernel),
+    (r"kernel/\w+/(residual sum|bias and|rotary positions|embedding of|cross-entropy|norm, clipping|linear layer).*",
+     "the layers between matrix products, the loss, norm, clipping and update, and copies of the weights stay where these take at "
+     "most 1.03 of the operators", decide_kernel),
     (r"(step/\w+/\w+/dropout " + NUMBER + ")/graph", "the graph stays on where it saves at least 3% of a step", decide_graph),
     (r"mixer/(\w+)/(.*)", "a mixer's step is called cheaper below 0.97 of scaled dot product's", None),
     (r"dropout/(\w+)/(\w+)", "dropout that costs over a tenth of a step is worked on next", decide_dropout),

@@ -10,6 +10,7 @@
 #include "ops/attention.h"
 #include "ops/dropout.h"
 #include "ops/fused_metric.h"
+#include "ops/linear.h"
 
 namespace metaformer {
 
@@ -56,8 +57,8 @@ torch::Tensor QueryKeyValue::queries(const torch::Tensor& x_bcd) const {
 
 torch::Tensor QueryKeyValue::part(const torch::Tensor& x_bcd, std::int64_t first, std::int64_t rows) const {
   const auto& bias = projection_->bias();
-  return torch::linear(x_bcd, projection_->weight().narrow(0, first, rows),
-                       bias.defined() ? std::optional(bias.narrow(0, first, rows)) : std::nullopt);
+  return linear_product(x_bcd, projection_->weight().narrow(0, first, rows),
+                        bias.defined() ? bias.narrow(0, first, rows) : bias);
 }
 
 ScoreForm QueryKeyValue::score_form() const {

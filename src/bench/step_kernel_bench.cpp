@@ -1,15 +1,18 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <memory>
 
 #include "attention/score_positions.h"
 #include "bench/kernel_bench.h"
 #include "bench/timing.h"
+#include "ops/autocast.h"
 #include "ops/device.h"
 #include "ops/dropout.h"
 #include "ops/functional.h"
 #include "ops/fused_cross_entropy.h"
 #include "ops/fused_update.h"
+#include "ops/linear.h"
 #include "ops/residual_norm.h"
 
 namespace metaformer {
@@ -155,10 +158,37 @@ WorkPair loss_pair(const KernelRequest& request, std::int64_t vocabulary) {
       [=] { backward(at::cross_entropy_loss(logits_tv.to(torch::kFloat), targets_t, {}, at::Reduction::Sum, -1)); }};
 }
 
+// Both passes of the feed-forward branch's first layer under autocast: on the copy of its weight and bias, and with
+// casts of both and of their gradients.
+WorkPair linear_pair(const KernelRequest& request) {
+  const auto floats = torch::TensorOptions(request.device).dtype(torch::kFloat);
+  const auto width = request.shape.width(), outputs = 4 * width, count = outputs * width;
+  const auto values = torch::randn({count + outputs}, floats);
+  const auto weight_oi = values.narrow(0, 0, count).view({outputs, width}).detach().requires_grad_(true),
+             bias_o = values.narrow(0, count, outputs).detach().requires_grad_(true);
+  const auto half = std::make_shared<HalfWeights>(
+      values, std::vector<HalfWeights::Part>{{weight_oi, 0, count}, {bias_o, count, outputs}}, request.type);
+  half->refresh();
+  const auto x_bcd = torch::randn({request.shape.batch, request.shape.context, width}, floats.dtype(request.type))
+                         .requires_grad_(true);
+  const auto dy_bch = torch::randn({request.shape.batch, request.shape.context, outputs}, floats.dtype(request.type));
+  const auto precision = request.type == torch::kHalf ? Precision::fp16 : Precision::bf16;
+  const auto run = [=](const auto& product) {
+    const AutocastScope autocast(precision, request.device);
+    torch::autograd::grad({product(x_bcd, weight_oi, bias_o)}, {x_bcd, weight_oi, bias_o}, {dy_bch});
+  };
+  const auto by_library = [](const Tensor& x, const Tensor& weight, const Tensor& bias) {
+    return torch::linear(x, weight, bias);
+  };
+  return {fmt::format("linear layer of a copied weight, {} x {}", outputs, width), [run, half] { run(linear_product); },
+          [run, by_library] { run(by_library); }};
+}
+
 // Weights in the sizes of a model of 6 layers of width 384, in one buffer, with their gradients and moments.
 struct Weights {
   static constexpr std::int64_t tensors = 24, count = tensors * 384 * 1152;
   Tensor values, gradients, first_moments, second_moments, steps, rate, factor;
+  Tensor copies;  // of the values in 16 bits; undefined: none
 
   explicit Weights(torch::Device device) {
     const auto floats = torch::TensorOptions(device).dtype(torch::kFloat);
@@ -181,6 +211,7 @@ void update_by_kernels(const Weights& w) {
                .gradients = w.gradients,
                .first_moments = w.first_moments,
                .second_moments = w.second_moments,
+               .copies = w.copies,
                .weight_decay = weight_decay}},
              w.steps, w.rate);
 }
@@ -194,6 +225,16 @@ void update_by_operators(const Weights& w) {
   w.steps.add_(1);
   at::_fused_adamw_({w.values}, {w.gradients}, {w.first_moments}, {w.second_moments}, {}, {w.steps}, w.rate, beta1,
                     beta2, weight_decay, epsilon, /*amsgrad=*/false, /*maximize=*/false);
+  if (!w.copies.defined()) return;
+  for (const auto& value : w.values.chunk(Weights::tensors)) value.to(w.copies.scalar_type());  // as autocast
+}
+
+WorkPair update_pair(const KernelRequest& request, torch::ScalarType of_copies) {
+  const bool copies = of_copies != torch::kFloat;
+  Weights ours(request.device), library(request.device);
+  if (copies) ours.copies = library.copies = torch::empty_like(ours.values, ours.values.options().dtype(of_copies));
+  return {copies ? "norm, clipping, AdamW and copies in 16 bits" : "norm, clipping and AdamW",
+          [ours] { update_by_kernels(ours); }, [library] { update_by_operators(library); }};
 }
 
 }  // namespace
@@ -209,9 +250,10 @@ std::vector<KernelResult> bench_step_kernels(const KernelRequest& request) {
     results.push_back(measure_in_turn(embedding_pair(request, vocabulary), request));
   for (const auto vocabulary : {characters, words})
     results.push_back(measure_in_turn(loss_pair(request, vocabulary), request));
-  const Weights ours(request.device), library(request.device);
-  results.push_back(measure_in_turn(
-      {"norm, clipping and AdamW", [&] { update_by_kernels(ours); }, [&] { update_by_operators(library); }}, request));
+  results.push_back(measure_in_turn(update_pair(request, torch::kFloat), request));
+  if (request.type == torch::kFloat) return results;
+  results.push_back(measure_in_turn(update_pair(request, request.type), request));
+  results.push_back(measure_in_turn(linear_pair(request), request));
   return results;
 }
 

@@ -15,7 +15,7 @@ struct AdamRanges {
   static constexpr int most = 32;
   AdamRange list[most];
   std::int64_t end[most] = {};  // the number of the block after the range's last block
-  bool is_aligned[most] = {};   // to 16 bytes
+  bool is_aligned[most] = {};   // all arrays, to four elements
   int count = 0;
 };
 
@@ -82,6 +82,16 @@ struct WeightGroup {
     store_four(range.first_moments + first, first_moments, count, whole);
     store_four(range.second_moments + first, second_moments, count, whole);
   }
+  template <class Format>
+  GPU_DEVICE void store_copies(std::uint16_t* copies, std::int64_t count, bool whole) const {
+    float x[4];
+    GPU_UNROLL
+    for (int i = 0; i < 4; ++i) x[i] = gpu::float_of(values[i]);
+    if (whole) return gpu::store_8(copies, pack<Format>(x[0], x[1]), pack<Format>(x[2], x[3]));
+    GPU_UNROLL
+    for (int i = 0; i < 4; ++i)
+      if (gpu::within(i < count)) copies[i] = Format::from_float(x[i]);
+  }
 
  private:
   static GPU_DEVICE void load_four(unsigned (&words)[4], const float* x, std::int64_t count, bool whole) {
@@ -131,14 +141,21 @@ GPU_KERNEL(threads) adam_kernel(const AdamStep in, const AdamRanges ranges) {
   GPU_UNROLL
   for (int g = 0; g < groups; ++g) {
     update(group[g], in, range, constants, scale, divisor);
-    group[g].store(range, first_of(g), range.count - first_of(g), is_whole(g));
+    const auto first = first_of(g), count = range.count - first;
+    group[g].store(range, first, count, is_whole(g));
+    if (range.copies == nullptr) continue;
+    if (in.copy_element == CopyElement::bf16)
+      group[g].store_copies<Bf16>(range.copies + first, count, is_whole(g));
+    else
+      group[g].store_copies<Fp16>(range.copies + first, count, is_whole(g));
   }
 }
 
-bool is_aligned_to_16(const AdamRange& range) {
-  const auto is_aligned = [](const float* x) { return reinterpret_cast<std::uintptr_t>(x) % 16 == 0; };
-  return is_aligned(range.values) && is_aligned(range.gradients) && is_aligned(range.first_moments) &&
-         is_aligned(range.second_moments);
+// To the bytes of four elements.
+bool is_aligned(const AdamRange& range) {
+  const auto is_multiple = [](const auto* x) { return reinterpret_cast<std::uintptr_t>(x) % (4 * sizeof *x) == 0; };
+  return is_multiple(range.values) && is_multiple(range.gradients) && is_multiple(range.first_moments) &&
+         is_multiple(range.second_moments) && is_multiple(range.copies);
 }
 
 AdamRanges arguments_of(const AdamRange* ranges, std::int64_t count) {
@@ -149,7 +166,7 @@ AdamRanges arguments_of(const AdamRange* ranges, std::int64_t count) {
     blocks += (range.count + block_size - 1) / block_size;
     arguments.list[i] = range;
     arguments.end[i] = blocks;
-    arguments.is_aligned[i] = is_aligned_to_16(range);
+    arguments.is_aligned[i] = is_aligned(range);
     arguments.count = static_cast<int>(i + 1);
   }
   return arguments;

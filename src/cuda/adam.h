@@ -5,11 +5,15 @@
 
 namespace metaformer::cuda {
 
-// Weights with the same decay and factor of the learning rate. The four arrays have `count` elements.
+enum class CopyElement { bf16, fp16 };
+
+// Weights with the same decay and factor of the learning rate. The arrays have `count` elements. copies: the new
+// values, rounded; null: none are stored.
 struct AdamRange {
   float* values = nullptr;
   const float* gradients = nullptr;
   float *first_moments = nullptr, *second_moments = nullptr;
+  std::uint16_t* copies = nullptr;
   std::int64_t count = 0;
   float weight_decay = 0;
   float rate = 1;  // factor of the learning rate
@@ -19,11 +23,12 @@ struct AdamRange {
 //   decoupled: w <- w - r decay w; else g <- g + decay w
 //   m <- b1 m + (1 - b1) g,  v <- b2 v + (1 - b2) g^2,  w <- w - r / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) +
 //   epsilon)
-// and *steps <- t. If *found_inf is 1, nothing changes. Each array is read once and written once; gradients stay as
-// they are. In float32 with the same roundings as LibTorch's fused operators, except for the powers: these are exact,
-// of betas rounded to float32.
+// and *steps <- t. If *found_inf is 1, nothing changes, and nothing is copied. Each array is read once and written
+// once; gradients stay as they are. In float32 with the same roundings as LibTorch's fused operators, except for the
+// powers: these are exact, of betas rounded to float32.
 struct AdamStep {
   bool decoupled = true;  // AdamW
+  CopyElement copy_element = CopyElement::bf16;
   float beta1 = 0, beta2 = 0, epsilon = 0;
   float* steps = nullptr;                // in device memory, as all numbers behind pointers
   const float* learning_rate = nullptr;  // null: given_rate

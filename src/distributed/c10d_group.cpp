@@ -16,6 +16,7 @@
 #include "base/signals.h"
 #include "distributed/launch.h"
 #include "distributed/process_group.h"
+#include "ops/autocast.h"
 #include "ops/device.h"
 
 namespace metaformer {
@@ -132,6 +133,7 @@ class C10dGroup : public ProcessGroup {
     c10d::BroadcastOptions options;
     options.rootRank = root;
     guarded([&] { backend_of(x).broadcast(list, options)->wait(); });
+    count_write(x);
   }
 
   std::vector<std::string> gather(const std::string& bytes) override {

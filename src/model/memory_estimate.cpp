@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "attention/mixer.h"
+#include "ops/autocast.h"
 
 namespace metaformer {
 
@@ -29,7 +30,7 @@ std::int64_t assumed_vocabulary(const ExperimentConfig& config) {
       data_of(config)->tokenizer);
 }
 
-constexpr std::uint64_t float_bytes = 4;
+constexpr std::uint64_t float_bytes = 4, half_bytes = 2;
 
 double real(std::int64_t count) { return static_cast<double>(count); }
 
@@ -37,8 +38,6 @@ double real(std::int64_t count) { return static_cast<double>(count); }
 double share_at_once(std::int64_t parts) {
   return real(std::min<std::int64_t>(at::get_num_threads(), parts)) / real(parts);
 }
-
-bool has_half_products(Precision precision) { return precision == Precision::bf16 || precision == Precision::fp16; }
 
 // Numbers that the optimiser and the average of the weights keep for each weight. Muon's matrices have one moment, and
 // a buffer for orthogonalisation. Adapters, which are small, keep a copy of the weights that they adapt.
@@ -196,6 +195,8 @@ MemoryEstimate estimate_memory(const ExperimentConfig& config, const ModelSizes&
   // At most 2^62, which no machine has.
   estimate.activations = static_cast<std::uint64_t>(std::min(
       std::max(most_activations(config, estimate.vocabulary, classes), static_cast<double>(checkpoint)), 0x1p62));
+  if (has_half_products(config.train.precision))  // which the checkpoint does not copy
+    estimate.weights += static_cast<std::uint64_t>(estimate.parameters) * half_bytes;
   return estimate;
 }
 

@@ -17,9 +17,10 @@ struct MemoryEstimate {
   std::uint64_t total() const;
 };
 
-// Parameters are counted. Activations are the maximum of the numbers that backward passes of composed mixers keep, that
-// an evaluation holds, and that a checkpoint copies. The estimate is for the CPU with LibTorch's current number of
-// threads, without the texts themselves. A size of 0 is not known yet; a usual number is then assumed.
+// Parameters are counted; with products in half precision the weights include their copy (ops/autocast.h). Activations
+// are the maximum of the numbers that backward passes of composed mixers keep, that an evaluation holds, and that a
+// checkpoint copies. The estimate is for the CPU with LibTorch's current number of threads, without the texts
+// themselves. A size of 0 is not known yet; a usual number is then assumed.
 MemoryEstimate estimate_memory(const ExperimentConfig& config, const ModelSizes& data = {});
 
 // Whether state and activations exceed this many bytes by more than the error of the estimate.

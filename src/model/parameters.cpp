@@ -169,6 +169,14 @@ ParameterBuffer::ParameterBuffer(const ParameterBuffer& whole, std::int64_t firs
   }
 }
 
+void ParameterBuffer::keep_half(torch::ScalarType type) {
+  std::vector<HalfWeights::Part> parts;
+  for (const auto& view : views_)
+    if (view.gradient_rows == nullptr) parts.push_back({view.parameter, view.offset, aligned(view.count)});
+  half_.reset();  // before another copy of the same values
+  half_ = std::make_unique<HalfWeights>(values_, std::move(parts), type);
+}
+
 void ParameterBuffer::set_rates(const std::function<double(const View&)>& rate_of) {
   for (auto& view : views_) {
     view.rate = view.is_trained ? rate_of(view) : 0;

@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "model/sequence_model.h"
+#include "ops/autocast.h"
 #include "ops/layer.h"
 
 namespace metaformer {
@@ -73,7 +75,7 @@ class ParameterBuffer {
   explicit ParameterBuffer(const torch::nn::Module& model) : ParameterBuffer(specified_parameters(model)) {}
 
   // Elements [first, first + count) of `whole`, aliasing them. A view that is cut at a border is flat. Rows with
-  // gradients are not listed.
+  // gradients are not listed, and there is no copy of the weights.
   ParameterBuffer(const ParameterBuffer& whole, std::int64_t first, std::int64_t count);
 
   torch::Tensor& values() { return values_; }
@@ -83,6 +85,11 @@ class ParameterBuffer {
   void clear_gradients();
   void scale_gradients(const torch::Tensor& factor);
   const std::vector<View>& views() const { return views_; }
+
+  // From now on keeps a copy of the parameters in this type, bfloat16 or float16, for products under autocast. Tables
+  // with listed gradient rows, which no product reads, are not copied.
+  void keep_half(torch::ScalarType type);
+  HalfWeights* half() const { return half_.get(); }  // nullptr: there is no copy
 
   // Sets the rate of every view; to be called before an optimiser is made, which reads it.
   void set_rates(const std::function<double(const View&)>& rate_of);
@@ -99,6 +106,7 @@ class ParameterBuffer {
 
   torch::Tensor values_, gradients_;
   std::vector<View> views_;
+  std::unique_ptr<HalfWeights> half_;
 };
 
 }  // namespace metaformer

@@ -19,7 +19,7 @@ class RecurrentModel : public SequenceModel {
   RecurrentModel(const RecurrentConfig& config, std::int64_t vocabulary);
 
   torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override;
-  torch::Tensor logits_of(const torch::Tensor& hidden) const override { return torch::linear(hidden, head_vd()); }
+  torch::Tensor logits_of(const torch::Tensor& hidden) const override { return linear_product(hidden, head_vd(), {}); }
   std::vector<torch::Tensor> head_weights() const override { return {head_vd()}; }
   std::int64_t context() const override { return config_.context; }
   std::int64_t width() const override { return config_.width; }

@@ -236,7 +236,7 @@ torch::Tensor EncoderDecoder::hidden(const Batch& batch, ModelState* given, Pass
 // which thread made the cast.
 torch::Tensor EncoderDecoder::logits_of(const torch::Tensor& hidden) const {
   const auto table_vd = head_vd();
-  return torch::linear(hidden, table_vd.view_as(table_vd));
+  return linear_product(hidden, table_vd.view_as(table_vd), {});
 }
 
 std::unique_ptr<ModelState> EncoderDecoder::new_state(std::int64_t batch, std::int64_t capacity) const {

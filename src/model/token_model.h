@@ -9,7 +9,7 @@ namespace metaformer {
 // The common base of the models that predict tokens: a trunk and a linear head over the vocabulary.
 class TokenModel : public SequenceModel {
  public:
-  torch::Tensor logits_of(const torch::Tensor& hidden) const override { return torch::linear(hidden, head_vd()); }
+  torch::Tensor logits_of(const torch::Tensor& hidden) const override { return linear_product(hidden, head_vd(), {}); }
   std::vector<torch::Tensor> head_weights() const override { return {head_table()}; }
   const TransformerConfig& config() const { return config_; }
   std::int64_t context() const override { return config_.context; }

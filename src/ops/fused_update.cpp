@@ -2,8 +2,11 @@
 
 #include <c10/core/DeviceGuard.h>
 
+#include <algorithm>
+
 #include "cuda/adam.h"
 #include "cuda/gradient_norm.h"
+#include "ops/autocast.h"
 #include "ops/device.h"
 
 namespace metaformer {
@@ -21,6 +24,7 @@ cuda::AdamRange range_of(const FusedAdamRange& range) {
           .gradients = range.gradients.const_data_ptr<float>(),
           .first_moments = range.first_moments.data_ptr<float>(),
           .second_moments = range.second_moments.data_ptr<float>(),
+          .copies = range.copies.defined() ? static_cast<std::uint16_t*>(range.copies.data_ptr()) : nullptr,
           .count = range.values.numel(),
           .weight_decay = static_cast<float>(range.weight_decay),
           .rate = static_cast<float>(range.rate)};
@@ -52,7 +56,11 @@ void fused_adam(const FusedAdam& adam, const std::vector<FusedAdamRange>& ranges
   const auto* on_device = std::get_if<Tensor>(&learning_rate);
   std::vector<cuda::AdamRange> all;
   for (const auto& range : ranges) all.push_back(range_of(range));
+  const bool is_fp16 = std::ranges::any_of(ranges, [](const FusedAdamRange& range) {
+    return range.copies.defined() && range.copies.scalar_type() == torch::kHalf;
+  });
   cuda::adam_step({.decoupled = adam.decoupled,
+                   .copy_element = is_fp16 ? cuda::CopyElement::fp16 : cuda::CopyElement::bf16,
                    .beta1 = static_cast<float>(adam.betas.at(0)),
                    .beta2 = static_cast<float>(adam.betas.at(1)),
                    .epsilon = static_cast<float>(adam.epsilon),
@@ -64,6 +72,8 @@ void fused_adam(const FusedAdam& adam, const std::vector<FusedAdamRange>& ranges
                    .found_inf = number_at(adam.found_inf),
                    .constants = constants.data_ptr<float>()},
                   all.data(), std::ssize(all), stream_of(steps));
+  for (const auto& range : ranges)
+    if (!range.copies.defined()) count_write(range.values);
 }
 
 }  // namespace metaformer

@@ -25,9 +25,11 @@ struct FusedNorm {
 // The norm of the gradients, one contiguous tensor, divided by the divisor: float.
 torch::Tensor fused_gradient_norm(const torch::Tensor& gradients, const FusedNorm& norm);
 
-// Contiguous float tensors of one length.
+// Contiguous float tensors of one length, and for `copies` one in bfloat16 or float16, or undefined: the copy of the
+// values that the update writes as well (ops/autocast.h).
 struct FusedAdamRange {
   torch::Tensor values, gradients, first_moments, second_moments;
+  torch::Tensor copies = {};
   double weight_decay = 0;
   double rate = 1;  // factor of the learning rate
 };
@@ -39,7 +41,8 @@ struct FusedAdam {
   std::optional<torch::Tensor> factor, divisor, found_inf;  // of the gradients; as GradientScale (train/optim)
 };
 
-// One step, which is counted in `steps`, a float scalar on the device.
+// One step, which is counted in `steps`, a float scalar on the device. Counts the write to values without copies
+// (count_write).
 void fused_adam(const FusedAdam& adam, const std::vector<FusedAdamRange>& ranges, const torch::Tensor& steps,
                 const std::variant<double, torch::Tensor>& learning_rate);
 

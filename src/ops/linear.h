@@ -17,8 +17,9 @@ void require_right_products();
 
 // x W^T + b, [..., o], for x [..., i]; bias_o undefined: no bias. In training on the CPU, in float32 or under autocast
 // in bfloat16, it is one node of the graph in place of LibTorch's five. Its results are those of
-// torch::nn::functional::linear byte for byte, except that bfloat16 is rounded once, after the bias. Otherwise it calls
-// that function.
+// torch::nn::functional::linear byte for byte, except that bfloat16 is rounded once, after the bias. So it is in
+// training on a GPU under autocast, if the weight has a copy (HalfWeights); the gradients of weights and biases are
+// then not rounded to 16 bits. Otherwise it calls that function, without gradients on the copy.
 torch::Tensor linear_product(const torch::Tensor& x, const torch::Tensor& weight_oi, const torch::Tensor& bias_o);
 
 // y = x W^T + b.

@@ -252,6 +252,7 @@ Step::Step(const ExperimentConfig& config, const Task& task, torch::Device devic
   const bool has_adapters = config.train.lora.rank > 0;
   auto all = specified_parameters(*model);
   parameters = std::make_unique<ParameterBuffer>(has_adapters ? with_adapters(std::move(all), config.train) : all);
+  if (has_half_products(config.train.precision)) parameters->keep_half(half_type(config.train.precision));
   set_layer_rates(*parameters, config.train);
   if (has_adapters) lora = std::make_unique<Lora>(*parameters, config.train.lora);
   if (config.train.precision == Precision::fp16) loss_scale = std::make_unique<LossScale>(device);
@@ -267,6 +268,7 @@ Step::Step(const ExperimentConfig& config, const Task& task, torch::Device devic
   }
   average = std::make_unique<WeightAverage>(*parameters, config.train.weight_average.decay, [this] {
     if (lora) lora->merge();
+    refresh_half();
   });
   if (group.size() > 1) gradient_sum_ = std::make_unique<GradientSum>(group, *parameters, shards_);
   memory = std::make_unique<StepMemory>(*model, std::ssize(pieces()), slices(), group);
@@ -433,7 +435,13 @@ torch::Tensor Step::add_gradients_of_slices(const Batch& batch, const torch::Ten
   return loss;
 }
 
+// A pass reads the copy if it is current; a replayed graph reads it without asking.
+void Step::refresh_half() {
+  if (parameters->half() != nullptr) parameters->half()->refresh();
+}
+
 torch::Tensor Step::accumulate_gradients(const std::vector<Batch>& batches, PhaseTimer& timer) {
+  refresh_half();
   auto weight = batches.front().weight.clone();  // of all batches of the step
   for (std::size_t i = 1; i < batches.size(); ++i) weight += batches[i].weight;
   group_.sum(weight);
@@ -501,6 +509,7 @@ torch::Tensor Step::clip_gradients() {
 void Step::update(const LearningRate& learning_rate) {
   optimizer->step(learning_rate);
   if (lora) lora->merge();
+  refresh_half();
 }
 
 // To be called after the update. Adapts the loss scale.
@@ -536,6 +545,7 @@ StepResult Step::run(std::int64_t step, double learning_rate, const AcceptNorm& 
     return run_eagerly(step, accept);
   }
   const auto batches = this->batches(step);
+  refresh_half();  // before a graph is recorded or replayed
   if (!is_recorded_) {
     for (const auto& batch : batches) recorded_batches_.push_back(copy_of(batch));
     record();

@@ -183,6 +183,7 @@ class Step {
                                         PhaseTimer& timer);
   void compute_slice(const std::vector<torch::Tensor>& trained, const torch::Tensor& weight, bool has_faults,
                      Slice& slice);
+  void refresh_half();
   void update(const LearningRate& learning_rate);
   StepResult finish(torch::Tensor loss, torch::Tensor gradient_norm);
   StepResult run_eagerly(std::int64_t step, const AcceptNorm& accept);

@@ -112,14 +112,18 @@ namespace {
 
 // The arrays of a range in kernel memory.
 struct RangeArrays {
-  KernelArray values, gradients, first_moments, second_moments;
+  KernelArray values, gradients, first_moments, second_moments, copies;
 
   explicit RangeArrays(const RangeCase& c)
-      : values(array(c, 0)), gradients(array(c, 1)), first_moments(array(c, 2)), second_moments(array(c, 3)) {}
+      : values(array(c, 0)),
+        gradients(array(c, 1)),
+        first_moments(array(c, 2)),
+        second_moments(array(c, 3)),
+        copies(array(c, 4, sizeof(std::uint16_t))) {}
 
   // Numbers around the elements, not NaN: what is computed from them would have the same bits.
-  static KernelArray array(const RangeCase& c, int number) {
-    return KernelArray(sizeof(float), c.count, c.shift + (c.other == number ? 1 : 0), c.at_the_end, 0x3f);
+  static KernelArray array(const RangeCase& c, int number, std::size_t size = sizeof(float)) {
+    return KernelArray(size, c.count, c.shift + (c.other == number ? 1 : 0), c.at_the_end, 0x3f);
   }
 
   void fill(std::size_t count, std::uint64_t number, float first_gradient) const {
@@ -132,10 +136,11 @@ struct RangeArrays {
     }
   }
   AdamResult::Range read() const {
-    return {values.values(), first_moments.values(), second_moments.values(), gradients.values()};
+    return {values.values(), first_moments.values(), second_moments.values(), gradients.values(), copies.bits()};
   }
   bool are_alone() const {
-    return values.is_alone() && gradients.is_alone() && first_moments.is_alone() && second_moments.is_alone();
+    return values.is_alone() && gradients.is_alone() && first_moments.is_alone() && second_moments.is_alone() &&
+           copies.is_alone();
   }
 };
 
@@ -153,6 +158,7 @@ AdamResult run_adam(const AdamCase& c) {
                       .gradients = made.gradients.floats(),
                       .first_moments = made.first_moments.floats(),
                       .second_moments = made.second_moments.floats(),
+                      .copies = c.copies ? reinterpret_cast<std::uint16_t*>(made.copies.data()) : nullptr,
                       .count = static_cast<std::int64_t>(range.count),
                       .weight_decay = range.weight_decay,
                       .rate = range.rate});
@@ -205,18 +211,24 @@ std::vector<std::uint32_t> run_step_kernels() {
   }
   const auto aligned = run_gradient_norm({.gradients = gradients});
   add({aligned.norm, aligned.found_inf, aligned.factor});
-  const AdamCase adam{.ranges = {{.count = 2052, .weight_decay = 0.1F},
-                                 {.count = 2049, .at_the_end = true},
-                                 {.count = 37, .shift = 1, .rate = 0.5F},
-                                 {.count = 21}},
-                      .steps = 3,
-                      .factor = 0.3F};
-  const auto result = run_adam(adam);
-  add({result.steps, result.is_alone ? 1.0F : 0.0F});
-  for (const auto& range : result.after) {
-    add(range.values);
-    add(range.first_moments);
-    add(range.second_moments);
+  AdamCase adam{.ranges = {{.count = 2052, .weight_decay = 0.1F},
+                           {.count = 2049, .at_the_end = true},
+                           {.count = 37, .shift = 1, .rate = 0.5F},
+                           {.count = 36, .other = 4},
+                           {.count = 21}},
+                .steps = 3,
+                .factor = 0.3F,
+                .copies = true};
+  for (const auto element : {cuda::CopyElement::bf16, cuda::CopyElement::fp16}) {
+    adam.step.copy_element = element;
+    const auto result = run_adam(adam);
+    add({result.steps, result.is_alone ? 1.0F : 0.0F});
+    for (const auto& range : result.after) {
+      add(range.values);
+      add(range.first_moments);
+      add(range.second_moments);
+      all.insert(all.end(), range.copies.begin(), range.copies.end());
+    }
   }
   return all;
 }

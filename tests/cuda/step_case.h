@@ -106,6 +106,7 @@ struct RangeCase {
   float weight_decay = 0, rate = 1;
 };
 
+// `copies`: the new values are also stored in the step's copy_element.
 struct AdamCase {
   std::vector<RangeCase> ranges;
   cuda::AdamStep step = {.beta1 = 0.9F, .beta2 = 0.99F, .epsilon = 1e-8F, .given_rate = 1e-2F};
@@ -113,11 +114,13 @@ struct AdamCase {
   float factor = 0, divisor = 0, found_inf = -1;  // -1 or 0: none
   bool rate_in_memory = false;
   float first_gradient = 1;  // a factor of the first gradient of every range
+  bool copies = false;
 };
 
 struct AdamResult {
   struct Range {
     std::vector<float> values, first_moments, second_moments, gradients;
+    std::vector<std::uint32_t> copies;  // bits
   };
   float steps = 0;
   std::vector<Range> before, after;

@@ -145,4 +145,25 @@ TEST_CASE("the fused norm and update train as LibTorch's operators", "[fused]") 
   }
 }
 
+TEST_CASE("the fused update writes the copy of the weights, and counts only writes without one", "[fused]") {
+  const auto type = GENERATE(torch::kBFloat16, torch::kHalf);
+  torch::manual_seed(4);
+  const auto values = torch::randn({3000}), copies = torch::zeros({3000}, type), steps = torch::zeros({});
+  const auto step = [&](const Tensor& copies_of_step) {
+    const FusedAdamRange range{.values = values,
+                               .gradients = torch::randn({3000}),
+                               .first_moments = torch::zeros({3000}),
+                               .second_moments = torch::zeros({3000}),
+                               .copies = copies_of_step};
+    fused_adam({.betas = {0.9, 0.99}, .epsilon = 1e-8}, {range}, steps, 1e-2);
+  };
+  const auto before = values._version();
+  step(copies);
+  CHECK(torch::equal(copies, values.to(type)));
+  CHECK(values._version() == before);
+  step({});
+  CHECK_FALSE(torch::equal(copies, values.to(type)));
+  CHECK(values._version() > before);
+}
+
 }  // namespace metaformer::test_fused_step

@@ -160,6 +160,14 @@ struct Worst {
   }
 };
 
+std::vector<std::uint32_t> copies_of(const AdamCase& c, const std::vector<float>& values) {
+  const auto element =
+      c.step.copy_element == cuda::CopyElement::bf16 ? cuda::LogitElement::bf16 : cuda::LogitElement::fp16;
+  std::vector<std::uint32_t> copies;
+  for (const float value : values) copies.push_back(stored(element, value));
+  return copies;
+}
+
 void check_adam(const AdamCase& c) {
   INFO(c.ranges.size() << " ranges, step " << c.steps + 1 << (c.step.decoupled ? ", decoupled" : ""));
   const auto result = run_adam(c);
@@ -177,6 +185,7 @@ void check_adam(const AdamCase& c) {
       seconds.add(after.second_moments[i], exact.second_moment, exact.second_bound);
     }
     CHECK(after.gradients == before.gradients);
+    CHECK(after.copies == (c.copies ? copies_of(c, after.values) : before.copies));
   }
   CHECK(values.value <= 1);
   CHECK(firsts.value <= 1);
@@ -186,9 +195,12 @@ void check_adam(const AdamCase& c) {
 }  // namespace
 
 TEST_CASE("the kernel of Adam agrees with the formula for every number of weights and alignment", "[update]") {
+  const bool copies = GENERATE(false, true);
+  const auto element = GENERATE(cuda::CopyElement::bf16, cuda::CopyElement::fp16);
   for (const std::size_t shift : {0, 1, 2, 3}) {
     for (const bool at_the_end : {false, true}) {
-      AdamCase c{.steps = 2, .factor = 0.7F};
+      AdamCase c{.steps = 2, .factor = 0.7F, .copies = copies};
+      c.step.copy_element = element;
       std::vector<std::size_t> counts = {384, 512, 1000, 2047, 2048, 2049, 2051, 2052, 5000};
       for (std::size_t i = 0; i < 9; ++i) counts.push_back(i);
       for (const auto count : counts)
@@ -199,8 +211,10 @@ TEST_CASE("the kernel of Adam agrees with the formula for every number of weight
 }
 
 TEST_CASE("the arrays of a range need not have the same alignment", "[update]") {
-  for (int other = 0; other < 4; ++other)
-    check_adam({.ranges = {{.count = 131, .other = other}, {.count = 3000, .shift = 3, .other = other}}, .steps = 1});
+  for (int other = 0; other < 5; ++other)
+    check_adam({.ranges = {{.count = 131, .other = other}, {.count = 3000, .shift = 3, .other = other}},
+                .steps = 1,
+                .copies = true});
 }
 
 TEST_CASE("every range has its own decay and rate, however many there are", "[update]") {
@@ -256,6 +270,17 @@ TEST_CASE("a step whose gradients were found not to be finite changes nothing", 
     CHECK(result.after[r].values == result.before[r].values);
     CHECK(result.after[r].first_moments == result.before[r].first_moments);
     CHECK(result.after[r].second_moments == result.before[r].second_moments);
+    CHECK(result.after[r].copies == result.before[r].copies);
+  }
+}
+
+TEST_CASE("copies of weights are rounded to the nearest, also beyond the largest number of fp16", "[update]") {
+  AdamCase c{.ranges = {{.count = 2048}, {.count = 7, .shift = 1}}, .copies = true};
+  c.step.copy_element = GENERATE(cuda::CopyElement::bf16, cuda::CopyElement::fp16);
+  for (const float rate : {1e-6F, 1.0F, 1e4F, 1e6F, 1e38F}) {
+    c.step.given_rate = rate;
+    const auto result = run_adam(c);
+    for (const auto& range : result.after) CHECK(range.copies == copies_of(c, range.values));
   }
 }
 
@@ -267,7 +292,8 @@ TEST_CASE("a gradient that is NaN makes only its own weight NaN", "[update]") {
 }
 
 TEST_CASE("the order of threads changes no bit of the weights", "[update]") {
-  const AdamCase c{.ranges = {{.count = 4000, .weight_decay = 0.1F}, {.count = 131}}, .steps = 1, .factor = 0.5F};
+  const AdamCase c{
+      .ranges = {{.count = 4000, .weight_decay = 0.1F}, {.count = 131}}, .steps = 1, .factor = 0.5F, .copies = true};
   const auto first = run_adam(c);
   for (std::uint64_t turn = 0; turn < 9; ++turn) {
     choose_schedule(turn);
@@ -275,6 +301,7 @@ TEST_CASE("the order of threads changes no bit of the weights", "[update]") {
     for (std::size_t r = 0; r < 2; ++r) {
       CHECK(result.after[r].values == first.after[r].values);
       CHECK(result.after[r].second_moments == first.after[r].second_moments);
+      CHECK(result.after[r].copies == first.after[r].copies);
     }
   }
   choose_schedule(0);

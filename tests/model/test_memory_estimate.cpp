@@ -31,6 +31,16 @@ TEST_CASE("activations grow with the batch, and take fewer bytes with bf16 and f
   CHECK(narrow >= two / 2);
 }
 
+TEST_CASE("the estimate includes the copy of the weights for products in bf16 and fp16", "[memory]") {
+  ExperimentConfig config;
+  const auto plain = estimate_memory(config);
+  config.train.precision = GENERATE(Precision::bf16, Precision::fp16);
+  const auto copied = estimate_memory(config);
+  CHECK(copied.weights == plain.weights + plain.weights / 2);
+  CHECK(copied.gradients == plain.gradients);
+  CHECK(copied.optimizer == plain.optimizer);
+}
+
 TEST_CASE("the estimate includes the optimiser's state, an average of the weights and the gradients of slices",
           "[memory]") {
   ExperimentConfig config;

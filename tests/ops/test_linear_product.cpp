@@ -2,6 +2,9 @@
 
 #include <torch/nn/functional/linear.h>
 
+#include <functional>
+#include <memory>
+
 #include "ops/autocast.h"
 #include "ops/linear.h"
 #include "support/torch_catch.h"
@@ -46,6 +49,42 @@ std::vector<Tensor> outputs_and_gradients(const Layer& layer, Precision precisio
 
 Tensor by_library(const Tensor& x, const Tensor& weight_oi, const Tensor& bias_o) {
   return torch::nn::functional::linear(x, weight_oi, bias_o);
+}
+
+// A layer whose weight and bias lie in a buffer with a copy in bfloat16.
+struct CopiedLayer {
+  Layer layer;
+  Tensor values;
+  std::unique_ptr<HalfWeights> half;
+
+  CopiedLayer(const std::vector<std::int64_t>& sizes, bool has_bias) : layer(random_layer(sizes, 10, has_bias)) {
+    const torch::NoGradGuard no_grad;
+    values = torch::zeros({1024});
+    std::vector<HalfWeights::Part> parts;
+    std::int64_t offset = 0;
+    for (auto* parameter : {&layer.weight_oi, &layer.bias_o}) {
+      if (!parameter->defined()) continue;
+      const auto place = values.narrow(0, offset, parameter->numel()).view(parameter->sizes());
+      place.copy_(*parameter);
+      parameter->set_data(place);
+      const std::int64_t count = (parameter->numel() + 15) / 16 * 16;
+      parts.push_back({*parameter, offset, count});
+      offset += count;
+    }
+    half = std::make_unique<HalfWeights>(values, parts, torch::kBFloat16);
+  }
+};
+
+Tensor copy_of(const Tensor& weight, Precision precision = Precision::bf16) {
+  const AutocastScope autocast(precision, torch::kCPU);
+  return HalfWeights::copy_of(weight);
+}
+
+void check_copy(const Tensor& weight) {
+  const auto copy = copy_of(weight);
+  REQUIRE(copy.defined());
+  CHECK(copy.strides() == weight.strides());
+  CHECK(torch::equal(copy, weight.detach().to(torch::kBFloat16)));
 }
 
 }  // namespace
@@ -98,6 +137,82 @@ TEST_CASE("only inputs that need a gradient get one", "[linear]") {
   CHECK(torch::allclose(layer.weight_oi.grad(), layer.x.sum(0).expand({3, 6})));
   const torch::NoGradGuard no_grad;
   CHECK_FALSE(linear_product(layer.x, layer.weight_oi, layer.bias_o).requires_grad());
+}
+
+TEST_CASE("linear products of copied weights give the same bytes as those of cast weights", "[linear]") {
+  const auto sizes = GENERATE(values<std::vector<std::int64_t>>({{5, 12}, {3, 7, 12}, {64, 33, 48}, {1, 1, 8}}));
+  const bool has_bias = GENERATE(true, false);
+  CAPTURE(sizes, has_bias);
+  const CopiedLayer copied(sizes, has_bias);
+  const auto by_cast = outputs_and_gradients(copied.layer, Precision::bf16, linear_product);
+  const auto without_gradients = [&] {
+    const torch::NoGradGuard no_grad;
+    const AutocastScope autocast(Precision::bf16, torch::kCPU);
+    return linear_product(copied.layer.x, copied.layer.weight_oi, copied.layer.bias_o);
+  };
+  const auto evaluated_by_cast = without_gradients();
+  CHECK_FALSE(copy_of(copied.layer.weight_oi).defined());
+  copied.half->refresh();
+  check_copy(copied.layer.weight_oi);
+  const auto by_copy = outputs_and_gradients(copied.layer, Precision::bf16, linear_product);
+  for (std::size_t i = 0; i < by_cast.size(); ++i) {
+    CHECK(by_copy[i].scalar_type() == by_cast[i].scalar_type());
+    CHECK(torch::equal(by_copy[i], by_cast[i]));
+  }
+  CHECK(torch::equal(without_gradients(), evaluated_by_cast));
+  // The product reads the copy, and not the weight.
+  copied.half->copy().zero_();
+  CHECK(torch::equal(outputs_and_gradients(copied.layer, Precision::bf16, linear_product)[1],
+                     torch::zeros_like(copied.layer.x)));
+  CHECK_FALSE(torch::equal(without_gradients(), evaluated_by_cast));
+}
+
+TEST_CASE("the copy of a weight is found for its views, and only under autocast in its type", "[linear]") {
+  CopiedLayer copied({5, 12}, true);
+  copied.half->refresh();
+  const auto& weight_oi = copied.layer.weight_oi;
+  for (const auto& view : {weight_oi, weight_oi.narrow(0, 2, 3), weight_oi.narrow(1, 4, 8), weight_oi.t(),
+                           weight_oi.view_as(weight_oi), weight_oi.detach(), weight_oi[9], copied.layer.bias_o})
+    check_copy(view);
+  CHECK_FALSE(copy_of(weight_oi, Precision::fp16).defined());
+  CHECK_FALSE(copy_of(weight_oi, Precision::fp32).defined());
+  CHECK_FALSE(copy_of(weight_oi.detach().clone()).defined());
+  CHECK_FALSE(copy_of(copied.values.narrow(0, 1000, 16)).defined());  // no parameter lies there
+  CHECK_FALSE(copy_of(Tensor()).defined());
+  copied.half.reset();
+  CHECK_FALSE(copy_of(weight_oi).defined());
+}
+
+TEST_CASE("a copy is read until its weight is written, by the weight, its views or the buffer", "[linear]") {
+  CopiedLayer copied({5, 12}, true);
+  auto& [layer, values, half] = copied;
+  const torch::NoGradGuard no_grad;
+  const auto buffer = values.narrow(0, 0, 16);
+  const std::vector<std::function<void()>> writes = {
+      [&] { layer.weight_oi.add_(1); },
+      [&] { layer.weight_oi.narrow(0, 3, 1).zero_(); },
+      [&] { layer.weight_oi.detach().t().mul_(2); },
+      [&] { at::_foreach_add_({layer.weight_oi.detach()}, 1); },
+      [&] {
+        at::addmm_out(layer.weight_oi, layer.weight_oi, torch::ones({10, 2}), torch::ones({2, 12}));
+      },
+      [&] { values.fill_(3); },
+      [&] { buffer.copy_(torch::randn({16})); },
+      [&] {
+        *buffer.data_ptr<float>() = 7;  // as a kernel
+        count_write(buffer);
+      }};
+  for (const auto& write : writes) {
+    half->refresh();
+    CHECK(half->is_current());
+    check_copy(layer.weight_oi);
+    write();
+    CHECK_FALSE(half->is_current());
+    CHECK_FALSE(copy_of(layer.weight_oi).defined());
+  }
+  half->refresh();
+  layer.weight_oi.zero_();
+  check_copy(layer.bias_o);  // another weight was written
 }
 
 }  // namespace metaformer::test_linear_product

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "cpu/table_rows.h"
+#include "ops/autocast.h"
 #include "ops/fused_update.h"
 #include "ops/kernel.h"
 
@@ -64,6 +65,7 @@ class RangeOptimizer : public Optimizer {
     for (const auto& range : ranges_) {
       const auto times = [&](const auto& rate) { return range.rate == 1 ? LearningRate(rate) : rate * range.rate; };
       update(range, std::visit(times, learning_rate));
+      count_write(range.values.front());  // LibTorch's fused operators do not
     }
   }
 
@@ -167,11 +169,13 @@ class Adam : public RangeOptimizer {
   void step_by_kernel(const LearningRate& learning_rate) {
     const torch::NoGradGuard no_grad;
     std::vector<FusedAdamRange> all;
+    const auto copy = parameters_.half() == nullptr ? torch::Tensor() : parameters_.half()->copy();
     for (const auto& range : ranges())
       all.push_back({.values = range.values.front(),
                      .gradients = range.gradients.front(),
                      .first_moments = range.moments[0].front(),
                      .second_moments = range.moments[1].front(),
+                     .copies = copy.defined() ? copy.narrow(0, range.first, range.count) : copy,
                      .weight_decay = range.weight_decay,
                      .rate = range.rate});
     fused_adam({.decoupled = decaying_ == Decaying::decoupled,
@@ -497,9 +501,8 @@ std::unique_ptr<Optimizer> make_optimizer(ParameterBuffer& parameters, const Tra
   if (const auto* adagrad = std::get_if<AdagradConfig>(&config.optimizer))
     return std::make_unique<Adagrad>(parameters, *adagrad, scale);
   // The orthogonalisation uses 16-bit products if the model does.
-  const bool is_half = config.precision == Precision::bf16 || config.precision == Precision::fp16;
   return std::make_unique<Muon>(parameters, std::get<MuonConfig>(config.optimizer),
-                                is_half ? torch::kBFloat16 : torch::kFloat, scale);
+                                has_half_products(config.precision) ? torch::kBFloat16 : torch::kFloat, scale);
 }
 
 bool clips_in_update(const ParameterBuffer& parameters, const TrainConfig& config) {
