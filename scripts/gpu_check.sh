@@ -423,7 +423,7 @@ compare_sampling() {
   for samples in 1 64; do
     for way in '' --no-graph; do
       # shellcheck disable=SC2086  # no word when empty
-      "$program" sample --run "$work/graph_false" --device "$device" --prompt ROMEO: --tokens "$tokens" --samples "$samples" \
+      "$program" sample --run "$work/graph_false" --device "$device" --prompt ROMEO: --tokens "$tokens" --num-samples "$samples" \
         --json $way >"$work/sample$way" 2>"$work/sample.log"
       if grep 'cannot be recorded' "$work/sample.log"; then return 1; fi
     done

@@ -362,7 +362,7 @@ void add_sample_command(CLI::App& app) {
       ->excludes(file);
   command.add_option("--tokens", arguments->tokens, "tokens to generate; default: 500")
       ->transform(whole_number(0, most_tokens));
-  add_whole_number(command, "--num-samples", arguments->samples, 1, std::int64_t{1} << 16,
+  add_whole_number(command, "--num-samples,--samples", arguments->samples, 1, std::int64_t{1} << 16,
                    "texts to generate at once, each with its own random numbers");
   add_sampling_options(command, *arguments);
   add_beam(command, arguments->beam);

@@ -38,7 +38,7 @@ TEST_CASE("sample takes prompts from a file or a conversation, and writes severa
   CHECK(program.run(sample, {"--prompt", "a", "--prompt-file", "prompt.txt"}).code == 2);
   CHECK(program.run(sample, {"--prompt-file", "missing.txt"}).code == 2);
 
-  const auto several = program.json(sample, {"--prompt", "to", "--num-samples", "3"});
+  const auto several = program.json(sample, {"--prompt", "to", "--samples", "3"});
   CHECK(several.at("samples").size() == 3);
   CHECK(several.at("tokens") == 36);
   CHECK(several.at("tokens_per_second") > 0);
