@@ -161,8 +161,7 @@ struct Worst {
 };
 
 std::vector<std::uint32_t> copies_of(const AdamCase& c, const std::vector<float>& values) {
-  const auto element =
-      c.step.copy_element == cuda::CopyElement::bf16 ? cuda::RowElement::bf16 : cuda::RowElement::fp16;
+  const auto element = c.step.copy_element == cuda::CopyElement::bf16 ? cuda::RowElement::bf16 : cuda::RowElement::fp16;
   std::vector<std::uint32_t> copies;
   for (const float value : values) copies.push_back(stored(element, value));
   return copies;
