@@ -32,12 +32,25 @@ def read(path):
     return groups
 
 
+def mean_and_deviation(values, digits=3):
+    deviation = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else " (one seed)"
+    return f"{statistics.fmean(values):.{digits}f}{deviation}"
+
+
 def cell(rows):
     if not rows:
         return ""
-    losses = [float(row["val_loss"]) for row in rows]
-    deviation = f" ± {statistics.stdev(losses):.3f}" if len(losses) > 1 else " (one seed)"
-    return f"{statistics.fmean(losses):.3f}{deviation}" + ("*" if any(row.get("collapse_step") for row in rows) else "")
+    collapsed = any(row.get("collapse_step") for row in rows)
+    return mean_and_deviation([float(row["val_loss"]) for row in rows]) + ("*" if collapsed else "")
+
+
+def print_table(heading, columns, groups, cell_of):
+    """A row for each (mixer, `heading`) of the groups, ordered by mixer; cell_of(group, column) fills a column, whose heading is
+    columns[column]."""
+    print(f"| mixer | {heading} | " + " | ".join(columns.values()) + " |\n|---|---|" + "---|" * len(columns))
+    mixers = list(dict.fromkeys(mixer for mixer, _ in groups))
+    for (mixer, name), group in sorted(groups.items(), key=lambda item: mixers.index(item[0][0])):
+        print(f"| {mixer} | {name} | " + " | ".join(cell_of(group, column) for column in columns) + " |")
 
 
 def main():
@@ -45,10 +58,7 @@ def main():
     parser.add_argument("results", type=Path)
     groups = read(parser.parse_args().results)
     rates = sorted({rate for group in groups.values() for rate in group})
-    print("| mixer | change | " + " | ".join(f"{rate:g}" for rate in rates) + " |\n|---|---|" + "---|" * len(rates))
-    mixers = list(dict.fromkeys(mixer for mixer, _ in groups))
-    for (mixer, change), group in sorted(groups.items(), key=lambda item: mixers.index(item[0][0])):
-        print(f"| {mixer} | {change} | " + " | ".join(cell(group.get(rate, [])) for rate in rates) + " |")
+    print_table("change", {rate: f"{rate:g}" for rate in rates}, groups, lambda group, rate: cell(group.get(rate, [])))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,9 @@ experiments/metric_failure.sh, at the learning rate of the recipe.
 """
 import argparse
 import csv
-import statistics
 from pathlib import Path
+
+from metric_failure_table import mean_and_deviation, print_table
 
 RATE = "6.7e-3"
 # Config -> heading, score, its unit, decimals.
@@ -46,23 +47,17 @@ def read(paths):
     return groups
 
 
-def cell(config, rows):
-    if not rows:
-        return ""
-    _, score, unit, decimals = TASKS[config]
-    values = [unit * float(row[score]) for row in rows]
-    deviation = f" ± {statistics.stdev(values):.{decimals}f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.{decimals}f}{deviation}" + (f" ({len(values)} seeds)" if len(values) < 3 else "")
+def cell(group, config):
+    _, score, unit, digits = TASKS[config]
+    values = [unit * float(row[score]) for row in group.get(config, [])]
+    return mean_and_deviation(values, digits) if values else ""
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, nargs="+")
     groups = {key: group for key, group in read(parser.parse_args().results).items() if "imdb_base.yaml" in group}
-    mixers = list(dict.fromkeys(mixer for mixer, _ in groups))
-    print("| mixer | form | " + " | ".join(task[0] for task in TASKS.values()) + " |\n|---|---|" + "---|" * len(TASKS))
-    for (mixer, form), group in sorted(groups.items(), key=lambda item: mixers.index(item[0][0])):
-        print(f"| {mixer} | {form} | " + " | ".join(cell(config, group.get(config, [])) for config in TASKS) + " |")
+    print_table("form", {config: task[0] for config, task in TASKS.items()}, groups, cell)
 
 
 if __name__ == "__main__":
