@@ -1,6 +1,7 @@
 // The completion scripts, in a real bash and, if there is one, in a real fish.
 
 #include <set>
+#include <sstream>
 
 #include "cli/program.h"
 
@@ -73,8 +74,10 @@ Help help_of(const Program& program, const Arguments& words) {
     const auto begin = line.find_first_not_of(' ');
     if (begin != 2) continue;
     if (in_commands) help.commands.insert(line.substr(begin, line.find(' ', begin) - begin));
-    if (const auto option = line.find("--"); !in_commands && line[begin] == '-')
-      help.options.insert(line.substr(option, line.find_first_of(" ,", option) - option));
+    if (in_commands || line[begin] != '-') continue;
+    std::istringstream names(line.substr(begin, line.find(' ', begin) - begin));  // "-h,--help"
+    for (std::string name; std::getline(names, name, ',');)
+      if (name.starts_with("--")) help.options.insert(name);
   }
   return help;
 }
