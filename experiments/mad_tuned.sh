@@ -10,7 +10,7 @@ for seed in $SEEDS; do
   for name in $tasks; do
     for mixer in $mixers; do
       set_task "$name" "$mixer"
-      run_best_draw mad_base.yaml best_val_loss --with "${words[@]}"
+      run_best_draw mad_base.yaml accuracy --largest --with "${words[@]}"
     done
   done
 done

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Prints the results of experiments/recall.sh as a table: a row for each mixer, a column for each cell of tokens, pairs and width, with
-the mean accuracy of the answers on the test rows over the seeds and its 95% interval (Student's t).
+"""Prints the results of experiments/recall.sh, recall_published.sh or mad.sh as a table: a row for each mixer, a column for each cell of
+tokens, pairs and width, or for each task of MAD, with the mean accuracy of the answers on the test rows over the seeds and its 95%
+interval (Student's t). If a mixer has several settings in a cell, those with the highest mean accuracy on the validation rows.
 
   experiments/recall_table.py experiments/results/recall_tuned.csv
   experiments/recall_table.py --published experiments/results/recall_tuned.csv    the published figures beside ours, with a verdict
@@ -24,15 +25,24 @@ PUBLISHED = [
 READING_ERROR = 1
 
 
+def cell_of(values):
+    """(tokens, pairs, width) of multi-query associative recall, or the name of a task of MAD."""
+    if "task.pairs" in values:
+        return tuple(int(values[key]) for key in ("task.length", "task.pairs", "model.width"))
+    return "noisy_recall" if float(values.get("task.noise", 0)) > 0 else values["task.kind"]
+
+
 def read(path):
-    """(mixer, tokens, pairs, width) -> accuracies in %, in the order of the file."""
-    cells = {}
+    """(mixer, cell) -> accuracies in %, in the order of the file."""
+    settings = {}  # (mixer, cell) -> overrides -> accuracies of the validation and of the test
     with open(path, newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             values = dict(word.split("=", 1) for word in row["overrides"].replace(", ", ",").split())
-            sizes = [int(values[key]) for key in ("task.length", "task.pairs", "model.width")]
-            cells.setdefault((values["model.mixer.kind"], *sizes), []).append(100 * float(row["test_accuracy"]))
-    return cells
+            of_cell = settings.setdefault((values["model.mixer.kind"], cell_of(values)), {})
+            validation, test = of_cell.setdefault(row["overrides"], ([], []))
+            validation.append(float(row["accuracy"]))
+            test.append(100 * float(row["test_accuracy"]))
+    return {key: max(of_cell.values(), key=lambda runs: statistics.fmean(runs[0]))[1] for key, of_cell in settings.items()}
 
 
 def interval(values):
@@ -58,18 +68,18 @@ def verdict(values, published):
 
 
 def print_cells(cells):
-    columns = sorted({cell[1:] for cell in cells})
-    print("| mixer | " + " | ".join(f"{length} tokens, {pairs} pairs, width {width}" for length, pairs, width in columns) + " |")
-    print("|---|" + "---|" * len(columns))
-    for mixer in dict.fromkeys(cell[0] for cell in cells):
-        print(f"| {mixer} | " + " | ".join(shown(cells.get((mixer, *column))) for column in columns) + " |")
+    columns = dict.fromkeys(cell for _, cell in cells)
+    heads = (column if isinstance(column, str) else "{} tokens, {} pairs, width {}".format(*column) for column in columns)
+    print("| mixer | " + " | ".join(heads) + " |\n|---|" + "---|" * len(columns))
+    for mixer in dict.fromkeys(mixer for mixer, _ in cells):
+        print(f"| {mixer} | " + " | ".join(shown(cells.get((mixer, column))) for column in columns) + " |")
 
 
 def print_published(cells):
     print("| mixer | tokens | pairs | width | source | published | ours | verdict |\n|---|---|---|---|---|---|---|---|")
     for source, figures in PUBLISHED:
         for (mixer, length, pairs, width), figure in figures.items():
-            if values := cells.get((mixer, length, pairs, width)):
+            if values := cells.get((mixer, (length, pairs, width))):
                 print(f"| {mixer} | {length} | {pairs} | {width} | {source} | {figure} | {shown(values)} | {verdict(values, figure)} |")
 
 

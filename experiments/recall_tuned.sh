@@ -10,7 +10,7 @@ source "$experiments/lib/recall_cells.sh"
 run_best() { # cell mixer [argument of run]...
   local rate
   set_cell "64:4:${1##*:}" "$2"
-  rate=$("$experiments/lib/best_draw.py" "$experiments/results/recall_draws.csv" recall_base.yaml best_val_loss --with "${words[@]}" |
+  rate=$("$experiments/lib/best_draw.py" "$experiments/results/recall_draws.csv" recall_base.yaml accuracy --largest --with "${words[@]}" |
     grep -o 'train.learning_rate=[^ ]*') || die 2 "$2: no draw"
   set_cell "$1" "$2"
   run recall_base.yaml "${sets[@]}" --set "$rate" --set "train.seed=$seed" "${@:3}"

@@ -3,6 +3,7 @@
 
   best_draw.py experiments/results/shakespeare_draws.csv shakespeare_metric_published.yaml best_val_loss
   best_draw.py experiments/results/imdb_strong_draws.csv imdb_scaled_dot_product.yaml best_val_error --without model.mixer.qk_norm=true
+  best_draw.py experiments/results/mad_draws.csv mad_base.yaml accuracy --largest --with model.mixer.kind=hyena
 """
 import argparse
 import csv
@@ -19,6 +20,7 @@ def main():
     parser.add_argument("results", help="a CSV file from a sweep")
     parser.add_argument("config", help="a value of its column config")
     parser.add_argument("column", help="the column whose smallest value is the best")
+    parser.add_argument("--largest", action="store_true", help="the largest value is the best")
     parser.add_argument("--with", dest="needed", default=[], nargs="+", metavar="KEY=VALUE", help="only runs with these overrides")
     parser.add_argument("--without", dest="refused", default=[], nargs="+", metavar="KEY=VALUE", help="only runs without these overrides")
     arguments = parser.parse_args()
@@ -31,7 +33,7 @@ def main():
         sys.exit(f"{arguments.results}: {error}")
     if not rows:
         sys.exit(f"{arguments.results}: no run of {arguments.config} with a value of {arguments.column}")
-    best = settings(min(rows, key=lambda row: float(row[arguments.column])))
+    best = settings((max if arguments.largest else min)(rows, key=lambda row: float(row[arguments.column])))
     if any("=" not in setting for setting in best):
         sys.exit(f"{arguments.results}: {' '.join(best)}: a value with a space")
     print(" ".join(f"--set {setting}" for setting in best))

@@ -12,14 +12,15 @@ for_each_mixer() { # function tokens:pairs
   done
 }
 
-# Sets `words`: the settings of a mixer in a cell, each in its strongest form; and `sets`: the same as arguments.
-set_cell() { # tokens:pairs:width mixer
+# Sets `words`: the settings of a mixer in a cell, each in its strongest form; and `sets`: the same as arguments. Scaled dot product
+# learns more without qk_norm, metric attention with it (the draws of experiments/recall_draws.sh).
+set_cell() { # tokens:pairs:width mixer [qk_norm of the two attention mixers]
   local length pairs width word
   IFS=: read -r length pairs width <<<"$1"
   words=("task.length=$length" "task.pairs=$pairs" "model.context=$length" "model.width=$width" "model.mixer.kind=$2")
   case $2 in
-    scaled_dot_product) words+=(model.mixer.qk_norm=true model.positions=learned) ;;
-    metric) words+=(model.mixer.values=own model.mixer.qk_norm=true model.positions=learned) ;;
+    scaled_dot_product) words+=("model.mixer.qk_norm=${3:-false}" model.positions=learned) ;;
+    metric) words+=(model.mixer.values=own "model.mixer.qk_norm=${3:-true}" model.positions=learned) ;;
     linear_attention) words+=(model.mixer.features=taylor) ;;
   esac
   sets=()

@@ -147,8 +147,9 @@ def check_export(folder):
     assert not (folder / "new.csv").exists()
 
 
-def check_tables(_):
-    """The computations of the tables of experiments, which do without NumPy: intervals, ranks with ties, a fitted line."""
+def check_tables(folder):
+    """The computations of the tables of experiments, which do without NumPy: intervals, ranks with ties, a fitted line, the choice of a
+    mixer's best settings."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "experiments"))
     import recall_language_table
     import recall_table
@@ -168,6 +169,12 @@ def check_tables(_):
             close(ours, of_scipy)
     for degrees in range(1, len(student.T_975) + 1):
         assert abs(student.t_975(degrees) - stats.t.ppf(0.975, degrees)) < 1e-3, degrees
+    cell = "task.length=64 task.pairs=4 model.width=32 model.mixer.kind=hyena train.optimizer.betas=[0.9, 0.999] train.learning_rate="
+    noisy = "task.kind=in_context_recall task.noise=0.2 model.mixer.kind=hyena train.learning_rate=1"
+    runs = [(cell + "1", 0.2, 0.5), (cell + "2", 0.1, 0.25), (cell + "1", 0.2, 0.5), (cell + "2", 0.4, 0.75), (noisy, 1, 1)]
+    with (folder / "recall.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("overrides", "accuracy", "test_accuracy"), *runs])
+    assert recall_table.read(folder / "recall.csv") == {("hyena", (64, 4, 32)): [25, 75], ("hyena", "noisy_recall"): [100]}
 
 
 if __name__ == "__main__":

@@ -205,6 +205,7 @@ def check_best_draw(parent, expected):
     setting = slow.replace(", ", ",")
     assert draw("a.yaml", "best_val_loss", "--with", setting).stdout.split() == ["--set", "train.learning_rate=3e-3", "--set", setting]
     assert draw("a.yaml", "best_val_loss", "--without", setting).stdout.split() == ["--set", "train.learning_rate=2e-3"]
+    assert draw("a.yaml", "best_val_loss", "--largest").stdout.split()[1] == "train.learning_rate=1e-3"
     for arguments in (("b.yaml", "best_val_loss", "--with", setting), ("c.yaml", "best_val_loss"), ("a.yaml", "accuracy")):
         assert draw(*arguments).returncode == 1, arguments
 
