@@ -36,7 +36,7 @@ run_folder=$RUNS/${run_names[0]}
 operations=$(python3 -c 'import json, sys; print(json.load(sys.stdin)["operations_per_token"])' <"$run_folder/summary.json")
 echo
 speed "training" <"$run_folder/summary.json"
-for dropout in 0 0.1; do
+for dropout in 0 0.2; do
   "$PROGRAM" bench step --config reviews_gpu_llama.yaml "${reviews[@]}" --set "model.dropout=$dropout" --rounds 3 --steps 20 --json |
     speed "steps alone, dropout $dropout"
 done
