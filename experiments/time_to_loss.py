@@ -1,16 +1,24 @@
 #!/usr/bin/env python3
-"""Compares the times in which nanoGPT's CPU recipe and a config of metaformer train to the same loss on this machine.
+"""Compares the times in which nanoGPT's CPU recipe and a config of metaformer train to the same loss on this machine, or prints the
+times in which the runs of a sweep reached a loss.
 
   experiments/time_to_loss.py NANOGPT [--config shakespeare_fast.yaml] [--seeds 1337 1 2] [--program build/release/metaformer]
+  experiments/time_to_loss.py --runs runs/shakespeare_gpu_recipes --loss 1.4697
 
 NANOGPT is a checkout of https://github.com/karpathy/nanoGPT whose data/shakespeare_char/prepare.py has run. For every seed
 its train.py runs with the CPU recipe of its README, then `metaformer train`. Times are those of whole processes: imports, data,
 training, evaluations, checkpoints. Losses are those of the last weights on the whole validation split, in windows of the
 training context. Prints a line per seed, then the ratio of the median times.
+
+With --runs the times are those of the first evaluation with at most this loss: of training alone, and from the start of the program,
+with data, evaluations and checkpoints. Runs that differ only in the seed are a row, with their medians; the sweep must have trained
+one run at a time.
 """
 import argparse
 import json
+import math
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -72,14 +80,51 @@ def ours(program, config, seed):
     return seconds, summary["val_loss"]
 
 
+RUN = re.compile(r"(.+)-(?:default|\d+)-[0-9a-f]{8}")  # a folder of a sweep: config and settings, seed, digest
+
+
+def reached(run, loss):
+    """Step, seconds of training, and seconds from the start of the program, of the first evaluation with at most this loss."""
+    training = None
+    for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()):
+        if line["split"] == "train":
+            training = line
+        if line["split"] == "validation" and line["loss"] <= loss:
+            startup = json.loads((run / "summary.json").read_text())["startup_seconds"]
+            return line["step"], training["seconds"], startup + training["wall_seconds"]
+    return None
+
+
+def print_runs(folder, loss):
+    groups = {}
+    for summary in sorted(folder.glob("*/summary.json")):
+        if found := RUN.fullmatch(summary.parent.name):
+            groups.setdefault(found[1], []).append(reached(summary.parent, loss))
+    rows = []
+    for name, runs in groups.items():
+        times = [run for run in runs if run]
+        steps, training, program = (statistics.median(column) for column in zip(*times)) if times else (math.inf,) * 3
+        rows.append((len(times) < len(runs), program, f"| {name} | {len(times)} of {len(runs)} | "
+                     + (f"{steps:.0f} | {training:.1f} | {program:.1f} |" if times else "- | - | - |")))
+    print(f"| config | reached {loss} | step | training, s | from the start of the program, s |\n|---|---|---|---|---|")
+    print("\n".join(row for _, _, row in sorted(rows)))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("nanogpt", type=Path)
+    parser.add_argument("nanogpt", type=Path, nargs="?")
+    parser.add_argument("--runs", type=Path, help="the folder of a sweep's runs, in place of training")
+    parser.add_argument("--loss", type=float, help="with --runs: the validation loss to reach")
     parser.add_argument("--config", default="shakespeare_fast.yaml")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1337, 1, 2])
     parser.add_argument("--program", default=str(ROOT / "build/release/metaformer"), type=os.path.abspath)
     parser.add_argument("--python", default=sys.executable, help="an interpreter with PyTorch and NumPy")
     arguments = parser.parse_args()
+    if (arguments.runs is None) != (arguments.loss is None) or (arguments.runs is None) == (arguments.nanogpt is None):
+        parser.error("expected NANOGPT, or --runs with --loss")
+    if arguments.runs is not None:
+        print_runs(arguments.runs, arguments.loss)
+        return
     times, losses = {"nanoGPT": [], "metaformer": []}, {"nanoGPT": [], "metaformer": []}
     for seed in arguments.seeds:
         for name, run in (("nanoGPT", lambda: nanogpt(arguments.nanogpt, seed, arguments.python)),
@@ -89,9 +134,9 @@ def main():
             losses[name].append(loss)
             print(f"seed {seed}: {name:10}  {seconds:6.1f} s  validation loss {loss:.4f}", flush=True)
     ratio = statistics.median(times["nanoGPT"]) / statistics.median(times["metaformer"])
-    reached = all(own <= other for own, other in zip(losses["metaformer"], losses["nanoGPT"]))
+    all_reach = all(own <= other for own, other in zip(losses["metaformer"], losses["nanoGPT"]))
     print(f"median times: nanoGPT / metaformer = {ratio:.2f}; "
-          f"{'every seed reaches' if reached else 'NOT every seed reaches'} nanoGPT's loss of that seed")
+          f"{'every seed reaches' if all_reach else 'NOT every seed reaches'} nanoGPT's loss of that seed")
 
 
 if __name__ == "__main__":

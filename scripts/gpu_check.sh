@@ -413,6 +413,7 @@ compare_processes() {
     note "processes/$processes" "$program" bench step --config shakespeare_gpu_metric_published.yaml --device cuda --offline \
       --rounds 3 --steps 20 --set train.accumulate=2 --processes "$processes" --json
   done
+  grep -q 'replays a step as one graph' "$work/processes_2/train.log"
   compare_losses processes_1 processes_2
 }
 

@@ -15,6 +15,10 @@
 
 namespace metaformer {
 
+// What an error or warning says about a file with NUL bytes, after its name.
+constexpr std::string_view nul_bytes_problem =
+    "has NUL bytes, and may be a PDF, a document of a word processor or UTF-16: convert it to plain UTF-8";
+
 // The number of bytes before the first that is not ASCII, by eight at a time.
 inline std::size_t ascii_length(std::string_view text) {
   std::size_t at = 0;

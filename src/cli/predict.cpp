@@ -175,10 +175,7 @@ void predict_lines(const InputFile& input, TextPredictor& predictor) {
     }
     return;
   }
-  if (start.find('\0') != std::string::npos)
-    fail_data(
-        "{}: has NUL bytes, and may be a PDF, a document of a word processor or UTF-16: convert it to plain UTF-8",
-        input.name());
+  if (start.find('\0') != std::string::npos) fail_data("{}: {}", input.name(), nul_bytes_problem);
   LineReader reader(input.descriptor(), input.name(), longest_line);  // also from a pipe
   while (const auto line = reader.next()) {
     predict_line(*line, predictor);

@@ -198,11 +198,30 @@ void check_order(const Checked& checked) {
                  "true repeats one batch, and with {} a batch continues the one before it: set {}", key, off);
 }
 
+// The fused kernels lack values of their own in 32 bits for wide heads (cuda/metric_attention.h).
+void check_fused_values(const MixerConfig& mixer, const MixerShape& shape, const std::string& key,
+                        const Checked& checked) {
+  constexpr std::int64_t widest = 96;
+  const auto precision = checked.train.precision;
+  const bool has_own_values = std::visit(
+      [](const auto& options) {
+        if constexpr (requires { options.values; }) return options.values != MixerValues::shared;
+        return false;
+      },
+      mixer);
+  checked.refuse(backend_of(mixer) == Backend::fused && has_own_values && shape.head_width() > widest &&
+                     (precision == Precision::fp32 || precision == Precision::tf32),
+                 {key + ".backend", key + ".values", "train.precision", "model.width", "model.heads"},
+                 "in {} 'fused' has values of their own for heads up to {} wide, not {}: set it to auto or composed, "
+                 "train.precision to bf16 or fp16, or values to shared",
+                 to_string(precision), widest, shape.head_width());
+}
+
 // Checks the options of a mixer. A problem names keys of model.mixer, which `key` replaces.
 void check_mixer(const MixerConfig& mixer, const MixerShape& shape, const std::string& key, const Checked& checked) {
   const std::string usual = "model.mixer";
   auto problem = problem_of(mixer, shape);
-  if (!problem) return;
+  if (!problem) return check_fused_values(mixer, shape, key, checked);
   for (auto& named : problem->keys)
     if (named.starts_with(usual)) named.replace(0, usual.size(), key);
   checked.fail(problem->keys, "{}", problem->what);

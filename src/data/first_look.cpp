@@ -128,9 +128,7 @@ struct PieceCounter {
 
   void warn() const {
     if (has_nul)
-      look.warnings.push_back(fmt::format(
-          "{} has NUL bytes, and may be a PDF, a document of a word processor or UTF-16: convert it to plain UTF-8",
-          look.name));
+      look.warnings.push_back(fmt::format("{} {}", look.name, nul_bytes_problem));
     else if (!look.is_utf8)
       look.warnings.push_back(
           fmt::format("{} is {}, so the tokens are bytes; Latin-1 becomes UTF-8 by: iconv -f LATIN1 -t UTF-8 OLD > NEW",

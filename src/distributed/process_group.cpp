@@ -85,6 +85,11 @@ void wait_for_all(ProcessGroup& group) { group.gather(""); }
 
 std::string of_first(ProcessGroup& group, const std::string& text) { return group.gather(text).front(); }
 
+bool all_agree(ProcessGroup& group, bool own) {
+  const std::string yes = "yes";
+  return std::ranges::all_of(group.gather(own ? yes : "no"), [&](const auto& answer) { return answer == yes; });
+}
+
 void require_same(ProcessGroup& group, const nlohmann::ordered_json& values) {
   if (group.size() == 1) return;
   const auto all = group.gather(json_text(values));

@@ -67,6 +67,9 @@ void wait_for_all(ProcessGroup& group);
 // The text of rank 0.
 std::string of_first(ProcessGroup& group, const std::string& text);
 
+// Whether `own` is true on every rank.
+bool all_agree(ProcessGroup& group, bool own);
+
 // Throws Error (exit code 2) if a rank has other values than rank 0, and names the first member of objects that
 // differs.
 void require_same(ProcessGroup& group, const nlohmann::ordered_json& values);

@@ -70,8 +70,14 @@ GradientSum::GradientSum(ProcessGroup& group, ParameterBuffer& parameters, const
     if (view.rate > 0 && view.gradient_rows != nullptr) tables_.push_back(&view);
 }
 
-GradientSum::~GradientSum() {
+GradientSum::~GradientSum() { reset(); }
+
+void GradientSum::reset() {
   for (const auto& [node, hook] : hooks_) node->del_post_hook(hook);
+  hooks_.clear();
+  is_watching_ = false;
+  started_.clear();
+  std::fill(completed_.begin(), completed_.end(), false);
 }
 
 std::vector<GradientSum::Bucket> GradientSum::buckets_of_views(Decay decay, std::int64_t most) const {

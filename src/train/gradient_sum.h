@@ -27,6 +27,14 @@ class GradientSum {
   // To be called by all processes after the last backward pass: sends the rest, and waits for all sums.
   void finish();
 
+  // Forgets a step that was broken off, and removes the hooks, which the next start_with_backward() makes again. To be
+  // called before and after the recording of a step: a hook keeps its node of autograd's graph, which adds gradients on
+  // the stream on which it was made.
+  void reset();
+
+  // Whether the host takes part in every sum: processes exchange the lists of rows of their tables.
+  bool needs_host() const { return !tables_.empty(); }
+
  private:
   struct Bucket {
     std::int64_t offset = 0, count = 0;

@@ -275,15 +275,26 @@ Step::Step(const ExperimentConfig& config, const Task& task, torch::Device devic
   if (device.is_cuda() && config.train.cuda_graph) make_graph();
 }
 
+constexpr auto another_cannot_record = "another process cannot record them";
+
+// Sums of several processes are recorded, too: NCCL adds on the device, after the first steps have connected the
+// processes.
 void Step::make_graph() {
   std::string problem;
   if (config_.train.divergence.spikes.threshold > 0)
     problem = "the host watches for spikes (train.divergence.spikes.threshold)";
   if (memory->of_pass(0) != nullptr)
     problem = fmt::format("a step goes on from the one before it ({})", order_key(config_.model));
-  if (group_.size() > 1) problem = "several processes share a step";
+  if (gradient_sum_ != nullptr && gradient_sum_->needs_host())
+    problem = "processes exchange the rows of a table that have a gradient";
   if (computes_again(config_)) problem = "parts of it are computed again in backward";
-  if (problem.empty()) graph_ = make_cuda_graph(device_, problem);
+  if (problem.empty()) {
+    graph_ = make_cuda_graph(device_, problem);
+    if (!all_agree(group_, graph_ != nullptr) && graph_ != nullptr) {
+      problem = another_cannot_record;
+      graph_.reset();
+    }
+  }
   if (graph_ == nullptr) log::info("steps are not replayed as a CUDA graph: {}", problem);
 }
 
@@ -568,8 +579,8 @@ StepResult Step::run(std::int64_t step, double learning_rate, const AcceptNorm& 
           .exhausted = copy(recorded_result_.exhausted)};
 }
 
-void Step::record() {
-  recorded_rate_ = torch::zeros({}, torch::TensorOptions().dtype(torch::kFloat).device(device_));
+// The reason why a step cannot be recorded in the graph; empty if it was.
+std::string Step::record_own() {
   try {
     graph_->capture([this] {
       PhaseTimer untimed(nullptr, device_);
@@ -578,14 +589,27 @@ void Step::record() {
       update(recorded_rate_);
       recorded_result_ = finish(std::move(loss), std::move(norm));
     });
-    is_recorded_ = true;
-    log::info("from here on the device replays a step as one graph");
   } catch (const c10::Error& error) {
-    const std::string message = error.what_without_backtrace();
-    log::warning("a step cannot be recorded as a CUDA graph, so the host starts its parts one by one: {}",
-                 message.substr(0, message.find('\n')));
-    graph_.reset();
+    return error.what_without_backtrace();
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::process_lost) throw;
+    return error.what();  // of a sum; if a process has ended, the next agreement finds it out
   }
+  return "";
+}
+
+// All processes replay their steps, or none.
+void Step::record() {
+  recorded_rate_ = torch::zeros({}, torch::TensorOptions().dtype(torch::kFloat).device(device_));
+  if (gradient_sum_ != nullptr) gradient_sum_->reset();
+  auto problem = record_own();
+  if (gradient_sum_ != nullptr) gradient_sum_->reset();
+  is_recorded_ = all_agree(group_, problem.empty());
+  if (is_recorded_) return log::info("from here on the device replays a step as one graph");
+  if (problem.empty()) problem = another_cannot_record;
+  log::warning("a step cannot be recorded as a CUDA graph, so the host starts its parts one by one: {}",
+               problem.substr(0, problem.find('\n')));
+  graph_.reset();
 }
 
 }  // namespace metaformer

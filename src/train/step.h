@@ -96,8 +96,9 @@ struct Slice;
 // and benchmarks share it.
 //
 // On a CUDA device a step is replayed as one CUDA graph if possible (train.cuda_graph): the host then launches one
-// graph instead of hundreds of kernels. The first steps run eagerly, so that libraries allocate their memory; so do
-// batches of another shape, steps whose gradient norm must be accepted, and steps whose phases are timed.
+// graph instead of hundreds of kernels. The first steps run eagerly, so that libraries allocate their memory and NCCL
+// connects the processes, whose sums are part of the graph; so do batches of another shape, steps whose gradient norm
+// must be accepted, and steps whose phases are timed.
 class Step {
  public:
   // Starts with random weights. `config`, `task` and `group` must outlive it; the processes of `group` share the steps
@@ -187,6 +188,7 @@ class Step {
   void update(const LearningRate& learning_rate);
   StepResult finish(torch::Tensor loss, torch::Tensor gradient_norm);
   StepResult run_eagerly(std::int64_t step, const AcceptNorm& accept);
+  std::string record_own();
   void record();
 
   const ExperimentConfig& config_;

@@ -103,7 +103,8 @@ struct TaskOf {
 
 // A step of a model with its task, from weights that differ from those of a run.
 struct Parts : TaskOf, Step {
-  explicit Parts(Experiment given) : TaskOf(std::move(given)), Step(experiment.config, task, torch::kCPU) {
+  explicit Parts(Experiment given, ProcessGroup& group = one_process())
+      : TaskOf(std::move(given)), Step(experiment.config, task, torch::kCPU, group) {
     initialise(*model, 1);
   }
   NetworkPredictor predictor() { return NetworkPredictor(*model); }

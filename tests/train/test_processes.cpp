@@ -4,6 +4,7 @@
 #include <array>
 
 #include "run/checkpoint_surgery.h"
+#include "support/graph_by_hand.h"
 #include "support/together.h"
 #include "tasks/task_examples.h"
 #include "train/gradient_sum.h"
@@ -174,6 +175,59 @@ TEST_CASE("gradients are sent during the last of several backward passes, and a 
   const auto sums = twin.sums;  // without the sum, backward sends nothing
   CHECK(torch::equal(gradients_of(parts), once));
   CHECK(twin.sums == sums);
+}
+
+TEST_CASE("a step that was broken off leaves neither sums nor nodes of the graph behind", "[processes]") {
+  TwinPlace at;
+  auto& [place, parts, twin] = at;
+  const auto expected = 2 * gradients_of(parts);
+  GradientSum sum(twin, *parts.parameters, nullptr, 1);
+  sum.start_with_backward();
+  loss_of(parts).backward();
+  const std::weak_ptr<torch::autograd::Node> node =
+      torch::autograd::impl::grad_accumulator(parts.parameters->views().front().parameter);
+  CHECK_FALSE(node.expired());
+  sum.reset();
+  CHECK(node.expired());
+  parts.parameters->clear_gradients();
+  sum.start_with_backward();
+  loss_of(parts).backward();
+  sum.finish();
+  CHECK(torch::equal(parts.parameters->gradients(), expected));
+}
+
+TEST_CASE("processes replay their steps with the sums, or all of them run eagerly if one cannot record",
+          "[processes]") {
+  const Workplace place;
+  const auto more = GENERATE(values<Overrides>(
+      {{"train.clip=0.01"}, {"train.accumulate=1"}, {"train.precision=fp16"}, {"train.shard_optimizer=true"}}));
+  const bool fails = GENERATE(false, true);
+  CAPTURE(more.front(), fails);
+  const auto experiment = place.experiment(joined(noisy, more));
+  constexpr double rate = 1.0 / 1024;  // the same in a tensor of floats
+  std::array<GraphCounts, 2> counts;   // by rank, as the others
+  std::array<bool, 2> are_close = {}, replay = {};
+  together(2, [&](ProcessGroup& group) {
+    const auto rank = static_cast<std::size_t>(group.rank());
+    Parts eager(experiment, group), replayed(experiment, group);
+    replayed.replay_by(std::make_unique<GraphByHand>(counts[rank], fails && group.rank() == 1));
+    are_close[rank] = true;
+    for (std::int64_t step = 0; step < 8; ++step) {
+      const auto expected = eager.run(step, rate), given = replayed.run(step, rate);
+      are_close[rank] = are_close[rank] && torch::allclose(given.loss, expected.loss, 1e-5, 0) &&
+                        torch::allclose(given.gradient_norm, expected.gradient_norm, 1e-4, 0);
+    }
+    are_close[rank] =
+        are_close[rank] && torch::allclose(replayed.parameters->values(), eager.parameters->values(), 1e-5, 1e-7);
+    replay[rank] = replayed.replays();
+  });
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    CAPTURE(rank);
+    CHECK(are_close[rank]);
+    CHECK(replay[rank] == !fails);
+    CHECK(counts[rank].captures == 1);
+    CHECK(counts[rank].replays == (fails ? 0 : 5));  // after three eager steps of warm-up
+  }
 }
 
 TEST_CASE("processes whose losses depend on different parameters send in the same order", "[processes]") {

@@ -1,5 +1,8 @@
 // The part of distributed/c10d_group.cpp that needs LibTorch's CUDA library and NCCL. It is a separate library, which
 // the program loads only for tensors on a CUDA device.
+//
+// Sums may be recorded in a CUDA graph (train/step.h). LibTorch's watchdog does not watch recorded work, and asks after
+// earlier work in a mode that does not disturb a recording.
 
 // Without this macro the header is empty.
 #define USE_C10D_NCCL

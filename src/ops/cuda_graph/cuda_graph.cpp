@@ -20,10 +20,12 @@ class CudaGraph : public DeviceGraph {
   explicit CudaGraph(c10::DeviceIndex device) : device_(device) {}
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
+
+  // Does not wait for a replay, whose sums of several processes may wait for one that has ended: CUDA destroys a graph
+  // that runs at the end of its run.
   ~CudaGraph() override {
     if (executable_ == nullptr) return;
     const c10::cuda::CUDAGuard on_device(device_);
-    cudaDeviceSynchronize();
     cudaGraphExecDestroy(executable_);
     allocator::releasePool(device_, pool_);
   }
