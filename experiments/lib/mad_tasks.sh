@@ -16,7 +16,7 @@ set_task() { # task mixer
     memorisation) examples=256 ;;
   esac
   words=("task.kind=$kind" "task.examples=$examples" task.held_out=1280 "${options[@]}" "train.steps=$steps" "train.batch_size=$rows" "model.mixer.kind=$2")
-  [[ $2 != scaled_dot_product ]] || words+=(model.positions=rotary model.mixer.qk_norm=true)
+  [[ $2 != scaled_dot_product ]] || words+=(model.positions=rotary)  # as in recall_cells.sh without qk_norm
   [[ $2 != linear_attention ]] || words+=(model.mixer.features=taylor)
   sets=()
   for word in "${words[@]}"; do sets+=(--set "$word"); done
