@@ -288,16 +288,16 @@ void DeviceBeams::give(Beams& beams, std::int64_t steps) const {
 bool DeviceBeams::search(Beams& beams) {
   begin();
   std::int64_t length = 2, steps = 1;  // steps: recorded ones that the beams have not got yet
-  while (true) {
+  do {
     throw_if_stopped();
     const auto done = graphs_.run(length, graphs_.next_chunk(task_.capacity - length + 1));
     if (graphs_.failed()) return false;
     give(beams, steps + done);
-    if (!are_live(beams)) return true;
     step_1_.zero_();
     length += done;
     steps = 0;
-  }
+  } while (are_live(beams) && length <= task_.capacity);
+  return true;
 }
 
 using Ids = std::vector<std::int32_t>;
