@@ -72,6 +72,7 @@ use_gpu() {
   steps='--rounds 3 --steps 20' profiled='--set train.steps=35'
   peer_sizes='--layers 6 --heads 6 --width 384 --context 256 --batch 64 --rounds 3 --steps 20 --device cuda'
   graph=--graph compile=--compile small='' to_loss='--set train.eval_interval=250'
+  translator='--set model.layers=6 --set model.heads=6 --set model.width=384 --set model.context=128'
 }
 
 # The same for --dry-run: the smallest sizes on the CPU, where nothing is fused or recorded, and stand-ins for programs that
@@ -86,6 +87,7 @@ use_cpu() {
   steps='--rounds 1 --steps 1 --warmup 1' profiled='--set train.steps=12'
   peer_sizes='--layers 1 --heads 2 --width 16 --context 16 --batch 2 --rounds 1 --steps 1 --warmup 1'
   graph='' compile='' small=--small to_loss='--set train.eval_interval=2'
+  translator='--set model.layers=1 --set model.heads=2 --set model.width=16'
   probes_cuda=$probes suite=$work/bin/suite
   export OMP_NUM_THREADS=1
   mkdir "$work/bin"
@@ -442,6 +444,33 @@ PYTHON
   done
 }
 
+# The translations of a beam search with graphs have the scores of those with the host starting every operation, until
+# rounding changes a hypothesis. The length penalty lets every search reach the greatest length. Prints the speed of both.
+compare_beams() {
+  local way
+  # shellcheck disable=SC2086
+  "$program" train --config seq2seq_copy.yaml --offline --quiet --device "$device" --out "$work/beams" --overfit-batch $translator \
+    --set train.precision=fp32 --set train.steps=30 --set train.batch_size=8 --set train.schedule.warmup_steps=1 \
+    --set train.eval_interval=30 --set train.checkpoint_interval=30
+  "$python" -c 'for i in range(64): print(*((i * j * j + j) % 10 for j in range(8 + i % 33)))' >"$work/sources"
+  for way in '' --no-graph; do
+    # shellcheck disable=SC2086  # no word when empty
+    "$program" predict --run "$work/beams" --device "$device" --beam 4 --alpha 10 --json $way "$work/sources" \
+      >"$work/targets$way" 2>"$work/beam.log"
+    if grep 'cannot be recorded' "$work/beam.log"; then return 1; fi
+    echo "${way:-with graphs}: $(grep -o '[^ ]* tokens/s' "$work/beam.log")"
+  done
+  "$python" - "$work/targets" "$work/targets--no-graph" <<'PYTHON'
+import json
+import sys
+
+recorded, started = ([json.loads(line)["log_probability"] for line in open(name)] for name in sys.argv[1:])
+same = sum(abs(a - b) <= 1e-4 * abs(b) for a, b in zip(recorded, started, strict=True))
+print(f"{same} of {len(started)} translations are equally likely")
+sys.exit(10 * same < 9 * len(started))
+PYTHON
+}
+
 # The shipped recipe of a mixer for that many seconds: losses by step.
 time_to_loss() {
   # shellcheck disable=SC2086
@@ -463,11 +492,11 @@ notes=$work/notes.jsonl
 cd "$work"  # training writes the link runs/latest
 export program probes probes_cuda suite scripts python work notes
 export device compared tokens precisions choices tiny quick backends long_shape recipe_shape widths contexts model_width steps \
-  profiled peer_sizes graph compile small to_loss TORCHINDUCTOR_CACHE_DIR="$work/inductor"
+  profiled peer_sizes graph compile small to_loss translator TORCHINDUCTOR_CACHE_DIR="$work/inductor"
 export -f note compare_probes run_suite sanitize warm_peers await_peers probe_rates profile_steps backend_of attention \
   attention_by_pass step_kernels attention_for_choices compare_shipped_form step bench_steps bench_steps_in_fp32 bench_peers train_with train_in_bf16 \
   compare_losses compare_backends compare_devices compare_all_devices compare_graphs compare_processes compare_sampling \
-  time_to_loss
+  compare_beams time_to_loss
 
 mkdir -p "$(dirname "$output")"
 SECONDS=0
@@ -522,6 +551,7 @@ for mixer in scaled_dot_product metric quadratic; do
   check "time to loss, $mixer" 30 time_to_loss "$mixer" 22
 done
 check "text with graphs equals the text without them" 20 compare_sampling
+check "translations with graphs are those without them" 30 compare_beams
 check "two processes have the losses of one process" 60 compare_processes
 if $dry; then
   "$python" "$scripts/gpu_results.py" canned "$notes"

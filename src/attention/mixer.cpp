@@ -145,6 +145,20 @@ std::int64_t MixerState::append(std::size_t slot) {
   return length++;
 }
 
+void MixerState::select(const torch::Tensor& rows_b) {
+  const auto select_rows = [&](torch::Tensor& all, const torch::Tensor& used) {
+    const auto selected = used.index_select(0, rows_b);
+    if (stays_ && all.size(0) == rows_b.size(0))
+      used.copy_(selected);
+    else
+      all = selected;
+  };
+  for (auto& [storage, length] : buffers_)
+    if (storage.defined()) select_rows(storage, place_1_.defined() ? storage.narrow(token_dim, 0, visible_) : storage);
+  for (auto& kept : kept_)
+    if (kept.value.defined()) select_rows(kept.value, kept.value);
+}
+
 void MixerState::keep_newest(std::int64_t tokens) {
   for (auto& [storage, length] : buffers_) {
     if (length <= tokens) continue;

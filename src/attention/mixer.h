@@ -114,13 +114,9 @@ class MixerState {
   // Keeps `value` detached, or a copy of it after stay_in_place().
   void keep(std::size_t slot, const torch::Tensor& value);
 
-  // Sequence i gets the state that sequence rows_b[i] had; the number of sequences may change.
-  void select(const torch::Tensor& rows_b) {
-    for (auto& buffer : buffers_)
-      if (buffer.storage.defined()) buffer.storage = buffer.storage.index_select(0, rows_b);
-    for (auto& kept : kept_)
-      if (kept.value.defined()) kept.value = kept.value.index_select(0, rows_b);
-  }
+  // Sequence i gets the state that sequence rows_b[i] had. The number of sequences may change; if it does not, tensors
+  // keep their addresses after stay_in_place().
+  void select(const torch::Tensor& rows_b);
 
   // Forgets the tokens, keeps the buffers.
   void reset() {

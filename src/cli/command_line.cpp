@@ -325,6 +325,9 @@ void add_beam(CLI::App& command, BeamOptions& beam) {
       ->capture_default_str();
   add_whole_number(command, "--further-tokens", beam.further_tokens, 0, most,
                    "largest number of tokens of a target beyond those of its source");
+  command.add_flag_callback(
+      "--no-graph", [&beam] { beam.graphs = false; },
+      "on a GPU, start every operation of a token from the host, with the same cache (for comparison)");
 }
 
 std::vector<std::string> given_flags(const CLI::App& command, std::vector<std::string> names) {

@@ -145,9 +145,9 @@ void add_offline(CLI::App& command, bool& offline);
 // --watch and --every, which set `seconds`. Returns --watch.
 CLI::Option* add_watch(CLI::App& command, std::optional<double>& seconds, const std::string& help);
 
-// --beam, --alpha, --further-tokens.
+// --beam, --alpha, --further-tokens, --no-graph.
 void add_beam(CLI::App& command, BeamOptions& beam);
-const std::vector<std::string> beam_flags = {"--beam", "--alpha", "--further-tokens"};
+const std::vector<std::string> beam_flags = {"--beam", "--alpha", "--further-tokens", "--no-graph"};
 
 // The options among `names` that are on the command line.
 std::vector<std::string> given_flags(const CLI::App& command, std::vector<std::string> names);

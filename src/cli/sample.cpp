@@ -336,9 +336,6 @@ void add_sampling_options(CLI::App& command, SampleArguments& arguments) {
   command.add_flag_callback(
       "--no-cache", [&options] { options.cached = false; },
       "encode the whole window again for every token (slow, for comparison)");
-  command.add_flag_callback(
-      "--no-graph", [&options] { options.graphs = false; },
-      "on a GPU, start every operation of a token from the host, with the same cache (for comparison)");
 }
 
 }  // namespace
@@ -386,10 +383,13 @@ void add_sample_command(CLI::App& app) {
       "  metaformer sample --run runs/sorter --prompt \"2 0 1 1 0 2\"\n"
       "  metaformer sample --run runs/multi30k --prompt \"Ein Hund läuft durch das Gras.\" --beam 4");
   command.callback([arguments, &command] {
-    arguments->beam_flags = given_flags(command, beam_flags);
+    auto only_of_beams = beam_flags;
+    std::erase(only_of_beams, "--no-graph");
+    arguments->beam_flags = given_flags(command, only_of_beams);
     arguments->next_token_flags =
         given_flags(command, {"--tokens", "--num-samples", "--temperature", "--top-k", "--top-p", "--seed",
-                              "--precision", "--window", "--stop", "--no-eos", "--no-cache", "--no-graph"});
+                              "--precision", "--window", "--stop", "--no-eos", "--no-cache"});
+    arguments->options.graphs = arguments->beam.graphs;
     run_sample(*arguments);
   });
 }

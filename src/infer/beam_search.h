@@ -7,6 +7,7 @@
 #include "config/experiment_config.h"
 #include "data/pairs.h"
 #include "distributed/process_group.h"
+#include "infer/step_graphs.h"
 #include "model/sequence_model.h"
 #include "run/load_run.h"
 
@@ -20,6 +21,7 @@ struct BeamOptions {
   std::int64_t n_best = 1;           // hypotheses that are returned for each target, at most the beam
   double alpha = 0.6;                // of the length penalty
   std::int64_t further_tokens = 50;  // most tokens beyond those of the source (Vaswani et al. 2017, section 6.1)
+  bool graphs = true;                // false: the host starts every operation, on a GPU too
 };
 
 struct Hypothesis {
@@ -32,16 +34,20 @@ struct Hypothesis {
 // ((5 + |Y|) / 6)^alpha, where |Y| counts the mark (GNMT, Wu et al. 2016, equation 14).
 double length_penalty(std::int64_t tokens, double alpha);
 
+// The host learns only after a chunk that a search has ended.
+inline const DeviceGenerationPlan short_chunks = {.steps_to_warm_up = 1, .first_chunk = 8, .longest_chunk = 8};
+
 // Finds the best hypotheses for each source (token ids without a mark, none empty), by falling score, at most n_best.
 // All of them end with the mark. With it they are at most as long as the source with its mark plus `further_tokens`,
 // and as the model's context; in the last place only the mark is allowed. Of the best `beam` continuations of a step,
 // those by the mark are finished and the others stay live. The search ends when none is live, or when none can become
 // better than the n_best finished ones. It does not end after a fixed number of finished ones, because after label
-// smoothing poor ones finish early. `mark`: the id that begins and ends targets. `never`: ids that are not written,
-// such as the unknown token.
+// smoothing poor ones finish early. Of equally likely continuations the first are those of the likelier hypothesis, and
+// of one hypothesis the lowest id. `mark`: the id that begins and ends targets. `never`: ids that are not written, such
+// as the unknown token. `plan`: of graphs, which compute the same if the model has recordable steps.
 std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model, const TextBatch& sources, std::int32_t mark,
                                                  const std::vector<std::int32_t>& never, const BeamOptions& options,
-                                                 torch::Device device);
+                                                 torch::Device device, DeviceGenerationPlan plan = short_chunks);
 
 // The hypotheses of a beam search for every source (token ids without a mark), at least one for each. None contains the
 // tokenizer's unknown token. Errors (exit code 4): the model's numbers are not finite.

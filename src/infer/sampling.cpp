@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -68,50 +67,34 @@ DeviceGenerator::DeviceGenerator(SequenceModel& model, ModelState& state, std::i
     : model_(model),
       state_(state_as<TransformerState>(state)),
       options_(options),
-      device_(device),
-      plan_(std::move(plan)),
-      samples_(samples) {
+      samples_(samples),
+      graphs_([this](std::int64_t bucket) { compute(bucket); }, model.context(), device, std::move(plan)) {
   state_.stay_in_place();
   const auto on_device = torch::TensorOptions().dtype(torch::kLong).device(device);
   newest_b1_ = torch::zeros({samples, 1}, on_device);
   place_1_ = torch::zeros({1}, on_device);
   draw_1_ = torch::zeros({1}, on_device);
   if (!options.never.empty()) never_n_ = torch::tensor(options.never, torch::kLong).to(device);
-  const auto longest = std::max(plan_.first_chunk, plan_.longest_chunk);
-  uniform_tb_ = torch::zeros({longest, samples}, on_device.dtype(torch::kDouble));
-  tokens_tb_ = torch::zeros({longest, samples}, on_device);
-  for (auto tokens = plan_.smallest_bucket; tokens < model.context(); tokens *= 2)
-    buckets_.push_back({.tokens = tokens});
-  buckets_.push_back({.tokens = model.context()});
+  uniform_tb_ = torch::zeros({graphs_.longest_chunk(), samples}, on_device.dtype(torch::kDouble));
+  tokens_tb_ = torch::zeros({graphs_.longest_chunk(), samples}, on_device);
 }
 
 std::span<const std::int32_t> DeviceGenerator::next(std::span<const std::int32_t> newest_b, std::int64_t length,
                                                     std::uint64_t drawn) {
-  if (read_ == ready_.size() && !failed_) generate_chunk(newest_b, length, drawn);
+  if (read_ == ready_.size() && !graphs_.failed()) generate_chunk(newest_b, length, drawn);
   if (read_ == ready_.size()) return {};
   const auto count = static_cast<std::size_t>(samples_);
   return {ready_.data() + std::exchange(read_, read_ + count), count};
 }
 
 void DeviceGenerator::generate_chunk(std::span<const std::int32_t> newest_b, std::int64_t length, std::uint64_t drawn) {
-  chunk_ = chunk_ == 0 ? plan_.first_chunk : std::min(2 * chunk_, plan_.longest_chunk);
-  const auto count = std::min(chunk_, most_prompt_tokens(model_) - length + 1);
+  const auto count = graphs_.next_chunk(most_prompt_tokens(model_) - length + 1);
   const std::vector<std::int64_t> newest(newest_b.begin(), newest_b.end());
   newest_b1_.copy_(torch::tensor(at::ArrayRef<std::int64_t>(newest)).unsqueeze(1));
   place_1_.fill_(length - 1);
   uniform_tb_.narrow(0, 0, count).copy_(uniform_numbers_tb(count, drawn));
   draw_1_.zero_();
-  std::int64_t done = 0;
-  try {
-    for (; done < count; ++done) step(length + done);
-  } catch (const c10::Error& error) {
-    const std::string problem = error.what_without_backtrace();
-    static std::atomic<bool> reported = false;  // once in a process, which may generate many texts
-    if (!reported.exchange(true))
-      log::warning("generation cannot be recorded as CUDA graphs, so the host starts its operations one by one: {}",
-                   problem.substr(0, problem.find('\n')));
-    failed_ = true;
-  }
+  const auto done = graphs_.run(length, count);
   const auto tokens_tb = tokens_tb_.narrow(0, 0, done).to(torch::kCPU, torch::kInt).contiguous();
   ready_.assign(tokens_tb.data_ptr<std::int32_t>(), tokens_tb.data_ptr<std::int32_t>() + tokens_tb.numel());
   read_ = 0;
@@ -125,32 +108,6 @@ torch::Tensor DeviceGenerator::uniform_numbers_tb(std::int64_t count, std::uint6
       *number++ = Rng(options_.seed, RandomPurpose::sampling, static_cast<std::uint64_t>(sample))
                       .uniform(drawn + static_cast<std::uint64_t>(t));
   return uniform_tb;
-}
-
-void DeviceGenerator::step(std::int64_t length) {
-  auto& bucket = bucket_for(length);
-  if (bucket.steps == 0 || bucket.steps < plan_.steps_to_warm_up) {
-    compute(bucket.tokens);
-  } else {
-    if (bucket.graph == nullptr) {
-      std::string problem;
-      auto graph = plan_.make_graph(device_, problem);
-      TORCH_CHECK(graph != nullptr, problem);
-      graph->capture([this, tokens = bucket.tokens] { compute(tokens); });
-      bucket.graph = std::move(graph);
-    }
-    bucket.graph->replay();
-  }
-  ++bucket.steps;
-}
-
-DeviceGenerator::Bucket& DeviceGenerator::bucket_for(std::int64_t length) {
-  // A model makes its tables of positions for the longest sequence so far. A graph reads a table at the address that it
-  // had when the graph was recorded, so the first step is that of the longest bucket, which makes the final tables.
-  if (buckets_.back().steps == 0) return buckets_.back();
-  for (auto& bucket : buckets_)
-    if (bucket.tokens >= length) return bucket;
-  return buckets_.back();  // an endless state attends to no tokens
 }
 
 void DeviceGenerator::compute(std::int64_t bucket) {
@@ -235,9 +192,8 @@ TextGenerator::TextGenerator(SequenceModel& model, const std::vector<std::int32_
   if (!options.cached) return;
   decoder_ = std::move(decoder);
   make_cache();
-  if (!plan.make_graph && device.is_cuda()) plan.make_graph = make_cuda_graph;
-  if (options.graphs && plan.make_graph && model.has_recordable_steps())
-    on_device_ = std::make_unique<DeviceGenerator>(model, *state_, samples, options, device, std::move(plan));
+  if (auto planned = plan_with_graphs(std::move(plan), model, device); planned && options.graphs)
+    on_device_ = std::make_unique<DeviceGenerator>(model, *state_, samples, options, device, *std::move(planned));
 }
 
 TextGenerator::~TextGenerator() { at::set_num_threads(threads_); }

@@ -4,7 +4,6 @@
 #include <torch/types.h>
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "infer/step_graphs.h"
 #include "model/transformer.h"
-#include "ops/device.h"
 #include "text/tokenizer.h"
 
 namespace metaformer {
@@ -45,22 +44,9 @@ void require_finite_answers(std::int64_t unanswered, std::int64_t texts);
 torch::Tensor pick_tokens_b(const torch::Tensor& logits_bv, const torch::Tensor& uniform_b,
                             const SamplingOptions& options, const torch::Tensor& never_n = {});
 
-// A function like make_cuda_graph.
-using MakeGraph = std::function<std::unique_ptr<DeviceGraph>(torch::Device, std::string& problem)>;
-
-struct DeviceGenerationPlan {
-  MakeGraph make_graph = {};          // empty: CUDA graphs on a CUDA device, none on the CPU
-  std::int64_t smallest_bucket = 32;  // tokens; fewer would save a GPU little
-  std::int64_t steps_to_warm_up = 4;  // for each bucket, before its work is recorded
-  std::int64_t first_chunk = 1;       // tokens that the host reads first; few, so that text appears at once
-  std::int64_t longest_chunk = 32;    // each chunk is twice as long as the last one, up to this
-};
-
-// Continues texts on a device that does not wait for its host. A graph computes one token for every text: it reads the
-// newest token at its place, which it finds in the device's memory, adds its keys and values (or whatever the mixers
-// remember) to the state, picks the next token and moves on by one place. There is one graph for each bucket of tokens
-// that are attended to: for plan.smallest_bucket tokens, for twice as many and so on, and for the context. Buckets and
-// chunks do not change the text, which is that of TokenPicker.
+// Continues texts on a device that does not wait for its host (StepGraphs). A step computes one token for every text:
+// it reads the newest one, adds its keys and values (or whatever the mixers remember) to the state, and picks the next
+// token. The text is that of TokenPicker.
 class DeviceGenerator {
  public:
   // Keeps references to the model, which has recordable steps and whose weights are on `device`, and to its new `state`
@@ -77,30 +63,20 @@ class DeviceGenerator {
   std::span<const std::int32_t> next(std::span<const std::int32_t> newest_b, std::int64_t length, std::uint64_t drawn);
 
  private:
-  struct Bucket {
-    std::int64_t tokens = 0, steps = 0;  // steps: so far
-    std::unique_ptr<DeviceGraph> graph;
-  };
-
   void generate_chunk(std::span<const std::int32_t> newest_b, std::int64_t length, std::uint64_t drawn);
   // The host's random numbers for the next tokens, [t, b].
   torch::Tensor uniform_numbers_tb(std::int64_t count, std::uint64_t drawn) const;
-  void step(std::int64_t length);
-  Bucket& bucket_for(std::int64_t length);
   void compute(std::int64_t bucket);  // all of it on the device
 
   SequenceModel& model_;
   TransformerState& state_;
   SamplingOptions options_;
-  torch::Device device_;
-  DeviceGenerationPlan plan_;
-  std::int64_t samples_, chunk_ = 0;
-  bool failed_ = false;
+  std::int64_t samples_;
   torch::Tensor newest_b1_, place_1_;     // the newest token of every text, and its place in the text
   torch::Tensor draw_1_;                  // index of the next token in the chunk
   torch::Tensor never_n_;                 // ids that are not drawn; undefined: none
   torch::Tensor uniform_tb_, tokens_tb_;  // of a chunk of t tokens
-  std::vector<Bucket> buckets_;           // ascending; destroyed before the tensors, which the graphs use
+  StepGraphs graphs_;                     // destroyed before the tensors, which the graphs use
   std::vector<std::int32_t> ready_;       // tokens of the chunk, [t, b]; the first read_ of them were returned
   std::size_t read_ = 0;
 };

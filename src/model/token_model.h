@@ -93,8 +93,10 @@ class EncoderDecoderState : public TransformerState {
   }
   std::int64_t bytes() const override { return TransformerState::bytes() + bytes_of(of_source); }
 
-  // Sequence i gets the state that sequence rows_b[i] had; the number of sequences may change.
+  // Sequence i gets the source and the state that sequence rows_b[i] had; the number of sequences may change.
   void select(const torch::Tensor& rows_b);
+  // The same for sequences whose old and new sources are equal, and stay in place.
+  void select_beside_source(const torch::Tensor& rows_b) { TransformerState::select(rows_b); }
 
   void set_source(const torch::Tensor& given_bsd, const torch::Tensor& given_segments_bs) {
     source_bsd = given_bsd;
@@ -119,6 +121,8 @@ class EncoderDecoder : public TokenModel {
   // With a state, the first batch contains the source, and later ones only the tokens that follow.
   torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override;
   torch::Tensor logits_of(const torch::Tensor& hidden) const override;
+  // Not with LSH, which sorts all tokens again.
+  bool has_recordable_steps() const override { return !config().any_mixer(chooses_by_whole_sequence); }
   std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const override;
 
   TransformerImpl& encoder() { return *encoder_; }

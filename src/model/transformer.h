@@ -61,7 +61,7 @@ class TransformerState : public ModelState {
   const torch::Tensor& place_on_device() const { return place_1_; }  // undefined: the state counts tokens
   std::int64_t visible() const { return visible_; }
 
-  // Sequence i gets the state that sequence rows_b[i] had; the number of sequences may change.
+  // Sequence i gets the state that sequence rows_b[i] had; the number of sequences may change (MixerState::select).
   void select(const torch::Tensor& rows_b);
 
   // Appends the segments of new tokens. Returns those of all tokens that mixers hold, [b, e].

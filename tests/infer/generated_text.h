@@ -2,10 +2,12 @@
 // Text from a small model, also with graphs on the CPU.
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "infer/beam_search.h"
 #include "infer/sampling.h"
 #include "model/token_model.h"
 #include "support/graph_by_hand.h"
@@ -73,6 +75,16 @@ inline Tokens by_device(Gpt& model, const Tokens& prompt, const SamplingOptions&
                         int steps, const DeviceGenerationPlan& plan) {
   TextGenerator generator(model, prompt, options, torch::kCPU, samples, plan);
   return generate(generator, steps);
+}
+
+// Whether two beam searches have found the same hypotheses with the same scores, up to rounding.
+inline bool are_near(const std::vector<std::vector<Hypothesis>>& a, const std::vector<std::vector<Hypothesis>>& b) {
+  const auto near = [](const Hypothesis& x, const Hypothesis& y) {
+    return x.ids == y.ids && x.is_cut == y.is_cut && std::abs(x.log_probability - y.log_probability) < 1e-5 &&
+           std::abs(x.score - y.score) < 1e-5;
+  };
+  return std::ranges::equal(a, b,
+                            [&](const auto& of_a, const auto& of_b) { return std::ranges::equal(of_a, of_b, near); });
 }
 
 }  // namespace metaformer

@@ -1,12 +1,13 @@
-// Targets of a beam search, against an exhaustive search and a beam search by hand.
+// Targets of a beam search, by the host and by graphs, against an exhaustive search and a beam search by hand. Graphs
+// by hand repeat the work of a step; test_device_generation.cpp records it.
 
 #include <cmath>
 
 #include "config/loader.h"
 #include "infer/beam_search.h"
+#include "infer/generated_text.h"
 #include "model/make_model.h"
 #include "model/parameters.h"
-#include "support/torch_catch.h"
 
 namespace metaformer::test_beam_search {
 
@@ -62,14 +63,51 @@ std::vector<Ids> all_targets(std::int64_t longest) {
 
 const std::vector<Ids> sources = {{0, 1}, {2}, {1, 1, 2, 0}, {2, 0, 1}};
 
+// The results of the host, which are also those of graphs.
 std::vector<std::vector<Hypothesis>> search(SequenceModel& model, const std::vector<Ids>& given,
                                             const BeamOptions& options, const Ids& never = {}) {
-  return beam_search(model, given, mark, never, options, torch::kCPU);
+  const auto found = beam_search(model, given, mark, never, options, torch::kCPU);
+  GraphCounts counts;
+  const auto by_graphs = beam_search(model, given, mark, never, options, torch::kCPU,
+                                     {.make_graph = graphs_by_hand(counts),
+                                      .smallest_bucket = 2,
+                                      .steps_to_warm_up = 1,
+                                      .first_chunk = 1,
+                                      .longest_chunk = 3});
+  CHECK(are_near(by_graphs, found));
+  return found;
 }
+
+// A model whose next token depends only on the last one. The likely tokens after each are equally likely, so that many
+// hypotheses are.
+class TableModel : public SequenceModel {
+ public:
+  explicit TableModel(std::uint64_t seed) {
+    torch::manual_seed(seed);
+    logits_vv_ = torch::randint(2, {vocabulary + 1, vocabulary + 1}, torch::kDouble) * -1000;
+  }
+  torch::Tensor forward(const Batch& batch, ModelState* state, Pass&) override {
+    if (state != nullptr) {
+      auto& own = state_as<EncoderDecoderState>(*state);
+      if (!own.source_bsd.defined()) own.set_source(batch.source_ids_bs.unsqueeze(2), {});
+    }
+    return torch::embedding(logits_vv_, batch.ids_bc);
+  }
+  std::int64_t context() const override { return 7; }
+  std::int64_t width() const override { return 1; }
+  bool has_recordable_steps() const override { return true; }
+  std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const override {
+    return std::make_unique<EncoderDecoderState>(/*layers=*/0, batch, capacity, torch::kCPU);
+  }
+
+ private:
+  torch::Tensor logits_vv_;
+};
 
 // The hypotheses, scores and ids, of a beam search that goes on until all targets have the largest length.
 std::vector<std::pair<double, Ids>> unstopped_search(SequenceModel& model, const Ids& source, std::int64_t longest,
                                                      const BeamOptions& options) {
+  const auto likelier = [](const auto& a, const auto& b) { return a.first > b.first; };
   std::vector<std::pair<double, Ids>> live = {{0.0, {}}}, ended;
   for (std::int64_t length = 1; length <= longest; ++length) {
     std::vector<std::pair<double, Ids>> next;
@@ -80,7 +118,7 @@ std::vector<std::pair<double, Ids>> unstopped_search(SequenceModel& model, const
         next.back().second.push_back(token);
       }
     }
-    std::sort(next.rbegin(), next.rend());
+    std::ranges::stable_sort(next, likelier);
     next.resize(std::min(next.size(), static_cast<std::size_t>(options.beam)));
     live.clear();
     for (auto& [sum, target] : next)
@@ -91,7 +129,7 @@ std::vector<std::pair<double, Ids>> unstopped_search(SequenceModel& model, const
         ended.emplace_back(sum / std::pow((5 + static_cast<double>(length)) / 6, options.alpha), target);
       }
   }
-  std::sort(ended.rbegin(), ended.rend());
+  std::ranges::stable_sort(ended, likelier);
   return ended;
 }
 
@@ -141,6 +179,16 @@ TEST_CASE("poor targets that end early do not stop a beam search before its best
     expected.resize(static_cast<std::size_t>(options.n_best));
     check_found(search(*model, {source}, options)[0], expected);
   }
+}
+
+TEST_CASE("of equally likely continuations a beam keeps those of the likelier hypothesis, then the lowest ids",
+          "[beam]") {
+  const std::int64_t beam = GENERATE(1, 2, 3, 4, 7, 100);
+  const BeamOptions options{.beam = beam, .n_best = std::min<std::int64_t>(beam, 3), .alpha = GENERATE(0.0, 0.6)};
+  TableModel model(GENERATE(range(1, 41)));
+  auto expected = unstopped_search(model, {0}, model.context(), options);
+  expected.resize(std::min(expected.size(), static_cast<std::size_t>(options.n_best)));
+  for (const auto& found : search(model, sources, options)) check_found(found, expected);
 }
 
 TEST_CASE("every source of a batch gets the same targets as alone", "[beam]") {

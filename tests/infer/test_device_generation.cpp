@@ -1,7 +1,7 @@
-// Text from graphs of device work: operators pick the same tokens as the host, graphs give the host's text, and
-// recorded work does not need the host. Two stand-ins for a GPU test this. A RecordedGraph replays only operators, so
-// numbers of the host that should change do not. And recorded work runs on the device meta, whose tensors have sizes
-// but no values, so an operator that reads a value, or has a size that depends on one, throws.
+// Text and translations from graphs of device work: operators pick the same tokens as the host, graphs give the host's
+// text and hypotheses, and recorded work does not need the host. Two stand-ins for a GPU test this. A RecordedGraph
+// replays only operators, so numbers of the host that should change do not. And recorded work runs on the device meta,
+// whose tensors have sizes but no values, so an operator that reads a value, or has a size that depends on one, throws.
 
 #include <ATen/record_function.h>
 #include <torch/library.h>
@@ -210,6 +210,30 @@ void check_recordings(const TransformerConfig& config, const SamplingOptions& op
   CHECK(captures == 2);
 }
 
+// An encoder and decoder whose targets have up to 9 tokens; sources of different lengths for it.
+EncoderDecoderConfig small_translation() {
+  EncoderDecoderConfig config;
+  static_cast<TransformerConfig&>(config) = small_config(9);
+  return config;
+}
+const TextBatch sources = {{0, 1, 5}, {2}, {1, 1, 2, 0, 4, 3, 3}};
+
+std::shared_ptr<EncoderDecoder> wide_translator(const EncoderDecoderConfig& config) {
+  auto model = with_random_weights(std::make_shared<EncoderDecoder>(config, small_vocabulary), 0.6);
+  model->to(torch::kDouble);
+  return model;
+}
+
+// Checks that graphs find the host's hypotheses.
+void check_hypotheses(const EncoderDecoderConfig& config) {
+  const auto model = wide_translator(config);
+  const BeamOptions options{.beam = 4, .n_best = 3, .further_tokens = 6};
+  GraphCounts counts;
+  const auto found = beam_search(*model, sources, small_vocabulary, {}, options, torch::kCPU, small_plan(counts));
+  CHECK(are_near(found, beam_search(*model, sources, small_vocabulary, {}, options, torch::kCPU)));
+  CHECK(counts.replays > 0);
+}
+
 }  // namespace
 
 TEST_CASE("operators pick the same tokens as the host with every option, also the lower of equal tokens",
@@ -398,6 +422,77 @@ TEST_CASE("recorded work does not need the host, with every mixer, kind of posit
   }
   config.positions = any_positions();
   check_recordings(config, {.temperature = GENERATE(0.0, 1.0), .top_p = GENERATE(0.5, 1.0)});
+}
+
+TEST_CASE("graphs find the hypotheses of the host's beam search with every mixer and kind of positions", "[beam]") {
+  auto config = small_translation();
+  if (GENERATE(true, false)) {
+    config.mixer = any_incremental_mixer();
+    CAPTURE(kind_of(config.mixer));
+    return check_hypotheses(config);
+  }
+  config.positions = any_positions();
+  config.mixer = any_mixer_with_scores();
+  check_hypotheses(config);
+}
+
+TEST_CASE("graphs find the host's hypotheses with every mixer that sees the source", "[beam]") {
+  static const auto all = every_mixer_that([](const MixerConfig& mixer) {
+    const bool crosses = std::visit([](const auto& options) { return options.can_cross(); }, mixer);
+    return crosses && !problem_of(mixer, small_translation().cross_shape());
+  });
+  auto config = small_translation();
+  config.cross_mixer = one_of(all);
+  CAPTURE(kind_of(config.cross_mixer));
+  check_hypotheses(config);
+}
+
+TEST_CASE("the hypotheses do not depend on chunks, buckets, steps to warm up or the width of the beam", "[beam]") {
+  const auto model = wide_translator(small_translation());
+  const BeamOptions options{.beam = GENERATE(1, 2, 5, 50), .alpha = 0.6, .further_tokens = GENERATE(0, 50)};
+  const auto expected = beam_search(*model, sources, small_vocabulary, {1}, options, torch::kCPU);
+  const std::int64_t bucket = GENERATE(1, 3, 32), warm = GENERATE(0, 1000), chunk = GENERATE(1, 4);
+  GraphCounts counts;
+  const auto found = beam_search(*model, sources, small_vocabulary, {1}, options, torch::kCPU,
+                                 {.make_graph = recorded_graphs(counts),
+                                  .smallest_bucket = bucket,
+                                  .steps_to_warm_up = warm,
+                                  .first_chunk = chunk,
+                                  .longest_chunk = chunk});
+  CHECK(are_near(found, expected));
+  if (warm == 1000) CHECK(counts.captures == 0);
+}
+
+TEST_CASE("the host searches if graphs are switched off, cannot be recorded or do not fit the mixer", "[beam]") {
+  auto config = small_translation();
+  const bool sorts = GENERATE(false, true);
+  if (sorts) config.mixer = LshOptions{.rounds = 2, .chunk = 4};
+  const auto model = wide_translator(config);
+  const bool wanted = GENERATE(true, false);
+  const int failing = GENERATE(1, 2);
+  const BeamOptions options{.beam = 3, .further_tokens = 50, .graphs = wanted};
+  GraphCounts counts;
+  auto plan = small_plan(counts);
+  plan.make_graph = graphs_by_hand(counts, failing);
+  const auto found = beam_search(*model, sources, small_vocabulary, {}, options, torch::kCPU, plan);
+  CHECK(are_near(found, beam_search(*model, sources, small_vocabulary, {}, options, torch::kCPU)));
+  CHECK(counts.captures == (sorts || !wanted ? 0 : failing));
+}
+
+TEST_CASE("recorded steps of a beam search do not need the host", "[beam]") {
+  auto config = small_translation();
+  config.positions = any_positions();
+  EncoderDecoder model(config, small_vocabulary);
+  move_to_meta(model);
+  int captures = 0;
+  const auto make = [&](torch::Device, std::string&) { return std::make_unique<GraphWithoutHost>(captures); };
+  // At the end the host reads the continuations, which have no values here.
+  CHECK_THROWS_WITH(
+      beam_search(
+          model, sources, small_vocabulary, {1}, {.beam = 3}, torch::kMeta,
+          {.make_graph = make, .smallest_bucket = 4, .steps_to_warm_up = 1, .first_chunk = 12, .longest_chunk = 12}),
+      Catch::Contains("copy out of meta tensor"));
+  CHECK(captures == 3);  // buckets of 4, 8 and 9 tokens
 }
 
 TEST_CASE("the check of recorded work finds work that needs the host", "[sampling]") {
