@@ -234,7 +234,7 @@ attention_by_pass() {
   for direction in forward both backward; do
     for shape in "$long_shape" "$recipe_shape"; do
       # shellcheck disable=SC2086
-      attention core --backend library --own-values --precision bf16 --direction "$direction" $shape || failed=1
+      attention core --backend library --backend fused_short --own-values --precision bf16 --direction "$direction" $shape || failed=1
     done
   done
   return "$failed"
@@ -252,7 +252,7 @@ attention_for_choices() {
   for precision in $choices; do
     for width in $widths; do
       # shellcheck disable=SC2086
-      attention choice --backend library --precision "$precision" --batch 4 --heads $((model_width / width)) --head-width "$width" \
+      attention choice --backend library --backend fused_short --precision "$precision" --batch 4 --heads $((model_width / width)) --head-width "$width" \
         --context $contexts || failed=1
     done
   done
