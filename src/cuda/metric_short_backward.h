@@ -268,8 +268,9 @@ class ShortBackward {
           const int query = KeysInRows ? column + right : row + down, key = KeysInRows ? row + down : column + right;
           const bool visible = !Masked || gpu::within(sees(in_, segment_[query], segment_[key], key - query));
           const int further = KeysInRows ? (right << query_shift) + down : (down << query_shift) + right;
-          rule_.weigh(weight[block][n].r[e], slope[block][n].r[e], visible, log2_sum_[query], delta_[query],
-                      Drops ? dropout.at(gpu::counter(further)) : 1.0f);
+          rule_.template weigh</*Distances=*/false>(weight[block][n].r[e], slope[block][n].r[e], visible,
+                                                    /*diagonal=*/false, /*half_bias=*/0, log2_sum_[query],
+                                                    delta_[query], Drops ? dropout.at(gpu::counter(further)) : 1.0f);
         }
       }
     }
