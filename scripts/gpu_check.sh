@@ -509,6 +509,8 @@ if command -v compute-sanitizer >/dev/null; then
   check "compute-sanitizer racecheck of distances" 30 sanitize racecheck "no order of execution changes a bit"
   check "compute-sanitizer memcheck of dropout" 20 \
     sanitize memcheck "with dropout kernels are as accurate as eager products that drop the same weights"
+  check "compute-sanitizer memcheck of the short backward pass" 20 \
+    sanitize memcheck "the short backward pass applies a form that is not symmetric*"
   check "compute-sanitizer racecheck of values of their own" 20 sanitize racecheck "the kernels compute scaled dot product*"
   check "compute-sanitizer memcheck of the kernels around the library's attention" 20 \
     sanitize memcheck "neither order of execution nor strides change a bit of the projection kernels"
