@@ -5,7 +5,7 @@
 // A warp has 32 tokens. First they are queries: dq stays in registers. Then they are keys, whose dp begins as dq M^T.
 // Scores are computed twice, so that no warp waits for another between the loads and the gradient of M: with a causal
 // mask the first tokens see few keys and are seen by many queries, and the last ones the other way round, so that all
-// warps have as much to do. One pass over the pairs would hand dS on at every tile.
+// warps have nearly as much to do. One pass over the pairs would hand dS on at every tile.
 
 #include "cuda/metric_backward_pass.h"
 
@@ -58,8 +58,9 @@ class ShortBackward {
     RowsOfKeys dq[Shape::key_groups];
     if (row_ < tokens_) {
       as_queries(dq);
-      GPU_DO_NOT_UNROLL  // else addresses for every group would take registers
-          for (int group = 0; group < Shape::key_groups; ++group) {
+      // One copy of the code: the addresses of a second one would take registers.
+      GPU_DO_NOT_UNROLL
+      for (int group = 0; group < Shape::key_groups; ++group) {
         as_keys(dq[0], row_ + 16 * Shape::key_blocks * group);
         if constexpr (Shape::key_groups == 2) exchange_groups(dq);
       }
