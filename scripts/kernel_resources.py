@@ -43,7 +43,7 @@ def norm_kernel_of(match):
 
 
 def kernel_of(match):
-    """(name, element, width) of a kernel; "metric_pass, values": with values of their own; "256 tokens": of a block, 32 a warp."""
+    """(name, element, width) of a kernel; "values": with values of their own; "256 tokens": those of a block, 32 a warp."""
     return match and (match[1].removesuffix("_kernel") + (", values" if match[4] in TRUE else "")
                       + (f", {32 * int(match[5])} tokens" if match[5] else ""), match[2].lower(), int(match[3]))
 
