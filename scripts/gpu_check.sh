@@ -236,7 +236,7 @@ attention_by_pass() {
   for direction in forward both backward; do
     for shape in "$long_shape" "$recipe_shape"; do
       # shellcheck disable=SC2086
-      attention core --backend library --own-values --precision bf16 --direction "$direction" $shape || failed=1
+      attention core --backend library --backend fused_short --own-values --precision bf16 --direction "$direction" $shape || failed=1
     done
   done
   return "$failed"
@@ -254,7 +254,7 @@ attention_for_choices() {
   for precision in $choices; do
     for width in $widths; do
       # shellcheck disable=SC2086
-      attention choice --backend library --precision "$precision" --batch 4 --heads $((model_width / width)) --head-width "$width" \
+      attention choice --backend library --backend fused_short --precision "$precision" --batch 4 --heads $((model_width / width)) --head-width "$width" \
         --context $contexts || failed=1
     done
   done
@@ -539,6 +539,8 @@ if command -v compute-sanitizer >/dev/null; then
   check "compute-sanitizer racecheck of distances" 30 sanitize racecheck "no order of execution changes a bit"
   check "compute-sanitizer memcheck of dropout" 20 \
     sanitize memcheck "with dropout kernels are as accurate as eager products that drop the same weights"
+  check "compute-sanitizer memcheck of the short backward pass" 20 \
+    sanitize memcheck "the short backward pass applies a form that is not symmetric*"
   check "compute-sanitizer racecheck of values of their own" 20 sanitize racecheck "the kernels compute scaled dot product*"
   check "compute-sanitizer memcheck of the kernels around the library's attention" 20 \
     sanitize memcheck "neither order of execution nor strides change a bit of the projection kernels"

@@ -143,6 +143,19 @@ def decide_choice(match, value, values):
                                       f"change to {faster} at width {width} and context {context}, {cost:.2f} of its time")
 
 
+def decide_short_backward(match, value, values):
+    others = [values[name] for name in (f"{match[1]}/metric {backend}" for backend in ("fused", "library", "composed")) if name in values]
+    ratio = ratio_to(value, min(others)) if others else None
+    if ratio is None:
+        return "open: no other backend was measured"
+    return f"{ratio:.2f} of the fastest other: " + ("auto takes it in this context" if ratio < 1 - TOLERANCE else "auto leaves it off")
+
+
+def decide_short_kernel(match, value, values):
+    return f"{value:.2f} of the usual backward pass: " + ("fused takes it in this context" if value < 1 - TOLERANCE
+                                                          else "fused leaves it off")
+
+
 def decide_kernel(match, value, values):
     return f"{value:.2f} of the operators: " + ("keep the kernel" if value <= 1 + TOLERANCE else "take the operators")
 
@@ -199,6 +212,12 @@ RULES = [
      "backend auto keeps the library's attention with kernels around it where it takes at most 1.03 of composed", decide_library),
     (r"(choice/both/(\w+)/b\d+ n\d+ c(\d+) k(\d+))/metric fused",
      "backend auto takes the faster one; its rule changes where it costs over 1.03 of the other's time", decide_choice),
+    (r"((?:core|choice)/both/\w+/[^/]*)/metric fused_short",
+     "backend auto takes the short backward pass in a context (attention/kernel_choice.cpp) where it takes below 0.97 of the fastest "
+     "other backend", decide_short_backward),
+    (r"kernel/\w+/metric attention with the short backward pass",
+     "fused takes the short backward pass in a context (attention/kernel_choice.cpp) where both passes take below 0.97 of those with "
+     "the usual one", decide_short_kernel),
     (r"kernel/\w+/(residual sum|bias and|rotary positions|embedding of|cross-entropy|norm, clipping|linear layer).*",
      "the layers between matrix products, the loss, norm, clipping and update, and copies of the weights stay where these take at "
      "most 1.03 of the operators", decide_kernel),
@@ -281,15 +300,16 @@ CANNED_PROFILE = """time by kernel on the device over 20 steps, 5.000 ms a step 
 def canned():
     peer = {"peer": "pytorch", "precision": "bf16", "peak_memory_bytes": 2**30, "graph": True, "compiled": True,
             "batches": "device", "device": "NVIDIA H100, canned"}
-    times = {"forward": (0.27, 0.25, 0.24), "both": (1.7, 0.8, 0.7), "backward": (1.43, 0.55, 0.46)}
+    times = {"forward": (0.27, 0.25, 0.24, 0.26), "both": (1.7, 0.8, 0.7, 0.6), "backward": (1.43, 0.55, 0.46, 0.34)}
     for direction, of_backends in times.items():
         rows = [{"mixer": "metric", "backend": backend, "ms": ms, "batch": 4, "heads": 8, "context": 4096, "head_width": 64}
-                for backend, ms in zip(("fused", "composed", "library"), of_backends)]
+                for backend, ms in zip(("fused", "composed", "library", "fused_short"), of_backends)]
         yield "core", {"direction": direction, "precision": "bf16", "results": rows}
         if direction == "both":
             yield "choice", {"direction": direction, "precision": "bf16", "results": rows}
     yield "kernel", {"precision": "bf16", "rounds": 15,
                      "results": [{"kernel": "residual sum and norm", "share_of_library_time": 0.5},
+                                 {"kernel": "metric attention with the short backward pass", "share_of_library_time": 0.7},
                                  {"kernel": "cross-entropy of 65 tokens", "share_of_library_time": 0.5}]}
     for dropout, ms in ((0, 5.0), (0.2, 6.0)):
         yield "peer", {**peer, "dropout": dropout, "ms_per_step": ms}

@@ -21,7 +21,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-KERNEL = re.compile(r"metaformer::cuda::(metric_\w+)<metaformer::cuda::(\w+), (?:\(int\))?(\d+)(?:, (?:\(bool\))?(\w+))?>")
+KERNEL = re.compile(r"metaformer::cuda::(metric_\w+)<metaformer::cuda::(\w+), (?:\(int\))?(\d+)(?:, (?:\(bool\))?(\w+))?"
+                    r"(?:, (?:\(int\))?(\d+))?>")
 TRUE = ("true", "1")
 NORM_KERNEL = re.compile(r"(residual_norm\w*)_kernel(?:<(?:\(int\))?(\d+), (?:\(int\))?(\d+)>)?")
 LAYER_KERNEL = re.compile(r"((?:activation|rotary|embedding)\w*)_kernel(?:<metaformer::cuda::(?:\(anonymous namespace\)::)?(\w+), (?:\(bool\))?(\w+)>)?")
@@ -42,9 +43,9 @@ def norm_kernel_of(match):
 
 
 def kernel_of(match):
-    """(name, element, width) of a kernel; "metric_pass, values": with values of their own."""
-    return match and (match[1].removesuffix("_kernel") + (", values" if match[4] in TRUE else ""), match[2].lower(),
-                      int(match[3]))
+    """(name, element, width) of a kernel; "values": with values of their own; "256 tokens": those of a block, 32 a warp."""
+    return match and (match[1].removesuffix("_kernel") + (", values" if match[4] in TRUE else "")
+                      + (f", {32 * int(match[5])} tokens" if match[5] else ""), match[2].lower(), int(match[3]))
 
 
 def layer_kernel_of(match):
@@ -144,7 +145,7 @@ def main():
     cuobjdump = find_cuobjdump()
     sources = sorted((ROOT / "src/cuda").glob(f"metric_{arguments.element or '*[0-9]'}.cu"))
     if arguments.element in (None, "bf16", "fp16"):
-        sources.append(ROOT / "src/cuda/metric_projection_launch.cu")
+        sources += [ROOT / f"src/cuda/metric_{name}_launch.cu" for name in ("projection", "short")]
     if arguments.element is None:
         sources += [ROOT / f"src/cuda/{name}.cu" for name in ("residual_norm", "activation", "rotary", "embedding", "adam",
                                                              "cross_entropy", "gradient_norm")]
@@ -159,9 +160,9 @@ def main():
         rows |= set(kernels(report, arch))
         tiles |= {(*name, arch): count for name, count in instructions_of_tiles(code).items()}
     rows = sorted(rows)
-    print(f"{'kernel':30} {'element':8} {'width':>5} {'arch':>6} {'registers':>9} {'spilled':>7} {'tile':>6}")
+    print(f"{'kernel':41} {'element':8} {'width':>5} {'arch':>6} {'registers':>9} {'spilled':>7} {'tile':>6}")
     for kernel, element, width, arch, registers, spilled in rows:
-        print(f"{kernel:30} {element:8} {width:5} {'sm_' + str(arch):>6} {registers:9} {spilled:7} "
+        print(f"{kernel:41} {element:8} {width:5} {'sm_' + str(arch):>6} {registers:9} {spilled:7} "
               f"{tiles.get((kernel, element, width, arch), ''):>6}")
     print(f"{len(work)} compilations in {seconds:.0f} s on {os.cpu_count()} cores")
     sys.exit(any(spilled > 0 and (width <= 64 or element == "all") for _, element, width, _, _, spilled in rows))

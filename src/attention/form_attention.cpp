@@ -129,14 +129,16 @@ class FormMixer : public Mixer {
   torch::Tensor attend_fused(const torch::Tensor& p_bnck, const Vectors& seen, const torch::Tensor& form, bool distance,
                              const Visibility& visibility, Pass& pass) {
     if (!std::exchange(checked_, true)) require_finite_form(form);
-    return fused_metric_attention(vectors_for_kernels(p_bnck, seen), form,
-                                  {.distance = distance,
-                                   .causal = visibility.causal,
-                                   .query_segment_bc = visibility.query_segment_bc,
-                                   .key_segment_be = visibility.key_segment_be,
-                                   .scale = scale(),
-                                   .dropout = shape_.dropout},
-                                  pass);
+    return fused_metric_attention(
+        vectors_for_kernels(p_bnck, seen), form,
+        {.distance = distance,
+         .causal = visibility.causal,
+         .query_segment_bc = visibility.query_segment_bc,
+         .key_segment_be = visibility.key_segment_be,
+         .scale = scale(),
+         .dropout = shape_.dropout,
+         .short_backward = short_backward_expected_to_win(p_bnck.scalar_type(), seen.p_bnck.size(2))},
+        pass);
   }
 
   // Self-attention by LibTorch's attention, from the projection on (kernel_choice.h).

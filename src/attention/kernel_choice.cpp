@@ -20,9 +20,15 @@ static std::optional<KernelUse> use_in(const TransformerConfig& config) {
   return std::nullopt;
 }
 
+bool short_backward_expected_to_win(torch::ScalarType type, std::int64_t context) {
+  constexpr std::int64_t longest = 0;  // tokens; at most 256, for which there are kernels
+  return (type == torch::kBFloat16 || type == torch::kHalf) && context <= longest;
+}
+
 bool kernels_expected_to_win(const KernelUse& use, torch::ScalarType type, std::int64_t context, bool segmented) {
   constexpr std::int64_t short_context = 64;
-  return use.distance || use.drops || segmented || type == torch::kFloat || context <= short_context;
+  return use.distance || use.drops || segmented || type == torch::kFloat || context <= short_context ||
+         short_backward_expected_to_win(type, context);
 }
 
 // Whether there are fewer queries than rows of a tile, as in a step of generation.

@@ -37,8 +37,12 @@ KernelUse kernel_use(const Options& options, const MixerShape& shape) {
 }
 
 // The rule: the kernels win if a composed product would keep the matrix of scores, dropped weights or masks, in
-// float32, and in short contexts.
+// float32, and in short contexts: those of the short backward pass, too.
 bool kernels_expected_to_win(const KernelUse& use, torch::ScalarType type, std::int64_t context, bool segmented);
+
+// The rule of the kernels' short backward pass (ops/fused_metric.h). It is not yet measured, so the rule never takes
+// it.
+bool short_backward_expected_to_win(torch::ScalarType type, std::int64_t context);
 
 // Whether the kernels compute this pass; they cannot if a probe observes the scores or a window limits them. With the
 // backend fused, other obstacles are errors of the kernels. With auto such a pass is composed, and so is one with few

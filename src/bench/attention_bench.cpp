@@ -78,14 +78,15 @@ Tensor composed_distance(const Tensor& given_bnck, const Tensor& value_bnck, con
 
 // If the values are p, they are loaded once.
 Tensor fused(const Tensor& p_bnck, const Tensor& value_bnck, const Tensor& form, bool distance,
-             const Visibility& visibility) {
+             const Visibility& visibility, bool short_backward = false) {
   Pass pass;
   return fused_metric_attention({p_bnck, p_bnck, value_bnck.is_same(p_bnck) ? Tensor() : value_bnck}, form,
                                 {.distance = distance,
                                  .causal = visibility.causal,
                                  .query_segment_bc = visibility.query_segment_bc,
                                  .key_segment_be = visibility.key_segment_be,
-                                 .scale = mixing_of(p_bnck).scale},
+                                 .scale = mixing_of(p_bnck).scale,
+                                 .short_backward = short_backward},
                                 pass);
 }
 
@@ -106,10 +107,16 @@ Tensor form_in(const Options& options, const CoreInputs& in) {
   return in.size() > vectors ? in[1] : Tensor();
 }
 
+template <class Options>
+bool is_distance(const Options& options) {
+  if constexpr (requires { options.score; }) return options.score == MetricScore::distance;
+  return false;
+}
+
 Tensor mix_core(const MetricOptions& options, const CoreInputs& in, const Visibility& visibility) {
   const auto &p_bnck = in[0], &value_bnck = values_in(options, in);
   const auto form = form_in(options, in);
-  const bool distance = options.score == MetricScore::distance;
+  const bool distance = is_distance(options);
   if (options.backend == Backend::fused) return fused(p_bnck, value_bnck, form, distance, visibility);
   if (options.backend == Backend::reference) return reference_metric(p_bnck, value_bnck, form, distance, visibility);
   if (distance) return composed_distance(p_bnck, value_bnck, form, visibility);
@@ -143,15 +150,43 @@ Tensor mix_around_library(const Options& options, const CoreInputs& in, const Vi
                                                .scale = mixing_of(p_bnck).scale}));
 }
 
-CoreMix around_library(const MixerConfig& mixer) {
+// The core by the fused kernels with their short backward pass.
+template <class Options>
+Tensor mix_with_short_backward(const Options& options, const CoreInputs& in, const Visibility& visibility) {
+  return merge_heads(fused(in[0], values_in(options, in), form_in(options, in), is_distance(options), visibility,
+                           /*short_backward=*/true));
+}
+
+// Whether these inputs have that pass.
+template <class Options>
+bool can_go_back_shortly(const Options& options, const CoreInputs& in) {
+  if constexpr (requires { options.values; }) {
+    const auto& values = values_in(options, in);
+    return has_short_backward({in[0], in[0], values.is_same(in[0]) ? Tensor() : values}, is_distance(options));
+  }
+  return false;
+}
+
+// mix(options, inputs, visibility) for a mixer with a form.
+template <class Mix>
+CoreMix core_of_form(const MixerConfig& mixer, const Mix& mix) {
   return std::visit(
-      []<class Options>(const Options& options) -> CoreMix {
+      [&]<class Options>(const Options& options) -> CoreMix {
         if constexpr (requires { options.values; })
-          return
-              [options](const CoreInputs& in, const Visibility& seen) { return mix_around_library(options, in, seen); };
+          return [options, mix](const CoreInputs& in, const Visibility& seen) { return mix(options, in, seen); };
         return nullptr;
       },
       mixer);
+}
+CoreMix around_library(const MixerConfig& mixer) {
+  return core_of_form(mixer, [](const auto& options, const CoreInputs& in, const Visibility& seen) {
+    return mix_around_library(options, in, seen);
+  });
+}
+CoreMix with_short_backward(const MixerConfig& mixer) {
+  return core_of_form(mixer, [](const auto& options, const CoreInputs& in, const Visibility& seen) {
+    return mix_with_short_backward(options, in, seen);
+  });
 }
 
 Tensor mix_core(const LshOptions& options, const CoreInputs& in, const Visibility& visibility) {
@@ -298,6 +333,7 @@ class ShapeBench {
     for (const auto& mixer : request.around_library)
       fill_core(start(mixer, "library"), mixer, around_library(mixer),
                 leaves(draw_core_inputs(mixer, shape_, draws_).value()), /*keeps_pairs=*/false);
+    for (const auto& mixer : request.short_backward) add_short_backward(mixer);
     if (request.core && request.library) add_library();
     if (request.pair_table) add_pair_table();
     bytes_left_ = usable_memory();
@@ -437,6 +473,15 @@ class ShapeBench {
     candidate.forward = [mix, inputs, seen = visibility()] { return mix(inputs, seen); };
     candidate.differentiated = inputs;
     candidate.dy = random(shape_.batch);
+  }
+
+  void add_short_backward(const MixerConfig& mixer) {
+    auto& candidate = start(mixer, "fused_short");
+    const auto inputs = leaves(draw_core_inputs(mixer, shape_, draws_).value());
+    if (std::visit([&](const auto& options) { return can_go_back_shortly(options, inputs); }, mixer))
+      fill_core(candidate, mixer, with_short_backward(mixer), inputs, /*keeps_pairs=*/false);
+    else
+      candidate.result.skipped = "the device has no short backward pass of this shape and precision";
   }
 
   void add_library() {

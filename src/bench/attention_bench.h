@@ -83,6 +83,7 @@ struct AttentionRequest {
   bool core = false;                // without projections, on inputs of draw_core_inputs
   bool library = false;             // also each backend of LibTorch's scaled dot product attention; for cores only
   std::vector<MixerConfig> around_library;  // cores by LibTorch's attention with kernels around it
+  std::vector<MixerConfig> short_backward;  // cores by the fused kernels with their short backward pass
   bool pair_table = false;                  // also the published algorithm
   torch::ScalarType type = torch::kFloat;
   bool tf32 = false;  // on CUDA float32 may be multiplied as tf32, as with train.precision: tf32

@@ -28,10 +28,11 @@ std::vector<KernelResult> bench_kernels(const KernelRequest& request);
 
 // The same for the kernels of a step on a GPU (bench/step_kernel_bench.cpp), as recorded graphs if possible. Residual
 // sum and norm: both passes of layer norm, with and without dropout. Bias and activation: both passes, plain and gated.
-// Rotary positions: both passes for queries. Embeddings: both passes, for the same vocabularies as the loss. The loss:
-// both passes, for the tokens of the shape and vocabularies of characters and of GPT-2. The update: norm, clipping and
-// AdamW of ten million weights; with 16-bit products also with copies of the weights (ops/autocast.h), and both passes
-// of a linear layer that reads such a copy.
+// Rotary positions: both passes for queries. Metric attention: both passes with the short backward pass, and with the
+// usual one in place of operators; in 16 bits. Embeddings: both passes, for the same vocabularies as the loss. The
+// loss: both passes, for the tokens of the shape and vocabularies of characters and of GPT-2. The update: norm,
+// clipping and AdamW of ten million weights; with 16-bit products also with copies of the weights (ops/autocast.h), and
+// both passes of a linear layer that reads such a copy.
 std::vector<KernelResult> bench_step_kernels(const KernelRequest& request);
 
 }  // namespace metaformer

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "attention/score_positions.h"
 #include "bench/kernel_bench.h"
@@ -11,6 +12,7 @@
 #include "ops/dropout.h"
 #include "ops/functional.h"
 #include "ops/fused_cross_entropy.h"
+#include "ops/fused_metric.h"
 #include "ops/fused_update.h"
 #include "ops/linear.h"
 #include "ops/residual_norm.h"
@@ -122,6 +124,30 @@ WorkPair rotary_pair(const KernelRequest& request) {
     torch::autograd::grad({y_bnck}, {q_bnck}, {dy_bnck});
   };
   return {"rotary positions", by_kernel, by_operators};
+}
+
+// Metric attention with a causal mask and values of its own, with the short backward pass and with the usual one of the
+// fused kernels; nullopt if the shape has no short one.
+std::optional<WorkPair> short_backward_pair(const KernelRequest& request) {
+  const auto& s = request.shape;
+  const auto options = torch::TensorOptions(request.device).dtype(request.type);
+  const auto heads = [&] { return torch::randn({s.batch, s.context, s.heads, s.head_width}, options).transpose(1, 2); };
+  const auto p_bnck = heads().requires_grad_(true), value_bnck = heads().requires_grad_(true), dt_bnck = heads();
+  const auto metric_nkk = torch::randn({s.heads, s.head_width, s.head_width}, options.dtype(torch::kFloat))
+                              .div_(static_cast<double>(s.head_width))
+                              .requires_grad_(true);
+  const MetricVectors vectors{p_bnck, p_bnck, value_bnck};
+  if (!fused_metric_obstacle(vectors, metric_nkk).empty() || !has_short_backward(vectors, /*distance=*/false))
+    return std::nullopt;
+  const auto with = [=](bool short_backward) {
+    return [=] {
+      Pass pass;
+      const auto t_bnck =
+          fused_metric_attention(vectors, metric_nkk, {.causal = true, .short_backward = short_backward}, pass);
+      torch::autograd::grad({t_bnck}, {p_bnck, value_bnck, metric_nkk}, {dt_bnck});
+    };
+  };
+  return WorkPair{"metric attention with the short backward pass", with(true), with(false)};
 }
 
 // Vectors of tokens of which few are frequent, and the gradient of the table.
@@ -246,6 +272,7 @@ std::vector<KernelResult> bench_step_kernels(const KernelRequest& request) {
     results.push_back(measure_in_turn(residual_norm_pair(request, dropout), request));
   for (const bool gated : {false, true}) results.push_back(measure_in_turn(activation_pair(request, gated), request));
   if (request.shape.head_width % 2 == 0) results.push_back(measure_in_turn(rotary_pair(request), request));
+  if (const auto pair = short_backward_pair(request)) results.push_back(measure_in_turn(*pair, request));
   for (const auto vocabulary : {characters, words})
     results.push_back(measure_in_turn(embedding_pair(request, vocabulary), request));
   for (const auto vocabulary : {characters, words})

@@ -13,9 +13,9 @@
 
 namespace metaformer {
 
-enum class BenchBackend { composed, reference, fused, library };
-constexpr std::array<std::string_view, 4> enum_names(BenchBackend) {
-  return {"composed", "reference", "fused", "library"};
+enum class BenchBackend { composed, reference, fused, library, fused_short };
+constexpr std::array<std::string_view, 5> enum_names(BenchBackend) {
+  return {"composed", "reference", "fused", "library", "fused_short"};
 }
 
 // Kinds of positions that change a layer's scores.
@@ -111,22 +111,30 @@ void add_mixers(AttentionRequest& request, const std::vector<std::string>& mixer
   for (const auto& name : mixers) {
     for (const auto& backend : backends) {
       const auto mixer = own_values ? with_own_values(parse_mixer(name)) : parse_mixer(name);
-      if (choose<BenchBackend>("--backend", backend) == BenchBackend::library) {
+      const auto chosen_for_bench = choose<BenchBackend>("--backend", backend);
+      if (chosen_for_bench == BenchBackend::library) {
         if (!request.core) fail_usage("--backend library has no projections: it needs --core");
         request.library = request.library || name == ScaledDotProductOptions::kind;
         const bool around_library =
             has_kernels(request, own_values) && library_metric_obstacle(request.type, request.device).empty();
         if (around_library && has_backend(mixer, Backend::fused)) request.around_library.push_back(mixer);
+      } else if (chosen_for_bench == BenchBackend::fused_short) {
+        if (!request.core) fail_usage("--backend fused_short has no projections: it needs --core");
+        if (has_kernels(request, own_values) && has_backend(mixer, Backend::fused))
+          request.short_backward.push_back(mixer);
       } else if (const auto chosen = choose<Backend>("--backend", backend); has_backend(mixer, chosen)) {
         request.mixers.push_back(with_backend(mixer, chosen));
       }
     }
   }
-  if (!request.mixers.empty() || request.library || !request.around_library.empty() || request.pair_table) return;
+  if (!request.mixers.empty() || request.library || !request.around_library.empty() ||
+      !request.short_backward.empty() || request.pair_table)
+    return;
   auto kinds = kinds_of<MixerConfig>();
   std::erase_if(kinds, [](const auto& kind) { return !has_backend(parse_mixer(kind), Backend::fused); });
   fail_usage(
-      "none of these mixers has one of these backends; only {0} have fused; {1} has library, and so have {0} in "
+      "none of these mixers has one of these backends; only {0} have fused and fused_short; {1} has library, and so "
+      "have {0} in "
       "bf16 and fp16 on a GPU",
       fmt::join(kinds, " and "), ScaledDotProductOptions::kind);
 }
@@ -213,7 +221,8 @@ void add_request_options(CLI::App& command, AttentionArguments& arguments) {
                  "mixer to measure; default: all");
   add_repeatable(command, "--backend", arguments.backends, fmt::format("{}", fmt::join(names_of<BenchBackend>(), "|")),
                  "backend to measure; library, with --core: each backend of LibTorch's attention, or for metric and "
-                 "quadratic LibTorch's attention with kernels around it; default: all that the device has");
+                 "quadratic LibTorch's attention with kernels around it; fused_short, with --core: fused with its "
+                 "backward pass for short contexts; default: all that the device has, without fused_short");
   command.add_flag("--core", arguments.request.core,
                    "measure without projections: attention from queries, keys and values, or from p and its form");
   add_shape(command, arguments.shape);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/error.h"
 #include "cuda/adam.h"
 #include "cuda/fragments.h"
 
@@ -144,7 +145,7 @@ GPU_KERNEL(threads) adam_kernel(const AdamStep in, const AdamRanges ranges) {
     const auto first = first_of(g), count = range.count - first;
     group[g].store(range, first, count, is_whole(g));
     if (range.copies == nullptr) continue;
-    if (in.copy_element == CopyElement::bf16)
+    if (in.copy_element == RowElement::bf16)
       group[g].store_copies<Bf16>(range.copies + first, count, is_whole(g));
     else
       group[g].store_copies<Fp16>(range.copies + first, count, is_whole(g));
@@ -175,6 +176,7 @@ AdamRanges arguments_of(const AdamRange* ranges, std::int64_t count) {
 }  // namespace
 
 void adam_step(const AdamStep& step, const AdamRange* ranges, std::int64_t count, void* given_stream) {
+  if (step.copy_element == RowElement::fp32) throw Error(ExitCode::failure, "Adam kernel: copies in fp32");
   auto* stream = static_cast<gpu::Stream>(given_stream);
   gpu::launch(adam_constants_kernel, 1, gpu::warp_size, 0, stream, step);
   for (std::int64_t i = 0; i < count; i += AdamRanges::most) {

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-namespace metaformer::cuda {
+#include "cuda/row_element.h"
 
-enum class CopyElement { bf16, fp16 };
+namespace metaformer::cuda {
 
 // Weights with the same decay and factor of the learning rate. The arrays have `count` elements. copies: the new
 // values, rounded; null: none are stored.
@@ -27,8 +27,8 @@ struct AdamRange {
 // once; gradients stay as they are. In float32 with the same roundings as LibTorch's fused operators, except for the
 // powers: these are exact, of betas rounded to float32.
 struct AdamStep {
-  bool decoupled = true;  // AdamW
-  CopyElement copy_element = CopyElement::bf16;
+  bool decoupled = true;                       // AdamW
+  RowElement copy_element = RowElement::bf16;  // or fp16
   float beta1 = 0, beta2 = 0, epsilon = 0;
   float* steps = nullptr;                // in device memory, as all numbers behind pointers
   const float* learning_rate = nullptr;  // null: given_rate
@@ -39,7 +39,7 @@ struct AdamStep {
 };
 
 // Runs on `stream` (a cudaStream_t) of the current device and returns at once: one kernel for `steps`, and one for
-// every 32 of the `count` ranges. Errors (exit code 1): what CUDA says of the launch.
+// every 32 of the `count` ranges. Errors (exit code 1): copies in fp32, and what CUDA says of the launch.
 void adam_step(const AdamStep& arguments, const AdamRange* ranges, std::int64_t count, void* stream);
 
 }  // namespace metaformer::cuda

@@ -136,6 +136,20 @@ GPU_DEVICE void load(Left (&left)[Count], const Tile<Format, Ld>& tile, int row,
   for (int k = 0; k < Count; ++k) load(left[k], tile, row, column + k * Format::depth);
 }
 
+// The reverse, in 16 bits, from column 0 on.
+template <class Format, int Count, int Ld>
+GPU_DEVICE void store(const Tile<Format, Ld>& tile, int row, const Left (&left)[Count]) {
+  static_assert(Format::depth == 16);
+  const int lane = lane_index();
+  GPU_UNROLL
+  for (int k = 0; k < Count; ++k) {
+    GPU_UNROLL
+    for (int e = 0; e < 4; ++e)
+      gpu::store_pair(tile.at(row + lane / 4 + e % 2 * 8, k * Format::depth + e / 2 * 8 + 2 * (lane % 4)),
+                      left[k].r[e]);
+  }
+}
+
 // left[m][k] = tile[row + k][column + m].
 template <class Format, int Ld>
 GPU_DEVICE void load_transposed(Left& left, const Tile<Format, Ld>& tile, int row, int column) {
@@ -227,6 +241,31 @@ GPU_DEVICE void add_rows(float (&sum)[2], const Left& left) {
       sum[i % 2] += gpu::float_of(left.r[i]);
     }
   }
+}
+
+// The reverse of to_left, in 16 bits: the rounded results.
+template <class Format, int Count>
+GPU_DEVICE void from_left(Sum (&sum)[Count], const Left (&left)[Count * 8 / Format::depth]) {
+  static_assert(Format::depth == 16);
+  GPU_UNROLL
+  for (int i = 0; i < Count / 2; ++i) {
+    GPU_UNROLL
+    for (int e = 0; e < 4; ++e) {
+      float* at = &sum[2 * i + e / 2].r[2 * (e % 2)];
+      at[0] = Format::to_float(static_cast<std::uint16_t>(left[i].r[e]));
+      at[1] = Format::to_float(static_cast<std::uint16_t>(left[i].r[e] >> 16));
+    }
+  }
+}
+
+// Adds the products of this lane's entries of two left sides in 16 bits to the sums of its rows lane / 4 and 8 below.
+template <class Format>
+GPU_DEVICE void add_products(float (&sum)[2], const Left& a, const Left& b) {
+  static_assert(Format::depth == 16);
+  const auto low = [](unsigned both) { return Format::to_float(static_cast<std::uint16_t>(both)); };
+  const auto high = [](unsigned both) { return Format::to_float(static_cast<std::uint16_t>(both >> 16)); };
+  GPU_UNROLL
+  for (int e = 0; e < 4; ++e) sum[e % 2] += low(a.r[e]) * low(b.r[e]) + high(a.r[e]) * high(b.r[e]);
 }
 
 template <int Count>

@@ -142,4 +142,21 @@ std::int64_t metric_turns(const MetricInputs& in);
 void metric_forward(const MetricForward& forward, void* stream);
 void metric_backward(const MetricBackward& backward, void* stream);
 
+// Backward of a short context in one kernel, which keeps a head's tokens in shared memory, and a sum of the metric's
+// gradient. In bf16 and fp16, of tokens that are their own keys, without a distance; it computes q itself.
+constexpr std::int64_t most_short_context = 256;
+
+// The bytes of shared memory that it takes; 0 where there is no such kernel.
+int metric_short_bytes(const MetricInputs& in);
+
+// Whether there is one that fits into the shared memory of the current device.
+bool has_short_backward(const MetricInputs& in);
+
+// How many partial metric gradients keep a GPU busy. At most one for each sequence of the batch.
+std::int64_t metric_short_parts(const MetricInputs& in);
+
+// As metric_backward. Of `backward` only `in`, dp of `queries`, t, dt, log2_sum, dvalues and dmetric, and for a metric
+// `parts` of [n, k, k] in `partial`.
+void metric_short_backward(const MetricBackward& backward, std::int64_t parts, void* stream);
+
 }  // namespace metaformer::cuda

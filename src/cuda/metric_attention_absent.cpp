@@ -81,6 +81,16 @@ void metric_backward(const MetricBackward&, void*) {
   throw Error(ExitCode::failure, "metric attention kernel: this executable was built without CUDA");
 }
 
+int metric_short_bytes(const MetricInputs&) { return 0; }
+
+bool has_short_backward(const MetricInputs&) { return false; }
+
+std::int64_t metric_short_parts(const MetricInputs&) { return 1; }
+
+void metric_short_backward(const MetricBackward&, std::int64_t, void*) {
+  throw Error(ExitCode::failure, "metric attention kernel: this executable was built without CUDA");
+}
+
 std::int64_t metric_projection_parts(const MetricInputs&) { return 1; }
 
 void metric_project(const MetricProjection&, void*) {

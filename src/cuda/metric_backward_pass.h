@@ -61,12 +61,13 @@ struct ScoreRule {
   GPU_DEVICE explicit ScoreRule(const MetricInputs& inputs)
       : in(inputs), exponent(score_gradient(inputs) * log2_e), gradient(score_gradient(inputs)) {}
 
-  // m P and, in place of dt p^T, dS.
+  // m P and, in place of dt p^T, dS. Distances: whether the scores may be some.
+  template <bool Distances = true>
   GPU_DEVICE void weigh(float& product, float& gradient_of_weight, bool visible, bool diagonal, float half_bias,
                         float log2_sum, float delta, float m) const {
-    const float score = in.distance ? product + half_bias : product;
+    const float score = Distances && in.distance ? product + half_bias : product;
     const float weight = visible ? gpu::exp2_approximate(gpu::fused_multiply_add(score, exponent, -log2_sum)) : 0.0f;
-    gradient_of_weight = in.distance && diagonal ? 0.0f : weight * (m * gradient_of_weight - delta);
+    gradient_of_weight = Distances && in.distance && diagonal ? 0.0f : weight * (m * gradient_of_weight - delta);
     product = m * weight;
   }
 };

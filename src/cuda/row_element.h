@@ -1,5 +1,5 @@
 #pragma once
-// The types of the rows that kernels read and write.
+// The types of the rows that kernels read and write, and of copies of the weights.
 
 namespace metaformer::cuda {
 

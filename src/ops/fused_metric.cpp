@@ -53,14 +53,14 @@ struct Gradient {
   }
 };
 
-// `y_bnek`: undefined in self-attention.
+// `y_bnek`: undefined in self-attention. `keeps_q`: for backward.
 Tensor fused_forward(const cuda::MetricInputs& in, const Tensor& p_bnck, const Tensor& y_bnek, const Tensor& value_bnek,
-                     Tensors& saved) {
+                     bool keeps_q, Tensors& saved) {
   const c10::OptionalDeviceGuard guard(p_bnck.device());
   const auto image_of = [&](const Tensor& x) { return torch::empty(x.sizes(), x.options()); };
   const bool has_form = in.form != cuda::MetricForm::identity;
   const auto t = empty_by_token(p_bnck), log2_sum = empty_per_row(p_bnck);
-  const auto q = has_form ? image_of(p_bnck) : Tensor();
+  const auto q = has_form && keeps_q ? image_of(p_bnck) : Tensor();
   const auto key_q = has_form && in.distance && y_bnek.defined() ? image_of(y_bnek) : Tensor();
   const auto half_bias = in.distance ? empty_per_row(y_bnek.defined() ? y_bnek : p_bnck) : Tensor();
   cuda::metric_forward({.in = in,
@@ -73,6 +73,13 @@ Tensor fused_forward(const cuda::MetricInputs& in, const Tensor& p_bnck, const T
                        stream_of(p_bnck));
   saved = {p_bnck, y_bnek, t, log2_sum, q, key_q, half_bias, value_bnek};
   return t;
+}
+
+// The gradient of a metric of this form, in its type. Undefined: the identity has none.
+Tensor metric_gradient(const cuda::MetricInputs& in, const Tensor& dmetric_nkk, torch::ScalarType type) {
+  if (!dmetric_nkk.defined()) return {};
+  const bool diagonal = in.form == cuda::MetricForm::diagonal;
+  return (diagonal ? dmetric_nkk.diagonal(0, 1, 2) : dmetric_nkk).to(type);
 }
 
 // The gradients of the queries' p, of the keys if these are another tensor, of the values if given, and of the metric
@@ -119,9 +126,36 @@ Tensors fused_backward(const Backward& backward, const cuda::MetricInputs& in, t
                          .turns = pointer<unsigned>(turns),
                          .partial = pointer<float>(partial)},
                         stream_of(p));
-  if (in.form == cuda::MetricForm::diagonal) dmetric = dmetric.diagonal(0, 1, 2);
-  return {of_queries.dp, of_keys ? of_keys->dp : Tensor(), dvalue,
-          dmetric.defined() ? dmetric.to(metric_type) : Tensor()};
+  return {of_queries.dp, of_keys ? of_keys->dp : Tensor(), dvalue, metric_gradient(in, dmetric, metric_type)};
+}
+
+// The same by the short backward pass.
+Tensors fused_short_backward(const Backward& backward, const cuda::MetricInputs& in, torch::ScalarType metric_type) {
+  const auto& saved = backward.saved;
+  const auto &p = saved[0], &t = saved[2], &log2_sum = saved[3];
+  const c10::OptionalDeviceGuard guard(p.device());
+  const auto dt = with_features_together(backward.dy[0]);
+  const auto dp = empty_by_token(p), dvalue = in.values != nullptr ? empty_by_token(saved[7]) : Tensor();
+  const auto parts = cuda::metric_short_parts(in);
+  Tensor dmetric, partial;
+  if (in.form != cuda::MetricForm::identity) {
+    const auto floats = p.options().dtype(torch::kFloat);
+    dmetric = torch::zeros({in.heads, in.width, in.width}, floats);
+    partial = torch::empty({parts, in.heads, in.width, in.width}, floats);
+  }
+  cuda::metric_short_backward({.in = in,
+                               .queries = {.dp = dp.data_ptr(), .dp_strides = strides_of(dp)},
+                               .t = t.data_ptr(),
+                               .t_strides = strides_of(t),
+                               .dt = dt.data_ptr(),
+                               .dt_strides = strides_of(dt),
+                               .log2_sum = pointer<float>(log2_sum),
+                               .dvalues = pointer<void>(dvalue),
+                               .dvalue_strides = dvalue.defined() ? strides_of(dvalue) : cuda::MetricStrides(),
+                               .dmetric = pointer<float>(dmetric),
+                               .partial = pointer<float>(partial)},
+                              parts, stream_of(p));
+  return {dp, Tensor(), dvalue, metric_gradient(in, dmetric, metric_type)};
 }
 
 }  // namespace
@@ -163,6 +197,18 @@ std::string metric_kernel_obstacle(torch::Device device) {
       break;
   }
   return device.is_cpu() ? "" : "emulated kernels run on the CPU";
+}
+
+bool has_short_backward(const MetricVectors& vectors, bool distance) {
+  const auto& p_bnck = vectors.p_bnck;
+  const c10::OptionalDeviceGuard guard(p_bnck.device());
+  cuda::MetricInputs in{.element = metric_element(p_bnck.scalar_type()),
+                        .distance = distance,
+                        .width = static_cast<int>(p_bnck.size(3)),
+                        .to_themselves = vectors.keys_bnek.is_same(p_bnck)};
+  in.queries.tokens = in.keys.tokens = p_bnck.size(2);
+  if (vectors.value_bnek.defined()) in.values = vectors.value_bnek.data_ptr();
+  return cuda::has_short_backward(in);
 }
 
 void require_finite_form(const Tensor& metric) {
@@ -218,14 +264,18 @@ Tensor fused_metric_attention(const MetricVectors& vectors, const Tensor& metric
     in.metric = pointed_to.back().data_ptr();
   }
   const auto others_bnek = to_themselves ? Tensor() : keys_bnek;
+  const bool is_short = options.short_backward && has_short_backward(vectors, options.distance);
   const auto forward = [&](Tensors& saved) {
-    auto t = fused_forward(in, vectors.p_bnck, others_bnek, vectors.value_bnek, saved);
+    auto t = fused_forward(in, vectors.p_bnck, others_bnek, vectors.value_bnek, /*keeps_q=*/!is_short, saved);
     saved.insert(saved.end(), pointed_to.begin(), pointed_to.end());
     return t;
   };
   // The metric is an input in its own type, so that its gradient is not rounded to p's type.
   return own_node("fused metric attention", {p_bnck, others_bnek, value_bnek, metric}, forward,
-                  [in, metric_type](const Backward& backward) { return fused_backward(backward, in, metric_type); });
+                  [in, metric_type, is_short](const Backward& backward) {
+                    return is_short ? fused_short_backward(backward, in, metric_type)
+                                    : fused_backward(backward, in, metric_type);
+                  });
 }
 
 }  // namespace metaformer

@@ -14,7 +14,8 @@ struct FusedMetricOptions {
   bool causal = false;
   torch::Tensor query_segment_bc, key_segment_be;  // integers; -1: padding; undefined: one segment
   double scale = 1;
-  double dropout = 0;  // of the weights, in training
+  double dropout = 0;           // of the weights, in training
+  bool short_backward = false;  // backward in one kernel, if there is one (has_short_backward)
 };
 
 // The vectors of queries, keys and values (undefined values: the keys). Queries and keys may be the same tensor.
@@ -31,6 +32,11 @@ std::string fused_metric_obstacle(const MetricVectors& vectors, const torch::Ten
 
 // The reason why the kernels of this executable do not run on a device; "" if they do.
 std::string metric_kernel_obstacle(torch::Device device);
+
+// Whether there is a kernel for the whole backward pass of these vectors on their device: in 16 bits and
+// self-attention, for up to 256 tokens and head widths up to 64, as far as its shared memory suffices. It needs no q of
+// forward.
+bool has_short_backward(const MetricVectors& vectors, bool distance);
 
 // Throws Error (exit code 4) if a form is not finite, which would otherwise only show as a loss that is not finite.
 // Waits for the device; to be called once per mixer, before its first launch.

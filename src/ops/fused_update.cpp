@@ -60,7 +60,7 @@ void fused_adam(const FusedAdam& adam, const std::vector<FusedAdamRange>& ranges
     return range.copies.defined() && range.copies.scalar_type() == torch::kHalf;
   });
   cuda::adam_step({.decoupled = adam.decoupled,
-                   .copy_element = is_fp16 ? cuda::CopyElement::fp16 : cuda::CopyElement::bf16,
+                   .copy_element = is_fp16 ? cuda::RowElement::fp16 : cuda::RowElement::bf16,
                    .beta1 = static_cast<float>(adam.betas.at(0)),
                    .beta2 = static_cast<float>(adam.betas.at(1)),
                    .epsilon = static_cast<float>(adam.epsilon),

@@ -19,6 +19,11 @@ TEST_CASE("kernels are expected to win where composed products keep matrices, in
   CHECK(wins({.drops = true}, torch::kBFloat16, 2048, false));
 }
 
+TEST_CASE("the short backward pass, which is not yet measured, is expected to win nowhere", "[kernel_choice]") {
+  for (const auto type : {torch::kBFloat16, torch::kHalf, torch::kFloat})
+    for (const std::int64_t context : {1, 64, 256, 257}) CHECK_FALSE(short_backward_expected_to_win(type, context));
+}
+
 TEST_CASE("the log line of a training names the chosen kernels and the reason", "[kernel_choice]") {
   TransformerConfig config;
   config.heads = 2;

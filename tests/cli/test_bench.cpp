@@ -52,11 +52,13 @@ TEST_CASE("bench measures kernels and every mixer, and a wrong request is an err
              ContainsSubstring("composed") && ContainsSubstring("reference"));
   for (const auto& [more, text] : std::vector<std::pair<Arguments, std::string>>{
            {"--mixer metrik", "did you mean 'metric'?"},
-           {"--backend fast", "--backend fast: expected composed, reference, fused or library"},
+           {"--backend fast", "--backend fast: expected composed, reference, fused, library or fused_short"},
            {"--mixer metric --backend fused --device cpu", "CUDA"},
            {"--mixer identity --backend fused", "quadratic and metric"},
            {"--precision fp8", "--precision fp8: expected fp32, bf16, tf32 or fp16"},
            {"--backend library", "--core"},
+           {"--backend fused_short", "--core"},
+           {"--core --backend fused_short --mixer metric", "fused_short"},
            {"--positions learned", "--positions learned:|rotary|t5"},
            {"--positions t5 --core", "--core"},
            {"--core --backend library --mixer metric", "scaled_dot_product"}}) {

@@ -77,6 +77,7 @@ struct Warp {
 
 Schedule the_schedule;
 Arithmetic the_arithmetic = Arithmetic::ideal;
+int shared_memory_limit = usual_shared_memory;
 std::set<Site> reached;
 std::optional<Site> broken;
 
@@ -295,13 +296,14 @@ class Grid {
 
 }  // namespace
 
+void set_most_shared_memory(int bytes) { shared_memory_limit = bytes; }
+int most_shared_memory() { return shared_memory_limit; }
 void set_schedule(const Schedule& schedule) { the_schedule = schedule; }
 void set_arithmetic(Arithmetic arithmetic) { the_arithmetic = arithmetic; }
 Arithmetic arithmetic() { return the_arithmetic; }
 
 void run_grid(std::int64_t blocks, int threads, int shared_bytes, const std::function<void()>& kernel) {
-  constexpr int smallest_limit = 101376;  // bytes per block on GPUs of 8.6, 8.9 and 12.0
-  if (shared_bytes > smallest_limit) throw std::runtime_error("more shared memory than every GPU has");
+  if (shared_bytes > shared_memory_limit) throw std::runtime_error("more shared memory than the GPU has");
   if (blocks < 1) throw std::runtime_error("a grid without blocks");
   Grid grid(blocks, threads, shared_bytes, kernel);
   the_grid = &grid;

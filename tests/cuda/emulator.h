@@ -33,6 +33,11 @@ enum class Arithmetic { ideal, ampere, hopper };
 void set_arithmetic(Arithmetic arithmetic);
 Arithmetic arithmetic();
 
+// The bytes of shared memory that a block may have: at first those of the architecture 9.0.
+constexpr int usual_shared_memory = 227 << 10;
+void set_most_shared_memory(int bytes);
+int most_shared_memory();
+
 // Throws std::runtime_error for undefined behaviour on a GPU, and for blocks that wait for each other.
 void run_grid(std::int64_t blocks, int threads, int shared_bytes, const std::function<void()>& kernel);
 

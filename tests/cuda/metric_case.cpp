@@ -216,11 +216,14 @@ class KernelRun {
                           .t = t_.data(),
                           .t_strides = t_.strides(),
                           .log2_sum = log2_sum.floats(),
-                          .q = plain_ ? nullptr : q_.data(),
+                          .q = plain_ || c_.short_parts > 0 ? nullptr : q_.data(),
                           .half_bias = c_.distance ? half_bias.floats() : nullptr,
                           .key_q = others_ && c_.distance && !plain_ ? key_q_.data() : nullptr},
                          nullptr);
-    go_back(in, log2_sum, half_bias, dmetric);
+    if (c_.short_parts > 0)
+      go_back_shortly(in, log2_sum, dmetric);
+    else
+      go_back(in, log2_sum, half_bias, dmetric);
     MetricResult result;
     result.t = t_.get();
     result.dp = dp_.get();
@@ -297,6 +300,24 @@ class KernelRun {
     finish_kernels();
   }
 
+  void go_back_shortly(const cuda::MetricInputs& in, KernelMemory& log2_sum, KernelMemory& dmetric) {
+    const auto k = static_cast<std::size_t>(c_.width);
+    KernelMemory partial(plain_ ? 0 : 4 * static_cast<std::size_t>(c_.short_parts) * heads_ * k * k);
+    cuda::metric_short_backward({.in = in,
+                                 .queries = {.dp = dp_.data(), .dp_strides = dp_.strides()},
+                                 .t = t_.data(),
+                                 .t_strides = t_.strides(),
+                                 .dt = dt_.data(),
+                                 .dt_strides = dt_.strides(),
+                                 .log2_sum = log2_sum.floats(),
+                                 .dvalues = c_.values ? dvalues_.data() : nullptr,
+                                 .dvalue_strides = dvalues_.strides(),
+                                 .dmetric = plain_ ? nullptr : dmetric.floats(),
+                                 .partial = partial.floats()},
+                                c_.short_parts, nullptr);
+    finish_kernels();
+  }
+
   MetricCase c_;
   Inputs inputs_{c_};
   bool others_ = c_.keys > 0, plain_ = c_.form == MetricForm::identity;
@@ -318,11 +339,11 @@ std::string MetricCase::str() const {
                               *forms[] = {"dense", "diagonal", "identity"},
                               *masks[] = {"no mask", "padding", "blocks", "all padding"},
                               *layouts[] = {"contiguous", "interleaved", "unaligned"};
-  return fmt::format("{} {}{}{}{} {} {} b={} n={} c={} e={} k={} spread={} seed={}{} dropout={}",
+  return fmt::format("{} {}{}{}{} {} {} b={} n={} c={} e={} k={} spread={} seed={}{} dropout={} short parts={}",
                      elements[static_cast<int>(element)], symmetric ? "" : "general ", forms[static_cast<int>(form)],
                      distance ? " distance" : "", values ? " own values" : "", masks[static_cast<int>(mask)],
                      layouts[static_cast<int>(layout)], batch, heads, tokens, key_count(), width, spread, seed,
-                     causal ? " causal" : "", dropout);
+                     causal ? " causal" : "", dropout, short_parts);
 }
 
 MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) { return KernelRun(c, with_nan).result(); }

@@ -30,6 +30,7 @@ struct MetricCase {
   double spread = 1;          // standard deviation of p
   bool equal_tokens = false;  // all tokens of a head are equal
   double dropout = 0;
+  int short_parts = 0;  // of the metric's gradient, in the backward pass of short contexts; 0: the usual backward pass
   std::uint64_t seed = 1;
   std::string str() const;
   int key_count() const { return keys > 0 ? keys : tokens; }

@@ -30,6 +30,29 @@ using cuda::MetricForm;
 using emulator::Copies;
 using emulator::Order;
 
+// The short backward pass: several sequences in a block, own values, dropout, masks; heads that do not fill their
+// tiles.
+std::vector<MetricCase> short_cases() {
+  MetricCase shared = {.batch = 3, .heads = 1, .tokens = 70, .width = 24, .dropout = 0.3, .short_parts = 2};
+  MetricCase own = {.causal = false,
+                    .mask = Mask::padding,
+                    .layout = Layout::unaligned,
+                    .batch = 2,
+                    .heads = 1,
+                    .tokens = 67,
+                    .width = 40,
+                    .values = true,
+                    .short_parts = 1};
+  MetricCase identity = {.form = MetricForm::identity,
+                         .layout = Layout::contiguous,
+                         .batch = 2,
+                         .heads = 1,
+                         .tokens = 41,
+                         .width = 40,
+                         .short_parts = 1};
+  return {shared, own, identity};
+}
+
 std::vector<MetricCase> cases() {
   std::vector<MetricCase> list;
   for (const auto element : {MetricElement::bf16, MetricElement::tf32}) {
@@ -75,6 +98,8 @@ std::vector<MetricCase> cases() {
   MetricCase scaled_dot_product = {.form = MetricForm::identity, .batch = 1, .tokens = 90, .width = 40, .keys = 141};
   scaled_dot_product.values = true;
   list.push_back(scaled_dot_product);
+  const auto of_short_contexts = short_cases();
+  list.insert(list.begin(), of_short_contexts.begin(), of_short_contexts.end());
   return list;
 }
 

@@ -219,7 +219,7 @@ std::vector<std::uint32_t> run_step_kernels() {
                 .steps = 3,
                 .factor = 0.3F,
                 .copies = true};
-  for (const auto element : {cuda::CopyElement::bf16, cuda::CopyElement::fp16}) {
+  for (const auto element : {cuda::RowElement::bf16, cuda::RowElement::fp16}) {
     adam.step.copy_element = element;
     const auto result = run_adam(adam);
     add({result.steps, result.is_alone ? 1.0F : 0.0F});

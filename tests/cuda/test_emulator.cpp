@@ -1,6 +1,7 @@
 // Blocks of the emulator that pass results to each other.
 
 #include "cuda/emulator.h"
+#include "cuda/metric_attention.h"
 #include "gpu.h"
 #include "support/catch.h"
 
@@ -66,6 +67,36 @@ TEST_CASE("blocks that wait for others by their index depend on the order in whi
   CHECK_NOTHROW(gpu::launch(add_by_index, blocks, gpu::warp_size, 0, nullptr, &in_order));
   begin_in(Order::last_come);
   CHECK_THROWS_WITH(gpu::launch(add_by_index, blocks, gpu::warp_size, 0, nullptr, &shared), Mentions("each other"));
+}
+
+TEST_CASE("a kernel that needs more shared memory than the emulated GPU has is an error", "[emulator]") {
+  constexpr int of_12_0 = 99 << 10;
+  HandedOn shared;
+  begin_in(Order::first_come);
+  const auto start = [&] { gpu::launch(add_in_turn, 1, gpu::warp_size, of_12_0 + 1, nullptr, &shared); };
+  CHECK_NOTHROW(start());
+  emulator::set_most_shared_memory(of_12_0);
+  CHECK_THROWS_WITH(start(), Mentions("shared memory"));
+  emulator::set_most_shared_memory(emulator::usual_shared_memory);
+}
+
+TEST_CASE("long or wide heads have no short backward pass on a GPU with little shared memory", "[emulator]") {
+  const auto exists = [](std::int64_t tokens, int width, const void* values) {
+    return cuda::has_short_backward(
+        {.width = width, .queries = {.tokens = tokens}, .keys = {.tokens = tokens}, .values = values});
+  };
+  const int value = 0;
+  for (const void* values : {static_cast<const void*>(nullptr), static_cast<const void*>(&value)}) {
+    emulator::set_most_shared_memory(emulator::usual_shared_memory);
+    CHECK(exists(256, 64, values));
+    CHECK_FALSE(exists(257, 64, values));
+    CHECK_FALSE(exists(256, 72, values));
+    emulator::set_most_shared_memory(99 << 10);
+    CHECK_FALSE(exists(129, 64, values));
+    CHECK(exists(128, 64, values));
+    CHECK(exists(256, 32, values));
+  }
+  emulator::set_most_shared_memory(emulator::usual_shared_memory);
 }
 
 TEST_CASE("blocks that wait for each other are an error", "[emulator]") {

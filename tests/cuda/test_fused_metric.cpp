@@ -8,6 +8,7 @@
 #include "attention/score_attention.h"
 #include "bench/attention_bench.h"
 #include "config/mixer_config.h"
+#include "cuda/metric_attention.h"
 #include "ops/fused_metric.h"
 #include "support/failure.h"
 #include "support/torch_catch.h"
@@ -205,6 +206,56 @@ TEST_CASE("scaled dot product attention by the kernels and its gradients equal t
   check_near(by_kernels, by_scores, 2e-5);
 }
 
+// The forms and values that have it, with segments, dropout and the gradients of every input.
+TEST_CASE("the short backward pass is as accurate as the usual one, after the same forward pass", "[fused]") {
+  const auto type = GENERATE(torch::kBFloat16, torch::kHalf);
+  const auto form = GENERATE(cuda::MetricForm::dense, cuda::MetricForm::diagonal, cuda::MetricForm::identity);
+  const bool own_values = GENERATE(false, true);
+  const auto visibility = segments_of(/*causal=*/GENERATE(false, true));
+  torch::manual_seed(7);
+  const auto draw = [&](const std::vector<std::int64_t>& sizes) { return torch::randn(sizes).to(type); };
+  const auto p = draw({batch, heads, tokens, 16}), v = draw({batch, heads, tokens, 16}),
+             dt = draw({batch, heads, tokens, 16});
+  const bool dense = form == cuda::MetricForm::dense;
+  const auto metric = draw(dense ? std::vector<std::int64_t>{heads, 16, 16} : std::vector<std::int64_t>{heads, 16});
+  const auto outcome = [&](torch::ScalarType in, bool short_backward) {
+    const auto leaf = [&](const torch::Tensor& x) { return x.to(in, /*non_blocking=*/false, true).requires_grad_(); };
+    const auto leaf_p = leaf(p), leaf_v = leaf(v), leaf_metric = leaf(metric);
+    const MetricVectors vectors{leaf_p, leaf_p, own_values ? leaf_v : torch::Tensor()};
+    CHECK(has_short_backward(vectors, /*distance=*/false) == (in == type));
+    CHECK_FALSE(has_short_backward(vectors, /*distance=*/true));
+    CHECK_FALSE(has_short_backward({leaf_p, leaf(p), vectors.value_bnek}, /*distance=*/false));
+    Pass pass{.training = true, .random = RandomStream(torch::ones({}, torch::kLong))};
+    const auto t = fused_metric_attention(vectors, form == cuda::MetricForm::identity ? torch::Tensor() : leaf_metric,
+                                          {.causal = visibility.causal,
+                                           .query_segment_bc = visibility.query_segment_bc,
+                                           .key_segment_be = visibility.key_segment_be,
+                                           .scale = 0.25,
+                                           .dropout = 0.2,
+                                           .short_backward = short_backward},
+                                          pass);
+    t.backward(dt.to(in));
+    Outcome of = {t.detach(), leaf_p.grad()};
+    if (own_values) of.push_back(leaf_v.grad());
+    if (form != cuda::MetricForm::identity) of.push_back(leaf_metric.grad());
+    return of;
+  };
+  const auto exact = outcome(torch::kFloat, false), usual = outcome(type, false), by_short = outcome(type, true);
+  CHECK(torch::equal(by_short[0], usual[0]));
+  check_no_worse(by_short, usual, exact);
+}
+
+TEST_CASE("without a short backward pass for the vectors the usual one is taken", "[fused]") {
+  const auto outcome = [](bool short_backward) {
+    torch::manual_seed(7);
+    const auto p = torch::randn({1, 2, 40, 16}).requires_grad_();  // in float32
+    Pass pass;
+    fused_metric_attention({p, p, {}}, {}, {.causal = true, .short_backward = short_backward}, pass).sum().backward();
+    return p.grad();
+  };
+  CHECK(torch::equal(outcome(true), outcome(false)));
+}
+
 TEST_CASE("a sequence in parts with a cache equals the whole sequence", "[fused]") {
   const auto options = GENERATE(from_range(fused_mixers()));
   torch::manual_seed(3);
@@ -261,6 +312,22 @@ TEST_CASE("an input that the kernels do not support is an error with the reason"
   const auto x = torch::randn({1, 4, width});
   CHECK_THAT(message_of(ExitCode::diverged, [&] { mixer->forward(x, x, self_visibility(true, {}), nullptr, pass); }),
              Mentions("metric|not finite"));
+}
+
+TEST_CASE("the benchmark measures cores with the short backward pass, where there is one", "[fused]") {
+  AttentionRequest request;
+  request.shapes = {{.batch = 2, .heads = 2, .context = 40, .head_width = 16},
+                    {.batch = 1, .heads = 1, .context = 260, .head_width = 16}};
+  request.core = true;
+  request.type = torch::kBFloat16;
+  request.rounds = 1;
+  request.short_backward = {QuadraticOptions{}, MetricOptions{.values = MixerValues::own},
+                            MetricOptions{.constraint = MetricConstraint::identity}};
+  for (const auto& result : bench_attention(request, [](const std::string&) {})) {
+    CHECK(result.backend == "fused_short");
+    CHECK(result.skipped.empty() == (result.shape.context == 40));
+    CHECK((result.ms > 0) == (result.shape.context == 40));
+  }
 }
 
 TEST_CASE("the benchmark measures the fused cores of all mixers that have kernels, and they are correct", "[fused]") {

@@ -60,6 +60,7 @@ Choice any_choice(const Choice& counts) {
   return choices[GENERATE_COPY(range(std::size_t{0}, choices.size()))];
 }
 
+constexpr auto narrow_elements = {MetricElement::bf16, MetricElement::fp16};
 constexpr auto half_and_full = {MetricElement::bf16, MetricElement::fp32};
 
 template <class Value>
@@ -236,6 +237,171 @@ TEST_CASE("the kernels compute scaled dot product attention, with dropout", "[ke
                   .keys = keys,
                   .values = true,
                   .dropout = choice[3] == 0 ? 0 : 0.2});
+}
+
+TEST_CASE("the short backward pass is as accurate as eager products at every length", "[kernels]") {
+  const std::initializer_list<int> lengths = {1, 2, 16, 17, 64, 65, 100, 128, 129, 200, 256};
+  const auto choice = any_choice({lengths.size(), narrow_elements.size(), 2, 2});
+  const int tokens = number(choice[0], lengths);
+  check_accuracy({.element = number(choice[1], narrow_elements),
+                  .causal = choice[2] == 0,
+                  .batch = tokens > 2 ? 2 : 32,  // the error of few rows would be due to chance
+                  .heads = tokens > 100 ? 1 : 2,
+                  .tokens = tokens,
+                  .width = tokens % 2 == 0 ? 32 : 16,
+                  .values = choice[3] == 0,
+                  .short_parts = tokens == 64 ? 1 : 2});
+}
+
+TEST_CASE("the short backward pass is as accurate as eager products in a long context of a wide head", "[kernels]") {
+  const auto choice = any_choice({narrow_elements.size(), 2, 2});
+  const bool values = choice[1] == 0;
+  const cuda::MetricInputs in{.width = 64, .queries = {.tokens = 141}, .values = values ? &values : nullptr};
+  if (!cuda::has_short_backward(in)) return does_not_apply("its tokens do not fit into this GPU's shared memory");
+  check_accuracy({.element = number(choice[0], narrow_elements),
+                  .causal = choice[2] == 0,
+                  .batch = 1,
+                  .heads = 1,
+                  .tokens = 141,
+                  .width = 64,
+                  .values = values,
+                  .short_parts = 1});
+}
+
+TEST_CASE("the short backward pass is as accurate as eager products at every width", "[kernels]") {
+  const std::initializer_list<int> widths = {8, 16, 24, 32, 40, 48, 56, 64};
+  const auto choice = any_choice({widths.size(), narrow_elements.size(), 2});
+  const int width = number(choice[0], widths);
+  check_accuracy({.element = number(choice[1], narrow_elements),
+                  .causal = width % 16 == 0,
+                  .batch = 1,
+                  .tokens = 70,
+                  .width = width,
+                  .values = choice[2] == 0,
+                  .short_parts = 1});
+}
+
+TEST_CASE("the short backward pass is as accurate as eager products for every form and mask", "[kernels]") {
+  const auto choice = any_choice({narrow_elements.size(), forms.size(), masks.size(), 2, 2, 2, 2});
+  const bool causal = choice[3] == 0;
+  check_accuracy({.element = number(choice[0], narrow_elements),
+                  .form = number(choice[1], forms),
+                  .causal = causal,
+                  .mask = number(choice[2], masks),
+                  .layout = causal ? Layout::interleaved : Layout::unaligned,
+                  .tokens = 90,
+                  .width = choice[4] == 0 ? 24 : 48,
+                  .values = choice[5] == 0,
+                  .dropout = choice[6] == 0 ? 0 : 0.3,
+                  .short_parts = 2});
+}
+
+TEST_CASE("the short backward pass applies a form that is not symmetric from the correct side", "[kernels]") {
+  check_accuracy({.element = GENERATE(from_range(narrow_elements)),
+                  .symmetric = false,
+                  .batch = 1,
+                  .tokens = 75,
+                  .width = GENERATE(16, 40, 64),
+                  .values = GENERATE(false, true),
+                  .short_parts = 1});
+}
+
+TEST_CASE("neither order of execution nor strides change a bit of the short backward pass", "[kernels]") {
+  MetricCase problem = {.element = GENERATE(from_range(narrow_elements)),
+                        .layout = Layout::contiguous,
+                        .batch = 3,
+                        .tokens = GENERATE(67, 110),
+                        .width = 40,
+                        .values = GENERATE(false, true),
+                        .dropout = 0.2,
+                        .short_parts = 2};
+  choose_schedule(0);
+  const auto expected = run_kernels(problem);
+  for (const auto layout : {Layout::contiguous, Layout::interleaved, Layout::unaligned}) {
+    problem.layout = layout;
+    for (std::uint64_t turn = 1; turn < 6; ++turn) {
+      choose_schedule(turn);
+      INFO(problem.str() << " turn " << turn);
+      CHECK(run_kernels(problem) == expected);
+    }
+  }
+}
+
+TEST_CASE("the number of parts of the short backward pass changes only the rounding of the metric's gradient",
+          "[kernels]") {
+  MetricCase problem = {.batch = 5, .tokens = 40, .values = GENERATE(false, true), .short_parts = 5};
+  const auto expected = run_kernels(problem);
+  problem.short_parts = GENERATE(1, 2, 3);
+  auto result = run_kernels(problem);
+  CHECK(distance(result.dmetric, expected.dmetric) < 1e-6 * norm(expected.dmetric));
+  result.dmetric = expected.dmetric;
+  CHECK(result == expected);
+}
+
+TEST_CASE("a NaN reaches no other sequence that the same block of the short backward pass computes", "[kernels]") {
+  const MetricCase problem = {.causal = false,
+                              .batch = 3,
+                              .heads = 1,
+                              .tokens = 50,
+                              .width = 16,
+                              .values = GENERATE(false, true),
+                              .short_parts = 1};
+  const int per_sequence = problem.tokens * problem.width;
+  const auto clean = run_kernels(problem), kernel = run_kernels(problem, per_sequence + 7);
+  for (const int sequence : {0, 2}) {
+    const auto part = [&](const Values& of) {
+      return Values(of.begin() + sequence * per_sequence, of.begin() + (sequence + 1) * per_sequence);
+    };
+    CHECK(part(kernel.t) == part(clean.t));
+    CHECK(part(kernel.dp) == part(clean.dp));
+    if (problem.values) CHECK(part(kernel.dvalues) == part(clean.dvalues));
+  }
+  CHECK(std::isnan(kernel.dp[static_cast<std::size_t>(per_sequence)]));
+}
+
+TEST_CASE("the short backward pass serves what fits into the shared memory of a device", "[kernels]") {
+  constexpr int of_8_0 = 163 << 10, of_12_0 = 99 << 10;
+  const auto bytes = [](int tokens, int width, bool values, const std::function<void(cuda::MetricInputs&)>& change) {
+    cuda::MetricInputs in{.width = width, .queries = {.tokens = tokens}, .keys = {.tokens = tokens}};
+    if (values) in.values = &in;
+    change(in);
+    return cuda::metric_short_bytes(in);
+  };
+  const auto usual = [](cuda::MetricInputs&) {};
+  for (const bool values : {false, true}) {
+    for (const int width : {8, 24, 32, 40, 64}) {
+      const int longest = bytes(256, width, values, usual), middle = bytes(128, width, values, usual);
+      CHECK(bytes(1, width, values, usual) > 0);
+      CHECK(bytes(64, width, values, usual) < middle);
+      CHECK(bytes(129, width, values, usual) == longest);
+      CHECK(middle <= of_12_0);
+      CHECK(longest <= of_8_0);
+      CHECK((longest <= of_12_0) == (width <= 32));
+      CHECK(bytes(257, width, values, usual) == 0);
+    }
+    CHECK(bytes(64, 72, values, usual) == 0);
+    CHECK(bytes(64, 20, values, usual) == 0);
+    CHECK(bytes(64, 32, values, [](auto& in) { in.distance = true; }) == 0);
+    CHECK(bytes(64, 32, values, [](auto& in) { in.to_themselves = false; }) == 0);
+    for (const auto element : {MetricElement::tf32, MetricElement::fp32})
+      CHECK(bytes(64, 32, values, [&](auto& in) { in.element = element; }) == 0);
+  }
+}
+
+TEST_CASE("a short backward pass that does not exist is refused before the launch of a kernel", "[kernels]") {
+  cuda::MetricBackward backward;
+  auto& in = backward.in;
+  in.batch = in.heads = 1;
+  in.queries.tokens = in.keys.tokens = 300;
+  in.width = 32;
+  const auto refusal = [&](std::int64_t parts) {
+    return failure([&] { cuda::metric_short_backward(backward, parts, nullptr); }).second;
+  };
+  CHECK_THAT(refusal(1), Mentions("300 tokens|width 32"));
+  in.queries.tokens = in.keys.tokens = 30;
+  CHECK_THAT(refusal(2), ContainsSubstring("2 parts"));
+  in.batch = 0;
+  CHECK_NOTHROW(cuda::metric_short_backward(backward, 1, nullptr));
 }
 
 TEST_CASE("a form that is not symmetric is applied from the correct side", "[kernels]") {

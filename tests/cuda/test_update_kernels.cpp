@@ -161,9 +161,8 @@ struct Worst {
 };
 
 std::vector<std::uint32_t> copies_of(const AdamCase& c, const std::vector<float>& values) {
-  const auto element = c.step.copy_element == cuda::CopyElement::bf16 ? cuda::RowElement::bf16 : cuda::RowElement::fp16;
   std::vector<std::uint32_t> copies;
-  for (const float value : values) copies.push_back(stored(element, value));
+  for (const float value : values) copies.push_back(stored(c.step.copy_element, value));
   return copies;
 }
 
@@ -195,7 +194,7 @@ void check_adam(const AdamCase& c) {
 
 TEST_CASE("the kernel of Adam agrees with the formula for every number of weights and alignment", "[update]") {
   const bool copies = GENERATE(false, true);
-  const auto element = GENERATE(cuda::CopyElement::bf16, cuda::CopyElement::fp16);
+  const auto element = GENERATE(cuda::RowElement::bf16, cuda::RowElement::fp16);
   for (const std::size_t shift : {0, 1, 2, 3}) {
     for (const bool at_the_end : {false, true}) {
       AdamCase c{.steps = 2, .factor = 0.7F, .copies = copies};
@@ -273,9 +272,14 @@ TEST_CASE("a step whose gradients were found not to be finite changes nothing", 
   }
 }
 
+TEST_CASE("copies of weights in float32 are refused", "[update]") {
+  const cuda::AdamStep step{.copy_element = cuda::RowElement::fp32};
+  CHECK_THROWS_WITH(cuda::adam_step(step, nullptr, 0, nullptr), Mentions("fp32"));
+}
+
 TEST_CASE("copies of weights are rounded to the nearest, also beyond the largest number of fp16", "[update]") {
   AdamCase c{.ranges = {{.count = 2048}, {.count = 7, .shift = 1}}, .copies = true};
-  c.step.copy_element = GENERATE(cuda::CopyElement::bf16, cuda::CopyElement::fp16);
+  c.step.copy_element = GENERATE(cuda::RowElement::bf16, cuda::RowElement::fp16);
   for (const float rate : {1e-6F, 1.0F, 1e4F, 1e6F, 1e38F}) {
     c.step.given_rate = rate;
     const auto result = run_adam(c);

@@ -70,6 +70,26 @@ def check_choices():
     return f"{len(cases) + 1} cells"
 
 
+def check_short_backward():
+    """It is taken where it is faster than every other backend."""
+    name, usual = "both/bf16/b4 n8 c256 k64/metric fused_short", {"fused": 1.2, "composed": 1.0, "library": 0.9}
+    cases = [(0.8, usual, "0.89 of the fastest other: auto takes it in this context"),
+             (0.89, usual, "0.99 of the fastest other: auto leaves it off"),
+             (0.95, {"fused": 1.0}, "0.95 of the fastest other: auto takes it in this context"),
+             (1.0, {}, "open: no other backend was measured")]
+    for label in ("core", "choice"):
+        for ms, others, expected in cases:
+            found = decisions((label, attention("both", "bf16", 256, 64, fused_short=ms, **others)))
+            assert found[f"{label}/{name}"] == expected, found
+    kernel = "metric attention with the short backward pass"
+    for share, expected in ((0.9, "0.90 of the usual backward pass: fused takes it in this context"),
+                            (0.98, "0.98 of the usual backward pass: fused leaves it off")):
+        rows = [{"kernel": kernel, "ms": share, "library_ms": 1, "share_of_library_time": share}]
+        found = decisions(("kernel", {"precision": "bf16", "rounds": 15, "results": rows}))
+        assert found[f"kernel/bf16/{kernel}"] == expected, found
+    return "by shape and pass"
+
+
 def check_kernels():
     measured = lambda share: decisions(("kernel", {"precision": "bf16", "rounds": 15, "results": [
         {"kernel": "residual sum and norm", "ms": 1, "library_ms": 1, "share_of_library_time": share},

@@ -208,11 +208,16 @@ inline void check(cudaError_t error, const char* what) {
   if (error != cudaSuccess) throw Error(ExitCode::failure, std::string(what) + ": " + cudaGetErrorString(error));
 }
 
-inline void allow_shared_memory(const void* kernel, int bytes) {
+// The bytes of shared memory that the current device gives a block.
+inline int most_shared_memory() {
   int device = 0, most = 0;
   check(cudaGetDevice(&device), "current device");
   check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "shared memory of a device");
-  if (bytes > most)
+  return most;
+}
+
+inline void allow_shared_memory(const void* kernel, int bytes) {
+  if (const int most = most_shared_memory(); bytes > most)
     throw Error(ExitCode::failure, "a kernel needs " + std::to_string(bytes) +
                                        " bytes of shared memory, and the device gives a block " + std::to_string(most));
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "shared memory of a kernel");

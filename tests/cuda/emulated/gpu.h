@@ -275,6 +275,8 @@ inline void store_pair(std::uint16_t* at, unsigned both) {
 
 using Stream = void*;
 
+inline int most_shared_memory() { return emulator::most_shared_memory(); }
+
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), std::int64_t blocks, int threads, int shared_bytes, Stream,
             const Arguments&... arguments) {
