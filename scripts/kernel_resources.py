@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints the registers and spills of every CUDA kernel, as reported by ptxas, and the number of instructions of a tile.
 
-  scripts/kernel_resources.py                 sm_80 and sm_90
+  scripts/kernel_resources.py                 sm_80, sm_90 and sm_120
   scripts/kernel_resources.py --arch 90 --element bf16
 
 The instructions of a tile are those on the shortest path through the kernel's main loop, the path of a tile without masks.
@@ -29,7 +29,10 @@ LAYER_KERNEL = re.compile(r"((?:activation|rotary|embedding)\w*)_kernel(?:<metaf
 STEP_KERNEL = re.compile(r"((?:cross_entropy|gradient|adam)\w*)_kernel(?:<metaformer::cuda::(\w+), (?:\(int\))?(\d+)>)?")
 
 
-INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,5})\*/\s+(@!?U?P\w+\s+)?([A-Z]\w*)[^;]*?(0x[0-9a-f]+)?\s*;")
+# Address, predicate, operation, operands. A branch may have its predicate among its operands, before its target.
+INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,5})\*/\s+(@!?U?P\w+\s+)?([A-Z]\w*)([^;&?/]*)")
+OPERAND_PREDICATE = re.compile(r"\bU?[PR]\d")
+TARGET = re.compile(r"0x[0-9a-f]+(?=\s*$)")
 
 
 def demangled(text):
@@ -109,8 +112,9 @@ def instructions_of_tiles(code):
         instructions = {}
         for line in function.splitlines():
             if match := INSTRUCTION.search(line):
-                target = int(match[4], 16) if match[4] else None
-                instructions[int(match[1], 16)] = (match[2], match[3], target)
+                target = TARGET.search(match[4])
+                instructions[int(match[1], 16)] = (match[2] or OPERAND_PREDICATE.search(match[4]), match[3],
+                                                   int(target[0], 16) if target else None)
         products = [at for at, (_, operation, _) in instructions.items() if operation == "HMMA"]
         loops = [(target, at) for at, (_, operation, target) in instructions.items()
                  if operation == "BRA" and target is not None and target <= at]
@@ -150,7 +154,7 @@ def main():
         sources += [ROOT / f"src/cuda/{name}.cu" for name in ("residual_norm", "activation", "rotary", "embedding", "adam",
                                                              "cross_entropy", "gradient_norm")]
     work = [(source, arch) for source in sources
-            for arch in arguments.arch or (80, 90)]
+            for arch in arguments.arch or (80, 90, 120)]
     start = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         compiled = list(pool.map(lambda job: compile_source(nvcc, cuobjdump, *job), work))

@@ -387,6 +387,10 @@ struct PassShape {
   static constexpr int queries = narrow && sums <= 64 ? 64 : wide ? 16 : 32;
   // Whether the keys stay in registers as operands, too.
   static constexpr bool keeps_rows = narrow ? sums <= 128 : Width <= (is_split<Format> ? 16 : 48);
+  // Whether registers are scarcer than elsewhere: the numbers of blocks then have 32 bits, and the end of the pass
+  // takes its first key from that of the lane.
+  static constexpr bool saves_registers = is_split<Format> && HasValues && Width == 64;
+  using Number = std::conditional_t<saves_registers, unsigned, std::int64_t>;  // of a block, below 2^31
 
   // In shared memory: the keys and their values, two tiles of q, two of dt, and dS^T of a tile.
   static constexpr int ld = padded_row<Format, Width>, slope_ld = padded_row<Format, queries>;
@@ -411,7 +415,7 @@ class BackwardPass {
   static constexpr int kept_steps = Shape::keeps_rows ? Width / Format::depth : 1;
 
   // `number`: of the block, in the order in which blocks begin.
-  GPU_DEVICE BackwardPass(const MetricBackward& backward, unsigned char* memory, std::int64_t number)
+  GPU_DEVICE BackwardPass(const MetricBackward& backward, unsigned char* memory, typename Shape::Number number)
       : backward_(backward),
         in_(backward.in),
         rule_(in_),
@@ -639,7 +643,7 @@ class BackwardPass {
 
   GPU_DEVICE void finish(Sum (&dkey)[Width / 8], Sum (&dvalue)[HasValues ? Width / 8 : 1],
                          const float (&column_sum)[2]) const {
-    const auto first = place_.first + row_;
+    const auto first = Shape::saves_registers ? key_ - lane_index() / 4 : place_.first + row_;
     if constexpr (HasValues)
       store<Format>(dvalue, static_cast<Element*>(backward_.dvalues), backward_.dvalue_strides, in_, in_.keys, place_,
                     first);
@@ -685,7 +689,7 @@ metric_pass_kernel(const MetricBackward backward) {
   auto* number = reinterpret_cast<unsigned*>(memory);
   if (gpu::thread_index() == 0) *number = gpu::take_number(begun_blocks(backward));
   gpu::sync_threads();
-  const std::int64_t own = *number;
+  const typename PassShape<Format, Width, HasValues>::Number own = *number;
   gpu::sync_threads();  // the keys come where the number was
   BackwardPass<Format, Width, HasValues>(backward, memory, own).run();
 }

@@ -22,6 +22,9 @@ struct ForwardShape {
   // Whether q stays in registers; else it lies where p was.
   static constexpr bool keeps_q = !is_split<Format> || Width <= 64;
   static constexpr int q_steps = keeps_q ? Width / Format::depth : 1;
+  // Whether the mask counts columns from the lane's first. Their numbers are then constants; counted from the tile's
+  // first they stay in registers from tile to tile.
+  static constexpr bool counts_from_lane = is_split<Format> && Width == 32;
   static constexpr int ld = padded_row<Format, Width>;
   static constexpr int form_rows = metric_rows<Format, Width>;
   // Two tiles of keys and of values, or part of the metric.
@@ -186,17 +189,19 @@ class ForwardBlock {
   }
 
   GPU_DEVICE void mask(Sum (&score)[Shape::keys / 8], std::int64_t first, int ahead, std::int64_t key) const {
+    const int lane_column = 2 * (lane_index() % 4), counted_from = Shape::counts_from_lane ? lane_column : 0;
     GPU_UNROLL
     for (int h = 0; h < 2; ++h) {
       const auto query = first + lane_index() / 4 + 8 * h;
       const auto segment = segment_of(in_.queries, place_.batch, query);
-      const int behind = -(ahead + lane_index() / 4 + 8 * h);
+      const int behind = Shape::counts_from_lane ? near_difference(key + lane_column, query + first_position(in_))
+                                                 : -(ahead + lane_index() / 4 + 8 * h);
       GPU_UNROLL
       for (int n = 0; n < Shape::keys / 8; ++n) {
         GPU_UNROLL
         for (int e = 2 * h; e < 2 * h + 2; ++e) {
-          const int column = 8 * n + 2 * (lane_index() % 4) + e % 2;
-          const auto of_key = segment_[buffer_row<Shape::keys>(key) + column];
+          const int column = 8 * n + lane_column - counted_from + e % 2;
+          const auto of_key = segment_[buffer_row<Shape::keys>(key) + counted_from + column];
           if (!gpu::within(sees(in_, segment, of_key, behind + column))) score[n].r[e] = -INFINITY;
         }
       }

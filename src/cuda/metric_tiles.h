@@ -57,11 +57,12 @@ GPU_DEVICE Place last_tile_first(const MetricInputs& in, const MetricSide& side,
   return {pair / in.heads, pair % in.heads, (tiles - 1 - gpu::block_index() / pairs) * rows};
 }
 
-// Block 0 gets the first tile: with a causal mask it is the key that most queries see.
-GPU_DEVICE Place first_tile_first(const MetricInputs& in, int rows, std::int64_t block) {
-  const auto pairs = in.batch * in.heads;
+// Block 0 gets the first tile: with a causal mask it is the key that most queries see. Divides in the type of `block`.
+template <class Number>
+GPU_DEVICE Place first_tile_first(const MetricInputs& in, int rows, Number block) {
+  const auto pairs = static_cast<Number>(in.batch * in.heads), heads = static_cast<Number>(in.heads);
   const auto pair = block % pairs;
-  return {pair / in.heads, pair % in.heads, block / pairs * rows};
+  return {pair / heads, pair % heads, static_cast<std::int64_t>(block / pairs) * rows};
 }
 GPU_DEVICE Place first_tile_first(const MetricInputs& in, int rows) {
   return first_tile_first(in, rows, gpu::block_index());
@@ -281,10 +282,21 @@ GPU_DEVICE void transform(Sum (&q)[Blocks][Columns], const Tile<Format, Ld>& p, 
     if (first > 0) gpu::sync_threads();  // the part before has been read
     start_load_metric<width, Threads>(metric, in, head, first);
     finish_loads();
-    Left left[Blocks][part / Format::depth];
-    GPU_UNROLL
-    for (int block = 0; block < Blocks; ++block) load(left[block], p, row + 16 * block, first);
-    multiply(q, left, metric, 0);
+    if constexpr (is_split<Format>) {
+      // More steps would be loaded ahead into too many registers.
+      GPU_DO_NOT_UNROLL
+      for (int k = 0; k < part; k += Format::depth) {
+        Left left[Blocks][1];
+        GPU_UNROLL
+        for (int block = 0; block < Blocks; ++block) load(left[block][0], p, row + 16 * block, first + k);
+        multiply(q, left, metric, k);
+      }
+    } else {
+      Left left[Blocks][part / Format::depth];
+      GPU_UNROLL
+      for (int block = 0; block < Blocks; ++block) load(left[block], p, row + 16 * block, first);
+      multiply(q, left, metric, 0);
+    }
   }
 }
 
