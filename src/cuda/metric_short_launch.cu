@@ -41,7 +41,7 @@ int metric_short_bytes(const MetricInputs& in) {
       in.width > most_short_width || in.width % 8 != 0)
     return 0;
   return with_short_kernel(
-      in, []<int Width, bool HasValues, int Warps> { return ShortShape<Bf16, Width, HasValues, Warps>::shared_bytes; });
+      in, [&]<int Width, bool HasValues, int Warps> { return ShortShape<Bf16, Width, HasValues, Warps>::shared_bytes; });
 }
 
 bool has_short_backward(const MetricInputs& in) {
