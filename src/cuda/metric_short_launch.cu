@@ -40,8 +40,9 @@ int metric_short_bytes(const MetricInputs& in) {
   if (!narrow || in.distance || !in.to_themselves || in.queries.tokens > most_short_context ||
       in.width > most_short_width || in.width % 8 != 0)
     return 0;
-  return with_short_kernel(
-      in, [&]<int Width, bool HasValues, int Warps> { return ShortShape<Bf16, Width, HasValues, Warps>::shared_bytes; });
+  return with_short_kernel(in, [&]<int Width, bool HasValues, int Warps> {
+    return ShortShape<Bf16, Width, HasValues, Warps>::shared_bytes;
+  });
 }
 
 bool has_short_backward(const MetricInputs& in) {
