@@ -14,6 +14,8 @@ import statistics
 import sys
 from pathlib import Path
 
+from lib.best_draw import settings as words_of
+
 CELL = {"task.length": "64", "task.pairs": "4", "model.width": "64"}  # all mixers were trained in this cell
 
 
@@ -34,7 +36,7 @@ def means(values):
 def recall_scores(path):
     scores = {}
     for row, settings in read(path):
-        overrides = dict(word.split("=", 1) for word in row["overrides"].replace(", ", ",").split())
+        overrides = dict(word.split("=", 1) for word in words_of(row))
         if CELL.items() <= overrides.items():
             scores.setdefault(mixer_of(settings), []).append(float(row["test_accuracy"]))
     return means(scores)

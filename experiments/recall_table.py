@@ -13,6 +13,7 @@ import statistics
 import sys
 from pathlib import Path
 
+from lib.best_draw import settings
 from lib.student import t_975
 
 # Accuracy in %, read off the figures of the papers, with an error of about 1: (mixer, tokens, pairs, width).
@@ -34,15 +35,15 @@ def cell_of(values):
 
 def read(path):
     """(mixer, cell) -> accuracies in %, in the order of the file."""
-    settings = {}  # (mixer, cell) -> overrides -> accuracies of the validation and of the test
+    runs = {}  # (mixer, cell) -> overrides -> accuracies of the validation and of the test
     with open(path, newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            values = dict(word.split("=", 1) for word in row["overrides"].replace(", ", ",").split())
-            of_cell = settings.setdefault((values["model.mixer.kind"], cell_of(values)), {})
+            values = dict(word.split("=", 1) for word in settings(row))
+            of_cell = runs.setdefault((values["model.mixer.kind"], cell_of(values)), {})
             validation, test = of_cell.setdefault(row["overrides"], ([], []))
             validation.append(float(row["accuracy"]))
             test.append(100 * float(row["test_accuracy"]))
-    return {key: max(of_cell.values(), key=lambda runs: statistics.fmean(runs[0]))[1] for key, of_cell in settings.items()}
+    return {key: max(of_cell.values(), key=lambda accuracies: statistics.fmean(accuracies[0]))[1] for key, of_cell in runs.items()}
 
 
 def interval(values):

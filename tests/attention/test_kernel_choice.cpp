@@ -1,6 +1,10 @@
+#include <fmt/format.h>
+
 #include "attention/kernel_choice.h"
+#include "config/loader.h"
 #include "config/mixer_config.h"
 #include "config/model_config.h"
+#include "ops/fused_metric.h"
 #include "support/torch_catch.h"
 
 namespace metaformer::test_kernel_choice {
@@ -22,6 +26,21 @@ TEST_CASE("kernels are expected to win where composed products keep matrices, in
 TEST_CASE("the short backward pass, which is not yet measured, is expected to win nowhere", "[kernel_choice]") {
   for (const auto type : {torch::kBFloat16, torch::kHalf, torch::kFloat})
     for (const std::int64_t context : {1, 64, 256, 257}) CHECK_FALSE(short_backward_expected_to_win(type, context));
+}
+
+TEST_CASE("a config may ask the kernels for values of their own at exactly the widths that have such kernels",
+          "[kernel_choice]") {
+  for (const auto& [precision, type] : {std::pair("fp32", torch::kFloat), {"bf16", torch::kBFloat16}})
+    for (const std::int64_t width : {32, 64, 88, 96, 104, 128}) {
+      const std::vector<std::string> overrides = {"model.mixer={kind: metric, values: own, backend: fused}",
+                                                  "model.heads=1", fmt::format("model.width={}", width),
+                                                  fmt::format("train.precision={}", precision)};
+      CAPTURE(overrides);
+      if (fused_values_fit(type, width))
+        CHECK_NOTHROW(default_experiment(overrides));
+      else
+        CHECK_THROWS_AS(default_experiment(overrides), Error);
+    }
 }
 
 TEST_CASE("the log line of a training names the chosen kernels and the reason", "[kernel_choice]") {
